@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// ports is a network of TCP ports of this machine.
+// ports is a network of TCP ports on this machine.
 type ports struct {
 	mu sync.Mutex
 	at map[string]string
 }
 
-// tcpStreams is the Streams of one server on it.
+// tcpStreams is the Streams of one server in ports.
 type tcpStreams struct {
 	net.Listener
 	ports *ports
@@ -43,7 +43,7 @@ func (p *ports) listen(tb testing.TB, id string) tcpStreams {
 	return tcpStreams{l, p}
 }
 
-// tcpGroup opens three voters over TCP, with the timings of production.
+// tcpGroup opens three voters over TCP with the default timeouts.
 func tcpGroup(tb testing.TB) (map[string]*Group, func(id string) *Group) {
 	tb.Helper()
 	root := tb.TempDir()
@@ -80,8 +80,7 @@ func tcpGroup(tb testing.TB) (map[string]*Group, func(id string) *Group) {
 	return groups, open
 }
 
-// BenchmarkGroup3 calls the leader of three voters, all in this process, over
-// loopback TCP.
+// BenchmarkGroup3 calls the leader of three voters in this process over loopback TCP.
 func BenchmarkGroup3(b *testing.B) {
 	data := bytes.Repeat([]byte("x"), 64)
 	for _, workers := range []int{1, 64, 256} {
@@ -109,9 +108,8 @@ func BenchmarkGroup3(b *testing.B) {
 	}
 }
 
-// BenchmarkFailover3 measures the time from the end of the leader to the next
-// acknowledged Set: of its process, whose connections end with it, and of its
-// network, which is not told.
+// BenchmarkFailover3 measures the time from the loss of the leader to the next acknowledged Set.
+// The leader either exits, which closes its connections, or its network is cut silently.
 func BenchmarkFailover3(b *testing.B) {
 	b.Run("killed", func(b *testing.B) {
 		groups, open := tcpGroup(b)
@@ -120,7 +118,7 @@ func BenchmarkFailover3(b *testing.B) {
 			id, g := leaderOf(b, groups)
 			delete(groups, id)
 			start := time.Now()
-			_ = g.trans.cut()
+			_ = g.trans.disconnect()
 			var closed sync.WaitGroup
 			closed.Go(func() { _ = g.Close() })
 			untilSet(b, groups)
@@ -153,7 +151,7 @@ func BenchmarkFailover3(b *testing.B) {
 	})
 }
 
-// untilSet sets a file at whichever of groups leads, until it is acknowledged.
+// untilSet writes a file through any leader in groups until the write is acknowledged.
 func untilSet(b *testing.B, groups map[string]*Group) {
 	b.Helper()
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The parts of bbolt's file format, version 2, that the check needs. Numbers
-// are in the host's byte order.
+// The parts of bbolt's file format, version 2, that the check uses. Integers are in the host's byte
+// order.
 const (
 	boltMagic         = 0xED0CDAED
 	boltVersion       = 2
@@ -33,31 +33,30 @@ const (
 	logBucket         = "logs"
 	stableBucket      = "conf"
 	stableVoteCand    = "LastVoteCand"
-	// Ours: whose folder this is, and whether it waits to be added to a group.
+	// Added by this package: the id of the server, and whether it waits to be added to a group.
 	stableServerID = "ServerID"
 	stableJoining  = "Joining"
 )
 
-// logSummary is what a check found in a log file.
+// logSummary is the result of the check of a log file.
 type logSummary struct {
-	first, last uint64 // indexes; zero when the log is empty
+	first, last uint64 // indexes; zero if the log is empty
 	lastTerm    uint64
-	// sizes are of the entries from first to last, as entryBytes counts.
+	// sizes are those of the entries from first to last, as counted by entryBytes.
 	sizes []int32
-	// serverID is whose log it is, empty in old ones; joining means that its
-	// server waits to be added to a group.
+	// serverID is the id of the log's server, empty in old logs. joining is set if the server waits
+	// to be added to a group.
 	serverID string
 	joining  bool
 }
 
-// boltCheck reads a log file from end to end without bbolt, which maps the
-// file and trusts it: bbolt answers a damaged page with a panic in a goroutine
-// of its own, or with entries missing. The check accepts exactly what bbolt
-// writes (elements lie side by side in their page in order, both meta pages are
-// sound), so that a changed count or length cannot hide an entry.
+// boltCheck reads a log file from end to end without bbolt, which maps the file and trusts its
+// content: bbolt answers a corrupt page with a panic in its own goroutine, or with missing entries.
+// The check accepts exactly what bbolt writes (elements are adjacent and in order in their page,
+// both meta pages are valid), so that a changed count or length cannot hide an entry.
 //
-// What no check of this file can find is a page number changed to that of an
-// older copy of the same page: pages have no checksum.
+// One corruption cannot be detected: a page number changed to that of an older copy of the same
+// page, because pages have no checksum.
 type boltCheck struct {
 	f        vfs.File
 	name     string
@@ -69,9 +68,9 @@ type boltCheck struct {
 	problems []error
 }
 
-// checkLogFile checks every page, checksum and log entry in file. It returns
-// every problem it finds: a *CorruptError, or a *VersionError for an entry that
-// a newer program wrote. The error is for a file that cannot be read at all.
+// checkLogFile checks every page, checksum and log entry in file. It returns all problems it finds,
+// each a *CorruptError, or a *VersionError for an entry that a newer program wrote. The error is
+// for a file that cannot be read at all.
 func checkLogFile(fsys vfs.FS, file string) (logSummary, []error, error) {
 	f, err := fsys.OpenRead(file)
 	if err != nil {
@@ -102,11 +101,10 @@ func (c *boltCheck) bad(at int64, format string, args ...any) {
 	}
 }
 
-// meta checks both meta pages and returns the root page of the newer one.
-// bbolt itself is content with one sound page: that is how it recovers when
-// the write of a meta page is torn. The page's 64 bytes lie in one sector,
-// which disks write whole, so here a bad one is damage, and to go on with the
-// other would be to lose what was acknowledged last.
+// meta checks both meta pages and returns the root page of the newer one. bbolt accepts a single
+// valid meta page, to recover from a torn write. But the 64 bytes of a meta page are in one sector,
+// which disks write atomically. So an invalid meta page is corruption, and falling back to the
+// other one would lose the last acknowledged commit.
 func (c *boltCheck) meta() (rootPage uint64, ok bool) {
 	c.pageSize = boltPageMin
 	var newest uint64
@@ -136,7 +134,7 @@ func (c *boltCheck) meta() (rootPage uint64, ok bool) {
 	return rootPage, true
 }
 
-// metaPage says what is wrong with meta page id, or is empty.
+// metaPage returns what is wrong with meta page id, or an empty string.
 func (c *boltCheck) metaPage(id uint64, b []byte) string {
 	m := b[boltPageHeader:]
 	h := fnv.New64a()
@@ -159,11 +157,11 @@ func (c *boltCheck) metaPage(id uint64, b []byte) string {
 	return ""
 }
 
-// visit is called with each element of a leaf, in order of key. at is the
-// element's place in the file.
+// visit is called with each element of a leaf, in order of key. at is the offset of the element in
+// the file.
 type visit func(at int64, flags uint32, key, value []byte)
 
-// tree walks the tree under page id.
+// tree walks the tree with the root page id.
 func (c *boltCheck) tree(id uint64, f visit) {
 	t := &treeWalk{c: c, f: f}
 	t.page(id, 0)
@@ -173,8 +171,8 @@ func (c *boltCheck) tree(id uint64, f visit) {
 type treeWalk struct {
 	c *boltCheck
 	f visit
-	// leaf is the last key met in a leaf, low the last met in a branch: keys
-	// to come are above the one, and not below the other.
+	// leaf is the last key seen in a leaf, and low the last one seen in a branch: the next key must
+	// be greater than leaf, and not less than low.
 	leaf, low []byte
 }
 
@@ -182,7 +180,7 @@ func (t *treeWalk) page(id uint64, depth int) {
 	c := t.c
 	at := int64(id) * c.pageSize
 	if id < 2 || id >= c.pages || c.seen[id] || depth > boltDepthMax {
-		c.bad(0, "tree refers to page %d, which it cannot", id)
+		c.bad(0, "invalid page reference %d", id)
 		return
 	}
 	c.seen[id] = true
@@ -194,7 +192,7 @@ func (t *treeWalk) page(id uint64, depth int) {
 	overflow := uint64(binary.NativeEndian.Uint32(b[12:]))
 	switch {
 	case binary.NativeEndian.Uint64(b) != id:
-		c.bad(at, "page %d says that it is page %d", id, binary.NativeEndian.Uint64(b))
+		c.bad(at, "page %d has id %d", id, binary.NativeEndian.Uint64(b))
 		return
 	case overflow > boltPageOverflow/uint64(c.pageSize) || id+overflow >= c.pages:
 		c.bad(at, "page %d overflows into %d more", id, overflow)
@@ -216,7 +214,7 @@ func (t *treeWalk) page(id uint64, depth int) {
 	t.elements(at, b, depth)
 }
 
-// elements walks the elements of a page whose bytes are b.
+// elements walks the elements of a page with the content b.
 func (t *treeWalk) elements(at int64, b []byte, depth int) {
 	c := t.c
 	flags := binary.NativeEndian.Uint16(b[8:])
@@ -225,7 +223,7 @@ func (t *treeWalk) elements(at int64, b []byte, depth int) {
 		c.bad(at, "page has flags %#x and %d elements", flags, count)
 		return
 	}
-	next := boltPageHeader + count*boltElementBytes // where the next key must be
+	next := boltPageHeader + count*boltElementBytes // expected offset of the next key
 	for i := range count {
 		el := boltPageHeader + i*boltElementBytes
 		if next > len(b) {
@@ -242,7 +240,7 @@ func (t *treeWalk) elements(at int64, b []byte, depth int) {
 		}
 		end := int64(next) + int64(keySize) + int64(valueSize)
 		if el+int(pos) != next || keySize == 0 || end > int64(len(b)) {
-			c.bad(at+int64(el), "element %d is not where it should be", i)
+			c.bad(at+int64(el), "element %d is misplaced", i)
 			return
 		}
 		key, value := b[next:next+int(keySize)], b[next+int(keySize):end]
@@ -261,7 +259,7 @@ func (t *treeWalk) elements(at int64, b []byte, depth int) {
 	}
 }
 
-// bucket checks one of the file's buckets, given its element in the root tree.
+// bucket checks a bucket of the file, given its element in the root tree.
 func (c *boltCheck) bucket(at int64, flags uint32, name string, value []byte) {
 	var f visit
 	switch name {
@@ -271,14 +269,14 @@ func (c *boltCheck) bucket(at int64, flags uint32, name string, value []byte) {
 		f = c.stable
 	}
 	if f == nil || flags != boltBucketElement || len(value) < boltBucketBytes {
-		c.bad(at, "bucket %q is not one of ours", name)
+		c.bad(at, "unexpected bucket %q", name)
 		return
 	}
 	if id := binary.NativeEndian.Uint64(value); id != 0 {
 		c.tree(id, f)
 		return
 	}
-	// A small bucket's only page stands in its place.
+	// The only page of a small bucket is stored inline.
 	inline := value[boltBucketBytes:]
 	if len(inline) < boltPageHeader || binary.NativeEndian.Uint16(inline[8:]) != boltLeaf {
 		c.bad(at, "bucket %q has no page", name)
@@ -326,10 +324,10 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 	}
 	s := &c.sum
 	if s.last != 0 && index != s.last+1 {
-		c.bad(at, "log entry %d comes after %d", index, s.last)
+		c.bad(at, "log entry %d follows entry %d", index, s.last)
 	}
 	if l.Term < s.lastTerm {
-		c.bad(at, "log entry %d has term %d, after term %d", index, l.Term, s.lastTerm)
+		c.bad(at, "log entry %d of term %d follows an entry of term %d", index, l.Term, s.lastTerm)
 	}
 	if s.first == 0 {
 		s.first = index
@@ -341,7 +339,7 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 	}
 }
 
-// command checks that this program knows what an entry says.
+// command checks that this program can decode the command of an entry.
 func (c *boltCheck) command(at int64, index uint64, b []byte) {
 	_, err := decodeCommand(b)
 	var newer *VersionError
@@ -354,9 +352,8 @@ func (c *boltCheck) command(at int64, index uint64, b []byte) {
 	}
 }
 
-// decodeEntry reads an entry as raft-boltdb wrote it: a map from the names of
-// raft.Log's fields, byte strings written as text. The data and the checksum
-// alias b.
+// decodeEntry reads an entry in raft-boltdb's encoding: a map from the names of raft.Log's fields,
+// with byte strings written as text. The data and the checksum alias b.
 func decodeEntry(b []byte) (raft.Log, error) {
 	var l raft.Log
 	d := wire.NewDecoder(b)
@@ -381,11 +378,11 @@ func decodeEntry(b []byte) (raft.Log, error) {
 				return l, err
 			}
 		default:
-			return l, fmt.Errorf("it has a field %q", name)
+			return l, fmt.Errorf("unknown field %q", name)
 		}
 	}
 	if d.Err() == nil && d.More() {
-		return l, errors.New("bytes follow it")
+		return l, errors.New("trailing bytes")
 	}
 	return l, d.Err()
 }

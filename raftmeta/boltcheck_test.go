@@ -73,7 +73,7 @@ func TestLogCheckAcceptsWhatBoltWrites(t *testing.T) {
 	}
 }
 
-// smallLog makes a log with two levels of pages and returns its bytes.
+// smallLog writes a log with two levels of pages and returns its bytes.
 func smallLog(tb testing.TB) []byte {
 	tb.Helper()
 	s, _ := newLogStore(tb)
@@ -119,9 +119,9 @@ func contents(tb testing.TB, file string) string {
 	return out.String()
 }
 
-// TestLogCheckEveryByteCounts spoils bytes all over a log's file. Each change
-// is found, with its place, or does not matter: bbolt then reads what was
-// written. Most of the file is free pages, so many do not.
+// TestLogCheckEveryByteCounts changes bytes all over a log file. Each change is either found, with
+// its offset, or harmless: bbolt then reads what was written. Most of the file is free pages, so
+// many changes are harmless.
 func TestLogCheckEveryByteCounts(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -178,7 +178,7 @@ func TestLogCheckCutFile(t *testing.T) {
 	}
 }
 
-// TestLogCheckNewerCommand finds a command that only a newer program knows.
+// TestLogCheckNewerCommand checks a log with a command of a newer program.
 func TestLogCheckNewerCommand(t *testing.T) {
 	s, _ := newLogStore(t)
 	if err := s.SetUint64([]byte("CurrentTerm"), 3); err != nil {
@@ -196,9 +196,9 @@ func TestLogCheckNewerCommand(t *testing.T) {
 	}
 }
 
-// FuzzLogCheck checks that no file makes the check panic or take more memory
-// than the file's own size allows. Changes are given as pairs of a place and a
-// value, so that the fuzzer gets past the meta pages.
+// FuzzLogCheck checks that no file makes the check panic, or allocate more memory than the size of
+// the file allows. A change is a pair of an offset and a value, so that the fuzzer gets past the
+// meta pages.
 func FuzzLogCheck(f *testing.F) {
 	whole := smallLog(f)
 	f.Add([]byte{0, 1, 2, 3})

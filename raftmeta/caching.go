@@ -9,45 +9,43 @@ import (
 
 // cachedFile is a file that sessions cache, or that is being written.
 type cachedFile struct {
-	// writers counts the writes under way. While there is one, nobody gets leave
-	// to cache the file.
+	// writers counts the writes in progress. While it is not zero, no session gets permission to
+	// cache the file.
 	writers int
-	// holders are the sessions that may cache the file. Zero means that a
-	// session has not been told to drop it, else the value is the number of the
-	// event that tells it.
-	holders map[*served]uint64
-	// drained, if not nil, is closed when there are no holders.
+	// holders are the sessions that may cache the file. The value is the number of the event that
+	// invalidates the copy, zero if the session has not been invalidated.
+	holders map[*leaderSession]uint64
+	// drained, if not nil, is closed when holders becomes empty.
 	drained chan struct{}
 }
 
-// toldFile is a file that a session was told to drop by the event seq.
-type toldFile struct {
+// invalidation is a file that the event seq invalidates in a session.
+type invalidation struct {
 	seq  uint64
 	path string
 }
 
-func (k *keeper) fileLocked(path string) *cachedFile {
-	f := k.mu.files[path]
+func (lm *leaseManager) fileLocked(path string) *cachedFile {
+	f := lm.mu.files[path]
 	if f == nil {
 		f = &cachedFile{}
-		k.mu.files[path] = f
+		lm.mu.files[path] = f
 	}
 	return f
 }
 
-// unregisterLocked records that a session does not cache a file.
-func (k *keeper) unregisterLocked(s *served, path string) {
-	f := k.mu.files[path]
+// unregisterLocked records that a session no longer caches a file.
+func (lm *leaseManager) unregisterLocked(s *leaderSession, path string) {
+	f := lm.mu.files[path]
 	delete(s.cached, path)
 	delete(f.holders, s)
-	k.mu.registered--
-	k.freeLocked(s, leaderCharge(path))
-	k.doneLocked(path, f)
+	lm.mu.registered--
+	lm.releaseLocked(s, leaderCharge(path))
+	lm.checkDrainedLocked(path, f)
 }
 
-// doneLocked tells those who wait for f's last holder, and forgets f when it is
-// of no use.
-func (k *keeper) doneLocked(path string, f *cachedFile) {
+// checkDrainedLocked wakes those that wait for f to have no holders, and removes f when it is unused.
+func (lm *leaseManager) checkDrainedLocked(path string, f *cachedFile) {
 	if len(f.holders) > 0 {
 		return
 	}
@@ -56,121 +54,119 @@ func (k *keeper) doneLocked(path string, f *cachedFile) {
 		f.drained = nil
 	}
 	if f.writers == 0 {
-		delete(k.mu.files, path)
+		delete(lm.mu.files, path)
 	}
 }
 
-// read returns the node at path, and whether the session may cache it. A mark
-// that is not zero is the generation that must be marked as cached first; then
-// read may be called again. The caller has verified that it leads.
-func (k *keeper) read(path string, id api.SessionID, sh *Share) (st *nodeView, leave api.CacheLeave, mark uint64) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	// Under mu, so that a write that begins later finds the session registered,
-	// and one that is over has been applied.
-	k.machine.view(func(ns *namespace, _ uint64) { st = viewOf(ns, path) })
-	s := k.mu.sessions[id]
-	f := k.mu.files[path]
+// read returns the node at path, and whether the session may cache it. If mark is not zero, it is
+// the generation that must first be marked as cached; the caller then calls read again. The caller
+// has verified that it leads.
+func (lm *leaseManager) read(path string, id api.SessionID, sh *Share) (st *nodeView, leave api.CacheLeave, mark uint64) {
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	// Holding mu ensures that a later write finds the session registered, and that an earlier write
+	// has been applied.
+	lm.machine.view(func(ns *namespace, _ uint64) { st = viewOf(ns, path) })
+	s := lm.mu.sessions[id]
+	f := lm.mu.files[path]
 	switch {
-	case st == nil || st.node.dir || s == nil || s.over || s.closing || !s.heard || k.mu.dropped:
+	case st == nil || st.node.dir || s == nil || s.leaseOver || s.closing || !s.termAcked || lm.mu.stopped:
 		return st, leave, 0
-	case f != nil && f.writers > 0 || k.endingLocked(st.node.ephemeral):
+	case f != nil && f.writers > 0 || lm.endingLocked(st.node.ephemeral):
 		return st, leave, 0
 	case st.node.cached == 0:
 		return st, leave, st.node.generation
 	}
 	if _, ok := s.cached[path]; !ok {
-		if len(s.cached) >= api.CachedMax || k.mu.registered >= registeredMax || k.takeLocked(s, leaderCharge(path), sh) != nil {
+		if len(s.cached) >= api.CachedMax || lm.mu.registered >= registeredMax || lm.reserveLocked(s, leaderCharge(path), sh) != nil {
 			return st, leave, 0
 		}
 		if s.cached == nil {
 			s.cached = map[string]struct{}{}
 		}
 		s.cached[path] = struct{}{}
-		k.mu.registered++
+		lm.mu.registered++
 	}
-	f = k.fileLocked(path)
+	f = lm.fileLocked(path)
 	if f.holders == nil {
-		f.holders = map[*served]uint64{}
+		f.holders = map[*leaderSession]uint64{}
 	}
 	f.holders[s] = 0
-	return st, api.CacheLeave{OK: true, Term: k.term, At: s.last}, 0
+	return st, api.CacheLeave{OK: true, Term: lm.term, At: s.last}, 0
 }
 
-// endingLocked tells whether a session is about to end, and its ephemeral files
-// with it.
-func (k *keeper) endingLocked(id api.SessionID) bool {
+// endingLocked reports whether a session is about to end, and its ephemeral files with it.
+func (lm *leaseManager) endingLocked(id api.SessionID) bool {
 	if id == 0 {
 		return false
 	}
-	s := k.mu.sessions[id]
-	return s == nil || s.over || s.closing
+	s := lm.mu.sessions[id]
+	return s == nil || s.leaseOver || s.closing
 }
 
-// write proposes a change of the files at paths, after nobody caches them any
-// more: it waits until each session that may has acknowledged that it dropped
-// the file, or its lease is over. Meanwhile nobody gets leave to cache them. If
-// the error is not ErrOutcomeUnknown, nothing was changed.
-func (k *keeper) write(ctx context.Context, c command, paths ...string) (result, error) {
-	if err := k.invalidate(ctx, paths); err != nil {
-		k.wrote(paths)
+// write proposes a change of the files at paths after no session caches them any more. It
+// invalidates the files and waits until each session that may cache them has acknowledged, or its
+// lease has expired. Meanwhile no session gets permission to cache them. Unless the error is
+// ErrOutcomeUnknown, an error means that nothing was changed.
+func (lm *leaseManager) write(ctx context.Context, c command, paths ...string) (result, error) {
+	if err := lm.invalidate(ctx, paths); err != nil {
+		lm.endWrite(paths)
 		return result{}, err
 	}
-	r, err := k.propose(ctx, c)
+	r, err := lm.propose(ctx, c)
 	if errors.Is(err, ErrOutcomeUnknown) {
-		k.doubt(paths)
+		lm.addUnresolved(paths)
 		return r, err
 	}
-	k.wrote(paths)
+	lm.endWrite(paths)
 	return r, err
 }
 
 // invalidate is the part of write before the proposal.
-func (k *keeper) invalidate(ctx context.Context, paths []string) error {
-	for _, drained := range k.beginWrite(paths) {
+func (lm *leaseManager) invalidate(ctx context.Context, paths []string) error {
+	for _, drained := range lm.beginWrite(paths) {
 		select {
 		case <-drained:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-k.ctx.Done():
-			return k.refusal()
+		case <-lm.ctx.Done():
+			return lm.stoppedError()
 		}
 	}
 	return nil
 }
 
-// beginWrite counts a write, tells who caches the files, and returns what is
-// to wait for.
-func (k *keeper) beginWrite(paths []string) []<-chan struct{} {
+// beginWrite registers a write, invalidates the files in the sessions that cache them, and returns
+// the channels to wait for.
+func (lm *leaseManager) beginWrite(paths []string) []<-chan struct{} {
 	if len(paths) == 0 {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
 	var waits []<-chan struct{}
 	unknown := false
-	k.machine.view(func(ns *namespace, _ uint64) {
+	lm.machine.view(func(ns *namespace, _ uint64) {
 		for _, path := range paths {
-			// What was marked before this keeper began is cached by it knows not
-			// whom: by any session that may have its cache still.
+			// Any session may cache a file that was marked before this lease manager started.
 			n := ns.get(path)
-			unknown = unknown || n != nil && n.cached != 0 && n.cached <= k.since
+			unknown = unknown || n != nil && n.cached != 0 && n.cached <= lm.since
 		}
 	})
 	if unknown {
-		waits = append(waits, k.mu.allHeard)
+		waits = append(waits, lm.mu.allAcked)
 	}
 	for _, path := range paths {
-		f := k.fileLocked(path)
+		f := lm.fileLocked(path)
 		f.writers++
-		for s, told := range f.holders {
-			if told != 0 {
+		for s, event := range f.holders {
+			if event != 0 {
 				continue
 			}
-			seq := k.pushLocked(s, api.Event{Kind: api.CacheInvalid, Path: path})
-			if f.holders[s] == 0 { // else the queue collapsed, and that tells it
+			seq := lm.pushLocked(s, api.Event{Kind: api.CacheInvalid, Path: path})
+			if f.holders[s] == 0 { // else the queue collapsed into a FailedOver, which invalidates it
 				f.holders[s] = seq
-				s.told = append(s.told, toldFile{seq, path})
+				s.invalidated = append(s.invalidated, invalidation{seq, path})
 			}
 		}
 		if len(f.holders) > 0 {
@@ -183,56 +179,56 @@ func (k *keeper) beginWrite(paths []string) []<-chan struct{} {
 	return waits
 }
 
-// wrote records that a write is over.
-func (k *keeper) wrote(paths []string) {
+// endWrite records that a write is over.
+func (lm *leaseManager) endWrite(paths []string) {
 	if len(paths) == 0 {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
 	for _, path := range paths {
-		f := k.mu.files[path]
+		f := lm.mu.files[path]
 		f.writers--
-		k.doneLocked(path, f)
+		lm.checkDrainedLocked(path, f)
 	}
 }
 
-// doubt records that a write may yet be applied, though its caller has gone. It
-// counts as under way until a later proposal has been answered.
-func (k *keeper) doubt(paths []string) {
+// addUnresolved records that a write may still be applied, although its caller is gone. The write counts as
+// in progress until a later proposal has been answered.
+func (lm *leaseManager) addUnresolved(paths []string) {
 	if len(paths) == 0 {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	first := len(k.mu.doubtful) == 0
-	k.mu.doubtful = append(k.mu.doubtful, paths...)
-	if first && !k.mu.dropped {
-		k.workers.Go(k.settle)
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	first := len(lm.mu.unresolved) == 0
+	lm.mu.unresolved = append(lm.mu.unresolved, paths...)
+	if first && !lm.mu.stopped {
+		lm.workers.Go(lm.resolve)
 	}
 }
 
-// settle ends the doubts about writes.
-func (k *keeper) settle() {
+// resolve waits until the outcome of such writes is decided, and ends them.
+func (lm *leaseManager) resolve() {
 	for {
-		k.mu.Lock()
-		paths := k.mu.doubtful
-		k.mu.Unlock()
-		// A command that does nothing. When it has been answered, all that was
-		// proposed before it has been applied or never will be.
-		_, err := k.propose(k.ctx, command{op: opEndLockDelay})
+		lm.mu.Lock()
+		paths := lm.mu.unresolved
+		lm.mu.Unlock()
+		// This command does nothing. Once it is answered, every earlier proposal has been applied
+		// or never will be.
+		_, err := lm.propose(lm.ctx, command{op: opEndLockDelay})
 		switch {
-		case k.ctx.Err() != nil:
+		case lm.ctx.Err() != nil:
 			return
 		case err != nil:
-			k.pause()
+			lm.pause()
 			continue
 		}
-		k.wrote(paths)
-		k.mu.Lock()
-		k.mu.doubtful = k.mu.doubtful[len(paths):]
-		done := len(k.mu.doubtful) == 0
-		k.mu.Unlock()
+		lm.endWrite(paths)
+		lm.mu.Lock()
+		lm.mu.unresolved = lm.mu.unresolved[len(paths):]
+		done := len(lm.mu.unresolved) == 0
+		lm.mu.Unlock()
 		if done {
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// changeKind says what a command did to the namespace.
+// changeKind is what a command did to the namespace.
 type changeKind uint8
 
 const (
@@ -17,12 +17,12 @@ const (
 	aclChanged
 	lockAcquired
 	lockFreed
-	lockDelayed // a holder expired; duration is the lock-delay, counted anew from here
+	lockDelayed // a holder expired; duration is the lock-delay, restarted here
 	sessionOpened
 	sessionEnded
 )
 
-// change is one thing that a command did, as the machine's observer is told.
+// change is one effect of a command, as reported to the machine's observer.
 type change struct {
 	kind     changeKind
 	index    uint64
@@ -33,15 +33,15 @@ type change struct {
 	owner    string        // of a session
 }
 
-// tell reports a change to who observes the namespace.
-func (ns *namespace) tell(c change) {
+// notify reports a change to the observer.
+func (ns *namespace) notify(c change) {
 	if ns.emit != nil {
 		c.name = strings.TrimPrefix(c.name, "/")
 		ns.emit(c)
 	}
 }
 
-// event returns the event that watches are told of a change, if any.
+// event returns the event that watches of the path receive. ok is false if there is none.
 func (c change) event() (api.Event, bool) {
 	e := api.Event{Path: c.path, Name: c.name, Index: c.index}
 	switch c.kind {
@@ -59,15 +59,14 @@ func (c change) event() (api.Event, bool) {
 	return e, e.Kind != 0
 }
 
-// apply changes ns by the command of the entry at index and term, and returns
-// what came of it.
+// apply applies the command of the entry at index and term to ns, and returns its result.
 func (ns *namespace) apply(index, term uint64, c *command) result {
 	if c.term != 0 && c.term != term {
 		return result{code: codeTerm}
 	}
 	if c.share != nil {
 		if u, ok := ns.usages.Get(&usage{owner: c.share.Owner}); ok {
-			c.share.Owner = u.owner // one copy for all that the user has
+			c.share.Owner = u.owner // one copy of the name for everything that the user owns
 		}
 	}
 	switch c.op {

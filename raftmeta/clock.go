@@ -2,17 +2,16 @@ package raftmeta
 
 import "time"
 
-// Clock is a monotonic clock. Leases and lock-delays depend on its rate alone,
-// which must be within api.ClockDrift of true time.
+// Clock is a monotonic clock. Leases and lock-delays depend only on its rate, which must be within
+// api.ClockDrift of true time.
 type Clock interface {
-	// Now is the time since some moment that never changes.
+	// Now returns the time since a fixed moment.
 	Now() time.Duration
-	// NewTimer returns a timer that fires when d has passed by this clock, or a
-	// little later.
+	// NewTimer returns a timer that fires when d has passed on this clock, or a little later.
 	NewTimer(d time.Duration) *time.Timer
 }
 
-// machineClock is the machine's own monotonic clock.
+// machineClock is the machine's monotonic clock.
 type machineClock struct{ start time.Time }
 
 func newMachineClock() Clock { return machineClock{time.Now()} }

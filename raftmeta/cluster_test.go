@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// testHeartbeat is the heartbeat timeout of test clusters: short enough that
-// tests are, long enough for a busy machine.
+// testHeartbeat is the heartbeat timeout of test clusters: short for fast tests, but long enough
+// for a busy machine.
 const testHeartbeat = 150 * time.Millisecond
 
 // cluster is a group of several servers in this process.
@@ -25,18 +25,18 @@ type cluster struct {
 	mu     sync.Mutex
 	groups map[string]*Group
 	dirs   map[string]string
-	// fatal collects what OnFatal was told.
+	// fatal receives the errors passed to OnFatal.
 	fatal chan error
-	// gone collects the ids of servers that were told that they were removed.
-	gone chan string
+	// removed receives the ids of servers whose OnRemoved was called.
+	removed chan string
 }
 
-// newCluster makes a group of n voters, n1 to nN.
+// newCluster creates a group of n voters, n1 to nN.
 func newCluster(tb testing.TB, n int, config func(id string, c *Config)) *cluster {
 	tb.Helper()
 	c := &cluster{
 		tb: tb, mesh: newMesh(), root: tb.TempDir(), config: config, groups: map[string]*Group{}, dirs: map[string]string{},
-		fatal: make(chan error, 16), gone: make(chan string, 16),
+		fatal: make(chan error, 16), removed: make(chan string, 16),
 	}
 	tb.Cleanup(c.close)
 	for i := range n {
@@ -60,7 +60,7 @@ func (c *cluster) open(id string) *Group {
 		Dir: c.dirs[id], ID: id, Join: id != "n1", Streams: c.mesh.streams(id),
 		HeartbeatTimeout: testHeartbeat, CommitTimeout: 20 * time.Millisecond,
 		OnFatal:   func(err error) { c.fatal <- err },
-		OnRemoved: func() { c.gone <- id },
+		OnRemoved: func() { c.removed <- id },
 		AddressOf: func(id string) string { return id + ".test" },
 	}
 	if c.config != nil {
@@ -94,15 +94,14 @@ func (c *cluster) join(id string) {
 	}
 }
 
-// kill ends server id as if its process had been killed: its connections end
-// at once.
+// kill stops server id as if its process had been killed: its connections close at once.
 func (c *cluster) kill(id string) {
 	c.tb.Helper()
 	c.mu.Lock()
 	g := c.groups[id]
 	delete(c.groups, id)
 	c.mu.Unlock()
-	_ = g.trans.cut()
+	_ = g.trans.disconnect()
 	if err := g.Close(); err != nil {
 		c.tb.Errorf("close %s: %v", id, err)
 	}
@@ -125,7 +124,7 @@ func (c *cluster) ids() []string {
 	return ids
 }
 
-// leader waits for a server that leads, and knows it, but those in except.
+// leader waits for a server, not in except, that leads and knows it.
 func (c *cluster) leader(except ...string) *Group {
 	c.tb.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -149,7 +148,7 @@ func (c *cluster) leader(except ...string) *Group {
 	}
 }
 
-// set sets a file, at whoever leads, until it is acknowledged.
+// set writes a file through any leader until the write is acknowledged.
 func (c *cluster) set(path, data string) {
 	c.tb.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -166,7 +165,7 @@ func (c *cluster) set(path, data string) {
 	}
 }
 
-// same waits until every server has applied what the leader has.
+// same waits until every server has applied everything that the leader has.
 func (c *cluster) same() {
 	c.tb.Helper()
 	l := c.leader()
@@ -185,7 +184,7 @@ func (c *cluster) same() {
 	}
 }
 
-// isolate cuts a server off from all others, or mends that.
+// isolate partitions a server from all others, or heals the partition.
 func (c *cluster) isolate(id string, cut bool) {
 	for _, other := range c.ids() {
 		if other != id {

@@ -10,14 +10,14 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// commandVersion is the newest version of the commands in the log. Commands
-// without a share are written as version 2, which older programs read.
+// commandVersion is the newest version of commands in the log. Commands without a share are encoded
+// as version 2, which older programs can read.
 const (
 	commandVersion      = 3
 	commandWithoutShare = 2
 )
 
-// op is the number of an operation in a command. Numbers are append-only.
+// op is the number of an operation. Numbers are append-only.
 type op uint8
 
 const (
@@ -35,41 +35,41 @@ const (
 	opNewest = opSetACL
 )
 
-// command is one change of the state machine, as it stands in the log. Which
-// fields an operation has, doc.go tells.
+// command is one change of the state machine, as encoded in the log. doc.go lists the operands of
+// each operation.
 type command struct {
 	op op
-	// term is the one whose leader decided on the command. An entry of another
-	// term does nothing: what its leader knew of leases and caches holds no
-	// more. Zero, in commands of version 1 and in tests, is any.
+	// term is the term of the leader that proposed the command. In an entry of another term the
+	// command has no effect, because that leader's view of leases and caches is out of date. Zero,
+	// in commands of version 1 and in tests, matches any term.
 	term       uint64
 	path       string
-	data       []byte // of a set; decodeCommand makes it alias its input
+	data       []byte // of a set; after decodeCommand it aliases the input
 	generation uint64
 	session    api.SessionID
 	ephemeral  bool
 	guard      api.Sequencer
 	name       string // of a session, or of an ACL
 	mode       api.Mode
-	// duration is a session's lease or a lock-delay, in whole milliseconds.
+	// duration is a lease or a lock-delay, in whole milliseconds.
 	duration time.Duration
 	hold     uint64
 	sessions []api.SessionID
 	delays   []delayRef
-	// share bounds the user for whom the command is, nil for the cluster's own.
+	// share limits the user that the command is charged to; nil for the cluster itself.
 	share *Share
-	// final is not encoded. It has the state machine alone compare the share: the caller may repeat a command of unknown
-	// outcome, and takes a refusal as the outcome of both.
+	// final is not encoded. If set, only the state machine checks the share. The caller may be
+	// retrying a command of unknown outcome, and a rejection must then hold for both attempts.
 	final bool
 }
 
-// delayRef names one lock-delay: the lock of path, since the command at index.
+// delayRef identifies a lock-delay: that of the lock at path, begun by the command at index.
 type delayRef struct {
 	path  string
 	index uint64
 }
 
-// owner is the user for whom the command is, empty for the cluster itself.
+// owner returns the user that the command is charged to, empty for the cluster itself.
 func (c *command) owner() string {
 	if c.share == nil {
 		return ""
@@ -80,24 +80,23 @@ func (c *command) owner() string {
 // batchMax bounds the sessions or lock-delays that one command ends.
 const batchMax = 128
 
-// commandOverhead bounds the bytes of an encoded command beside its paths and
-// data: the array, integers of at most 9 bytes, headers of at most 5.
+// commandOverhead bounds the encoded size of a command without its paths and data: the array,
+// integers of at most 9 bytes, and headers of at most 5.
 const commandOverhead = 128 + shareBytesMax
 
-// shareBytesMax bounds the bytes of an encoded share.
+// shareBytesMax bounds the encoded size of a share.
 const shareBytesMax = OwnerBytesMax + 64
 
-// commandBytesMax bounds an encoded command.
+// commandBytesMax bounds the encoded size of a command.
 const commandBytesMax = commandOverhead + 2*PathBytesMax + FileBytesMax
 
-// operands is how many values follow version, operation and term.
+// operands is the number of values after version, operation and term.
 var operands = [opNewest + 1]int{
 	opSet: 6, opDelete: 4, opOpenSession: 2, opCloseSession: 1, opExpireSession: 1,
 	opAcquire: 4, opRelease: 3, opEndLockDelay: 1, opMarkCached: 2, opSetACL: 4,
 }
 
-// encode returns the command in the form that doc.go lays out, in a slice of
-// its own.
+// encode returns the command as specified in doc.go. The caller owns the slice.
 func (c *command) encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -143,7 +142,7 @@ func (c *command) encode() []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// encodeSession writes the operands of the operations on sessions and locks.
+// encodeSession encodes the operands of operations on sessions and locks.
 func (c *command) encodeSession(e *wire.Encoder) {
 	switch c.op {
 	case opOpenSession:
@@ -195,13 +194,12 @@ func encodeGuard(e *wire.Encoder, q api.Sequencer) {
 	e.Uint(q.LockGeneration)
 }
 
-// errBadCommand means that bytes are no command of the version they claim.
+// errBadCommand means that bytes are not a valid command of the version they declare.
 var errBadCommand = errors.New("malformed command")
 
-// decodeCommand reads what encode wrote, and commands of version 1. The
-// command's data aliases b. The error is a *VersionError when a newer program
-// wrote b, and otherwise wraps errBadCommand. It checks form only: whether a
-// path may be used is for the namespace to say.
+// decodeCommand reads the result of encode, and commands of version 1. The data of the command
+// aliases b. The error is a *VersionError if a newer program wrote b, and otherwise wraps
+// errBadCommand. Only the form is checked; the namespace validates paths.
 func decodeCommand(b []byte) (command, error) {
 	if len(b) > commandBytesMax {
 		return command{}, fmt.Errorf("%w: %d bytes, at most %d", errBadCommand, len(b), commandBytesMax)
@@ -238,8 +236,8 @@ func decodeCommand(b []byte) (command, error) {
 	return c, nil
 }
 
-// decodeVersion1 reads the operands of version 1, which had two operations and
-// neither terms nor sessions. It returns how long the array must be.
+// decodeVersion1 reads the operands of version 1, which had two operations and neither terms nor
+// sessions. It returns the expected length of the array.
 func (c *command) decodeVersion1(d *wire.Decoder) int {
 	if c.op > opDelete {
 		return 0
@@ -277,7 +275,7 @@ func (c *command) decode(d *wire.Decoder) {
 	}
 }
 
-// decodeSession reads the operands of the operations on sessions and locks.
+// decodeSession reads the operands of operations on sessions and locks.
 func (c *command) decodeSession(d *wire.Decoder) {
 	switch c.op {
 	case opOpenSession:
@@ -345,10 +343,10 @@ func decodeMillis(d *wire.Decoder, limit time.Duration) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// errShape means that the values are well formed but not those wanted.
+// errShape means that the values are well formed, but their number is wrong or one is out of range.
 var errShape = errors.New("wrong number of values, or one out of range")
 
-// cause is err, or errShape when there is none.
+// cause returns err, or errShape if err is nil.
 func cause(err error) error {
 	if err == nil {
 		return errShape

@@ -141,8 +141,8 @@ func TestCommandDecodeErrors(t *testing.T) {
 	}
 }
 
-// FuzzCommand checks that no bytes make the decoder or the state machine panic,
-// and that what decodes is what its encoding decodes to.
+// FuzzCommand checks that no input makes the decoder or the state machine panic, and that a decoded
+// command is equal after encoding and decoding it again.
 func FuzzCommand(f *testing.F) {
 	for _, g := range goldenCommands {
 		f.Add(wiretest.Unhex(f, g.hex))

@@ -10,130 +10,121 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Streams carries the traffic between the servers of a group: a listener of
-// connections from the others, and a way to reach them. Servers are named by
-// their ids, which stay; where they are now is for Streams to know. Only
-// servers of the cluster must be able to connect. A connection that Accept returns
-// may be Proven.
+// Streams connects the servers of a group: it accepts connections from the other servers and dials
+// them. Servers are identified by their fixed ids; Streams resolves an id to its current address.
+// It must admit only servers of the cluster. A connection that Accept returns may implement Proven.
 type Streams interface {
 	net.Listener
-	// Dial connects to the server of that id. It must return in about the
-	// time given. A connection to another server does no harm: it is refused.
+	// Dial connects to the server with that id. It must return within about timeout. A connection
+	// to the wrong server does no harm: that server rejects it.
 	Dial(id string, timeout time.Duration) (net.Conn, error)
 }
 
-// Proven is a connection whose other end has proved who it is. It speaks for no other server.
+// Proven is a connection whose peer has been authenticated. It is not accepted from a peer that
+// claims a different server id.
 type Proven interface {
-	// Server returns the id of the server.
+	// Server returns the id of the authenticated server.
 	Server() string
 }
 
-// Config says how to open a group.
+// Config configures a group.
 type Config struct {
-	// Dir is the folder of this server's log and snapshots. It is made if it
-	// is not there, and belongs to the group alone. A folder without a log is
-	// made the first voter of a new group, or with Join waits for one; from
-	// then on the folder says which group it is of, and no flag does.
+	// Dir is the data directory with the log and the snapshots of this server. Open creates it if
+	// it does not exist. No other program may write to it. A directory without a log is initialized
+	// as the first voter of a new group, or with Join as a server that waits to be added.
+	// Afterwards the directory alone determines the group; flags are ignored.
 	Dir string
 
-	// Join makes a folder without a log that of a server which waits until the
-	// leader of a group adds it (Group.AddNonvoter). For any other folder it
-	// says nothing.
+	// Join initializes a directory without a log as a server that waits until the leader of a group
+	// adds it (Group.AddNonvoter). It has no effect on any other directory.
 	Join bool
 
-	// ID names this server in its group, for good: 1 to 64 bytes. A folder
-	// that knows another name is refused.
+	// ID identifies this server in its group permanently: 1 to 64 bytes. Open rejects a directory
+	// that belongs to another id.
 	ID string
 
-	// Streams connects the servers of the group. Nil will do for a group of
-	// one voter. Close closes it.
+	// Streams connects the servers of the group. It may be nil for a group of one voter. Close
+	// closes it.
 	Streams Streams
 
-	// HeartbeatTimeout is how long a voter listens for its leader before it
-	// calls an election; up to twice that, since each draws its own. The
-	// leader sends a heartbeat ten times in it. Zero means 500 ms: a machine
-	// whose cores are all busy may not run a process for 100 ms and more.
+	// HeartbeatTimeout is the minimum time without contact from the leader after which a voter
+	// calls an election. Each voter waits a random time between that and twice that. The leader
+	// sends ten heartbeats in it. Zero means 500 ms, because a machine with all cores busy may not
+	// run a process for 100 ms and more.
 	HeartbeatTimeout time.Duration
 
-	// ElectionTimeout is how long a candidate waits for votes, up to twice
-	// that, before it tries again. Zero means the heartbeat timeout, which is
-	// the least.
+	// ElectionTimeout is the minimum time that a candidate waits for votes before it retries; the
+	// maximum is twice that. Zero means the heartbeat timeout, which is the least.
 	ElectionTimeout time.Duration
 
-	// LeaderLease is after how long without an answer from a quorum a leader
-	// steps down. It frees those who wait for it, and no read or lock relies
-	// on it. Zero means the heartbeat timeout, which is the most.
+	// LeaderLease is the time without an answer from a quorum after which a leader steps down.
+	// Callers that wait for the leader then fail; no read or lock relies on it. Zero means the
+	// heartbeat timeout, which is the most.
 	LeaderLease time.Duration
 
-	// CommitTimeout is after how long without a new entry the others are told
-	// what has been committed, up to twice that. Zero means 50 ms.
+	// CommitTimeout is the minimum time without a new entry after which the followers are sent the
+	// commit index; the maximum is twice that. Zero means 50 ms.
 	CommitTimeout time.Duration
 
-	// OnRemoved is called, at most once and in a goroutine of its own, when
-	// another server says that the group has committed a configuration without
-	// this one, newer than any that this one knows. It will not be led from
-	// then on. Nil means that it is logged.
+	// OnRemoved is called, at most once and in its own goroutine, when another server reports that
+	// the group has committed a configuration without this server, newer than any that this server
+	// knows. This server will have no leader from then on. Nil means that the removal is only
+	// logged.
 	OnRemoved func()
 
-	// AddressOf returns where the server of that id answers calls, or an empty
-	// string, for the hint in a *NotLeaderError. It must not block. Nil means
-	// that no address is known.
+	// AddressOf returns the address where a server answers calls, for the hint in a
+	// *NotLeaderError, or an empty string. It must not block. Nil means that no address is known.
 	AddressOf func(id string) string
 
-	// ShareOf returns the share of the user for whom a node makes a change: see
-	// api.SetOptions.Owner. It must not block. Nil means that such changes are the cluster's.
+	// ShareOf returns the share of the user on whose behalf a node makes a change: see
+	// api.SetOptions.Owner. It must not block. Nil means that such changes are charged to no user.
 	ShareOf func(owner string) Share
 
-	// FS is the file system for everything but the log itself, whose store
-	// knows only the machine's own. Nil means that one. Tests put faults in
-	// front of it.
+	// FS is the file system for everything except the log, whose store always uses the operating
+	// system's. Nil means the operating system's. Tests use it to inject faults.
 	FS vfs.FS
 
-	// Logger takes what an operator should know. Nil discards it.
+	// Logger receives messages for the operator. Nil discards them.
 	Logger *slog.Logger
 
-	// OnFatal is called, at most once and in a goroutine of its own, when this
-	// server cannot go on: its disk failed (*DiskError) or stalled (one that
-	// is ErrStalled), stored bytes turned out bad (*CorruptError), or the log
-	// holds what a newer program wrote (*VersionError). Nothing is
-	// acknowledged from that moment; the process should end, with a line that
-	// says why, so that another server leads. Close may hang until its own
-	// deadline then. Nil means that the error is logged.
+	// OnFatal is called, at most once and in its own goroutine, when this server cannot continue:
+	// its disk failed (*DiskError) or stalled (one that is ErrStalled), stored bytes are corrupt
+	// (*CorruptError), the log contains what a newer program wrote (*VersionError), or
+	// ErrLogReplaced. Nothing is acknowledged after that. The process should log the reason and
+	// exit, so that another server leads. Close may then take until its own deadline. Nil means
+	// that the error is logged.
 	OnFatal func(error)
 
-	// StallTimeout is how long the disk may take over one write of the log.
-	// Zero means 10 s; at least 100 ms. A lone voter gains nothing by giving
-	// up sooner, since nobody can take over. With several voters it is at most
-	// 3 s, so that another leads within 5 s.
+	// StallTimeout bounds one write of the log. Zero means 10 s; at least 100 ms. A single voter
+	// gains nothing from a shorter one, because no other server can take over. With several voters
+	// it is at most 3 s, so that another server leads within 5 s.
 	StallTimeout time.Duration
 
-	// SnapshotBytes is the least size of the log, in bytes since the last
-	// snapshot, that starts a new one. A larger namespace waits for a log of
-	// its own size, so that snapshots at most double what is written. Zero
-	// means 16 MiB: a restart replays some 80,000 small commands in a second;
-	// at least 64 KiB.
+	// SnapshotBytes is the minimum size of the log since the last snapshot, in bytes, that starts a
+	// new snapshot. If the namespace is larger, its size is the minimum, so that snapshots at most
+	// double the bytes written. Zero means 16 MiB: a restart replays some 80,000 small commands in
+	// a second; at least 64 KiB.
 	SnapshotBytes int64
 
-	// ReserveBytes is the room on the disk that Set leaves for the log to
-	// breathe: with less, it is refused with ErrDiskFull. Zero means 64 MiB.
+	// ReserveBytes is the free disk space that is kept for the log. With less, Set fails with
+	// ErrDiskFull. Zero means 64 MiB.
 	ReserveBytes int64
 
-	// Clock measures leases and lock-delays. Nil means the machine's own.
+	// Clock measures leases and lock-delays. Nil means the machine's clock.
 	Clock Clock
 
-	// wrapLog, in tests, stands before the log's store.
+	// wrapLog, in tests, wraps the store of the log.
 	wrapLog func(boltStore) boltStore
 }
 
 const (
 	idBytesMax = 64
-	// stallTimeoutMax is the most that StallTimeout counts for with several
-	// voters.
+	// stallTimeoutMax bounds StallTimeout if there are several voters.
 	stallTimeoutMax = 3 * time.Second
 )
 
-// withDefaults returns c with its zero values replaced, or says what is wrong
-// with it.
+// withDefaults returns c with its zero values replaced by the defaults, or an error if c is
+// invalid.
 func (c Config) withDefaults() (Config, error) {
 	if c.FS == nil {
 		c.FS = vfs.OS()
@@ -171,7 +162,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c Config) validate() error {
 	switch {
 	case c.Dir == "":
-		return errors.New("raftmeta config: no folder")
+		return errors.New("raftmeta config: no data directory")
 	case c.ID == "" || len(c.ID) > idBytesMax:
 		return fmt.Errorf("raftmeta config: server id has %d bytes, not 1 to %d", len(c.ID), idBytesMax)
 	case c.StallTimeout < 100*time.Millisecond:

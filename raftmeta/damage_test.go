@@ -25,8 +25,8 @@ func (b *storeHook) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// compacted makes a group of one whose log begins after its newest snapshot, so
-// that every further server gets the snapshot. It returns its leader.
+// compacted creates a group of one whose log begins after its newest snapshot, so that every
+// further server gets the snapshot. It returns the leader.
 func compacted(t *testing.T, c *cluster) *Group {
 	t.Helper()
 	l := c.leader()
@@ -42,8 +42,8 @@ func compacted(t *testing.T, c *cluster) *Group {
 	return l
 }
 
-// TestAnswerLostThenLeaderDies loses the first answer of a follower after a
-// snapshot was installed on it, and then the leader: the others go on.
+// TestAnswerLostThenLeaderDies loses the first answer of a follower after a snapshot installation,
+// and then the leader. The others must continue.
 func TestAnswerLostThenLeaderDies(t *testing.T) {
 	var lose sync.Once
 	var c *cluster
@@ -80,7 +80,7 @@ func TestAnswerLostThenLeaderDies(t *testing.T) {
 	}
 }
 
-// flipBit changes one bit of a file.
+// flipBit flips one bit of a file.
 func flipBit(t *testing.T, file string, at int64) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -96,10 +96,10 @@ func flipBit(t *testing.T, file string, at int64) {
 	}
 }
 
-// TestDamagedSnapshotIsNotSpread flips a bit of the leader's snapshot, in its
-// header and in its stream, before two servers join that need it. The leader
-// writes another one; nobody takes the damaged one.
-func TestDamagedSnapshotIsNotSpread(t *testing.T) {
+// TestCorruptSnapshotIsNotSent flips a bit of the leader's snapshot, in its header and in its
+// stream, before two servers join that need it. The leader writes a new snapshot, and no server
+// installs the corrupt one.
+func TestCorruptSnapshotIsNotSent(t *testing.T) {
 	for _, at := range []int64{30, -60, -1} {
 		c := newCluster(t, 1, nil)
 		l := compacted(t, c)
@@ -126,9 +126,9 @@ func TestDamagedSnapshotIsNotSpread(t *testing.T) {
 	}
 }
 
-// TestInstallRefusesDamage sends a follower streams with a changed bit, or cut
-// short: none gets a name, and what the follower has stays.
-func TestInstallRefusesDamage(t *testing.T) {
+// TestInstallRejectsCorruptStream sends a follower streams that are corrupt or truncated. None gets its
+// final name, and the follower's state is unchanged.
+func TestInstallRejectsCorruptStream(t *testing.T) {
 	l := newScriptedLeader(t)
 	if err := l.install(1, 8, 1, snapshotOf(t, 1, 8)); err != nil {
 		t.Fatal(err)
@@ -161,9 +161,9 @@ func TestInstallRefusesDamage(t *testing.T) {
 	l.has(30)
 }
 
-// TestSinkRefusesDamage changes each bit of a stream on its way to a snapshot
-// file: the file gets no name, and the snapshots that there are stay.
-func TestSinkRefusesDamage(t *testing.T) {
+// TestSinkRejectsCorruptStream flips each bit of a stream that is written to a snapshot file. The file
+// does not get its final name, and existing snapshots remain.
+func TestSinkRejectsCorruptStream(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
 	for index := range uint64(2) {
@@ -207,8 +207,8 @@ func TestSinkRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestOldSnapshotMayBeDamaged damages a snapshot that is not the newest. Verify
-// reports it; the server starts without it.
+// TestOldSnapshotMayBeDamaged corrupts a snapshot that is not the newest. Verify reports it, and
+// the server starts without it.
 func TestOldSnapshotMayBeDamaged(t *testing.T) {
 	for _, at := range []int64{12, -3} {
 		dir := t.TempDir()
@@ -248,8 +248,8 @@ func TestOldSnapshotMayBeDamaged(t *testing.T) {
 	}
 }
 
-// TestLogOutlivesADamagedSnapshot starts a server that has a snapshot from the
-// leader, which can no longer be read, and its log from before: the log stays.
+// TestLogOutlivesADamagedSnapshot starts a server with a corrupt snapshot from the leader and its
+// log from before: the log is kept.
 func TestLogOutlivesADamagedSnapshot(t *testing.T) {
 	l := newScriptedLeader(t)
 	if err := l.install(1, 8, 1, snapshotOf(t, 1, 8)); err != nil {

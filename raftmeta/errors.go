@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// The errors that callers far away see as well are defined in raftmeta/api.
+// Errors that callers in other processes see are defined in raftmeta/api.
 var (
 	ErrNotFound       = api.ErrNotFound
 	ErrBadPath        = api.ErrBadPath
@@ -23,46 +23,43 @@ var (
 	ErrClosed         = api.ErrClosed
 )
 
-// The same of types.
+// Error types that are defined in raftmeta/api.
 type (
-	// PathError says why a string cannot be a path.
+	// PathError describes why a string is not a valid path.
 	PathError = api.PathError
-	// GenerationError tells the two content generations that differ.
+	// GenerationError has the two content generations of a failed compare-and-set.
 	GenerationError = api.GenerationError
-	// TooLargeError names the limit that a change would pass.
+	// TooLargeError names the limit that a change would exceed.
 	TooLargeError = api.TooLargeError
-	// NotLeaderError names the server that leads.
+	// NotLeaderError names the leader.
 	NotLeaderError = api.NotLeaderError
 )
 
 var (
-	// ErrWrongServer means that the folder belongs to a server with another
-	// id.
-	ErrWrongServer = errors.New("folder belongs to another server")
+	// ErrWrongServer means that the data directory belongs to a server with a different id.
+	ErrWrongServer = errors.New("data directory belongs to another server")
 
-	// ErrNoStreams means that the group has several voters and Config.Streams
-	// is nil.
-	ErrNoStreams = errors.New("a group of several voters needs streams")
+	// ErrNoStreams means that the group has several voters and Config.Streams is nil.
+	ErrNoStreams = errors.New("group with several voters requires streams")
 
-	// ErrCorrupt means that stored bytes are not what was written. The error
-	// is a *CorruptError.
+	// ErrCorrupt means that stored bytes differ from what was written. The error is a
+	// *CorruptError.
 	ErrCorrupt = errors.New("corrupt data")
 
-	// ErrStalled means that the disk did not finish a write in
-	// Config.StallTimeout. The error is a *DiskError.
+	// ErrStalled means that the disk did not complete a write within Config.StallTimeout. The error
+	// is a *DiskError.
 	ErrStalled = errors.New("disk stalled")
 
-	// ErrLogReplaced means that the leader's snapshot replaced a log that went
-	// beyond it with entries that were never committed. Everything is on disk;
-	// the server has to be started again to go on from the snapshot.
-	ErrLogReplaced = errors.New("log replaced by a snapshot: start the server again")
+	// ErrLogReplaced means that the leader's snapshot replaced a log that extended beyond it with
+	// entries that were never committed. Everything is on disk. The server must be restarted to
+	// continue from the snapshot.
+	ErrLogReplaced = errors.New("log replaced by a snapshot: restart the server")
 )
 
-// CorruptError locates stored bytes that are not what was written. It is an
-// ErrCorrupt.
+// CorruptError locates stored bytes that differ from what was written. It is an ErrCorrupt.
 type CorruptError struct {
 	File   string
-	Offset int64 // in bytes, of the smallest part known to be bad
+	Offset int64 // in bytes, of the smallest unit known to be corrupt
 	Reason string
 }
 
@@ -75,10 +72,10 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
 // VersionError means that stored bytes were written by a newer program.
 type VersionError struct {
-	File    string // empty for an entry that came from the leader
+	File    string // empty for an entry received from the leader
 	What    string // "command", "operation", "snapshot"...
-	Version uint64 // what was found
-	Known   uint64 // the newest that this program knows
+	Version uint64 // the version that was read
+	Known   uint64 // the newest version that this program supports
 }
 
 func (e *VersionError) Error() string {
@@ -89,24 +86,22 @@ func (e *VersionError) Error() string {
 	return s
 }
 
-// GapError means that log entries were refused because they do not follow the
-// end of the log.
+// GapError means that log entries were rejected because they do not follow the end of the log.
 type GapError struct {
-	Index, Want uint64 // of the entry that was refused, and of the one that follows
+	Index, Want uint64 // of the rejected entry, and of the next entry of the log
 }
 
 func (e *GapError) Error() string {
 	return fmt.Sprintf("store log entry %d: the next entry is %d", e.Index, e.Want)
 }
 
-// DiskError means that the disk under the folder has failed or stalled. The
-// group acknowledges nothing from then on: a failed fsync must not be tried
-// again, since the kernel may have dropped the very pages that it could not
-// write.
+// DiskError means that the disk with the data directory failed or stalled. The group acknowledges
+// nothing after it. A failed fsync must not be retried, because the kernel may have dropped the
+// pages that it could not write.
 type DiskError struct {
-	Op    string        // what was being done: "store log entries"...
-	After time.Duration // how long it took
-	Err   error         // ErrStalled, or what the operating system said
+	Op    string        // the operation that failed, such as "store log entries"
+	After time.Duration // how long the operation took
+	Err   error         // ErrStalled, or the error of the operating system
 }
 
 func (e *DiskError) Error() string {
@@ -115,7 +110,7 @@ func (e *DiskError) Error() string {
 
 func (e *DiskError) Unwrap() error { return e.Err }
 
-// nodeError is err at another path than the one that the caller named.
+// nodeError is an error at a different path than the one that the caller passed.
 type nodeError struct {
 	path string
 	err  error
@@ -124,6 +119,6 @@ type nodeError struct {
 func (e *nodeError) Error() string { return e.path + " " + e.err.Error() }
 func (e *nodeError) Unwrap() error { return e.err }
 
-// errUnknownCommand is the answer to a command that this version does not
-// know. The group has failed by then: see machine.
+// errUnknownCommand is the result of a command that this version does not know. The group has
+// already failed then: see machine.
 var errUnknownCommand = errors.New("unknown command in the log")

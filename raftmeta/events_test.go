@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestEventQueueIsExact: events have numbers without gaps, go when they are acknowledged, and give way to one FailedOver as soon
-// as all sessions together have as many as may be.
+// TestEventQueueIsExact: events have consecutive numbers and are removed when acknowledged. They
+// are replaced by one FailedOver as soon as all sessions together reach their limit.
 func TestEventQueueIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
@@ -62,7 +62,7 @@ func TestEventQueueIsExact(t *testing.T) {
 		s.sent = s.last
 		k.ackLocked(s, s.last)
 		state("all acknowledged", 7, 6, 0, queuedMax-2)
-		k.mu.queued = queuedMax // of others
+		k.mu.queued = queuedMax // of other sessions
 		k.pushLocked(s, api.Event{})
 		state("the only event of a session", 7, 7, 1, queuedMax+1)
 		if s.events[0].Kind == api.FailedOver {
@@ -74,7 +74,8 @@ func TestEventQueueIsExact(t *testing.T) {
 	})
 }
 
-// TestLockModes: the mode of its lock-delay marks a lock as free, and only shared modes go together.
+// TestLockModes: a lock-delay reports the mode in which the lock was held, and only shared modes
+// are compatible.
 func TestLockModes(t *testing.T) {
 	const shared, exclusive = api.Shared, api.Exclusive
 	for _, c := range []struct {
@@ -101,8 +102,8 @@ func TestLockModes(t *testing.T) {
 	}
 }
 
-// TestWatchIsExact: each Watch of a path replaces the session's number for it, kinds add up, only an Unwatch of the current number
-// ends it, and what is watched is counted exactly.
+// TestWatchIsExact: each Watch of a path replaces the session's number for it, kinds accumulate,
+// only an Unwatch with the current number ends it, and watches are counted exactly.
 func TestWatchIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
@@ -120,8 +121,8 @@ func TestWatchIsExact(t *testing.T) {
 			t.Helper()
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			if got := k.mu.watches["/p"][k.mu.sessions[a]]; k.mu.watched != watched || len(k.mu.watches) != paths || got != kinds {
-				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watched, len(k.mu.watches), got, watched, paths, kinds)
+			if got := k.mu.watches["/p"][k.mu.sessions[a]]; k.mu.watchCount != watched || len(k.mu.watches) != paths || got != kinds {
+				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watchCount, len(k.mu.watches), got, watched, paths, kinds)
 			}
 		}
 		unwatch := func(s api.SessionID, path string, number uint64) {
@@ -157,7 +158,8 @@ func TestWatchIsExact(t *testing.T) {
 	})
 }
 
-// TestWatchBounds: a session has at most WatchesMax watches and all sessions watchedMax. What is watched already can be watched again.
+// TestWatchBounds: a session has at most WatchesMax watches, and all sessions watchedMax. A path
+// that is watched already can be watched again.
 func TestWatchBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
@@ -173,13 +175,13 @@ func TestWatchBounds(t *testing.T) {
 			}
 		}
 		k.mu.Lock()
-		k.mu.watched = watchedMax - 1
+		k.mu.watchCount = watchedMax - 1
 		k.mu.Unlock()
 		watch("the last of all sessions", "/a", 0)
 		watch("one more of all sessions", "/b", watchedMax)
 		watch("one that is there", "/a", 0)
 		k.mu.Lock()
-		k.mu.watched = 1
+		k.mu.watchCount = 1
 		k.mu.Unlock()
 		for i := range api.WatchesMax - 1 {
 			watch("of a session", fmt.Sprint("/", i), 0)
@@ -189,8 +191,9 @@ func TestWatchBounds(t *testing.T) {
 	})
 }
 
-// TestWatchIsOfTheLeader: a watch is promised only by a server that leads in the keeper's term, and only a session that lives has one.
-// A server that does not lead does not judge a session.
+// TestWatchIsOfTheLeader: only a server that leads in the lease manager's term accepts a watch, and
+// only for an existing session. A server that does not lead must not report that a session does not
+// exist.
 func TestWatchIsOfTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
@@ -211,7 +214,7 @@ func TestWatchIsOfTheLeader(t *testing.T) {
 		}
 		k.mu.Lock()
 		s := k.mu.sessions[id]
-		s.over = true
+		s.leaseOver = true
 		if n := k.pushLocked(s, api.Event{}); n != 0 || len(s.events) != 0 {
 			t.Errorf("event %d is queued for a session that is over", n)
 		}
@@ -220,7 +223,7 @@ func TestWatchIsOfTheLeader(t *testing.T) {
 			t.Errorf("a session that is over: %v", err)
 		}
 		k.mu.Lock()
-		s.over = false
+		s.leaseOver = false
 		k.mu.Unlock()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -3,81 +3,80 @@ package raftmeta
 import "time"
 
 const (
-	// expirersMax bounds the workers that end sessions and lock-delays, and so
-	// the commands that do so at a time.
+	// expirersMax bounds the workers that end sessions and lock-delays, and so the commands in
+	// flight for that.
 	expirersMax = 8
-	// expireHoldsMax bounds what the sessions that one command ends hold, so that
-	// it takes the machine some 10 ms: a single session may have more.
+	// expireHoldsMax bounds the holds of all sessions that one command ends, so that the machine
+	// applies it in some 10 ms. A single session may have more.
 	expireHoldsMax = 2000
-	// expireRetry is the pause after a proposal was refused.
+	// expireRetry is the pause after a proposal failed.
 	expireRetry = 50 * time.Millisecond
 )
 
-// ending is what one command ends.
-type ending struct {
+// expiryBatch is the work of one command: the sessions or lock-delays that it ends.
+type expiryBatch struct {
 	command command
-	// paths are ephemeral files that others may cache.
+	// paths are ephemeral files that sessions may cache.
 	paths []string
 }
 
-// expirersLocked starts workers for what is to be ended, one for each 128
-// sessions and lock-delays.
-func (k *keeper) expirersLocked() {
-	todo := len(k.mu.dying) + len(k.mu.dyingCached) + len(k.mu.delaysOver)
-	for want := min((todo+batchMax-1)/batchMax, expirersMax); k.mu.expirers < want && !k.mu.dropped; {
-		k.mu.expirers++
-		k.workers.Go(k.expire)
+// startExpirersLocked starts a worker for each 128 sessions and lock-delays to end.
+func (lm *leaseManager) startExpirersLocked() {
+	todo := len(lm.mu.expired) + len(lm.mu.expiredCached) + len(lm.mu.delaysOver)
+	for want := min((todo+batchMax-1)/batchMax, expirersMax); lm.mu.expirers < want && !lm.mu.stopped; {
+		lm.mu.expirers++
+		lm.workers.Go(lm.expire)
 	}
 }
 
-// expire ends sessions and lock-delays until there are none to end.
-func (k *keeper) expire() {
+// expire ends sessions and lock-delays until none are left.
+func (lm *leaseManager) expire() {
 	for {
-		k.mu.Lock()
-		e, ok := k.nextEndingLocked()
+		lm.mu.Lock()
+		e, ok := lm.nextExpiryLocked()
 		if !ok {
-			k.mu.expirers--
-			k.mu.Unlock()
+			lm.mu.expirers--
+			lm.mu.Unlock()
 			return
 		}
-		// One that waits for caches must not hold up what comes meanwhile.
+		// A command that waits for caches must not delay other sessions.
 		if len(e.paths) > 0 {
-			k.expirersLocked()
+			lm.startExpirersLocked()
 		}
-		k.mu.Unlock()
-		for k.ctx.Err() == nil {
-			r, err := k.write(k.ctx, e.command, e.paths...)
+		lm.mu.Unlock()
+		for lm.ctx.Err() == nil {
+			r, err := lm.write(lm.ctx, e.command, e.paths...)
 			if err == nil && r.code == codeDone {
 				break
 			}
-			k.pause()
+			lm.pause()
 		}
 	}
 }
 
-// pause waits for expireRetry, or until the keeper is dropped.
-func (k *keeper) pause() {
-	timer := k.clock.NewTimer(expireRetry)
+// pause waits for expireRetry, or until the lease manager stops.
+func (lm *leaseManager) pause() {
+	timer := lm.clock.NewTimer(expireRetry)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-k.ctx.Done():
+	case <-lm.ctx.Done():
 	}
 }
 
-// nextEndingLocked takes what one command shall end, if there is anything.
-// Sessions whose files may be cached come last, and not with others: those
-// would have to wait.
-func (k *keeper) nextEndingLocked() (e ending, ok bool) {
-	if len(k.mu.delaysOver) > 0 {
-		n := min(len(k.mu.delaysOver), batchMax)
-		e.command = command{op: opEndLockDelay, delays: k.mu.delaysOver[:n:n]}
-		k.mu.delaysOver = k.mu.delaysOver[n:]
+// nextExpiryLocked returns the next command, and removes its sessions or lock-delays from the
+// queues. ok is false if there are none. Sessions whose files may be cached come last and in
+// separate commands, so that no other session waits for the caches.
+func (lm *leaseManager) nextExpiryLocked() (e expiryBatch, ok bool) {
+	if len(lm.mu.delaysOver) > 0 {
+		n := min(len(lm.mu.delaysOver), batchMax)
+		e.command = command{op: opEndLockDelay, delays: lm.mu.delaysOver[:n:n]}
+		lm.mu.delaysOver = lm.mu.delaysOver[n:]
 		return e, true
 	}
 	e.command.op = opExpireSession
-	k.machine.view(func(ns *namespace, _ uint64) {
-		take := func(from *[]*served, cached bool) {
+	lm.machine.view(func(ns *namespace, _ uint64) {
+		take := func(from *[]*leaderSession, cached bool) {
 			holds := 0
 			for len(*from) > 0 && len(e.command.sessions) < batchMax {
 				s := (*from)[0]
@@ -91,7 +90,7 @@ func (k *keeper) nextEndingLocked() (e ending, ok bool) {
 				}
 				paths := cachedFilesOf(ns, s.id)
 				if len(paths) > 0 && !cached {
-					k.mu.dyingCached = append(k.mu.dyingCached, s)
+					lm.mu.expiredCached = append(lm.mu.expiredCached, s)
 					continue
 				}
 				holds += st.holds
@@ -99,9 +98,9 @@ func (k *keeper) nextEndingLocked() (e ending, ok bool) {
 				e.paths = append(e.paths, paths...)
 			}
 		}
-		take(&k.mu.dying, false)
+		take(&lm.mu.expired, false)
 		if len(e.command.sessions) == 0 {
-			take(&k.mu.dyingCached, true)
+			take(&lm.mu.expiredCached, true)
 		}
 	})
 	return e, len(e.command.sessions) > 0

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// openFailing opens a group whose disk the caller can spoil, without the
-// cleanup that expects a sound end.
+// openFailing opens a group whose disk can be made to fail, without the cleanup that expects a
+// clean end.
 func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 	tb.Helper()
 	fatal := make(chan error, 10)
@@ -28,8 +28,8 @@ func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 	if err := g.WaitReady(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
-	// Raft steps down when a write fails. It would then call an election, and
-	// stop for good because its term cannot be saved; Close comes before.
+	// Raft steps down when a write fails. It would then call an election, and stop permanently
+	// because it cannot save its term; the test closes it before that.
 	patient := g.raft.ReloadableConfig()
 	patient.HeartbeatTimeout, patient.ElectionTimeout = time.Hour, time.Hour
 	if err := g.raft.ReloadConfig(patient); err != nil {
@@ -38,8 +38,8 @@ func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 	return g, disk, fatal
 }
 
-// TestGroupStall hangs the disk: the node is told in time, callers get an
-// answer, and once the disk goes on Close ends in order.
+// TestGroupStall hangs the disk: the node is notified in time, callers get an answer, and Close
+// succeeds once the disk continues.
 func TestGroupStall(t *testing.T) {
 	release := make(chan struct{})
 	g, disk, fatal := openFailing(t, Config{StallTimeout: time.Second})
@@ -75,8 +75,8 @@ func TestGroupStall(t *testing.T) {
 	}
 }
 
-// TestGroupWriteFails has the disk refuse a write: that one is ambiguous, and
-// no other is tried though the disk would take it.
+// TestGroupWriteFails fails one write: its outcome is unknown, and no further write is attempted
+// although the disk would accept it.
 func TestGroupWriteFails(t *testing.T) {
 	broken := errors.New("input/output error")
 	g, disk, fatal := openFailing(t, Config{})
@@ -107,8 +107,8 @@ func TestGroupWriteFails(t *testing.T) {
 	}
 }
 
-// TestGroupUnknownCommand puts a newer program's command into the log: this
-// server gives up, and a restart says why.
+// TestGroupUnknownCommand appends a newer program's command to the log: this server stops, and a
+// restart reports why.
 func TestGroupUnknownCommand(t *testing.T) {
 	g, _, fatal := openFailing(t, Config{})
 	mustSet(t, g, "/f", "x", 0)
@@ -131,8 +131,8 @@ func TestGroupUnknownCommand(t *testing.T) {
 	}
 }
 
-// TestMachineIsDeterministic gives two machines the same log, one entry at a
-// time and in batches, with entries that are no commands in between.
+// TestMachineIsDeterministic gives two machines the same log, one entry at a time and in batches,
+// with entries in between that are not commands.
 func TestMachineIsDeterministic(t *testing.T) {
 	var logs []*raft.Log
 	for i, c := range []command{

@@ -15,10 +15,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// TestLinearizableThroughFaults has clients call any server of a group while
-// servers are killed, cut off in one or both directions or slowed, and the lead is moved,
-// and has Porcupine look for an order that explains every answer. STELE_SOAK
-// multiplies the time.
+// TestLinearizableThroughFaults has clients call any server of a group while servers are killed,
+// partitioned in one or both directions or slowed, and leadership is transferred. Porcupine checks
+// that the history is linearizable. STELE_SOAK multiplies the duration.
 func TestLinearizableThroughFaults(t *testing.T) {
 	t.Parallel()
 	seed := testSeed(t)
@@ -33,7 +32,7 @@ func TestLinearizableThroughFaults(t *testing.T) {
 	}
 }
 
-// linearizable runs one group through that many faults.
+// linearizable runs one group through a number of faults.
 func linearizable(t *testing.T, rng *rand.Rand, voters, faults int) {
 	c := newCluster(t, voters, func(_ string, c *Config) { c.SnapshotBytes = 64 << 10 })
 	c.leader()
@@ -63,7 +62,7 @@ func linearizable(t *testing.T, rng *rand.Rand, voters, faults int) {
 			c.open(id)
 		}
 	}
-	c.set("/end", "x") // it works again
+	c.set("/end", "x") // the group works again
 	cancel()
 	wg.Wait()
 	c.same()
@@ -72,7 +71,7 @@ func linearizable(t *testing.T, rng *rand.Rand, voters, faults int) {
 	c.groups, c.dirs = map[string]*Group{}, map[string]string{}
 }
 
-// fault breaks something for a while.
+// fault injects one fault for a while.
 func (c *cluster) fault(rng *rand.Rand) {
 	ids := c.ids()
 	id := ids[rng.IntN(len(ids))]
@@ -115,7 +114,7 @@ func (c *cluster) fault(rng *rand.Rand) {
 	time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 }
 
-// history is what the clients of a group saw.
+// history is the record of all clients' calls.
 type history struct {
 	start time.Time
 	mu    sync.Mutex
@@ -123,8 +122,8 @@ type history struct {
 	lost  int
 }
 
-// call makes one call at server at, and returns the server to go to next. Calls
-// that changed nothing and learnt nothing are forgotten.
+// call makes one call at server at, and returns the server to call next. Calls that changed nothing
+// and returned nothing are not recorded.
 func (h *history) call(t *testing.T, c *cluster, client int, at string, call regCall, known map[string]uint64, rng *rand.Rand) string {
 	g := c.group(at)
 	anywhere := fmt.Sprint("n", 1+rng.IntN(5))
@@ -175,7 +174,7 @@ func (h *history) call(t *testing.T, c *cluster, client int, at string, call reg
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if unknown {
-		// It is never over, so the client goes on as another.
+		// The call never ends, so the client continues under another id.
 		h.lost++
 		op.Return, op.ClientId, at = int64(time.Hour), 1000+len(h.calls), anywhere
 	}

@@ -4,10 +4,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// set gives the file at c.path the content c.data if its generation is
-// c.generation, and makes it, with the directories above it, if that is zero or
-// AnyGeneration and there is none. index is that of the command in the log. ns
-// keeps c.data.
+// set writes c.data to the file at c.path if its generation is c.generation. It creates the file
+// and missing parent directories if c.generation is zero or AnyGeneration. index is that of the
+// command in the log. ns retains c.data.
 func (ns *namespace) set(index uint64, c *command) result {
 	if err := checkFile(c.path); err != nil {
 		return badPath(c.path, err)
@@ -42,12 +41,11 @@ func (ns *namespace) set(index uint64, c *command) result {
 	n.data, n.generation, n.cached = c.data, index, 0
 	ns.replace(old, &n, c)
 	ns.bytes += grown
-	ns.tell(change{kind: contentsChanged, index: index, path: n.path})
+	ns.notify(change{kind: contentsChanged, index: index, path: n.path})
 	return result{generation: index}
 }
 
-// replace puts n, which c has changed, in the place of old. It counts in the
-// share of c from then on.
+// replace replaces old by n, which c has changed, and charges n to the share of c.
 func (ns *namespace) replace(old, n *node, c *command) {
 	if n.path != root {
 		n.owner = c.owner()
@@ -57,8 +55,8 @@ func (ns *namespace) replace(old, n *node, c *command) {
 	ns.charge(n.owner, n.charged(), 0)
 }
 
-// allowed checks what a change asks for beside its compare-and-set: that its
-// session is there, and its sequencer valid.
+// allowed checks the conditions of a change beside its compare-and-set: its session must exist, and
+// its sequencer must be valid.
 func (ns *namespace) allowed(c *command) result {
 	if c.session != 0 && ns.session(c.session) == nil || c.ephemeral && c.session == 0 {
 		return result{code: codeNoSession}
@@ -69,9 +67,9 @@ func (ns *namespace) allowed(c *command) result {
 	return result{}
 }
 
-// create makes the file of a command, for which there is no node.
+// create creates the file of a command, whose path has no node.
 func (ns *namespace) create(index uint64, c *command) result {
-	// missing holds the directories to make, the deepest first.
+	// missing has the directories to create, the deepest first.
 	var missing []string
 	dir, _ := split(c.path)
 	bytes := int64(len(c.path) + len(c.data))
@@ -115,7 +113,7 @@ func (ns *namespace) create(index uint64, c *command) result {
 	return result{generation: index, instance: index}
 }
 
-// add puts a new node under its parent, which must be there.
+// add adds a new node to its parent, which must exist.
 func (ns *namespace) add(index uint64, n *node) {
 	n.instance, n.generation = index, index
 	ns.nodes.ReplaceOrInsert(n)
@@ -123,13 +121,13 @@ func (ns *namespace) add(index uint64, n *node) {
 	ns.charge(n.owner, n.charged(), 0)
 	if !n.dir {
 		ns.files++
-		ns.tell(change{kind: contentsChanged, index: index, path: n.path})
+		ns.notify(change{kind: contentsChanged, index: index, path: n.path})
 	}
 	ns.touch(index, n.parent(), 1)
-	ns.tell(change{kind: childAdded, index: index, path: n.parent(), name: n.name()})
+	ns.notify(change{kind: childAdded, index: index, path: n.parent(), name: n.name()})
 }
 
-// touch records in a directory that children were added or removed.
+// touch records that children were added to a directory, or removed if children is negative.
 func (ns *namespace) touch(index uint64, dir string, children int) {
 	d := *ns.get(dir)
 	d.generation = index
@@ -137,8 +135,8 @@ func (ns *namespace) touch(index uint64, dir string, children int) {
 	ns.nodes.ReplaceOrInsert(&d)
 }
 
-// remove deletes the file or empty directory at c.path if its generation is
-// c.generation, and its lock is free or held by c.session alone.
+// remove deletes the file or empty directory at c.path if its generation is c.generation, and its
+// lock is free or held only by c.session.
 func (ns *namespace) remove(index uint64, c *command) result {
 	if err := checkFile(c.path); err != nil {
 		return badPath(c.path, err)
@@ -173,20 +171,20 @@ func (ns *namespace) remove(index uint64, c *command) result {
 	return result{generation: n.generation}
 }
 
-// drop takes a node without children out of the tree.
+// drop deletes a node without children.
 func (ns *namespace) drop(index uint64, n *node) {
 	ns.nodes.Delete(n)
 	ns.bytes -= n.size()
 	ns.charge(n.owner, -n.charged(), 0)
 	if !n.dir {
 		ns.files--
-		ns.tell(change{kind: contentsChanged, index: index, path: n.path})
+		ns.notify(change{kind: contentsChanged, index: index, path: n.path})
 	}
 	ns.touch(index, n.parent(), -1)
-	ns.tell(change{kind: childRemoved, index: index, path: n.parent(), name: n.name()})
+	ns.notify(change{kind: childRemoved, index: index, path: n.parent(), name: n.name()})
 }
 
-// setACL gives the node at c.path the ACL c.name.
+// setACL sets the ACL of the node at c.path to c.name.
 func (ns *namespace) setACL(index uint64, c *command) result {
 	if err := checkDir(c.path); err != nil {
 		return badPath(c.path, err)
@@ -216,12 +214,12 @@ func (ns *namespace) setACL(index uint64, c *command) result {
 	}
 	ns.replace(old, &n, c)
 	ns.bytes += grown
-	ns.tell(change{kind: aclChanged, index: index, path: n.path})
+	ns.notify(change{kind: aclChanged, index: index, path: n.path})
 	return result{generation: index}
 }
 
-// markCached records that sessions may cache the file at c.path, if it is still
-// at c.generation.
+// markCached records that sessions may cache the file at c.path, if it still has the generation
+// c.generation.
 func (ns *namespace) markCached(index uint64, c *command) result {
 	old := ns.get(c.path)
 	switch {

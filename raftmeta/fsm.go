@@ -9,16 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// machine is the replicated state machine: the namespace, and the rule by
-// which each log entry changes it. Raft calls it; it implements
-// raft.BatchingFSM.
+// machine is the replicated state machine: the namespace, and the rules by which log entries change
+// it. It implements raft.BatchingFSM.
 //
-// Applying never fails. What came of a command is in its result, and every
-// voter comes to the same result. The one thing that a voter cannot do alike
-// is a command of a newer version: it changes nothing, and since its state may
-// now differ from the others' the voter gives up through fail.
+// Apply never fails. The outcome of a command is its result, which is the same on every voter. The
+// exception is a command of a newer version: it changes nothing here, so the state may diverge from
+// the other voters', and this voter stops through fail.
 type machine struct {
-	// fail reports what this voter cannot go on from. It does not block.
+	// fail reports an error after which this voter cannot continue. It does not block.
 	fail func(error)
 
 	// mu guards the fields in it. Never held across I/O.
@@ -27,17 +25,16 @@ type machine struct {
 		ns *namespace
 		// applied is the index of the last command in ns.
 		applied uint64
-		// observer is nil when nobody observes.
+		// observer may be nil.
 		observer observer
 	}
 
-	// bytes is ns.bytes, for those who need it without the lock.
+	// bytes is a copy of ns.bytes that can be read without the lock.
 	bytes atomic.Int64
 }
 
-// observer is told of changes: those of each batch of commands together, in
-// order, after they can be read and before the commands are answered, with no
-// lock held.
+// observer receives the changes of each batch of commands, in order. It is called without locks,
+// after the changes are visible and before the commands are answered.
 type observer func([]change)
 
 func newMachine(fail func(error)) *machine {
@@ -49,9 +46,8 @@ func newMachine(fail func(error)) *machine {
 // Apply implements raft.FSM.
 func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch implements raft.BatchingFSM. Each answer to a command is a
-// result; raft hands in changes of membership as well, which are not the
-// namespace's business.
+// ApplyBatch implements raft.BatchingFSM. The response to a command is a result. Raft also passes
+// membership changes, which do not affect the namespace.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	observer, changes := m.applyAll(logs, answers)
@@ -61,7 +57,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	return answers
 }
 
-// applyAll applies a batch, and returns what to tell whom.
+// applyAll applies a batch, and returns the observer and the changes to pass to it.
 func (m *machine) applyAll(logs []*raft.Log, answers []any) (observer, []change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,8 +75,7 @@ func (m *machine) applyAll(logs []*raft.Log, answers []any) (observer, []change)
 	return m.mu.observer, changes
 }
 
-// applyLocked applies one command. The namespace keeps l.Data's bytes, which
-// nobody writes to.
+// applyLocked applies one command. The namespace retains l.Data, which must not be modified.
 func (m *machine) applyLocked(l *raft.Log) result {
 	c, err := decodeCommand(l.Data)
 	if err != nil {
@@ -91,9 +86,8 @@ func (m *machine) applyLocked(l *raft.Log) result {
 	return m.mu.ns.apply(l.Index, l.Term, &c)
 }
 
-// observe makes o the observer, in place of the one before, and returns the
-// namespace, and the index of the last command in it, from which on o is told.
-// The namespace is a copy of the caller's own. A nil o observes nothing.
+// observe replaces the observer. It returns a copy of the namespace and the index of the last
+// command in it; o receives all changes after that. A nil o removes the observer.
 func (m *machine) observe(o observer) (*namespace, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,18 +95,18 @@ func (m *machine) observe(o observer) (*namespace, uint64) {
 	return m.mu.ns.clone(), m.mu.applied
 }
 
-// view calls f with the namespace, which f must neither change nor keep.
+// view calls f with the namespace, which f must neither modify nor retain.
 func (m *machine) view(f func(ns *namespace, applied uint64)) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	f(m.mu.ns, m.mu.applied)
 }
 
-// Snapshot implements raft.FSM. It takes constant time; Persist works on a
-// clone, while commands go on being applied.
+// Snapshot implements raft.FSM. It takes constant time: Persist works on a clone while further
+// commands are applied.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return m.freeze(), nil }
 
-// freeze returns the namespace as it is now.
+// freeze returns a snapshot of the current namespace.
 func (m *machine) freeze() *frozen {
 	// A clone marks the original's tree as shared, so it is a write to it.
 	m.mu.Lock()
@@ -120,7 +114,7 @@ func (m *machine) freeze() *frozen {
 	return &frozen{ns: m.mu.ns.clone(), applied: m.mu.applied}
 }
 
-// Restore implements raft.FSM. The old state stays when it returns an error.
+// Restore implements raft.FSM. If it returns an error, the state is unchanged.
 func (m *machine) Restore(source io.ReadCloser) error {
 	ns, applied, err := readSnapshot(source)
 	if err != nil {
@@ -133,12 +127,11 @@ func (m *machine) Restore(source io.ReadCloser) error {
 	return nil
 }
 
-// frozen is the namespace as it was when a snapshot began.
+// frozen is the namespace at the start of a snapshot.
 type frozen struct {
 	ns      *namespace
 	applied uint64
-	// persisted is called with the description of the snapshot once it is
-	// durable. May be nil.
+	// persisted is called with the description of the snapshot once it is durable. May be nil.
 	persisted func(*raft.SnapshotMeta)
 }
 

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// closeTimeout bounds Close: a disk that hangs would hold it for good.
+// closeTimeout bounds Close, because a hung disk would block it forever.
 const closeTimeout = 15 * time.Second
 
-// Group is this server's part in the group of servers that keep the namespace.
-// Its methods may be called by several goroutines at once.
+// Group is one server of the group that replicates the namespace. Its methods are safe for
+// concurrent use.
 type Group struct {
 	cfg     Config
 	log     *slog.Logger
@@ -37,49 +37,47 @@ type Group struct {
 	contacts *contacts
 	members  membership
 	service  *service
-	// knowsID is set when the folder says whose it is; old ones do not. joined
-	// is set when it still says that it waits for a group, but has one.
-	knowsID, joined bool
-	// changing is held by the one change of the members under way.
+	// hasServerID is set if the log contains the id of its server; old logs do not. joined is set if
+	// the log still says that the server is joining, but already has entries or a snapshot.
+	hasServerID, joined bool
+	// changing is held by the membership change in progress.
 	changing sync.Mutex
-	// suspected asks whether the leader of that id is still there. It holds
-	// one request.
+	// suspected has the id of a leader whose process may have exited. Its capacity is one.
 	suspected chan string
 
 	reads readRounds
 	disk  diskSpace
 	count counters
 
-	proposals chan *proposal
-	flights   chan flight
-	landed    chan struct{} // a batch of flights was answered
-	inFlight  *semaphore.Weighted
+	proposals   chan *proposal
+	submissions chan submission
+	batchDone   chan struct{} // receives once per answered batch
+	inFlight    *semaphore.Weighted
 
-	// logBytes is the size of the log since the last snapshot.
+	// logBytes is the size of the log since the last snapshot, in bytes.
 	logBytes atomic.Int64
-	// snapshotDue asks for a snapshot. It holds one request.
+	// snapshotDue requests a snapshot. Its capacity is one.
 	snapshotDue chan struct{}
-	// damage logs damaged snapshots.
+	// damage logs corrupt snapshots.
 	damage seldom.Warner
 
-	// opened is set when Open is about to succeed. Before that a failure is
-	// what Open returns.
+	// opened is set just before Open succeeds. Earlier failures are returned by Open instead.
 	opened atomic.Bool
-	// failure is why this server cannot go on; failed is closed once it is
-	// set.
+	// failure is the error because of which this server cannot continue. failed is closed after it
+	// is set.
 	failure atomic.Pointer[error]
 	failed  chan struct{}
-	// closing is closed when Close begins, raftStopped when raft has ended.
+	// closing is closed when Close begins, raftStopped when raft has stopped.
 	closing, raftStopped chan struct{}
 	closeOnce            sync.Once
 	closeErr             error
-	// workers are the goroutines that call raft; they end before it does.
-	// watcher is the one that ends after it.
+	// workers are the goroutines that call raft; they end before raft does. watcher are those that
+	// end after it.
 	workers, watcher sync.WaitGroup
 }
 
-// usable returns nil while calls may be served: ErrClosed after that, and
-// ErrNotReady with the reason once this server has failed.
+// usable returns nil while calls may be served, ErrClosed after Close, and ErrNotReady with the
+// cause after this server has failed.
 func (g *Group) usable() error {
 	select {
 	case <-g.closing:
@@ -92,30 +90,29 @@ func (g *Group) usable() error {
 	return nil
 }
 
-// fail ends this server's service because of err, and tells the node so. It
-// does not block, and may be called from raft's goroutines with any lock held.
+// fail stops this server's service because of err and notifies the node. It does not block, and may
+// be called from raft's goroutines with any lock held.
 func (g *Group) fail(err error) {
 	if !g.failure.CompareAndSwap(nil, &err) {
 		return
 	}
 	close(g.failed)
-	// The others must miss this server at once: raft would go on to send
-	// heartbeats, which keep them from electing another.
-	go func() { _ = g.trans.cut() }()
-	// Open returns what it finds; but a disk that stalls under it would keep
-	// it from returning at all.
+	// The others must notice the failure at once: raft would keep sending heartbeats, which prevent
+	// another election.
+	go func() { _ = g.trans.disconnect() }()
+	// Open returns its errors. But if the disk stalls during Open, Open may never return.
 	if !g.opened.Load() && !errors.Is(err, ErrStalled) {
 		return
 	}
 	if g.cfg.OnFatal == nil {
-		g.log.Error("raftmeta cannot go on", "error", err)
+		g.log.Error("raftmeta stopped on a fatal error", "err", err)
 		return
 	}
 	go g.cfg.OnFatal(err)
 }
 
-// entryStored counts a write of the log and asks for a snapshot when one is
-// due. Raft's main goroutine calls it.
+// entryStored counts bytes written to the log and requests a snapshot when one is due. Raft's main
+// goroutine calls it.
 func (g *Group) entryStored(bytes int64) {
 	if g.logBytes.Add(bytes) < max(g.cfg.SnapshotBytes, g.machine.bytes.Load()) {
 		return
@@ -126,22 +123,21 @@ func (g *Group) entryStored(bytes int64) {
 	}
 }
 
-// snapshotDamaged asks for a new snapshot, of the state in memory, because the
-// newest one on disk cannot be read. A leader finds that when it sends it.
+// snapshotDamaged requests a new snapshot of the state in memory, because the newest one on disk is
+// corrupt. A leader detects this when it sends the snapshot.
 func (g *Group) snapshotDamaged(err error) {
-	g.damage.Warn(g.log, "raftmeta: snapshot is damaged, writing a new one", "err", err)
+	g.damage.Warn(g.log, "raftmeta: snapshot is corrupt, writing a new one", "err", err)
 	select {
 	case g.snapshotDue <- struct{}{}:
 	default:
 	}
 }
 
-// snapshotRetry is the pause after a snapshot failed, most likely for want of
-// room on the disk.
+// snapshotRetry is the pause after a failed snapshot. The likely cause is a full disk.
 const snapshotRetry = 30 * time.Second
 
-// snapshotLoop takes snapshots when they are due. Raft's own rule counts
-// entries, which says little of their size, and looks now and then.
+// snapshotLoop takes snapshots when they are due. Raft's own trigger counts entries, whose sizes
+// differ widely, and polls.
 func (g *Group) snapshotLoop() {
 	for {
 		select {
@@ -155,7 +151,7 @@ func (g *Group) snapshotLoop() {
 		if err == nil {
 			g.logBytes.Add(-size)
 			g.count.snapshots.Add(1)
-			g.log.Debug("raftmeta took a snapshot", "took", time.Since(start))
+			g.log.Debug("raftmeta wrote a snapshot", "took", time.Since(start))
 			continue
 		}
 		// Raft has logged why.
@@ -170,11 +166,10 @@ func (g *Group) snapshotLoop() {
 // start runs f in a goroutine that Close waits for before it stops raft.
 func (g *Group) start(f func()) { g.workers.Go(f) }
 
-// Close stops this server and releases its folder. Calls under way end with
-// their result, or ErrClosed. Close waits until they have, at most 15 s, and
-// for the disk: when that hangs, Close returns an error that is ErrStalled, and
-// the goroutines and the folder's lock stay until the process ends. Closing
-// again returns what the first call did.
+// Close stops this server and releases its data directory. Calls in progress end with their result,
+// or with ErrClosed. Close waits for them and for the disk, at most 15 s. If the disk hangs, it
+// returns an error that is ErrStalled; goroutines and the directory lock then remain until the
+// process exits. Further calls return the result of the first one.
 func (g *Group) Close() error {
 	g.closeOnce.Do(func() { g.closeErr = g.close() })
 	return g.closeErr
@@ -184,13 +179,13 @@ func (g *Group) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	close(g.closing)
-	defer g.lead.set(false) // who waits for a change looks for another group
-	// Raft forgets to answer some of what it has been asked when it stops, so
-	// whoever asks stops first.
+	defer g.lead.set(false) // wakes waiters for leadership, which then see that the group is closed
+	// Raft never resolves some of its futures when it stops, so the goroutines that wait for
+	// futures stop first.
 	if !waitFor(ctx, g.workers.Wait) {
 		return &DiskError{"close group", closeTimeout, ErrStalled}
 	}
-	err := g.trans.cut()
+	err := g.trans.disconnect()
 	if !waitFor(ctx, func() { err = errors.Join(err, g.raft.Shutdown().Error()) }) {
 		return &DiskError{"stop raft", closeTimeout, ErrStalled}
 	}
@@ -199,7 +194,7 @@ func (g *Group) close() error {
 	return errors.Join(err, g.release())
 }
 
-// waitFor runs f, and tells whether it returned before ctx ended.
+// waitFor runs f, and reports whether it returned before ctx ended.
 func waitFor(ctx context.Context, f func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -214,7 +209,7 @@ func waitFor(ctx context.Context, f func()) bool {
 	}
 }
 
-// release gives back what Open took, without raft.
+// release releases everything that Open acquired, except raft.
 func (g *Group) release() error {
 	var errs []error
 	errs = append(errs, g.trans.close())

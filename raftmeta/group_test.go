@@ -27,7 +27,7 @@ func TestGroupCalls(t *testing.T) {
 	if err != nil || f.Path != "/cluster" || string(f.Data) != "id" || f.Generation != gen || f.Instance != gen {
 		t.Errorf("get: %+v, %v", f, err)
 	}
-	f.Data[0] = 'X' // the caller's own
+	f.Data[0] = 'X' // the caller owns it
 	again := mustSet(t, g, "/cluster", "", gen)
 	if f, err := g.Get(ctx, "/cluster"); err != nil || f.Data == nil || len(f.Data) != 0 || f.Generation != again || f.Instance != gen {
 		t.Errorf("get after set: %+v, %v", f, err)
@@ -94,8 +94,7 @@ func TestGroupCalls(t *testing.T) {
 	}
 }
 
-// TestGroupKeepsItsState closes and opens a group with and without snapshots
-// in between.
+// TestGroupKeepsItsState closes and reopens a group, with and without snapshots in between.
 func TestGroupKeepsItsState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "meta")
 	var gens []uint64
@@ -125,9 +124,9 @@ func TestGroupKeepsItsState(t *testing.T) {
 	}
 }
 
-// TestGroupIsBornOnce kills Open after each operation on the file system, then
-// opens the folder as if nothing had happened.
-func TestGroupIsBornOnce(t *testing.T) {
+// TestGroupIsInitializedOnce kills Open after each operation on the file system, and then opens the
+// directory normally.
+func TestGroupIsInitializedOnce(t *testing.T) {
 	cut := errors.New("the process ends here")
 	for n := int64(1); ; n++ {
 		dir := filepath.Join(t.TempDir(), "meta")
@@ -274,8 +273,8 @@ func TestGroupMissingSnapshot(t *testing.T) {
 	mend()
 }
 
-// TestGroupSnapshotsAreBounded writes much and keeps little: the log's file
-// and the snapshots stay small.
+// TestGroupSnapshotsAreBounded writes much and keeps little: the log file and the snapshots stay
+// small.
 func TestGroupSnapshotsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	g := openGroup(t, Config{Dir: dir, SnapshotBytes: 256 << 10})
@@ -348,7 +347,7 @@ func TestGroupContexts(t *testing.T) {
 	}
 }
 
-// TestGroupQueueIsBounded fills the room for commands under way.
+// TestGroupQueueIsBounded fills the capacity for commands in flight.
 func TestGroupQueueIsBounded(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
@@ -442,7 +441,7 @@ func TestGroupDiskFull(t *testing.T) {
 	mustSet(t, g, "/f", "x", 0)
 }
 
-// logLines collects what is logged.
+// logLines collects log lines.
 type logLines struct {
 	mu    sync.Mutex
 	lines []string
@@ -459,8 +458,7 @@ func (l *logLines) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}))
 }
 
-// TestGroupIsQuiet starts, uses and stops a lone voter: an operator sees one
-// line, and no warning.
+// TestGroupIsQuiet starts, uses and stops a single voter: it logs one line and no warning.
 func TestGroupIsQuiet(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
@@ -498,8 +496,7 @@ func TestLogBridge(t *testing.T) {
 	}
 }
 
-// loopback is a Streams on a TCP port of this machine. Servers are named by their
-// addresses.
+// loopback is a Streams on a TCP port of this machine. Servers are identified by their addresses.
 type loopback struct{ net.Listener }
 
 func (l loopback) Dial(address string, timeout time.Duration) (net.Conn, error) {
@@ -515,8 +512,8 @@ func newLoopback(tb testing.TB) loopback {
 	return loopback{l}
 }
 
-// TestGroupWithStreams runs a lone voter on a network, at another address each
-// time: it needs nobody, so it does not matter.
+// TestGroupWithStreams runs a single voter on a network, at a different address each time, which
+// must not matter.
 func TestGroupWithStreams(t *testing.T) {
 	dir := t.TempDir()
 	for range 3 {

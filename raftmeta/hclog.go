@@ -13,29 +13,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// logBridge passes what raft logs to slog. Raft's own information is for those
-// who debug raft; what an operator should know of a group (it is ready, it has
-// lost its leader) the Group logs itself.
+// logBridge forwards raft's log to slog. Raft's informational messages are for debugging raft. What
+// the operator needs to know about a group, such as that it is ready, the Group logs itself.
 type logBridge struct {
 	to *slog.Logger
-	// raft is what logs, once it runs.
+	// raft is the instance that logs, once it runs.
 	raft atomic.Pointer[raft.Raft]
-	// told is when each warning was last passed on.
-	told struct {
+	// logged has the time at which each warning was last logged.
+	logged struct {
 		sync.Mutex
 		at map[string]time.Time
 	}
 }
 
 const (
-	// repeatPause is how long a warning that comes again is only debugging output:
-	// raft tells of each message to a server that is not there.
+	// repeatPause is the time for which a repeated warning is logged at debug level only: raft logs
+	// every message to an unreachable server.
 	repeatPause = 30 * time.Second
-	// toldMax bounds the warnings remembered.
-	toldMax = 1000
+	// loggedMax bounds the remembered warnings.
+	loggedMax = 1000
 )
 
-// repeated tells whether the same was said of the same server a short while ago.
+// repeated reports whether the same warning about the same server was logged within repeatPause.
 func (b *logBridge) repeated(msg string, args []any) bool {
 	key := msg
 	for i := 0; i+1 < len(args); i += 2 {
@@ -44,23 +43,22 @@ func (b *logBridge) repeated(msg string, args []any) bool {
 			key += fmt.Sprint(args[i+1])
 		}
 	}
-	b.told.Lock()
-	defer b.told.Unlock()
+	b.logged.Lock()
+	defer b.logged.Unlock()
 	now := time.Now()
-	if at, ok := b.told.at[key]; ok && now.Sub(at) < repeatPause {
+	if at, ok := b.logged.at[key]; ok && now.Sub(at) < repeatPause {
 		return true
 	}
-	if b.told.at == nil || len(b.told.at) >= toldMax {
-		b.told.at = map[string]time.Time{}
+	if b.logged.at == nil || len(b.logged.at) >= loggedMax {
+		b.logged.at = map[string]time.Time{}
 	}
-	b.told.at[key] = now
+	b.logged.at[key] = now
 	return false
 }
 
-// alone tells whether the group has one voter. Raft then warns of what is
-// neither rare nor wrong: that a server which starts hears from no leader, and
-// calls an election.
-func (b *logBridge) alone() bool {
+// singleVoter reports whether the group has one voter. Raft's warnings are then routine: at each start it
+// finds no leader and calls an election.
+func (b *logBridge) singleVoter() bool {
 	r := b.raft.Load()
 	return r != nil && voters(r.GetConfiguration().Configuration().Servers) == 1
 }
@@ -79,16 +77,16 @@ func (b *logBridge) newLogger() hclog.Logger {
 // Accept implements hclog.SinkAdapter.
 func (b *logBridge) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
-	// What raft calls an error is another server that does not answer. When this one
-	// fails the log store tells.
-	if (level >= hclog.Error || level == hclog.Warn && !b.alone()) && !b.repeated(msg, args) {
+	// Raft's errors mean that another server does not answer. The log store reports failures of
+	// this server.
+	if (level >= hclog.Error || level == hclog.Warn && !b.singleVoter()) && !b.repeated(msg, args) {
 		to = slog.LevelWarn
 	}
 	ctx := context.Background()
 	if !b.to.Enabled(ctx, to) {
 		return
 	}
-	// hclog renders such pairs of format and arguments itself.
+	// hclog expects the sink to render these pairs of format and arguments.
 	for i, a := range args {
 		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
 			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)

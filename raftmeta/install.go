@@ -7,56 +7,55 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errNotNeeded ends the transfer of a snapshot whose entries are all here.
+// errNotNeeded stops the transfer of a snapshot whose entries this server already has.
 var errNotNeeded = errors.New("snapshot is not needed")
 
-// install has raft install a snapshot whose stream follows on f, unless this
-// server has everything that it covers.
+// install passes a snapshot, whose stream follows on f, to raft, unless this server already has
+// everything that it covers.
 //
-// Raft itself would install any snapshot of the current term. It may be a late
-// or repeated one: then raft would delete the log, acknowledged entries
-// included, roll the namespace back, and fail when it applies the next entry.
+// Raft itself would install any snapshot of the current term, even a late or repeated one. It would
+// then delete the log with acknowledged entries, roll the namespace back, and fail when it applies
+// the next entry.
 func (t *transport) install(f *frames, r *raft.InstallSnapshotRequest) (any, error) {
-	s := &incomingSnapshot{t: t, last: entryID{r.LastLogIndex, r.LastLogTerm}, r: io.LimitReader(&patientReader{f}, r.Size)}
+	s := &incomingSnapshot{t: t, last: entryID{r.LastLogIndex, r.LastLogTerm}, r: io.LimitReader(&deadlineReader{f}, r.Size)}
 	if !t.covers(s.last) {
 		answer, err := t.dispatch(r, s)
 		switch {
 		case s.replaces && err == nil && answer.(*raft.InstallSnapshotResponse).Success:
-			// Raft still takes the old log's last entry for its own, and would
-			// reject what follows the snapshot.
+			// Raft still takes the last entry of the old log for its own, and would reject what
+			// follows the snapshot.
 			t.fail(ErrLogReplaced)
 			return answer, nil
 		case !errors.Is(err, errNotNeeded):
 			return answer, err
 		}
 	}
-	// The leader reads the answer when it has sent everything.
+	// The leader reads the answer only after it has sent everything.
 	if _, err := io.Copy(io.Discard, s.r); err != nil {
 		return nil, err
 	}
 	return &raft.InstallSnapshotResponse{RPCHeader: headerOf(t.self), Term: t.raft.CurrentTerm(), Success: true}, nil
 }
 
-// covers reports whether this server has the entries up to last: they were
-// applied, or the log has that very entry and so all before it.
+// covers reports whether this server has the entries up to last: they were applied, or the log
+// contains last and therefore all entries before it.
 func (t *transport) covers(last entryID) bool {
 	return last.index <= t.raft.AppliedIndex() || t.store.holds(last)
 }
 
-// incomingSnapshot is the stream of a snapshot that another server sends. It
-// implements io.Reader.
+// incomingSnapshot is the stream of a snapshot from another server. It implements io.Reader.
 type incomingSnapshot struct {
 	t    *transport
 	last entryID // the last entry that it covers
 	r    io.Reader
-	// begun is set by the first read, replaces when the log then went beyond the
-	// snapshot, with other entries.
+	// begun is set by the first read. replaces is set if the log then extended beyond the snapshot
+	// with different entries.
 	begun, replaces bool
 }
 
-// Read implements io.Reader. Raft's main goroutine calls it, which alone changes
-// the log's end and what is applied. So the first read decides whether the
-// snapshot is needed, and that stays true until raft has installed it.
+// Read implements io.Reader. Raft's main goroutine calls it, and only that goroutine changes the
+// end of the log and the applied index. So the first read decides whether the snapshot is needed,
+// and the decision holds until raft has installed it.
 func (s *incomingSnapshot) Read(p []byte) (int, error) {
 	if !s.begun {
 		if s.t.covers(s.last) {

@@ -20,11 +20,11 @@ type scriptedLeader struct {
 	n2    *Group
 }
 
-// newScriptedLeader opens n2, which has no vote: it calls no election of its own.
+// newScriptedLeader opens n2, which has no vote and so calls no election.
 func newScriptedLeader(t *testing.T) *scriptedLeader {
 	c := newCluster(t, 0, nil)
 	trans := newTransport("n1", c.mesh.streams("n1"), slog.New(slog.DiscardHandler), newContacts())
-	delete(c.mesh.mu.at, "n1") // it takes no connections
+	delete(c.mesh.mu.at, "n1") // it accepts no connections
 	t.Cleanup(func() {
 		if err := trans.close(); err != nil {
 			t.Error(err)
@@ -41,7 +41,7 @@ var scriptedMembers = raft.Configuration{Servers: []raft.Server{
 // file is the path that entry index sets in these tests.
 func file(index uint64) string { return fmt.Sprintf("/f%d", index) }
 
-// commands returns entries first to last of a term, each of which sets a file.
+// commands returns entries first to last of a term, each of which writes a file.
 func commands(term, first, last uint64) []*raft.Log {
 	var logs []*raft.Log
 	for i := first; i <= last; i++ {
@@ -51,7 +51,7 @@ func commands(term, first, last uint64) []*raft.Log {
 	return logs
 }
 
-// append sends entries after prev, which is of term prevTerm.
+// append sends entries after prev, which has term prevTerm.
 func (l *scriptedLeader) append(term, prev, prevTerm, commit uint64, logs []*raft.Log) raft.AppendEntriesResponse {
 	l.t.Helper()
 	var resp raft.AppendEntriesResponse
@@ -63,7 +63,7 @@ func (l *scriptedLeader) append(term, prev, prevTerm, commit uint64, logs []*raf
 	return resp
 }
 
-// mustAppend is append, which has to succeed.
+// mustAppend is append, which must succeed.
 func (l *scriptedLeader) mustAppend(term, prev, prevTerm, commit uint64, logs []*raft.Log) {
 	l.t.Helper()
 	if resp := l.append(term, prev, prevTerm, commit, logs); !resp.Success {
@@ -71,8 +71,8 @@ func (l *scriptedLeader) mustAppend(term, prev, prevTerm, commit uint64, logs []
 	}
 }
 
-// snapshotOf returns the stream of a snapshot of everything that commands sets
-// up to last in a term.
+// snapshotOf returns the stream of a snapshot of everything that commands writes up to last in a
+// term.
 func snapshotOf(t *testing.T, term, last uint64) []byte {
 	ns := newNamespace()
 	for _, l := range commands(term, 1, last) {
@@ -123,9 +123,9 @@ func (l *scriptedLeader) restart() {
 	l.n2 = l.c.open("n2")
 }
 
-// TestAnswerLostAfterInstall repeats the entries that follow an installed
-// snapshot, as a leader does whose answer was lost: the entry before them is the
-// snapshot's last, which is in no log.
+// TestAnswerLostAfterInstall repeats the entries that follow an installed snapshot, as a leader
+// does after a lost answer. The entry before them is the last one of the snapshot, which is in no
+// log.
 func TestAnswerLostAfterInstall(t *testing.T) {
 	l := newScriptedLeader(t)
 	if err := l.install(2, 100, 1, snapshotOf(t, 1, 100)); err != nil {
@@ -138,7 +138,7 @@ func TestAnswerLostAfterInstall(t *testing.T) {
 	if resp := l.append(2, 100, 2, 105, logs); resp.Success {
 		t.Error("entries after entry 100 of another term were accepted")
 	}
-	// So it is after a restart, and with a snapshot of its own.
+	// The same holds after a restart, and with a snapshot of n2's own.
 	l.restart()
 	l.mustAppend(2, 100, 1, 105, logs)
 	l.has(105)
@@ -153,8 +153,8 @@ func TestAnswerLostAfterInstall(t *testing.T) {
 	l.has(106)
 }
 
-// TestEntriesBeforeTheSnapshot sends entries from before an installed snapshot's
-// end on: what the snapshot covers counts as stored.
+// TestEntriesBeforeTheSnapshot sends entries from before the end of an installed snapshot: those
+// that the snapshot covers count as stored.
 func TestEntriesBeforeTheSnapshot(t *testing.T) {
 	l := newScriptedLeader(t)
 	if err := l.install(2, 20, 1, snapshotOf(t, 1, 20)); err != nil {
@@ -172,8 +172,8 @@ func TestEntriesBeforeTheSnapshot(t *testing.T) {
 	}
 }
 
-// TestCommitOnlyWhatMatches sends a commit index beyond the entries that a message
-// shows to be the leader's: those that another leader left there are not applied.
+// TestCommitOnlyWhatMatches sends a commit index beyond the entries that a message proves to be the
+// leader's. Later entries, from another leader, are not applied.
 func TestCommitOnlyWhatMatches(t *testing.T) {
 	l := newScriptedLeader(t)
 	l.mustAppend(1, 0, 0, 3, commands(1, 1, 10))
@@ -221,7 +221,7 @@ func TestLateInstall(t *testing.T) {
 	l.has(42)
 }
 
-// TestInstallsRace sends the same snapshot twice at once, and entries after it.
+// TestInstallsRace sends the same snapshot twice concurrently, and entries after it.
 func TestInstallsRace(t *testing.T) {
 	l := newScriptedLeader(t)
 	data := snapshotOf(t, 1, 8)
@@ -251,9 +251,9 @@ func TestInstallsRace(t *testing.T) {
 	}
 }
 
-// TestInstallOverConflict sends a snapshot to a follower whose log goes beyond
-// it with entries that were never committed. Raft cannot follow its own log's
-// end back: the server stops, and goes on from the snapshot when it starts.
+// TestInstallOverConflict sends a snapshot to a follower whose log extends beyond it with entries
+// that were never committed. Raft cannot move the end of its log back, so the server stops and
+// continues from the snapshot after a restart.
 func TestInstallOverConflict(t *testing.T) {
 	for _, index := range []uint64{10, 8} { // the log's end, and before it
 		l := newScriptedLeader(t)
@@ -280,8 +280,8 @@ func TestInstallOverConflict(t *testing.T) {
 	}
 }
 
-// TestLogStoreRefusesGaps stores entries that do not follow the log's end.
-func TestLogStoreRefusesGaps(t *testing.T) {
+// TestLogStoreRejectsGaps stores entries that do not follow the end of the log.
+func TestLogStoreRejectsGaps(t *testing.T) {
 	s, failures := newLogStore(t)
 	var gap *GapError
 	if err := s.StoreLog(entry(2, "")); !errors.As(err, &gap) || *gap != (GapError{Index: 2, Want: 1}) {
@@ -309,7 +309,7 @@ func TestLogStoreRefusesGaps(t *testing.T) {
 	}
 }
 
-// TestLogStoreKnowsTheSnapshotsEnd asks for the last entry that a snapshot has.
+// TestLogStoreKnowsTheSnapshotsEnd reads the last entry of a snapshot.
 func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
 	s, _ := newLogStore(t)
 	s.end.Store(&entryID{20, 3})
@@ -318,7 +318,7 @@ func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
 	if err := s.GetLog(20, &l); err != nil || l.Index != 20 || l.Term != 3 {
 		t.Errorf("entry 20: %+v, %v", l, err)
 	}
-	// Only its term is known: nobody may apply it, or send it.
+	// Only its term is known: it must not be applied or sent.
 	if l.Type <= raft.LogConfiguration {
 		t.Errorf("entry 20 has type %v", l.Type)
 	}
@@ -329,7 +329,7 @@ func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
 	}
 }
 
-// snapshotFiles returns the paths of a folder's snapshots, the oldest first.
+// snapshotFiles returns the paths of the snapshots in a directory, oldest first.
 func snapshotFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, snapsName, "*"+snapshotSuffix))

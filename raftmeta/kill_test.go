@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// childFolder is set in the environment of a test binary that is to write to
-// that folder until it is killed.
-const childFolder = "STELE_RAFTMETA_CHILD"
+// childDirEnv is set in the environment of a test binary that writes to that directory until it is
+// killed.
+const childDirEnv = "STELE_RAFTMETA_CHILD"
 
-// writeUntilKilled sets files as fast as it can from several goroutines, and
-// prints each acknowledgement before it makes the next change. It snapshots
-// often, so that kills fall into snapshots and deletions of old entries too.
+// writeUntilKilled writes files as fast as it can from several goroutines, and prints each
+// acknowledgement before it makes the next change. It takes snapshots often, so that kills also hit
+// snapshots and deletions of old entries.
 func writeUntilKilled(dir string) {
 	g, err := Open(Config{Dir: dir, ID: "n1", SnapshotBytes: 64 << 10})
 	if err != nil {
@@ -55,9 +55,8 @@ func writeUntilKilled(dir string) {
 	select {}
 }
 
-// TestKill kills a process in the middle of writing, again and again: after
-// each, every acknowledged Set is there, and no file is at a state that nobody
-// wrote.
+// TestKill repeatedly kills a process that is writing. After each kill every acknowledged Set must
+// be present, and no file may have a state that was never written.
 func TestKill(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testSeed(t), 1))
 	dir := t.TempDir()
@@ -78,7 +77,7 @@ func TestKill(t *testing.T) {
 			if _, err := fmt.Sscanf(a, "ack %d %d %d %d", &w, &i, &before, &after); err != nil {
 				t.Fatalf("child said %q", a)
 			}
-			// The child began where the round before ended, or one unheard Set later.
+			// The child began where the previous round ended, or one unacknowledged Set later.
 			if before < last[w] {
 				t.Fatalf("round %d: writer %d went back from generation %d to %d", round, w, last[w], before)
 			}
@@ -93,12 +92,12 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killChild runs the child for that long after its first word, kills it, and
-// returns what it said in whole lines.
+// killChild runs the child for a time after its first output, kills it, and returns the complete
+// lines of its output.
 func killChild(t *testing.T, dir string, after time.Duration) []string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childFolder+"="+dir)
+	cmd.Env = append(os.Environ(), childDirEnv+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -131,8 +130,7 @@ func killChild(t *testing.T, dir string, after time.Duration) []string {
 	return acks
 }
 
-// checkAfterKill opens the folder and compares each file with the last Set
-// that was acknowledged.
+// checkAfterKill opens the directory and compares each file with the last acknowledged Set.
 func checkAfterKill(t *testing.T, dir string, last map[int]uint64, made map[int]string) {
 	t.Helper()
 	g, err := Open(Config{Dir: dir, ID: "n1"})
@@ -163,7 +161,7 @@ func checkAfterKill(t *testing.T, dir string, last map[int]uint64, made map[int]
 				t.Errorf("writer %d: %q, want %q", w, f.Data, m)
 			}
 		case before == gen && f.Generation > gen:
-			// The Set under way when the kill came: it committed unheard.
+			// The Set in flight at the kill: it committed without an acknowledgement.
 			last[w] = f.Generation
 		default:
 			t.Errorf("writer %d: acknowledged generation %d, found %d made from %d", w, gen, f.Generation, before)

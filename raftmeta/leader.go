@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// leaderWatch tells of changes of the leader.
+// leaderWatch reports changes of the leader.
 type leaderWatch struct {
-	// seen wakes the watcher. Raft drops what does not fit, and one is enough.
+	// seen wakes the watcher. Raft drops observations while it is full; one is enough.
 	seen chan raft.Observation
 	// mu guards the field in it.
 	mu struct {
@@ -26,7 +26,7 @@ func newLeaderWatch() *leaderWatch {
 	return w
 }
 
-// watchLeader passes on raft's word of who leads, until raft ends.
+// watchLeader forwards raft's observations of the leader until raft stops.
 func (g *Group) watchLeader() {
 	g.raft.RegisterObserver(raft.NewObserver(g.leader.seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -47,24 +47,24 @@ func (g *Group) watchLeader() {
 	})
 }
 
-// Leader returns the id of the server that leads the group, as far as this one
-// knows, and this one's term. The id is empty when it knows of none. A leader
-// may have been superseded: only it can find out, by asking the others.
+// Leader returns the id of the leader as far as this server knows, and this server's term. The id
+// is empty if no leader is known. The leader may have been superseded: only the leader itself can
+// find out, by verifying its leadership.
 func (g *Group) Leader() (id string, term uint64) {
 	_, leader := g.raft.LeaderWithID()
 	return string(leader), g.raft.CurrentTerm()
 }
 
-// LeaderChanges returns a channel that is closed when what Leader returns has
-// changed. Ask for it before Leader.
+// LeaderChanges returns a channel that is closed when the result of Leader has changed. The caller
+// must call it before Leader.
 func (g *Group) LeaderChanges() <-chan struct{} {
 	g.leader.mu.Lock()
 	defer g.leader.mu.Unlock()
 	return g.leader.mu.changed
 }
 
-// connLost is told that a connection from another server has ended. When that
-// is the leader its process may have, and suspectLoop looks. It does not block.
+// connLost is called when a connection from another server has ended. If that server is the leader,
+// its process may have exited, and suspectLoop checks. connLost does not block.
 func (g *Group) connLost(from string) {
 	if _, leader := g.raft.LeaderWithID(); string(leader) != from {
 		return
@@ -75,14 +75,13 @@ func (g *Group) connLost(from string) {
 	}
 }
 
-// suspectStagger parts the elections that the voters call when they all find
-// the leader gone: longer than one takes, so that the first usually wins.
+// suspectStagger separates the elections that the voters call when they all lose the leader. It is
+// longer than an election takes, so that the first one usually wins.
 const suspectStagger = 60 * time.Millisecond
 
-// suspectLoop has an election called as soon as the leader's process is known
-// to have ended, instead of a heartbeat timeout later: when its connections
-// have ended, and it takes no further one. One that is cut off, or hangs, does
-// neither. Calling an election for nothing would do no harm but the pause.
+// suspectLoop calls an election as soon as the leader's process has exited, rather than a heartbeat
+// timeout later: its connections have ended, and it refuses new ones. A leader that is partitioned
+// or hangs shows neither. An unnecessary election does no harm except the interruption.
 func (g *Group) suspectLoop() {
 	for {
 		select {
@@ -96,10 +95,10 @@ func (g *Group) suspectLoop() {
 
 func (g *Group) suspect(id string) {
 	term := g.raft.CurrentTerm()
-	if !g.gone(id) {
+	if !g.refusesConnections(id) {
 		return
 	}
-	// Each voter waits for those before it, in order of their ids.
+	// Each voter waits for those with smaller ids.
 	others, _ := g.otherVoters()
 	rank := 0
 	for _, o := range others {
@@ -114,22 +113,22 @@ func (g *Group) suspect(id string) {
 		return
 	}
 	if _, leader := g.raft.LeaderWithID(); g.raft.CurrentTerm() != term || string(leader) != id && leader != "" {
-		return // it goes on already
+		return // an election has begun already
 	}
 	servers := g.raft.GetConfiguration().Configuration().Servers
 	if self := serverOf(servers, g.cfg.ID); self == nil || self.Suffrage != raft.Voter || !slices.Contains(others, id) {
 		return
 	}
-	if g.raft.State() == raft.Leader || !g.gone(id) {
+	if g.raft.State() == raft.Leader || !g.refusesConnections(id) {
 		return
 	}
-	g.log.Info("raftmeta: the leader's process has ended, an election is called", "leader", id, "term", term)
+	g.log.Info("raftmeta: leader process exited, calling an election", "leader", id, "term", term)
 	_, _ = g.trans.dispatch(&raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}, nil)
 }
 
-// gone tells whether server id refuses connections, which takes no time. One
-// that does not answer at all is left to the heartbeat timeout.
-func (g *Group) gone(id string) bool {
+// refusesConnections reports whether the server refuses connections, which is an immediate error. A server that
+// does not answer at all is left to the heartbeat timeout.
+func (g *Group) refusesConnections(id string) bool {
 	start := time.Now()
 	_, err := g.trans.term(id)
 	return err != nil && time.Since(start) < quickTimeout/4

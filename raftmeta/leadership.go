@@ -9,22 +9,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// leadership knows whether this server leads the group, and since when its
-// state machine holds everything committed before that.
+// leadership records whether this server leads the group, and whether its state machine has applied
+// everything that was committed before its term.
 type leadership struct {
 	// mu guards the fields in it. Never held across a call of raft.
 	mu struct {
 		sync.Mutex
 		leader bool
-		// epoch counts changes of leader.
+		// epoch counts changes of leadership.
 		epoch uint64
-		// term is the term in which this server leads and has caught up; zero
-		// when it does not or has not.
+		// term is the term in which this server leads and has caught up, or zero.
 		term uint64
-		// changed is closed, and replaced, when any of these changes.
+		// changed is closed and replaced when any of these fields changes.
 		changed chan struct{}
 	}
-	// gained asks for a catch-up. It holds one request.
+	// gained requests a catch-up. Its capacity is one.
 	gained chan struct{}
 }
 
@@ -34,7 +33,7 @@ func newLeadership() *leadership {
 	return l
 }
 
-// set takes raft's word on who leads. It does not block.
+// set records a notification from raft. It does not block.
 func (l *leadership) set(leader bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +44,7 @@ func (l *leadership) set(leader bool) {
 	if leader {
 		select {
 		case l.gained <- struct{}{}:
-		default: // one is asked for already and has not begun
+		default: // one is pending already
 		}
 	}
 }
@@ -55,8 +54,8 @@ func (l *leadership) broadcastLocked() {
 	l.mu.changed = make(chan struct{})
 }
 
-// caughtUp records that the state machine has caught up in term, unless the
-// leader has changed since epoch.
+// caughtUp records that the state machine has caught up in term, unless leadership has changed
+// since epoch.
 func (l *leadership) caughtUp(epoch, term uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,16 +65,16 @@ func (l *leadership) caughtUp(epoch, term uint64) {
 	}
 }
 
-// state returns the epoch, whether this server leads, the term in which it has
-// caught up or zero, and a channel that is closed when that changes.
+// state returns the epoch, whether this server leads, the term in which it has caught up or zero,
+// and a channel that is closed when any of them changes.
 func (l *leadership) state() (epoch uint64, leader bool, term uint64, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.epoch, l.mu.leader, l.mu.term, l.mu.changed
 }
 
-// watchLeadership passes on what raft says of leadership. Raft's main
-// goroutine waits for it, so it does nothing else.
+// watchLeadership records raft's notifications of leadership. Raft's main goroutine waits for it,
+// so it does nothing else.
 func (g *Group) watchLeadership(notify <-chan bool) {
 	for {
 		select {
@@ -87,8 +86,8 @@ func (g *Group) watchLeadership(notify <-chan bool) {
 	}
 }
 
-// catchUpRetry is the pause after a barrier failed though this server leads:
-// a transfer of leadership is under way.
+// catchUpRetry is the pause after a barrier failed although this server leads, because a leadership
+// transfer is in progress.
 const catchUpRetry = 20 * time.Millisecond
 
 // catchUpLoop runs a barrier whenever this server becomes leader.
@@ -103,18 +102,17 @@ func (g *Group) catchUpLoop() {
 	}
 }
 
-// catchUp returns once the state machine holds everything committed before
-// this term, or this server no longer leads.
+// catchUp returns once the state machine has applied everything committed before this term, or this
+// server no longer leads.
 func (g *Group) catchUp() {
 	for {
 		epoch, leader, _, _ := g.lead.state()
 		if !leader {
 			return
 		}
-		// The barrier is an entry of this term, so it commits only with all
-		// entries before it, whichever leader stored them; and it is answered
-		// by the state machine after it has applied those. That the term is
-		// the same on both sides of it tells which term that was.
+		// The barrier is an entry of this term, so it commits only with all entries before it, from
+		// any leader. The state machine answers it after it has applied them. The barrier's term is
+		// known if the term is the same before and after it.
 		before := g.raft.CurrentTerm()
 		err := g.raft.Barrier(0).Error()
 		if after := g.raft.CurrentTerm(); err == nil && before == after {
@@ -132,9 +130,8 @@ func (g *Group) catchUp() {
 	}
 }
 
-// WaitReady waits until this server leads its group and has caught up, so that
-// every method can succeed. The error is ctx's, ErrClosed, or what was given to
-// Config.OnFatal.
+// WaitReady waits until this server leads its group and has caught up, so that every method can
+// succeed. The error is ctx's, ErrClosed, or the one passed to Config.OnFatal.
 func (g *Group) WaitReady(ctx context.Context) error {
 	for {
 		_, _, term, changed := g.lead.state()
@@ -154,13 +151,13 @@ func (g *Group) WaitReady(ctx context.Context) error {
 	}
 }
 
-// hurry makes a lone voter call its election at once, instead of after the time
-// that it would listen for a leader. Shortening the heartbeat timeout wakes
-// raft; it takes the last contact, which never was, to be long ago.
-func hurry(r *raft.Raft, least time.Duration) error {
+// electNow makes a single voter call its election at once, instead of waiting for the heartbeat
+// timeout. Shortening the timeout wakes raft, which then finds that the last contact with a leader,
+// the zero time, is too long ago.
+func electNow(r *raft.Raft, least time.Duration) error {
 	usual := r.ReloadableConfig()
 	quick := usual
-	// The leader's lease is at most the heartbeat timeout.
+	// The leader lease is at most the heartbeat timeout.
 	quick.HeartbeatTimeout = least
 	if quick.HeartbeatTimeout == usual.HeartbeatTimeout {
 		longer := usual

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestReadsAfterLeadershipMoves hands the lead round, with a write by each
-// leader. A read anywhere either fails or sees the last write.
+// TestReadsAfterLeadershipMoves transfers leadership around, with a write by each leader. A read at
+// any server either fails or sees the last write.
 func TestReadsAfterLeadershipMoves(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.set("/f", "0")
@@ -74,8 +74,8 @@ func TestReadsAfterLeadershipMoves(t *testing.T) {
 	}
 }
 
-// TestNotLeaderNamesTheLeader asks a follower.
-func TestNotLeaderNamesTheLeader(t *testing.T) {
+// TestNotLeaderErrorNamesLeader calls a follower.
+func TestNotLeaderErrorNamesLeader(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
 	for _, id := range c.ids() {
@@ -97,8 +97,8 @@ func TestNotLeaderNamesTheLeader(t *testing.T) {
 	}
 }
 
-// TestPartitionedLeader cuts a leader off: it answers no read that may be
-// stale, another leads, and it follows that when it comes back.
+// TestPartitionedLeader partitions a leader: it answers no read that may be stale, another server
+// leads, and the old leader follows it after the partition.
 func TestPartitionedLeader(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.set("/f", "x")
@@ -134,9 +134,8 @@ func short(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestFollowerRestoresSnapshot brings up a voter from a snapshot, since the log
-// no longer reaches back: the stream between servers carries no checksum but
-// its own.
+// TestFollowerRestoresSnapshot brings up a voter from a snapshot, because the log no longer reaches
+// back far enough.
 func TestFollowerRestoresSnapshot(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	c.leader()
@@ -160,8 +159,7 @@ func TestFollowerRestoresSnapshot(t *testing.T) {
 	c.same()
 }
 
-// TestStaleCatchUpIsIgnored finishes a catch-up after the lead was lost and won
-// again.
+// TestStaleCatchUpIsIgnored completes a catch-up after leadership was lost and regained.
 func TestStaleCatchUpIsIgnored(t *testing.T) {
 	l := newLeadership()
 	l.set(true)
@@ -184,8 +182,8 @@ func TestStaleCatchUpIsIgnored(t *testing.T) {
 	}
 }
 
-// TestReadChecksTheTerm has a leader that caught up in an earlier term: it may
-// have missed what was committed in between.
+// TestReadChecksTheTerm has a leader that caught up in an earlier term, and may have missed what
+// was committed since.
 func TestReadChecksTheTerm(t *testing.T) {
 	g := openGroup(t, Config{Dir: t.TempDir()})
 	mustSet(t, g, "/f", "x", 0)
@@ -197,8 +195,8 @@ func TestReadChecksTheTerm(t *testing.T) {
 	}
 }
 
-// Who waits for a group to lead is told when it is closed: another may take its place.
-func TestCloseTellsThatNobodyLeads(t *testing.T) {
+// Close wakes waiters for leadership, because another group may take the place of this one.
+func TestCloseWakesLeadershipWaiters(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	waits, err := Open(Config{Dir: t.TempDir(), ID: "n9", Join: true, Streams: c.mesh.streams("n9")})
 	if err != nil {

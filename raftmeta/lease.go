@@ -9,312 +9,309 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// keepAliveDone takes the outcome of a KeepAlive.
+// keepAliveDone receives the outcome of a KeepAlive.
 type keepAliveDone func(api.KeepAliveResponse, error)
 
-// hanging is a KeepAlive that waits for its answer.
-type hanging struct {
+// pendingKeepAlive is a KeepAlive that waits for its answer.
+type pendingKeepAlive struct {
 	done keepAliveDone
-	// received is when it came, answerBy when it is answered at the latest.
+	// received is when it arrived, answerBy the latest time to answer it.
 	received, answerBy time.Duration
 }
 
-// stranger is a KeepAlive of a session that is not there. Only a leader that
-// verified that it leads may say so: another knows of the session, perhaps.
-type stranger struct {
+// unknownKeepAlive is a KeepAlive of a session that does not exist. Only a leader that has verified its
+// leadership may answer so: another leader may know the session.
+type unknownKeepAlive struct {
 	id   api.SessionID
 	done keepAliveDone
 }
 
-// answers are callbacks to make when the lock is let go.
-type answers []func()
+// callbacks are callbacks to call after the lock is released.
+type callbacks []func()
 
-func (a *answers) add(done keepAliveDone, resp api.KeepAliveResponse, err error) {
+func (a *callbacks) add(done keepAliveDone, resp api.KeepAliveResponse, err error) {
 	*a = append(*a, func() { done(resp, err) })
 }
 
-func (a answers) give() {
+func (a callbacks) run() {
 	for _, f := range a {
 		f()
 	}
 }
 
-// keepAlive takes a KeepAlive.
-func (k *keeper) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
-	var answers answers
-	defer func() { answers.give() }()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.mu.dropped {
-		answers.add(done, api.KeepAliveResponse{}, k.refusal())
+// keepAlive registers a KeepAlive, or answers it if it cannot wait.
+func (lm *leaseManager) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
+	var callbacks callbacks
+	defer func() { callbacks.run() }()
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	if lm.mu.stopped {
+		callbacks.add(done, api.KeepAliveResponse{}, lm.stoppedError())
 		return
 	}
-	s := k.mu.sessions[req.Session]
+	s := lm.mu.sessions[req.Session]
 	if s == nil {
-		k.mu.strangers = append(k.mu.strangers, stranger{req.Session, done})
-		kick(k.answer)
+		lm.mu.unknown = append(lm.mu.unknown, unknownKeepAlive{req.Session, done})
+		signal(lm.answer)
 		return
 	}
-	if s.hang != nil {
-		answers.add(s.hang.done, api.KeepAliveResponse{}, api.ErrSuperseded)
+	if s.pending != nil {
+		callbacks.add(s.pending.done, api.KeepAliveResponse{}, api.ErrSuperseded)
 	}
-	now := k.clock.Now()
-	h := &hanging{done: done, received: now}
-	s.hang = h
+	now := lm.clock.Now()
+	h := &pendingKeepAlive{done: done, received: now}
+	s.pending = h
 	if req.Caller != nil {
-		forget := context.AfterFunc(req.Caller, func() { k.abandon(s, h) })
+		forget := context.AfterFunc(req.Caller, func() { lm.abandon(s, h) })
 		h.done = func(resp api.KeepAliveResponse, err error) {
 			forget()
 			done(resp, err)
 		}
 	}
-	if s.over {
-		return // it is answered when the log has ended the session
+	if s.leaseOver {
+		return // it is answered when a command has ended the session
 	}
-	if req.Term == k.term {
-		k.heardLocked(s)
-		k.ackLocked(s, req.Acked)
+	if req.Term == lm.term {
+		lm.ackTermLocked(s)
+		lm.ackLocked(s, req.Acked)
 	}
-	// A third of the lease is left for the answer, and the client's next request.
-	s.hang.answerBy = min(now+max(req.Hang, 0), s.end-s.lease/3)
-	if req.Term != k.term || len(s.events) > 0 || s.hang.answerBy <= now {
-		k.dueLocked(s)
+	// A third of the lease is left for the answer and the client's next request.
+	s.pending.answerBy = min(now+max(req.Hang, 0), s.end-s.lease/3)
+	if req.Term != lm.term || len(s.events) > 0 || s.pending.answerBy <= now {
+		lm.queueAnswerLocked(s)
 		return
 	}
-	k.scheduleLocked(s)
+	lm.scheduleLocked(s)
 }
 
-// abandon forgets a KeepAlive whose caller is gone. An answer would make the lease longer for nobody: what a killed process holds
-// would be free up to two thirds of a lease later.
-func (k *keeper) abandon(s *served, h *hanging) {
-	k.mu.Lock()
-	if s.hang != h {
-		k.mu.Unlock()
+// abandon drops a KeepAlive whose caller is gone. An answer would extend a lease that no client
+// uses, and delay the release of a killed process's locks by up to two thirds of a lease.
+func (lm *leaseManager) abandon(s *leaderSession, h *pendingKeepAlive) {
+	lm.mu.Lock()
+	if s.pending != h {
+		lm.mu.Unlock()
 		return
 	}
-	s.hang = nil
-	if !s.over {
-		k.scheduleLocked(s)
+	s.pending = nil
+	if !s.leaseOver {
+		lm.scheduleLocked(s)
 	}
-	k.mu.Unlock()
+	lm.mu.Unlock()
 	h.done(api.KeepAliveResponse{}, api.ErrSuperseded)
 }
 
-// heardLocked records that a session knows this term, so caches nothing of one
-// before it.
-func (k *keeper) heardLocked(s *served) {
-	if s.heard {
+// ackTermLocked records that a session has acknowledged this term, and therefore caches nothing from
+// an earlier term.
+func (lm *leaseManager) ackTermLocked(s *leaderSession) {
+	if s.termAcked {
 		return
 	}
-	s.heard = true
-	k.mu.unheard--
-	if k.mu.unheard == 0 {
-		close(k.mu.allHeard)
+	s.termAcked = true
+	lm.mu.unackedSessions--
+	if lm.mu.unackedSessions == 0 {
+		close(lm.mu.allAcked)
 	}
 }
 
-// dueLocked has a session's KeepAlive answered, if one hangs.
-func (k *keeper) dueLocked(s *served) {
-	if s.hang != nil && !s.due && !s.over {
-		s.due = true
-		k.mu.answers = append(k.mu.answers, s)
-		kick(k.answer)
+// queueAnswerLocked queues the answer to a session's pending KeepAlive.
+func (lm *leaseManager) queueAnswerLocked(s *leaderSession) {
+	if s.pending != nil && !s.answerDue && !s.leaseOver {
+		s.answerDue = true
+		lm.mu.toAnswer = append(lm.mu.toAnswer, s)
+		signal(lm.answer)
 	}
-	if !s.over {
-		k.scheduleLocked(s)
+	if !s.leaseOver {
+		lm.scheduleLocked(s)
 	}
 }
 
 // answerLoop answers KeepAlives: all that are due share one verification.
-func (k *keeper) answerLoop() {
+func (lm *leaseManager) answerLoop() {
 	for {
 		select {
-		case <-k.answer:
-			k.answerRound()
-		case <-k.ctx.Done():
+		case <-lm.answer:
+			lm.answerRound()
+		case <-lm.ctx.Done():
 			return
 		}
 	}
 }
 
-// asked is a KeepAlive that is being answered.
-type asked struct {
-	s    *served
-	hang *hanging
+// dueKeepAlive is a KeepAlive that is being answered.
+type dueKeepAlive struct {
+	s       *leaderSession
+	pending *pendingKeepAlive
 }
 
-func (k *keeper) answerRound() {
-	k.mu.Lock()
-	var round []asked
-	for _, s := range k.mu.answers {
-		s.due = false
-		round = append(round, asked{s, s.hang})
+func (lm *leaseManager) answerRound() {
+	lm.mu.Lock()
+	var round []dueKeepAlive
+	for _, s := range lm.mu.toAnswer {
+		s.answerDue = false
+		round = append(round, dueKeepAlive{s, s.pending})
 	}
-	strangers := k.mu.strangers
-	k.mu.answers, k.mu.strangers = nil, nil
-	began := k.clock.Now()
-	k.mu.Unlock()
-	if len(round)+len(strangers) == 0 {
+	unknown := lm.mu.unknown
+	lm.mu.toAnswer, lm.mu.unknown = nil, nil
+	began := lm.clock.Now()
+	lm.mu.Unlock()
+	if len(round)+len(unknown) == 0 {
 		return
 	}
-	term, err := k.replica.verify(k.ctx)
+	term, err := lm.replica.verify(lm.ctx)
 	switch {
-	case k.ctx.Err() != nil:
-		err = k.refusal()
-	case err == nil && term != k.term:
+	case lm.ctx.Err() != nil:
+		err = lm.stoppedError()
+	case err == nil && term != lm.term:
 		err = errOtherTerm
 	}
-	var answers answers
-	k.mu.Lock()
+	var callbacks callbacks
+	lm.mu.Lock()
 	for _, a := range round {
-		k.answerLocked(&answers, a, began, err)
+		lm.answerLocked(&callbacks, a, began, err)
 	}
-	for _, s := range strangers {
+	for _, s := range unknown {
 		switch {
 		case err != nil:
-			answers.add(s.done, api.KeepAliveResponse{}, err)
-		case k.mu.sessions[s.id] != nil:
-			answers.add(s.done, api.KeepAliveResponse{}, ErrNotReady)
+			callbacks.add(s.done, api.KeepAliveResponse{}, err)
+		case lm.mu.sessions[s.id] != nil:
+			callbacks.add(s.done, api.KeepAliveResponse{}, ErrNotReady)
 		default:
-			answers.add(s.done, api.KeepAliveResponse{}, api.ErrNoSession)
+			callbacks.add(s.done, api.KeepAliveResponse{}, api.ErrNoSession)
 		}
 	}
-	k.mu.Unlock()
-	answers.give()
+	lm.mu.Unlock()
+	callbacks.run()
 }
 
 // answerLocked answers a KeepAlive after a verification that began at began.
 //
-// Why the client's lease ends before a server expires the session. With L for
-// the lease, the session is held here until began+L at least. A later leader
-// was elected after began, as the verification says, and holds the session for
-// L from its own beginning. The client counts Lease, which is end-received, from
-// before it was received, so by a clock of the same rate it is done by end; it
-// takes less for what the clocks' rates may differ. An end that was there
-// before is as good: it is that of an earlier verification, or of the
-// beginning of this keeper, and this one says that no later leader was elected
-// since.
-func (k *keeper) answerLocked(answers *answers, a asked, began time.Duration, err error) {
+// Proof that the client's lease ends before a server expires the session. Let L be the lease. This
+// server keeps the session at least until began+L. By the verification, any later leader was
+// elected after began, and it keeps the session for L from the start of its own lease manager. The
+// client counts Lease, which is end-received, from before the request was received, so with a clock
+// of the same rate its lease ends by end; it subtracts the possible drift of the clocks. An earlier
+// value of end is also valid: it follows from an earlier verification or from the start of this
+// lease manager, and the current verification proves that no later leader was elected since.
+func (lm *leaseManager) answerLocked(callbacks *callbacks, a dueKeepAlive, began time.Duration, err error) {
 	s := a.s
-	if a.hang == nil || s.hang != a.hang {
-		return // superseded, or the session is gone
+	if a.pending == nil || s.pending != a.pending {
+		return // superseded, or the session has ended
 	}
-	if s.over {
-		return // the log will end it, and then this is answered
+	if s.leaseOver {
+		return // the command that ends the session answers it
 	}
-	// Who does not acknowledge gets no more time, since writes may wait for it.
+	// A session that has not acknowledged its events gets no longer lease, because writes may be
+	// waiting for it.
 	renewed := err == nil && s.acked >= s.sent
 	if renewed {
 		s.end = max(s.end, began+s.lease)
 	}
-	now := k.clock.Now()
+	now := lm.clock.Now()
 	if err == nil && s.expiry() <= now {
-		k.dieLocked(s)
-		k.expirersLocked()
+		lm.expireLocked(s)
+		lm.startExpirersLocked()
 		return
 	}
 	if renewed && s.end <= now {
-		// This server did not run for so long that what it has verified is worth
-		// nothing any more.
-		k.dueLocked(s)
+		// This server did not run for so long that the verified lease has ended.
+		lm.queueAnswerLocked(s)
 		return
 	}
-	s.hang = nil
+	s.pending = nil
 	if err != nil {
-		answers.add(a.hang.done, api.KeepAliveResponse{}, err)
-		k.scheduleLocked(s)
+		callbacks.add(a.pending.done, api.KeepAliveResponse{}, err)
+		lm.scheduleLocked(s)
 		return
 	}
-	k.scheduleLocked(s)
+	lm.scheduleLocked(s)
 	events := s.events[:min(len(s.events), api.EventsMax)]
 	if n := uint64(len(events)); n > 0 {
 		s.sent = max(s.sent, s.first+n-1)
 	}
-	answers.add(a.hang.done, api.KeepAliveResponse{
-		Lease:  max(s.end-a.hang.received, 0),
-		Term:   k.term,
+	callbacks.add(a.pending.done, api.KeepAliveResponse{
+		Lease:  max(s.end-a.pending.received, 0),
+		Term:   lm.term,
 		First:  s.first,
 		Events: append([]api.Event(nil), events...),
 	}, nil)
 }
 
-// dieLocked records that a session's lease is over. Workers tell the log.
-func (k *keeper) dieLocked(s *served) {
-	if s.over {
+// expireLocked records that a session's lease has expired. Workers propose the command that ends it.
+func (lm *leaseManager) expireLocked(s *leaderSession) {
+	if s.leaseOver {
 		return
 	}
-	k.overLocked(s)
-	k.mu.dying = append(k.mu.dying, s)
+	lm.endLeaseLocked(s)
+	lm.mu.expired = append(lm.mu.expired, s)
 }
 
-// overLocked takes back all that a session has from this keeper: it believes in
-// its lease no more.
-func (k *keeper) overLocked(s *served) {
+// endLeaseLocked ends the lease of a session, and releases everything it has in this lease manager: the
+// client no longer relies on its lease.
+func (lm *leaseManager) endLeaseLocked(s *leaderSession) {
 	if s.pos >= 0 {
-		heap.Remove(&k.mu.due, s.pos)
+		heap.Remove(&lm.mu.due, s.pos)
 	}
-	if s.over {
+	if s.leaseOver {
 		return
 	}
-	s.over = true
-	k.heardLocked(s)
-	k.queueLocked(s, -len(s.events))
+	s.leaseOver = true
+	lm.ackTermLocked(s)
+	lm.queueLocked(s, -len(s.events))
 	s.events = nil
 	for path := range s.cached {
-		k.unregisterLocked(s, path)
+		lm.unregisterLocked(s, path)
 	}
-	s.told = nil
-	k.unwatchAllLocked(s)
+	s.invalidated = nil
+	lm.unwatchAllLocked(s)
 }
 
-// gone returns a channel that is closed when the session is gone, nil when it
-// is not there.
-func (k *keeper) gone(id api.SessionID) <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := k.mu.sessions[id]
+// sessionDone returns a channel that is closed when the session has ended; nil if it does not exist.
+func (lm *leaseManager) sessionDone(id api.SessionID) <-chan struct{} {
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	s := lm.mu.sessions[id]
 	if s == nil {
 		return nil
 	}
-	if s.ended == nil {
-		s.ended = make(chan struct{})
+	if s.done == nil {
+		s.done = make(chan struct{})
 	}
-	return s.ended
+	return s.done
 }
 
 // openSession opens a session.
-func (k *keeper) openSession(ctx context.Context, c command) (api.SessionID, error) {
-	r, err := k.propose(ctx, c)
+func (lm *leaseManager) openSession(ctx context.Context, c command) (api.SessionID, error) {
+	r, err := lm.propose(ctx, c)
 	if err == nil {
 		err = r.error(0)
 	}
-	// The lease counts from when the machine opened it, after the client asked.
-	// It needs no verification: a later leader that knows of the session began
+	// The lease counts from when the machine opened the session, which is after the client sent the
+	// request. No verification is needed: a later leader that knows the session started its lease
 	// after that.
 	return api.SessionID(r.generation), err
 }
 
-// closeSession ends a session for its client.
-func (k *keeper) closeSession(ctx context.Context, id api.SessionID) error {
-	k.mu.Lock()
+// closeSession ends a session at the request of its client.
+func (lm *leaseManager) closeSession(ctx context.Context, id api.SessionID) error {
+	lm.mu.Lock()
 	var paths []string
-	if s := k.mu.sessions[id]; s != nil {
+	if s := lm.mu.sessions[id]; s != nil {
 		s.closing = true
 	}
-	k.machine.view(func(ns *namespace, _ uint64) { paths = cachedFilesOf(ns, id) })
-	k.mu.Unlock()
-	_, err := k.write(ctx, command{op: opCloseSession, session: id}, paths...)
-	if err != nil && !errors.Is(err, ErrOutcomeUnknown) { // it lives on
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if s := k.mu.sessions[id]; s != nil {
+	lm.machine.view(func(ns *namespace, _ uint64) { paths = cachedFilesOf(ns, id) })
+	lm.mu.Unlock()
+	_, err := lm.write(ctx, command{op: opCloseSession, session: id}, paths...)
+	if err != nil && !errors.Is(err, ErrOutcomeUnknown) { // the session stays open
+		lm.mu.Lock()
+		defer lm.mu.Unlock()
+		if s := lm.mu.sessions[id]; s != nil {
 			s.closing = false
 		}
 	}
 	return err
 }
 
-// cachedFilesOf returns the ephemeral files of a session that others may cache.
+// cachedFilesOf returns the ephemeral files of a session that may be cached.
 func cachedFilesOf(ns *namespace, id api.SessionID) []string {
 	var paths []string
 	ns.holds.AscendGreaterOrEqual(hold{session: id}, func(h hold) bool {

@@ -27,8 +27,8 @@ type regAnswer struct {
 	data string // got
 }
 
-// regState is a file: gen is zero when there is none, and unseen when a write
-// whose answer was lost made it.
+// regState is a file. gen is zero if there is none, and unseen if it was made by a write whose
+// answer was lost.
 type regState struct {
 	gen  uint64
 	data string
@@ -36,9 +36,8 @@ type regState struct {
 
 const unseen = AnyGeneration
 
-// regModel is a file as Chubby has it. A call with an unknown answer is put at
-// the end of the history's time, so it may take effect at any moment from its
-// start, or, if everything is over by then, never in anybody's sight.
+// regModel is a file with Chubby's semantics. A call without an answer is placed at the end of the
+// history, so it may take effect at any moment after its start, or never visibly.
 var regModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		paths := map[string][]porcupine.Operation{}
@@ -82,9 +81,8 @@ func regStep(s regState, c regCall, a regAnswer) (bool, any) {
 	return s.gen == unseen || a.gen > s.gen, regState{a.gen, c.data}
 }
 
-// TestLinearizable has clients compare-and-set, read and delete a few files,
-// with calls given up half way and restarts of the group in between, and has
-// Porcupine look for an order that explains every answer.
+// TestLinearizable has clients compare-and-set, read and delete a few files, with cancelled calls
+// and restarts of the group in between. Porcupine checks that the history is linearizable.
 func TestLinearizable(t *testing.T) {
 	seed := testSeed(t)
 	const clients, paths, restarts = 16, 5, 4
@@ -110,7 +108,7 @@ func TestLinearizable(t *testing.T) {
 					mu.Lock()
 					if answer.kind == "unknown" {
 						op.Return = int64(time.Hour)
-						// It is never over, so the client goes on as another.
+						// The call never ends, so the client continues under another id.
 						op.ClientId = clients * (1 + len(history))
 					}
 					history = append(history, op)
@@ -156,8 +154,8 @@ func randomCall(rng *rand.Rand, paths int, known map[string]uint64) regCall {
 	return c
 }
 
-// makeCall makes the call. Now and then it gives up early; only calls that do
-// not depend on a generation may, so that the model knows what they did.
+// makeCall makes the call. At random it cancels calls that do not depend on a generation, so that
+// the model knows their effect.
 func makeCall(t *testing.T, g *Group, rng *rand.Rand, c regCall) regAnswer {
 	ctx := context.Background()
 	if c.gen == AnyGeneration && rng.IntN(25) == 0 {
@@ -194,7 +192,7 @@ func makeCall(t *testing.T, g *Group, rng *rand.Rand, c regCall) regAnswer {
 	return a
 }
 
-// TestLinearModelCatches gives the checker histories that are wrong.
+// TestLinearModelCatches gives the checker invalid histories.
 func TestLinearModelCatches(t *testing.T) {
 	set := regCall{kind: "set", path: "/f", data: "a"}
 	get := regCall{kind: "get", path: "/f"}

@@ -7,23 +7,22 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// lockState is the lock of a node. It is never changed once in a node.
+// lockState is the lock of a node. It is immutable once it is in a node.
 type lockState struct {
-	// generation is the raft index at which the lock last went from free to
-	// held.
+	// generation is the raft index at which the lock last went from free to held.
 	generation uint64
-	// mode is how it is held, holders by how many; zero when it is not.
+	// mode is how the lock is held and holders by how many sessions; zero if it is not held.
 	mode    api.Mode
 	holders int
-	// delay is the lock-delay that it is in, zero for none: sessions that held
-	// it in delayMode expired, the last one at delayIndex. Those that shared it
-	// with them hold it still.
+	// delay is the current lock-delay, zero for none. It began when sessions that held the lock in
+	// delayMode expired, the last one at delayIndex. Other sessions that shared the lock with them
+	// still hold it.
 	delay      time.Duration
 	delayMode  api.Mode
 	delayIndex uint64
 }
 
-// excludes tells whether a lock in state l cannot be had in mode.
+// excludes reports whether the lock cannot be acquired in mode.
 func (l *lockState) excludes(mode api.Mode) bool {
 	if l == nil {
 		return false
@@ -33,7 +32,7 @@ func (l *lockState) excludes(mode api.Mode) bool {
 		l.delay > 0 && (mode == api.Exclusive || l.delayMode == api.Exclusive)
 }
 
-// heldMode is the mode that callers are told: zero when the lock is free.
+// heldMode returns the mode reported to callers: zero if the lock is free.
 func (l *lockState) heldMode() api.Mode {
 	switch {
 	case l == nil:
@@ -48,7 +47,7 @@ func (l *lockState) heldMode() api.Mode {
 type hold struct {
 	session api.SessionID
 	path    string
-	mode    api.Mode // zero: the file at path is the session's ephemeral one
+	mode    api.Mode // zero: the file at path is the session's ephemeral file
 	delay   time.Duration
 	since   uint64 // the raft index at which the session got it
 }
@@ -67,7 +66,7 @@ func holderLess(a, b holder) bool {
 	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.session, b.session)) < 0
 }
 
-// lock changes the lock of the node at path, which must be there.
+// lock modifies the lock of the node at path, which must exist.
 func (ns *namespace) lock(path string, f func(l *lockState)) *lockState {
 	n := *ns.get(path)
 	var l lockState
@@ -80,7 +79,7 @@ func (ns *namespace) lock(path string, f func(l *lockState)) *lockState {
 	return &l
 }
 
-// acquire gives the lock of the node at c.path to c.session.
+// acquire grants the lock of the node at c.path to c.session.
 func (ns *namespace) acquire(index uint64, c *command) result {
 	if err := checkDir(c.path); err != nil {
 		return badPath(c.path, err)
@@ -108,7 +107,7 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 	}
 	h := hold{session: c.session, path: c.path, mode: c.mode, delay: c.duration, since: index}
 	if n != nil {
-		h.path = n.path // not one more copy of it
+		h.path = n.path // shares the string
 	}
 	if r := ns.hold(h); r.code != codeDone {
 		return r
@@ -128,12 +127,12 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 		l.holders++
 	})
 	if l.generation == index {
-		ns.tell(change{kind: lockAcquired, index: index, path: c.path})
+		ns.notify(change{kind: lockAcquired, index: index, path: c.path})
 	}
 	return result{instance: n.instance, generation: l.generation, hold: index}
 }
 
-// locked says who holds the lock of n.
+// locked returns the result for a lock that is held or in its lock-delay.
 func (ns *namespace) locked(n *node) result {
 	r := result{code: codeLocked, path: n.path, mode: n.lock.heldMode()}
 	if n.lock.holders == 0 {
@@ -148,8 +147,8 @@ func (ns *namespace) locked(n *node) result {
 	return r
 }
 
-// release takes the lock of the node at c.path from c.session, if that has it
-// by c.hold or c.hold is zero.
+// release releases the lock of the node at c.path if c.session holds it as c.hold, or if c.hold is
+// zero.
 func (ns *namespace) release(index uint64, c *command) result {
 	if ns.session(c.session) == nil {
 		return result{code: codeNoSession}
@@ -162,14 +161,15 @@ func (ns *namespace) release(index uint64, c *command) result {
 	return result{}
 }
 
-// unlock takes a lock from a session, with its lock-delay if that has expired.
+// unlock releases a lock of a session, and starts its lock-delay if the session expired.
 func (ns *namespace) unlock(index uint64, h hold, expired bool) {
 	ns.unhold(h)
 	ns.holders.Delete(holder{h.path, h.session})
 	l := ns.lock(h.path, func(l *lockState) {
 		l.holders--
 		if expired && h.delay > 0 {
-			// An earlier lock-delay is of the same mode: it excludes all others.
+			// An earlier lock-delay has the same mode, because a lock-delay excludes the other
+			// modes.
 			l.delay, l.delayMode, l.delayIndex = max(l.delay, h.delay), h.mode, index
 		}
 		if l.holders == 0 {
@@ -179,9 +179,9 @@ func (ns *namespace) unlock(index uint64, h hold, expired bool) {
 	switch {
 	case expired && h.delay > 0:
 		ns.delayed.ReplaceOrInsert(h.path)
-		ns.tell(change{kind: lockDelayed, index: index, path: h.path, duration: l.delay})
+		ns.notify(change{kind: lockDelayed, index: index, path: h.path, duration: l.delay})
 	case l.holders == 0 && l.delay == 0:
-		ns.tell(change{kind: lockFreed, index: index, path: h.path})
+		ns.notify(change{kind: lockFreed, index: index, path: h.path})
 	}
 }
 
@@ -195,13 +195,13 @@ func (ns *namespace) endLockDelay(index uint64, c *command) result {
 		l := ns.lock(d.path, func(l *lockState) { l.delay, l.delayMode, l.delayIndex = 0, 0, 0 })
 		ns.delayed.Delete(d.path)
 		if l.holders == 0 {
-			ns.tell(change{kind: lockFreed, index: index, path: d.path})
+			ns.notify(change{kind: lockFreed, index: index, path: d.path})
 		}
 	}
 	return result{}
 }
 
-// valid tells whether the lock of q is held as q says, without a break.
+// valid reports whether the lock of q has been held as q describes, without interruption.
 func (ns *namespace) valid(q api.Sequencer) bool {
 	n := ns.get(q.Path)
 	return n != nil && n.instance == q.Instance && n.lock != nil && n.lock.holders > 0 &&

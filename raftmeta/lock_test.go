@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// locking is a namespace with the sessions 11, "ann", and 12, "bob", and the lock events that it emits.
+// locking is a namespace with the sessions 11, "ann", and 12, "bob", and its lock events.
 type locking struct {
 	*namespace
 	index uint64
@@ -40,7 +40,7 @@ func (l *locking) expire(s api.SessionID) {
 	l.do(command{op: opExpireSession, sessions: []api.SessionID{s}})
 }
 
-// TestLockedNamesHolder: a lock that cannot be acquired is reported with the session that holds it and its name, or with its lock-delay.
+// TestLockedNamesHolder: an error for a lock names the session that holds it, or its lock-delay.
 func TestLockedNamesHolder(t *testing.T) {
 	l := newLocking()
 	l.acquire(11, "/l", api.Exclusive, 5*time.Second)
@@ -57,7 +57,8 @@ func TestLockedNamesHolder(t *testing.T) {
 	}
 }
 
-// TestLockReleasedByHold: a release of an older hold, by another session, or of a file that is ephemeral and no lock, releases nothing.
+// TestLockReleasedByHold: a release of an older hold, by another session, or of an ephemeral file
+// releases nothing.
 func TestLockReleasedByHold(t *testing.T) {
 	l := newLocking()
 	first := l.acquire(11, "/l", api.Exclusive, 0).hold
@@ -86,7 +87,8 @@ func TestLockReleasedByHold(t *testing.T) {
 	}
 }
 
-// TestLockDelayEndsOnce: of the lock-delays that are to end those end that are the last of their lock, wherever they are in the list.
+// TestLockDelayEndsOnce: a command ends only the lock-delays that are the latest of their lock, at
+// any position in its list.
 func TestLockDelayEndsOnce(t *testing.T) {
 	l := newLocking()
 	l.acquire(11, "/l", api.Shared, 5*time.Second)
@@ -117,7 +119,8 @@ func TestLockDelayEndsOnce(t *testing.T) {
 	}
 }
 
-// TestLockSharedThroughDelay: while a sharer holds a lock, the end of another's lock-delay frees nothing.
+// TestLockSharedThroughDelay: while a sharer holds a lock, the end of another sharer's lock-delay
+// frees nothing.
 func TestLockSharedThroughDelay(t *testing.T) {
 	l := newLocking()
 	l.acquire(11, "/l", api.Shared, 5*time.Second)
@@ -134,7 +137,8 @@ func TestLockSharedThroughDelay(t *testing.T) {
 	}
 }
 
-// TestLockSequencer: a sequencer is valid while the lock that it names is held, in that mode, of that node, without a break.
+// TestLockSequencer: a sequencer is valid while the lock of that node is held in that mode without
+// interruption.
 func TestLockSequencer(t *testing.T) {
 	l := newLocking()
 	r := l.acquire(11, "/l", api.Exclusive, 0)

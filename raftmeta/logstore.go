@@ -15,54 +15,50 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// logStore keeps the log, and raft's term and vote, in one bbolt file. It
-// implements raft.LogStore and raft.StableStore over raft-boltdb, and adds what
-// that lacks: a checksum on each value, a deadline on each write, and an end
-// to writing after the first failure.
+// logStore stores the log, and raft's term and vote, in one bbolt file. It implements raft.LogStore
+// and raft.StableStore on raft-boltdb, and adds a checksum of each value, a deadline for each
+// write, and no write after the first failure.
 type logStore struct {
 	bolt boltStore
 	file string
-	// stall returns how long a write may take.
+	// stall returns the time limit of a write.
 	stall func() time.Duration
 	// onFail reports a *DiskError or *CorruptError. It does not block.
 	onFail func(error)
-	// stored is called after entries were stored, with the bytes they count
-	// for. It does not block. May be nil.
+	// stored is called after entries were stored, with the bytes that they count toward a snapshot.
+	// It does not block. May be nil.
 	stored func(bytes int64)
-	// members learns each configuration that is stored, read or removed. May
-	// be nil.
+	// members receives each configuration that is stored, read or removed. May be nil.
 	members *membership
-	// end is the last entry that the newest snapshot covers, once the state in
-	// memory includes it; nil before the first snapshot. Raft asks for it when
-	// it checks entries that follow it, and it may be in no log any more.
+	// end is the last entry that the newest snapshot covers, once the state in memory includes it;
+	// nil before the first snapshot. Raft reads it when it checks the entries that follow, and it
+	// may no longer be in the log.
 	end atomic.Pointer[entryID]
 
-	// recent are entries stored lately, which raft reads again to send and to
-	// apply them.
+	// recent caches new entries, which raft reads again to send and to apply them.
 	recent recentEntries
 
-	// broken is the first failure. Once it is set nothing is written.
+	// broken is the first failure. Nothing is written after it is set.
 	broken atomic.Pointer[error]
-	// serving is set once raft runs. From then on, what raft would answer
-	// with a panic parks its goroutine.
+	// serving is set once raft runs. From then on an error on which raft would panic blocks its
+	// goroutine instead.
 	serving atomic.Bool
 
 	writes  atomic.Uint64 // calls of StoreLogs
 	entries atomic.Uint64 // entries stored
-	bytes   atomic.Uint64 // of those
-	nanos   atomic.Uint64 // spent on it
+	bytes   atomic.Uint64 // bytes in them
+	nanos   atomic.Uint64 // time spent storing them
 }
 
-// entryID identifies a log entry: two entries of the same index and term are
-// the same.
+// entryID identifies a log entry: entries with equal index and term are equal.
 type entryID struct{ index, term uint64 }
 
-// coveredType is the type of an entry that a snapshot covers and that is not in
-// the log. Raft compares its term, and needs no more of it. It is none of raft's
-// types: raft would refuse to apply such an entry, and another server to store it.
+// coveredType is the type of an entry that a snapshot covers and that is not in the log. Raft only
+// compares its term. It is not one of raft's types, so that raft would refuse to apply the entry,
+// and another server to store it.
 const coveredType raft.LogType = 0xff
 
-// boltStore is what a logStore needs of raft-boltdb.
+// boltStore is the part of raft-boltdb that a logStore uses.
 type boltStore interface {
 	raft.LogStore
 	raft.StableStore
@@ -70,14 +66,14 @@ type boltStore interface {
 }
 
 const (
-	// boltLockTimeout bounds the wait for the bbolt file's own lock. Ours on
-	// the folder is held already, so nobody should have it.
+	// boltLockTimeout bounds the wait for the lock of the bbolt file. The lock of the data
+	// directory is already held, so no other process should have it.
 	boltLockTimeout = time.Second
-	// deleteChunk is how many entries one transaction deletes. Writers wait
-	// while it runs: 4096 small ones take about 1 ms.
+	// deleteChunk is the number of entries that one transaction deletes. Writers wait while it
+	// runs: 4096 small entries take about 1 ms.
 	deleteChunk = 4096
-	// entryOverhead is what an entry counts for beside its data: bbolt's
-	// element, the key, and the names of the fields.
+	// entryOverhead is the size counted for an entry beside its data: bbolt's element, the key, and
+	// the names of the fields.
 	entryOverhead = 128
 
 	sumVersion = 1
@@ -85,15 +81,14 @@ const (
 	stableSum  = 4     // bytes after each value of the stable store
 )
 
-// openBolt opens or makes a bbolt file as raft's store.
+// openBolt opens or creates a bbolt file as raft's store.
 func openBolt(file string) (boltStore, error) {
 	bolt, err := raftboltdb.New(raftboltdb.Options{
 		Path: file,
 		BoltOptions: &bbolt.Options{
 			Timeout: boltLockTimeout,
-			// The free list is rebuilt when the file is opened. Written with
-			// each commit, it costs more than the entries once a snapshot has
-			// freed many pages.
+			// The free list is rebuilt on open. Writing it with each commit costs more than the
+			// entries once a snapshot has freed many pages.
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
 		},
@@ -104,9 +99,8 @@ func openBolt(file string) (boltStore, error) {
 	return bolt, nil
 }
 
-// guard runs f, which reads or writes the file. bbolt maps the file, so that
-// an unreadable page is a fault and a damaged one may be an assertion; both
-// come out as a failure of the disk.
+// guard runs f, which reads or writes the file. bbolt maps the file, so an unreadable page causes a
+// fault and a corrupt one may fail an assertion. guard converts both to a *DiskError.
 func (s *logStore) guard(what string, f func() error) (err error) {
 	start := time.Now()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -118,9 +112,8 @@ func (s *logStore) guard(what string, f func() error) (err error) {
 	return f()
 }
 
-// write runs f, which changes the file, under the deadline. The first failure
-// is the last write: what the kernel could not write it may drop, and a later
-// fsync that succeeds would prove nothing.
+// write runs f, which changes the file, with a deadline. No write follows the first failure: the
+// kernel may have dropped the pages it could not write, so a later successful fsync proves nothing.
 func (s *logStore) write(what string, f func() error) error {
 	if p := s.broken.Load(); p != nil {
 		return *p
@@ -142,8 +135,8 @@ func (s *logStore) write(what string, f func() error) error {
 	return nil
 }
 
-// failed makes err the failure that ends all writing, unless there is one, and
-// returns the one that is.
+// failed records err as the failure that stops all writes, unless one is recorded already. It
+// returns the recorded failure.
 func (s *logStore) failed(err error) error {
 	if s.broken.CompareAndSwap(nil, &err) {
 		s.onFail(err)
@@ -151,10 +144,9 @@ func (s *logStore) failed(err error) error {
 	return *s.broken.Load()
 }
 
-// park returns err, or once raft runs does not return at all. Raft panics when
-// it cannot read an entry that it needs or save its term, and a panic in its
-// goroutine cannot be caught. The failure has been reported, so the process is
-// about to end anyway, and like this in order.
+// park returns err before raft runs, and never returns afterwards. Raft panics if it cannot read an
+// entry or save its term, and a panic in its goroutine cannot be recovered. The failure has been
+// reported, so the process is about to exit with a proper message.
 func (s *logStore) park(err error) error {
 	if s.serving.Load() {
 		select {}
@@ -165,9 +157,9 @@ func (s *logStore) park(err error) error {
 // StoreLog implements raft.LogStore.
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. The entries are durable when it returns
-// nil. Entries that do not follow the end of the log are a *GapError, and none
-// of them is stored: a log with a gap fails verification at the next start.
+// StoreLogs implements raft.LogStore. The entries are durable when it returns nil. If the entries
+// do not follow the end of the log, the error is a *GapError and none is stored: a log with a gap
+// fails verification at the next start.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	start := time.Now()
 	if err := s.checkNext(logs); err != nil {
@@ -204,8 +196,8 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// checkNext returns a *GapError unless logs follow the end of the log, or the
-// newest snapshot if the log is empty.
+// checkNext returns a *GapError unless logs follow the end of the log, or the newest snapshot if
+// the log is empty.
 func (s *logStore) checkNext(logs []*raft.Log) error {
 	last, err := s.LastIndex()
 	if err != nil {
@@ -222,10 +214,10 @@ func (s *logStore) checkNext(logs []*raft.Log) error {
 	return nil
 }
 
-// entryBytes is what an entry counts for toward the next snapshot.
+// entryBytes returns the size that an entry counts toward the next snapshot.
 func entryBytes(l *raft.Log) int64 { return int64(len(l.Data)) + entryOverhead }
 
-// sumEntry is the CRC-32C of an entry: index, term, type, time, data.
+// sumEntry returns the CRC-32C of an entry: index, term, type, time, data.
 func sumEntry(l *raft.Log) uint32 {
 	var h [25]byte
 	binary.BigEndian.PutUint64(h[:], l.Index)
@@ -235,13 +227,13 @@ func sumEntry(l *raft.Log) uint32 {
 	return crc.Sum(h[:], l.Data)
 }
 
-// checkEntry says what is wrong with the entry found at index, or is empty.
+// checkEntry returns what is wrong with the entry stored at index, or an empty string.
 func checkEntry(index uint64, l *raft.Log) string {
 	switch {
 	case len(l.Extensions) != entrySum || l.Extensions[0] != sumVersion:
 		return fmt.Sprintf("log entry %d has no checksum of version %d", index, sumVersion)
 	case l.Index != index:
-		return fmt.Sprintf("log entry %d says that it is %d", index, l.Index)
+		return fmt.Sprintf("log entry %d has index %d", index, l.Index)
 	}
 	if got, want := binary.BigEndian.Uint32(l.Extensions[1:]), sumEntry(l); got != want {
 		return fmt.Sprintf("checksum of log entry %d is %08x, not %08x", index, got, want)
@@ -277,8 +269,8 @@ func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// covered records that the newest snapshot ends with the entry e. A snapshot
-// that was begun before another one was installed may come later.
+// covered records that the newest snapshot ends with the entry e. A snapshot that began before
+// another one was installed may be reported later; it is ignored.
 func (s *logStore) covered(e entryID) {
 	for {
 		old := s.end.Load()
@@ -288,16 +280,14 @@ func (s *logStore) covered(e entryID) {
 	}
 }
 
-// holds reports whether the log, or the end of the newest snapshot, has the
-// entry of that index and term.
+// holds reports whether the log contains that entry, or the newest snapshot ends with it.
 func (s *logStore) holds(e entryID) bool {
 	var l raft.Log
 	return s.GetLog(e.index, &l) == nil && l.Term == e.term
 }
 
-// IsMonotonic implements raft.MonotonicLogStore: a snapshot that another server
-// has sent takes the place of the whole log, so that it never has a gap, which
-// is what a lost page would look like.
+// IsMonotonic implements raft.MonotonicLogStore. A snapshot from another server replaces the whole
+// log, so the log never has a gap, which is also what a lost page would look like.
 func (s *logStore) IsMonotonic() bool { return true }
 
 // FirstIndex implements raft.LogStore.
@@ -312,10 +302,9 @@ func (s *logStore) LastIndex() (index uint64, err error) {
 	return index, err
 }
 
-// DeleteRange implements raft.LogStore. It deletes the entries from first to
-// last, both included, in transactions of bounded size. Whatever order the
-// bounds call for, a crash between two of them leaves no gap: entries go from
-// the old end when older ones are gone, and from the new end otherwise.
+// DeleteRange implements raft.LogStore. It deletes the entries from first to last, inclusive, in
+// transactions of bounded size. A crash between transactions leaves no gap: if newer entries
+// remain, the oldest entries are deleted first, otherwise the newest.
 func (s *logStore) DeleteRange(first, last uint64) error {
 	newest, err := s.LastIndex()
 	if err != nil {
@@ -359,7 +348,7 @@ func sumStable(key, value []byte) uint32 {
 	return crc.Sum(key, value)
 }
 
-// cutStable returns the value before its checksum, or says what is wrong.
+// cutStable returns the value without its checksum, or what is wrong with it.
 func cutStable(key, b []byte) (value []byte, bad string) {
 	if len(b) < stableSum {
 		return nil, fmt.Sprintf("value of %q has no checksum", key)
@@ -371,8 +360,7 @@ func cutStable(key, b []byte) (value []byte, bad string) {
 	return value, ""
 }
 
-// Get implements raft.StableStore. The error is raftboltdb.ErrKeyNotFound when
-// there is no value.
+// Get implements raft.StableStore. The error is raftboltdb.ErrKeyNotFound if there is no value.
 func (s *logStore) Get(key []byte) (value []byte, err error) {
 	err = s.guard("read raft state", func() error { value, err = s.bolt.Get(key); return err })
 	if err != nil {

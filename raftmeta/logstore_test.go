@@ -16,8 +16,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// newLogStore opens a log in a folder of its own. Failures go to the returned
-// channel.
+// newLogStore opens a log in its own directory. Failures go to the returned channel.
 func newLogStore(tb testing.TB) (*logStore, chan error) {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), logName)
@@ -112,7 +111,7 @@ func TestStableStoreRoundTrip(t *testing.T) {
 	}
 }
 
-// TestLogStoreFindsBadEntries stores entries behind the store's back.
+// TestLogStoreFindsBadEntries stores entries directly in bbolt.
 func TestLogStoreFindsBadEntries(t *testing.T) {
 	for name, spoil := range map[string]func(l *raft.Log){
 		"data":        func(l *raft.Log) { l.Data[0] ^= 1 },
@@ -142,15 +141,15 @@ func TestLogStoreFindsBadEntries(t *testing.T) {
 		if len(failures) != 1 {
 			t.Errorf("%s: %d failures reported", name, len(failures))
 		}
-		// Having found that, it writes no more.
+		// After the failure it writes nothing.
 		if err := s.StoreLog(entry(2, "")); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: write afterwards: %v", name, err)
 		}
 	}
 }
 
-// TestLogStoreDeletesInPieces deletes more entries than one transaction does,
-// from either end, and sees that no piece leaves a gap.
+// TestLogStoreDeletesInPieces deletes more entries than one transaction does, from either end, and
+// checks that no transaction leaves a gap.
 func TestLogStoreDeletesInPieces(t *testing.T) {
 	const n = 3*deleteChunk + 100
 	for _, tc := range []struct{ first, last, wantFirst, wantLast uint64 }{
@@ -235,7 +234,7 @@ func TestLogStoreNeverTriesAgain(t *testing.T) {
 		if !errors.As(err, &d) || !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
-		slow.err = nil // the disk says that it is well again
+		slow.err = nil // the disk reports no further errors
 	}
 	if err := s.DeleteRange(1, 1); !errors.Is(err, broken) {
 		t.Errorf("delete: %v", err)
@@ -248,7 +247,7 @@ func TestLogStoreNeverTriesAgain(t *testing.T) {
 	}
 }
 
-// memStore keeps nothing; virtual time cannot pass inside a real disk.
+// memStore stores nothing; virtual time cannot pass inside a real disk.
 type memStore struct{ boltStore }
 
 func (memStore) StoreLogs([]*raft.Log) error { return nil }
@@ -281,8 +280,8 @@ func TestLogStoreStall(t *testing.T) {
 	}
 }
 
-// TestLogStoreSurvivesFaults cuts the file under bbolt's map, so that reading a
-// page is a SIGBUS: it comes out as a failure of the disk.
+// TestLogStoreSurvivesFaults truncates the file under bbolt's mapping, so that reading a page
+// raises SIGBUS: the result is a failure of the disk.
 func TestLogStoreSurvivesFaults(t *testing.T) {
 	s, failures := newLogStore(t)
 	storeEntries(t, s, 1, 2000, 100)
@@ -298,7 +297,7 @@ func TestLogStoreSurvivesFaults(t *testing.T) {
 	}
 }
 
-// checkFile runs the check on a log of the machine's file system.
+// checkLog runs the check on a log of the operating system's file system.
 func checkLog(tb testing.TB, file string) (logSummary, []error) {
 	tb.Helper()
 	sum, problems, err := checkLogFile(vfs.OS(), file)

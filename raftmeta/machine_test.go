@@ -18,8 +18,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// plainNode and plainMachine are the state machine in the plainest words: maps,
-// and loops over all of them.
+// plainNode and plainMachine are a simple model of the state machine: maps, and loops over all of
+// them.
 type plainNode struct {
 	dir        bool
 	data       string
@@ -83,7 +83,7 @@ func (m *plainMachine) valid(q api.Sequencer) bool {
 	return n != nil && n.inst == q.Instance && len(n.holders) > 0 && n.mode == q.Mode && n.lockGen == q.LockGeneration
 }
 
-// guarded is why a change with these options is refused, or codeDone.
+// guarded returns why a change with these options is rejected, or codeDone.
 func (m *plainMachine) guarded(c *command) code {
 	if _, ok := m.sessions[c.session]; c.session != 0 && !ok || c.ephemeral && c.session == 0 {
 		return codeNoSession
@@ -306,7 +306,7 @@ func (m *plainMachine) apply(index, term uint64, c *command) code {
 	return codeDone
 }
 
-// dump writes all of the model, one line a node.
+// dump returns the state of the model, one line per node.
 func (m *plainMachine) dump() string {
 	var b strings.Builder
 	for _, p := range slices.Sorted(maps.Keys(m.nodes)) {
@@ -324,7 +324,7 @@ func (m *plainMachine) dump() string {
 	return b.String()
 }
 
-// dump is the same of a namespace.
+// dump returns the state of a namespace in the same form.
 func dump(ns *namespace) string {
 	var lines []string
 	ns.nodes.Ascend(func(n *node) bool {
@@ -358,7 +358,7 @@ func dump(ns *namespace) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// changeText is a change as the model tells it.
+// changeText returns a change in the form of the model.
 func changeText(c change) string {
 	return map[changeKind]string{
 		contentsChanged: "contents " + c.path,
@@ -373,9 +373,9 @@ func changeText(c change) string {
 	}[c.kind]
 }
 
-// TestMachineModel applies random commands to the machine and to the model, and
-// compares every verdict, every change told, and now and then all state, which
-// also goes through a snapshot.
+// TestMachineModel applies random commands to the machine and to the model, and compares every
+// result and every reported change. At random it compares the whole state, and passes it through a
+// snapshot.
 func TestMachineModel(t *testing.T) {
 	t.Parallel()
 	seed := testSeed(t)
@@ -422,7 +422,7 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 		got := m.Apply(&raft.Log{Index: index, Term: 5, Type: raft.LogCommand, Data: c.encode()}).(result)
 		want := plain.apply(index, 5, &c)
 		seen[fmt.Sprint(c.op, want)]++
-		if got.code != want || !sameTold(told, plain.events) {
+		if got.code != want || !sameChanges(told, plain.events) {
 			t.Fatalf("entry %d, %+v: code %d, changes %q; want %d, %q", index, c, got.code, told, want, plain.events)
 		}
 		if i%100 != 99 {
@@ -450,8 +450,8 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 	}
 }
 
-// TestSharersLockDelay expires sharers of a lock one after the other: it stays
-// closed for the longest of their lock-delays, whatever their order.
+// TestSharersLockDelay expires sharers of a lock one after the other: the longest of their
+// lock-delays applies, in whatever order they expire.
 func TestSharersLockDelay(t *testing.T) {
 	for _, delays := range [][]time.Duration{{5, 1}, {1, 5}, {5, 0}, {0, 5}, {1, 5, 2}} {
 		ns := newNamespace()
@@ -479,13 +479,12 @@ type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// sameTold compares what was told, but for the order in which a new file's
-// directories are.
-func sameTold(got, want []string) bool {
+// sameChanges compares the reported changes, ignoring the order of the directories of a new file.
+func sameChanges(got, want []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
 }
 
-// randomCommand often fits the state of m.
+// randomCommand returns a command that often matches the state of m.
 func randomCommand(rng *rand.Rand, m *plainMachine) command {
 	c := command{op: op(1 + rng.IntN(int(opNewest))), term: 5, path: randomPath(rng)}
 	if rng.IntN(40) == 0 {

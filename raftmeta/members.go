@@ -10,50 +10,46 @@ import (
 )
 
 var (
-	// ErrChanging means that another change of the members is under way;
-	// nothing was changed.
-	ErrChanging = errors.New("another change of the members is under way")
+	// ErrChanging means that another membership change is in progress; nothing was changed.
+	ErrChanging = errors.New("another membership change is in progress")
 
-	// ErrNotMember means that the group has no server of that id.
-	ErrNotMember = errors.New("no member of the group")
+	// ErrNotMember means that the group has no server with that id.
+	ErrNotMember = errors.New("not a member of the group")
 
-	// ErrIsLeader means that the leader was to remove itself, which it must not:
-	// transfer the lead first. Nothing was changed.
-	ErrIsLeader = errors.New("this server leads the group")
+	// ErrIsLeader means that the leader was asked to remove itself. Leadership must be transferred
+	// first. Nothing was changed.
+	ErrIsLeader = errors.New("this server leads the group: transfer leadership first")
 
-	// ErrQuorum means that a change of the members would leave fewer live
-	// voters than a quorum; nothing was changed. The error is a *QuorumError.
+	// ErrQuorum means that a membership change would leave fewer live voters than a quorum; nothing
+	// was changed. The error is a *QuorumError.
 	ErrQuorum = errors.New("too few live voters")
 
-	// ErrBehind means that a server has not caught up with the log. The error
-	// is a *BehindError.
+	// ErrBehind means that a server has not caught up with the log. The error is a *BehindError.
 	ErrBehind = errors.New("server has not caught up")
 )
 
-// QuorumError tells what a change of the members would have left. It is an
-// ErrQuorum.
+// QuorumError describes the state that a membership change would have caused. It is an ErrQuorum.
 type QuorumError struct {
-	Voters int // after the change
-	Live   int // of those, the ones that answered lately
-	Quorum int // how many of them it takes to go on
+	Voters int // number of voters after the change
+	Live   int // voters that answered recently
+	Quorum int // live voters required
 }
 
 func (e *QuorumError) Error() string {
-	return fmt.Sprintf("of %d voters only %d would be alive, and it takes %d", e.Voters, e.Live, e.Quorum)
+	return fmt.Sprintf("only %d of %d voters would be live, and a quorum is %d", e.Live, e.Voters, e.Quorum)
 }
 
 // Is makes the error an ErrQuorum.
 func (e *QuorumError) Is(target error) bool { return target == ErrQuorum }
 
-// BehindError tells how far behind a server is that was to vote. It is an
-// ErrBehind.
+// BehindError describes how far a server lags that was to become a voter. It is an ErrBehind.
 type BehindError struct {
 	ID          string
-	Match, Last uint64 // the newest entry that it has, and that there is
+	Match, Last uint64 // the newest entry of the server, and of the log
 }
 
 func (e *BehindError) Error() string {
-	return fmt.Sprintf("%s has the log up to entry %d of %d", e.ID, e.Match, e.Last)
+	return fmt.Sprintf("%s has caught up to log entry %d of %d", e.ID, e.Match, e.Last)
 }
 
 // Is makes the error an ErrBehind.
@@ -63,19 +59,18 @@ func (e *BehindError) Is(target error) bool { return target == ErrBehind }
 type Member struct {
 	ID    string
 	Voter bool
-	// Leader is set for the server that leads, as far as this one knows.
+	// Leader is set for the leader, as far as this server knows.
 	Leader bool
-	// Contact is how long ago the server last answered this one; zero for
-	// this one itself, negative when it never did.
+	// Contact is the time since the server last answered this one; zero for this server itself,
+	// negative if it never answered.
 	Contact time.Duration
-	// Match is the newest entry of the log that the server is known to have,
-	// and Lag how many it lacks. Only the leader knows; zero elsewhere.
+	// Match is the newest entry that the server is known to have, and Lag the number of entries
+	// that it lacks. Both are zero on servers other than the leader.
 	Match, Lag uint64
 }
 
-// Members returns the servers of the group's latest configuration, which a
-// change under way may not have committed. Only the leader knows how the others
-// fare. It waits for nobody.
+// Members returns the servers of the group's latest configuration, which may not be committed yet.
+// Only the leader knows Match and Lag of the other servers. Members does not block.
 func (g *Group) Members() []Member {
 	_, leads, term, _ := g.lead.state()
 	_, leader := g.raft.LeaderWithID()
@@ -101,13 +96,14 @@ func (g *Group) Members() []Member {
 	return members
 }
 
-// live tells whether a member answered lately.
+// live reports whether a member answered recently.
 func (g *Group) live(m Member) bool {
 	return m.ID == g.cfg.ID || m.Contact >= 0 && m.Contact < 2*g.cfg.HeartbeatTimeout
 }
 
-// checkQuorum refuses a change after which the voters are those of members but
-// the one removed, and the one added, which is alive, or neither.
+// checkQuorum returns a *QuorumError if the change would leave fewer live voters than a quorum. The
+// new voters are those of members without removed and with added, which is live; either may be
+// empty.
 func (g *Group) checkQuorum(members []Member, removed, added string) error {
 	var e QuorumError
 	for _, m := range members {
@@ -125,18 +121,18 @@ func (g *Group) checkQuorum(members []Member, removed, added string) error {
 	return nil
 }
 
-// changeTimeout bounds the wait until raft takes a change of the members: an
-// earlier one must be committed, which may be another leader's.
+// changeTimeout bounds the wait until raft accepts a membership change. An earlier one must be
+// committed first, which may be another leader's.
 const changeTimeout = 5 * time.Second
 
-// change makes one change of the members, which begin starts if the members
-// are as they should be. It does so with the leader verified.
+// change makes one membership change, which begin starts if the current members permit it.
+// Leadership is verified first.
 func (g *Group) change(ctx context.Context, what, id string, begin func(members []Member, m *Member) (raft.Future, error)) error {
 	err := g.tryChange(ctx, id, begin)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)
 	}
-	g.log.Info("raftmeta changed the members", "change", what, "server", id)
+	g.log.Info("raftmeta membership changed", "change", what, "server", id)
 	return nil
 }
 
@@ -159,8 +155,8 @@ func (g *Group) tryChange(ctx context.Context, id string, begin func(members []M
 		}
 	}
 	done := make(chan error, 1)
-	// Raft is waited for in a goroutine that Close waits for: a future of
-	// raft's has no deadline.
+	// The future is awaited in a goroutine that Close waits for, because raft's futures have no
+	// deadline.
 	g.start(func() {
 		defer g.changing.Unlock()
 		future, err := begin(members, m)
@@ -179,7 +175,7 @@ func (g *Group) tryChange(ctx context.Context, id string, begin func(members []M
 	}
 }
 
-// changeError turns raft's error on a change of the members into ours.
+// changeError converts raft's error for a membership change.
 func (g *Group) changeError(err error) error {
 	if errors.Is(err, raft.ErrEnqueueTimeout) {
 		return ErrChanging
@@ -187,11 +183,10 @@ func (g *Group) changeError(err error) error {
 	return g.proposeError(err)
 }
 
-// AddNonvoter adds a server that receives the log and has no vote. It does
-// nothing if the group has it already, voter or not. The change is committed
-// when AddNonvoter returns nil. The error is ErrChanging, ErrNotReady, a
-// *NotLeaderError, ErrClosed or ctx's, and nothing was changed; or it is
-// ErrOutcomeUnknown: the change may still commit.
+// AddNonvoter adds a server that receives the log and has no vote. It does nothing if the server is
+// a member already, voter or not. The change is committed when AddNonvoter returns nil. The error
+// is ErrChanging, ErrNotReady, a *NotLeaderError, ErrClosed or ctx's, and nothing was changed; or
+// ErrOutcomeUnknown, and the change may still commit.
 func (g *Group) AddNonvoter(ctx context.Context, id string) error {
 	return g.change(ctx, "add", id, func(_ []Member, m *Member) (raft.Future, error) {
 		if m != nil {
@@ -201,14 +196,12 @@ func (g *Group) AddNonvoter(ctx context.Context, id string) error {
 	})
 }
 
-// promotePoll is how often Promote looks how far a server has come.
+// promotePoll is the interval at which Promote checks the lag of a server.
 const promotePoll = 20 * time.Millisecond
 
-// Promote gives a server that the group has a vote, once it has caught up: it
-// waits for that as long as ctx lets it, and the error is then a *BehindError
-// that is ctx's as well. A *QuorumError says that too few voters would be alive
-// then, and nothing was changed. Other errors are ErrNotMember and those of
-// AddNonvoter.
+// Promote gives a member a vote once it has caught up. It waits for that until ctx ends; the error
+// is then a *BehindError and ctx's. A *QuorumError means that too few voters would be live, and
+// nothing was changed. Other errors are ErrNotMember and those of AddNonvoter.
 func (g *Group) Promote(ctx context.Context, id string) error {
 	for {
 		behind := g.behind(id)
@@ -239,8 +232,8 @@ func (g *Group) Promote(ctx context.Context, id string) error {
 	})
 }
 
-// behind returns how far behind a server without a vote is; nil when it has
-// caught up but for one message, or that is not the question.
+// behind returns the lag of a server without a vote. It returns nil if the lag is at most one
+// message, if the server is a voter or not a member, or if this server does not lead.
 func (g *Group) behind(id string) *BehindError {
 	if _, leads, term, _ := g.lead.state(); !leads || term == 0 {
 		return nil
@@ -253,10 +246,9 @@ func (g *Group) behind(id string) *BehindError {
 	return nil
 }
 
-// Remove removes a server from the group. It does nothing if the group does not
-// have it. A *QuorumError says that too few voters would be alive then, and
-// nothing was changed; so does ErrIsLeader for this server. Other errors are
-// those of AddNonvoter.
+// Remove removes a server from the group. It does nothing if the server is not a member. A
+// *QuorumError means that too few voters would be live, and nothing was changed. ErrIsLeader means
+// that id is this server; nothing was changed. Other errors are those of AddNonvoter.
 func (g *Group) Remove(ctx context.Context, id string) error {
 	return g.change(ctx, "remove", id, func(members []Member, m *Member) (raft.Future, error) {
 		switch {
@@ -272,11 +264,10 @@ func (g *Group) Remove(ctx context.Context, id string) error {
 	})
 }
 
-// TransferLeadership gives the lead to the voter of that id, or with an empty
-// one to the voter that is least behind. No change is taken meanwhile. It
-// returns nil when this server no longer leads; another may have won than was
-// named. The error is ErrNotMember, ErrQuorum when there is no other live
-// voter, what raft says, or one of AddNonvoter's.
+// TransferLeadership transfers leadership to the voter with that id, or if id is empty, to the
+// voter with the least lag. Proposals are rejected meanwhile. It returns nil once this server no
+// longer leads; a voter other than id may have been elected. The error is ErrNotMember, ErrQuorum
+// if there is no other live voter, raft's, or one of AddNonvoter's.
 func (g *Group) TransferLeadership(ctx context.Context, id string) error {
 	target := id
 	if target == "" {
@@ -298,7 +289,7 @@ func (g *Group) TransferLeadership(ctx context.Context, id string) error {
 	})
 }
 
-// successor is the live voter that is least behind, or empty.
+// successor returns the live voter with the least lag, or an empty string.
 func (g *Group) successor() string {
 	var best Member
 	for _, m := range g.Members() {

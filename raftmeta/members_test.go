@@ -25,10 +25,10 @@ func TestMembersChange(t *testing.T) {
 		t.Errorf("add again: %v", err)
 	}
 	if err := l.Promote(ctx, "n9"); !errors.Is(err, ErrNotMember) {
-		t.Errorf("promote a stranger: %v", err)
+		t.Errorf("promote a non-member: %v", err)
 	}
 	if err := l.Remove(ctx, "n9"); err != nil {
-		t.Errorf("remove a stranger: %v", err)
+		t.Errorf("remove a non-member: %v", err)
 	}
 	if err := l.Remove(ctx, l.cfg.ID); !errors.Is(err, ErrIsLeader) {
 		t.Errorf("remove the leader: %v", err)
@@ -56,7 +56,7 @@ func TestMembersChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case id := <-c.gone:
+	case id := <-c.removed:
 		if id != victim {
 			t.Errorf("%s was told that it was removed", id)
 		}
@@ -65,9 +65,9 @@ func TestMembersChange(t *testing.T) {
 	}
 	c.kill(victim)
 	c.set("/f", "x")
-	// It comes back with its old folder, and is told again; then as a new one.
+	// It restarts with its old directory and is notified again, and then as a new server.
 	c.open(victim)
-	if id := <-c.gone; id != victim {
+	if id := <-c.removed; id != victim {
 		t.Errorf("%s was told that it was removed", id)
 	}
 	c.kill(victim)
@@ -77,13 +77,12 @@ func TestMembersChange(t *testing.T) {
 	c.open(victim)
 	c.join(victim)
 	c.same()
-	if len(c.gone) != 0 {
-		t.Errorf("%s was told that it was removed", <-c.gone)
+	if len(c.removed) != 0 {
+		t.Errorf("%s was told that it was removed", <-c.removed)
 	}
 }
 
-// TestRemovedWhileAway removes a server that does not run. It learns of it when
-// it asks for votes.
+// TestRemovedWhileAway removes a server that does not run. It learns of it when it requests votes.
 func TestRemovedWhileAway(t *testing.T) {
 	c := newCluster(t, 4, nil)
 	l := c.leader()
@@ -97,7 +96,7 @@ func TestRemovedWhileAway(t *testing.T) {
 	}
 	c.open(id)
 	select {
-	case got := <-c.gone:
+	case got := <-c.removed:
 		if got != id {
 			t.Errorf("%s was told that it was removed", got)
 		}
@@ -106,8 +105,7 @@ func TestRemovedWhileAway(t *testing.T) {
 	}
 }
 
-// TestNeverBelowQuorum refuses changes that too few live voters would be left
-// by.
+// TestNeverBelowQuorum makes changes that would leave too few live voters.
 func TestNeverBelowQuorum(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.open("n4")
@@ -140,7 +138,7 @@ func TestNeverBelowQuorum(t *testing.T) {
 	c.set("/f", "x")
 }
 
-// TestPromoteWaitsForTheLog keeps a server from voting that lacks entries.
+// TestPromoteWaitsForTheLog promotes a server that lacks entries.
 func TestPromoteWaitsForTheLog(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	l := c.leader()
@@ -157,7 +155,7 @@ func TestPromoteWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// TestOneChangeAtATime makes two changes at once.
+// TestOneChangeAtATime makes two changes concurrently.
 func TestOneChangeAtATime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
@@ -171,8 +169,8 @@ func TestOneChangeAtATime(t *testing.T) {
 	}
 }
 
-// TestWrongServerAnswers has a server's address be that of another: what is
-// meant for the one is not answered by the other.
+// TestWrongServerAnswers gives one server the address of another: it must not answer messages to
+// the other.
 func TestWrongServerAnswers(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
@@ -188,8 +186,8 @@ func TestWrongServerAnswers(t *testing.T) {
 	c.set("/f", "x")
 }
 
-// TestJoinIsBornOnce closes a server before a group has it, and later.
-func TestJoinIsBornOnce(t *testing.T) {
+// TestJoinIsInitializedOnce restarts a server before a group has added it, and after that.
+func TestJoinIsInitializedOnce(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	for range 2 {
 		c.open("n2")

@@ -9,22 +9,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// membership is what this server knows of the group's configurations, which
-// raft keeps to itself: at which entry the latest one stands, and which is
-// committed.
+// membership is this server's knowledge of the group's configurations that raft does not expose:
+// the log index of the latest one, and which one is committed.
 type membership struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		// latest is the newest in the log, committed or not. previous is the
-		// one before it: one change is made at a time, so it is committed, even
-		// if it has not been applied here yet.
+		// latest is the newest configuration in the log, committed or not. previous is the one
+		// before it. It is committed, because members change one at a time, but it may not be
+		// applied here yet.
 		committed, latest, previous configuration
 	}
-	// several is set when the latest one has more than one voter.
+	// several is set if the latest configuration has more than one voter.
 	several atomic.Bool
-	// gone is set when this server was told that it is no member.
-	gone atomic.Bool
+	// removed is set once another server reported that this one is not a member.
+	removed atomic.Bool
 }
 
 // configuration is a list of members, and the index of its log entry.
@@ -50,8 +49,8 @@ func (m *membership) logged(l *raft.Log) {
 	}
 }
 
-// truncated records that the log ends before index: a configuration that stood
-// there or later was not committed, and the one before it is in force again.
+// truncated records that the log now ends before index. A configuration at or after index was not
+// committed, and the one before it applies again.
 func (m *membership) truncated(index uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +83,7 @@ func (m *membership) commit(index uint64, servers []raft.Server) {
 	}
 }
 
-// restored notes the configuration of the newest snapshot.
+// restored records the configuration of the newest snapshot.
 func (m *membership) restored(snaps *snapshotStore) error {
 	metas, err := snaps.List()
 	if err == nil && len(metas) > 0 {
@@ -93,8 +92,8 @@ func (m *membership) restored(snaps *snapshotStore) error {
 	return err
 }
 
-// isMember tells whether id may be a member of the group: not when both the
-// committed configuration, at the index returned, and the latest lack it.
+// isMember reports whether id may be a member of the group. It is not if it is in neither the
+// committed configuration, whose index is returned, nor the latest one.
 func (m *membership) isMember(id string) (bool, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,17 +104,15 @@ func (m *membership) isMember(id string) (bool, uint64) {
 	return false, committed.index
 }
 
-// removedAt tells whether a group that has committed a configuration without
-// this server, at index, has removed it: whether this server does not know of
-// a later one. It does so once.
+// removedAt reports whether this server was removed by a configuration that the group has committed
+// at index: whether it knows of no later one. It returns true only once.
 func (m *membership) removedAt(index uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.gone.CompareAndSwap(false, true)
+	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.removed.CompareAndSwap(false, true)
 }
 
-// raftFSM is the machine in raft's hands, together with what raft tells of the
-// members and of snapshots.
+// raftFSM is the machine as passed to raft. It also records configurations and snapshots.
 type raftFSM struct {
 	*machine
 	members *membership
@@ -135,9 +132,9 @@ func (r *raftFSM) ApplyBatch(logs []*raft.Log) []any {
 	return r.machine.ApplyBatch(logs)
 }
 
-// Snapshot implements raft.FSM. There is none before the first command: it would
-// end with entry 1, and a leader that lacks entry 1 does not send the snapshot
-// in its place, because raft looks for the entry before.
+// Snapshot implements raft.FSM. It fails before the first command. Such a snapshot would end with
+// entry 1. A leader without entry 1 in its log would not send it, because raft looks up the entry
+// before.
 func (r *raftFSM) Snapshot() (raft.FSMSnapshot, error) {
 	f := r.freeze()
 	if f.applied == 0 {
@@ -165,14 +162,14 @@ func (r *raftFSM) Restore(source io.ReadCloser) error {
 	}
 }
 
-// covered records that the state in memory and a snapshot of that description
-// both cover the entries up to its last.
+// covered records that both the state in memory and the snapshot with that description cover the
+// entries up to its last.
 func (r *raftFSM) covered(meta *raft.SnapshotMeta) {
 	r.members.commit(meta.ConfigurationIndex, meta.Configuration.Servers)
 	r.store.covered(entryID{meta.Index, meta.Term})
 }
 
-// serverOf returns the server of that id, or nil.
+// serverOf returns the server with that id, or nil.
 func serverOf(servers []raft.Server, id string) *raft.Server {
 	for i := range servers {
 		if string(servers[i].ID) == id {
@@ -182,7 +179,7 @@ func serverOf(servers []raft.Server, id string) *raft.Server {
 	return nil
 }
 
-// stallTimeout is how long a write of the log may take.
+// stallTimeout returns the time limit of a write of the log.
 func (g *Group) stallTimeout() time.Duration {
 	if g.members.several.Load() {
 		return min(g.cfg.StallTimeout, stallTimeoutMax)
@@ -190,20 +187,20 @@ func (g *Group) stallTimeout() time.Duration {
 	return g.cfg.StallTimeout
 }
 
-// notMember is told that another server does not count this one as a member.
+// notMember is called when another server reports that this one is not a member.
 func (g *Group) notMember(e *notMemberError) {
 	if !g.members.removedAt(e.index) {
 		return
 	}
-	g.log.Warn("raftmeta: this server was removed from the group", "told by", e.from, "entry", e.index)
+	g.log.Warn("raftmeta: this server was removed from the group", "reported_by", e.from, "entry", e.index)
 	if g.cfg.OnRemoved != nil {
 		go g.cfg.OnRemoved()
 	}
 }
 
-// memberLoop has a server find out that it was removed: one that has no vote and
-// hears from no leader asks the others now and then. One that still thinks that
-// it votes learns it when it asks for votes; raft tells it to nobody else.
+// memberLoop detects that this server was removed. A server without a vote and without contact from
+// a leader periodically asks the other voters. A server that still considers itself a voter learns
+// it when it requests votes. Raft itself does not notify a removed server.
 func (g *Group) memberLoop() {
 	tick := time.NewTicker(2 * g.cfg.HeartbeatTimeout)
 	defer tick.Stop()
@@ -225,7 +222,7 @@ func (g *Group) memberLoop() {
 			default:
 			}
 			if s.Suffrage == raft.Voter && string(s.ID) != g.cfg.ID {
-				// Nobody votes for a candidate of term zero.
+				// No voter grants a vote to a candidate of term zero.
 				_ = g.trans.RequestPreVote(s.ID, s.Address, &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// members returns a configuration of voters of these ids, as an entry.
+// members returns a configuration with these voters as a log entry.
 func members(index, term uint64, ids ...string) *raft.Log {
 	var c raft.Configuration
 	for _, id := range ids {
@@ -16,8 +16,8 @@ func members(index, term uint64, ids ...string) *raft.Log {
 	return &raft.Log{Index: index, Term: term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)}
 }
 
-// TestMembersAfterTruncation replaces a configuration that was not committed by
-// another at a smaller index, as a later leader does: the log has the say.
+// TestMembersAfterTruncation replaces an uncommitted configuration by another one at a smaller
+// index, as a later leader does.
 func TestMembersAfterTruncation(t *testing.T) {
 	s, _ := newLogStore(t)
 	var m membership
@@ -46,8 +46,8 @@ func TestMembersAfterTruncation(t *testing.T) {
 	if err := s.DeleteRange(4, 5); err != nil {
 		t.Fatal(err)
 	}
-	// Entry 3 is committed, since entry 5 was made after it, though it has not
-	// been applied here.
+	// Entry 3 is committed, because entry 5 was made after it, although it has not been applied
+	// here.
 	latest(3, "n1", "n2")
 	store(members(4, 2, "n1", "n2", "n4"))
 	latest(4, "n1", "n2", "n4")
@@ -57,7 +57,7 @@ func TestMembersAfterTruncation(t *testing.T) {
 	if ok, _ := m.isMember("n3"); ok {
 		t.Error("n3 may vote")
 	}
-	// Compaction takes nothing back, and neither does reading old entries.
+	// Neither compaction nor reading old entries changes the latest configuration.
 	if err := s.DeleteRange(1, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func TestMembersAfterTruncation(t *testing.T) {
 	latest(4, "n1", "n2", "n4")
 }
 
-// TestMembersOfASnapshot installs a snapshot with members that the log does not
-// have: they may vote here from then on.
+// TestMembersOfASnapshot installs a snapshot with members that are not in the log: their votes are
+// accepted from then on.
 func TestMembersOfASnapshot(t *testing.T) {
 	l := newScriptedLeader(t)
 	logs := commands(1, 1, 10)

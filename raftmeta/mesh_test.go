@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// mesh is a network in memory between servers that are named by their ids. Its
-// links have a direction. What is sent over one that is cut waits, as TCP would
-// send it again, and arrives when the link is mended, if the connection lives.
+// mesh is a network in memory between servers identified by their ids. Its links have a direction.
+// Data sent over a cut link waits, as TCP would retransmit it, and arrives when the link is
+// restored if the connection still exists.
 type mesh struct {
 	mu struct {
 		sync.Mutex
 		at    map[string]*meshStreams
 		cut   map[[2]string]bool
 		delay map[[2]string]time.Duration
-		// mended is closed and replaced when a link is.
+		// mended is closed and replaced when a link is restored.
 		mended chan struct{}
 	}
 }
@@ -30,7 +30,7 @@ func newMesh() *mesh {
 	return m
 }
 
-// set cuts or mends the link from one server to the other.
+// set cuts or restores the link from one server to another.
 func (m *mesh) set(from, to string, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,20 +39,20 @@ func (m *mesh) set(from, to string, cut bool) {
 	m.mu.mended = make(chan struct{})
 }
 
-// both cuts or mends the links between two servers.
+// both cuts or restores the links between two servers.
 func (m *mesh) both(a, b string, cut bool) {
 	m.set(a, b, cut)
 	m.set(b, a, cut)
 }
 
-// slow has what one server sends to the other take so long.
+// slow sets the delay of data from one server to another.
 func (m *mesh) slow(from, to string, d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.delay[[2]string{from, to}] = d
 }
 
-// healAll mends every link.
+// healAll restores every link.
 func (m *mesh) healAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,8 +69,7 @@ func (m *mesh) link(from, to string) (cut bool, delay time.Duration, mended <-ch
 	return m.mu.cut[l], m.mu.delay[l], m.mu.mended
 }
 
-// pass waits until the link lets through what was sent. It returns false when
-// stop is closed before.
+// pass waits until the link is up. It returns false if stop is closed first.
 func (m *mesh) pass(from, to string, stop <-chan struct{}) bool {
 	_, delay, _ := m.link(from, to)
 	if delay > 0 {
@@ -93,7 +92,7 @@ func (m *mesh) pass(from, to string, stop <-chan struct{}) bool {
 	}
 }
 
-// streams makes server id reachable, in place of what it was before.
+// streams makes server id reachable, and replaces its earlier streams.
 func (m *mesh) streams(id string) *meshStreams {
 	s := &meshStreams{mesh: m, id: id, in: make(chan net.Conn), closed: make(chan struct{})}
 	m.mu.Lock()
@@ -154,8 +153,7 @@ func (s *meshStreams) Dial(id string, timeout time.Duration) (net.Conn, error) {
 	}
 	stop := make(chan struct{})
 	var once sync.Once
-	// The end of a connection is told over a cut link as well, so that nobody
-	// waits for good in a test.
+	// The end of a connection is visible over a cut link too, so that no test waits forever.
 	end := func() {
 		once.Do(func() { close(stop); _ = nearIn.Close(); _ = farIn.Close() })
 	}
@@ -164,8 +162,8 @@ func (s *meshStreams) Dial(id string, timeout time.Duration) (net.Conn, error) {
 	return near, nil
 }
 
-// pump moves bytes over the link from one server to the other. They leave their
-// sender at once, whatever the state of the link.
+// pump moves bytes over the link from one server to another. They leave the sender at once,
+// whatever the state of the link.
 func (m *mesh) pump(from, to string, in, out net.Conn, stop chan struct{}) {
 	type piece struct{ b []byte }
 	queue := make(chan piece, 4096)

@@ -15,26 +15,25 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The layout of the messages between servers is drawn in doc.go.
+// doc.go specifies the messages between servers.
 const (
 	helloName    = "stele raft"
 	helloVersion = 1
 
 	messageHeaderBytes = 4 + 4
-	// appendBytesMax is where a message stops taking further entries; one
-	// entry always fits.
+	// appendBytesMax is the size from which a message takes no further entry; one entry always
+	// fits.
 	appendBytesMax = 4 << 20
-	// messageBytesMax bounds a message: the entries before the last have less
-	// than appendBytesMax, and the largest entry has a file and a path.
+	// messageBytesMax bounds a message: all entries but the last have less than appendBytesMax, and
+	// the largest entry has a file and a path.
 	messageBytesMax = appendBytesMax + 1<<20
-	// entryCost is what an entry's fields take on the wire beside its data,
-	// at most.
+	// entryCost bounds the encoded size of an entry's fields without its data.
 	entryCost = 48
-	// keptBytesMax is the largest buffer that an idle connection keeps.
+	// keptBytesMax bounds the buffer that an idle connection keeps.
 	keptBytesMax = 64 << 10
 )
 
-// kind is the number of a message. Kinds get new numbers; none is used again.
+// kind is the number of a message type. Numbers are append-only.
 type kind uint8
 
 const (
@@ -45,10 +44,10 @@ const (
 	kindPreVote   kind = 4
 	kindSnapshot  kind = 5
 	kindElect     kind = 6 // raft's TimeoutNow: call an election
-	kindTerm      kind = 7 // tell your term
+	kindTerm      kind = 7 // request the server's term
 )
 
-// parts is how many values a request of each kind has, its kind included.
+// parts is the number of values in a request of each kind, including the kind itself.
 var parts = [...]int{kindAppend: 6, kindHeartbeat: 2, kindVote: 5, kindPreVote: 4, kindSnapshot: 8, kindElect: 1, kindTerm: 1}
 
 // Codes of an error answer.
@@ -57,19 +56,18 @@ const (
 	codeNotMember = 2
 )
 
-// notMemberError is the answer of a server whose group has committed, at that
-// index, a configuration without the asker.
+// notMemberError is the answer of a server whose group has committed, at index, a configuration
+// without the sender of the request.
 type notMemberError struct {
-	from  string // who says so
+	from  string // the server that reports it
 	index uint64
 }
 
 func (e *notMemberError) Error() string {
-	return fmt.Sprintf("%s says that this server is no member of the group since entry %d", e.from, e.index)
+	return fmt.Sprintf("%s reports that this server has not been a member of the group since entry %d", e.from, e.index)
 }
 
-// frames reads and writes messages on one connection. It is used by one
-// goroutine at a time.
+// frames reads and writes messages on one connection. It is not safe for concurrent use.
 type frames struct {
 	net.Conn
 	r    *bufio.Reader
@@ -95,8 +93,8 @@ func (f *frames) send(e *wire.Encoder) error {
 	return f.w.Flush()
 }
 
-// recv reads a message, whose bytes are good until the next recv. begun is
-// called once it has begun to arrive.
+// recv reads a message. The result is valid until the next recv. begun, if not nil, is called once
+// the header has arrived.
 func (f *frames) recv(begun func()) ([]byte, error) {
 	if _, err := io.ReadFull(f.r, f.head[:]); err != nil {
 		return nil, err
@@ -121,7 +119,7 @@ func (f *frames) recv(begun func()) ([]byte, error) {
 	return f.buf, nil
 }
 
-// encodeHello writes the first message of a connection.
+// encodeHello encodes the first message of a connection.
 func encodeHello(e *wire.Encoder, from, to string) {
 	e.Array(4)
 	e.Str(helloName)
@@ -130,13 +128,13 @@ func encodeHello(e *wire.Encoder, from, to string) {
 	e.Str(to)
 }
 
-// decodeHello returns who asks, or why it is not answered.
+// decodeHello returns the id of the sender, or an error if the connection must be rejected.
 func decodeHello(b []byte, self string) (from string, err error) {
 	d := wire.NewDecoder(b)
 	n, name, version := d.Array(), d.Str(), d.Uint()
 	switch {
 	case d.Err() != nil || name != helloName:
-		return "", errors.New("not a connection between servers of a group")
+		return "", errors.New("peer is not a server of a group")
 	case version != helloVersion || n != 4:
 		return "", &VersionError{What: "connection", Version: version, Known: helloVersion}
 	}
@@ -145,8 +143,8 @@ func decodeHello(b []byte, self string) (from string, err error) {
 	case d.Err() != nil:
 		return "", d.Err()
 	case to != self:
-		// Its address was once that of the server that is asked for. A vote
-		// of this one would be counted as that one's.
+		// This server has the former address of server to. Its vote would be counted as that of the
+		// other server.
 		return "", fmt.Errorf("this is server %s, not %s", self, to)
 	case from == "" || len(from) > idBytesMax || from == self:
 		return "", fmt.Errorf("bad server id %q", from)
@@ -154,13 +152,13 @@ func decodeHello(b []byte, self string) (from string, err error) {
 	return from, nil
 }
 
-// isHeartbeat tells raft's heartbeats from other appends.
+// isHeartbeat reports whether a is one of raft's heartbeats.
 func isHeartbeat(a *raft.AppendEntriesRequest) bool {
 	return a.Term != 0 && a.PrevLogEntry == 0 && a.PrevLogTerm == 0 && len(a.Entries) == 0 && a.LeaderCommitIndex == 0
 }
 
-// encodeAppend writes a, of whose entries it drops those that would make the
-// message too large: raft goes on after the last one that a holds.
+// encodeAppend encodes a. It drops entries that would make the message too large; raft continues
+// after the last one in a.
 func encodeAppend(e *wire.Encoder, a *raft.AppendEntriesRequest) {
 	bytes := 0
 	for i, l := range a.Entries {
@@ -192,7 +190,7 @@ func decodeAppend(d *wire.Decoder) *raft.AppendEntriesRequest {
 			break
 		}
 		l := raft.Log{Index: d.Uint(), Term: d.Uint(), Type: raft.LogType(d.Uint()), AppendedAt: time.Unix(0, d.Int())}
-		// The machine keeps the data, which must not keep the message.
+		// The machine retains the data, which must not keep the whole message in memory.
 		l.Data = slices.Clone(d.Bytes())
 		if l.Type > raft.LogConfiguration {
 			d.Fail(fmt.Errorf("entry of type %d", l.Type))
@@ -206,7 +204,7 @@ func decodeAppend(d *wire.Decoder) *raft.AppendEntriesRequest {
 	return a
 }
 
-// begin starts a message of n values with those that come first.
+// begin starts a message of n values: the kind, then first.
 func begin(e *wire.Encoder, n int, k kind, first ...uint64) {
 	e.Array(n)
 	e.Uint(uint64(k))
@@ -217,7 +215,7 @@ func begin(e *wire.Encoder, n int, k kind, first ...uint64) {
 
 func beginRequest(e *wire.Encoder, k kind, first ...uint64) { begin(e, parts[k], k, first...) }
 
-// encodeRequest writes raft's request, or with nil the question for the term.
+// encodeRequest encodes raft's request, or a request for the term if it is nil.
 func encodeRequest(e *wire.Encoder, request any) {
 	switch r := request.(type) {
 	case nil:
@@ -244,14 +242,13 @@ func encodeRequest(e *wire.Encoder, request any) {
 	}
 }
 
-// headerOf is the header of what a server sends: raft asks for it, and we know it from
-// the connection.
+// headerOf returns the header that raft expects in a message. The sender is known from the
+// connection.
 func headerOf(from string) raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(from), Addr: []byte(from)}
 }
 
-// decodeRequest reads what encodeRequest wrote. A heartbeat comes as an
-// AppendEntriesRequest.
+// decodeRequest reads the result of encodeRequest. A heartbeat becomes an AppendEntriesRequest.
 func decodeRequest(b []byte, from string) (k kind, request any, err error) {
 	d := wire.NewDecoder(b)
 	n := d.Array()
@@ -287,12 +284,12 @@ func decodeRequest(b []byte, from string) (k kind, request any, err error) {
 		request = &raft.TimeoutNowRequest{RPCHeader: header}
 	}
 	if d.Err() == nil && d.More() {
-		return k, nil, errors.New("bytes follow a message")
+		return k, nil, errors.New("trailing bytes after a message")
 	}
 	return k, request, d.Err()
 }
 
-// encodeAnswer writes raft's answer to a message of kind k, or err.
+// encodeAnswer encodes raft's answer to a message of kind k, or err if it is not nil.
 func encodeAnswer(e *wire.Encoder, k kind, answer any, err error) {
 	if err != nil {
 		code, index := codeRefused, uint64(0)
@@ -323,7 +320,7 @@ func encodeAnswer(e *wire.Encoder, k kind, answer any, err error) {
 	}
 }
 
-// termAnswer answers the question for the term.
+// termAnswer is the answer to a request for the term.
 type termAnswer uint64
 
 func encodeVote(e *wire.Encoder, k kind, term uint64, granted bool) {
@@ -331,8 +328,7 @@ func encodeVote(e *wire.Encoder, k kind, term uint64, granted bool) {
 	e.Bool(granted)
 }
 
-// decodeAnswer reads what encodeAnswer wrote into answer, which is of the type
-// that was asked for.
+// decodeAnswer reads the result of encodeAnswer into answer, whose type matches the request.
 func decodeAnswer(b []byte, from string, answer any) error {
 	d := wire.NewDecoder(b)
 	d.Array()
@@ -341,7 +337,7 @@ func decodeAnswer(b []byte, from string, answer any) error {
 		if d.Err() == nil && code == codeNotMember {
 			return &notMemberError{from, index}
 		}
-		return fmt.Errorf("%s answers: %s", from, text)
+		return fmt.Errorf("server %s: %s", from, text)
 	}
 	header, term := headerOf(from), d.Uint()
 	if a, ok := answer.(*raft.AppendEntriesResponse); ok {
@@ -350,12 +346,12 @@ func decodeAnswer(b []byte, from string, answer any) error {
 		decodeVote(answer, header, term, d.Bool())
 	}
 	if d.Err() == nil && d.More() {
-		return errors.New("bytes follow an answer")
+		return errors.New("trailing bytes after an answer")
 	}
 	return d.Err()
 }
 
-// decodeVote takes what encodeVote wrote.
+// decodeVote stores the values of encodeVote in answer.
 func decodeVote(answer any, header raft.RPCHeader, term uint64, granted bool) {
 	switch a := answer.(type) {
 	case *raft.RequestVoteResponse:
@@ -371,14 +367,14 @@ func decodeVote(answer any, header raft.RPCHeader, term uint64, granted bool) {
 	}
 }
 
-// decodeMembers reads a configuration as raft encodes it. Raft's own decoder
-// panics when it cannot, and trusts the lengths it is told.
+// decodeMembers reads a configuration in raft's encoding. Raft's own decoder panics on errors and
+// trusts the encoded lengths.
 func decodeMembers(b []byte) ([]raft.Server, error) {
 	d := wire.NewDecoder(b)
 	var servers []raft.Server
 	for range d.Map() {
 		if name := d.Str(); name != "Servers" {
-			return nil, fmt.Errorf("configuration has a field %q", name)
+			return nil, fmt.Errorf("configuration has unknown field %q", name)
 		}
 		if d.IsNil() {
 			continue
@@ -394,14 +390,14 @@ func decodeMembers(b []byte) ([]raft.Server, error) {
 				case "Address":
 					s.Address = raft.ServerAddress(d.Str())
 				default:
-					return nil, fmt.Errorf("server of a configuration has a field %q", name)
+					return nil, fmt.Errorf("server in a configuration has unknown field %q", name)
 				}
 			}
 			servers = append(servers, s)
 		}
 	}
 	if d.Err() == nil && d.More() {
-		return nil, errors.New("bytes follow a configuration")
+		return nil, errors.New("trailing bytes after a configuration")
 	}
 	return servers, d.Err()
 }

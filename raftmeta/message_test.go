@@ -16,12 +16,11 @@ import (
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-// goldenMessages are a greeting from n1 to n2 and a heartbeat of term 3, as
-// doc.go shows them.
+// goldenMessages are the first message from n1 to n2 and a heartbeat of term 3, as in doc.go.
 const goldenMessages = `00 00 00 13 f5 5e 03 b9 94 aa 73 74 65 6c 65 20 72 61 66 74 01 a2 6e 31 a2 6e 32
 00 00 00 03 59 e3 78 8a 92 02 03`
 
-// memConn is a connection that keeps what is written.
+// memConn is a connection that records what is written.
 type memConn struct {
 	net.Conn
 	bytes.Buffer
@@ -114,9 +113,9 @@ func TestMessagesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestMessageIsCut sends more entries than one message takes: the request then
-// says how many went.
-func TestMessageIsCut(t *testing.T) {
+// TestMessageIsTruncated sends more entries than fit into one message: the request then has only the
+// entries that were sent.
+func TestMessageIsTruncated(t *testing.T) {
 	a := &raft.AppendEntriesRequest{Term: 1}
 	for i := range entriesPerWrite {
 		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, FileBytesMax)})
@@ -131,7 +130,7 @@ func TestMessageIsCut(t *testing.T) {
 	}
 }
 
-// TestBadMessages sends what no server sends.
+// TestBadMessages sends invalid messages.
 func TestBadMessages(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"too long":     wiretest.Unhex(t, "7f ff ff ff 00 00 00 00"),
@@ -190,8 +189,8 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// FuzzMessage decodes any bytes as a request and as an answer. What is accepted
-// comes out the same again.
+// FuzzMessage decodes any bytes as a request and as an answer. An accepted message is equal after
+// encoding and decoding it again.
 func FuzzMessage(f *testing.F) {
 	for _, r := range requests {
 		f.Add(wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, r) }))

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// modelNode is a node of the model: a plain map from path to this.
+// modelNode is a node of the model, which maps paths to nodes.
 type modelNode struct {
 	dir  bool
 	data string
@@ -34,7 +34,7 @@ func (m model) children(dir string) []string {
 	return names
 }
 
-// set is what Set must do; made is the generation that it was given.
+// set returns the expected error of Set; made is the generation that it returned.
 func (m model) set(p, data string, gen, made uint64) error {
 	for d := path.Dir(p); d != "/"; d = path.Dir(d) {
 		if n, ok := m[d]; ok && !n.dir {
@@ -77,8 +77,8 @@ func (m model) remove(p string, gen uint64, made uint64) error {
 	return nil
 }
 
-// TestModel makes random calls on a group and on a map, with restarts and
-// snapshots in between, and compares every answer and at times everything.
+// TestModel makes random calls on a group and on a map, with restarts and snapshots in between. It
+// compares every answer, and at random the whole state.
 func TestModel(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))

@@ -8,61 +8,61 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// AnyGeneration, given to Set or Delete, matches any content generation, and
-// for Set a file that does not exist.
+// AnyGeneration, passed to Set or Delete, matches any content generation. For Set it also matches a
+// file that does not exist.
 const AnyGeneration = api.AnyGeneration
 
-// Limits of the namespace. All of it is in the memory of every voter and in
-// each snapshot. The state machine enforces them, so they are part of the
-// command format: every voter must come to the same verdict.
+// Limits of the namespace, which is in the memory of every voter and in each snapshot. The state
+// machine enforces them. They are part of the command format, because every voter must compute the
+// same result.
 const (
-	// FileBytesMax is the largest file.
+	// FileBytesMax bounds the content of a file.
 	FileBytesMax = api.FileBytesMax
-	// NamespaceBytesMax bounds the paths and contents of all nodes together.
+	// NamespaceBytesMax bounds the sum of paths, contents and ACL names of all nodes.
 	NamespaceBytesMax = 1 << 30
 	// NodesMax bounds the number of files and directories.
 	NodesMax = 4 << 20
 )
 
-// The words that TooLargeError.What takes.
+// Values of TooLargeError.What.
 const (
 	limitFile  = api.LimitFile
 	limitBytes = api.LimitBytes
 	limitNodes = api.LimitNodes
 )
 
-// node is one file or directory. It never changes once it is in a namespace: a
-// change puts a new node in its place, so that snapshots may share them.
+// node is a file or a directory. It is immutable once it is in a namespace: a change replaces it,
+// so that snapshots can share nodes.
 type node struct {
 	path string
-	// parentLen is the length of the parent's part of path.
+	// parentLen is the length of the prefix of path that is the parent's path.
 	parentLen int
 	dir       bool
-	// instance is the raft index that created the node: larger than that of
-	// any node that had the path before.
+	// instance is the raft index that created the node: larger than that of any earlier node at the
+	// path.
 	instance uint64
-	// generation is the raft index that last changed the content of a file,
-	// or the set of children of a directory.
+	// generation is the raft index that last changed the content of a file, or the set of children
+	// of a directory.
 	generation uint64
-	// children counts those of a directory.
+	// children is the number of children of a directory.
 	children int
-	// data is the content of a file. It is never written to.
+	// data is the content of a file. It is never modified.
 	data []byte
-	// ephemeral is the session that a file goes with, zero if it stays.
+	// ephemeral is the session with which the file is deleted, zero for a permanent file.
 	ephemeral api.SessionID
-	// owner is the user in whose share the node counts: the one who last wrote it or
-	// gave it its ACL. Empty for the cluster's.
+	// owner is the user whose share is charged for the node: the one that last wrote it or set its
+	// ACL. Empty for the cluster.
 	owner string
-	// cached is the raft index since which sessions may have this version of
-	// the file, its ACL included, in their caches; zero when none can.
+	// cached is the raft index since which sessions may cache this version of the file, including
+	// its ACL; zero if none may.
 	cached uint64
-	// lock is nil as long as the lock was never held, acl as long as the node
-	// has no ACL of its own and never had. Neither is changed, as the node.
+	// lock is nil until the lock is first held, and acl until an ACL is first set. Both are
+	// immutable.
 	lock *lockState
 	acl  *aclState
 }
 
-// aclState is a node's ACL name, and the raft index that set it.
+// aclState is the ACL name of a node, and the raft index that set it.
 type aclState struct {
 	name       string
 	generation uint64
@@ -76,16 +76,15 @@ func newNode(path string) *node {
 	return n
 }
 
-// parent is the path of the directory that n is in, empty for the root.
+// parent returns the path of n's directory, empty for the root.
 func (n *node) parent() string { return n.path[:n.parentLen] }
 
-// name is n's name in its parent, with its slash unless that is the root.
-// Among the children of one directory it orders as the bare name does.
+// name returns the name of n in its parent, with a leading slash unless the parent is the root.
+// Among the children of one directory it sorts as the bare name does.
 func (n *node) name() string { return n.path[n.parentLen:] }
 
-// nodeLess orders nodes by directory and then name: the children of a
-// directory are neighbours, whatever stands below them, and each directory
-// comes before what is in it.
+// nodeLess orders nodes by directory, then name. The children of a directory are adjacent, whatever
+// subtrees they have, and each directory precedes its children.
 func nodeLess(a, b *node) bool {
 	if c := strings.Compare(a.parent(), b.parent()); c != 0 {
 		return c < 0
@@ -93,30 +92,30 @@ func nodeLess(a, b *node) bool {
 	return a.name() < b.name()
 }
 
-// namespace is the tree of nodes, with the sessions and what they hold. It is
-// not safe for concurrent use; a clone is independent of what it was made from.
+// namespace is the tree of nodes, with the sessions and their holds. It is not safe for concurrent
+// use. A clone is independent of its original.
 type namespace struct {
 	nodes *btree.BTreeG[*node]
-	// bytes sums up size over all nodes, the root left out.
+	// bytes is the sum of size over all nodes except the root.
 	bytes int64
 	files int
 
 	sessions *btree.BTreeG[*sessionState]
-	// holds has what each session holds, holders the locks among it by path.
+	// holds has the holds of each session, holders the locks among them by path.
 	holds   *btree.BTreeG[hold]
 	holders *btree.BTreeG[holder]
 	// delayed has the paths of locks in their lock-delay.
 	delayed *btree.BTreeG[string]
 
-	// usages has what each user holds, used what all users hold together.
+	// usages has the usage of each user, used that of all users together.
 	usages *btree.BTreeG[*usage]
 	used   usage
 
-	// emit, if not nil, is told of each change.
+	// emit, if not nil, is called with each change.
 	emit func(change)
 }
 
-// treeDegree is a guess that fits a node's pointers into a few cache lines.
+// treeDegree is an estimate at which a tree node's pointers fit into a few cache lines.
 const treeDegree = 32
 
 func newNamespace() *namespace {
@@ -134,9 +133,8 @@ func newNamespace() *namespace {
 	return ns
 }
 
-// clone returns a copy of ns that emits nothing. It takes constant time: the
-// nodes are shared, and the trees are copied piece by piece as either side
-// changes them.
+// clone returns a copy of ns without emit. It takes constant time: nodes are shared, and the trees
+// are copied on write.
 func (ns *namespace) clone() *namespace {
 	c := *ns
 	c.emit = nil
@@ -149,7 +147,7 @@ func (ns *namespace) clone() *namespace {
 	return &c
 }
 
-// size is what n counts for in namespace.bytes.
+// size returns the bytes that n counts for in namespace.bytes.
 func (n *node) size() int64 {
 	size := int64(len(n.path) + len(n.data))
 	if n.acl != nil {

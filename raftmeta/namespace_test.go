@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// checkNamespace checks the invariants of the tree: every node has a parent
-// that is a directory, and the sums are those of the nodes.
+// checkNamespace checks the invariants of the tree: every node has a parent directory, and the
+// totals match the nodes.
 func checkNamespace(tb testing.TB, ns *namespace) {
 	tb.Helper()
 	children := map[string]int{}
@@ -110,7 +110,7 @@ func checkSessions(tb testing.TB, ns *namespace) {
 	}
 }
 
-// put and del change ns as a Set or Delete without a session.
+// put and del change ns as a Set or Delete without a session does.
 func put(ns *namespace, index uint64, path string, data []byte, gen uint64) result {
 	return ns.set(index, &command{path: path, data: data, generation: gen})
 }
@@ -119,7 +119,7 @@ func del(ns *namespace, index uint64, path string, gen uint64) result {
 	return ns.remove(index, &command{path: path, generation: gen})
 }
 
-// step is one command of a table and what must come of it.
+// step is one command of a table and its expected result.
 type step struct {
 	cmd  string // "set" or "del"
 	path string
@@ -153,7 +153,7 @@ func TestNamespaceCompareAndSet(t *testing.T) {
 			{"del", "/f", "", 0, codeGeneration, 1},
 			{"del", "/f", "", 1, codeDone, 1},
 			{"del", "/f", "", 1, codeGeneration, 0},
-			{"set", "/f", "b", 1, codeGeneration, 0}, // the dead file's generation
+			{"set", "/f", "b", 1, codeGeneration, 0}, // the deleted file's generation
 			{"set", "/f", "b", 0, codeDone, 7},       // never 1 again
 			{"set", "/f", "b", 1, codeGeneration, 7},
 		},
@@ -215,8 +215,7 @@ func TestNamespaceInstanceStays(t *testing.T) {
 	}
 }
 
-// TestNamespaceListsOnlyChildren has names that sort between a directory and
-// what is below it.
+// TestNamespaceListsOnlyChildren has names that sort between a directory and its subtree.
 func TestNamespaceListsOnlyChildren(t *testing.T) {
 	ns := newNamespace()
 	for i, p := range []string{"/a/b/c/d", "/a/b-c", "/a/b.c", "/a/b0", "/a/bb", "/a-b", "/b", "/a/b/x"} {
@@ -278,7 +277,7 @@ func TestErrorTexts(t *testing.T) {
 	for want, err := range map[string]error{
 		"/f exists already, at generation 7":                               &GenerationError{Path: "/f", Want: 0, Got: 7},
 		"/f is at generation 7, not 5":                                     &GenerationError{Path: "/f", Want: 5, Got: 7},
-		"/f does not exist, but generation 5 of it was given":              &GenerationError{Path: "/f", Want: 5, Got: 0},
+		"/f does not exist: expected generation 5":                         &GenerationError{Path: "/f", Want: 5, Got: 0},
 		"file too large: 300000 bytes, at most 262144":                     &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: 300000},
 		"namespace nodes too large: 9, at most 8":                          &TooLargeError{What: limitNodes, Limit: 8, Got: 9},
 		`bad path "a": it does not begin with a slash`:                     checkFile("a"),

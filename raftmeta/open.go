@@ -15,29 +15,27 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Names in the folder. unbornSuffix marks a log that is still being made.
+// Names in the data directory. newSuffix marks a log that is still being created.
 const (
-	logName      = "raft.db"
-	unbornSuffix = ".new"
-	snapsName    = "snapshots"
-	lockName     = "LOCK"
+	logName   = "raft.db"
+	newSuffix = ".new"
+	snapsName = "snapshots"
+	lockName  = "LOCK"
 )
 
 const (
-	// trailingLogs is how many entries stay in the log when a snapshot has
-	// covered them, for voters that are a little behind. Entries may have
-	// 256 KiB, so this is also a bound of 256 MiB.
+	// trailingLogs is the number of entries that stay in the log after a snapshot covers them, for
+	// voters that lag a little. An entry has at most 256 KiB, so this is also a bound of 256 MiB.
 	trailingLogs = 1024
 )
 
-// Open opens the server whose folder is cfg.Dir, and starts it. If the folder
-// has no log, it is made the first voter of a new group, or with cfg.Join a
-// server that waits to be added to one. Open checks the whole log, and restores
-// the newest snapshot; WaitReady tells when this server leads.
+// Open opens the data directory cfg.Dir and starts its server. If the directory has no log, Open
+// initializes it as the first voter of a new group, or with cfg.Join as a server that waits to be
+// added to one. Open verifies the whole log and restores the newest snapshot. WaitReady waits until
+// this server leads.
 //
-// The error is one of Config's, vfs.ErrLocked when another process has the
-// folder, a *CorruptError, a *VersionError, ErrWrongServer, ErrNoStreams, or
-// one of the file system.
+// The error is one of Config's, vfs.ErrLocked if another process has the directory open, a
+// *CorruptError, a *VersionError, ErrWrongServer, ErrNoStreams, or one of the file system.
 func Open(cfg Config) (*Group, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -59,8 +57,8 @@ func newGroup(cfg Config) *Group {
 		leader:      newLeaderWatch(),
 		contacts:    newContacts(),
 		proposals:   make(chan *proposal),
-		flights:     make(chan flight, flightsMax),
-		landed:      make(chan struct{}),
+		submissions: make(chan submission, submissionsMax),
+		batchDone:   make(chan struct{}),
 		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
 		snapshotDue: make(chan struct{}, 1),
 		suspected:   make(chan string, 1),
@@ -68,7 +66,7 @@ func newGroup(cfg Config) *Group {
 		closing:     make(chan struct{}),
 		raftStopped: make(chan struct{}),
 	}
-	g.reads.asked = make(chan struct{}, 1)
+	g.reads.wake = make(chan struct{}, 1)
 	g.machine = newMachine(g.fail)
 	g.service = newService(g, g.machine, cfg.Clock)
 	g.service.shareOf = cfg.ShareOf
@@ -78,7 +76,7 @@ func newGroup(cfg Config) *Group {
 		start:   time.Now(),
 	}
 	g.trans = newTransport(cfg.ID, cfg.Streams, cfg.Logger, g.contacts)
-	g.trans.removed = g.notMember
+	g.trans.onRemoved = g.notMember
 	g.trans.connLost = g.connLost
 	g.trans.isMember = g.members.isMember
 	g.trans.fail = g.fail
@@ -87,7 +85,7 @@ func newGroup(cfg Config) *Group {
 
 func (g *Group) open() error {
 	cfg := g.cfg
-	if err := g.takeFolder(); err != nil {
+	if err := g.prepareDataDir(); err != nil {
 		return err
 	}
 	snaps, err := openSnapshotStore(cfg.FS, filepath.Join(cfg.Dir, snapsName), g.fail)
@@ -98,7 +96,7 @@ func (g *Group) open() error {
 	g.snaps = snaps
 	notify := make(chan bool)
 	conf := g.raftConfig(notify)
-	if err := g.bear(conf); err != nil {
+	if err := g.initLog(conf); err != nil {
 		return err
 	}
 	if err := g.check(); err != nil {
@@ -135,20 +133,20 @@ func (g *Group) open() error {
 	g.start(g.proposeLoop)
 	g.start(g.answerLoop)
 	g.start(g.snapshotLoop)
-	g.start(g.keeperLoop)
+	g.start(g.serviceLoop)
 	return nil
 }
 
-// takeFolder makes the folder if need be, and keeps other processes out of it.
-func (g *Group) takeFolder() error {
+// prepareDataDir creates the data directory if necessary, and locks out other processes.
+func (g *Group) prepareDataDir() error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	if err := fsys.MkdirAll(dir); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create data directory: %w", err)
 	}
 	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
+		return fmt.Errorf("sync parent of data directory: %w", err)
 	}
-	lock, err := lockFolder(fsys, dir)
+	lock, err := lockDataDir(fsys, dir)
 	g.lock = lock
 	return err
 }
@@ -164,20 +162,20 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	c.LeaderLeaseTimeout = g.cfg.LeaderLease
 	c.CommitTimeout = g.cfg.CommitTimeout
 	c.MaxAppendEntries = entriesPerWrite
-	// A queue before raft's main goroutine lets a batch gather while the one
-	// before it is on its way to the disk. Our deadlines are our own, so it
-	// does not matter that raft's timeout of Apply ends at the queue.
+	// A queue in front of raft's main goroutine lets a batch form while the previous one is written
+	// to disk. Deadlines are handled in propose, so it does not matter that raft's timeout of Apply
+	// ends at the queue.
 	c.BatchApplyCh = true
 	c.ShutdownOnRemove = false
 	c.TrailingLogs = trailingLogs
-	// snapshotLoop says when.
+	// snapshotLoop decides when to take a snapshot.
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = time.Hour
 	c.NoLegacyTelemetry = true
 	return c
 }
 
-// openLog opens the log's store in the file of that name.
+// openLog opens the store of the log in the file with that name.
 func (g *Group) openLog(name string) error {
 	file := filepath.Join(g.cfg.Dir, name)
 	bolt, err := openBolt(file)
@@ -195,11 +193,11 @@ func (g *Group) openLog(name string) error {
 	return nil
 }
 
-// bear makes a folder without a log that of a new group's only voter, or of a
-// server that waits to be added. The log gets its name when it is complete, so
-// that a server is born once, whenever the process ends: a log that has a name
-// says who the voters are, or that it waits.
-func (g *Group) bear(conf *raft.Config) error {
+// initLog initializes a directory without a log as that of a new group's only voter, or of a server
+// that waits to be added. The log gets its final name once it is complete, so that a crash at any
+// point leaves the directory either initialized or not. A log with its final name defines the
+// voters, or that the server is joining.
+func (g *Group) initLog(conf *raft.Config) error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
 	file := filepath.Join(dir, logName)
 	if _, _, err := fsys.Stat(file); !errors.Is(err, fs.ErrNotExist) {
@@ -210,30 +208,30 @@ func (g *Group) bear(conf *raft.Config) error {
 		return err
 	}
 	if len(ids) > 0 {
-		return &CorruptError{file, 0, "the log is missing, but there are snapshots"}
+		return &CorruptError{file, 0, "log is missing, but there are snapshots"}
 	}
-	if err := fsys.Remove(file + unbornSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.Remove(file + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove unfinished log: %w", err)
 	}
-	if err := g.openLog(logName + unbornSuffix); err != nil {
+	if err := g.openLog(logName + newSuffix); err != nil {
 		return err
 	}
-	err = errors.Join(g.writeBirth(conf), g.bolt.Close())
+	err = errors.Join(g.writeInitialState(conf), g.bolt.Close())
 	g.bolt = nil
 	if err != nil {
-		return fmt.Errorf("make new log: %w", err)
+		return fmt.Errorf("create log: %w", err)
 	}
-	if err := fsys.Rename(file+unbornSuffix, file); err != nil {
-		return fmt.Errorf("name log: %w", err)
+	if err := fsys.Rename(file+newSuffix, file); err != nil {
+		return fmt.Errorf("rename log: %w", err)
 	}
 	if err := fsys.SyncDir(dir); err != nil {
-		return fmt.Errorf("sync folder: %w", err)
+		return fmt.Errorf("sync data directory: %w", err)
 	}
 	return nil
 }
 
-// writeBirth writes what a new log holds.
-func (g *Group) writeBirth(conf *raft.Config) error {
+// writeInitialState writes the initial content of a new log.
+func (g *Group) writeInitialState(conf *raft.Config) error {
 	if err := g.store.Set([]byte(stableServerID), []byte(g.cfg.ID)); err != nil {
 		return err
 	}
@@ -249,9 +247,9 @@ func (g *Group) writeBirth(conf *raft.Config) error {
 	})
 }
 
-// check checks the log, and counts what of it the next snapshot will cover.
+// check verifies the log, and computes how much of it the next snapshot will cover.
 func (g *Group) check() error {
-	sum, problems, err := checkFolder(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
+	sum, problems, err := checkDataDir(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
 	if err != nil {
 		return err
 	}
@@ -259,19 +257,19 @@ func (g *Group) check() error {
 		return problems[0]
 	}
 	if sum.serverID != "" && sum.serverID != g.cfg.ID {
-		return fmt.Errorf("%w: it is that of %s", ErrWrongServer, sum.serverID)
+		return fmt.Errorf("%w: %s", ErrWrongServer, sum.serverID)
 	}
-	g.knowsID = sum.serverID != ""
+	g.hasServerID = sum.serverID != ""
 	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
 	g.logBytes.Store(sum.bytesAfterSnapshot())
 	return g.members.restored(g.snaps)
 }
 
-// finishJoin ends what a crash may have left half done when the leader brought
-// this server up to date.
+// finishJoin completes what a crash may have interrupted while the leader brought this server up to
+// date.
 func (g *Group) finishJoin() error {
 	if g.joined {
-		// From now on a log without entries is damage.
+		// From now on a log without entries is corrupt.
 		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
 			return err
 		}
@@ -280,7 +278,7 @@ func (g *Group) finishJoin() error {
 	if err != nil || !superseded {
 		return err
 	}
-	// From here on the snapshot is all there is.
+	// The snapshot is about to become the only copy.
 	if _, err := g.snaps.check(context.Background()); err != nil {
 		return err
 	}
@@ -295,10 +293,9 @@ func (g *Group) finishJoin() error {
 	return g.store.DeleteRange(first, last)
 }
 
-// superseded reports whether the newest snapshot takes the place of the whole
-// log: the leader has sent it, and the log ends before the snapshot does, so that
-// it would have a gap, or has another entry where the snapshot ends, which
-// was then never committed.
+// superseded reports whether the newest snapshot replaces the whole log. That is so for a snapshot
+// from the leader if the log ends before the snapshot does, which would leave a gap. It is also so
+// if the log has a different entry where the snapshot ends; that entry was never committed.
 func (g *Group) superseded() (bool, error) {
 	metas, err := g.snaps.List()
 	if err != nil || len(metas) == 0 {
@@ -340,39 +337,39 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 		g.store.serving.Store(true)
 		return nil
 	}
-	// Raft's error does not say what is wrong with a snapshot.
+	// Raft's error does not describe what is wrong with a snapshot.
 	if _, problem := g.snaps.check(context.Background()); problem != nil {
 		return problem
 	}
 	return fmt.Errorf("start raft: %w", err)
 }
 
-// checkMembers makes sure that this server can be what its folder says, and
-// lets a lone voter lead at once.
+// checkMembers verifies that the configuration permits this server to run, and makes a single voter
+// call its election at once.
 func (g *Group) checkMembers() error {
 	servers := g.raft.GetConfiguration().Configuration().Servers
 	self := serverOf(servers, g.cfg.ID)
 	switch n := voters(servers); {
-	case self == nil && len(servers) > 0 && !g.knowsID:
+	case self == nil && len(servers) > 0 && !g.hasServerID:
 		return fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
 	case g.cfg.Streams == nil && (n != 1 || self == nil):
 		return ErrNoStreams
 	case n == 1 && self != nil && self.Suffrage == raft.Voter:
-		return hurry(g.raft, g.cfg.LeaderLease)
+		return electNow(g.raft, g.cfg.LeaderLease)
 	}
 	return nil
 }
 
-// lockFolder keeps other processes out of dir until the result is closed. It
-// is nil when the file system has no locks.
-func lockFolder(fsys vfs.FS, dir string) (io.Closer, error) {
+// lockDataDir locks dir against other processes until the result is closed. The result is nil if the
+// file system has no locks.
+func lockDataDir(fsys vfs.FS, dir string) (io.Closer, error) {
 	l, ok := fsys.(vfs.Locker)
 	if !ok {
 		return nil, nil
 	}
 	lock, err := l.Lock(filepath.Join(dir, lockName))
 	if err != nil {
-		return nil, fmt.Errorf("lock folder %s: %w", dir, err)
+		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
 	return lock, nil
 }

@@ -6,24 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a path. They keep the cost of one command small: it is copied into
-// the log, and creating a file may create every directory above it.
+// Limits of a path. They bound the cost of one command: the path is copied into the log, and
+// creating a file may create every directory above it.
 const (
-	// PathBytesMax is the longest path, in bytes.
+	// PathBytesMax bounds the length of a path in bytes.
 	PathBytesMax = 1024
-	// NameBytesMax is the longest name of one node, in bytes: what file
-	// systems allow.
+	// NameBytesMax bounds the length of one name in bytes, as file systems do.
 	NameBytesMax = 255
-	// PathDepthMax is the largest number of names in a path. Paths in use have
-	// two to four.
+	// PathDepthMax bounds the number of names in a path. Paths in use have two to four.
 	PathDepthMax = 16
 )
 
-// root is the directory that is always there.
+// root is the directory that always exists.
 const root = "/"
 
-// checkFile returns a *PathError unless p can name a file: as checkDir, and
-// not the root.
+// checkFile returns a *PathError unless p can name a file: as checkDir, but not the root.
 func checkFile(p string) error {
 	if p == root {
 		return &PathError{Path: p, Reason: "is the root directory"}
@@ -31,13 +28,12 @@ func checkFile(p string) error {
 	return checkDir(p)
 }
 
-// checkDir returns a *PathError unless p can name a directory: absolute, names
-// separated by one slash, none at the end, within the bounds above, in UTF-8
-// without control characters, no name "." or "..".
+// checkDir returns a *PathError unless p can name a directory: absolute, names separated by one
+// slash, no trailing slash, within the limits above, valid UTF-8 without control characters, and no
+// name "." or "..".
 //
-// The state machine applies the same rules to what it finds in the log. They
-// may be loosened, never tightened: a log written under the old rules must
-// replay to the same state.
+// The state machine applies the same rules to commands in the log. They may be relaxed, never
+// tightened: an old log must replay to the same state.
 func checkDir(p string) error {
 	switch {
 	case p == root:
@@ -64,7 +60,7 @@ func checkDir(p string) error {
 	return nil
 }
 
-// badName says why name cannot stand in a path, or is empty if it can.
+// badName returns why name is not allowed in a path, or an empty string.
 func badName(name string) string {
 	switch {
 	case name == "":
@@ -82,8 +78,7 @@ func badName(name string) string {
 	return ""
 }
 
-// split returns the directory that p is in, and p's name there. The root is in
-// no directory: both are empty.
+// split returns the directory of p, and p's name in it. Both are empty for the root.
 func split(p string) (dir, name string) {
 	if p == root {
 		return "", ""

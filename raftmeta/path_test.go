@@ -10,7 +10,7 @@ func TestPathRules(t *testing.T) {
 	long := strings.Repeat("n", NameBytesMax)
 	for _, tc := range []struct {
 		path   string
-		reason string // a part of it; empty for a path that may be used
+		reason string // a substring; empty for a valid path
 	}{
 		{"/a", ""},
 		{"/tables/web.table_1", ""},

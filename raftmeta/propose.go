@@ -13,28 +13,26 @@ import (
 )
 
 const (
-	// inFlightBytesMax bounds the commands that wait to be committed: a
-	// further one waits for room, as long as its context lets it.
+	// inFlightBytesMax bounds the encoded commands in flight. Above it, further proposals wait as
+	// long as their contexts allow.
 	inFlightBytesMax = 32 << 20
-	// entriesPerWrite is how many entries share one fsync, and one message to
-	// another voter.
+	// entriesPerWrite bounds the entries that share one fsync, and one message to another voter.
 	entriesPerWrite = 256
-	// flightsMax bounds the futures between proposeLoop and answerLoop. When
-	// it is full proposing pauses, since that many answers are due anyway.
-	flightsMax = 2 * entriesPerWrite
-	// batchesMax is how many batches of commands are under way at once. With
-	// 64 callers of three voters that share a disk, one is good for 21,000
-	// commands a second, two for 18,000, and no bound for 8,000.
+	// submissionsMax bounds the futures between proposeLoop and answerLoop. When it is reached,
+	// proposeLoop waits, since that many answers are pending anyway.
+	submissionsMax = 2 * entriesPerWrite
+	// batchesMax bounds the batches of commands in flight. With 64 callers of three voters that
+	// share a disk, 1 allows 21,000 commands/s, 2 allows 18,000, and no bound 8,000.
 	batchesMax = 1
-	// freeBytesAge is how old a measure of the disk's free space may be.
+	// freeBytesAge bounds the age of a measurement of free disk space.
 	freeBytesAge = time.Second
 )
 
-// proposal is a command on its way into the log.
+// proposal is a command to be appended to the log.
 type proposal struct {
 	command []byte
-	// answer gets one answer. It has room for it, so that nobody waits for a
-	// caller that has gone.
+	// answer receives one answer. Its capacity is one, so that the sender never waits for a caller
+	// that is gone.
 	answer chan answer
 }
 
@@ -43,26 +41,25 @@ type answer struct {
 	err    error
 }
 
-// flight is a proposal that raft has taken.
-type flight struct {
+// submission is a proposal that raft has accepted.
+type submission struct {
 	proposal *proposal
 	future   raft.ApplyFuture
-	// last is set for the last of a batch.
+	// last is set for the last proposal of a batch.
 	last bool
 }
 
-// proposeLoop hands proposals to raft, in batches. Callers do not do so
-// themselves because raft's queue may block, and its futures know no deadline.
-// While batchesMax batches are under way the next one gathers: an fsync, here
-// and at the others, costs more than what it writes, and raft alone would have
-// one fsync for each few commands.
+// proposeLoop passes proposals to raft in batches. Callers do not call raft directly, because
+// raft's queue may block, and its futures have no deadline. While batchesMax batches are in flight,
+// the next one forms. An fsync, here and on the other voters, costs more than the data it writes,
+// and raft alone would make one fsync per few commands.
 func (g *Group) proposeLoop() {
-	defer close(g.flights)
+	defer close(g.submissions)
 	var batch []*proposal
-	under := 0
+	batches := 0
 	for {
 		batch = batch[:0]
-		for len(batch) == 0 || under >= batchesMax {
+		for len(batch) == 0 || batches >= batchesMax {
 			in := g.proposals
 			if len(batch) == entriesPerWrite {
 				in = nil
@@ -70,11 +67,11 @@ func (g *Group) proposeLoop() {
 			select {
 			case p := <-in:
 				batch = append(batch, p)
-			case <-g.landed:
-				under--
+			case <-g.batchDone:
+				batches--
 			case <-g.closing:
-				// Those who handed in these wait for their answers.
-				g.fly(batch)
+				// The callers of these proposals wait for their answers.
+				g.submit(batch)
 				return
 			}
 		}
@@ -86,21 +83,21 @@ func (g *Group) proposeLoop() {
 				more = false
 			}
 		}
-		g.fly(batch)
-		under++
+		g.submit(batch)
+		batches++
 	}
 }
 
-// fly hands a batch to raft.
-func (g *Group) fly(batch []*proposal) {
+// submit passes a batch to raft.
+func (g *Group) submit(batch []*proposal) {
 	for i, p := range batch {
-		g.flights <- flight{p, g.raft.Apply(p.command, 0), i == len(batch)-1}
+		g.submissions <- submission{p, g.raft.Apply(p.command, 0), i == len(batch)-1}
 	}
 }
 
-// answerLoop waits for each future in turn: raft answers them in order.
+// answerLoop waits for the futures in order, in which raft also answers them.
 func (g *Group) answerLoop() {
-	for f := range g.flights {
+	for f := range g.submissions {
 		var a answer
 		if a.err = f.future.Error(); a.err == nil {
 			a.result = f.future.Response().(result)
@@ -108,7 +105,7 @@ func (g *Group) answerLoop() {
 		g.inFlight.Release(int64(len(f.proposal.command)))
 		if f.last {
 			select {
-			case g.landed <- struct{}{}:
+			case g.batchDone <- struct{}{}:
 			case <-g.closing:
 			}
 		}
@@ -116,7 +113,7 @@ func (g *Group) answerLoop() {
 	}
 }
 
-// propose puts c into the log and returns what came of it.
+// propose appends c to the log and returns its result.
 func (g *Group) propose(ctx context.Context, c command) (result, error) {
 	if err := g.usable(); err != nil {
 		return result{}, err
@@ -148,13 +145,13 @@ func (g *Group) propose(ctx context.Context, c command) (result, error) {
 	}
 }
 
-// proposeError turns raft's error into ours.
+// proposeError converts raft's error for a proposal.
 func (g *Group) proposeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, raft.ErrNotLeader):
-		// Raft says this, and the next, before it appends the entry.
+		// Raft returns this error and the next before it appends the entry.
 		return g.notLeading()
 	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
@@ -162,16 +159,15 @@ func (g *Group) proposeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 }
 
-// Set gives the file at path the content data, at most FileBytesMax bytes, if
-// its content generation is gen, and returns the new generation. Zero for gen
-// means that the file must not exist; AnyGeneration that it may be at any, or
-// not exist. A new file brings the directories above it that are missing.
+// Set writes data, at most FileBytesMax bytes, to the file at path if its content generation is
+// gen, and returns the new generation. Zero for gen requires that the file does not exist.
+// AnyGeneration matches any generation, and a file that does not exist. Missing parent directories
+// are created.
 //
-// Set does not keep data. The change is durable and seen by every Get from
-// then on when Set returns nil. The error is a *PathError, a *GenerationError,
-// a *TooLargeError, ErrIsDirectory, ErrNotDirectory, ErrDiskFull, ErrNotReady,
-// ErrClosed or ctx's, and nothing was changed; or it is ErrOutcomeUnknown, and
-// ctx's as well when that ended: the write may still commit.
+// Set does not retain data. When it returns nil, the change is durable, and visible to every Get
+// that begins later. The error is a *PathError, a *GenerationError, a *TooLargeError,
+// ErrIsDirectory, ErrNotDirectory, ErrDiskFull, ErrNotReady, ErrClosed or ctx's, and nothing was
+// changed; or ErrOutcomeUnknown, and ctx's if ctx ended, and the write may still commit.
 func (g *Group) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	g.count.sets.Add(1)
 	made, err := g.service.Set(ctx, path, data, gen, api.SetOptions{})
@@ -181,12 +177,11 @@ func (g *Group) Set(ctx context.Context, path string, data []byte, gen uint64) (
 	return made, nil
 }
 
-// Delete removes the file or empty directory at path if its generation is gen;
-// AnyGeneration means whatever it is. The generation of a directory changes
-// when a child is added or removed. The error is a *PathError, ErrNotFound, a
-// *GenerationError, ErrNotEmpty, ErrNotReady, ErrClosed or ctx's, and nothing
-// was changed; or it is ErrOutcomeUnknown, and ctx's as well when that ended:
-// the write may still commit.
+// Delete removes the file or empty directory at path if its generation is gen; AnyGeneration
+// matches any. The generation of a directory changes when a child is added or removed. The error is
+// a *PathError, ErrNotFound, a *GenerationError, ErrNotEmpty, ErrNotReady, ErrClosed or ctx's, and
+// nothing was changed; or ErrOutcomeUnknown, and ctx's if ctx ended, and the change may still
+// commit.
 func (g *Group) Delete(ctx context.Context, path string, gen uint64) error {
 	g.count.deletes.Add(1)
 	if err := g.service.Delete(ctx, path, gen, api.SetOptions{}); err != nil {
@@ -195,20 +190,19 @@ func (g *Group) Delete(ctx context.Context, path string, gen uint64) error {
 	return nil
 }
 
-// diskSpace knows whether the disk has room to spare.
+// diskSpace monitors the free space of the disk.
 type diskSpace struct {
 	free func() (int64, error)
 	// reserve is Config.ReserveBytes.
 	reserve int64
-	// measured is when that was last asked, in nanoseconds since start.
+	// measured is when the free space was last measured, in nanoseconds since start.
 	measured atomic.Int64
 	start    time.Time
 	full     atomic.Bool
 }
 
-// check returns ErrDiskFull when the disk has less than the reserve. It asks
-// the file system now and then. A file system that does not answer is no
-// reason to refuse: the write itself will tell.
+// check returns ErrDiskFull if the disk has less than the reserve. It measures at most once per
+// freeBytesAge. If the measurement fails, check returns nil: a write will report a broken disk.
 func (d *diskSpace) check() error {
 	now, last := int64(time.Since(d.start)), d.measured.Load()
 	if (last == 0 || now-last > int64(freeBytesAge)) && d.measured.CompareAndSwap(last, max(now, 1)) {
@@ -216,7 +210,7 @@ func (d *diskSpace) check() error {
 		d.full.Store(err == nil && free < d.reserve)
 	}
 	if d.full.Load() {
-		return fmt.Errorf("%w: less than %d bytes are left", ErrDiskFull, d.reserve)
+		return fmt.Errorf("%w: less than %d bytes are free", ErrDiskFull, d.reserve)
 	}
 	return nil
 }

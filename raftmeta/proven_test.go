@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// provenConn is a connection of which it is proved whose it is.
+// provenConn is a connection with an authenticated peer.
 type provenConn struct {
 	net.Conn
 	server string
@@ -20,7 +20,8 @@ type provenConn struct {
 
 func (c *provenConn) Server() string { return c.server }
 
-// TestHelloIsBound: who has proved that he is one server does not speak as another; who has proved nothing may say who he is.
+// TestHelloIsBound: an authenticated server cannot claim the id of another; an unauthenticated one
+// can claim any id.
 func TestHelloIsBound(t *testing.T) {
 	for name, test := range map[string]struct {
 		far   func(net.Conn) net.Conn
@@ -36,7 +37,7 @@ func TestHelloIsBound(t *testing.T) {
 		tr.connLost = func(from string) { lost = from }
 		near, far := net.Pipe()
 		c := test.far(far)
-		if !tr.keep(c, true) {
+		if !tr.register(c, true) {
 			t.Fatal("not kept")
 		}
 		done := make(chan struct{})
@@ -62,7 +63,7 @@ func TestHelloIsBound(t *testing.T) {
 		}
 		near.Close()
 		<-done
-		if refused := strings.Contains(log.String(), "server n3 says that it is server"); refused == test.taken || (lost == "n2") != test.taken {
+		if refused := strings.Contains(log.String(), "server n3 claims to be server"); refused == test.taken || (lost == "n2") != test.taken {
 			t.Errorf("%s: the log says %q, and lost is %q", name, log.String(), lost)
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// contacts knows what the other servers answered last, and when that was asked.
+// contacts records the last answers of the other servers, and when the answered messages were sent.
 type contacts struct {
-	// heard is told of each answer. It holds one.
-	heard chan struct{}
+	// answerSeen receives on each answer. Its capacity is one.
+	answerSeen chan struct{}
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
@@ -18,42 +18,40 @@ type contacts struct {
 	}
 }
 
-// contact is what one other server answered.
+// contact records the answers of one other server.
 type contact struct {
-	// asked is when the question was sent that was answered with term, as the
-	// newest of those answered.
-	asked time.Time
-	term  uint64
-	// at is when the last answer came.
+	// sentAt is when the latest answered message was sent, and term the term in its answer.
+	sentAt time.Time
+	term   uint64
+	// at is when the last answer arrived.
 	at time.Time
-	// match is the newest entry that it is known to share, as told in
-	// matchTerm.
+	// match is the newest log entry that the server is known to share with the leader of matchTerm.
 	match, matchTerm uint64
 }
 
 func newContacts() *contacts {
-	c := &contacts{heard: make(chan struct{}, 1)}
+	c := &contacts{answerSeen: make(chan struct{}, 1)}
 	c.mu.of = map[string]contact{}
 	return c
 }
 
-// answered notes that id told its term in answer to a message sent at asked.
-func (c *contacts) answered(id string, asked time.Time, term uint64) {
+// answered records that id reported its term in answer to a message sent at asked.
+func (c *contacts) answered(id string, sentAt time.Time, term uint64) {
 	c.mu.Lock()
 	k := c.mu.of[id]
 	k.at = time.Now()
-	if asked.After(k.asked) {
-		k.asked, k.term = asked, term
+	if sentAt.After(k.sentAt) {
+		k.sentAt, k.term = sentAt, term
 	}
 	c.mu.of[id] = k
 	c.mu.Unlock()
 	select {
-	case c.heard <- struct{}{}:
+	case c.answerSeen <- struct{}{}:
 	default:
 	}
 }
 
-// matched notes that id holds the log of the leader of that term up to match.
+// matched records that id has the log of the leader of that term up to match.
 func (c *contacts) matched(id string, term, match uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,15 +63,15 @@ func (c *contacts) matched(id string, term, match uint64) {
 	c.mu.of[id] = k
 }
 
-// get returns what is known of id.
+// get returns the record of id.
 func (c *contacts) get(id string) contact {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.of[id]
 }
 
-// since counts the servers of others that were asked at v0 or later and told no
-// term above the given one. later is true when one told a later term.
+// since counts the servers in others that answered a message sent at v0 or later with a term of at
+// most term. later is set if any server reported a later term.
 func (c *contacts) since(v0 time.Time, term uint64, others []string) (n int, later bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,68 +79,68 @@ func (c *contacts) since(v0 time.Time, term uint64, others []string) (n int, lat
 		switch k := c.mu.of[id]; {
 		case k.term > term:
 			later = true
-		case !k.asked.Before(v0):
+		case !k.sentAt.Before(v0):
 			n++
 		}
 	}
 	return n, later
 }
 
-// asker asks one other server for its term, whenever it is kicked.
-type asker struct {
+// termPoller requests the term of one other server on request.
+type termPoller struct {
 	id string
-	// kicked holds one request. Closed, it ends the asker.
-	kicked chan struct{}
+	// requests receives requests. Its capacity is one. Closing it stops the poller.
+	requests chan struct{}
 }
 
-// askPause is the pause after a server did not tell its term, and the time
-// after which those who have not are asked once more.
-const askPause = 20 * time.Millisecond
+// pollPause is the pause after a failed request, and the time after which servers that have not
+// answered are asked again.
+const pollPause = 20 * time.Millisecond
 
-func (g *Group) ask(a *asker) {
-	for range a.kicked {
-		asked := time.Now()
+func (g *Group) pollTerm(a *termPoller) {
+	for range a.requests {
+		sentAt := time.Now()
 		term, err := g.trans.term(a.id)
 		if err == nil {
-			g.contacts.answered(a.id, asked, term)
+			g.contacts.answered(a.id, sentAt, term)
 			continue
 		}
 		select {
-		case <-time.After(askPause):
+		case <-time.After(pollPause):
 		case <-g.closing:
 		}
 	}
 }
 
-// askers are those of the voters but this server.
-type askers map[string]*asker
+// termPollers are the pollers of the other voters, by id.
+type termPollers map[string]*termPoller
 
-// kick has the servers of ids asked, and ends the askers of all others.
-func (g *Group) kick(as askers, ids []string) {
-	wanted := make(map[string]bool, len(ids))
+// requestTerms requests the terms of the servers in ids, and stops the pollers of all other servers.
+func (g *Group) requestTerms(as termPollers, ids []string) {
+	current := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		wanted[id] = true
+		current[id] = true
 		a := as[id]
 		if a == nil {
-			a = &asker{id: id, kicked: make(chan struct{}, 1)}
+			a = &termPoller{id: id, requests: make(chan struct{}, 1)}
 			as[id] = a
-			g.start(func() { g.ask(a) })
+			g.start(func() { g.pollTerm(a) })
 		}
 		select {
-		case a.kicked <- struct{}{}:
+		case a.requests <- struct{}{}:
 		default:
 		}
 	}
 	for id, a := range as {
-		if !wanted[id] {
-			close(a.kicked)
+		if !current[id] {
+			close(a.requests)
 			delete(as, id)
 		}
 	}
 }
 
-// otherVoters returns the ids of the voters but this server, as the latest
-// configuration says, and how many of them make a quorum with it.
+// otherVoters returns the ids of the other voters in the latest configuration, and how many of them
+// form a quorum together with this server.
 func (g *Group) otherVoters() (ids []string, needed int) {
 	n := 0
 	for _, s := range g.raft.GetConfiguration().Configuration().Servers {
@@ -157,37 +155,33 @@ func (g *Group) otherVoters() (ids []string, needed int) {
 	return ids, n / 2
 }
 
-// verifyRound returns the term T in which this server has caught up, once it
-// knows that no server was elected leader in a later term before verifyRound
-// began: at v0. The error is that of notLeading, or of usable.
+// verifyRound returns the term T in which this server has caught up, after it has verified that no
+// server was elected leader in a later term before verifyRound began, at v0. The error is that of
+// notLeading, or of usable.
 //
-// Each other voter is asked for its term, at v0 or later, and a quorum, this
-// server included, must tell none above T. Suppose that some server was elected
-// in a later term before v0, and let U be the first such term. Its voters made
-// a majority of the configuration that the candidate had, and each had a term
-// of U or above when it voted, and ever since: raft stores the term before it
-// answers, and only its main goroutine changes it, upward (see
-// transport.heartbeat). Our quorum is a majority of the latest configuration of
-// this server, which led in T. The two configurations are the same or
-// neighbours: this server, caught up, had an entry of T committed, so the
-// candidate's log held every entry that was ever committed in T, and so all of
-// this server's configurations but perhaps the latest, since raft lets each be
-// committed before the next is made. Neighbours differ by one server, so their
-// majorities share one. That server told a term of at most T when asked at v0
-// or later, but had U before: a contradiction. For this server itself, "asked"
-// is the look at its own term at the end.
+// Each other voter is asked for its term at v0 or later, and a quorum, including this server, must
+// report no term above T. Proof: suppose that some server was elected in a later term before v0,
+// and let U be the first such term. Its voters were a majority of the candidate's configuration.
+// Each had a term of U or above when it voted, and ever since: raft stores the term before it
+// answers, and only its main goroutine changes it, upward (see transport.heartbeat). Our quorum is
+// a majority of the latest configuration of this server, which led in T. The two configurations are
+// equal or adjacent. This server, having caught up, had an entry of T committed, so the candidate's
+// log had every entry ever committed in T. It therefore had all of this server's configurations
+// except perhaps the latest, because raft commits each before the next is made. Adjacent
+// configurations differ by one server, so their majorities intersect. A server in the intersection
+// reported a term of at most T when asked at v0 or later, but had U before: a contradiction. For
+// this server itself, "asked" is the check of its own term at the end.
 //
-// That the answers come in after v0 would prove nothing: an answer can be on
-// its way for long, and its sender have voted since it sent it. Raft's own
-// VerifyLeader counts just that, also answers to heartbeats from before the
-// question. So it is not used. Nor is raft's leader lease, which rests on
-// clocks; nor does anything here wait for raft's main goroutine, which may be
-// waiting for the disk.
-func (g *Group) verifyRound(as askers) (uint64, error) {
+// It would not suffice that the answers arrive after v0: an answer may be delayed, and its sender
+// may have voted since it sent it. Raft's VerifyLeader counts such answers, including answers to
+// heartbeats from before the request, so it is not used. Raft's leader lease is not used because it
+// depends on clocks. Nothing here waits for raft's main goroutine, which may be waiting for the
+// disk.
+func (g *Group) verifyRound(as termPollers) (uint64, error) {
 	v0 := time.Now()
-	again := time.NewTimer(askPause)
+	again := time.NewTimer(pollPause)
 	defer again.Stop()
-	asked := false
+	requested := false
 	for {
 		_, _, term, changed := g.lead.state()
 		if err := g.usable(); err != nil {
@@ -207,15 +201,15 @@ func (g *Group) verifyRound(as askers) (uint64, error) {
 			}
 			return term, nil
 		}
-		if !asked {
-			g.kick(as, others)
-			asked = true
+		if !requested {
+			g.requestTerms(as, others)
+			requested = true
 		}
 		select {
-		case <-g.contacts.heard:
+		case <-g.contacts.answerSeen:
 		case <-again.C:
-			asked = false
-			again.Reset(askPause)
+			requested = false
+			again.Reset(pollPause)
 		case <-changed:
 		case <-g.closing:
 		case <-g.failed:

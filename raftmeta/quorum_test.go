@@ -10,15 +10,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestNoStaleReadFromOldAnswers is what a quorum is counted by the time of the
-// question for. The old leader's heartbeats have been answered, and the answers
-// are on their way for long; meanwhile the others elect another leader, which
-// acknowledges a write. Then the old one is asked to read, and the answers
-// arrive. Raft's own rule takes them for votes, which is checked as well: the
-// test would be worth nothing if it did not.
+// TestNoStaleReadFromOldAnswers shows why verification uses the time of the request. The answers to
+// the old leader's heartbeats are delayed. Meanwhile the others elect another leader, which
+// acknowledges a write. Then a read is sent to the old leader, and the answers arrive. The test
+// also checks that raft's own rule counts them as votes; otherwise it would prove nothing.
 func TestNoStaleReadFromOldAnswers(t *testing.T) {
 	c := newCluster(t, 3, func(_ string, c *Config) {
-		// The old leader must not step down before the answers are there.
+		// The old leader must not step down before the answers arrive.
 		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLease = 5*time.Second, 5*time.Second, 5*time.Second
 	})
 	for range 10 {
@@ -30,8 +28,8 @@ func TestNoStaleReadFromOldAnswers(t *testing.T) {
 	t.Error("raft's own rule was never fooled")
 }
 
-// oldAnswers tells whether raft's own verification succeeded at a leader that
-// had been superseded before it was asked.
+// oldAnswers reports whether raft's own verification succeeded at a leader that had already been
+// superseded.
 func oldAnswers(t *testing.T, c *cluster) bool {
 	c.set("/f", "old")
 	old := c.leader()
@@ -43,7 +41,7 @@ func oldAnswers(t *testing.T, c *cluster) bool {
 		}
 	}
 	defer c.mesh.healAll()
-	before := old.raft.VerifyLeader() // has heartbeats sent
+	before := old.raft.VerifyLeader() // makes raft send heartbeats
 	time.Sleep(30 * time.Millisecond)
 	for _, g := range others {
 		c.mesh.set(old.cfg.ID, g.cfg.ID, true)
@@ -77,16 +75,16 @@ func oldAnswers(t *testing.T, c *cluster) bool {
 		t.Error(err)
 	}
 	c.mesh.healAll()
-	// It goes on where it was stopped, and still thinks that it leads.
+	// It continues, and still believes that it leads.
 	if f, err := old.Get(short(t, 300*time.Millisecond), "/f"); err == nil && string(f.Data) != "new" {
 		t.Errorf("the old leader, resumed, read %q", f.Data)
 	}
 	return before.Error() == nil && after.Error() == nil
 }
 
-// TestVerifyCountsQuestions has answers come in that were asked for before the
-// verification, after it, and in other terms.
-func TestVerifyCountsQuestions(t *testing.T) {
+// TestVerifyCountsRequests records answers to requests from before and after the start of the
+// verification, and of other terms.
+func TestVerifyCountsRequests(t *testing.T) {
 	c := newContacts()
 	v0 := time.Now()
 	others := []string{"a", "b", "c", "d"}

@@ -13,14 +13,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childFolder); dir != "" {
+	if dir := os.Getenv(childDirEnv); dir != "" {
 		writeUntilKilled(dir)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// openGroup opens a group and waits until it is ready. It is closed when the
-// test ends, and its folder is then verified as `stele check` would.
+// openGroup opens a group and waits until it is ready. It is closed when the test ends, and its
+// directory is then verified as `stele check` does.
 func openGroup(tb testing.TB, cfg Config) *Group {
 	tb.Helper()
 	if cfg.ID == "" {
@@ -64,9 +64,8 @@ func mustSet(tb testing.TB, g *Group, path, data string, gen uint64) uint64 {
 	return made
 }
 
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and
-// otherwise one that differs each time. A test that fails prints how to run it
-// again.
+// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
+// failing test prints how to replay it.
 func testSeed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := rand.Uint64()
@@ -84,8 +83,7 @@ func testSeed(tb testing.TB) uint64 {
 	return seed
 }
 
-// TestDocShowsTheGoldenBytes keeps the examples in doc.go those of the golden
-// tests.
+// TestDocShowsTheGoldenBytes checks that the examples in doc.go are those of the golden tests.
 func TestDocShowsTheGoldenBytes(t *testing.T) {
 	b, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -8,31 +8,30 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// File is a file as a Get found it.
+// File is a file as returned by Get.
 type File struct {
 	Path string
-	// Data is the content, at most FileBytesMax bytes. It is the caller's.
+	// Data is the content, at most FileBytesMax bytes. The caller owns it.
 	Data []byte
-	// Generation is the content generation: it grows with each Set, and never
-	// comes back, not even after the file was deleted and made again.
+	// Generation is the content generation. It grows with each Set, and is never reused, even if
+	// the file is deleted and created again.
 	Generation uint64
-	// Instance grows each time that a node of this path is made.
+	// Instance grows each time that a node is created at this path.
 	Instance uint64
 }
 
-// readRounds lets all who wait share one question to the voters.
+// readRounds lets all waiting readers share one verification.
 type readRounds struct {
 	mu struct {
 		sync.Mutex
-		// next is the round that may still be joined, nil when none waits.
+		// next is the round that can still be joined, nil if none is waiting.
 		next *readRound
 	}
-	// asked wakes readLoop. It holds one request.
-	asked chan struct{}
+	// wake wakes readLoop. Its capacity is one.
+	wake chan struct{}
 }
 
-// readRound is one verification of leadership. term and err are set before done
-// is closed.
+// readRound is one verification of leadership. term and err are set before done is closed.
 type readRound struct {
 	done chan struct{}
 	term uint64
@@ -46,14 +45,14 @@ func (r *readRounds) join() *readRound {
 	if r.mu.next == nil {
 		r.mu.next = &readRound{done: make(chan struct{})}
 		select {
-		case r.asked <- struct{}{}:
+		case r.wake <- struct{}{}:
 		default:
 		}
 	}
 	return r.mu.next
 }
 
-// take returns the round that waits, if any, and closes it to others.
+// take returns the waiting round, if any, and closes it to further readers.
 func (r *readRounds) take() *readRound {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,15 +61,14 @@ func (r *readRounds) take() *readRound {
 	return round
 }
 
-// readLoop verifies leadership for one round after the other. Those who joined
-// wait for it with their own deadlines; it ends when this server no longer
-// leads.
+// readLoop verifies leadership for one round after another. A round ends when this server no longer
+// leads; callers wait for it with their own deadlines.
 func (g *Group) readLoop() {
-	as := askers{}
-	defer func() { g.kick(as, nil) }()
+	as := termPollers{}
+	defer func() { g.requestTerms(as, nil) }()
 	for {
 		select {
-		case <-g.reads.asked:
+		case <-g.reads.wake:
 			if round := g.reads.take(); round != nil {
 				round.term, round.err = g.verifyRound(as)
 				close(round.done)
@@ -81,23 +79,22 @@ func (g *Group) readLoop() {
 	}
 }
 
-// linearize returns once the state machine may be read: what it then holds
-// includes every change acknowledged, by any server, before linearize began.
+// linearize returns once the state machine includes every change that any server acknowledged
+// before linearize began.
 //
-// Why. Let T be the term that verify returns: no server was elected in a later
-// term before linearize began, so no change had been acknowledged in one.
-// Changes of earlier terms were applied here before the barrier of T was
-// answered. Those of T were acknowledged by this server, which does so after
-// applying them. Raft's own AppliedIndex would not do in place of the barrier:
-// it tells what was handed to the state machine, not what that has done.
+// Proof: let T be the term that verify returns. No server was elected in a later term before
+// linearize began, so no change had been acknowledged in one. Changes of earlier terms were applied
+// here before the barrier of T was answered. Changes of T were acknowledged by this server, which
+// applies them first. Raft's AppliedIndex cannot replace the barrier: it is the index passed to the
+// state machine, not the index that the state machine has applied.
 func (g *Group) linearize(ctx context.Context) error {
 	_, err := g.verify(ctx)
 	return err
 }
 
-// verify returns the term in which this server has caught up, and in which it
-// led when verify began or later: no server was elected in a later term before
-// that. The error is ErrNotReady, a *NotLeaderError, ErrClosed or ctx's.
+// verify returns the term in which this server has caught up, and in which it led when verify began
+// or later: no server was elected in a later term before that. The error is ErrNotReady, a
+// *NotLeaderError, ErrClosed or ctx's.
 func (g *Group) verify(ctx context.Context) (term uint64, err error) {
 	if err := g.usable(); err != nil {
 		return 0, err
@@ -118,9 +115,8 @@ func (g *Group) verify(ctx context.Context) (term uint64, err error) {
 	}
 }
 
-// notLeading says why this server does not serve: ErrNotReady while it leads
-// and has not caught up, and otherwise a *NotLeaderError that names the leader
-// as far as this server knows.
+// notLeading returns the error for a server that does not serve: ErrNotReady while it leads and has
+// not caught up, and otherwise a *NotLeaderError with the leader as far as this server knows.
 func (g *Group) notLeading() error {
 	_, id := g.raft.LeaderWithID()
 	if id == raft.ServerID(g.cfg.ID) {
@@ -133,10 +129,9 @@ func (g *Group) notLeading() error {
 	return e
 }
 
-// Get returns the file at path. It is linearizable: it sees every Set and
-// Delete that was acknowledged before it began. The error is a *PathError,
-// ErrNotFound, ErrIsDirectory, ErrNotReady, ErrClosed or ctx's. Cancelling
-// leaves nothing behind.
+// Get returns the file at path. It is linearizable: it sees every Set and Delete that was
+// acknowledged before it began. The error is a *PathError, ErrNotFound, ErrIsDirectory,
+// ErrNotReady, ErrClosed or ctx's. Cancelling has no side effects.
 func (g *Group) Get(ctx context.Context, path string) (File, error) {
 	g.count.gets.Add(1)
 	f, err := g.get(ctx, path)
@@ -165,10 +160,9 @@ func (g *Group) get(ctx context.Context, path string) (File, error) {
 	return File{Path: n.path, Data: data, Generation: n.generation, Instance: n.instance}, nil
 }
 
-// List returns the names of the files and directories in the directory at
-// path, in byte order, without the path before them. It is linearizable as Get
-// is. The error is a *PathError, ErrNotFound, ErrNotDirectory, ErrNotReady,
-// ErrClosed or ctx's. Cancelling leaves nothing behind.
+// List returns the names of the files and directories in the directory dir, in byte order, without
+// the path of dir. It is linearizable, as Get is. The error is a *PathError, ErrNotFound,
+// ErrNotDirectory, ErrNotReady, ErrClosed or ctx's. Cancelling has no side effects.
 func (g *Group) List(ctx context.Context, dir string) ([]string, error) {
 	g.count.lists.Add(1)
 	names, err := g.list(ctx, dir)

@@ -7,26 +7,25 @@ import (
 )
 
 const (
-	// recentMax is how many entries are kept: those that followers a few
-	// messages behind still need.
+	// recentMax is the number of cached entries: those that followers a few messages behind still
+	// need.
 	recentMax = 1024
-	// recentBytesMax is the largest entry that is kept, so that all of them
-	// have 8 MiB at most.
+	// recentBytesMax bounds a cached entry, so that the cache has at most 8 MiB.
 	recentBytesMax = 8 << 10
 )
 
-// recentEntries are the entries stored last. Reading one from the file takes a
-// transaction and decodes it; raft does so for each follower, and to apply it.
+// recentEntries caches the entries stored last. A read from the file takes a transaction and
+// decodes the entry, and raft reads each entry for each follower, and to apply it.
 type recentEntries struct {
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
 		sync.RWMutex
-		// ring has entry i at i modulo recentMax.
+		// ring has entry i at index i modulo recentMax.
 		ring [recentMax]raft.Log
 	}
 }
 
-// put keeps l, which has been stored.
+// put caches l, which has been stored.
 func (r *recentEntries) put(l *raft.Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +36,7 @@ func (r *recentEntries) put(l *raft.Log) {
 	}
 }
 
-// get tells whether the entry at index is kept, and copies it to l.
+// get copies the entry at index to l, and reports whether it is cached.
 func (r *recentEntries) get(index uint64, l *raft.Log) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -49,7 +48,7 @@ func (r *recentEntries) get(index uint64, l *raft.Log) bool {
 	return true
 }
 
-// remove forgets the entries from first to last.
+// remove drops the entries from first to last.
 func (r *recentEntries) remove(first, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ func (fw *frameWriter) node(n *node) {
 		e.Uint(recordNode)
 	} else {
 		e.Array(14)
-		e.Uint(recordRich)
+		e.Uint(recordExtended)
 	}
 	e.Str(n.path)
 	e.Bool(n.dir)
@@ -64,7 +64,7 @@ func (fw *frameWriter) hold(h hold) {
 	e.Uint(h.since)
 }
 
-// owners writes whose the sessions and nodes are that users have.
+// owners writes the owners of sessions and nodes that belong to users.
 func (fw *frameWriter) owners(ns *namespace) {
 	record := func(owner string, id api.SessionID, path string) bool {
 		if owner == "" {
@@ -81,19 +81,19 @@ func (fw *frameWriter) owners(ns *namespace) {
 	ns.nodes.Ascend(func(n *node) bool { return record(n.owner, 0, n.path) })
 }
 
-// builder makes a namespace from records, and checks that they make one.
+// builder builds a namespace from records, and verifies that they are consistent.
 type builder struct {
-	ns      *namespace
-	last    *node
-	dir     *node // the directory of the last node
-	held    hold  // the last one
-	owned   bool  // there was a record of an owner
-	files   int   // ephemeral ones that no hold has named yet
-	applied uint64
-	ended   bool
+	ns        *namespace
+	last      *node
+	dir       *node // the directory of the last node
+	lastHold  hold  // the last hold
+	hasOwners bool  // there was an owner record
+	files     int   // ephemeral files without a hold so far
+	applied   uint64
+	ended     bool
 }
 
-// frame takes one frame's records.
+// frame adds the records of one frame.
 func (b *builder) frame(payload []byte) error {
 	d := wire.NewDecoder(payload)
 	for d.More() {
@@ -104,8 +104,8 @@ func (b *builder) frame(payload []byte) error {
 		kind := d.Uint()
 		var err error
 		switch {
-		case kind == recordNode && n == 6 || kind == recordRich && n == 14:
-			err = b.node(&d, kind == recordRich)
+		case kind == recordNode && n == 6 || kind == recordExtended && n == 14:
+			err = b.node(&d, kind == recordExtended)
 		case kind == recordSession && n == 4:
 			err = b.session(&d)
 		case kind == recordHold && n == 6:
@@ -127,7 +127,7 @@ func (b *builder) frame(payload []byte) error {
 	return nil
 }
 
-// session takes one session's record. Sessions come first, ordered by id.
+// session adds a session. Sessions come first, ordered by id.
 func (b *builder) session(d *wire.Decoder) error {
 	s := &sessionState{id: api.SessionID(d.Uint()), name: d.Str(), lease: decodeMillis(d, api.LeaseMax)}
 	if d.Err() != nil {
@@ -136,15 +136,14 @@ func (b *builder) session(d *wire.Decoder) error {
 	last, _ := b.ns.sessions.Max()
 	if b.last != nil || s.id == 0 || last != nil && !sessionLess(last, s) ||
 		len(s.name) > api.SessionNameBytesMax || s.lease < api.LeaseMin || b.ns.sessions.Len() >= api.SessionsMax {
-		return fmt.Errorf("%w: session %d is impossible", errBadSnapshot, s.id)
+		return fmt.Errorf("%w: invalid session %d", errBadSnapshot, s.id)
 	}
 	b.ns.sessions.ReplaceOrInsert(s)
 	return nil
 }
 
-// node takes one node's record. Nodes come in the tree's order, each after its
-// directory.
-func (b *builder) node(d *wire.Decoder, rich bool) error {
+// node adds a node. Nodes come in tree order, each after its directory.
+func (b *builder) node(d *wire.Decoder, extended bool) error {
 	path := d.Str()
 	if err := checkDir(path); err != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, err)
@@ -153,15 +152,15 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 	n.dir = d.Bool()
 	n.instance, n.generation = d.Uint(), d.Uint()
 	data := d.Bytes()
-	if rich {
-		b.rich(d, n)
+	if extended {
+		b.extended(d, n)
 	}
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
-	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.held.session != 0 || b.owned ||
+	if len(data) > FileBytesMax || n.dir && len(data) > 0 || n.generation < n.instance || b.lastHold.session != 0 || b.hasOwners ||
 		n.ephemeral != 0 && (n.dir || n.lock != nil || b.ns.session(n.ephemeral) == nil) {
-		return fmt.Errorf("%w: node %s is impossible", errBadSnapshot, n.path)
+		return fmt.Errorf("%w: invalid node %s", errBadSnapshot, n.path)
 	}
 	if !n.dir {
 		n.data = append(make([]byte, 0, len(data)), data...)
@@ -171,21 +170,21 @@ func (b *builder) node(d *wire.Decoder, rich bool) error {
 	}
 	if b.last == nil {
 		if n.path != root || !n.dir {
-			return fmt.Errorf("%w: begins with %s", errBadSnapshot, n.path)
+			return fmt.Errorf("%w: first node is %s", errBadSnapshot, n.path)
 		}
 		b.ns.nodes.ReplaceOrInsert(n)
 		b.last, b.dir = n, n
 		return nil
 	}
 	if !nodeLess(b.last, n) {
-		return fmt.Errorf("%w: %s comes after %s", errBadSnapshot, n.path, b.last.path)
+		return fmt.Errorf("%w: node %s out of order, after %s", errBadSnapshot, n.path, b.last.path)
 	}
 	b.last = n
-	return b.hang(n)
+	return b.attach(n)
 }
 
-// rich reads what a node has beyond a plain one.
-func (b *builder) rich(d *wire.Decoder, n *node) {
+// extended reads the fields that a plain node record lacks.
+func (b *builder) extended(d *wire.Decoder, n *node) {
 	n.ephemeral, n.cached = api.SessionID(d.Uint()), d.Uint()
 	a := aclState{d.Str(), d.Uint()}
 	l := lockState{generation: d.Uint(), delay: decodeMillis(d, api.LockDelayMax)}
@@ -208,12 +207,11 @@ func (b *builder) rich(d *wire.Decoder, n *node) {
 	}
 }
 
-// hang puts n under its parent. The tree is not shared yet, so the parent may
-// be changed in place.
-func (b *builder) hang(n *node) error {
+// attach adds n to its parent. The tree is not shared yet, so the parent is modified in place.
+func (b *builder) attach(n *node) error {
 	if parent := n.parent(); b.dir.path != parent {
 		if b.dir = b.ns.get(parent); b.dir == nil || !b.dir.dir {
-			return fmt.Errorf("%w: %s has no directory", errBadSnapshot, n.path)
+			return fmt.Errorf("%w: parent of %s is missing", errBadSnapshot, n.path)
 		}
 	}
 	b.dir.children++
@@ -223,13 +221,13 @@ func (b *builder) hang(n *node) error {
 		b.ns.files++
 	}
 	if b.ns.nodes.Len() > NodesMax || b.ns.bytes > NamespaceBytesMax {
-		return fmt.Errorf("%w: it is over the limits of a namespace", errBadSnapshot)
+		return fmt.Errorf("%w: namespace limits exceeded", errBadSnapshot)
 	}
 	return nil
 }
 
-// hold takes the record of one lock or ephemeral file of a session. They come
-// last, ordered by session, then path.
+// hold adds a lock or an ephemeral file of a session. Holds come after the nodes, ordered by
+// session, then path.
 func (b *builder) hold(d *wire.Decoder) error {
 	h := hold{session: api.SessionID(d.Uint())}
 	path, mode := d.Str(), d.Uint()
@@ -238,18 +236,18 @@ func (b *builder) hold(d *wire.Decoder) error {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
 	n, s := b.ns.get(path), b.ns.session(h.session)
-	bad := n == nil || s == nil || mode > uint64(api.Shared) || b.held.session != 0 && !holdLess(b.held, hold{session: h.session, path: path})
+	bad := n == nil || s == nil || mode > uint64(api.Shared) || b.lastHold.session != 0 && !holdLess(b.lastHold, hold{session: h.session, path: path})
 	if !bad && h.mode == 0 {
 		bad = n.ephemeral != h.session
 	} else if !bad {
 		l := n.lock
 		bad = n.ephemeral != 0 || l == nil || l.holders > 0 && (l.mode != h.mode || h.mode == api.Exclusive)
 	}
-	if bad || b.owned || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
+	if bad || b.hasOwners || s.holds >= api.HoldsMax || b.ns.holds.Len() >= holdsTotalMax {
 		return fmt.Errorf("%w: session %d cannot hold %.80q", errBadSnapshot, h.session, path)
 	}
 	h.path = n.path
-	b.held = h
+	b.lastHold = h
 	s.holds++
 	b.ns.holds.ReplaceOrInsert(h)
 	if h.mode == 0 {
@@ -262,18 +260,18 @@ func (b *builder) hold(d *wire.Decoder) error {
 	return nil
 }
 
-// owner takes the record of whose a session or, if its id is zero, a node is.
-// Those come after all else.
+// owner sets the owner of a session, or if the session id is zero, of a node. Owner records come
+// after all others.
 func (b *builder) owner(d *wire.Decoder) error {
 	owner, id, path := d.Str(), api.SessionID(d.Uint()), d.Str()
 	if d.Err() != nil {
 		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
 	}
-	b.owned = true
+	b.hasOwners = true
 	if u, ok := b.ns.usages.Get(&usage{owner: owner}); ok {
-		owner = u.owner // not one more copy of it
+		owner = u.owner // shares the string
 	} else {
-		b.ns.usages.ReplaceOrInsert(&usage{owner: owner}) // end counts anew
+		b.ns.usages.ReplaceOrInsert(&usage{owner: owner}) // end computes the usage
 	}
 	switch ok := owner != "" && len(owner) <= OwnerBytesMax; {
 	case ok && id != 0 && path == "":
@@ -290,7 +288,7 @@ func (b *builder) owner(d *wire.Decoder) error {
 	return fmt.Errorf("%w: %.80q cannot own session %d or node %.80q", errBadSnapshot, owner, id, path)
 }
 
-// end takes the end record; those of version 1 do not count sessions.
+// end checks the end record. That of version 1 has no counts of sessions and holds.
 func (b *builder) end(d *wire.Decoder, counted bool) error {
 	b.applied = d.Uint()
 	nodes, bytes := d.Uint(), d.Uint()
@@ -299,11 +297,11 @@ func (b *builder) end(d *wire.Decoder, counted bool) error {
 		sessions, holds = d.Uint(), d.Uint()
 	}
 	if d.Err() == nil && (b.last == nil || nodes != uint64(b.ns.nodes.Len()) || bytes != uint64(b.ns.bytes)) {
-		return fmt.Errorf("%w: it has %d nodes and %d bytes, not %d and %d",
+		return fmt.Errorf("%w: %d nodes and %d bytes, not %d and %d",
 			errBadSnapshot, b.ns.nodes.Len(), b.ns.bytes, nodes, bytes)
 	}
 	if d.Err() == nil && (b.files != 0 || sessions != uint64(b.ns.sessions.Len()) || holds != uint64(b.ns.holds.Len())) {
-		return fmt.Errorf("%w: it has %d sessions that hold %d, and %d ephemeral files that none holds; not %d and %d",
+		return fmt.Errorf("%w: %d sessions, %d holds and %d ephemeral files without a hold, not %d, %d and 0",
 			errBadSnapshot, b.ns.sessions.Len(), b.ns.holds.Len(), b.files, sessions, holds)
 	}
 	b.ns.recount()

@@ -10,56 +10,53 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrNothingToRecover means that a folder has no group to recover: its server
-// waits to be added to one, or is its group's only voter already. Nothing was
-// changed.
+// ErrNothingToRecover means that a data directory has no group to recover: its server waits to be
+// added to one, or is its group's only voter already. Nothing was changed.
 var ErrNothingToRecover = errors.New("nothing to recover")
 
-// ErrOnlyVoter means that there is nothing to recover, because the server is its
-// group's only voter already. It is an ErrNothingToRecover.
+// ErrOnlyVoter means that there is nothing to recover, because the server is its group's only voter
+// already. It is an ErrNothingToRecover.
 var ErrOnlyVoter = fmt.Errorf("the server is the only voter already: %w", ErrNothingToRecover)
 
-// Recovery tells what a Recover has done, and what may be lost by it.
+// Recovery describes the result of a Recover, and which changes may be lost.
 type Recovery struct {
-	// Server is the one that is now the only voter.
+	// Server is the id of the only remaining voter.
 	Server string
-	// LastIndex and LastTerm are of the newest entry that it had. Every change
-	// up to that is kept, also those that were never acknowledged. Changes
-	// that the others acknowledged after it are lost.
+	// LastIndex and LastTerm are those of the newest entry that the server has. Every change up to
+	// that entry is kept, even if it was never acknowledged. Changes that the other servers
+	// acknowledged after it are lost.
 	LastIndex, LastTerm uint64
-	// Voters and Nonvoters were the other servers, as far as this one knows.
-	// None of them must be started again with its old folder: they would be a
-	// second group.
+	// Voters and Nonvoters are the other servers, as far as this one knows. None of them may be
+	// started again with its old data directory, because they would form a second group.
 	Voters, Nonvoters []string
-	// Files, Directories and Bytes is what the namespace has.
+	// Files, Directories and Bytes are the size of the namespace.
 	Files, Directories int
 	Bytes              int64
 }
 
 func (r *Recovery) String() string {
-	return fmt.Sprintf("%s is the only voter now, with everything up to entry %d of term %d (%d files); "+
-		"changes after that, acknowledged by %v alone, are lost, and those servers must not be started with their old folders",
+	return fmt.Sprintf("%s is now the only voter, with everything up to entry %d of term %d (%d files); "+
+		"later changes, which only %v acknowledged, are lost; these servers must not be started with their old data directories",
 		r.Server, r.LastIndex, r.LastTerm, r.Files, append(r.Voters, r.Nonvoters...))
 }
 
-// Recover makes the server of the folder cfg.Dir, which must not run, the only
-// voter of its group, for when a majority of the voters is lost for good. It
-// keeps everything in the folder, and a crash leaves it either as it was or
-// recovered: the new configuration comes with a snapshot of everything, whose
-// name makes it so. Use the voter with the newest log. The error is one of
-// Open's, or ErrNothingToRecover.
+// Recover makes a stopped server, with the data directory cfg.Dir, the only voter of its group. It
+// is meant for a permanent loss of a majority of the voters. It keeps everything in the directory.
+// A crash leaves the directory either unchanged or recovered, because the rename of a snapshot of
+// everything puts the new configuration into effect. The operator should use the voter with the
+// newest log. The error is one of Open's, or ErrNothingToRecover.
 func Recover(ctx context.Context, cfg Config) (*Recovery, error) {
 	return offline(cfg, func(g *Group) (*Recovery, error) { return g.recover(ctx) })
 }
 
-// Inspect tells what Recover would do, and changes nothing; what the namespace has
-// is not known then. Of several servers that are left, the one with the highest
-// term, and then the highest entry, loses least. Errors: those of Recover.
+// Inspect reports what Recover would do, and changes nothing. The size of the namespace is not set.
+// Of several remaining servers, the one with the highest term, and then the highest entry, loses
+// least. The errors are those of Recover.
 func Inspect(ctx context.Context, cfg Config) (*Recovery, error) {
 	return offline(cfg, func(g *Group) (*Recovery, error) { return g.inspect(ctx) })
 }
 
-// offline does something with a server that does not run.
+// offline calls do with a server that does not run.
 func offline(cfg Config, do func(*Group) (*Recovery, error)) (*Recovery, error) {
 	cfg.Streams, cfg.Join = nil, false
 	cfg, err := cfg.withDefaults()
@@ -77,9 +74,9 @@ func offline(cfg Config, do func(*Group) (*Recovery, error)) (*Recovery, error) 
 	return r, nil
 }
 
-// inspect opens the folder and reads what it knows.
+// inspect opens the data directory and reads its state of the group.
 func (g *Group) inspect(ctx context.Context) (*Recovery, error) {
-	lock, err := lockFolder(g.cfg.FS, g.cfg.Dir)
+	lock, err := lockDataDir(g.cfg.FS, g.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +120,12 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 	return r, nil
 }
 
-// recoverAhead is how far a recovered group's indexes lie ahead of what its server had:
-// more than the group that was lost can have made since, so that no generation,
-// session or sequencer that it gave out is given out again (R4).
+// recoverAhead is added to the indexes of a recovered group. It exceeds the number of entries that
+// the lost group can have made since, so that no generation, session id or sequencer is reused
+// (R4).
 const recoverAhead = 1 << 32
 
-// aheadStore makes snapshots of an index that lies ahead.
+// aheadStore creates snapshots with an index increased by recoverAhead.
 type aheadStore struct{ *snapshotStore }
 
 // Create implements raft.SnapshotStore.
@@ -137,7 +134,7 @@ func (s aheadStore) Create(version raft.SnapshotVersion, index, term uint64, mem
 	return s.snapshotStore.Create(version, index+recoverAhead, term, members, membersIndex, trans)
 }
 
-// recovery reads what the folder knows of the group.
+// recovery returns the state of the group in the data directory.
 func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 	r := &Recovery{Server: g.cfg.ID}
 	metas, err := g.snaps.List()
@@ -151,7 +148,7 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The store tells members of each configuration that is read.
+	// The store passes each configuration that it reads to members.
 	for i := r.LastIndex + 1; i <= last; i++ {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -168,7 +165,7 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 	if len(servers) == 0 {
 		return nil, ErrNothingToRecover
 	}
-	if serverOf(servers, g.cfg.ID) == nil && !g.knowsID {
+	if serverOf(servers, g.cfg.ID) == nil && !g.hasServerID {
 		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
 	}
 	for _, s := range servers {

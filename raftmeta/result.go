@@ -7,32 +7,32 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// code is what came of a command.
+// code is the outcome of a command.
 type code uint8
 
 const (
 	codeDone code = iota
 	codeNotFound
-	codeGeneration   // result.generation has what was there, zero for nothing
+	codeGeneration   // result.generation is the node's, zero if there is none
 	codeIsDirectory  // result.path is the directory
 	codeNotDirectory // result.path is the file
 	codeNotEmpty
-	codeFileBytes // result.size has what the command wanted, as wherever there is a limit
+	codeFileBytes // result.size is the requested size, as for all limits
 	codeBytes
 	codeNodes
-	codeBadPath // result.path and result.reason say why
+	codeBadPath // result.path and result.reason describe the error
 	codeUnknown // not a command of this version; nothing was changed
-	codeTerm    // the entry is of another term than the one that decided on it
+	codeTerm    // the entry has a different term than the command
 	codeNoSession
 	codeStale
 	codeEphemeral
-	codeLocked // result.mode, holder and reason (its name), or delay, say how
+	codeLocked // result.mode, and holder and its name in reason, or delay
 	codeNotHeld
 	codeSessions
 	codeHolds // result.limit is the limit
 	codeACLBytes
 	codeNameBytes
-	codeShare // result.reason is the limit's word
+	codeShare // result.reason is the name of the limit
 )
 
 // result is the state machine's answer to a command.
@@ -44,10 +44,10 @@ type result struct {
 	size       int64
 	limit      int64
 
-	// Of an acquire; generation is the lock's.
+	// For an acquire; generation is the lock's.
 	instance uint64
 	hold     uint64
-	// Of one that was refused.
+	// For a rejected acquire or delete.
 	mode   api.Mode
 	holder api.SessionID
 	delay  time.Duration
@@ -57,8 +57,8 @@ func badPath(path string, err error) result {
 	return result{code: codeBadPath, path: path, reason: err.(*PathError).Reason}
 }
 
-// error turns a result into what the caller sees, with want the generation it
-// gave.
+// error converts a result to the error that the caller sees. want is the generation that the caller
+// passed.
 func (r result) error(want uint64) error {
 	switch r.code {
 	case codeDone:
@@ -91,7 +91,7 @@ func (r result) error(want uint64) error {
 	return r.limitError()
 }
 
-// limitError is error for the codes that tell of a limit.
+// limitError is error for the codes of limits.
 func (r result) limitError() error {
 	tooLarge := func(what string, limit int64) error {
 		return &TooLargeError{What: what, Limit: limit, Got: r.size}
@@ -117,6 +117,6 @@ func (r result) limitError() error {
 	return errUnknownCommand
 }
 
-// errOtherTerm means that leadership changed before a command was stored. It
-// did nothing.
-var errOtherTerm = fmt.Errorf("%w: leadership changed under the call", ErrNotReady)
+// errOtherTerm means that leadership changed before a command was stored. The command had no
+// effect.
+var errOtherTerm = fmt.Errorf("%w: leadership changed during the call", ErrNotReady)

@@ -11,20 +11,20 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// serve answers the other servers, for r, whose log is in store.
+// serve starts answering the other servers on behalf of r, whose log is in store.
 func (t *transport) serve(r *raft.Raft, store *logStore) {
 	t.raft, t.store = r, store
-	t.workers.Go(t.nudgeLoop)
+	t.workers.Go(t.heartbeatLoop)
 	if t.streams != nil {
 		t.workers.Go(t.acceptLoop)
 	}
 }
 
-// nudgeLoop hands answered heartbeats to raft, for as long as that takes.
-func (t *transport) nudgeLoop() {
+// heartbeatLoop passes answered heartbeats to raft, waiting as long as necessary.
+func (t *transport) heartbeatLoop() {
 	for {
 		select {
-		case rpc := <-t.nudges:
+		case rpc := <-t.answeredHeartbeats:
 			select {
 			case t.requests <- rpc:
 			case <-t.done:
@@ -36,14 +36,14 @@ func (t *transport) nudgeLoop() {
 	}
 }
 
-// acceptPause is the pause after a connection could not be accepted.
+// acceptPause is the pause after Accept failed.
 const acceptPause = 50 * time.Millisecond
 
 func (t *transport) acceptLoop() {
 	for {
 		c, err := t.streams.Accept()
 		if err == nil {
-			if t.keep(c, true) {
+			if t.register(c, true) {
 				t.workers.Go(func() { t.serveConn(c) })
 			} else {
 				_ = c.Close()
@@ -56,7 +56,7 @@ func (t *transport) acceptLoop() {
 		case <-time.After(acceptPause):
 		}
 		if errors.Is(err, net.ErrClosed) {
-			t.log.Error("raftmeta accepts no connections any more", "error", err)
+			t.log.Error("raftmeta stopped accepting connections", "err", err)
 			return
 		}
 	}
@@ -64,7 +64,7 @@ func (t *transport) acceptLoop() {
 
 // serveConn answers the messages of one connection.
 func (t *transport) serveConn(c net.Conn) {
-	defer t.drop(c, true)
+	defer t.closeConn(c, true)
 	f := newFrames(c)
 	_ = c.SetDeadline(time.Now().Add(quickTimeout))
 	b, err := f.recv(nil)
@@ -73,10 +73,10 @@ func (t *transport) serveConn(c net.Conn) {
 	}
 	from, err := decodeHello(b, t.self)
 	if p, ok := c.(Proven); ok && err == nil && p.Server() != from {
-		err = fmt.Errorf("server %s says that it is server %.80q", p.Server(), from)
+		err = fmt.Errorf("server %s claims to be server %.80q", p.Server(), from)
 	}
 	if err != nil {
-		t.warner.Warn(t.log, "raftmeta refused a connection", "from", c.RemoteAddr(), "reason", err)
+		t.warner.Warn(t.log, "raftmeta rejected a connection", "from", c.RemoteAddr(), "err", err)
 		e := wire.GetEncoder()
 		defer e.Release()
 		encodeAnswer(e, kindError, nil, err)
@@ -87,8 +87,8 @@ func (t *transport) serveConn(c net.Conn) {
 	for {
 		if err := t.serveOne(f, from); err != nil {
 			var net net.Error
-			if !errors.Is(err, io.EOF) && !errors.As(err, &net) && !errors.Is(err, errCut) {
-				t.warner.Warn(t.log, "raftmeta closed a connection", "server", from, "reason", err)
+			if !errors.Is(err, io.EOF) && !errors.As(err, &net) && !errors.Is(err, errDisconnected) {
+				t.warner.Warn(t.log, "raftmeta closed a connection", "server", from, "err", err)
 			}
 			t.connLost(from)
 			return
@@ -96,7 +96,7 @@ func (t *transport) serveConn(c net.Conn) {
 	}
 }
 
-// serveOne answers the next message of server from.
+// serveOne answers the next message of the server from.
 func (t *transport) serveOne(f *frames, from string) error {
 	b, err := f.recv(func() { _ = f.SetReadDeadline(time.Now().Add(appendTimeout)) })
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *transport) serveOne(f *frames, from string) error {
 		return fmt.Errorf("message: %w", err)
 	}
 	answer, refusal := t.answer(f, k, request, from)
-	if errors.Is(refusal, errCut) {
+	if errors.Is(refusal, errDisconnected) {
 		return refusal
 	}
 	e := wire.GetEncoder()
@@ -121,12 +121,12 @@ func (t *transport) serveOne(f *frames, from string) error {
 	return f.send(e)
 }
 
-// termStepMax bounds how far ahead a term may be of the server's own. Terms grow by one with each election: after the last that there
-// can be the group would have no leader any more.
+// termStepMax bounds how far a term may be ahead of the server's own. Each election increases the
+// term by one. After the largest possible term the group could never elect a leader again.
 const termStepMax = 1 << 32
 
-// check makes sure that raft, whose term is that, can work on a request: it trusts the others, keeps what they send, and
-// panics when it gets to it.
+// check returns an error if raft, in that term, could not handle request. Raft trusts other
+// servers: it would store invalid entries, and panic when it processes them.
 func check(request any, term uint64) error {
 	claimed := uint64(0)
 	switch r := request.(type) {
@@ -140,25 +140,27 @@ func check(request any, term uint64) error {
 	case *raft.RequestPreVoteRequest:
 		claimed = r.Term
 	case *raft.InstallSnapshotRequest:
-		if claimed = r.Term; claimed < term { // raft would refuse it when all of it has come, and do nothing else until then
-			return fmt.Errorf("snapshot of term %d, in term %d", claimed, term)
+		// Raft would read the whole snapshot before it rejects it, and do nothing else meanwhile.
+		if claimed = r.Term; claimed < term {
+			return fmt.Errorf("snapshot of term %d is older than term %d", claimed, term)
 		}
 		if _, err := decodeMembers(r.Configuration); err != nil {
 			return err
 		}
 	}
 	if claimed > term && claimed-term > termStepMax {
-		return fmt.Errorf("term %d, in term %d", claimed, term)
+		return fmt.Errorf("term %d is too far ahead of term %d", claimed, term)
 	}
 	return nil
 }
 
-// checkEntries makes sure that entries are a piece of a log, and that raft can read the configurations among them.
+// checkEntries verifies that entries are consecutive, that their terms do not decrease or exceed
+// the leader's, and that raft can decode the configurations among them.
 func checkEntries(a *raft.AppendEntriesRequest) error {
 	index, term := a.PrevLogEntry, a.PrevLogTerm
 	for _, l := range a.Entries {
 		if index++; l.Index != index || l.Term < term || l.Term > a.Term {
-			return fmt.Errorf("entry %d of term %d, from who leads in term %d, where entry %d of term %d or later has to be", l.Index, l.Term, a.Term, index, term)
+			return fmt.Errorf("entry %d of term %d from the leader of term %d: expected entry %d of a term from %d to %d", l.Index, l.Term, a.Term, index, term, a.Term)
 		}
 		term = l.Term
 		if l.Type == raft.LogConfiguration {
@@ -170,15 +172,14 @@ func checkEntries(a *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// prepareAppend changes a request for entries where raft would go wrong.
+// prepareAppend modifies a request in two cases that raft handles wrongly.
 //
-// It leaves out entries that the newest snapshot, which ends with end, covers.
-// They are committed, so the leader has the same ones; but they may be in no log
-// here, and raft would reject everything that follows them.
+// It drops entries that the newest snapshot covers, which ends with end. They are committed, so the
+// leader has the same entries. But they may no longer be in the log here, and raft would then
+// reject everything that follows.
 //
-// It bounds the commit index by the last entry that the request proves to be the
-// same here. Raft would go on to the end of its log, and apply entries that another
-// leader left there.
+// It bounds the commit index by the last entry that the request proves to be equal here. Raft would
+// commit to the end of its log, and apply entries that another leader left there.
 func prepareAppend(a *raft.AppendEntriesRequest, end *entryID) {
 	last := a.PrevLogEntry + uint64(len(a.Entries))
 	if end != nil && a.PrevLogEntry < end.index {
@@ -189,8 +190,9 @@ func prepareAppend(a *raft.AppendEntriesRequest, end *entryID) {
 	a.LeaderCommitIndex = min(a.LeaderCommitIndex, last)
 }
 
-// answer answers a request. Votes, and calls for an election, are for members alone. Entries and snapshots are taken of whoever leads by his
-// term: a server that lags learns from them that he is a member, and one that waits has no members yet.
+// answer answers a request. Votes and calls for an election are accepted only from members. Entries
+// and snapshots are accepted from any server that leads in a current term: a server that lags
+// learns from them that the leader is a member, and a joining server does not know any members yet.
 func (t *transport) answer(f *frames, k kind, request any, from string) (any, error) {
 	switch k {
 	case kindTerm:
@@ -209,46 +211,45 @@ func (t *transport) answer(f *frames, k kind, request any, from string) (any, er
 	return t.dispatch(request, nil)
 }
 
-// dispatch has raft's main goroutine answer.
+// dispatch passes a request to raft's main goroutine and returns its answer.
 func (t *transport) dispatch(request any, body io.Reader) (any, error) {
 	answer := make(chan raft.RPCResponse, 1)
 	select {
 	case t.requests <- raft.RPC{Command: request, Reader: body, RespChan: answer}:
 	case <-t.done:
-		return nil, errCut
+		return nil, errDisconnected
 	}
 	select {
 	case a := <-answer:
 		return a.Response, a.Error
 	case <-t.done:
-		return nil, errCut
+		return nil, errDisconnected
 	}
 }
 
-// heartbeat answers a heartbeat. Raft's main goroutine may be waiting for the
-// disk, and the leader must not take that for death; so a follower of the term
-// at hand is answered for here, and raft is told when it has time, for it
-// counts from the last contact when to call an election.
+// heartbeat answers a heartbeat. Raft's main goroutine may be waiting for the disk, and the leader
+// must not take that for a failure. So a heartbeat to a follower in its current term is answered
+// here. Raft is notified when it has time, because it measures its heartbeat timeout from the last
+// contact.
 //
-// Raft has a handler of its own for this, which runs beside its main goroutine
-// and sets the term. It can set it back, after a vote in a later term, and the
-// server then follows a leader that has been superseded. Here a heartbeat
-// changes nothing; only the main goroutine does, and terms only grow.
+// Raft's own heartbeat handler, which runs outside its main goroutine, sets the term. It can set
+// the term back after a vote in a later term, and the server then follows a superseded leader. Here
+// a heartbeat changes nothing. Only the main goroutine changes the term, and terms never decrease.
 func (t *transport) heartbeat(a *raft.AppendEntriesRequest) (any, error) {
 	if t.raft.State() != raft.Follower || t.raft.CurrentTerm() != a.Term {
 		return t.dispatch(a, nil)
 	}
 	select {
-	case t.nudges <- raft.RPC{Command: a, RespChan: make(chan raft.RPCResponse, 1)}:
+	case t.answeredHeartbeats <- raft.RPC{Command: a, RespChan: make(chan raft.RPCResponse, 1)}:
 	default:
 	}
 	return &raft.AppendEntriesResponse{Term: a.Term, LastLog: t.raft.LastIndex(), Success: true}, nil
 }
 
-// patientReader gives each read a deadline of its own.
-type patientReader struct{ f *frames }
+// deadlineReader sets a new deadline for each read.
+type deadlineReader struct{ f *frames }
 
-func (r *patientReader) Read(b []byte) (int, error) {
+func (r *deadlineReader) Read(b []byte) (int, error) {
 	_ = r.f.SetReadDeadline(time.Now().Add(snapshotPause))
 	n, err := r.f.r.Read(b)
 	_ = r.f.SetReadDeadline(time.Time{})

@@ -9,23 +9,23 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// service is the lock service of one server: it serves while a keeper is there.
-// Every write goes through it, those of Group.Set and Group.Delete too.
+// service is the lock service of one server. It serves while it has a lease manager. Every write
+// goes through it, including those of Group.Set and Group.Delete.
 type service struct {
 	replica replica
 	machine *machine
 	clock   Clock
 	// shareOf is Config.ShareOf.
 	shareOf func(owner string) Share
-	// refused counts the writes that the namespace refused.
+	// refused counts the writes that the namespace rejected.
 	refused atomic.Uint64
 
 	// mu guards the fields in it. Never held across a call.
 	mu struct {
 		sync.Mutex
-		// keeper is nil when this server does not lead.
-		keeper *keeper
-		// changed is closed, and replaced, when keeper changes.
+		// manager is nil if this server does not lead.
+		manager *leaseManager
+		// changed is closed and replaced when manager changes.
 		changed chan struct{}
 	}
 }
@@ -36,38 +36,36 @@ func newService(r replica, m *machine, clock Clock) *service {
 	return v
 }
 
-// lead begins to serve in a term in which this server has caught up.
+// lead starts to serve in a term in which this server has caught up.
 func (v *service) lead(term uint64) {
 	v.follow()
-	v.setKeeper(newKeeper(v.replica, v.machine, v.clock, term))
+	v.setManager(newLeaseManager(v.replica, v.machine, v.clock, term))
 }
 
-// follow ends what lead began. Calls under way end with ErrNotReady, unless
-// their command is in the log.
+// follow undoes lead. Calls in progress fail with ErrNotReady, unless their command is in the log.
 func (v *service) follow() {
-	if k := v.setKeeper(nil); k != nil {
+	if lm := v.setManager(nil); lm != nil {
 		v.machine.observe(nil)
-		k.drop()
+		lm.shutdown()
 	}
 }
 
-// setKeeper returns the keeper before.
-func (v *service) setKeeper(k *keeper) *keeper {
+// setManager sets the lease manager and returns the previous one.
+func (v *service) setManager(lm *leaseManager) *leaseManager {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	old := v.mu.keeper
-	v.mu.keeper = k
+	old := v.mu.manager
+	v.mu.manager = lm
 	close(v.mu.changed)
 	v.mu.changed = make(chan struct{})
 	return old
 }
 
-// current returns the keeper of the term in which this server leads, or says
-// why there is none. The channel is closed when that changes; it is nil if
-// there is nothing to wait for.
-func (v *service) current() (*keeper, <-chan struct{}, error) {
+// current returns the lease manager of the term in which this server leads, or an error if there is
+// none. The channel is closed when that changes; it is nil if waiting is useless.
+func (v *service) current() (*leaseManager, <-chan struct{}, error) {
 	v.mu.Lock()
-	k, changed := v.mu.keeper, v.mu.changed
+	lm, changed := v.mu.manager, v.mu.changed
 	v.mu.Unlock()
 	if err := v.replica.usable(); err != nil {
 		return nil, nil, err
@@ -76,18 +74,18 @@ func (v *service) current() (*keeper, <-chan struct{}, error) {
 	switch {
 	case term == 0:
 		return nil, nil, v.replica.notLeading()
-	case k == nil || k.term != term:
+	case lm == nil || lm.term != term:
 		return nil, changed, ErrNotReady
 	}
-	return k, nil, nil
+	return lm, nil, nil
 }
 
-// keeper is current, and waits for a keeper that is about to be made.
-func (v *service) keeper(ctx context.Context) (*keeper, error) {
+// manager is current, but waits for a lease manager that is about to be created.
+func (v *service) manager(ctx context.Context) (*leaseManager, error) {
 	for {
-		k, changed, err := v.current()
+		lm, changed, err := v.current()
 		if changed == nil {
-			return k, err
+			return lm, err
 		}
 		select {
 		case <-changed:
@@ -97,12 +95,12 @@ func (v *service) keeper(ctx context.Context) (*keeper, error) {
 	}
 }
 
-// Service returns the lock service as this server offers it: while it leads its
-// group, and GetStale always.
+// Service returns the lock service of this server. It serves while the server leads its group;
+// GetStale always works.
 func (g *Group) Service() api.Service { return g.service }
 
-// keeperLoop has the service follow this server's leadership.
-func (g *Group) keeperLoop() {
+// serviceLoop starts and stops the service with this server's leadership.
+func (g *Group) serviceLoop() {
 	defer g.service.follow()
 	led := uint64(0)
 	for {
@@ -122,14 +120,14 @@ func (g *Group) keeperLoop() {
 	}
 }
 
-// leading is the term in which this server has caught up, or zero.
+// leading returns the term in which this server has caught up, or zero.
 func (g *Group) leading() uint64 {
 	_, _, term, _ := g.lead.state()
 	return term
 }
 
-// room returns ErrDiskFull when there is too little.
-func (g *Group) room() error { return g.disk.check() }
+// checkDisk returns ErrDiskFull if the disk has too little free space.
+func (g *Group) checkDisk() error { return g.disk.check() }
 
 // OpenSession implements api.Service.
 func (v *service) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
@@ -144,10 +142,10 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 		lease = api.LeaseDefault
 	}
 	lease = min(max(lease, api.LeaseMin), api.LeaseMax).Truncate(time.Millisecond)
-	if err := v.replica.room(); err != nil {
+	if err := v.replica.checkDisk(); err != nil {
 		return 0, 0, err
 	}
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -155,7 +153,7 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 	if err := v.precheck(&c); err != nil {
 		return 0, 0, err
 	}
-	id, err := k.openSession(ctx, c)
+	id, err := lm.openSession(ctx, c)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -164,21 +162,21 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 
 // KeepAlive implements api.Service.
 func (v *service) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-	k, _, err := v.current()
+	lm, _, err := v.current()
 	if err != nil {
 		done(api.KeepAliveResponse{}, err)
 		return
 	}
-	k.keepAlive(req, done)
+	lm.keepAlive(req, done)
 }
 
 // CloseSession implements api.Service.
 func (v *service) CloseSession(ctx context.Context, s api.SessionID) error {
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return err
 	}
-	return k.closeSession(ctx, s)
+	return lm.closeSession(ctx, s)
 }
 
 // Get implements api.Service.
@@ -194,22 +192,22 @@ func (v *service) get(ctx context.Context, path string, s api.SessionID, sh *Sha
 	if err != nil {
 		return api.File{}, api.CacheLeave{}, err
 	}
-	var k *keeper
+	var lm *leaseManager
 	if s != 0 {
-		k, _, _ = v.current()
+		lm, _, _ = v.current()
 	}
-	if k == nil || k.term != term {
+	if lm == nil || lm.term != term {
 		var n *nodeView
 		v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
 		f, err := n.file()
 		return f, api.CacheLeave{}, err
 	}
-	n, leave, mark := k.read(path, s, sh)
+	n, leave, mark := lm.read(path, s, sh)
 	if mark != 0 {
-		// If this fails, or another writes at the same time, the file is as good;
-		// it is not cached then.
-		if _, err := k.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
-			n, leave, _ = k.read(path, s, sh)
+		// If this fails, or another call writes the file meanwhile, the result is still valid. It
+		// is only not cached.
+		if _, err := lm.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
+			n, leave, _ = lm.read(path, s, sh)
 		}
 	}
 	f, err := n.file()

@@ -8,32 +8,31 @@ import (
 
 // Limits that the state machine enforces, as those in namespace.go.
 const (
-	// holdsTotalMax bounds the locks held and ephemeral files of all sessions.
+	// holdsTotalMax bounds the held locks and the ephemeral files of all sessions together.
 	holdsTotalMax = NodesMax
 )
 
-// sessionState is a session as every voter knows it. It is never changed once
-// in a namespace.
+// sessionState is the replicated state of a session. It is immutable once it is in a namespace.
 type sessionState struct {
 	id    api.SessionID
 	name  string
 	lease time.Duration
-	// owner is the user in whose share the session and its holds count; empty for
-	// the cluster's.
+	// owner is the user whose share is charged for the session and its holds; empty for the
+	// cluster.
 	owner string
-	// holds counts its locks and ephemeral files.
+	// holds is the number of its locks and ephemeral files.
 	holds int
 }
 
 func sessionLess(a, b *sessionState) bool { return a.id < b.id }
 
-// session returns the session of that id, or nil.
+// session returns the session with that id, or nil.
 func (ns *namespace) session(id api.SessionID) *sessionState {
 	s, _ := ns.sessions.Get(&sessionState{id: id})
 	return s
 }
 
-// openSession opens a session; its id is index.
+// openSession opens a session with index as its id.
 func (ns *namespace) openSession(index uint64, c *command) result {
 	if n := len(c.name); n > api.SessionNameBytesMax {
 		return result{code: codeNameBytes, size: int64(n)}
@@ -50,12 +49,12 @@ func (ns *namespace) openSession(index uint64, c *command) result {
 	s := &sessionState{id: api.SessionID(index), name: c.name, lease: c.duration, owner: c.owner()}
 	ns.sessions.ReplaceOrInsert(s)
 	ns.charge(s.owner, s.charged(), 1)
-	ns.tell(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease, owner: s.owner})
+	ns.notify(change{kind: sessionOpened, index: index, session: s.id, duration: s.lease, owner: s.owner})
 	return result{generation: index}
 }
 
-// endSession ends a session: its ephemeral files go, and its locks, with their
-// lock-delay if it expired. It does nothing if the session is gone.
+// endSession ends a session: it deletes its ephemeral files and frees its locks, or starts their
+// lock-delays if the session expired. It does nothing if the session does not exist.
 func (ns *namespace) endSession(index uint64, id api.SessionID, expired bool) {
 	s := ns.session(id)
 	if s == nil {
@@ -71,10 +70,10 @@ func (ns *namespace) endSession(index uint64, id api.SessionID, expired bool) {
 	}
 	ns.sessions.Delete(s)
 	ns.charge(s.owner, -s.charged(), -1)
-	ns.tell(change{kind: sessionEnded, index: index, session: id})
+	ns.notify(change{kind: sessionEnded, index: index, session: id})
 }
 
-// holdsOf returns what s holds, in the order of paths.
+// holdsOf returns the holds of s, ordered by path.
 func (ns *namespace) holdsOf(s *sessionState) []hold {
 	held := make([]hold, 0, s.holds)
 	ns.holds.AscendGreaterOrEqual(hold{session: s.id}, func(h hold) bool {
@@ -87,8 +86,7 @@ func (ns *namespace) holdsOf(s *sessionState) []hold {
 	return held
 }
 
-// hold adds to what a session holds, within the limits. The session must be
-// there.
+// hold adds a hold to its session, within the limits. The session must exist.
 func (ns *namespace) hold(h hold) result {
 	s := *ns.session(h.session)
 	if s.holds >= api.HoldsMax {
@@ -104,7 +102,7 @@ func (ns *namespace) hold(h hold) result {
 	return result{}
 }
 
-// unhold takes from what a session holds.
+// unhold removes a hold from its session.
 func (ns *namespace) unhold(h hold) {
 	if _, ok := ns.holds.Delete(h); !ok {
 		return

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestKillRestart kills servers, the leader first, and starts them again at
-// other addresses, all of them in the end.
+// TestKillRestart kills servers, the leader first, and restarts them at other addresses, finally
+// all of them.
 func TestKillRestart(t *testing.T) {
 	c := newCluster(t, 5, nil)
 	written := 0
@@ -43,8 +43,8 @@ func TestKillRestart(t *testing.T) {
 	c.same()
 }
 
-// TestOneWayPartition cuts one direction only: a leader that hears nobody, and
-// one whom nobody hears, is replaced; a follower so cut does not depose it.
+// TestOneWayPartition cuts only one direction: a leader that receives nothing, or whose messages
+// are lost, is replaced. A follower in that state does not depose the leader.
 func TestOneWayPartition(t *testing.T) {
 	for _, deaf := range []bool{true, false} {
 		c := newCluster(t, 3, nil)
@@ -73,8 +73,7 @@ func TestOneWayPartition(t *testing.T) {
 	}
 }
 
-// TestSnapshotReachesALaggingVoter brings back a voter after the others have cut
-// their logs.
+// TestSnapshotReachesALaggingVoter restarts a voter after the others have compacted their logs.
 func TestSnapshotReachesALaggingVoter(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.set("/f", "x")
@@ -116,8 +115,8 @@ func TestSnapshotReachesALaggingVoter(t *testing.T) {
 	c.same()
 }
 
-// TestSnapshotThenCrash starts a server that crashed when it had a snapshot from
-// the leader, and before its log, which ends earlier, was removed.
+// TestSnapshotThenCrash starts a server that crashed after it got a snapshot from the leader, and
+// before its log, which ends earlier, was deleted.
 func TestSnapshotThenCrash(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	c.same()
@@ -139,7 +138,7 @@ func TestSnapshotThenCrash(t *testing.T) {
 	c.same()
 }
 
-// copyFiles copies the files of a folder.
+// copyFiles copies the files of a directory.
 func copyFiles(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.MkdirAll(to, 0o755); err != nil {
@@ -164,7 +163,7 @@ func copyFiles(t *testing.T, from, to string) {
 	}
 }
 
-// TestRecoverLostMajority recovers a group of three from one folder.
+// TestRecoverLostMajority recovers a group of three from one data directory.
 func TestRecoverLostMajority(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	for i := range 30 {
@@ -204,8 +203,8 @@ func TestRecoverLostMajority(t *testing.T) {
 	if _, err := Recover(t.Context(), cfg); !errors.Is(err, ErrNothingToRecover) || !errors.Is(err, ErrOnlyVoter) {
 		t.Errorf("again: %v", err)
 	}
-	// A crash before the snapshot has its name leaves a voter of three, one
-	// after it a lone voter, whatever is left of the log.
+	// A crash before the snapshot has its name leaves a voter of three. A crash after it leaves a
+	// single voter, whatever remains of the log.
 	if _, err := Open(Config{Dir: before, ID: id}); !errors.Is(err, ErrNoStreams) {
 		t.Errorf("before: %v", err)
 	}

@@ -7,42 +7,40 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// Share names the user for whom a Service acts and bounds what that user, and
-// all users together, may hold in the lock service. The cluster itself acts
-// without a share: only the constants of the namespace bound it, so what shares
-// leave free is its reserve.
+// Share is the quota of a user in the lock service: it names the user, and bounds what that user
+// and all users together may hold. The cluster itself acts without a share and is bounded only by
+// the constants of the namespace. What shares leave free is therefore reserved for the cluster.
 //
-// The leader puts the share into the commands that take memory, and the state
-// machine compares it with its own count. So each limit is exact, all voters
-// reach the same result, and a leader with more memory may allow more.
+// The leader adds the share to commands that allocate memory, and the state machine compares it
+// with its own count. So each limit is exact, all voters compute the same result, and a leader with
+// more memory may allow more.
 type Share struct {
-	// Owner names the user. It is not empty, and has at most OwnerBytesMax bytes.
+	// Owner is the name of the user: 1 to OwnerBytesMax bytes.
 	Owner string
-	// Bytes and AllBytes bound the memory of the user's files, locks and sessions,
-	// and of those of all users together: see nodeOverhead.
+	// Bytes and AllBytes bound the memory of files, locks and sessions of the user, and of all
+	// users together, in bytes: see nodeOverhead.
 	Bytes, AllBytes int64
-	// Sessions and AllSessions bound the open sessions likewise.
+	// Sessions and AllSessions bound the open sessions of the user, and of all users together.
 	Sessions, AllSessions int64
-	// LeaderBytes and AllLeaderBytes bound what the leader alone keeps for the
-	// sessions likewise: watches, Acquires that wait, and the files that clients
-	// cache.
+	// LeaderBytes and AllLeaderBytes bound the memory, in bytes, that the leader alone keeps for
+	// sessions of the user, and of all users together: watches, waiting Acquires, and files that
+	// clients cache.
 	LeaderBytes, AllLeaderBytes int64
 }
 
 // OwnerBytesMax bounds Share.Owner.
 const OwnerBytesMax = api.OwnerBytesMax
 
-// What things count for in a share beside their paths, contents and names, in
-// bytes. Measured: a file takes 185 bytes, a session with a lock 400 and, on the
-// leader, up to 2 KiB with a KeepAlive that waits. The state machine adds these
-// up, so they never change.
+// The charge for each item beside its path, content and name, in bytes. Measured: a file takes 185
+// bytes, a session with a lock 400, and with a pending KeepAlive up to 2 KiB on the leader. The
+// state machine adds these up, so they must never change.
 const (
 	nodeOverhead    = 256
 	holdOverhead    = 256
 	sessionOverhead = 2048
 )
 
-// usage is what one owner holds. It is never changed once in a namespace.
+// usage is what one owner holds. It is immutable once it is in a namespace.
 type usage struct {
 	owner    string
 	bytes    int64
@@ -51,7 +49,7 @@ type usage struct {
 
 func usageLess(a, b *usage) bool { return a.owner < b.owner }
 
-// usageOf returns what an owner holds, all zero for nothing.
+// usageOf returns the usage of an owner, zero if it holds nothing.
 func (ns *namespace) usageOf(owner string) usage {
 	if u, ok := ns.usages.Get(&usage{owner: owner}); ok {
 		return *u
@@ -59,8 +57,8 @@ func (ns *namespace) usageOf(owner string) usage {
 	return usage{owner: owner}
 }
 
-// charge adds to what an owner holds; negative numbers are released. Nothing is
-// counted for the cluster itself, whose owner is empty.
+// charge adds to the usage of an owner; negative numbers are released. Nothing is counted for the
+// cluster, whose owner is empty.
 func (ns *namespace) charge(owner string, bytes, sessions int64) {
 	if owner == "" || bytes == 0 && sessions == 0 {
 		return
@@ -77,7 +75,7 @@ func (ns *namespace) charge(owner string, bytes, sessions int64) {
 	ns.usages.ReplaceOrInsert(&u)
 }
 
-// charged is what a node counts for in its owner's share. The root has no owner.
+// charged returns the charge for a node to its owner. The root has no owner.
 func (n *node) charged() int64 {
 	if n.owner == "" {
 		return 0
@@ -87,9 +85,9 @@ func (n *node) charged() int64 {
 
 func (s *sessionState) charged() int64 { return sessionOverhead + int64(len(s.name)) }
 
-// fits returns codeDone if sh leaves space for so much more of its owner. What
-// does not grow always fits: an owner above a limit that was lowered can still
-// release what it holds.
+// fits returns codeDone if the share has space for additional bytes and sessions of its owner. A
+// change that does not grow always fits, so that an owner above a lowered limit can still release
+// what it holds.
 func (ns *namespace) fits(sh *Share, bytes, sessions int64) result {
 	if sh == nil {
 		return result{}
@@ -111,8 +109,8 @@ func (ns *namespace) fits(sh *Share, bytes, sessions int64) result {
 	return result{}
 }
 
-// checkShare returns codeDone if the share of c, if it has one, leaves space for
-// what c would add. It looks at nothing else that may be wrong with c.
+// checkShare returns codeDone if the share of c has space for what c would add, or if c has no
+// share. It checks nothing else about c.
 func (ns *namespace) checkShare(c *command) result {
 	if c.share == nil {
 		return result{}
@@ -148,7 +146,7 @@ func (ns *namespace) checkShare(c *command) result {
 	return result{}
 }
 
-// chargedTo is what a node counts for in the share of owner.
+// chargedTo returns the charge for a node to owner.
 func (n *node) chargedTo(owner string) int64 {
 	if n.owner != owner {
 		return 0
@@ -156,8 +154,8 @@ func (n *node) chargedTo(owner string) int64 {
 	return n.charged()
 }
 
-// fileGrowth returns what a file at path with that much content adds to what
-// its owner holds, with the directories that it brings.
+// fileGrowth returns by how much the usage of owner grows if it writes data bytes to the file at
+// path, including missing parent directories.
 func (ns *namespace) fileGrowth(path, owner string, data int64) int64 {
 	if n := ns.get(path); n != nil {
 		grown := n.size() - int64(len(n.data)) + data + nodeOverhead
@@ -170,7 +168,7 @@ func (ns *namespace) fileGrowth(path, owner string, data int64) int64 {
 	return bytes
 }
 
-// recount sums up anew what owners hold, from what there is.
+// recount recomputes the usage of all owners.
 func (ns *namespace) recount() {
 	ns.usages.Clear(false)
 	ns.used = usage{}
@@ -186,7 +184,7 @@ func (ns *namespace) recount() {
 	})
 }
 
-// encode writes the part of a share that the state machine compares.
+// encode encodes the part of a share that the state machine uses.
 func (s *Share) encode(e *wire.Encoder) {
 	e.Array(5)
 	e.Str(s.Owner)

@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// usages writes what each user holds, one line a user.
+// usages returns what each user holds, one line per user.
 func usages(ns *namespace) string {
 	var b bytes.Buffer
 	ns.usages.Ascend(func(u *usage) bool {
@@ -27,7 +27,7 @@ func usages(ns *namespace) string {
 	return b.String()
 }
 
-// shareOf is a share without bounds.
+// shareOf returns a share without limits.
 func shareOf(owner string) *Share {
 	return &Share{Owner: owner, Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64,
 		LeaderBytes: math.MaxInt64, AllLeaderBytes: math.MaxInt64}
@@ -42,8 +42,7 @@ func wantLimit(t *testing.T, err error, what string, limit int64) {
 	}
 }
 
-// TestShareCounts counts what each command adds to the share of its user, and
-// what it releases.
+// TestShareCounts checks what each command adds to the share of its user, and what it releases.
 func TestShareCounts(t *testing.T) {
 	ns := newNamespace()
 	index := uint64(9)
@@ -55,17 +54,17 @@ func TestShareCounts(t *testing.T) {
 		{command{op: opOpenSession, name: "w", duration: 2 * time.Second, share: ann}, "2049 1 0 0"},
 		{command{op: opSet, path: "/f", data: make([]byte, 100), generation: AnyGeneration, share: ann}, "2407 1 0 0"},
 		{command{op: opSet, path: "/f", data: make([]byte, 10), generation: AnyGeneration, share: ann}, "2317 1 0 0"},
-		// Who writes a file last has it.
+		// The last writer owns the file.
 		{command{op: opSet, path: "/f", data: make([]byte, 20), generation: AnyGeneration, share: bob}, "2049 1 278 0"},
 		{command{op: opSetACL, path: "/f", name: "acl", share: ann}, "2330 1 0 0"},
 		{command{op: opSetACL, path: "/", name: "acl", share: ann}, "2330 1 0 0"},
 		{command{op: opMarkCached, path: "/f", generation: 12}, "2330 1 0 0"},
-		// A lock brings a file and the directory above it.
+		// A lock creates a file and its directory.
 		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, duration: time.Second, share: ann}, "3104 1 0 0"},
 		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, share: ann}, "3104 1 0 0"},
 		{command{op: opSet, path: "/d/e", session: 10, ephemeral: true, generation: AnyGeneration, share: ann}, "3620 1 0 0"},
 		{command{op: opDelete, path: "/f", generation: AnyGeneration, share: bob}, "3339 1 0 0"},
-		// What the cluster holds counts for no user.
+		// What the cluster holds is charged to no user.
 		{command{op: opSet, path: "/tables/t", data: make([]byte, 100), generation: AnyGeneration}, "3339 1 0 0"},
 		{command{op: opExpireSession, sessions: []api.SessionID{10}}, "518 0 0 0"},
 		{command{op: opEndLockDelay, delays: []delayRef{{"/d/l", 22}}}, "518 0 0 0"},
@@ -86,8 +85,7 @@ func TestShareCounts(t *testing.T) {
 	}
 }
 
-// TestShareLimits refuses what goes beyond a limit, for that user alone, and
-// keeps taking what does not grow.
+// TestShareLimits rejects what exceeds a limit, only for that user, and accepts what does not grow.
 func TestShareLimits(t *testing.T) {
 	limited := func(owner string) *Share {
 		return &Share{Owner: owner, Bytes: 4000, AllBytes: 6000, Sessions: 1, AllSessions: 2}
@@ -130,12 +128,12 @@ func TestShareLimits(t *testing.T) {
 	// Neither is the cluster.
 	done(do(set("/tables/t", 100_000), ""))
 	done(do(open, ""))
-	// What does not grow is taken also above a limit that was lowered.
+	// What does not grow is accepted above a lowered limit too.
 	low := set("/a", 4000-2049-300)
 	low.share = &Share{Owner: "ann", Bytes: 100, AllBytes: 100}
 	done(do(low, ""))
 	done(do(command{op: opDelete, path: "/a", generation: AnyGeneration}, "ann"))
-	// Sessions have a limit of their own.
+	// Sessions have a separate limit.
 	roomy := limited("ann")
 	roomy.Bytes, roomy.AllBytes = 1<<20, 1<<20
 	more := open
@@ -147,8 +145,8 @@ func TestShareLimits(t *testing.T) {
 	wantLimit(t, do(more, ""), api.LimitUsersSessions, 1)
 }
 
-// TestShareOfOldLog replays commands from before there were shares: what they
-// make is the cluster's.
+// TestShareOfOldLog replays commands from before shares existed: what they create belongs to the
+// cluster.
 func TestShareOfOldLog(t *testing.T) {
 	m := newMachine(func(err error) { t.Error(err) })
 	for i, c := range []command{
@@ -167,9 +165,9 @@ func TestShareOfOldLog(t *testing.T) {
 	}
 }
 
-// TestShareFills has a user fill the lock service until it is refused: nothing
-// more of that user gets into the log, another user and the cluster go on, and
-// so it is after a restart, from the log and from a snapshot.
+// TestShareFills has a user fill the lock service until it is rejected. Nothing more of that user
+// gets into the log, and another user and the cluster are not affected. The same holds after a
+// restart, from the log and from a snapshot.
 func TestShareFills(t *testing.T) {
 	dir := t.TempDir()
 	g := openGroup(t, Config{Dir: dir})
@@ -248,10 +246,10 @@ func TestShareOfLeader(t *testing.T) {
 	_, v := newSolo(t)
 	sh := *shareOf("ann")
 	sh.LeaderBytes, sh.AllLeaderBytes = 1000, 1500
-	ann := &shared{v, &sh}
+	ann := &userService{v, &sh}
 	other := sh
 	other.Owner = "bob"
-	bob := &shared{v, &other}
+	bob := &userService{v, &other}
 	ctx := t.Context()
 	a, _, err := ann.OpenSession(ctx, "a", 0)
 	b, _, err2 := bob.OpenSession(ctx, "b", 0)
@@ -305,7 +303,7 @@ func TestShareOfLeader(t *testing.T) {
 	if _, err := ann.Acquire(ctx, a2, "/l", api.Exclusive, 0, 0); !errors.Is(err, api.ErrLocked) {
 		t.Errorf("an acquire that does not wait: %v", err)
 	}
-	roomy := &shared{v, shareOf("ann")}
+	roomy := &userService{v, shareOf("ann")}
 	k, _, _ := v.current()
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -314,7 +312,7 @@ func TestShareOfLeader(t *testing.T) {
 	tallied := func() (waiting int, bytes int64) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		return len(k.mu.waits["/l"]), k.mu.tallies["ann"].bytes
+		return len(k.mu.waits["/l"]), k.mu.usages["ann"].bytes
 	}
 	waiting, bytes := tallied()
 	for ; waiting == 0; waiting, bytes = tallied() {
@@ -336,13 +334,13 @@ func TestShareOfLeader(t *testing.T) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.mu.tallies) != 2 || k.mu.users.bytes != 3*264 {
-		t.Errorf("%d users have %d bytes", len(k.mu.tallies), k.mu.users.bytes)
+	if len(k.mu.usages) != 2 || k.mu.allUsers.bytes != 3*264 {
+		t.Errorf("%d users have %d bytes", len(k.mu.usages), k.mu.allUsers.bytes)
 	}
 }
 
-// TestSetForOwner: a file that the cluster sets for a user counts in that user's share. A user who names another
-// owner is heeded in nothing.
+// TestSetForOwner: a file that the cluster writes for a user is charged to that user's share. An
+// owner named by a user is ignored.
 func TestSetForOwner(t *testing.T) {
 	r, v := newSolo(t)
 	v.shareOf = func(owner string) Share {
@@ -361,13 +359,13 @@ func TestSetForOwner(t *testing.T) {
 	proposed := r.commands[opSet].Load()
 	_, err := v.Set(ctx, "/g", nil, 0, api.SetOptions{Owner: "ann"})
 	wantLimit(t, err, api.LimitUser, 300)
-	if r.commands[opSet].Load() == proposed { // an earlier try may be under way
+	if r.commands[opSet].Load() == proposed { // an earlier attempt may be in flight
 		t.Error("refused before the log has all earlier commands")
 	}
 	if _, err := v.Set(ctx, "/g", nil, 0, api.SetOptions{Owner: strings.Repeat("x", OwnerBytesMax+1)}); err != nil {
 		t.Errorf("a long name: %v", err)
 	}
-	if _, err := (&shared{v, shareOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
+	if _, err := (&userService{v, shareOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
 		t.Errorf("%v, bob holds %d bytes and carl %d", err, held("bob"), held("carl"))
 	}
 	if _, err := v.Set(ctx, "/f", nil, AnyGeneration, api.SetOptions{}); err != nil || held("ann") != 0 {
@@ -375,11 +373,11 @@ func TestSetForOwner(t *testing.T) {
 	}
 }
 
-// TestShareOfEvents has a user's sessions leave their events unread: those of
-// other sessions are kept.
+// TestShareOfEvents has a user's sessions leave their events unacknowledged: those of other
+// sessions are kept.
 func TestShareOfEvents(t *testing.T) {
 	_, v := newSolo(t)
-	ann := &shared{v, shareOf("ann")}
+	ann := &userService{v, shareOf("ann")}
 	ctx := t.Context()
 	n, _, err := v.OpenSession(ctx, "node", time.Minute)
 	if err != nil {
@@ -408,7 +406,7 @@ func TestShareOfEvents(t *testing.T) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if got := k.mu.tallies["ann"].queued; got > queuedOfUserMax {
+	if got := k.mu.usages["ann"].queued; got > queuedOfUserMax {
 		t.Errorf("%d events of one user, at most %d", got, queuedOfUserMax)
 	}
 	k.pushLocked(node, api.Event{Kind: api.ContentsChanged, Path: "/locks/f", Index: 1})

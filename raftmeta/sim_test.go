@@ -13,17 +13,16 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// rules are what a simulation breaks on purpose, to show that its checks find
-// it.
+// rules are deliberate violations in a simulation, to show that its checks find them.
 type rules struct {
-	leaseFromAnswer bool // clients count the lease from when they got the answer
-	noWait          bool // servers take events for acknowledged when they send them
-	noGrace         bool // a new leader gives no session time
-	noVerify        bool // a leader takes for granted that it still leads
+	leaseFromAnswer bool // clients count the lease from the arrival of the answer
+	noWait          bool // servers consider events acknowledged when they send them
+	noGrace         bool // a new leader does not restart leases
+	noVerify        bool // a leader assumes that it still leads
 	keepCache       bool // clients keep their cache when their lease ends
 }
 
-// simClock runs at its own rate.
+// simClock is a clock with its own rate.
 type simClock struct {
 	start  time.Time
 	offset time.Duration
@@ -32,7 +31,7 @@ type simClock struct {
 
 func newSimClock(rng *rand.Rand) *simClock {
 	rate := 1 + api.ClockDrift*(2*rng.Float64()-1)
-	if rng.IntN(2) == 0 { // the worst that is allowed
+	if rng.IntN(2) == 0 { // the largest allowed drift
 		rate = 1 + api.ClockDrift*float64(2*rng.IntN(2)-1)
 	}
 	return &simClock{start: time.Now(), offset: time.Duration(rng.Int64N(int64(time.Hour))), rate: rate}
@@ -46,28 +45,28 @@ func (c *simClock) NewTimer(d time.Duration) *time.Timer {
 	return time.NewTimer(time.Duration(float64(d)/c.rate) + 1)
 }
 
-// sim is a group of servers over a log that cannot fail but whose leader may
-// change at any time. Servers learn late that they lead or have led.
+// sim is a group of servers over a log that cannot fail but whose leader may change at any time.
+// Servers learn with delays that they lead or have led.
 type sim struct {
 	broken rules
 	ctx    context.Context
 	rng    *simRand
 
-	// mu guards the fields in it, and what has been committed: truth.
+	// mu guards the fields in it, and truth.
 	mu struct {
 		sync.Mutex
 		term    uint64
 		leader  *simServer
 		log     []*raft.Log
 		pending []*simProposal
-		// truth has every committed command, from the moment it was.
+		// truth has applied every committed command at the moment of its commit.
 		truth *machine
 	}
 	propose chan struct{}
 	servers []*simServer
 	clients []simUser
 	checks  *simChecks
-	// elections counts changes of leader, as the end of one begins.
+	// elections counts changes of leader, each when the old leadership ends.
 	elections atomic.Int64
 	wg        sync.WaitGroup
 }
@@ -89,7 +88,7 @@ func (r *simRand) IntN(n int) int {
 	return r.rng.IntN(n)
 }
 
-// delay is mostly short and at times long.
+// delay returns a delay that is usually short and sometimes long.
 func (r *simRand) delay(longest time.Duration) time.Duration {
 	n := longest
 	if r.IntN(10) > 0 {
@@ -169,15 +168,15 @@ func (v *sim) commitLoop() {
 	}
 }
 
-// commitLocked puts a command into the log for good.
+// commitLocked commits a command.
 func (v *sim) commitLocked(data []byte) {
 	l := &raft.Log{Index: uint64(len(v.mu.log) + 1), Term: v.mu.term, Type: raft.LogCommand, Data: data}
 	v.mu.log = append(v.mu.log, l)
 	v.mu.truth.Apply(l)
 }
 
-// electLoop changes the leader now and then. Any prefix of what the old one
-// has stored and not committed is in the new one's log.
+// electLoop changes the leader from time to time. The new leader's log has a random prefix of what
+// the old one has stored and not committed.
 func (v *sim) electLoop(rng *rand.Rand) {
 	for pause := time.Duration(0); sleep(v.ctx, pause); pause = time.Duration(rng.Int64N(int64(8 * time.Second))) {
 		next := v.servers[rng.IntN(len(v.servers))]
@@ -211,16 +210,16 @@ func (v *sim) electLoop(rng *rand.Rand) {
 	}
 }
 
-// simServer is one server: the machine, the service, and what it believes.
+// simServer is one server: the machine, the service, and its own view of leadership.
 type simServer struct {
 	sim     *sim
 	id      string
 	clock   *simClock
 	machine *machine
 	service *service
-	// duties are changes of leadership, which it learns one by one.
+	// duties are changes of leadership, of which the server learns one by one.
 	duties chan func()
-	// led is the term in which it believes to lead.
+	// led is the term in which the server believes that it leads.
 	led     atomic.Uint64
 	applied int // guarded by sim.mu
 }
@@ -261,8 +260,8 @@ func (s *simServer) elected(term uint64, catchUp time.Duration) {
 	s.led.Store(term)
 	s.service.lead(term)
 	if s.sim.broken.noGrace {
-		k := s.service.setKeeper(nil)
-		s.service.setKeeper(k)
+		k := s.service.setManager(nil)
+		s.service.setManager(k)
 		k.mu.Lock()
 		for _, t := range k.mu.sessions {
 			t.end = k.clock.Now()
@@ -272,7 +271,7 @@ func (s *simServer) elected(term uint64, catchUp time.Duration) {
 	}
 }
 
-// applyLocked applies what the log has, and returns what came of the last.
+// applyLocked applies the committed log, and returns the last result.
 func (s *simServer) applyLocked() (r result) {
 	for ; s.applied < len(s.sim.mu.log); s.applied++ {
 		r = s.machine.Apply(s.sim.mu.log[s.applied]).(result)
@@ -283,7 +282,7 @@ func (s *simServer) applyLocked() (r result) {
 func (s *simServer) usable() error     { return s.sim.ctx.Err() }
 func (s *simServer) leading() uint64   { return s.led.Load() }
 func (s *simServer) notLeading() error { return &NotLeaderError{} }
-func (s *simServer) room() error       { return nil }
+func (s *simServer) checkDisk() error  { return nil }
 
 func (s *simServer) verify(ctx context.Context) (uint64, error) {
 	term := s.led.Load()
@@ -299,7 +298,7 @@ func (s *simServer) verify(ctx context.Context) (uint64, error) {
 	if !leads && !s.sim.broken.noVerify {
 		return 0, s.notLeading()
 	}
-	// The answer may be as late as it likes.
+	// The answer may be delayed.
 	if !sleep(ctx, s.sim.rng.delay(time.Second)) {
 		return 0, ctx.Err()
 	}
@@ -316,7 +315,7 @@ func (s *simServer) propose(ctx context.Context, c command) (result, error) {
 	leads := s.sim.mu.leader == s
 	if leads {
 		s.sim.mu.pending = append(s.sim.mu.pending, p)
-		kick(s.sim.propose)
+		signal(s.sim.propose)
 	}
 	s.sim.mu.Unlock()
 	if !leads {

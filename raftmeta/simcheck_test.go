@@ -18,26 +18,25 @@ import (
 // simUser is a client as the checks see it.
 type simUser interface {
 	run()
-	// believes tells whether it takes that session for good, caches whether it
-	// would answer a file from its cache, and holds how it believes to hold a
-	// lock, zero if not.
+	// believes reports whether the client relies on that session, caches whether it would answer a
+	// file from its cache, and holds in which mode it considers a lock held, zero if not.
 	believes(api.SessionID) bool
 	caches(path string) bool
 	holds(path string) api.Mode
 }
 
-// simChecks watches a simulation. It sees each command the moment it is
-// committed, whichever server knows of it then, and looks into the clients.
+// simChecks checks a simulation. It sees each command at its commit, before any server may know of
+// it, and inspects the clients.
 type simChecks struct {
 	sim *sim
 	mu  struct {
 		sync.Mutex
 		failures []string
-		// delays has until when, in true time, each lock may not be had.
+		// delays has the true time until which each lock must not be granted.
 		delays  map[string]time.Time
 		guarded map[string]uint64 // the last lock generation of a guarded write
 	}
-	// What happened, to show that it did.
+	// Counters that show that the schedule covered these cases.
 	cached, expired, delayed, acquired, writes atomic.Int64
 }
 
@@ -56,8 +55,7 @@ func (k *simChecks) fail(format string, args ...any) {
 	}
 }
 
-// observe is the observer of the truth: called with sim.mu held, at the moment
-// of a commit.
+// observe is the observer of the truth. It is called at the moment of a commit, with sim.mu held.
 func (k *simChecks) observe(changes []change) {
 	for _, c := range changes {
 		switch c.kind {
@@ -93,7 +91,7 @@ func (k *simChecks) failures(format string, args ...any) {
 	}
 }
 
-// noCopy: when a change of a file commits, nobody answers it from a cache.
+// noCopy checks that no client answers a file from its cache when a change of it commits.
 func (k *simChecks) noCopy(path string) {
 	for i, c := range k.sim.clients {
 		if c.caches(path) {
@@ -102,8 +100,7 @@ func (k *simChecks) noCopy(path string) {
 	}
 }
 
-// guardedWrite: what a third party accepts under a lock comes from its holders
-// in turn.
+// guardedWrite checks that a third party accepts writes under a lock in the order of its holders.
 func (k *simChecks) guardedWrite(path string) {
 	n := k.sim.mu.truth.mu.ns.get(path) // no command is being applied
 	if n == nil || len(path) < 8 || path[:8] != "/guarded" {
@@ -122,8 +119,8 @@ func (k *simChecks) guardedWrite(path string) {
 	k.mu.guarded[path] = q.LockGeneration
 }
 
-// sessionOver: when a session ends its client believes in it no more, and its
-// ephemeral files have gone.
+// sessionOver checks that the client of an ended session no longer relies on it, and that its
+// ephemeral files are deleted.
 func (k *simChecks) sessionOver(id api.SessionID) {
 	k.expired.Add(1)
 	for i, c := range k.sim.clients {
@@ -139,7 +136,7 @@ func (k *simChecks) sessionOver(id api.SessionID) {
 	})
 }
 
-// compareLocks: at most one client believes to hold a lock, or all share it.
+// compareLocks checks that at most one client considers a lock held, unless all share it.
 func (k *simChecks) compareLocks() {
 	for _, path := range simLocks {
 		for i, a := range k.sim.clients {
@@ -154,11 +151,11 @@ func (k *simChecks) compareLocks() {
 	}
 }
 
-// writeMax is the longest that a write may take while the leader stays: the
-// longest lease by the slowest clock, and delays of the network and the log.
+// writeMax bounds the duration of a write while the leader stays: the longest lease by the slowest
+// clock, and delays of the network and the log.
 const writeMax = 4500*time.Millisecond*106/100 + 3*time.Second
 
-// wrote checks that a write did not wait for dead clients longer than it may.
+// wrote checks that a write did not wait for dead clients for too long.
 func (k *simChecks) wrote(began time.Time, elections int64, err error) {
 	k.writes.Add(1)
 	if took := time.Since(began); took > writeMax && k.sim.elections.Load() == elections && !errors.Is(err, context.DeadlineExceeded) {
@@ -166,7 +163,7 @@ func (k *simChecks) wrote(began time.Time, elections int64, err error) {
 	}
 }
 
-// loop compares all the time.
+// loop runs compareLocks continuously.
 func (k *simChecks) loop() {
 	for sleep(k.sim.ctx, 20*time.Millisecond) {
 		k.compareLocks()
@@ -188,14 +185,13 @@ func simulate(t *testing.T, seed uint64, length time.Duration, broken rules, cli
 
 const simLength = 40 * time.Second
 
-// TestSimulation runs schedules of leaders that come and go, clocks that
-// drift, messages that are late, lost and doubled, and clients that stop and
-// die.
+// TestSimulation runs schedules with changing leaders, drifting clocks, delayed, lost and
+// duplicated messages, and clients that pause and die.
 func TestSimulation(t *testing.T) {
 	simulateMany(t, 40, newSimClient)
 }
 
-// TestSimulationOfSessions is the same with the library that clients use.
+// TestSimulationOfSessions is TestSimulation with clients that use package session.
 func TestSimulationOfSessions(t *testing.T) {
 	simulateMany(t, 30, newSimSession)
 }
@@ -226,7 +222,7 @@ func simulateMany(t *testing.T, runs uint64, client func(*sim, int, *rand.Rand) 
 	}
 }
 
-// TestSimulationFinds breaks one rule at a time: the checks must find it.
+// TestSimulationFinds violates one rule at a time: the checks must find it.
 func TestSimulationFinds(t *testing.T) {
 	for name, broken := range map[string]rules{
 		"lease counted from the answer":  {leaseFromAnswer: true},

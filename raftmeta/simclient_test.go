@@ -17,8 +17,8 @@ var (
 	errLost  = errors.New("message lost")
 )
 
-// simClient is a client of the service in few words: one session at a time, its
-// KeepAlives, a cache, locks.
+// simClient is a minimal client of the service: one session at a time, with KeepAlives, a cache,
+// and locks.
 type simClient struct {
 	sim   *sim
 	id    int
@@ -28,14 +28,14 @@ type simClient struct {
 	mu struct {
 		sync.Mutex
 		session api.SessionID
-		// until is when its belief in its lease ends, by its own clock.
+		// until is when its lease ends, by its own clock.
 		until time.Duration
-		lost  bool // the session is gone, or was given up
+		lost  bool // the session has ended, or was abandoned
 		term  uint64
 		acked uint64
 		cache map[string]uint64 // generations
-		// invalid is the number of the last event about a path, reset that of the
-		// last FailedOver; in this term.
+		// invalid has the number of the last event of each path, and reset that of the last
+		// FailedOver, in this term.
 		invalid map[string]uint64
 		reset   uint64
 		locks   map[string]api.Grant
@@ -46,7 +46,7 @@ func newSimClient(v *sim, id int, rng *rand.Rand) simUser {
 	return &simClient{sim: v, id: id, rng: rng, clock: newSimClock(rng)}
 }
 
-// believesLocked tells whether the client takes its session for good.
+// believesLocked reports whether the client relies on its session.
 func (c *simClient) believesLocked() bool {
 	return c.mu.session != 0 && !c.mu.lost && c.clock.Now() < c.mu.until
 }
@@ -58,7 +58,7 @@ func (c *simClient) expireCacheLocked() {
 	}
 }
 
-// server is one that may lead.
+// server returns a server that may lead.
 func (c *simClient) server() *simServer {
 	v := c.sim
 	if v.rng.IntN(4) > 0 {
@@ -71,7 +71,7 @@ func (c *simClient) server() *simServer {
 	return v.servers[v.rng.IntN(len(v.servers))]
 }
 
-// call makes a call over a network that delays and loses.
+// call makes a call over a network that delays and loses messages.
 func (c *simClient) call(f func(ctx context.Context, s api.Service) error) error {
 	ctx, cancel := context.WithTimeout(c.sim.ctx, time.Duration(1+c.sim.rng.IntN(6000))*time.Millisecond)
 	defer cancel()
@@ -85,7 +85,7 @@ func (c *simClient) call(f func(ctx context.Context, s api.Service) error) error
 	return err
 }
 
-// run lives one session after the other.
+// run runs one session after another.
 func (c *simClient) run() {
 	for sleep(c.sim.ctx, time.Duration(c.rng.IntN(500))*time.Millisecond) {
 		lease := time.Duration(500+c.rng.IntN(4000)) * time.Millisecond
@@ -128,11 +128,10 @@ type simAnswer struct {
 	err  error
 }
 
-// keepAlives holds the session. Requests and answers may be late, lost or
-// doubled.
+// keepAlives maintains the session. Requests and answers may be delayed, lost or duplicated.
 func (c *simClient) keepAlives(ctx context.Context, lost func(), id api.SessionID, lease time.Duration) {
 	for ctx.Err() == nil {
-		if c.sim.rng.IntN(60) == 0 { // stopped, as by a signal
+		if c.sim.rng.IntN(60) == 0 { // paused, as by SIGSTOP
 			sleep(ctx, c.sim.rng.delay(8*time.Second))
 		}
 		c.mu.Lock()
@@ -162,7 +161,7 @@ func (c *simClient) oneKeepAlive(req api.KeepAliveRequest, got chan<- simAnswer)
 	}
 	s.service.KeepAlive(v.ctx, req, func(resp api.KeepAliveResponse, err error) {
 		if v.broken.noWait {
-			v.wg.Go(func() { s.takeForAcked(req.Session) })
+			v.wg.Go(func() { s.assumeAcked(req.Session) })
 		}
 		v.wg.Go(func() {
 			if sleep(v.ctx, v.rng.delay(time.Second)) && v.rng.IntN(40) > 0 {
@@ -172,10 +171,10 @@ func (c *simClient) oneKeepAlive(req api.KeepAliveRequest, got chan<- simAnswer)
 	})
 }
 
-// takeForAcked breaks the rule that writes wait for acknowledgements.
-func (s *simServer) takeForAcked(id api.SessionID) {
-	k := s.service.setKeeper(nil)
-	s.service.setKeeper(k)
+// assumeAcked violates the rule that writes wait for acknowledgements.
+func (s *simServer) assumeAcked(id api.SessionID) {
+	k := s.service.setManager(nil)
+	s.service.setManager(k)
 	if k == nil {
 		return
 	}
@@ -186,7 +185,7 @@ func (s *simServer) takeForAcked(id api.SessionID) {
 	}
 }
 
-// answered takes the answer to a KeepAlive sent at sent.
+// answered processes the answer to a KeepAlive sent at sent.
 func (c *simClient) answered(sent time.Duration, a simAnswer, lost func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,8 +235,7 @@ func (c *simClient) takeEventsLocked(resp api.KeepAliveResponse) {
 	}
 }
 
-// readCache drops the cache when the lease ends, as a real client would before
-// each use of it.
+// readCache drops the cache when the lease ends, as a real client would before each use of it.
 func (c *simClient) readCache(ctx context.Context) {
 	for sleep(ctx, 50*time.Millisecond) {
 		c.mu.Lock()
@@ -246,7 +244,7 @@ func (c *simClient) readCache(ctx context.Context) {
 	}
 }
 
-// act does one thing.
+// act makes one random call.
 func (c *simClient) act(ctx context.Context, id api.SessionID) {
 	file, lock := simFiles[c.rng.IntN(2)], simLocks[c.rng.IntN(2)]
 	switch n := c.rng.IntN(20); {
@@ -287,7 +285,7 @@ func (c *simClient) act(ctx context.Context, id api.SessionID) {
 	}
 }
 
-// get reads a file, and caches it if it may.
+// get reads a file, and caches it if permitted.
 func (c *simClient) get(path string, id api.SessionID) {
 	var f api.File
 	var leave api.CacheLeave
@@ -303,7 +301,7 @@ func (c *simClient) get(path string, id api.SessionID) {
 	}
 }
 
-// lock acquires a lock, works under it and releases it.
+// lock acquires a lock, writes under it and releases it.
 func (c *simClient) lock(ctx context.Context, id api.SessionID, path string) {
 	mode := api.Exclusive
 	if c.rng.IntN(4) == 0 {

@@ -21,7 +21,7 @@ type simSession struct {
 	id    int
 	rng   *rand.Rand
 	clock *simClock
-	// cut is set while nothing passes between it and the servers.
+	// cut is set while the link to the servers is down.
 	cut atomic.Bool
 
 	mu struct {
@@ -42,7 +42,7 @@ func newSimSession(v *sim, id int, rng *rand.Rand) simUser {
 	return c
 }
 
-// Timer makes a simClock the clock of package session.
+// Timer makes simClock a session.Clock.
 func (c *simClock) Timer(d time.Duration) (<-chan time.Time, func()) {
 	t := c.NewTimer(d)
 	return t.C, func() { t.Stop() }
@@ -68,7 +68,7 @@ func (c *simSession) holds(path string) api.Mode {
 	return 0
 }
 
-// ended has ended: a Get with it is answered from the cache or not at all.
+// ended is a context that has ended: a Get with it is answered from the cache or not at all.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -91,7 +91,7 @@ func (c *simSession) run() {
 	}
 }
 
-// life is that of one session.
+// life runs one session.
 func (c *simSession) life() {
 	v := c.sim
 	client, err := session.NewClient(session.Config{
@@ -127,7 +127,7 @@ func (c *simSession) life() {
 		}
 		sleep(ctx, time.Duration(c.rng.IntN(300))*time.Millisecond)
 	}
-	// Half of the sessions are closed; of the others nobody hears any more.
+	// Half of the sessions are closed; the others disappear.
 	c.cut.Store(c.rng.IntN(2) == 0)
 	closing, cancelClose := context.WithTimeout(v.ctx, time.Duration(c.rng.IntN(3))*time.Second)
 	defer cancelClose()
@@ -183,13 +183,13 @@ func (c *simSession) Dial(ctx context.Context, addr string) (session.Peer, error
 	return session.Peer{Service: simLink{c, c.sim.servers[addr[0]-'0'].service}}, nil
 }
 
-// simLink is a client's way to one server.
+// simLink is a client's link to one server.
 type simLink struct {
 	c       *simSession
 	service api.Service
 }
 
-// pass makes a call. A change that got lost may have been made.
+// pass makes a call. A change whose call was lost may have been made.
 func (l simLink) pass(ctx context.Context, change bool, f func(ctx context.Context) error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -206,7 +206,7 @@ func (l simLink) pass(ctx context.Context, change bool, f func(ctx context.Conte
 		return lost(false)
 	}
 	done := make(chan error, 1)
-	// The server goes on when the client has gone.
+	// The server continues after the client has stopped waiting.
 	v.wg.Go(func() {
 		server, cancel := context.WithTimeout(v.ctx, 6*time.Second)
 		defer cancel()
@@ -223,7 +223,7 @@ func (l simLink) pass(ctx context.Context, change bool, f func(ctx context.Conte
 	}
 }
 
-// call is pass for calls that return something.
+// call is pass for calls with a result.
 func call[T any](l simLink, ctx context.Context, change bool, f func(ctx context.Context) (T, error)) (T, error) {
 	got := make(chan T, 1)
 	var none T

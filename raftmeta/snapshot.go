@@ -12,34 +12,34 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// The layout of a snapshot stream is drawn in doc.go.
+// doc.go specifies the snapshot stream.
 const (
-	streamMagic       = "STELENSP"
-	streamVersion     = 3
-	streamUnowned     = 2 // of a namespace in which users have nothing: older programs read it
-	streamHeaderBytes = 8 + 4 + 4
-	frameHeaderBytes  = 4 + 4
+	streamMagic         = "STELENSP"
+	streamVersion       = 3
+	streamWithoutOwners = 2 // if users hold nothing: older programs can read it
+	streamHeaderBytes   = 8 + 4 + 4
+	frameHeaderBytes    = 4 + 4
 
-	// frameBytes ends a frame once its records have this size: large enough
-	// that the checksum and the call cost nothing beside the copy.
+	// frameBytes is the size of the records at which a frame ends. It is large enough that checksum
+	// and call cost nothing compared with the copy.
 	frameBytes = 64 << 10
-	// nodeBytesMax bounds one node's record.
+	// nodeBytesMax bounds the record of one node.
 	nodeBytesMax = FileBytesMax + PathBytesMax + api.ACLBytesMax + 256
-	// frameBytesMax bounds a frame, and with it the reader's buffer.
+	// frameBytesMax bounds a frame, and thereby the reader's buffer.
 	frameBytesMax = frameBytes + nodeBytesMax
 )
 
 // Kinds of records in a snapshot. Numbers are append-only.
 const (
-	recordNode    = 1
-	recordEnd     = 2
-	recordRich    = 3 // a node that has more than a plain one
-	recordSession = 4
-	recordHold    = 5
-	recordOwner   = 6 // whose a session or a node is
+	recordNode     = 1
+	recordEnd      = 2
+	recordExtended = 3 // a node with fields that a plain one lacks
+	recordSession  = 4
+	recordHold     = 5
+	recordOwner    = 6 // the owner of a session or a node
 )
 
-// frameWriter writes the stream's frames.
+// frameWriter writes the frames of a stream.
 type frameWriter struct {
 	w   io.Writer
 	sum uint32 // CRC-32C of all bytes before the current frame's checksum
@@ -47,11 +47,11 @@ type frameWriter struct {
 	err error
 }
 
-// writeSnapshot writes ns to w, as of the command at index applied.
+// writeSnapshot writes ns, as of the command at index applied, to w.
 func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 	fw := &frameWriter{w: w, enc: wire.GetEncoder()}
 	defer fw.enc.Release()
-	version := uint32(streamUnowned)
+	version := uint32(streamWithoutOwners)
 	if ns.usages.Len() > 0 {
 		version = streamVersion
 	}
@@ -82,7 +82,7 @@ func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 	return fw.err
 }
 
-// more ends a frame that is large enough, and tells whether writing goes on.
+// more ends a frame that is large enough, and reports whether writing can continue.
 func (fw *frameWriter) more() bool {
 	if fw.enc.Len() >= frameBytes {
 		fw.flush()
@@ -99,7 +99,7 @@ func (fw *frameWriter) header(version uint32) {
 	_, fw.err = fw.w.Write(b)
 }
 
-// flush writes the records gathered so far as one frame.
+// flush writes the collected records as one frame.
 func (fw *frameWriter) flush() {
 	if fw.err != nil {
 		return
@@ -116,10 +116,10 @@ func (fw *frameWriter) flush() {
 	fw.enc.Reset()
 }
 
-// errBadSnapshot means that bytes are no snapshot, or not a whole one.
+// errBadSnapshot means that bytes are not a complete, valid snapshot.
 var errBadSnapshot = errors.New("malformed snapshot")
 
-// streamError locates what is wrong with a snapshot stream.
+// streamError locates an error in a snapshot stream.
 type streamError struct {
 	offset int64 // of the frame, in bytes from the start of the stream
 	err    error
@@ -131,8 +131,7 @@ func (e *streamError) Error() string {
 
 func (e *streamError) Unwrap() error { return e.err }
 
-// frameReader reads the stream's frames. Its memory is bounded by
-// frameBytesMax.
+// frameReader reads the frames of a stream. frameBytesMax bounds its memory.
 type frameReader struct {
 	r   *bufio.Reader
 	off int64 // of the next byte
@@ -140,9 +139,9 @@ type frameReader struct {
 	buf []byte
 }
 
-// readSnapshot reads what writeSnapshot wrote: the namespace, and the index of
-// the last command in it. It reads to the end of r, and takes no more memory
-// than the namespace it returns and one frame. The error is a *streamError.
+// readSnapshot reads the result of writeSnapshot: the namespace, and the index of its last command.
+// It reads to the end of r, and takes no more memory than the namespace and one frame. The error is
+// a *streamError.
 func readSnapshot(r io.Reader) (*namespace, uint64, error) {
 	fr := &frameReader{r: bufio.NewReaderSize(r, frameBytes)}
 	if err := fr.header(); err != nil {
@@ -179,18 +178,18 @@ func (fr *frameReader) header() error {
 	return err
 }
 
-// fill reads len(b) bytes. An end of the stream before them is an error: only
-// the end record ends a snapshot.
+// fill reads len(b) bytes. A premature end of the stream is an error, because only the end record
+// ends a snapshot.
 func (fr *frameReader) fill(b []byte) error {
 	n, err := io.ReadFull(fr.r, b)
 	fr.off += int64(n)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("%w: it is cut short", errBadSnapshot)
+		return fmt.Errorf("%w: truncated", errBadSnapshot)
 	}
 	return err
 }
 
-// frame returns the next frame's payload, valid until the next call.
+// frame returns the payload of the next frame, valid until the next call.
 func (fr *frameReader) frame() ([]byte, error) {
 	var h [frameHeaderBytes]byte
 	if err := fr.fill(h[:]); err != nil {

@@ -13,9 +13,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// goldenStream is the snapshot of the worked example in doc.go: /cluster, set
-// at index 4, and the session n1, opened at index 5, which took the lock of
-// /master at 6.
+// goldenStream is the snapshot of the worked example in doc.go: /cluster, set at index 4, and the
+// session n1, opened at index 5, which acquired the lock of /master at 6.
 const goldenStream = `
 	53 54 45 4c 45 4e 53 50  00 00 00 02  8f b6 46 84
 	00 00 00 52  26 48 a4 c7
@@ -26,7 +25,7 @@ const goldenStream = `
 	96 05 05 a7 2f 6d 61 73 74 65 72 01 cd 03 e8 06
 	96 02 06 03 11 01 01`
 
-// goldenStream1 is a snapshot of the version before: /cluster alone.
+// goldenStream1 is a snapshot of version 1 with only /cluster.
 const goldenStream1 = `
 	53 54 45 4c 45 4e 53 50  00 00 00 01  9c e6 b5 70
 	00 00 00 20  e7 8c e5 14
@@ -55,7 +54,7 @@ const goldenOwned = `
 	94 06 a3 61 6e 6e 00 a8 2f 6c 6f 63 6b 73 2f 66
 	96 02 05 03 0f 01 00`
 
-// ownedNamespace has a session of ann, and /locks/f, which she has written.
+// ownedNamespace has a session of the user ann, and /locks/f, which ann wrote.
 func ownedNamespace() *namespace {
 	ns := newNamespace()
 	ann := &Share{Owner: "ann", Bytes: 1 << 20, AllBytes: 1 << 20, Sessions: 1, AllSessions: 1}
@@ -113,7 +112,7 @@ func TestSnapshotGolden(t *testing.T) {
 	sameNamespace(t, old, ns)
 }
 
-// TestSnapshotRestores100k restores 100,000 files, read in pieces of any size.
+// TestSnapshotRestores100k restores 100,000 files from reads of random sizes.
 func TestSnapshotRestores100k(t *testing.T) {
 	ns := filled(100_000)
 	put(ns, 200_000, "/large", bytes.Repeat([]byte("l"), FileBytesMax), 0)
@@ -131,8 +130,7 @@ func TestSnapshotRestores100k(t *testing.T) {
 	sameNamespace(t, ns, got)
 }
 
-// TestSnapshotEveryByteCounts flips each bit of a stream, and cuts it at each
-// byte.
+// TestSnapshotEveryByteCounts flips each bit of a stream, and truncates it at each byte.
 func TestSnapshotEveryByteCounts(t *testing.T) {
 	ns := goldenNamespace()
 	put(ns, 7, "/tables/web", []byte("schema"), 0)
@@ -162,7 +160,7 @@ func TestSnapshotEveryByteCounts(t *testing.T) {
 	}
 }
 
-// sealed puts payloads into frames with the right checksums.
+// sealed returns frames of payloads with valid checksums.
 func sealed(payloads ...[]byte) []byte {
 	var b bytes.Buffer
 	fw := &frameWriter{w: &b, enc: nil}
@@ -177,8 +175,8 @@ func sealed(payloads ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// TestSnapshotRefusesNonsense has streams that are sound byte by byte.
-func TestSnapshotRefusesNonsense(t *testing.T) {
+// TestSnapshotRejectsInvalidRecords has streams with valid checksums and invalid records.
+func TestSnapshotRejectsInvalidRecords(t *testing.T) {
 	const (
 		rootNode = "96 01 a1 2f c3 00 00 c4 00"
 		fileA    = "96 01 a2 2f 61 c2 04 04 c4 00" // /a
@@ -250,10 +248,9 @@ func TestSnapshotNewerVersion(t *testing.T) {
 	}
 }
 
-// FuzzSnapshot checks that no stream makes the reader panic or take more
-// memory than its bound, and that what it accepts is a sound namespace. The
-// fuzzer's bytes are tried as they are and, since it will not find checksums,
-// as a frame's payload.
+// FuzzSnapshot checks that no stream makes the reader panic or allocate more than its bound, and
+// that an accepted one is a valid namespace. The input is tried as it is and, because the fuzzer
+// will not find checksums, as the payload of a frame.
 func FuzzSnapshot(f *testing.F) {
 	f.Add(wiretest.Unhex(f, goldenStream))
 	f.Add(wiretest.Unhex(f, goldenStream)[24:])
@@ -281,8 +278,7 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// TestSnapshotReaderIsBounded claims a frame of the largest size that its
-// field can say.
+// TestSnapshotReaderIsBounded declares a frame of the largest encodable size.
 func TestSnapshotReaderIsBounded(t *testing.T) {
 	b := append(sealed(), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0)
 	n := testing.AllocsPerRun(1, func() {
@@ -295,7 +291,7 @@ func TestSnapshotReaderIsBounded(t *testing.T) {
 	}
 }
 
-// zeros reads as zeros for ever.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

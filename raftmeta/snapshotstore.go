@@ -20,60 +20,56 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The layout of a snapshot file is drawn in doc.go.
+// doc.go specifies the snapshot file.
 const (
 	fileMagic       = "STELESNF"
 	fileVersion     = 1
 	fileHeaderBytes = 8 + 4 + 4 + 4
-	// fileMetaBytesMax bounds the description: a few servers' ids and
-	// addresses.
+	// fileMetaBytesMax bounds the description, which has the ids and addresses of a few servers.
 	fileMetaBytesMax = 64 << 10
-	// serversMax bounds the members of the group that a description lists.
+	// serversMax bounds the members of a group in a description.
 	serversMax = 1024
 
 	snapshotSuffix = ".snap"
 	tempSuffix     = ".tmp"
-	// snapshotsKept is how many snapshots stay: the newest, which is the only
-	// one ever read, and the one before it for a person to fall back upon.
+	// snapshotsKept is the number of snapshots to keep: the newest, which is the only one that is
+	// ever read, and the previous one for the operator.
 	snapshotsKept = 2
 )
 
-// snapshotStore keeps snapshots, each a file of one folder. It implements
-// raft.SnapshotStore.
+// snapshotStore stores snapshots as files of one directory. It implements raft.SnapshotStore.
 //
-// Raft's own file store will not do. It keeps index and term in a JSON file
-// without a checksum, so that one flipped digit would make raft skip log
-// entries; it passes over a snapshot whose description it cannot read, and
-// raft would then start with less than was acknowledged.
+// Raft's own file store keeps index and term in a JSON file without a checksum, so one flipped
+// digit would make raft skip log entries. It also skips a snapshot whose description it cannot
+// read, and raft would then start with less than was acknowledged.
 type snapshotStore struct {
 	fs  vfs.FS
 	dir string
 	// onFail reports a failed fsync. It does not block.
 	onFail func(error)
-	// onDamage is called when the newest snapshot turns out to be damaged while
-	// raft runs, with a *CorruptError. It does not block. May be nil.
+	// onDamage is called with a *CorruptError if a snapshot turns out to be corrupt while raft
+	// runs. It does not block. May be nil.
 	onDamage func(error)
 
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		// damaged are the ids of snapshots that could not be read.
+		// damaged has the ids of snapshots that could not be read.
 		damaged map[string]bool
 	}
 }
 
-// openSnapshotStore makes the folder if need be, and removes what a crash left
-// half written.
+// openSnapshotStore creates the directory if necessary, and removes unfinished snapshots.
 func openSnapshotStore(fsys vfs.FS, dir string, onFail func(error)) (*snapshotStore, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
-		return nil, fmt.Errorf("make snapshot folder: %w", err)
+		return nil, fmt.Errorf("create snapshot directory: %w", err)
 	}
 	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return nil, fmt.Errorf("sync folder: %w", err)
+		return nil, fmt.Errorf("sync data directory: %w", err)
 	}
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read snapshot folder: %w", err)
+		return nil, fmt.Errorf("read snapshot directory: %w", err)
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, tempSuffix) {
@@ -85,12 +81,12 @@ func openSnapshotStore(fsys vfs.FS, dir string, onFail func(error)) (*snapshotSt
 	return &snapshotStore{fs: fsys, dir: dir, onFail: onFail}, nil
 }
 
-// ids returns the ids of the snapshots, the newest first. Term and index stand
-// in them in hexadecimal of fixed width, so that they sort by age.
+// ids returns the ids of the snapshots, newest first. An id begins with term and index in
+// hexadecimal of fixed width, so ids sort by age.
 func (s *snapshotStore) ids() ([]string, error) {
 	names, err := s.fs.ReadDir(s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("read snapshot folder: %w", err)
+		return nil, fmt.Errorf("read snapshot directory: %w", err)
 	}
 	var ids []string
 	for _, name := range slices.Backward(names) {
@@ -103,9 +99,8 @@ func (s *snapshotStore) ids() ([]string, error) {
 
 func (s *snapshotStore) file(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
 
-// List implements raft.SnapshotStore. It lists the newest snapshot only: raft
-// goes on to older ones when it cannot read the newest, and would then start
-// with less than was acknowledged.
+// List implements raft.SnapshotStore. It returns only the newest snapshot: raft would fall back to
+// older ones if it cannot read the newest, and would then start with less than was acknowledged.
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	ids, err := s.ids()
 	if err != nil || len(ids) == 0 {
@@ -118,8 +113,7 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{meta}, f.Close()
 }
 
-// snapshotFile reads a snapshot's stream from its file, and verifies it on the
-// way. It implements io.ReadCloser.
+// snapshotFile reads and verifies the stream in a snapshot file. It implements io.ReadCloser.
 type snapshotFile struct {
 	store  *snapshotStore
 	meta   *raft.SnapshotMeta
@@ -129,8 +123,7 @@ type snapshotFile struct {
 	check  *streamCheck
 }
 
-// Read implements io.Reader. The error is io.EOF at the end of a stream that is
-// complete and not damaged.
+// Read implements io.Reader. It returns io.EOF only at the end of a complete and valid stream.
 func (s *snapshotFile) Read(p []byte) (int, error) {
 	n, err := s.stream.Read(p)
 	_, bad := s.check.Write(p[:n])
@@ -146,8 +139,7 @@ func (s *snapshotFile) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (s *snapshotFile) Close() error { return s.f.Close() }
 
-// locate turns an error of readSnapshot or of a streamCheck into one that names
-// the file and the place in it.
+// locate adds the file and the offset to an error of readSnapshot or of a streamCheck.
 func (s *snapshotFile) locate(err error) error {
 	file := s.store.file(s.meta.ID)
 	var known *CorruptError
@@ -165,8 +157,8 @@ func (s *snapshotFile) locate(err error) error {
 	return fmt.Errorf("read snapshot %s: %w", file, err)
 }
 
-// Open implements raft.SnapshotStore. The error, and that of a read, is a
-// *CorruptError or *VersionError when the file is not as it should be.
+// Open implements raft.SnapshotStore. The error, also that of a read, is a *CorruptError or
+// *VersionError if the file is invalid.
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	f, err := s.open(id)
 	if err != nil {
@@ -192,7 +184,7 @@ func (s *snapshotStore) open(id string) (*snapshotFile, error) {
 	return &snapshotFile{s, meta, f, header, io.NewSectionReader(f, header, meta.Size), newStreamCheck()}, nil
 }
 
-// bad notes that a snapshot cannot be read because of err, which it returns.
+// bad records that a snapshot is corrupt, if err is ErrCorrupt, and returns err.
 func (s *snapshotStore) bad(id string, err error) error {
 	if !errors.Is(err, ErrCorrupt) {
 		return err
@@ -209,15 +201,14 @@ func (s *snapshotStore) bad(id string, err error) error {
 	return err
 }
 
-// dropDamaged removes the snapshots that could not be read. Another one must
-// have taken their place.
+// dropDamaged removes the snapshots that could not be read. A newer one must have replaced them.
 func (s *snapshotStore) dropDamaged() error {
 	s.mu.Lock()
 	damaged := slices.Collect(maps.Keys(s.mu.damaged))
 	s.mu.Unlock()
 	for _, id := range damaged {
 		if err := s.fs.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove damaged snapshot: %w", err)
+			return fmt.Errorf("remove corrupt snapshot: %w", err)
 		}
 		s.mu.Lock()
 		delete(s.mu.damaged, id)
@@ -236,8 +227,8 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		Configuration:      members,
 		ConfigurationIndex: membersIndex,
 	}
-	// Two snapshots of one index can only be the same state under another
-	// membership; the time tells them apart.
+	// Two snapshots of one index can only be the same state with different members. The time makes
+	// their ids differ.
 	meta.ID = fmt.Sprintf("%016x-%016x-%013x", term, index, time.Now().UnixMilli())
 	temp := filepath.Join(s.dir, meta.ID+tempSuffix)
 	f, err := s.fs.Create(temp)
@@ -252,9 +243,8 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	return sink, nil
 }
 
-// keep removes all but the n newest snapshots, not counting those that are
-// known to be damaged.
-func (s *snapshotStore) keep(n int) error {
+// retain removes all but the n newest snapshots, ignoring those known to be corrupt.
+func (s *snapshotStore) retain(n int) error {
 	ids, err := s.ids()
 	if err != nil {
 		return err
@@ -270,7 +260,7 @@ func (s *snapshotStore) keep(n int) error {
 	return nil
 }
 
-// snapshotSink writes a snapshot's file. It implements raft.SnapshotSink.
+// snapshotSink writes a snapshot file. It implements raft.SnapshotSink.
 type snapshotSink struct {
 	store *snapshotStore
 	meta  *raft.SnapshotMeta
@@ -284,8 +274,8 @@ type snapshotSink struct {
 // ID implements raft.SnapshotSink.
 func (s *snapshotSink) ID() string { return s.meta.ID }
 
-// Write implements raft.SnapshotSink. A stream that is damaged, as one from
-// another server may be, is refused as soon as the damage is seen.
+// Write implements raft.SnapshotSink. It rejects a corrupt stream, as may come from another server,
+// as soon as it detects the corruption.
 func (s *snapshotSink) Write(b []byte) (int, error) {
 	if _, err := s.check.Write(b); err != nil {
 		return 0, err
@@ -293,9 +283,8 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// Close implements raft.SnapshotSink. It makes the snapshot durable and gives
-// it its name, unless the stream is not complete: raft cuts the log once Close
-// has returned. Closing again does nothing.
+// Close implements raft.SnapshotSink. If the stream is complete, Close makes the snapshot durable
+// and gives it its name; raft truncates the log afterwards. Closing again does nothing.
 func (s *snapshotSink) Close() error {
 	if s.done {
 		return nil
@@ -314,16 +303,16 @@ func (s *snapshotSink) Close() error {
 		return fmt.Errorf("close snapshot: %w", err)
 	}
 	if err := s.store.fs.Rename(s.temp, s.store.file(s.meta.ID)); err != nil {
-		return fmt.Errorf("name snapshot: %w", err)
+		return fmt.Errorf("rename snapshot: %w", err)
 	}
-	err := s.sync("sync snapshot folder", func() error { return s.store.fs.SyncDir(s.store.dir) })
+	err := s.sync("sync snapshot directory", func() error { return s.store.fs.SyncDir(s.store.dir) })
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.store.dropDamaged(), s.store.keep(snapshotsKept))
+	return errors.Join(s.store.dropDamaged(), s.store.retain(snapshotsKept))
 }
 
-// sync runs f, which syncs something. Its failure is that of the disk.
+// sync calls f, which syncs a file or a directory, and reports its failure as that of the disk.
 func (s *snapshotSink) sync(what string, f func() error) error {
 	start := time.Now()
 	err := f()
@@ -343,7 +332,7 @@ func (s *snapshotSink) Cancel() error {
 	return errors.Join(s.f.Close(), s.store.fs.Remove(s.temp))
 }
 
-// encodeSnapshotHeader returns the bytes before the stream.
+// encodeSnapshotHeader returns the bytes of the file before the stream.
 func encodeSnapshotHeader(meta *raft.SnapshotMeta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -368,8 +357,8 @@ func encodeSnapshotHeader(meta *raft.SnapshotMeta) []byte {
 	return append(b, e.Bytes()...)
 }
 
-// readSnapshotHeader reads what encodeSnapshotHeader wrote, and returns its
-// size in bytes as well. file is what r reads from, for errors.
+// readSnapshotHeader reads the result of encodeSnapshotHeader, and also returns its size in bytes.
+// file is the name for errors.
 func readSnapshotHeader(r io.Reader, file string) (*raft.SnapshotMeta, int64, error) {
 	corrupt := func(at int64, format string, args ...any) error {
 		return &CorruptError{file, at, "snapshot header: " + fmt.Sprintf(format, args...)}

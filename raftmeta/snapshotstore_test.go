@@ -21,8 +21,7 @@ const goldenHeader = `
 
 var goldenMembers = raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}}}
 
-// takeSnapshot stores ns, as of the command before it, as the snapshot at
-// index.
+// takeSnapshot stores ns, as of the previous command, as the snapshot at index.
 func takeSnapshot(s *snapshotStore, index uint64, ns *namespace) error {
 	sink, err := s.Create(1, index, 2, goldenMembers, 1, nil)
 	if err != nil {
@@ -106,8 +105,8 @@ func TestSnapshotFileGolden(t *testing.T) {
 	}
 }
 
-// TestSnapshotFileEveryByteCounts flips each bit of a snapshot's file: each is
-// found, by name and place.
+// TestSnapshotFileEveryByteCounts flips each bit of a snapshot file: each is found, with file and
+// offset.
 func TestSnapshotFileEveryByteCounts(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
@@ -157,8 +156,8 @@ func TestSnapshotStoreKeepsTwo(t *testing.T) {
 	}
 }
 
-// TestSnapshotStoreCrash loses power at each operation of the second snapshot:
-// one of the two is there, whole, and the second once Close has returned.
+// TestSnapshotStoreCrash loses power at each operation of the second snapshot: one of the two is
+// complete, and the second once Close has returned.
 func TestSnapshotStoreCrash(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -213,8 +212,8 @@ func TestSnapshotSyncFailureIsFatal(t *testing.T) {
 	}
 }
 
-// TestSnapshotDiskFullIsNotFatal runs out of room: the snapshot fails, its
-// file goes away, and the next one succeeds.
+// TestSnapshotDiskFullIsNotFatal fills the disk: the snapshot fails, its file is removed, and the
+// next one succeeds.
 func TestSnapshotDiskFullIsNotFatal(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{Capacity: 100 << 10})
 	s := newSnapshotStore(t, mem)

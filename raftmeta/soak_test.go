@@ -11,9 +11,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestSizes measures a namespace of 1,000,000 files and 100,000 sessions, each
-// with a lock and four ephemeral files: memory, snapshot, restore, and what a
-// leader needs to begin. It checks at a tenth of that unless STELE_SOAK is set.
+// TestSizes measures a namespace of 1,000,000 files and 100,000 sessions, each with a lock and four
+// ephemeral files: memory, snapshot, restore, and the start of a lease manager. Unless STELE_SOAK
+// is set, the size is a tenth of that.
 func TestSizes(t *testing.T) {
 	files, sessions := 100_000, api.SessionsMax/10
 	if os.Getenv("STELE_SOAK") != "" {
@@ -43,15 +43,15 @@ func TestSizes(t *testing.T) {
 	start = time.Now()
 	r := &soloReplica{t: t, machine: m}
 	r.term.Store(1)
-	k := newKeeper(r, m, newMachineClock(), 1)
+	k := newLeaseManager(r, m, newMachineClock(), 1)
 	began := time.Since(start)
 	keeperBytes := heapBytes() - before
-	k.drop()
+	k.shutdown()
 
 	greedy := fillSession(t, m.mu.ns)
 	start = time.Now()
 	m.mu.ns.endSession(1<<41, greedy, true)
-	t.Logf("%d files, %d sessions: %d MiB (%d bytes a file), snapshot of %d MiB written in %v and read in %v; keeper %d MiB in %v; a session that held 10,000 ended in %v",
+	t.Logf("%d files, %d sessions: %d MiB (%d bytes a file), snapshot of %d MiB written in %v and read in %v; lease manager %d MiB in %v; a session that held 10,000 ended in %v",
 		ns.files, sessions, machineBytes>>20, machineBytes/int64(ns.files), b.Len()>>20, wrote, read, keeperBytes>>20, began, time.Since(start))
 	runtime.KeepAlive(k)
 	if perFile := machineBytes / int64(ns.files); perFile > 1200 {
@@ -59,10 +59,10 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// fillSession opens a session that holds all that one may.
+// fillSession opens a session with the maximum of holds.
 func fillSession(t *testing.T, ns *namespace) api.SessionID {
 	const first = 1 << 40
-	ns.endSession(first, 1, true) // to make room
+	ns.endSession(first, 1, true) // to free capacity
 	ns.apply(first+1, 1, &command{op: opOpenSession, duration: time.Second})
 	for i := range uint64(api.HoldsMax) {
 		c := command{op: opAcquire, session: first + 1, path: fmt.Sprintf("/greedy/%d", i), mode: api.Exclusive, duration: time.Second}
@@ -80,8 +80,7 @@ func fillSession(t *testing.T, ns *namespace) api.SessionID {
 	return first + 1
 }
 
-// fill makes sessions, each with a lock and four ephemeral files, and other
-// files of 100 bytes.
+// fill creates sessions, each with a lock and four ephemeral files, and other files of 100 bytes.
 func fill(t *testing.T, ns *namespace, files, sessions int) {
 	index := uint64(0)
 	do := func(c command) {

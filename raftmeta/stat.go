@@ -6,10 +6,10 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// statHoldersMax bounds the holders that a Stat names.
+// statHoldersMax bounds the holders in a Stat.
 const statHoldersMax = 16
 
-// nodeView is a node, and some of those who hold its lock.
+// nodeView is a node, and some of the holders of its lock.
 type nodeView struct {
 	node    *node
 	holders []api.SessionID
@@ -39,7 +39,7 @@ func view(ns *namespace, n *node) *nodeView {
 	return v
 }
 
-// stat returns what callers are told of a node.
+// stat returns the Stat of a node.
 func (v *nodeView) stat() api.Stat {
 	n := v.node
 	st := api.Stat{
@@ -62,8 +62,7 @@ func (v *nodeView) stat() api.Stat {
 	return st
 }
 
-// file returns a file with a copy of its content. The error is ErrNotFound or
-// ErrIsDirectory.
+// file returns a file with a copy of its content. The error is ErrNotFound or ErrIsDirectory.
 func (v *nodeView) file() (api.File, error) {
 	switch {
 	case v == nil:
@@ -89,7 +88,7 @@ func (ns *namespace) list(dir *node) []string {
 	return names
 }
 
-// ascend calls f with each of dir's children, in byte order of their names.
+// ascend calls f with each child of dir, in byte order of their names.
 func (ns *namespace) ascend(dir *node, f func(*node)) {
 	first := &node{path: dir.path, parentLen: len(dir.path)}
 	ns.nodes.AscendGreaterOrEqual(first, func(n *node) bool {

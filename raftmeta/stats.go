@@ -7,45 +7,44 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// counters count calls since Open.
+// counters count events since Open.
 type counters struct {
 	gets, lists, sets, deletes, snapshots atomic.Uint64
 }
 
-// Stats is the state of a group at one moment, for metrics. Counters are since
-// Open.
+// Stats is the state of a group at one moment, for metrics. Counters start at Open.
 type Stats struct {
 	Leader bool // this server leads
-	Ready  bool // and has caught up
+	Ready  bool // this server leads and has caught up
 	Term   uint64
-	// LastIndex is the newest entry in the log, AppliedIndex the newest that was
-	// handed to the namespace.
+	// LastIndex is the newest entry in the log. AppliedIndex is the newest that was passed to the
+	// namespace.
 	LastIndex, AppliedIndex uint64
 	Voters                  int
 
 	Sessions           int
 	Files, Directories int
-	Bytes              int64 // of all paths and contents
+	Bytes              int64 // of all paths, contents and ACL names
 
-	// Users counts the users that hold something; the rest is what they hold
-	// together, and UsersBytesMost what the one with the most does. See Share.
+	// Users is the number of users that hold something, UsersBytes and UsersSessions are their
+	// total usage, and UsersBytesMost is the largest usage of one user. See Share.
 	Users                      int
 	UsersBytes, UsersBytesMost int64
 	UsersSessions              int64
 
 	Gets, Lists, Sets, Deletes uint64 // calls
-	Refused                    uint64 // Sets and Deletes that the namespace refused
+	Refused                    uint64 // writes that the namespace rejected
 
-	LogWrites  uint64        // fsynced writes of the log
+	LogWrites  uint64        // synced writes of the log
 	LogEntries uint64        // entries in them
 	LogBytes   uint64        // bytes in them
-	LogTime    time.Duration // spent on them
+	LogTime    time.Duration // time spent on them
 
 	Snapshots        uint64 // taken since Open
-	SnapshotLogBytes int64  // size of the log since the last one
+	SnapshotLogBytes int64  // size of the log since the last snapshot
 }
 
-// Stats returns the group's state. It waits for nobody.
+// Stats returns the state of the group. It does not block.
 func (g *Group) Stats() Stats {
 	_, leader, term, _ := g.lead.state()
 	s := Stats{
@@ -90,11 +89,11 @@ func voters(servers []raft.Server) int {
 	return n
 }
 
-// Sessions returns how many sessions are open, as this server knows.
+// Sessions returns the number of open sessions that this server knows.
 func (g *Group) Sessions() (open int) {
 	g.machine.view(func(ns *namespace, _ uint64) { open = ns.sessions.Len() })
 	return open
 }
 
-// DiskFull tells whether the disk has so little room that changes are refused.
+// DiskFull reports whether changes are rejected because the disk has too little free space.
 func (g *Group) DiskFull() bool { return g.disk.check() != nil }

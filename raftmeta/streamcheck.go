@@ -8,13 +8,11 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// streamCheck verifies a snapshot stream as its bytes pass by: the checksum of
-// the header and of each frame, and that the stream ends with its end record.
-// The checksums form a chain, so together this proves that the stream is what
-// one call of writeSnapshot wrote. Its memory is bounded by frameBytesMax.
+// streamCheck verifies a snapshot stream that is written to it: the checksums of the header and of
+// each frame, and that it ends with the end record. The checksums form a chain, so together they
+// prove that the stream is the output of one writeSnapshot. frameBytesMax bounds its memory.
 type streamCheck struct {
-	// piece is what has come of the header or frame that is not complete yet,
-	// and need its size as far as that is known.
+	// piece is the received part of the current header or frame, and need its size as far as known.
 	piece []byte
 	need  int
 	off   int64 // of piece, in bytes from the start of the stream
@@ -45,8 +43,8 @@ func (c *streamCheck) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// complete verifies the piece, whose bytes are all there, or learns how many
-// more there are to be.
+// complete verifies a piece that has need bytes. If it is only the header of a frame, complete adds
+// the payload to need.
 func (c *streamCheck) complete() error {
 	switch {
 	case c.ended:
@@ -82,7 +80,7 @@ func (c *streamCheck) complete() error {
 	return nil
 }
 
-// records looks for the end record, which nothing follows.
+// records looks for the end record, after which no other may follow.
 func (c *streamCheck) records(payload []byte) error {
 	d := wire.NewDecoder(payload)
 	for d.More() {
@@ -104,13 +102,13 @@ func (c *streamCheck) records(payload []byte) error {
 // end returns an error unless the stream is complete.
 func (c *streamCheck) end() error {
 	if c.err == nil && (!c.ended || len(c.piece) > 0) {
-		c.err = &streamError{c.off, fmt.Errorf("%w: it is cut short", errBadSnapshot)}
+		c.err = &streamError{c.off, fmt.Errorf("%w: truncated", errBadSnapshot)}
 	}
 	return c.err
 }
 
-// checkStreamHeader returns the header's checksum, from which that of the first
-// frame goes on.
+// checkStreamHeader verifies the header and returns its checksum, from which that of the first
+// frame continues.
 func checkStreamHeader(b [streamHeaderBytes]byte) (sum uint32, err error) {
 	if string(b[:8]) != streamMagic {
 		return 0, fmt.Errorf("%w: bad magic", errBadSnapshot)
@@ -129,7 +127,7 @@ func checkStreamHeader(b [streamHeaderBytes]byte) (sum uint32, err error) {
 	return sum, nil
 }
 
-// frameLength returns the number of bytes that follow a frame's header.
+// frameLength returns the number of bytes after a frame's header.
 func frameLength(head []byte) (int, error) {
 	n := binary.BigEndian.Uint32(head)
 	if n > frameBytesMax {
@@ -138,8 +136,8 @@ func frameLength(head []byte) (int, error) {
 	return int(n), nil
 }
 
-// checkFrame verifies a frame, given the checksum of what comes before it, and
-// returns that of all up to its end.
+// checkFrame verifies a frame, given the checksum of everything before it, and returns the checksum
+// up to its end.
 func checkFrame(sum uint32, head, payload []byte) (uint32, error) {
 	sum = crc.Update(sum, head[:4])
 	sum = crc.Update(sum, payload)

@@ -37,8 +37,7 @@ func (b *timedBolt) wait() {
 func (b *timedBolt) StoreLogs(logs []*raft.Log) error { b.wait(); return b.boltStore.StoreLogs(logs) }
 func (b *timedBolt) Set(key, value []byte) error      { b.wait(); return b.boltStore.Set(key, value) }
 
-// newTimedCluster returns a group of n voters with the timeouts of production,
-// and the log store of each.
+// newTimedCluster returns a group of n voters with the default timeouts, and the log store of each.
 func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
 	t.Helper()
 	disks := map[string]*timedBolt{}
@@ -52,10 +51,9 @@ func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
 	return c, disks
 }
 
-// TestStalledLeaderStepsAside hangs the disk of a leader: another one leads
-// within 5 s and has every acknowledged write, although the process of the old
-// leader keeps running.
-func TestStalledLeaderStepsAside(t *testing.T) {
+// TestStalledLeaderIsReplaced hangs the disk of a leader: another server leads within 5 s and has
+// every acknowledged write, although the process of the old leader keeps running.
+func TestStalledLeaderIsReplaced(t *testing.T) {
 	for range 5 { // the voters draw other timeouts each time
 		synctest.Test(t, stallLeader)
 	}

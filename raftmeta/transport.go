@@ -16,101 +16,99 @@ import (
 )
 
 const (
-	// dialTimeout bounds the making of a connection.
+	// dialTimeout bounds the time to connect.
 	dialTimeout = time.Second
-	// quickTimeout bounds messages that wait for no disk, or for a few bytes:
-	// heartbeats, votes. A connection that swallows them, as after a
-	// partition, is given up after it.
+	// quickTimeout bounds messages that need no disk or only a small write: heartbeats and votes.
+	// It also limits how long a connection that drops messages, as after a partition, stays in use.
 	quickTimeout = time.Second
-	// appendTimeout bounds one message of entries, which the other stores.
+	// appendTimeout bounds one message of entries, which the receiver stores.
 	appendTimeout = 4 * time.Second
-	// snapshotPause bounds each write of a snapshot that is being sent, and
-	// restoreTimeout the other's work when it has all of it.
+	// snapshotPause bounds each write of a snapshot being sent, and restoreTimeout the receiver's
+	// work after it has the whole snapshot.
 	snapshotPause  = 10 * time.Second
 	restoreTimeout = 5 * time.Minute
-	// idlePerServer is the number of idle connections kept to each server:
-	// entries, heartbeats and questions for the term go side by side.
+	// idlePerServer bounds the idle connections to each server: entries, heartbeats and requests
+	// for the term run in parallel.
 	idlePerServer = 3
-	// connsMax bounds the connections from other servers. Further ones are
-	// closed at once.
+	// connsMax bounds the connections from other servers. Further ones are closed at once.
 	connsMax = 256
-	// connsOfOne bounds those of one server that is proven to be it, which needs about ten: it must not keep the others out.
-	connsOfOne = 48
+	// connsPerServerMax bounds the connections from one Proven server, so that it cannot lock the others
+	// out. A server needs about ten.
+	connsPerServerMax = 48
 )
 
-var errCut = errors.New("connections to the other servers are closed")
+var errDisconnected = errors.New("connections to the other servers are closed")
 
 // transport carries raft's messages. It implements raft.Transport.
 //
-// It is ours rather than raft's for what that lacks. Each connection names both
-// ends, so that a server which has got another's address does not vote in its
-// place. Nothing that arrives is trusted for its size. Heartbeats are answered
-// while the disk is busy, and yet only raft's main goroutine changes the term:
-// see heartbeat. The time at which an answered message was sent is kept: see
+// It replaces raft's own transport for these reasons. Each connection names both ends, so that a
+// server that got the address of another does not vote in its place. Lengths in messages are not
+// trusted. Heartbeats are answered while the disk is busy, and still only raft's main goroutine
+// changes the term: see heartbeat. The time at which an answered message was sent is recorded: see
 // contacts.
 type transport struct {
 	self     string
-	streams  Streams // nil: alone
+	streams  Streams // nil: a group of one server
 	log      *slog.Logger
-	warner   seldom.Warner // of what others cause
+	warner   seldom.Warner // for warnings that other servers cause
 	contacts *contacts
-	// removed is told that a server does not count this one as a member.
-	removed func(*notMemberError)
-	// connLost is told that a connection from that server has ended.
+	// onRemoved is called when a server reports that this one is not a member.
+	onRemoved func(*notMemberError)
+	// connLost is called when a connection from that server has ended.
 	connLost func(from string)
-	// isMember tells whether the group counts that server as a member, and
-	// otherwise since which entry it does not.
+	// isMember reports whether the server is a member, and if not, since which entry.
 	isMember func(id string) (bool, uint64)
-	// fail ends this server's service. It does not block.
+	// fail stops this server's service. It does not block.
 	fail func(error)
 
-	// requests go to raft. Nobody waits in it when raft has ended: done.
+	// requests go to raft. Senders also wait for done, because raft does not receive after it has
+	// stopped.
 	requests chan raft.RPC
-	// nudges are heartbeats that were answered, for raft to note the contact.
-	nudges chan raft.RPC
-	// raft and its log are those of this server, once it serves.
+	// answeredHeartbeats are heartbeats that were answered, for raft to update its last contact.
+	answeredHeartbeats chan raft.RPC
+	// raft and store are set by serve.
 	raft  *raft.Raft
 	store *logStore
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		cut   bool
-		idle  map[string][]*frames
-		conns map[net.Conn]bool // all, in both directions
-		in    int               // those from other servers
-		of    map[string]int    // of these, by who is proven to be there
+		disconnected bool
+		idle         map[string][]*frames
+		conns        map[net.Conn]bool // all, in both directions
+		in           int               // number of those from other servers
+		perServer    map[string]int    // number of those from each Proven server
 	}
-	// done is closed when the connections are cut.
+	// done is closed when the connections are closed.
 	done    chan struct{}
 	workers sync.WaitGroup
 }
 
 func newTransport(self string, streams Streams, log *slog.Logger, contacts *contacts) *transport {
 	t := &transport{
-		self:     self,
-		streams:  streams,
-		log:      log,
-		contacts: contacts,
-		requests: make(chan raft.RPC),
-		nudges:   make(chan raft.RPC, 1),
-		done:     make(chan struct{}),
+		self:               self,
+		streams:            streams,
+		log:                log,
+		contacts:           contacts,
+		requests:           make(chan raft.RPC),
+		answeredHeartbeats: make(chan raft.RPC, 1),
+		done:               make(chan struct{}),
 	}
 	t.mu.idle = map[string][]*frames{}
 	t.mu.conns = map[net.Conn]bool{}
-	t.mu.of = map[string]int{}
+	t.mu.perServer = map[string]int{}
 	return t
 }
 
-// cut closes all connections, in both directions, and lets no further one be
-// made. A leader that cannot go on is thus missed at once.
-func (t *transport) cut() error {
+// disconnect closes all connections, in both directions, and prevents new ones, so that the others notice
+// the failure of a leader at once.
+func (t *transport) disconnect() error {
 	t.mu.Lock()
-	if t.mu.cut {
+	if t.mu.disconnected {
 		t.mu.Unlock()
 		return nil
 	}
-	t.mu.cut = true
+	t.mu.disconnected = true
 	conns := t.mu.conns
 	t.mu.conns, t.mu.idle = nil, nil
 	t.mu.Unlock()
@@ -127,27 +125,27 @@ func (t *transport) cut() error {
 	return nil
 }
 
-// close cuts the connections and waits for those who serve them. Raft must
-// have ended.
+// close closes the connections and waits for the goroutines that serve them. Raft must have
+// stopped.
 func (t *transport) close() error {
-	err := t.cut()
+	err := t.disconnect()
 	t.workers.Wait()
 	return err
 }
 
-// keep notes a connection, unless all are cut or, for one from another server,
-// there are too many, of all or of that one.
-func (t *transport) keep(c net.Conn, in bool) bool {
+// register registers a connection. It returns false after disconnect, and for a connection from another server
+// if there are too many in total or from that server.
+func (t *transport) register(c net.Conn, in bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.cut || in && t.mu.in >= connsMax {
+	if t.mu.disconnected || in && t.mu.in >= connsMax {
 		return false
 	}
 	if p, ok := c.(Proven); ok && in {
-		if t.mu.of[p.Server()] >= connsOfOne {
+		if t.mu.perServer[p.Server()] >= connsPerServerMax {
 			return false
 		}
-		t.mu.of[p.Server()]++
+		t.mu.perServer[p.Server()]++
 	}
 	t.mu.conns[c] = true
 	if in {
@@ -156,24 +154,24 @@ func (t *transport) keep(c net.Conn, in bool) bool {
 	return true
 }
 
-// drop closes a connection that was kept.
-func (t *transport) drop(c net.Conn, in bool) {
+// closeConn closes a registered connection.
+func (t *transport) closeConn(c net.Conn, in bool) {
 	_ = c.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if in {
 		t.mu.in--
 		if p, ok := c.(Proven); ok {
-			if t.mu.of[p.Server()]--; t.mu.of[p.Server()] == 0 {
-				delete(t.mu.of, p.Server())
+			if t.mu.perServer[p.Server()]--; t.mu.perServer[p.Server()] == 0 {
+				delete(t.mu.perServer, p.Server())
 			}
 		}
 	}
 	delete(t.mu.conns, c)
 }
 
-// take returns an idle connection to id, or nil.
-func (t *transport) take(id string) *frames {
+// takeIdle returns an idle connection to id, or nil.
+func (t *transport) takeIdle(id string) *frames {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	idle := t.mu.idle[id]
@@ -185,23 +183,23 @@ func (t *transport) take(id string) *frames {
 	return f
 }
 
-// give keeps a connection for the next message.
-func (t *transport) give(id string, f *frames) {
+// putIdle returns a connection for use by the next message.
+func (t *transport) putIdle(id string, f *frames) {
 	t.mu.Lock()
-	if idle := t.mu.idle[id]; !t.mu.cut && len(idle) < idlePerServer {
+	if idle := t.mu.idle[id]; !t.mu.disconnected && len(idle) < idlePerServer {
 		t.mu.idle[id] = append(idle, f)
 		t.mu.Unlock()
 		return
 	}
 	t.mu.Unlock()
-	t.drop(f.Conn, false)
+	t.closeConn(f.Conn, false)
 }
 
-// dial makes a connection to id. The greeting goes with the first message.
+// dial connects to id and sends the first message of the connection.
 func (t *transport) dial(id string) (*frames, error) {
 	select {
 	case <-t.done:
-		return nil, errCut
+		return nil, errDisconnected
 	default:
 	}
 	if t.streams == nil {
@@ -211,9 +209,9 @@ func (t *transport) dial(id string) (*frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !t.keep(c, false) {
+	if !t.register(c, false) {
 		_ = c.Close()
-		return nil, errCut
+		return nil, errDisconnected
 	}
 	f := newFrames(c)
 	e := wire.GetEncoder()
@@ -221,17 +219,17 @@ func (t *transport) dial(id string) (*frames, error) {
 	encodeHello(e, t.self, id)
 	_ = c.SetDeadline(time.Now().Add(dialTimeout))
 	if err := f.send(e); err != nil {
-		t.drop(c, false)
+		t.closeConn(c, false)
 		return nil, err
 	}
 	return f, nil
 }
 
-// call sends request to id and reads the answer. A connection that was idle may
-// have been closed at the other end; the message is then sent once more over a
-// new one. All of raft's messages may arrive twice.
+// call sends request to id and reads the answer. An idle connection may have been closed by its
+// peer; the message is then sent once more over a new one. It is safe to deliver raft's messages
+// twice.
 func (t *transport) call(id string, request, answer any, timeout time.Duration) error {
-	f := t.take(id)
+	f := t.takeIdle(id)
 	fresh := f == nil
 	for {
 		if fresh {
@@ -244,14 +242,14 @@ func (t *transport) call(id string, request, answer any, timeout time.Duration) 
 		var out *notMemberError
 		switch {
 		case err == nil:
-			t.give(id, f)
+			t.putIdle(id, f)
 			return nil
 		case errors.As(err, &out):
-			t.give(id, f)
-			t.removed(out)
+			t.putIdle(id, f)
+			t.onRemoved(out)
 			return err
 		}
-		t.drop(f.Conn, false)
+		t.closeConn(f.Conn, false)
 		if fresh || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
@@ -274,7 +272,7 @@ func (t *transport) exchange(f *frames, id string, request, answer any, timeout 
 	return decodeAnswer(b, id, answer)
 }
 
-// term asks id for its term.
+// term requests the term of id.
 func (t *transport) term(id string) (uint64, error) {
 	var a termAnswer
 	err := t.call(id, nil, &a, quickTimeout)
@@ -287,11 +285,11 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, a *raf
 	if isHeartbeat(a) {
 		timeout = quickTimeout
 	}
-	asked := time.Now()
+	sentAt := time.Now()
 	if err := t.call(string(id), a, resp, timeout); err != nil {
 		return err
 	}
-	t.contacts.answered(string(id), asked, resp.Term)
+	t.contacts.answered(string(id), sentAt, resp.Term)
 	if resp.Success && !isHeartbeat(a) {
 		match := a.PrevLogEntry
 		if n := len(a.Entries); n > 0 {
@@ -317,21 +315,21 @@ func (t *transport) TimeoutNow(id raft.ServerID, _ raft.ServerAddress, r *raft.T
 	return t.call(string(id), r, resp, quickTimeout)
 }
 
-// InstallSnapshot implements raft.Transport. The snapshot follows the message,
-// over a connection of its own.
+// InstallSnapshot implements raft.Transport. The snapshot follows the message, on a separate
+// connection.
 func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, r *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	f, err := t.dial(string(id))
 	if err != nil {
 		return err
 	}
-	defer t.drop(f.Conn, false)
+	defer t.closeConn(f.Conn, false)
 	e := wire.GetEncoder()
 	defer e.Release()
 	encodeRequest(e, r)
 	if err := f.send(e); err != nil {
 		return err
 	}
-	n, err := io.Copy(&patientWriter{f.Conn}, data)
+	n, err := io.Copy(&deadlineWriter{f.Conn}, data)
 	if err == nil && n != r.Size {
 		err = fmt.Errorf("snapshot has %d bytes, not %d", n, r.Size)
 	}
@@ -346,17 +344,16 @@ func (t *transport) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, r *r
 	return decodeAnswer(b, string(id), resp)
 }
 
-// patientWriter gives each write a deadline of its own.
-type patientWriter struct{ net.Conn }
+// deadlineWriter sets a new deadline for each write.
+type deadlineWriter struct{ net.Conn }
 
-func (w *patientWriter) Write(b []byte) (int, error) {
+func (w *deadlineWriter) Write(b []byte) (int, error) {
 	_ = w.SetDeadline(time.Now().Add(snapshotPause))
 	return w.Conn.Write(b)
 }
 
-// AppendEntriesPipeline implements raft.Transport. One message at a time to
-// each server: raft's pipelining can deadlock, and with batches it gains
-// nothing.
+// AppendEntriesPipeline implements raft.Transport. It is not supported: raft's pipelining can
+// deadlock, and gains nothing with batches. One message at a time is sent to each server.
 func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
@@ -364,8 +361,7 @@ func (t *transport) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (ra
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
-// LocalAddr implements raft.Transport. A server's address is its id: Streams
-// know where it is now.
+// LocalAddr implements raft.Transport. The address of a server is its id, which Streams resolves.
 func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.self) }
 
 // EncodePeer implements raft.Transport.

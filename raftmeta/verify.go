@@ -10,18 +10,16 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Verify checks everything in the folder dir of a server that is not running:
-// each page and entry of the log, each snapshot, and that the two fit together.
-// It calls problem for each *CorruptError and *VersionError it finds, in no
-// order that matters, and changes nothing but the lock file. The error is for
-// a folder that could not be checked to the end: vfs.ErrLocked when a process
-// has it open, ctx's, or one of the file system. A nil fsys means the machine's
-// own.
+// Verify checks the data directory of a server that is not running: each page and entry of the log,
+// each snapshot, and that log and snapshots fit together. It calls problem for each *CorruptError
+// and *VersionError, in no particular order, and modifies only the lock file. It returns an error
+// if it could not complete: vfs.ErrLocked if a process has the directory open, ctx's, or one of the
+// file system. A nil fsys means the operating system's.
 func Verify(ctx context.Context, fsys vfs.FS, dir string, problem func(error)) error {
 	if fsys == nil {
 		fsys = vfs.OS()
 	}
-	lock, err := lockFolder(fsys, dir)
+	lock, err := lockDataDir(fsys, dir)
 	if err != nil {
 		return err
 	}
@@ -29,22 +27,21 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string, problem func(error)) e
 		defer func() { _ = lock.Close() }()
 	}
 	snaps := &snapshotStore{fs: fsys, dir: filepath.Join(dir, snapsName)}
-	_, problems, err := checkFolder(ctx, fsys, dir, snaps, true)
+	_, problems, err := checkDataDir(ctx, fsys, dir, snaps, true)
 	for _, p := range problems {
 		problem(p)
 	}
 	return err
 }
 
-// folderSummary is what a check found in a folder.
-type folderSummary struct {
+// dataDirSummary is the result of a check of a data directory.
+type dataDirSummary struct {
 	logSummary
-	snapshot uint64 // index of the newest snapshot; zero when there is none
+	snapshot uint64 // index of the newest snapshot; zero if there is none
 }
 
-// bytesAfterSnapshot sums up the entries that the newest snapshot does not
-// cover.
-func (s folderSummary) bytesAfterSnapshot() int64 {
+// bytesAfterSnapshot returns the size of the entries that the newest snapshot does not cover.
+func (s dataDirSummary) bytesAfterSnapshot() int64 {
 	var n int64
 	for i, size := range s.sizes {
 		if s.first+uint64(i) > s.snapshot {
@@ -54,12 +51,12 @@ func (s folderSummary) bytesAfterSnapshot() int64 {
 	return n
 }
 
-// checkFolder checks the log and the header of the newest snapshot, with deep
-// everything in all snapshots, and returns the problems found.
-func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotStore, deep bool) (folderSummary, []error, error) {
+// checkDataDir checks the log and the header of the newest snapshot, or with deep everything in all
+// snapshots. It returns the problems found.
+func checkDataDir(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotStore, deep bool) (dataDirSummary, []error, error) {
 	file := filepath.Join(dir, logName)
 	log, problems, err := checkLogFile(fsys, file)
-	sum := folderSummary{logSummary: log}
+	sum := dataDirSummary{logSummary: log}
 	if err != nil {
 		return sum, problems, err
 	}
@@ -93,16 +90,16 @@ func checkFolder(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotSt
 	}
 	if len(problems) == 0 && log.first > sum.snapshot+1 {
 		problems = append(problems, &CorruptError{file, 0, fmt.Sprintf(
-			"the log begins at entry %d, and no snapshot covers those from %d", log.first, sum.snapshot+1)})
+			"log begins at entry %d, and no snapshot covers entries from %d", log.first, sum.snapshot+1)})
 	}
 	if len(problems) == 0 && log.last == 0 && sum.snapshot == 0 && !log.joining {
-		problems = append(problems, &CorruptError{file, 0, "the log has no entry, and there is no snapshot"})
+		problems = append(problems, &CorruptError{file, 0, "log has no entries, and there is no snapshot"})
 	}
 	return sum, problems, nil
 }
 
-// check reads the newest snapshot and returns the index of the last command in
-// it, or what is wrong with it.
+// check verifies the newest snapshot. It returns the index of the last command in it, or what is
+// wrong with it.
 func (s *snapshotStore) check(ctx context.Context) (uint64, error) {
 	ids, err := s.ids()
 	if err != nil || len(ids) == 0 {
@@ -119,7 +116,7 @@ func (s *snapshotStore) check(ctx context.Context) (uint64, error) {
 	return applied, errors.Join(err, f.Close())
 }
 
-// contextReader ends with ctx's error.
+// contextReader fails with ctx's error once ctx has ended.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

@@ -26,7 +26,7 @@ func (v *service) set(ctx context.Context, path string, data []byte, gen uint64,
 	if err := checkOptions(o); err != nil {
 		return 0, err
 	}
-	if err := v.replica.room(); err != nil {
+	if err := v.replica.checkDisk(); err != nil {
 		return 0, err
 	}
 	r, err := v.write(ctx, command{op: opSet, path: path, data: data, generation: gen,
@@ -61,23 +61,23 @@ func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	if err := checkOptions(o); err != nil {
 		return 0, err
 	}
-	if err := v.replica.room(); err != nil {
+	if err := v.replica.checkDisk(); err != nil {
 		return 0, err
 	}
 	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard, share: sh})
 	return r.generation, err
 }
 
-// write makes a change of c.path.
+// write makes a change at c.path.
 func (v *service) write(ctx context.Context, c command) (result, error) {
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return result{}, err
 	}
 	if err := v.precheck(&c); err != nil {
 		return result{}, err
 	}
-	r, err := k.write(ctx, c, c.path)
+	r, err := lm.write(ctx, c, c.path)
 	if err != nil {
 		return result{}, err
 	}
@@ -88,13 +88,13 @@ func (v *service) write(ctx context.Context, c command) (result, error) {
 	return r, nil
 }
 
-// checkOptions refuses what cannot stand in a command.
+// checkOptions rejects options that cannot be encoded in a command.
 func checkOptions(o api.SetOptions) error {
 	if o.Guard.Path == "" {
 		return nil
 	}
 	if len(o.Guard.Path) > PathBytesMax || checkMode(o.Guard.Mode) != nil {
-		return api.ErrStale // there never was such a lock
+		return api.ErrStale // such a lock cannot exist
 	}
 	return nil
 }
@@ -118,20 +118,20 @@ func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mod
 	if err := checkMode(mode); err != nil {
 		return api.Grant{}, err
 	}
-	if err := v.replica.room(); err != nil {
+	if err := v.replica.checkDisk(); err != nil {
 		return api.Grant{}, err
 	}
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return api.Grant{}, err
 	}
-	// Up to whole milliseconds: a short delay is not none.
+	// Rounded up to whole milliseconds, so that a short delay does not become none.
 	delay = min(max(delay, 0)+time.Millisecond-1, api.LockDelayMax).Truncate(time.Millisecond)
 	c := command{op: opAcquire, session: s, path: path, mode: mode, duration: delay, share: sh}
 	if err := v.precheck(&c); err != nil {
 		return api.Grant{}, err
 	}
-	r, err := k.acquire(ctx, c, wait)
+	r, err := lm.acquire(ctx, c, wait)
 	if err == nil {
 		err = r.error(0)
 	}
@@ -147,11 +147,11 @@ func (v *service) Release(ctx context.Context, s api.SessionID, path string, hol
 	if err := checkDir(path); err != nil {
 		return err
 	}
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := k.propose(ctx, command{op: opRelease, session: s, path: path, hold: hold})
+	r, err := lm.propose(ctx, command{op: opRelease, session: s, path: path, hold: hold})
 	if err != nil {
 		return err
 	}
@@ -167,19 +167,19 @@ func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds
 	if err := checkDir(path); err != nil {
 		return 0, err
 	}
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return k.watch(ctx, s, path, kinds, gen, sh)
+	return lm.watch(ctx, s, path, kinds, gen, sh)
 }
 
 // Unwatch implements api.Service.
 func (v *service) Unwatch(ctx context.Context, s api.SessionID, path string, watch uint64) error {
-	k, err := v.keeper(ctx)
+	lm, err := v.manager(ctx)
 	if err != nil {
 		return err
 	}
-	k.unwatch(s, path, watch)
+	lm.unwatch(s, path, watch)
 	return nil
 }

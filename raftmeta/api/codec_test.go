@@ -30,7 +30,7 @@ func decodeRequest(method string, params []byte) (*request, error) {
 
 var testSequencer = Sequencer{Path: "/jobs/a:b", Mode: Exclusive, Instance: 7, LockGeneration: 1 << 40}
 
-// goldens are examples of params, some of which docs/rpc.md shows. They may not change.
+// goldens are examples of params, some of them from docs/rpc.md. They must not change.
 var goldens = []struct {
 	request
 	hex string
@@ -65,7 +65,7 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodUnwatch], session: 300, path: "/a", watch: 4}, "93 cd012c a22f61 04"},
 }
 
-// Invariant M1: what is written is read back as equal.
+// Invariant M1: a decoded value equals the encoded one.
 func TestGoldenRequests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, g := range goldens {
@@ -189,7 +189,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// Results of a later version have keys, elements and kinds that are not known here.
+// Results of a later version have unknown keys, elements and kinds.
 func TestResultsOfLaterVersions(t *testing.T) {
 	var e wire.Encoder
 	if err := e.Any(map[string]any{

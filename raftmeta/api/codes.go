@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// The codes of the lock service's errors. They travel on the wire: append only.
+// Error codes of the lock service. They are sent on the wire: append only.
 const (
 	CodePathNotFound   rpc.Code = 200
 	CodeBadPath        rpc.Code = 201
@@ -30,9 +30,9 @@ const (
 	CodeSystemFile     rpc.Code = 217
 )
 
-// kinds is in the order in which ToRPC tries them: what wraps comes before what
-// it may wrap, and an unknown outcome before everything. A Service whose time is over and
-// that cannot rule out a change says ErrOutcomeUnknown.
+// kinds lists the errors in the order in which ToRPC matches them: an error that wraps others comes
+// before the ones that it may wrap, and an unknown outcome comes first. A Service whose context has
+// ended and that cannot rule out a change returns ErrOutcomeUnknown.
 var kinds = errkind.Table{
 	Kinds: []errkind.Kind{
 		{Code: CodeOutcomeUnknown, Name: "outcome_unknown", Target: ErrOutcomeUnknown},
@@ -62,18 +62,17 @@ var kinds = errkind.Table{
 
 func init() { kinds.Register() }
 
-// ToRPC returns the error that a server answers with for err: the code of the
-// first kind that err matches, err's text as the message, and the fields of the
-// typed error as details. An err that is an *rpc.Error already stays as it is. An
-// err of no known kind is CodeInternal.
+// ToRPC returns the wire error for err: the code of the first kind that err matches, the text of
+// err as the message, and the fields of the typed error as details. An *rpc.Error is returned
+// unchanged. An error of no known kind becomes CodeInternal.
 func ToRPC(err error) *rpc.Error { return kinds.ToRPC(err) }
 
-// FromRPC turns an *rpc.Error in err's chain into one that matches the Go errors
-// that its code stands for: errors.Is(err, ErrNoSession), errors.As into a
-// *LockedError, and so on. Any other error is returned as it is.
+// FromRPC converts an *rpc.Error in err's chain to the Go errors that its code stands for, so that
+// errors.Is(err, ErrNoSession) and errors.As to a *LockedError work. Other errors are returned
+// unchanged.
 func FromRPC(err error) error { return kinds.FromRPC(err) }
 
-// The details of errors that have fields.
+// Encoders and decoders for the details of typed errors.
 var (
 	pathForm = errkind.FormOf(
 		func(e *PathError, d errkind.Details) { d["path"], d["reason"] = e.Path, e.Reason },
@@ -134,8 +133,8 @@ func lockedOf(a errkind.Answer) error {
 	return e
 }
 
-// unknownOutcome tells whether an error that a server answered a change with leaves
-// open whether the change was made.
+// unknownOutcome reports whether a server's error answer to a change leaves open whether the change
+// was made.
 func unknownOutcome(e *rpc.Error) bool {
 	switch e.Code {
 	case rpc.CodeInternal, rpc.CodeTooLarge:

@@ -16,7 +16,7 @@ func TestErrorsSurvive(t *testing.T) {
 	for _, k := range kinds.Kinds {
 		target := k.Target
 		if target == nil {
-			target = &NotLeaderError{} // the one that is told by its type alone
+			target = &NotLeaderError{} // it is identified by its type alone
 		}
 		e := ToRPC(fmt.Errorf("some call: %w", target))
 		if e.Code != k.Code || e.Retryable != k.Retryable || e.Message != "some call: "+target.Error() {

@@ -1,43 +1,41 @@
-// Package api is the lock service (Chubby's role, Bigtable §4) as callers see it:
-// its words, its errors, the interface that its leader offers, and all of that on
-// the wire. Servers (raftmeta) and clients (raftmeta/session) share it. docs/rpc.md
-// says the same for writers of clients in other languages; a test holds the two
-// together.
+// Package api defines the lock service (Chubby's role, Bigtable §4) as its callers see it:
+// types, errors, the Service interface, and their encoding on the wire. The server (raftmeta)
+// and the client (raftmeta/session) share it. docs/rpc.md describes the same protocol for
+// clients in other languages; a test compares the two.
 //
-// Chubby's paper gives calls and their meaning, and no protocol. Ours is
-// MessagePack-RPC with positional parameters; the last parameter of every method is
-// an optional map of options. Chubby sends events from server to client on the
-// answers of KeepAlives, and so does this.
+// Chubby's paper describes calls but no protocol. This one is MessagePack-RPC with positional
+// parameters; the last parameter of every method is an optional map of options. As in Chubby,
+// events are sent to the client in the answers of KeepAlives.
 //
 // # Nouns
 //
-//   - A Service is what a leader offers. Serve puts one behind an rpc.Server,
-//     Remote is the one at the other end of a connection.
-//   - A shape says which parameters and options a method takes. One request struct
-//     serves all methods; its shape tells which of its fields count.
-//   - ToRPC and FromRPC turn Go errors into errors of the wire and back.
-//   - A session is a client's standing with the group, kept by KeepAlives. A hold is
-//     one time that it had a lock. A watch is its wish to hear of a path.
+//   - A Service is the interface that a leader offers. ServeCurrent exposes one on an
+//     rpc.Server; Remote returns the one at the other end of a connection.
+//   - A shape is the list of parameters and options of a method. One request struct serves
+//     all methods; the shape determines which of its fields are used.
+//   - ToRPC and FromRPC convert between Go errors and errors on the wire.
+//   - A session is a client's lease with the group, extended by KeepAlives. A hold is one
+//     acquisition of a lock by a session. A watch is a session's subscription to events of a
+//     path.
 //
 // # Lost and delayed messages
 //
-// Whatever a client sends may arrive after it has given up waiting, and after what
-// it sent since. So what ends something names it: a Release its hold, an Unwatch its
-// watch, a compare-and-set its generation. Watch adds and never takes away.
-// KeepAlives may come in any order: Term and Acked only grow in effect.
+// A request may arrive after its client has stopped waiting, and after later requests of the
+// same client. Requests that end something therefore identify it: Release by its hold,
+// Unwatch by its watch, a compare-and-set by its generation. Watch only adds kinds of events.
+// KeepAlives may arrive in any order: the effect of Term and Acked only grows.
 //
 // # Invariants
 //
-//	M1. What is written is read back as equal; so do clients of any MessagePack
-//	    library, who may send text where bytes are meant.
-//	M2. No input makes a decoder panic, recurse without bound, or allocate more
-//	    than a constant factor of its size, nor more than its field's bound.
-//	M3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, what err matched
-//	    of this package's errors; only ErrClosed becomes ErrNotReady.
-//	M4. An error that says Retryable was given before anything was executed. A
-//	    change that Remote cannot rule out is ErrOutcomeUnknown.
-//	M5. Durations are rounded so that nobody believes in a lease for longer than
-//	    it was granted.
+//	M1. A decoded value equals the encoded one, for clients of any MessagePack library,
+//	    including those that send text where bytes are expected.
+//	M2. No input makes a decoder panic, recurse without bound, or allocate more than a
+//	    constant factor of the input's size, or more than the bound of the field.
+//	M3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, every error of this
+//	    package that err matched; only ErrClosed becomes ErrNotReady.
+//	M4. An error that is Retryable was returned before anything was executed. If Remote
+//	    cannot rule out that a change was made, the error is ErrOutcomeUnknown.
+//	M5. Durations are rounded so that no client relies on a lease for longer than granted.
 //
 // The package starts no goroutine.
 package api

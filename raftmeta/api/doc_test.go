@@ -59,7 +59,7 @@ func TestDocHasEveryEvent(t *testing.T) {
 	}
 }
 
-// The hexadecimal examples are what the code writes.
+// TestDocExamples: the hexadecimal examples are what the code encodes.
 func TestDocExamples(t *testing.T) {
 	examples := regexp.MustCompile("(?s)```hex (meta[a-z_.]+)\n(.*?)```").FindAllStringSubmatch(rpcdoc.Part(t, "### A lock, step by step", "### Errors of the lock service"), -1)
 	if len(examples) < 5 {

@@ -7,87 +7,81 @@ import (
 	"time"
 )
 
-// AnyGeneration, given to Set or Delete, matches any content generation, and
-// for Set a file that does not exist.
+// AnyGeneration, passed to Set or Delete, matches any content generation. For Set it also matches a
+// file that does not exist.
 const AnyGeneration = math.MaxUint64
 
 var (
-	// ErrNotFound means that no node has that path.
+	// ErrNotFound means that no node exists at the path.
 	ErrNotFound = errors.New("not found")
 
-	// ErrBadPath means that a string cannot be a path. The error is a
-	// *PathError.
+	// ErrBadPath means that a string is not a valid path. The error is a *PathError.
 	ErrBadPath = errors.New("bad path")
 
-	// ErrIsDirectory means that a directory stands where a file was wanted.
+	// ErrIsDirectory means that the path names a directory, and the call needs a file.
 	ErrIsDirectory = errors.New("is a directory")
 
-	// ErrNotDirectory means that a file stands where a directory was wanted.
+	// ErrNotDirectory means that the path names a file, and the call needs a directory.
 	ErrNotDirectory = errors.New("is not a directory")
 
-	// ErrNotEmpty means that a directory to be deleted has children.
+	// ErrNotEmpty means that a directory cannot be deleted because it has children.
 	ErrNotEmpty = errors.New("directory is not empty")
 
-	// ErrGeneration means that a compare-and-set found another content
-	// generation than it was given; nothing was changed. The error is a
-	// *GenerationError.
+	// ErrGeneration means that a compare-and-set found a different content generation; nothing was
+	// changed. The error is a *GenerationError.
 	ErrGeneration = errors.New("generation differs")
 
-	// ErrTooLarge means that a file, or with it the namespace, would be over
-	// its limit; nothing was changed. The error is a *TooLargeError.
+	// ErrTooLarge means that a change would exceed a limit of a file, a session or the namespace;
+	// nothing was changed. The error is a *TooLargeError.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrNotReady means that this server cannot serve now: it is not the
-	// leader (a *NotLeaderError then), or has not caught up with what was
-	// committed before it became so, or its disk has failed. Nothing was
-	// changed.
+	// ErrNotReady means that this server cannot serve now: it is not the leader (the error is then
+	// a *NotLeaderError), it has not caught up with what was committed before its term, or its disk
+	// has failed. Nothing was changed.
 	ErrNotReady = errors.New("not ready")
 
-	// ErrOutcomeUnknown means that a change was handed to the log and its
-	// fate was not learnt: it may have been made, or may yet be, or never.
-	// Read the path to find out.
+	// ErrOutcomeUnknown means that a change was proposed and its outcome is not known: it was made,
+	// may still be made, or will never be. The caller can read the path to find out.
 	ErrOutcomeUnknown = errors.New("outcome unknown, the write may still commit")
 
-	// ErrDiskFull means that too little space is left on the leader's disk;
-	// nothing was changed.
+	// ErrDiskFull means that the leader's disk has too little free space; nothing was changed.
 	ErrDiskFull = errors.New("disk full")
 
-	// ErrClosed means that the server, or the session, was closed.
+	// ErrClosed means that the server or the session is closed.
 	ErrClosed = errors.New("lock service closed")
 
-	// ErrNoSession means that there is no such session: it expired, was
-	// closed, or never was. Nothing was changed, and what it held is free.
+	// ErrNoSession means that the session does not exist: it expired, was closed, or never existed.
+	// Nothing was changed, and everything the session held is released.
 	ErrNoSession = errors.New("no such session")
 
-	// ErrSuperseded means that a KeepAlive was given up since its session has
-	// sent another one.
+	// ErrSuperseded means that a KeepAlive was abandoned because its session sent another one, or
+	// because its caller is gone.
 	ErrSuperseded = errors.New("keep-alive superseded by a newer one")
 
-	// ErrLocked means that a lock is held in a mode that excludes the one
-	// asked for, or is in its lock-delay. The error is a *LockedError.
+	// ErrLocked means that the lock is held in a mode that conflicts with the requested one, or is
+	// in its lock-delay. The error is a *LockedError.
 	ErrLocked = errors.New("lock is held")
 
 	// ErrNotHeld means that the session does not hold the lock.
 	ErrNotHeld = errors.New("lock is not held by this session")
 
-	// ErrStale means that a sequencer is not valid: the lock it tells of is no
-	// longer held as it says. Nothing was changed.
+	// ErrStale means that a sequencer is not valid: its lock is no longer held as the sequencer
+	// describes. Nothing was changed.
 	ErrStale = errors.New("sequencer is stale")
 
-	// ErrSystemFile means that a client would change what belongs to the cluster.
+	// ErrSystemFile means that a client tried to change or lock a file that belongs to the cluster.
 	// Nothing was changed. The error is a *SystemFileError.
-	ErrSystemFile = errors.New("file of the cluster's own")
+	ErrSystemFile = errors.New("file is reserved for the cluster")
 
-	// ErrEphemeral means that a file exists that is another session's
-	// ephemeral one, or is ephemeral where one that stays was wanted, or the
-	// other way round.
+	// ErrEphemeral means that the existing file is ephemeral and belongs to another session, or
+	// that it is ephemeral and the call requires a permanent file, or the reverse.
 	ErrEphemeral = errors.New("file is ephemeral")
 )
 
-// PathError says why a string cannot be a path. It is an ErrBadPath.
+// PathError describes why a string is not a valid path. It is an ErrBadPath.
 type PathError struct {
 	Path   string
-	Reason string // completes "the path ..."
+	Reason string // completes the sentence "the path ..."
 }
 
 func (e *PathError) Error() string {
@@ -101,47 +95,44 @@ func (e *PathError) Error() string {
 // Is makes the error an ErrBadPath.
 func (e *PathError) Is(target error) bool { return target == ErrBadPath }
 
-// SystemFileError means that a client would write, delete or lock a file that the nodes
-// keep for themselves, such as who is master. It is an ErrSystemFile. Nodes say with
-// their calls that they are nodes, and nobody checks it: this protects from mistakes,
-// not from malice.
+// SystemFileError means that a client tried to write, delete or lock a file that is reserved for
+// nodes, such as /master. It is an ErrSystemFile. Nodes identify themselves as nodes in their
+// calls. This claim is not verified here: the check protects against mistakes, not against attacks.
 type SystemFileError struct{ Path string }
 
 func (e *SystemFileError) Error() string {
-	return e.Path + " is the cluster's own: clients may read and watch it, only nodes change or lock it"
+	return e.Path + " is reserved for the cluster: clients can read and watch it, but only nodes can change or lock it"
 }
 
 // Is makes the error an ErrSystemFile.
 func (e *SystemFileError) Is(target error) bool { return target == ErrSystemFile }
 
-// GenerationError tells the two content generations that differ. It is an
-// ErrGeneration, and when Got is zero an ErrNotFound as well.
+// GenerationError has the two content generations of a failed compare-and-set. It is an
+// ErrGeneration, and when Got is zero also an ErrNotFound.
 type GenerationError struct {
 	Path string
-	Want uint64 // what the caller gave; zero: the file must not exist
-	Got  uint64 // what was there; zero: no such node
+	Want uint64 // as passed by the caller; zero: the file must not exist
+	Got  uint64 // of the node; zero: no node exists
 }
 
 func (e *GenerationError) Error() string {
 	switch {
 	case e.Got == 0:
-		return fmt.Sprintf("%s does not exist, but generation %d of it was given", e.Path, e.Want)
+		return fmt.Sprintf("%s does not exist: expected generation %d", e.Path, e.Want)
 	case e.Want == 0:
 		return fmt.Sprintf("%s exists already, at generation %d", e.Path, e.Got)
 	}
 	return fmt.Sprintf("%s is at generation %d, not %d", e.Path, e.Got, e.Want)
 }
 
-// Is makes the error an ErrGeneration, and an ErrNotFound when nothing is
-// there.
+// Is makes the error an ErrGeneration, and also an ErrNotFound if no node exists.
 func (e *GenerationError) Is(target error) bool {
 	return target == ErrGeneration || target == ErrNotFound && e.Got == 0
 }
 
-// TooLargeError names the limit that a change would pass. It is an
-// ErrTooLarge.
+// TooLargeError names the limit that a change would exceed. It is an ErrTooLarge.
 type TooLargeError struct {
-	What       string // one of the Limit words
+	What       string // one of the Limit constants
 	Limit, Got int64
 }
 
@@ -163,19 +154,18 @@ func (e *TooLargeError) Error() string {
 // Is makes the error an ErrTooLarge.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
-// NotLeaderError means that the server asked does not lead the group. It is an
-// ErrNotReady.
+// NotLeaderError means that this server is not the leader of the group. It is an ErrNotReady.
 type NotLeaderError struct {
-	// Leader is the id of the server that leads, empty when none is known.
+	// Leader is the id of the leader, empty if unknown.
 	Leader string
-	// Address is where that answers calls, empty when not known.
+	// Address is where the leader answers calls, empty if unknown.
 	Address string
 }
 
 func (e *NotLeaderError) Error() string {
 	switch {
 	case e.Leader == "":
-		return "not ready: the lock service has no leader now"
+		return "not ready: the lock service has no leader"
 	case e.Address == "":
 		return "not ready: the lock service is led by " + e.Leader
 	}
@@ -185,15 +175,15 @@ func (e *NotLeaderError) Error() string {
 // Is makes the error an ErrNotReady.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotReady }
 
-// LockedError tells who holds a lock. It is an ErrLocked.
+// LockedError names the holder of a lock. It is an ErrLocked.
 type LockedError struct {
 	Path string
-	Mode Mode // in which it is held
-	// Holder is one of the sessions that hold it; zero during a lock-delay.
+	Mode Mode // in which the lock is held, or was held before its lock-delay
+	// Holder is one of the sessions that hold the lock; zero during a lock-delay.
 	Holder SessionID
-	// HolderName is what that session calls itself.
+	// HolderName is the name that the session was opened with.
 	HolderName string
-	// Delay is the whole lock-delay that the lock is in, zero when it is held.
+	// Delay is the full lock-delay that the lock is in, zero when the lock is held.
 	Delay time.Duration
 }
 

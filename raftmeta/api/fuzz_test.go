@@ -8,9 +8,9 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// FuzzRequest feeds bytes to the decoder of each method. What it accepts must survive
-// being written and read again; what it refuses must be the client's fault; and no
-// input may cost much more memory than its own size (M1, M2).
+// FuzzRequest feeds bytes to the decoder of each method. An accepted request must be equal after
+// encoding and decoding it again, a rejection must be the client's fault, and no input may allocate
+// much more than its own size (M1, M2).
 func FuzzRequest(f *testing.F) {
 	for i := range shapes {
 		for _, g := range goldens {

@@ -1,6 +1,6 @@
 package api
 
-// The methods of the lock service.
+// Names of the methods of the lock service.
 const (
 	MethodOpenSession    = "meta.open_session"
 	MethodKeepAlive      = "meta.keep_alive"
@@ -18,7 +18,7 @@ const (
 	MethodUnwatch        = "meta.unwatch"
 )
 
-// Methods lists every method of the lock service.
+// Methods returns the names of all methods of the lock service.
 func Methods() []string {
 	names := make([]string, len(shapes))
 	for i := range shapes {
@@ -27,7 +27,7 @@ func Methods() []string {
 	return names
 }
 
-// A field is a parameter or an option.
+// A field is a parameter or an option of a method.
 type field uint8
 
 const (
@@ -54,25 +54,25 @@ const (
 	fieldWait
 	fieldDelay
 	fieldHold
-	fieldSeen // the generation that a watcher has seen
-	fieldNode // a node asks, not a client
+	fieldSeen // the generation that a watcher has read
+	fieldNode // the caller is a node, not a client
 	fieldOwner
 )
 
-// optionNames are the keys of options.
+// optionNames maps options to their keys on the wire.
 var optionNames = map[field]string{
 	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
 	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",
 }
 
-// A shape is what a method takes: parameters in their order, and options. An
-// option may be added; nothing else may change.
+// A shape is the signature of a method: its parameters in order, and its options. Options may be
+// added; nothing else may change.
 type shape struct {
 	method  string
 	params  []field
 	options []field
-	// change is set for methods whose unknown outcome matters.
+	// change is set for methods that modify state, so that a lost answer is ErrOutcomeUnknown.
 	change bool
 }
 
@@ -101,5 +101,5 @@ var shapeOf = func() map[string]*shape {
 	return m
 }()
 
-// PathBytesMax is the longest path, in bytes.
+// PathBytesMax bounds the length of a path in bytes.
 const PathBytesMax = 1024

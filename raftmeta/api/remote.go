@@ -10,20 +10,19 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Remote returns the Service at the other end of a connection, which stays its
-// owner's. Errors are those of the Service; beside them:
+// Remote returns the Service at the other end of conn. The caller keeps ownership of conn. Errors
+// are those of the Service, and in addition:
 //
-//   - A call that was not sent, or a read whose connection was lost, is ErrNotReady
-//     and the connection's error.
-//   - A change that was sent and not answered, for whatever reason, is
-//     ErrOutcomeUnknown and that reason.
+//   - ErrNotReady, wrapping the connection's error, if a call was not sent, or if the connection
+//     was lost during a read.
+//   - ErrOutcomeUnknown, wrapping the reason, if a change was sent and not answered.
 //
-// KeepAlive's done runs on the connection's reader, or on the goroutine that closes
-// it.
+// The done callback of KeepAlive runs on the connection's reader, or on the goroutine that closes
+// the connection.
 func Remote(conn *rpc.Conn) Service { return &remote{conn: conn} }
 
-// RemoteForNode is Remote for a node of the cluster, which says so with each change:
-// see SystemFileError.
+// RemoteForNode is Remote for a node of the cluster: each change identifies its caller as a node.
+// See SystemFileError.
 func RemoteForNode(conn *rpc.Conn) Service { return &remote{conn: conn, node: true} }
 
 type remote struct {
@@ -31,7 +30,7 @@ type remote struct {
 	node bool
 }
 
-// call makes the call that r describes.
+// call sends r to method and decodes the answer.
 func (m *remote) call(ctx context.Context, method string, r request, decode func(*wire.Decoder)) error {
 	r.shape, r.node = shapeOf[method], m.node
 	err := m.conn.Call(ctx, method, r.append, func(d *wire.Decoder) error {
@@ -40,11 +39,11 @@ func (m *remote) call(ctx context.Context, method string, r request, decode func
 		}
 		return d.Err()
 	})
-	return r.judge(err)
+	return r.callError(err)
 }
 
-// judge says what an error of a call means for who made it.
-func (s *shape) judge(err error) error {
+// callError converts the error of a call to the error that the caller sees.
+func (s *shape) callError(err error) error {
 	var answer *rpc.Error
 	var lost *rpc.ConnLostError
 	switch {
@@ -63,7 +62,7 @@ func (s *shape) judge(err error) error {
 		}
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
 	case s.change:
-		// The context ended, or the answer makes no sense.
+		// The context ended, or the answer could not be decoded.
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return err
@@ -83,10 +82,10 @@ func (m *remote) KeepAlive(ctx context.Context, req KeepAliveRequest, done func(
 			decodeKeepAlive(d, &resp)
 			err = d.Err()
 		}
-		done(resp, r.judge(err))
+		done(resp, r.callError(err))
 	})
 	if err != nil {
-		done(KeepAliveResponse{}, r.judge(err))
+		done(KeepAliveResponse{}, r.callError(err))
 	}
 }
 

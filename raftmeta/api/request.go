@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// request is the parameters of any method; its shape says which fields count.
+// request holds the parameters of any method. Its shape determines which fields are used.
 type request struct {
 	*shape
 	timeout time.Duration // timeout_ms, of every method
@@ -32,11 +32,11 @@ type request struct {
 const (
 	traceIDBytesMax = 64
 	timeoutMax      = 24 * time.Hour
-	// sequencerBytesMax: mode, two numbers of 20 digits, three colons, path.
+	// sequencerBytesMax is the length of mode, two numbers of 20 digits, three colons and the path.
 	sequencerBytesMax = 9 + 2*20 + 3 + PathBytesMax
 )
 
-// append writes the parameters.
+// append encodes the parameters.
 func (r *request) append(e *wire.Encoder) {
 	n := 0
 	for _, f := range r.options {
@@ -67,7 +67,7 @@ func (r *request) append(e *wire.Encoder) {
 	}
 }
 
-// isSet tells whether an option differs from its default.
+// isSet reports whether an option differs from its default.
 func (r *request) isSet(f field) bool {
 	switch f {
 	case fieldOptSession:
@@ -149,8 +149,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 	}
 }
 
-// decode reads the n parameters in d. The error is one that ToRPC knows; only what
-// costs memory or cannot be expressed in Go is checked.
+// decode reads the n parameters in d. The error is one that ToRPC knows. Only values that cost
+// memory or have no Go representation are checked.
 func (r *request) decode(d *wire.Decoder, n int) error {
 	if least := len(r.params); n < least || n > least+1 {
 		return rpc.Errorf(rpc.CodeBadRequest, "%s: %d parameters, want %d or %d", r.method, n, least, least+1)
@@ -172,7 +172,7 @@ func (r *request) decode(d *wire.Decoder, n int) error {
 	return d.Err()
 }
 
-// optionError adds an option's name to the error of a value of another type.
+// optionError adds the name of the option to a type error of its value.
 func optionError(key []byte, err error) error {
 	var bad *wire.FormatError
 	if errors.As(err, &bad) {
@@ -181,8 +181,8 @@ func optionError(key []byte, err error) error {
 	return err
 }
 
-// decodeOption reads the value of an option. An unknown key is an error: a misspelt
-// "hold" would give back any lock. Keys that begin with "x_" are for others.
+// decodeOption reads the value of an option. An unknown key is an error: a misspelt "hold" would
+// release any lock. Keys that begin with "x_" are reserved for other programs and ignored.
 func (r *request) decodeOption(key []byte, d *wire.Decoder) error {
 	switch string(key) {
 	case "timeout_ms":
@@ -281,13 +281,13 @@ func (r *request) decodeField(d *wire.Decoder, f field) (err error) {
 		}
 		r.owner = string(b)
 	}
-	if d.Err() != nil { // the first cause
+	if d.Err() != nil { // it came first
 		return d.Err()
 	}
 	return err
 }
 
-// appendGeneration writes a generation to compare with: nil matches any.
+// appendGeneration encodes the generation of a compare-and-set: nil matches any.
 func appendGeneration(e *wire.Encoder, gen uint64) {
 	if gen == AnyGeneration {
 		e.Nil()
@@ -303,13 +303,13 @@ func decodeGeneration(d *wire.Decoder) uint64 {
 	return d.Uint()
 }
 
-// appendMillis writes a time in ms, rounded up: nobody waits less than he asked for.
+// appendMillis encodes a duration in ms, rounded up, so that the server waits at least as long as
+// requested.
 func appendMillis(e *wire.Encoder, t time.Duration) {
 	e.Int(int64(min(max(t, 0), timeoutMax)+time.Millisecond-1) / int64(time.Millisecond))
 }
 
-// decodeMillis reads the time in ms that is called name, of which one below least is an
-// error.
+// decodeMillis reads a duration in ms. name is used in the error for a value below least.
 func decodeMillis(d *wire.Decoder, name string, least int64) time.Duration {
 	ms := d.Int()
 	if ms < least && d.Err() == nil {
@@ -358,5 +358,5 @@ func decodeSequencer(d *wire.Decoder) (Sequencer, error) {
 	return q, nil
 }
 
-// decodeInt reads a count that Go keeps in an int.
+// decodeInt reads a count into an int.
 func decodeInt(d *wire.Decoder) int { return int(min(d.Uint(), math.MaxInt)) }

@@ -7,14 +7,14 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// holdersMax is how many holders of a lock a Stat names.
+// holdersMax bounds the holders of a lock in a Stat.
 const holdersMax = 16
 
-// Maps in results get new keys in later versions; a reader skips those that it
-// does not know. Keys whose value is zero are left out.
+// Later versions may add keys to maps in results; a decoder skips unknown keys. Keys whose value is
+// zero are omitted.
 
-// A mapWriter writes a map whose number of keys is known at its end: at most 15,
-// so that the header is one byte.
+// mapWriter writes a map whose number of keys is known only at the end. It has at most 15 keys, so
+// that the header is one byte.
 type mapWriter struct {
 	e        *wire.Encoder
 	start, n int
@@ -45,7 +45,7 @@ func (w *mapWriter) end() {
 	w.e.Bytes()[w.start] = 0x80 | byte(w.n)
 }
 
-// appendStat writes a Stat; file, if there is one, adds content and leave.
+// appendStat encodes a Stat. If isFile is set, it adds the content and the cache permission.
 func appendStat(e *wire.Encoder, s *Stat, data []byte, isFile bool, leave CacheLeave) {
 	w := beginMap(e)
 	w.key("path").Str(s.Path)
@@ -82,7 +82,7 @@ func appendStat(e *wire.Encoder, s *Stat, data []byte, isFile bool, leave CacheL
 	w.end()
 }
 
-// decodeStat reads what appendStat writes. Data is a copy.
+// decodeStat reads what appendStat wrote. Data is a copy.
 func decodeStat(d *wire.Decoder, f *File, leave *CacheLeave) {
 	s := &f.Stat
 	for range d.Map() {
@@ -163,7 +163,7 @@ func appendStats(e *wire.Encoder, all []Stat) {
 
 func decodeStats(d *wire.Decoder) []Stat {
 	n := d.Array()
-	// Grown as they come: a Stat is larger than the shortest that is written.
+	// The slice grows with the input: a Stat is larger in memory than its shortest encoding.
 	all := make([]Stat, 0, min(n, 1024))
 	for range n {
 		var f File
@@ -203,13 +203,13 @@ func (o *opened) decode(d *wire.Decoder) {
 	}
 }
 
-// appendLease writes a lease in ms, rounded down: nobody believes longer than he was
-// told.
+// appendLease encodes a lease in ms, rounded down, so that a client never relies on a lease for
+// longer than granted.
 func appendLease(e *wire.Encoder, t time.Duration) {
 	e.Int(min(max(t, 0), timeoutMax).Milliseconds())
 }
 
-// Append functions below write what decode functions of the same name read.
+// Each append function below encodes what the decode function of the same name reads.
 
 func appendKeepAlive(e *wire.Encoder, r *KeepAliveResponse) {
 	e.Map(4)
@@ -252,8 +252,8 @@ func decodeKeepAlive(d *wire.Decoder, r *KeepAliveResponse) {
 	}
 }
 
-// decodeEvent reads an event. One of a kind that a later version added becomes kind
-// zero, which holds its place in the sequence.
+// decodeEvent reads an event. An event of a kind that a later version added gets kind zero, which
+// keeps its place in the sequence.
 func decodeEvent(d *wire.Decoder) (v Event) {
 	for i := range d.Array() {
 		switch i {

@@ -7,18 +7,17 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// ServeCurrent registers the methods of the lock service with a server. Call it before
-// the server serves.
+// ServeCurrent registers the methods of the lock service with srv. It must be called before srv
+// serves.
 //
-// A KeepAlive is decoded on the connection's reader and answered by the Service's
-// callback: while it hangs it takes a rpc.Call, some 700 bytes, and no goroutine.
-// All others run in rpc.Waiting mode, for they may wait for other sessions' locks
-// and caches, or for a majority that does not answer.
+// A KeepAlive is decoded on the connection's reader and answered by the Service's callback. A
+// pending KeepAlive takes an rpc.Call, some 700 bytes, and no goroutine. All other methods run in
+// rpc.Waiting mode, because they may wait for locks and caches of other sessions, or for a majority
+// that does not answer.
 //
-// A Service comes and goes: each call is for the one that current returns then, or is
-// answered with its error. Current is told whether the caller says that it is a node.
-// Of the call it may look at who makes it, and of a KeepAlive, which is answered later,
-// it must not keep it.
+// current returns the Service for each call, or the error to answer with. node is set if the caller
+// identifies itself as a node. current may inspect the caller in c. It must not retain the c of a
+// KeepAlive, which is answered later.
 func ServeCurrent(srv *rpc.Server, current func(c *rpc.Call, node bool) (Service, error)) {
 	srv.Handle(MethodKeepAlive, rpc.Inline, func(c *rpc.Call) { serveKeepAlive(c, current) })
 	for i := range shapes {
@@ -46,7 +45,8 @@ func ServeCurrent(srv *rpc.Server, current func(c *rpc.Call, node bool) (Service
 	}
 }
 
-// begin decodes the request, and answers it if it cannot be served.
+// begin decodes the request. If it cannot be served, begin answers with the error and returns
+// false.
 func begin(c *rpc.Call, r *request) bool {
 	if err := r.decode(&c.Params, c.NumParams); err != nil {
 		c.Fail(ToRPC(err))
@@ -84,7 +84,7 @@ func serveKeepAlive(c *rpc.Call, current func(c *rpc.Call, node bool) (Service, 
 
 type answer = func(*wire.Encoder)
 
-// serve calls the Service. A nil answer is the answer nil.
+// serve calls the Service. A nil answer encodes as nil.
 func (r *request) serve(ctx context.Context, s Service) (answer, error) {
 	switch r.method {
 	case MethodOpenSession:

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// SessionID names a session. It is the raft index of the command that opened it,
-// so none is ever used twice in a group. Zero is no session.
+// SessionID identifies a session. It is the raft index of the command that opened the session, so
+// it is never reused in a group. Zero is no session.
 type SessionID uint64
 
 // Mode is how a lock is held.
 type Mode uint8
 
 const (
-	// Exclusive: one holder (Chubby's writer lock).
+	// Exclusive allows one holder (Chubby's writer lock).
 	Exclusive Mode = 1
-	// Shared: any number of holders (Chubby's reader lock).
+	// Shared allows any number of holders (Chubby's reader lock).
 	Shared Mode = 2
 )
 
@@ -32,58 +32,56 @@ func (m Mode) String() string {
 	return "mode_" + strconv.Itoa(int(m))
 }
 
-// Bounds of the service.
+// Limits of the service.
 const (
-	// FileBytesMax is the largest file.
+	// FileBytesMax bounds the content of a file.
 	FileBytesMax = 256 << 10
-	// LeaseMin and LeaseMax bound the lease that a session may ask for; LeaseDefault
-	// is what it gets when it does not.
+	// LeaseMin and LeaseMax bound the lease that a session may request. LeaseDefault is used if it
+	// requests none.
 	LeaseMin, LeaseMax, LeaseDefault = 500 * time.Millisecond, time.Minute, 2 * time.Second
-	// LockDelayMax bounds a lock-delay. Chubby's bound is the same.
+	// LockDelayMax bounds a lock-delay. Chubby has the same bound.
 	LockDelayMax = time.Minute
-	// SessionsMax bounds the open sessions. The last SessionsForNodes are for nodes,
-	// so that clients cannot keep nodes out.
+	// SessionsMax bounds the open sessions. The last SessionsForNodes are reserved for nodes, so
+	// that clients cannot lock nodes out.
 	SessionsMax      = 100_000
 	SessionsForNodes = 1000
-	// HoldsMax bounds the locks and ephemeral files of one session, so that its end
-	// is one quick change.
+	// HoldsMax bounds the locks and ephemeral files of one session, so that one fast command ends
+	// it.
 	HoldsMax = 10_000
-	// SessionNameBytesMax bounds what a session calls itself.
+	// SessionNameBytesMax bounds the name of a session.
 	SessionNameBytesMax = 255
-	// ACLBytesMax bounds a node's ACL name.
+	// ACLBytesMax bounds the ACL name of a node.
 	ACLBytesMax = 255
-	// EventsMax is how many events one KeepAlive answer carries.
+	// EventsMax bounds the events in one KeepAlive answer.
 	EventsMax = 256
 	// WatchesMax bounds the paths that one session watches.
 	WatchesMax = 100_000
-	// CachedMax bounds the paths that one session caches. Further files are
-	// answered without leave to cache them.
+	// CachedMax bounds the paths that one session caches. Further files are returned without
+	// permission to cache them.
 	CachedMax = 100_000
 )
 
-// ClockDrift bounds how much faster or slower than true time a machine's
-// monotonic clock may run: 5%. Leases are safe within it, whatever the clocks say.
+// ClockDrift bounds how much faster or slower than true time a machine's monotonic clock may run:
+// 5%. Within it leases are safe, whatever values the clocks have.
 const ClockDrift = 0.05
 
-// LocalLease returns how long, on its own clock, a client may believe in a lease
-// that the server counts as granted on its clock: less by what both clocks may
-// drift apart.
+// LocalLease returns how long, on its own clock, a client may rely on a lease that the server
+// measures on its clock. It subtracts the drift of both clocks.
 func LocalLease(granted time.Duration) time.Duration {
 	return time.Duration(float64(granted) * (1 - ClockDrift) / (1 + ClockDrift))
 }
 
-// The words that TooLargeError.What takes.
+// Values of TooLargeError.What.
 const (
 	LimitFile     = "file"
 	LimitBytes    = "namespace"
 	LimitNodes    = "namespace nodes"
 	LimitSessions = "sessions"
 	LimitWatches  = "watches"
-	LimitHolds    = "locks and ephemeral files" // of a session, or of all
+	LimitHolds    = "locks and ephemeral files" // of one session, or of all sessions
 	LimitACL      = "ACL name"
 	LimitName     = "session name"
-	// What one user, and all users together, may hold. What users leave free is the
-	// cluster's own.
+	// Limits of one user and of all users together. The cluster itself uses the remainder.
 	LimitUser          = "lock service memory of the user"
 	LimitUsers         = "lock service memory of all users"
 	LimitUserSessions  = "sessions of the user"
@@ -92,55 +90,55 @@ const (
 	LimitUsersWatches  = "memory for watches and waiting locks of all users"
 )
 
-// Stat is what the namespace knows of a node beside its content.
+// Stat describes a node without its content.
 type Stat struct {
 	Path string
 	Dir  bool
-	// Instance is larger than that of any node that had the path before.
+	// Instance is larger than that of any earlier node at the path.
 	Instance uint64
-	// Generation is the content generation: of a file the raft index that last
-	// wrote it, of a directory the one that last made or deleted a child.
+	// Generation is the content generation: the raft index that last wrote a file, or that last
+	// created or deleted a child of a directory.
 	Generation uint64
-	// LockGeneration is the raft index at which the lock last went from free to
-	// held; zero when it never was.
+	// LockGeneration is the raft index at which the lock last went from free to held; zero if it
+	// was never held.
 	LockGeneration uint64
-	// ACLGeneration is the raft index that last changed ACL; zero when none did.
+	// ACLGeneration is the raft index that last changed ACL; zero if it was never set.
 	ACLGeneration uint64
-	// ACL is the name of the access rights that hold here, empty for the parent's.
+	// ACL is the name of the access control list of the node, empty to inherit the parent's.
 	ACL string
-	// Ephemeral is the session that the file goes with; zero for one that stays.
+	// Ephemeral is the session with which the file is deleted; zero for a permanent node.
 	Ephemeral SessionID
-	// Bytes is the content's length, Children the number of a directory's.
+	// Bytes is the length of the content. Children is the number of children of a directory.
 	Bytes, Children int
-	// Lock is how the node's lock is held, zero when it is free. Holders are the
-	// sessions that hold it, at most 16 of them; none during a lock-delay.
+	// Lock is the mode in which the node's lock is held, or was held before its lock-delay; zero if
+	// it is free. Holders are sessions that hold it, at most 16; none during a lock-delay.
 	Lock    Mode
 	Holders []SessionID
 }
 
-// File is a file as a Get found it. In a client's cache its content, generations and
-// ACL are never old; Lock, Holders and LockGeneration may be.
+// File is a file as returned by Get. In a client's cache, its content, generations and ACL are
+// current; Lock, Holders and LockGeneration may be out of date.
 type File struct {
 	Stat
-	// Data is the content, at most FileBytesMax bytes. It is the caller's.
+	// Data is the content, at most FileBytesMax bytes. The caller owns it.
 	Data []byte
 }
 
-// Sequencer tells a third party which lock its bearer held when it asked, as in
-// Chubby. It is valid as long as that lock has been held without a break.
+// Sequencer identifies a lock and its holder's mode to a third party, as in Chubby. It is valid as
+// long as the lock has been held without interruption since the sequencer was issued.
 type Sequencer struct {
 	Path string
 	Mode Mode
-	// Instance is the node's, LockGeneration that of its lock.
+	// Instance is that of the node, LockGeneration that of its lock.
 	Instance, LockGeneration uint64
 }
 
-// String returns the sequencer as text: mode, instance, generation, path.
+// String returns the sequencer as mode:instance:generation:path.
 func (s Sequencer) String() string {
 	return fmt.Sprintf("%s:%d:%d:%s", s.Mode, s.Instance, s.LockGeneration, s.Path)
 }
 
-// ParseSequencer reads what String wrote.
+// ParseSequencer parses the result of String.
 func ParseSequencer(text string) (Sequencer, error) {
 	parts := strings.SplitN(text, ":", 4)
 	if len(parts) != 4 || len(parts[3]) == 0 {
@@ -165,43 +163,43 @@ func ParseSequencer(text string) (Sequencer, error) {
 	return s, nil
 }
 
-// Grant is a lock as a session got it.
+// Grant is an acquired lock.
 type Grant struct {
 	Sequencer Sequencer
-	// Hold is the raft index at which the session got the lock. Unlike the lock
-	// generation it differs each time, also when others share the lock meanwhile.
+	// Hold is the raft index at which the session acquired the lock. Unlike the lock generation, it
+	// differs for each acquisition, even if other sessions share the lock meanwhile.
 	Hold uint64
 }
 
-// EventKind says what happened. Kinds are bits, so that a watch can ask for several.
+// EventKind is the type of an event. Kinds are bits, so that a watch can select several.
 type EventKind uint8
 
-// Kinds travel on the wire: append only.
+// Kinds are sent on the wire: append only.
 const (
-	// ContentsChanged: a file was written, made or deleted.
+	// ContentsChanged: a file was created, written or deleted.
 	ContentsChanged EventKind = 1 << iota
-	// ChildAdded and ChildRemoved: of the directory Path, named by Name.
+	// ChildAdded and ChildRemoved: a child Name was added to or removed from the directory Path.
 	ChildAdded
 	ChildRemoved
 	// LockAcquired: the lock of Path went from free to held.
 	LockAcquired
-	// LockFreed: the lock of Path became free, its lock-delay over.
+	// LockFreed: the lock of Path became free, and has no lock-delay.
 	LockFreed
-	// FailedOver: another server leads since, or so much has happened that events of
-	// this session were dropped. Either way events may have been missed and no watch
-	// of the session is left: it drops its whole cache, sets its watches again, and
-	// reads again what is watched. A Get whose CacheLeave.At is less than this event's
-	// number must not be cached. Every session gets it from a new leader.
+	// FailedOver: there is a new leader, or the event queue of the session overflowed. In both
+	// cases events may have been missed, and the session has no watches. The client drops its whole
+	// cache, sets its watches again, and then reads the watched paths again. A Get whose
+	// CacheLeave.At is less than the number of this event must not be cached. A new leader sends it
+	// to every session.
 	FailedOver
-	// CacheInvalid: the file Path changes; a cached copy must go before the event
-	// is acknowledged. Clients of this service see it only in their cache.
+	// CacheInvalid: the file Path is about to change. The client must drop its copy before it
+	// acknowledges the event. Applications do not see this event, only the cache does.
 	CacheInvalid
 
-	// AllEvents is what a watch may ask for.
+	// AllEvents are the kinds that a watch may select.
 	AllEvents = ContentsChanged | ChildAdded | ChildRemoved | LockAcquired | LockFreed
 )
 
-// String returns the kind's name, as "contents_changed".
+// String returns the name of the kind, such as "contents_changed".
 func (k EventKind) String() string {
 	switch k {
 	case ContentsChanged:
@@ -222,141 +220,136 @@ func (k EventKind) String() string {
 	return "events_" + strconv.Itoa(int(k))
 }
 
-// Event is something that happened to a node. It is delivered after the change
-// can be read, and in the order of changes (CacheInvalid: before).
+// Event describes a change of a node. Events are delivered in the order of the changes, and after
+// the change is visible (CacheInvalid: before).
 type Event struct {
 	Kind EventKind
 	Path string
-	// Name is the child's, of ChildAdded and ChildRemoved.
+	// Name is the child, for ChildAdded and ChildRemoved.
 	Name string
-	// Index is the raft index of the change; zero when it is not known.
+	// Index is the raft index of the change; zero if unknown.
 	Index uint64
 }
 
-// SetOptions are what a Set may ask for beside its compare-and-set.
+// SetOptions are the options of Set, Delete and SetACL.
 type SetOptions struct {
-	// Session is whose the call is; needed for Ephemeral. A session that is gone
-	// fails the call with ErrNoSession.
+	// Session is the calling session; required for Ephemeral. If the session does not exist, the
+	// call fails with ErrNoSession.
 	Session SessionID
-	// Ephemeral makes a new file one that goes with the session.
+	// Ephemeral makes a new file ephemeral: it is deleted when the session ends.
 	Ephemeral bool
-	// Guard, if its Path is not empty, must be valid when the change is applied,
-	// else the error is ErrStale.
+	// Guard, if its Path is not empty, must be valid when the change is applied; otherwise the
+	// error is ErrStale.
 	Guard Sequencer
-	// Owner, if not empty, is the user for whom a node makes the change: the file counts in that user's share. Set alone
-	// heeds it, and only from nodes.
+	// Owner, if not empty, is the user on whose behalf a node makes the change: the file is charged
+	// to the share of that user. Only Set uses it, and only for nodes.
 	Owner string
 }
 
 // OwnerBytesMax bounds SetOptions.Owner.
 const OwnerBytesMax = 255
 
-// KeepAliveRequest asks for a longer lease.
+// KeepAliveRequest requests an extension of a lease.
 type KeepAliveRequest struct {
 	Session SessionID
-	// Term is that of the last answer, zero at first: a leader of another term
-	// answers at once with a FailedOver event, and the client has dropped its
-	// whole cache before it tells the new term. Zero is answered at once too, with
-	// the event only if the session was opened in an earlier term.
+	// Term is the term of the last answer, zero at first. A leader of another term answers at once
+	// with a FailedOver event. The client must drop its whole cache before it sends the new term.
+	// Zero is answered at once too, with the event only if the session was opened in an earlier
+	// term.
 	Term uint64
-	// Acked is the sequence number of the last event that the client has
-	// processed, in that term. A session that has not acknowledged what it was sent
-	// is answered at once, with the same events, and gets no longer lease.
+	// Acked is the sequence number of the last event that the client has processed in that term. A
+	// session that has not acknowledged the events it was sent is answered at once, with the same
+	// events, and its lease is not extended.
 	Acked uint64
-	// Hang is how long the client lets the server wait before it answers. The
-	// server may answer sooner: near the lease's end, or when there are events.
+	// Hang is how long the server may delay its answer. It answers earlier near the end of the
+	// lease, or when there are events.
 	Hang time.Duration
-	// Caller ends when nobody is there for the answer any more: the lease is not made longer then. Nil: never. It is not sent; the
-	// server of a connection sets it.
+	// Caller ends when the caller can no longer receive the answer; the lease is then not extended.
+	// Nil means never. It is not sent: the server of a connection sets it.
 	Caller context.Context
 }
 
 // KeepAliveResponse grants a lease.
 type KeepAliveResponse struct {
-	// Lease is how long the session is good for, on the server's clock, from the
-	// moment at which the *client sent* the request. So the client believes in it for
-	// LocalLease(Lease) from before it sent it.
+	// Lease is the time, on the server's clock, for which the session is kept, counted from when
+	// the *client sent* the request. The client may rely on it for LocalLease(Lease) from a time
+	// before it sent the request.
 	Lease time.Duration
-	// Term is the leader's. Sequence numbers start anew with each.
+	// Term is the leader's term. Sequence numbers of events restart in each term.
 	Term uint64
-	// Events come in order; the first has sequence number First, and may have been
-	// sent before. First is more than Acked+1 only after events were dropped: the
-	// event is FailedOver then.
+	// Events are in order; the first has sequence number First, and may have been sent before.
+	// First is larger than Acked+1 only after events were dropped; the first event is then
+	// FailedOver.
 	First  uint64
 	Events []Event
 }
 
-// Service is the lock service as its leader offers it. Calls that the asked server
-// cannot answer fail with *NotLeaderError or ErrNotReady. All methods but those that
-// say otherwise are linearizable, may be called by several goroutines at once and
-// may return ctx's error. A change whose error is ErrOutcomeUnknown may have been
+// Service is the lock service as offered by its leader. A server that cannot answer a call returns
+// a *NotLeaderError or ErrNotReady. Unless stated otherwise, methods are linearizable, safe for
+// concurrent use, and may return ctx's error. A change that returns ErrOutcomeUnknown may have been
 // made.
 type Service interface {
-	// OpenSession opens a session that calls itself name and wants that lease
-	// (zero: LeaseDefault). It returns the lease granted.
+	// OpenSession opens a session with that name and lease (zero: LeaseDefault). It returns the
+	// lease that was granted.
 	OpenSession(ctx context.Context, name string, lease time.Duration) (SessionID, time.Duration, error)
-	// KeepAlive extends a session's lease. It returns at once, and calls done with the
-	// outcome later, once, from any goroutine and perhaps before it returns: a leader
-	// of 100,000 sessions has a record for each request that hangs, not a goroutine.
-	// done must not block. ctx bounds only what happens before KeepAlive returns. The
-	// error is ErrNoSession when the session has ended, and ErrSuperseded for a
-	// request that hangs when another one of its session comes, or its caller goes.
+	// KeepAlive extends the lease of a session. It does not block. It calls done exactly once with
+	// the outcome, from any goroutine and possibly before it returns: a leader of 100,000 sessions
+	// keeps a record for each pending request, not a goroutine. done must not block. ctx bounds
+	// only the time until KeepAlive returns. The error is ErrNoSession if the session has ended. It
+	// is ErrSuperseded for a pending request if another one of the same session arrives, or its
+	// caller is gone.
 	KeepAlive(ctx context.Context, req KeepAliveRequest, done func(KeepAliveResponse, error))
-	// CloseSession ends a session: its ephemeral files go and its locks are free at
-	// once, without lock-delay. Closing one that is gone does nothing. The client
-	// believes in nothing of the session any more when it calls this.
+	// CloseSession ends a session: its ephemeral files are deleted and its locks are freed at once,
+	// without lock-delay. Closing a session that does not exist does nothing. The client must stop
+	// relying on its locks and its cache before it calls this.
 	CloseSession(ctx context.Context, s SessionID) error
 
-	// Get returns the file at path. With a session, the answer may say that the
-	// session may cache it, until it is told otherwise by CacheInvalid. At is the
-	// sequence number of the session's last event when the file was read: an event
-	// beyond it may be about this very answer. It is of the term in Term.
+	// Get returns the file at path. With a session, the answer may permit the session to cache the
+	// file until it receives CacheInvalid. leave.At is the sequence number of the session's last
+	// event when the file was read, in the term leave.Term: a later event may concern this answer.
 	Get(ctx context.Context, path string, s SessionID) (f File, leave CacheLeave, err error)
-	// GetStale is Get from what this server has, which may be old; any voter answers.
+	// GetStale returns the file at path as this server has it, which may be out of date. Any voter
+	// answers.
 	GetStale(ctx context.Context, path string) (File, error)
-	// Stat returns what is known of the node at path.
+	// Stat describes the node at path.
 	Stat(ctx context.Context, path string) (Stat, error)
 	// List returns the children of a directory, in byte order of their names.
 	List(ctx context.Context, dir string) ([]Stat, error)
 
 	// Set writes a file if its content generation is gen, and returns the new one.
 	Set(ctx context.Context, path string, data []byte, gen uint64, o SetOptions) (uint64, error)
-	// Delete removes a file or empty directory if its generation is gen. Of o it
-	// heeds Session and Guard. A node whose lock is held by another than that
-	// session, or is in its lock-delay, stays: *LockedError. Holders answer from
-	// their own memory that they hold a lock, so it must not be pulled from under
-	// them.
+	// Delete removes a file or an empty directory if its generation is gen. It uses Session and
+	// Guard of o. If the lock of the node is held by another session or is in its lock-delay, the
+	// error is a *LockedError: holders check their locks from local state, so a held lock must not
+	// disappear.
 	Delete(ctx context.Context, path string, gen uint64, o SetOptions) error
-	// SetACL gives a node another ACL name, and returns the new ACL generation.
+	// SetACL sets the ACL name of a node, and returns the new ACL generation.
 	SetACL(ctx context.Context, path, acl string, o SetOptions) (uint64, error)
 
-	// Acquire takes the lock of the node at path, making an empty file if there is
-	// none, or waits for it until ctx ends or wait is over: *LockedError then; a wait
-	// of zero tries once. A lock that the session holds already in that mode is had
-	// again, as the same hold. Delay is the lock-delay should the session expire.
-	// An ephemeral file cannot be locked, for it and the lock-delay would go together:
-	// ErrEphemeral.
+	// Acquire acquires the lock of the node at path, and creates an empty file if there is no node.
+	// It waits until ctx ends or until wait has passed, and then returns a *LockedError; a wait of
+	// zero tries once. If the session already holds the lock in that mode, Acquire returns the same
+	// hold. delay is the lock-delay that applies if the session expires. Ephemeral files cannot be
+	// locked, because the file and its lock-delay would disappear together: ErrEphemeral.
 	Acquire(ctx context.Context, s SessionID, path string, mode Mode, wait, delay time.Duration) (Grant, error)
-	// Release gives a lock back. A hold that is not zero must be the one that the
-	// session has: so a request that was delayed on its way cannot give back what the
-	// session has acquired since. The error is ErrNotHeld or ErrNoSession.
+	// Release releases a lock. If hold is not zero it must match the session's hold, so that a
+	// delayed request cannot release a later acquisition. The error is ErrNotHeld or ErrNoSession.
 	Release(ctx context.Context, s SessionID, path string, hold uint64) error
 	// CheckSequencer returns nil if the sequencer is valid, ErrStale if not.
 	CheckSequencer(ctx context.Context, q Sequencer) error
 
-	// Watch has the session told of events of those kinds at path, which need not
-	// exist, beside the kinds that it watches there already. A generation that is not
-	// zero and not the node's content generation any more makes a ContentsChanged at
-	// once. Watches end with the term: the client sets them again after FailedOver.
-	// The number returned names the watch of that path until the next Watch of it,
-	// which gives another one.
+	// Watch subscribes the session to events of those kinds at path, in addition to the kinds that
+	// it already watches there. The path need not exist. If gen is not zero and differs from the
+	// node's content generation, a ContentsChanged event is queued at once. Watches end with the
+	// term: the client sets them again after FailedOver. The returned number identifies the watch
+	// of that path until the next Watch of it, which returns another one.
 	Watch(ctx context.Context, s SessionID, path string, kinds EventKind, gen uint64) (uint64, error)
-	// Unwatch ends the watch of path if it is the one of that number. It is no error
-	// if it is another, or none.
+	// Unwatch ends the watch of path with that number. It does nothing if the session has another
+	// watch of the path, or none.
 	Unwatch(ctx context.Context, s SessionID, path string, watch uint64) error
 }
 
-// CacheLeave says whether a client may keep what Get answered.
+// CacheLeave reports whether a client may cache the result of a Get.
 type CacheLeave struct {
 	OK   bool
 	Term uint64

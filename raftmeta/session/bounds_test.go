@@ -42,7 +42,8 @@ func TestOptionBounds(t *testing.T) {
 	}
 }
 
-// TestConfigBounds: durations are not negative, zero is the default, and what is set stays.
+// TestConfigBounds: negative durations are rejected, zero means the default, and other values are
+// kept.
 func TestConfigBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg         Config
@@ -72,15 +73,16 @@ func TestConfigBounds(t *testing.T) {
 	}
 }
 
-// TestCacheKeepsOnlyWhatIsCurrent: an answer is kept if it was read in this term, not before the last event that emptied the
-// cache nor the last invalidation of its path, and is not older than what is there.
+// TestCacheKeepsOnlyWhatIsCurrent: an answer is cached if it was read in this term, after the last
+// event that emptied the cache and after the last invalidation of its path, and is not older than
+// the cached file.
 func TestCacheKeepsOnlyWhatIsCurrent(t *testing.T) {
 	type leave = api.CacheLeave
 	for _, c := range []struct {
 		name       string
 		leave      leave
 		generation uint64
-		before     func(c *cache) // while the fetch is under way
+		before     func(c *cache) // called during the fetch
 		kept       bool
 	}{
 		{"current", leave{OK: true, Term: 3, At: 9}, 5, nil, true},
@@ -117,7 +119,7 @@ func TestCacheKeepsOnlyWhatIsCurrent(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: a cache holds as many files and bytes as it may, and counts them exactly.
+// TestCacheIsBounded: a cache never exceeds its limits of files and bytes, and counts them exactly.
 func TestCacheIsBounded(t *testing.T) {
 	put := func(c *cache, path string, n int) {
 		c.finish(c.begin(path, false), &api.File{Stat: api.Stat{Path: path}, Data: make([]byte, n)}, api.CacheLeave{OK: true})
@@ -129,7 +131,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Errorf("after %d files it has %d of %d bytes", i+1, got, c.mu.bytes)
 		}
 	}
-	put(c, "/4", 20) // in place of the one before
+	put(c, "/4", 20) // replaces the previous one
 	if c.len() != 3 || c.mu.bytes != 3*(10+4+fileBytes)+10 {
 		t.Errorf("with a larger one it has %d files of %d bytes", c.len(), c.mu.bytes)
 	}

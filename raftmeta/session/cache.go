@@ -7,40 +7,40 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// cache holds files that the leader has promised to ask back before they change.
+// cache holds files that the leader has promised to invalidate before they change.
 type cache struct {
 	filesMax int
 	bytesMax int64
-	// valid tells whether the session's lease holds now.
+	// valid reports whether the session's lease is valid now.
 	valid func() bool
-	// ended has a token if a Version has ended since it was last taken.
+	// ended receives when a Version has ended. Its capacity is one.
 	ended chan struct{}
 
 	// mu guards the fields in it.
 	mu struct {
 		sync.RWMutex
 		term uint64
-		// floor is the number of the last event that emptied the cache in this term: an
-		// answer read before it is not kept.
+		// floor is the number of the last event that emptied the cache in this term. An answer read
+		// before it is not cached.
 		floor uint64
 		files map[string]api.File
 		bytes int64
-		// versions are those that were handed out and have not ended, by path. They stay when their file
-		// is evicted: the leader asks for it back all the same.
+		// versions are those that were returned and have not ended, by path. A version stays when
+		// its file is evicted: the leader still invalidates the path.
 		versions map[string]*Version
-		// fetches are the Gets under way, by path.
+		// fetches are the Gets in progress, by path.
 		fetches map[string][]*fetch
 	}
 }
 
-// fetch is a Get under way.
+// fetch is a Get in progress.
 type fetch struct {
 	path string
 	hold bool // a Version is requested
-	// invalid is the number of the last CacheInvalid of the path since it began: an
-	// answer that was read before it is not kept, though it may come after it.
-	invalid uint64
-	dead    bool // the term has changed
+	// invalid is the number of the last CacheInvalid of the path since the fetch began. An answer
+	// read before that event is not cached, even if it arrives after it.
+	invalid  uint64
+	outdated bool // the term has changed
 }
 
 func newCache(filesMax int, bytesMax int64, valid func() bool) *cache {
@@ -51,8 +51,8 @@ func newCache(filesMax int, bytesMax int64, valid func() bool) *cache {
 	return c
 }
 
-// get returns a file that is cached. The lease is looked at while the file cannot
-// go: whoever lets a lapsed lease live again empties the cache before.
+// get returns a cached file. The lease is checked while the lock is held: a lapsed lease is renewed
+// only after the cache was emptied.
 func (c *cache) get(path string) (api.File, bool) {
 	c.mu.RLock()
 	f, ok := c.mu.files[path]
@@ -77,7 +77,7 @@ func (c *cache) getVersion(path string) (api.File, *Version) {
 	return f, c.versionLocked(path, f.Generation)
 }
 
-// versionLocked returns the Version of a file that the session has leave to cache.
+// versionLocked returns the Version of a file that the session may cache.
 func (c *cache) versionLocked(path string, generation uint64) *Version {
 	v := c.mu.versions[path]
 	if v == nil {
@@ -110,7 +110,7 @@ func (c *cache) emptyLocked() {
 	}
 }
 
-// generation returns that of a file that is cached, as get does.
+// generation returns the generation of a cached file, as get does.
 func (c *cache) generation(path string) (uint64, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -118,7 +118,7 @@ func (c *cache) generation(path string) (uint64, bool) {
 	return f.Generation, ok && c.valid()
 }
 
-// begin records that a Get is made, for a Version if hold; the same fetch goes to finish.
+// begin registers a Get, for a Version if hold is set. The caller passes the result to finish.
 func (c *cache) begin(path string, hold bool) *fetch {
 	t := &fetch{path: path, hold: hold}
 	c.mu.Lock()
@@ -127,8 +127,8 @@ func (c *cache) begin(path string, hold bool) *fetch {
 	return t
 }
 
-// finish ends a fetch, and keeps the file if the answer gave leave and nothing has
-// taken it back since. It then returns a Version if the fetch is for one. f's memory stays the caller's.
+// finish ends a fetch. It caches the file if the answer permits that and no event has invalidated
+// it since, and then returns a Version if the fetch is for one. The caller keeps ownership of f.
 func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,18 +136,18 @@ func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version)
 	if c.mu.fetches[t.path] = left; len(left) == 0 {
 		delete(c.mu.fetches, t.path)
 	}
-	if f == nil || !leave.OK || t.dead || leave.Term != c.mu.term || leave.At < c.mu.floor || leave.At < t.invalid {
+	if f == nil || !leave.OK || t.outdated || leave.Term != c.mu.term || leave.At < c.mu.floor || leave.At < t.invalid {
 		return nil
 	}
 	old, ok := c.mu.files[t.path]
-	if ok && old.Generation > f.Generation { // of a Get that was read later
+	if ok && old.Generation > f.Generation { // read by a later Get
 		return nil
 	}
 	if t.hold {
 		v = c.versionLocked(t.path, f.Generation)
 	}
 	c.dropLocked(t.path)
-	for path := range c.mu.files { // any: what is in use comes back
+	for path := range c.mu.files { // evict arbitrary files: those in use are fetched again
 		if len(c.mu.files) < c.filesMax && c.mu.bytes+size(f) <= c.bytesMax {
 			break
 		}
@@ -163,7 +163,7 @@ func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version)
 	return v
 }
 
-// fileBytes is what a cached file costs beside its content.
+// fileBytes is the charge for a cached file beside its content and path.
 const fileBytes = 256
 
 func size(f *api.File) int64 { return int64(len(f.Data)+2*len(f.Path)) + fileBytes }
@@ -175,7 +175,7 @@ func (c *cache) dropLocked(path string) {
 	}
 }
 
-// invalidate drops a path, by the event of that number.
+// invalidate drops a path because of the event with that number.
 func (c *cache) invalidate(path string, event uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +186,7 @@ func (c *cache) invalidate(path string, event uint64) {
 	}
 }
 
-// empty drops everything, by the event of that number; 0 for none.
+// empty drops everything because of the event with that number, 0 for none.
 func (c *cache) empty(event uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *cache) empty(event uint64) {
 	c.mu.floor = max(c.mu.floor, event)
 }
 
-// newTerm drops everything and begins with the events of another term.
+// newTerm drops everything and starts the event numbers of another term.
 func (c *cache) newTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *cache) newTerm(term uint64) {
 	c.mu.term, c.mu.floor = term, 0
 	for _, all := range c.mu.fetches {
 		for _, t := range all {
-			t.dead = true
+			t.outdated = true
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// The generation of a cached file is told while the lease holds, and neither longer nor
-// of what was taken back.
+// TestCachedGeneration: the generation of a cached file is returned only while the lease is valid
+// and the file is not invalidated.
 func TestCachedGeneration(t *testing.T) {
 	valid := true
 	c := newCache(10, 1<<20, func() bool { return valid })
@@ -29,7 +29,8 @@ func TestCachedGeneration(t *testing.T) {
 	expect("taken back", 0, false)
 }
 
-// S7: a Version outlives the eviction of its file, and nothing else that could let the file change unseen.
+// TestVersionEnds: a Version outlives the eviction of its file, and nothing else that could let the
+// file change unnoticed. S7.
 func TestVersionEnds(t *testing.T) {
 	valid := true
 	c := newCache(1, 1<<20, func() bool { return valid })

@@ -7,9 +7,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// judge ends the session when the leader says that it is gone, and says in place of
-// the context's error why the session ended a call.
-func (s *Session) judge(err error) error {
+// callError expires the session if the leader does not know it. If the session has ended, callError
+// replaces the context's error by the reason.
+func (s *Session) callError(err error) error {
 	if errors.Is(err, api.ErrNoSession) {
 		s.expire("the leader does not know it")
 	}
@@ -22,10 +22,9 @@ func (s *Session) judge(err error) error {
 	return err
 }
 
-// Get returns the file at path, from the cache if it is there and the lease holds.
-// Either way it is what the last Set that has returned, anywhere, wrote, or a later
-// one. A file from the cache may have an old state of its lock. The File is the
-// caller's own.
+// Get returns the file at path, from the cache if it is there and the lease is valid. In both cases
+// it is as written by the last Set that has returned to any client, or a later one. The lock state
+// of a cached file may be out of date. The caller owns the File.
 func (s *Session) Get(ctx context.Context, path string) (api.File, error) {
 	if f, ok := s.cache.get(path); ok {
 		return f, nil
@@ -34,7 +33,8 @@ func (s *Session) Get(ctx context.Context, path string) (api.File, error) {
 	return f, err
 }
 
-// fetch gets a file from the leader, and keeps it if that gives leave. It returns a Version then, if hold.
+// fetch gets a file from the leader, and caches it if the leader permits that; it then returns a
+// Version if hold is set.
 func (s *Session) fetch(ctx context.Context, path string, hold bool) (f api.File, v *Version, err error) {
 	t := s.cache.begin(path, hold)
 	var leave api.CacheLeave
@@ -49,14 +49,14 @@ func (s *Session) fetch(ctx context.Context, path string, hold bool) (f api.File
 	return f, s.cache.finish(t, &f, leave), nil
 }
 
-// Cached returns the generation of the file at path if the session has it in its cache
-// and its lease holds: until then, no Set of it has returned since that generation was
-// made. It asks nobody, blocks for nothing and copies nothing.
+// Cached returns the generation of the file at path if it is in the session's cache and the lease
+// is valid. No Set of the file can then have returned since that generation was made. Cached makes
+// no call, does not block and copies nothing.
 func (s *Session) Cached(path string) (generation uint64, ok bool) {
 	return s.cache.generation(path)
 }
 
-// Set is Client.Set for this session: o.Session is filled in.
+// Set is Client.Set with o.Session set to this session.
 func (s *Session) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	if err := s.Err(); err != nil {
 		return 0, err
@@ -65,10 +65,10 @@ func (s *Session) Set(ctx context.Context, path string, data []byte, gen uint64,
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	made, err := s.client.Set(ctx, path, data, gen, o)
-	return made, s.judge(err)
+	return made, s.callError(err)
 }
 
-// Delete is Client.Delete for this session.
+// Delete is Client.Delete with o.Session set to this session.
 func (s *Session) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -76,10 +76,10 @@ func (s *Session) Delete(ctx context.Context, path string, gen uint64, o api.Set
 	o.Session = s.id
 	ctx, cancel := s.within(ctx)
 	defer cancel()
-	return s.judge(s.client.Delete(ctx, path, gen, o))
+	return s.callError(s.client.Delete(ctx, path, gen, o))
 }
 
-// SetACL is Client.SetACL for this session.
+// SetACL is Client.SetACL with o.Session set to this session.
 func (s *Session) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
 	if err := s.Err(); err != nil {
 		return 0, err
@@ -88,7 +88,7 @@ func (s *Session) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	gen, err := s.client.SetACL(ctx, path, acl, o)
-	return gen, s.judge(err)
+	return gen, s.callError(err)
 }
 
 // Stat is Client.Stat.

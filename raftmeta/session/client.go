@@ -11,19 +11,18 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// Client asks whichever server leads. It is safe for concurrent use; any number of
+// Client calls the server that leads the lock service. It is safe for concurrent use; any number of
 // sessions share it and its connections.
 //
-// A call that its server refused to begin is made again, elsewhere, as long as its
-// context and Config.RetryTimeMax allow. A change that may have been made is made
-// again only where that is the same as once; otherwise the error is
-// api.ErrOutcomeUnknown.
+// A call that a server rejected before executing it is retried, on another server if necessary, as
+// long as its context and Config.RetryTimeMax allow. A change that may have been made is retried
+// only where making it twice has the same effect; otherwise the error is api.ErrOutcomeUnknown.
 type Client struct {
 	cfg     Config
 	leaders *leaders
 }
 
-// NewClient returns a Client. It connects when it is first used.
+// NewClient returns a Client. It connects on first use.
 func NewClient(cfg Config) (*Client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -34,18 +33,17 @@ func NewClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connections. Sessions must be closed before.
+// Close closes the connections. Sessions must be closed before.
 func (c *Client) Close() error {
 	c.leaders.close()
 	return nil
 }
 
-// LeaderAddress returns where the server answers that is believed to lead, empty when
-// it is not known. It asks nobody.
-func (c *Client) LeaderAddress() string { return c.leaders.at() }
+// LeaderAddress returns the address of the server that is believed to lead, empty if unknown. It
+// makes no call.
+func (c *Client) LeaderAddress() string { return c.leaders.address() }
 
-// Get returns the file at path, as the leader has it. See Session.Get for one that
-// caches.
+// Get returns the file at path from the leader. Session.Get uses a cache.
 func (c *Client) Get(ctx context.Context, path string) (f api.File, err error) {
 	err = c.read(ctx, func(s api.Service) error {
 		f, _, err = s.Get(ctx, path, 0)
@@ -54,8 +52,8 @@ func (c *Client) Get(ctx context.Context, path string) (f api.File, err error) {
 	return f, err
 }
 
-// GetStale returns the file at path as some server has it: perhaps of some time ago,
-// but also when there is no leader.
+// GetStale returns the file at path from any server. It may be out of date, but is available
+// without a leader.
 func (c *Client) GetStale(ctx context.Context, path string) (f api.File, err error) {
 	err = c.read(ctx, func(s api.Service) error {
 		f, err = s.GetStale(ctx, path)
@@ -64,7 +62,7 @@ func (c *Client) GetStale(ctx context.Context, path string) (f api.File, err err
 	return f, err
 }
 
-// Stat returns what is known of the node at path.
+// Stat describes the node at path.
 func (c *Client) Stat(ctx context.Context, path string) (st api.Stat, err error) {
 	err = c.read(ctx, func(s api.Service) error {
 		st, err = s.Stat(ctx, path)
@@ -87,14 +85,13 @@ func (c *Client) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 	return c.read(ctx, func(s api.Service) error { return s.CheckSequencer(ctx, q) })
 }
 
-// Set writes a file if its content generation is gen, and returns the new one.
-// Generation 0 stands for a file that does not exist, api.AnyGeneration for
-// whatever is there.
+// Set writes a file if its content generation is gen, and returns the new one. Zero requires that
+// the file does not exist; api.AnyGeneration matches any state.
 //
-// When it is not known whether the first attempt was made, one with a generation of
-// its own is made again: no generation comes twice, so at most one of the two can
-// succeed. If the second is then refused, only an ephemeral file tells, by its session
-// and its content, whose it is; else the error is api.ErrOutcomeUnknown.
+// If the outcome of the first attempt is unknown, a Set with a specific generation is retried:
+// generations are not reused, so at most one of the two attempts can succeed. If the second is then
+// rejected, only the session and the content of an ephemeral file can show that the first
+// succeeded; otherwise the error is api.ErrOutcomeUnknown.
 func (c *Client) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (made uint64, err error) {
 	again := gen != 0 && gen != api.AnyGeneration
 	unknown, err := c.do(ctx, again, func(s api.Service) error {
@@ -105,8 +102,8 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, gen uint64, 
 		return made, err
 	}
 	if o.Ephemeral && gen == 0 {
-		// Nobody else makes ephemeral files of this session, and once made this one
-		// stands until the session deletes it. One with other content was there before.
+		// Only this session creates its ephemeral files, and the file stays until the session
+		// deletes it. A file with different content existed before.
 		if f, lookErr := c.Get(ctx, path); lookErr == nil && f.Ephemeral == o.Session && o.Session != 0 && bytes.Equal(f.Data, data) {
 			return f.Generation, nil
 		}
@@ -114,8 +111,8 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, gen uint64, 
 	return 0, unknownOutcome(err)
 }
 
-// Delete removes a file or empty directory if its generation is gen. Of o it heeds
-// Session and Guard. It is repeated as Set is.
+// Delete removes a file or an empty directory if its generation is gen. It uses Session and Guard
+// of o. It is retried as Set is.
 func (c *Client) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
 	unknown, err := c.do(ctx, gen != api.AnyGeneration, func(s api.Service) error { return s.Delete(ctx, path, gen, o) })
 	if err != nil && unknown {
@@ -124,7 +121,7 @@ func (c *Client) Delete(ctx context.Context, path string, gen uint64, o api.SetO
 	return err
 }
 
-// SetACL gives a node another ACL name, and returns the new ACL generation.
+// SetACL sets the ACL name of a node, and returns the new ACL generation.
 func (c *Client) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (gen uint64, err error) {
 	_, err = c.do(ctx, false, func(s api.Service) error {
 		gen, err = s.SetACL(ctx, path, acl, o)
@@ -133,8 +130,7 @@ func (c *Client) SetACL(ctx context.Context, path, acl string, o api.SetOptions)
 	return gen, err
 }
 
-// unknownOutcome makes err an api.ErrOutcomeUnknown: an earlier attempt may have been
-// made.
+// unknownOutcome wraps err in api.ErrOutcomeUnknown, because an earlier attempt may have succeeded.
 func unknownOutcome(err error) error {
 	if errors.Is(err, api.ErrOutcomeUnknown) {
 		return err
@@ -147,29 +143,29 @@ func (c *Client) read(ctx context.Context, f func(api.Service) error) error {
 	return err
 }
 
-// do makes a call, and makes it again where that is allowed: refused ones always,
-// those of unknown outcome if again is true. It tells whether the outcome of any
-// attempt is unknown.
+// do makes a call and retries it where that is allowed: always if the call was rejected before
+// execution, and if again is set also if its outcome is unknown. unknown is set if the outcome of
+// any attempt is unknown.
 func (c *Client) do(ctx context.Context, again bool, f func(api.Service) error) (unknown bool, err error) {
 	r := retrier{started: time.Now(), most: c.cfg.RetryTimeMax}
 	for {
 		moved := false
 		p, err := c.leaders.get(ctx)
 		if err == nil {
-			c.leaders.begin(p)
+			c.leaders.callBegan(p)
 			err = f(p.Service)
-			p.over(err == nil || ctx.Err() == nil)
+			p.callEnded(err == nil || ctx.Err() == nil)
 			if err == nil {
 				return unknown, nil
 			}
 			moved = c.leaders.failed(p, err)
-			if errors.Is(err, api.ErrClosed) { // that server stops
+			if errors.Is(err, api.ErrClosed) { // that server is stopping
 				err = fmt.Errorf("%w: %w", api.ErrNotReady, err)
 			}
 		}
-		doubt := errors.Is(err, api.ErrOutcomeUnknown)
-		unknown = unknown || doubt
-		if doubt && !again || !doubt && !errors.Is(err, api.ErrNotReady) || ctx.Err() != nil {
+		outcomeUnknown := errors.Is(err, api.ErrOutcomeUnknown)
+		unknown = unknown || outcomeUnknown
+		if outcomeUnknown && !again || !outcomeUnknown && !errors.Is(err, api.ErrNotReady) || ctx.Err() != nil {
 			return unknown, err
 		}
 		if !r.wait(ctx, moved) {
@@ -178,8 +174,8 @@ func (c *Client) do(ctx context.Context, again bool, f func(api.Service) error) 
 	}
 }
 
-// hintsMax is how many times in a row a server's word on who leads is followed
-// without a pause: two servers may each think that it is the other.
+// hintsMax bounds how many leader hints in a row are followed without a pause: two servers may name
+// each other.
 const hintsMax = 2
 
 // retrier paces the attempts of one call.
@@ -190,7 +186,7 @@ type retrier struct {
 	pause   time.Duration
 }
 
-// wait waits before another attempt, or returns false if there must be none.
+// wait waits before another attempt. It returns false if no further attempt is allowed.
 func (r *retrier) wait(ctx context.Context, moved bool) bool {
 	if moved && r.hints < hintsMax {
 		r.hints++
@@ -207,15 +203,15 @@ func (r *retrier) wait(ctx context.Context, moved bool) bool {
 	return sleep(ctx, pause)
 }
 
-// next returns the next pause: 25 ms at first, since an election is short, doubling
-// to 1 s, each half more or less by chance, so that those who lost the same leader
-// do not come back together.
+// next returns the next pause. It begins with 25 ms, because an election is short, and doubles up
+// to 1 s. Half of each pause up or down is random, so that clients that lost the same leader do not
+// return together.
 func (r *retrier) next() time.Duration {
 	r.pause = min(max(2*r.pause, 25*time.Millisecond), time.Second)
 	return r.pause/2 + rand.N(r.pause)
 }
 
-// sleep waits for d and returns true, or false when ctx ends before.
+// sleep waits for d and returns true, or returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

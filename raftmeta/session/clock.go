@@ -2,17 +2,17 @@ package session
 
 import "time"
 
-// Clock is what leases are measured with. Only its rate matters, which may be wrong
-// by api.ClockDrift; it must not stop while the program can still act.
+// Clock measures leases. Only its rate matters, which may be wrong by api.ClockDrift. It must not
+// stop while the program can still act.
 type Clock interface {
-	// Now returns the time since a moment that stays the same.
+	// Now returns the time since a fixed moment.
 	Now() time.Duration
-	// Timer returns a channel that gets a value after d, and what ends it before.
+	// Timer returns a channel that receives after d, and a function that stops the timer.
 	Timer(d time.Duration) (fired <-chan time.Time, stop func())
 }
 
-// systemClock is the machine's monotonic clock. It stands still while the machine is
-// suspended: whoever suspends machines must give a Clock that does not.
+// systemClock is the machine's monotonic clock. It stops while the machine is suspended. If
+// machines are suspended, the application must provide a Clock that does not stop.
 type systemClock struct{ start time.Time }
 
 func newSystemClock() Clock { return systemClock{time.Now()} }

@@ -12,51 +12,50 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Peer is a server of the group as a Dialer reached it.
+// Peer is a connection to a server of the group.
 type Peer struct {
 	Service api.Service
-	// Close gives the connection up; calls under way end. Nil: nothing to do.
+	// Close closes the connection and ends its calls. It may be nil.
 	Close func() error
 }
 
-// Dialer connects to servers of the group. A node gives one that answers its own
-// address with its own group's Service.
+// Dialer connects to servers of the group. A node provides one that returns its own group's Service
+// for its own address.
 type Dialer interface {
-	// Dial connects to the server at addr, which Servers or another server named. After
-	// ErrRefused a call does not look on for a leader.
+	// Dial connects to the server at addr, which Servers or a leader hint named. A call that gets
+	// ErrRefused does not try other servers.
 	Dial(ctx context.Context, addr string) (Peer, error)
 }
 
-// Locator knows where servers of the group may be found: fixed addresses, or what
-// gossip tells.
+// Locator lists addresses of servers of the group, either fixed or from gossip.
 type Locator interface {
-	// Servers returns addresses, likeliest first. Any server will do, for it knows
-	// who leads; one that is gone costs time.
+	// Servers returns addresses, the most likely leaders first. Any server will do, because it
+	// knows the leader; an unreachable one costs time.
 	Servers() []string
 }
 
-// Addresses is a Locator that knows fixed ones.
+// Addresses is a Locator with fixed addresses.
 type Addresses []string
 
 // Servers implements Locator.
 func (a Addresses) Servers() []string { return a }
 
-// Config says how a Client finds the group. Zero always means the default given.
+// Config configures a Client. Zero values mean the defaults.
 type Config struct {
-	// Locator must be set.
+	// Locator is required.
 	Locator Locator
-	// Dialer makes connections: rpc over what Dial makes.
+	// Dialer makes connections. Nil means package rpc over connections from Dial.
 	Dialer Dialer
-	// Dial connects to a server: TCP. It is for the Dialer of this package alone.
+	// Dial connects to a server. Nil means TCP. It is used only if Dialer is nil.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// DialTimeout bounds one attempt to connect: 1 s.
+	// DialTimeout bounds one attempt to connect. Zero means 1 s.
 	DialTimeout time.Duration
-	// RetryTimeMax is how long a call goes on looking for a leader when its context
-	// ends later: 45 s, the grace period.
+	// RetryTimeMax bounds how long a call looks for a leader if its context ends later. Zero means
+	// 45 s, the grace period.
 	RetryTimeMax time.Duration
-	// Clock measures leases: the machine's monotonic clock.
+	// Clock measures leases. Nil means the machine's monotonic clock.
 	Clock Clock
-	// Logger is told of lost leaders and jeopardy: slog.Default().
+	// Logger receives lost leaders and sessions in jeopardy. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -85,29 +84,29 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// GraceDefault is the grace period, as in Chubby: how long a session in jeopardy
-// waits for a leader before it is given up. Nothing is believed meanwhile, and a new
-// leader keeps every session that it finds, so a long one costs no safety; a short
-// one would end sessions in outages that they could survive. An election takes 3 s,
-// a restart of all servers some 20 s.
+// GraceDefault is the default grace period, as in Chubby: how long a session in jeopardy waits for
+// a leader before it expires. During it no lock is held and the cache does not answer, and a new
+// leader keeps every session that it finds, so a long grace period does not affect safety. A short
+// one would end sessions in outages that they could survive. An election takes 3 s, a restart of
+// all servers some 20 s.
 const GraceDefault = 45 * time.Second
 
-// Options are those of one session. Zero always means the default given.
+// Options are the options of one session. Zero values mean the defaults.
 type Options struct {
-	// Name says who this is, to people and in LockedError: at most
-	// api.SessionNameBytesMax bytes.
+	// Name identifies the client to operators and in LockedError: at most api.SessionNameBytesMax
+	// bytes.
 	Name string
-	// Lease is the lease to ask for: api.LeaseDefault. Longer ones cost the leader
-	// less and keep locks of the dead for longer.
+	// Lease is the lease to request. Zero means api.LeaseDefault. A longer one costs the leader
+	// less, but the locks of a dead client stay held for longer.
 	Lease time.Duration
-	// Grace is the grace period: GraceDefault. Negative: none.
+	// Grace is the grace period. Zero means GraceDefault, a negative value none.
 	Grace time.Duration
-	// CacheFiles and CacheBytes bound the cache: 10,000 files of 64 MiB together.
-	// Negative CacheFiles: no cache.
+	// CacheFiles and CacheBytes bound the cache. Zero means 10,000 files and 64 MiB. Negative
+	// CacheFiles means no cache.
 	CacheFiles int
 	CacheBytes int64
-	// QueueMax bounds the events that wait in one Watcher: 4096. Beyond it they are
-	// dropped, and the Watcher gets FailedOver: read again what is watched.
+	// QueueMax bounds the queued events of one Watcher. Zero means 4096. Above it events are
+	// dropped and the Watcher gets FailedOver; the application then reads again what it watches.
 	QueueMax int
 }
 
@@ -134,7 +133,7 @@ func (o Options) withDefaults() (Options, error) {
 	case len(o.Name) > api.SessionNameBytesMax:
 		return o, fmt.Errorf("session: name is %d bytes long, at most %d", len(o.Name), api.SessionNameBytesMax)
 	case o.CacheBytes < 0 || o.QueueMax < 1:
-		return o, errors.New("session: a bound is below 1")
+		return o, fmt.Errorf("session: cache of %d bytes and queue of %d events, want at least 0 and 1", o.CacheBytes, o.QueueMax)
 	}
 	return o, nil
 }

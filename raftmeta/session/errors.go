@@ -8,20 +8,20 @@ import (
 )
 
 var (
-	// ErrUnreachable means that no server of the group could be asked. It is an
-	// api.ErrNotReady: nothing was changed.
+	// ErrUnreachable means that no server of the group could be reached. It is an api.ErrNotReady:
+	// nothing was changed.
 	ErrUnreachable error = &unreachable{}
 
-	// ErrExpired means that the session has ended without being closed: its lease
-	// ran out and the grace period with it, or the leader says that it is gone. All
-	// its locks and ephemeral files are lost. It is an api.ErrNoSession.
+	// ErrExpired means that the session ended without being closed: its lease and its grace period
+	// ran out, or the leader does not know it. All its locks and ephemeral files are lost. It is an
+	// api.ErrNoSession.
 	ErrExpired error = &expired{}
 
-	// ErrRefused is for a Dialer to say that a server does not take who connects, or is none
-	// to be taken: to try again is no use.
-	ErrRefused = errors.New("not taken")
+	// ErrRefused is returned by a Dialer if the server rejects this client, or this client rejects
+	// the server. Retrying is useless.
+	ErrRefused = errors.New("connection rejected")
 
-	// ErrWatcherClosed means that the Watcher was closed.
+	// ErrWatcherClosed means that the Watcher is closed.
 	ErrWatcherClosed = errors.New("watcher closed")
 )
 
@@ -35,7 +35,7 @@ type expired struct{}
 func (*expired) Error() string        { return "session expired" }
 func (*expired) Is(target error) bool { return target == api.ErrNoSession }
 
-// UnreachableError tells which server could not be connected to, and why. It is an
+// UnreachableError has the address of a server that could not be reached, and the cause. It is an
 // ErrUnreachable.
 type UnreachableError struct {
 	Addr string
@@ -44,7 +44,8 @@ type UnreachableError struct {
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("cannot reach %s: %v", e.Addr, e.Err) }
 
-// Is makes the error match ErrUnreachable, and api.ErrNotReady, which is tried again, unless it is ErrRefused.
+// Is makes the error an ErrUnreachable, and also an api.ErrNotReady, which is retried, unless the
+// cause is ErrRefused.
 func (e *UnreachableError) Is(target error) bool {
 	return target == ErrUnreachable || target == api.ErrNotReady && !errors.Is(e.Err, ErrRefused)
 }

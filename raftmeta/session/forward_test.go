@@ -7,12 +7,12 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// forward is a Service that is looked for at each call.
-type forward struct {
+// forwardingService is a Service that is looked up at each call.
+type forwardingService struct {
 	to func() (api.Service, error)
 }
 
-func forwarded[T any](f forward, call func(api.Service) (T, error)) (T, error) {
+func forwarded[T any](f forwardingService, call func(api.Service) (T, error)) (T, error) {
 	s, err := f.to()
 	if err != nil {
 		var none T
@@ -21,7 +21,7 @@ func forwarded[T any](f forward, call func(api.Service) (T, error)) (T, error) {
 	return call(s)
 }
 
-func (f forward) only(call func(api.Service) error) error {
+func (f forwardingService) only(call func(api.Service) error) error {
 	s, err := f.to()
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (f forward) only(call func(api.Service) error) error {
 	return call(s)
 }
 
-func (f forward) OpenSession(ctx context.Context, name string, lease time.Duration) (id api.SessionID, granted time.Duration, err error) {
+func (f forwardingService) OpenSession(ctx context.Context, name string, lease time.Duration) (id api.SessionID, granted time.Duration, err error) {
 	err = f.only(func(s api.Service) error {
 		id, granted, err = s.OpenSession(ctx, name, lease)
 		return err
@@ -37,7 +37,7 @@ func (f forward) OpenSession(ctx context.Context, name string, lease time.Durati
 	return id, granted, err
 }
 
-func (f forward) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
+func (f forwardingService) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
 	s, err := f.to()
 	if err != nil {
 		done(api.KeepAliveResponse{}, err)
@@ -46,11 +46,11 @@ func (f forward) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done f
 	s.KeepAlive(ctx, req, done)
 }
 
-func (f forward) CloseSession(ctx context.Context, id api.SessionID) error {
+func (f forwardingService) CloseSession(ctx context.Context, id api.SessionID) error {
 	return f.only(func(s api.Service) error { return s.CloseSession(ctx, id) })
 }
 
-func (f forward) Get(ctx context.Context, path string, id api.SessionID) (x api.File, leave api.CacheLeave, err error) {
+func (f forwardingService) Get(ctx context.Context, path string, id api.SessionID) (x api.File, leave api.CacheLeave, err error) {
 	err = f.only(func(s api.Service) error {
 		x, leave, err = s.Get(ctx, path, id)
 		return err
@@ -58,46 +58,46 @@ func (f forward) Get(ctx context.Context, path string, id api.SessionID) (x api.
 	return x, leave, err
 }
 
-func (f forward) GetStale(ctx context.Context, path string) (api.File, error) {
+func (f forwardingService) GetStale(ctx context.Context, path string) (api.File, error) {
 	return forwarded(f, func(s api.Service) (api.File, error) { return s.GetStale(ctx, path) })
 }
 
-func (f forward) Stat(ctx context.Context, path string) (api.Stat, error) {
+func (f forwardingService) Stat(ctx context.Context, path string) (api.Stat, error) {
 	return forwarded(f, func(s api.Service) (api.Stat, error) { return s.Stat(ctx, path) })
 }
 
-func (f forward) List(ctx context.Context, dir string) ([]api.Stat, error) {
+func (f forwardingService) List(ctx context.Context, dir string) ([]api.Stat, error) {
 	return forwarded(f, func(s api.Service) ([]api.Stat, error) { return s.List(ctx, dir) })
 }
 
-func (f forward) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+func (f forwardingService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	return forwarded(f, func(s api.Service) (uint64, error) { return s.Set(ctx, path, data, gen, o) })
 }
 
-func (f forward) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
+func (f forwardingService) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
 	return f.only(func(s api.Service) error { return s.Delete(ctx, path, gen, o) })
 }
 
-func (f forward) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+func (f forwardingService) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
 	return forwarded(f, func(s api.Service) (uint64, error) { return s.SetACL(ctx, path, acl, o) })
 }
 
-func (f forward) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+func (f forwardingService) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
 	return forwarded(f, func(s api.Service) (api.Grant, error) { return s.Acquire(ctx, id, path, mode, wait, delay) })
 }
 
-func (f forward) Release(ctx context.Context, id api.SessionID, path string, hold uint64) error {
+func (f forwardingService) Release(ctx context.Context, id api.SessionID, path string, hold uint64) error {
 	return f.only(func(s api.Service) error { return s.Release(ctx, id, path, hold) })
 }
 
-func (f forward) CheckSequencer(ctx context.Context, q api.Sequencer) error {
+func (f forwardingService) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 	return f.only(func(s api.Service) error { return s.CheckSequencer(ctx, q) })
 }
 
-func (f forward) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+func (f forwardingService) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
 	return forwarded(f, func(s api.Service) (uint64, error) { return s.Watch(ctx, id, path, kinds, gen) })
 }
 
-func (f forward) Unwatch(ctx context.Context, id api.SessionID, path string, watch uint64) error {
+func (f forwardingService) Unwatch(ctx context.Context, id api.SessionID, path string, watch uint64) error {
 	return f.only(func(s api.Service) error { return s.Unwatch(ctx, id, path, watch) })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// peersMax bounds the connections that are kept: more than a group has voters.
+// peersMax bounds the open connections. It exceeds the number of voters in a group.
 const peersMax = 8
 
 // peer is a connection to one server.
@@ -18,7 +18,7 @@ type peer struct {
 	addr string
 	Peer
 	once  sync.Once
-	calls vigil
+	calls callTracker
 }
 
 func (p *peer) close() {
@@ -29,7 +29,7 @@ func (p *peer) close() {
 	})
 }
 
-// leaders finds the server that leads, and keeps connections to those it has asked.
+// leaders finds the leader, and keeps connections to the servers that it has used.
 type leaders struct {
 	cfg    *Config
 	ctx    context.Context // ends with close
@@ -39,10 +39,10 @@ type leaders struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		current *peer // who leads, as far as is known; nil: look for it
+		current *peer // the leader, as far as known; nil: search for it
 		peers   map[string]*peer
-		hint    string // where a server says that the leader is
-		next    int    // in the Locator's list
+		hint    string // the leader's address, as named by another server
+		next    int    // position in the Locator's list
 		search  *search
 		closed  bool
 	}
@@ -55,11 +55,11 @@ func newLeaders(cfg *Config) *leaders {
 	return l
 }
 
-// failed notes that p did not serve a call, for reasons that err tells. It returns
-// true if another server was named as the leader, so that there is no need to wait.
+// failed records that p did not serve a call because of err. It returns true if another server was
+// named as the leader, so that no pause is needed.
 func (l *leaders) failed(p *peer, err error) (moved bool) {
 	var other *api.NotLeaderError
-	// A server that has closed is not asked again: another one may answer there.
+	// A server that has closed is not called again: a new one may listen at its address.
 	lost := errors.Is(err, rpc.ErrConnLost) || errors.Is(err, api.ErrClosed)
 	if !lost && !errors.Is(err, api.ErrNotReady) {
 		return false
@@ -77,7 +77,7 @@ func (l *leaders) failed(p *peer, err error) (moved bool) {
 	}
 	l.mu.Unlock()
 	switch {
-	case errors.Is(err, rpc.ErrDraining): // its calls under way are still answered
+	case errors.Is(err, rpc.ErrDraining): // its calls in progress are still answered
 		l.suspect(p, 2*time.Second)
 	case lost:
 		p.close()
@@ -91,8 +91,8 @@ func (l *leaders) forgetLocked(p *peer) {
 	}
 }
 
-// suspect makes new calls go elsewhere, or over another connection, since p has not
-// answered in time. Its calls under way have some time left to be answered.
+// suspect directs new calls to another server or connection, because p has not answered in time.
+// Its calls in progress get the time left to complete.
 func (l *leaders) suspect(p *peer, left time.Duration) {
 	l.mu.Lock()
 	if l.mu.current == p {
@@ -117,7 +117,7 @@ func (l *leaders) suspect(p *peer, left time.Duration) {
 	}
 }
 
-// close ends all connections.
+// close closes all connections.
 func (l *leaders) close() {
 	l.mu.Lock()
 	l.mu.closed = true
@@ -131,9 +131,8 @@ func (l *leaders) close() {
 	l.wg.Wait()
 }
 
-// at returns the address of the server that is believed to lead, empty when it is
-// being looked for.
-func (l *leaders) at() string {
+// address returns the address of the server that is believed to lead, empty during a search.
+func (l *leaders) address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.current == nil {

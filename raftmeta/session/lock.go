@@ -10,48 +10,48 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// waitMax is how long one Acquire waits at the leader; it is then made again. So a
-// leader that has forgotten it, or a server that no longer leads, costs no more.
+// waitMax bounds the wait of one Acquire at the leader; the call is then repeated. This bounds the
+// delay if the leader has lost the request, or the server no longer leads.
 const waitMax = 30 * time.Second
 
-// Lock is a lock that a session has acquired.
+// Lock is a lock acquired by a session.
 type Lock struct {
 	s     *Session
 	path  string
 	mode  api.Mode
 	delay time.Duration
-	grant api.Grant // set before the Lock is handed out
+	grant api.Grant // set before the Lock is returned
 
-	gone atomic.Bool   // released, given up, or lost with the session
-	done chan struct{} // closed then
-	free chan struct{} // closed when the path is free for another Lock
+	ended atomic.Bool   // released, failed to acquire, or lost with the session
+	done  chan struct{} // closed when ended is set
+	free  chan struct{} // closed when another Lock of the path may be acquired
 }
 
-// LockOptions are those of Acquire.
+// LockOptions are the options of Acquire.
 type LockOptions struct {
-	// Try makes Acquire return *api.LockedError at once rather than wait.
+	// Try makes Acquire return a *api.LockedError immediately instead of waiting.
 	Try bool
-	// Delay is the lock-delay: how long the lock stays closed to others when the
-	// session expires, at most api.LockDelayMax. Work that was begun under the lock
-	// has that time to end.
+	// Delay is the lock-delay: how long other sessions cannot acquire the lock after this session
+	// expired, at most api.LockDelayMax. Operations that were started under the lock have that time
+	// to complete.
 	Delay time.Duration
 }
 
-// Acquire takes the lock of the node at path, making an empty file if there is none.
-// It waits for it until ctx ends: the error is then *api.LockedError and ctx's, if
-// the lock was seen held. Others: *api.PathError, api.ErrEphemeral for an ephemeral
-// file, ErrExpired, api.ErrClosed, api.ErrNotReady; a *api.LockedError without
-// waiting for a path that this session holds, or acquires, already.
+// Acquire acquires the lock of the node at path, and creates an empty file if there is no node. It
+// waits until ctx ends. The error is then *api.LockedError and ctx's, if the lock was found held.
+// Other errors are *api.PathError, api.ErrEphemeral for an ephemeral file, ErrExpired,
+// api.ErrClosed, api.ErrNotReady, and immediately a *api.LockedError if this session already holds
+// or acquires a lock of the path.
 func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o LockOptions) (*Lock, error) {
 	l := &Lock{s: s, path: path, mode: mode, delay: min(max(o.Delay, 0), api.LockDelayMax), done: make(chan struct{}), free: make(chan struct{})}
 	if err := s.reserve(ctx, l); err != nil {
 		return nil, err
 	}
-	var locked error // what kept it from us when last asked
+	var locked error // the last *api.LockedError
 	for {
 		wait := waitMax
 		if at, ok := ctx.Deadline(); ok {
-			// The answer should be here before ctx ends.
+			// The answer should arrive before ctx ends.
 			wait = min(wait, max(time.Until(at)-50*time.Millisecond, 0))
 		}
 		if o.Try {
@@ -71,7 +71,7 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 		if isLocked && !o.Try && sleep(ctx, 25*time.Millisecond) && s.Err() == nil {
 			continue
 		}
-		s.giveUp(l, unknown)
+		s.abandonAcquire(l, unknown)
 		if ctx.Err() != nil && locked != nil {
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), locked)
 		}
@@ -79,8 +79,8 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 	}
 }
 
-// reserve notes that the path's lock is this Lock's business, once the leader has had
-// back an earlier one.
+// reserve registers l as the session's only Lock of its path, after an earlier one has been
+// released at the leader.
 func (s *Session) reserve(ctx context.Context, l *Lock) error {
 	for {
 		s.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Session) reserve(ctx context.Context, l *Lock) error {
 		switch {
 		case err != nil || other == nil:
 			return err
-		case !other.gone.Load():
+		case !other.ended.Load():
 			return &api.LockedError{Path: l.path, Mode: other.mode, Holder: s.id, HolderName: s.opts.Name}
 		}
 		select {
@@ -105,7 +105,7 @@ func (s *Session) reserve(ctx context.Context, l *Lock) error {
 	}
 }
 
-// acquired hands out a lock that the leader has granted.
+// acquired returns a lock that the leader has granted, unless the session has ended.
 func (s *Session) acquired(l *Lock) (*Lock, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,13 +115,13 @@ func (s *Session) acquired(l *Lock) (*Lock, error) {
 	return l, nil
 }
 
-// giveUp ends an Acquire that failed. If the leader may have granted the lock all the
-// same, it is asked for once more in the background and given back.
-func (s *Session) giveUp(l *Lock, doubt bool) {
+// abandonAcquire ends an Acquire that failed. If the leader may have granted the lock, a goroutine acquires
+// it once more and releases it.
+func (s *Session) abandonAcquire(l *Lock, outcomeUnknown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.loseLocked()
-	if !doubt || s.mu.err != nil {
+	l.endLocked()
+	if !outcomeUnknown || s.mu.err != nil {
 		s.forgetLocked(l)
 		return
 	}
@@ -148,9 +148,9 @@ func (s *Session) forgetLocked(l *Lock) {
 	}
 }
 
-// loseLocked ends the Lock; s.mu is held.
-func (l *Lock) loseLocked() {
-	if !l.gone.Swap(true) {
+// endLocked ends the Lock. The caller holds s.mu.
+func (l *Lock) endLocked() {
+	if !l.ended.Swap(true) {
 		close(l.done)
 	}
 }
@@ -161,44 +161,43 @@ func (l *Lock) Session() *Session { return l.s }
 // Path returns the path of the lock's node.
 func (l *Lock) Path() string { return l.path }
 
-// Held tells whether the session holds the lock now. It asks nobody: the answer is
-// yes only while the session's lease holds by its own clock, and the leader gives the
-// lock to nobody else before.
-func (l *Lock) Held() bool { return l.s.valid() && !l.gone.Load() }
+// Held reports whether the session holds the lock now. It makes no call: it returns true only while
+// the lease is valid on the session's clock, and the leader does not grant the lock to another
+// session before the lease ends.
+func (l *Lock) Held() bool { return l.s.valid() && !l.ended.Load() }
 
-// Until returns for how long from now no other session can get the lock, if the
-// leader is not heard of again: the rest of the lease, and the lock-delay less what
-// clocks may drift. It is zero or less when another may have it.
+// Until returns for how long from now no other session can acquire the lock if the leader cannot be
+// reached: the remaining lease and the lock-delay, less clock drift. If it is not positive, another
+// session may have the lock.
 func (l *Lock) Until() time.Duration {
 	end := l.s.end.Load()
-	if end == over || l.gone.Load() {
+	if end == leaseOver || l.ended.Load() {
 		return 0
 	}
 	return time.Duration(end) + api.LocalLease(l.delay) - l.s.clock.Now()
 }
 
-// Sequencer returns what tells a third party that the lock is held. See
-// Client.CheckSequencer.
+// Sequencer returns the proof for a third party that the lock is held. See Client.CheckSequencer.
 func (l *Lock) Sequencer() api.Sequencer { return l.grant.Sequencer }
 
-// Generation returns the lock generation: it grows each time that the lock goes from
-// free to held, so later holders have larger ones.
+// Generation returns the lock generation. It grows each time the lock goes from free to held, so
+// later holders have larger ones.
 func (l *Lock) Generation() uint64 { return l.grant.Sequencer.LockGeneration }
 
-// Done returns a channel that is closed when the lock is lost with its session, or
-// released. A session in jeopardy has not lost it yet, but does not hold it either.
+// Done returns a channel that is closed when the lock is released, or lost with its session. In
+// jeopardy the lock is not lost yet, but it is not held either.
 func (l *Lock) Done() <-chan struct{} { return l.done }
 
-// Release gives the lock back; it is not held from the moment of the call. An error
-// means that it may stay locked until the session ends: api.ErrNotReady, ctx's. A lock
-// that was lost is released already.
+// Release releases the lock, which is not held from the moment of the call. An error,
+// api.ErrNotReady or ctx's, means that other sessions may find it held until this session ends; the
+// release is retried in the background. Releasing a lock that was lost returns nil.
 func (l *Lock) Release(ctx context.Context) error {
 	s := l.s
 	s.mu.Lock()
-	gone := l.gone.Load()
-	l.loseLocked()
+	ended := l.ended.Load()
+	l.endLocked()
 	s.mu.Unlock()
-	if gone {
+	if ended {
 		return nil
 	}
 	err := s.release(ctx, l)
@@ -208,24 +207,24 @@ func (l *Lock) Release(ctx context.Context) error {
 		s.mu.Unlock()
 		return nil
 	}
-	// The path stays taken until the leader has it back.
-	s.giveBack(l)
+	// The path stays reserved until the leader has released the lock.
+	s.retryRelease(l)
 	return fmt.Errorf("release %s: %w", l.path, err)
 }
 
-// release tells the leader that a hold has ended.
+// release releases a hold at the leader.
 func (s *Session) release(ctx context.Context, l *Lock) error {
 	_, err := s.do(ctx, true, func(ctx context.Context, service api.Service) error {
 		return service.Release(ctx, s.id, l.path, l.grant.Hold)
 	})
-	if errors.Is(err, api.ErrNotHeld) { // an earlier attempt was made: holds have numbers
+	if errors.Is(err, api.ErrNotHeld) { // an earlier attempt succeeded: the request names the hold
 		return nil
 	}
 	return err
 }
 
-// giveBack goes on releasing in the background, as long as the session lasts.
-func (s *Session) giveBack(l *Lock) {
+// retryRelease retries a release in the background until it succeeds or the session ends.
+func (s *Session) retryRelease(l *Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestAcquireBounds: an Acquire waits at the leader for 30 s or until shortly before its context ends, not at all with Try, and its
-// lock-delay is within bounds.
+// TestAcquireBounds: an Acquire waits at the leader for 30 s or until shortly before its context
+// ends, not at all with Try, and its lock-delay is within the limits.
 func TestAcquireBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		o           LockOptions
@@ -51,8 +51,8 @@ func TestAcquireBounds(t *testing.T) {
 	}
 }
 
-// TestAcquireFails: an error other than that the lock is held is returned at once. After an Acquire that the leader rejected nothing is
-// released, and the path can be acquired again.
+// TestAcquireFails: an error other than a held lock is returned at once. After the leader rejected
+// an Acquire, nothing is released, and the path can be acquired again.
 func TestAcquireFails(t *testing.T) {
 	held := &api.LockedError{Path: "/l", Mode: api.Exclusive, Holder: 7, HolderName: "other"}
 	for _, c := range []struct {
@@ -82,8 +82,9 @@ func TestAcquireFails(t *testing.T) {
 	}
 }
 
-// TestAcquireIsRepeated: a lock that is held when the wait at the leader is over is asked for again, until the context ends: the error has
-// both reasons then. Without one of them it has just the other.
+// TestAcquireIsRepeated: if the lock is still held after the wait at the leader, the call is
+// repeated until the context ends. The error then wraps both causes; without one of them it is the
+// other.
 func TestAcquireIsRepeated(t *testing.T) {
 	held := &api.LockedError{Path: "/l", Mode: api.Exclusive, Holder: 7, HolderName: "other"}
 	synctest.Test(t, func(t *testing.T) {
@@ -126,9 +127,9 @@ func TestAcquireIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAcquireInDoubtIsUndone: a lock that may have been granted is acquired once more and released, and the path stays reserved until
-// then. S5.
-func TestAcquireInDoubtIsUndone(t *testing.T) {
+// TestAcquireOfUnknownOutcomeIsUndone: a lock that may have been granted is acquired once more and released,
+// and the path stays reserved until then. S5.
+func TestAcquireOfUnknownOutcomeIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undo := make(chan struct{})
 		l := &scripted{acquire: func(ctx context.Context, n int, _, _ time.Duration) error {
@@ -164,8 +165,8 @@ func TestAcquireInDoubtIsUndone(t *testing.T) {
 	})
 }
 
-// TestReleaseOnce: a lock is released at the leader once, and neither held nor closed to others after that. One that was lost with its
-// session is released already.
+// TestReleaseOnce: a lock is released at the leader once, and is then neither held nor reserved. A
+// lock that was lost with its session is released already.
 func TestReleaseOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scripted{release: func(n int) error {
@@ -215,7 +216,8 @@ func TestReleaseOnce(t *testing.T) {
 	})
 }
 
-// TestReleaseIsFinished: a lock that could not be released is released in the background, once. Until then its path is reserved. S5.
+// TestReleaseIsFinished: a failed release is retried in the background, once. Until then its path
+// is reserved. S5.
 func TestReleaseIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -250,7 +252,8 @@ func TestReleaseIsFinished(t *testing.T) {
 	})
 }
 
-// TestReleaseWhileTheSessionEnds: a release that fails since the session has ended is no error.
+// TestReleaseWhileTheSessionEnds: a release that fails because the session has ended returns no
+// error.
 func TestReleaseWhileTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closing sync.WaitGroup

@@ -9,9 +9,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// memory is a lock service in memory that follows the law on leases and caches: the
-// leader's side, small enough to be run through thousands of schedules. Its expiry is
-// eager: it lets go of a session at the first moment that it may.
+// memory is a lock service in memory that follows the rules for leases and caches: the leader's
+// side, fast enough for thousands of schedules. It expires each session at the first permitted
+// moment.
 type memory struct {
 	clock Clock
 	stop  chan struct{}
@@ -40,16 +40,16 @@ type memorySession struct {
 	end    time.Duration // on the clock
 	delays map[string]time.Duration
 
-	// Gone with the leader.
-	told    bool // it has told this term
-	acked   uint64
-	sent    uint64 // events that it was sent
-	events  []api.Event
-	pending *memoryAlive
-	watches map[string]api.EventKind
-	numbers map[string]uint64
-	caches  map[string]bool
-	invalid map[string]uint64 // the last CacheInvalid of a path
+	// Lost in a failover.
+	termAcked bool // it has acknowledged this term
+	acked     uint64
+	sent      uint64 // events that it was sent
+	events    []api.Event
+	pending   *memoryAlive
+	watches   map[string]api.EventKind
+	numbers   map[string]uint64
+	caches    map[string]bool
+	invalid   map[string]uint64 // the last CacheInvalid of a path
 }
 
 type memoryAlive struct {
@@ -76,14 +76,14 @@ func (m *memory) close() {
 	close(m.stop)
 }
 
-// look runs f under the lock.
+// look calls f with the lock held.
 func (m *memory) look(f func(*memory)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f(m)
 }
 
-// sweep expires sessions, ends lock-delays and answers KeepAlives, each 5 ms.
+// sweep expires sessions, ends lock-delays and answers KeepAlives every 5 ms.
 func (m *memory) sweep() {
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
@@ -134,7 +134,7 @@ func (m *memory) wakeLocked() {
 	m.changed = make(chan struct{})
 }
 
-// failover ends the leadership; another begins after d, with the same namespace.
+// failover ends the leadership; another one begins after d, with the same namespace.
 func (m *memory) failover(d time.Duration) {
 	m.mu.Lock()
 	m.down = true
@@ -162,7 +162,7 @@ func (m *memory) failover(d time.Duration) {
 }
 
 func (s *memorySession) reset() {
-	s.told, s.acked, s.sent, s.events, s.pending = false, 0, 0, nil, nil
+	s.termAcked, s.acked, s.sent, s.events, s.pending = false, 0, 0, nil, nil
 	s.watches, s.numbers, s.caches, s.invalid = map[string]api.EventKind{}, map[string]uint64{}, map[string]bool{}, map[string]uint64{}
 }
 
@@ -179,7 +179,7 @@ func (m *memory) answerLocked(s *memorySession, now time.Duration) {
 	p := s.pending
 	r := api.KeepAliveResponse{Term: m.term, First: s.acked + 1, Events: slices.Clone(s.events)}
 	r.Events = r.Events[:min(len(r.Events), api.EventsMax)]
-	if s.acked >= s.sent { // nothing that it was sent waits for its word
+	if s.acked >= s.sent { // no unacknowledged events
 		s.end = max(s.end, now+s.lease)
 		r.Lease = now - p.came + s.lease
 	}
@@ -224,7 +224,7 @@ func (m *memory) removeLocked(path string) {
 	m.wakeLocked()
 }
 
-// serve runs f under the lock, if this is the leader.
+// serve calls f with the lock held, if this is the leader.
 func (m *memory) serve(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (m *memory) serve(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// waitLocked waits until ok; the lock is free meanwhile.
+// waitLocked waits until ok returns true. The lock is released meanwhile.
 func (m *memory) waitLocked(ctx context.Context, ok func() bool) error {
 	for term := m.term; !ok(); {
 		c := m.changed
@@ -277,7 +277,7 @@ func (m *memory) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done f
 		}
 		s.answer(api.KeepAliveResponse{}, api.ErrSuperseded)
 		if req.Term == m.term {
-			s.told = true
+			s.termAcked = true
 			if req.Acked > s.acked {
 				s.events = s.events[min(req.Acked-s.acked, uint64(len(s.events))):]
 				s.acked = req.Acked
@@ -383,7 +383,7 @@ func (m *memory) Set(ctx context.Context, path string, data []byte, gen uint64, 
 	return made, err
 }
 
-// invalidateLocked asks all sessions that may cache path to drop it.
+// invalidateLocked invalidates path in all sessions that may cache it.
 func (m *memory) invalidateLocked(ctx context.Context, path string) error {
 	f := m.files[path]
 	if f == nil || !f.cached {
@@ -398,13 +398,13 @@ func (m *memory) invalidateLocked(ctx context.Context, path string) error {
 			s.push(api.Event{Kind: api.CacheInvalid, Path: path})
 			s.invalid[path] = s.acked + uint64(len(s.events))
 		}
-		if s.invalid[path] > s.acked || !s.told { // perhaps for another Set, that waits too
+		if s.invalid[path] > s.acked || !s.termAcked { // perhaps for another Set, that waits too
 			until[s] = s.invalid[path]
 		}
 	}
 	return m.waitLocked(ctx, func() bool {
 		for s, number := range until {
-			if m.sessions[s.id] == s && (!s.told || s.acked < number) {
+			if m.sessions[s.id] == s && (!s.termAcked || s.acked < number) {
 				return false
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestRandomSchedules runs clients whose clocks drift over links that lose, delay and
-// double, through partitions and failovers, and checks S1, S2 and S7 at every moment.
+// TestRandomSchedules runs clients with drifting clocks over links that lose, delay and duplicate
+// messages, through partitions and failovers. It checks S1, S2 and S7 continuously.
 func TestRandomSchedules(t *testing.T) {
 	seed := testSeed(t)
 	runs := 100 * soak()
@@ -30,7 +30,7 @@ func TestRandomSchedules(t *testing.T) {
 	}
 }
 
-// schedule is 20 s of three clients.
+// schedule runs three clients for 20 s.
 func schedule(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	schedule3(t, seed, rng, newWorld(t, seed, 0.95+rng.Float64()/10))
@@ -84,7 +84,7 @@ func (c *chaos) stopped() bool {
 	}
 }
 
-// watchLocks looks each millisecond who believes to hold the lock.
+// watchLocks checks every millisecond which clients consider the lock held.
 func (c *chaos) watchLocks(actors []*actor) {
 	for !c.stopped() {
 		time.Sleep(time.Millisecond)
@@ -101,8 +101,8 @@ func (c *chaos) watchLocks(actors []*actor) {
 	}
 }
 
-// actor is one client: it reads and writes two files, and takes a lock, in as many
-// sessions as it needs.
+// actor is one client: it reads and writes two files, and acquires a lock, in as many sessions as
+// necessary.
 type actor struct {
 	*chaos
 	name   string
@@ -226,7 +226,7 @@ func (a *actor) holdsVersions(s *Session) {
 	}
 }
 
-// check fails unless what was read is no older than what had been written, by anybody,
+// check fails unless the read file is at least as new as what had been written, by any client,
 // before the read began: least is its generation.
 func (a *actor) check(path string, f *api.File, least uint64) {
 	if f.Generation < least {

@@ -36,7 +36,7 @@ func openGroup(t testing.TB, dir string, clock raftmeta.Clock) *raftmeta.Group {
 	return g
 }
 
-// restarting is the Service of a group that is closed and opened again.
+// restarting is the Service of a group that is closed and reopened.
 type restarting struct {
 	api.Service // the current one's; nil while there is none
 	group       *raftmeta.Group
@@ -52,8 +52,8 @@ func (r *restarting) dial() (api.Service, error) {
 	return r.Service, nil
 }
 
-// TestRandomSchedulesOfAGroup is TestRandomSchedules against the leader itself, a
-// group of one that is restarted for failovers.
+// TestRandomSchedulesOfAGroup is TestRandomSchedules with a real leader, a group of one that is
+// restarted for failovers.
 func TestRandomSchedulesOfAGroup(t *testing.T) {
 	seed := testSeed(t)
 	runs := 10 * soak()
@@ -75,7 +75,7 @@ func groupSchedule(t *testing.T, seed uint64, dir string) {
 	clock := newDriftClock(0.95 + rng.Float64()/10).(driftClock)
 	r := &restarting{group: openGroup(t, dir, clock)}
 	r.Service = r.group.Service()
-	w := worldOf(t, seed, forward{r.dial})
+	w := worldOf(t, seed, forwardingService{r.dial})
 	stop := func() {
 		r.mu.Lock()
 		r.Service = nil
@@ -96,7 +96,7 @@ func groupSchedule(t *testing.T, seed uint64, dir string) {
 	schedule3(t, seed, rng, w)
 }
 
-// callerOf tells of whom a KeepAlive is.
+// callerOf records the caller of a KeepAlive.
 type callerOf struct {
 	api.Service
 	caller chan context.Context
@@ -106,7 +106,8 @@ func (c callerOf) KeepAlive(_ context.Context, req api.KeepAliveRequest, _ func(
 	c.caller <- req.Caller
 }
 
-// TestCallerEndsWithConnection: the lock service hears when who hangs is gone.
+// TestCallerEndsWithConnection: the lock service is notified when the caller of a pending KeepAlive
+// is gone.
 func TestCallerEndsWithConnection(t *testing.T) {
 	srv, err := rpc.NewServer(rpc.ServerConfig{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -137,8 +138,8 @@ func TestCallerEndsWithConnection(t *testing.T) {
 	}
 }
 
-// TestOverTCP is the whole way: rpc, the wire form, and a group, through a restart of
-// both on the same address.
+// TestOverTCP covers the whole path: rpc, the wire format, and a group, through a restart of both
+// at the same address.
 func TestOverTCP(t *testing.T) {
 	dir := t.TempDir()
 	listen := func(addr string) net.Listener {
@@ -172,7 +173,7 @@ func TestOverTCP(t *testing.T) {
 	stop := serve(l)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// The first address answers nobody; what is not there is passed over.
+	// No server listens at the first address; it is skipped.
 	c, err := NewClient(Config{Locator: Addresses{"127.0.0.1:1", l.Addr().String()}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// scripted is a leader whose answers a test chooses. It counts the calls of each method, and is the Dialer to itself. A field that is
-// nil stands for the answer of a leader that has nothing to report.
+// scripted is a leader whose answers the test chooses. It counts the calls of each method, and is
+// its own Dialer. A nil field means the answer of a leader without news.
 type scripted struct {
 	api.Service
 	alive   func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error))
@@ -71,7 +71,7 @@ func (s *scripted) KeepAlive(_ context.Context, req api.KeepAliveRequest, done f
 	}
 }
 
-// extend answers a KeepAlive with a lease of 2 s, when it has hung for as long as it may.
+// extend answers a KeepAlive with a lease of 2 s after its Hang.
 func extend(req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
 	answer := func() {
 		done(api.KeepAliveResponse{Term: 1, First: req.Acked + 1, Lease: req.Hang + 2*time.Second}, nil)
@@ -182,7 +182,7 @@ func (s *scripted) wantCalls(t *testing.T, what, method string, want int) {
 	}
 }
 
-// bursts counts calls that are made at the same moment.
+// bursts counts calls made at the same moment.
 type bursts struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -200,14 +200,14 @@ func (b *bursts) note() {
 	b.most = max(b.most, b.now)
 }
 
-// misled is a server that names another as the leader, unless it leads.
+// misled is a server that names another one as the leader, unless it leads.
 type misled struct {
 	scripted
 	hint  string
 	leads *leading
 }
 
-// leading is what all servers of a test know.
+// leading is the leader that all servers of a test know.
 type leading struct {
 	mu  sync.Mutex
 	now bool
@@ -245,7 +245,7 @@ type dialTable map[string]func(ctx context.Context) (Peer, error)
 
 func (d dialTable) Dial(ctx context.Context, addr string) (Peer, error) { return d[addr](ctx) }
 
-// counted notes each call of a Service.
+// counted records each call of a Service.
 type counted struct {
 	api.Service
 	*bursts
@@ -261,8 +261,8 @@ func (c counted) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done f
 	c.Service.KeepAlive(ctx, req, done)
 }
 
-// TestHintsAreFollowedTwice: a call follows a server's word on who leads at once, at most twice in a row, and not to that server
-// itself. KeepAlives do the same.
+// TestHintsAreFollowedTwice: a call follows leader hints without a pause at most twice in a row,
+// and not to the same server. KeepAlives do the same.
 func TestHintsAreFollowedTwice(t *testing.T) {
 	for name, c := range map[string]struct {
 		hints map[string]string
@@ -318,8 +318,8 @@ func TestHintsAreFollowedTwice(t *testing.T) {
 	}
 }
 
-// TestRetrierPaces: pauses double from 25 ms to 1 s, each half more or less, and there is none that would end after the time for
-// attempts or the deadline.
+// TestRetrierPaces: pauses double from 25 ms to 1 s, half of each random, and none would end after
+// the time limit or the deadline.
 func TestRetrierPaces(t *testing.T) {
 	for range 200 {
 		r := retrier{}
@@ -355,8 +355,9 @@ func TestRetrierPaces(t *testing.T) {
 	})
 }
 
-// TestAttempts: what was not made is made again; what may have been made only where that is the same as once, and an outcome stays
-// unknown if the next attempt is rejected. S4.
+// TestAttempts: a call that was not executed is retried. One that may have been is retried only
+// where that has the same effect, and its outcome stays unknown if the next attempt is rejected.
+// S4.
 func TestAttempts(t *testing.T) {
 	set := func(gen uint64) func(context.Context, *Client) error {
 		return func(ctx context.Context, c *Client) error {

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// headStart is how long an address may take to answer before another is asked
-	// too. One that is cut off never says so: to wait for each in turn costs a session
-	// its lease when two of them are asked.
-	headStart = 200 * time.Millisecond
+	// dialStagger is how long an address may take to answer before another is dialed in parallel. A
+	// partitioned server never answers, and waiting for each in turn would cost a session its lease
+	// if two of them are partitioned.
+	dialStagger = 200 * time.Millisecond
 	// searchMax bounds the addresses of one search.
 	searchMax = 8
 )
 
-// search is one attempt to connect to a server, which callers share.
+// search is one attempt to connect to a server, shared by all callers.
 type search struct {
 	done  chan struct{}
-	tried map[string]bool // addresses; the search's goroutine's once it runs
+	tried map[string]bool // addresses; used only by the search's goroutine once it runs
 	err   error
 }
 
-// get returns the server that is believed to lead, connecting if need be. It makes
-// one attempt; errors are ErrUnreachable, api.ErrClosed, and ctx's.
+// get returns the server that is believed to lead, and connects if necessary. It makes one attempt.
+// Errors are ErrUnreachable, api.ErrClosed, and ctx's.
 func (l *leaders) get(ctx context.Context) (*peer, error) {
 	l.mu.Lock()
 	p, s, err := l.lookLocked()
@@ -43,13 +43,13 @@ func (l *leaders) get(ctx context.Context) (*peer, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.current == nil { // lost again before we looked
+	if l.mu.current == nil { // lost again meanwhile
 		return nil, fmt.Errorf("%w: lost", ErrUnreachable)
 	}
 	return l.mu.current, nil
 }
 
-// lookLocked returns a peer that is there, or the search to wait for.
+// lookLocked returns an existing connection, or the search to wait for.
 func (l *leaders) lookLocked() (*peer, *search, error) {
 	if l.mu.closed {
 		return nil, nil, api.ErrClosed
@@ -63,20 +63,19 @@ func (l *leaders) lookLocked() (*peer, *search, error) {
 	s := &search{done: make(chan struct{}), tried: make(map[string]bool)}
 	addr := l.nextLocked(s)
 	if addr == "" {
-		return nil, nil, fmt.Errorf("%w: no server of the lock service is known", ErrUnreachable)
+		return nil, nil, fmt.Errorf("%w: no server address is known", ErrUnreachable)
 	}
 	if p := l.mu.peers[addr]; p != nil {
 		l.mu.current = p
 		return p, nil, nil
 	}
 	l.mu.search = s
-	l.wg.Go(func() { l.seek(s, addr) })
+	l.wg.Go(func() { l.runSearch(s, addr) })
 	return nil, s, nil
 }
 
-// nextLocked returns an address that the search has not tried: where a server says
-// that the leader is, or else the next of the Locator's. It is empty when there is
-// none.
+// nextLocked returns an address that the search has not tried: the leader hint of a server, or else
+// the next of the Locator's. It is empty if there is none.
 func (l *leaders) nextLocked(s *search) string {
 	addr := l.mu.hint
 	l.mu.hint = ""
@@ -98,18 +97,18 @@ func (l *leaders) nextLocked(s *search) string {
 	return addr
 }
 
-// dialed is what came of an attempt to connect.
+// dialed is the outcome of an attempt to connect.
 type dialed struct {
 	p   *peer
 	err error
 }
 
-// seek connects to one server, at addr or wherever another answers first.
-func (l *leaders) seek(s *search, addr string) {
+// runSearch connects to one server: the first to answer of addr and further addresses.
+func (l *leaders) runSearch(s *search, addr string) {
 	ctx, cancel := context.WithCancel(l.ctx)
-	defer cancel() // of those that are slower
+	defer cancel() // stops the slower dials
 	results := make(chan dialed)
-	tick := time.NewTicker(headStart)
+	tick := time.NewTicker(dialStagger)
 	defer tick.Stop()
 	dial := func(addr string) { l.wg.Go(func() { l.dial(ctx, addr, results) }) }
 	dial(addr)
@@ -121,7 +120,7 @@ func (l *leaders) seek(s *search, addr string) {
 				l.end(s, r)
 				return
 			}
-		case <-ctx.Done(): // the dials give up without a word
+		case <-ctx.Done(): // the dials stop without sending a result
 			l.end(s, dialed{err: api.ErrClosed})
 			return
 		case <-tick.C:
@@ -144,7 +143,7 @@ func (l *leaders) seek(s *search, addr string) {
 	}
 }
 
-// dial connects to addr for a search, until ctx ends.
+// dial connects to addr for a search until ctx ends.
 func (l *leaders) dial(ctx context.Context, addr string, results chan<- dialed) {
 	limited, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
 	defer cancel()
@@ -176,7 +175,7 @@ func (l *leaders) end(s *search, r dialed) {
 		s.err, drop = api.ErrClosed, r.p
 	default:
 		if l.mu.peers[r.p.addr] != r.p {
-			drop = l.roomLocked(r.p.addr)
+			drop = l.evictLocked(r.p.addr)
 		}
 		l.mu.peers[r.p.addr], l.mu.current = r.p, r.p
 	}
@@ -187,8 +186,9 @@ func (l *leaders) end(s *search, r dialed) {
 	}
 }
 
-// roomLocked forgets a peer when one at addr would be one too many, and returns it.
-func (l *leaders) roomLocked(addr string) *peer {
+// evictLocked removes a connection if one to addr would exceed peersMax, or if there is already one
+// to addr, and returns it.
+func (l *leaders) evictLocked(addr string) *peer {
 	if p := l.mu.peers[addr]; p != nil {
 		return p
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// addresses returns n of them.
+// addresses returns n addresses.
 func addresses(n int) (all Addresses) {
 	for i := range n {
 		all = append(all, fmt.Sprint("s", i))
@@ -22,7 +22,7 @@ func addresses(n int) (all Addresses) {
 	return all
 }
 
-// dialFunc is a Dialer.
+// dialFunc implements Dialer.
 type dialFunc func(ctx context.Context, addr string) (Peer, error)
 
 func (f dialFunc) Dial(ctx context.Context, addr string) (Peer, error) { return f(ctx, addr) }
@@ -40,7 +40,8 @@ func dialing(t *testing.T, addrs Addresses, d dialFunc, change func(cfg *Config)
 	return c
 }
 
-// TestSearchIsBounded: a search for a server dials another address each 200 ms, each address once, and at most eight.
+// TestSearchIsBounded: a search dials a further address every 200 ms, each address once, and at
+// most eight.
 func TestSearchIsBounded(t *testing.T) {
 	for _, n := range []int{1, 3, 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// TestSearchOutlivesFailures: a search goes on as long as one dial is under way, and fails with the last.
+// TestSearchOutlivesFailures: a search continues as long as one dial is in progress, and fails with
+// the last.
 func TestSearchOutlivesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -128,8 +130,8 @@ func TestSearchWithoutServers(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreBounded: of the servers that a client meets at most eight connections are kept, and a server that is connected is not
-// dialed again.
+// TestConnectionsAreBounded: a client keeps at most eight connections, and does not dial a
+// connected server again.
 func TestConnectionsAreBounded(t *testing.T) {
 	for _, n := range []int{3, 8, 12} {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,8 +171,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLostConnection: a connection that was lost is closed at once, one to a server that shuts down 2 s later, and both are dialed again
-// for the next call. One on which a call failed otherwise is kept.
+// TestLostConnection: a lost connection is closed at once, one to a server that shuts down 2 s
+// later, and both are dialed again for the next call. If a call fails for another reason, its
+// connection is kept.
 func TestLostConnection(t *testing.T) {
 	for _, c := range []struct {
 		err    error
@@ -237,8 +240,9 @@ func TestLeaderAddress(t *testing.T) {
 	})
 }
 
-// TestSilentServerIsProbed: a server that answers no call for 1 s is probed each second. It is given up if a probe has no answer for 2 s,
-// whatever that answer is, and it is not probed while it answers calls.
+// TestSilentServerIsProbed: a server that answers no call for 1 s is probed every second. It is
+// abandoned if a probe is not answered within 2 s, with any answer. It is not probed while it
+// answers calls.
 func TestSilentServerIsProbed(t *testing.T) {
 	hang := func(ctx context.Context, _ int) (api.File, api.CacheLeave, error) {
 		<-ctx.Done()
@@ -279,10 +283,10 @@ func TestSilentServerIsProbed(t *testing.T) {
 	}
 }
 
-// TestProbeWaitsForSilence: a server is probed 1 s after the last answer, or after the first call since all were answered. A call that
-// its caller gave up is no answer.
+// TestProbeWaitsForSilence: a server is probed 1 s after the last answer, or after the first call
+// since all were answered. The end of a cancelled call is not an answer.
 func TestProbeWaitsForSilence(t *testing.T) {
-	type call struct{ at, answered, givenUp time.Duration } // answered or given up after that time
+	type call struct{ at, answered, givenUp time.Duration } // answered or cancelled after that time
 	for name, c := range map[string]struct {
 		calls []call
 		probe time.Duration // when the first one is made; 0: never
@@ -336,8 +340,8 @@ func TestProbeWaitsForSilence(t *testing.T) {
 	}
 }
 
-// TestEphemeralOutcome: of a Set of unknown outcome only a file that was to be new, and is this session's with that content, shows that it was
-// made. S4.
+// TestEphemeralOutcome: after a Set of unknown outcome, only a file that had to be new, and is
+// ephemeral of this session with the same content, proves that the Set succeeded. S4.
 func TestEphemeralOutcome(t *testing.T) {
 	const own = api.SessionID(3)
 	file := func(of api.SessionID, data string) api.File {

@@ -11,19 +11,19 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// State is how a session stands, as Chubby tells its applications.
+// State is the state of a session, as Chubby reports it to applications.
 type State uint8
 
 const (
-	// Valid: the lease holds. Locks are held, and the cache answers.
+	// Valid: the lease is valid. Locks are held, and the cache answers.
 	Valid State = iota
-	// Jeopardy: the lease has run out, and the leader was not heard of. Nothing is
-	// believed until it is: either the session is Valid again ("safe"), with all its
-	// locks, or Expired when the grace period is over.
+	// Jeopardy: the lease has run out without contact with the leader. No lock is held and the
+	// cache does not answer. After contact the session is Valid again ("safe"), with all its locks;
+	// after the grace period it is Expired.
 	Jeopardy
-	// Expired: the session has ended, and all that it held is lost.
+	// Expired: the session has ended, and everything it held is lost.
 	Expired
-	// Closed: the application has closed it.
+	// Closed: the application has closed the session.
 	Closed
 )
 
@@ -39,45 +39,45 @@ func (s State) String() string {
 	return "closed"
 }
 
-// Session is a client's standing with the group. It is safe for concurrent use.
+// Session is a session with the lock service. It is safe for concurrent use.
 type Session struct {
 	client *Client
 	opts   Options
 	clock  Clock
 	id     api.SessionID
-	lease  time.Duration // as granted when it was opened
+	lease  time.Duration // as granted when the session was opened
 	cache  *cache
 
-	// end is when, on the clock, the session stops to believe in its lease; the
-	// smallest integer once it is over for good. Changed under mu.
+	// end is when, on the clock, the lease ends for this client; the smallest integer once the
+	// session has ended. Changed under mu.
 	end atomic.Int64
 
 	ctx     context.Context // ends with the session
 	cancel  context.CancelFunc
 	done    chan struct{}
 	wg      sync.WaitGroup
-	answers chan answer   // to the keeper
-	renewed chan struct{} // to the warden: one token
+	answers chan answer   // to the keepalive goroutine
+	renewed chan struct{} // to the state goroutine; capacity one
 
 	watches watches
 
-	// mu guards the fields in it. Never held across I/O. Order: mu, then watches.mu and
+	// mu guards the fields in it. It is never held across I/O. Order: mu, then watches.mu and
 	// cache.mu.
 	mu struct {
 		sync.Mutex
 		state   State
 		changed chan struct{}    // closed at the next change of state
-		err     error            // why the session is over
+		err     error            // why the session has ended
 		locks   map[string]*Lock // held or being acquired, by path
 	}
 }
 
-// over is the end of a session that is over: before any reading of a clock.
-const over = math.MinInt64
+// leaseOver is the lease end of a session that has ended: before any time of a clock.
+const leaseOver = math.MinInt64
 
-// Open opens a session. It returns when the leader has answered its first KeepAlive.
-// Errors: ErrUnreachable and other api.ErrNotReady when no leader was found in time,
-// *api.TooLargeError when there are too many sessions, ctx's.
+// Open opens a session. It returns after the leader has answered the first KeepAlive. Errors are
+// ErrUnreachable and other api.ErrNotReady if no leader was found in time, *api.TooLargeError if
+// there are too many sessions, and ctx's.
 func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	s.mu.locks = make(map[string]*Lock)
 	s.watches.init(s)
 	var sent time.Duration
-	// A session that was opened by an attempt whose answer was lost ends by itself.
+	// A session of an earlier attempt whose answer was lost expires by itself.
 	_, err = c.do(ctx, true, func(service api.Service) error {
 		sent = s.clock.Now()
 		s.id, s.lease, err = service.OpenSession(ctx, o.Name, o.Lease)
@@ -104,9 +104,9 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	s.end.Store(int64(sent + api.LocalLease(s.lease)))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	first := make(chan struct{})
-	k := &keeper{Session: s, first: first}
+	k := &keepalive{Session: s, first: first}
 	s.wg.Go(k.run)
-	s.wg.Go(s.warden)
+	s.wg.Go(s.stateLoop)
 	select {
 	case <-first:
 		return s, nil
@@ -120,31 +120,31 @@ func (c *Client) Open(ctx context.Context, o Options) (*Session, error) {
 	return nil, fmt.Errorf("open session: %w", err)
 }
 
-// ID returns the session's number in the group.
+// ID returns the id of the session.
 func (s *Session) ID() api.SessionID { return s.id }
 
-// Client returns the Client that the session was opened with.
+// Client returns the Client that opened the session.
 func (s *Session) Client() *Client { return s.client }
 
-// Lease returns the lease that the leader granted at first.
+// Lease returns the lease that the leader granted when the session was opened.
 func (s *Session) Lease() time.Duration { return s.lease }
 
-// valid tells whether the lease holds now. It asks nobody.
+// valid reports whether the lease is valid now. It makes no call.
 func (s *Session) valid() bool { return int64(s.clock.Now()) < s.end.Load() }
 
-// Valid tells whether the session's lease holds now: then, and only then, it holds
-// its locks. It asks nobody.
+// Valid reports whether the session's lease is valid now. The session holds its locks exactly while
+// it is. It makes no call.
 func (s *Session) Valid() bool { return s.valid() }
 
-// State returns how the session stands. It may be a moment behind Valid.
+// State returns the state of the session. It may lag slightly behind Valid.
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.state
 }
 
-// Changed returns the state, and a channel that is closed when it changes: an
-// application that looks after each change misses none that still matters.
+// Changed returns the state, and a channel that is closed when the state changes. An application
+// that calls it again after each change sees the latest state.
 func (s *Session) Changed() (State, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,14 +154,14 @@ func (s *Session) Changed() (State, <-chan struct{}) {
 // Done returns a channel that is closed when the session is Expired or Closed.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns ErrExpired or api.ErrClosed once the session is over, and nil before.
+// Err returns ErrExpired or api.ErrClosed after the session has ended, and nil before.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.err
 }
 
-// setLocked changes the state.
+// setLocked sets the state.
 func (s *Session) setLocked(to State) {
 	if s.mu.state == to {
 		return
@@ -171,7 +171,7 @@ func (s *Session) setLocked(to State) {
 	s.mu.changed = make(chan struct{})
 }
 
-// finish ends the session for good. Only the first call counts.
+// finish ends the session. Only the first call has an effect; it returns true.
 func (s *Session) finish(state State, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,10 +179,10 @@ func (s *Session) finish(state State, err error) bool {
 		return false
 	}
 	s.mu.err = err
-	s.end.Store(over)
+	s.end.Store(leaseOver)
 	s.cache.empty(0)
 	for _, l := range s.mu.locks {
-		l.loseLocked()
+		l.endLocked()
 	}
 	clear(s.mu.locks)
 	s.setLocked(state)
@@ -192,17 +192,17 @@ func (s *Session) finish(state State, err error) bool {
 	return true
 }
 
-// expire ends the session because the leader says so, or nobody says otherwise.
+// expire ends the session because the leader does not know it, or because the grace period is over.
 func (s *Session) expire(why string) {
 	if s.finish(Expired, ErrExpired) {
-		s.client.cfg.Logger.Warn("lock service session expired: its locks are lost", "session", s.id, "name", s.opts.Name, "why", why)
+		s.client.cfg.Logger.Warn("lock service session expired: its locks are lost", "session", s.id, "name", s.opts.Name, "cause", why)
 	}
 }
 
-// Close ends the session: it stops to believe in its locks, and then tells the leader,
-// so that they are free at once. If ctx ends first, or no leader is found, they are
-// free when the lease has run out, and the lock-delays. Close waits for the session's
-// goroutines. It returns the leader's error, or nil if the session was over already.
+// Close ends the session. Its locks are no longer held, and then it is closed at the leader, which
+// frees them at once. If ctx ends first, or no leader is found, they become free when the lease and
+// the lock-delays have run out. Close waits for the session's goroutines. It returns the leader's
+// error, or nil if the session had ended already.
 func (s *Session) Close(ctx context.Context) error {
 	first := s.finish(Closed, api.ErrClosed)
 	s.wg.Wait()
@@ -213,9 +213,9 @@ func (s *Session) Close(ctx context.Context) error {
 	return err
 }
 
-// warden turns the state when the lease or the grace period runs out. Nothing that
-// matters for safety waits for it: see valid.
-func (s *Session) warden() {
+// stateLoop is the state goroutine: it changes the state when the lease or the grace period ends.
+// Safety does not depend on it: see valid.
+func (s *Session) stateLoop() {
 	for {
 		s.mu.Lock()
 		now, end := s.clock.Now(), time.Duration(s.end.Load())
@@ -228,17 +228,18 @@ func (s *Session) warden() {
 			s.cache.empty(0)
 			s.setLocked(Jeopardy)
 			s.mu.Unlock()
-			s.client.cfg.Logger.Warn("lock service session in jeopardy: its lease ran out, no leader was heard of", "session", s.id, "name", s.opts.Name, "grace", s.opts.Grace)
+			s.client.cfg.Logger.Warn("lock service session in jeopardy: lease ran out without contact with a leader", "session", s.id, "name", s.opts.Name, "grace", s.opts.Grace)
 			continue
 		case state == Jeopardy:
 			at = end + s.opts.Grace
 		}
 		s.mu.Unlock()
 		if state == Jeopardy && now >= at {
-			s.expire("no leader in the grace period")
+			s.expire("no leader within the grace period")
 			return
 		}
-		// A timer may be a hair early by this clock: one of nothing would spin.
+		// The timer may fire slightly early by this clock; without the added time, the loop could
+		// spin.
 		fired, stop := s.clock.Timer(max(at-now, 0) + time.Millisecond)
 		select {
 		case <-fired:
@@ -249,9 +250,8 @@ func (s *Session) warden() {
 	}
 }
 
-// renew takes over a lease that is good until end. It returns false when the session
-// is over. A lease that had run out lives again only with an empty cache: see
-// cache.get.
+// renew extends the lease until end. It returns false if the session has ended. If the lease had
+// run out, the cache is emptied first: see cache.get.
 func (s *Session) renew(end time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,14 +277,14 @@ func (s *Session) renew(end time.Duration) bool {
 	return true
 }
 
-// within returns ctx, ended also by the session's end.
+// within returns a context that ends with ctx or with the session.
 func (s *Session) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// do makes a call of this session's.
+// do makes a call on behalf of this session. See Client.do.
 func (s *Session) do(ctx context.Context, again bool, f func(context.Context, api.Service) error) (unknown bool, err error) {
 	if err := s.Err(); err != nil {
 		return false, err
@@ -292,5 +292,5 @@ func (s *Session) do(ctx context.Context, again bool, f func(context.Context, ap
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	unknown, err = s.client.do(ctx, again, func(service api.Service) error { return f(ctx, service) })
-	return unknown, s.judge(err)
+	return unknown, s.callError(err)
 }

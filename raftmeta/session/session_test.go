@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// run runs a test on virtual time.
+// run runs a test in virtual time.
 func run(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestSessionIsKeptAlive(t *testing.T) {
 	})
 }
 
-// A partition that ends in the grace period: jeopardy, then safe; one that does not:
-// expired.
+// TestJeopardy: a partition that ends within the grace period causes jeopardy and then a valid
+// session; a longer one causes expiry.
 func TestJeopardy(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s, link := w.session(1, Options{Grace: 10 * time.Second})
@@ -60,7 +60,7 @@ func TestJeopardy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The leader does not let go of the session, as after a failover.
+		// The leader keeps the session, as after a failover.
 		extend := func() {
 			w.memory.look(func(m *memory) { m.sessions[s.ID()].end += time.Hour })
 		}
@@ -97,7 +97,7 @@ func TestJeopardy(t *testing.T) {
 	})
 }
 
-// The leader says that the session is gone.
+// TestExpiredByTheLeader: the leader does not know the session.
 func TestExpiredByTheLeader(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s, link := w.session(1, Options{})
@@ -117,8 +117,8 @@ func TestExpiredByTheLeader(t *testing.T) {
 	})
 }
 
-// Held is false before the leader gives the lock to another, whatever the rates of
-// the clocks within the bound.
+// TestLeaseEndsFirstAtTheClient: Held is false before the leader grants the lock to another
+// session, for all clock rates within the bound.
 func TestLeaseEndsFirstAtTheClient(t *testing.T) {
 	for _, rates := range [][2]float64{{1, 1}, {0.95, 1.05}, {1.05, 0.95}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,9 +142,9 @@ func TestLeaseEndsFirstAtTheClient(t *testing.T) {
 	}
 }
 
-// Until is over before the leader gives the lock to another, after the holder's lease
-// and its lock-delay, whatever the rates of the clocks within the bound; and not
-// long before.
+// TestUntilEndsBeforeTheLockDelay: Until ends before the leader grants the lock to another session,
+// after the holder's lease and its lock-delay, for all clock rates within the bound, and not long
+// before.
 func TestUntilEndsBeforeTheLockDelay(t *testing.T) {
 	const delay = 20 * time.Second // the session's grace is longer: its end would end the lock as well
 	for _, rates := range [][2]float64{{1, 1}, {0.95, 1.05}, {1.05, 0.95}} {
@@ -219,8 +219,8 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// Events come in the order of the changes, across the paths of one Watcher; a Watcher
-// that does not look learns that it has missed some.
+// TestWatcher: events arrive in the order of the changes, across the paths of one Watcher. A
+// Watcher that is not read learns that it has missed events.
 func TestWatcher(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s, _ := w.session(1, Options{QueueMax: 10})
@@ -271,7 +271,8 @@ func TestWatcher(t *testing.T) {
 	})
 }
 
-// A write waits for the caches of others, and at most for their leases.
+// TestWriteWaitsForCaches: a write waits for the caches of other sessions, and at most for their
+// leases.
 func TestWriteWaitsForCaches(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		a, _ := w.session(1, Options{})
@@ -318,7 +319,7 @@ func TestWriteWaitsForCaches(t *testing.T) {
 	})
 }
 
-// What is not known of a lock is found out: it does not stay taken.
+// TestAcquireOfUnknownOutcome: a lock whose Acquire has an unknown outcome does not stay held.
 func TestAcquireOfUnknownOutcome(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s, link := w.session(1, Options{})
@@ -345,14 +346,13 @@ func TestAcquireOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// doubtful is a Service whose answers to Set are lost: made tells whether the requests
-// arrive.
-type doubtful struct {
+// lossyService is a Service that loses the answers to Set. made is set if the requests arrive.
+type lossyService struct {
 	api.Service
 	made bool
 }
 
-func (d *doubtful) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+func (d *lossyService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	if d.made {
 		_, _ = d.Service.Set(ctx, path, data, gen, o)
 	}
@@ -363,10 +363,11 @@ type dialTo struct{ api.Service }
 
 func (d dialTo) Dial(context.Context, string) (Peer, error) { return Peer{Service: d.Service}, nil }
 
-// An ephemeral file tells who made it, and what it says whether that was now.
+// TestEphemeralOfUnknownOutcome: an ephemeral file identifies its session, and its content
+// identifies the Set.
 func TestEphemeralOfUnknownOutcome(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		d := &doubtful{Service: w.memory}
+		d := &lossyService{Service: w.memory}
 		c, err := NewClient(Config{Locator: Addresses{"here"}, Dialer: dialTo{d}})
 		if err != nil {
 			t.Fatal(err)
@@ -433,7 +434,7 @@ func TestTwoLocksOfOnePath(t *testing.T) {
 	})
 }
 
-// Held is one look at a clock.
+// BenchmarkHeld measures Held, which reads a clock once.
 func BenchmarkHeld(b *testing.B) {
 	s := &Session{clock: newSystemClock()}
 	s.end.Store(int64(time.Hour))
@@ -457,18 +458,18 @@ func BenchmarkCachedGet(b *testing.B) {
 	}
 }
 
-// refusing is a Dialer that is not taken.
-type refusing struct{ dials atomic.Int64 }
+// rejectingDialer is a Dialer that is always rejected.
+type rejectingDialer struct{ dials atomic.Int64 }
 
-func (r *refusing) Dial(context.Context, string) (Peer, error) {
+func (r *rejectingDialer) Dial(context.Context, string) (Peer, error) {
 	r.dials.Add(1)
 	return Peer{}, fmt.Errorf("%w: the token was revoked", ErrRefused)
 }
 
-// Who is not taken is told so at once, and does not try again.
-func TestRefused(t *testing.T) {
+// TestRejectedClient: a rejected client gets the error at once, without retries.
+func TestRejectedClient(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		r := &refusing{}
+		r := &rejectingDialer{}
 		c, err := NewClient(Config{Locator: Addresses{"here"}, Dialer: r})
 		if err != nil {
 			t.Fatal(err)
@@ -480,7 +481,7 @@ func TestRefused(t *testing.T) {
 		if !errors.Is(err, ErrRefused) || !errors.As(err, &away) || errors.Is(err, api.ErrNotReady) || !errors.Is(err, ErrUnreachable) {
 			t.Errorf("got %v", err)
 		}
-		if n := r.dials.Load(); n != 1 || time.Since(began) > headStart {
+		if n := r.dials.Load(); n != 1 || time.Since(began) > dialStagger {
 			t.Errorf("%d dials in %v", n, time.Since(began))
 		}
 	})

@@ -15,27 +15,27 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// voters are several servers in front of one memory. One leads; the others say who.
+// voters are several servers in front of one memory. One of them leads, and the others name it.
 type voters struct {
 	t      *testing.T
 	memory *memory
 	seats  []*seat
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	leader *seat // nil: none now
-	asked  int   // calls that met a server that does not lead
+	mu        sync.Mutex
+	leader    *seat // nil: none now
+	redirects int   // calls to a server that does not lead
 }
 
-// seat is one server, and the way to it.
+// seat is one server, and the link to it.
 type seat struct {
 	v    *voters
 	addr string
 
-	mu     sync.Mutex
-	silent bool          // what is sent to it is lost without a word
-	heard  chan struct{} // closed when it is silent no more
-	hint   *seat         // who it believes leads, if not who does
+	mu       sync.Mutex
+	silent   bool          // messages to it are lost
+	restored chan struct{} // closed when silent is reset
+	hint     *seat         // the leader that it names, if not the real one
 }
 
 func newVoters(t *testing.T, n int) *voters {
@@ -64,7 +64,7 @@ func (v *voters) client() *Client {
 	return c
 }
 
-// elect makes another seat leader, after a time without one.
+// elect makes another seat the leader, after a time without one.
 func (v *voters) elect(to *seat, after time.Duration) {
 	v.lead(nil)
 	v.memory.failover(after)
@@ -77,7 +77,7 @@ func (v *voters) lead(s *seat) {
 	v.leader = s
 }
 
-// service is what a seat offers now.
+// service returns the Service that a seat offers now.
 func (s *seat) service() (api.Service, error) {
 	s.v.mu.Lock()
 	defer s.v.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *seat) service() (api.Service, error) {
 	if leader == s {
 		return s.v.memory, nil
 	}
-	s.v.asked++
+	s.v.redirects++
 	if s.hint != nil {
 		leader = s.hint
 	}
@@ -104,14 +104,14 @@ func (s *seat) set(f func(*seat)) {
 }
 
 func (s *seat) silence() {
-	s.set(func(s *seat) { s.silent, s.heard = true, make(chan struct{}) })
+	s.set(func(s *seat) { s.silent, s.restored = true, make(chan struct{}) })
 }
 
 func (s *seat) speak() {
 	s.set(func(s *seat) {
 		if s.silent {
 			s.silent = false
-			close(s.heard)
+			close(s.restored)
 		}
 	})
 }
@@ -119,13 +119,13 @@ func (s *seat) speak() {
 // pass waits until the seat is not silent.
 func (s *seat) pass(ctx context.Context, gone <-chan struct{}) error {
 	s.mu.Lock()
-	silent, heard := s.silent, s.heard
+	silent, restored := s.silent, s.restored
 	s.mu.Unlock()
 	if !silent {
 		return nil
 	}
 	select {
-	case <-heard:
+	case <-restored:
 		return nil
 	case <-gone:
 		return lost(true)
@@ -140,18 +140,18 @@ func (v *voters) Dial(ctx context.Context, addr string) (Peer, error) {
 	if err := s.pass(ctx, nil); err != nil {
 		return Peer{}, err
 	}
-	c := &line{forward: forward{s.service}, seat: s, gone: make(chan struct{})}
+	c := &line{forwardingService: forwardingService{s.service}, seat: s, gone: make(chan struct{})}
 	return Peer{Service: c, Close: func() error { close(c.gone); return nil }}, nil
 }
 
 // line is a connection to a seat.
 type line struct {
-	forward
+	forwardingService
 	seat *seat
 	gone chan struct{} // closed with the connection
 }
 
-// through makes a call, whose request or answer may be held up.
+// through makes a call whose request or answer may be delayed.
 func (c *line) through(ctx context.Context, change bool, call func(api.Service) error) error {
 	err := c.seat.pass(ctx, c.gone)
 	if err == nil {
@@ -177,7 +177,7 @@ func (c *line) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(
 			done(api.KeepAliveResponse{}, fmt.Errorf("%w: %w", api.ErrNotReady, err))
 			return
 		}
-		c.forward.KeepAlive(context.Background(), req, func(r api.KeepAliveResponse, err error) {
+		c.forwardingService.KeepAlive(context.Background(), req, func(r api.KeepAliveResponse, err error) {
 			c.seat.v.wg.Go(func() {
 				if lost := c.seat.pass(context.Background(), c.gone); lost != nil {
 					err = fmt.Errorf("%w: %w", api.ErrNotReady, lost)
@@ -212,7 +212,7 @@ func (c *line) Set(ctx context.Context, path string, data []byte, gen uint64, o 
 	return made, err
 }
 
-// runVoters runs a test of five voters on virtual time.
+// runVoters runs a test of five voters in virtual time.
 func runVoters(t *testing.T, f func(t *testing.T, v *voters)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,8 +222,8 @@ func runVoters(t *testing.T, f func(t *testing.T, v *voters)) {
 	})
 }
 
-// Leadership moves from server to server, gently and with the old leader cut off, and
-// some still name the old one. The session lives through it all, every write is made
+// TestLeadershipMoves: leadership moves from server to server, by transfer and with the old leader
+// partitioned, and some servers still name the old one. The session survives, every write is made
 // once, and finding the leader takes few calls.
 func TestLeadershipMoves(t *testing.T) {
 	seed := testSeed(t)
@@ -254,7 +254,7 @@ func TestLeadershipMoves(t *testing.T) {
 				start := time.Now()
 				made, err := s.Set(ctx, "/f", fmt.Append(nil, writes), gen, api.SetOptions{})
 				slowest = max(slowest, time.Since(start))
-				if errors.Is(err, api.ErrOutcomeUnknown) { // look whether it was made
+				if errors.Is(err, api.ErrOutcomeUnknown) { // check whether it was made
 					var f api.File
 					if f, err = c.Get(ctx, "/f"); err == nil && string(f.Data) != fmt.Sprint(writes) {
 						err = fmt.Errorf("outcome unknown, and not made: the file says %q", f.Data)
@@ -306,21 +306,21 @@ func TestLeadershipMoves(t *testing.T) {
 		close(stop)
 		writer.Wait()
 		v.mu.Lock()
-		asked := v.asked
+		redirects := v.redirects
 		v.mu.Unlock()
-		t.Logf("%d writes through %d moves, the slowest took %v; %d calls met a server that does not lead", writes, moves, slowest, asked)
+		t.Logf("%d writes through %d moves, the slowest took %v; %d calls met a server that does not lead", writes, moves, slowest, redirects)
 		if slowest > 6*time.Second {
 			t.Errorf("a write took %v", slowest)
 		}
-		if asked > 20*moves {
-			t.Errorf("%d calls met a server that does not lead, in %d moves", asked, moves)
+		if redirects > 20*moves {
+			t.Errorf("%d calls met a server that does not lead, in %d moves", redirects, moves)
 		}
 		shut(t, s)
 	})
 }
 
-// A session whose leader is cut off asks two more that are, and yet finds the new
-// leader before that gives the session up.
+// TestSilentServersCostNoSession: a session whose leader is partitioned tries two more partitioned
+// servers, and still finds the new leader before its session expires there.
 func TestSilentServersCostNoSession(t *testing.T) {
 	for first := range 5 {
 		runVoters(t, func(t *testing.T, v *voters) {
@@ -349,7 +349,8 @@ func TestSilentServersCostNoSession(t *testing.T) {
 	}
 }
 
-// A Client without a session notices that the leader is silent.
+// TestSilentLeaderWithoutSession: a Client without a session detects that the leader does not
+// answer.
 func TestSilentLeaderWithoutSession(t *testing.T) {
 	runVoters(t, func(t *testing.T, v *voters) {
 		c := v.client()
@@ -369,7 +370,8 @@ func TestSilentLeaderWithoutSession(t *testing.T) {
 			}
 			start = time.Now()
 		}
-		// What must not be made twice is not made again; that it may be made is told.
+		// A change that must not be made twice is not retried, and its outcome is reported as
+		// unknown.
 		if _, err := c.Set(ctx, "/f", []byte("2"), api.AnyGeneration, api.SetOptions{}); !errors.Is(err, api.ErrOutcomeUnknown) {
 			t.Errorf("a write to the silent leader: %v", err)
 		}
@@ -392,7 +394,7 @@ func TestSilentLeaderWithoutSession(t *testing.T) {
 	})
 }
 
-// Close ends a search, at whatever moment.
+// TestCloseEndsSearch: Close ends a search at any moment.
 func TestCloseEndsSearch(t *testing.T) {
 	for i := range 300 {
 		runVoters(t, func(t *testing.T, v *voters) {
@@ -414,8 +416,8 @@ func TestCloseEndsSearch(t *testing.T) {
 	}
 }
 
-// A server that answers, though not this call, is not given up.
-func TestSlowCallIsNoSilence(t *testing.T) {
+// TestSlowCallIsNotAbandoned: a server that answers other calls than the slow one is not abandoned.
+func TestSlowCallIsNotAbandoned(t *testing.T) {
 	runVoters(t, func(t *testing.T, v *voters) {
 		c := v.client()
 		holder, err := c.Open(t.Context(), Options{})

@@ -9,31 +9,31 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// watches are what a session watches: at the leader one watch a path, here any number
-// of Watchers.
+// watches are the watches of a session: one per path at the leader, and any number of Watchers
+// here.
 type watches struct {
 	s *Session
-	// mu guards the fields in it and in every Watcher. Never held across I/O.
+	// mu guards the fields in it and in every Watcher. It is never held across I/O.
 	mu struct {
 		sync.Mutex
 		paths map[string]*watch
 		all   map[*Watcher]struct{}
-		// epoch counts resets; resetting is true while a goroutine sets watches again.
+		// epoch counts resets. resetting is set while a goroutine sets watches again.
 		epoch     uint64
 		resetting bool
-		err       error // why the session is over
+		err       error // why the session has ended
 	}
 }
 
-// watch is one path.
+// watch is the watch of one path.
 type watch struct {
 	path  string
 	kinds api.EventKind
-	// number names the watch at the leader, of the last answer.
+	// number identifies the watch at the leader, as returned last.
 	number uint64
-	// seen is the newest generation of the node that was told of; zero when none was.
-	seen  uint64
-	users []*Watcher // in the order in which they came
+	// seen is the newest known generation of the node; zero if unknown.
+	seen     uint64
+	watchers []*Watcher // in the order of registration
 }
 
 func (ws *watches) init(s *Session) {
@@ -42,12 +42,12 @@ func (ws *watches) init(s *Session) {
 	ws.mu.all = make(map[*Watcher]struct{})
 }
 
-// Watcher is a queue of events of the paths that it watches, in the order of the
-// changes, across all of them. It gets api.FailedOver, with no path, when events may
-// have been missed: what is watched should then be read again.
+// Watcher is a queue of events of the paths that it watches, in the order of the changes across all
+// of them. It receives api.FailedOver, without a path, if events may have been missed; the
+// application should then read the watched paths again.
 type Watcher struct {
 	ws    *watches
-	ready chan struct{} // one token when queue or err is set
+	ready chan struct{} // receives when queue or err is set; capacity one
 
 	// Guarded by watches.mu.
 	paths  map[string]api.EventKind
@@ -55,7 +55,7 @@ type Watcher struct {
 	closed bool
 }
 
-// NewWatcher returns a Watcher of nothing.
+// NewWatcher returns a Watcher without paths.
 func (s *Session) NewWatcher() *Watcher {
 	w := &Watcher{ws: &s.watches, ready: make(chan struct{}, 1), paths: make(map[string]api.EventKind)}
 	ws := &s.watches
@@ -77,10 +77,10 @@ func (s *Session) Watch(ctx context.Context, path string, kinds api.EventKind) (
 	return w, nil
 }
 
-// Add watches path, which need not exist, for events of those kinds, beside those that
-// the Watcher watches there already. A generation that is not zero is the one that the
-// caller has seen: if the node's is another one by now, ContentsChanged comes at once.
-// After Add returned, no event is missed without FailedOver being told.
+// Add watches path, which need not exist, for events of those kinds, in addition to the kinds that
+// the Watcher watches there already. gen, if not zero, is the generation that the caller has read:
+// if the node has a different one, ContentsChanged is queued at once. After Add has returned, no
+// event is missed without a FailedOver.
 func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen uint64) error {
 	ws := w.ws
 	ws.mu.Lock()
@@ -88,14 +88,14 @@ func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen
 		ws.mu.Unlock()
 		return err
 	}
-	// Noted before the leader is asked: a reset meanwhile sets it too.
+	// Registered before the call, so that a concurrent reset sets the watch too.
 	k := ws.mu.paths[path]
 	if k == nil {
 		k = &watch{path: path}
 		ws.mu.paths[path] = k
 	}
-	if !slices.Contains(k.users, w) {
-		k.users = append(k.users, w)
+	if !slices.Contains(k.watchers, w) {
+		k.watchers = append(k.watchers, w)
 	}
 	k.kinds |= kinds
 	old := w.paths[path]
@@ -113,7 +113,7 @@ func (w *Watcher) Add(ctx context.Context, path string, kinds api.EventKind, gen
 	removed := ws.mu.paths[path] != k // meanwhile
 	ws.mu.Unlock()
 	if removed {
-		ws.unset(ending{path, number})
+		ws.unset(leaderWatch{path, number})
 	}
 	return nil
 }
@@ -137,15 +137,15 @@ func (ws *watches) set(ctx context.Context, path string, kinds api.EventKind, ge
 	return number, err
 }
 
-// ending is a watch that the leader is to end.
-type ending struct {
+// leaderWatch is a watch to end at the leader.
+type leaderWatch struct {
 	path   string
 	number uint64
 }
 
-// removeLocked leaves the Watcher with kinds of a path. If nobody watches the path any
-// more, the watch is returned that the leader is to end.
-func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last ending) {
+// removeLocked reduces what the Watcher watches at path to kinds. If no Watcher watches the path
+// any more, it returns the watch to end at the leader.
+func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last leaderWatch) {
 	if kinds != 0 {
 		w.paths[path] = kinds
 		return last
@@ -155,15 +155,15 @@ func (w *Watcher) removeLocked(path string, kinds api.EventKind) (last ending) {
 	if k == nil {
 		return last
 	}
-	k.users = slices.DeleteFunc(k.users, func(o *Watcher) bool { return o == w })
-	if len(k.users) > 0 {
+	k.watchers = slices.DeleteFunc(k.watchers, func(o *Watcher) bool { return o == w })
+	if len(k.watchers) > 0 {
 		return last
 	}
 	delete(w.ws.mu.paths, path)
-	return ending{path, k.number}
+	return leaderWatch{path, k.number}
 }
 
-// Remove stops watching path. Events of it that wait are still returned.
+// Remove stops watching path. Its queued events are still returned.
 func (w *Watcher) Remove(path string) {
 	w.ws.mu.Lock()
 	last := w.removeLocked(path, 0)
@@ -171,9 +171,9 @@ func (w *Watcher) Remove(path string) {
 	w.ws.unset(last)
 }
 
-// unset tells the leader, once: events that come all the same are dropped here.
-func (ws *watches) unset(all ...ending) {
-	all = slices.DeleteFunc(all, func(o ending) bool { return o.number == 0 })
+// unset ends watches at the leader, with one attempt: further events are dropped here anyway.
+func (ws *watches) unset(all ...leaderWatch) {
+	all = slices.DeleteFunc(all, func(o leaderWatch) bool { return o.number == 0 })
 	s := ws.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,11 +191,11 @@ func (ws *watches) unset(all ...ending) {
 	})
 }
 
-// Close stops watching everything. Next then returns ErrWatcherClosed.
+// Close stops watching all paths. Next then returns ErrWatcherClosed.
 func (w *Watcher) Close() {
 	ws := w.ws
 	ws.mu.Lock()
-	var left []ending
+	var left []leaderWatch
 	for path := range w.paths {
 		left = append(left, w.removeLocked(path, 0))
 	}
@@ -213,8 +213,8 @@ func (w *Watcher) wake() {
 	}
 }
 
-// Next returns the next event. Errors: ErrWatcherClosed, ErrExpired or api.ErrClosed of
-// the session when all events have been returned, ctx's.
+// Next returns the next event, and waits for one if necessary. The error is ErrWatcherClosed,
+// ctx's, or after the last event ErrExpired or api.ErrClosed of the session.
 func (w *Watcher) Next(ctx context.Context) (api.Event, error) {
 	for {
 		w.ws.mu.Lock()
@@ -228,7 +228,7 @@ func (w *Watcher) Next(ctx context.Context) (api.Event, error) {
 			return v, nil
 		}
 		if err := w.errLocked(); err != nil {
-			w.wake() // for others that wait
+			w.wake() // wakes further waiters
 			w.ws.mu.Unlock()
 			return api.Event{}, err
 		}
@@ -241,8 +241,7 @@ func (w *Watcher) Next(ctx context.Context) (api.Event, error) {
 	}
 }
 
-// pushLocked queues an event. A queue that is full is replaced by the word that events
-// were missed.
+// pushLocked queues an event. FailedOver replaces the queue if it is full.
 func (w *Watcher) pushLocked(v api.Event) {
 	if len(w.queue) >= w.ws.s.opts.QueueMax {
 		w.queue = []api.Event{{Kind: api.FailedOver}}
@@ -253,7 +252,7 @@ func (w *Watcher) pushLocked(v api.Event) {
 	w.wake()
 }
 
-// deliver hands an event to who watches for it.
+// deliver queues an event in the Watchers of its path.
 func (ws *watches) deliver(v *api.Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -264,15 +263,15 @@ func (ws *watches) deliver(v *api.Event) {
 	if v.Kind&(api.ContentsChanged|api.ChildAdded|api.ChildRemoved) != 0 {
 		k.seen = max(k.seen, v.Index)
 	}
-	for _, w := range k.users {
+	for _, w := range k.watchers {
 		if w.paths[v.Path]&v.Kind != 0 {
 			w.pushLocked(*v)
 		}
 	}
 }
 
-// reset sets all watches again, at a leader that has none of them, and then tells the
-// Watchers that events may have been missed: what they read after that is watched.
+// reset sets all watches again at a leader that has none of them, and then sends FailedOver to all
+// Watchers, so that what they read afterwards is watched.
 func (ws *watches) reset() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -286,7 +285,7 @@ func (ws *watches) reset() {
 	}
 }
 
-// resettersMax is how many watches are set at once.
+// resettersMax bounds the watches that are set in parallel.
 const resettersMax = 32
 
 // resetter runs until all watches have been set since the last reset.
@@ -317,7 +316,7 @@ func (ws *watches) resetter() {
 	}
 }
 
-// setAll sets watches; it returns false if one could not be set.
+// setAll sets watches. It returns false if any could not be set.
 func (ws *watches) setAll(todo []watch) bool {
 	var wg sync.WaitGroup
 	ok := make(chan bool, resettersMax)

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestWatcherQueueIsExact: a Watcher keeps QueueMax events. One more replaces them by one FailedOver, and two of these do not follow
-// each other. S3.
+// TestWatcherQueueIsExact: a Watcher queues QueueMax events. A further one replaces them by one
+// FailedOver, and two FailedOver are never adjacent. S3.
 func TestWatcherQueueIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manual{t: t, l: &scripted{}}
@@ -45,7 +45,8 @@ func TestWatcherQueueIsExact(t *testing.T) {
 	})
 }
 
-// TestWatchersGetTheirKinds: of the events of a path each Watcher gets those of the kinds that it asked for, until it is removed.
+// TestWatchersGetTheirKinds: each Watcher of a path gets the events of the kinds that it added,
+// until it is removed.
 func TestWatchersGetTheirKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
@@ -79,7 +80,8 @@ func TestWatchersGetTheirKinds(t *testing.T) {
 	})
 }
 
-// TestUnwatch: the leader is asked to end a watch if it has it, and nothing is asked of it once the session is over.
+// TestUnwatch: a watch is ended at the leader if the leader has it, and not after the session has
+// ended.
 func TestUnwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scripted{watch: func(_ int, path string, _ api.EventKind, _ uint64) error {
@@ -125,7 +127,7 @@ func TestUnwatch(t *testing.T) {
 	})
 }
 
-// TestWatchThatCannotBeAdded: a Watcher keeps the kinds that it had when no more could be added.
+// TestWatchThatCannotBeAdded: after a failed Add, a Watcher has the kinds that it had before.
 func TestWatchThatCannotBeAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
@@ -148,7 +150,7 @@ func TestWatchThatCannotBeAdded(t *testing.T) {
 	})
 }
 
-// TestWatchRemovedMeanwhile: a path that is removed while its watch is being set is not watched in the end.
+// TestWatchRemovedMeanwhile: a path that is removed while its watch is being set is not watched.
 func TestWatchRemovedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := make(chan struct{})
@@ -169,8 +171,8 @@ func TestWatchRemovedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestResetIsRepeated: FailedOver is delivered when all watches are set again, each with the newest generation that was delivered; those
-// that cannot be set are tried again. S3.
+// TestResetIsRepeated: FailedOver is delivered when all watches are set again, each with the newest
+// generation that was delivered. Watches that cannot be set are retried. S3.
 func TestResetIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
@@ -213,7 +215,7 @@ func TestResetIsRepeated(t *testing.T) {
 		mu.Lock()
 		failing = false
 		mu.Unlock()
-		time.Sleep(900 * ms) // longer than the pause that may have begun by now
+		time.Sleep(900 * ms) // longer than any pause that has begun
 		m.drain("when all are set", w, api.Event{Kind: api.FailedOver})
 		mu.Lock()
 		defer mu.Unlock()
@@ -229,7 +231,8 @@ func TestResetIsRepeated(t *testing.T) {
 	})
 }
 
-// TestNextWakesAll: every caller that waits for an event returns when the Watcher is closed, and events wake as many callers.
+// TestNextWakesAll: every waiting Next returns when the Watcher is closed, and each event wakes one
+// of them.
 func TestNextWakesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// driftClock runs faster or slower than time.
+// driftClock is a clock that runs too fast or too slow.
 type driftClock struct {
 	start time.Time
 	rate  float64
@@ -37,8 +37,7 @@ func (c driftClock) Timer(d time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// link is one client's way to the service: what it sends, and what comes back, may be
-// late, lost, or come twice.
+// link is one client's link to the service. It may delay, lose or duplicate requests and answers.
 type link struct {
 	service api.Service
 	wg      sync.WaitGroup
@@ -55,7 +54,7 @@ type link struct {
 func lost(sent bool) error { return &rpc.ConnLostError{Sent: sent, Err: io.EOF} }
 
 type fate struct {
-	request, answer bool // passes
+	request, answer bool // arrives
 	twice           bool
 	before, after   time.Duration
 }
@@ -98,7 +97,7 @@ func (l *link) pass(ctx context.Context, change bool, f func(context.Context) er
 		return fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, lost(true))
 	}
 	if fate.twice {
-		l.wg.Go(func() { // on its way for long
+		l.wg.Go(func() { // delayed for long
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			time.Sleep(3 * (fate.before + fate.after))
@@ -135,7 +134,7 @@ func (l *link) OpenSession(ctx context.Context, name string, lease time.Duration
 func (l *link) KeepAlive(ctx context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
 	fate := l.roll()
 	if !fate.request {
-		return // and no word of it
+		return // without an answer
 	}
 	deliver := func() {
 		l.service.KeepAlive(context.Background(), req, func(r api.KeepAliveResponse, err error) {
@@ -248,7 +247,7 @@ func (l *link) Dial(ctx context.Context, addr string) (Peer, error) {
 	return Peer{Service: l}, nil
 }
 
-// written knows what was acknowledged of each path.
+// written records what was acknowledged for each path.
 type written struct {
 	api.Service
 	mu    sync.Mutex
@@ -288,15 +287,15 @@ func (w *written) data(path string, gen uint64) (string, bool) {
 type world struct {
 	t       testing.TB
 	rng     *rand.Rand
-	memory  *memory // nil when the service is another
+	memory  *memory // nil if the service is another one
 	written *written
-	// failover makes another leader after a while.
+	// failover replaces the leader after a while.
 	failover func(after time.Duration)
 	end      func()
 	links    []*link
 }
 
-// newWorld has a service in memory whose clock runs at that rate.
+// newWorld returns a world with a service in memory whose clock runs at that rate.
 func newWorld(t testing.TB, seed uint64, rate float64) *world {
 	m := newMemory(newDriftClock(rate))
 	w := worldOf(t, seed, m)
@@ -318,7 +317,7 @@ func (w *world) close() {
 	}
 }
 
-// client returns a Client with a link and a clock of its own.
+// client returns a Client with its own link and clock.
 func (w *world) client(rate float64) (*Client, *link) {
 	l := &link{service: w.written, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 2))}
 	w.links = append(w.links, l)
@@ -340,7 +339,7 @@ func (w *world) session(rate float64, o Options) (*Session, *link) {
 	return s, l
 }
 
-// shut closes a session and its client.
+// shut closes sessions and their clients.
 func shut(t testing.TB, ss ...*Session) {
 	t.Helper()
 	for _, s := range ss {
@@ -353,8 +352,8 @@ func shut(t testing.TB, ss ...*Session) {
 	}
 }
 
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise
-// one that differs each time. A test that fails prints how to run it again.
+// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
+// failing test prints how to replay it.
 func testSeed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := rand.Uint64()
@@ -372,7 +371,7 @@ func testSeed(tb testing.TB) uint64 {
 	return seed
 }
 
-// soak returns how many times as many random runs are wanted.
+// soak returns the factor for the number of random runs.
 func soak() int {
 	n, err := strconv.Atoi(os.Getenv("STELE_SOAK"))
 	if err != nil || n < 1 {

@@ -16,13 +16,12 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// soloReplica is a group of one whose log takes no time and whose terms the test
-// sets.
+// soloReplica is a group of one with an instantaneous log, in which the test sets the term.
 type soloReplica struct {
 	t       *testing.T
 	machine *machine
 	term    atomic.Uint64
-	// commands counts those of each operation.
+	// commands counts the commands of each operation.
 	commands [opNewest + 1]atomic.Int64
 
 	mu    sync.Mutex
@@ -49,7 +48,7 @@ func (r *soloReplica) usable() error                              { return nil }
 func (r *soloReplica) leading() uint64                            { return r.term.Load() }
 func (r *soloReplica) notLeading() error                          { return &NotLeaderError{Leader: "n2"} }
 func (r *soloReplica) verify(ctx context.Context) (uint64, error) { return r.term.Load(), ctx.Err() }
-func (r *soloReplica) room() error                                { return nil }
+func (r *soloReplica) checkDisk() error                           { return nil }
 
 func (r *soloReplica) propose(ctx context.Context, c command) (result, error) {
 	r.commands[c.op].Add(1)
@@ -114,8 +113,8 @@ func kinds(events []api.Event) (k []api.EventKind) {
 	return k
 }
 
-// TestKeepAlive follows one session: answers at two thirds of the lease, at once
-// for events, no longer lease while events are not acknowledged, expiry.
+// TestKeepAlive follows one session: answers at two thirds of the lease, at once for events, no
+// extension while events are not acknowledged, and expiry.
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
@@ -166,8 +165,9 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// TestKeepAliveOfTheGone: a lease is not made longer by a request whose caller is gone, nor any shorter; and a later request counts.
-func TestKeepAliveOfTheGone(t *testing.T) {
+// TestKeepAliveCallerGone: a request whose caller is gone neither extends nor shortens the lease,
+// and a later request counts.
+func TestKeepAliveCallerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
 		const lease = 3 * time.Second
@@ -205,8 +205,7 @@ func TestKeepAliveOfTheGone(t *testing.T) {
 	})
 }
 
-// pausedClock is the machine's clock, but the process that has it may be paused: time
-// passes, and timers do not fire.
+// pausedClock is the clock of a process that can be paused: time passes, and timers do not fire.
 type pausedClock struct {
 	machineClock
 	paused atomic.Int64
@@ -216,8 +215,8 @@ func (c *pausedClock) Now() time.Duration {
 	return c.machineClock.Now() + time.Duration(c.paused.Load())
 }
 
-// TestPausedLeader: a leader that was paused for longer than the leases, and still
-// leads, expires nobody who has asked meanwhile.
+// TestPausedLeader: a leader that was paused for longer than the leases, and still leads, expires
+// no session that has sent a KeepAlive meanwhile.
 func TestPausedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })}
@@ -245,7 +244,7 @@ func TestPausedLeader(t *testing.T) {
 	})
 }
 
-// gatedReplica verifies when the test lets it.
+// gatedReplica completes a verification when the test permits it.
 type gatedReplica struct {
 	*soloReplica
 	asked, gate chan struct{}
@@ -260,8 +259,8 @@ func (r *gatedReplica) verify(ctx context.Context) (uint64, error) {
 	return r.soloReplica.verify(ctx)
 }
 
-// TestPausedVerification: a leader that was paused between the question whether it leads
-// and the answer grants nothing beyond what the question proves: another may lead since.
+// TestPausedVerification: a leader that was paused during a verification grants nothing beyond what
+// the verification proves, because another server may lead since.
 func TestPausedVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &gatedReplica{
@@ -279,15 +278,15 @@ func TestPausedVerification(t *testing.T) {
 		<-r.asked
 		synctest.Wait()
 		clock.paused.Add(int64(3200 * time.Millisecond)) // longer than the lease
-		time.Sleep(2 * stallTick)                        // the keeper's timer fires
-		r.gate <- struct{}{}                             // the answers to the question before the pause
+		time.Sleep(2 * stallTick)                        // the lease manager's timer fires
+		r.gate <- struct{}{}                             // completes the verification from before the pause
 		synctest.Wait()
 		select {
 		case a := <-got:
 			if a.err == nil && a.resp.Lease > 2*time.Second {
 				t.Fatalf("the lease is %v by a question of before the pause", a.resp.Lease)
 			}
-		default: // it verifies anew
+		default: // it verifies again
 			if len(r.asked) == 0 {
 				t.Fatal("neither an answer nor another question")
 			}
@@ -328,7 +327,7 @@ func TestKeepAliveSupersededAndDropped(t *testing.T) {
 	})
 }
 
-// TestExpireTogether has 10,000 sessions end at one moment.
+// TestExpireTogether has 10,000 sessions expire together.
 func TestExpireTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
@@ -358,8 +357,8 @@ func caching(t *testing.T, v *service, lease time.Duration) api.SessionID {
 	return s
 }
 
-// TestWriteWaitsForCaches has a write wait for an acknowledgement, for a dead
-// session's lease, and for none.
+// TestWriteWaitsForCaches has a write wait for an acknowledgement, for a dead session's lease, and
+// for nothing.
 func TestWriteWaitsForCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
@@ -416,9 +415,9 @@ func TestWriteWaitsForCaches(t *testing.T) {
 	})
 }
 
-// TestWriteInDoubt gives up a write that is in the log: nobody may cache the
-// file until its fate is known.
-func TestWriteInDoubt(t *testing.T) {
+// TestWriteOfUnknownOutcome cancels a write that is in the log: no session may cache the file until the
+// outcome is decided.
+func TestWriteOfUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
 		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{}); err != nil {
@@ -443,8 +442,8 @@ func TestWriteInDoubt(t *testing.T) {
 	})
 }
 
-// TestWatchOfWhatHasChanged begins watches of a file that is not what the caller
-// read any more: it was written, deleted, or deleted and made again meanwhile.
+// TestWatchOfWhatHasChanged watches a file that has changed since the caller read it: it was
+// written, deleted, or deleted and created again.
 func TestWatchOfWhatHasChanged(t *testing.T) {
 	for name, change := range map[string]func(v *service) error{
 		"nothing": func(*service) error { return nil },
@@ -491,7 +490,7 @@ func TestWatchOfWhatHasChanged(t *testing.T) {
 	}
 }
 
-// TestEventsOverflow has more events than are kept: they give way to one.
+// TestEventsOverflow queues more events than the limit: they are replaced by one.
 func TestEventsOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
@@ -531,13 +530,13 @@ func TestEventsOverflow(t *testing.T) {
 		k, _, _ := v.current()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.mu.queued != 0 || k.mu.registered != 0 || k.mu.watched != 0 || len(k.mu.files) != 0 {
-			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.queued, k.mu.registered, k.mu.watched, len(k.mu.files))
+		if k.mu.queued != 0 || k.mu.registered != 0 || k.mu.watchCount != 0 || len(k.mu.files) != 0 {
+			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.queued, k.mu.registered, k.mu.watchCount, len(k.mu.files))
 		}
 	})
 }
 
-// TestAcquireWaits has sessions stand in line for a lock.
+// TestAcquireWaits has sessions queue for a lock.
 func TestAcquireWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
@@ -596,9 +595,9 @@ func TestAcquireWaits(t *testing.T) {
 	})
 }
 
-// TestAcquireAskedTwice has a session wait for a lock over a connection that is dead,
-// which the server does not know, and again over another.
-func TestAcquireAskedTwice(t *testing.T) {
+// TestAcquireSentTwice has a session wait for a lock over a connection that is dead without the
+// server's knowledge, and again over another connection.
+func TestAcquireSentTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
 		s, other := openFor(t, v, time.Minute), openFor(t, v, time.Minute)
@@ -629,8 +628,8 @@ func TestAcquireAskedTwice(t *testing.T) {
 	})
 }
 
-// TestLockDelay has a session expire that held a lock, with a failover in the
-// middle of the delay: the new leader measures it in full.
+// TestLockDelay expires a session that holds a lock, with a failover during the lock-delay: the new
+// leader measures it in full.
 func TestLockDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, v := newSolo(t)
@@ -659,7 +658,7 @@ func TestLockDelay(t *testing.T) {
 	})
 }
 
-// TestCloseSession frees at once what a session has.
+// TestCloseSession frees at once everything that a session holds.
 func TestCloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, v := newSolo(t)
@@ -731,7 +730,7 @@ func TestServiceOfGroup(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	resp, err := keepAlive(v.(*service), api.KeepAliveRequest{Session: s})
-	for errors.Is(err, ErrNotReady) { // the keeper comes a moment after the leader
+	for errors.Is(err, ErrNotReady) { // the lease manager starts shortly after the election
 		time.Sleep(time.Millisecond)
 		resp, err = keepAlive(v.(*service), api.KeepAliveRequest{Session: s})
 	}

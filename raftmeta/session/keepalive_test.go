@@ -17,19 +17,19 @@ import (
 // isError reports whether err is want, or nil if want is nil.
 func isError(err, want error) bool { return err == want || want != nil && errors.Is(err, want) }
 
-// sentAlive is when a KeepAlive was sent, and how long it may hang.
-type sentAlive struct{ at, hang time.Duration }
+// sentKeepAlive is the time at which a KeepAlive was sent, and its Hang.
+type sentKeepAlive struct{ at, hang time.Duration }
 
 const ms = time.Millisecond
 
-// TestUndisturbedSession: a session sends its first KeepAlive at once, the second when the first is answered, and then one each time
-// that 0.4 of the lease have passed, over one connection. It logs nothing.
+// TestUndisturbedSession: a session sends its first KeepAlive at once, the second when the first is
+// answered, and then one each 0.4 of the lease, over one connection. It logs nothing.
 func TestUndisturbedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sent []sentAlive
+		var sent []sentKeepAlive
 		start := time.Now()
 		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-			sent = append(sent, sentAlive{time.Since(start), req.Hang})
+			sent = append(sent, sentKeepAlive{time.Since(start), req.Hang})
 			if n == 1 {
 				time.AfterFunc(100*ms, func() { extend(req, done) })
 			} else {
@@ -50,9 +50,9 @@ func TestUndisturbedSession(t *testing.T) {
 		}
 		shut(t, s)
 		for i, got := range sent {
-			want := sentAlive{100*ms + time.Duration(i-1)*800*ms, 800 * ms}
+			want := sentKeepAlive{100*ms + time.Duration(i-1)*800*ms, 800 * ms}
 			if i == 0 {
-				want = sentAlive{}
+				want = sentKeepAlive{}
 			}
 			if got != want {
 				t.Fatalf("KeepAlive %d is sent after %v and hangs for %v, want %v and %v", i+1, got.at, got.hang, want.at, want.hang)
@@ -68,14 +68,15 @@ func TestUndisturbedSession(t *testing.T) {
 	})
 }
 
-// TestKeepAliveIsLost: a KeepAlive without an answer is given up after 0.65 of the lease, and its connection one lease later. The next
-// one does not hang, so that the session does not come into jeopardy.
+// TestKeepAliveIsLost: a KeepAlive without an answer is abandoned after 0.65 of the lease, and its
+// connection one lease later. The next one asks for an immediate answer, so that the session does
+// not get into jeopardy.
 func TestKeepAliveIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sent []sentAlive
+		var sent []sentKeepAlive
 		start := time.Now()
 		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-			sent = append(sent, sentAlive{time.Since(start), req.Hang})
+			sent = append(sent, sentKeepAlive{time.Since(start), req.Hang})
 			if n != 3 {
 				extend(req, done)
 			}
@@ -93,7 +94,7 @@ func TestKeepAliveIsLost(t *testing.T) {
 		default:
 		}
 		shut(t, s)
-		want := []sentAlive{{0, 0}, {0, 800 * ms}, {800 * ms, 800 * ms}, {2100 * ms, 0}, {2100 * ms, 800 * ms}, {2900 * ms, 800 * ms}, {3700 * ms, 800 * ms}}
+		want := []sentKeepAlive{{0, 0}, {0, 800 * ms}, {800 * ms, 800 * ms}, {2100 * ms, 0}, {2100 * ms, 800 * ms}, {2900 * ms, 800 * ms}, {3700 * ms, 800 * ms}}
 		if len(sent) != len(want) {
 			t.Fatalf("KeepAlives are sent %v, want %v", sent, want)
 		}
@@ -105,8 +106,8 @@ func TestKeepAliveIsLost(t *testing.T) {
 	})
 }
 
-// TestHastyLeaderIsPaced: a leader that answers each KeepAlive at once, with nothing new, is asked again after a pause of at most a
-// quarter of the lease.
+// TestHastyLeaderIsPaced: if a leader answers each KeepAlive at once without news, the next one is
+// sent after a pause of at most a quarter of the lease.
 func TestHastyLeaderIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scripted{alive: func(n int, _ api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
@@ -123,7 +124,8 @@ func TestHastyLeaderIsPaced(t *testing.T) {
 	})
 }
 
-// TestLeaderWithoutLease: answers that grant no lease do not prolong a session: it ends when its last lease and the grace period are over.
+// TestLeaderWithoutLease: answers that grant no lease do not extend a session. It ends when its
+// last lease and the grace period are over.
 func TestLeaderWithoutLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
@@ -145,7 +147,8 @@ func TestLeaderWithoutLease(t *testing.T) {
 	})
 }
 
-// TestLateAnswersCount: the answer of a KeepAlive that was given up extends the lease, from when it was sent, or ends the session.
+// TestLateAnswersCount: the answer of an abandoned KeepAlive extends the lease, counted from when
+// it was sent, or ends the session.
 func TestLateAnswersCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone atomic.Bool
@@ -181,7 +184,8 @@ func TestLateAnswersCount(t *testing.T) {
 	})
 }
 
-// TestSupersededKeepAlive: the answer that a KeepAlive was superseded ends neither session nor connection.
+// TestSupersededKeepAlive: the answer that a KeepAlive was superseded ends neither the session nor
+// the connection.
 func TestSupersededKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scripted{alive: func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
@@ -204,26 +208,26 @@ func TestSupersededKeepAlive(t *testing.T) {
 	})
 }
 
-// aliveCall is a KeepAlive that waits for its answer.
-type aliveCall struct {
+// pendingKeepAlive is a pending KeepAlive.
+type pendingKeepAlive struct {
 	req  api.KeepAliveRequest
 	done func(api.KeepAliveResponse, error)
 }
 
-// manual is a session whose KeepAlives a test answers.
+// manual is a session whose KeepAlives the test answers.
 type manual struct {
 	t     *testing.T
 	l     *scripted
 	s     *Session
-	calls chan aliveCall
-	now   aliveCall
+	calls chan pendingKeepAlive
+	now   pendingKeepAlive
 }
 
 // openManual opens a session in term 5.
 func openManual(t *testing.T) *manual {
-	m := &manual{t: t, l: &scripted{}, calls: make(chan aliveCall, 100)}
+	m := &manual{t: t, l: &scripted{}, calls: make(chan pendingKeepAlive, 100)}
 	m.l.alive = func(_ int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
-		m.calls <- aliveCall{req, done}
+		m.calls <- pendingKeepAlive{req, done}
 	}
 	opened := make(chan *Session)
 	go func() { opened <- m.l.open(t, Options{}) }()
@@ -250,7 +254,7 @@ func (m *manual) answer(what string, term, first, acked uint64, events ...api.Ev
 	}
 }
 
-// drain checks the events that wait in a Watcher.
+// drain checks the queued events of a Watcher.
 func (m *manual) drain(what string, w *Watcher, want ...api.Event) {
 	m.t.Helper()
 	synctest.Wait()
@@ -279,9 +283,10 @@ func changedAt(path string, index uint64) api.Event {
 	return api.Event{Kind: api.ContentsChanged, Path: path, Index: index}
 }
 
-// TestEventsAreTakenOnce: each event is delivered once and acknowledged at once, though it comes twice. A gap in the numbers is a
-// FailedOver. Answers of an older term count for nothing, and numbers begin anew with a term. S3.
-func TestEventsAreTakenOnce(t *testing.T) {
+// TestEventsAreDeliveredOnce: each event is delivered once and acknowledged at once, even if it is sent
+// twice. A gap in the numbers is a FailedOver. Answers of an older term are ignored, and numbers
+// restart with a term. S3.
+func TestEventsAreDeliveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := openManual(t)
 		w, err := m.s.Watch(t.Context(), "/a", api.ContentsChanged)
@@ -313,15 +318,16 @@ func TestEventsAreTakenOnce(t *testing.T) {
 	})
 }
 
-// stillClock stands still; its timers never fire.
+// stillClock is a clock that does not advance; its timers never fire.
 type stillClock struct{ now time.Duration }
 
 func (c *stillClock) Now() time.Duration { return c.now }
 
 func (c *stillClock) Timer(time.Duration) (<-chan time.Time, func()) { return nil, func() {} }
 
-// TestRenewAtTheEnd: a lease holds until its end and not at it. One that had ended is renewed with an empty cache, one that had not with
-// the cache as it is, and a session in jeopardy is safe only with a lease that holds. S1, S2.
+// TestRenewAtTheEnd: a lease is valid before its end and not at it. A lease that had ended is
+// renewed with an empty cache, another one with the cache unchanged. A session in jeopardy becomes
+// valid only with a valid lease. S1, S2.
 func TestRenewAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -366,12 +372,12 @@ func TestRenewAtTheEnd(t *testing.T) {
 			t.Errorf("%s: the lease ends at %d, want %d", c.name, s.end.Load(), want)
 		}
 		if safe := c.state == Jeopardy && c.want == Valid; safe != (len(s.renewed) == 1) || safe != (logs.Len() > 0) {
-			t.Errorf("%s: the warden is woken %d times, with logs %q", c.name, len(s.renewed), logs)
+			t.Errorf("%s: stateLoop is woken %d times, with logs %q", c.name, len(s.renewed), logs)
 		}
 	}
 }
 
-// TestLeaseLapsesOnce: jeopardy is logged once, and so is being safe again, though the session lives on.
+// TestLeaseLapsesOnce: jeopardy is logged once, and so is its end, while the session continues.
 func TestLeaseLapsesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
@@ -405,11 +411,11 @@ func TestLeaseLapsesOnce(t *testing.T) {
 	})
 }
 
-// TestOverIsBeforeAnyClock: a session that is over is not valid at any reading of a clock.
-func TestOverIsBeforeAnyClock(t *testing.T) {
+// TestEndedSessionIsNeverValid: a session that has ended is not valid at any time of a clock.
+func TestEndedSessionIsNeverValid(t *testing.T) {
 	for _, now := range []time.Duration{math.MinInt64, -1, 0, math.MaxInt64} {
 		s := &Session{clock: &stillClock{now}}
-		s.end.Store(over)
+		s.end.Store(leaseOver)
 		l := &Lock{s: s}
 		if s.Valid() || l.Held() || l.Until() != 0 {
 			t.Errorf("at %d: valid %t, held %t, until %v", now, s.Valid(), l.Held(), l.Until())
@@ -417,7 +423,8 @@ func TestOverIsBeforeAnyClock(t *testing.T) {
 	}
 }
 
-// TestCallThatSucceedsAtTheEnd: a call that the leader has made is reported as made, though the session was closed meanwhile. S4.
+// TestCallThatSucceedsAtTheEnd: a call that succeeded at the leader is reported as successful, even
+// if the session was closed meanwhile. S4.
 func TestCallThatSucceedsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

@@ -9,32 +9,31 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// answersMax bounds the answers that wait for the keeper. Those of KeepAlives that
-// were given up long ago may be lost beyond it.
+// answersMax bounds the answers that wait for the keepalive goroutine. Beyond it, answers of
+// KeepAlives that were abandoned long ago may be lost.
 const answersMax = 16
 
-// answer is what came of a KeepAlive.
+// answer is the outcome of a KeepAlive.
 type answer struct {
 	number uint64
-	sent   time.Duration // on the clock, before it was sent
+	sent   time.Duration // on the session's clock, before the KeepAlive was sent
 	resp   api.KeepAliveResponse
 	err    error
 }
 
-// keeper sends KeepAlives, and deals with what comes back: leases and events. Its
-// fields are its goroutine's.
-type keeper struct {
+// keepalive is the keepalive goroutine of a session: it sends KeepAlives, and processes the leases and
+// events in their answers. Only that goroutine uses its fields.
+type keepalive struct {
 	*Session
 	first  chan struct{} // closed after the first answer; then nil
-	number uint64        // of the last KeepAlive
-	term   uint64        // of the last answer
+	number uint64        // number of the last KeepAlive
+	term   uint64        // term of the last answer
 	acked  uint64        // the last event processed, in that term
 }
 
-// Shares of the lease. The leader lets a KeepAlive hang for hangShare, so that 100,000
-// sessions send as few as may be. An answer that has not come waitShare later is not
-// waited for: with both clocks off by 5 % a fifth of the lease is then left to ask
-// another server.
+// Fractions of the lease. The leader may delay the answer of a KeepAlive for hangShare, so that
+// 100,000 sessions send as few as possible. The client waits waitShare longer for the answer. With
+// both clocks off by 5 %, a fifth of the lease is then left to reach another server.
 const (
 	hangShare = 0.4
 	waitShare = 0.25
@@ -42,13 +41,13 @@ const (
 
 func share(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
 
-func (k *keeper) run() {
+func (k *keepalive) run() {
 	var r retrier
 	for k.ctx.Err() == nil {
 		p, err := k.client.leaders.get(k.ctx)
 		moved, ok := false, false
 		if err == nil {
-			ok, moved = k.ask(p)
+			ok, moved = k.send(p)
 		}
 		switch {
 		case ok:
@@ -62,9 +61,9 @@ func (k *keeper) run() {
 	}
 }
 
-// ask sends one KeepAlive and waits for its answer. ok is whether it was one that
-// needs no pause before the next; moved whether another server is to be asked at once.
-func (k *keeper) ask(p *peer) (ok, moved bool) {
+// send sends one KeepAlive and waits for its answer. ok is set if the next one needs no pause. moved
+// is set if another server should be tried at once.
+func (k *keepalive) send(p *peer) (ok, moved bool) {
 	k.number++
 	wait := share(k.lease, waitShare)
 	req := api.KeepAliveRequest{Session: k.id, Term: k.term, Acked: k.acked}
@@ -87,14 +86,14 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 		select {
 		case a := <-k.answers:
 			if a.number != number {
-				k.late(a)
+				k.processLate(a)
 				continue
 			}
 			if a.err != nil {
-				return false, k.refused(p, a.err)
+				return false, k.processError(p, a.err)
 			}
-			news, now := k.take(a), k.clock.Now()
-			// A leader that answers at once, and says nothing, is not asked at once.
+			news, now := k.process(a), k.clock.Now()
+			// If the leader answers early without news, the next KeepAlive waits.
 			hung := req.Hang > 0 && now-sent >= req.Hang/4
 			return news || hung || req.Hang == 0 && k.mayHang(now), false
 		case <-fired:
@@ -106,41 +105,41 @@ func (k *keeper) ask(p *peer) (ok, moved bool) {
 	}
 }
 
-// mayHang tells whether enough of the lease is left at now for a KeepAlive that hangs.
-func (k *keeper) mayHang(now time.Duration) bool {
+// mayHang reports whether enough of the lease is left at now for a KeepAlive whose answer is
+// delayed.
+func (k *keepalive) mayHang(now time.Duration) bool {
 	return time.Duration(k.end.Load())-now > share(k.lease, hangShare+waitShare)
 }
 
-// late deals with the answer of a KeepAlive that was given up: its lease is as good
-// as any.
-func (k *keeper) late(a answer) {
+// processLate processes the answer of an abandoned KeepAlive. The lease in it is valid.
+func (k *keepalive) processLate(a answer) {
 	if a.err == nil {
-		k.take(a)
+		k.process(a)
 	} else if errors.Is(a.err, api.ErrNoSession) {
 		k.expire("the leader does not know it")
 	}
 }
 
-// refused deals with an error.
-func (k *keeper) refused(p *peer, err error) (moved bool) {
+// processError processes the error of a KeepAlive.
+func (k *keepalive) processError(p *peer, err error) (moved bool) {
 	switch {
 	case errors.Is(err, api.ErrNoSession):
 		k.expire("the leader does not know it")
-	case errors.Is(err, api.ErrSuperseded): // by one that was given up, and came late
+	case errors.Is(err, api.ErrSuperseded): // by an abandoned KeepAlive that arrived late
 	default:
 		return k.client.leaders.failed(p, err)
 	}
 	return false
 }
 
-// take deals with an answer: first its events, since they end what the session
-// believes, then its lease. It returns whether there was anything new to acknowledge.
-func (k *keeper) take(a answer) (news bool) {
+// process processes an answer: first its events, because they end what the session relies on, then its
+// lease. It reports whether there was anything new to acknowledge.
+func (k *keepalive) process(a answer) (news bool) {
 	if a.resp.Term < k.term {
-		return false // of a leader that was
+		return false // from a former leader
 	}
 	if a.resp.Term > k.term {
-		// Before the new leader is told its term, all that the old one allowed is gone.
+		// Everything that the old leader permitted is dropped before the new term is acknowledged.
 		k.cache.newTerm(a.resp.Term)
 		k.term, k.acked, news = a.resp.Term, 0, true
 	}
@@ -168,7 +167,7 @@ func (k *keeper) take(a answer) (news bool) {
 	return news
 }
 
-func (k *keeper) event(v *api.Event, number uint64) {
+func (k *keepalive) event(v *api.Event, number uint64) {
 	switch v.Kind {
 	case api.CacheInvalid:
 		k.cache.invalidate(v.Path, number)
@@ -179,9 +178,9 @@ func (k *keeper) event(v *api.Event, number uint64) {
 	}
 }
 
-// failedOver deals with events that were missed: another leader has the session's
-// locks, but none of its watches and no word of its cache.
-func (k *keeper) failedOver(number uint64) {
+// failedOver handles missed events: the leader knows the session's locks, but none of its watches
+// and nothing about its cache.
+func (k *keepalive) failedOver(number uint64) {
 	k.cache.empty(number)
 	k.watches.reset()
 }

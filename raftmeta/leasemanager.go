@@ -1,0 +1,423 @@
+package raftmeta
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// Limits of a lease manager's memory for all sessions together.
+const (
+	// registeredMax bounds the pairs of a session and a file that it caches.
+	registeredMax = 1 << 20
+	// watchedMax bounds the pairs of a session and a path that it watches.
+	watchedMax = 1 << 20
+	// queuedMax bounds the unacknowledged events of all sessions.
+	queuedMax = 1 << 20
+	// queueMax bounds the unacknowledged events of one session.
+	queueMax = 4096
+)
+
+// replica is the part of a group that the lease manager and the service use.
+type replica interface {
+	// usable returns nil unless this server has failed or is closed.
+	usable() error
+	// leading returns the term in which this server leads and has caught up, or zero, as far as it
+	// knows. notLeading returns the error for a server that does not.
+	leading() uint64
+	notLeading() error
+	// verify returns the term in which this server leads. No server was elected in a later term
+	// before verify began, and the machine has applied everything that was committed before.
+	verify(ctx context.Context) (uint64, error)
+	// propose appends c to the log and returns its result. The error is ErrOutcomeUnknown if c may
+	// still be applied. It is then applied before anything that is proposed later in the same term.
+	propose(ctx context.Context, c command) (result, error)
+	// room returns ErrDiskFull if the log must not grow.
+	checkDisk() error
+}
+
+// leaseManager is the lease manager: the leader's state outside the log, for one term. It has the lease
+// deadlines, the cached files and watches of each session, and the queues for locks. It is created
+// when the leader has caught up, and stopped when leadership is lost.
+type leaseManager struct {
+	term uint64
+	// since is the index of the last command before the lease manager was created.
+	since   uint64
+	replica replica
+	machine *machine
+	clock   Clock
+
+	// ctx ends when the lease manager stops.
+	ctx  context.Context
+	stop context.CancelFunc
+	// wake notifies run of an earlier deadline, and answer notifies answerLoop of KeepAlives to
+	// answer. The capacity of each is one.
+	wake, answer chan struct{}
+	workers      sync.WaitGroup
+
+	// mu guards the fields in it. It is never held across a proposal, a verification or a callback.
+	// Order: leaseManager.mu, then machine.mu.
+	mu struct {
+		sync.Mutex
+		stopped  bool
+		sessions map[api.SessionID]*leaderSession
+		due      deadlines
+		// toAnswer are the sessions whose KeepAlive is due for an answer. unknown are the
+		// KeepAlives of sessions that do not exist.
+		toAnswer []*leaderSession
+		unknown  []unknownKeepAlive
+
+		// unackedSessions counts the sessions of earlier terms that have not acknowledged this term.
+		// allAcked is closed when there are none.
+		unackedSessions int
+		allAcked        chan struct{}
+
+		files      map[string]*cachedFile
+		registered int
+		// unresolved are the paths of writes that may still be applied although their callers are
+		// gone.
+		unresolved []string
+
+		watches    map[string]map[*leaderSession]api.EventKind
+		watchCount int
+		// watchNumber is the number of the last watch.
+		watchNumber uint64
+		queued      int
+		// usages has the usage of each user, allUsers the usage of all users together.
+		usages   map[string]*leaderUsage
+		allUsers leaderUsage
+
+		waits map[string][]*lockWait
+		// delays are the lock-delays being timed, at most one per lock.
+		delays map[string]*deadline
+
+		// expired are the sessions whose lease has expired and that no worker has taken. expiredCached
+		// are those of them whose ephemeral files may be cached.
+		expired, expiredCached []*leaderSession
+		delaysOver             []delayRef
+		expirers               int
+	}
+}
+
+// leaderSession is the lease manager's state of a session. leaseManager.mu guards it.
+type leaderSession struct {
+	id    api.SessionID
+	owner string // as in sessionState
+	lease time.Duration
+	deadline
+	// end is when the lease ends unless it is extended. The client may rely on the lease until
+	// then. Only a verification may extend it.
+	end time.Duration
+	// grace is a time before which the session is not expired although its lease has ended, because
+	// this server did not run for a while.
+	grace time.Duration
+	// leaseOver is set when the lease has ended: it cannot be extended any more, and a command will end
+	// the session. removed is set after that command.
+	leaseOver, removed bool
+	// closing is set while the session is being closed.
+	closing bool
+	// termAcked is set when the session has acknowledged this term.
+	termAcked bool
+
+	// pending is the pending KeepAlive. answerDue is set while the session is in leaseManager.mu.toAnswer.
+	pending   *pendingKeepAlive
+	answerDue bool
+
+	// events have the sequence numbers first to last. Events up to sent were sent to the client,
+	// and the client has processed those up to acked.
+	events                   []api.Event
+	first, last, sent, acked uint64
+
+	cached      map[string]struct{}
+	invalidated []invalidation
+	watches     map[string]sessionWatch
+	// done, if not nil, is closed when a command has ended the session.
+	done chan struct{}
+}
+
+// expiry returns when the session may be expired.
+func (s *leaderSession) expiry() time.Duration { return max(s.end, s.grace) }
+
+// newLeaseManager creates and starts the lease manager of a term.
+func newLeaseManager(r replica, m *machine, clock Clock, term uint64) *leaseManager {
+	lm := &leaseManager{term: term, replica: r, machine: m, clock: clock,
+		wake: make(chan struct{}, 1), answer: make(chan struct{}, 1)}
+	lm.ctx, lm.stop = context.WithCancel(context.Background())
+	lm.mu.sessions = map[api.SessionID]*leaderSession{}
+	lm.mu.files = map[string]*cachedFile{}
+	lm.mu.usages = map[string]*leaderUsage{}
+	lm.mu.watches = map[string]map[*leaderSession]api.EventKind{}
+	lm.mu.waits = map[string][]*lockWait{}
+	lm.mu.delays = map[string]*deadline{}
+	lm.mu.allAcked = make(chan struct{})
+	lm.load()
+	lm.workers.Go(lm.run)
+	lm.workers.Go(lm.answerLoop)
+	return lm
+}
+
+// load adopts the sessions and lock-delays in the machine. Each gets its full time from now: an
+// earlier leader may have restarted it at any moment before that leader's term ended, and the
+// machine had caught up when load began.
+func (lm *leaseManager) load() {
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	ns, applied := lm.machine.observe(lm.observe)
+	lm.since = applied
+	now := lm.clock.Now()
+	ns.sessions.Ascend(func(st *sessionState) bool {
+		s := lm.addSessionLocked(st.id, st.owner, st.lease, now)
+		s.events, s.first, s.last = failedOver[:1:1], 1, 1
+		lm.queueLocked(s, 1)
+		return true
+	})
+	lm.mu.unackedSessions = len(lm.mu.sessions)
+	if lm.mu.unackedSessions == 0 {
+		close(lm.mu.allAcked)
+	}
+	ns.delayed.Ascend(func(path string) bool {
+		l := ns.get(path).lock
+		lm.startDelayLocked(now, path, l.delayIndex, l.delay)
+		return true
+	})
+}
+
+// failedOver is the first event of each adopted session. Its capacity is one, so that an append
+// copies it.
+var failedOver = []api.Event{{Kind: api.FailedOver}}
+
+// addSessionLocked starts the lease of a session.
+func (lm *leaseManager) addSessionLocked(id api.SessionID, owner string, lease, now time.Duration) *leaderSession {
+	s := &leaderSession{id: id, owner: owner, lease: lease, end: now + lease, first: 1}
+	s.session = s
+	s.pos = -1
+	lm.mu.sessions[id] = s
+	lm.scheduleLocked(s)
+	return s
+}
+
+// startDelayLocked starts the timer of a lock-delay, and replaces that of the same lock: one command may
+// end two sessions that shared the lock, with different delays.
+func (lm *leaseManager) startDelayLocked(now time.Duration, path string, index uint64, delay time.Duration) {
+	d := lm.mu.delays[path]
+	if d == nil {
+		d = &deadline{pos: -1}
+		lm.mu.delays[path] = d
+	}
+	d.delay = delayRef{path, index}
+	lm.atLocked(d, now+delay)
+}
+
+// shutdown stops the lease manager. Calls that wait for it fail with stoppedError.
+func (lm *leaseManager) shutdown() {
+	lm.mu.Lock()
+	lm.mu.stopped = true
+	var callbacks callbacks
+	for _, s := range lm.mu.sessions {
+		if s.pending != nil {
+			callbacks.add(s.pending.done, api.KeepAliveResponse{}, lm.stoppedError())
+			s.pending = nil
+		}
+	}
+	for _, s := range lm.mu.unknown {
+		callbacks.add(s.done, api.KeepAliveResponse{}, lm.stoppedError())
+	}
+	lm.mu.unknown = nil
+	lm.mu.Unlock()
+	lm.stop()
+	callbacks.run()
+	lm.workers.Wait()
+}
+
+// stoppedError returns the error for calls to a lease manager that has stopped.
+func (lm *leaseManager) stoppedError() error {
+	if err := lm.replica.usable(); err != nil {
+		return err
+	}
+	return lm.replica.notLeading()
+}
+
+// observe is the machine's observer.
+func (lm *leaseManager) observe(changes []change) {
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	if lm.mu.stopped {
+		return
+	}
+	now := lm.clock.Now()
+	for _, c := range changes {
+		switch c.kind {
+		case sessionOpened:
+			lm.addSessionLocked(c.session, c.owner, c.duration, now).termAcked = true
+		case sessionEnded:
+			lm.removeLocked(c.session)
+		case lockDelayed:
+			lm.startDelayLocked(now, c.path, c.index, c.duration)
+		case lockFreed:
+			lm.notifyWaitersLocked(c.path)
+		}
+		if e, ok := c.event(); ok {
+			for s, kinds := range lm.mu.watches[c.path] {
+				if kinds&e.Kind != 0 {
+					lm.pushLocked(s, e)
+				}
+			}
+		}
+	}
+}
+
+// removeLocked removes a session that a command has ended.
+func (lm *leaseManager) removeLocked(id api.SessionID) {
+	s := lm.mu.sessions[id]
+	if s == nil {
+		return
+	}
+	s.removed = true
+	delete(lm.mu.sessions, id)
+	lm.endLeaseLocked(s)
+	if s.done != nil {
+		close(s.done)
+	}
+	if s.pending != nil {
+		lm.mu.unknown = append(lm.mu.unknown, unknownKeepAlive{id, s.pending.done})
+		s.pending = nil
+		signal(lm.answer)
+	}
+}
+
+// propose proposes a command in the lease manager's term.
+func (lm *leaseManager) propose(ctx context.Context, c command) (result, error) {
+	c.term = lm.term
+	return lm.replica.propose(ctx, c)
+}
+
+// signal sends to a channel of capacity one unless it is full.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// deadline is a time at which the lease manager must act on a session, or end a lock-delay.
+type deadline struct {
+	at      time.Duration
+	session *leaderSession // nil: this is the end of delay
+	delay   delayRef
+	pos     int // in leaseManager.mu.due, -1 if absent
+}
+
+// deadlines is a heap with the earliest deadline first.
+type deadlines []*deadline
+
+func (h deadlines) Len() int           { return len(h) }
+func (h deadlines) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h deadlines) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
+func (h *deadlines) Push(x any)        { d := x.(*deadline); d.pos = len(*h); *h = append(*h, d) }
+func (h *deadlines) Pop() any {
+	last := len(*h) - 1
+	d := (*h)[last]
+	(*h)[last], *h, d.pos = nil, (*h)[:last], -1
+	return d
+}
+
+// atLocked sets the time of a deadline.
+func (lm *leaseManager) atLocked(d *deadline, at time.Duration) {
+	if d.pos >= 0 && d.at == at {
+		return
+	}
+	d.at = at
+	if d.pos < 0 {
+		heap.Push(&lm.mu.due, d)
+	} else {
+		heap.Fix(&lm.mu.due, d.pos)
+	}
+	if d.pos == 0 {
+		signal(lm.wake)
+	}
+}
+
+// scheduleLocked sets the deadline of a session.
+func (lm *leaseManager) scheduleLocked(s *leaderSession) {
+	at := s.expiry()
+	if s.pending != nil && !s.answerDue {
+		at = min(at, s.pending.answerBy)
+	}
+	lm.atLocked(&s.deadline, at)
+}
+
+// stallMin is the delay of a timer from which the process counts as stalled.
+const stallMin = 100 * time.Millisecond
+
+// stallTick is the longest wait of run. A stall during a longer wait would go unnoticed if
+// something else ended the wait.
+const stallTick = 250 * time.Millisecond
+
+// run handles deadlines.
+func (lm *leaseManager) run() {
+	for {
+		wait := min(lm.handleDue(), stallTick)
+		planned := lm.clock.Now() + wait
+		timer := lm.clock.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-lm.wake:
+		case <-lm.ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+		if late := lm.clock.Now() - planned; late >= stallMin {
+			lm.extendGrace(late)
+		}
+	}
+}
+
+// extendGrace delays the expiry of a session by half a lease if this server did not run for a quarter
+// of a lease. Requests that arrived meanwhile are still in the server's sockets, and must be read
+// before any session is expired. Keeping a session for longer than its client expects is always
+// safe; no client is granted a longer lease for it.
+func (lm *leaseManager) extendGrace(late time.Duration) {
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	now := lm.clock.Now()
+	for _, s := range lm.mu.sessions {
+		if !s.leaseOver && late >= s.lease/4 {
+			s.grace = max(s.grace, now+s.lease/2)
+			lm.scheduleLocked(s)
+		}
+	}
+}
+
+// idle is the wait of run if there is no deadline.
+const idle = time.Hour
+
+// handleDue handles all deadlines that have passed, and returns the time until the next one.
+func (lm *leaseManager) handleDue() time.Duration {
+	lm.mu.Lock()
+	defer lm.mu.Unlock()
+	now := lm.clock.Now()
+	for len(lm.mu.due) > 0 && lm.mu.due[0].at <= now {
+		d := lm.mu.due[0]
+		if d.session == nil {
+			heap.Pop(&lm.mu.due)
+			delete(lm.mu.delays, d.delay.path)
+			lm.mu.delaysOver = append(lm.mu.delaysOver, d.delay)
+			continue
+		}
+		s := d.session
+		if s.expiry() <= now {
+			lm.expireLocked(s)
+			continue
+		}
+		lm.queueAnswerLocked(s)
+	}
+	lm.startExpirersLocked()
+	if len(lm.mu.due) == 0 {
+		return idle
+	}
+	return lm.mu.due[0].at - now
+}

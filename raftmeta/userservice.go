@@ -1,0 +1,72 @@
+package raftmeta
+
+import (
+	"context"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
+)
+
+// userService is the lock service for the user of a share.
+type userService struct {
+	*service
+	share *Share
+}
+
+// ServiceFor returns Service restricted to the share of a user.
+func (g *Group) ServiceFor(s Share) api.Service { return &userService{g.service, bounded(s)} }
+
+// bounded returns a copy of s with the owner truncated to OwnerBytesMax. It panics if the owner is
+// empty.
+func bounded(s Share) *Share {
+	s.Owner = s.Owner[:min(len(s.Owner), OwnerBytesMax)]
+	if s.Owner == "" {
+		panic("BUG: a share of the lock service without an owner")
+	}
+	return &s
+}
+
+// precheck rejects a command that does not fit its share before the command takes space in the log.
+// The state machine checks again when it applies the command.
+func (v *service) precheck(c *command) error {
+	if c.share == nil || c.final {
+		return nil
+	}
+	var r result
+	v.machine.view(func(ns *namespace, _ uint64) { r = ns.checkShare(c) })
+	if err := r.error(0); err != nil {
+		v.refused.Add(1)
+		return err
+	}
+	return nil
+}
+
+// OpenSession implements api.Service.
+func (s *userService) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+	return s.openSession(ctx, name, lease, s.share)
+}
+
+// Get implements api.Service.
+func (s *userService) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CacheLeave, error) {
+	return s.get(ctx, path, id, s.share)
+}
+
+// Set implements api.Service.
+func (s *userService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+	return s.set(ctx, path, data, gen, o, s.share, false)
+}
+
+// SetACL implements api.Service.
+func (s *userService) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+	return s.setACL(ctx, path, acl, o, s.share)
+}
+
+// Acquire implements api.Service.
+func (s *userService) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+	return s.acquire(ctx, id, path, mode, wait, delay, s.share)
+}
+
+// Watch implements api.Service.
+func (s *userService) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+	return s.watch(ctx, id, path, kinds, gen, s.share)
+}
