@@ -29,11 +29,11 @@
 //
 // # Goroutines
 //
-// 	name          started by                  stopped by   owns
-// 	spare worker  the first log or replica    Store.Close  making and recycling spares; as many workers as folders, at most one at work in a folder
-// 	remover       a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
-// 	holder write  ExtentWriter.Seal           its end      appending one holder list
-// 	async seal    Writer.Write                Seal, Abort  sealing one full extent while the next is written, if WriterConfig.Beside is set
+//	name          started by                  stopped by   owns
+//	spare worker  the first log or replica    Store.Close  making and recycling spares; as many workers as folders, at most one at work in a folder
+//	remover       a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
+//	holder write  ExtentWriter.Seal           its end      appending one holder list
+//	async seal    Writer.Write                Seal, Abort  sealing one full extent while the next is written, if WriterConfig.Beside is set
 //
 // The spare workers' queue holds at most a job for each call of Release that frees an extent and
 // one for each file to recycle or remove, so the log extents on disk bound it. Everything else runs
@@ -41,42 +41,42 @@
 //
 // # Invariants
 //
-// 	B1. A handle is returned only when every byte of the blob and the names of its files
-// 	    are durable.
-// 	B2. A position is returned only when every payload up to it is durable.
-// 	B3. Bytes with a wrong checksum are never returned as data. The error is a CorruptError
-// 	    with file and offset.
-// 	B4. After a failed write or sync in a folder, nothing more is written there, and no state
-// 	    that the failed call may have covered is trusted.
-// 	B5. A log yields, in order, every acknowledged payload, and possibly payloads whose Append
-// 	    failed or never returned. Each is whole, and none is repeated.
-// 	B6. After OpenLog returns, no append of the log's old writer is acknowledged, and every
-// 	    later OpenLog finds the same payloads.
-// 	B7. Bytes left from an earlier use of a file are never taken for a frame.
-// 	B8. A full disk is reported before any part of what does not fit is written. Only
-// 	    high-priority extents use a folder's reserve, and at most half of it.
-// 	B9. Of the acknowledged holder lists of an extent, the one with the highest epoch is found
-// 	    again for as long as the extent exists.
-// 	B10. A replica's fence, cut and bytes are on disk before they are acknowledged. After a
-// 	    restart a replica accepts no appends.
-// 	B11. An extent in quarantine is still served to a caller that presents its checksum (of a
-// 	    log: the entry in the log's extent list), and thereby leaves quarantine.
-// 	B12. In an encrypted folder no byte of a blob or log payload is on disk in the clear, and
-// 	    changed or moved bytes are a CorruptError.
+//	B1. A handle is returned only when every byte of the blob and the names of its files
+//	    are durable.
+//	B2. A position is returned only when every payload up to it is durable.
+//	B3. Bytes with a wrong checksum are never returned as data. The error is a CorruptError
+//	    with file and offset.
+//	B4. After a failed write or sync in a folder, nothing more is written there, and no state
+//	    that the failed call may have covered is trusted.
+//	B5. A log yields, in order, every acknowledged payload, and possibly payloads whose Append
+//	    failed or never returned. Each is whole, and none is repeated.
+//	B6. After OpenLog returns, no append of the log's old writer is acknowledged, and every
+//	    later OpenLog finds the same payloads.
+//	B7. Bytes left from an earlier use of a file are never taken for a frame.
+//	B8. A full disk is reported before any part of what does not fit is written. Only
+//	    high-priority extents use a folder's reserve, and at most half of it.
+//	B9. Of the acknowledged holder lists of an extent, the one with the highest epoch is found
+//	    again for as long as the extent exists.
+//	B10. A replica's fence, cut and bytes are on disk before they are acknowledged. After a
+//	    restart a replica accepts no appends.
+//	B11. An extent in quarantine is still served to a caller that presents its checksum (of a
+//	    log: the entry in the log's extent list), and thereby leaves quarantine.
+//	B12. In an encrypted folder no byte of a blob or log payload is on disk in the clear, and
+//	    changed or moved bytes are a CorruptError.
 //
 // # Folders
 //
-// 	LOCK                         locked while a store has the folder open
-// 	ALARM                        why garbage collection is stopped, a line of text; kept until an operator clears it
-// 	holders                      the holder lists of the folder's extents
-// 	scrub                        the progress of the scrub
-// 	encryption                   data keys, if extents and logs are encrypted
-// 	blobs/<id>.<i>               sealed extent i, from 0, of blob id; not the last
-// 	blobs/<id>.<i>of<n>          the last of the blob's n extents
-// 	blobs/<id>.<i>.tmp           an extent being written
-// 	<one of these>.q<r>-<s>      a sealed extent in quarantine, put there by round r of the sweep, s seconds after 1970
-// 	logs/<16 hex digits>.log     a log extent or a spare; its header records which
-// 	logs/<16 hex digits>.log.tmp a spare being made
+//	LOCK                         locked while a store has the folder open
+//	ALARM                        why garbage collection is stopped, a line of text; kept until an operator clears it
+//	holders                      the holder lists of the folder's extents
+//	scrub                        the progress of the scrub
+//	encryption                   data keys, if extents and logs are encrypted
+//	blobs/<id>.<i>               sealed extent i, from 0, of blob id; not the last
+//	blobs/<id>.<i>of<n>          the last of the blob's n extents
+//	blobs/<id>.<i>.tmp           an extent being written
+//	<one of these>.q<r>-<s>      a sealed extent in quarantine, put there by round r of the sweep, s seconds after 1970
+//	logs/<16 hex digits>.log     a log extent or a spare; its header records which
+//	logs/<16 hex digits>.log.tmp a spare being made
 //
 // Rounds and seconds are decimal. The first version named all extents in the form with "of". Open
 // removes temporary files in the subfolders. All integers below are little-endian, all checksums
