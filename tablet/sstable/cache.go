@@ -49,8 +49,7 @@ func newLevel(bytes, guess int64) level {
 	counter := stats.NewCounter()
 	return level{otter.Must(&otter.Options[cacheKey, []byte]{
 		MaximumWeight: uint64(max(bytes, 1)), // 1 fits no entry
-		// The policy halves its frequency counters whenever there are more entries than this
-		// capacity.
+		// The policy loses its frequency counts when the number of entries grows beyond this.
 		InitialCapacity: int(min(max(bytes/guess, entriesLeast), entriesMost)),
 		Weigher:         func(_ cacheKey, p []byte) uint32 { return uint32(cost(p)) },
 		StatsRecorder:   counter,

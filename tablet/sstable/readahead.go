@@ -5,8 +5,8 @@ package sstable
 type readAhead struct {
 	run  []handle
 	buf  []byte // the frames of run
-	last int64  // end of the previous block
-	hit  bool   // the previous block was in the cache
+	last int64  // end of the block requested last
+	hit  bool   // the block requested last was in the cache
 }
 
 // block returns the data block at c. If the iterator came from the previous block, the blocks that
