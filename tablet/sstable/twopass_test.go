@@ -169,9 +169,9 @@ func TestTwoPassLies(t *testing.T) {
 	file, tab = build()
 	first, _ := tab.index.root.handle(0)
 	binary.LittleEndian.PutUint32(file[first.end()-12:], blockRawMax)
-	check("raw length above what the bytes can make", file, "above what its bytes can make")
+	check("raw length above what the bytes can make", file, "is too large for its bytes")
 
 	file, tab = build()
 	file[tab.blocks[dirProperties].end()-trailerBytes+1] = byte(table.CompressionTwoPass)
-	check("properties compressed as data", file, "compressed as data blocks only are")
+	check("properties compressed as data", file, "with the compression of data blocks")
 }
