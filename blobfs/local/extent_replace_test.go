@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// sealExtent writes an extent and lets go of it.
+// sealExtent writes and seals an extent.
 func sealExtent(t *testing.T, w *ExtentWriter, err error, data []byte, h Holders) error {
 	t.Helper()
 	if err != nil {
@@ -25,7 +25,8 @@ func sealExtent(t *testing.T, w *ExtentWriter, err error, data []byte, h Holders
 	return err
 }
 
-// A rotten extent is replaced, and is there until it is; lists that come meanwhile are kept, and so is a drop.
+// A corrupt extent can be replaced, and stays until then. Holder lists set meanwhile are kept, and
+// so is a drop.
 func TestReplaceExtent(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -96,7 +97,7 @@ func TestReplaceExtent(t *testing.T) {
 	}
 }
 
-// What is in a folder that was retired is moved to another one.
+// Extents in a retired folder are moved to another one.
 func TestReplaceFromRetiredFolder(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -124,8 +125,8 @@ func TestReplaceFromRetiredFolder(t *testing.T) {
 	}
 }
 
-// An extent whose new file has the old one's place, and whose folder then has no room to make that durable, is there
-// all the same: the old file is no more.
+// If an extent's new file has replaced the old one and its folder has no space to make that
+// durable, the extent still exists: the old file is gone.
 func TestReplaceExtentHalfWay(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})

@@ -146,7 +146,7 @@ func TestExtentsListed(t *testing.T) {
 	}
 }
 
-// An extent that was sealed in a folder which failed since is sealed again elsewhere.
+// A sealed extent whose folder has failed since is sealed again in another folder.
 func TestExtentSealedAgain(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
@@ -170,7 +170,7 @@ func TestExtentSealedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	// Something else finds the disk broken.
+	// Another operation finds the disk broken.
 	for s.Stats().Folders[0].Retired == nil && s.Stats().Folders[1].Retired == nil {
 		putOne(t, s, local.ExtentID{Blob: local.NewID()}, []byte("x"))
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Room is given back with rests while there is plenty, at once where it is wanted, where too many files wait, and after Close.
+// Space is freed with pauses while there is plenty; without pauses if space is short, if too many
+// files wait, and after Close.
 func TestRemover(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
 	if err := mem.MkdirAll("/a"); err != nil {
@@ -57,7 +58,7 @@ func TestRemover(t *testing.T) {
 	want("after that", removedMax+4)
 }
 
-// A disk that stalls while space is freed does not keep the removed files of another on it.
+// A disk that stalls while space is freed does not delay the removal of files of another disk.
 func TestRemoverOfEachFolder(t *testing.T) {
 	s, err := Open(Config{Folders: []string{"/a", "/b"}, FS: vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30}), ReserveBytes: -1, ExtentBytes: 64 << 10})
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// A disk that stalls while a spare is made or recycled there does not keep logs from spares of another disk.
+// A disk that stalls while a spare is made or recycled does not keep logs from getting spares of
+// another disk.
 func TestStalledDiskHoldsNoSpares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
@@ -52,7 +53,7 @@ func TestStalledDiskHoldsNoSpares(t *testing.T) {
 	})
 }
 
-// Removing old spares from a stalled disk blocks no keeper of another disk.
+// Removing old spares from a stalled disk does not block the workers of another disk.
 func TestStalledDiskHoldsNoRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})

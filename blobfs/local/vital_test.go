@@ -15,7 +15,7 @@ import (
 // vitalReserve and vitalExtent are the reserve and the extent size in these tests.
 const vitalReserve, vitalExtent = 512 << 10, 64 << 10
 
-// vitalStore is a store in folders that are full for what is not vital.
+// vitalStore returns a store in folders that are full except for high-priority extents.
 func vitalStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, local.Config) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, folders)
@@ -26,7 +26,7 @@ func vitalStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, loca
 	return mustOpen(t, cfg), fs, cfg
 }
 
-// fillStore writes blobs until they are refused.
+// fillStore writes blobs until one is rejected.
 func fillStore(t *testing.T, s *local.Store) (all []local.Handle) {
 	t.Helper()
 	for {
@@ -50,7 +50,7 @@ func putVital(s *local.Store, bytes int64, data []byte) (local.Handle, error) {
 	return w.Seal(ctx)
 }
 
-// Of a folder's reserve half is there for what is vital, and no more than that.
+// High-priority extents can use half of a folder's reserve, and no more.
 func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -84,7 +84,8 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 			if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
 				t.Errorf("another blob: %v", err)
 			}
-			// What it lets go is room for it again, and for others once the reserve is there.
+			// Its deletion frees space for high-priority extents first, and for others once the
+			// reserve is restored.
 			noError(t, s.Delete(ctx, handles[len(handles)-1].ID))
 			_, err := putVital(s, int64(c.expected), data)
 			noError(t, err)
@@ -100,7 +101,7 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// The reserve is touched only where no folder has other room.
+// The reserve is used only if no folder has other free space.
 func TestVitalPrefersRoom(t *testing.T) {
 	s, fs, cfg := vitalStore(t, 2, -1)
 	fillStore(t, s)
@@ -115,7 +116,8 @@ func TestVitalPrefersRoom(t *testing.T) {
 	}
 }
 
-// A vital extent whose folder fails may be written again in one that is full for others.
+// A high-priority extent whose folder fails may be written again in a folder that is full for
+// others.
 func TestVitalMoves(t *testing.T) {
 	for _, vital := range []bool{true, false} {
 		s, fs, cfg := vitalStore(t, 2, -1)
@@ -150,7 +152,7 @@ func openReplica(s *local.Store, seq uint64, vital bool) error {
 	return err
 }
 
-// Extents of vital logs take the reserve as blobs do.
+// Extents of high-priority logs use the reserve as blobs do.
 func TestVitalLogs(t *testing.T) {
 	s, fs, cfg := vitalStore(t, 1, -1)
 	fillStore(t, s)
@@ -170,8 +172,9 @@ func TestVitalLogs(t *testing.T) {
 	}
 }
 
-// Spare log files are no way around: in a folder that has less than its reserve left they are for vital logs, and
-// what is vital gets their room before it is refused. What logs release then is given back.
+// Spare log files do not bypass the reserve: a folder below its reserve gives them to high-priority
+// logs only. Before a high-priority extent is rejected, spares are removed. Files that logs release
+// there are removed.
 func TestSparesOfFullFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fs, cfg := vitalStore(t, 1, 3)
