@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The parts of a file add up to its size, wherever it is divided, and each part is
-// about as large as what it holds, also if all of the file is one data block.
+// The sizes of ranges add up to the size of the file, wherever it is divided, and each is about as
+// large as its content, even if the file has only one data block.
 func TestApproxBytesAddUp(t *testing.T) {
 	for _, c := range []struct{ entries, blockBytes int }{{100, 1 << 20}, {4000, 1024}, {4000, 64 << 10}} {
 		t.Run(fmt.Sprintf("%d entries in blocks of %d bytes", c.entries, c.blockBytes), func(t *testing.T) {

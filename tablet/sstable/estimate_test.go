@@ -10,7 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestEstimateOfParts: the estimate of a file's size is near whatever most of the file is.
+// TestEstimateOfParts: the estimate of a file's size is close, whatever the file mostly consists
+// of.
 func TestEstimateOfParts(t *testing.T) {
 	rng := newRand(t)
 	var long, large, short []kv
@@ -59,7 +60,7 @@ func TestEstimateOfParts(t *testing.T) {
 	}
 }
 
-// TestLearnLeast: two-pass compression makes a dictionary of as many bytes as it is to learn from, and of none fewer.
+// TestLearnLeast: two-pass compression makes a dictionary only from at least the minimum of bytes.
 func TestLearnLeast(t *testing.T) {
 	es := sitePages(newRand(t), 60)
 	opts := Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, learnLeast: 1 << 30}
@@ -82,7 +83,8 @@ func TestLearnLeast(t *testing.T) {
 	}
 }
 
-// TestHeldMemoryIsFreed: a writer holds no blocks, and no memory for them, when the file is finished or it has learnt enough.
+// TestHeldMemoryIsFreed: a writer holds no blocks, and no memory for them, when the file is
+// finished or it has learned enough.
 func TestHeldMemoryIsFreed(t *testing.T) {
 	es := sitePages(newRand(t), 400)
 	for name, learn := range map[string]int{"finished": 64 << 20, "learnt": 64 << 10} {

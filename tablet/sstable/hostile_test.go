@@ -11,8 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// lies are tables whose checksums are right and whose contents are not. Each
-// is told to a Writer before Finish.
+// lies are tables with valid checksums and invalid contents. Each modifies a Writer before Finish.
 var lies = []struct {
 	name   string
 	tell   func(w *Writer)
@@ -60,8 +59,7 @@ var lies = []struct {
 	}, "does not follow", false},
 }
 
-// lie writes four entries in two blocks and tells the lie while the second
-// block is under way.
+// lie writes four entries in two blocks and calls tell during the second block.
 func lie(t *testing.T, tell func(*Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -78,8 +76,8 @@ func lie(t *testing.T, tell func(*Writer)) []byte {
 	return out.Bytes()
 }
 
-// TestLies holds that Verify finds what is wrong behind right checksums, and
-// that reading such a file does no harm (S4).
+// TestLies verifies that Verify finds defects behind valid checksums, and that reading such a file
+// is harmless (S4).
 func TestLies(t *testing.T) {
 	opts := VerifyOptions{Name: "liar", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
 	if p := verify(t, bytesSource(lie(t, func(*Writer) {})), opts); len(p) > 0 {
@@ -105,8 +103,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestLyingFrames changes one field of a sound file, makes all checksums
-// right again, and wants a typed error from whoever comes across it.
+// TestLyingFrames changes one field of a valid file and corrects all checksums. Every reader of the
+// field must return a typed error.
 func TestLyingFrames(t *testing.T) {
 	put := binary.LittleEndian.PutUint32
 	for _, comp := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
@@ -146,8 +144,8 @@ func TestLyingFrames(t *testing.T) {
 	}
 }
 
-// TestRandomLies changes sound files at random, makes all checksums right
-// again, and does all that can be done with the result.
+// TestRandomLies changes valid files at random, corrects all checksums, and performs all operations
+// on the result.
 func TestRandomLies(t *testing.T) {
 	rng := newRand(t)
 	seeds := seedFiles(t)
@@ -169,8 +167,7 @@ func TestRandomLies(t *testing.T) {
 	}
 }
 
-// TestFilterBlock holds that a filter's numbers are checked before its
-// fingerprints are.
+// TestFilterBlock verifies that a filter's numbers are checked before its fingerprints are used.
 func TestFilterBlock(t *testing.T) {
 	const most = filterSegmentMax
 	for name, c := range map[string]struct {
@@ -218,7 +215,8 @@ func TestFilterBlock(t *testing.T) {
 	}
 }
 
-// TestVerifyNamesIndexBlocks: an index block whose separators do not ascend is reported itself, and its data blocks are not read by it.
+// TestVerifyNamesIndexBlocks: an index block whose separators do not ascend is reported itself, and
+// its data blocks are not read through it.
 func TestVerifyNamesIndexBlocks(t *testing.T) {
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, bigEntries(2000))
 	root := &open(t, bytesSource(file), OpenOptions{}).index.root

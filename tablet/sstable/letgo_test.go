@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// openGate lets all in.
+// openGate admits every block.
 type openGate struct{}
 
 func (openGate) Enter(int) error { return nil }
@@ -31,7 +31,8 @@ func largeTable(t *testing.T, rng *rand.Rand, src func([]byte) Source) (*Table, 
 	return open(t, src(file), OpenOptions{}), entries
 }
 
-// TestLetGo: an iterator that lets go of large blocks at any time finds what one finds that does not.
+// TestLetGo: an iterator that releases large blocks at any time finds the same as one that does
+// not.
 func TestLetGo(t *testing.T) {
 	rng, gone := newRand(t), 0
 	for range 50 {
@@ -80,7 +81,7 @@ func TestLetGo(t *testing.T) {
 	}
 }
 
-// TestLetGoAndLost: a value that cannot be read again is an error, and none that is empty.
+// TestLetGoAndLost: a released value that cannot be read again is an error, not an empty value.
 func TestLetGoAndLost(t *testing.T) {
 	var src *failingSource
 	tab, entries := largeTable(t, newRand(t), func(p []byte) Source {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Samples come in order, within the bounds, each with about as many bytes as are asked
-// for, and part the file as ApproxBytes measures it.
+// Samples are in order, within the bounds, each with about the requested bytes, and divide the file
+// as ApproxBytes does.
 func TestSamples(t *testing.T) {
 	var entries []kv
 	for i := range 4000 {

@@ -27,7 +27,7 @@ func rowEntries(rng *rand.Rand, rows int) (entries []kv, prefixes [][]byte) {
 	return entries, prefixes
 }
 
-// TestEntries compares what the scan cache has of a prefix with what an iterator finds, wherever it seeks.
+// TestEntries compares the scan cache's entries of a prefix with an iterator's, for all seeks.
 func TestEntries(t *testing.T) {
 	rng := newRand(t)
 	entries, prefixes := rowEntries(rng, 200)
@@ -122,7 +122,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestOnlyMissesAreKept: entries whose blocks are in memory are not kept as well, and without a cache nothing is.
+// TestOnlyMissesAreKept: entries whose blocks are in memory are not cached again, and without a
+// cache nothing is.
 func TestOnlyMissesAreKept(t *testing.T) {
 	file, _ := build(t, Options{}, nil, []kv{{[]byte("row1"), []byte("v")}, {[]byte("row2"), nil}})
 	for name, c := range map[string]struct {
@@ -146,7 +147,7 @@ func TestOnlyMissesAreKept(t *testing.T) {
 	}
 }
 
-// Two prefixes with one place in the cache are not taken for each other.
+// Two prefixes with the same cache key are not confused.
 func TestEntriesOfAnotherPrefix(t *testing.T) {
 	p := append([]byte{entriesWhole, 3}, "abc"...)
 	if _, found := entriesOfPrefix(p, []byte("abd")); found {
@@ -160,7 +161,7 @@ func TestEntriesOfAnotherPrefix(t *testing.T) {
 	}
 }
 
-// What cannot be read is not kept.
+// Unreadable entries are not cached.
 func TestEntriesOfRottenFile(t *testing.T) {
 	entries, prefixes := rowEntries(newRand(t), 200)
 	file, _ := build(t, Options{BlockBytes: 4 << 10, Compression: table.CompressionNone}, nil, entries)
@@ -179,7 +180,7 @@ func TestEntriesOfRottenFile(t *testing.T) {
 	}
 }
 
-// The doorkeeper lets in who comes again, few others, and is safe for concurrent use.
+// The doorkeeper admits repeated requests and few others, and is safe for concurrent use.
 func TestDoorkeeper(t *testing.T) {
 	d := newDoorkeeper(1 << 20)
 	rng := newRand(t)

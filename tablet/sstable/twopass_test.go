@@ -36,9 +36,8 @@ func sitePages(rng *rand.Rand, n int) []kv {
 	return es
 }
 
-// TestTwoPass writes pages of a site with a dictionary that grows and finds
-// them all again; the file is much smaller than with zstd, and says that it
-// needs a reader of version 2.
+// TestTwoPass writes pages of a site with a growing dictionary and reads them again. The file is
+// much smaller than with zstd, and has version 2.
 func TestTwoPass(t *testing.T) {
 	es := sitePages(newRand(t), 800)
 	plain, zm := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionZstd}, nil, es)
@@ -78,7 +77,7 @@ func TestTwoPass(t *testing.T) {
 	}
 }
 
-// TestTwoPassHeld asks a writer for its size while it holds all blocks back.
+// TestTwoPassHeld reads a writer's estimated size while it holds all blocks.
 func TestTwoPassHeld(t *testing.T) {
 	w := NewWriter(io.Discard, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass})
 	raw := 0
@@ -93,8 +92,8 @@ func TestTwoPassHeld(t *testing.T) {
 	}
 }
 
-// TestTwoPassSmall writes files with too little to learn from, and with
-// entries larger than what is held back.
+// TestTwoPassSmall writes files with too little to learn from, and with entries larger than the
+// held data.
 func TestTwoPassSmall(t *testing.T) {
 	rng := newRand(t)
 	big := sitePages(rng, 300)
@@ -128,8 +127,7 @@ func bytesOf(prefix string, es []kv) (out []kv) {
 	return out
 }
 
-// TestTwoPassLies breaks what leads to the dictionary, with checksums that are
-// right.
+// TestTwoPassLies breaks references to the dictionary, with valid checksums.
 func TestTwoPassLies(t *testing.T) {
 	es := sitePages(newRand(t), 100)
 	build := func() ([]byte, *Table) {

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// rewritten copies a table as a compaction does, and opens the copy.
+// rewritten copies a table like a compaction, and opens the copy.
 func rewritten(t *testing.T, tab *Table, cache *Cache, opts Options) *Table {
 	t.Helper()
 	var out bytes.Buffer
@@ -52,7 +52,7 @@ func lookUp(t *testing.T, tab *Table, entries []kv) int64 {
 	return src.reads.Load() - before
 }
 
-// Of a file that is written anew those blocks are in the cache whose entries were there before, and no others.
+// In a rewritten file, the blocks whose entries were cached before are cached, and no others.
 func TestBlocksStayCached(t *testing.T) {
 	for _, c := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -85,7 +85,8 @@ func TestBlocksStayCached(t *testing.T) {
 	}
 }
 
-// Most blocks of a file that is written anew find room in a cache that is full of others, which are read as well.
+// Most blocks of a rewritten file stay in a cache that is full of other blocks, which are read as
+// well.
 func TestBlocksStayCachedInFullCache(t *testing.T) {
 	const blockBytes, tables, blocks = 2 << 10, 16, 400
 	r := newRand(t)
@@ -104,7 +105,7 @@ func TestBlocksStayCachedInFullCache(t *testing.T) {
 	}
 	order := r.Perm(tables * blocks)
 	zipf := rand.NewZipf(r, 1.01, 20, tables*blocks-1)
-	// misses returns how many look-ups of one table's, of so many of all, were no hits.
+	// misses makes times lookups in all tables and returns the miss rate of those in table of.
 	misses := func(times, of int) float64 {
 		var reads, asked int64
 		for range times {
