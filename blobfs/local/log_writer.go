@@ -99,8 +99,8 @@ func (w *LogWriter) Append(ctx context.Context, p []byte) (pos int64, err error)
 }
 
 // Release declares that nothing before pos will be read again. Extents wholly before pos are
-// recycled or removed in the background. Release does not wait for the disk. What cannot be
-// released now is released by a later call.
+// recycled or removed by the spare workers, or at once if Config.LogExtentsReady is negative. What
+// cannot be released now is released by a later call.
 func (w *LogWriter) Release(pos int64) {
 	w.st.mu.Lock()
 	n := len(w.st.extents)

@@ -18,9 +18,9 @@ var lies = []struct {
 	report string // part of what Verify reports
 	open   bool   // Open finds it too
 }{
-	{"more entries", func(w *Writer) { w.meta.Entries++ }, "4 entries, the properties say 5", false},
-	{"fewer raw bytes", func(w *Writer) { w.meta.RawBytes-- }, "raw bytes, the properties say", false},
-	{"more data blocks", func(w *Writer) { w.meta.DataBlocks++ }, "data blocks, the properties say", false},
+	{"more entries", func(w *Writer) { w.meta.Entries++ }, "4 entries, the properties have 5", false},
+	{"fewer raw bytes", func(w *Writer) { w.meta.RawBytes-- }, "raw bytes, the properties have", false},
+	{"more data blocks", func(w *Writer) { w.meta.DataBlocks++ }, "data blocks, the properties have", false},
 	{"no entries", func(w *Writer) { w.meta.Entries, w.meta.FirstKey = 0, nil }, "malformed properties block", true},
 	{"another first key", func(w *Writer) { w.meta.FirstKey = []byte("a") }, "first or last key differs", false},
 	{"another last key", func(w *Writer) { w.prev = []byte("zz") }, "first or last key differs", false},

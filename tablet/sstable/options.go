@@ -134,8 +134,8 @@ type IterOptions struct {
 	// Loaded, if not nil, is called with the raw length of each data block that the iterator loads.
 	Loaded func(raw int)
 	// Gate, if not nil, is entered before a data block larger than GateBytes is read, with its
-	// stored size, and again before it is decompressed, with its raw size. If the iterator reads
-	// ahead, the second call comes after decompression.
+	// stored size, and before it is decompressed, with its raw size if that is larger. If the
+	// iterator reads ahead, the second call comes after decompression.
 	Gate Gate
 }
 

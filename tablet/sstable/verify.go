@@ -347,7 +347,7 @@ func (v *verifier) totals() error {
 		{"data bytes", v.meta.DataBytes, m.DataBytes},
 	} {
 		if c.got != c.want {
-			if err := v.bad(h, "%d %s, the properties say %d", c.got, c.what, c.want); err != nil {
+			if err := v.bad(h, "%d %s, the properties have %d", c.got, c.what, c.want); err != nil {
 				return err
 			}
 		}
