@@ -139,7 +139,7 @@ func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 			p := make([]byte, len(want))
 			n, err := r.ReadAt(p, 0)
 			if !bytes.Equal(p[:n], want[:n]) {
-				t.Errorf("rotten bytes of blob %s returned", h.ID)
+				t.Errorf("corrupt bytes of blob %s returned", h.ID)
 			}
 			errChecked := r.ReadChecked(p, 0, func(p []byte) error {
 				if !bytes.Equal(p, want) {
@@ -148,7 +148,7 @@ func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 				return nil
 			})
 			if (err == nil) != (errChecked == nil) {
-				t.Errorf("ReadAt says %v, ReadChecked %v", err, errChecked)
+				t.Errorf("ReadAt: %v, ReadChecked: %v", err, errChecked)
 			}
 			return err
 		}()

@@ -61,6 +61,6 @@ func TestDropExtentIf(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.ExtentInfo(id); !errors.Is(err, ErrNoExtent) {
-		t.Errorf("after it was given up: %v", err)
+		t.Errorf("after the drop: %v", err)
 	}
 }

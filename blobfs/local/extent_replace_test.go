@@ -50,7 +50,7 @@ func TestReplaceExtent(t *testing.T) {
 		flipByte(t, mem, parts[0].path(id.Blob), pageBytes+100_000)
 		var corrupt *CorruptError
 		if err := s.VerifyExtent(ctx, id); !errors.As(err, &corrupt) {
-			t.Fatalf("not rotten: %v", err)
+			t.Fatalf("not corrupt: %v", err)
 		}
 		w, err = s.ReplaceExtent(ctx, id, 0)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestReplaceExtent(t *testing.T) {
 		}
 		for _, dir := range []string{"/a/blobs", "/b/blobs"} {
 			if names, _ := mem.ReadDir(dir); len(names) > 0 {
-				t.Errorf("left behind: %v", names)
+				t.Errorf("orphaned files: %v", names)
 			}
 		}
 	}

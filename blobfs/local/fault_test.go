@@ -100,7 +100,7 @@ func TestDiskFullBlobs(t *testing.T) {
 	}
 	noError(t, s.Delete(ctx, handles[0].ID))
 	if _, err := putBlob(s, data); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("with free space again: %v", err)
 	}
 	for _, f := range s.Stats().Folders {
 		if f.Retired != nil {
@@ -131,7 +131,7 @@ func TestDiskFullMidway(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	if n := countFiles(t, fs, cfg); n != 0 {
-		t.Errorf("%d files left behind", n)
+		t.Errorf("%d orphaned files", n)
 	}
 	data := blobtest.Bytes(2, 200_000)
 	h, err := putBlob(s, data)
@@ -188,7 +188,7 @@ func TestDiskFullLog(t *testing.T) {
 	second, err := w.Append(ctx, small)
 	noError(t, err)
 	if second != first+4096 {
-		t.Errorf("position %d after %d: the refused payload took room", second, first)
+		t.Errorf("position %d after %d: the rejected payload used space", second, first)
 	}
 	var filled []local.Handle
 	for {

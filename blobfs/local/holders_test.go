@@ -68,7 +68,7 @@ func TestHoldersRules(t *testing.T) {
 	}
 	putExtent(t, s, id, Holders{}, "x")
 	if got := holdersOf(t, s, id); !same(got, Holders{}) {
-		t.Errorf("none given, %v kept", got)
+		t.Errorf("no list set, got %v", got)
 	}
 	for _, set := range []struct {
 		h   Holders
@@ -83,7 +83,7 @@ func TestHoldersRules(t *testing.T) {
 	}
 	for _, bad := range []Holders{{10, []string{"a", "a"}}, {10, []string{""}}, {10, make([]string, HoldersMax+1)}, {10, []string{strings.Repeat("x", 256)}}} {
 		if s.SetHolders(ctx, id, bad) == nil {
-			t.Errorf("%v is taken", bad)
+			t.Errorf("%v is accepted", bad)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -297,7 +297,7 @@ func FuzzHolders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		end, _ := scanHolders(content, "/x", func(id ExtentID, h Holders) {
 			if h.Validate() != nil || h.Epoch == 0 {
-				t.Errorf("%v is taken", h)
+				t.Errorf("%v is accepted", h)
 			}
 			if back := newHolderList(h).list(); !same(back, h) {
 				t.Errorf("%v became %v", h, back)

@@ -448,7 +448,7 @@ func TestReplicaRot(t *testing.T) {
 	states, err := s.FenceLog(ctx, m.o.Log, 3)
 	noError(t, err)
 	if len(states) != 0 {
-		t.Errorf("rotten replica says %+v", states)
+		t.Errorf("corrupt replica returns %+v", states)
 	}
 	cut := local.LogCut{Log: m.o.Log, CutRequest: logproto.CutRequest{Seq: 3, Epoch: 3, Start: 8192, Length: 3 * 4096}}
 	var corrupt *local.CorruptError

@@ -37,7 +37,7 @@ func TestRemover(t *testing.T) {
 	want := func(what string, n int) {
 		t.Helper()
 		if len(done) != n {
-			t.Errorf("%s: the room of %d files was given back, want %d", what, len(done), n)
+			t.Errorf("%s: the space of %d files was freed, want %d", what, len(done), n)
 		}
 	}
 	r.add(slow)

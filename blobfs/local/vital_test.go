@@ -79,7 +79,7 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 			}
 			free, _ := fs.FreeBytes(cfg.Folders[0])
 			if free < vitalReserve/2 || free > vitalReserve/2+c.atMost {
-				t.Errorf("%d bytes are left after %d vital blobs", free, n)
+				t.Errorf("%d bytes free after %d high-priority blobs", free, n)
 			}
 			if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
 				t.Errorf("another blob: %v", err)
@@ -142,7 +142,7 @@ func TestVitalMoves(t *testing.T) {
 			noError(t, err)
 			mustRead(t, s, h, data)
 		} else if !errors.Is(err, local.ErrDiskFull) {
-			t.Errorf("one that is not vital: %v", err)
+			t.Errorf("normal priority: %v", err)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestVitalLogs(t *testing.T) {
 		err = openReplica(s, seq, true)
 	}
 	if free, _ := fs.FreeBytes(cfg.Folders[0]); !errors.Is(err, local.ErrDiskFull) || seq < 6 || free < vitalReserve/2 || free > vitalReserve/2+vitalExtent {
-		t.Errorf("%d bytes are left after %d vital extents: %v", free, seq-3, err)
+		t.Errorf("%d bytes free after %d high-priority extents: %v", free, seq-3, err)
 	}
 	if st := s.Stats().Folders[0]; st.LogFiles != int(seq-3) || st.LogBytes != int64(seq-3)*vitalExtent {
 		t.Errorf("%d replicas count as %d files of %d bytes", seq-3, st.LogFiles, st.LogBytes)
@@ -179,7 +179,7 @@ func TestSparesOfFullFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fs, cfg := vitalStore(t, 1, 3)
 		defer s.Close()
-		noError(t, openReplica(s, 1, false)) // the keeper begins
+		noError(t, openReplica(s, 1, false)) // starts the spare workers
 		noError(t, openReplica(s, 2, false))
 		synctest.Wait()
 		spares := func() int { return s.Stats().LogExtentsReady }
@@ -200,24 +200,24 @@ func TestSparesOfFullFolder(t *testing.T) {
 			}
 		}
 		if n := spares(); n != 2 {
-			t.Fatalf("%d spares, with room in the reserve", n)
+			t.Fatalf("%d spares, with space in the reserve", n)
 		}
 		if err := openReplica(s, 4, false); !errors.Is(err, local.ErrDiskFull) {
 			t.Errorf("a log in a folder without its reserve, with spares: %v", err)
 		}
 		noError(t, openReplica(s, 5, true))
 		if n := spares(); n != 1 {
-			t.Errorf("%d spares after a vital log took one", n)
+			t.Errorf("%d spares after a high-priority log took one", n)
 		}
 		_, err := putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
 		noError(t, err)
 		if n := spares(); n != 0 {
-			t.Errorf("%d spares though a vital blob needed room", n)
+			t.Errorf("%d spares though a high-priority blob needed space", n)
 		}
 		before, _ := fs.FreeBytes(cfg.Folders[0])
 		noError(t, s.DropLogReplica(ctx, local.ID{9}, 1))
 		if after, _ := fs.FreeBytes(cfg.Folders[0]); after != before+vitalExtent || spares() != 0 {
-			t.Errorf("a log's extent gave back %d bytes and left %d spares", after-before, spares())
+			t.Errorf("a log's extent freed %d bytes and left %d spares", after-before, spares())
 		}
 	})
 }

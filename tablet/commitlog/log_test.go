@@ -210,7 +210,7 @@ func TestStalledLogHoldsUpNobody(t *testing.T) {
 	}
 	next := l.Next()
 	if err := commit(); err != ErrBusy || l.Next() != next {
-		t.Errorf("a commit without room: %v; the next number was %d, is %d", err, next, l.Next())
+		t.Errorf("a commit without space: %v; the next number was %d, is %d", err, next, l.Next())
 	}
 	ran := 0
 	if err := l.Between(func() {
@@ -218,7 +218,7 @@ func TestStalledLogHoldsUpNobody(t *testing.T) {
 			t.Error("a commit is done whose append is not")
 		}
 	}); err != nil || ran != 1 {
-		t.Errorf("beside a stalled append: ran %d times, %v", ran, err)
+		t.Errorf("during a stalled append: ran %d times, %v", ran, err)
 	}
 	close(d.release)
 	for range 2 {

@@ -41,7 +41,7 @@ func TestApproxBytesAddUp(t *testing.T) {
 			}
 			for _, beside := range [][2][]byte{{nil, []byte("a")}, {[]byte("z"), nil}, {nil, entries[0].key}} {
 				if n, err := tab.ApproxBytes(beside[0], beside[1]); n != 0 || err != nil {
-					t.Errorf("%d bytes in %q, beside the file, error %v", n, beside, err)
+					t.Errorf("%d bytes in %q, outside the file, error %v", n, beside, err)
 				}
 			}
 		})

@@ -269,7 +269,7 @@ func TestPanicInRead(t *testing.T) {
 		}
 	}
 	if errFlight == nil || errors.Is(errFlight, ErrCorrupt) {
-		t.Error("waiters would take it for rot")
+		t.Error("waiters get a corruption error")
 	}
 }
 

@@ -199,7 +199,7 @@ func TestOtherReplica(t *testing.T) {
 		}
 	}
 	if src.tries == 0 {
-		t.Fatal("the rotten copy was not asked first")
+		t.Fatal("the corrupt copy was not read first")
 	}
 	if p := verify(t, src, VerifyOptions{}); len(p) > 0 {
 		t.Fatal(p)

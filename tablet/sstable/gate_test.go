@@ -61,7 +61,7 @@ func TestGateIsAsked(t *testing.T) {
 				opts.Gate = &gate
 				it := tab.NewIter(opts)
 				if !it.First() || !bytes.Equal(it.Value(), c.value) || !slices.Equal(gate, want) {
-					t.Errorf("%s, %s: the gate was asked for %v, want %v", name, how, gate, want)
+					t.Errorf("%s, %s: the gate was entered with %v, want %v", name, how, gate, want)
 				}
 				it.Close()
 			}

@@ -42,7 +42,7 @@ func build(t testing.TB, opts Options, props map[string][]byte, entries []kv) ([
 		t.Fatal(err)
 	}
 	if m.Size != int64(out.Len()) {
-		t.Fatalf("meta says %d bytes, file has %d", m.Size, out.Len())
+		t.Fatalf("meta has %d bytes, file has %d", m.Size, out.Len())
 	}
 	return out.Bytes(), m
 }

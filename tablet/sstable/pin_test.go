@@ -118,6 +118,6 @@ func TestPinFails(t *testing.T) {
 	file[len(file)/2] ^= 1
 	var bad *CorruptError
 	if err := tab.Pin(t.Context(), nil, nil, func(int64) bool { return true }); !errors.As(err, &bad) || tab.PinnedBytes() != 0 {
-		t.Errorf("a rotten block: %v, %d bytes pinned", err, tab.PinnedBytes())
+		t.Errorf("a corrupt block: %v, %d bytes pinned", err, tab.PinnedBytes())
 	}
 }

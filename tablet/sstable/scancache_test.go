@@ -104,7 +104,7 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	if early > len(prefixes)/4 {
-		t.Errorf("%d of %d prefixes are kept when they are asked for once", early, len(prefixes))
+		t.Errorf("%d of %d prefixes are cached after one request", early, len(prefixes))
 	}
 	if kept < 100 {
 		t.Errorf("%d of %d prefixes are kept", kept, len(prefixes))
@@ -151,10 +151,10 @@ func TestOnlyMissesAreKept(t *testing.T) {
 func TestEntriesOfAnotherPrefix(t *testing.T) {
 	p := append([]byte{entriesWhole, 3}, "abc"...)
 	if _, found := entriesOfPrefix(p, []byte("abd")); found {
-		t.Error("abd is taken for abc")
+		t.Error("entries of abc returned for abd")
 	}
 	if _, found := entriesOfPrefix(p, []byte("ab")); found {
-		t.Error("ab is taken for abc")
+		t.Error("entries of abc returned for ab")
 	}
 	if rest, found := entriesOfPrefix(append(p, "rest"...), []byte("abc")); !found || string(rest) != "rest" {
 		t.Errorf("%q, %v", rest, found)
@@ -175,7 +175,7 @@ func TestEntriesOfRottenFile(t *testing.T) {
 		it.Keep(prefixes[10])
 		it.Close()
 		if e, ok := tab.Entries(prefixes[10]); ok {
-			t.Fatalf("rotten blocks gave %q", e.p)
+			t.Fatalf("corrupt blocks returned %q", e.p)
 		}
 	}
 }
@@ -195,11 +195,11 @@ func TestDoorkeeper(t *testing.T) {
 		}
 	}
 	if wrong > 60 {
-		t.Errorf("%d of %d are taken for others", wrong, len(first))
+		t.Errorf("%d of %d are false positives", wrong, len(first))
 	}
 	for _, h := range first {
 		if !d.again(h) {
-			t.Fatal("who comes again is not known")
+			t.Fatal("a repeated request is not recognized")
 		}
 	}
 	var wg sync.WaitGroup

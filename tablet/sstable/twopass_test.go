@@ -88,7 +88,7 @@ func TestTwoPassHeld(t *testing.T) {
 		raw += len(e.value)
 	}
 	if n := w.EstimatedSize(); n < int64(raw/heldRatio/2) || n > int64(raw) {
-		t.Errorf("%d bytes are said to make a file of %d", raw, n)
+		t.Errorf("%d bytes are estimated as a file of %d", raw, n)
 	}
 }
 

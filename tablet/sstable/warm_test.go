@@ -127,9 +127,9 @@ func TestBlocksStayCachedInFullCache(t *testing.T) {
 		tabs[n] = tab
 		after += misses(2000, n) / tables
 	}
-	t.Logf("misses of a look-up: %.2f before a file was written anew, %.2f after", before, after)
+	t.Logf("misses per lookup: %.2f before the rewrite of a file, %.2f after", before, after)
 	if after > before+0.25 { // 0.4 more if nothing of it is in the cache
-		t.Errorf("misses of a look-up: %.2f before a file was written anew, %.2f after", before, after)
+		t.Errorf("misses per lookup: %.2f before the rewrite of a file, %.2f after", before, after)
 	}
 	if s := cache.Stats(); s.Bytes > s.Budget {
 		t.Errorf("%d bytes in a cache of %d", s.Bytes, s.Budget)

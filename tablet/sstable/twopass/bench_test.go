@@ -41,7 +41,7 @@ type codec struct {
 // caches but not the time.
 func BenchmarkCorpus(b *testing.B) {
 	if *corpus == "" {
-		b.Log("no -corpus=FOLDER of HTML pages was given: a made one is taken")
+		b.Log("no -corpus=FOLDER of HTML pages: using a synthetic one")
 	}
 	for _, versions := range []int{1, 3} {
 		text := pages(b, *corpus, versions)

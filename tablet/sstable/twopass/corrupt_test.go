@@ -37,7 +37,7 @@ func TestBlockCorrupt(t *testing.T) {
 			}
 			for _, n := range []int{0, 1, len(p) - 1, len(p) + 1, 2 * len(p), len(p) + segmentBytes} {
 				if err := d.Decode(make([]byte, n), stored); n != len(p) && !errors.Is(err, ErrCorrupt) {
-					t.Fatalf("asked for %d bytes instead of %d: %v", n, len(p), err)
+					t.Fatalf("requested %d bytes instead of %d: %v", n, len(p), err)
 				}
 			}
 			refused := 0

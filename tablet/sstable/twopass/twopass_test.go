@@ -203,10 +203,10 @@ func TestLearnTells(t *testing.T) {
 	silent.Learn(blocks, 64<<10)
 	telling.Learn(blocks, 64<<10)
 	if largest > benchBlock || pieces < 3*len(blocks) {
-		t.Errorf("told of %d pieces of %d blocks, the largest of %d bytes", pieces, len(blocks), largest)
+		t.Errorf("reported %d pieces of %d blocks, the largest of %d bytes", pieces, len(blocks), largest)
 	}
 	if told < 2*2<<20 {
-		t.Errorf("told of %d bytes of work on 2 MiB, which are chosen from and parsed", told)
+		t.Errorf("reported %d bytes of work on 2 MiB, which are chosen from and parsed", told)
 	}
 	if !bytes.Equal(silent.AppendDict(nil), telling.AppendDict(nil)) {
 		t.Error("what is learnt is not the same")
