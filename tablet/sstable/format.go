@@ -77,7 +77,7 @@ func decodeFooter(p []byte, size int64) (directory handle, err error) {
 		return handle{}, &CorruptError{Offset: size - footerBytes, Length: footerBytes, Reason: reason}
 	}
 	if string(p[32:]) != magic {
-		return bad("wrong magic in the footer")
+		return bad("no footer")
 	}
 	want := binary.LittleEndian.Uint32(p[28:])
 	if got := crc.Sum(p[:28]); got != want {
