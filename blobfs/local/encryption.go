@@ -196,7 +196,7 @@ func (f *folder) renewKeys(keys []vfs.DataKey, master MasterKey) ([]vfs.DataKey,
 }
 
 // damaged converts a *vfs.DamageError to a *CorruptError and returns other errors unchanged.
-func damaged(err error) error {
+func asCorrupt(err error) error {
 	var d *vfs.DamageError
 	if errors.As(err, &d) {
 		return &CorruptError{File: d.File, Offset: d.Offset, Reason: d.Reason}

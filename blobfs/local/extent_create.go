@@ -48,14 +48,14 @@ func (s *Store) CreateVitalExtent(ctx context.Context, id ExtentID, offset, byte
 	return w, nil
 }
 
-func (s *Store) newExtentWriter(id ExtentID, offset, vital int64, replaces bool) (*ExtentWriter, error) {
+func (s *Store) newExtentWriter(id ExtentID, offset, priorityBytes int64, replaces bool) (*ExtentWriter, error) {
 	if id.Index < 0 || id.Index >= ExtentsMax || offset < 0 {
 		return nil, fmt.Errorf("invalid extent %s at offset %d", id, offset)
 	}
 	if err := s.reserve(id, replaces); err != nil {
 		return nil, err
 	}
-	x := &extentWriter{s: s, vital: vital, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
+	x := &extentWriter{s: s, priorityBytes: priorityBytes, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
 	if err := x.start(); err != nil {
 		x.drop()
 		s.unreserve(id)
@@ -169,7 +169,7 @@ func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRe
 	p := part{index: x.index, of: x.of(), length: x.length, folder: x.folder, created: time.Now(), holders: newHolderList(h)}
 	if w.replaces && !w.sealed {
 		if err := w.s.replacePart(x.blob, p); err != nil {
-			x.tookPlace = x.tookPlace && !errors.Is(err, ErrNoExtent) // dropped meanwhile
+			x.replacedFile = x.replacedFile && !errors.Is(err, ErrNoExtent) // dropped meanwhile
 			return ExtentRef{}, w.fail(err)
 		}
 	} else {
@@ -231,7 +231,7 @@ func (w *ExtentWriter) fail(err error) error {
 // partial attempt it continues with the steps that are missing.
 func (x *extentWriter) publish(h Holders) error {
 	noted := make(chan error, 1)
-	note := h.Epoch != 0 && !x.noted
+	note := h.Epoch != 0 && !x.holdersDurable
 	if note {
 		go func() { noted <- x.folder.holders.append(x.id(), h) }()
 	}
@@ -241,7 +241,7 @@ func (x *extentWriter) publish(h Holders) error {
 	}
 	if note {
 		errNote := <-noted
-		x.noted = errNote == nil
+		x.holdersDurable = errNote == nil
 		err = errors.Join(err, errNote)
 	}
 	if err == nil && !x.renamed {

@@ -51,39 +51,39 @@ func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error)
 		}
 	}
 	if errors.Is(err, ErrNoExtent) {
-		err = s.whyNone(id)
+		err = s.missingError(id)
 	}
 	return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 }
 
 // openExtent opens the first valid file of the extent, in quarantine or not.
-func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+func (s *Store) openExtent(ctx context.Context, id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return nil, err
 	}
 	defer s.end()
-	x, err := s.openListed(id, right, want)
+	x, err := s.openListed(id, matches, want)
 	if errors.Is(err, ErrNoExtent) {
-		if x, err = s.openQuarantined(id, right); err != nil {
+		if x, err = s.openQuarantined(id, matches); err != nil {
 			// Another caller may have taken it out of quarantine in between.
-			x, err = s.openListed(id, right, want)
+			x, err = s.openListed(id, matches, want)
 		}
 	}
 	if errors.Is(err, ErrNoExtent) {
-		err = s.whyNone(id)
+		err = s.missingError(id)
 	}
 	return x, err
 }
 
 // openListed opens the first valid file of an extent that is not in quarantine.
-func (s *Store) openListed(id ExtentID, right func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+func (s *Store) openListed(id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
 	err := error(ErrNoExtent)
 	for _, p := range parts {
 		x, openErr := openExtentFile(p.folder.fs, p.path(id.Blob))
-		if openErr == nil && (x.meta.blob != id.Blob || x.meta.index != id.Index || !right(&x.meta)) {
+		if openErr == nil && (x.meta.blob != id.Blob || x.meta.index != id.Index || !matches(&x.meta)) {
 			x.file.Close()
 			openErr = fmt.Errorf("%w: %w", ErrOtherExtent, &CorruptError{File: x.name, Offset: pageBytes + x.length, Got: x.meta.tableCRC, Want: want,
 				Reason: fmt.Sprintf("file has extent %d of blob %s with table checksum %08x, want %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, id.Index, id.Blob, want)})
@@ -98,10 +98,10 @@ func (s *Store) openListed(id ExtentID, right func(*extentMeta) bool, want uint3
 	return nil, err
 }
 
-// whyNone returns the error for an extent without a file: ErrNoExtent, or a *CorruptError if the
+// missingError returns the error for an extent without a file: ErrNoExtent, or a *CorruptError if the
 // index has the extent but its files were removed by something else. The latter must be reported as
 // damage, or nothing would repair the lost replica.
-func (s *Store) whyNone(id ExtentID) error {
+func (s *Store) missingError(id ExtentID) error {
 	s.quarantine.op.Lock() // excludes renames
 	defer s.quarantine.op.Unlock()
 	var name string
@@ -110,20 +110,20 @@ func (s *Store) whyNone(id ExtentID) error {
 		parts := slices.Clone(s.partsLocked(id))
 		s.mu.Unlock()
 		if len(parts) == 0 {
-			return s.whyMissing(ErrNoExtent)
+			return s.withUnreadable(ErrNoExtent)
 		}
 		for _, p := range parts {
 			name = p.path(id.Blob)
 			if _, _, err := p.folder.fs.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-				return s.whyMissing(ErrNoExtent) // it exists by now, or its folder is unreadable
+				return s.withUnreadable(ErrNoExtent) // it exists by now, or its folder is unreadable
 			}
 		}
 	}
 	return &CorruptError{File: name, Reason: "file is missing"}
 }
 
-// whyMissing adds to an ErrNoExtent the unreadable folders that may have the extent.
-func (s *Store) whyMissing(err error) error {
+// withUnreadable adds to an ErrNoExtent the unreadable folders that may have the extent.
+func (s *Store) withUnreadable(err error) error {
 	for _, f := range s.folders {
 		if f.unreadable {
 			err = fmt.Errorf("%w: %w", err, f.retiredError())
@@ -137,7 +137,7 @@ func (s *Store) whyMissing(err error) error {
 func openExtentFile(fsys vfs.FS, name string) (*ExtentReader, error) {
 	file, err := fsys.OpenRead(name)
 	if err != nil {
-		return nil, damaged(err)
+		return nil, asCorrupt(err)
 	}
 	x, err := readExtentTail(file, name)
 	if err != nil {
@@ -186,7 +186,7 @@ func readError(err error, name string, off int64) error {
 		return &CorruptError{File: name, Offset: off, Reason: "file is truncated"}
 	}
 	if errors.As(err, new(*vfs.DamageError)) {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	return fmt.Errorf("read %s at offset %d: %w", name, off, err)
 }

@@ -45,7 +45,7 @@ func (s *Store) replacePart(id ID, p part) error {
 		s.mu.Unlock()
 		return ErrNoExtent
 	}
-	p.born, p.created = old[0].born, old[0].created
+	p.createdRound, p.created = old[0].createdRound, old[0].created
 	s.setPartsLocked(x, p)
 	delete(s.mu.writing, x)
 	s.mu.Unlock()

@@ -21,21 +21,21 @@ var chunkPool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 // folder are replaced; see move.
 type extentWriter struct {
 	extentMeta
-	s        *Store
-	folder   *folder
-	file     vfs.File // nil once finished
-	name     string   // path of the file; empty if there is none
-	chunks   []uint32
-	begun    int64 // bytes whose write-back has started
-	promised int64 // bytes counted in folder.promised and not yet written
-	finished bool  // table and footer are written and synced
-	renamed  bool
-	// tookPlace means that the file replaced the extent's existing file under the same name, so
+	s         *Store
+	folder    *folder
+	file      vfs.File // nil once finished
+	name      string   // path of the file; empty if there is none
+	chunks    []uint32
+	flushed   int64 // bytes whose write-back has started
+	committed int64 // bytes counted in folder.committed and not yet written
+	finished  bool  // table and footer are written and synced
+	renamed   bool
+	// replacedFile means that the file replaced the extent's existing file under the same name, so
 	// drop must not remove it.
-	tookPlace bool
-	noted     bool // the holder list is durable
-	// vital is the expected length in bytes of a high-priority extent; 0 for others.
-	vital int64
+	replacedFile   bool
+	holdersDurable bool // the holder list is durable
+	// priorityBytes is the expected length in bytes of a high-priority extent; 0 for others.
+	priorityBytes int64
 	// full has the folders that turned out to have no space for this extent.
 	full []*folder
 }
@@ -47,21 +47,21 @@ var errSource = errors.New("written data cannot be read back")
 // and another one is tried.
 func (x *extentWriter) start() error {
 	need := extentFileBytes(x.s.cfg.ExtentBytes)
-	if x.vital > 0 {
-		need = extentFileBytes(min(x.vital, x.s.cfg.ExtentBytes))
+	if x.priorityBytes > 0 {
+		need = extentFileBytes(min(x.priorityBytes, x.s.cfg.ExtentBytes))
 	}
 	for {
-		f, err := x.s.pick(need, x.vital > 0, func(f *folder) bool { return slices.Contains(x.full, f) })
+		f, err := x.s.pick(need, x.priorityBytes > 0, func(f *folder) bool { return slices.Contains(x.full, f) })
 		if err != nil {
 			return err
 		}
-		x.folder, x.promised = f, need
+		x.folder, x.committed = f, need
 		if err = x.create(); err == nil {
 			return nil
 		}
-		elsewhere := x.judge(err)
+		retry := x.handleFailure(err)
 		x.drop()
-		if !elsewhere {
+		if !retry {
 			return err
 		}
 	}
@@ -87,11 +87,11 @@ func (x *extentWriter) write(p []byte) error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
 	}
-	if n := x.length - x.begun; n >= startBytes {
-		if err := x.file.StartSync(pageBytes+x.begun, n); err != nil {
+	if n := x.length - x.flushed; n >= startBytes {
+		if err := x.file.StartSync(pageBytes+x.flushed, n); err != nil {
 			return err
 		}
-		x.begun = x.length
+		x.flushed = x.length
 	}
 	if _, err := x.file.WriteAt(p, pageBytes+x.length); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (x *extentWriter) write(p []byte) error {
 		x.chunks = append(x.chunks, crc.Sum(chunk))
 	}
 	x.length += int64(len(p))
-	x.keepPromise(int64(len(p)))
+	x.releaseCommitted(int64(len(p)))
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (x *extentWriter) finish() error {
 	if err := x.file.Sync(); err != nil {
 		return err
 	}
-	x.keepPromise(x.promised)
+	x.releaseCommitted(x.committed)
 	x.finished = true
 	// A blob may have any number of extents; only the open one keeps a descriptor.
 	err := x.file.Close()
@@ -141,11 +141,11 @@ func (x *extentWriter) rename() error {
 		return x.folder.retiredError()
 	}
 	name := x.folder.blobPath(extentName(x.id(), x.of()))
-	tookPlace := x.s.listsFile(x.id(), name)
+	replacedFile := x.s.listsFile(x.id(), name)
 	if err := x.folder.fs.Rename(x.name, name); err != nil {
 		return err
 	}
-	x.name, x.renamed, x.tookPlace = name, true, tookPlace
+	x.name, x.renamed, x.replacedFile = name, true, replacedFile
 	return nil
 }
 
@@ -153,14 +153,14 @@ func (x *extentWriter) rename() error {
 // failed fsync the page cache may have the right bytes; each chunk is verified with the checksum
 // taken in memory. errSource if data is lost, otherwise the errors of pick.
 func (x *extentWriter) move(cause error) error {
-	if !x.judge(cause) {
+	if !x.handleFailure(cause) {
 		return cause
 	}
-	x.keepPromise(x.promised)
+	x.releaseCommitted(x.committed)
 	old := *x
 	defer old.drop()
 	for {
-		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, vital: old.vital, full: x.full}
+		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, priorityBytes: old.priorityBytes, full: x.full}
 		x.length = 0
 		if err := x.start(); err != nil {
 			return err
@@ -173,9 +173,9 @@ func (x *extentWriter) move(cause error) error {
 			return nil
 		}
 		lost := errors.Is(err, errSource)
-		elsewhere := !lost && x.judge(err)
+		retry := !lost && x.handleFailure(err)
 		x.drop()
-		if !elsewhere {
+		if !retry {
 			return err
 		}
 	}
@@ -207,9 +207,9 @@ func (x *extentWriter) copyFrom(old *extentWriter) error {
 	return nil
 }
 
-// judge records that the folder is full, or retires it because of another error, and reports
+// handleFailure records that the folder is full, or retires it because of another error, and reports
 // whether another folder may work.
-func (x *extentWriter) judge(cause error) (elsewhere bool) {
+func (x *extentWriter) handleFailure(cause error) (retry bool) {
 	if vfs.IsDiskFull(cause) {
 		x.full = append(x.full, x.folder)
 	}
@@ -218,26 +218,26 @@ func (x *extentWriter) judge(cause error) (elsewhere bool) {
 
 // drop closes the file and, if the folder is not retired, removes it.
 func (x *extentWriter) drop() {
-	x.keepPromise(x.promised)
+	x.releaseCommitted(x.committed)
 	if x.file != nil {
 		x.file.Close()
 		x.file = nil
 	}
-	if x.name != "" && !x.tookPlace {
+	if x.name != "" && !x.replacedFile {
 		// A file that cannot be removed is removed when the store is next opened.
 		_ = x.folder.remove(x.name)
 	}
 	x.name = ""
 }
 
-// keepPromise reduces the bytes promised to this extent by n.
-func (x *extentWriter) keepPromise(n int64) {
-	n = min(n, x.promised)
+// releaseCommitted reduces the space committed to this extent by n bytes.
+func (x *extentWriter) releaseCommitted(n int64) {
+	n = min(n, x.committed)
 	if n == 0 {
 		return // there may be no folder yet
 	}
-	x.promised -= n
-	x.folder.promised.Add(-n)
+	x.committed -= n
+	x.folder.committed.Add(-n)
 }
 
 func (x *extentWriter) ref(node string) ExtentRef {

@@ -153,7 +153,7 @@ func TestFolderRetiredDuringSeal(t *testing.T) {
 
 // A file system with space for new files but not for overwriting old ones must not keep a log busy
 // for ever.
-func TestOverwriteFindsNoRoom(t *testing.T) {
+func TestOverwriteFindsNoSpace(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
 	w, err := s.CreateLog(ctx, local.NewID())

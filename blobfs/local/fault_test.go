@@ -494,7 +494,7 @@ func TestPlacement(t *testing.T) {
 }
 
 // The spare workers make spares in advance and recycle released files.
-func TestKeeper(t *testing.T) {
+func TestSpareWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		cfg := crashConfig(fs, 2)

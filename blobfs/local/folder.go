@@ -31,10 +31,10 @@ type folder struct {
 
 	// retired is the error that retired the folder; nil while it accepts writes.
 	retired atomic.Pointer[error]
-	// promised is the number of bytes that open extents may still write. They do not count as free.
-	promised atomic.Int64
-	// plenty is the free space, in bytes, above which removals may be slow.
-	plenty int64
+	// committed is the number of bytes that open extents may still write. They do not count as free.
+	committed atomic.Int64
+	// ampleBytes is the free space, in bytes, above which removals may be slow.
+	ampleBytes int64
 	// credit is the folder's weight in placement: the folder with the most is next. Guarded by
 	// Store.placing.
 	credit float64
@@ -49,9 +49,9 @@ type folder struct {
 // failed write-back only once and a concurrent second fsync would return nil. Callers that wait at
 // the same time share one sync.
 type dirSync struct {
-	asked atomic.Uint64
-	mu    sync.Mutex // held across I/O
-	done  uint64     // requests up to this number are served; guarded by mu
+	requested atomic.Uint64
+	mu        sync.Mutex // held across I/O
+	done      uint64     // requests up to this number are served; guarded by mu
 }
 
 func (f *folder) blobPath(name string) string { return filepath.Join(f.path, blobsDir, name) }
@@ -76,7 +76,7 @@ func (f *folder) syncBlobNames() error { return f.syncDir(blobsDir, &f.blobNames
 func (f *folder) syncLogNames() error  { return f.syncDir(logsDir, &f.logNames) }
 
 func (f *folder) syncDir(sub string, d *dirSync) error {
-	ticket := d.asked.Add(1)
+	ticket := d.requested.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.done >= ticket {
@@ -85,7 +85,7 @@ func (f *folder) syncDir(sub string, d *dirSync) error {
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	serves := d.asked.Load()
+	serves := d.requested.Load()
 	if err := f.fs.SyncDir(filepath.Join(f.path, sub)); err != nil {
 		f.failed(err)
 		return err
@@ -97,7 +97,7 @@ func (f *folder) syncDir(sub string, d *dirSync) error {
 // failed retires the folder after a failed write, unless the error does not discredit it, and
 // reports whether another folder may work. A full disk and a single corrupt file do not discredit a
 // folder. Nor do the limits of this process, which apply to every folder.
-func (f *folder) failed(err error) (elsewhere bool) {
+func (f *folder) failed(err error) (retry bool) {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		return false
 	}
@@ -116,9 +116,9 @@ func (f *folder) remove(path string) error {
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	giveBack, err := vfs.RemoveLater(f.fs, path)
-	if giveBack != nil {
-		f.remover.add(removed{f, giveBack})
+	free, err := vfs.RemoveLater(f.fs, path)
+	if free != nil {
+		f.remover.add(removed{f, free})
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -129,13 +129,13 @@ func (f *folder) remove(path string) error {
 	return err
 }
 
-// plentyExtents is the free space above the reserve, in extents, above which removals may be slow.
-const plentyExtents = 16
+// ampleExtents is the free space above the reserve, in extents, above which removals may be slow.
+const ampleExtents = 16
 
-// hasPlenty reports whether the folder has so much free space that removals may be slow.
-func (f *folder) hasPlenty() bool {
+// hasAmpleSpace reports whether the folder has so much free space that removals may be slow.
+func (f *folder) hasAmpleSpace() bool {
 	n, err := f.fs.FreeBytes(f.path)
-	return err == nil && n >= f.promised.Load()+f.plenty
+	return err == nil && n >= f.committed.Load()+f.ampleBytes
 }
 
 // rename renames a file, if the folder is not retired. An error has been passed to failed.
@@ -205,34 +205,34 @@ func mkdirDurable(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(parent)
 }
 
-// pick selects the folder for a new extent of up to need bytes and counts these bytes as promised;
-// the caller reduces promised as it writes. A high-priority extent uses the reserve only if no
+// pick selects the folder for a new extent of up to need bytes and adds it to committed;
+// the caller reduces committed as it writes. A high-priority extent uses the reserve only if no
 // folder has other space, and then spare log files are removed before it is rejected. ErrDiskFull
 // if no folder has space, ErrFolderRetired if all are retired.
-func (s *Store) pick(need int64, vital bool, avoid func(*folder) bool) (*folder, error) {
+func (s *Store) pick(need int64, highPriority bool, avoid func(*folder) bool) (*folder, error) {
 	f, err := s.pickAbove(s.cfg.ReserveBytes, need, avoid)
-	if !vital || !errors.Is(err, ErrDiskFull) {
+	if !highPriority || !errors.Is(err, ErrDiskFull) {
 		return f, err
 	}
 	for {
-		f, err = s.pickAbove(s.vitalReserve(), need, avoid)
-		if !errors.Is(err, ErrDiskFull) || !s.spares.sacrifice(avoid) {
+		f, err = s.pickAbove(s.hardReserve(), need, avoid)
+		if !errors.Is(err, ErrDiskFull) || !s.spares.removeSpare(avoid) {
 			return f, err
 		}
 	}
 }
 
-// vitalReserve is the free space that no extent may use.
-func (s *Store) vitalReserve() int64 { return s.cfg.ReserveBytes / 2 }
+// hardReserve is the free space that no extent may use.
+func (s *Store) hardReserve() int64 { return s.cfg.ReserveBytes / 2 }
 
-// roomFor reports whether a folder has need bytes of free space above the reserve.
-func (s *Store) roomFor(f *folder, need int64) bool {
+// hasSpace reports whether a folder has need bytes of free space above the reserve.
+func (s *Store) hasSpace(f *folder, need int64) bool {
 	n, err := f.fs.FreeBytes(f.path)
 	if err != nil {
 		f.failed(err)
 		return false
 	}
-	return n >= need+f.promised.Load()+s.cfg.ReserveBytes
+	return n >= need+f.committed.Load()+s.cfg.ReserveBytes
 }
 
 // pickAbove is pick with a given reserve. Folders get extents in proportion to their space above
@@ -249,12 +249,12 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 			f.failed(err)
 			continue
 		}
-		if wanted := need + f.promised.Load() + reserve; n < wanted && (avoid == nil || !avoid(f)) {
-			s.relieve(f, func() bool {
+		if needed := need + f.committed.Load() + reserve; n < needed && (avoid == nil || !avoid(f)) {
+			s.evictQuarantined(f, func() bool {
 				if now, err := f.fs.FreeBytes(f.path); err == nil {
 					n = now
 				}
-				return n >= wanted
+				return n >= needed
 			})
 		}
 		free[i] = n
@@ -270,7 +270,7 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 			continue
 		}
 		alive = true
-		free[i] -= f.promised.Load() + reserve
+		free[i] -= f.committed.Load() + reserve
 		if free[i] < need || (avoid != nil && avoid(f)) {
 			free[i] = -1
 			continue
@@ -289,7 +289,7 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 	switch {
 	case best != nil:
 		best.credit--
-		best.promised.Add(need)
+		best.committed.Add(need)
 		return best, nil
 	case alive:
 		return nil, ErrDiskFull

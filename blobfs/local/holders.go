@@ -248,7 +248,7 @@ func (l *holderLog) close() error {
 // loadHolders loads a folder's lists into the index and truncates a frame that a power loss cut
 // short.
 func (s *Store) loadHolders(f *folder) error {
-	f.holders = &holderLog{folder: f, keep: func(id ExtentID) bool { return s.wantsList(id, f) }}
+	f.holders = &holderLog{folder: f, keep: func(id ExtentID) bool { return s.needsList(id, f) }}
 	path := f.holdersPath()
 	content, err := readAll(f.fs, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -292,8 +292,8 @@ func (s *Store) loadHolders(f *folder) error {
 	return f.holders.file.Sync()
 }
 
-// wantsList reports whether an extent is in the folder, in quarantine, or being written.
-func (s *Store) wantsList(id ExtentID, f *folder) bool {
+// needsList reports whether an extent is in the folder, in quarantine, or being written.
+func (s *Store) needsList(id ExtentID, f *folder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.partsLocked(id) {

@@ -225,7 +225,7 @@ func TestHoldersDamage(t *testing.T) {
 }
 
 // A file that is mostly obsolete is rewritten without loss.
-func TestHoldersTidy(t *testing.T) {
+func TestHoldersRewrite(t *testing.T) {
 	fs, s := memStore(t)
 	keep, gone := exampleExtent(1), exampleExtent(2)
 	putExtent(t, s, keep, Holders{Epoch: 1, Nodes: []string{"k"}}, "x")

@@ -17,13 +17,13 @@ type blob struct {
 
 // part is one extent's file.
 type part struct {
-	index   int
-	of      int // the blob's number of extents if the name has it, otherwise 0
-	length  int64
-	folder  *folder
-	created time.Time
-	holders holderList
-	born    uint64 // round of the sweep when it was written; 0 if found by Open
+	index        int
+	of           int // the blob's number of extents if the name has it, otherwise 0
+	length       int64
+	folder       *folder
+	created      time.Time
+	holders      holderList
+	createdRound uint64 // round of the sweep when it was written; 0 if found by Open
 }
 
 func lessBlob(a, b *blob) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }
@@ -115,7 +115,7 @@ func (s *Store) ExtentInfo(id ExtentID) (ExtentInfo, error) {
 	if parts := s.partsLocked(id); len(parts) > 0 {
 		return parts[0].info(id.Blob), nil
 	}
-	return ExtentInfo{}, s.whyMissing(ErrNoExtent)
+	return ExtentInfo{}, s.withUnreadable(ErrNoExtent)
 }
 
 // partsLocked returns the files of an extent. The slice aliases the index.
@@ -144,7 +144,7 @@ func (b *blob) span(index int) (start, end int) {
 func (s *Store) addPart(id ID, p part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.born = s.round.Load()
+	p.createdRound = s.round.Load()
 	s.setPartsLocked(ExtentID{Blob: id, Index: p.index}, p)
 	delete(s.mu.writing, ExtentID{Blob: id, Index: p.index})
 }
@@ -266,7 +266,7 @@ func (s *Store) dropIf(id ExtentID, should func(*part) error) error {
 	parts := slices.Clone(s.partsLocked(id))
 	if len(parts) == 0 {
 		s.mu.Unlock()
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	if err := should(&parts[0]); err != nil {
 		s.mu.Unlock()
@@ -327,7 +327,7 @@ func (s *Store) setHolders(id ExtentID, h Holders) error {
 	s.mu.Unlock()
 	switch {
 	case f == nil:
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	case old == list:
 		return nil
 	case list.epoch <= old.epoch:

@@ -39,10 +39,10 @@ type logState struct {
 	mu      sync.Mutex
 	extents []*logFile // by seq
 	writer  *LogWriter // nil if none
-	// leftover means that a file of the log which is not one of its extents is left in a retired
+	// hasOrphan means that a file of the log which is not one of its extents is left in a retired
 	// folder. When the log is removed, its newest extent must stay as a record of the removal, and
 	// the ID must not be used again.
-	leftover bool
+	hasOrphan bool
 }
 
 // LogInfo is the store's state of a log, without reading it.
@@ -120,7 +120,7 @@ func (s *Store) addLogLocked(id ID) *logState {
 
 func (s *Store) unlockLog(st *logState) {
 	st.mu.Lock()
-	empty := len(st.extents) == 0 && !st.leftover
+	empty := len(st.extents) == 0 && !st.hasOrphan
 	st.mu.Unlock()
 	if empty {
 		s.mu.Lock()
@@ -167,7 +167,7 @@ func (s *Store) loadLogFiles(f *folder, names []string) error {
 func (f *logFile) readHeader() error {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	defer file.Close()
 	page := make([]byte, pageBytes)
@@ -203,7 +203,7 @@ func (s *Store) arrangeLogs() {
 		if !s.cfg.ReadOnly && len(chain) < len(all) {
 			s.clearLog(st, all)
 		}
-		if len(chain) == 0 && !st.leftover {
+		if len(chain) == 0 && !st.hasOrphan {
 			delete(s.mu.logs, st.id)
 		}
 	}
@@ -220,7 +220,7 @@ func (s *Store) clearLog(st *logState, all []*logFile) {
 	}
 	for _, f := range doubted {
 		if err := f.writeHeader(f.header); err != nil {
-			st.leave(err)
+			st.markOrphan(err)
 			return
 		}
 	}
@@ -230,7 +230,7 @@ func (s *Store) clearLog(st *logState, all []*logFile) {
 			continue
 		}
 		if err := f.remove(); err != nil {
-			st.leave(err)
+			st.markOrphan(err)
 			return
 		}
 	}
@@ -341,29 +341,29 @@ func (s *Store) removeLog(ctx context.Context, id ID) error {
 	// The newest extent, which records the removal, goes last: a crash in between must not leave a
 	// log with a hole.
 	for i, f := range extents {
-		if i == len(extents)-1 && st.leavesFiles() {
+		if i == len(extents)-1 && st.leavesOrphan() {
 			break
 		}
 		if err := s.spares.recycle(st, f); err != nil {
-			st.leave(err)
+			st.markOrphan(err)
 			break
 		}
 	}
 	return nil
 }
 
-// leave records that a file of the log could not be removed.
-func (st *logState) leave(err error) {
+// markOrphan records that a file of the log could not be removed.
+func (st *logState) markOrphan(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.leftover = true
+	st.hasOrphan = true
 	st.s.cfg.Logger.Warn("log file not removed until the store is reopened", "log", st.id, "err", err)
 }
 
-func (st *logState) leavesFiles() bool {
+func (st *logState) leavesOrphan() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.leftover
+	return st.hasOrphan
 }
 
 // markRemoved records in the newest extent that all extents are released. If its folder is retired,

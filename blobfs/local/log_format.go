@@ -132,10 +132,10 @@ func decodeLogHeaderCopy(page []byte, file string, at int64) (logHeader, error) 
 	if h.state == logFileReplica {
 		h.decodeReplica(b)
 	}
-	room := h.bytes - 2*pageBytes
+	capacity := h.bytes - 2*pageBytes
 	spare := h.state == logFileSpare
 	used := h.state == logFileUsed && h.seq > h.prevSeq && h.start >= 0 && h.prevLen >= 0 && h.prevLen <= h.start
-	if room < pageBytes || room%pageBytes != 0 || (!spare && !used && !h.validReplica()) {
+	if capacity < pageBytes || capacity%pageBytes != 0 || (!spare && !used && !h.validReplica()) {
 		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "invalid log file header"}
 	}
 	return h, nil

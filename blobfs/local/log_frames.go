@@ -6,7 +6,7 @@ import "fmt"
 type assembler struct {
 	run     []byte // the payload so far, if it has several frames
 	running bool   // a first part was added, and its last part was not
-	begun   bool   // a whole payload or a first part was added
+	started bool   // a whole payload or a first part was added
 }
 
 const partMissing = "part of a payload without the preceding part"
@@ -17,14 +17,14 @@ const partMissing = "part of a payload without the preceding part"
 func (a *assembler) add(f frame) (payload []byte, whole, ok bool) {
 	switch f.kind {
 	case frameFull:
-		a.running, a.begun = false, true
+		a.running, a.started = false, true
 		return f.payload, true, true
 	case frameFirst:
-		a.running, a.begun = true, true
+		a.running, a.started = true, true
 		a.run = append(a.run[:0], f.payload...)
 		return nil, false, true
 	}
-	if !a.running && !a.begun {
+	if !a.running && !a.started {
 		return nil, false, true // the payload began in an extent that was released
 	}
 	a.run = append(a.run, f.payload...)

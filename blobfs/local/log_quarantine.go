@@ -88,9 +88,9 @@ func (s *Store) setQuarantine(e *replicaExtent, round uint64, since time.Time) e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.quarantinedSince, e.born = since, s.round.Load()
+	e.quarantinedSince, e.createdRound = since, s.round.Load()
 	if !since.IsZero() {
-		e.born = 0
+		e.createdRound = 0
 	}
 	return nil
 }
@@ -109,9 +109,9 @@ func (s *Store) useReplica(e *replicaExtent) error {
 	return s.setQuarantine(e, 0, time.Time{})
 }
 
-// quarantineAge returns when the replica was quarantined according to its header, but not later
+// quarantineTime returns when the replica was quarantined according to its header, but not later
 // than now; zero if it was not.
-func (h *logHeader) quarantineAge() time.Time {
+func (h *logHeader) quarantineTime() time.Time {
 	if h.quarantined == 0 {
 		return time.Time{}
 	}

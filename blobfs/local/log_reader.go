@@ -48,7 +48,7 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 	defer s.end()
 	st := s.lockLog(id, false)
 	if st == nil {
-		if err := s.tipIsKnown(); err != nil {
+		if err := s.checkTipKnown(); err != nil {
 			return nil, err
 		}
 		return nil, ErrNoLog
@@ -64,11 +64,11 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 		return nil, err
 	}
 	if !tail.sealed && tail.damage == nil {
-		if err := s.tipIsKnown(); err != nil {
+		if err := s.checkTipKnown(); err != nil {
 			return nil, err
 		}
 		if !s.cfg.ReadOnly {
-			if tail, err = s.settle(st, chain, tail); err != nil {
+			if tail, err = s.sealTail(st, chain, tail); err != nil {
 				return nil, err
 			}
 			if chain, err = st.chain(); err != nil {
@@ -93,16 +93,16 @@ func (st *logState) chain() ([]*logFile, error) {
 func readTail(f *logFile) (logTail, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return logTail{}, damaged(err)
+		return logTail{}, asCorrupt(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
 	return scan.findTail()
 }
 
-// tipIsKnown returns an error if the newest extent of an unsealed log, or any extent of a log that
+// checkTipKnown returns an error if the newest extent of an unsealed log, or any extent of a log that
 // was not found, may be in a file or folder that could not be read.
-func (s *Store) tipIsKnown() error {
+func (s *Store) checkTipKnown() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.damaged) > 0 {
@@ -116,11 +116,11 @@ func (s *Store) tipIsKnown() error {
 	return nil
 }
 
-// settle makes the end of an unsealed log durable. It rewrites the last frame and writes a seal
+// sealTail makes the end of an unsealed log durable. It rewrites the last frame and writes a seal
 // after it, in place, or in a new extent if the folder fails. The last frame may be one that was
 // never synced, or whose sync failed: the page cache would return it until the next power loss.
 // Earlier frames were synced before the next one was written.
-func (s *Store) settle(st *logState, chain []*logFile, tail logTail) (logTail, error) {
+func (s *Store) sealTail(st *logState, chain []*logFile, tail logTail) (logTail, error) {
 	tip := chain[len(chain)-1]
 	w := &LogWriter{s: s, st: st, cur: tip, seq: tip.header.seq, live: tip.header.live}
 	w.mu.Lock()
@@ -160,7 +160,7 @@ func (w *LogWriter) seek(off int64) {
 func readFrame(f *logFile, off int64) (frame, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return frame{}, damaged(err)
+		return frame{}, asCorrupt(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
@@ -173,7 +173,7 @@ func (st *logState) openReader(chain []*logFile, tail logTail) (*LogReader, erro
 		file, err := f.folder.fs.OpenRead(f.path())
 		if err != nil {
 			r.Close()
-			return nil, damaged(err)
+			return nil, asCorrupt(err)
 		}
 		st.mu.Lock()
 		f.readers++

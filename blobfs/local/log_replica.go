@@ -55,7 +55,7 @@ type LogReplicaInfo struct {
 	// QuarantineRound and QuarantinedSince are set if the replica is in quarantine.
 	QuarantineRound  uint64
 	QuarantinedSince time.Time
-	born             uint64
+	createdRound     uint64
 }
 
 // logReplicas are the replicas in the store.
@@ -87,14 +87,14 @@ type replicaExtent struct {
 	file vfs.File // open while it is written; guarded by io
 
 	// Guarded by log.mu, like x and f.header.
-	loaded   bool          // its end is known and durable, with the header
-	damage   error         // why it must not be used; nil if it may
-	stopped  bool          // a fence or cut is in progress: appends are rejected
-	flushing bool          // a goroutine is writing the queue
-	queue    []byte        // space for a header page, then frames
-	waiters  []queueWaiter // callbacks of queued appends
-	other    []byte        // spare buffer for queue
-	born     uint64        // round of the sweep when it was made
+	loaded       bool          // its end is known and durable, with the header
+	damage       error         // why it must not be used; nil if it may
+	stopped      bool          // a fence or cut is in progress: appends are rejected
+	flushing     bool          // a goroutine is writing the queue
+	queue        []byte        // space for a header page, then frames
+	waiters      []queueWaiter // callbacks of queued appends
+	other        []byte        // spare buffer for queue
+	createdRound uint64        // round of the sweep when it was made
 	// quarantinedSince is when the replica was put into quarantine; zero if it is not there. It
 	// changes only with op held as well.
 	quarantinedSince time.Time
@@ -144,7 +144,7 @@ func (rs *logReplicas) adopt(s *Store, f *logFile) {
 	x := &logproto.ReplicaExtent{Seq: h.seq, Closed: true}
 	x.Restart(h.meta(), h.meta().Length)
 	l.r.Add(x)
-	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineAge()}
+	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineTime()}
 }
 
 func preferred(a, b logHeader) bool {
@@ -206,7 +206,7 @@ func (e *replicaExtent) infoLocked() LogReplicaInfo {
 	return LogReplicaInfo{
 		Log: h.log, Server: h.server, Seq: h.seq, Salt: h.salt, Meta: e.x.Meta,
 		Durable: e.x.Durable, Bytes: h.bytes, Damage: e.damage,
-		QuarantineRound: h.quarantineRound, QuarantinedSince: e.quarantinedSince, born: e.born,
+		QuarantineRound: h.quarantineRound, QuarantinedSince: e.quarantinedSince, createdRound: e.createdRound,
 	}
 }
 
@@ -228,7 +228,7 @@ func (s *Store) StatLogReplica(log ID, seq uint64) (LogReplicaInfo, error) {
 // OpenLogReplica durably creates an empty replica and returns its capacity in bytes of frames.
 // Opening it again before the first append does nothing. Errors: *logproto.FencedError,
 // logproto.ErrExtentExists, ErrDiskFull, ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (room int64, err error) {
+func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (capacity int64, err error) {
 	if o.Seq == 0 || o.Epoch == 0 || len(o.Server) > logServerBytesMax {
 		return 0, fmt.Errorf("open extent %d of log %s: invalid number, epoch or server", o.Seq, o.Log)
 	}
@@ -280,7 +280,7 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 		}
 	}
 	x := &logproto.ReplicaExtent{Seq: o.Seq, Meta: meta}
-	e := &replicaExtent{log: l, x: x, f: f, loaded: true, born: s.round.Load()}
+	e := &replicaExtent{log: l, x: x, f: f, loaded: true, createdRound: s.round.Load()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.r.Add(x)
@@ -474,7 +474,7 @@ func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, l
 	}
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return 0, damaged(err)
+		return 0, asCorrupt(err)
 	}
 	defer file.Close()
 	p = p[:min(int64(len(p)), length-off)]

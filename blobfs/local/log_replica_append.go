@@ -57,7 +57,7 @@ func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flu
 
 // queueLocked reports whether done will be called later. If not, it returns the result.
 func (e *replicaExtent) queueLocked(a LogAppend, done func(int64, error)) (length int64, wait bool, err error) {
-	if err := e.takes(a); err != nil {
+	if err := e.checkAppend(a); err != nil {
 		return 0, false, err
 	}
 	m := logproto.AppendRequest{Seq: a.Seq, Epoch: a.Epoch, Start: a.Start, Pos: a.Pos, End: a.Pos + int64(len(a.Frames))}
@@ -81,9 +81,9 @@ func (e *replicaExtent) queueLocked(a LogAppend, done func(int64, error)) (lengt
 	return 0, true, nil
 }
 
-// takes rejects appends that the protocol state machine does not check: invalid frames, or too
+// checkAppend rejects appends that the protocol state machine does not check: invalid frames, or too
 // many.
-func (e *replicaExtent) takes(a LogAppend) error {
+func (e *replicaExtent) checkAppend(a LogAppend) error {
 	n := int64(len(a.Frames))
 	switch {
 	case e.damage != nil:

@@ -23,7 +23,7 @@ func (s *Store) load(e *replicaExtent) error {
 	defer e.io.Unlock()
 	end, err := h.length, error(nil)
 	if h.started && !h.sealed {
-		end, err = s.settleReplica(e)
+		end, err = s.recoverReplica(e)
 	}
 	if err == nil && !s.cfg.ReadOnly {
 		h = h.with(h.meta())
@@ -44,13 +44,13 @@ func (s *Store) load(e *replicaExtent) error {
 	return err
 }
 
-// settleReplica returns the bytes of valid frames and makes them durable. An invalid frame before a
+// recoverReplica returns the bytes of valid frames and makes them durable. An invalid frame before a
 // valid one is a hole that a crash left in the last batches, unless the valid one records that the
 // place was acknowledged. With a *CorruptError the bytes before the damage are good.
-func (s *Store) settleReplica(e *replicaExtent) (int64, error) {
+func (s *Store) recoverReplica(e *replicaExtent) (int64, error) {
 	file, err := e.f.folder.fs.OpenRead(e.f.path())
 	if err != nil {
-		return 0, damaged(err)
+		return 0, asCorrupt(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, e.f, e.f.header.bytes, newScanBuffer(e.f.header.bytes))

@@ -349,7 +349,7 @@ func (m *replicaModel) add(s *local.Store, epoch uint64, n int) (length int64, e
 
 // A result that is known at once is returned without a callback, because the caller may hold locks
 // that a callback needs.
-func TestEnqueueLogReturnsWhatIsKnown(t *testing.T) {
+func TestEnqueueLogReturnsKnownResult(t *testing.T) {
 	_, s, m := replicaStore(t)
 	f := frames(m.o.Salt, m.start, m.start, blobtest.Bytes(1, 100))
 	a := local.LogAppend{Log: m.o.Log, Seq: m.o.Seq, Epoch: 2, Start: m.start, Pos: m.start, Frames: f}
@@ -431,7 +431,7 @@ func TestReplicaRefuses(t *testing.T) {
 
 // Corruption in acknowledged bytes is not a torn tail: the state of such a replica is unknown until
 // it is refilled.
-func TestReplicaRot(t *testing.T) {
+func TestReplicaCorruption(t *testing.T) {
 	fs, s, m := replicaStore(t)
 	for range 3 {
 		_, err := m.add(s, 2, 100)

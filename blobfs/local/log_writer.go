@@ -53,7 +53,7 @@ func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
 	st := s.lockLog(id, true)
 	defer s.unlockLog(st)
 	st.mu.Lock()
-	exists := len(st.extents) > 0 || st.leftover
+	exists := len(st.extents) > 0 || st.hasOrphan
 	st.mu.Unlock()
 	if exists {
 		return nil, fmt.Errorf("create log %s: %w", id, ErrLogExists)
@@ -214,20 +214,20 @@ func (w *LogWriter) append(p []byte) error {
 	}
 	// Take all necessary extents first, so that a disk that fills up cannot stop the append half
 	// way.
-	defer w.giveBack()
+	defer w.returnSpares()
 	part := int(w.frameMax() - frameHeaderBytes)
-	room := w.room(frameMiddle)
+	space := w.spaceLeft(frameMiddle)
 	for left := len(p); left > 0; left -= part {
 		need := frameBytes(min(part, left))
-		if need > room {
+		if need > space {
 			f, err := w.s.spares.take(false)
 			if err != nil {
 				return err
 			}
 			w.kept = append(w.kept, f)
-			room = f.header.bytes - 2*pageBytes
+			space = f.header.bytes - 2*pageBytes
 		}
-		room -= need
+		space -= need
 	}
 	total := int64(len(p))
 	for i, piece := 0, p; len(piece) > 0; i++ {
@@ -246,24 +246,24 @@ func (w *LogWriter) append(p []byte) error {
 	return nil
 }
 
-func (w *LogWriter) giveBack() {
+func (w *LogWriter) returnSpares() {
 	for _, f := range w.kept {
 		w.s.spares.adopt(f)
 	}
 	w.kept = nil
 }
 
-// room returns the bytes left in the extent for frames of the given kind. The last page is reserved
+// spaceLeft returns the bytes left in the extent for frames of the given kind. The last page is reserved
 // for the seal.
-func (w *LogWriter) room(kind frameKind) int64 {
+func (w *LogWriter) spaceLeft(kind frameKind) int64 {
 	if w.cur == nil || w.file == nil || w.cur.folder.isRetired() {
 		return 0
 	}
-	room := w.cur.header.bytes - w.off
+	space := w.cur.header.bytes - w.off
 	if kind != frameSeal {
-		room -= pageBytes
+		space -= pageBytes
 	}
-	return room
+	return space
 }
 
 // writeFrame makes one frame durable, in another extent if this one is full or fails.
@@ -279,7 +279,7 @@ func (w *LogWriter) writeFrame(kind frameKind, p []byte, total int64) error {
 		if tries > 2*len(w.s.folders) {
 			return ErrDiskFull
 		}
-		if w.room(kind) < size {
+		if w.spaceLeft(kind) < size {
 			if err := w.roll(); err != nil {
 				return err
 			}
@@ -401,7 +401,7 @@ func (w *LogWriter) dropCurrent() {
 	w.closeFile()
 	if w.cur != nil && w.fresh {
 		if err := w.cur.remove(); err != nil {
-			w.st.leave(err)
+			w.st.markOrphan(err)
 		}
 	}
 	w.cur = nil
@@ -426,7 +426,7 @@ func (w *LogWriter) recycle(f *logFile) {
 	}
 	defer w.s.end()
 	if err := w.s.spares.recycle(w.st, f); err != nil {
-		w.st.leave(err)
+		w.st.markOrphan(err)
 	}
 }
 
@@ -464,7 +464,7 @@ func (w *LogWriter) unlink(pos int64) []*logFile {
 	w.st.mu.Lock()
 	defer w.st.mu.Unlock()
 	w.cur.header = h // headers are read under st.mu
-	gone := slices.Clone(w.st.extents[:n])
+	released := slices.Clone(w.st.extents[:n])
 	w.st.extents = slices.Delete(w.st.extents, 0, n)
-	return gone
+	return released
 }

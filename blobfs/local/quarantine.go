@@ -22,8 +22,8 @@ type quarantine struct {
 	op sync.Mutex
 	// all is sorted by ID. Guarded by Store.mu.
 	all *btree.BTreeG[*quarantined]
-	// relieved is when a search last found nothing to remove on a full disk. Guarded by op.
-	relieved time.Time
+	// evictionFutile is when a search last found nothing to remove on a full disk. Guarded by op.
+	evictionFutile time.Time
 }
 
 // quarantined is an extent in quarantine. Guarded by Store.mu.
@@ -183,7 +183,7 @@ func (s *Store) quarantineExtent(id ExtentID, round uint64) error {
 	}
 	s.mu.Unlock()
 	if len(parts) == 0 {
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	for i := len(q.parts) - len(parts); i < len(q.parts); i++ {
 		p := &q.parts[i]
@@ -221,7 +221,7 @@ func (s *Store) revive(id ExtentID) error {
 	q := s.quarantinedLocked(id)
 	s.mu.Unlock()
 	if q == nil {
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	var back []part
 	var left []quarantinedPart
@@ -239,7 +239,7 @@ func (s *Store) revive(id ExtentID) error {
 		if err := p.folder.syncBlobNames(); err != nil {
 			errs = append(errs, err)
 		}
-		p.born = s.round.Load()
+		p.createdRound = s.round.Load()
 		back = append(back, p.part)
 	}
 	s.mu.Lock()
@@ -254,7 +254,7 @@ func (s *Store) revive(id ExtentID) error {
 // openQuarantined opens an extent in quarantine for a caller that knows its checksum, which proves
 // that it is in use. It takes the extent out of quarantine and raises the alarm. ErrNoExtent if the
 // extent is not in quarantine, or has other content.
-func (s *Store) openQuarantined(id ExtentID, right func(*extentMeta) bool) (*ExtentReader, error) {
+func (s *Store) openQuarantined(id ExtentID, matches func(*extentMeta) bool) (*ExtentReader, error) {
 	s.quarantine.op.Lock()
 	defer s.quarantine.op.Unlock()
 	s.mu.Lock()
@@ -268,7 +268,7 @@ func (s *Store) openQuarantined(id ExtentID, right func(*extentMeta) bool) (*Ext
 		if err != nil {
 			continue
 		}
-		if x.meta.blob != id.Blob || x.meta.index != id.Index || !right(&x.meta) {
+		if x.meta.blob != id.Blob || x.meta.index != id.Index || !matches(&x.meta) {
 			x.Close()
 			continue
 		}
@@ -341,7 +341,7 @@ func (s *Store) dropQuarantined(id ExtentID) error {
 	}
 	s.mu.Unlock()
 	if q == nil {
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	var left []quarantinedPart
 	var errs []error
@@ -362,14 +362,14 @@ func (s *Store) dropQuarantined(id ExtentID) error {
 	return errors.Join(errs...)
 }
 
-// relieveAfter is the interval after a search without result in which relieve does not search
-// again.
-const relieveAfter = 10 * time.Second
+// evictionRetryAfter is the interval after a search without result in which evictQuarantined does
+// not search again.
+const evictionRetryAfter = 10 * time.Second
 
-// relieve removes extents in quarantine from a folder, oldest first, until enough returns true. It
-// skips extents that are younger than the minimum time, or that only one round of the sweep has
-// found.
-func (s *Store) relieve(f *folder, enough func() bool) {
+// evictQuarantined removes extents in quarantine from a folder, oldest first, until enough returns
+// true. It skips extents that are younger than the minimum time, or that only one round of the
+// sweep has found.
+func (s *Store) evictQuarantined(f *folder, enough func() bool) {
 	s.mu.Lock()
 	n := s.quarantine.all.Len()
 	s.mu.Unlock()
@@ -378,7 +378,7 @@ func (s *Store) relieve(f *folder, enough func() bool) {
 	}
 	s.quarantine.op.Lock()
 	defer s.quarantine.op.Unlock()
-	if time.Since(s.quarantine.relieved) < relieveAfter || enough() {
+	if time.Since(s.quarantine.evictionFutile) < evictionRetryAfter || enough() {
 		return
 	}
 	var old []*quarantined
@@ -401,5 +401,5 @@ func (s *Store) relieve(f *folder, enough func() bool) {
 			return
 		}
 	}
-	s.quarantine.relieved = time.Now()
+	s.quarantine.evictionFutile = time.Now()
 }

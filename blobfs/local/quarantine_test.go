@@ -205,7 +205,7 @@ func TestQuarantine(t *testing.T) {
 }
 
 // A read succeeds at any time during a quarantine.
-func TestQuarantineBesideReads(t *testing.T) {
+func TestQuarantineDuringReads(t *testing.T) {
 	ctx := context.Background()
 	s := quarantineStore(t, vfs.NewMem(vfs.MemOptions{}))
 	h := putBlob(t, s, 1)
@@ -292,7 +292,7 @@ func TestQuarantineSplit(t *testing.T) {
 
 // In a full folder the oldest extents are removed first, and only those that are confirmed and old
 // enough.
-func TestQuarantineMakesRoom(t *testing.T) {
+func TestQuarantineFreesSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		fs := vfs.NewMem(vfs.MemOptions{})

@@ -23,17 +23,17 @@ type remover struct {
 
 // removed is an unlinked file.
 type removed struct {
-	folder   *folder
-	giveBack func(rest func(took time.Duration))
+	folder *folder
+	free   func(pause func(took time.Duration))
 }
 
 const (
 	// removedMax bounds the queued files of a folder: each holds a descriptor, and space that
 	// cannot be used yet.
 	removedMax = 64
-	// removeRestMax bounds a pause. Freeing a GiB takes at most two seconds if the disk needs less
+	// removePauseMax bounds a pause. Freeing a GiB takes at most two seconds if the disk needs less
 	// than one for it.
-	removeRestMax = time.Millisecond
+	removePauseMax = time.Millisecond
 )
 
 func newRemover() *remover { return &remover{stop: make(chan struct{})} }
@@ -41,8 +41,8 @@ func newRemover() *remover { return &remover{stop: make(chan struct{})} }
 // add frees the space of a file in the background, or at once if space is short or the queue is
 // full.
 func (r *remover) add(x removed) {
-	if !x.folder.hasPlenty() || !r.queued(x) {
-		x.giveBack(func(time.Duration) {})
+	if !x.folder.hasAmpleSpace() || !r.queued(x) {
+		x.free(func(time.Duration) {})
 	}
 }
 
@@ -74,12 +74,12 @@ func (r *remover) next() (x removed, ok bool) {
 
 func (r *remover) run() {
 	for x, ok := r.next(); ok; x, ok = r.next() {
-		x.giveBack(func(took time.Duration) {
-			if !x.folder.hasPlenty() {
+		x.free(func(took time.Duration) {
+			if !x.folder.hasAmpleSpace() {
 				return
 			}
 			select {
-			case <-time.After(min(took, removeRestMax)):
+			case <-time.After(min(took, removePauseMax)):
 			case <-r.stop:
 			}
 		})

@@ -18,19 +18,19 @@ func TestRemover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, scarce := &folder{path: "/a", fs: mem}, &folder{path: "/a", fs: mem, plenty: free + 1}
+	f, scarce := &folder{path: "/a", fs: mem}, &folder{path: "/a", fs: mem, ampleBytes: free + 1}
 	r := newRemover()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan struct{}, removedMax+10)
-	slow := removed{f, func(rest func(time.Duration)) {
+	slow := removed{f, func(pause func(time.Duration)) {
 		close(begun)
 		<-goOn
-		rest(time.Hour)
+		pause(time.Hour)
 		done <- struct{}{}
 	}}
 	quick := func(f *folder) removed {
-		return removed{f, func(rest func(time.Duration)) {
-			rest(0)
+		return removed{f, func(pause func(time.Duration)) {
+			pause(0)
 			done <- struct{}{}
 		}}
 	}

@@ -59,9 +59,9 @@ func (p *sparePool) start() {
 	}
 	p.started = true
 	for range p.s.folders {
-		p.done.Go(p.keep)
+		p.done.Go(p.runWorker)
 	}
-	p.nudge()
+	p.wakeWorkers()
 }
 
 func (p *sparePool) close() {
@@ -75,8 +75,8 @@ func (p *sparePool) close() {
 	p.done.Wait()
 }
 
-// nudge wakes all workers.
-func (p *sparePool) nudge() {
+// wakeWorkers wakes all workers.
+func (p *sparePool) wakeWorkers() {
 	for range cap(p.wake) {
 		select {
 		case p.wake <- struct{}{}:
@@ -91,7 +91,7 @@ func (p *sparePool) later(f *folder, run func()) {
 	p.mu.Lock()
 	if p.started {
 		p.jobs = append(p.jobs, spareJob{f, run})
-		p.nudge()
+		p.wakeWorkers()
 		p.mu.Unlock()
 		return
 	}
@@ -99,8 +99,8 @@ func (p *sparePool) later(f *folder, run func()) {
 	run()
 }
 
-// keep is the loop of a worker. Jobs come first, because each may make a new spare unnecessary.
-func (p *sparePool) keep() {
+// runWorker is the loop of a worker. Jobs come first, because each may make a new spare unnecessary.
+func (p *sparePool) runWorker() {
 	tick := time.NewTicker(max(p.s.cfg.UsedSpareMax/8, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -128,15 +128,15 @@ func (p *sparePool) work() bool {
 		p.mu.Lock()
 		delete(p.working, job.folder)
 		p.mu.Unlock()
-		p.nudge() // the folder may have more jobs
+		p.wakeWorkers() // the folder may have more jobs
 		return true
 	}
-	if !p.wanted() {
+	if !p.needsSpare() {
 		return false
 	}
 	// On a failure, or if another worker makes the spare, stop. A log that needs a spare tries
 	// itself and reports the error; the workers try again when a spare is taken.
-	f, err := p.make(true, false, p.restMaking)
+	f, err := p.make(true, false, p.pauseMaking)
 	return f != nil && err == nil || p.hasJob()
 }
 
@@ -166,15 +166,15 @@ func (p *sparePool) nextJobLocked() int {
 	return slices.IndexFunc(p.jobs, func(j spareJob) bool { return !p.working[j.folder] && !p.making[j.folder] })
 }
 
-// make creates a log file, fills it with zeros, and makes it durable, file and name. It calls rest
+// make creates a log file, fills it with zeros, and makes it durable, file and name. It calls pause
 // after each step with the step's duration. A folder that fails is retired. Full folders, and
 // folders in which a spare is being made, are skipped. It returns nil if no other folder is left,
 // or if a worker calls it for a spare that another worker is making.
-func (p *sparePool) make(keeper, vital bool, rest func(took time.Duration)) (*logFile, error) {
+func (p *sparePool) make(byWorker, highPriority bool, pause func(took time.Duration)) (*logFile, error) {
 	var full []*folder
 	for {
-		busy := p.busy(keeper)
-		folder, err := p.s.pick(p.s.cfg.ExtentBytes, vital, func(f *folder) bool {
+		busy := p.busy(byWorker)
+		folder, err := p.s.pick(p.s.cfg.ExtentBytes, highPriority, func(f *folder) bool {
 			return slices.Contains(full, f) || slices.Contains(busy, f)
 		})
 		if errors.Is(err, ErrDiskFull) && len(busy) > 0 {
@@ -183,27 +183,27 @@ func (p *sparePool) make(keeper, vital bool, rest func(took time.Duration)) (*lo
 		if err != nil {
 			return nil, err
 		}
-		if !p.begin(folder, keeper) {
-			folder.promised.Add(-p.s.cfg.ExtentBytes)
-			if keeper {
+		if !p.begin(folder, byWorker) {
+			folder.committed.Add(-p.s.cfg.ExtentBytes)
+			if byWorker {
 				return nil, nil
 			}
 			continue
 		}
-		f, err := folder.makeLogFile(p.s.cfg.ExtentBytes, rest)
-		folder.promised.Add(-p.s.cfg.ExtentBytes)
+		f, err := folder.makeLogFile(p.s.cfg.ExtentBytes, pause)
+		folder.committed.Add(-p.s.cfg.ExtentBytes)
 		if err == nil {
-			if keeper {
+			if byWorker {
 				p.adopt(f)
 			}
 			p.end(folder)
 			return f, nil
 		}
-		elsewhere := folder.failed(err)
+		retry := folder.failed(err)
 		// A file that cannot be removed is removed when the store is next opened.
 		_ = folder.remove(f.path() + tmpSuffix)
 		p.end(folder)
-		if !elsewhere {
+		if !retry {
 			return nil, err
 		}
 		full = append(full, folder)
@@ -212,11 +212,11 @@ func (p *sparePool) make(keeper, vital bool, rest func(took time.Duration)) (*lo
 
 // busy returns the folders in which spares are being made and, for a worker, those in which jobs
 // run. Callers of take do not wait for jobs, because a job may wait for the caller's log.
-func (p *sparePool) busy(keeper bool) []*folder {
+func (p *sparePool) busy(byWorker bool) []*folder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := slices.Collect(maps.Keys(p.making))
-	if keeper {
+	if byWorker {
 		all = slices.AppendSeq(all, maps.Keys(p.working))
 	}
 	return all
@@ -224,10 +224,10 @@ func (p *sparePool) busy(keeper bool) []*folder {
 
 // begin reserves a folder for making a spare until end. It returns false if a spare is being made
 // there. For a worker, it also returns false if no more spares are needed or a job runs there.
-func (p *sparePool) begin(f *folder, keeper bool) bool {
+func (p *sparePool) begin(f *folder, byWorker bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.making[f] || keeper && (p.working[f] || !p.wantedLocked()) {
+	if p.making[f] || byWorker && (p.working[f] || !p.needsSpareLocked()) {
 		return false
 	}
 	p.making[f] = true
@@ -243,14 +243,14 @@ func (p *sparePool) end(f *folder) {
 }
 
 const (
-	// makeRest is the pause after each step of making a spare, as a multiple of the step.
-	// makeRestMax bounds it.
-	makeRest    = 3
-	makeRestMax = 10 * time.Millisecond
+	// makePauseRatio is the pause after each step of making a spare, as a multiple of the step.
+	// makePauseMax bounds it.
+	makePauseRatio = 3
+	makePauseMax   = 10 * time.Millisecond
 )
 
-// restMaking pauses the making of a spare while another one is ready and no caller waits.
-func (p *sparePool) restMaking(took time.Duration) {
+// pauseMaking pauses the making of a spare while another one is ready and no caller waits.
+func (p *sparePool) pauseMaking(took time.Duration) {
 	p.mu.Lock()
 	ready := len(p.ready)
 	p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *sparePool) restMaking(took time.Duration) {
 		return
 	}
 	select {
-	case <-time.After(min(makeRest*took, makeRestMax)):
+	case <-time.After(min(makePauseRatio*took, makePauseMax)):
 	case <-p.stop:
 	}
 }
@@ -277,15 +277,15 @@ func (p *sparePool) removeOld() {
 	})
 }
 
-func (p *sparePool) wanted() bool {
+func (p *sparePool) needsSpare() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.wantedLocked()
+	return p.needsSpareLocked()
 }
 
-// wantedLocked reports whether a worker should make a spare. While none is ready it ignores the
+// needsSpareLocked reports whether a worker should make a spare. While none is ready it ignores the
 // spares being made, because their disks may have stalled. p.mu must be held.
-func (p *sparePool) wantedLocked() bool {
+func (p *sparePool) needsSpareLocked() bool {
 	few := p.s.cfg.LogExtentsReady - len(p.ready)
 	return few > 0 && (len(p.making) < few || len(p.ready) == 0)
 }
@@ -311,9 +311,9 @@ func (p *sparePool) adopt(f *logFile) {
 // folders, it waits for the first of them, so that no disk writes two at once. Errors are those of
 // pick. In a folder below its reserve only high-priority logs get a spare, because what is logged
 // must later be written to that disk by compactions too.
-func (p *sparePool) take(vital bool) (*logFile, error) {
-	defer p.nudge()
-	usable := func(f *folder) bool { return vital || p.s.roomFor(f, 0) }
+func (p *sparePool) take(highPriority bool) (*logFile, error) {
+	defer p.wakeWorkers()
+	usable := func(f *folder) bool { return highPriority || p.s.hasSpace(f, 0) }
 	if f := p.pop(usable); f != nil {
 		return f, nil
 	}
@@ -326,7 +326,7 @@ func (p *sparePool) take(vital bool) (*logFile, error) {
 		if f := p.pop(usable); f != nil {
 			return f, nil
 		}
-		if f, err := p.make(false, vital, func(time.Duration) {}); f != nil || err != nil {
+		if f, err := p.make(false, highPriority, func(time.Duration) {}); f != nil || err != nil {
 			return f, err
 		}
 		<-made
@@ -335,14 +335,14 @@ func (p *sparePool) take(vital bool) (*logFile, error) {
 
 // pop removes and returns the first spare in a usable folder.
 func (p *sparePool) pop(usable func(*folder) bool) *logFile {
-	judged := map[*folder]bool{}
+	eligible := map[*folder]bool{}
 	for _, f := range p.s.folders {
-		judged[f] = !f.isRetired() && usable(f)
+		eligible[f] = !f.isRetired() && usable(f)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = slices.DeleteFunc(p.ready, func(f *logFile) bool { return f.folder.isRetired() })
-	i := slices.IndexFunc(p.ready, func(f *logFile) bool { return judged[f.folder] })
+	i := slices.IndexFunc(p.ready, func(f *logFile) bool { return eligible[f.folder] })
 	if i < 0 {
 		return nil
 	}
@@ -351,8 +351,8 @@ func (p *sparePool) pop(usable func(*folder) bool) *logFile {
 	return f
 }
 
-// sacrifice removes a spare to free space for a high-priority extent, and reports whether it did.
-func (p *sparePool) sacrifice(avoid func(*folder) bool) bool {
+// removeSpare removes a spare to free space for a high-priority extent, and reports whether it did.
+func (p *sparePool) removeSpare(avoid func(*folder) bool) bool {
 	f := p.pop(func(f *folder) bool { return !avoid(f) })
 	return f != nil && f.remove() == nil
 }
@@ -392,7 +392,7 @@ func (p *sparePool) recycleFile(f *logFile) error {
 		p.recycling--
 		p.mu.Unlock()
 	}()
-	if enough || f.outdated() || !p.s.roomFor(f.folder, p.s.cfg.ExtentBytes) { // the space is needed for other writes
+	if enough || f.outdated() || !p.s.hasSpace(f.folder, p.s.cfg.ExtentBytes) { // the space is needed for other writes
 		return f.remove()
 	}
 	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}
@@ -410,7 +410,7 @@ const zeroBytes = 1 << 20
 var zeros [zeroBytes]byte
 
 // makeLogFile returns the file even on an error, because a temporary file may exist.
-func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, error) {
+func (f *folder) makeLogFile(size int64, pause func(time.Duration)) (*logFile, error) {
 	var random [8]byte
 	rand.Read(random[:])
 	out := &logFile{
@@ -423,7 +423,7 @@ func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, er
 	if err != nil {
 		return out, err
 	}
-	err = fillLogFile(file, out.header, rest)
+	err = fillLogFile(file, out.header, pause)
 	file.Close()
 	if err != nil {
 		return out, err
@@ -434,7 +434,7 @@ func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, er
 	return out, f.syncLogNames()
 }
 
-func fillLogFile(file vfs.File, h logHeader, rest func(took time.Duration)) error {
+func fillLogFile(file vfs.File, h logHeader, pause func(took time.Duration)) error {
 	if err := file.Preallocate(h.bytes); err != nil {
 		return err
 	}
@@ -446,7 +446,7 @@ func fillLogFile(file vfs.File, h logHeader, rest func(took time.Duration)) erro
 		if err := file.Sync(); err != nil {
 			return err
 		}
-		rest(time.Since(began))
+		pause(time.Since(began))
 	}
 	page := make([]byte, pageBytes)
 	h.encode(page)

@@ -78,7 +78,7 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) openFolders() error {
 	for _, path := range s.cfg.Folders {
-		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes, remover: newRemover()}
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, ampleBytes: s.cfg.ReserveBytes + ampleExtents*s.cfg.ExtentBytes, remover: newRemover()}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
 		if errors.Is(err, vfs.ErrLocked) || errors.As(err, new(*EncryptionError)) {
@@ -86,7 +86,7 @@ func (s *Store) openFolders() error {
 		}
 		if err != nil {
 			f.unreadable = true
-			f.failed(fmt.Errorf("open data folder %s: %w", f.path, damaged(err)))
+			f.failed(fmt.Errorf("open data folder %s: %w", f.path, asCorrupt(err)))
 		}
 	}
 	var errs []error

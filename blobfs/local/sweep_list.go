@@ -67,7 +67,7 @@ func (s *Store) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
 	s.mu.blobs.AscendGreaterOrEqual(&blob{id: after.Blob}, func(b *blob) bool {
 		for i := range b.parts {
 			p := &b.parts[i]
-			if p.born < round && (b.id != after.Blob || p.index > after.Index) {
+			if p.createdRound < round && (b.id != after.Blob || p.index > after.Index) {
 				x, ok = ExtentID{Blob: b.id, Index: p.index}, true
 				return false
 			}
@@ -96,7 +96,7 @@ func (s *Store) SweepReplicas(round uint64, log ID, seq uint64, max int) []Sweep
 	for len(all) < max {
 		infos := s.ListLogReplicas(log, seq, max)
 		for _, x := range infos {
-			if x.born < round && len(all) < max {
+			if x.createdRound < round && len(all) < max {
 				all = append(all, SweepReplica{Log: x.Log, Server: x.Server, Seq: x.Seq, Quarantined: !x.QuarantinedSince.IsZero(), Round: x.QuarantineRound, Since: x.QuarantinedSince})
 			}
 		}

@@ -145,7 +145,7 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id Exte
 	}
 	defer x.file.Close()
 	if err := vfs.VerifyHeader(x.file); err != nil {
-		v.problem(path, 0, damaged(err))
+		v.problem(path, 0, asCorrupt(err))
 	}
 	page := v.buf[:pageBytes]
 	if _, err := readFull(x.file, page, 0); err != nil {
@@ -220,14 +220,14 @@ func (s *Store) ScrubExtent(ctx context.Context, id ExtentID, pace func(bytes in
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
-	err := s.whyMissing(ErrNoExtent)
+	err := s.withUnreadable(ErrNoExtent)
 	for i := range parts {
 		p := &parts[i]
 		var first error
 		v := &verifier{pace: pace, buf: make([]byte, 0, chunkBytes), report: func(p Problem) { first = cmp.Or(first, p.Err) }}
 		err = v.extent(ctx, p.folder.fs, p.path(id.Blob), id, p.of)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = s.whyNone(id)
+			err = s.missingError(id)
 		}
 		if err = cmp.Or(err, first, ctx.Err()); err == nil {
 			return nil
@@ -268,7 +268,7 @@ func (v *verifier) logHeader(fsys vfs.FS, path string) error {
 	}
 	defer file.Close()
 	if err := vfs.VerifyHeader(file); err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	page := v.buf[:pageBytes]
 	if _, err := readFull(file, page, 0); err != nil {

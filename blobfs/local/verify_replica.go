@@ -86,7 +86,7 @@ func (v *verifier) replicaHeader(e *replicaExtent) error {
 	}
 	file, err := fsys.OpenRead(path)
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	defer file.Close()
 	page := v.buf[:pageBytes]
@@ -123,7 +123,7 @@ func (v *verifier) replicaFrames(ctx context.Context, e *replicaExtent) error {
 	f.header.start = meta.Start
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	defer file.Close()
 	if int64(cap(v.buf)) < min(2*frameBytesMax, f.header.bytes) {

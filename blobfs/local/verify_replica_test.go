@@ -138,7 +138,7 @@ func TestVerifyLogReplica(t *testing.T) {
 }
 
 // Concurrent appends, cuts, drops and reuse of the file for another log are not damage.
-func TestVerifyBesideAppends(t *testing.T) {
+func TestVerifyDuringAppends(t *testing.T) {
 	for _, keys := range [][]MasterKey{nil, {{1}}} {
 		s := openKeyed(t, vfs.NewMem(vfs.MemOptions{}), keys...)
 		verifyBesideAppends(t, s)

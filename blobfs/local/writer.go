@@ -97,12 +97,12 @@ func VitalBytes(blob, offset, extentBytes int64) int64 {
 	return min(blob-offset, extentBytes)
 }
 
-func (s *Store) newWriter(id ID, vital int64, dropped func()) (*Writer, error) {
+func (s *Store) newWriter(id ID, priorityBytes int64, dropped func()) (*Writer, error) {
 	return NewWriter(id, WriterConfig{
 		ExtentBytes: s.cfg.ExtentBytes,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
-			w, err := s.newExtentWriter(id, offset, VitalBytes(vital, offset, s.cfg.ExtentBytes), false)
+			w, err := s.newExtentWriter(id, offset, VitalBytes(priorityBytes, offset, s.cfg.ExtentBytes), false)
 			if err != nil {
 				return nil, err
 			}
@@ -211,7 +211,7 @@ func (w *Writer) end(err error) {
 }
 
 func (w *Writer) drop() {
-	_ = w.sealedBeside()
+	_ = w.waitSealed()
 	for _, x := range w.extents {
 		x.Drop()
 	}
@@ -233,8 +233,8 @@ func (w *Writer) addExtent() error {
 func (w *Writer) flush(p []byte) error {
 	for len(p) > 0 {
 		x := &w.extents[len(w.extents)-1]
-		room := w.cfg.ExtentBytes - x.length
-		if room == 0 {
+		space := w.cfg.ExtentBytes - x.length
+		if space == 0 {
 			// Only now is it known that the extent is not the last one.
 			if err := w.sealExtent(x.ExtentSink); err != nil {
 				return err
@@ -244,7 +244,7 @@ func (w *Writer) flush(p []byte) error {
 			}
 			continue
 		}
-		part := p[:min(int64(len(p)), room)]
+		part := p[:min(int64(len(p)), space)]
 		if err := x.Write(part); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (w *Writer) sealExtent(x ExtentSink) error {
 		_, err := x.Seal(context.Background(), false)
 		return err
 	}
-	if err := w.sealedBeside(); err != nil {
+	if err := w.waitSealed(); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -273,8 +273,8 @@ func (w *Writer) sealExtent(x ExtentSink) error {
 	return nil
 }
 
-// sealedBeside waits for the background seal, if there is one.
-func (w *Writer) sealedBeside() error {
+// waitSealed waits for the background seal, if there is one.
+func (w *Writer) waitSealed() error {
 	if w.sealing == nil {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (w *Writer) seal(ctx context.Context) (Handle, error) {
 	if h.Extents[last], err = w.extents[last].Seal(ctx, true); err != nil {
 		return Handle{}, err
 	}
-	if err := w.sealedBeside(); err != nil {
+	if err := w.waitSealed(); err != nil {
 		return Handle{}, err
 	}
 	for i, x := range w.extents[:last] {

@@ -89,7 +89,7 @@ type Log struct {
 		err     error  // wraps ErrClosed; if set, no commit is accepted
 		failed  bool   // an append failed: batches are no longer written
 		closed  bool
-		room    chan struct{} // closed when the filling batch is taken or the log ends; nil if no caller waits
+		space   chan struct{} // closed when the filling batch is taken or the log ends; nil if no caller waits
 	}
 	notEmpty chan struct{} // capacity 1, sent to under mu: filling is not empty
 
@@ -144,7 +144,7 @@ func New(a Appender, next uint64, cfg Config) *Log {
 func (l *Log) Commit(c *Commit) error {
 	l.mu.Lock()
 	if l.mu.err == nil && !l.fits(c) {
-		l.awaitRoom(c)
+		l.awaitSpace(c)
 	}
 	err := l.mu.err
 	if err == nil && !l.fits(c) {
@@ -179,19 +179,19 @@ func (l *Log) fits(c *Commit) bool {
 	return n == 0 || n+headerLen+len(c.Body) <= l.cfg.BatchBytesMax
 }
 
-// awaitRoom waits until c fits, the log has ended, or CommitWait has passed. mu must be held; it is
+// awaitSpace waits until c fits, the log has ended, or CommitWait has passed. mu must be held; it is
 // released while waiting.
-func (l *Log) awaitRoom(c *Commit) {
+func (l *Log) awaitSpace(c *Commit) {
 	timer := time.NewTimer(l.cfg.CommitWait)
 	defer timer.Stop()
 	for late := false; !late && l.mu.err == nil && !l.fits(c); {
-		if l.mu.room == nil {
-			l.mu.room = make(chan struct{})
+		if l.mu.space == nil {
+			l.mu.space = make(chan struct{})
 		}
-		room := l.mu.room
+		space := l.mu.space
 		l.mu.Unlock()
 		select {
-		case <-room:
+		case <-space:
 		case <-timer.C:
 			late = true
 		}
@@ -199,11 +199,11 @@ func (l *Log) awaitRoom(c *Commit) {
 	}
 }
 
-// signalRoom wakes the callers that wait for space. mu must be held.
-func (l *Log) signalRoom() {
-	if l.mu.room != nil {
-		close(l.mu.room)
-		l.mu.room = nil
+// signalSpace wakes the callers that wait for space. mu must be held.
+func (l *Log) signalSpace() {
+	if l.mu.space != nil {
+		close(l.mu.space)
+		l.mu.space = nil
 	}
 }
 
@@ -252,7 +252,7 @@ func (l *Log) Close() {
 		l.mu.closed = true
 		close(l.notEmpty)
 	}
-	l.signalRoom()
+	l.signalSpace()
 	l.mu.Unlock()
 	<-l.done
 	l.abandon()
@@ -293,7 +293,7 @@ func (l *Log) take() *batch {
 		return nil
 	}
 	l.mu.filling = fresh
-	l.signalRoom()
+	l.signalSpace()
 	return b
 }
 
@@ -315,7 +315,7 @@ func (l *Log) append(b *batch) error {
 		}
 		l.mu.Lock()
 		l.mu.err, l.mu.failed = fmt.Errorf("%w after a failed append: %w", ErrClosed, err), true
-		l.signalRoom()
+		l.signalSpace()
 		l.mu.Unlock()
 		return &FailedError{Cause: err}
 	}

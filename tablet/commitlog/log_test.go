@@ -193,7 +193,7 @@ func (d *stalledDisk) Append(ctx context.Context, p []byte) (int64, error) {
 
 // Between returns although the log blob is stalled, and Commit after CommitWait. Accepted commits
 // complete later, and not while Between's function runs.
-func TestStalledLogHoldsUpNobody(t *testing.T) {
+func TestStalledLogBlocksNoCaller(t *testing.T) {
 	d := &stalledDisk{began: make(chan struct{}, 8), release: make(chan struct{})}
 	l := New(d, 1, Config{BatchBytesMax: 1000, CommitWait: time.Millisecond})
 	done := make(chan error, 2)

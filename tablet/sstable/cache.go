@@ -38,10 +38,10 @@ const ownNumBit = 1 << 63
 
 // Assumed sizes of a block and a row, and the limits of a level's initial capacity in entries.
 const (
-	blockGuess   = 16 << 10
-	rowGuess     = 1 << 10
-	entriesLeast = 64
-	entriesMost  = 1 << 20
+	blockSizeEstimate = 16 << 10
+	rowSizeEstimate   = 1 << 10
+	entriesMin        = 64
+	entriesMax        = 1 << 20
 )
 
 // newLevel returns a level with a budget of bytes, for entries of about guess bytes.
@@ -50,7 +50,7 @@ func newLevel(bytes, guess int64) level {
 	return level{otter.Must(&otter.Options[cacheKey, []byte]{
 		MaximumWeight: uint64(max(bytes, 1)), // 1 fits no entry
 		// The policy loses its frequency counts when the number of entries grows beyond this.
-		InitialCapacity: int(min(max(bytes/guess, entriesLeast), entriesMost)),
+		InitialCapacity: int(min(max(bytes/guess, entriesMin), entriesMax)),
 		Weigher:         func(_ cacheKey, p []byte) uint32 { return uint32(cost(p)) },
 		StatsRecorder:   counter,
 	}), counter}
@@ -74,7 +74,7 @@ const blockShareMax = 8
 func NewCache(budget int64) *Cache {
 	budget = max(budget, 0)
 	c := &Cache{
-		blocks: newLevel(budget-budget/rowShare, blockGuess), rows: newLevel(budget/rowShare, rowGuess),
+		blocks: newLevel(budget-budget/rowShare, blockSizeEstimate), rows: newLevel(budget/rowShare, rowSizeEstimate),
 		door: newDoorkeeper(budget / rowShare),
 	}
 	c.budget.Store(budget)
@@ -153,8 +153,8 @@ func (c *Cache) inherit(k cacheKey, p []byte) {
 	}
 }
 
-// hasRoom reports whether a block of the given size fits without evicting others.
-func (c *Cache) hasRoom(bytes int) bool {
+// hasSpace reports whether a block of the given size fits without evicting others.
+func (c *Cache) hasSpace(bytes int) bool {
 	return c.blocks.WeightedSize()+uint64(bytes)+entryOverhead <= c.blocks.GetMaximum()
 }
 

@@ -51,9 +51,9 @@ var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
 
 // compressor produces the stored form of blocks.
 type compressor struct {
-	want  table.Compression
-	two   *twopass.Encoder // if want is two-pass
-	spare []byte
+	method table.Compression
+	two    *twopass.Encoder // if want is two-pass
+	spare  []byte
 }
 
 // release drops a buffer that a huge block has grown.
@@ -63,11 +63,11 @@ func (c *compressor) release() { c.spare = reuse(c.spare) }
 // The result is valid until the next call.
 func (c *compressor) stored(raw []byte, k kind) ([]byte, table.Compression) {
 	c.spare = c.spare[:0]
-	want := c.want
-	if want == table.CompressionTwoPass && k != kindData {
-		want = table.CompressionZstd
+	method := c.method
+	if method == table.CompressionTwoPass && k != kindData {
+		method = table.CompressionZstd
 	}
-	switch want {
+	switch method {
 	case table.CompressionS2:
 		if n := s2.MaxEncodedLen(len(raw)); cap(c.spare) < n {
 			c.spare = make([]byte, n)
@@ -83,5 +83,5 @@ func (c *compressor) stored(raw []byte, k kind) ([]byte, table.Compression) {
 	if len(c.spare) >= len(raw) || len(c.spare) > len(raw)-len(raw)/8 {
 		return raw, table.CompressionNone
 	}
-	return c.spare, want
+	return c.spare, method
 }

@@ -83,7 +83,7 @@ func checkPlace(t *testing.T, err error, at int64) {
 func TestEveryBitFlip(t *testing.T) {
 	for _, c := range benchCompressions {
 		entries := compatEntries(20)
-		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, LearnBytes: 2 << 10, learnLeast: 1},
+		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, LearnBytes: 2 << 10, learnMin: 1},
 			map[string][]byte{"who": []byte("flip")}, entries)
 		want, err := look(bytesSource(file), OpenOptions{}, entries)
 		if err != nil {
@@ -218,9 +218,9 @@ func TestTailOfOtherReplica(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsAllRot corrupts several blocks. Each must be reported, even those after a corrupt
+// TestVerifyFindsAllCorruption corrupts several blocks. Each must be reported, even those after a corrupt
 // filter.
-func TestVerifyFindsAllRot(t *testing.T) {
+func TestVerifyFindsAllCorruption(t *testing.T) {
 	entries := compatEntries(100)
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens}, nil, entries)
 	tab := open(t, bytesSource(file), OpenOptions{})

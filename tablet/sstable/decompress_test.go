@@ -77,7 +77,7 @@ func TestCompressedIfItPays(t *testing.T) {
 	for zeros := range 400 {
 		raw := append(bytes.Clone(random), make([]byte, zeros)...)
 		saved := len(raw) - len(s2.Encode(nil, raw))
-		c := compressor{want: table.CompressionS2}
+		c := compressor{method: table.CompressionS2}
 		if _, got := c.stored(raw, kindData); (got == table.CompressionS2) != (saved >= len(raw)/8) {
 			t.Errorf("a block of %d bytes of which compression saves %d is stored by %v", len(raw), saved, got)
 		}
@@ -93,8 +93,8 @@ func TestCompressedIfItPays(t *testing.T) {
 	}
 }
 
-// TestSaneMeta: the numbers in a file's properties must be consistent with the file and each other.
-func TestSaneMeta(t *testing.T) {
+// TestConsistentMeta: the numbers in a file's properties must be consistent with the file and each other.
+func TestConsistentMeta(t *testing.T) {
 	good := Meta{Size: 100, Entries: 3, DataBlocks: 3, FirstKey: []byte("a"), LastKey: []byte("b")}
 	for name, c := range map[string]struct {
 		change func(m *Meta)
@@ -121,8 +121,8 @@ func TestSaneMeta(t *testing.T) {
 		"entries of no blocks": {func(m *Meta) { *m = Meta{Size: 100, Entries: 1} }, false},
 	} {
 		m := good
-		if c.change(&m); m.sane() != c.want {
-			t.Errorf("%s: sane is %v", name, m.sane())
+		if c.change(&m); m.consistent() != c.want {
+			t.Errorf("%s: consistent is %v", name, m.consistent())
 		}
 	}
 }

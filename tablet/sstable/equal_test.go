@@ -241,23 +241,23 @@ func TestPinRuns(t *testing.T) {
 // TestDoorkeeperSize: a doorkeeper has a bit per KiB of budget, within its limits, and is cleared
 // when more than half are set.
 func TestDoorkeeperSize(t *testing.T) {
-	for budget, want := range map[int64]int{0: doorLeast, 1 << 20: doorLeast, 1<<20 + 1<<10: 2 * doorLeast, 1 << 32: 1 << 22, 1 << 40: doorMost} {
+	for budget, want := range map[int64]int{0: doorBitsMin, 1 << 20: doorBitsMin, 1<<20 + 1<<10: 2 * doorBitsMin, 1 << 32: 1 << 22, 1 << 40: doorBitsMax} {
 		if got := 32 * len(newDoorkeeper(budget).bits); got != want {
 			t.Errorf("for %d bytes it has %d bits, want %d", budget, got, want)
 		}
 	}
 	d := newDoorkeeper(0)
-	for h := range uint64(doorLeast / 2) {
-		if d.again(h) {
+	for h := range uint64(doorBitsMin / 2) {
+		if d.seen(h) {
 			t.Fatalf("hash %d is known", h)
 		}
 	}
-	for h := range uint64(doorLeast / 2) {
-		if !d.again(h) || !d.again(h+doorLeast) {
+	for h := range uint64(doorBitsMin / 2) {
+		if !d.seen(h) || !d.seen(h+doorBitsMin) {
 			t.Fatalf("hash %d is forgotten", h)
 		}
 	}
-	if d.again(doorLeast/2) || d.again(0) || d.set.Load() != 1 {
+	if d.seen(doorBitsMin/2) || d.seen(0) || d.set.Load() != 1 {
 		t.Errorf("with more than half of its bits set it forgets nothing, %d are counted", d.set.Load())
 	}
 }
@@ -288,12 +288,12 @@ func TestKeptEntriesAreBounded(t *testing.T) {
 	if k.any.Load() || len(k.take()) != 0 {
 		t.Error("places of none")
 	}
-	for i := range int64(2*keptMost + 3) {
+	for i := range int64(2*keptMax + 3) {
 		k.add(i)
 	}
 	got := k.take()
 	slices.Sort(got)
-	if len(got) != keptMost || got[0] != keptMost+3 || got[keptMost-1] != 2*keptMost+2 || !k.any.Load() {
+	if len(got) != keptMax || got[0] != keptMax+3 || got[keptMax-1] != 2*keptMax+2 || !k.any.Load() {
 		t.Errorf("%d places, %d to %d", len(got), got[0], got[len(got)-1])
 	}
 	if k.add(7); !slices.Equal(k.take(), []int64{7}) {
@@ -331,9 +331,9 @@ func TestWarmBlocks(t *testing.T) {
 	}
 }
 
-// TestCacheRoom: a block of up to an eighth of the budget is cached, and fits until the level of
+// TestCacheSpace: a block of up to an eighth of the budget is cached, and fits until the level of
 // blocks is full.
-func TestCacheRoom(t *testing.T) {
+func TestCacheSpace(t *testing.T) {
 	const budget = 80_000
 	for n, want := range map[int]bool{budget/8 - entryOverhead: true, budget/8 - entryOverhead + 1: false} {
 		c := NewCache(budget)
@@ -345,13 +345,13 @@ func TestCacheRoom(t *testing.T) {
 	c := NewCache(budget)
 	const most = budget - budget/rowShare
 	for n, want := range map[int]bool{most - entryOverhead: true, most - entryOverhead + 1: false} {
-		if got := c.hasRoom(n); got != want {
+		if got := c.hasSpace(n); got != want {
 			t.Errorf("an empty cache has space for %d bytes: %v", n, got)
 		}
 	}
 	c.put(cacheKey{1, 1}, make([]byte, 1000))
 	c.blocks.CleanUp()
-	if used := int(c.blocks.WeightedSize()); !c.hasRoom(most-entryOverhead-used) || c.hasRoom(most-entryOverhead-used+1) || used < 1000+entryOverhead {
+	if used := int(c.blocks.WeightedSize()); !c.hasSpace(most-entryOverhead-used) || c.hasSpace(most-entryOverhead-used+1) || used < 1000+entryOverhead {
 		t.Errorf("beside %d bytes the space is not what is left", used)
 	}
 }

@@ -42,7 +42,7 @@ func seedFiles(t testing.TB) [][]byte {
 	for _, c := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		for _, entries := range [][]kv{nil, compatEntries(3), compatEntries(60)} {
 			for _, prefixes := range []func([]byte, []int) []int{nil, someLens} {
-				file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c, RestartInterval: 3, FilterPrefixes: prefixes, LearnBytes: 4 << 10, learnLeast: 1},
+				file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c, RestartInterval: 3, FilterPrefixes: prefixes, LearnBytes: 4 << 10, learnMin: 1},
 					map[string][]byte{"k": []byte("v")}, entries)
 				files = append(files, file)
 			}

@@ -9,10 +9,10 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// asked is a Gate that admits every block and records the sizes.
-type asked []int
+// recordingGate is a Gate that admits every block and records the sizes.
+type recordingGate []int
 
-func (g *asked) Enter(bytes int) error {
+func (g *recordingGate) Enter(bytes int) error {
 	*g = append(*g, bytes)
 	return nil
 }
@@ -25,9 +25,9 @@ func valueFor(raw int) int {
 	return raw - (b.sizeWith(1, 0, near) - near)
 }
 
-// TestGateIsAsked: a gate is entered for each block larger than its limit, with the stored size
+// TestGateIsEntered: a gate is entered for each block larger than its limit, with the stored size
 // before the block is read and again with a larger raw size, and for no other block.
-func TestGateIsAsked(t *testing.T) {
+func TestGateIsEntered(t *testing.T) {
 	random := make([]byte, 4*GateBytes)
 	randomBytes(newRand(t), random)
 	const large = 3 * GateBytes
@@ -46,7 +46,7 @@ func TestGateIsAsked(t *testing.T) {
 		for how, opts := range map[string]IterOptions{"cached": {}, "no fill": {NoCacheFill: true}, "read ahead": {NoCacheFill: true, ReadAheadBytes: 1 << 20}} {
 			tab := open(t, bytesSource(file), OpenOptions{Cache: NewCache(64 << 20)})
 			h, _ := tab.index.root.handle(0)
-			var want asked
+			var want recordingGate
 			if c.stored > 0 {
 				if h.stored < c.stored || h.stored > c.stored+c.stored/100 {
 					t.Fatalf("%s: %d bytes are stored, not about %d", name, h.stored, c.stored)
@@ -57,7 +57,7 @@ func TestGateIsAsked(t *testing.T) {
 				want = append(want, c.raw)
 			}
 			for range 2 { // the second time it may be in the cache
-				var gate asked
+				var gate recordingGate
 				opts.Gate = &gate
 				it := tab.NewIter(opts)
 				if !it.First() || !bytes.Equal(it.Value(), c.value) || !slices.Equal(gate, want) {

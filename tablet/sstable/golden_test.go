@@ -108,7 +108,7 @@ var compatCases = []struct {
 }{
 	{"s2.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionS2, FilterPrefixes: someLens}, 40},
 	{"zstd.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionZstd}, 40},
-	{"two-pass.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionTwoPass, LearnBytes: 2 << 10, learnLeast: 1}, 40},
+	{"two-pass.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionTwoPass, LearnBytes: 2 << 10, learnMin: 1}, 40},
 }
 
 func compatEntries(rows int) []kv {

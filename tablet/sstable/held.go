@@ -3,9 +3,9 @@ package sstable
 import "github.com/steledb/stele/tablet/sstable/twopass"
 
 const (
-	// learnLeast is the minimum of data to learn from. Less hardly yields a dictionary that saves
+	// learnMin is the minimum of data to learn from. Less hardly yields a dictionary that saves
 	// its own size.
-	learnLeast = 256 << 10
+	learnMin = 256 << 10
 	// heldRatio is the assumed compression ratio of held blocks.
 	heldRatio = 4
 )
@@ -40,7 +40,7 @@ func (w *Writer) release(all bool) error {
 	if len(h.raws) == 0 {
 		return nil
 	}
-	if two := w.comp.two; h.bytes >= w.opts.learnLeast {
+	if two := w.comp.two; h.bytes >= w.opts.learnMin {
 		text := h.bytes / twopass.LearnShare
 		if all && !two.HasDict() {
 			two.TextMax = text

@@ -11,10 +11,11 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// lies are tables with valid checksums and invalid contents. Each modifies a Writer before Finish.
-var lies = []struct {
+// invalidTables are tables with valid checksums and invalid contents. Each modifies a Writer before
+// Finish.
+var invalidTables = []struct {
 	name   string
-	tell   func(w *Writer)
+	change func(w *Writer)
 	report string // part of what Verify reports
 	open   bool   // Open finds it too
 }{
@@ -59,8 +60,8 @@ var lies = []struct {
 	}, "does not follow", false},
 }
 
-// lie writes four entries in two blocks and calls tell during the second block.
-func lie(t *testing.T, tell func(*Writer)) []byte {
+// invalidTable writes four entries in two blocks and calls change during the second block.
+func invalidTable(t *testing.T, change func(*Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := NewWriter(&out, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens})
@@ -69,29 +70,30 @@ func lie(t *testing.T, tell func(*Writer)) []byte {
 			t.Fatal(err)
 		}
 	}
-	tell(w)
+	change(w)
 	if _, err := w.Finish(nil); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-// TestLies verifies that Verify finds defects behind valid checksums, and that reading such a file
-// is harmless (S4).
-func TestLies(t *testing.T) {
-	opts := VerifyOptions{Name: "liar", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
-	if p := verify(t, bytesSource(lie(t, func(*Writer) {})), opts); len(p) > 0 {
+//	TestInvalidContents verifies that Verify finds defects behind valid checksums, and that reading
+//
+// such a file is harmless (S4).
+func TestInvalidContents(t *testing.T) {
+	opts := VerifyOptions{Name: "hostile", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
+	if p := verify(t, bytesSource(invalidTable(t, func(*Writer) {})), opts); len(p) > 0 {
 		t.Fatal(p)
 	}
-	for _, c := range lies {
-		file := lie(t, c.tell)
+	for _, c := range invalidTables {
+		file := invalidTable(t, c.change)
 		problems := verify(t, bytesSource(file), opts)
 		found := false
 		for _, p := range problems {
 			if !errors.Is(p, ErrCorrupt) {
 				t.Errorf("%s: %v is not a CorruptError", c.name, p)
 			}
-			found = found || strings.Contains(p.Error(), c.report) && strings.Contains(p.Error(), "liar")
+			found = found || strings.Contains(p.Error(), c.report) && strings.Contains(p.Error(), "hostile")
 		}
 		if !found {
 			t.Errorf("%s: reported %v, want %q", c.name, problems, c.report)
@@ -103,9 +105,9 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestLyingFrames changes one field of a valid file and corrects all checksums. Every reader of the
+// TestInvalidFrames changes one field of a valid file and corrects all checksums. Every reader of the
 // field must return a typed error.
-func TestLyingFrames(t *testing.T) {
+func TestInvalidFrames(t *testing.T) {
 	put := binary.LittleEndian.PutUint32
 	for _, comp := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		for _, c := range []struct {
@@ -133,10 +135,10 @@ func TestLyingFrames(t *testing.T) {
 			h, _ := tab.index.root.handle(0)
 			c.edit(file[h.off:h.end()])
 			fixChecksums(file)
-			tab = open(t, bytesSource(file), OpenOptions{Name: "liar"})
+			tab = open(t, bytesSource(file), OpenOptions{Name: "hostile"})
 			_, err := entriesOf(tab, IterOptions{})
 			var bad *CorruptError
-			if !errors.As(err, &bad) || bad.Offset != h.off || bad.File != "liar" {
+			if !errors.As(err, &bad) || bad.Offset != h.off || bad.File != "hostile" {
 				t.Errorf("%v: %s: %v", comp, c.name, err)
 			}
 			exercise(t, file)
@@ -144,9 +146,9 @@ func TestLyingFrames(t *testing.T) {
 	}
 }
 
-// TestRandomLies changes valid files at random, corrects all checksums, and performs all operations
+// TestRandomContents changes valid files at random, corrects all checksums, and performs all operations
 // on the result.
-func TestRandomLies(t *testing.T) {
+func TestRandomContents(t *testing.T) {
 	rng := newRand(t)
 	seeds := seedFiles(t)
 	rounds := 1000

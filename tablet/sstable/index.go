@@ -48,7 +48,7 @@ func (c *indexCursor) seek(target []byte) error {
 	if !ok {
 		return c.t.corruptIndex()
 	}
-	return c.stand(leaf, i)
+	return c.moveTo(leaf, i)
 }
 
 // load returns the index block of entry r of the root.
@@ -71,8 +71,8 @@ func (c *indexCursor) load(r int) (*indexBlock, error) {
 	return &c.own, nil
 }
 
-// stand moves to entry i of leaf.
-func (c *indexCursor) stand(leaf *indexBlock, i int) error {
+// moveTo moves to entry i of leaf.
+func (c *indexCursor) moveTo(leaf *indexBlock, i int) error {
 	h, ok := leaf.handle(i)
 	if !ok {
 		c.leaf = nil
@@ -86,7 +86,7 @@ func (c *indexCursor) stand(leaf *indexBlock, i int) error {
 // step moves to the next data block. It returns false at the end.
 func (c *indexCursor) step() (bool, error) {
 	if c.i+1 < c.leaf.entries {
-		return true, c.stand(c.leaf, c.i+1)
+		return true, c.moveTo(c.leaf, c.i+1)
 	}
 	x := &c.t.index
 	if !x.deep || c.root+1 >= x.root.entries {
@@ -97,7 +97,7 @@ func (c *indexCursor) step() (bool, error) {
 		return false, err
 	}
 	c.root++
-	return true, c.stand(leaf, 0)
+	return true, c.moveTo(leaf, 0)
 }
 
 // bounds sets lo and hi.

@@ -19,13 +19,13 @@ type Iter struct {
 	loaded bool
 	// inside means that every key of that block is below opts.Upper.
 	inside bool
-	// lone means that the block is large and has one entry, whose key is a copy.
-	lone bool
+	// single means that the block is large and has one entry, whose key is a copy.
+	single bool
 	// raw is the raw length of that block.
 	raw int
-	// gone means that the block was released. If data is valid, only its key and index remain;
+	// released means that the block was released. If data is valid, only its key and index remain;
 	// otherwise only index.
-	gone bool
+	released bool
 	// missed means that some data block was not in memory.
 	missed bool
 	err    error
@@ -71,7 +71,7 @@ func (it *Iter) Key() []byte { return it.data.key }
 // Value returns the value of the entry. It is nil if not Valid, or if the value was released and
 // reading it again failed: see Err.
 func (it *Iter) Value() []byte {
-	if it.gone {
+	if it.released {
 		it.fetch()
 	}
 	return it.data.value
@@ -107,7 +107,7 @@ func (it *Iter) SeekGE(key []byte) bool {
 			return it.stop(err)
 		}
 	}
-	if inBlock && it.gone {
+	if inBlock && it.released {
 		if it.data.valid { // the first key >= key is this one or that of the next block
 			if bytes.Compare(it.data.key, key) < 0 {
 				it.data.valid, it.data.key = false, nil
@@ -140,7 +140,7 @@ func (it *Iter) Next() bool {
 	if !it.data.valid {
 		return false
 	}
-	if it.gone {
+	if it.released {
 		it.data.valid, it.data.key = false, nil // it was the only entry
 		return it.settle()
 	}
@@ -160,7 +160,7 @@ func (it *Iter) settle() bool {
 		if it.err != nil || !it.loaded {
 			return false
 		}
-		it.leave()
+		it.releaseBlock()
 		if !it.inside {
 			// The next block may be above the bound.
 			if err := it.index.bounds(); err != nil {
@@ -181,13 +181,13 @@ func (it *Iter) settle() bool {
 		it.data.next()
 	}
 	if it.inside || bytes.Compare(it.data.key, it.opts.Upper) < 0 {
-		if it.lone {
+		if it.single {
 			it.data.setKey(nil, it.data.key)
 		}
 		return true
 	}
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
-	it.leave()
+	it.releaseBlock()
 	return false
 }
 
@@ -211,11 +211,11 @@ func (it *Iter) load() bool {
 	if err := it.data.reset(p); err != nil {
 		return it.stop(it.t.file.corrupt(it.index.h, kindData))
 	}
-	it.loaded, it.inside, it.gone = true, true, false
+	it.loaded, it.inside, it.released = true, true, false
 	if it.raw = len(p); it.opts.Loaded != nil {
 		it.opts.Loaded(it.raw)
 	}
-	it.lone = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
+	it.single = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
 	if it.opts.Upper != nil {
 		if err := it.index.bounds(); err != nil {
 			return it.stop(err)
@@ -229,7 +229,7 @@ func (it *Iter) load() bool {
 // LargeBytes returns the size of the block of a large current entry; 0 if the entry is not large or
 // was released.
 func (it *Iter) LargeBytes() int {
-	if it.lone && it.data.valid && !it.gone {
+	if it.single && it.data.valid && !it.released {
 		return it.raw
 	}
 	return 0
@@ -238,14 +238,14 @@ func (it *Iter) LargeBytes() int {
 // LetGo releases the block of a large current entry, except the key. Value reads it again.
 func (it *Iter) LetGo() {
 	if it.data.valid {
-		it.leave()
+		it.releaseBlock()
 	}
 }
 
-// leave releases the block of a large entry.
-func (it *Iter) leave() {
-	if it.lone {
-		it.data.b, it.data.value, it.gone = block{}, nil, true
+// releaseBlock releases the block of a large entry.
+func (it *Iter) releaseBlock() {
+	if it.single {
+		it.data.b, it.data.value, it.released = block{}, nil, true
 	}
 }
 
@@ -263,7 +263,7 @@ func (it *Iter) fetch() {
 		it.stop(err)
 		return
 	}
-	it.data.key, it.gone = key, false
+	it.data.key, it.released = key, false
 }
 
 func (it *Iter) block() ([]byte, error) {
@@ -273,7 +273,7 @@ func (it *Iter) block() ([]byte, error) {
 	if it.opts.Gate != nil {
 		return it.gated()
 	}
-	return it.look(0)
+	return it.lookup(0)
 }
 
 // readAhead is block for an iterator that reads ahead. It enters the Gate with the stored size
@@ -294,8 +294,8 @@ func (it *Iter) readAhead() ([]byte, error) {
 	return p, err
 }
 
-func (it *Iter) look(most int) ([]byte, error) {
-	p, missed, err := it.t.look(it.index.h, kindData, !it.opts.NoCacheFill, most)
+func (it *Iter) lookup(rawMax int) ([]byte, error) {
+	p, missed, err := it.t.lookup(it.index.h, kindData, !it.opts.NoCacheFill, rawMax)
 	it.missed = it.missed || missed
 	return p, err
 }
@@ -310,14 +310,14 @@ func (it *Iter) gated() ([]byte, error) {
 			return nil, err
 		}
 	}
-	p, err := it.look(known)
+	p, err := it.lookup(known)
 	large, tooLarge := err.(*largeBlock)
 	switch {
 	case tooLarge:
 		if err := it.opts.Gate.Enter(large.raw); err != nil {
 			return nil, err
 		}
-		return it.look(0)
+		return it.lookup(0)
 	case len(p) > known: // the cache had it
 		if err := it.opts.Gate.Enter(len(p)); err != nil {
 			return nil, err
@@ -329,7 +329,7 @@ func (it *Iter) gated() ([]byte, error) {
 // stop ends the iteration, with an error or at the end of the table.
 func (it *Iter) stop(err error) bool {
 	it.err = err
-	it.loaded, it.lone, it.gone = false, false, false
+	it.loaded, it.single, it.released = false, false, false
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
 	return false
 }

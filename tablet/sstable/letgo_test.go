@@ -34,7 +34,7 @@ func largeTable(t *testing.T, rng *rand.Rand, src func([]byte) Source) (*Table, 
 // TestLetGo: an iterator that releases large blocks at any time finds the same as one that does
 // not.
 func TestLetGo(t *testing.T) {
-	rng, gone := newRand(t), 0
+	rng, released := newRand(t), 0
 	for range 50 {
 		tab, _ := largeTable(t, rng, func(p []byte) Source { return bytesSource(p) })
 		var opts IterOptions
@@ -56,7 +56,7 @@ func TestLetGo(t *testing.T) {
 				was, is = want.Next(), got.Next()
 			case 4:
 				if got.LargeBytes() > 0 {
-					gone++
+					released++
 				}
 				got.LetGo()
 				if got.LargeBytes() != 0 {
@@ -76,8 +76,8 @@ func TestLetGo(t *testing.T) {
 		want.Close()
 		got.Close()
 	}
-	if gone < 50 {
-		t.Errorf("only %d blocks were let go of", gone)
+	if released < 50 {
+		t.Errorf("only %d blocks were let go of", released)
 	}
 }
 

@@ -121,8 +121,8 @@ func (m *Meta) setOwn(name string, value []byte) bool {
 	return true
 }
 
-// sane reports whether the numbers are consistent as far as readers rely on them.
-func (m *Meta) sane() bool {
+// consistent reports whether the numbers are consistent as far as readers rely on them.
+func (m *Meta) consistent() bool {
 	if m.DataBytes > uint64(m.Size) || m.IndexBytes > uint64(m.Size) || m.FilterBytes > uint64(m.Size) || m.DictBytes > uint64(m.Size) ||
 		m.DataBlocks > m.Entries || (m.DataBlocks == 0) != (m.Entries == 0) {
 		return false

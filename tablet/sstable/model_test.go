@@ -100,7 +100,7 @@ func randomCase(rng *rand.Rand) modelCase {
 		BlockBytes:      []int{0, 1 << 10, 4 << 10, 8 << 10, 1 << 20}[rng.IntN(5)],
 		Compression:     table.Compression(rng.IntN(5)),
 		LearnBytes:      1 << (10 + rng.IntN(8)),
-		learnLeast:      1,
+		learnMin:        1,
 		RestartInterval: []int{0, 1, 2, 16, 1024}[rng.IntN(5)],
 	}}
 	if rng.IntN(3) > 0 {

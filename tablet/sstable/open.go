@@ -121,7 +121,7 @@ func (o *opener) openProperties() error {
 	}
 	t := o.t
 	t.meta.Size = t.file.size
-	if !t.setProps(&b) || !t.meta.sane() {
+	if !t.setProps(&b) || !t.meta.consistent() {
 		return t.file.corrupt(h, kindProperties)
 	}
 	return nil

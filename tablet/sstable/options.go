@@ -56,7 +56,7 @@ type Options struct {
 	Worked func(bytes int)
 
 	// Zero means the constant of the same name. Tests set less.
-	learnLeast int
+	learnMin int
 }
 
 const (
@@ -92,8 +92,8 @@ func (o Options) withDefaults() Options {
 	if o.LearnBytes == 0 {
 		o.LearnBytes = defaultLearnBytes
 	}
-	if o.learnLeast == 0 {
-		o.learnLeast = learnLeast
+	if o.learnMin == 0 {
+		o.learnMin = learnMin
 	}
 	if o.RestartInterval == 0 {
 		o.RestartInterval = defaultRestartInterval

@@ -51,8 +51,8 @@ func (e *largeBlock) Error() string {
 }
 
 // read reads one block and returns its raw bytes, in memory that is not used for anything else.
-// Unless most is 0, it rejects a compressed block with a raw length above most with a *largeBlock.
-func (f *file) read(h handle, k kind, most int) ([]byte, error) {
+// Unless rawMax is 0, it rejects a compressed block with a raw length above rawMax with a *largeBlock.
+func (f *file) read(h handle, k kind, rawMax int) ([]byte, error) {
 	n := h.stored + trailerBytes
 	var frame []byte
 	if h.compressed {
@@ -66,7 +66,7 @@ func (f *file) read(h handle, k kind, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw := rawBytes(frame, h); most > 0 && h.compressed && raw > most && raw <= blockRawMax {
+	if raw := rawBytes(frame, h); rawMax > 0 && h.compressed && raw > rawMax && raw <= blockRawMax {
 		return nil, &largeBlock{raw}
 	}
 	return f.open(frame, h, k)

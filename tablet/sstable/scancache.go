@@ -27,21 +27,21 @@ type doorkeeper struct {
 
 // Size of a doorkeeper: bytes of budget per bit, and the limits in bits.
 const (
-	doorBytes = 1 << 10
-	doorLeast = 1 << 10
-	doorMost  = 1 << 22
+	doorBytes   = 1 << 10
+	doorBitsMin = 1 << 10
+	doorBitsMax = 1 << 22
 )
 
 func newDoorkeeper(budget int64) *doorkeeper {
-	n := int64(doorLeast)
-	for n < min(budget/doorBytes, doorMost) {
+	n := int64(doorBitsMin)
+	for n < min(budget/doorBytes, doorBitsMax) {
 		n *= 2
 	}
 	return &doorkeeper{bits: make([]atomic.Uint32, n/32)}
 }
 
-// again reports whether a hash was requested before.
-func (d *doorkeeper) again(hash uint64) bool {
+// seen reports whether a hash was requested before.
+func (d *doorkeeper) seen(hash uint64) bool {
 	at := hash % uint64(len(d.bits)*32)
 	word, bit := &d.bits[at/32], uint32(1)<<(at%32)
 	if word.Load()&bit != 0 || word.Or(bit)&bit != 0 {
@@ -94,7 +94,7 @@ func (it *Iter) Keep(prefix []byte) {
 		return
 	}
 	hash := xxhash.Sum64(prefix)
-	if !c.door.again(mix(hash ^ it.t.num)) {
+	if !c.door.seen(mix(hash ^ it.t.num)) {
 		return
 	}
 	if p, ok := it.collect(prefix); ok {
@@ -104,9 +104,9 @@ func (it *Iter) Keep(prefix []byte) {
 	}
 }
 
-// keptMost bounds keptEntries. Entries beyond it stay in the cache after the file is deleted, until
+// keptMax bounds keptEntries. Entries beyond it stay in the cache after the file is deleted, until
 // they are evicted.
-const keptMost = 1 << 12
+const keptMax = 1 << 12
 
 // keptEntries has the cache keys of a table's entries.
 type keptEntries struct {
@@ -115,19 +115,19 @@ type keptEntries struct {
 	// mu guards the fields below. Never held across I/O.
 	mu   sync.Mutex
 	offs []int64
-	next int // index of the oldest, if there are keptMost
+	next int // index of the oldest, if there are keptMax
 }
 
 func (k *keptEntries) add(off int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.any.Store(true)
-	if len(k.offs) < keptMost {
+	if len(k.offs) < keptMax {
 		k.offs = append(k.offs, off)
 		return
 	}
 	k.offs[k.next] = off
-	k.next = (k.next + 1) % keptMost
+	k.next = (k.next + 1) % keptMax
 }
 
 // take returns all keys and forgets them.

@@ -162,7 +162,7 @@ func TestEntriesOfAnotherPrefix(t *testing.T) {
 }
 
 // Unreadable entries are not cached.
-func TestEntriesOfRottenFile(t *testing.T) {
+func TestEntriesOfCorruptFile(t *testing.T) {
 	entries, prefixes := rowEntries(newRand(t), 200)
 	file, _ := build(t, Options{BlockBytes: 4 << 10, Compression: table.CompressionNone}, nil, entries)
 	tab := open(t, bytesSource(file), OpenOptions{Cache: NewCache(8 << 20)})
@@ -190,7 +190,7 @@ func TestDoorkeeper(t *testing.T) {
 	}
 	wrong := 0
 	for _, h := range first {
-		if d.again(h) {
+		if d.seen(h) {
 			wrong++
 		}
 	}
@@ -198,7 +198,7 @@ func TestDoorkeeper(t *testing.T) {
 		t.Errorf("%d of %d are false positives", wrong, len(first))
 	}
 	for _, h := range first {
-		if !d.again(h) {
+		if !d.seen(h) {
 			t.Fatal("a repeated request is not recognized")
 		}
 	}
@@ -206,7 +206,7 @@ func TestDoorkeeper(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 10_000 {
-				d.again(rand.Uint64())
+				d.seen(rand.Uint64())
 			}
 		})
 	}

@@ -245,18 +245,18 @@ func (t *Table) dropLeaf(leaf *indexBlock) {
 
 // block returns the raw bytes of the block at h, from memory if possible.
 func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
-	p, _, err := t.look(h, k, fill, 0)
+	p, _, err := t.lookup(h, k, fill, 0)
 	return p, err
 }
 
-// look is block, and also reports whether the block was not in memory. Unless most is 0, it does
+// lookup is block, and also reports whether the block was not in memory. Unless rawMax is 0, it does
 // not decompress a larger block and returns a *largeBlock.
-func (t *Table) look(h handle, k kind, fill bool, most int) (p []byte, missed bool, err error) {
+func (t *Table) lookup(h handle, k kind, fill bool, rawMax int) (p []byte, missed bool, err error) {
 	if p, ok := t.pinnedBlock(h.off); ok {
 		return p, false, nil
 	}
 	if t.cache == nil {
-		p, err := t.file.read(h, k, most)
+		p, err := t.file.read(h, k, rawMax)
 		return p, true, err
 	}
 	key := cacheKey{t.num, h.off}
@@ -264,15 +264,15 @@ func (t *Table) look(h handle, k kind, fill bool, most int) (p []byte, missed bo
 		if p, ok := t.cache.peek(key); ok {
 			return p, false, nil
 		}
-		p, err := t.file.read(h, k, most)
+		p, err := t.file.read(h, k, rawMax)
 		return p, true, err
 	}
 	if p, ok := t.cache.get(key); ok {
 		return p, false, nil
 	}
-	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k, most) })
-	if large, ok := err.(*largeBlock); ok && (most == 0 || large.raw <= most) { // a shared read by a caller with a lower limit
-		p, err = t.file.read(h, k, most)
+	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k, rawMax) })
+	if large, ok := err.(*largeBlock); ok && (rawMax == 0 || large.raw <= rawMax) { // a shared read by a caller with a lower limit
+		p, err = t.file.read(h, k, rawMax)
 	}
 	return p, true, err
 }

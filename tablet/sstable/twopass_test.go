@@ -45,7 +45,7 @@ func TestTwoPass(t *testing.T) {
 		t.Errorf("a file without two-pass compression has version %d", v)
 	}
 	file, m := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, FilterPrefixes: someLens,
-		LearnBytes: 512 << 10, learnLeast: 64 << 10}, nil, es)
+		LearnBytes: 512 << 10, learnMin: 64 << 10}, nil, es)
 	if v := binary.LittleEndian.Uint32(file[8:]); v != dictVersion {
 		t.Errorf("version %d, want %d", v, dictVersion)
 	}
@@ -105,7 +105,7 @@ func TestTwoPassSmall(t *testing.T) {
 		"empty": nil, "three": compatEntries(3), "one huge": {{[]byte("a"), huge}},
 		"huge among others": append(append(bytesOf("a", big[:100]), kv{[]byte("b"), huge}), bytesOf("c", big[100:])...),
 	} {
-		for _, o := range []Options{{}, {LearnBytes: 32 << 10, learnLeast: 16 << 10}} {
+		for _, o := range []Options{{}, {LearnBytes: 32 << 10, learnMin: 16 << 10}} {
 			o.Compression, o.BlockBytes = table.CompressionTwoPass, 4<<10
 			file, _ := build(t, o, nil, es)
 			got, err := entriesOf(open(t, bytesSource(file), OpenOptions{}), IterOptions{})
@@ -127,26 +127,26 @@ func bytesOf(prefix string, es []kv) (out []kv) {
 	return out
 }
 
-// TestTwoPassLies breaks references to the dictionary, with valid checksums.
-func TestTwoPassLies(t *testing.T) {
+// TestTwoPassInvalid breaks references to the dictionary, with valid checksums.
+func TestTwoPassInvalid(t *testing.T) {
 	es := sitePages(newRand(t), 100)
 	build := func() ([]byte, *Table) {
-		file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: 1 << 20, learnLeast: 1}, nil, es)
+		file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: 1 << 20, learnMin: 1}, nil, es)
 		return file, open(t, bytesSource(file), OpenOptions{})
 	}
 	check := func(name string, file []byte, want string) {
 		t.Helper()
 		fixChecksums(file)
-		tab, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "liar"})
+		tab, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "hostile"})
 		if err == nil {
 			_, err = entriesOf(tab, IterOptions{})
 		}
 		var bad *CorruptError
-		if !errors.As(err, &bad) || bad.File != "liar" || !strings.Contains(err.Error(), want) {
+		if !errors.As(err, &bad) || bad.File != "hostile" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 		found := false
-		for _, p := range verify(t, bytesSource(file), VerifyOptions{Name: "liar"}) {
+		for _, p := range verify(t, bytesSource(file), VerifyOptions{Name: "hostile"}) {
 			found = found || strings.Contains(p.Error(), want)
 		}
 		if !found {

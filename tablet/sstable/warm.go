@@ -48,7 +48,7 @@ func (w *warmth) end(raw int) bool {
 // put adds a warm block to the cache if the cache has unused capacity. Otherwise it would be
 // evicted before it is read. If the file is discarded, the block is the first to be evicted.
 func (w *warmth) put(off int64, raw []byte) {
-	if w.cache.hasRoom(len(raw)) {
+	if w.cache.hasSpace(len(raw)) {
 		w.cache.put(cacheKey{w.num, off}, bytes.Clone(raw))
 	}
 }

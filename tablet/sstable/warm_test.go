@@ -60,7 +60,7 @@ func TestBlocksStayCached(t *testing.T) {
 			for i := range 4000 {
 				entries = append(entries, kv{fmt.Appendf(nil, "row%06d", i), bytes.Repeat(fmt.Appendf(nil, "value %d, ", i), 10+i%7)})
 			}
-			opts := Options{BlockBytes: 4 << 10, Compression: c, learnLeast: 16 << 10, LearnBytes: 64 << 10}
+			opts := Options{BlockBytes: 4 << 10, Compression: c, learnMin: 16 << 10, LearnBytes: 64 << 10}
 			file, _ := build(t, opts, nil, entries)
 			cache := NewCache(64 << 20)
 			old := open(t, &countingSource{Source: bytesSource(file)}, OpenOptions{Cache: cache})
@@ -68,7 +68,7 @@ func TestBlocksStayCached(t *testing.T) {
 			if lookUp(t, old, hot) == 0 {
 				t.Fatal("no reads to fill the cache")
 			}
-			tab := rewritten(t, old, cache, Options{BlockBytes: 8 << 10, Compression: c, learnLeast: 16 << 10, LearnBytes: 64 << 10})
+			tab := rewritten(t, old, cache, Options{BlockBytes: 8 << 10, Compression: c, learnMin: 16 << 10, LearnBytes: 64 << 10})
 			if n := lookUp(t, tab, hot); n > 2 { // the first and the last block are shared with others
 				t.Errorf("%d reads of what was in memory before", n)
 			}
@@ -107,16 +107,16 @@ func TestBlocksStayCachedInFullCache(t *testing.T) {
 	zipf := rand.NewZipf(r, 1.01, 20, tables*blocks-1)
 	// misses makes times lookups in all tables and returns the miss rate of those in table of.
 	misses := func(times, of int) float64 {
-		var reads, asked int64
+		var reads, lookups int64
 		for range times {
 			at := order[zipf.Uint64()]
 			n, row := at/blocks, at%blocks
 			miss := lookUp(t, tabs[n], all[n][row:row+1])
 			if n == of {
-				reads, asked = reads+miss, asked+1
+				reads, lookups = reads+miss, lookups+1
 			}
 		}
-		return float64(reads) / float64(asked)
+		return float64(reads) / float64(lookups)
 	}
 	misses(50_000, 0)
 	var before, after float64

@@ -55,7 +55,7 @@ func NewWriter(w io.Writer, opts Options) *Writer {
 	opts = opts.withDefaults()
 	wr.opts = opts
 	wr.warmth = newWarmth(opts.Cache)
-	wr.comp.want = opts.Compression
+	wr.comp.method = opts.Compression
 	wr.data.interval = opts.RestartInterval
 	wr.index = newIndexBuilder()
 	wr.filter.prefixes = opts.FilterPrefixes

@@ -11,7 +11,7 @@ const (
 	sampleLog  = 5    // log2 of the places per sampled place
 	pieceBytes = 1536 // length of a piece of text
 	countMax   = 64   // more blocks with the same text add no value
-	worthMin   = 6    // minimum value of a piece: a single place may repeat by chance
+	valueMin   = 6    // minimum value of a piece: a single place may repeat by chance
 	rounds     = 4
 	choosePart = 4 // a round reads only sampled places: the work for one byte in four
 )
@@ -146,7 +146,7 @@ func (c *chooser) take(b []byte, places []place, limit int) {
 	for to > from && c.at(places[to-1]).value() == 0 {
 		to--
 	}
-	if best < worthMin {
+	if best < valueMin {
 		return
 	}
 	// The common text extends a little beyond the sampled places.

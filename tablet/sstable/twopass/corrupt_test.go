@@ -151,7 +151,7 @@ func TestExact(t *testing.T) {
 
 // TestSmallClaim bounds the decoded length that a few bytes can claim.
 func TestSmallClaim(t *testing.T) {
-	for _, c := range []struct{ encoded, most int }{{0, segmentBytes}, {1, segmentBytes}, {1 + segmentLeast, 2 * segmentBytes}, {1 << 40, BlockBytesMax}} {
+	for _, c := range []struct{ encoded, most int }{{0, segmentBytes}, {1, segmentBytes}, {1 + segmentMin, 2 * segmentBytes}, {1 << 40, BlockBytesMax}} {
 		if got := DecodedMax(c.encoded); got != c.most {
 			t.Errorf("DecodedMax(%d) = %d, want %d", c.encoded, got, c.most)
 		}

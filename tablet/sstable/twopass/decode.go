@@ -22,14 +22,14 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// segmentLeast is the minimum length of a coded segment: its mode, and the headers of its streams
+// segmentMin is the minimum length of a coded segment: its mode, and the headers of its streams
 // and of the bits.
-const segmentLeast = 2 + 2*streams
+const segmentMin = 2 + 2*streams
 
 // DecodedMax bounds the decoded length of a block with the given encoded length. A caller that gets
 // the length from untrusted input checks it before allocating.
 func DecodedMax(encoded int) int {
-	return min(max(encoded-1, 0)/segmentLeast*segmentBytes+segmentBytes, BlockBytesMax)
+	return min(max(encoded-1, 0)/segmentMin*segmentBytes+segmentBytes, BlockBytesMax)
 }
 
 // Decode decodes the block src into dst. The block must have exactly the length of dst, which the
@@ -82,18 +82,18 @@ type reason string
 func (r reason) Error() string { return string(r) }
 
 const (
-	badHeader  reason = "header out of range"
-	badStream  reason = "stream length differs from its header"
-	badTable   reason = "no such table"
-	badLength  reason = "copy beyond the end of the segment"
-	badLits    reason = "more literals than stored"
-	badReach   reason = "copy from before the block"
-	badDict    reason = "copy from outside the dictionary"
-	badPhrase  reason = "no such phrase"
-	badLeft    reason = "unused input after the last token"
-	badStored  reason = "stored segment truncated"
-	badMode    reason = "unknown mode"
-	badMissing reason = "stream exhausted"
+	badHeader   reason = "header out of range"
+	badStream   reason = "stream length differs from its header"
+	badTable    reason = "no such table"
+	badLength   reason = "copy beyond the end of the segment"
+	badLits     reason = "more literals than stored"
+	badDistance reason = "copy from before the block"
+	badDict     reason = "copy from outside the dictionary"
+	badPhrase   reason = "no such phrase"
+	badLeft     reason = "unused input after the last token"
+	badStored   reason = "stored segment truncated"
+	badMode     reason = "unknown mode"
+	badMissing  reason = "stream exhausted"
 )
 
 // segment decodes a segment into dst[at:end].

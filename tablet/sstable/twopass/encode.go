@@ -20,12 +20,12 @@ type Encoder struct {
 
 	m matcher
 
-	text    []byte // of the dictionary; grows only
-	textMax int
-	shift   uint
-	phrases []phrase
-	gens    []generation
-	usual   [streams]float64 // compression ratio of a stream with the shared table
+	text        []byte // of the dictionary; grows only
+	textMax     int
+	shift       uint
+	phrases     []phrase
+	gens        []generation
+	sharedRatio [streams]float64 // compression ratio of a stream with the shared table
 
 	s    [streams][]byte
 	bits bitWriter
@@ -87,9 +87,9 @@ func (e *Encoder) split() {
 	// Slices have space for all seqs, so that every iteration can store a distance and a high byte;
 	// values that do not apply are overwritten by the next iteration.
 	tokens := slices.Grow(e.s[streamTokens], len(seqs))[:len(seqs)]
-	reaches := slices.Grow(e.s[streamReaches], len(seqs)+1)[:len(seqs)+1]
+	distances := slices.Grow(e.s[streamDistances], len(seqs)+1)[:len(seqs)+1]
 	highs := slices.Grow(e.s[streamHighs], len(seqs)+1)[:len(seqs)+1]
-	nReaches, nHighs := 0, 0
+	nDistances, nHighs := 0, 0
 	w := &e.bits
 	w.reset(len(seqs) * seqBits / 8)
 	shift := e.shift & 31
@@ -119,7 +119,7 @@ func (e *Encoder) split() {
 		}
 		// The kind is unpredictable, so a branch would cost more.
 		k := uint(log2(int(q.at | 1)))
-		reaches[nReaches], highs[nHighs] = uint8(k), uint8(q.at>>shift)
+		distances[nDistances], highs[nHighs] = uint8(k), uint8(q.at>>shift)
 		var n uint
 		if q.kind == fromBlock {
 			n = k
@@ -127,11 +127,11 @@ func (e *Encoder) split() {
 		if q.kind == fromDict {
 			n = shift
 		}
-		nReaches += int(1 - (q.kind|q.kind>>1)&1)
+		nDistances += int(1 - (q.kind|q.kind>>1)&1)
 		nHighs += int(q.kind & 1)
 		w.put(uint64(q.at)&(1<<(n&31)-1), n)
 	}
-	e.s[streamTokens], e.s[streamReaches], e.s[streamHighs] = tokens, reaches[:nReaches], highs[:nHighs]
+	e.s[streamTokens], e.s[streamDistances], e.s[streamHighs] = tokens, distances[:nDistances], highs[:nHighs]
 }
 
 // stream appends the header of stream i to dst and its bytes to the body.
@@ -172,7 +172,7 @@ func (e *Encoder) squeeze(p []byte, i int) ([]byte, int) {
 		t.Reuse = huff0.ReusePolicyMust
 		if out, ok := huffman(p, t); ok {
 			best, form = out, streamShared
-			if float64(len(out)) <= e.usual[i]*float64(len(p))*9/8+32 {
+			if float64(len(out)) <= e.sharedRatio[i]*float64(len(p))*9/8+32 {
 				return best, form
 			}
 		}

@@ -39,11 +39,11 @@ const (
 
 // Streams of a segment, in their order in the file.
 const (
-	streamLiterals = 0
-	streamTokens   = 1
-	streamReaches  = 2 // logarithms of distances within the block
-	streamHighs    = 3 // high bytes of positions in the dictionary
-	streams        = 4
+	streamLiterals  = 0
+	streamTokens    = 1
+	streamDistances = 2 // logarithms of distances within the block
+	streamHighs     = 3 // high bytes of positions in the dictionary
+	streams         = 4
 )
 
 const (

@@ -244,7 +244,7 @@ func (e *Encoder) learnTables(blocks [][]byte) {
 			continue
 		}
 		g.raw[i] = append([]byte(nil), made.OutTable...)
-		e.usual[i] = float64(len(out)) / float64(n)
+		e.sharedRatio[i] = float64(len(out)) / float64(n)
 	}
 	if err := g.read(); err != nil {
 		panic("BUG: " + err.Error())

@@ -6,7 +6,7 @@ const wide = 16
 // run executes the tokens: it copies literals, dictionary text and earlier bytes to dst[at:]. dst
 // ends with the segment.
 func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
-	reaches, highs := s[streamReaches], s[streamHighs]
+	distances, highs := s[streamDistances], s[streamHighs]
 	litsLeft := len(s[streamLiterals])
 	lits := dec.bufs[streamLiterals][:litsLeft+wide] // s[streamLiterals] with padding
 	b := &dec.bits
@@ -38,13 +38,13 @@ func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
 		}
 		switch kind {
 		case fromBlock:
-			if len(reaches) == 0 {
+			if len(distances) == 0 {
 				return badMissing
 			}
-			r := uint(reaches[0])
-			reaches = reaches[1:]
+			r := uint(distances[0])
+			distances = distances[1:]
 			if r >= windowLog {
-				return badReach
+				return badDistance
 			}
 			last, lastDict = 1<<r|b.take(r), false
 		case fromDict:
@@ -62,13 +62,13 @@ func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
 			copyText(dst, at, d.text, at+last, n)
 		} else {
 			if last <= 0 || last > at {
-				return badReach
+				return badDistance
 			}
 			copyBefore(dst, at, last, n)
 		}
 		at += n
 	}
-	if len(dst)-at != litsLeft || len(reaches) != 0 || len(highs) != 0 || (b.pos+7)>>3 != len(b.p) {
+	if len(dst)-at != litsLeft || len(distances) != 0 || len(highs) != 0 || (b.pos+7)>>3 != len(b.p) {
 		return badLeft
 	}
 	copy(dst[at:], lits)
@@ -98,13 +98,13 @@ func copyText(dst []byte, at int, text []byte, pos, n int) {
 
 // copyBefore copies n bytes from a distance of reach before dst[at] to dst[at:], which must have
 // space for them. Source and destination may overlap; then the bytes repeat.
-func copyBefore(dst []byte, at, reach, n int) {
-	from := at - reach
+func copyBefore(dst []byte, at, distance, n int) {
+	from := at - distance
 	switch {
-	case reach >= wide && n <= 2*wide && at+2*wide <= len(dst):
+	case distance >= wide && n <= 2*wide && at+2*wide <= len(dst):
 		*(*[wide]byte)(dst[at:]) = *(*[wide]byte)(dst[from:])
 		*(*[wide]byte)(dst[at+wide:]) = *(*[wide]byte)(dst[from+wide:])
-	case reach >= n:
+	case distance >= n:
 		copy(dst[at:at+n], dst[from:from+n])
 	default:
 		for n > 0 {

@@ -191,22 +191,22 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestLearnTells verifies that Learn calls Worked with small pieces, and learns the same without
+// TestLearnReportsWork verifies that Learn calls Worked with small pieces, and learns the same without
 // it.
-func TestLearnTells(t *testing.T) {
+func TestLearnReportsWork(t *testing.T) {
 	blocks := site(newRand(t), 2<<20)
 	var silent, telling Encoder
-	told, pieces, largest := 0, 0, 0
+	reported, pieces, largest := 0, 0, 0
 	telling.Worked = func(bytes int) {
-		told, pieces, largest = told+bytes, pieces+1, max(largest, bytes)
+		reported, pieces, largest = reported+bytes, pieces+1, max(largest, bytes)
 	}
 	silent.Learn(blocks, 64<<10)
 	telling.Learn(blocks, 64<<10)
 	if largest > benchBlock || pieces < 3*len(blocks) {
 		t.Errorf("reported %d pieces of %d blocks, the largest of %d bytes", pieces, len(blocks), largest)
 	}
-	if told < 2*2<<20 {
-		t.Errorf("reported %d bytes of work on 2 MiB, which are chosen from and parsed", told)
+	if reported < 2*2<<20 {
+		t.Errorf("reported %d bytes of work on 2 MiB, which are chosen from and parsed", reported)
 	}
 	if !bytes.Equal(silent.AppendDict(nil), telling.AppendDict(nil)) {
 		t.Error("what is learnt is not the same")

@@ -12,14 +12,14 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// vitalReserve and vitalExtent are the reserve and the extent size in these tests.
-const vitalReserve, vitalExtent = 512 << 10, 64 << 10
+// testReserve and testExtent are the reserve and the extent size in these tests.
+const testReserve, testExtent = 512 << 10, 64 << 10
 
-// vitalStore returns a store in folders that are full except for high-priority extents.
-func vitalStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, local.Config) {
+// fullStore returns a store in folders that are full except for high-priority extents.
+func fullStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, local.Config) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, folders)
-	cfg.ReserveBytes, cfg.LogExtentsReady = vitalReserve, spares
+	cfg.ReserveBytes, cfg.LogExtentsReady = testReserve, spares
 	for _, f := range cfg.Folders {
 		fs.SetCapacity(f, 2<<20)
 	}
@@ -51,19 +51,19 @@ func putVital(s *local.Store, bytes int64, data []byte) (local.Handle, error) {
 }
 
 // High-priority extents can use half of a folder's reserve, and no more.
-func TestVitalTakesHalfOfTheReserve(t *testing.T) {
+func TestHighPriorityUsesHalfOfReserve(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		expected, bytes int
 		atMost          int64 // left above half of the reserve, when no more is taken
 	}{
-		{"whole extents", 1 << 30, 60_000, vitalExtent + 5000},
+		{"whole extents", 1 << 30, 60_000, testExtent + 5000},
 		{"small ones", 3000, 3000, 3000 + 5000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, fs, cfg := vitalStore(t, 1, -1)
+			s, fs, cfg := fullStore(t, 1, -1)
 			handles := fillStore(t, s)
-			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < vitalReserve || free > vitalReserve+vitalExtent+5000 {
+			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < testReserve || free > testReserve+testExtent+5000 {
 				t.Fatalf("%d bytes are left when the folder is full", free)
 			}
 			data := blobtest.Bytes(2, c.bytes)
@@ -78,7 +78,7 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 				handles = append(handles, h)
 			}
 			free, _ := fs.FreeBytes(cfg.Folders[0])
-			if free < vitalReserve/2 || free > vitalReserve/2+c.atMost {
+			if free < testReserve/2 || free > testReserve/2+c.atMost {
 				t.Errorf("%d bytes free after %d high-priority blobs", free, n)
 			}
 			if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
@@ -102,8 +102,8 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 }
 
 // The reserve is used only if no folder has other free space.
-func TestVitalPrefersRoom(t *testing.T) {
-	s, fs, cfg := vitalStore(t, 2, -1)
+func TestHighPriorityPrefersFreeSpace(t *testing.T) {
+	s, fs, cfg := fullStore(t, 2, -1)
 	fillStore(t, s)
 	fs.SetCapacity(cfg.Folders[1], 3<<20)
 	before := s.Stats().Folders[0].BlobFiles
@@ -118,9 +118,9 @@ func TestVitalPrefersRoom(t *testing.T) {
 
 // A high-priority extent whose folder fails may be written again in a folder that is full for
 // others.
-func TestVitalMoves(t *testing.T) {
+func TestHighPriorityMoves(t *testing.T) {
 	for _, vital := range []bool{true, false} {
-		s, fs, cfg := vitalStore(t, 2, -1)
+		s, fs, cfg := fullStore(t, 2, -1)
 		fillStore(t, s)
 		fs.SetCapacity(cfg.Folders[1], 3<<20) // there it begins
 		w, err := s.CreateAs(ctx, local.NewID(), nil)
@@ -153,8 +153,8 @@ func openReplica(s *local.Store, seq uint64, vital bool) error {
 }
 
 // Extents of high-priority logs use the reserve as blobs do.
-func TestVitalLogs(t *testing.T) {
-	s, fs, cfg := vitalStore(t, 1, -1)
+func TestHighPriorityLogs(t *testing.T) {
+	s, fs, cfg := fullStore(t, 1, -1)
 	fillStore(t, s)
 	if err := openReplica(s, 1, false); !errors.Is(err, local.ErrDiskFull) {
 		t.Fatalf("a log: %v", err)
@@ -164,10 +164,10 @@ func TestVitalLogs(t *testing.T) {
 	for ; err == nil; seq++ {
 		err = openReplica(s, seq, true)
 	}
-	if free, _ := fs.FreeBytes(cfg.Folders[0]); !errors.Is(err, local.ErrDiskFull) || seq < 6 || free < vitalReserve/2 || free > vitalReserve/2+vitalExtent {
+	if free, _ := fs.FreeBytes(cfg.Folders[0]); !errors.Is(err, local.ErrDiskFull) || seq < 6 || free < testReserve/2 || free > testReserve/2+testExtent {
 		t.Errorf("%d bytes free after %d high-priority extents: %v", free, seq-3, err)
 	}
-	if st := s.Stats().Folders[0]; st.LogFiles != int(seq-3) || st.LogBytes != int64(seq-3)*vitalExtent {
+	if st := s.Stats().Folders[0]; st.LogFiles != int(seq-3) || st.LogBytes != int64(seq-3)*testExtent {
 		t.Errorf("%d replicas count as %d files of %d bytes", seq-3, st.LogFiles, st.LogBytes)
 	}
 }
@@ -177,7 +177,7 @@ func TestVitalLogs(t *testing.T) {
 // there are removed.
 func TestSparesOfFullFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fs, cfg := vitalStore(t, 1, 3)
+		s, fs, cfg := fullStore(t, 1, 3)
 		defer s.Close()
 		noError(t, openReplica(s, 1, false)) // starts the spare workers
 		noError(t, openReplica(s, 2, false))
@@ -195,7 +195,7 @@ func TestSparesOfFullFolder(t *testing.T) {
 		for err := error(nil); err == nil && spares() == 2; { // until only spares are left
 			_, err = putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
 			noError(t, err)
-			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < vitalReserve/2+vitalExtent+5000 {
+			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < testReserve/2+testExtent+5000 {
 				break
 			}
 		}
@@ -216,7 +216,7 @@ func TestSparesOfFullFolder(t *testing.T) {
 		}
 		before, _ := fs.FreeBytes(cfg.Folders[0])
 		noError(t, s.DropLogReplica(ctx, local.ID{9}, 1))
-		if after, _ := fs.FreeBytes(cfg.Folders[0]); after != before+vitalExtent || spares() != 0 {
+		if after, _ := fs.FreeBytes(cfg.Folders[0]); after != before+testExtent || spares() != 0 {
 			t.Errorf("a log's extent freed %d bytes and left %d spares", after-before, spares())
 		}
 	})
