@@ -119,12 +119,12 @@ func TestHighPriorityPrefersFreeSpace(t *testing.T) {
 // A high-priority extent whose folder fails may be written again in a folder that is full for
 // others.
 func TestHighPriorityMoves(t *testing.T) {
-	for _, vital := range []bool{true, false} {
+	for _, highPriority := range []bool{true, false} {
 		s, fs, cfg := fullStore(t, 2, -1)
 		fillStore(t, s)
 		fs.SetCapacity(cfg.Folders[1], 3<<20) // there it begins
 		w, err := s.CreateAs(ctx, local.NewID(), nil)
-		if vital {
+		if highPriority {
 			w, err = s.CreateVitalAs(ctx, local.NewID(), 1<<30, nil)
 		}
 		noError(t, err)
@@ -138,7 +138,7 @@ func TestHighPriorityMoves(t *testing.T) {
 		_, err = w.Write(data)
 		noError(t, err)
 		h, err := w.Seal(ctx)
-		if vital {
+		if highPriority {
 			noError(t, err)
 			mustRead(t, s, h, data)
 		} else if !errors.Is(err, local.ErrDiskFull) {
@@ -147,8 +147,8 @@ func TestHighPriorityMoves(t *testing.T) {
 	}
 }
 
-func openReplica(s *local.Store, seq uint64, vital bool) error {
-	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, Vital: vital})
+func openReplica(s *local.Store, seq uint64, highPriority bool) error {
+	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, Vital: highPriority})
 	return err
 }
 

@@ -26,7 +26,7 @@ func TestStalledDiskHoldsNoSpares(t *testing.T) {
 			return nil
 		})
 		s.spares.start()
-		synctest.Wait() // a keeper waits for the disk of /a
+		synctest.Wait() // a worker waits for the disk of /a
 		for i := range 5 {
 			var f *logFile
 			go func() { f, err = s.spares.take(false) }()
@@ -69,7 +69,7 @@ func TestStalledDiskHoldsNoRemovals(t *testing.T) {
 			if err := s.spares.recycleFile(f); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(s.cfg.UsedSpareMax / 8) // so that another keeper finds it
+			time.Sleep(s.cfg.UsedSpareMax / 8) // so that another worker finds it
 		}
 		goOn := make(chan struct{})
 		fs.SetHook(func(op vfs.Op) error {

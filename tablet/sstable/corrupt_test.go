@@ -47,7 +47,7 @@ func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
 	at := bit / 8
 	file[at] ^= 1 << (bit % 8)
 	defer func() { file[at] ^= 1 << (bit % 8) }()
-	for _, opts := range []OpenOptions{{Name: "rotten"}, {Name: "rotten", IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
+	for _, opts := range []OpenOptions{{Name: "corrupt"}, {Name: "corrupt", IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
 		got, err := look(bytesSource(file), opts, entries)
 		if err == nil && got != want {
 			t.Fatalf("bit %d of byte %d: wrong data and no error", bit%8, at)
@@ -60,7 +60,7 @@ func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
 			checkPlace(t, err, int64(at))
 		}
 	}
-	problems := verify(t, bytesSource(file), VerifyOptions{Name: "rotten"})
+	problems := verify(t, bytesSource(file), VerifyOptions{Name: "corrupt"})
 	if len(problems) == 0 {
 		t.Fatalf("bit %d of byte %d: verify finds nothing", bit%8, at)
 	}
@@ -74,7 +74,7 @@ func checkPlace(t *testing.T, err error, at int64) {
 	if !errors.As(err, &bad) || !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("byte %d: %v is not a CorruptError", at, err)
 	}
-	if bad.File != "rotten" || at < bad.Offset || at >= bad.Offset+bad.Length {
+	if bad.File != "corrupt" || at < bad.Offset || at >= bad.Offset+bad.Length {
 		t.Fatalf("byte %d: error names %q, %d bytes at %d", at, bad.File, bad.Length, bad.Offset)
 	}
 }
@@ -170,12 +170,12 @@ func TestMovedBlock(t *testing.T) {
 // replicas is a source of two copies, the first of which is corrupt.
 type replicas struct {
 	Source
-	rotten bytesSource
+	corrupt bytesSource
 	tries  int
 }
 
 func (r *replicas) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
-	if r.rotten.ReadChecked(p, off, ok) == nil {
+	if r.corrupt.ReadChecked(p, off, ok) == nil {
 		return nil
 	}
 	r.tries++
@@ -186,11 +186,11 @@ func (r *replicas) ReadChecked(p []byte, off int64, ok func([]byte) error) error
 func TestOtherReplica(t *testing.T) {
 	entries := compatEntries(200)
 	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: someLens}, nil, entries)
-	rotten := bytes.Clone(file)
-	for i := range rotten {
-		rotten[i] ^= 0x10
+	corrupt := bytes.Clone(file)
+	for i := range corrupt {
+		corrupt[i] ^= 0x10
 	}
-	src := &replicas{Source: bytesSource(file), rotten: rotten}
+	src := &replicas{Source: bytesSource(file), corrupt: corrupt}
 	tab := open(t, src, OpenOptions{Cache: NewCache(1 << 20)})
 	for _, o := range []IterOptions{{}, {NoCacheFill: true, ReadAheadBytes: 4096}} {
 		got, err := entriesOf(tab, o)
@@ -210,9 +210,9 @@ func TestOtherReplica(t *testing.T) {
 func TestTailOfOtherReplica(t *testing.T) {
 	entries := compatEntries(20)
 	file, _ := build(t, Options{}, nil, entries)
-	rotten := bytes.Clone(file)
-	rotten[len(rotten)-footerBytes-trailerBytes-1] ^= 1
-	src := &replicas{Source: bytesSource(file), rotten: rotten}
+	corrupt := bytes.Clone(file)
+	corrupt[len(corrupt)-footerBytes-trailerBytes-1] ^= 1
+	src := &replicas{Source: bytesSource(file), corrupt: corrupt}
 	if got, err := entriesOf(open(t, src, OpenOptions{}), IterOptions{}); err != nil || !equalEntries(got, entries) {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-var rewrite = flag.Bool("rewrite-golden", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite-golden", false, "rewrite the golden files")
 
 // example is the table of the package comment's worked example.
 func example(t *testing.T) []byte {

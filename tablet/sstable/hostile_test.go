@@ -52,7 +52,7 @@ var invalidTables = []struct {
 		w.data.keys = append(w.data.keys, bytes.Repeat([]byte{0xff}, 12)...)
 		w.data.entries++
 	}, "malformed data block", false},
-	{"values of nobody", func(w *Writer) { w.data.values = append(w.data.values, 'x') }, "malformed data block", false},
+	{"unused values", func(w *Writer) { w.data.values = append(w.data.values, 'x') }, "malformed data block", false},
 	{"bytes between blocks", func(w *Writer) {
 		_ = w.cutData([]byte("g"))
 		w.meta.LastKey = w.prev

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew: only for a new version of the format")
+var update = flag.Bool("update", false, "rewrite the golden files: only for a new version of the format")
 
 // docBytes returns the bytes of the worked example's two dumps.
 func docBytes(t *testing.T) (dict, block []byte) {
