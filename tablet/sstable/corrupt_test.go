@@ -171,7 +171,7 @@ func TestMovedBlock(t *testing.T) {
 type replicas struct {
 	Source
 	corrupt bytesSource
-	tries  int
+	tries   int
 }
 
 func (r *replicas) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
