@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// alarmFile is there in a folder while an alarm has not been cleared.
+// alarmFile exists in a folder while an alarm is not cleared.
 const alarmFile = "ALARM"
 
 func (f *folder) alarmPath() string { return filepath.Join(f.path, alarmFile) }
 
-// Alarm returns why a sweep must not go on, as something in quarantine was needed; empty if there is no
-// reason. It outlasts the process.
+// Alarm returns why garbage collection must stop: something in quarantine was in use. It is empty
+// if there is no alarm. Alarms survive restarts.
 func (s *Store) Alarm() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.alarm
 }
 
-// RaiseAlarm notes, durably if any folder still works, that a sweep must not go on. The first alarm is kept, the
-// others are logged.
+// RaiseAlarm records an alarm that stops garbage collection, durably if any folder accepts writes.
+// The first alarm is kept; later ones are only logged.
 func (s *Store) RaiseAlarm(what string) {
-	s.cfg.Logger.Error("the sweep of garbage is stopped: "+what, "do", "find out why the sweep did not know that it is needed, then clear the alarm")
+	s.cfg.Logger.Error("garbage collection stopped", "cause", what, "action", "find out why the sweep took data in use for garbage, then clear the alarm")
 	s.mu.Lock()
 	first := s.mu.alarm == ""
 	if first {
@@ -46,7 +46,7 @@ func (s *Store) RaiseAlarm(what string) {
 		}
 		f.failed(err)
 	}
-	s.cfg.Logger.Error("alarm could not be kept: it is forgotten when the node restarts")
+	s.cfg.Logger.Error("alarm not stored: it is lost when the node restarts")
 }
 
 func (f *folder) writeAlarm(text string) error {
@@ -70,7 +70,7 @@ func (f *folder) writeAlarm(text string) error {
 	return err
 }
 
-// ClearAlarm lets sweeps go on. ErrFolderRetired if the note of it cannot be removed.
+// ClearAlarm lets garbage collection continue. ErrFolderRetired if an alarm file cannot be removed.
 func (s *Store) ClearAlarm() error {
 	var errs []error
 	for _, f := range s.folders {
@@ -93,7 +93,8 @@ func (s *Store) ClearAlarm() error {
 	return nil
 }
 
-// loadAlarm takes note of a folder's alarm. One that cannot be read is one, too.
+// loadAlarm loads a folder's alarm. An alarm file that is empty or cannot be read counts as an
+// alarm.
 func (s *Store) loadAlarm(f *folder) {
 	text, err := readAll(f.fs, f.alarmPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +102,7 @@ func (s *Store) loadAlarm(f *folder) {
 	}
 	what := strings.TrimSpace(string(text))
 	if what == "" {
-		what = fmt.Sprintf("%s is there, and tells nothing", f.alarmPath())
+		what = fmt.Sprintf("alarm file %s is empty or cannot be read", f.alarmPath())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

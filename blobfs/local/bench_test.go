@@ -22,7 +22,7 @@ func benchStore(b *testing.B) *local.Store {
 	return s
 }
 
-// BenchmarkRawSync is the disk alone: overwriting a zeroed file, the limit of appends.
+// BenchmarkRawSync measures the disk alone: overwriting a zeroed file, the limit of appends.
 func BenchmarkRawSync(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10, 68 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -61,8 +61,8 @@ func BenchmarkRawSync(b *testing.B) {
 	}
 }
 
-// BenchmarkLogAppend appends payloads, releasing as a tablet server does, once
-// extents are recycled. 64 KiB is a group of 64 records of 1 KB.
+// BenchmarkLogAppend appends payloads and releases them like a tablet server, after extents are
+// recycled. 64 KiB is a group of 64 records of 1 KB.
 func BenchmarkLogAppend(b *testing.B) {
 	for _, size := range []int{100, 1 << 10, 64<<10 - 64, 64 << 10, 1<<20 - 64, 8 << 20} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
@@ -136,7 +136,7 @@ func BenchmarkBlobWrite(b *testing.B) {
 	}
 }
 
-// benchBlob returns a reader of a 256 MiB blob that the page cache holds.
+// benchBlob returns a reader of a 256 MiB blob in the page cache.
 func benchBlob(b *testing.B) *local.Reader {
 	b.Helper()
 	s := benchStore(b)

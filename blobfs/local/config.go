@@ -9,50 +9,44 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Config says where and how a Store keeps its extents. The zero value of each
-// field means its default.
+// Config is the configuration of a Store. The zero value of each field means its default.
 type Config struct {
-	// Folders are the data folders, one per disk; at least one. Those that do
-	// not exist are made.
+	// Folders are the data folders, one per disk; at least one. Missing ones are created.
 	Folders []string
 	// FS is the file system of the folders. Default vfs.OS().
 	FS vfs.FS
-	// Node is the name by which handles call this node. May be empty.
+	// Node is the name of this node in handles. May be empty.
 	Node string
-	// ReserveBytes is what is left free in each folder: a folder with less
-	// takes no new extent, unless that is vital, because what is written lets
-	// the store give back space: then half of this is left. Default 1 GiB; on
-	// file systems smaller than 20 GiB a twentieth of them would be wiser.
-	// Negative means none.
+	// ReserveBytes is the free space kept in each folder. A folder with less accepts only
+	// high-priority extents, which let the store free space, and these may use half of it. Default
+	// 1 GiB; on file systems smaller than 20 GiB use about a twentieth of their size. Negative
+	// means none.
 	ReserveBytes int64
-	// ExtentBytes is how long an extent may get: the bytes of a blob in one
-	// file, and the size of a log's files. A multiple of 64 KiB, at least
-	// that, at most 1 GiB. Default 64 MiB: two seconds to copy at a third of a
-	// 1 Gbit/s link when a disk is repaired, and one zeroed log extent is
-	// written ahead in 50 to 100 ms.
+	// ExtentBytes is the maximum length of an extent: the bytes of a blob in one file, and the size
+	// of log files. A multiple of 64 KiB, from 64 KiB to 1 GiB. Default 64 MiB, which takes two
+	// seconds to copy in a repair at a third of a 1 Gbit/s link, and 50 to 100 ms to zero for a
+	// log.
 	ExtentBytes int64
-	// LogExtentsReady is how many zeroed extents are kept ready for logs, from
-	// the first log on. Default 2. Negative means none: each is then made
-	// when a log needs it, and Append waits for it.
+	// LogExtentsReady is the number of zeroed extents kept ready for logs, once the store has a
+	// log. Default 2. Negative means none: Append then waits while an extent is made.
 	LogExtentsReady int
-	// UsedSpareMax is how long a log file waits to be used again with what it had in it before. Then it is removed:
-	// what was deleted is to be in no file a day later. Default 6 h.
+	// UsedSpareMax is how long a released log file with its old content waits for reuse before it
+	// is removed. Deleted data must leave the disk within a day. Default 6 h.
 	UsedSpareMax time.Duration
-	// ReadOnly opens the store to look at it: nothing is changed, not even
-	// leftovers removed, and what would write returns ErrReadOnly.
+	// ReadOnly opens the store for inspection: nothing on disk is changed, not even temporary files
+	// removed, and calls that write return ErrReadOnly.
 	ReadOnly bool
-	// MasterKeys encrypt the folders, if there are any: the first wraps the data keys from now on, others are for folders whose data
-	// keys they wrap still. At most 16.
+	// MasterKeys encrypt the folders, if any are given. The first wraps the data keys from now on;
+	// the others unwrap data keys of folders not yet rewrapped. At most 16.
 	MasterKeys []MasterKey
-	// QuarantineMin is how long an extent stays in quarantine even if the disk is full. Default
-	// 10 min: what a person needs to stop a sweep that is wrong.
+	// QuarantineMin is how long an extent stays in quarantine even if the disk is full. Default 10
+	// min: the time in which an operator can stop a faulty sweep.
 	QuarantineMin time.Duration
-	// Logger gets what an operator should know: folders retired, damage
-	// found. Default none.
+	// Logger receives events for operators, such as retired folders and damage. Default none.
 	Logger *slog.Logger
 }
 
-// The chunk is the unit of checksums; ExtentBytes is a multiple of it.
+// chunkBytes is the unit of checksums. ExtentBytes is a multiple of it.
 const chunkBytes = 64 << 10
 
 const (
@@ -92,7 +86,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Validate says what is wrong with the configuration, if anything.
+// Validate reports the first error in the configuration.
 func (cfg Config) Validate() error {
 	if len(cfg.Folders) == 0 {
 		return errors.New("no data folder given")
@@ -100,25 +94,25 @@ func (cfg Config) Validate() error {
 	seen := map[string]bool{}
 	for _, f := range cfg.Folders {
 		if f == "" {
-			return errors.New("a data folder has no name")
+			return errors.New("data folder name is empty")
 		}
 		if seen[f] {
-			return fmt.Errorf("data folder %s is given twice", f)
+			return fmt.Errorf("data folder %s is listed twice", f)
 		}
 		seen[f] = true
 	}
 	if len(cfg.MasterKeys) > masterKeysMax {
-		return fmt.Errorf("%d master keys are over the limit of %d: leave out those that wrap nothing any more", len(cfg.MasterKeys), masterKeysMax)
+		return fmt.Errorf("%d master keys are over the limit of %d: remove keys that wrap no data key", len(cfg.MasterKeys), masterKeysMax)
 	}
 	x := cfg.withDefaults().ExtentBytes
 	if cfg.QuarantineMin < 0 {
-		return errors.New("the least time in quarantine is negative")
+		return errors.New("minimum time in quarantine is negative")
 	}
 	if cfg.UsedSpareMax < 0 {
-		return errors.New("the longest time of a used spare is negative")
+		return errors.New("maximum age of a used spare is negative")
 	}
 	if x < chunkBytes || x > maxExtentBytes || x%chunkBytes != 0 {
-		return fmt.Errorf("extent size of %d bytes is not a multiple of %d between that and %d", x, chunkBytes, maxExtentBytes)
+		return fmt.Errorf("extent size of %d bytes is not a multiple of %[2]d from %[2]d to %[3]d", x, chunkBytes, maxExtentBytes)
 	}
 	return nil
 }

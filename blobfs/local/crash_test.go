@@ -22,8 +22,8 @@ var (
 	crashEvery = flag.Int64("crash.every", 3, "fail at each so many-th operation")
 )
 
-// world is a random run of a store and what it was promised. It depends on its
-// seed alone, as the store makes log extents on demand and nothing runs beside it.
+// world is a random run of a store and a model of what the store acknowledged. It depends only on
+// its seed: the store makes log extents on demand, and nothing runs concurrently.
 type world struct {
 	rng     *rand.Rand
 	fs      *vfs.Mem
@@ -63,7 +63,7 @@ func crashConfig(fs vfs.FS, folders int) local.Config {
 	return cfg
 }
 
-// encrypted are the ways in which a world keeps its bytes.
+// encrypted has the storage modes of a world.
 var encrypted = map[string][]local.MasterKey{"plain": nil, "encrypted": {{1}}}
 
 func newWorld(seed uint64, folders int, keys []local.MasterKey) *world {
@@ -77,8 +77,8 @@ func withKeys(cfg local.Config, keys []local.MasterKey) local.Config {
 	return cfg
 }
 
-// run does random things. Errors end it when the power is cut; others are noted in
-// the model as "not acknowledged" and checked by what.
+// run performs random operations. When the power is cut, errors end it; others are recorded in the
+// model as not acknowledged and passed to what.
 func (w *world) run(steps int, what func(error)) {
 	s, err := local.Open(w.config(w.fs))
 	if err != nil {
@@ -244,9 +244,8 @@ func (w *world) removeLog() error {
 	return w.store.RemoveLog(ctx, l.id)
 }
 
-// checkLog holds what a reader gives against what the log was given: every record
-// acknowledged and not released, no other than those sent, in order.
-// It returns the payloads.
+// checkLog compares a reader's records with the model: every record that was acknowledged and not
+// released, only records that were sent, in order. It returns the payloads.
 func checkLog(r *local.LogReader, l *modelLog) ([][]byte, error) {
 	if r.Start() > l.released {
 		return nil, fmt.Errorf("log starts at %d, only %d is released", r.Start(), l.released)
@@ -265,7 +264,7 @@ func checkLog(r *local.LogReader, l *modelLog) ([][]byte, error) {
 			return nil, fmt.Errorf("position %d after %d", pos, last)
 		}
 		last = pos
-		// Skip what was released or never acknowledged.
+		// Skip records that were released or never acknowledged.
 		for ; ; next++ {
 			if next == len(l.records) {
 				return nil, fmt.Errorf("record of %d bytes at %d was never appended", len(p), pos)
@@ -289,7 +288,7 @@ func checkLog(r *local.LogReader, l *modelLog) ([][]byte, error) {
 	return got, nil
 }
 
-// check opens the store after a crash and holds it to its promises.
+// check opens the store after a crash and compares it with the model.
 func (w *world) check(fs *vfs.Mem) (logs [][][]byte, err error) {
 	s, err := local.Open(w.config(fs))
 	if err != nil {
@@ -375,9 +374,9 @@ func forEachFaultWith(t *testing.T, keys []local.MasterKey, steps, folders int, 
 	t.Logf("%d fault points", points)
 }
 
-// I1: after a power loss at any operation, every sealed blob is whole and every
-// acknowledged record is there, with at most the record in flight besides. A power
-// loss during recovery changes nothing, and once a log was opened it reads the same ever after.
+// I1: after a power loss at any operation, every sealed blob is complete and every acknowledged
+// record is there, plus at most the record in flight. A power loss during recovery changes nothing,
+// and a log that was opened reads the same from then on.
 func TestPowerLoss(t *testing.T) {
 	const steps = 60
 	forEachFault(t, steps, 2, func(t *testing.T, w *world, seed uint64, at int64) error {
@@ -408,9 +407,8 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
-// B6: a process that dies leaves what it wrote in the page cache, synced or not, and
-// even what a failed sync will never write. What the next process reads from a log
-// is there after a power loss as well.
+// B6: a killed process leaves its writes in the page cache, synced or not, even those that a failed
+// sync will never write. What the next process reads from a log must survive a power loss.
 func TestKillThenPowerLoss(t *testing.T) {
 	const steps = 60
 	forEachFault(t, steps, 2, func(t *testing.T, w *world, seed uint64, at int64) error {
@@ -454,7 +452,7 @@ func equal(a, b [][]byte) bool {
 	return true
 }
 
-// cutPowerAt fails the given operation, a write half way, and all after it.
+// cutPowerAt fails the given operation, a write half way, and all later ones.
 func cutPowerAt(at int64) func(vfs.Op) error {
 	return func(op vfs.Op) error {
 		switch {
@@ -468,16 +466,16 @@ func cutPowerAt(at int64) func(vfs.Op) error {
 	}
 }
 
-// A folder whose disk fails one operation is retired and not touched again, and the work
-// goes on in the other; then the power goes as well, at once or later. Not
-// even the fsync that failed once may be believed afterwards.
+// A folder whose disk fails one operation is retired and not touched again, and work continues in
+// the other one. Then the power fails too, at once or later. Not even an fsync that failed once may
+// be trusted afterwards.
 func TestDiskFailureThenPowerLoss(t *testing.T) {
 	const steps = 60
 	forEachFault(t, steps, 2, func(t *testing.T, w *world, seed uint64, at int64) error {
 		rng := rand.New(rand.NewPCG(seed, uint64(at)))
 		w.fs.SetHook(failDiskAt(t, at, at+1+rng.Int64N(250)))
 		w.run(steps, func(err error) {
-			// Deleting from a retired folder is refused; all else goes on.
+			// Deleting from a retired folder is rejected; everything else continues.
 			if errors.Is(err, vfs.ErrPowerCut) || (errors.Is(err, local.ErrFolderRetired) && !errors.Is(err, local.ErrLogFailed)) {
 				return
 			}
@@ -493,8 +491,7 @@ func TestDiskFailureThenPowerLoss(t *testing.T) {
 	})
 }
 
-// failDiskAt fails one operation, tearing it if it is a write, and cuts the power at
-// a later one.
+// failDiskAt fails one operation, half way if it is a write, and cuts the power at a later one.
 func failDiskAt(t *testing.T, at, cut int64) func(vfs.Op) error {
 	eio := errors.New("input/output error")
 	var failed vfs.Op

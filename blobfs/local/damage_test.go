@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// museum is a closed store with a file of every kind.
+// museum is a closed store with a file of every type.
 type museum struct {
 	fs    *vfs.Mem
 	cfg   local.Config
@@ -99,7 +99,7 @@ func (m *museum) files(t *testing.T) []string {
 	return files
 }
 
-// change replaces a byte of a file and returns what puts it back.
+// change modifies a byte of a file and returns a function that restores it.
 func (m *museum) change(t *testing.T, name string, off int64, xor byte) (undo func()) {
 	t.Helper()
 	f, err := m.fs.Open(name)
@@ -125,7 +125,7 @@ func (m *museum) verify(t *testing.T, s *local.Store) []local.Problem {
 	return problems
 }
 
-// readBlobs reads every blob both ways; what is read is right or an error that names the file.
+// readBlobs reads every blob both ways. The result must be correct data or an error with the file.
 func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 	t.Helper()
 	for _, h := range m.hands {
@@ -139,7 +139,7 @@ func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 			p := make([]byte, len(want))
 			n, err := r.ReadAt(p, 0)
 			if !bytes.Equal(p[:n], want[:n]) {
-				t.Errorf("rotten bytes of blob %s returned", h.ID)
+				t.Errorf("corrupt bytes of blob %s returned", h.ID)
 			}
 			errChecked := r.ReadChecked(p, 0, func(p []byte) error {
 				if !bytes.Equal(p, want) {
@@ -148,7 +148,7 @@ func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 				return nil
 			})
 			if (err == nil) != (errChecked == nil) {
-				t.Errorf("ReadAt says %v, ReadChecked %v", err, errChecked)
+				t.Errorf("ReadAt: %v, ReadChecked: %v", err, errChecked)
 			}
 			return err
 		}()
@@ -159,8 +159,8 @@ func (m *museum) readBlobs(t *testing.T, s *local.Store, file string) {
 	}
 }
 
-// readLogs reads every log: what is returned is a beginning of what was appended, and
-// if it is not all, an error names the file, except for the last record of the log that was not sealed.
+// readLogs reads every log. It must return a prefix of what was appended. If records are missing,
+// an error must have the file, except for the last record of the unsealed log.
 func (m *museum) readLogs(t *testing.T, s *local.Store, file string) {
 	t.Helper()
 	for id, want := range m.logs {
@@ -192,7 +192,7 @@ func (m *museum) readLogs(t *testing.T, s *local.Store, file string) {
 	}
 }
 
-// B3, I7: whatever byte of whatever file rots, it is found, at its place, and never returned.
+// B3, I7: a corrupt byte anywhere in any file is detected and located, and never returned.
 func TestEveryByteCounts(t *testing.T) {
 	for kind, keys := range encrypted {
 		t.Run(kind, func(t *testing.T) { testEveryByteCounts(t, newMuseum(t, keys...)) })
@@ -230,9 +230,8 @@ func testEveryByteCounts(t *testing.T, m *museum) {
 	}
 }
 
-// endOfData returns where a file's bytes stop meaning anything, or where a log's last
-// frame begins: its damage cannot be told from a torn write. If that
-// is a seal, nothing is lost with it.
+// endOfData returns the offset where a file's content ends, or where a log's last frame begins:
+// damage there looks like a torn write. If that frame is a seal, no data is lost with it.
 func (m *museum) endOfData(t *testing.T, file string) int64 {
 	t.Helper()
 	s := m.reopen(t)
@@ -262,8 +261,8 @@ func (m *museum) endOfData(t *testing.T, file string) int64 {
 	return end
 }
 
-// plainOffset returns where in the plaintext the unit begins that a byte of an encrypted file belongs to, and that of a file in the
-// clear itself. The header of encryption counts as the first byte.
+// plainOffset returns the plaintext offset of the page with a byte of an encrypted file, and the
+// byte's own offset in a file in the clear. The encryption header counts as the first byte.
 func (m *museum) plainOffset(stored int64) int64 {
 	switch {
 	case m.cfg.MasterKeys == nil:
@@ -276,7 +275,7 @@ func (m *museum) plainOffset(stored int64) int64 {
 	return 4096 + (stored-8192)/(4096+28)*4096
 }
 
-// sampleOffsets returns all offsets of the parts that have a structure, and some of the rest.
+// sampleOffsets returns all offsets of structured parts, and some of the others.
 func sampleOffsets(rng *rand.Rand, size int64) []int64 {
 	var offs []int64
 	for off := int64(0); off < size; {
@@ -333,7 +332,7 @@ func TestMissingAndShortFiles(t *testing.T) {
 	}
 }
 
-// A log that lacks an extent is damaged, and one that may lack its newest is refused.
+// A log with a missing extent is damaged. A log whose newest extent may be missing is rejected.
 func TestLogExtentMissing(t *testing.T) {
 	m := newMuseum(t)
 	var sealed local.ID
@@ -350,7 +349,7 @@ func TestLogExtentMissing(t *testing.T) {
 	}
 	var corrupt *local.CorruptError
 	for _, file := range m.files(t) {
-		// Both copies of a header are gone: any log might go on there.
+		// Both copies of a header are corrupt: any log might continue in this file.
 		undo := m.change(t, file, 3, 1)
 		undoCopy := m.change(t, file, 2048+3, 1)
 		s := m.reopen(t)
@@ -371,7 +370,7 @@ func TestLogExtentMissing(t *testing.T) {
 	}
 }
 
-// A torn last frame is cut, whichever of its sectors made it to the disk.
+// A torn last frame is cut off, whichever of its sectors were written.
 func TestTornTail(t *testing.T) {
 	const size = 9000
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -395,7 +394,7 @@ func TestTornTail(t *testing.T) {
 			_, err := w.Append(ctx, blobtest.Bytes(uint64(i), size))
 			noError(t, err)
 		}
-		// The power goes after the write and before the sync.
+		// Power loss after the write and before the sync.
 		fs.SetHook(func(op vfs.Op) error {
 			if op.Kind == vfs.OpSync {
 				return vfs.ErrPowerCut
@@ -432,7 +431,7 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// A bad frame that has a good one after it is no torn tail, even in a log that was not sealed.
+// An invalid frame before a valid one is not a torn tail, even in an unsealed log.
 func TestCorruptMiddle(t *testing.T) {
 	for kind, keys := range encrypted {
 		t.Run(kind, func(t *testing.T) { testCorruptMiddle(t, newMuseum(t, keys...)) })

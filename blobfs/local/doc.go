@@ -1,84 +1,86 @@
-// Package local is one node's part of the block store, on its data folders: it keeps
-// blobs, which are written once and sealed, and logs, which are appended to.
+// Package local is one node's part of the block store. It keeps blobs, which are written once and
+// sealed, and logs, which are appended to, in the node's data folders.
 //
-// The store's index is made from the names and headers of its files whenever it is
-// opened. DESIGN.md beside this file says why things are as they are.
+// Open builds the store's index from the names and headers of its files. DESIGN.md in this
+// directory gives the reasons for the design.
 //
-// # Nouns
+// # Terms
 //
-//   - A blob is a run of bytes that never changes. A [Writer] streams it in, Seal
-//     makes it durable, a [Reader] reads it at any offset.
-//   - An extent is a part of a blob or log that is kept whole in one file of one folder.
-//     An [ExtentWriter] writes one of a blob, an [ExtentReader] reads it. Writer and
-//     Reader are made of those, or of others, whose bytes are elsewhere.
-//   - The quarantine is where extents are put that nothing seems to need, before they are removed. An
-//     alarm says that one of them was needed after all.
-//   - The holders of an extent are the nodes that should have it.
+//   - A blob is an immutable sequence of bytes. A [Writer] streams it in, Seal makes it durable, and a
+//     [Reader] reads it at any offset.
+//   - An extent is a part of a blob or log, kept whole in one file of one folder. An [ExtentWriter]
+//     writes a blob's extent, an [ExtentReader] reads it. A Writer or Reader is composed of such
+//     extents, or of extents elsewhere.
+//   - The quarantine holds extents that appear to be garbage, until they are removed. An alarm records
+//     that an extent in quarantine was in use after all.
+//   - The holders of an extent are the nodes that should store it.
 //   - A chunk is 64 KiB of a blob's extent, the unit of its checksums.
-//   - A log is a run of payloads. A [LogWriter] appends, a [LogReader] recovers.
-//   - A position is a place in a log, in bytes of frames since its beginning. It only grows.
-//   - A frame is what one disk write adds to a log: whole pages of 4 KiB.
-//   - A replica is one node's copy of an extent of a log that is on several nodes. What it does is
-//     decided by package logproto.
-//   - An extent is vital if the store gives back space only once it is written, or without it nobody could
-//     delete anything.
-//   - A spare is a log extent that no log uses: zeroed or used before, ready to be overwritten.
-//   - A folder is a data folder, one per disk. It is retired for good, as long
-//     as the process lives, by its first failed write, sync, rename or removal.
+//   - A log is a sequence of payloads. A [LogWriter] appends, a [LogReader] recovers.
+//   - A position is a place in a log, in bytes of frames from its beginning. It never decreases.
+//   - A frame is the unit of a log on disk: a header and a payload, or a part of one, padded to whole
+//     pages of 4 KiB.
+//   - A replica is one node's copy of an extent of a log that is stored on several nodes. Package
+//     logproto decides its state transitions.
+//   - A high-priority ("vital") extent may use half of the reserve: writing it lets the store free
+//     space, or deletions depend on it.
+//   - A spare is a log file that no log uses, ready to be overwritten. It is zeroed, or recycled.
+//   - A folder is a data folder, one per disk. The first failed write, sync, rename or removal retires
+//     it until the store is opened again.
 //
 // # Goroutines
 //
-//	who     started by           stopped by   owns
-//	keeper  the first CreateLog  Store.Close  making and recycling spares; as many as folders, each in one folder at a time
-//	remover a removal            Store.Close  freeing the space of large files of one folder; ends when there are none
-//	note    ExtentWriter.Seal    its end      appending one list of holders
-//	beside  Writer.Write         Seal, Abort  sealing one extent, if its sink waits
+//	name          started by                  stopped by   owns
+//	spare worker  the first log or replica    Store.Close  making and recycling spares; as many workers as folders, at most one at work in a folder
+//	remover       a removal                   Store.Close  freeing the space of large files of one folder; ends when its queue is empty
+//	holder write  ExtentWriter.Seal           its end      appending one holder list
+//	async seal    Writer.Write                Seal, Abort  sealing one full extent while the next is written, if WriterConfig.Beside is set
 //
-// The keeper's queue holds one job for each call of Release that frees an extent, so
-// it is bounded by the log extents on disk. All else runs in the callers' goroutines.
+// The spare workers' queue holds at most a job for each call of Release that frees an extent and
+// one for each file to recycle or remove, so the log extents on disk bound it. Everything else runs
+// in the callers' goroutines.
 //
 // # Invariants
 //
 //	B1. A handle is returned only when every byte of the blob and the names of its files
 //	    are durable.
 //	B2. A position is returned only when every payload up to it is durable.
-//	B3. Bytes whose checksum is wrong are never returned as data: the error is a
-//	    CorruptError with file and offset.
-//	B4. After a write or sync of a folder failed, nothing more is written there, and
-//	    nothing is believed that the failed call may have covered.
-//	B5. A log yields, in order, the payloads that were acknowledged, and possibly those whose
-//	    Append failed or never returned; each whole, none twice.
-//	B6. Once OpenLog has returned, the log's writer is acknowledged nothing,
-//	    and every later OpenLog finds the same payloads.
-//	B7. No bytes left from a file's earlier use are ever taken for a frame.
-//	B8. A full disk is told before anything is written of what does not fit. Only what is vital
-//	    takes a folder's reserve, and at most half of it.
-//	B9. Of an extent's lists of holders that were acknowledged the one of the highest
-//	    epoch is found again, as long as the extent is there.
-//	B10. A replica's fence, cut and bytes are on disk before they are answered; after a restart it
-//	    takes no appends.
-//	B11. What is in quarantine is served, and no longer in quarantine then, to who knows its checksum, or of
-//	    a log its list.
-//	B12. In an encrypted folder no byte of a blob or a log is on the disk in the clear, and bytes that were changed or moved
-//	    are a CorruptError.
+//	B3. Bytes with a wrong checksum are never returned as data. The error is a CorruptError
+//	    with file and offset.
+//	B4. After a failed write or sync in a folder, nothing more is written there, and no state
+//	    that the failed call may have covered is trusted.
+//	B5. A log yields, in order, every acknowledged payload, and possibly payloads whose Append
+//	    failed or never returned. Each is whole, and none is repeated.
+//	B6. After OpenLog returns, no append of the log's old writer is acknowledged, and every
+//	    later OpenLog finds the same payloads.
+//	B7. Bytes left from an earlier use of a file are never taken for a frame.
+//	B8. A full disk is reported before any part of what does not fit is written. Only
+//	    high-priority extents use a folder's reserve, and at most half of it.
+//	B9. Of the acknowledged holder lists of an extent, the one with the highest epoch is found
+//	    again for as long as the extent exists.
+//	B10. A replica's fence, cut and bytes are on disk before they are acknowledged. After a
+//	    restart a replica accepts no appends.
+//	B11. An extent in quarantine is still served to a caller that presents its checksum (of a
+//	    log: the entry in the log's extent list), and thereby leaves quarantine.
+//	B12. In an encrypted folder no byte of a blob or log payload is on disk in the clear, and
+//	    changed or moved bytes are a CorruptError.
 //
 // # Folders
 //
-//	LOCK                         held while a store has the folder open
-//	ALARM                        why sweeps must not go on, a line of text; there until a person clears it
-//	holders                      who else should have the extents
-//	scrub                        how far a scrub has come
+//	LOCK                         locked while a store has the folder open
+//	ALARM                        why garbage collection is stopped, a line of text; kept until an operator clears it
+//	holders                      the holder lists of the folder's extents
+//	scrub                        the progress of the scrub
 //	encryption                   data keys, if extents and logs are encrypted
-//	blobs/<id>.<i>               sealed extent i, from 0, of blob id, which goes on
-//	blobs/<id>.<i>of<n>          the last of its n extents
+//	blobs/<id>.<i>               sealed extent i, from 0, of blob id; not the last
+//	blobs/<id>.<i>of<n>          the last of the blob's n extents
 //	blobs/<id>.<i>.tmp           an extent being written
-//	<one of these>.q<r>-<s>      the same, put into quarantine by round r of the sweep, s seconds after 1970
-//	logs/<16 hex digits>.log     a log extent or a spare; the header says which
+//	<one of these>.q<r>-<s>      a sealed extent in quarantine, put there by round r of the sweep, s seconds after 1970
+//	logs/<16 hex digits>.log     a log extent or a spare; its header records which
 //	logs/<16 hex digits>.log.tmp a spare being made
 //
-// Rounds and seconds are decimal. The first version named all extents in the second way. Temporary files in subfolders are removed
-// when the store is opened. All integers below are
-// little-endian, all checksums CRC-32C (Castagnoli), all unnamed bytes zero.
+// Rounds and seconds are decimal. The first version named all extents in the form with "of". Open
+// removes temporary files in the subfolders. All integers below are little-endian, all checksums
+// CRC-32C (Castagnoli), all unnamed bytes zero.
 //
 // # Extents of blobs
 //
@@ -86,9 +88,9 @@
 //	| header, 4096    | payload, L   | table, 4*ceil(L/C) | footer, 64  |
 //	+-----------------+--------------+--------------------+-------------+
 //
-// The payload starts on a page so that chunks of C = 65536 bytes are read with
-// aligned reads. The table has the checksum of each chunk, the last of which may be short.
-// The file is sealed, or it is temporary; nothing is ever changed in it.
+// The payload starts on a page boundary, so chunks of C = 65536 bytes are read with aligned reads.
+// The table has the checksum of each chunk; the last chunk may be short. A sealed file never
+// changes.
 //
 //	header                            footer
 //	   0   8  magic "STELEEXT"           0  16  blob id
@@ -101,8 +103,8 @@
 //	                                    52   8  magic "STELEEND"
 //	                                    60   4  checksum of the rest
 //
-// The footer's checksum of the table is also in the handle, so a handle is good for
-// exactly these bytes. Index, offset and flags rebuild the store's index should names be lost.
+// A handle contains the footer's checksum of the table, so it identifies exactly these bytes.
+// Index, offset and flags suffice to rebuild the index if file names are lost.
 //
 // Example: an extent
 //
@@ -118,20 +120,20 @@
 //
 // # Holders
 //
-// The file begins with 16 bytes, magic "STELEHLD", version 1 and a checksum of those. Behind
-// it are frames, appended one at a time and synced, so that only the last one can be
-// torn; with a good frame after it what is none is damage.
+// The file begins with 16 bytes: magic "STELEHLD", version 1 and a checksum of both. Frames follow,
+// each appended and synced before the next, so only the last one can be torn. Invalid bytes before
+// a valid frame are damage.
 //
 //	frame                             record
-//	 0   4  checksum of the rest       0  16  blob id
+//	 0   4  checksum of what follows   0  16  blob id
 //	 4   4  magic "HOLD"              16   4  index of the extent
 //	 8   4  bytes, a multiple of 16   20   8  epoch, not 0
 //	12   4  number of records         28   1  number of nodes
-//	16   8  place in the file         29      of each: 1 byte of length, name
+//	16   8  offset in the file        29      of each: 1 byte of length, name
 //	24      records, zeros
 //
-// Of an extent's records the last of the highest epoch counts, if the extent is in the
-// folder. When most of a file is outdated it is written anew and renamed.
+// The current list of an extent is its last record with the highest epoch, if the extent is in the
+// folder. When most of a file is obsolete, it is rewritten and renamed.
 //
 // Example: holders
 //
@@ -147,9 +149,10 @@
 //
 // # Encryption
 //
-// If the configuration has master keys, files in blobs/ and logs/ are stored as package vfs specifies for encrypted files:
-// with their first page, which is the header of an extent or a log, in the clear. All offsets below are of the plaintext, as are
-// those of errors. A folder is encrypted from its beginning or never. The file of data keys has two equal pages, of which one is enough:
+// If the configuration has master keys, files in blobs/ and logs/ are stored in the encrypted
+// format of package vfs, with their first page, the header of an extent or log, in the clear. All
+// offsets in this specification and in errors are of the plaintext. A folder is encrypted from its
+// creation or never. The key file has two equal pages, and one is enough to read it:
 //
 //	page                              data key
 //	   0   8  magic "STELEKEY"         0   4  number
@@ -158,10 +161,12 @@
 //	  16      data keys, 80 each      28  48  AES-256-GCM of the data key by the master key, with its tag
 //	4092   4  checksum of the rest
 //
-// The additional data are the magic, the number and the id. The id is HKDF-SHA256 of the master key, without salt, with "stele
-// master key id 1". New files use the data key of the highest number. When the first master key is not the one that wraps them, the
-// file is written anew and renamed: all data keys wrapped by that one, and one more of them, up to 50. Log files with an older data key are not
-// recycled. A folder with encrypted files but no file of keys is a *CorruptError.
+// The additional data are the magic, the number and the id. The id is HKDF-SHA256 of the master
+// key, without salt, with info "stele master key id 1". New files use the data key with the highest
+// number. If the first configured master key does not wrap the data keys, the file is rewritten and
+// renamed: that master key wraps all of them and one new data key, up to 50. Log files with an
+// older data key are not recycled. A folder with encrypted files but no key file is a
+// *CorruptError.
 //
 // Example: a file of keys
 //
@@ -180,19 +185,20 @@
 //	1050  58 bd 70 d3 02 f0 e7 a5 03 4b c1 28 00 00 00 00
 //	1ff0  00 00 00 00 00 00 00 00 00 00 00 00 29 11 fd 8f
 //
-// Data key 1, of bytes 0x02, by the master key of bytes 0x01 with a nonce of bytes 0x03.
+// Data key 1 has bytes 0x02. A master key of bytes 0x01 wraps it with a nonce of bytes 0x03.
 //
-// # Marks of a scrub
+// # Scrub progress
 //
 //	 0   8  magic "STELESCB"
 //	 8   4  version, 1
-//	12   4  1 + index of the last extent that was scrubbed in this pass, or 0
-//	16  16  its blob
-//	32   8  when the pass began, in seconds since 1970; 0: none did
-//	40   8  when the last whole pass ended; 0: none did
+//	12   4  1 + index of the last extent scrubbed in this pass, or 0
+//	16  16  its blob id
+//	32   8  start of the pass, in seconds since 1970, or 0
+//	40   8  end of the last complete pass, in seconds since 1970, or 0
 //	60   4  checksum of the rest
 //
-// The file is written anew and renamed, and its name is not synced: an older mark will do.
+// The file is rewritten and renamed. The rename is not synced, because an older file is good
+// enough.
 //
 // Example: a mark
 //
@@ -207,7 +213,7 @@
 //
 //	[1, id, length, [[index, length, table checksum, [node, ...]], ...]]
 //
-// to which later versions may append; readers skip what they do not know.
+// to which later versions may append elements; readers skip unknown ones.
 //
 // Example: a handle
 //
@@ -216,11 +222,11 @@
 //
 // # Extents of logs
 //
-// A log file has a fixed size, the store's extent size, and is overwritten in place: there is
-// no metadata for a sync to write. It begins with a page of two copies of a header, at 0 and 2048.
-// Of copies that are whole the one of the higher generation counts. A disk writes a sector
-// of 512 bytes whole or not at all, so a power loss leaves each copy old or
-// new, and a rotten one does not take the log with it.
+// A log file has a fixed size, the store's extent size, and is overwritten in place, so a sync
+// writes no metadata. It begins with a page that has two copies of a header, at 0 and 2048. The
+// valid copy with the higher generation is current. A disk writes a sector of 512 bytes completely
+// or not at all, so a power loss leaves each copy old or new. One corrupt copy does not lose the
+// log.
 //
 //	  0   8  magic "STELELOG"
 //	  8   4  version, 1
@@ -230,33 +236,33 @@
 //	 32  16  log id
 //	 48   8  number of the extent in the log, from 1, rising, with gaps
 //	 56   8  number of the extent before it, 0 if there is none
-//	 64   8  bytes of frames in that one; what lies beyond is cut
+//	 64   8  bytes of frames in that one; frames beyond are ignored
 //	 72   8  position of the first frame
 //	 80   8  salt, random, new each time the file is taken into use
 //	 88   8  lowest number that is not released; all ones: the log is removed
 //	508   4  checksum of the rest
 //
-// Of all extents that carry a log's id, the newest and those that it names, directly or
-// through others, are the log. Others were released, or begun on a folder
-// that failed before anything in them was acknowledged. From the second page on there are frames
-// without a gap, each of whole pages, at most 1 MiB. The last page is kept for a seal.
+// The log consists of the newest extent with its id and the extents that this one names, directly
+// or through others. Other extents with the id were released, or were started on a folder that
+// failed before anything in them was acknowledged. Frames start at the second page and follow each
+// other without a gap. Each is whole pages, at most 1 MiB. The last page is reserved for a seal.
 //
 //	+--------------------------------+------------+------------------+
 //	| frame header, 40               | payload    | zeros to a page  |
 //	+--------------------------------+------------+------------------+
-//	   0   4  checksum of the rest, the zeros as well
+//	   0   4  checksum of what follows, with the zeros
 //	   4   1  kind: 1 whole payload, 2 first part, 3 middle part, 4 last part, 5 seal
 //	   8   4  bytes of payload in the frame
-//	  12   4  pages just before it that were not acknowledged when it was made
+//	  12   4  pages directly before it that were not acknowledged when it was made
 //	  16   8  position of the frame
 //	  24   8  salt of the extent
 //	  32   8  bytes of the whole payload
 //
-// A payload that does not fit a frame is spread over several, in as many extents as
-// it takes; without its last part it was never appended. One frame is written at a
-// time and synced before the next. Therefore the first thing that is no frame is the end,
-// torn by a crash, if no good frame comes after it on any page; otherwise it is damage. In all
-// extents but the newest the end is known, from the header of the extent after.
+// A payload too large for one frame is split over several, in as many extents as necessary. Without
+// its last part it was never appended. One frame is written at a time and synced before the next.
+// The first invalid frame therefore is the end, torn by a crash, if no valid frame follows on any
+// later page. Otherwise it is damage. For all extents but the newest, the header of the next extent
+// records the end.
 //
 // Example: a log extent
 //
@@ -279,26 +285,27 @@
 //	2000  cb 37 ee 19 05 00 00 00 00 00 00 00 00 00 00 00
 //	2010  00 10 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
 //
-// Here the log has one extent, of the 10 bytes "hello, log", and is sealed.
+// Here the log has one extent with the 10 bytes "hello, log", and is sealed.
 //
 // # Replicas of extents of logs
 //
-// A log that is on several nodes is kept in files of the same form. Which extents it has is not in
-// them but in a list elsewhere. The state is 3 = replica, and the header has no 56, 64 and 88 but
+// A log on several nodes is kept in files of the same form. The list of its extents is not in the
+// files but is kept elsewhere. The state is 3 = replica, and the header has no fields 56, 64 and 88
+// but
 //
-//	 96   8  epoch of who opened the extent
+//	 96   8  epoch of the writer that opened the extent
 //	104   8  fence: the highest epoch that has fenced it, or 0
 //	112   8  bytes of frames, once it was cut
 //	120   4  flags: 1 = started, so 72 counts; 2 = cut, so 112 counts, and no more is appended
 //	124   1  bytes of the server's name
-//	128  64  name of the server whose log it is
-//	192   8  round of the sweep that put it into quarantine
-//	200   8  when that was, in seconds since 1970; 0: it is not in quarantine
+//	128  64  name of the server that owns the log
+//	192   8  round of the sweep that quarantined it
+//	200   8  time of that, in seconds since 1970; 0: not in quarantine
 //
-// The salt is the same in all replicas, and so are the frames. There may be frames up to the end of
-// the file, and several in one write, synced together; so a crash may leave a hole before a
-// good frame. It is damage if some good frame after it says that the place was
-// acknowledged, and else the end.
+// All replicas of an extent have the same salt and the same frames. Frames may extend to the end of
+// the file, and one write may have several, synced together. A crash may therefore leave a hole
+// before a valid frame. The hole is damage if a later valid frame records that the place was
+// acknowledged. Otherwise it is the end.
 //
 // Example: a replica of a log extent
 //
@@ -329,5 +336,5 @@
 //	2010  00 20 00 00 00 00 00 00 ef cd ab 89 67 45 23 01
 //	2020  05 00 00 00 00 00 00 00 61 67 61 69 6e 00 00 00
 //
-// Server n1's log was fenced at epoch 4 and then cut: the second frame does not count.
+// Server n1's log was fenced at epoch 4 and then cut, so the second frame does not count.
 package local

@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// An extent is dropped only by who knows its newest list.
+// DropExtentIf drops an extent only for a caller with its current holder list.
 func TestDropExtentIf(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -42,7 +42,7 @@ func TestDropExtentIf(t *testing.T) {
 	if err := s.DropExtentIf(ctx, id, now); !errors.Is(err, ErrNoExtent) {
 		t.Errorf("twice: %v", err)
 	}
-	// In a retired folder the file stays, and is not known any more.
+	// In a retired folder the file stays, but is no longer listed.
 	write(id, now)
 	write(ExtentID{Blob: ID{2}}, now)
 	mem.SetHook(func(op vfs.Op) error {
@@ -61,6 +61,6 @@ func TestDropExtentIf(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.ExtentInfo(id); !errors.Is(err, ErrNoExtent) {
-		t.Errorf("after it was given up: %v", err)
+		t.Errorf("after the drop: %v", err)
 	}
 }

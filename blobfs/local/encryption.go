@@ -13,18 +13,19 @@ import (
 
 const encryptionFile = "encryption"
 
-// Why a folder cannot be opened with the master keys that were given; always within an *EncryptionError.
+// Reasons why a folder cannot be opened with the configured master keys, always within an
+// *EncryptionError.
 var (
-	// ErrMasterKey means that the folder is encrypted, and its master key was not given.
-	ErrMasterKey = errors.New("its master key was not given")
-	// ErrNotEncrypted means that a master key was given for a folder that has data in the clear.
-	ErrNotEncrypted = errors.New("it has data that is not encrypted")
+	// ErrMasterKey means that the folder is encrypted and its master key is not configured.
+	ErrMasterKey = errors.New("its master key is not configured")
+	// ErrNotEncrypted means that a master key is configured for a folder with unencrypted data.
+	ErrNotEncrypted = errors.New("it has unencrypted data")
 )
 
-// EncryptionError is about a data folder and master keys that do not go together.
+// EncryptionError means that a data folder and the configured master keys do not match.
 type EncryptionError struct {
 	Folder string
-	Needs  []MasterKeyID // the folder's, if it is encrypted
+	Needs  []MasterKeyID // the missing keys, if the folder is encrypted
 	Given  []MasterKeyID
 	Err    error // ErrMasterKey or ErrNotEncrypted
 }
@@ -41,7 +42,7 @@ func (e *EncryptionError) Error() string {
 	return fmt.Sprintf("data folder %s is encrypted with master key %s: %v (given: %s)", e.Folder, idList(e.Needs), e.Err, given)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns Err.
 func (e *EncryptionError) Unwrap() error { return e.Err }
 
 func idList(ids []MasterKeyID) string {
@@ -52,9 +53,10 @@ func idList(ids []MasterKeyID) string {
 	return strings.Join(texts, ", ")
 }
 
-// openEncryption has the folder's extents and logs encrypted, if master keys are given. A folder is encrypted from its beginning
-// or never: only one without data gets keys. If the first of the master keys is not the one that wraps the data keys, they are wrapped
-// again by it, and new files get a new data key. *EncryptionError; *CorruptError if the file of keys is damaged.
+// openEncryption enables encryption of the folder's extents and logs, if master keys are
+// configured. A folder is encrypted from its creation or never: only a folder without data gets
+// keys. If the first master key does not wrap the data keys, they are wrapped again by it and a new
+// data key is added. *EncryptionError; *CorruptError if the key file is damaged or missing.
 func (s *Store) openEncryption(f *folder) error {
 	masters := s.cfg.MasterKeys
 	file, err := readKeyFile(f.fs, f.encryptionPath())
@@ -64,7 +66,7 @@ func (s *Store) openEncryption(f *folder) error {
 		case err != nil:
 			return err
 		case encrypted:
-			return &CorruptError{File: f.encryptionPath(), Reason: "the file of data keys is missing, but the folder has encrypted files: restore it from a backup"}
+			return &CorruptError{File: f.encryptionPath(), Reason: "the key file is missing, but the folder has encrypted files: restore the key file from a backup"}
 		case len(masters) > 0 && used:
 			return f.keyError(ErrNotEncrypted, nil, masters)
 		case len(masters) == 0 || s.cfg.ReadOnly:
@@ -78,7 +80,8 @@ func (s *Store) openEncryption(f *folder) error {
 	return s.useKeys(f, file)
 }
 
-// useKeys makes f encrypt its files with the data keys in file. It first wraps them by the current master key, if another one wraps them.
+// useKeys makes f encrypt its files with the data keys in file. If another master key than the
+// first wraps them, it first wraps them again.
 func (s *Store) useKeys(f *folder, file keyFile) (err error) {
 	masters := s.cfg.MasterKeys
 	keys, missing := file.unwrap(masters)
@@ -94,8 +97,9 @@ func (s *Store) useKeys(f *folder, file keyFile) (err error) {
 	return nil
 }
 
-// CheckEncryption returns the *EncryptionError that Open of the same configuration would, if there is one, and changes nothing. A file
-// of keys that cannot be read is for Open to report: other folders may do.
+// CheckEncryption returns the *EncryptionError that Open would return for cfg, or nil, and changes
+// nothing. An unreadable key file is not reported: Open reports it, and other folders may be
+// usable.
 func CheckEncryption(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -121,14 +125,15 @@ func (f *folder) keyError(why error, needs []MasterKeyID, masters []MasterKey) e
 
 func (f *folder) encryptionPath() string { return filepath.Join(f.path, encryptionFile) }
 
-// isEncrypted reports whether the file of that name is encrypted in an encrypted folder: extents and logs are. What else there is
-// holds ids of extents, names of nodes and times.
+// isEncrypted reports whether the named file is encrypted in an encrypted folder. Extents and logs
+// are. The other files have extent ids, node names and times only.
 func (f *folder) isEncrypted(name string) bool {
 	dir := filepath.Dir(name)
 	return dir == filepath.Join(f.path, blobsDir) || dir == filepath.Join(f.path, logsDir)
 }
 
-// hasData reports whether the folder has extents or logs, and whether the first few of them are encrypted.
+// hasData reports whether the folder has extents or logs, and whether any of the first four in each
+// subfolder is encrypted.
 func (f *folder) hasData() (used, encrypted bool, err error) {
 	for _, sub := range []string{blobsDir, logsDir} {
 		names, err := f.fs.ReadDir(filepath.Join(f.path, sub))
@@ -143,14 +148,14 @@ func (f *folder) hasData() (used, encrypted bool, err error) {
 	return used, encrypted, nil
 }
 
-// outdated reports whether the file has a data key from before the last rotation. Such a file is not recycled: the old master key
-// would reveal what is written to it from now on.
+// outdated reports whether the file has a data key from before the last rotation. Such a file is
+// not recycled, because the old master key would reveal what is written to it later.
 func (f *logFile) outdated() bool {
 	old, err := vfs.HasOldKey(f.folder.fs, f.path())
 	return err == nil && old
 }
 
-// removeOutdated removes outdated spares. Called by Open, before the keepers run.
+// removeOutdated removes outdated spares. Open calls it before the spare workers run.
 func (p *sparePool) removeOutdated() {
 	if p.s.cfg.ReadOnly {
 		return
@@ -160,7 +165,8 @@ func (p *sparePool) removeOutdated() {
 	})
 }
 
-// renewKeys adds a data key, if there may be more, wraps all by a master key, and makes that durable.
+// renewKeys adds a data key, up to dataKeysMax, wraps all keys with master, and makes the key file
+// durable.
 func (f *folder) renewKeys(keys []vfs.DataKey, master MasterKey) ([]vfs.DataKey, error) {
 	if len(keys) < dataKeysMax {
 		keys = append(keys, newDataKey(uint32(len(keys)+1)))
@@ -189,8 +195,8 @@ func (f *folder) renewKeys(keys []vfs.DataKey, master MasterKey) ([]vfs.DataKey,
 	return keys, nil
 }
 
-// damaged makes an error of an encrypted file's layer one of this package's.
-func damaged(err error) error {
+// damaged converts a *vfs.DamageError to a *CorruptError and returns other errors unchanged.
+func asCorrupt(err error) error {
 	var d *vfs.DamageError
 	if errors.As(err, &d) {
 		return &CorruptError{File: d.File, Offset: d.Offset, Reason: d.Reason}

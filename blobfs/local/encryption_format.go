@@ -15,13 +15,13 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// The layout of the file of keys is specified in the package comment.
+// The package comment specifies the layout of the key file.
 const (
 	keyFileMagic   = "STELEKEY"
 	keyFileVersion = 1
 	keyFileHeader  = 16
 	wrappedBytes   = 80
-	// dataKeysMax bounds the data keys of a folder: as many as fit a page.
+	// dataKeysMax is the maximum number of data keys in a folder: as many as fit a page.
 	dataKeysMax = (pageBytes - 4 - keyFileHeader) / wrappedBytes
 
 	masterKeyInfo = "stele master key id 1"
@@ -30,23 +30,23 @@ const (
 // MasterKeyBytes is the length of a master key: AES-256.
 const MasterKeyBytes = 32
 
-// EncryptionMemory is the most memory that the buffers of an encrypted folder take, in bytes.
+// EncryptionMemory is the maximum memory for the buffers of an encrypted folder, in bytes.
 const EncryptionMemory = vfs.CryptMemory
 
-// MasterKey wraps the data keys of folders. It is never on their disks.
+// MasterKey wraps the data keys of folders. It is never stored in the folders.
 type MasterKey [MasterKeyBytes]byte
 
-// MasterKeyID identifies a master key and reveals nothing of it.
+// MasterKeyID identifies a master key without revealing it.
 type MasterKeyID [8]byte
 
-// String returns the id in hexadecimal digits.
+// String returns the ID in hexadecimal.
 func (id MasterKeyID) String() string { return hex.EncodeToString(id[:]) }
 
-// ID returns the key's id.
+// ID returns the key's ID.
 func (k MasterKey) ID() MasterKeyID {
 	b, err := hkdf.Key(sha256.New, k[:], nil, masterKeyInfo, len(MasterKeyID{}))
 	if err != nil {
-		panic("BUG: " + err.Error()) // only for a length that is too large
+		panic("BUG: " + err.Error()) // the length is constant
 	}
 	return MasterKeyID(b)
 }
@@ -54,7 +54,7 @@ func (k MasterKey) ID() MasterKeyID {
 func (k MasterKey) aead() cipher.AEAD {
 	block, err := aes.NewCipher(k[:])
 	if err != nil {
-		panic("BUG: " + err.Error()) // only for a length that is wrong
+		panic("BUG: " + err.Error()) // the length is constant
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
@@ -63,10 +63,10 @@ func (k MasterKey) aead() cipher.AEAD {
 	return aead
 }
 
-// keyFile is what the file of keys holds.
+// keyFile is the content of a key file.
 type keyFile []wrappedKey
 
-// wrappedKey is a data key, encrypted by a master key.
+// wrappedKey is a data key encrypted by a master key.
 type wrappedKey struct {
 	number uint32
 	master MasterKeyID
@@ -94,12 +94,13 @@ func (w wrappedKey) seal(k vfs.DataKey, master MasterKey) wrappedKey {
 	return w
 }
 
-// about is what the master key authenticates beside the data key.
+// about returns the additional data that the master key authenticates.
 func (w *wrappedKey) about() []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte(keyFileMagic), w.number), w.master[:]...)
 }
 
-// unwrap returns the data keys, and the ids of the master keys that it would take for those that it cannot unwrap.
+// unwrap returns the data keys that masters can unwrap, and the ids of the missing master keys for
+// the others.
 func (f keyFile) unwrap(masters []MasterKey) (keys []vfs.DataKey, missing []MasterKeyID) {
 	for _, w := range f {
 		k := vfs.DataKey{Number: w.number}
@@ -120,13 +121,13 @@ func (f keyFile) unwrap(masters []MasterKey) (keys []vfs.DataKey, missing []Mast
 	return keys, missing
 }
 
-// staleFor reports whether some key is not wrapped by that master key.
+// staleFor reports whether any key is not wrapped by master.
 func (f keyFile) staleFor(master MasterKey) bool {
 	id := master.ID()
 	return slices.ContainsFunc(f, func(w wrappedKey) bool { return w.master != id })
 }
 
-// encode returns the file: two copies of a page.
+// encode returns the file: two copies of one page.
 func (f keyFile) encode() []byte {
 	b := make([]byte, pageBytes, 2*pageBytes)
 	le := binary.LittleEndian
@@ -144,7 +145,7 @@ func (f keyFile) encode() []byte {
 	return append(b, b...)
 }
 
-// readKeyFile returns the first copy that is intact; fs.ErrNotExist, *CorruptError.
+// readKeyFile returns the first valid copy. Errors are fs.ErrNotExist and *CorruptError.
 func readKeyFile(fsys vfs.FS, name string) (keyFile, error) {
 	a, b, err := readKeyCopies(fsys, name)
 	if err != nil {
@@ -171,7 +172,7 @@ func readKeyCopies(fsys vfs.FS, name string) (a, b []byte, err error) {
 		return nil, nil, err
 	}
 	if size != int64(len(pages)) {
-		return nil, nil, &CorruptError{File: name, Offset: min(size, int64(len(pages))), Reason: fmt.Sprintf("the file of keys has %d bytes, not %d", size, len(pages))}
+		return nil, nil, &CorruptError{File: name, Offset: min(size, int64(len(pages))), Reason: fmt.Sprintf("key file has %d bytes, want %d", size, len(pages))}
 	}
 	if _, err := readFull(file, pages, 0); err != nil {
 		return nil, nil, readError(err, name, 0)
@@ -186,7 +187,7 @@ func decodeKeyCopy(b []byte, name string, at int64) (keyFile, error) {
 	}
 	n := le.Uint32(b[12:])
 	if v := le.Uint32(b[8:]); string(b[:8]) != keyFileMagic || v != keyFileVersion || n == 0 || n > dataKeysMax {
-		return nil, &CorruptError{File: name, Offset: at, Reason: fmt.Sprintf("no file of keys of a known version: version %d with %d keys", v, n)}
+		return nil, &CorruptError{File: name, Offset: at, Reason: fmt.Sprintf("unknown key file version %d, or bad number of keys %d", v, n)}
 	}
 	f := make(keyFile, n)
 	for i := range f {

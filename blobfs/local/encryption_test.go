@@ -32,7 +32,7 @@ func openKeyed(t *testing.T, fsys vfs.FS, masters ...MasterKey) *Store {
 	return s
 }
 
-// fillKeyed writes one of everything with the words in it, and returns the blob's handle.
+// fillKeyed writes one file of each type with the given words, and returns the blob's handle.
 func fillKeyed(t *testing.T, s *Store, words []byte) Handle {
 	t.Helper()
 	ctx := context.Background()
@@ -87,7 +87,7 @@ func readsWords(t *testing.T, s *Store, h Handle, words []byte) {
 	}
 }
 
-// storedFiles returns the content of all files below a folder as the disk has it.
+// storedFiles returns the raw content of all files below a folder.
 func storedFiles(t *testing.T, fsys vfs.FS, dir string) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -108,7 +108,7 @@ func storedFiles(t *testing.T, fsys vfs.FS, dir string) map[string][]byte {
 	return files
 }
 
-// Nothing of what is written to blobs, logs and replicas is in a file of an encrypted folder, nor are its keys.
+// An encrypted folder has no file with the plaintext of blobs, logs and replicas, or with keys.
 func TestEncryptedFolderHoldsNoPlaintext(t *testing.T) {
 	words := []byte("attack at dawn! ")
 	for _, masters := range [][]MasterKey{nil, {masterA}} {
@@ -140,7 +140,7 @@ func TestEncryptedFolderHoldsNoPlaintext(t *testing.T) {
 	}
 }
 
-// A folder opens with its master key only, and says which one it lacks.
+// A folder opens only with its master key, and the error has the missing key.
 func TestMasterKeys(t *testing.T) {
 	words := []byte("sixteen letters.")
 	open := func(mem vfs.FS, readOnly bool, masters ...MasterKey) error {
@@ -181,14 +181,15 @@ func TestMasterKeys(t *testing.T) {
 			}
 		}
 	}
-	// By now the keys are wrapped by B, and A is not needed.
+	// The keys are now wrapped by B, and A is no longer needed.
 	s = openKeyed(t, keyed, masterB)
 	defer s.Close()
 	readsWords(t, s, h, words)
 }
 
-// A rotation wraps the data keys by the new master key and has new files use a new data key; a read-only store changes nothing.
-// A power loss in it leaves the folder to be opened with both.
+// A rotation wraps the data keys with the new master key, and new files use a new data key. A
+// read-only store changes nothing. After a power loss in a rotation, the folder opens with both
+// keys configured.
 func TestMasterKeyRotation(t *testing.T) {
 	words := []byte("sixteen letters.")
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -254,7 +255,7 @@ func keyOf(t *testing.T, fsys vfs.FS, s *Store, h Handle) uint32 {
 	return uint32(readFile(t, fsys, p.path(h.ID))[12])
 }
 
-// There may be a bounded number of data keys; then rotations go on without new ones.
+// The number of data keys is bounded; later rotations add none.
 func TestManyRotations(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	last := MasterKey{}
@@ -273,7 +274,8 @@ func TestManyRotations(t *testing.T) {
 	readsWords(t, s, fillKeyed(t, s, []byte("sixteen letters.")), []byte("sixteen letters."))
 }
 
-// Each bit of the file of keys counts: one copy is enough to open the folder, and Verify finds what is wrong with the other.
+// Every bit of the key file is checked: one copy suffices to open the folder, and Verify reports
+// damage in the other.
 func TestKeyFileDamage(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	words := []byte("sixteen letters.")
@@ -315,7 +317,7 @@ func TestKeyFileDamage(t *testing.T) {
 	}
 }
 
-// The example of the package comment is what is written, and it is read back.
+// The package comment's example equals what is written, and can be read.
 func TestGoldenKeys(t *testing.T) {
 	master := MasterKey(bytes.Repeat([]byte{1}, MasterKeyBytes))
 	data := vfs.DataKey{Number: 1, Secret: [vfs.DataKeyBytes]byte(bytes.Repeat([]byte{2}, vfs.DataKeyBytes))}
@@ -333,7 +335,8 @@ func TestGoldenKeys(t *testing.T) {
 	}
 }
 
-// After a rotation no log file with an old data key is recycled: neither a spare nor a released extent.
+// After a rotation no log file with an old data key is recycled, neither a spare nor a released
+// extent.
 func TestRotationEndsOldSpares(t *testing.T) {
 	ctx := context.Background()
 	for _, rotated := range []bool{false, true} {
@@ -373,7 +376,7 @@ func TestRotationEndsOldSpares(t *testing.T) {
 	}
 }
 
-// An encrypted folder without its file of keys is corrupt, not in the clear: nothing is written to it.
+// An encrypted folder without its key file is corrupt, not in the clear, and is not written to.
 func TestKeyFileLost(t *testing.T) {
 	words := []byte("sixteen letters.")
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -400,7 +403,7 @@ func TestKeyFileLost(t *testing.T) {
 	s.Close()
 }
 
-// A log file whose encryption header is corrupt is one corrupt file: it does not retire its folder.
+// A log file with a corrupt encryption header is one corrupt file, and does not retire its folder.
 func TestCorruptHeaderRetiresNothing(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := openKeyed(t, mem, masterA)

@@ -6,60 +6,57 @@ import (
 )
 
 var (
-	// ErrNoBlob means that the store holds no such blob, or not every extent of it.
+	// ErrNoBlob means that the store does not have the blob, or not all of its extents.
 	ErrNoBlob = errors.New("no such blob")
-	// ErrNoExtent means that the store does not hold the extent.
+	// ErrNoExtent means that the store does not have the extent.
 	ErrNoExtent = errors.New("no such extent")
-	// ErrExtentExists means that the store holds the extent, or that somebody is
-	// writing it.
+	// ErrExtentExists means that the store has the extent, or that it is being written.
 	ErrExtentExists = errors.New("extent exists")
-	// ErrOtherExtent means that the extent has other bytes than those that are meant. It
-	// comes with a *CorruptError, though the extent may be whole.
+	// ErrOtherExtent means that the extent's content is not the requested one. It comes with a
+	// *CorruptError, though the extent may be undamaged.
 	ErrOtherExtent = errors.New("another extent")
-	// ErrStaleHolders means that a list of holders is older than the one kept.
+	// ErrStaleHolders means that a holder list is older than the stored one.
 	ErrStaleHolders = errors.New("list of holders is stale")
-	// ErrNoLog means that the store holds no such log.
+	// ErrNoLog means that the store does not have the log.
 	ErrNoLog = errors.New("no such log")
-	// ErrLogExists means that the ID is that of a log that the store holds.
+	// ErrLogExists means that the store has a log with this ID.
 	ErrLogExists = errors.New("log exists")
-	// ErrDiskFull means that every folder still in use has less than its
-	// reserve left, or for what is vital half of it. Nothing was written; the call may be made again once there
-	// is room.
+	// ErrDiskFull means that every usable folder has less free space than its reserve (than half of
+	// it for a high-priority extent). Nothing was written; the caller may retry when space is free.
 	ErrDiskFull = errors.New("disk full")
-	// ErrFolderRetired means that a folder failed a write or an fsync and is not
-	// written to again before the store is reopened, and that no other folder
-	// could take its place.
+	// ErrFolderRetired means that a folder failed a write or an fsync, so that it accepts no writes
+	// until the store is reopened, and that no other folder could replace it.
 	ErrFolderRetired = errors.New("folder retired")
-	// ErrLogFailed means that a log has no folder left to go on in. It is
-	// sticky: the writer is of no more use. What was acknowledged is safe.
+	// ErrLogFailed means that no folder is left for a log to continue in. It is sticky: the writer
+	// cannot be used again. What was acknowledged is safe.
 	ErrLogFailed = errors.New("log failed")
-	// ErrFenced means that the log was opened for recovery, so its writer may
-	// not append any more. It is sticky.
+	// ErrFenced means that the log was opened for recovery, so its writer may not append again. It
+	// is sticky.
 	ErrFenced = errors.New("log writer fenced")
-	// ErrSealed means that the log or blob is sealed and takes nothing more.
+	// ErrSealed means that the log or blob is sealed and accepts no more data.
 	ErrSealed = errors.New("sealed")
 	// ErrClosed means that the store, reader or writer is closed.
 	ErrClosed = errors.New("closed")
-	// ErrReadOnly means that the store was opened to be looked at only.
+	// ErrReadOnly means that the store was opened read-only.
 	ErrReadOnly = errors.New("store is read-only")
 )
 
-// CorruptError locates bytes that are not what was written, or a file that is gone.
+// CorruptError locates bytes that differ from what was written, or a missing file.
 type CorruptError struct {
-	File      string // path, or the name of an extent when it is elsewhere
+	File      string // path, or the name of an extent on another node
 	Offset    int64  // in the file, of the first byte that the checksum covers
-	Got, Want uint32 // checksums; both 0 if something else is wrong
-	Reason    string // what is wrong if not a checksum
+	Got, Want uint32 // checksums; both 0 if Reason is set
+	Reason    string // the defect, unless it is a wrong checksum
 }
 
 func (e *CorruptError) Error() string {
 	if e.Reason != "" {
 		return fmt.Sprintf("corrupt file %s at offset %d: %s", e.File, e.Offset, e.Reason)
 	}
-	return fmt.Sprintf("corrupt file %s at offset %d: checksum %08x instead of %08x", e.File, e.Offset, e.Got, e.Want)
+	return fmt.Sprintf("corrupt file %s at offset %d: checksum %08x, want %08x", e.File, e.Offset, e.Got, e.Want)
 }
 
-// TooLargeError is a payload over the limit of what one Append takes.
+// TooLargeError reports a payload over the size limit of an append.
 type TooLargeError struct {
 	Limit, Got int64 // bytes
 }

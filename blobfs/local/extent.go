@@ -6,55 +6,54 @@ import (
 	"time"
 )
 
-// ExtentID names an extent of a blob.
+// ExtentID identifies an extent of a blob.
 type ExtentID struct {
 	Blob  ID
 	Index int // from 0
 }
 
-// String returns the blob's ID and the index with a dot between.
+// String returns the blob's ID and the index, separated by a dot.
 func (x ExtentID) String() string { return fmt.Sprintf("%s.%d", x.Blob, x.Index) }
 
-// Holders are the nodes that should have an extent. Each of them keeps the list
-// beside its copy; of two lists the one with the higher epoch counts. Epoch 0 with no
-// nodes means that nothing is known.
+// Holders are the nodes that should store an extent. Each of them stores this list with its copy;
+// of two lists the one with the higher epoch is current. Epoch 0 with no nodes means unknown.
 type Holders struct {
 	Epoch uint64
 	Nodes []string
 }
 
-// Bounds on a list of holders.
+// Limits of a holder list.
 const (
 	HoldersMax         = 16
 	HolderNameBytesMax = 255
 )
 
-// Validate says what is wrong with the list, if anything.
+// Validate returns an error if the list is invalid.
 func (h Holders) Validate() error {
 	if len(h.Nodes) > HoldersMax {
-		return fmt.Errorf("list of %d holders is over the limit of %d", len(h.Nodes), HoldersMax)
+		return fmt.Errorf("holder list of %d nodes is over the limit of %d", len(h.Nodes), HoldersMax)
 	}
 	for i, n := range h.Nodes {
 		if n == "" || len(n) > HolderNameBytesMax || slices.Contains(h.Nodes[:i], n) {
-			return fmt.Errorf("holder %q is empty, too long or named twice", n)
+			return fmt.Errorf("holder %q is empty, too long or a duplicate", n)
 		}
 	}
 	return nil
 }
 
-// ExtentInfo is what a node knows of an extent that it holds without reading its file.
+// ExtentInfo is what the index has of an extent, without reading its file.
 type ExtentInfo struct {
 	ID      ExtentID
-	Length  int64 // bytes of the blob in it
+	Length  int64 // bytes of the blob in the extent
 	Last    bool  // no extent of the blob has a higher index
 	Created time.Time
 	Holders Holders
-	// Retired means that its folder takes no writes: it can be read, perhaps, but is as good
-	// as lost.
+	// Retired means that the extent's folder accepts no writes. The extent may be readable, but
+	// counts as lost.
 	Retired bool
 }
 
-// ExtentStat is an ExtentInfo and what the file says beyond it.
+// ExtentStat is an ExtentInfo with the fields that are read from the file.
 type ExtentStat struct {
 	ExtentInfo
 	Offset int64  // of the extent within the blob

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// ExtentWriter writes one extent, which does not exist before Seal returns. It is not safe
-// for concurrent use, and must be ended by Seal or Abort. A folder that fails on the
-// way is retired, and what it holds is written again in another, unseen by the caller.
+// ExtentWriter writes one extent, which does not exist before Seal returns. It is not safe for
+// concurrent use, and must be ended by Seal or Abort. If its folder fails, the folder is retired
+// and the writer continues in another one.
 type ExtentWriter struct {
 	s        *Store
 	x        *extentWriter
-	replaces bool // an extent that is here
+	replaces bool // replaces an existing extent
 	sealed   bool
 	err      error // sticky
 }
 
-// CreateExtent begins an extent, which starts at that offset of its blob. Errors are
-// ErrExtentExists, ErrDiskFull when no folder has room for one extent more above its
-// reserve, ErrFolderRetired when no folder is left, ErrReadOnly and ErrClosed.
+// CreateExtent starts an extent at the given offset of its blob. Errors: ErrExtentExists;
+// ErrDiskFull if no folder has space for a whole extent above its reserve; ErrFolderRetired if no
+// folder is left; ErrReadOnly; ErrClosed.
 func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
@@ -33,9 +33,9 @@ func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*E
 	return w, nil
 }
 
-// CreateVitalExtent is CreateExtent of one that may take a folder down to half of its reserve, as it lets the
-// store give back space, or the store's users depend on it. bytes, which is not 0, is how long it is expected to be: it
-// needs no more room than that to begin.
+// CreateVitalExtent is CreateExtent for a high-priority extent, which may use half of a folder's
+// reserve because it lets the store free space or the store's users depend on it. bytes, which must
+// not be 0, is its expected length: it needs no more free space than that to start.
 func (s *Store) CreateVitalExtent(ctx context.Context, id ExtentID, offset, bytes int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
@@ -48,14 +48,14 @@ func (s *Store) CreateVitalExtent(ctx context.Context, id ExtentID, offset, byte
 	return w, nil
 }
 
-func (s *Store) newExtentWriter(id ExtentID, offset, vital int64, replaces bool) (*ExtentWriter, error) {
+func (s *Store) newExtentWriter(id ExtentID, offset, priorityBytes int64, replaces bool) (*ExtentWriter, error) {
 	if id.Index < 0 || id.Index >= ExtentsMax || offset < 0 {
-		return nil, fmt.Errorf("extent %s at offset %d cannot be", id, offset)
+		return nil, fmt.Errorf("invalid extent %s at offset %d", id, offset)
 	}
 	if err := s.reserve(id, replaces); err != nil {
 		return nil, err
 	}
-	x := &extentWriter{s: s, vital: vital, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
+	x := &extentWriter{s: s, priorityBytes: priorityBytes, extentMeta: extentMeta{blob: id.Blob, index: id.Index, offset: offset}}
 	if err := x.start(); err != nil {
 		x.drop()
 		s.unreserve(id)
@@ -64,8 +64,8 @@ func (s *Store) newExtentWriter(id ExtentID, offset, vital int64, replaces bool)
 	return &ExtentWriter{s: s, x: x, replaces: replaces}, nil
 }
 
-// reserve notes that an extent is being written. ErrExtentExists if it is already, or if it exists,
-// unless it is to be replaced; ErrNoExtent if there is none to replace.
+// reserve marks an extent as being written. ErrExtentExists if it is already marked, or if it
+// exists and is not to be replaced; ErrNoExtent if there is none to replace.
 func (s *Store) reserve(id ExtentID, replaces bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,19 +86,19 @@ func (s *Store) unreserve(id ExtentID) {
 	delete(s.mu.writing, id)
 }
 
-// ID returns what the extent will be called.
+// ID returns the ID of the extent.
 func (w *ExtentWriter) ID() ExtentID { return w.x.id() }
 
-// Length returns the bytes written.
+// Length returns the number of bytes written.
 func (w *ExtentWriter) Length() int64 { return w.x.length }
 
-// CRC returns the checksum of the table of the chunks written.
+// CRC returns the checksum of the chunk table of the bytes written.
 func (w *ExtentWriter) CRC() uint32 { return tableCRC(w.x.chunks) }
 
-// Write appends p and keeps nothing of it. Only the last Write of an extent may have a
-// length that is not a multiple of 64 KiB. More than the store's extent size in all is an
-// error, as are those of CreateExtent, and ErrFolderRetired also if what a failing folder
-// held could not be read back. After an error the extent is lost.
+// Write appends p and does not retain it. Only the last Write of an extent may have a length that
+// is not a multiple of 64 KiB. Errors: those of CreateExtent; an error if the extent exceeds the
+// store's extent size; ErrFolderRetired also if the data in a failing folder could not be read
+// back. After an error the extent is lost.
 func (w *ExtentWriter) Write(p []byte) error {
 	if err := w.enter(context.Background()); err != nil {
 		return err
@@ -108,15 +108,15 @@ func (w *ExtentWriter) Write(p []byte) error {
 	case w.sealed:
 		return fmt.Errorf("write extent %s: %w", w.ID(), ErrSealed)
 	case w.x.length%chunkBytes != 0:
-		return w.fail(errors.New("bytes after a short chunk"))
+		return w.fail(errors.New("write after a short chunk"))
 	case int64(len(p)) > w.s.cfg.ExtentBytes-w.x.length:
-		return w.fail(fmt.Errorf("extent over %d bytes", w.s.cfg.ExtentBytes))
+		return w.fail(fmt.Errorf("extent exceeds %d bytes", w.s.cfg.ExtentBytes))
 	}
 	return w.on(func() error { return w.x.write(p) })
 }
 
-// ReadBack reads len(p) bytes of what has been written, proven by the checksums taken of it
-// when it passed through.
+// ReadBack reads len(p) bytes of the data written so far and verifies them with the checksums taken
+// when it was written.
 func (w *ExtentWriter) ReadBack(p []byte, off int64) error {
 	if err := w.enter(context.Background()); err != nil {
 		return err
@@ -139,11 +139,11 @@ func (w *ExtentWriter) ReadBack(p []byte, off int64) error {
 	return r.ReadVerified(p, off)
 }
 
-// Seal makes the extent durable, with its name and, unless their epoch is 0, with its
-// holders. last says that the blob ends with it. Called once more it does nothing,
-// but if the folder has been retired since, the extent is written again in
-// another one. The errors are those of Write and of ctx, which is looked at between the
-// steps; the extent is then lost, unless it was sealed before.
+// Seal makes the extent durable, with its name and, unless its epoch is 0, with the holder list.
+// last marks the last extent of the blob. Another call does nothing, unless the folder has been
+// retired since: then the extent is written again in another one. Errors are those of Write and of
+// ctx, which is checked between the steps. After an error the extent is lost, unless it was sealed
+// before.
 func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRef, error) {
 	if err := w.enter(ctx); err != nil {
 		return ExtentRef{}, err
@@ -169,7 +169,7 @@ func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRe
 	p := part{index: x.index, of: x.of(), length: x.length, folder: x.folder, created: time.Now(), holders: newHolderList(h)}
 	if w.replaces && !w.sealed {
 		if err := w.s.replacePart(x.blob, p); err != nil {
-			x.tookPlace = x.tookPlace && !errors.Is(err, ErrNoExtent) // dropped meanwhile
+			x.replacedFile = x.replacedFile && !errors.Is(err, ErrNoExtent) // dropped meanwhile
 			return ExtentRef{}, w.fail(err)
 		}
 	} else {
@@ -179,15 +179,15 @@ func (w *ExtentWriter) Seal(ctx context.Context, last bool, h Holders) (ExtentRe
 	return x.ref(w.s.cfg.Node), nil
 }
 
-// Abort gives the extent up and removes what was written of it. After Seal or
-// another Abort it does nothing.
+// Abort discards the extent and removes what was written. After Seal or another Abort it does
+// nothing.
 func (w *ExtentWriter) Abort() {
 	if w.err == nil && !w.sealed {
 		w.fail(ErrClosed)
 	}
 }
 
-// enter begins a call.
+// enter starts a call.
 func (w *ExtentWriter) enter(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
@@ -198,7 +198,7 @@ func (w *ExtentWriter) enter(ctx context.Context) error {
 	return nil
 }
 
-// on does op, and again after moving the extent if its folder fails.
+// on runs op, and runs it again after moving the extent if the folder fails.
 func (w *ExtentWriter) on(op func() error) error {
 	for {
 		err := op()
@@ -227,11 +227,11 @@ func (w *ExtentWriter) fail(err error) error {
 	return w.err
 }
 
-// publish makes the extent and its name durable, and the list of its holders before it
-// has a name. It goes on where an attempt in this folder has ended.
+// publish makes the extent and its name durable, and the holder list before the name. After a
+// partial attempt it continues with the steps that are missing.
 func (x *extentWriter) publish(h Holders) error {
 	noted := make(chan error, 1)
-	note := h.Epoch != 0 && !x.noted
+	note := h.Epoch != 0 && !x.holdersDurable
 	if note {
 		go func() { noted <- x.folder.holders.append(x.id(), h) }()
 	}
@@ -241,7 +241,7 @@ func (x *extentWriter) publish(h Holders) error {
 	}
 	if note {
 		errNote := <-noted
-		x.noted = errNote == nil
+		x.holdersDurable = errNote == nil
 		err = errors.Join(err, errNote)
 	}
 	if err == nil && !x.renamed {

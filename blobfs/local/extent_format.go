@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// The layout of extent files is specified in the package comment.
+// The package comment specifies the layout of extent files.
 const (
 	extentMagic       = "STELEEXT"
 	extentFooterMagic = "STELEEND"
@@ -19,7 +19,7 @@ const (
 	flagLastExtent    = 1
 )
 
-// extentMeta is what an extent file says of itself.
+// extentMeta is the metadata in an extent file.
 type extentMeta struct {
 	blob     ID
 	index    int
@@ -36,7 +36,8 @@ func extentFileBytes(length int64) int64 {
 	return pageBytes + length + 4*chunkCount(length) + extentFooterBytes
 }
 
-// payloadBytes is the inverse of extentFileBytes; false if no extent makes a file of that size.
+// payloadBytes is the inverse of extentFileBytes. It returns false if no extent has a file of that
+// size.
 func payloadBytes(fileBytes int64) (int64, bool) {
 	rest := fileBytes - pageBytes - extentFooterBytes
 	if rest < 0 {
@@ -85,7 +86,7 @@ func (m extentMeta) appendTail(b []byte, chunks []uint32) []byte {
 	return le.AppendUint32(b, crc.Sum(b[start:]))
 }
 
-// tableCRC returns the checksum of a chunk table, as handles carry it.
+// tableCRC returns the checksum of a chunk table, as stored in handles.
 func tableCRC(chunks []uint32) uint32 {
 	var c uint32
 	var b [4]byte
@@ -96,18 +97,18 @@ func tableCRC(chunks []uint32) uint32 {
 	return c
 }
 
-// decodeHeader checks a header page and says what is wrong by a CorruptError of the given file.
+// decodeHeader decodes and checks a header page. Errors are a *CorruptError of the given file.
 func decodeHeader(page []byte, file string) (extentMeta, error) {
 	le := binary.LittleEndian
 	if string(page[:8]) != extentMagic {
-		return extentMeta{}, &CorruptError{File: file, Reason: "no extent: wrong magic"}
+		return extentMeta{}, &CorruptError{File: file, Reason: "not an extent: wrong magic"}
 	}
 	got, want := crc.Sum(page[:pageBytes-4]), le.Uint32(page[pageBytes-4:])
 	if got != want {
 		return extentMeta{}, &CorruptError{File: file, Got: got, Want: want}
 	}
 	if v, c := le.Uint32(page[8:]), le.Uint32(page[12:]); v != extentVersion || c != chunkBytes {
-		return extentMeta{}, &CorruptError{File: file, Reason: fmt.Sprintf("extent version %d with chunks of %d bytes is unknown", v, c)}
+		return extentMeta{}, &CorruptError{File: file, Reason: fmt.Sprintf("unknown extent version %d with chunks of %d bytes", v, c)}
 	}
 	return extentMeta{
 		blob:   ID(page[16:32]),
@@ -116,7 +117,7 @@ func decodeHeader(page []byte, file string) (extentMeta, error) {
 	}, nil
 }
 
-// decodeTail checks table and footer, which start at offset at of the file.
+// decodeTail decodes and checks table and footer, which start at offset at of the file.
 func decodeTail(tail []byte, file string, at int64) (extentMeta, []uint32, error) {
 	le := binary.LittleEndian
 	table, foot := tail[:len(tail)-extentFooterBytes], tail[len(tail)-extentFooterBytes:]
@@ -126,7 +127,7 @@ func decodeTail(tail []byte, file string, at int64) (extentMeta, []uint32, error
 		return extentMeta{}, nil, &CorruptError{File: file, Offset: footAt, Got: got, Want: want}
 	}
 	if string(foot[52:60]) != extentFooterMagic || le.Uint32(foot[48:]) != extentVersion {
-		return extentMeta{}, nil, &CorruptError{File: file, Offset: footAt, Reason: "no extent footer of a known version"}
+		return extentMeta{}, nil, &CorruptError{File: file, Offset: footAt, Reason: "unknown extent footer version or wrong magic"}
 	}
 	m := extentMeta{
 		blob:     ID(foot[:16]),
@@ -137,7 +138,7 @@ func decodeTail(tail []byte, file string, at int64) (extentMeta, []uint32, error
 		tableCRC: le.Uint32(foot[40:]),
 	}
 	if m.length < 0 || 4*chunkCount(m.length) != int64(len(table)) || pageBytes+m.length != at {
-		return extentMeta{}, nil, &CorruptError{File: file, Offset: footAt, Reason: fmt.Sprintf("footer tells of %d bytes, which is not the file's size", m.length)}
+		return extentMeta{}, nil, &CorruptError{File: file, Offset: footAt, Reason: fmt.Sprintf("footer has a length of %d bytes, which does not match the file size", m.length)}
 	}
 	if got := crc.Sum(table); got != m.tableCRC {
 		return extentMeta{}, nil, &CorruptError{File: file, Offset: at, Got: got, Want: m.tableCRC}
@@ -149,9 +150,9 @@ func decodeTail(tail []byte, file string, at int64) (extentMeta, []uint32, error
 	return m, chunks, nil
 }
 
-// extentName returns the name of a sealed extent's file. It tells of the blob's last
-// extent, as none but this one says how many the blob has: of is that number, and 0
-// for the others.
+// extentName returns the file name of a sealed extent. For the last extent of a blob, of is the
+// number of extents; for the others it is 0, because their number is not known when they are
+// sealed.
 func extentName(x ExtentID, of int) string {
 	if of == 0 {
 		return x.String()
@@ -159,8 +160,8 @@ func extentName(x ExtentID, of int) string {
 	return fmt.Sprintf("%sof%d", x, of)
 }
 
-// parseExtentName reads what extentName writes and nothing else. The first version
-// gave every extent the number, so it may be there for one that is not the last.
+// parseExtentName parses the result of extentName, and nothing else. The first version put the
+// number into every name, so an extent that is not the last may have it.
 func parseExtentName(name string) (x ExtentID, of int, ok bool) {
 	hex, rest, _ := strings.Cut(name, ".")
 	i, n, numbered := strings.Cut(rest, "of")
@@ -177,5 +178,5 @@ func parseExtentName(name string) (x ExtentID, of int, ok bool) {
 	return x, of, ok
 }
 
-// isLast tells whether a file of that name holds the blob's last extent.
+// isLast reports whether a file with that name has the blob's last extent.
 func (x ExtentID) isLast(of int) bool { return x.Index == of-1 }

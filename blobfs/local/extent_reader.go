@@ -12,9 +12,9 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// ExtentReader reads one sealed extent. It is safe for concurrent use, except Close. It
-// keeps its file open until then, and 4 bytes of memory for each 64 KiB. An extent that is
-// dropped stays readable through its readers.
+// ExtentReader reads one sealed extent. It is safe for concurrent use, except Close. It holds its
+// file open until then, and 4 bytes of memory for each 64 KiB. A dropped extent stays readable
+// through its open readers.
 type ExtentReader struct {
 	file   vfs.File
 	name   string
@@ -23,9 +23,10 @@ type ExtentReader struct {
 	meta   extentMeta
 }
 
-// OpenExtent opens a sealed extent and reads and checks its chunk table, whose
-// checksum must be crc. One in quarantine is taken out of it. ErrNoExtent if it is not here (and ErrFolderRetired as well, if it
-// may be in a folder that could not be read), *CorruptError if it is damaged or another one.
+// OpenExtent opens a sealed extent and verifies its chunk table, whose checksum must be crc. An
+// extent in quarantine leaves it. ErrNoExtent if the store does not have the extent (joined with
+// ErrFolderRetired if an unreadable folder may have it); *CorruptError if it is damaged or another
+// one.
 func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
 	x, err := s.openExtent(ctx, id, func(m *extentMeta) bool { return m.tableCRC == crc }, crc)
 	if err != nil {
@@ -34,8 +35,7 @@ func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*Exten
 	return x, nil
 }
 
-// StatExtent returns what the store and the extent's file say of it. ErrNoExtent or
-// *CorruptError as OpenExtent.
+// StatExtent returns what the index and the extent's file record. Errors are those of OpenExtent.
 func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
@@ -51,42 +51,42 @@ func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error)
 		}
 	}
 	if errors.Is(err, ErrNoExtent) {
-		err = s.whyNone(id)
+		err = s.missingError(id)
 	}
 	return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 }
 
-// openExtent opens the first file of the extent that is as it should be.
-func (s *Store) openExtent(ctx context.Context, id ExtentID, right func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+// openExtent opens the first valid file of the extent, in quarantine or not.
+func (s *Store) openExtent(ctx context.Context, id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return nil, err
 	}
 	defer s.end()
-	x, err := s.openListed(id, right, want)
+	x, err := s.openListed(id, matches, want)
 	if errors.Is(err, ErrNoExtent) {
-		if x, err = s.openQuarantined(id, right); err != nil {
-			// Somebody may have taken it out of quarantine just before.
-			x, err = s.openListed(id, right, want)
+		if x, err = s.openQuarantined(id, matches); err != nil {
+			// Another caller may have taken it out of quarantine in between.
+			x, err = s.openListed(id, matches, want)
 		}
 	}
 	if errors.Is(err, ErrNoExtent) {
-		err = s.whyNone(id)
+		err = s.missingError(id)
 	}
 	return x, err
 }
 
-// openListed opens the first file that is as it should be, of those that are not in quarantine.
-func (s *Store) openListed(id ExtentID, right func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+// openListed opens the first valid file of an extent that is not in quarantine.
+func (s *Store) openListed(id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
 	err := error(ErrNoExtent)
 	for _, p := range parts {
 		x, openErr := openExtentFile(p.folder.fs, p.path(id.Blob))
-		if openErr == nil && (x.meta.blob != id.Blob || x.meta.index != id.Index || !right(&x.meta)) {
+		if openErr == nil && (x.meta.blob != id.Blob || x.meta.index != id.Index || !matches(&x.meta)) {
 			x.file.Close()
 			openErr = fmt.Errorf("%w: %w", ErrOtherExtent, &CorruptError{File: x.name, Offset: pageBytes + x.length, Got: x.meta.tableCRC, Want: want,
-				Reason: fmt.Sprintf("this is extent %d of blob %s with table checksum %08x, not %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, id.Index, id.Blob, want)})
+				Reason: fmt.Sprintf("file has extent %d of blob %s with table checksum %08x, want %d of %s with %08x", x.meta.index, x.meta.blob, x.meta.tableCRC, id.Index, id.Blob, want)})
 		}
 		if openErr == nil {
 			return x, nil
@@ -98,31 +98,32 @@ func (s *Store) openListed(id ExtentID, right func(*extentMeta) bool, want uint3
 	return nil, err
 }
 
-// whyNone says why an extent was found in no file: that it is not here, or a *CorruptError if the store lists it and somebody
-// has removed its files. Then the replica is one less, which nobody would see to who takes it for one that was dropped.
-func (s *Store) whyNone(id ExtentID) error {
-	s.quarantine.op.Lock() // nothing is renamed meanwhile
+// missingError returns the error for an extent without a file: ErrNoExtent, or a *CorruptError if the
+// index has the extent but its files were removed by something else. The latter must be reported as
+// damage, or nothing would repair the lost replica.
+func (s *Store) missingError(id ExtentID) error {
+	s.quarantine.op.Lock() // excludes renames
 	defer s.quarantine.op.Unlock()
 	var name string
-	for range 2 { // what is dropped is listed no more before its file goes
+	for range 2 { // a drop removes the extent from the index before its file
 		s.mu.Lock()
 		parts := slices.Clone(s.partsLocked(id))
 		s.mu.Unlock()
 		if len(parts) == 0 {
-			return s.whyMissing(ErrNoExtent)
+			return s.withUnreadable(ErrNoExtent)
 		}
 		for _, p := range parts {
 			name = p.path(id.Blob)
 			if _, _, err := p.folder.fs.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-				return s.whyMissing(ErrNoExtent) // it is there by now, or its folder does not say
+				return s.withUnreadable(ErrNoExtent) // it exists by now, or its folder is unreadable
 			}
 		}
 	}
-	return &CorruptError{File: name, Reason: "the file is gone"}
+	return &CorruptError{File: name, Reason: "file is missing"}
 }
 
-// whyMissing adds to an ErrNoExtent the folders that could not be read and may have it.
-func (s *Store) whyMissing(err error) error {
+// withUnreadable adds to an ErrNoExtent the unreadable folders that may have the extent.
+func (s *Store) withUnreadable(err error) error {
 	for _, f := range s.folders {
 		if f.unreadable {
 			err = fmt.Errorf("%w: %w", err, f.retiredError())
@@ -131,12 +132,12 @@ func (s *Store) whyMissing(err error) error {
 	return err
 }
 
-// openExtentFile opens a sealed extent's file and checks all of it but the payload
-// and the header, which says nothing that the footer does not.
+// openExtentFile opens the file of a sealed extent and checks all of it except the payload and the
+// header, which has nothing that the footer does not have.
 func openExtentFile(fsys vfs.FS, name string) (*ExtentReader, error) {
 	file, err := fsys.OpenRead(name)
 	if err != nil {
-		return nil, damaged(err)
+		return nil, asCorrupt(err)
 	}
 	x, err := readExtentTail(file, name)
 	if err != nil {
@@ -153,7 +154,7 @@ func readExtentTail(file vfs.File, name string) (*ExtentReader, error) {
 	}
 	length, ok := payloadBytes(size)
 	if !ok {
-		return nil, &CorruptError{File: name, Reason: fmt.Sprintf("no extent has a file of %d bytes", size)}
+		return nil, &CorruptError{File: name, Reason: fmt.Sprintf("invalid size of an extent file: %d bytes", size)}
 	}
 	at := pageBytes + length
 	tail := make([]byte, size-at)
@@ -167,7 +168,7 @@ func readExtentTail(file vfs.File, name string) (*ExtentReader, error) {
 	return &ExtentReader{file: file, name: name, length: length, chunks: chunks, meta: meta}, nil
 }
 
-// readFull is ReadAt where an end of file is always unexpected.
+// readFull is ReadAt that reports every end of file as unexpected.
 func readFull(f vfs.File, p []byte, off int64) (int, error) {
 	n, err := f.ReadAt(p, off)
 	if n == len(p) {
@@ -179,32 +180,32 @@ func readFull(f vfs.File, p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// readError makes a file that ends early a corrupt one.
+// readError converts an unexpected end of file to a *CorruptError.
 func readError(err error, name string, off int64) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &CorruptError{File: name, Offset: off, Reason: "the file ends early"}
+		return &CorruptError{File: name, Offset: off, Reason: "file is truncated"}
 	}
 	if errors.As(err, new(*vfs.DamageError)) {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	return fmt.Errorf("read %s at offset %d: %w", name, off, err)
 }
 
-// Length returns the bytes of the blob that are in the extent.
+// Length returns the number of bytes of the blob in the extent.
 func (x *ExtentReader) Length() int64 { return x.length }
 
-// Close closes the file. It must not run beside reads; reads after it fail.
+// Close closes the file. It must not run concurrently with reads; later reads fail.
 func (x *ExtentReader) Close() error { return x.file.Close() }
 
-// ReadRaw reads len(p) bytes and verifies nothing; false if it cannot.
+// ReadRaw reads len(p) bytes without verifying them. It returns false if the read fails.
 func (x *ExtentReader) ReadRaw(p []byte, off int64) bool {
 	n, _ := x.file.ReadAt(p, pageBytes+off)
 	return n == len(p)
 }
 
-// ReadVerified reads len(p) bytes, which must be within the extent, and verifies each
-// chunk of 64 KiB that it touches: a *CorruptError says which is rotten. Runs of whole
-// chunks are read straight into p; at either end a chunk may go through a buffer.
+// ReadVerified reads len(p) bytes, which must be within the extent, and verifies each 64 KiB chunk
+// that it touches. A *CorruptError locates a corrupt chunk. Runs of whole chunks are read directly
+// into p; a partial chunk at either end goes through a buffer.
 func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 	if off < 0 || off > x.length || int64(len(p)) > x.length-off {
 		return fmt.Errorf("read %d bytes at %d of an extent of %d bytes: %w", len(p), off, x.length, io.ErrUnexpectedEOF)
@@ -246,7 +247,7 @@ func (x *ExtentReader) wholeChunks(p []byte, off int64) int64 {
 	return int64(len(p)) / chunkBytes * chunkBytes
 }
 
-// readChunks reads and verifies whole chunks, the first being number i.
+// readChunks reads and verifies whole chunks, starting with chunk i.
 func (x *ExtentReader) readChunks(p []byte, i int64) error {
 	at := pageBytes + i*chunkBytes
 	if _, err := readFull(x.file, p, at); err != nil {

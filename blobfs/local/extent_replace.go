@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// ReplaceExtent begins an extent in place of the one that is here, which is rotten or in a folder
-// that was retired: Seal puts the new file in the place of the old. Until then the old one is read, and listed. If it is
-// dropped meanwhile, Seal returns ErrNoExtent and the new one is gone too. A newer list of holders that comes
-// meanwhile is kept. The errors are those of CreateExtent, and ErrNoExtent.
+// ReplaceExtent starts a replacement for an existing extent that is corrupt or in a retired folder.
+// Seal puts the new file in the place of the old one; until then the old one is listed and read. If
+// the extent is dropped in between, Seal returns ErrNoExtent and the new file is removed. A newer
+// holder list set in between is kept. The errors are those of CreateExtent, and ErrNoExtent.
 func (s *Store) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("replace extent %s: %w", id, err)
@@ -22,8 +22,8 @@ func (s *Store) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*
 	return w, nil
 }
 
-// replacePart makes p the extent's file, in place of those that are there. The list of holders never
-// goes back.
+// replacePart makes p the extent's file, in place of its existing files. The epoch of the holder
+// list never decreases.
 func (s *Store) replacePart(id ID, p part) error {
 	x := ExtentID{Blob: id, Index: p.index}
 	var old []part
@@ -45,7 +45,7 @@ func (s *Store) replacePart(id ID, p part) error {
 		s.mu.Unlock()
 		return ErrNoExtent
 	}
-	p.born, p.created = old[0].born, old[0].created
+	p.createdRound, p.created = old[0].createdRound, old[0].created
 	s.setPartsLocked(x, p)
 	delete(s.mu.writing, x)
 	s.mu.Unlock()
@@ -53,14 +53,15 @@ func (s *Store) replacePart(id ID, p part) error {
 		o := &old[i]
 		o.folder.holders.forget(x, o.holders)
 		if o.path(id) != p.path(id) {
-			// In a folder that was retired it stays; of two files the good one is read.
+			// In a retired folder the file stays. If an extent has two files, the valid one is
+			// read.
 			_ = o.folder.remove(o.path(id))
 		}
 	}
 	return nil
 }
 
-// listsFile tells whether a file is the one of an extent that is here.
+// listsFile reports whether path is the file of a listed extent.
 func (s *Store) listsFile(x ExtentID, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

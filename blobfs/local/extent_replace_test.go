@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// sealExtent writes an extent and lets go of it.
+// sealExtent writes and seals an extent.
 func sealExtent(t *testing.T, w *ExtentWriter, err error, data []byte, h Holders) error {
 	t.Helper()
 	if err != nil {
@@ -25,7 +25,8 @@ func sealExtent(t *testing.T, w *ExtentWriter, err error, data []byte, h Holders
 	return err
 }
 
-// A rotten extent is replaced, and is there until it is; lists that come meanwhile are kept, and so is a drop.
+// A corrupt extent can be replaced, and stays until then. Holder lists set meanwhile are kept, and
+// so is a drop.
 func TestReplaceExtent(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -49,7 +50,7 @@ func TestReplaceExtent(t *testing.T) {
 		flipByte(t, mem, parts[0].path(id.Blob), pageBytes+100_000)
 		var corrupt *CorruptError
 		if err := s.VerifyExtent(ctx, id); !errors.As(err, &corrupt) {
-			t.Fatalf("not rotten: %v", err)
+			t.Fatalf("not corrupt: %v", err)
 		}
 		w, err = s.ReplaceExtent(ctx, id, 0)
 		if err != nil {
@@ -90,13 +91,13 @@ func TestReplaceExtent(t *testing.T) {
 		}
 		for _, dir := range []string{"/a/blobs", "/b/blobs"} {
 			if names, _ := mem.ReadDir(dir); len(names) > 0 {
-				t.Errorf("left behind: %v", names)
+				t.Errorf("orphaned files: %v", names)
 			}
 		}
 	}
 }
 
-// What is in a folder that was retired is moved to another one.
+// Extents in a retired folder are moved to another one.
 func TestReplaceFromRetiredFolder(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -124,8 +125,8 @@ func TestReplaceFromRetiredFolder(t *testing.T) {
 	}
 }
 
-// An extent whose new file has the old one's place, and whose folder then has no room to make that durable, is there
-// all the same: the old file is no more.
+// If an extent's new file has replaced the old one and its folder has no space to make that
+// durable, the extent still exists: the old file is gone.
 func TestReplaceExtentHalfWay(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})

@@ -58,7 +58,7 @@ func TestExtentRoundTrip(t *testing.T) {
 	again, err := w.Seal(ctx, true, local.Holders{})
 	noError(t, err)
 	if again.CRC != ref.CRC {
-		t.Error("a second seal says something else")
+		t.Error("a second seal returns another result")
 	}
 	w.Abort()
 	if err := w.Write([]byte("x")); !errors.Is(err, local.ErrSealed) {
@@ -146,7 +146,7 @@ func TestExtentsListed(t *testing.T) {
 	}
 }
 
-// An extent that was sealed in a folder which failed since is sealed again elsewhere.
+// A sealed extent whose folder has failed since is sealed again in another folder.
 func TestExtentSealedAgain(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
@@ -170,7 +170,7 @@ func TestExtentSealedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	// Something else finds the disk broken.
+	// Another operation finds the disk broken.
 	for s.Stats().Folders[0].Retired == nil && s.Stats().Folders[1].Retired == nil {
 		putOne(t, s, local.ExtentID{Blob: local.NewID()}, []byte("x"))
 	}
@@ -195,7 +195,7 @@ func TestExtentBounds(t *testing.T) {
 	s := mustOpen(t, crashConfig(vfs.NewMem(vfs.MemOptions{}), 1))
 	for _, id := range []local.ExtentID{{Index: -1}, {Index: local.ExtentsMax}} {
 		if _, err := s.CreateExtent(ctx, id, 0); err == nil {
-			t.Errorf("index %d is taken", id.Index)
+			t.Errorf("index %d is accepted", id.Index)
 		}
 	}
 	for _, writes := range [][]int{{64<<10 + 1}, {10, 10}, {64 << 10, 1}} {
@@ -206,7 +206,7 @@ func TestExtentBounds(t *testing.T) {
 			err = w.Write(make([]byte, n))
 		}
 		if err == nil {
-			t.Errorf("writes of %v bytes are taken", writes)
+			t.Errorf("writes of %v bytes are accepted", writes)
 		}
 		w, err = s.CreateExtent(ctx, id, 0) // the first one is gone
 		noError(t, err)

@@ -10,57 +10,58 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// startBytes of an extent go to disk together while it is written: were all of it left to
-// the last sync, commit logs' syncs would wait behind it.
+// startBytes is how much of an extent is written back to disk at a time while it is being written.
+// If all were left to the final sync, the syncs of commit logs would wait behind it.
 const startBytes = 1 << 20
 
-// chunkPool lends buffers of one chunk.
+// chunkPool has buffers of one chunk.
 var chunkPool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
-// extentWriter writes one extent of a blob into a temporary file. Its file and
-// folder are replaced when the folder fails; see move.
+// extentWriter writes one extent of a blob into a temporary file. If the folder fails, file and
+// folder are replaced; see move.
 type extentWriter struct {
 	extentMeta
-	s        *Store
-	folder   *folder
-	file     vfs.File // nil once finished
-	name     string   // path of the file; empty if there is none
-	chunks   []uint32
-	begun    int64 // bytes whose way to disk has begun
-	promised int64 // bytes of the folder's promise not yet used
-	finished bool  // table and footer are there, and all is synced
-	renamed  bool
-	// tookPlace means that it is where the extent's file was, which is no more: it stays, whatever comes.
-	tookPlace bool
-	noted     bool // the folder has the list of holders
-	// vital is, if the extent is vital, how many bytes it is expected to have; else 0.
-	vital int64
-	// full are the folders that had no room for this extent after all.
+	s         *Store
+	folder    *folder
+	file      vfs.File // nil once finished
+	name      string   // path of the file; empty if there is none
+	chunks    []uint32
+	flushed   int64 // bytes whose write-back has started
+	committed int64 // bytes counted in folder.committed and not yet written
+	finished  bool  // table and footer are written and synced
+	renamed   bool
+	// replacedFile means that the file replaced the extent's existing file under the same name, so
+	// drop must not remove it.
+	replacedFile   bool
+	holdersDurable bool // the holder list is durable
+	// priorityBytes is the expected length in bytes of a high-priority extent; 0 for others.
+	priorityBytes int64
+	// full has the folders that turned out to have no space for this extent.
 	full []*folder
 }
 
-// errSource means that what a failed folder holds cannot be read back.
+// errSource means that data in a failed folder cannot be read back.
 var errSource = errors.New("written data cannot be read back")
 
-// start makes the temporary file in a folder that has room. A folder that
-// fails at it is retired, and another tried.
+// start creates the temporary file in a folder with free space. If the folder fails, it is retired
+// and another one is tried.
 func (x *extentWriter) start() error {
 	need := extentFileBytes(x.s.cfg.ExtentBytes)
-	if x.vital > 0 {
-		need = extentFileBytes(min(x.vital, x.s.cfg.ExtentBytes))
+	if x.priorityBytes > 0 {
+		need = extentFileBytes(min(x.priorityBytes, x.s.cfg.ExtentBytes))
 	}
 	for {
-		f, err := x.s.pick(need, x.vital > 0, func(f *folder) bool { return slices.Contains(x.full, f) })
+		f, err := x.s.pick(need, x.priorityBytes > 0, func(f *folder) bool { return slices.Contains(x.full, f) })
 		if err != nil {
 			return err
 		}
-		x.folder, x.promised = f, need
+		x.folder, x.committed = f, need
 		if err = x.create(); err == nil {
 			return nil
 		}
-		elsewhere := x.judge(err)
+		retry := x.handleFailure(err)
 		x.drop()
-		if !elsewhere {
+		if !retry {
 			return err
 		}
 	}
@@ -80,17 +81,17 @@ func (x *extentWriter) create() error {
 	return err
 }
 
-// write appends p to the payload. Only the last write of an extent may have a
-// length that is not a multiple of the chunk's. On an error nothing was appended.
+// write appends p to the payload. Only the last write of an extent may have a length that is not a
+// multiple of the chunk size. On an error nothing was appended.
 func (x *extentWriter) write(p []byte) error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
 	}
-	if n := x.length - x.begun; n >= startBytes {
-		if err := x.file.StartSync(pageBytes+x.begun, n); err != nil {
+	if n := x.length - x.flushed; n >= startBytes {
+		if err := x.file.StartSync(pageBytes+x.flushed, n); err != nil {
 			return err
 		}
-		x.begun = x.length
+		x.flushed = x.length
 	}
 	if _, err := x.file.WriteAt(p, pageBytes+x.length); err != nil {
 		return err
@@ -99,11 +100,11 @@ func (x *extentWriter) write(p []byte) error {
 		x.chunks = append(x.chunks, crc.Sum(chunk))
 	}
 	x.length += int64(len(p))
-	x.keepPromise(int64(len(p)))
+	x.releaseCommitted(int64(len(p)))
 	return nil
 }
 
-// finish adds table and footer and makes the file durable, though not its name.
+// finish writes table and footer and makes the file durable, but not its name.
 func (x *extentWriter) finish() error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
@@ -116,9 +117,9 @@ func (x *extentWriter) finish() error {
 	if err := x.file.Sync(); err != nil {
 		return err
 	}
-	x.keepPromise(x.promised)
+	x.releaseCommitted(x.committed)
 	x.finished = true
-	// A blob may have any number of extents; only one keeps a descriptor.
+	// A blob may have any number of extents; only the open one keeps a descriptor.
 	err := x.file.Close()
 	x.file = nil
 	return err
@@ -126,7 +127,7 @@ func (x *extentWriter) finish() error {
 
 func (x *extentWriter) id() ExtentID { return ExtentID{Blob: x.blob, Index: x.index} }
 
-// of is the number of the blob's extents, if this is the last.
+// of returns the blob's number of extents if this is the last one, otherwise 0.
 func (x *extentWriter) of() int {
 	if x.last {
 		return x.index + 1
@@ -134,33 +135,32 @@ func (x *extentWriter) of() int {
 	return 0
 }
 
-// rename gives the file the name of a sealed extent.
+// rename gives the file its name as a sealed extent.
 func (x *extentWriter) rename() error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
 	}
 	name := x.folder.blobPath(extentName(x.id(), x.of()))
-	tookPlace := x.s.listsFile(x.id(), name)
+	replacedFile := x.s.listsFile(x.id(), name)
 	if err := x.folder.fs.Rename(x.name, name); err != nil {
 		return err
 	}
-	x.name, x.renamed, x.tookPlace = name, true, tookPlace
+	x.name, x.renamed, x.replacedFile = name, true, replacedFile
 	return nil
 }
 
-// move writes the extent once more in another folder, from what the present
-// one still reads, each chunk proven by the checksum taken of it in memory: after a
-// failed fsync the page cache may well hold the right bytes, and the
-// checksum tells. errSource if they are gone, else the error of pick.
+// move writes the extent again in another folder, from data read back from the current one. After a
+// failed fsync the page cache may have the right bytes; each chunk is verified with the checksum
+// taken in memory. errSource if data is lost, otherwise the errors of pick.
 func (x *extentWriter) move(cause error) error {
-	if !x.judge(cause) {
+	if !x.handleFailure(cause) {
 		return cause
 	}
-	x.keepPromise(x.promised)
+	x.releaseCommitted(x.committed)
 	old := *x
 	defer old.drop()
 	for {
-		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, vital: old.vital, full: x.full}
+		*x = extentWriter{s: old.s, extentMeta: old.extentMeta, priorityBytes: old.priorityBytes, full: x.full}
 		x.length = 0
 		if err := x.start(); err != nil {
 			return err
@@ -173,9 +173,9 @@ func (x *extentWriter) move(cause error) error {
 			return nil
 		}
 		lost := errors.Is(err, errSource)
-		elsewhere := !lost && x.judge(err)
+		retry := !lost && x.handleFailure(err)
 		x.drop()
-		if !elsewhere {
+		if !retry {
 			return err
 		}
 	}
@@ -207,37 +207,37 @@ func (x *extentWriter) copyFrom(old *extentWriter) error {
 	return nil
 }
 
-// judge retires the folder because of an error, or remembers that it is full, and
-// tells whether to try another.
-func (x *extentWriter) judge(cause error) (elsewhere bool) {
+// handleFailure records that the folder is full, or retires it because of another error, and reports
+// whether another folder may work.
+func (x *extentWriter) handleFailure(cause error) (retry bool) {
 	if vfs.IsDiskFull(cause) {
 		x.full = append(x.full, x.folder)
 	}
 	return x.folder.failed(cause)
 }
 
-// drop closes the present file and, in a folder that still works, removes it.
+// drop closes the file and, if the folder is not retired, removes it.
 func (x *extentWriter) drop() {
-	x.keepPromise(x.promised)
+	x.releaseCommitted(x.committed)
 	if x.file != nil {
 		x.file.Close()
 		x.file = nil
 	}
-	if x.name != "" && !x.tookPlace {
-		// What cannot be removed now goes when the store is next opened.
+	if x.name != "" && !x.replacedFile {
+		// A file that cannot be removed is removed when the store is next opened.
 		_ = x.folder.remove(x.name)
 	}
 	x.name = ""
 }
 
-// keepPromise gives n bytes of the promise back to the folder.
-func (x *extentWriter) keepPromise(n int64) {
-	n = min(n, x.promised)
+// releaseCommitted reduces the space committed to this extent by n bytes.
+func (x *extentWriter) releaseCommitted(n int64) {
+	n = min(n, x.committed)
 	if n == 0 {
 		return // there may be no folder yet
 	}
-	x.promised -= n
-	x.folder.promised.Add(-n)
+	x.committed -= n
+	x.folder.committed.Add(-n)
 }
 
 func (x *extentWriter) ref(node string) ExtentRef {

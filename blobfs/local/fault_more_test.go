@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Wherever a removal or a release is killed, and the power fails after the next start,
-// no log is left that looks damaged.
+// If a removal or a release is killed at any point, and the power fails after the next start, no
+// log looks damaged.
 func TestRemovalKilled(t *testing.T) {
 	payload := blobtest.Bytes(1, 40_000)
 	end := map[string]func(s *local.Store, w *local.LogWriter, mid int64){
@@ -84,7 +84,7 @@ func TestRemovalKilled(t *testing.T) {
 	}
 }
 
-// A disk may write a frame to the wrong place. There it is none.
+// A frame that the disk wrote to the wrong place is invalid there.
 func TestMisplacedFrame(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 1)
@@ -110,8 +110,8 @@ func TestMisplacedFrame(t *testing.T) {
 	mustReadLog(t, mustOpen(t, cfg), w.ID(), []byte{0}, []byte{1})
 }
 
-// A folder may be retired by someone else while a blob is being sealed. The
-// blob does not stay there, whether that folder's part was done or not.
+// A folder may be retired by another operation while a blob is being sealed. The blob does not stay
+// there, whether or not its extent was sealed.
 func TestFolderRetiredDuringSeal(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
@@ -151,9 +151,9 @@ func TestFolderRetiredDuringSeal(t *testing.T) {
 	mustReadLog(t, s2, w.ID(), []byte("one"), []byte("two"))
 }
 
-// A file system that has room for new files and none for overwriting old ones must not
-// keep a log busy for ever.
-func TestOverwriteFindsNoRoom(t *testing.T) {
+// A file system with space for new files but not for overwriting old ones must not keep a log busy
+// for ever.
+func TestOverwriteFindsNoSpace(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
 	w, err := s.CreateLog(ctx, local.NewID())
@@ -180,7 +180,7 @@ func TestOverwriteFindsNoRoom(t *testing.T) {
 	mustReadLog(t, s, w.ID(), []byte("one"), []byte("three"))
 }
 
-// What a read-only store is asked to change it refuses, and it changes nothing.
+// A read-only store rejects changes and changes nothing.
 func TestReadOnly(t *testing.T) {
 	m := newMuseum(t)
 	before := m.fs.Ops()

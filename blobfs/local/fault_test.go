@@ -70,7 +70,7 @@ func mustReadLog(t *testing.T, s *local.Store, id local.ID, want ...[]byte) {
 	}
 }
 
-// B8: a full disk is told before anything is written, and room that comes back is used.
+// B8: a full disk is reported before anything is written, and freed space is used.
 func TestDiskFullBlobs(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 20})
 	cfg := crashConfig(fs, 2)
@@ -100,7 +100,7 @@ func TestDiskFullBlobs(t *testing.T) {
 	}
 	noError(t, s.Delete(ctx, handles[0].ID))
 	if _, err := putBlob(s, data); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("with free space again: %v", err)
 	}
 	for _, f := range s.Stats().Folders {
 		if f.Retired != nil {
@@ -122,7 +122,7 @@ func countFiles(t *testing.T, fs vfs.FS, cfg local.Config) int {
 	return n
 }
 
-// A multi-extent blob that meets a full disk leaves nothing, in any folder.
+// A multi-extent blob that meets a full disk leaves no files in any folder.
 func TestDiskFullMidway(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{Capacity: 400 << 10})
 	cfg := crashConfig(fs, 2)
@@ -131,7 +131,7 @@ func TestDiskFullMidway(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	if n := countFiles(t, fs, cfg); n != 0 {
-		t.Errorf("%d files left behind", n)
+		t.Errorf("%d orphaned files", n)
 	}
 	data := blobtest.Bytes(2, 200_000)
 	h, err := putBlob(s, data)
@@ -139,7 +139,7 @@ func TestDiskFullMidway(t *testing.T) {
 	mustRead(t, s, h, data)
 }
 
-// Someone else may fill a disk between our look and our write. The extent moves to another folder.
+// Another process may fill the disk between check and write. The extent moves to another folder.
 func TestDiskFillsUnderTheWriter(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 3)
@@ -171,7 +171,8 @@ func TestDiskFillsUnderTheWriter(t *testing.T) {
 	}
 }
 
-// A log that cannot get its next extent refuses what does not fit, all of it, and goes on later.
+// A log that cannot get its next extent rejects payloads that do not fit completely, and continues
+// later.
 func TestDiskFullLog(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{Capacity: 256 << 10})
 	cfg := crashConfig(fs, 1)
@@ -187,7 +188,7 @@ func TestDiskFullLog(t *testing.T) {
 	second, err := w.Append(ctx, small)
 	noError(t, err)
 	if second != first+4096 {
-		t.Errorf("position %d after %d: the refused payload took room", second, first)
+		t.Errorf("position %d after %d: the rejected payload used space", second, first)
 	}
 	var filled []local.Handle
 	for {
@@ -197,7 +198,7 @@ func TestDiskFullLog(t *testing.T) {
 		}
 		filled = append(filled, h)
 	}
-	// Spares were made for the huge payload; they are used up first.
+	// Spares were made for the huge payload; they are used first.
 	want := [][]byte{large, small}
 	for err == nil {
 		if _, err = w.Append(ctx, large); err == nil {
@@ -218,7 +219,7 @@ func TestDiskFullLog(t *testing.T) {
 	mustReadLog(t, s, w.ID(), append(want, small, huge)...)
 }
 
-// B4: the folder whose sync failed is retired; log and blob go on in the other.
+// B4: a folder whose sync failed is retired; log and blob continue in the other one.
 func TestFailingSyncRetiresFolder(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
@@ -285,8 +286,8 @@ func TestFailingSyncRetiresFolder(t *testing.T) {
 	mustRead(t, s, h, data) // reading goes on
 }
 
-// An extent's bytes begin their way to disk while it is written, so that little is left for the sync at its end; where that
-// fails the extent goes on in another folder.
+// An extent's bytes are written back while it is being written, so that the final sync has little
+// to do. If that fails, the extent continues in another folder.
 func TestExtentGoesToDiskAsItIsWritten(t *testing.T) {
 	const extent, piece = 16 << 20, 384 << 10
 	fs := vfs.NewMem(vfs.MemOptions{})
@@ -336,7 +337,7 @@ func TestExtentGoesToDiskAsItIsWritten(t *testing.T) {
 	}
 }
 
-// What a failed sync may have lost is proven by checksum or the blob is given up.
+// Data that a failed sync may have lost is verified by checksum, or the blob is lost.
 func TestMovedExtentIsProven(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
@@ -366,7 +367,7 @@ func TestMovedExtentIsProven(t *testing.T) {
 	mustRead(t, s, h, data)
 }
 
-// Running out of descriptors is no fault of the disk.
+// Running out of descriptors does not retire a folder.
 func TestOwnLimitsRetireNothing(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := mustOpen(t, crashConfig(fs, 2))
@@ -414,8 +415,8 @@ func TestFolderInUse(t *testing.T) {
 	}
 }
 
-// A folder that cannot be opened does not keep the others from serving, but a log
-// that might go on there is not recovered.
+// A folder that cannot be opened does not keep the others from serving, but a log that might
+// continue there is not recovered.
 func TestFolderUnreadable(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 2)
@@ -470,7 +471,7 @@ func (b brokenFolder) ReadDir(dir string) ([]string, error) {
 	return b.FS.ReadDir(dir)
 }
 
-// Folders get extents in proportion to their room.
+// Folders get extents in proportion to their free space.
 func TestPlacement(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 3)
@@ -492,8 +493,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// The keeper makes spares ahead, and uses again what logs release.
-func TestKeeper(t *testing.T) {
+// The spare workers make spares in advance and recycle released files.
+func TestSpareWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		cfg := crashConfig(fs, 2)
@@ -540,7 +541,7 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
-// The append path allocates nothing and does one write and one sync.
+// An append does not allocate, and does one write and one sync.
 func TestAppendIsOneWriteOneSync(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// What a data folder holds. Temporary files stand beside what they will be.
+// Entries of a data folder. Temporary files are next to their final names.
 const (
 	lockFile  = "LOCK"
 	blobsDir  = "blobs"
@@ -22,36 +22,36 @@ const (
 	tmpSuffix = ".tmp"
 )
 
-// folder is one data folder, thus one disk.
+// folder is one data folder, and so one disk.
 type folder struct {
 	path   string
 	fs     vfs.FS
 	logger *slog.Logger
 	lock   io.Closer // nil when read-only or the FS has no locks
 
-	// retired is why the folder takes no more writes; nil while it does.
+	// retired is the error that retired the folder; nil while it accepts writes.
 	retired atomic.Pointer[error]
-	// promised counts bytes that open extents may still write and that
-	// FreeBytes therefore should not count as free.
-	promised atomic.Int64
-	// plenty is how many bytes are free while nobody waits for some.
-	plenty int64
-	// credit is the folder's turn in placement. Guarded by Store.placing.
+	// committed is the number of bytes that open extents may still write. They do not count as free.
+	committed atomic.Int64
+	// ampleBytes is the free space, in bytes, above which removals may be slow.
+	ampleBytes int64
+	// credit is the folder's weight in placement: the folder with the most is next. Guarded by
+	// Store.placing.
 	credit float64
-	// unreadable is set at Open when the folder's content could not be listed.
+	// unreadable is set if Open could not list the folder.
 	unreadable          bool
 	blobNames, logNames dirSync
 	holders             *holderLog
 	remover             *remover
 }
 
-// dirSync makes the names in one folder durable. Callers take turns, for Linux reports a
-// failed write-back once and would tell the second that all is well; and
-// those that wait together are served by one sync.
+// dirSync makes the names in one directory durable. Callers are serialized, because Linux reports a
+// failed write-back only once and a concurrent second fsync would return nil. Callers that wait at
+// the same time share one sync.
 type dirSync struct {
-	asked atomic.Uint64
-	mu    sync.Mutex // held across I/O
-	done  uint64     // all that asked up to this one are served; guarded by mu
+	requested atomic.Uint64
+	mu        sync.Mutex // held across I/O
+	done      uint64     // requests up to this number are served; guarded by mu
 }
 
 func (f *folder) blobPath(name string) string { return filepath.Join(f.path, blobsDir, name) }
@@ -70,13 +70,13 @@ func (s *Store) RetiredFolders() int {
 
 func (f *folder) isRetired() bool { return f.retired.Load() != nil }
 
-// syncBlobNames makes the names of sealed extents durable, syncLogNames those of
-// log files. An error has been judged.
+// syncBlobNames makes the names of sealed extents durable, syncLogNames those of log files. Both
+// have passed the error to failed.
 func (f *folder) syncBlobNames() error { return f.syncDir(blobsDir, &f.blobNames) }
 func (f *folder) syncLogNames() error  { return f.syncDir(logsDir, &f.logNames) }
 
 func (f *folder) syncDir(sub string, d *dirSync) error {
-	ticket := d.asked.Add(1)
+	ticket := d.requested.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.done >= ticket {
@@ -85,7 +85,7 @@ func (f *folder) syncDir(sub string, d *dirSync) error {
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	serves := d.asked.Load()
+	serves := d.requested.Load()
 	if err := f.fs.SyncDir(filepath.Join(f.path, sub)); err != nil {
 		f.failed(err)
 		return err
@@ -94,10 +94,10 @@ func (f *folder) syncDir(sub string, d *dirSync) error {
 	return nil
 }
 
-// failed judges an error of a write to the folder and tells whether it is worth trying
-// elsewhere. A full disk is no reason to distrust it, nor is one corrupt file, nor a limit of
-// our own process, which would meet us everywhere; anything else retires it.
-func (f *folder) failed(err error) (elsewhere bool) {
+// failed retires the folder after a failed write, unless the error does not discredit it, and
+// reports whether another folder may work. A full disk and a single corrupt file do not discredit a
+// folder. Nor do the limits of this process, which apply to every folder.
+func (f *folder) failed(err error) (retry bool) {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		return false
 	}
@@ -110,15 +110,15 @@ func (f *folder) failed(err error) (elsewhere bool) {
 	return true
 }
 
-// remove deletes a file, if it is there and the folder is not retired; its room is given back soon. An error
-// has been judged: a disk that cannot remove is no better than one that cannot write.
+// remove deletes a file, if it exists and the folder is not retired. Its space is freed later. An
+// error has been passed to failed: a disk that cannot remove is as bad as one that cannot write.
 func (f *folder) remove(path string) error {
 	if f.isRetired() {
 		return f.retiredError()
 	}
-	giveBack, err := vfs.RemoveLater(f.fs, path)
-	if giveBack != nil {
-		f.remover.add(removed{f, giveBack})
+	free, err := vfs.RemoveLater(f.fs, path)
+	if free != nil {
+		f.remover.add(removed{f, free})
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -129,16 +129,16 @@ func (f *folder) remove(path string) error {
 	return err
 }
 
-// plentyExtents is the room, in extents and above the reserve, with which nobody waits for some.
-const plentyExtents = 16
+// ampleExtents is the free space above the reserve, in extents, above which removals may be slow.
+const ampleExtents = 16
 
-// hasPlenty tells whether nobody waits for room.
-func (f *folder) hasPlenty() bool {
+// hasAmpleSpace reports whether the folder has so much free space that removals may be slow.
+func (f *folder) hasAmpleSpace() bool {
 	n, err := f.fs.FreeBytes(f.path)
-	return err == nil && n >= f.promised.Load()+f.plenty
+	return err == nil && n >= f.committed.Load()+f.ampleBytes
 }
 
-// rename renames a file, if the folder is not retired. An error has been judged.
+// rename renames a file, if the folder is not retired. An error has been passed to failed.
 func (f *folder) rename(from, to string) error {
 	if f.isRetired() {
 		return f.retiredError()
@@ -154,8 +154,8 @@ func (f *folder) retiredError() error {
 	return fmt.Errorf("write to %s: %w: %w", f.path, ErrFolderRetired, *f.retired.Load())
 }
 
-// prepare makes the folder and its subfolders, durably, and locks it. A store
-// that is read-only makes nothing, and respects a lock where there is one.
+// prepare creates the folder and its subfolders durably and locks it. A read-only store creates
+// nothing, and locks only if the lock file exists.
 func (f *folder) prepare(readOnly bool) error {
 	lockPath := filepath.Join(f.path, lockFile)
 	if readOnly {
@@ -188,7 +188,7 @@ func (f *folder) unlock() error {
 	return f.lock.Close()
 }
 
-// mkdirDurable makes dir and what is missing above it.
+// mkdirDurable creates dir and its missing parents.
 func mkdirDurable(fsys vfs.FS, dir string) error {
 	if _, _, err := fsys.Stat(dir); err == nil {
 		return nil
@@ -205,38 +205,38 @@ func mkdirDurable(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(parent)
 }
 
-// pick chooses the folder for a new extent of up to need bytes and promises it that much; the
-// caller gives the promise back as it writes. What is vital gets a folder's last room only if none has
-// other room, and then that of spare log files before the caller is refused. It returns ErrDiskFull when no
-// folder has room, ErrFolderRetired when all are retired.
-func (s *Store) pick(need int64, vital bool, avoid func(*folder) bool) (*folder, error) {
+// pick selects the folder for a new extent of up to need bytes and adds it to committed;
+// the caller reduces committed as it writes. A high-priority extent uses the reserve only if no
+// folder has other space, and then spare log files are removed before it is rejected. ErrDiskFull
+// if no folder has space, ErrFolderRetired if all are retired.
+func (s *Store) pick(need int64, highPriority bool, avoid func(*folder) bool) (*folder, error) {
 	f, err := s.pickAbove(s.cfg.ReserveBytes, need, avoid)
-	if !vital || !errors.Is(err, ErrDiskFull) {
+	if !highPriority || !errors.Is(err, ErrDiskFull) {
 		return f, err
 	}
 	for {
-		f, err = s.pickAbove(s.vitalReserve(), need, avoid)
-		if !errors.Is(err, ErrDiskFull) || !s.spares.sacrifice(avoid) {
+		f, err = s.pickAbove(s.hardReserve(), need, avoid)
+		if !errors.Is(err, ErrDiskFull) || !s.spares.removeSpare(avoid) {
 			return f, err
 		}
 	}
 }
 
-// vitalReserve is what is left free in each folder whatever is written.
-func (s *Store) vitalReserve() int64 { return s.cfg.ReserveBytes / 2 }
+// hardReserve is the free space that no extent may use.
+func (s *Store) hardReserve() int64 { return s.cfg.ReserveBytes / 2 }
 
-// roomFor tells whether a folder has room for need bytes above the reserve.
-func (s *Store) roomFor(f *folder, need int64) bool {
+// hasSpace reports whether a folder has need bytes of free space above the reserve.
+func (s *Store) hasSpace(f *folder, need int64) bool {
 	n, err := f.fs.FreeBytes(f.path)
 	if err != nil {
 		f.failed(err)
 		return false
 	}
-	return n >= need+f.promised.Load()+s.cfg.ReserveBytes
+	return n >= need+f.committed.Load()+s.cfg.ReserveBytes
 }
 
-// pickAbove is pick with what is to be left free. Folders get extents in proportion to their room above
-// that. One without room is relieved of what is in quarantine.
+// pickAbove is pick with a given reserve. Folders get extents in proportion to their space above
+// the reserve. If a folder lacks space, extents in quarantine are removed from it.
 func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folder, error) {
 	free := make([]int64, len(s.folders))
 	for i, f := range s.folders {
@@ -249,12 +249,12 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 			f.failed(err)
 			continue
 		}
-		if wanted := need + f.promised.Load() + reserve; n < wanted && (avoid == nil || !avoid(f)) {
-			s.relieve(f, func() bool {
+		if needed := need + f.committed.Load() + reserve; n < needed && (avoid == nil || !avoid(f)) {
+			s.evictQuarantined(f, func() bool {
 				if now, err := f.fs.FreeBytes(f.path); err == nil {
 					n = now
 				}
-				return n >= wanted
+				return n >= needed
 			})
 		}
 		free[i] = n
@@ -270,7 +270,7 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 			continue
 		}
 		alive = true
-		free[i] -= f.promised.Load() + reserve
+		free[i] -= f.committed.Load() + reserve
 		if free[i] < need || (avoid != nil && avoid(f)) {
 			free[i] = -1
 			continue
@@ -289,7 +289,7 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 	switch {
 	case best != nil:
 		best.credit--
-		best.promised.Add(need)
+		best.committed.Add(need)
 		return best, nil
 	case alive:
 		return nil, ErrDiskFull

@@ -35,9 +35,8 @@ func writeImage(t *testing.T, fs vfs.FS, name string, image []byte) {
 	}
 }
 
-// FuzzExtent: no file, however malformed, makes a reader crash or return bytes that
-// its checksums do not vouch for. Decoding what is accepted and
-// encoding it again gives the same file.
+// FuzzExtent checks that no malformed file makes a reader crash or return bytes without a valid
+// checksum. Re-encoding an accepted file must give the same file.
 func FuzzExtent(f *testing.F) {
 	m := extentMeta{blob: exampleID, index: 1, offset: 7, last: true}
 	f.Add(extentImage(m, nil))
@@ -69,7 +68,7 @@ func FuzzExtent(f *testing.F) {
 	})
 }
 
-// FuzzLogExtent: no file makes the scanner crash or return a frame that the encoder
+// FuzzLogExtent checks that no file makes the scanner crash or return a frame that the encoder
 // would not have written there.
 func FuzzLogExtent(f *testing.F) {
 	h := logHeader{state: logFileUsed, generation: 2, bytes: 6 * pageBytes, log: exampleID, seq: 3, prevSeq: 2, prevLen: pageBytes, start: pageBytes, salt: 99, live: 1}
@@ -109,7 +108,7 @@ func FuzzLogExtent(f *testing.F) {
 			}
 			again := make([]byte, fr.bytes)
 			encodeFrame(again, fr.kind, fr.payload, fr.total, file.header.salt, pos)
-			// Bytes 5 to 7 and 12 to 15 of a frame are zero, and checksummed.
+			// Bytes 5 to 7 and 12 to 15 of a frame are zero, and covered by the checksum.
 			if image[off+5]|image[off+6]|image[off+7]|image[off+12]|image[off+13]|image[off+14]|image[off+15] == 0 &&
 				bytes.Equal(bytes.TrimRight(again, "\x00"), bytes.TrimRight(image[off:off+fr.bytes], "\x00")) != true {
 				t.Fatalf("the frame at %d is encoded otherwise", off)
@@ -121,8 +120,8 @@ func FuzzLogExtent(f *testing.F) {
 	})
 }
 
-// FuzzHandle: no bytes make the decoder crash, allocate much, or accept lengths that
-// do not add up.
+// FuzzHandle checks that no input makes the decoder crash, allocate much, or accept inconsistent
+// lengths.
 func FuzzHandle(f *testing.F) {
 	var e wire.Encoder
 	AppendHandle(&e, Handle{ID: exampleID, Length: 5, Extents: []ExtentRef{

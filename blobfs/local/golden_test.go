@@ -15,13 +15,13 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The package comment's examples are what the code writes, byte for byte: the test
-// reads them there. Bytes that an example leaves out are zero.
+// The tests read the package comment's examples from doc.go and compare them with what the code
+// writes, byte for byte. Bytes that an example leaves out are zero.
 
 var exampleID = ID{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
 
-// example returns the bytes of a hex dump in doc.go, which begins behind the line
-// "Example: name" and has lines of an offset and bytes.
+// example returns the bytes of the hex dump after the line "Example: name" in doc.go. Its lines
+// have an offset and bytes.
 func example(t *testing.T, name string, size int) []byte {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -52,7 +52,7 @@ func example(t *testing.T, name string, size int) []byte {
 	return out
 }
 
-// dump shows bytes as the examples do, without lines of zeros.
+// dump formats bytes like the examples, without lines of zeros.
 func dump(b []byte) string {
 	var out strings.Builder
 	for at := 0; at < len(b); at += 16 {
@@ -136,7 +136,7 @@ func TestGoldenLog(t *testing.T) {
 	f := s.mu.logs[exampleID].extents[0]
 	got := readFile(t, fs, f.path())
 
-	// The salt is random: take the file's own, and then the example's.
+	// The salt is random: use the file's own, then the example's.
 	page := make([]byte, pageBytes)
 	h := f.header
 	image := func() []byte {

@@ -6,24 +6,23 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Handle is all that a reader needs to find a blob and to know that it has the
-// right one. Whoever keeps a blob keeps its handle; the store has no list of
-// them. A handle never changes, and is safe to share.
+// Handle locates and identifies a blob: it is all that a reader needs. The owner of a blob stores
+// its handle; the store has no list of handles. A Handle is immutable and safe to share.
 type Handle struct {
 	ID     ID
 	Length int64 // bytes, the sum of the extents' lengths
-	// Extents in order. A blob of no bytes has one extent of no bytes.
+	// Extents are in order. An empty blob has one empty extent.
 	Extents []ExtentRef
 }
 
-// ExtentRef is one extent of a blob, as it was sealed.
+// ExtentRef describes a sealed extent of a blob.
 type ExtentRef struct {
 	Index  int
 	Length int64 // bytes of the blob in this extent
-	// CRC is the CRC-32C of the extent's chunk table, the checksums of its
-	// chunks one after another: it tells this extent from any other.
+	// CRC is the CRC-32C of the extent's chunk table, the concatenated checksums of its chunks. It
+	// identifies the extent's content.
 	CRC uint32
-	// Replicas are the nodes that held it when it was sealed: a hint.
+	// Replicas are the nodes that held the extent when it was sealed. A hint.
 	Replicas []string
 }
 
@@ -31,17 +30,17 @@ type ExtentRef struct {
 //
 //	[version, id, length, [[index, length, crc, [replica...]]...]]
 //
-// Later versions append fields; a reader skips those that it does not know.
+// Later versions append fields; a reader skips unknown ones.
 const handleVersion = 1
 
-// Bounds on what DecodeHandle believes. A blob of a million extents of 64 MiB is 64 TiB.
+// Limits enforced by DecodeHandle. A million extents of 64 MiB are 64 TiB.
 const (
-	// ExtentsMax is the most extents that a blob may have.
+	// ExtentsMax is the maximum number of extents in a blob.
 	ExtentsMax        = 1 << 20
 	maxHandleReplicas = 64
 )
 
-var errBadHandle = errors.New("blob handle does not add up")
+var errBadHandle = errors.New("blob handle is inconsistent")
 
 // AppendHandle appends h to e as one MessagePack value.
 func AppendHandle(e *wire.Encoder, h Handle) {
@@ -62,8 +61,8 @@ func AppendHandle(e *wire.Encoder, h Handle) {
 	}
 }
 
-// DecodeHandle reads what AppendHandle wrote. A value that is no handle, or
-// whose lengths do not add up, is d's error, and the result is the zero Handle.
+// DecodeHandle decodes a value that AppendHandle encoded. For an invalid value, or one whose
+// lengths do not add up, it sets d's error and returns the zero Handle.
 func DecodeHandle(d *wire.Decoder) Handle {
 	var h Handle
 	n := d.Array()

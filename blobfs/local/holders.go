@@ -12,15 +12,15 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// holdersFile is the name of a folder's lists of holders.
+// holdersFile is the name of a folder's file of holder lists.
 const holdersFile = "holders"
 
-// holdersSlack is how many bytes of outdated lists are left lying before the file
-// is written anew; beyond it, half of the file may be outdated.
+// holdersSlack is how many bytes of obsolete lists the file may have regardless of its size. Beyond
+// that, the file is rewritten when more than half of it is obsolete.
 const holdersSlack = 1 << 20
 
-// holderList is a list of holders as the index keeps it: 16 bytes, for most extents share
-// theirs with others.
+// holderList is a holder list in the index. It takes 16 bytes: equal node lists are shared, and
+// most extents have the same few.
 type holderList struct {
 	epoch uint64
 	nodes unique.Handle[string] // as in the file; the zero Handle if epoch is 0
@@ -42,7 +42,7 @@ func (l holderList) list() Holders {
 	return Holders{Epoch: l.epoch, Nodes: nodes}
 }
 
-// recordBytes is what the list takes in the file.
+// recordBytes returns the size of the list's record in the file.
 func (l holderList) recordBytes() int64 {
 	if l.epoch == 0 {
 		return 0
@@ -50,26 +50,25 @@ func (l holderList) recordBytes() int64 {
 	return holderRecordBytes + int64(len(l.nodes.Value()))
 }
 
-// holderLog is a folder's file of lists. Those of the extents in the folder are appended;
-// the one of the highest epoch counts. Whoever appends at the same time shares a
-// frame, and one sync.
+// holderLog is a folder's file of holder lists. Lists of the extents in the folder are appended;
+// the one with the highest epoch is current. Concurrent appends share a frame and a sync.
 type holderLog struct {
 	folder *folder
-	// keep tells whether an extent's list is still wanted.
+	// keep reports whether an extent's list is still needed.
 	keep func(ExtentID) bool
 
-	// mu guards what follows. Never held across I/O.
+	// mu guards the fields up to io. Never held across I/O.
 	mu   sync.Mutex
-	next *holderBatch // that is being filled
-	dead int64        // bytes of records that are outdated
+	next *holderBatch // being filled
+	dead int64        // bytes of obsolete records
 
-	// io is held by whoever writes, and guards what follows. Taken before mu.
+	// io is held while writing, and guards the fields below. Order: io, then mu.
 	io   sync.Mutex
 	file vfs.File // nil until the first append, and when closed
 	size int64
 }
 
-// holderBatch is what one frame will hold.
+// holderBatch is the content of one frame.
 type holderBatch struct {
 	frame   []byte
 	n       int
@@ -79,8 +78,7 @@ type holderBatch struct {
 
 func (f *folder) holdersPath() string { return filepath.Join(f.path, holdersFile) }
 
-// append adds a list durably. The error has not been judged, except that of a folder
-// that is retired.
+// append adds a list durably. An error has not been passed to failed, unless the folder is retired.
 func (l *holderLog) append(id ExtentID, h Holders) error {
 	l.mu.Lock()
 	b := l.next
@@ -109,8 +107,8 @@ func (l *holderLog) append(id ExtentID, h Holders) error {
 	return b.err
 }
 
-// write appends a frame. A frame that is not there whole is cut off again, so that no
-// part of it is found behind a later one.
+// write appends a frame. A frame cut short by a full disk is truncated, so that no part of it
+// precedes a later one.
 func (l *holderLog) write(b *holderBatch) error {
 	if err := l.tidy(); err != nil {
 		return err
@@ -137,7 +135,7 @@ func (l *holderLog) write(b *holderBatch) error {
 	return nil
 }
 
-// openFile opens the file to append to, or makes it.
+// openFile opens the file for appending, and creates it if necessary.
 func (l *holderLog) openFile() error {
 	file, err := l.folder.fs.Open(l.folder.holdersPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +148,7 @@ func (l *holderLog) openFile() error {
 	return nil
 }
 
-// replace writes a new file with the frames given and makes it durable in place of the old.
+// replace writes a new file with the given frames and durably replaces the old file.
 func (l *holderLog) replace(frames []byte) error {
 	f := l.folder
 	tmp := f.holdersPath() + tmpSuffix
@@ -182,14 +180,14 @@ func (l *holderLog) replace(frames []byte) error {
 	return nil
 }
 
-// forget notes that a list is outdated.
+// forget counts a list as obsolete.
 func (l *holderLog) forget(_ ExtentID, old holderList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dead += old.recordBytes()
 }
 
-// tidy writes the file anew when most of it is outdated.
+// tidy rewrites the file if most of it is obsolete.
 func (l *holderLog) tidy() error {
 	l.mu.Lock()
 	due := l.dead > holdersSlack && l.dead > l.size/2
@@ -247,10 +245,10 @@ func (l *holderLog) close() error {
 	return err
 }
 
-// loadHolders reads a folder's lists into the index, and cuts off a frame that was
-// being written when the power went.
+// loadHolders loads a folder's lists into the index and truncates a frame that a power loss cut
+// short.
 func (s *Store) loadHolders(f *folder) error {
-	f.holders = &holderLog{folder: f, keep: func(id ExtentID) bool { return s.wantsList(id, f) }}
+	f.holders = &holderLog{folder: f, keep: func(id ExtentID) bool { return s.needsList(id, f) }}
 	path := f.holdersPath()
 	content, err := readAll(f.fs, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -279,7 +277,7 @@ func (s *Store) loadHolders(f *folder) error {
 	})
 	s.mu.Unlock()
 	for _, d := range damage {
-		f.logger.Warn("lists of holders are damaged; they are found anew", "err", d)
+		f.logger.Warn("holder lists damaged, to be restored from other holders", "err", d)
 	}
 	f.holders.size = end
 	if s.cfg.ReadOnly || end == int64(len(content)) {
@@ -294,8 +292,8 @@ func (s *Store) loadHolders(f *folder) error {
 	return f.holders.file.Sync()
 }
 
-// wantsList tells whether an extent is in the folder, or being written.
-func (s *Store) wantsList(id ExtentID, f *folder) bool {
+// needsList reports whether an extent is in the folder, in quarantine, or being written.
+func (s *Store) needsList(id ExtentID, f *folder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.partsLocked(id) {
@@ -324,7 +322,7 @@ func readAll(fsys vfs.FS, path string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// fullError makes a full disk the store's own error.
+// fullError adds ErrDiskFull to an error that means a full disk.
 func fullError(err error) error {
 	if vfs.IsDiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)

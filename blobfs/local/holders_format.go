@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// The layout of the file of holders is specified in the package comment.
+// The package comment specifies the layout of the holder file.
 const (
 	holdersMagic      = "STELEHLD"
 	holderFrameMagic  = 0x444c4f48 // "HOLD"
@@ -17,16 +17,16 @@ const (
 	holderFrameAlign  = 16
 )
 
-var errHolderRecord = errors.New("record of holders does not add up")
+var errHolderRecord = errors.New("invalid holder record")
 
-// holderHeader returns what the file begins with.
+// holderHeader returns the header of the file.
 func holderHeader() []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint32([]byte(holdersMagic), holdersVersion)
 	return le.AppendUint32(b, crc.Sum(b))
 }
 
-// appendNodes appends each name behind its length.
+// appendNodes appends each name with its length in front.
 func appendNodes(b []byte, nodes []string) []byte {
 	for _, n := range nodes {
 		b = append(append(b, byte(len(n))), n...)
@@ -34,7 +34,7 @@ func appendNodes(b []byte, nodes []string) []byte {
 	return b
 }
 
-// splitNodes reads what appendNodes wrote, all of b.
+// splitNodes is the inverse of appendNodes. It returns false if b is invalid.
 func splitNodes(b []byte) ([]string, bool) {
 	var nodes []string
 	for len(b) > 0 {
@@ -57,7 +57,7 @@ func appendHolderRecord(b []byte, id ExtentID, h Holders) []byte {
 	return appendNodes(b, h.Nodes)
 }
 
-// decodeHolderRecord reads a record, and returns the bytes behind it.
+// decodeHolderRecord decodes a record and returns the bytes after it.
 func decodeHolderRecord(b []byte) (id ExtentID, h Holders, rest []byte, err error) {
 	if len(b) < holderRecordBytes {
 		return id, h, nil, errHolderRecord
@@ -81,8 +81,8 @@ func decodeHolderRecord(b []byte) (id ExtentID, h Holders, rest []byte, err erro
 	return id, h, b[end:], nil
 }
 
-// sealHolderFrame pads a frame with n records behind its header, which it fills in. at
-// is the frame's place in the file.
+// sealHolderFrame pads a frame that has n records and fills in its header. at is the frame's offset
+// in the file.
 func sealHolderFrame(frame []byte, n int, at int64) []byte {
 	for len(frame)%holderFrameAlign != 0 {
 		frame = append(frame, 0)
@@ -96,7 +96,7 @@ func sealHolderFrame(frame []byte, n int, at int64) []byte {
 	return frame
 }
 
-// holderFrame returns the frame at that place, nil if there is none.
+// holderFrame returns the frame at offset at, or nil if there is no valid one.
 func holderFrame(content []byte, at int) []byte {
 	b := content[at:]
 	le := binary.LittleEndian
@@ -110,12 +110,12 @@ func holderFrame(content []byte, at int) []byte {
 	return b[:n]
 }
 
-// scanHolders calls found for each record in its order. What is no frame is damage if one
-// comes after it, and else the torn end: end is where the good part ends.
+// scanHolders calls found for each record, in order. Invalid bytes before a valid frame are damage;
+// after the last valid frame they are a torn end. end is the offset after the last valid frame.
 func scanHolders(content []byte, path string, found func(ExtentID, Holders)) (end int64, damage []*CorruptError) {
 	start := len(holderHeader())
 	if len(content) < start || string(content[:start]) != string(holderHeader()) {
-		damage = append(damage, &CorruptError{File: path, Reason: "no lists of holders of a known version"})
+		damage = append(damage, &CorruptError{File: path, Reason: "unknown version of holder lists"})
 	}
 	end = int64(start)
 	for at := start; at < len(content); {
@@ -125,7 +125,7 @@ func scanHolders(content []byte, path string, found func(ExtentID, Holders)) (en
 			continue
 		}
 		if int64(at) > end {
-			damage = append(damage, &CorruptError{File: path, Offset: end, Reason: "lists of holders are not readable"})
+			damage = append(damage, &CorruptError{File: path, Offset: end, Reason: "invalid frame of holder lists"})
 		}
 		rest := frame[holderFrameBytes:]
 		for range binary.LittleEndian.Uint32(frame[12:]) {

@@ -68,7 +68,7 @@ func TestHoldersRules(t *testing.T) {
 	}
 	putExtent(t, s, id, Holders{}, "x")
 	if got := holdersOf(t, s, id); !same(got, Holders{}) {
-		t.Errorf("none given, %v kept", got)
+		t.Errorf("no list set, got %v", got)
 	}
 	for _, set := range []struct {
 		h   Holders
@@ -83,7 +83,7 @@ func TestHoldersRules(t *testing.T) {
 	}
 	for _, bad := range []Holders{{10, []string{"a", "a"}}, {10, []string{""}}, {10, make([]string, HoldersMax+1)}, {10, []string{strings.Repeat("x", 256)}}} {
 		if s.SetHolders(ctx, id, bad) == nil {
-			t.Errorf("%v is taken", bad)
+			t.Errorf("%v is accepted", bad)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -105,7 +105,7 @@ func openAgain(t testing.TB, fs vfs.FS) *Store {
 	return s
 }
 
-// B9: whatever was acknowledged when the power went is found again.
+// B9: every acknowledged list is found again after a power loss.
 func TestHoldersSurviveCrashes(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -172,7 +172,7 @@ func TestHoldersSurviveCrashes(t *testing.T) {
 	}
 }
 
-// A rotten frame costs what is in it and no more, and is told.
+// A corrupt frame is reported, and loses only the lists in it.
 func TestHoldersDamage(t *testing.T) {
 	fs, s := memStore(t)
 	want := map[ExtentID]Holders{}
@@ -224,8 +224,8 @@ func TestHoldersDamage(t *testing.T) {
 	}
 }
 
-// A file that is mostly outdated is written anew, and loses nothing.
-func TestHoldersTidy(t *testing.T) {
+// A file that is mostly obsolete is rewritten without loss.
+func TestHoldersRewrite(t *testing.T) {
 	fs, s := memStore(t)
 	keep, gone := exampleExtent(1), exampleExtent(2)
 	putExtent(t, s, keep, Holders{Epoch: 1, Nodes: []string{"k"}}, "x")
@@ -255,7 +255,7 @@ func TestHoldersTidy(t *testing.T) {
 	if got := holdersOf(t, s, keep); !same(got, last) {
 		t.Errorf("epoch %d is left", got.Epoch)
 	}
-	// An extent that comes back starts with what it is given.
+	// A restored extent starts with the list that it is given.
 	_ = s.DropExtent(context.Background(), gone) // its removal was not synced
 	putExtent(t, s, gone, Holders{Epoch: 3, Nodes: []string{"new"}}, "x")
 	if got := holdersOf(t, s, gone); got.Epoch != 3 {
@@ -263,7 +263,7 @@ func TestHoldersTidy(t *testing.T) {
 	}
 }
 
-// A full disk loses no list that was acknowledged, and room that comes back is used.
+// A full disk loses no acknowledged list, and freed space is used.
 func TestHoldersDiskFull(t *testing.T) {
 	fs, s := memStore(t)
 	id := exampleExtent(1)
@@ -297,7 +297,7 @@ func FuzzHolders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		end, _ := scanHolders(content, "/x", func(id ExtentID, h Holders) {
 			if h.Validate() != nil || h.Epoch == 0 {
-				t.Errorf("%v is taken", h)
+				t.Errorf("%v is accepted", h)
 			}
 			if back := newHolderList(h).list(); !same(back, h) {
 				t.Errorf("%v became %v", h, back)
@@ -309,7 +309,7 @@ func FuzzHolders(f *testing.F) {
 	})
 }
 
-// BenchmarkHolders reads the lists of many extents, as opening a store does.
+// BenchmarkHolders loads the lists of many extents, as Open does.
 func BenchmarkHolders(b *testing.B) {
 	const extents = 200_000
 	content := holderHeader()

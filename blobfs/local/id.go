@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// ID names a blob or a log. It is 128 random bits, so that any node may make
-// one without asking.
+// ID names a blob or a log. It is 128 random bits, so any node can make one without coordination.
 type ID [16]byte
 
 // NewID returns a new random ID.
@@ -17,11 +16,11 @@ func NewID() ID {
 	return id
 }
 
-// ParseID reads what String writes. Anything else is an error.
+// ParseID parses the result of String, and nothing else.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != 2*len(id) {
-		return ID{}, fmt.Errorf("parse id %q: %d characters instead of %d", s, len(s), 2*len(id))
+		return ID{}, fmt.Errorf("parse id %q: %d characters, want %d", s, len(s), 2*len(id))
 	}
 	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
 		return ID{}, fmt.Errorf("parse id %q: %w", s, err)
@@ -32,13 +31,13 @@ func ParseID(s string) (ID, error) {
 // String returns the ID as 32 hexadecimal digits in lower case.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// IsZero tells whether id is the zero ID, which names nothing.
+// IsZero reports whether id is the zero ID, which names nothing.
 func (id ID) IsZero() bool { return id == ID{} }
 
 // MarshalText returns what String returns.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what String writes.
+// UnmarshalText parses the result of String.
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := ParseID(string(text))
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// blob is what the store knows of a sealed blob without reading it: its extents
-// that are here. Guarded by Store.mu.
+// blob is a sealed blob in the index: its extents in this store. Guarded by Store.mu.
 type blob struct {
 	id    ID
 	parts []part // by index; two of one index if a failing folder left one behind
@@ -18,13 +17,13 @@ type blob struct {
 
 // part is one extent's file.
 type part struct {
-	index   int
-	of      int // the blob's extents, if the name tells
-	length  int64
-	folder  *folder
-	created time.Time
-	holders holderList
-	born    uint64 // round of the sweep at the time; 0 if it was found when the store was opened
+	index        int
+	of           int // the blob's number of extents if the name has it, otherwise 0
+	length       int64
+	folder       *folder
+	created      time.Time
+	holders      holderList
+	createdRound uint64 // round of the sweep when it was written; 0 if found by Open
 }
 
 func lessBlob(a, b *blob) bool { return bytes.Compare(a.id[:], b.id[:]) < 0 }
@@ -38,16 +37,15 @@ func (p *part) info(id ID) ExtentInfo {
 	return ExtentInfo{ID: x, Length: p.length, Last: x.isLast(p.of), Created: p.created, Holders: p.holders.list(), Retired: p.folder.isRetired()}
 }
 
-// BlobInfo is what the store knows of a blob without reading it.
+// BlobInfo is what the index has of a blob.
 type BlobInfo struct {
 	ID      ID
-	Length  int64 // bytes in the extents that are here
-	Extents int   // that are here
-	// Whole tells that all extents are here. It is false for a blob that was not sealed
-	// because of a crash, for one that is being written, and for one of which a folder
-	// is missing or whose other extents are on other nodes.
+	Length  int64 // bytes in the extents in this store
+	Extents int   // in this store
+	// Whole means that the store has all extents. It is false after a crash before Seal, while the
+	// blob is being written, if a folder is missing, and if other extents are on other nodes.
 	Whole   bool
-	Created time.Time // when sealed, by the clock of then
+	Created time.Time // when sealed, by the wall clock at the time
 }
 
 func (b *blob) info() BlobInfo {
@@ -68,9 +66,8 @@ func (b *blob) info() BlobInfo {
 	return info
 }
 
-// Blobs lists the blobs, by ID. A blob that was sealed without its handle
-// having been kept, because of a crash just then, is among them: to tell garbage
-// from blobs in use is the task of whoever keeps the handles.
+// Blobs lists the blobs, by ID. It includes blobs whose handle was lost in a crash just after Seal.
+// Only the owner of the handles can tell garbage from blobs in use.
 func (s *Store) Blobs() []BlobInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +79,8 @@ func (s *Store) Blobs() []BlobInfo {
 	return infos
 }
 
-// ListExtents returns up to max of the extents that are here, by blob and index, from the
-// first after the one given; the zero ExtentID with index -1 is before all.
+// ListExtents returns up to max extents, by blob and index, starting after the given one. The zero
+// ExtentID with index -1 is before all extents.
 func (s *Store) ListExtents(after ExtentID, max int) []ExtentInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,24 +101,24 @@ func (s *Store) ListExtents(after ExtentID, max int) []ExtentInfo {
 	return infos
 }
 
-// Extents returns the number of extents that are here.
+// Extents returns the number of extent files in the index, without those in quarantine.
 func (s *Store) Extents() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.parts
 }
 
-// ExtentInfo returns what the index has of an extent, or ErrNoExtent. It reads no file.
+// ExtentInfo returns the index entry of an extent, or ErrNoExtent. It reads no file.
 func (s *Store) ExtentInfo(id ExtentID) (ExtentInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parts := s.partsLocked(id); len(parts) > 0 {
 		return parts[0].info(id.Blob), nil
 	}
-	return ExtentInfo{}, s.whyMissing(ErrNoExtent)
+	return ExtentInfo{}, s.withUnreadable(ErrNoExtent)
 }
 
-// partsLocked returns the files of an extent. They are the index's own.
+// partsLocked returns the files of an extent. The slice aliases the index.
 func (s *Store) partsLocked(id ExtentID) []part {
 	b, ok := s.mu.blobs.Get(&blob{id: id.Blob})
 	if !ok {
@@ -135,7 +132,7 @@ func (b *blob) of(index int) []part {
 	return b.parts[i:end]
 }
 
-// span returns where the parts of an index are, or would be.
+// span returns the range of the parts with an index, or where it would be.
 func (b *blob) span(index int) (start, end int) {
 	start, _ = slices.BinarySearchFunc(b.parts, index, func(p part, index int) int { return p.index - index })
 	for end = start; end < len(b.parts) && b.parts[end].index == index; end++ {
@@ -143,16 +140,16 @@ func (b *blob) span(index int) (start, end int) {
 	return start, end
 }
 
-// addPart makes p the extent's file, in place of those known before.
+// addPart makes p the extent's only file in the index.
 func (s *Store) addPart(id ID, p part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.born = s.round.Load()
+	p.createdRound = s.round.Load()
 	s.setPartsLocked(ExtentID{Blob: id, Index: p.index}, p)
 	delete(s.mu.writing, ExtentID{Blob: id, Index: p.index})
 }
 
-// setPartsLocked replaces the files of an extent; none removes it.
+// setPartsLocked replaces the files of an extent; no files remove it.
 func (s *Store) setPartsLocked(id ExtentID, parts ...part) {
 	b, ok := s.mu.blobs.Get(&blob{id: id.Blob})
 	if !ok {
@@ -169,10 +166,10 @@ func (s *Store) setPartsLocked(id ExtentID, parts ...part) {
 	}
 }
 
-// Delete removes a blob's extents, those in quarantine as well. Readers that have it open go on reading. A
-// deletion is not synced: a blob may come back after a power loss, and be
-// deleted again. ErrNoBlob if there is none; ErrFolderRetired if an extent lies in a
-// folder that takes no writes: the blob is then still listed. ErrReadOnly, ErrClosed.
+// Delete removes a blob's extents, also those in quarantine. Open readers continue to work. A
+// deletion is not synced: after a power loss the blob may exist again. ErrNoBlob if there is none;
+// ErrFolderRetired if an extent is in a retired folder, and then the blob is still listed;
+// ErrReadOnly; ErrClosed.
 func (s *Store) Delete(ctx context.Context, id ID) error {
 	if err := s.begin(ctx); err != nil {
 		return fmt.Errorf("delete blob %s: %w", id, err)
@@ -231,10 +228,10 @@ func (s *Store) drop(id ExtentID) error {
 	return err
 }
 
-// DropExtentIf removes an extent if its list of holders is still this one, in one step with any
-// SetHolders: whoever was told of another list before finds the extent in its place. One in quarantine stays there.
-// ErrStaleHolders if the list is another, ErrExtentExists while the extent is being replaced, ErrNoExtent. In a
-// folder that is retired the file stays, and the extent is gone until the store is opened again.
+// DropExtentIf removes an extent if its holder list is still h. The check and the removal from the
+// index are atomic with respect to SetHolders. An extent in quarantine stays there. ErrStaleHolders
+// if the list differs, ErrExtentExists while the extent is being replaced, ErrNoExtent. In a
+// retired folder the file stays, and the extent is gone until the store is opened again.
 func (s *Store) DropExtentIf(ctx context.Context, id ExtentID, h Holders) error {
 	err := s.begin(ctx)
 	if err == nil {
@@ -262,13 +259,14 @@ func (s *Store) DropExtentIf(ctx context.Context, id ExtentID, h Holders) error 
 	return nil
 }
 
-// dropIf removes an extent, if the index says what it should. Nobody writes it anew meanwhile.
+// dropIf removes an extent if should returns nil for its index entry. The extent cannot be written
+// again meanwhile.
 func (s *Store) dropIf(id ExtentID, should func(*part) error) error {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	if len(parts) == 0 {
 		s.mu.Unlock()
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	if err := should(&parts[0]); err != nil {
 		s.mu.Unlock()
@@ -299,9 +297,9 @@ func (s *Store) dropIf(id ExtentID, should func(*part) error) error {
 	return errors.Join(errs...)
 }
 
-// SetHolders replaces the list kept with an extent if the epoch is higher than that of the present
-// one, durably. Nothing is done for the same list once more. ErrNoExtent; ErrStaleHolders
-// if the epoch is lower, or the same with other nodes; ErrFolderRetired, ErrDiskFull.
+// SetHolders durably replaces the holder list of an extent if h has a higher epoch than the current
+// list. Setting the same list again does nothing. ErrNoExtent; ErrStaleHolders if the epoch is
+// lower, or equal with other nodes; ErrFolderRetired; ErrDiskFull.
 func (s *Store) SetHolders(ctx context.Context, id ExtentID, h Holders) error {
 	err := s.begin(ctx)
 	if err == nil {
@@ -329,7 +327,7 @@ func (s *Store) setHolders(id ExtentID, h Holders) error {
 	s.mu.Unlock()
 	switch {
 	case f == nil:
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	case old == list:
 		return nil
 	case list.epoch <= old.epoch:
@@ -353,7 +351,7 @@ func (s *Store) setHolders(id ExtentID, h Holders) error {
 	return nil
 }
 
-// loadBlobs lists a folder's extents. Names and sizes tell all that is needed.
+// loadBlobs adds a folder's extents to the index, from file names and sizes.
 func (s *Store) loadBlobs(f *folder, names []string) error {
 	for _, name := range names {
 		id, of, ok := parseExtentName(name)
@@ -367,7 +365,7 @@ func (s *Store) loadBlobs(f *folder, names []string) error {
 		if err != nil {
 			return err
 		}
-		// A file of an odd size is damaged; opening the extent or Verify will say so.
+		// A file of an invalid size is damaged. OpenExtent and Verify report it.
 		length, _ := payloadBytes(size)
 		p := part{index: id.Index, of: of, length: length, folder: f, created: mod}
 		s.mu.Lock()

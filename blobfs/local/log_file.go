@@ -13,47 +13,47 @@ import (
 	"time"
 )
 
-// logFile is one file of a log, or a spare one.
+// logFile is one file of a log, or a spare.
 type logFile struct {
 	folder *folder
 	name   string // without the path
 	header logHeader
-	// readers counts the open readers of the file: while there are any it must
-	// not be overwritten. Guarded by logState.mu of the log it belongs to.
+	// readers is the number of open readers of the file. While it is not zero, the file must not be
+	// overwritten. Guarded by logState.mu of its log.
 	readers int
-	// usedUntil is when a spare was given back that was used before, or was found; zero if it has only zeros.
-	// Guarded by sparePool.mu once it is there.
+	// usedUntil is when a spare with old content was released or found by Open; zero if the file
+	// has only zeros. Guarded by sparePool.mu once the file is in the pool.
 	usedUntil time.Time
 }
 
 func (f *logFile) path() string { return f.folder.logPath(f.name) }
 
-// logState is what the store knows of a log.
+// logState is the store's state of a log.
 type logState struct {
 	id ID
 	s  *Store
-	// opening makes OpenLog, CreateLog and RemoveLog of one log take turns.
-	// Held across I/O. Taken before mu and before the writer's lock.
+	// opening serializes OpenLog, CreateLog and RemoveLog of one log. Held across I/O. Order:
+	// opening, LogWriter.mu, mu.
 	opening sync.Mutex
-	// mu guards what follows. Never held across I/O. Taken after the writer's lock.
+	// mu guards the fields below. Never held across I/O.
 	mu      sync.Mutex
 	extents []*logFile // by seq
 	writer  *LogWriter // nil if none
-	// leftover tells that a file of the log that is not among its extents is left on a
-	// retired folder. When the log is removed its newest extent has to stay,
-	// to say so, and the ID must not be used again.
-	leftover bool
+	// hasOrphan means that a file of the log which is not one of its extents is left in a retired
+	// folder. When the log is removed, its newest extent must stay as a record of the removal, and
+	// the ID must not be used again.
+	hasOrphan bool
 }
 
-// LogInfo is what the store knows of a log without reading it.
+// LogInfo is the store's state of a log, without reading it.
 type LogInfo struct {
 	ID ID
-	// Start is the position from which the log can still be read.
+	// Start is the first position from which the log can be read.
 	Start   int64
 	Extents int
 	// Bytes is the size of the log's files.
 	Bytes int64
-	// Writing tells that a LogWriter has the log.
+	// Writing means that the log has an open LogWriter.
 	Writing bool
 }
 
@@ -88,8 +88,8 @@ func (s *Store) logStates() []*logState {
 	return states
 }
 
-// lockLog returns what is known of a log, nil if nothing is, with its opening lock
-// held. With add it makes an entry; unlockLog takes it away again if it stays empty.
+// lockLog returns the state of a log with its opening lock held, or nil if there is no such log.
+// With add it creates an entry, which unlockLog removes if it stays empty.
 func (s *Store) lockLog(id ID, add bool) *logState {
 	for {
 		s.mu.Lock()
@@ -120,7 +120,7 @@ func (s *Store) addLogLocked(id ID) *logState {
 
 func (s *Store) unlockLog(st *logState) {
 	st.mu.Lock()
-	empty := len(st.extents) == 0 && !st.leftover
+	empty := len(st.extents) == 0 && !st.hasOrphan
 	st.mu.Unlock()
 	if empty {
 		s.mu.Lock()
@@ -167,7 +167,7 @@ func (s *Store) loadLogFiles(f *folder, names []string) error {
 func (f *logFile) readHeader() error {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	defer file.Close()
 	page := make([]byte, pageBytes)
@@ -182,14 +182,14 @@ func (f *logFile) readHeader() error {
 		return err
 	}
 	if size != f.header.bytes {
-		return &CorruptError{File: f.path(), Offset: min(size, f.header.bytes), Reason: fmt.Sprintf("log extent of %d bytes has a file of %d", f.header.bytes, size)}
+		return &CorruptError{File: f.path(), Offset: min(size, f.header.bytes), Reason: fmt.Sprintf("log file of %[2]d bytes, want %[1]d", f.header.bytes, size)}
 	}
 	return nil
 }
 
-// arrangeLogs finds out, when the store is opened, which extents belong to
-// which log, and gives up those that the log's newest extent says are released or
-// replaced. Where an extent is missing nothing is touched.
+// arrangeLogs determines, when the store is opened, which extents belong to which log. It removes
+// those that the log's newest extent records as released or replaced. If an extent is missing, it
+// changes nothing.
 func (s *Store) arrangeLogs() {
 	for _, st := range s.logStates() {
 		all := st.extents
@@ -203,42 +203,42 @@ func (s *Store) arrangeLogs() {
 		if !s.cfg.ReadOnly && len(chain) < len(all) {
 			s.clearLog(st, all)
 		}
-		if len(chain) == 0 && !st.leftover {
+		if len(chain) == 0 && !st.hasOrphan {
 			delete(s.mu.logs, st.id)
 		}
 	}
 }
 
-// clearLog removes the files that claim to be extents of a log and are not.
+// clearLog removes files with the log's id that are not among its extents.
 func (s *Store) clearLog(st *logState, all []*logFile) {
-	// It is the newest header that says so. What was read of it may be only in
-	// the page cache.
+	// The newest header records this. The header that was read may be only in the page cache, so it
+	// is written again.
 	doubted := []*logFile{all[len(all)-1]}
 	if len(st.extents) == 0 {
-		// The log was removed, and some of its files became spares, perhaps.
+		// The log was removed, and some of its files may have become spares.
 		doubted = append(doubted, s.spares.ready...)
 	}
 	for _, f := range doubted {
 		if err := f.writeHeader(f.header); err != nil {
-			st.leave(err)
+			st.markOrphan(err)
 			return
 		}
 	}
-	// By number: of a log that was removed, the newest extent goes last.
+	// In order of number, so that the newest extent of a removed log goes last.
 	for _, f := range all {
 		if slices.Contains(st.extents, f) {
 			continue
 		}
 		if err := f.remove(); err != nil {
-			st.leave(err)
+			st.markOrphan(err)
 			return
 		}
 	}
 }
 
-// chainOf returns the extents that make up a log, in order, given all that claim
-// to be its own, by seq. The newest is the last one; each names the one before it.
-// Others are leftovers: released, or begun on a folder that failed at once.
+// chainOf returns the extents of a log, in order, from all files with the log's id, sorted by seq.
+// The last one is the newest, and each names its predecessor. The others are obsolete: released, or
+// started on a folder that failed at once.
 func chainOf(extents []*logFile) ([]*logFile, error) {
 	if len(extents) == 0 {
 		return nil, nil
@@ -261,21 +261,21 @@ func chainOf(extents []*logFile) ([]*logFile, error) {
 		want = h.prevSeq
 	}
 	slices.Reverse(chain)
-	// want is now the first extent that is not there.
+	// want is now the first missing extent.
 	if want != 0 && want >= tip.live {
 		return nil, &CorruptError{File: extents[len(extents)-1].path(), Reason: fmt.Sprintf("extent %d of log %s is missing", want, tip.log)}
 	}
 	for i := 1; i < len(chain); i++ {
 		a, b := chain[i-1].header, chain[i].header
 		if a.start+b.prevLen != b.start || b.prevLen > a.bytes-2*pageBytes {
-			return nil, &CorruptError{File: chain[i].path(), Reason: fmt.Sprintf("extent %d of log %s does not join extent %d", b.seq, b.log, a.seq)}
+			return nil, &CorruptError{File: chain[i].path(), Reason: fmt.Sprintf("extent %d of log %s does not continue extent %d", b.seq, b.log, a.seq)}
 		}
 	}
 	return chain, nil
 }
 
-// remove deletes the file, durably: if it came back after a power loss, it might seem
-// to be what is left of a damaged log. An error has been judged.
+// remove deletes the file durably. If the file reappeared after a power loss, it could look like
+// the remains of a damaged log. An error has been passed to failed.
 func (f *logFile) remove() error {
 	if err := f.folder.remove(f.path()); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (f *logFile) remove() error {
 	return f.folder.syncLogNames()
 }
 
-// writeHeader makes h the file's header, durably. An error has been judged.
+// writeHeader durably makes h the file's header. An error has been passed to failed.
 func (f *logFile) writeHeader(h logHeader) error {
 	if f.folder.isRetired() {
 		return f.folder.retiredError()
@@ -307,9 +307,9 @@ func (f *logFile) writeHeader(h logHeader) error {
 	return nil
 }
 
-// RemoveLog removes a log, its writer being fenced. Readers that have it open
-// go on reading. ErrNoLog, ErrReadOnly, ErrClosed; ErrDiskFull or ErrFolderRetired
-// if the removal cannot be written down, and then the log is still there.
+// RemoveLog removes a log and fences its writer. Open readers continue to work. ErrNoLog,
+// ErrReadOnly, ErrClosed; ErrDiskFull or ErrFolderRetired if the removal cannot be recorded, and
+// then the log still exists.
 func (s *Store) RemoveLog(ctx context.Context, id ID) error {
 	if err := s.removeLog(ctx, id); err != nil {
 		return fmt.Errorf("remove log %s: %w", id, err)
@@ -338,36 +338,36 @@ func (s *Store) removeLog(ctx context.Context, id ID) error {
 	extents := st.extents
 	st.extents = nil
 	st.mu.Unlock()
-	// The newest extent, which says that no other counts, goes last: a crash
-	// in between must not leave a log with a hole.
+	// The newest extent, which records the removal, goes last: a crash in between must not leave a
+	// log with a hole.
 	for i, f := range extents {
-		if i == len(extents)-1 && st.leavesFiles() {
+		if i == len(extents)-1 && st.leavesOrphan() {
 			break
 		}
 		if err := s.spares.recycle(st, f); err != nil {
-			st.leave(err)
+			st.markOrphan(err)
 			break
 		}
 	}
 	return nil
 }
 
-// leave notes that a file of the log had to be left where it is.
-func (st *logState) leave(err error) {
+// markOrphan records that a file of the log could not be removed.
+func (st *logState) markOrphan(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.leftover = true
-	st.s.cfg.Logger.Warn("log leaves a file behind until the store is reopened", "log", st.id, "err", err)
+	st.hasOrphan = true
+	st.s.cfg.Logger.Warn("log file not removed until the store is reopened", "log", st.id, "err", err)
 }
 
-func (st *logState) leavesFiles() bool {
+func (st *logState) leavesOrphan() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.leftover
+	return st.hasOrphan
 }
 
-// markRemoved writes into the newest extent that none counts any more; if its folder
-// is retired, into a newer one.
+// markRemoved records in the newest extent that all extents are released. If its folder is retired,
+// it does so in a new extent.
 func (s *Store) markRemoved(st *logState) error {
 	const none = math.MaxUint64
 	tip := st.extents[len(st.extents)-1]

@@ -7,36 +7,36 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// The layout of log files is specified in the package comment.
+// The package comment specifies the layout of log files.
 const (
 	logMagic       = "STELELOG"
 	logVersion     = 1
 	logHeaderBytes = 512
-	// logHeaderCopy is where the second copy of the header stands.
+	// logHeaderCopy is the offset of the second copy of the header.
 	logHeaderCopy = 2048
 
 	frameHeaderBytes = 40
-	// frameBytesMax bounds a writer's and a reader's buffer. Writing and
-	// syncing 1 MiB at a time gives what the disk can give.
+	// frameBytesMax bounds the buffers of writers and readers. Writing and syncing 1 MiB at a time
+	// reaches the disk's throughput.
 	frameBytesMax = 1 << 20
 
 	logSuffix = ".log"
 )
 
-// LogPayloadMax is the longest payload that Append takes, in bytes.
+// LogPayloadMax is the maximum length of a payload for Append, in bytes.
 const LogPayloadMax = 512 << 20
 
-// logFileState says what a log file is for. Persisted: append only.
+// logFileState is the use of a log file. Persisted: append only.
 type logFileState uint32
 
 const (
 	logFileSpare logFileState = 1
 	logFileUsed  logFileState = 2
-	// logFileReplica is a replica of an extent of a log that is on several nodes.
+	// logFileReplica is a replica of an extent of a log on several nodes.
 	logFileReplica logFileState = 3
 )
 
-// logServerBytesMax is the longest name of the server whose log a replica belongs to.
+// logServerBytesMax is the maximum length of the name of the server that owns a replica's log.
 const logServerBytesMax = 64
 
 // Flags of a replica. Persisted: append only.
@@ -45,8 +45,8 @@ const (
 	logFlagSealed  = 2
 )
 
-// logHeader is what a log file says of itself. All but state, generation and
-// bytes are zero in a spare.
+// logHeader is the header of a log file. In a spare, all fields but state, generation and bytes are
+// zero.
 type logHeader struct {
 	state      logFileState
 	generation uint64 // counts the headers written to this file
@@ -54,18 +54,18 @@ type logHeader struct {
 	log        ID
 	seq        uint64 // number of the extent in its log, from 1; not dense
 	prevSeq    uint64 // seq of the extent before it, 0 if none
-	prevLen    int64  // bytes of frames in that one; what lies beyond is cut
+	prevLen    int64  // bytes of frames in that one; frames beyond are ignored
 	start      int64  // position in the log of the first frame
 	salt       uint64 // random; every frame repeats it
 	live       uint64 // extents with a lower seq are released; all are if ^0
 
-	// Of a replica only, which has no prevSeq, prevLen and live.
+	// Used in replicas only, which have no prevSeq, prevLen and live.
 	epoch, fence    uint64
 	length          int64 // once sealed
 	started, sealed bool
-	server          string // whose log it is
-	quarantineRound uint64 // of the sweep that put it into quarantine
-	quarantined     int64  // when, in seconds since 1970; 0 if it is not there
+	server          string // that owns the log
+	quarantineRound uint64 // of the sweep that quarantined it
+	quarantined     int64  // when, in seconds since 1970; 0 if it is not
 }
 
 // encode fills a page with two copies of the header.
@@ -91,8 +91,8 @@ func (h logHeader) encode(page []byte) {
 	copy(page[logHeaderCopy:], page[:logHeaderBytes])
 }
 
-// decodeLogHeader returns the newer of the copies that are whole. If none is, the
-// error is a CorruptError of the given file.
+// decodeLogHeader returns the valid copy with the higher generation. If none is valid, the error is
+// a *CorruptError of the given file.
 func decodeLogHeader(page []byte, file string) (logHeader, error) {
 	a, errA := decodeLogHeaderCopy(page, file, 0)
 	b, errB := decodeLogHeaderCopy(page, file, logHeaderCopy)
@@ -109,13 +109,13 @@ func decodeLogHeaderCopy(page []byte, file string, at int64) (logHeader, error) 
 	b := page[at : at+logHeaderBytes]
 	le := binary.LittleEndian
 	if string(b[:8]) != logMagic {
-		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "no log extent: wrong magic"}
+		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "not a log file: wrong magic"}
 	}
 	if got, want := crc.Sum(b[:logHeaderBytes-4]), le.Uint32(b[logHeaderBytes-4:]); got != want {
 		return logHeader{}, &CorruptError{File: file, Offset: at, Got: got, Want: want}
 	}
 	if v := le.Uint32(b[8:]); v != logVersion {
-		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: fmt.Sprintf("log extent version %d is unknown", v)}
+		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: fmt.Sprintf("unknown log file version %d", v)}
 	}
 	h := logHeader{
 		state:      logFileState(le.Uint32(b[12:])),
@@ -132,11 +132,11 @@ func decodeLogHeaderCopy(page []byte, file string, at int64) (logHeader, error) 
 	if h.state == logFileReplica {
 		h.decodeReplica(b)
 	}
-	room := h.bytes - 2*pageBytes
+	capacity := h.bytes - 2*pageBytes
 	spare := h.state == logFileSpare
 	used := h.state == logFileUsed && h.seq > h.prevSeq && h.start >= 0 && h.prevLen >= 0 && h.prevLen <= h.start
-	if room < pageBytes || room%pageBytes != 0 || (!spare && !used && !h.validReplica()) {
-		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "log extent header does not add up"}
+	if capacity < pageBytes || capacity%pageBytes != 0 || (!spare && !used && !h.validReplica()) {
+		return logHeader{}, &CorruptError{File: file, Offset: at, Reason: "invalid log file header"}
 	}
 	return h, nil
 }
@@ -175,7 +175,7 @@ func (h *logHeader) validReplica() bool {
 		h.length >= 0 && h.length <= h.bytes-pageBytes && h.length%pageBytes == 0
 }
 
-// frameKind says what part of a payload a frame holds. Persisted: append only.
+// frameKind is the part of a payload that a frame has. Persisted: append only.
 type frameKind uint8
 
 const (
@@ -183,29 +183,30 @@ const (
 	frameFirst  frameKind = 2 // the beginning of one
 	frameMiddle frameKind = 3
 	frameLast   frameKind = 4
-	frameSeal   frameKind = 5 // nothing: the log ends here
+	frameSeal   frameKind = 5 // no payload: the log ends here
 )
 
-// frame is a decoded frame. Its payload aliases the bytes it was decoded from.
+// frame is a decoded frame. Its payload aliases the bytes that it was decoded from.
 type frame struct {
 	kind    frameKind
 	payload []byte
-	total   int64 // bytes of the payload that this is a part of
+	total   int64 // bytes of the whole payload
 	bytes   int64 // of the frame
 	ahead   int64 // bytes before it that were not acknowledged when it was sent
 }
 
-// frameBytes returns the size of the frame of n bytes of payload: whole pages.
+// frameBytes returns the size of a frame with n bytes of payload: whole pages.
 func frameBytes(n int) int64 {
 	return (frameHeaderBytes + int64(n) + pageBytes - 1) &^ (pageBytes - 1)
 }
 
-// encodeFrame fills b, which has the frame's size.
+// encodeFrame encodes a frame into b, which must have the frame's size.
 func encodeFrame(b []byte, kind frameKind, payload []byte, total int64, salt uint64, pos int64) {
 	encodeFrameAhead(b, kind, payload, total, salt, pos, 0)
 }
 
-// encodeFrameAhead also says how many bytes before the frame may not be durable yet.
+// encodeFrameAhead is encodeFrame with ahead, the number of bytes before the frame that may not be
+// durable yet.
 func encodeFrameAhead(b []byte, kind frameKind, payload []byte, total int64, salt uint64, pos, ahead int64) {
 	le := binary.LittleEndian
 	clear(b[:frameHeaderBytes])
@@ -220,16 +221,16 @@ func encodeFrameAhead(b []byte, kind frameKind, payload []byte, total int64, sal
 	le.PutUint32(b, crc.Sum(b[4:]))
 }
 
-// peekFrame returns the size of the frame that b, of at least a frame header, begins
-// with; false if no frame of the extent with that salt begins at that position.
+// peekFrame returns the size of the frame at the start of b, which must have at least a frame
+// header. It returns false if that is not a frame with the given salt and position.
 func peekFrame(b []byte, salt uint64, pos int64) (int64, bool) {
 	le := binary.LittleEndian
 	size := frameBytes(int(le.Uint32(b[8:])))
 	return size, le.Uint64(b[16:]) == uint64(pos) && le.Uint64(b[24:]) == salt && size <= frameBytesMax
 }
 
-// decodeFrame decodes the frame that fills b, which peekFrame has passed. got
-// and want are the checksums; the frame is good if they are the same and ok.
+// decodeFrame decodes the frame in b, which peekFrame has accepted. got and want are checksums. The
+// frame is valid if they are equal and ok is true.
 func decodeFrame(b []byte) (f frame, got, want uint32, ok bool) {
 	le := binary.LittleEndian
 	got, want = crc.Sum(b[4:]), le.Uint32(b)

@@ -8,10 +8,10 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// QuarantineLogReplica marks a replica as one that no list seems to name: it takes no more appends. It
-// stays where it is and can be fenced as before; whoever cuts, refills or reads it, which only lists
-// tell how to, takes it out of quarantine. logproto.ErrNoExtent; ErrFolderRetired, ErrReadOnly,
-// ErrClosed.
+// QuarantineLogReplica marks a replica that no extent list appears to name. It accepts no more
+// appends. It stays in place and can be fenced as before. A cut, refill or read takes it out of
+// quarantine, because only a list has the parameters for those calls. Errors: logproto.ErrNoExtent,
+// ErrFolderRetired, ErrReadOnly, ErrClosed.
 func (s *Store) QuarantineLogReplica(ctx context.Context, log ID, seq, round uint64) error {
 	return s.markReplica(ctx, log, seq, func(e *replicaExtent) error {
 		if !e.quarantinedSince.IsZero() {
@@ -21,7 +21,8 @@ func (s *Store) QuarantineLogReplica(ctx context.Context, log ID, seq, round uin
 	})
 }
 
-// ReviveLogReplica takes a replica out of quarantine. logproto.ErrNoExtent if it is not in it.
+// ReviveLogReplica takes a replica out of quarantine. logproto.ErrNoExtent if it is not in
+// quarantine.
 func (s *Store) ReviveLogReplica(ctx context.Context, log ID, seq uint64) error {
 	return s.markReplica(ctx, log, seq, func(e *replicaExtent) error {
 		if e.quarantinedSince.IsZero() {
@@ -31,7 +32,8 @@ func (s *Store) ReviveLogReplica(ctx context.Context, log ID, seq uint64) error 
 	})
 }
 
-// DropQuarantinedLog removes a replica that is in quarantine. logproto.ErrNoExtent if it is not.
+// DropQuarantinedLog removes a replica in quarantine. logproto.ErrNoExtent if it is not in
+// quarantine.
 func (s *Store) DropQuarantinedLog(ctx context.Context, log ID, seq uint64) error {
 	return s.markReplica(ctx, log, seq, func(e *replicaExtent) error {
 		if e.quarantinedSince.IsZero() {
@@ -54,20 +56,20 @@ func (s *Store) markReplica(ctx context.Context, log ID, seq uint64, do func(e *
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("quarantine of extent %d of log %s: %w", seq, log, err)
+		return fmt.Errorf("quarantine extent %d of log %s: %w", seq, log, err)
 	}
 	return nil
 }
 
-// setQuarantine writes into a replica's header that it is in quarantine, or is not any more if since is
-// zero. Called with the log's op held.
+// setQuarantine records in a replica's header that it is in quarantine since the given time; a zero
+// time takes it out. The log's op must be held.
 func (s *Store) setQuarantine(e *replicaExtent, round uint64, since time.Time) error {
 	l := e.log
 	if e.f.folder.isRetired() {
 		return e.f.folder.retiredError()
 	}
 	l.mu.Lock()
-	e.x.Closed = true // as after a restart: its writer, should there be one, goes on elsewhere
+	e.x.Closed = true // as after a restart; its writer, if any, continues in another extent
 	l.mu.Unlock()
 	e.io.Lock()
 	defer e.io.Unlock()
@@ -86,29 +88,30 @@ func (s *Store) setQuarantine(e *replicaExtent, round uint64, since time.Time) e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.quarantinedSince, e.born = since, s.round.Load()
+	e.quarantinedSince, e.createdRound = since, s.round.Load()
 	if !since.IsZero() {
-		e.born = 0
+		e.createdRound = 0
 	}
 	return nil
 }
 
-// useReplica takes a replica out of quarantine for somebody who knows of it, so that it is needed, and
-// raises the alarm. Called with the log's op held.
+// useReplica takes a replica out of quarantine because its log's list names it, and raises the
+// alarm. The log's op must be held.
 func (s *Store) useReplica(e *replicaExtent) error {
 	if e.quarantinedSince.IsZero() || s.cfg.ReadOnly {
 		return nil
 	}
-	if e.log.extents[e.x.Seq] != e { // which changes only with op held
+	if e.log.extents[e.x.Seq] != e { // changes only with op held
 		return logproto.ErrNoExtent
 	}
-	s.RaiseAlarm(fmt.Sprintf("extent %d of log %s was used after %v in quarantine, where round %d of the sweep had put it",
+	s.RaiseAlarm(fmt.Sprintf("extent %d of log %s was in use after %v in quarantine, since sweep round %d",
 		e.x.Seq, e.log.id, time.Since(e.quarantinedSince).Round(time.Second), e.f.header.quarantineRound))
 	return s.setQuarantine(e, 0, time.Time{})
 }
 
-// quarantineAge returns since when a replica is in quarantine whose header was read.
-func (h *logHeader) quarantineAge() time.Time {
+// quarantineTime returns when the replica was quarantined according to its header, but not later
+// than now; zero if it was not.
+func (h *logHeader) quarantineTime() time.Time {
 	if h.quarantined == 0 {
 		return time.Time{}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// LogReader reads a log from its first extent on. It is not safe for
-// concurrent use. Its memory is a window of 2 MiB and the longest payload that is over a frame's.
+// LogReader reads a log from its first extent. It is not safe for concurrent use. It uses a window
+// of 2 MiB, and memory for the longest payload that has several frames.
 type LogReader struct {
 	st      *logState
 	start   int64
@@ -25,16 +25,14 @@ type LogReader struct {
 	err       error // sticky, with io.EOF
 }
 
-// OpenLog fences the log's writer, waits for its append under way, seals the
-// log unless it is sealed, and opens it for reading: whatever is read
-// is durable, and every reader finds the same end. A torn tail, the append that a crash cut
-// short, is cut.
+// OpenLog fences the log's writer, waits for its append in progress, seals the log unless it is
+// sealed, and opens it for reading. All that is read is durable, and every reader finds the same
+// end. A torn tail, an append cut short by a crash, is cut off. A read-only store seals nothing.
 //
-// ErrNoLog; *CorruptError if an extent is missing or may be missing, as a log file
-// has no readable header; ErrFolderRetired if the log may go on in a
-// folder that could not be read, or if no folder is left to seal it in; ErrDiskFull if it must be sealed in
-// a new extent and there is no room; ErrClosed. Damage among the frames is found by
-// Next. A read-only store seals nothing.
+// Errors: ErrNoLog; *CorruptError if an extent is missing, or may be missing because a log file has
+// no readable header; ErrFolderRetired if an unreadable folder may have the log's end, or no folder
+// is left to write the seal; ErrDiskFull if the seal needs a new extent and there is no space;
+// ErrClosed. Next reports damaged frames.
 func (s *Store) OpenLog(ctx context.Context, id ID) (*LogReader, error) {
 	r, err := s.openLog(ctx, id)
 	if err != nil {
@@ -50,7 +48,7 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 	defer s.end()
 	st := s.lockLog(id, false)
 	if st == nil {
-		if err := s.tipIsKnown(); err != nil {
+		if err := s.checkTipKnown(); err != nil {
 			return nil, err
 		}
 		return nil, ErrNoLog
@@ -66,11 +64,11 @@ func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
 		return nil, err
 	}
 	if !tail.sealed && tail.damage == nil {
-		if err := s.tipIsKnown(); err != nil {
+		if err := s.checkTipKnown(); err != nil {
 			return nil, err
 		}
 		if !s.cfg.ReadOnly {
-			if tail, err = s.settle(st, chain, tail); err != nil {
+			if tail, err = s.sealTail(st, chain, tail); err != nil {
 				return nil, err
 			}
 			if chain, err = st.chain(); err != nil {
@@ -95,16 +93,16 @@ func (st *logState) chain() ([]*logFile, error) {
 func readTail(f *logFile) (logTail, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return logTail{}, damaged(err)
+		return logTail{}, asCorrupt(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
 	return scan.findTail()
 }
 
-// tipIsKnown says why the newest extent of an unsealed log may be one that is not seen, or
-// any extent of a log that seems not to be there.
-func (s *Store) tipIsKnown() error {
+// checkTipKnown returns an error if the newest extent of an unsealed log, or any extent of a log that
+// was not found, may be in a file or folder that could not be read.
+func (s *Store) checkTipKnown() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.damaged) > 0 {
@@ -118,12 +116,11 @@ func (s *Store) tipIsKnown() error {
 	return nil
 }
 
-// settle makes the end of an unsealed log certain: it writes the last frame once
-// more and a seal after it, in place, or in a new extent if the folder fails. The last
-// frame may be one that was written but never synced, or whose sync failed:
-// the page cache would show it until the next power loss. All others were
-// synced before the next was written.
-func (s *Store) settle(st *logState, chain []*logFile, tail logTail) (logTail, error) {
+// sealTail makes the end of an unsealed log durable. It rewrites the last frame and writes a seal
+// after it, in place, or in a new extent if the folder fails. The last frame may be one that was
+// never synced, or whose sync failed: the page cache would return it until the next power loss.
+// Earlier frames were synced before the next one was written.
+func (s *Store) sealTail(st *logState, chain []*logFile, tail logTail) (logTail, error) {
 	tip := chain[len(chain)-1]
 	w := &LogWriter{s: s, st: st, cur: tip, seq: tip.header.seq, live: tip.header.live}
 	w.mu.Lock()
@@ -135,7 +132,7 @@ func (s *Store) settle(st *logState, chain []*logFile, tail logTail) (logTail, e
 	}
 	defer w.closeFile()
 	if w.file != nil {
-		w.file = vfs.Stable(w.file) // the last frame may have been acknowledged, and is to survive a power loss now
+		w.file = vfs.Stable(w.file) // the last frame may be acknowledged and must survive a power loss now
 	}
 	if tail.last != 0 {
 		f, err := readFrame(tip, tail.last)
@@ -154,7 +151,7 @@ func (s *Store) settle(st *logState, chain []*logFile, tail logTail) (logTail, e
 	return logTail{end: w.off, sealed: true}, nil
 }
 
-// seek sets where in its extent the writer goes on.
+// seek sets the writer's offset in its extent.
 func (w *LogWriter) seek(off int64) {
 	w.off = off
 	w.pos = w.cur.header.start + off - pageBytes
@@ -163,7 +160,7 @@ func (w *LogWriter) seek(off int64) {
 func readFrame(f *logFile, off int64) (frame, error) {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return frame{}, damaged(err)
+		return frame{}, asCorrupt(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, f, f.header.bytes, newScanBuffer(f.header.bytes))
@@ -176,7 +173,7 @@ func (st *logState) openReader(chain []*logFile, tail logTail) (*LogReader, erro
 		file, err := f.folder.fs.OpenRead(f.path())
 		if err != nil {
 			r.Close()
-			return nil, damaged(err)
+			return nil, asCorrupt(err)
 		}
 		st.mu.Lock()
 		f.readers++
@@ -195,20 +192,19 @@ func extentLimit(chain []*logFile, i int, tail logTail) int64 {
 	case i+1 < len(chain):
 		return pageBytes + chain[i+1].header.prevLen
 	case tail.damage != nil:
-		return chain[i].header.bytes // so that Next comes to the damage
+		return chain[i].header.bytes // so that Next reports the damage
 	default:
 		return tail.end
 	}
 }
 
-// Start returns the position of the first byte that the log still has. A
-// caller that needs it from an earlier one on has lost an extent.
+// Start returns the position of the first byte of the log. If the caller needs an earlier one, an
+// extent is lost.
 func (r *LogReader) Start() int64 { return r.start }
 
-// Next returns the next payload, valid until the call after, and the
-// position after it. At the end of the log the error is io.EOF. A *CorruptError
-// names a frame that is damaged: everything before it was returned, nothing after it can be.
-// Errors are sticky.
+// Next returns the next payload, valid until the following call, and the position after it. At the
+// end of the log the error is io.EOF. A *CorruptError locates a damaged frame: all payloads before
+// it have been returned, and none after it can be. Errors are sticky.
 func (r *LogReader) Next() (payload []byte, pos int64, err error) {
 	for r.err == nil {
 		f, err := r.nextFrame()
@@ -243,7 +239,7 @@ func (r *LogReader) nextFrame() (frame, error) {
 	return r.scan.next()
 }
 
-// Close lets go of the files.
+// Close closes the files.
 func (r *LogReader) Close() error {
 	var errs []error
 	r.st.mu.Lock()

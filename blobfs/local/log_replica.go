@@ -14,65 +14,63 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// LogOpen makes a replica of an extent of a log.
+// LogOpen is a request to create a replica of a log extent.
 type LogOpen struct {
 	Log    ID
-	Server string // whose log it is, at most 64 bytes
+	Server string // that owns the log, at most 64 bytes
 	Seq    uint64
 	Epoch  uint64
 	Salt   uint64 // of the extent, random; the same on all replicas
-	// Vital means that the extent may take a folder down to half of its reserve.
+	// Vital means high priority: the extent may use half of a folder's reserve.
 	Vital bool
 }
 
-// LogAppend is frames for a replica.
+// LogAppend is an append of frames to a replica.
 type LogAppend struct {
 	Log        ID
 	Seq, Epoch uint64
 	Start, Pos int64  // of the extent, and of the first frame
 	Frames     []byte // whole frames, as EncodeLogFrame makes them
-	// Trusted means that the caller has made the frames itself, so that they need not be
-	// checked.
+	// Trusted means that the caller encoded the frames itself, so they are not checked.
 	Trusted bool
 }
 
-// LogCut is what the log's list says of a sealed extent.
+// LogCut is the entry of a sealed extent in the log's extent list.
 type LogCut struct {
 	Log ID
 	logproto.CutRequest
 }
 
-// LogReplicaInfo is what the store knows of a replica.
+// LogReplicaInfo is the store's state of a replica.
 type LogReplicaInfo struct {
 	Log    ID
 	Server string
 	Seq    uint64
 	Salt   uint64
 	logproto.Meta
-	Durable int64 // bytes of frames; 0 if not known yet, after the store was opened
+	Durable int64 // bytes of frames; 0 if not yet known after Open
 	Bytes   int64 // of the file
-	// Damage is set if the replica is not to be trusted.
+	// Damage is set if the replica must not be used.
 	Damage error
-	// QuarantineRound and QuarantinedSince are set if it is in quarantine.
+	// QuarantineRound and QuarantinedSince are set if the replica is in quarantine.
 	QuarantineRound  uint64
 	QuarantinedSince time.Time
-	born             uint64
+	createdRound     uint64
 }
 
-// logReplicas are the store's replicas of extents of logs.
+// logReplicas are the replicas in the store.
 type logReplicas struct {
 	// mu guards logs. Never held across I/O.
 	mu   sync.Mutex
 	logs map[ID]*replicaLog
 }
 
-// replicaLog is what this node has of one log.
+// replicaLog is this node's state of one log.
 type replicaLog struct {
 	id ID
-	// op makes all that changes headers take turns. Held across I/O. Taken before mu and
-	// before an extent's io.
+	// op serializes changes of headers. Held across I/O. Order: op, replicaExtent.io, mu.
 	op sync.Mutex
-	// mu guards what follows, with what it points to. Never held across I/O.
+	// mu guards the fields below and what they point to. Never held across I/O.
 	mu      sync.Mutex
 	r       logproto.Replica
 	extents map[uint64]*replicaExtent
@@ -84,21 +82,21 @@ type replicaExtent struct {
 	x   *logproto.ReplicaExtent
 	f   *logFile
 
-	// io is held by whoever writes the file. Taken before replicaLog.mu.
+	// io is held while writing the file. It is acquired before replicaLog.mu.
 	io   sync.Mutex
 	file vfs.File // open while it is written; guarded by io
 
 	// Guarded by log.mu, like x and f.header.
-	loaded   bool          // its end is known, and header and end are on disk
-	damage   error         // why it is not to be trusted
-	stopped  bool          // a fence or cut is under way: nothing more is queued
-	flushing bool          // somebody writes what is queued
-	queue    []byte        // room for a page, then frames
-	waiters  []queueWaiter // those that wait for what is queued
-	other    []byte        // the queue's other buffer
-	born     uint64        // round of the sweep when it was made
-	// quarantinedSince is when it was put into quarantine, zero if it is not there. It changes only with
-	// op held as well.
+	loaded       bool          // its end is known and durable, with the header
+	damage       error         // why it must not be used; nil if it may
+	stopped      bool          // a fence or cut is in progress: appends are rejected
+	flushing     bool          // a goroutine is writing the queue
+	queue        []byte        // space for a header page, then frames
+	waiters      []queueWaiter // callbacks of queued appends
+	other        []byte        // spare buffer for queue
+	createdRound uint64        // round of the sweep when it was made
+	// quarantinedSince is when the replica was put into quarantine; zero if it is not there. It
+	// changes only with op held as well.
 	quarantinedSince time.Time
 }
 
@@ -107,13 +105,12 @@ type queueWaiter struct {
 	done func(length int64, err error)
 }
 
-// queueBytesMax bounds the frames that wait for a replica's disk. The writer has a window that
-// is smaller.
+// queueBytesMax bounds the frames queued for a replica's disk. The writer's window is smaller.
 const queueBytesMax = 16 << 20
 
 func (rs *logReplicas) init() { rs.logs = make(map[ID]*replicaLog) }
 
-// log returns what is known of a log; with add it makes an entry.
+// log returns the state of a log, or nil. With add it creates a missing entry.
 func (rs *logReplicas) log(id ID, add bool) *replicaLog {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -125,19 +122,19 @@ func (rs *logReplicas) log(id ID, add bool) *replicaLog {
 	return l
 }
 
-// all returns what is known of all logs.
+// all returns the state of all logs.
 func (rs *logReplicas) all() []*replicaLog {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return slices.Collect(maps.Values(rs.logs))
 }
 
-// adopt takes a replica that was found when the store is opened. It takes no appends.
+// adopt adds a replica found by Open. It accepts no appends.
 func (rs *logReplicas) adopt(s *Store, f *logFile) {
 	h := f.header
 	l := rs.log(h.log, true)
 	if old := l.extents[h.seq]; old != nil {
-		// A refill in another folder was cut short, or a removal was not durable.
+		// A refill in another folder was interrupted, or a removal was not durable.
 		s.cfg.Logger.Warn("log extent has two replicas on one node", "log", h.log, "extent", h.seq, "file", f.path(), "other", old.f.path())
 		if !preferred(h, old.f.header) {
 			return
@@ -147,7 +144,7 @@ func (rs *logReplicas) adopt(s *Store, f *logFile) {
 	x := &logproto.ReplicaExtent{Seq: h.seq, Closed: true}
 	x.Restart(h.meta(), h.meta().Length)
 	l.r.Add(x)
-	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineAge()}
+	l.extents[h.seq] = &replicaExtent{log: l, x: x, f: f, quarantinedSince: h.quarantineTime()}
 }
 
 func preferred(a, b logHeader) bool {
@@ -161,7 +158,7 @@ func (h *logHeader) meta() logproto.Meta {
 	return logproto.Meta{Epoch: h.epoch, Fence: h.fence, Started: h.started, Start: h.start, Sealed: h.sealed, Length: h.length}
 }
 
-// with returns the header that says m.
+// with returns h with the fields of m and the next generation.
 func (h logHeader) with(m logproto.Meta) logHeader {
 	h.generation++
 	h.epoch, h.fence, h.started, h.start = m.Epoch, m.Fence, m.Started, m.Start
@@ -169,7 +166,7 @@ func (h logHeader) with(m logproto.Meta) logHeader {
 	return h
 }
 
-// close lets go of the files. No call is under way.
+// close closes the files. No other call may be in progress.
 func (rs *logReplicas) close() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -209,11 +206,11 @@ func (e *replicaExtent) infoLocked() LogReplicaInfo {
 	return LogReplicaInfo{
 		Log: h.log, Server: h.server, Seq: h.seq, Salt: h.salt, Meta: e.x.Meta,
 		Durable: e.x.Durable, Bytes: h.bytes, Damage: e.damage,
-		QuarantineRound: h.quarantineRound, QuarantinedSince: e.quarantinedSince, born: e.born,
+		QuarantineRound: h.quarantineRound, QuarantinedSince: e.quarantinedSince, createdRound: e.createdRound,
 	}
 }
 
-// StatLogReplica returns what is known of a replica, or logproto.ErrNoExtent.
+// StatLogReplica returns the state of a replica, or logproto.ErrNoExtent.
 func (s *Store) StatLogReplica(log ID, seq uint64) (LogReplicaInfo, error) {
 	l := s.replicas.log(log, false)
 	if l == nil {
@@ -228,12 +225,12 @@ func (s *Store) StatLogReplica(log ID, seq uint64) (LogReplicaInfo, error) {
 	return e.infoLocked(), nil
 }
 
-// OpenLogReplica makes an empty replica, durably, and returns how many bytes of frames it takes. To
-// open it again before anything was appended does nothing. *logproto.FencedError,
+// OpenLogReplica durably creates an empty replica and returns its capacity in bytes of frames.
+// Opening it again before the first append does nothing. Errors: *logproto.FencedError,
 // logproto.ErrExtentExists, ErrDiskFull, ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (room int64, err error) {
+func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (capacity int64, err error) {
 	if o.Seq == 0 || o.Epoch == 0 || len(o.Server) > logServerBytesMax {
-		return 0, fmt.Errorf("open extent %d of log %s: bad number, epoch or server", o.Seq, o.Log)
+		return 0, fmt.Errorf("open extent %d of log %s: invalid number, epoch or server", o.Seq, o.Log)
 	}
 	if err := s.begin(ctx); err != nil {
 		return 0, err
@@ -261,7 +258,7 @@ func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (room int64, err 
 	return e.f.header.bytes - pageBytes, nil
 }
 
-// makeReplica makes a spare the replica of an extent. Called with l.op held.
+// makeReplica turns a spare into a replica. l.op must be held.
 func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*replicaExtent, error) {
 	var f *logFile
 	for tries := 0; ; tries++ {
@@ -283,7 +280,7 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 		}
 	}
 	x := &logproto.ReplicaExtent{Seq: o.Seq, Meta: meta}
-	e := &replicaExtent{log: l, x: x, f: f, loaded: true, born: s.round.Load()}
+	e := &replicaExtent{log: l, x: x, f: f, loaded: true, createdRound: s.round.Load()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.r.Add(x)
@@ -291,9 +288,9 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 	return e, nil
 }
 
-// FenceLog durably refuses all writers of the log of lower epochs, and returns what it has
-// of its extents. Those that it cannot fence or that are damaged are not among them: of these nothing
-// is known, and nothing more is acknowledged. A *logproto.FencedError if a higher epoch was seen.
+// FenceLog durably rejects all writers of the log with lower epochs and returns the state of its
+// extents. It omits extents that are damaged or cannot be fenced: their state is unknown, and they
+// acknowledge nothing more. *logproto.FencedError if a higher epoch was seen.
 func (s *Store) FenceLog(ctx context.Context, log ID, epoch uint64) ([]logproto.State, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -313,7 +310,7 @@ func (s *Store) FenceLog(ctx context.Context, log ID, epoch uint64) ([]logproto.
 	for _, x := range all {
 		e := l.extents[x.Seq] // changes only with op held
 		if err := s.fenceExtent(e, m); err != nil {
-			s.cfg.Logger.Warn("replica of a log extent cannot be fenced", "log", log, "extent", x.Seq, "err", err)
+			s.cfg.Logger.Warn("log replica not fenced", "log", log, "extent", x.Seq, "err", err)
 		}
 	}
 	l.mu.Lock()
@@ -335,8 +332,8 @@ func (s *Store) fenceExtent(e *replicaExtent, m logproto.FenceRequest) error {
 	return s.change(e, meta, &logproto.FencedError{Epoch: m.Epoch})
 }
 
-// change makes meta durable. What is queued is refused with cause. The folder's failure makes the
-// replica one that is not to be trusted.
+// change makes meta durable and rejects queued appends with cause. If the write fails, the replica
+// is marked as damaged.
 func (s *Store) change(e *replicaExtent, meta logproto.Meta, cause error) error {
 	l := e.log
 	l.mu.Lock()
@@ -348,7 +345,7 @@ func (s *Store) change(e *replicaExtent, meta logproto.Meta, cause error) error 
 	waiters := e.waiters
 	e.waiters, e.queue = nil, e.queue[:0]
 	err := e.damage
-	// Bytes may have become durable since meta was made.
+	// Bytes may have become durable since meta was computed.
 	meta.Started = meta.Started || e.x.Started
 	if !meta.Sealed {
 		meta.Start = e.x.Start
@@ -376,7 +373,7 @@ func (s *Store) change(e *replicaExtent, meta logproto.Meta, cause error) error 
 	return nil
 }
 
-// writeHeaderLocked is writeHeader for a file whose header others read under mu.
+// writeHeaderLocked is writeHeader for a file whose header is read under mu by other goroutines.
 func (f *logFile) writeHeaderLocked(h logHeader, mu *sync.Mutex) error {
 	copied := logFile{folder: f.folder, name: f.name, header: f.header}
 	if err := copied.writeHeader(h); err != nil {
@@ -388,9 +385,9 @@ func (f *logFile) writeHeaderLocked(h logHeader, mu *sync.Mutex) error {
 	return nil
 }
 
-// CutLog cuts a replica to what the log's list says of it; from then on it can be read. A
-// *logproto.ShortError if it has less: RefillLog. ErrMismatch if it was cut otherwise. A
-// *CorruptError if its bytes are damaged before that length.
+// CutLog cuts a replica to the length in the log's extent list; afterwards it can be read.
+// *logproto.ShortError if it is shorter: use RefillLog. ErrMismatch if it was cut to another
+// length. *CorruptError if it is damaged before that length.
 func (s *Store) CutLog(ctx context.Context, c LogCut) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -443,9 +440,9 @@ func (e *replicaExtent) checkCut(c LogCut) error {
 	return nil
 }
 
-// ReadLogReplica reads up to len(p) bytes of frames of a replica, which must have been cut to that
-// start and length: logproto.ErrUncut. The bytes are not verified: whoever takes the frames apart
-// does that.
+// ReadLogReplica reads up to len(p) bytes of frames of a replica that was cut to the given start
+// and length; otherwise logproto.ErrUncut. It does not verify the bytes: the decoder of the frames
+// does.
 func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, length int64, p []byte, off int64) (int, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return 0, err
@@ -477,7 +474,7 @@ func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, l
 	}
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return 0, damaged(err)
+		return 0, asCorrupt(err)
 	}
 	defer file.Close()
 	p = p[:min(int64(len(p)), length-off)]
@@ -488,7 +485,7 @@ func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, l
 	return n, nil
 }
 
-// DropLogReplica removes a replica. One that is not there is no error.
+// DropLogReplica removes a replica. A missing replica is not an error.
 func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -502,7 +499,7 @@ func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 	return s.dropReplica(e)
 }
 
-// dropReplica is called with the log's op held.
+// dropReplica removes a replica. The log's op must be held.
 func (s *Store) dropReplica(e *replicaExtent) error {
 	l := e.log
 	l.mu.Lock()
@@ -523,7 +520,7 @@ func (s *Store) dropReplica(e *replicaExtent) error {
 	return s.spares.recycleFile(e.f)
 }
 
-// ListLogReplicas returns up to max replicas, by log and extent, from the first after the one given.
+// ListLogReplicas returns up to max replicas, by log and extent, starting after the given one.
 func (s *Store) ListLogReplicas(log ID, seq uint64, max int) []LogReplicaInfo {
 	all := s.LogReplicas()
 	i, found := slices.BinarySearchFunc(all, seq, func(x LogReplicaInfo, seq uint64) int {

@@ -10,11 +10,11 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// QueueLog accepts frames for a replica, and keeps nothing of a.Frames. done is called once, with
-// how many bytes of frames the replica has on disk, which are at least those
-// queued up to now, or with an error: *logproto.FencedError, logproto.ErrGap, ErrExtentClosed,
-// ErrNoExtent, *TooLargeError if the queue is full; ErrFolderRetired. Calls take effect in the order
-// in which they are made. It does not block on disk. If it returns true the caller must call FlushLog.
+// QueueLog queues frames for a replica and does not retain a.Frames. It calls done once: with the
+// replica's durable bytes of frames, which include these frames, or with an error:
+// *logproto.FencedError; logproto.ErrGap, ErrExtentClosed or ErrNoExtent; *TooLargeError if the
+// queue is full; ErrFolderRetired. Calls take effect in the order in which they are made. QueueLog
+// does not wait for the disk. If it returns true, the caller must call FlushLog.
 func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush bool) {
 	flush, known := s.EnqueueLog(a, done)
 	if known != nil {
@@ -23,14 +23,14 @@ func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush
 	return flush
 }
 
-// LogAnswer is what is told of an append to a replica.
+// LogAnswer is the result of an append to a replica.
 type LogAnswer struct {
 	Length int64
 	Err    error
 }
 
-// EnqueueLog is QueueLog, but an answer that is known at once is returned, and done not called, which others may call before
-// EnqueueLog returns.
+// EnqueueLog is QueueLog, except that it returns a result that is known at once instead of calling
+// done. Otherwise done may be called before EnqueueLog returns.
 func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flush bool, known *LogAnswer) {
 	l := s.replicas.log(a.Log, false)
 	if l == nil {
@@ -55,9 +55,9 @@ func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flu
 	return flush, nil
 }
 
-// queueLocked tells whether done will be called later, and if not, what with.
+// queueLocked reports whether done will be called later. If not, it returns the result.
 func (e *replicaExtent) queueLocked(a LogAppend, done func(int64, error)) (length int64, wait bool, err error) {
-	if err := e.takes(a); err != nil {
+	if err := e.checkAppend(a); err != nil {
 		return 0, false, err
 	}
 	m := logproto.AppendRequest{Seq: a.Seq, Epoch: a.Epoch, Start: a.Start, Pos: a.Pos, End: a.Pos + int64(len(a.Frames))}
@@ -81,8 +81,9 @@ func (e *replicaExtent) queueLocked(a LogAppend, done func(int64, error)) (lengt
 	return 0, true, nil
 }
 
-// takes refuses what the machine knows nothing of: frames that are none, or too many.
-func (e *replicaExtent) takes(a LogAppend) error {
+// checkAppend rejects appends that the protocol state machine does not check: invalid frames, or too
+// many.
+func (e *replicaExtent) checkAppend(a LogAppend) error {
 	n := int64(len(a.Frames))
 	switch {
 	case e.damage != nil:
@@ -100,7 +101,7 @@ func (e *replicaExtent) takes(a LogAppend) error {
 	return checkFrames(a.Frames, e.f.header.salt, a.Pos)
 }
 
-// checkFrames returns an error unless b is whole frames of an extent, from that position on.
+// checkFrames returns an error unless b is whole frames of an extent, starting at position pos.
 func checkFrames(b []byte, salt uint64, pos int64) error {
 	for at := int64(0); at < int64(len(b)); {
 		rest := b[at:]
@@ -109,7 +110,7 @@ func checkFrames(b []byte, salt uint64, pos int64) error {
 			size, ok = peekFrame(rest, salt, pos+at)
 		}
 		if !ok || size > int64(len(rest)) {
-			return &CorruptError{File: "frames to append", Offset: at, Reason: fmt.Sprintf("no frame of position %d", pos+at)}
+			return &CorruptError{File: "frames to append", Offset: at, Reason: fmt.Sprintf("no frame with position %d", pos+at)}
 		}
 		_, got, want, ok := decodeFrame(rest[:size])
 		if got != want || !ok {
@@ -120,8 +121,8 @@ func checkFrames(b []byte, salt uint64, pos int64) error {
 	return nil
 }
 
-// FlushLog writes what is queued for a replica, one batch after the other until there is
-// nothing, each in one write and sync, and calls those who wait.
+// FlushLog writes the queue of a replica, batch by batch until it is empty, each with one write and
+// sync, and calls the callbacks.
 func (s *Store) FlushLog(log ID, seq uint64) {
 	l := s.replicas.log(log, false)
 	if l == nil {
@@ -134,8 +135,8 @@ func (s *Store) FlushLog(log ID, seq uint64) {
 	}
 }
 
-// FlushLogOnce is FlushLog for one batch. If it returns true, more is queued, and the caller must call
-// FlushLog.
+// FlushLogOnce is FlushLog for one batch. If it returns true, the queue is not empty and the caller
+// must call FlushLog.
 func (s *Store) FlushLogOnce(log ID, seq uint64) bool {
 	l := s.replicas.log(log, false)
 	if l == nil {
@@ -153,7 +154,7 @@ func (s *Store) FlushLogOnce(log ID, seq uint64) bool {
 	return e.flushing
 }
 
-// flushBatch tells whether there may be more.
+// flushBatch writes one batch and reports whether there may be more.
 func (s *Store) flushBatch(e *replicaExtent) bool {
 	l := e.log
 	e.io.Lock()
@@ -186,7 +187,7 @@ func (s *Store) flushBatch(e *replicaExtent) bool {
 	if err == nil && to > from {
 		e.x.Flushed(to)
 		e.f.header = h
-		if cap(batch) <= 2*frameBytesMax { // no more than that is kept
+		if cap(batch) <= 2*frameBytesMax { // do not retain a larger one
 			e.other = batch[:0]
 		}
 	}
@@ -204,7 +205,7 @@ func (s *Store) flushBatch(e *replicaExtent) bool {
 	return true
 }
 
-// writeBatch makes a batch durable: with the header if it is the first.
+// writeBatch makes a batch durable, together with the header if it is the first one.
 func (s *Store) writeBatch(e *replicaExtent, h logHeader, batch []byte, from int64) (err error) {
 	if err := s.beginReadOnly(context.Background()); err != nil {
 		return err

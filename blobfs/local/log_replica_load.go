@@ -9,9 +9,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// load finds out where a replica ends, that was found when the store was opened, and makes
-// what it finds certain, the header as well: what was written and not synced would be
-// shown by the page cache until the next power loss. Called with the log's op held.
+// load finds the end of a replica that Open found, and makes its frames and header durable: the
+// page cache may have data that was never synced. The log's op must be held.
 func (s *Store) load(e *replicaExtent) error {
 	l := e.log
 	l.mu.Lock()
@@ -24,7 +23,7 @@ func (s *Store) load(e *replicaExtent) error {
 	defer e.io.Unlock()
 	end, err := h.length, error(nil)
 	if h.started && !h.sealed {
-		end, err = s.settleReplica(e)
+		end, err = s.recoverReplica(e)
 	}
 	if err == nil && !s.cfg.ReadOnly {
 		h = h.with(h.meta())
@@ -38,25 +37,24 @@ func (s *Store) load(e *replicaExtent) error {
 	}
 	if err != nil {
 		e.damage = err
-		s.cfg.Logger.Error("replica of a log extent is damaged", "log", l.id, "extent", h.seq, "err", err)
+		s.cfg.Logger.Error("log replica damaged", "log", l.id, "extent", h.seq, "err", err)
 	}
 	e.x.Restart(h.meta(), end)
 	e.loaded = true
 	return err
 }
 
-// settleReplica returns how many bytes of frames there are. A frame that is none with a good one
-// after it is a hole that a crash left in the last batches, if the good one does not say
-// that what comes before it was acknowledged. With a *CorruptError the bytes before the
-// damage are good.
-func (s *Store) settleReplica(e *replicaExtent) (int64, error) {
+// recoverReplica returns the bytes of valid frames and makes them durable. An invalid frame before a
+// valid one is a hole that a crash left in the last batches, unless the valid one records that the
+// place was acknowledged. With a *CorruptError the bytes before the damage are good.
+func (s *Store) recoverReplica(e *replicaExtent) (int64, error) {
 	file, err := e.f.folder.fs.OpenRead(e.f.path())
 	if err != nil {
-		return 0, damaged(err)
+		return 0, asCorrupt(err)
 	}
 	defer file.Close()
 	scan := newFrameScanner(file, e.f, e.f.header.bytes, newScanBuffer(e.f.header.bytes))
-	sure := int64(pageBytes) // file offset up to which all was acknowledged, as the last good frame says
+	sure := int64(pageBytes) // frames before this file offset were acknowledged, according to the last valid frame
 	for {
 		at := scan.off
 		f, err := scan.next()
@@ -79,7 +77,8 @@ func (s *Store) settleReplica(e *replicaExtent) (int64, error) {
 	}
 }
 
-// ackedAfter returns the file offset up to which the good frames after off say that all was acknowledged.
+// ackedAfter returns the file offset up to which frames were acknowledged, according to the valid
+// frames after off.
 func (s *frameScanner) ackedAfter(off int64) (int64, error) {
 	acked := int64(0)
 	for off += pageBytes; off+pageBytes <= s.limit; off += pageBytes {
@@ -94,7 +93,7 @@ func (s *frameScanner) ackedAfter(off int64) (int64, error) {
 	return acked, nil
 }
 
-// rewrite writes the bytes between two file offsets again, and syncs.
+// rewrite writes the bytes from at to end again and syncs.
 func (s *Store) rewrite(f *logFile, from vfs.File, at, end int64) error {
 	if at >= end || s.cfg.ReadOnly {
 		return nil
@@ -108,7 +107,7 @@ func (s *Store) rewrite(f *logFile, from vfs.File, at, end int64) error {
 		return err
 	}
 	defer file.Close()
-	file = vfs.Stable(file) // frames that were acknowledged stay as they are, whenever the power fails
+	file = vfs.Stable(file) // acknowledged frames must survive a power loss at any time
 	buf := make([]byte, min(frameBytesMax, end-at))
 	for ; at < end; at += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), end-at)]
@@ -127,17 +126,18 @@ func (s *Store) rewrite(f *logFile, from vfs.File, at, end int64) error {
 	return nil
 }
 
-// LogSource is where a replica is refilled from: another one that was cut.
+// LogSource is the source of a refill: another replica that was cut.
 type LogSource struct {
 	Server string
-	Epoch  uint64 // of who opened the extent
+	Epoch  uint64 // of the writer that opened the extent
 	Salt   uint64
 	// Read reads up to len(p) bytes of frames at off.
 	Read func(ctx context.Context, p []byte, off int64) (int, error)
 }
 
-// RefillLog gives a replica the bytes that it lacks, and cuts it. If there is none, or its bytes are not
-// the extent's, it is made anew. Errors are those of OpenLogReplica, CutLog and of the source.
+// RefillLog copies the bytes that a replica lacks from src and cuts the replica. If there is no
+// replica, or it has the bytes of another extent, it is created again. Errors are those of
+// OpenLogReplica, of CutLog and of src.
 func (s *Store) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s *Store) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
 	return s.change(e, meta, logproto.ErrExtentClosed)
 }
 
-// refillable tells whether a replica's bytes are of use.
+// refillable reports whether a replica's bytes can be kept.
 func (s *Store) refillable(e *replicaExtent, src LogSource) bool {
 	err := s.load(e)
 	e.log.mu.Lock()
@@ -195,7 +195,7 @@ func (s *Store) refillable(e *replicaExtent, src LogSource) bool {
 	return err == nil && e.f.header.salt == src.Salt && !e.f.folder.isRetired()
 }
 
-// replaceReplica gives a replica's file up, for another will take its place.
+// replaceReplica discards a replica's file, because another one will replace it.
 func (s *Store) replaceReplica(l *replicaLog, e *replicaExtent) error {
 	e.io.Lock()
 	defer e.io.Unlock()
@@ -210,12 +210,13 @@ func (s *Store) replaceReplica(l *replicaLog, e *replicaExtent) error {
 	}
 	e.closeFile()
 	if e.f.folder.isRetired() {
-		return nil // it stays where it is
+		return nil // the file stays
 	}
 	return s.spares.recycleFile(e.f)
 }
 
-// fill copies and verifies what a replica lacks, and syncs it. The header does not count it yet.
+// fill copies, verifies and syncs the bytes that a replica lacks. The header does not cover them
+// yet.
 func (s *Store) fill(ctx context.Context, e *replicaExtent, src LogSource, c LogCut, from int64) error {
 	e.io.Lock()
 	defer e.io.Unlock()
@@ -235,7 +236,7 @@ func (s *Store) fill(ctx context.Context, e *replicaExtent, src LogSource, c Log
 		buf = buf[:len(buf)+n]
 		whole := wholeFrames(buf, src.Salt, c.Start+at)
 		if whole == 0 && n == 0 {
-			return &CorruptError{File: fmt.Sprintf("extent %d of log %s", c.Seq, c.Log), Offset: at, Reason: "no frame"}
+			return &CorruptError{File: fmt.Sprintf("extent %d of log %s", c.Seq, c.Log), Offset: at, Reason: "invalid frame"}
 		}
 		if err := checkFrames(buf[:whole], src.Salt, c.Start+at); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// frames encodes payloads as frames; sure is the position up to which all is acknowledged.
+// frames encodes payloads as frames. sure is the position up to which all is acknowledged.
 func frames(salt uint64, pos, sure int64, payloads ...[]byte) []byte {
 	var out []byte
 	for _, p := range payloads {
@@ -29,7 +29,7 @@ func frames(salt uint64, pos, sure int64, payloads ...[]byte) []byte {
 	return out
 }
 
-// replicaModel is what a replica was told, and what it promised.
+// replicaModel is the requests to a replica and its acknowledged state.
 type replicaModel struct {
 	o        local.LogOpen
 	start    int64
@@ -184,7 +184,7 @@ func boundary(content []byte, n int64) int64 {
 	return at
 }
 
-// refill gives a replica all that was ever sent, though it may not have acknowledged it.
+// refill gives a replica all frames that were ever sent, acknowledged or not.
 func (w *replicaWorld) refill(m *replicaModel) error {
 	if m.dropped || m.cutAsked {
 		return nil
@@ -200,7 +200,7 @@ func (m *replicaModel) source() local.LogSource {
 	}}
 }
 
-// check holds a store after a crash to what was promised, and returns the lengths.
+// check compares a store after a crash with the model and returns the lengths.
 func (w *replicaWorld) check(fs *vfs.Mem) (lengths []int64, err error) {
 	s, err := local.Open(withKeys(crashConfig(fs, 2), w.keys))
 	if err != nil {
@@ -241,7 +241,7 @@ func (w *replicaWorld) check(fs *vfs.Mem) (lengths []int64, err error) {
 		if st.Length < low || st.Length > high {
 			return nil, fmt.Errorf("replica %d has %d bytes, want %d to %d", m.o.Seq, st.Length, low, high)
 		}
-		// It must be cut to what it was cut to.
+		// A replica that was cut must be cut to the same length.
 		c := w.cutRequest(m, st.Length)
 		c.Epoch = 1000
 		if err := s.CutLog(ctx, c); err != nil {
@@ -259,8 +259,8 @@ func (w *replicaWorld) check(fs *vfs.Mem) (lengths []int64, err error) {
 	return lengths, nil
 }
 
-// A replica that was acknowledged is there after a power loss at any operation, with every byte
-// that was, fenced as it was, cut as it was; and what recovery finds stays.
+// An acknowledged replica survives a power loss at any operation, with every acknowledged byte,
+// fence and cut. What recovery finds does not change later.
 func TestReplicaPowerLoss(t *testing.T) {
 	for kind, keys := range encrypted {
 		t.Run(kind, func(t *testing.T) { testReplicaPowerLoss(t, keys) })
@@ -333,7 +333,7 @@ func replicaStore(t *testing.T) (*vfs.Mem, *local.Store, *replicaModel) {
 	return fs, s, m
 }
 
-// add appends one payload and returns what became of it.
+// add appends one payload and returns the result.
 func (m *replicaModel) add(s *local.Store, epoch uint64, n int) (length int64, err error) {
 	pos := m.start + int64(len(m.content))
 	f := frames(m.o.Salt, pos, pos, blobtest.Bytes(uint64(pos), n))
@@ -347,8 +347,9 @@ func (m *replicaModel) add(s *local.Store, epoch uint64, n int) (length int64, e
 	return length, err
 }
 
-// An answer that is known at once is returned, and nobody is called: who asks may hold what a call needs.
-func TestEnqueueLogReturnsWhatIsKnown(t *testing.T) {
+// A result that is known at once is returned without a callback, because the caller may hold locks
+// that a callback needs.
+func TestEnqueueLogReturnsKnownResult(t *testing.T) {
 	_, s, m := replicaStore(t)
 	f := frames(m.o.Salt, m.start, m.start, blobtest.Bytes(1, 100))
 	a := local.LogAppend{Log: m.o.Log, Seq: m.o.Seq, Epoch: 2, Start: m.start, Pos: m.start, Frames: f}
@@ -371,7 +372,7 @@ func TestEnqueueLogReturnsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A replica takes what the protocol lets it take, and nothing else.
+// A replica accepts what the protocol allows, and nothing else.
 func TestReplicaRefuses(t *testing.T) {
 	_, s, m := replicaStore(t)
 	if n, err := m.add(s, 2, 100); n != 4096 || err != nil {
@@ -428,8 +429,9 @@ func TestReplicaRefuses(t *testing.T) {
 	}
 }
 
-// Rot in what was acknowledged is no torn tail: nothing is known of such a replica, until it is refilled.
-func TestReplicaRot(t *testing.T) {
+// Corruption in acknowledged bytes is not a torn tail: the state of such a replica is unknown until
+// it is refilled.
+func TestReplicaCorruption(t *testing.T) {
 	fs, s, m := replicaStore(t)
 	for range 3 {
 		_, err := m.add(s, 2, 100)
@@ -446,7 +448,7 @@ func TestReplicaRot(t *testing.T) {
 	states, err := s.FenceLog(ctx, m.o.Log, 3)
 	noError(t, err)
 	if len(states) != 0 {
-		t.Errorf("rotten replica says %+v", states)
+		t.Errorf("corrupt replica returns %+v", states)
 	}
 	cut := local.LogCut{Log: m.o.Log, CutRequest: logproto.CutRequest{Seq: 3, Epoch: 3, Start: 8192, Length: 3 * 4096}}
 	var corrupt *local.CorruptError

@@ -15,8 +15,8 @@ type frameScanner struct {
 	off    int64 // in the file, of the next frame
 	limit  int64 // in the file; no frame goes beyond
 
-	// A window of the file: large enough for any frame, twice that so that not
-	// every other read is of bytes already seen.
+	// buf is a window of the file. It is twice the size of the largest frame, so that consecutive
+	// reads overlap little.
 	buf   []byte
 	bufAt int64
 }
@@ -38,7 +38,7 @@ func (s *frameScanner) view(off, n int64) ([]byte, error) {
 		s.bufAt = off
 		got, err := readFull(s.file, s.buf, off)
 		s.buf = s.buf[:got]
-		// Of an encrypted file the bytes before a page that fails authentication are good.
+		// In an encrypted file, the bytes before a page that fails authentication are good.
 		var damage *vfs.DamageError
 		if errors.As(err, &damage) && int64(got) < n {
 			err = &CorruptError{File: s.path, Offset: off, Reason: fmt.Sprintf("at %d %s", damage.Offset, damage.Reason)}
@@ -53,11 +53,11 @@ func (s *frameScanner) view(off, n int64) ([]byte, error) {
 	return s.buf[off-s.bufAt:][:n], nil
 }
 
-// at decodes the frame at off. Bytes that are no frame of this extent are a *CorruptError.
+// at decodes the frame at off. An invalid frame is a *CorruptError.
 func (s *frameScanner) at(off int64) (frame, error) {
 	pos := s.header.start + off - pageBytes
 	if off+pageBytes > s.limit {
-		return frame{}, &CorruptError{File: s.path, Offset: off, Reason: "no room for a frame"}
+		return frame{}, &CorruptError{File: s.path, Offset: off, Reason: "no space for a frame"}
 	}
 	head, err := s.view(off, frameHeaderBytes)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *frameScanner) at(off int64) (frame, error) {
 	}
 	size, ok := peekFrame(head, s.header.salt, pos)
 	if !ok || off+size > s.limit {
-		return frame{}, &CorruptError{File: s.path, Offset: off, Reason: fmt.Sprintf("no frame of position %d", pos)}
+		return frame{}, &CorruptError{File: s.path, Offset: off, Reason: fmt.Sprintf("no frame with position %d", pos)}
 	}
 	b, err := s.view(off, size)
 	if err != nil {
@@ -76,12 +76,12 @@ func (s *frameScanner) at(off int64) (frame, error) {
 		return frame{}, &CorruptError{File: s.path, Offset: off, Got: got, Want: want}
 	}
 	if !ok {
-		return frame{}, &CorruptError{File: s.path, Offset: off, Reason: "frame does not add up"}
+		return frame{}, &CorruptError{File: s.path, Offset: off, Reason: "invalid frame"}
 	}
 	return f, nil
 }
 
-// next decodes the next frame and steps over it.
+// next decodes the next frame and advances past it.
 func (s *frameScanner) next() (frame, error) {
 	f, err := s.at(s.off)
 	if err == nil {
@@ -90,18 +90,17 @@ func (s *frameScanner) next() (frame, error) {
 	return f, err
 }
 
-// logTail is how a log's newest extent ends.
+// logTail is the end of a log's newest extent.
 type logTail struct {
 	end    int64 // in the file, after the last good frame
 	last   int64 // in the file, of the last good frame; 0 if there is none
 	sealed bool
-	// damage is a bad frame that has a good one after it: no torn tail.
+	// damage is an invalid frame before a valid one, so not a torn tail.
 	damage *CorruptError
 }
 
-// findTail reads the newest extent of a log to its end. The first thing that is no
-// frame ends it if nothing good comes after: appends go out one at a time, so
-// only the last can be torn, by the crash that ended the log.
+// findTail scans the newest extent of a log to its end. The first invalid frame is the end if no
+// valid one follows: appends go out one at a time, so a crash can tear only the last one.
 func (s *frameScanner) findTail() (logTail, error) {
 	var t logTail
 	for {
@@ -127,7 +126,7 @@ func (s *frameScanner) findTail() (logTail, error) {
 	}
 }
 
-// goodAfter tells whether there is a good frame on any page after off.
+// goodAfter reports whether there is a valid frame on any page after off.
 func (s *frameScanner) goodAfter(off int64) (bool, error) {
 	for off += pageBytes; off+pageBytes <= s.limit; off += pageBytes {
 		_, err := s.at(off)

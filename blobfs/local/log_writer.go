@@ -12,40 +12,38 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// LogWriter appends to a log. Its methods may be called from several goroutines;
-// Appends then take turns. Its memory is one buffer of the size of the largest
-// frame so far, at most 1 MiB and a page.
+// LogWriter appends to a log. It is safe for concurrent use; appends are serialized. Its memory is
+// one buffer of the size of the largest frame so far, at most 1 MiB and a page.
 type LogWriter struct {
 	s  *Store
 	st *logState
 
-	// mu guards what follows. Held across I/O: one append at a time. Taken
-	// after Store.running and logState.opening, before logState.mu.
+	// mu guards the fields below. Held across I/O: one append at a time. Order: Store.running,
+	// logState.opening, mu, logState.mu.
 	mu  sync.Mutex
 	err error // sticky
 	pos int64 // after the last frame that is durable
 
-	// The extent appended to; nil before the first. While it is fresh it is not
-	// part of the log yet.
+	// cur is the extent being appended to; nil before the first. While it is fresh it is not part
+	// of the log yet.
 	cur   *logFile
 	file  vfs.File
 	off   int64 // in the file, of the next frame
 	fresh bool
 
-	seq  uint64 // last one given to an extent
+	seq  uint64 // of the newest extent
 	live uint64
-	// prev is the extent before cur: the last one that holds acknowledged frames.
+	// prevSeq and prevLen describe the extent before cur, the last one with acknowledged frames.
 	prevSeq uint64
 	prevLen int64
 
-	kept []*logFile // spares taken for a payload that is under way
+	kept []*logFile // spares taken for the current payload
 	buf  []byte     // a page for a header, then a frame
 }
 
-// CreateLog begins a log, durably, and opens it for appending. Its first position is
-// 0. ErrLogExists if the store holds a log of that ID, written or not: who
-// continues after a crash reads the old log and begins another. ErrDiskFull,
-// ErrFolderRetired, ErrReadOnly, ErrClosed.
+// CreateLog durably creates a log and opens it for appending at position 0. ErrLogExists if the
+// store has a log with that ID, even an empty one: to continue after a crash, read the old log and
+// create another. Other errors: ErrDiskFull, ErrFolderRetired, ErrReadOnly, ErrClosed.
 func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create log %s: %w", id, err)
@@ -55,7 +53,7 @@ func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
 	st := s.lockLog(id, true)
 	defer s.unlockLog(st)
 	st.mu.Lock()
-	exists := len(st.extents) > 0 || st.leftover
+	exists := len(st.extents) > 0 || st.hasOrphan
 	st.mu.Unlock()
 	if exists {
 		return nil, fmt.Errorf("create log %s: %w", id, ErrLogExists)
@@ -76,16 +74,14 @@ func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
 // ID returns the log's ID.
 func (w *LogWriter) ID() ID { return w.st.id }
 
-// Append adds p to the log, keeps nothing of it, and returns the position after it once it is
-// durable. A folder that fails is retired and the log goes on in another; Append
-// then only takes longer.
+// Append appends p, does not retain it, and returns the position after it when it is durable. A
+// folder that fails is retired and the log continues in another one; that only takes longer.
 //
-// ErrDiskFull means that no folder has room for the next extent, and
-// *TooLargeError that p is over LogPayloadMax: nothing is lost, and the writer can
-// be used on. All other errors are sticky: ErrLogFailed (no folder left), ErrFenced,
-// ErrSealed, ErrClosed. Whenever there is an error, p may or may not be in the log
-// when it is recovered, whole or not at all. Cancelling ctx is heeded only
-// before anything is written.
+// ErrDiskFull means that no folder has space for the next extent, *TooLargeError that p is longer
+// than LogPayloadMax. After these nothing is lost and the writer can still be used. All other
+// errors are sticky: ErrLogFailed (no folder left), ErrFenced, ErrSealed, ErrClosed. After any
+// error, p may or may not be in the log when it is recovered, but never in part. A cancelled ctx
+// has an effect only before anything is written.
 func (w *LogWriter) Append(ctx context.Context, p []byte) (pos int64, err error) {
 	if err := w.s.begin(ctx); err != nil {
 		return 0, fmt.Errorf("append to log %s: %w", w.st.id, err)
@@ -102,14 +98,14 @@ func (w *LogWriter) Append(ctx context.Context, p []byte) (pos int64, err error)
 	return w.pos, nil
 }
 
-// Release tells that nothing before pos will be read again. Extents that lie
-// wholly before it are recycled or removed, soon and in the background. It never
-// waits, and what cannot be released now is at a later call.
+// Release declares that nothing before pos will be read again. Extents wholly before pos are
+// recycled or removed by the spare workers, or at once if Config.LogExtentsReady is negative. What
+// cannot be released now is released by a later call.
 func (w *LogWriter) Release(pos int64) {
 	w.st.mu.Lock()
 	n := len(w.st.extents)
 	some := n > 1 && w.st.extents[1].header.start <= pos
-	var newest *folder // in which release writes
+	var newest *folder // release writes a header there
 	if some {
 		newest = w.st.extents[n-1].folder
 	}
@@ -119,8 +115,8 @@ func (w *LogWriter) Release(pos int64) {
 	}
 }
 
-// Seal ends the log: it takes no more and can be told from one whose end was
-// lost. Errors are those of Append. Sealing a sealed log does nothing.
+// Seal ends the log: it accepts no more appends, and its end can be told from a lost end. Errors
+// are those of Append. Sealing a sealed log does nothing.
 func (w *LogWriter) Seal(ctx context.Context) error {
 	if err := w.s.begin(ctx); err != nil {
 		return fmt.Errorf("seal log %s: %w", w.st.id, err)
@@ -145,8 +141,7 @@ func (w *LogWriter) sealLocked() error {
 	return nil
 }
 
-// Close lets go of the log and leaves it unsealed. To OpenLog that is the same
-// as a crash.
+// Close closes the log without sealing it. For OpenLog this is the same as a crash.
 func (w *LogWriter) Close() error {
 	w.st.mu.Lock()
 	mine := w.st.writer == w
@@ -157,8 +152,8 @@ func (w *LogWriter) Close() error {
 	return nil
 }
 
-// stopWriter makes the log's writer, if there is one, refuse whatever comes, with
-// cause, once the append under way is done.
+// stopWriter waits for the append in progress and makes the log's writer, if any, fail all later
+// calls with cause.
 func (st *logState) stopWriter(cause error) {
 	st.mu.Lock()
 	w := st.writer
@@ -184,7 +179,7 @@ func (w *LogWriter) stopLocked(cause error) {
 	w.st.mu.Unlock()
 }
 
-// fail makes err sticky unless the writer can go on after it.
+// fail makes err sticky, unless the writer can continue after it.
 func (w *LogWriter) fail(err error) error {
 	var large *TooLargeError
 	switch {
@@ -205,7 +200,7 @@ func (w *LogWriter) closeFile() {
 	}
 }
 
-// frameMax returns the largest frame that fits an extent.
+// frameMax returns the size of the largest frame that fits an extent.
 func (w *LogWriter) frameMax() int64 {
 	return min(frameBytesMax, w.s.cfg.ExtentBytes-2*pageBytes)
 }
@@ -217,22 +212,22 @@ func (w *LogWriter) append(p []byte) error {
 	if frameBytes(len(p)) <= w.frameMax() {
 		return w.writeFrame(frameFull, p, int64(len(p)))
 	}
-	// Take the extents that it needs first: a disk that fills up must not stop
-	// it half way.
-	defer w.giveBack()
+	// Take all necessary extents first, so that a disk that fills up cannot stop the append half
+	// way.
+	defer w.returnSpares()
 	part := int(w.frameMax() - frameHeaderBytes)
-	room := w.room(frameMiddle)
+	space := w.spaceLeft(frameMiddle)
 	for left := len(p); left > 0; left -= part {
 		need := frameBytes(min(part, left))
-		if need > room {
+		if need > space {
 			f, err := w.s.spares.take(false)
 			if err != nil {
 				return err
 			}
 			w.kept = append(w.kept, f)
-			room = f.header.bytes - 2*pageBytes
+			space = f.header.bytes - 2*pageBytes
 		}
-		room -= need
+		space -= need
 	}
 	total := int64(len(p))
 	for i, piece := 0, p; len(piece) > 0; i++ {
@@ -251,24 +246,24 @@ func (w *LogWriter) append(p []byte) error {
 	return nil
 }
 
-func (w *LogWriter) giveBack() {
+func (w *LogWriter) returnSpares() {
 	for _, f := range w.kept {
 		w.s.spares.adopt(f)
 	}
 	w.kept = nil
 }
 
-// room returns what is left for frames of the kind in the extent. The last page is
-// kept for the seal.
-func (w *LogWriter) room(kind frameKind) int64 {
+// spaceLeft returns the bytes left in the extent for frames of the given kind. The last page is reserved
+// for the seal.
+func (w *LogWriter) spaceLeft(kind frameKind) int64 {
 	if w.cur == nil || w.file == nil || w.cur.folder.isRetired() {
 		return 0
 	}
-	room := w.cur.header.bytes - w.off
+	space := w.cur.header.bytes - w.off
 	if kind != frameSeal {
-		room -= pageBytes
+		space -= pageBytes
 	}
-	return room
+	return space
 }
 
 // writeFrame makes one frame durable, in another extent if this one is full or fails.
@@ -279,12 +274,12 @@ func (w *LogWriter) writeFrame(kind frameKind, p []byte, total int64) error {
 	}
 	w.buf = w.buf[:pageBytes+size]
 	for tries := 0; ; tries++ {
-		// Folders that fail are retired, so they run out; those that are full
-		// although there seemed to be room do not.
+		// Failed folders are retired, which bounds the retries. Folders that turn out to be full
+		// are not.
 		if tries > 2*len(w.s.folders) {
 			return ErrDiskFull
 		}
-		if w.room(kind) < size {
+		if w.spaceLeft(kind) < size {
 			if err := w.roll(); err != nil {
 				return err
 			}
@@ -302,7 +297,7 @@ func (w *LogWriter) writeFrame(kind frameKind, p []byte, total int64) error {
 	}
 }
 
-// establish gives the log its first extent, with no frame in it.
+// establish creates the log's first extent, without frames.
 func (w *LogWriter) establish() error {
 	w.buf = make([]byte, pageBytes, pageBytes+64<<10)
 	for {
@@ -316,7 +311,7 @@ func (w *LogWriter) establish() error {
 	}
 }
 
-// try writes w.buf and tells, when that fails, whether to try another folder.
+// try writes w.buf. If that fails, it reports whether another folder may work.
 func (w *LogWriter) try() (again bool, err error) {
 	if err = w.write(w.buf); err != nil {
 		w.closeFile()
@@ -325,8 +320,8 @@ func (w *LogWriter) try() (again bool, err error) {
 	return again, err
 }
 
-// write writes a page for the header and what follows it, and syncs: header and all at
-// the beginning of an extent, else only what follows.
+// write writes b, which is a header page and frames, and syncs. The header is written only at the
+// beginning of an extent.
 func (w *LogWriter) write(b []byte) error {
 	at := w.off
 	if w.off == pageBytes {
@@ -350,13 +345,13 @@ func (w *LogWriter) write(b []byte) error {
 	return nil
 }
 
-// roll goes on to another extent, which gets its header with the first frame: no
-// disk access of its own but opening the file. The extent before it ends, for
-// whoever reads the log, at the last durable frame, whatever else it may hold.
+// roll switches to another extent, whose header is written with its first frame. This costs no disk
+// access but opening the file. Readers see the previous extent end at its last durable frame,
+// whatever else it has.
 func (w *LogWriter) roll() error {
 	next, err := w.nextSpare()
 	if err != nil {
-		// The present extent stays: something shorter, or the seal, may fit yet.
+		// Keep the current extent: a shorter frame, or the seal, may still fit.
 		return err
 	}
 	if w.cur != nil && !w.fresh {
@@ -406,14 +401,14 @@ func (w *LogWriter) dropCurrent() {
 	w.closeFile()
 	if w.cur != nil && w.fresh {
 		if err := w.cur.remove(); err != nil {
-			w.st.leave(err)
+			w.st.markOrphan(err)
 		}
 	}
 	w.cur = nil
 }
 
-// release lets go of the extents before pos. The newest extent is told first
-// which ones still count, so that a hole among the old ones means no damage.
+// release releases the extents before pos. It first records in the newest extent which ones are
+// live, so that a gap among the old ones is not taken for damage.
 func (w *LogWriter) release(pos int64) {
 	if w.s.begin(context.Background()) != nil {
 		return
@@ -424,14 +419,14 @@ func (w *LogWriter) release(pos int64) {
 	}
 }
 
-// recycle makes a spare of a file that the log has released, or removes it.
+// recycle turns a released file into a spare, or removes it.
 func (w *LogWriter) recycle(f *logFile) {
 	if w.s.begin(context.Background()) != nil {
 		return
 	}
 	defer w.s.end()
 	if err := w.s.spares.recycle(w.st, f); err != nil {
-		w.st.leave(err)
+		w.st.markOrphan(err)
 	}
 }
 
@@ -461,16 +456,15 @@ func (w *LogWriter) unlink(pos int64) []*logFile {
 		err = w.file.Sync()
 	}
 	if err != nil {
-		// The next append goes on elsewhere, and its header tells what this one
-		// was to tell.
+		// The next append continues in another extent, whose header has the new value of live.
 		w.cur.folder.failed(err)
 		w.closeFile()
 		return nil
 	}
 	w.st.mu.Lock()
 	defer w.st.mu.Unlock()
-	w.cur.header = h // an extent of the log is read under st.mu too
-	gone := slices.Clone(w.st.extents[:n])
+	w.cur.header = h // headers are read under st.mu
+	released := slices.Clone(w.st.extents[:n])
 	w.st.extents = slices.Delete(w.st.extents, 0, n)
-	return gone
+	return released
 }

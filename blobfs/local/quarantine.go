@@ -15,15 +15,15 @@ import (
 	"github.com/google/btree"
 )
 
-// quarantine is the extents of blobs that nothing seems to need. They are no more listed, and are to be
-// removed after some time; until then they can be had back.
+// quarantine has the blob extents that appear to be garbage. They are not listed, and are removed
+// after some time; until then they can be restored.
 type quarantine struct {
-	// op makes all that renames and removes their files take turns. Held across I/O. Taken before mu.
+	// op serializes renames and removals of their files. Held across I/O. Order: op, then Store.mu.
 	op sync.Mutex
 	// all is sorted by ID. Guarded by Store.mu.
 	all *btree.BTreeG[*quarantined]
-	// relieved is when nothing was found to make room with. Guarded by op.
-	relieved time.Time
+	// evictionFutile is when a search last found nothing to remove on a full disk. Guarded by op.
+	evictionFutile time.Time
 }
 
 // quarantined is an extent in quarantine. Guarded by Store.mu.
@@ -31,12 +31,12 @@ type quarantined struct {
 	id    ExtentID
 	round uint64
 	since time.Time // with a monotonic reading
-	// confirmed is the round that found again that nothing needs it, 0 if none did.
+	// confirmed is the latest later round that found the extent unused again, 0 if none did.
 	confirmed uint64
 	parts     []quarantinedPart
 }
 
-// quarantinedPart is a file and what is appended to its name.
+// quarantinedPart is a file and the suffix of its name.
 type quarantinedPart struct {
 	part
 	suffix string
@@ -44,11 +44,11 @@ type quarantinedPart struct {
 
 func (q *quarantinedPart) quarantinePath(id ID) string { return q.part.path(id) + q.suffix }
 
-// QuarantinedExtent is what the store knows of an extent in quarantine.
+// QuarantinedExtent describes an extent in quarantine.
 type QuarantinedExtent struct {
 	ExtentInfo
-	Round     uint64    // of the sweep that put it there
-	Since     time.Time // never in the future; by a monotonic clock since the store was opened
+	Round     uint64    // of the sweep that quarantined it
+	Since     time.Time // never in the future; monotonic since the store was opened
 	FileBytes int64
 }
 
@@ -58,14 +58,15 @@ func compareExtents(a, b ExtentID) int {
 	return cmp.Or(bytes.Compare(a.Blob[:], b.Blob[:]), cmp.Compare(a.Index, b.Index))
 }
 
-// quarantineMark stands between the name of a sealed extent and what tells of its quarantine.
+// quarantineMark separates the name of a sealed extent from its round and time of quarantine.
 const quarantineMark = ".q"
 
 func quarantineSuffix(round uint64, since time.Time) string {
 	return fmt.Sprintf("%s%d-%d", quarantineMark, round, since.Unix())
 }
 
-// parseQuarantineName takes what quarantineSuffix returns off a name, and nothing else.
+// parseQuarantineName splits a name into base name, round and time. It accepts only what
+// quarantineSuffix returns.
 func parseQuarantineName(name string) (base string, round uint64, since time.Time, ok bool) {
 	i := strings.LastIndex(name, quarantineMark)
 	if i < 0 {
@@ -80,7 +81,8 @@ func parseQuarantineName(name string) (base string, round uint64, since time.Tim
 	return base, round, since, ok
 }
 
-// loadQuarantined takes note of a file that was found when the store is opened; false if it is none.
+// loadQuarantined adds a quarantined file found by Open. It returns false if the name is not one of
+// those.
 func (s *Store) loadQuarantined(f *folder, name string) (bool, error) {
 	base, round, wall, ok := parseQuarantineName(name)
 	id, of, okBase := parseExtentName(base)
@@ -93,7 +95,7 @@ func (s *Store) loadQuarantined(f *folder, name string) (bool, error) {
 	}
 	length, _ := payloadBytes(size)
 	p := part{index: id.Index, of: of, length: length, folder: f, created: mod}
-	// A clock that was set back makes it wait longer; from now on only what passes counts.
+	// If the clock was set back, the extent stays longer. From now on the monotonic clock counts.
 	now := time.Now()
 	since := now.Add(-max(now.Sub(wall), 0))
 	s.mu.Lock()
@@ -102,7 +104,8 @@ func (s *Store) loadQuarantined(f *folder, name string) (bool, error) {
 	return true, nil
 }
 
-// addQuarantinedLocked adds files of an extent; of two times of quarantine the later counts.
+// addQuarantinedLocked adds files of an extent. The later time of quarantine applies to all of
+// them.
 func (s *Store) addQuarantinedLocked(q *quarantined) {
 	if old, ok := s.quarantine.all.Get(q); ok {
 		q.parts = append(old.parts, q.parts...)
@@ -114,8 +117,8 @@ func (s *Store) addQuarantinedLocked(q *quarantined) {
 	s.quarantine.all.ReplaceOrInsert(q)
 }
 
-// reviveSplit takes extents out of quarantine of which some files are not in it: a crash came
-// between two renames.
+// reviveSplit takes extents out of quarantine that have only some of their files in it, because a
+// crash came between two renames.
 func (s *Store) reviveSplit() {
 	if s.cfg.ReadOnly {
 		return
@@ -131,7 +134,7 @@ func (s *Store) reviveSplit() {
 	s.mu.Unlock()
 	for _, id := range ids {
 		if err := s.revive(id); err != nil {
-			s.cfg.Logger.Warn("extent cannot be taken out of quarantine", "extent", id.String(), "err", err)
+			s.cfg.Logger.Warn("extent not taken out of quarantine", "extent", id.String(), "err", err)
 		}
 	}
 }
@@ -141,16 +144,17 @@ func (s *Store) quarantinedLocked(id ExtentID) *quarantined {
 	return q
 }
 
-// InQuarantine tells whether an extent is in quarantine.
+// InQuarantine reports whether an extent is in quarantine.
 func (s *Store) InQuarantine(id ExtentID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.quarantinedLocked(id) != nil
 }
 
-// QuarantineExtent puts an extent into quarantine: it is not listed and not statted any more, and OpenExtent takes it
-// out again. round is the sweep's, for DropQuarantined. Who has it open reads on. A quarantine is
-// not synced: a power loss may undo it. ErrNoExtent; ErrFolderRetired, ErrReadOnly, ErrClosed.
+// QuarantineExtent puts an extent into quarantine: List and Stat calls no longer return it, and
+// OpenExtent takes it out again. round is the sweep's current round. Open readers continue to work.
+// The rename is not synced: a power loss may undo it. ErrNoExtent, ErrFolderRetired, ErrReadOnly,
+// ErrClosed.
 func (s *Store) QuarantineExtent(ctx context.Context, id ExtentID, round uint64) error {
 	err := s.begin(ctx)
 	if err == nil {
@@ -179,12 +183,12 @@ func (s *Store) quarantineExtent(id ExtentID, round uint64) error {
 	}
 	s.mu.Unlock()
 	if len(parts) == 0 {
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	for i := len(q.parts) - len(parts); i < len(q.parts); i++ {
 		p := &q.parts[i]
 		if err := p.folder.rename(p.path(id.Blob), p.quarantinePath(id.Blob)); err != nil {
-			// What was renamed is renamed back, as far as it can be.
+			// Undo the renames, as far as possible.
 			for ; i < len(q.parts); i++ {
 				q.parts[i].suffix = ""
 			}
@@ -194,7 +198,7 @@ func (s *Store) quarantineExtent(id ExtentID, round uint64) error {
 	return nil
 }
 
-// ReviveExtent takes an extent out of quarantine, durably. ErrNoExtent if it is not there;
+// ReviveExtent durably takes an extent out of quarantine. ErrNoExtent if it is not in quarantine;
 // ErrFolderRetired, ErrReadOnly, ErrClosed.
 func (s *Store) ReviveExtent(ctx context.Context, id ExtentID) error {
 	err := s.begin(ctx)
@@ -210,14 +214,14 @@ func (s *Store) ReviveExtent(ctx context.Context, id ExtentID) error {
 	return nil
 }
 
-// revive lists the extent again, also if its files cannot all be renamed. Called with op held, or
-// when nobody else knows the store.
+// revive lists the extent again, even if some files cannot be renamed. Called with op held, or by
+// Open.
 func (s *Store) revive(id ExtentID) error {
 	s.mu.Lock()
 	q := s.quarantinedLocked(id)
 	s.mu.Unlock()
 	if q == nil {
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	var back []part
 	var left []quarantinedPart
@@ -235,7 +239,7 @@ func (s *Store) revive(id ExtentID) error {
 		if err := p.folder.syncBlobNames(); err != nil {
 			errs = append(errs, err)
 		}
-		p.born = s.round.Load()
+		p.createdRound = s.round.Load()
 		back = append(back, p.part)
 	}
 	s.mu.Lock()
@@ -247,9 +251,10 @@ func (s *Store) revive(id ExtentID) error {
 	return errors.Join(errs...)
 }
 
-// openQuarantined opens an extent that is in quarantine for somebody who knows it by its checksum, so that it is
-// needed, takes it out and raises the alarm. ErrNoExtent if it is not there, or another one.
-func (s *Store) openQuarantined(id ExtentID, right func(*extentMeta) bool) (*ExtentReader, error) {
+// openQuarantined opens an extent in quarantine for a caller that knows its checksum, which proves
+// that it is in use. It takes the extent out of quarantine and raises the alarm. ErrNoExtent if the
+// extent is not in quarantine, or has other content.
+func (s *Store) openQuarantined(id ExtentID, matches func(*extentMeta) bool) (*ExtentReader, error) {
 	s.quarantine.op.Lock()
 	defer s.quarantine.op.Unlock()
 	s.mu.Lock()
@@ -263,7 +268,7 @@ func (s *Store) openQuarantined(id ExtentID, right func(*extentMeta) bool) (*Ext
 		if err != nil {
 			continue
 		}
-		if x.meta.blob != id.Blob || x.meta.index != id.Index || !right(&x.meta) {
+		if x.meta.blob != id.Blob || x.meta.index != id.Index || !matches(&x.meta) {
 			x.Close()
 			continue
 		}
@@ -271,18 +276,18 @@ func (s *Store) openQuarantined(id ExtentID, right func(*extentMeta) bool) (*Ext
 			return x, nil
 		}
 		x.name = p.path(id.Blob)
-		s.RaiseAlarm(fmt.Sprintf("extent %s was read after %v in quarantine, where round %d of the sweep had put it",
+		s.RaiseAlarm(fmt.Sprintf("extent %s was in use after %v in quarantine, since sweep round %d",
 			id, time.Since(q.since).Round(time.Second), q.round))
 		if err := s.revive(id); err != nil {
-			s.cfg.Logger.Error("extent cannot be taken out of quarantine", "extent", id.String(), "err", err)
+			s.cfg.Logger.Error("extent not taken out of quarantine", "extent", id.String(), "err", err)
 		}
 		return x, nil
 	}
 	return nil, ErrNoExtent
 }
 
-// Quarantined returns up to max of the extents in quarantine, by blob and index, from the first after the
-// one given.
+// Quarantined returns up to max extents in quarantine, by blob and index, starting after the given
+// one.
 func (s *Store) Quarantined(after ExtentID, max int) []QuarantinedExtent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,8 +306,8 @@ func (s *Store) Quarantined(after ExtentID, max int) []QuarantinedExtent {
 	return all
 }
 
-// ConfirmQuarantined notes that a later round of the sweep found as well that nothing needs an extent. Only such
-// ones are removed to make room.
+// ConfirmQuarantined records that a later round of the sweep found the extent unused again. Only
+// confirmed extents are removed when the disk is full.
 func (s *Store) ConfirmQuarantined(id ExtentID, round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,8 +316,8 @@ func (s *Store) ConfirmQuarantined(id ExtentID, round uint64) {
 	}
 }
 
-// DropQuarantined removes an extent that is in quarantine. ErrNoExtent if it is not; ErrFolderRetired,
-// ErrReadOnly, ErrClosed.
+// DropQuarantined removes an extent in quarantine. ErrNoExtent if it is not in quarantine;
+// ErrFolderRetired, ErrReadOnly, ErrClosed.
 func (s *Store) DropQuarantined(ctx context.Context, id ExtentID) error {
 	err := s.begin(ctx)
 	if err == nil {
@@ -327,7 +332,7 @@ func (s *Store) DropQuarantined(ctx context.Context, id ExtentID) error {
 	return nil
 }
 
-// dropQuarantined removes an extent's files. Called with op held.
+// dropQuarantined removes an extent's files. op must be held.
 func (s *Store) dropQuarantined(id ExtentID) error {
 	s.mu.Lock()
 	q := s.quarantinedLocked(id)
@@ -336,7 +341,7 @@ func (s *Store) dropQuarantined(id ExtentID) error {
 	}
 	s.mu.Unlock()
 	if q == nil {
-		return s.whyMissing(ErrNoExtent)
+		return s.withUnreadable(ErrNoExtent)
 	}
 	var left []quarantinedPart
 	var errs []error
@@ -357,12 +362,14 @@ func (s *Store) dropQuarantined(id ExtentID) error {
 	return errors.Join(errs...)
 }
 
-// relieveAfter is how long a search for something to make room with is not repeated that found nothing.
-const relieveAfter = 10 * time.Second
+// evictionRetryAfter is the interval after a search without result in which evictQuarantined does
+// not search again.
+const evictionRetryAfter = 10 * time.Second
 
-// relieve removes extents in quarantine from a folder until it has enough room, the oldest first; none that
-// was there for less than the minimum, or that only one round of the sweep has found.
-func (s *Store) relieve(f *folder, enough func() bool) {
+// evictQuarantined removes extents in quarantine from a folder, oldest first, until enough returns
+// true. It skips extents that are younger than the minimum time, or that only one round of the
+// sweep has found.
+func (s *Store) evictQuarantined(f *folder, enough func() bool) {
 	s.mu.Lock()
 	n := s.quarantine.all.Len()
 	s.mu.Unlock()
@@ -371,7 +378,7 @@ func (s *Store) relieve(f *folder, enough func() bool) {
 	}
 	s.quarantine.op.Lock()
 	defer s.quarantine.op.Unlock()
-	if time.Since(s.quarantine.relieved) < relieveAfter || enough() {
+	if time.Since(s.quarantine.evictionFutile) < evictionRetryAfter || enough() {
 		return
 	}
 	var old []*quarantined
@@ -387,12 +394,12 @@ func (s *Store) relieve(f *folder, enough func() bool) {
 	slices.SortFunc(old, func(a, b *quarantined) int { return a.since.Compare(b.since) })
 	for _, q := range old {
 		if err := s.dropQuarantined(q.id); err != nil {
-			return // has been judged
+			return // the error was passed to failed
 		}
-		s.cfg.Logger.Info("extent removed from quarantine early: the disk is full", "extent", q.id.String(), "folder", f.path)
+		s.cfg.Logger.Info("extent removed from quarantine early, disk full", "extent", q.id.String(), "folder", f.path)
 		if enough() {
 			return
 		}
 	}
-	s.quarantine.relieved = time.Now()
+	s.quarantine.evictionFutile = time.Now()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// quarantineStore has two folders and extents of one chunk.
+// quarantineStore returns a store with two folders and extents of one chunk.
 func quarantineStore(t *testing.T, fs vfs.FS, change ...func(*Config)) *Store {
 	t.Helper()
 	cfg := Config{Folders: []string{"/d", "/e"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1}
@@ -32,7 +32,7 @@ func quarantineStore(t *testing.T, fs vfs.FS, change ...func(*Config)) *Store {
 	return s
 }
 
-// putBlob writes a blob of two extents with lists of holders.
+// putBlob writes a blob of two extents with holder lists.
 func putBlob(t *testing.T, s *Store, seed byte) Handle {
 	t.Helper()
 	ctx := context.Background()
@@ -88,7 +88,7 @@ func filesOf(t *testing.T, fs vfs.FS) (names []string) {
 	return names
 }
 
-// The names that doc.go specifies.
+// The names are those specified in doc.go.
 func TestGoldenQuarantineName(t *testing.T) {
 	name := exampleID.String() + ".0of1"
 	want := name + ".q7-1767225600"
@@ -105,8 +105,8 @@ func TestGoldenQuarantineName(t *testing.T) {
 	}
 }
 
-// B11, and that a quarantine is seen by who looks for it and by nobody else, outlives the process, and can be
-// undone.
+// B11. Also: an extent in quarantine is seen only by calls about the quarantine, stays there after
+// a restart, and can be restored.
 func TestQuarantine(t *testing.T) {
 	ctx := context.Background()
 	fs := vfs.NewMem(vfs.MemOptions{})
@@ -185,7 +185,7 @@ func TestQuarantine(t *testing.T) {
 	if after := filesOf(t, fs); !slices.Equal(after, before) || s.Alarm() != "" {
 		t.Errorf("files are %v, were %v; alarm %q", after, before, s.Alarm())
 	}
-	// Removed, by who sweeps and by who deletes the blob.
+	// Removal by the sweep, and by deletion of the blob.
 	quarantineBlob(t, s, c, 8)
 	quarantineBlob(t, s, b, 8)
 	if err := s.DropQuarantined(ctx, ExtentID{a.ID, 0}); !errors.Is(err, ErrNoExtent) {
@@ -204,8 +204,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// A reader that comes at any time reads, whatever the sweep does to the extent just then.
-func TestQuarantineBesideReads(t *testing.T) {
+// A read succeeds at any time during a quarantine.
+func TestQuarantineDuringReads(t *testing.T) {
 	ctx := context.Background()
 	s := quarantineStore(t, vfs.NewMem(vfs.MemOptions{}))
 	h := putBlob(t, s, 1)
@@ -227,7 +227,7 @@ func TestQuarantineBesideReads(t *testing.T) {
 	<-done
 }
 
-// An extent survives a power loss and disks that fail at any operation, in quarantine or not.
+// An extent survives a power loss and a disk failure at any operation, in quarantine or not.
 func TestQuarantineCrash(t *testing.T) {
 	ctx := context.Background()
 	for seed := range uint64(200) {
@@ -263,7 +263,8 @@ func TestQuarantineCrash(t *testing.T) {
 	}
 }
 
-// An extent of which a crash left one file in quarantine and one out of it, in two folders, is not in quarantine.
+// An extent with one file in quarantine and another one outside, after a crash between two renames,
+// is not in quarantine.
 func TestQuarantineSplit(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	s := quarantineStore(t, fs)
@@ -289,8 +290,9 @@ func TestQuarantineSplit(t *testing.T) {
 	readsAs(t, s, h, 1)
 }
 
-// A full folder is relieved of the oldest first, and only of what was confirmed and is old enough.
-func TestQuarantineMakesRoom(t *testing.T) {
+// In a full folder the oldest extents are removed first, and only those that are confirmed and old
+// enough.
+func TestQuarantineFreesSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -341,7 +343,8 @@ func TestQuarantineMakesRoom(t *testing.T) {
 	})
 }
 
-// A replica in quarantine takes no appends, can be fenced, and is out of it once it is cut or read.
+// A replica in quarantine accepts no appends, can be fenced, and leaves quarantine when it is cut
+// or read.
 func TestQuarantineLogReplica(t *testing.T) {
 	ctx := context.Background()
 	fs := vfs.NewMem(vfs.MemOptions{})
@@ -408,7 +411,7 @@ func TestQuarantineLogReplica(t *testing.T) {
 	}
 }
 
-// What is listed for a round was there before the round began, in quarantine or not.
+// The lists for a round have what existed before the round began, in quarantine or not.
 func TestSweepLists(t *testing.T) {
 	ctx := context.Background()
 	s := quarantineStore(t, vfs.NewMem(vfs.MemOptions{}))

@@ -8,10 +8,9 @@ import (
 	"sort"
 )
 
-// Reader reads one blob. It is safe for concurrent use, except Close. It keeps
-// one file open for each of the blob's extents that are here until Close, and 4 bytes of
-// memory for each 64 KiB; whoever opens many readers bounds their number. A blob
-// that is deleted stays readable through its readers.
+// Reader reads one blob. It is safe for concurrent use, except Close. It holds a file open for each
+// of the blob's local extents until Close, and 4 bytes of memory for each 64 KiB; the caller bounds
+// the number of readers. A deleted blob stays readable through its open readers.
 type Reader struct {
 	size    int64
 	extents []readerExtent
@@ -24,21 +23,20 @@ type readerExtent struct {
 	start, length int64
 }
 
-// ExtentSource gives the bytes of one sealed extent, wherever they are. Ranges are
-// always within it. It is safe for concurrent use, except Close.
+// ExtentSource reads one sealed extent, local or remote. Ranges are always within the extent. It is
+// safe for concurrent use, except Close.
 type ExtentSource interface {
-	// ReadVerified reads len(p) bytes at off that are right beyond doubt.
+	// ReadVerified reads len(p) bytes at off and verifies them.
 	ReadVerified(p []byte, off int64) error
-	// ReadRaw reads them without that if it is cheaper; false if it cannot.
+	// ReadRaw reads them without verification, if that is cheaper. It returns false if it cannot.
 	ReadRaw(p []byte, off int64) bool
 	Close() error
 }
 
-// OpenBlob opens a sealed blob. It reads and checks the chunk table of each
-// extent, so a handle of another blob or a truncated file is found here:
-// ErrNoBlob if the blob or one of its extents is not here (and ErrFolderRetired as well, if it may be
-// in a folder that could not be read), *CorruptError if
-// an extent is damaged or not the one that h means.
+// OpenBlob opens a sealed blob. It verifies the chunk table of each extent, which detects a handle
+// of another blob and a truncated file. ErrNoBlob if the store lacks the blob or one of its extents
+// (joined with ErrFolderRetired if an unreadable folder may have it); *CorruptError if an extent is
+// damaged or not the one in h.
 func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	return OpenExtents(h, func(ref ExtentRef) (ExtentSource, error) {
 		x, err := s.OpenRef(ctx, h.ID, ref)
@@ -49,13 +47,13 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	})
 }
 
-// OpenRef opens an extent of a blob as its handle says, with OpenExtent's errors.
+// OpenRef opens the extent described by ref, with OpenExtent's errors.
 func (s *Store) OpenRef(ctx context.Context, blob ID, ref ExtentRef) (*ExtentReader, error) {
 	x, err := s.OpenExtent(ctx, ExtentID{Blob: blob, Index: ref.Index}, ref.CRC)
 	if err == nil && x.length != ref.Length {
 		x.Close()
 		err = fmt.Errorf("open extent %d: %w: %w", ref.Index, ErrOtherExtent,
-			&CorruptError{File: x.name, Offset: pageBytes + x.length, Reason: fmt.Sprintf("extent has %d bytes and not %d", x.length, ref.Length)})
+			&CorruptError{File: x.name, Offset: pageBytes + x.length, Reason: fmt.Sprintf("extent has %d bytes, want %d", x.length, ref.Length)})
 	}
 	if err != nil {
 		return nil, err
@@ -63,8 +61,8 @@ func (s *Store) OpenRef(ctx context.Context, blob ID, ref ExtentRef) (*ExtentRea
 	return x, nil
 }
 
-// OpenExtents returns a Reader of the blob that h tells of, whose extents come from open.
-// An ErrNoExtent becomes an ErrNoBlob.
+// OpenExtents returns a Reader of the blob described by h. open returns its extents. An ErrNoExtent
+// becomes an ErrNoBlob.
 func OpenExtents(h Handle, open func(ExtentRef) (ExtentSource, error)) (*Reader, error) {
 	r := &Reader{extents: make([]readerExtent, 0, len(h.Extents))}
 	for _, ref := range h.Extents {
@@ -86,15 +84,15 @@ func OpenExtents(h Handle, open func(ExtentRef) (ExtentSource, error)) (*Reader,
 	return r, nil
 }
 
-// OnClose has the first Close call f.
+// OnClose makes the first Close call f.
 func (r *Reader) OnClose(f func()) { r.closed = f }
 
 // Size returns the blob's length in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// ReadAt implements io.ReaderAt. Each chunk of 64 KiB that it touches is read
-// whole and verified: a *CorruptError says which is rotten. Of the bytes in p only the
-// first n are the blob's; the others may be anything.
+// ReadAt implements io.ReaderAt. Each 64 KiB chunk that it touches is read whole and verified. A
+// *CorruptError locates a corrupt chunk. After an error only the first n bytes of p are valid; the
+// others are undefined.
 func (r *Reader) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read blob at negative offset %d", off)
@@ -114,15 +112,12 @@ func (r *Reader) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// ReadChecked reads len(p) bytes at off and no more, and then asks ok whether
-// they are right: for callers that keep a checksum of their own over just these bytes.
-// If ok says no, or the read fails, the chunks around are verified: a *CorruptError then
-// names the rotten one. If they are whole after all, ok is asked once more, and
-// its error is the result. Nil means that ok said yes. A range that is not
-// within the blob is io.ErrUnexpectedEOF.
+// ReadChecked reads exactly len(p) bytes at off and calls ok to verify them. It is for callers with
+// a checksum of their own over these bytes. If ok returns an error or the read fails, the
+// surrounding chunks are verified, and a *CorruptError locates a corrupt one. If they are intact,
+// ok is called again and its error is the result. A range outside the blob is io.ErrUnexpectedEOF.
 //
-// ok may be called twice, and keeps nothing of p. Nothing is allocated on the
-// way that succeeds.
+// ok may be called twice, and must not retain p. The successful path does not allocate.
 func (r *Reader) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
 	if off < 0 || off > r.size || int64(len(p)) > r.size-off {
 		return fmt.Errorf("read %d bytes at %d of a blob of %d bytes: %w", len(p), off, r.size, io.ErrUnexpectedEOF)
@@ -136,7 +131,7 @@ func (r *Reader) ReadChecked(p []byte, off int64, ok func(p []byte) error) error
 	return ok(p)
 }
 
-// readRaw reads without verifying; false if any read fails.
+// readRaw reads without verifying. It returns false if any read fails.
 func (r *Reader) readRaw(p []byte, off int64) bool {
 	for len(p) > 0 {
 		x := r.find(off)
@@ -150,7 +145,7 @@ func (r *Reader) readRaw(p []byte, off int64) bool {
 	return true
 }
 
-// find returns the extent that holds the byte at off, nil if there is none.
+// find returns the extent with the byte at off, or nil.
 func (r *Reader) find(off int64) *readerExtent {
 	if off >= r.size {
 		return nil
@@ -162,7 +157,7 @@ func (r *Reader) find(off int64) *readerExtent {
 	return &r.extents[i]
 }
 
-// Close closes the files. It must not run beside reads; reads after it fail.
+// Close closes the files. It must not run concurrently with reads; later reads fail.
 func (r *Reader) Close() error {
 	var errs []error
 	for i := range r.extents {
@@ -175,7 +170,8 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// HandleOf returns the handle of a blob that is here whole. ErrNoExtent if it is not.
+// HandleOf returns the handle of a blob whose extents are all in this store. ErrNoExtent if one is
+// not.
 func (s *Store) HandleOf(ctx context.Context, id ID) (Handle, error) {
 	h := Handle{ID: id}
 	for i := 0; ; i++ {

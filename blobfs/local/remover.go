@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// remover frees the space of one folder's files whose names are gone, in steps, pausing between steps so that other fsyncs proceed. One
-// goroutine does it while there are some. Each folder has its own: a disk that stalls does not keep the others full.
+// remover frees the space of unlinked files of one folder in steps, pausing between steps so that
+// other fsyncs proceed. One goroutine runs while the queue is not empty. Each folder has its own,
+// so a stalled disk does not keep the others full.
 type remover struct {
 	stop chan struct{}
 	done sync.WaitGroup // the goroutine
@@ -20,25 +21,28 @@ type remover struct {
 	}
 }
 
-// removed is a file without a name.
+// removed is an unlinked file.
 type removed struct {
-	folder   *folder
-	giveBack func(rest func(took time.Duration))
+	folder *folder
+	free   func(pause func(took time.Duration))
 }
 
 const (
-	// removedMax bounds the files of a folder that wait: each has a descriptor, and room that nobody can use yet.
+	// removedMax bounds the queued files of a folder: each holds a descriptor, and space that
+	// cannot be used yet.
 	removedMax = 64
-	// removeRestMax bounds a rest: a GiB is given back in two seconds at most where that takes the disk less than one.
-	removeRestMax = time.Millisecond
+	// removePauseMax bounds a pause. Freeing a GiB takes at most two seconds if the disk needs less
+	// than one for it.
+	removePauseMax = time.Millisecond
 )
 
 func newRemover() *remover { return &remover{stop: make(chan struct{})} }
 
-// add has the room of a file given back soon; at once if it is wanted, or too many wait.
+// add frees the space of a file in the background, or at once if space is short or the queue is
+// full.
 func (r *remover) add(x removed) {
-	if !x.folder.hasPlenty() || !r.queued(x) {
-		x.giveBack(func(time.Duration) {})
+	if !x.folder.hasAmpleSpace() || !r.queued(x) {
+		x.free(func(time.Duration) {})
 	}
 }
 
@@ -56,7 +60,7 @@ func (r *remover) queued(x removed) bool {
 	return true
 }
 
-// next takes a file; false if there is none, and the goroutine ends.
+// next returns the next file. It returns false if there is none, and the goroutine ends.
 func (r *remover) next() (x removed, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,19 +74,19 @@ func (r *remover) next() (x removed, ok bool) {
 
 func (r *remover) run() {
 	for x, ok := r.next(); ok; x, ok = r.next() {
-		x.giveBack(func(took time.Duration) {
-			if !x.folder.hasPlenty() {
+		x.free(func(took time.Duration) {
+			if !x.folder.hasAmpleSpace() {
 				return
 			}
 			select {
-			case <-time.After(min(took, removeRestMax)):
+			case <-time.After(min(took, removePauseMax)):
 			case <-r.stop:
 			}
 		})
 	}
 }
 
-// close gives back all that waits, without rests.
+// close frees the space of all queued files without pauses.
 func (r *remover) close() {
 	r.mu.Lock()
 	was := r.mu.closed

@@ -7,7 +7,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Room is given back with rests while there is plenty, at once where it is wanted, where too many files wait, and after Close.
+// Space is freed with pauses while there is plenty; without pauses if space is short, if too many
+// files wait, and after Close.
 func TestRemover(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
 	if err := mem.MkdirAll("/a"); err != nil {
@@ -17,26 +18,26 @@ func TestRemover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, scarce := &folder{path: "/a", fs: mem}, &folder{path: "/a", fs: mem, plenty: free + 1}
+	f, scarce := &folder{path: "/a", fs: mem}, &folder{path: "/a", fs: mem, ampleBytes: free + 1}
 	r := newRemover()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan struct{}, removedMax+10)
-	slow := removed{f, func(rest func(time.Duration)) {
+	slow := removed{f, func(pause func(time.Duration)) {
 		close(begun)
 		<-goOn
-		rest(time.Hour)
+		pause(time.Hour)
 		done <- struct{}{}
 	}}
 	quick := func(f *folder) removed {
-		return removed{f, func(rest func(time.Duration)) {
-			rest(0)
+		return removed{f, func(pause func(time.Duration)) {
+			pause(0)
 			done <- struct{}{}
 		}}
 	}
 	want := func(what string, n int) {
 		t.Helper()
 		if len(done) != n {
-			t.Errorf("%s: the room of %d files was given back, want %d", what, len(done), n)
+			t.Errorf("%s: the space of %d files was freed, want %d", what, len(done), n)
 		}
 	}
 	r.add(slow)
@@ -57,7 +58,7 @@ func TestRemover(t *testing.T) {
 	want("after that", removedMax+4)
 }
 
-// A disk that stalls while space is freed does not keep the removed files of another on it.
+// A disk that stalls while space is freed does not delay the removal of files of another disk.
 func TestRemoverOfEachFolder(t *testing.T) {
 	s, err := Open(Config{Folders: []string{"/a", "/b"}, FS: vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30}), ReserveBytes: -1, ExtentBytes: 64 << 10})
 	if err != nil {

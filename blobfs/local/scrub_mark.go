@@ -10,12 +10,12 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// ScrubMark says how far a scrub has come.
+// ScrubMark is the progress of a scrub.
 type ScrubMark struct {
-	// After is the last extent that was scrubbed in this pass; its index is -1 before the first.
+	// After is the last extent scrubbed in this pass; its index is -1 before the first.
 	After   ExtentID
-	Started time.Time // when the pass began; zero if none did
-	Ended   time.Time // when the last whole pass ended; zero if none did
+	Started time.Time // start of the pass; zero if none started
+	Ended   time.Time // end of the last complete pass; zero if there was none
 }
 
 const (
@@ -60,8 +60,8 @@ func decodeScrubMark(b []byte) (m ScrubMark, ok bool) {
 	return m, true
 }
 
-// LoadScrubMark returns the mark that was saved last, or one before the first extent. It may be some
-// minutes old, or lost: then a scrub begins anew.
+// LoadScrubMark returns the progress saved last, or a mark before the first extent. It may be some
+// minutes old, or lost; then the scrub starts again.
 func (s *Store) LoadScrubMark() ScrubMark {
 	newest := ScrubMark{After: ExtentID{Index: -1}}
 	for _, f := range s.folders {
@@ -76,8 +76,8 @@ func (s *Store) LoadScrubMark() ScrubMark {
 	return newest
 }
 
-// SaveScrubMark keeps a mark in the first folder that works. ErrReadOnly, ErrClosed, ErrDiskFull, or ErrFolderRetired if
-// none does.
+// SaveScrubMark saves the progress in the first folder that accepts the write. ErrReadOnly,
+// ErrClosed, ErrDiskFull, or ErrFolderRetired if none does.
 func (s *Store) SaveScrubMark(m ScrubMark) error {
 	if s.cfg.ReadOnly {
 		return ErrReadOnly

@@ -13,31 +13,31 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// sparePool keeps log files that are zeroed, synced and ready to be
-// overwritten, so that appends touch no metadata. Keepers, as many goroutines as there are
-// folders, make them ahead of time and recycle those that logs release. At most one keeper
-// works in a folder, so a disk that stalls holds up one keeper and no other folder.
+// sparePool has the spares: log files that are zeroed or recycled, synced and ready to be
+// overwritten, so that appends change no metadata. The spare workers, as many goroutines as there
+// are folders, make spares in advance and recycle released log files. At most one worker runs in a
+// folder, so a stalled disk blocks one worker and no other folder.
 type sparePool struct {
 	s *Store
 
-	// waiting counts the callers of take that found no spare ready.
+	// waiting is the number of callers of take that found no spare.
 	waiting atomic.Int32
 
-	// mu guards what follows. Never held across I/O.
+	// mu guards the fields below. Never held across I/O.
 	mu        sync.Mutex
 	ready     []*logFile
-	recycling int              // files that are being made spares, or removed instead
-	started   bool             // the keepers run
-	jobs      []spareJob       // for the keepers; bounded by the log extents that exist
-	making    map[*folder]bool // a spare is being made there
-	working   map[*folder]bool // a keeper runs a job there
-	made      chan struct{}    // closed and replaced when a spare was made, or could not be
-	wake      chan struct{}    // with one token for each keeper: there is something to do
+	recycling int              // files being turned into spares, or removed
+	started   bool             // the workers run
+	jobs      []spareJob       // for the workers; bounded by the existing log extents
+	making    map[*folder]bool // folders in which a spare is being made
+	working   map[*folder]bool // folders in which a worker runs a job
+	made      chan struct{}    // closed and replaced when the making of a spare has ended
+	wake      chan struct{}    // capacity for one token per worker
 	stop      chan struct{}
-	done      sync.WaitGroup // the keepers
+	done      sync.WaitGroup // the workers
 }
 
-// spareJob is work in one folder.
+// spareJob is a job in one folder.
 type spareJob struct {
 	folder *folder
 	run    func()
@@ -50,7 +50,7 @@ func (p *sparePool) init(s *Store) {
 	p.stop = make(chan struct{})
 }
 
-// start starts the keepers, once: a store without logs needs none.
+// start starts the workers on the first call. A store without logs needs none.
 func (p *sparePool) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,15 +59,15 @@ func (p *sparePool) start() {
 	}
 	p.started = true
 	for range p.s.folders {
-		p.done.Go(p.keep)
+		p.done.Go(p.runWorker)
 	}
-	p.nudge()
+	p.wakeWorkers()
 }
 
 func (p *sparePool) close() {
 	p.mu.Lock()
 	started := p.started
-	p.started = true // too late to start one
+	p.started = true // prevents a later start
 	p.mu.Unlock()
 	if started {
 		close(p.stop)
@@ -75,8 +75,8 @@ func (p *sparePool) close() {
 	p.done.Wait()
 }
 
-// nudge wakes all keepers.
-func (p *sparePool) nudge() {
+// wakeWorkers wakes all workers.
+func (p *sparePool) wakeWorkers() {
 	for range cap(p.wake) {
 		select {
 		case p.wake <- struct{}{}:
@@ -86,12 +86,12 @@ func (p *sparePool) nudge() {
 	}
 }
 
-// later has a keeper run a job in a folder, or runs it now if there are no keepers.
+// later queues a job in a folder for the workers, or runs it now if there are no workers.
 func (p *sparePool) later(f *folder, run func()) {
 	p.mu.Lock()
 	if p.started {
 		p.jobs = append(p.jobs, spareJob{f, run})
-		p.nudge()
+		p.wakeWorkers()
 		p.mu.Unlock()
 		return
 	}
@@ -99,8 +99,8 @@ func (p *sparePool) later(f *folder, run func()) {
 	run()
 }
 
-// keep is a keeper. Jobs come first: each may save making a spare.
-func (p *sparePool) keep() {
+// runWorker is the loop of a worker. Jobs come first, because each may make a new spare unnecessary.
+func (p *sparePool) runWorker() {
 	tick := time.NewTicker(max(p.s.cfg.UsedSpareMax/8, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -121,27 +121,26 @@ func (p *sparePool) keep() {
 	}
 }
 
-// work does one thing and reports whether there may be more.
+// work runs one job or makes one spare, and reports whether there may be more to do.
 func (p *sparePool) work() bool {
 	if job, ok := p.takeJob(); ok {
 		job.run()
 		p.mu.Lock()
 		delete(p.working, job.folder)
 		p.mu.Unlock()
-		p.nudge() // there may be others for the folder
+		p.wakeWorkers() // the folder may have more jobs
 		return true
 	}
-	if !p.wanted() {
+	if !p.needsSpare() {
 		return false
 	}
-	// No space or no folder, or another keeper makes it. A log that needs a spare tries for
-	// itself and reports the error; the keepers try again when one is taken.
-	f, err := p.make(true, false, p.restMaking)
+	// On a failure, or if another worker makes the spare, stop. A log that needs a spare tries
+	// itself and reports the error; the workers try again when a spare is taken.
+	f, err := p.make(true, false, p.pauseMaking)
 	return f != nil && err == nil || p.hasJob()
 }
 
-// takeJob removes the first job in a folder in which no keeper works, and keeps the other
-// keepers out of that folder.
+// takeJob removes the first job in a folder without a running worker, and reserves the folder.
 func (p *sparePool) takeJob() (spareJob, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,21 +160,21 @@ func (p *sparePool) hasJob() bool {
 	return p.nextJobLocked() >= 0
 }
 
-// nextJobLocked returns the index of the first job in a folder in which no keeper works,
-// or -1. p.mu is held.
+// nextJobLocked returns the index of the first job in a folder without a running worker, or -1.
+// p.mu must be held.
 func (p *sparePool) nextJobLocked() int {
 	return slices.IndexFunc(p.jobs, func(j spareJob) bool { return !p.working[j.folder] && !p.making[j.folder] })
 }
 
-// make makes a log file, writes zeros all over it, and makes it durable, file and name. It
-// calls rest after each part, with how long that took. A folder that fails at it is retired,
-// one that is full passed over, and so is one in which a spare is being made. It returns nil
-// if there is no other folder, or if a keeper asks for a spare that another is making.
-func (p *sparePool) make(keeper, vital bool, rest func(took time.Duration)) (*logFile, error) {
+// make creates a log file, fills it with zeros, and makes it durable, file and name. It calls pause
+// after each step with the step's duration. A folder that fails is retired. Full folders, and
+// folders in which a spare is being made, are skipped. It returns nil if no other folder is left,
+// or if a worker calls it for a spare that another worker is making.
+func (p *sparePool) make(byWorker, highPriority bool, pause func(took time.Duration)) (*logFile, error) {
 	var full []*folder
 	for {
-		busy := p.busy(keeper)
-		folder, err := p.s.pick(p.s.cfg.ExtentBytes, vital, func(f *folder) bool {
+		busy := p.busy(byWorker)
+		folder, err := p.s.pick(p.s.cfg.ExtentBytes, highPriority, func(f *folder) bool {
 			return slices.Contains(full, f) || slices.Contains(busy, f)
 		})
 		if errors.Is(err, ErrDiskFull) && len(busy) > 0 {
@@ -184,51 +183,51 @@ func (p *sparePool) make(keeper, vital bool, rest func(took time.Duration)) (*lo
 		if err != nil {
 			return nil, err
 		}
-		if !p.begin(folder, keeper) {
-			folder.promised.Add(-p.s.cfg.ExtentBytes)
-			if keeper {
+		if !p.begin(folder, byWorker) {
+			folder.committed.Add(-p.s.cfg.ExtentBytes)
+			if byWorker {
 				return nil, nil
 			}
 			continue
 		}
-		f, err := folder.makeLogFile(p.s.cfg.ExtentBytes, rest)
-		folder.promised.Add(-p.s.cfg.ExtentBytes)
+		f, err := folder.makeLogFile(p.s.cfg.ExtentBytes, pause)
+		folder.committed.Add(-p.s.cfg.ExtentBytes)
 		if err == nil {
-			if keeper {
+			if byWorker {
 				p.adopt(f)
 			}
 			p.end(folder)
 			return f, nil
 		}
-		elsewhere := folder.failed(err)
-		// What cannot be removed now goes when the store is next opened.
+		retry := folder.failed(err)
+		// A file that cannot be removed is removed when the store is next opened.
 		_ = folder.remove(f.path() + tmpSuffix)
 		p.end(folder)
-		if !elsewhere {
+		if !retry {
 			return nil, err
 		}
 		full = append(full, folder)
 	}
 }
 
-// busy returns the folders in which spares are being made, and for a keeper those in which
-// jobs run. Callers of take do not wait for jobs, which may wait for the caller's log.
-func (p *sparePool) busy(keeper bool) []*folder {
+// busy returns the folders in which spares are being made and, for a worker, those in which jobs
+// run. Callers of take do not wait for jobs, because a job may wait for the caller's log.
+func (p *sparePool) busy(byWorker bool) []*folder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := slices.Collect(maps.Keys(p.making))
-	if keeper {
+	if byWorker {
 		all = slices.AppendSeq(all, maps.Keys(p.working))
 	}
 	return all
 }
 
-// begin keeps others from making a spare in a folder until end. It returns false if another
-// is being made there, or if a keeper would make more than are wanted or runs a job there.
-func (p *sparePool) begin(f *folder, keeper bool) bool {
+// begin reserves a folder for making a spare until end. It returns false if a spare is being made
+// there. For a worker, it also returns false if no more spares are needed or a job runs there.
+func (p *sparePool) begin(f *folder, byWorker bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.making[f] || keeper && (p.working[f] || !p.wantedLocked()) {
+	if p.making[f] || byWorker && (p.working[f] || !p.needsSpareLocked()) {
 		return false
 	}
 	p.making[f] = true
@@ -244,13 +243,14 @@ func (p *sparePool) end(f *folder) {
 }
 
 const (
-	// makeRest is how many times as long as a part of a spare took to be made the disk is left to others, and makeRestMax the most.
-	makeRest    = 3
-	makeRestMax = 10 * time.Millisecond
+	// makePauseRatio is the pause after each step of making a spare, as a multiple of the step.
+	// makePauseMax bounds it.
+	makePauseRatio = 3
+	makePauseMax   = 10 * time.Millisecond
 )
 
-// restMaking lets others have the disk while a spare is made that nobody waits for: another is ready.
-func (p *sparePool) restMaking(took time.Duration) {
+// pauseMaking pauses the making of a spare while another one is ready and no caller waits.
+func (p *sparePool) pauseMaking(took time.Duration) {
 	p.mu.Lock()
 	ready := len(p.ready)
 	p.mu.Unlock()
@@ -258,12 +258,13 @@ func (p *sparePool) restMaking(took time.Duration) {
 		return
 	}
 	select {
-	case <-time.After(min(makeRest*took, makeRestMax)):
+	case <-time.After(min(makePauseRatio*took, makePauseMax)):
 	case <-p.stop:
 	}
 }
 
-// removeOld queues the removal of spares that still hold old content after UsedSpareMax. As a job it cannot block the keepers of other folders.
+// removeOld queues the removal of spares that still have old content after UsedSpareMax. As jobs,
+// the removals cannot block the workers of other folders.
 func (p *sparePool) removeOld() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,30 +272,30 @@ func (p *sparePool) removeOld() {
 		if f.usedUntil.IsZero() || time.Since(f.usedUntil) < p.s.cfg.UsedSpareMax {
 			return false
 		}
-		p.jobs = append(p.jobs, spareJob{f.folder, func() { _ = f.remove() }}) // has been judged
+		p.jobs = append(p.jobs, spareJob{f.folder, func() { _ = f.remove() }}) // the error was passed to failed
 		return true
 	})
 }
 
-func (p *sparePool) wanted() bool {
+func (p *sparePool) needsSpare() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.wantedLocked()
+	return p.needsSpareLocked()
 }
 
-// wantedLocked reports whether a keeper is to make a spare. While none is ready it does not
-// rely on those that are being made: their disks may have stalled. p.mu is held.
-func (p *sparePool) wantedLocked() bool {
+// needsSpareLocked reports whether a worker should make a spare. While none is ready it ignores the
+// spares being made, because their disks may have stalled. p.mu must be held.
+func (p *sparePool) needsSpareLocked() bool {
 	few := p.s.cfg.LogExtentsReady - len(p.ready)
 	return few > 0 && (len(p.making) < few || len(p.ready) == 0)
 }
 
-// adopt adds a spare file to those ready, unless it is of another size than this
-// store's extents: then it has no use.
+// adopt adds a spare to the pool. A file of another size than the store's extents is removed
+// instead.
 func (p *sparePool) adopt(f *logFile) {
 	if f.header.bytes != p.s.cfg.ExtentBytes {
 		if !p.s.cfg.ReadOnly {
-			_ = f.remove() // has been judged
+			_ = f.remove() // the error was passed to failed
 		}
 		return
 	}
@@ -306,12 +307,13 @@ func (p *sparePool) adopt(f *logFile) {
 	p.ready = append(p.ready, f)
 }
 
-// take returns a spare, made on the spot if none is ready. If spares are being made in all folders that may have one, it
-// waits for the first of them instead of having a disk write two. Errors are those of pick. In a folder that
-// has less than its reserve left only vital logs get one: what is logged must be written out there as well.
-func (p *sparePool) take(vital bool) (*logFile, error) {
-	defer p.nudge()
-	usable := func(f *folder) bool { return vital || p.s.roomFor(f, 0) }
+// take returns a spare, and makes one if none is ready. If spares are being made in all usable
+// folders, it waits for the first of them, so that no disk writes two at once. Errors are those of
+// pick. In a folder below its reserve only high-priority logs get a spare, because what is logged
+// must later be written to that disk by compactions too.
+func (p *sparePool) take(highPriority bool) (*logFile, error) {
+	defer p.wakeWorkers()
+	usable := func(f *folder) bool { return highPriority || p.s.hasSpace(f, 0) }
 	if f := p.pop(usable); f != nil {
 		return f, nil
 	}
@@ -324,23 +326,23 @@ func (p *sparePool) take(vital bool) (*logFile, error) {
 		if f := p.pop(usable); f != nil {
 			return f, nil
 		}
-		if f, err := p.make(false, vital, func(time.Duration) {}); f != nil || err != nil {
+		if f, err := p.make(false, highPriority, func(time.Duration) {}); f != nil || err != nil {
 			return f, err
 		}
 		<-made
 	}
 }
 
-// pop takes the first of the spares in a folder that will do.
+// pop removes and returns the first spare in a usable folder.
 func (p *sparePool) pop(usable func(*folder) bool) *logFile {
-	judged := map[*folder]bool{}
+	eligible := map[*folder]bool{}
 	for _, f := range p.s.folders {
-		judged[f] = !f.isRetired() && usable(f)
+		eligible[f] = !f.isRetired() && usable(f)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = slices.DeleteFunc(p.ready, func(f *logFile) bool { return f.folder.isRetired() })
-	i := slices.IndexFunc(p.ready, func(f *logFile) bool { return judged[f.folder] })
+	i := slices.IndexFunc(p.ready, func(f *logFile) bool { return eligible[f.folder] })
 	if i < 0 {
 		return nil
 	}
@@ -349,20 +351,20 @@ func (p *sparePool) pop(usable func(*folder) bool) *logFile {
 	return f
 }
 
-// sacrifice removes a spare, for what is vital needs the room, and tells whether there was one.
-func (p *sparePool) sacrifice(avoid func(*folder) bool) bool {
+// removeSpare removes a spare to free space for a high-priority extent, and reports whether it did.
+func (p *sparePool) removeSpare(avoid func(*folder) bool) bool {
 	f := p.pop(func(f *folder) bool { return !avoid(f) })
 	return f != nil && f.remove() == nil
 }
 
-// sparesMax bounds the released extents that are kept for reuse: 1 GiB at the default
-// size. A log that grows and shrinks with the memtables behind it should not have
-// its files zeroed each time, which costs as much as writing the log.
+// sparesMax bounds the released files kept for reuse: 1 GiB at the default extent size. The size of
+// a log follows that of the memtables, and zeroing its files each time would cost as much as
+// writing the log.
 const sparesMax = 16
 
-// recycle makes a file that its log needs no more a spare, or removes it if
-// there are enough, the folder is full, or someone reads it. An error has been judged; the file is
-// then left as it is.
+// recycle turns a released log file into a spare, or removes it if there are enough spares, the
+// folder is short of space, or the file has open readers. An error has been passed to failed, and
+// leaves the file as it is.
 func (p *sparePool) recycle(st *logState, f *logFile) error {
 	if f.folder.isRetired() {
 		return f.folder.retiredError()
@@ -376,8 +378,7 @@ func (p *sparePool) recycle(st *logState, f *logFile) error {
 	return p.recycleFile(f)
 }
 
-// recycleFile is recycle for a file that nobody reads, or whose readers know bytes of a later use
-// when they see them.
+// recycleFile is recycle for a file without readers, or whose readers detect bytes of a later use.
 func (p *sparePool) recycleFile(f *logFile) error {
 	if f.folder.isRetired() {
 		return f.folder.retiredError()
@@ -391,7 +392,7 @@ func (p *sparePool) recycleFile(f *logFile) error {
 		p.recycling--
 		p.mu.Unlock()
 	}()
-	if enough || f.outdated() || !p.s.roomFor(f.folder, p.s.cfg.ExtentBytes) { // others wait for the room
+	if enough || f.outdated() || !p.s.hasSpace(f.folder, p.s.cfg.ExtentBytes) { // the space is needed for other writes
 		return f.remove()
 	}
 	h := logHeader{state: logFileSpare, generation: f.header.generation + 1, bytes: f.header.bytes}
@@ -402,14 +403,14 @@ func (p *sparePool) recycleFile(f *logFile) error {
 	return err
 }
 
-// zeroBytes is how much of a new log file is written and synced at a time. Small, so
-// that an append that comes at the same moment does not queue behind 64 MiB.
+// zeroBytes is the size of the steps in which a new log file is written and synced. It is small so
+// that a concurrent append does not queue behind 64 MiB.
 const zeroBytes = 1 << 20
 
 var zeros [zeroBytes]byte
 
-// makeLogFile returns the file also with an error; there may be a temporary file then.
-func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, error) {
+// makeLogFile returns the file even on an error, because a temporary file may exist.
+func (f *folder) makeLogFile(size int64, pause func(time.Duration)) (*logFile, error) {
 	var random [8]byte
 	rand.Read(random[:])
 	out := &logFile{
@@ -422,7 +423,7 @@ func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, er
 	if err != nil {
 		return out, err
 	}
-	err = fillLogFile(file, out.header, rest)
+	err = fillLogFile(file, out.header, pause)
 	file.Close()
 	if err != nil {
 		return out, err
@@ -433,7 +434,7 @@ func (f *folder) makeLogFile(size int64, rest func(time.Duration)) (*logFile, er
 	return out, f.syncLogNames()
 }
 
-func fillLogFile(file vfs.File, h logHeader, rest func(took time.Duration)) error {
+func fillLogFile(file vfs.File, h logHeader, pause func(took time.Duration)) error {
 	if err := file.Preallocate(h.bytes); err != nil {
 		return err
 	}
@@ -445,7 +446,7 @@ func fillLogFile(file vfs.File, h logHeader, rest func(took time.Duration)) erro
 		if err := file.Sync(); err != nil {
 			return err
 		}
-		rest(time.Since(began))
+		pause(time.Since(began))
 	}
 	page := make([]byte, pageBytes)
 	h.encode(page)

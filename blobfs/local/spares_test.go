@@ -9,7 +9,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// A disk that stalls while a spare is made or recycled there does not keep logs from spares of another disk.
+// A disk that stalls while a spare is made or recycled does not keep logs from getting spares of
+// another disk.
 func TestStalledDiskHoldsNoSpares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
@@ -25,7 +26,7 @@ func TestStalledDiskHoldsNoSpares(t *testing.T) {
 			return nil
 		})
 		s.spares.start()
-		synctest.Wait() // a keeper waits for the disk of /a
+		synctest.Wait() // a worker waits for the disk of /a
 		for i := range 5 {
 			var f *logFile
 			go func() { f, err = s.spares.take(false) }()
@@ -52,7 +53,7 @@ func TestStalledDiskHoldsNoSpares(t *testing.T) {
 	})
 }
 
-// Removing old spares from a stalled disk blocks no keeper of another disk.
+// Removing old spares from a stalled disk does not block the workers of another disk.
 func TestStalledDiskHoldsNoRemovals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{Capacity: 1 << 30})
@@ -68,7 +69,7 @@ func TestStalledDiskHoldsNoRemovals(t *testing.T) {
 			if err := s.spares.recycleFile(f); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(s.cfg.UsedSpareMax / 8) // so that another keeper finds it
+			time.Sleep(s.cfg.UsedSpareMax / 8) // so that another worker finds it
 		}
 		goOn := make(chan struct{})
 		fs.SetHook(func(op vfs.Op) error {

@@ -1,35 +1,36 @@
 package local
 
-// Stats are the store's figures of one moment, for metrics and for people.
+// Stats is a snapshot of the store's state, for metrics and operators.
 type Stats struct {
 	Folders []FolderStats
 	Blobs   int
 	Logs    int
-	// LogExtentsReady counts the zeroed log files that no log uses yet.
+	// LogExtentsReady is the number of spare log files.
 	LogExtentsReady int
 }
 
-// FolderStats are the figures of one data folder.
+// FolderStats is the state of one data folder.
 type FolderStats struct {
 	Path string
-	// FreeBytes is what the file system says; -1 if it does not answer.
+	// FreeBytes is the free space according to the file system; -1 if unknown.
 	FreeBytes int64
-	// BlobFiles and BlobBytes are the sealed extents and the size of their files.
+	// BlobFiles and BlobBytes are the number and the file size of sealed extents.
 	BlobFiles int
 	BlobBytes int64
-	// QuarantineFiles and QuarantineBytes are the extents in quarantine; they are not counted above.
+	// QuarantineFiles and QuarantineBytes are the extents in quarantine, which the fields above
+	// leave out.
 	QuarantineFiles int
 	QuarantineBytes int64
-	// LogFiles and LogBytes are the log files: of logs here, replicas, and spare ones.
+	// LogFiles and LogBytes are the log files: of local logs, replicas, and spares.
 	LogFiles int
 	LogBytes int64
-	// Retired is why the folder takes no writes until the store is opened
-	// again; nil if it does.
+	// Retired is the error that retired the folder until the store is reopened; nil if it accepts
+	// writes.
 	Retired error
 }
 
-// Stats returns the figures. It asks the file systems for their free space and else
-// reads nothing from disk.
+// Stats returns a snapshot. It queries the file systems for free space and reads nothing else from
+// disk.
 func (s *Store) Stats() Stats {
 	var st Stats
 	byFolder := map[*folder]*FolderStats{}

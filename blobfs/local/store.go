@@ -14,47 +14,43 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Store keeps blobs and logs in the data folders of one node. It is safe for
-// concurrent use.
+// Store keeps blobs and logs in the data folders of one node. It is safe for concurrent use.
 type Store struct {
 	cfg     Config
 	folders []*folder
 	spares  sparePool
-	// replicas are those of logs that are on several nodes.
+	// replicas are this node's replicas of log extents.
 	replicas logReplicas
 
 	quarantine quarantine
-	// round is that of the sweep, which says how old extents and replicas are: see SetRound.
+	// round is the current round of the sweep. It dates extents and replicas: see SetRound.
 	round atomic.Uint64
 
 	// placing guards folder.credit. Never held across I/O.
 	placing sync.Mutex
 
-	// running is read-locked by whatever writes and locked by Close, so that
-	// nothing is written once the folders are unlocked. Taken before any other lock.
+	// running is read-locked by calls that write and locked by Close, so that nothing is written
+	// after the folders are unlocked. It is acquired before any other lock.
 	running sync.RWMutex
 	closed  bool // guarded by running
 
-	// mu guards the indexes in it. Never held across I/O. A logState's lock may
-	// be held when mu is taken, not the other way round.
+	// mu guards the indexes in it. Never held across I/O. Order: logState.mu, then Store.mu.
 	mu struct {
 		sync.Mutex
 		blobs *btree.BTreeG[*blob]
-		parts int // in all blobs
-		// writing are the extents that are begun and not sealed.
+		parts int // number of parts in all blobs
+		// writing has the extents that are started and not sealed.
 		writing map[ExtentID]bool
 		logs    map[ID]*logState
-		// damaged are log files of which no header can be read: any log may
-		// have its end in one.
+		// damaged has the log files without a readable header. Each may contain the end of any log.
 		damaged []*CorruptError
 		alarm   string // see Alarm
 	}
 }
 
-// Open opens the data folders, makes those that are missing, locks them, and
-// removes the leftovers of blobs that were not sealed. A folder that cannot be
-// used is retired and the others serve, but Open fails when none is left, when
-// a folder is in use by another process (vfs.ErrLocked), or when cfg is not valid.
+// Open opens the data folders, creates missing ones, locks them, and removes the temporary files of
+// unsealed blobs. A folder that cannot be used is retired and the others serve. Open fails if none
+// is usable, if another process has a folder open (vfs.ErrLocked), or if cfg is invalid.
 func Open(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open block store: %w", err)
@@ -82,7 +78,7 @@ func Open(cfg Config) (*Store, error) {
 
 func (s *Store) openFolders() error {
 	for _, path := range s.cfg.Folders {
-		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, plenty: s.cfg.ReserveBytes + plentyExtents*s.cfg.ExtentBytes, remover: newRemover()}
+		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger, ampleBytes: s.cfg.ReserveBytes + ampleExtents*s.cfg.ExtentBytes, remover: newRemover()}
 		s.folders = append(s.folders, f)
 		err := s.openFolder(f)
 		if errors.Is(err, vfs.ErrLocked) || errors.As(err, new(*EncryptionError)) {
@@ -90,7 +86,7 @@ func (s *Store) openFolders() error {
 		}
 		if err != nil {
 			f.unreadable = true
-			f.failed(fmt.Errorf("open data folder %s: %w", f.path, damaged(err)))
+			f.failed(fmt.Errorf("open data folder %s: %w", f.path, asCorrupt(err)))
 		}
 	}
 	var errs []error
@@ -128,7 +124,7 @@ func (s *Store) openFolder(f *folder) error {
 	return s.loadLogFiles(f, logNames)
 }
 
-// list returns the names in a subfolder and removes the temporary files in it.
+// list returns the names in a subfolder and removes its temporary files.
 func (f *folder) list(sub string, readOnly bool) ([]string, error) {
 	names, err := f.fs.ReadDir(filepath.Join(f.path, sub))
 	if err != nil {
@@ -147,9 +143,8 @@ func (f *folder) list(sub string, readOnly bool) ([]string, error) {
 	return kept, nil
 }
 
-// Close ends the log writers, waits for calls that write and for the
-// background goroutine, and unlocks the folders. Readers stay usable. Closing
-// twice does nothing.
+// Close stops the log writers, waits for calls that write and for the background goroutines, and
+// unlocks the folders. Readers stay usable. A second call does nothing.
 func (s *Store) Close() error {
 	s.running.Lock()
 	was := s.closed
@@ -182,13 +177,13 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// ExtentBytes is how long an extent may get here.
+// ExtentBytes returns the maximum length of an extent in this store.
 func (s *Store) ExtentBytes() int64 { return s.cfg.ExtentBytes }
 
-// Node is the name by which handles call this node.
+// Node returns the name of this node in handles.
 func (s *Store) Node() string { return s.cfg.Node }
 
-// begin starts a call that writes; end must follow if it returns nil.
+// begin starts a call that writes. If it returns nil, the caller must call end.
 func (s *Store) begin(ctx context.Context) error {
 	if s.cfg.ReadOnly {
 		return ErrReadOnly
@@ -196,7 +191,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.beginReadOnly(ctx)
 }
 
-// beginReadOnly is begin for a call that writes only if the store may.
+// beginReadOnly is begin for a call that is also allowed in a read-only store.
 func (s *Store) beginReadOnly(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

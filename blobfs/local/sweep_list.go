@@ -8,15 +8,15 @@ import (
 	"github.com/google/btree"
 )
 
-// SweepExtent is an extent as a sweep sees it.
+// SweepExtent is an extent as listed for a sweep.
 type SweepExtent struct {
 	ID          ExtentID
 	Quarantined bool
-	Round       uint64    // that quarantined it
-	Since       time.Time // when
+	Round       uint64    // round that quarantined it
+	Since       time.Time // when it was quarantined
 }
 
-// SweepReplica is a replica of a log's extent as a sweep sees it.
+// SweepReplica is a replica of a log extent as listed for a sweep.
 type SweepReplica struct {
 	Log         ID
 	Server      string
@@ -34,18 +34,18 @@ func CompareReplicas(logA ID, a uint64, logB ID, b uint64) int {
 // CompareExtents orders extents by blob and index.
 func CompareExtents(a, b ExtentID) int { return compareExtents(a, b) }
 
-// SetRound says which round of the sweep begins. What comes to be here from now on is not listed for
-// it.
+// SetRound records the current round of the sweep. Extents that are added from now on are not
+// listed for it.
 func (s *Store) SetRound(round uint64) { s.round.Store(round) }
 
-// SweepExtents returns up to max of the extents that are here, in quarantine or not, and were so
-// before the round began, by blob and index, from the first after the one given.
+// SweepExtents returns up to max extents that were added before the round began, in quarantine or
+// not, by blob and index, starting after the given one.
 func (s *Store) SweepExtents(round uint64, after ExtentID, max int) []SweepExtent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []SweepExtent
 	for at := after; len(all) < max; {
-		// Of both kinds, whichever comes first.
+		// Merge listed and quarantined extents in order.
 		x, ok := s.nextListed(round, at)
 		if q := s.nextQuarantined(at); q != nil && (!ok || compareExtents(q.id, x) <= 0) {
 			all = append(all, SweepExtent{ID: q.id, Quarantined: true, Round: q.round, Since: q.since})
@@ -61,12 +61,13 @@ func (s *Store) SweepExtents(round uint64, after ExtentID, max int) []SweepExten
 	return all
 }
 
-// nextListed returns the first extent after the one given that is not in quarantine. Called with mu held.
+// nextListed returns the first extent after the given one that is not in quarantine. mu must be
+// held.
 func (s *Store) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
 	s.mu.blobs.AscendGreaterOrEqual(&blob{id: after.Blob}, func(b *blob) bool {
 		for i := range b.parts {
 			p := &b.parts[i]
-			if p.born < round && (b.id != after.Blob || p.index > after.Index) {
+			if p.createdRound < round && (b.id != after.Blob || p.index > after.Index) {
 				x, ok = ExtentID{Blob: b.id, Index: p.index}, true
 				return false
 			}
@@ -76,7 +77,7 @@ func (s *Store) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
 	return x, ok
 }
 
-// nextQuarantined is nextListed for the quarantine; nil if there is none.
+// nextQuarantined is nextListed for quarantined extents. It returns nil if there is none.
 func (s *Store) nextQuarantined(after ExtentID) (next *quarantined) {
 	ascendAfter(s.quarantine.all, after, func(q *quarantined) bool {
 		next = q
@@ -89,13 +90,13 @@ func ascendAfter(t *btree.BTreeG[*quarantined], after ExtentID, do func(*quarant
 	t.AscendGreaterOrEqual(&quarantined{id: after}, func(q *quarantined) bool { return q.id == after || do(q) })
 }
 
-// SweepReplicas is SweepExtents for replicas of logs.
+// SweepReplicas is SweepExtents for replicas of log extents.
 func (s *Store) SweepReplicas(round uint64, log ID, seq uint64, max int) []SweepReplica {
 	var all []SweepReplica
 	for len(all) < max {
 		infos := s.ListLogReplicas(log, seq, max)
 		for _, x := range infos {
-			if x.born < round && len(all) < max {
+			if x.createdRound < round && len(all) < max {
 				all = append(all, SweepReplica{Log: x.Log, Server: x.Server, Seq: x.Seq, Quarantined: !x.QuarantinedSince.IsZero(), Round: x.QuarantineRound, Since: x.QuarantinedSince})
 			}
 		}

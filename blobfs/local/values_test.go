@@ -19,7 +19,7 @@ func TestID(t *testing.T) {
 	}
 	for _, bad := range []string{"", "00", strings.Repeat("g", 32), id.String() + "0"} {
 		if _, err := ParseID(bad); err == nil {
-			t.Errorf("%q is taken for an ID", bad)
+			t.Errorf("%q is accepted as an ID", bad)
 		}
 	}
 	b, err := json.Marshal(exampleID)
@@ -31,7 +31,7 @@ func TestID(t *testing.T) {
 		t.Errorf("JSON round trip: %v, %v", back, err)
 	}
 	if json.Unmarshal([]byte(`"no id"`), &back) == nil {
-		t.Error("bad JSON is taken")
+		t.Error("bad JSON is accepted")
 	}
 }
 
@@ -46,7 +46,7 @@ func TestConfigValidate(t *testing.T) {
 		{Folders: []string{"a"}, ExtentBytes: -chunkBytes},
 	} {
 		if bad.Validate() == nil {
-			t.Errorf("%+v is taken", bad)
+			t.Errorf("%+v is accepted", bad)
 		}
 		if _, err := Open(bad); err == nil {
 			t.Errorf("%+v opens", bad)
@@ -70,7 +70,7 @@ func TestFileSizes(t *testing.T) {
 	}
 	for _, size := range []int64{0, 1, pageBytes, pageBytes + extentFooterBytes - 1, pageBytes + extentFooterBytes + 1, pageBytes + extentFooterBytes + 4} {
 		if length, ok := payloadBytes(size); ok {
-			t.Errorf("a file of %d bytes is taken for an extent of %d", size, length)
+			t.Errorf("a file of %d bytes is accepted as an extent of %d", size, length)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestExtentNames(t *testing.T) {
 	for _, bad := range []string{"", hex, hex + ".", hex + ".1of1", hex + ".-1of1", hex + ".0of", hex + ".00of1", hex + ".00", hex + ".-1", hex + ".1048576",
 		hex + ".0of1.tmp", hex + ".0.tmp", strings.ToUpper(hex) + ".0of1", "x" + hex[1:] + ".0of1"} {
 		if _, _, ok := parseExtentName(bad); ok {
-			t.Errorf("%q is taken for an extent", bad)
+			t.Errorf("%q is accepted as an extent", bad)
 		}
 	}
 }

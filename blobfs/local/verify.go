@@ -13,14 +13,14 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Problem is one thing that Verify found wrong.
+// Problem is a defect found by Verify.
 type Problem struct {
 	File   string // path
 	Offset int64  // in the file, of the first byte that is in doubt
 	Err    error  // often a *CorruptError
 }
 
-// String says where and what, for a person.
+// String returns the place and the defect in one line.
 func (p Problem) String() string {
 	var c *CorruptError
 	if errors.As(p.Err, &c) && c.File == p.File && c.Offset == p.Offset {
@@ -29,19 +29,17 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s at offset %d: %v", p.File, p.Offset, p.Err)
 }
 
-// Verify reads every file of the store and checks every checksum, and that the names say
-// what the files do. It reports each problem once, to one call of report at a time,
-// and goes on. A log may be appended to meanwhile: it is verified up to what
-// was acknowledged when its turn came.
+// Verify reads every file of the store, checks every checksum, and checks that names match
+// contents. It reports each problem once, with one call of report at a time, and continues. A log
+// may be appended to meanwhile: it is verified up to the end acknowledged when its check starts.
 //
-// Not a problem are a torn tail, leftovers of blobs that were not sealed, and bytes
-// that belong to nothing: spare log files, and what lies in a log's file behind its end. The
-// error is that of ctx, or ErrClosed; problems are no error.
+// Torn tails, temporary files of unsealed blobs, spare log files, and bytes after the end of a
+// log's file are not problems. The error is that of ctx, or ErrClosed; problems are not errors.
 func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	s.end() // Close need not wait for this
+	s.end() // Close need not wait for the reads
 	v := &verifier{report: report, buf: make([]byte, 0, chunkBytes)}
 	s.mu.Lock()
 	for _, d := range s.mu.damaged {
@@ -101,7 +99,8 @@ func (v *verifier) encryption(f *folder) {
 	}
 }
 
-// names lists a subfolder; reading the directory and not the index finds strangers as well.
+// names lists a subfolder. It reads the directory instead of the index in order to find unknown
+// files too.
 func (v *verifier) names(f *folder, sub string) []string {
 	if f.unreadable {
 		return nil
@@ -121,7 +120,7 @@ func (v *verifier) blobs(ctx context.Context, f *folder) {
 		}
 		path := f.blobPath(name)
 		if filepath.Ext(name) == tmpSuffix {
-			continue // being written, or left over in a store that is read-only
+			continue // being written, or an orphan in a read-only store
 		}
 		base, _, _, quarantined := parseQuarantineName(name)
 		if !quarantined {
@@ -129,7 +128,7 @@ func (v *verifier) blobs(ctx context.Context, f *folder) {
 		}
 		id, of, ok := parseExtentName(base)
 		if !ok {
-			v.problem(path, 0, errors.New("file does not belong here"))
+			v.problem(path, 0, errors.New("unknown file"))
 			continue
 		}
 		if err := v.extent(ctx, f.fs, path, id, of); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -138,7 +137,7 @@ func (v *verifier) blobs(ctx context.Context, f *folder) {
 	}
 }
 
-// extent verifies a sealed extent's file. Of many rotten chunks each is reported.
+// extent verifies the file of a sealed extent and reports each corrupt chunk.
 func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id ExtentID, of int) error {
 	x, err := openExtentFile(fsys, path)
 	if err != nil {
@@ -146,7 +145,7 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id Exte
 	}
 	defer x.file.Close()
 	if err := vfs.VerifyHeader(x.file); err != nil {
-		v.problem(path, 0, damaged(err))
+		v.problem(path, 0, asCorrupt(err))
 	}
 	page := v.buf[:pageBytes]
 	if _, err := readFull(x.file, page, 0); err != nil {
@@ -156,11 +155,11 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id Exte
 	if err != nil {
 		v.problem(path, 0, err)
 	} else if head.blob != x.meta.blob || head.index != x.meta.index || head.offset != x.meta.offset {
-		v.problem(path, 0, &CorruptError{File: path, Reason: "header and footer tell of different extents"})
+		v.problem(path, 0, &CorruptError{File: path, Reason: "header and footer are of different extents"})
 	}
 	if x.meta.blob != id.Blob || x.meta.index != id.Index || x.meta.last != id.isLast(of) {
 		at := pageBytes + x.length + 4*chunkCount(x.length)
-		v.problem(path, at, &CorruptError{File: path, Offset: at, Reason: fmt.Sprintf("name does not fit extent %d of blob %s", x.meta.index, x.meta.blob)})
+		v.problem(path, at, &CorruptError{File: path, Offset: at, Reason: fmt.Sprintf("name does not match extent %d of blob %s", x.meta.index, x.meta.blob)})
 	}
 	for i := range x.chunks {
 		if err := ctx.Err(); err != nil {
@@ -180,7 +179,7 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id Exte
 	return nil
 }
 
-// holders verifies a folder's lists of holders, up to what was acknowledged.
+// holders verifies a folder's holder lists, up to the acknowledged end.
 func (v *verifier) holders(f *folder) {
 	if f.unreadable {
 		return
@@ -201,34 +200,34 @@ func (v *verifier) holders(f *folder) {
 		v.problem(path, d.Offset, d)
 	}
 	if end < size {
-		v.problem(path, end, &CorruptError{File: path, Offset: end, Reason: "lists of holders are not readable"})
+		v.problem(path, end, &CorruptError{File: path, Offset: end, Reason: "invalid frame of holder lists"})
 	}
 }
 
-// VerifyExtent reads an extent whole and checks all there is to check: of the first thing
-// that is wrong it returns the *CorruptError. ErrNoExtent.
+// VerifyExtent reads a whole extent and checks everything in it. It returns the first
+// *CorruptError, or ErrNoExtent.
 func (s *Store) VerifyExtent(ctx context.Context, id ExtentID) error {
 	return s.ScrubExtent(ctx, id, nil)
 }
 
-// ScrubExtent is VerifyExtent for somebody who is in no hurry: it calls pace before it reads each
-// chunk, with its length, and ends with the error of pace if there is one.
+// ScrubExtent is VerifyExtent at a limited rate: it calls pace with the length of each chunk before
+// it reads the chunk, and stops with the error of pace if there is one.
 func (s *Store) ScrubExtent(ctx context.Context, id ExtentID, pace func(bytes int64) error) error {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return fmt.Errorf("verify extent %s: %w", id, err)
 	}
-	s.end() // Close need not wait for this
+	s.end() // Close need not wait for the reads
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
-	err := s.whyMissing(ErrNoExtent)
+	err := s.withUnreadable(ErrNoExtent)
 	for i := range parts {
 		p := &parts[i]
 		var first error
 		v := &verifier{pace: pace, buf: make([]byte, 0, chunkBytes), report: func(p Problem) { first = cmp.Or(first, p.Err) }}
 		err = v.extent(ctx, p.folder.fs, p.path(id.Blob), id, p.of)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = s.whyNone(id)
+			err = s.missingError(id)
 		}
 		if err = cmp.Or(err, first, ctx.Err()); err == nil {
 			return nil
@@ -237,8 +236,8 @@ func (s *Store) ScrubExtent(ctx context.Context, id ExtentID, pace func(bytes in
 	return fmt.Errorf("verify extent %s: %w", id, err)
 }
 
-// logFiles verifies the header pages of a folder's log files. Files of which no
-// header is readable were found when the store was opened.
+// logFiles verifies the header pages of a folder's log files. Open found the files without a
+// readable header.
 func (v *verifier) logFiles(f *folder) {
 	for _, name := range v.names(f, logsDir) {
 		path := f.logPath(name)
@@ -246,12 +245,12 @@ func (v *verifier) logFiles(f *folder) {
 			continue
 		}
 		if filepath.Ext(name) != logSuffix {
-			v.problem(path, 0, errors.New("file does not belong here"))
+			v.problem(path, 0, errors.New("unknown file"))
 			continue
 		}
 		err := v.logHeader(f.fs, path)
 		if err != nil {
-			err = v.logHeader(f.fs, path) // it may just have been rewritten
+			err = v.logHeader(f.fs, path) // a concurrent write may have changed it
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			v.problem(path, 0, err)
@@ -262,27 +261,27 @@ func (v *verifier) logFiles(f *folder) {
 func (v *verifier) logHeader(fsys vfs.FS, path string) error {
 	file, err := fsys.OpenRead(path)
 	if errors.As(err, new(*vfs.DamageError)) {
-		return nil // found at Open
+		return nil // reported by Open
 	}
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	if err := vfs.VerifyHeader(file); err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	page := v.buf[:pageBytes]
 	if _, err := readFull(file, page, 0); err != nil {
-		return nil // shorter than a page: found at Open
+		return nil // shorter than a page; reported by Open
 	}
 	_, errA := decodeLogHeaderCopy(page, path, 0)
 	_, errB := decodeLogHeaderCopy(page, path, logHeaderCopy)
 	if errA != nil && errB != nil {
-		return nil // found at Open
+		return nil // reported by Open
 	}
 	for _, gap := range [][2]int{{logHeaderBytes, logHeaderCopy}, {logHeaderCopy + logHeaderBytes, pageBytes}} {
 		if i := slices.IndexFunc(page[gap[0]:gap[1]], func(b byte) bool { return b != 0 }); i >= 0 {
-			return &CorruptError{File: path, Offset: int64(gap[0] + i), Reason: "header page is not zero where it should be"}
+			return &CorruptError{File: path, Offset: int64(gap[0] + i), Reason: "unused part of the header page is not zero"}
 		}
 	}
 	return cmp.Or(errA, errB)
@@ -331,7 +330,7 @@ func (w *LogWriter) acknowledged() int64 {
 	return w.pos
 }
 
-// logExtent verifies the frames up to the file offset limit; -1 if the end is to be found.
+// logExtent verifies the frames up to file offset limit. If limit is -1, it searches for the end.
 func (v *verifier) logExtent(f *logFile, limit int64) error {
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {

@@ -10,24 +10,23 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// VerifyLogReplica reads a replica whole and checks each of its frames, up to its cut or to what is
-// durable, and its header page: of the first thing that is wrong it returns a *CorruptError.
-// logproto.ErrNoExtent.
+// VerifyLogReplica reads a replica, up to its cut or its durable end, and checks its header page
+// and each frame. It returns the first *CorruptError, or logproto.ErrNoExtent.
 //
-// A replica that was found when the store was opened and was not fenced or cut since has no known end. What is
-// no frame there is damage only if a good frame after it says that it was acknowledged.
+// The end is unknown if the replica was found by Open and not fenced or cut since. Then an invalid
+// frame is damage only if a later valid frame records that it was acknowledged.
 func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return fmt.Errorf("verify extent %d of log %s: %w", seq, log, err)
 	}
-	s.end() // Close need not wait for this
+	s.end() // Close need not wait for the reads
 	var err error
 	if e := s.replica(log, seq); e == nil {
 		err = logproto.ErrNoExtent
 	} else {
 		v := &verifier{buf: make([]byte, 0, chunkBytes)}
 		if err = v.replicaHeader(e); err != nil {
-			err = v.replicaHeader(e) // it may just have been rewritten
+			err = v.replicaHeader(e) // a concurrent write may have changed it
 		}
 		if err == nil {
 			err = v.replicaFrames(ctx, e)
@@ -40,7 +39,7 @@ func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error 
 	return nil
 }
 
-// replica returns a replica of a log's extent; nil if there is none.
+// replica returns a replica, or nil if there is none.
 func (s *Store) replica(log ID, seq uint64) *replicaExtent {
 	l := s.replicas.log(log, false)
 	if l == nil {
@@ -51,7 +50,7 @@ func (s *Store) replica(log ID, seq uint64) *replicaExtent {
 	return l.extents[seq]
 }
 
-// logReplicas verifies the frames of all replicas of extents of logs.
+// logReplicas verifies the frames of all replicas.
 func (v *verifier) logReplicas(ctx context.Context, s *Store) {
 	for _, x := range s.LogReplicas() {
 		e := s.replica(x.Log, x.Seq)
@@ -65,8 +64,8 @@ func (v *verifier) logReplicas(ctx context.Context, s *Store) {
 	}
 }
 
-// ifStillThere passes over what is wrong with the file of a replica that was given up meanwhile: it is
-// another's then, or a spare.
+// ifStillThere replaces err by logproto.ErrNoExtent if the replica was dropped meanwhile, because
+// its file may be reused.
 func (e *replicaExtent) ifStillThere(err error) error {
 	if err == nil {
 		return nil
@@ -79,7 +78,7 @@ func (e *replicaExtent) ifStillThere(err error) error {
 	return err
 }
 
-// replicaHeader verifies the header page, of which one copy is enough to be found when the store is opened.
+// replicaHeader verifies both copies in the header page. Open needs only one of them.
 func (v *verifier) replicaHeader(e *replicaExtent) error {
 	fsys, path := e.f.folder.fs, e.f.path()
 	if err := v.logHeader(fsys, path); err != nil {
@@ -87,7 +86,7 @@ func (v *verifier) replicaHeader(e *replicaExtent) error {
 	}
 	file, err := fsys.OpenRead(path)
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	defer file.Close()
 	page := v.buf[:pageBytes]
@@ -96,7 +95,7 @@ func (v *verifier) replicaHeader(e *replicaExtent) error {
 	}
 	h, err := decodeLogHeader(page, path)
 	if err == nil && (h.state != logFileReplica || h.log != e.log.id || h.seq != e.x.Seq) {
-		err = &CorruptError{File: path, Reason: "the header is not that of the replica"}
+		err = &CorruptError{File: path, Reason: "header is of another replica"}
 	}
 	return err
 }
@@ -124,7 +123,7 @@ func (v *verifier) replicaFrames(ctx context.Context, e *replicaExtent) error {
 	f.header.start = meta.Start
 	file, err := f.folder.fs.OpenRead(f.path())
 	if err != nil {
-		return damaged(err)
+		return asCorrupt(err)
 	}
 	defer file.Close()
 	if int64(cap(v.buf)) < min(2*frameBytesMax, f.header.bytes) {
@@ -144,7 +143,7 @@ func (v *verifier) replicaFrames(ctx context.Context, e *replicaExtent) error {
 	if limit >= 0 || !errors.As(err, &bad) {
 		return err
 	}
-	// A torn tail, unless something behind it says that all before was acknowledged.
+	// A torn tail, unless a later frame records that all before it was acknowledged.
 	acked, errAfter := scan.ackedAfter(scan.off)
 	if errAfter == nil && acked <= scan.off {
 		return nil

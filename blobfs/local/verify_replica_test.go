@@ -45,8 +45,8 @@ func flipByte(t *testing.T, fs vfs.FS, name string, off int64) {
 	}
 }
 
-// B3: a byte that is wrong anywhere in a replica is found, with file and offset, whether the replica is
-// written, cut, or was found when the store was opened; a torn tail is none.
+// B3: a wrong byte anywhere in a replica is found, with file and offset, whether the replica is
+// being written, cut, or was found by Open. A torn tail is not a problem.
 func TestVerifyLogReplica(t *testing.T) {
 	ctx := context.Background()
 	for _, state := range []string{"written", "cut", "found", "written, encrypted", "cut, encrypted", "found, encrypted"} {
@@ -137,8 +137,8 @@ func TestVerifyLogReplica(t *testing.T) {
 	}
 }
 
-// What is appended, cut, dropped and used for another log meanwhile is no damage.
-func TestVerifyBesideAppends(t *testing.T) {
+// Concurrent appends, cuts, drops and reuse of the file for another log are not damage.
+func TestVerifyDuringAppends(t *testing.T) {
 	for _, keys := range [][]MasterKey{nil, {{1}}} {
 		s := openKeyed(t, vfs.NewMem(vfs.MemOptions{}), keys...)
 		verifyBesideAppends(t, s)

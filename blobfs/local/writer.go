@@ -6,59 +6,58 @@ import (
 	"sync"
 )
 
-// Writer writes one blob, which does not exist before Seal returns. It is not
-// safe for concurrent use, and must be ended by Seal or Abort. Its memory is
-// one buffer of 256 KiB and 4 bytes for each 64 KiB written.
+// Writer writes one blob, which does not exist before Seal returns. It is not safe for concurrent
+// use, and must be ended by Seal or Abort. Its memory is one buffer of 256 KiB and 4 bytes for each
+// 64 KiB written.
 type Writer struct {
 	id      ID
 	cfg     WriterConfig
 	length  int64 // bytes in extents, not in buf
 	extents []writerExtent
-	sealing chan error   // of the extent before the last, while it is sealed beside the next
+	sealing chan error   // result of the background seal, if one runs
 	buf     *writeBuffer // nil once the writer has ended
 	n       int          // bytes in buf
 	err     error        // sticky
 }
 
-// writerExtent is an extent of the blob with the bytes that it has.
+// writerExtent is an extent of the blob and its length.
 type writerExtent struct {
 	ExtentSink
 	length int64
 }
 
-// ExtentSink takes the bytes of one extent, wherever they go.
+// ExtentSink receives the bytes of one extent, local or remote.
 type ExtentSink interface {
-	// Write appends p and keeps nothing of it. Only the last Write may have a length
-	// that is not a multiple of 64 KiB. After an error the extent is lost.
+	// Write appends p and does not retain it. Only the last Write may have a length that is not a
+	// multiple of 64 KiB. After an error the extent is lost.
 	Write(p []byte) error
-	// Seal makes the extent durable. It is called once more for every extent, before
-	// the blob's handle is returned, and then sees to what has failed since.
+	// Seal makes the extent durable. The Writer calls it once more for every extent before it
+	// returns the blob's handle; that call must repair what has failed since.
 	Seal(ctx context.Context, last bool) (ExtentRef, error)
-	// Drop gives the extent up, sealed or not.
+	// Drop discards the extent, sealed or not.
 	Drop()
 }
 
-// WriterConfig says how a Writer cuts its blob and where the extents go.
+// WriterConfig is the configuration of a Writer.
 type WriterConfig struct {
 	ExtentBytes int64 // a multiple of 64 KiB
-	// Begin begins an extent, which starts at that offset of the blob.
+	// Begin starts an extent at the given offset of the blob.
 	Begin func(id ExtentID, offset int64) (ExtentSink, error)
-	// Beside seals an extent beside the writing of the next one: where that waits for
-	// others, who would have nothing to do meanwhile.
+	// Beside seals a full extent in the background while the next one is written. It is for sinks
+	// whose Seal waits for other nodes.
 	Beside bool
-	// Dropped is called when the blob was given up, if it is not nil.
+	// Dropped, if not nil, is called when the blob is discarded.
 	Dropped func()
 }
 
-// writeBuffer collects small writes: a multiple of the chunk, and large enough
-// that the system call does not matter.
+// writeBuffer collects small writes. It is a multiple of the chunk size, and large enough to
+// amortize the system call.
 type writeBuffer [4 * chunkBytes]byte
 
 var writeBufferPool = sync.Pool{New: func() any { return new(writeBuffer) }}
 
-// Create begins a blob. It returns ErrDiskFull when no folder has room for
-// one extent more above its reserve, ErrFolderRetired when no folder is left,
-// ErrReadOnly or ErrClosed.
+// Create starts a blob. ErrDiskFull if no folder has space for a whole extent above its reserve,
+// ErrFolderRetired if no folder is left, ErrReadOnly, ErrClosed.
 func (s *Store) Create(ctx context.Context) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
@@ -67,7 +66,7 @@ func (s *Store) Create(ctx context.Context) (*Writer, error) {
 	return s.newWriter(NewID(), 0, nil)
 }
 
-// CreateAs is Create of a blob with that ID, and with WriterConfig.Dropped.
+// CreateAs is Create with a given ID and WriterConfig.Dropped.
 func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
@@ -76,8 +75,8 @@ func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, e
 	return s.newWriter(id, 0, dropped)
 }
 
-// CreateVitalAs is CreateAs of a blob of vital extents, see CreateVitalExtent. bytes, which is not 0, is about how long
-// the blob will be.
+// CreateVitalAs is CreateAs for a blob of high-priority extents, see CreateVitalExtent. bytes,
+// which must not be 0, is the expected length of the blob.
 func (s *Store) CreateVitalAs(ctx context.Context, id ID, bytes int64, dropped func()) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
@@ -86,24 +85,24 @@ func (s *Store) CreateVitalAs(ctx context.Context, id ID, bytes int64, dropped f
 	return s.newWriter(id, bytes, dropped)
 }
 
-// VitalBytes is how much the extent at an offset of a vital blob is expected to have, of what is expected
-// of the blob; 0 if that is not vital.
+// VitalBytes returns the expected length of the extent at an offset of a high-priority blob with
+// expected length blob. It returns 0 if blob is 0, which means normal priority.
 func VitalBytes(blob, offset, extentBytes int64) int64 {
 	switch {
 	case blob == 0:
 		return 0
-	case offset >= blob: // more than was expected
+	case offset >= blob: // longer than expected
 		return min(chunkBytes, extentBytes)
 	}
 	return min(blob-offset, extentBytes)
 }
 
-func (s *Store) newWriter(id ID, vital int64, dropped func()) (*Writer, error) {
+func (s *Store) newWriter(id ID, priorityBytes int64, dropped func()) (*Writer, error) {
 	return NewWriter(id, WriterConfig{
 		ExtentBytes: s.cfg.ExtentBytes,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
-			w, err := s.newExtentWriter(id, offset, VitalBytes(vital, offset, s.cfg.ExtentBytes), false)
+			w, err := s.newExtentWriter(id, offset, VitalBytes(priorityBytes, offset, s.cfg.ExtentBytes), false)
 			if err != nil {
 				return nil, err
 			}
@@ -112,7 +111,7 @@ func (s *Store) newWriter(id ID, vital int64, dropped func()) (*Writer, error) {
 	})
 }
 
-// localSink puts an extent in this store and nowhere else.
+// localSink writes an extent to this store only.
 type localSink struct{ *ExtentWriter }
 
 func (x localSink) Seal(ctx context.Context, last bool) (ExtentRef, error) {
@@ -122,12 +121,12 @@ func (x localSink) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 func (x localSink) Drop() {
 	x.Abort()
 	if x.sealed {
-		// What cannot be removed is garbage, which whoever knows the handles finds.
+		// An extent that cannot be removed becomes garbage, which the sweep finds.
 		_ = x.s.DropExtent(context.Background(), x.ID())
 	}
 }
 
-// NewWriter begins a blob whose extents go where cfg says.
+// NewWriter starts a blob whose extents are created by cfg.Begin.
 func NewWriter(id ID, cfg WriterConfig) (*Writer, error) {
 	w := &Writer{id: id, cfg: cfg}
 	if err := w.addExtent(); err != nil {
@@ -140,19 +139,18 @@ func NewWriter(id ID, cfg WriterConfig) (*Writer, error) {
 // ID returns the ID that the blob will have.
 func (w *Writer) ID() ID { return w.id }
 
-// Write appends p to the blob and keeps nothing of p. It may return before
-// anything is on disk. A folder that fails on the way is retired and what it holds
-// is written again elsewhere, unseen by the caller. Errors are those of Create, and
-// ErrFolderRetired also if what a failing folder held could not be read
-// back, so that the blob must be written anew. After an error the blob is lost and
-// every call returns that error.
+// Write appends p to the blob and does not retain p. It may return before anything is on disk. A
+// folder that fails is retired and its data is written again in another one. Errors are those of
+// Create, and ErrFolderRetired also if the data in a failing folder could not be read back: then
+// the caller must write the blob again. After an error the blob is lost and every call returns that
+// error.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
 	written := 0
 	for len(p) > 0 {
-		// Whole chunks go past the buffer if nothing waits in it.
+		// Whole chunks bypass an empty buffer.
 		if whole := len(p) / chunkBytes * chunkBytes; w.n == 0 && whole >= len(w.buf) {
 			if err := w.flush(p[:whole]); err != nil {
 				return written, w.fail(err)
@@ -173,10 +171,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// Seal makes the blob durable, files and names, and returns its handle. The
-// writer has then ended, also if the error is not nil; the errors are those of Write
-// and of ctx. Cancelling ctx between the steps leaves no blob, or extents of one that
-// Blobs lists and nobody has a handle of.
+// Seal makes the blob durable, files and names, and returns its handle. It ends the writer, also if
+// it returns an error. Errors are those of Write and of ctx. Cancelling ctx leaves either no blob
+// or extents without a handle, which Blobs lists.
 func (w *Writer) Seal(ctx context.Context) (Handle, error) {
 	if w.err != nil {
 		return Handle{}, w.err
@@ -189,8 +186,8 @@ func (w *Writer) Seal(ctx context.Context) (Handle, error) {
 	return h, nil
 }
 
-// Abort gives the blob up and removes what was written of it. After Seal or
-// another Abort it does nothing.
+// Abort discards the blob and removes what was written. After Seal or another Abort it does
+// nothing.
 func (w *Writer) Abort() {
 	if w.err == nil {
 		w.drop()
@@ -214,7 +211,7 @@ func (w *Writer) end(err error) {
 }
 
 func (w *Writer) drop() {
-	_ = w.sealedBeside()
+	_ = w.waitSealed()
 	for _, x := range w.extents {
 		x.Drop()
 	}
@@ -232,12 +229,12 @@ func (w *Writer) addExtent() error {
 	return nil
 }
 
-// flush writes p, a multiple of the chunk unless it is the blob's end.
+// flush writes p, a multiple of the chunk size unless it is the end of the blob.
 func (w *Writer) flush(p []byte) error {
 	for len(p) > 0 {
 		x := &w.extents[len(w.extents)-1]
-		room := w.cfg.ExtentBytes - x.length
-		if room == 0 {
+		space := w.cfg.ExtentBytes - x.length
+		if space == 0 {
 			// Only now is it known that the extent is not the last one.
 			if err := w.sealExtent(x.ExtentSink); err != nil {
 				return err
@@ -247,7 +244,7 @@ func (w *Writer) flush(p []byte) error {
 			}
 			continue
 		}
-		part := p[:min(int64(len(p)), room)]
+		part := p[:min(int64(len(p)), space)]
 		if err := x.Write(part); err != nil {
 			return err
 		}
@@ -258,13 +255,13 @@ func (w *Writer) flush(p []byte) error {
 	return nil
 }
 
-// sealExtent seals an extent that is full and not the last, at once or beside the next.
+// sealExtent seals a full extent that is not the last, now or in the background.
 func (w *Writer) sealExtent(x ExtentSink) error {
 	if !w.cfg.Beside {
 		_, err := x.Seal(context.Background(), false)
 		return err
 	}
-	if err := w.sealedBeside(); err != nil {
+	if err := w.waitSealed(); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -276,8 +273,8 @@ func (w *Writer) sealExtent(x ExtentSink) error {
 	return nil
 }
 
-// sealedBeside waits for the extent that is being sealed, if one is.
-func (w *Writer) sealedBeside() error {
+// waitSealed waits for the background seal, if there is one.
+func (w *Writer) waitSealed() error {
 	if w.sealing == nil {
 		return nil
 	}
@@ -299,7 +296,7 @@ func (w *Writer) seal(ctx context.Context) (Handle, error) {
 	if h.Extents[last], err = w.extents[last].Seal(ctx, true); err != nil {
 		return Handle{}, err
 	}
-	if err := w.sealedBeside(); err != nil {
+	if err := w.waitSealed(); err != nil {
 		return Handle{}, err
 	}
 	for i, x := range w.extents[:last] {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// A mark is kept for each MiB of log. Covered gives the last position below the redo point, and forgets the marks below.
+// A mark is kept for each MiB of log. Covered returns the last position below the redo point, and
+// discards the marks below it.
 func TestMarks(t *testing.T) {
 	var m marks
 	if got := m.covered(math.MaxUint64); got != 0 || m.end() != 0 {
@@ -58,7 +59,8 @@ func TestRecordBounds(t *testing.T) {
 	}
 }
 
-// A batch holds BatchBytesMax bytes with the headers of its records, and a commit that is larger has one to itself.
+// A batch has up to BatchBytesMax bytes with the headers of its records. A larger commit has a
+// batch of its own.
 func TestBatchBounds(t *testing.T) {
 	const limit = 1000
 	for _, c := range []struct {
@@ -106,7 +108,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The buffer of a batch is used again unless a large commit made it more than twice as large as a batch.
+// The buffer of a batch is reused unless a large commit made it more than twice as large as a
+// batch.
 func TestLargeBuffersGo(t *testing.T) {
 	const limit = 1000
 	l := New(&disk{}, 1, Config{BatchBytesMax: limit})

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Appender is the log blob that batches go to.
+// Appender is the log blob to which batches are appended.
 type Appender interface {
-	// Append makes p durable and returns the position after it. After an error
-	// that is not Retryable the log takes no more; p may or may not be durable.
+	// Append makes p durable and returns the position after it. After an error that is not
+	// Retryable the log accepts no more appends; p may or may not be durable.
 	Append(ctx context.Context, p []byte) (pos int64, err error)
 }
 
-// ErrClosed means that the log was closed, or had failed, before the commit was written.
-// It is in no log, and never will be.
+// ErrClosed means that the log was closed or failed before the commit was written. The commit is in
+// no log, and never will be.
 var ErrClosed = errors.New("commit log closed")
 
-// ErrBusy means that the filling batch stayed full for as long as the caller was ready to wait: the
-// log blob makes no progress, or not enough. The commit is in no log, and never will be.
+// ErrBusy means that the filling batch stayed full for Config.CommitWait: the log blob makes no
+// progress, or not enough. The commit is in no log, and never will be.
 var ErrBusy = errors.New("commit log is busy: retry later")
 
-// FailedError means that the append that carried the commit failed: it may or may not
-// survive. None is accepted any more.
+// FailedError means that the append of the commit's batch failed. The commit may or may not
+// survive, and the log accepts no more commits.
 type FailedError struct{ Cause error }
 
 func (e *FailedError) Error() string { return fmt.Sprintf("commit log failed: %v", e.Cause) }
@@ -33,49 +33,47 @@ func (e *FailedError) Error() string { return fmt.Sprintf("commit log failed: %v
 // Unwrap returns the cause.
 func (e *FailedError) Unwrap() error { return e.Cause }
 
-// Stamper gives the server timestamps of one tablet. Its calls come under the
-// log's lock, in sequence order.
+// Stamper assigns the server timestamps of one tablet. It is called under the log's lock, in
+// sequence order.
 type Stamper interface {
-	// Stamp returns a time in µs above any that it returned before.
+	// Stamp returns a time in µs greater than all that it returned before.
 	Stamp() int64
 }
 
-// Commit is one mutation on its way through the log.
+// Commit is a mutation to be logged.
 type Commit struct {
 	Table  uint64
 	Tablet uint64
 	Ops    uint32  // entries in Body, at least one
 	Body   []byte  // must not change until Done
-	Stamp  Stamper // gives Time when not nil
+	Stamp  Stamper // assigns Time if not nil
 
-	// Done is called once, on the applier, after the record is durable or the
-	// log has failed: with a *FailedError if the record may be in it, with ErrClosed or
-	// a Retryable error if it is not. It must not block: every later commit waits behind it.
+	// Done is called once, by the applier, when the record is durable or the log has failed. The
+	// error is a *FailedError if the record may be in the log, ErrClosed or a Retryable error if it
+	// is not. Done must not block: all later commits wait for it.
 	Done func(c *Commit, err error)
 
-	First uint64 // given by the log: the first sequence number
-	Time  int64  // given by Stamp, µs
+	First uint64 // assigned by the log: the first sequence number
+	Time  int64  // assigned by Stamp, µs
 }
 
-// Config says how the log batches.
+// Config is the configuration of a Log.
 type Config struct {
-	// BatchBytesMax is how many bytes a batch takes before callers wait for the
-	// next. Zero means 4 MiB: about 3 ms of a disk that writes 1.4 GB/s, and
-	// below it group commit gains nothing more. A larger commit has a batch of
-	// its own.
+	// BatchBytesMax is the batch size, in bytes, from which callers wait for the next batch. Zero
+	// means 4 MiB: about 3 ms of a disk that writes 1.4 GB/s; larger batches do not improve group
+	// commit. A larger commit has a batch of its own.
 	BatchBytesMax int
 
 	// CommitWait bounds how long Commit waits while the filling batch is full. Zero means 2 s: four
-	// times what a batch takes on a disk that writes 8 MB/s.
+	// times the duration of a batch on a disk that writes 8 MB/s.
 	CommitWait time.Duration
 
-	// Retryable says whether a failed append left the log as it was, as a full
-	// disk does. Such a batch fails alone, with the append's error. Nil means never.
+	// Retryable reports whether a failed append left the log unchanged, as on a full disk. Such a
+	// batch fails alone, with the append's error. Nil means never.
 	Retryable func(error) bool
 }
 
-// Log is a commit log that is being written. Its methods are safe for
-// concurrent use.
+// Log is an open commit log. It is safe for concurrent use.
 type Log struct {
 	cfg      Config
 	appender Appender
@@ -88,12 +86,12 @@ type Log struct {
 		sync.Mutex
 		filling *batch
 		next    uint64 // next sequence number
-		err     error  // an ErrClosed: no commit is accepted
-		failed  bool   // and what is left in batches is not written
+		err     error  // wraps ErrClosed; if set, no commit is accepted
+		failed  bool   // an append failed: batches are no longer written
 		closed  bool
-		room    chan struct{} // closed when a batch was taken, or the log ended; nil if no caller waits
+		space   chan struct{} // closed when the filling batch is taken or the log ends; nil if no caller waits
 	}
-	notEmpty chan struct{} // capacity 1, sent to under mu: filling has something
+	notEmpty chan struct{} // capacity 1, sent to under mu: filling is not empty
 
 	written chan *batch // writer to applier; capacity 1
 	between chan func() // to the applier, see Between
@@ -104,7 +102,7 @@ type Log struct {
 	stats struct {
 		batches, commits, bytes atomic.Int64
 		appendNanos             atomic.Int64
-		appending               atomic.Int64 // when the append under way began, in ns after Log.began; 0 if none is
+		appending               atomic.Int64 // start of the append in progress, in ns after Log.began; 0 if none
 	}
 }
 
@@ -141,12 +139,12 @@ func New(a Appender, next uint64, cfg Config) *Log {
 	return l
 }
 
-// Commit gives c its place in the log and returns; c.Done is called later. While the filling batch
-// is full it waits, for Config.CommitWait at most. The error is ErrClosed or ErrBusy, and Done is not called then.
+// Commit adds c to the log and returns; c.Done is called later. While the filling batch is full it
+// waits for at most Config.CommitWait. The error is ErrClosed or ErrBusy; then Done is not called.
 func (l *Log) Commit(c *Commit) error {
 	l.mu.Lock()
 	if l.mu.err == nil && !l.fits(c) {
-		l.awaitRoom(c)
+		l.awaitSpace(c)
 	}
 	err := l.mu.err
 	if err == nil && !l.fits(c) {
@@ -168,32 +166,32 @@ func (l *Log) Commit(c *Commit) error {
 	if len(b.commits) == 1 {
 		select {
 		case l.notEmpty <- struct{}{}:
-		default: // the writer has been told of an earlier batch and will see this one
+		default: // a signal is pending, and the writer will see this batch
 		}
 	}
 	l.mu.Unlock()
 	return nil
 }
 
-// fits reports whether the filling batch takes c. mu is held.
+// fits reports whether c fits the filling batch. mu must be held.
 func (l *Log) fits(c *Commit) bool {
 	n := len(l.mu.filling.buf)
 	return n == 0 || n+headerLen+len(c.Body) <= l.cfg.BatchBytesMax
 }
 
-// awaitRoom waits until c fits, the log has ended, or the time is over. mu is held when it is called and when it
-// returns, not meanwhile.
-func (l *Log) awaitRoom(c *Commit) {
+// awaitSpace waits until c fits, the log has ended, or CommitWait has passed. mu must be held; it is
+// released while waiting.
+func (l *Log) awaitSpace(c *Commit) {
 	timer := time.NewTimer(l.cfg.CommitWait)
 	defer timer.Stop()
 	for late := false; !late && l.mu.err == nil && !l.fits(c); {
-		if l.mu.room == nil {
-			l.mu.room = make(chan struct{})
+		if l.mu.space == nil {
+			l.mu.space = make(chan struct{})
 		}
-		room := l.mu.room
+		space := l.mu.space
 		l.mu.Unlock()
 		select {
-		case <-room:
+		case <-space:
 		case <-timer.C:
 			late = true
 		}
@@ -201,24 +199,24 @@ func (l *Log) awaitRoom(c *Commit) {
 	}
 }
 
-// signalRoom wakes the callers that wait for room. mu is held.
-func (l *Log) signalRoom() {
-	if l.mu.room != nil {
-		close(l.mu.room)
-		l.mu.room = nil
+// signalSpace wakes the callers that wait for space. mu must be held.
+func (l *Log) signalSpace() {
+	if l.mu.space != nil {
+		close(l.mu.space)
+		l.mu.space = nil
 	}
 }
 
-// Busy reports whether a Commit would have to wait for room now.
+// Busy reports whether a Commit would have to wait for space now.
 func (l *Log) Busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.filling.buf) >= l.cfg.BatchBytesMax
 }
 
-// Between calls f on the applier, between two batches, and returns when f has: while f runs no commit is done. It waits neither
-// for commits that are under way nor for the log blob, which may make no progress. ErrClosed means that the log
-// has ended: then no commit will be done any more, and f was not called.
+// Between runs f on the applier, between two batches, and returns after f. No commit completes
+// while f runs. It waits neither for pending commits nor for the log blob, which may be stalled.
+// ErrClosed means that the log has ended: no commit will complete any more, and f was not called.
 func (l *Log) Between(f func()) error {
 	ran := make(chan struct{})
 	select {
@@ -230,7 +228,7 @@ func (l *Log) Between(f func()) error {
 	}
 }
 
-// Next returns the sequence number that the next commit will get.
+// Next returns the sequence number of the next commit.
 func (l *Log) Next() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,8 +242,7 @@ func (l *Log) Raise(next uint64) {
 	l.mu.Unlock()
 }
 
-// Close lets the commits that were accepted finish and stops the log. It does
-// not close the log blob.
+// Close completes the accepted commits and stops the log. It does not close the log blob.
 func (l *Log) Close() {
 	l.mu.Lock()
 	if l.mu.err == nil {
@@ -255,14 +252,14 @@ func (l *Log) Close() {
 		l.mu.closed = true
 		close(l.notEmpty)
 	}
-	l.signalRoom()
+	l.signalSpace()
 	l.mu.Unlock()
 	<-l.done
 	l.abandon()
 }
 
-// Abandon ends the append under way, which may wait for replicas that do not come back: its
-// commits fail, and so do all after them, though they may be in the log when it is recovered.
+// Abandon cancels the append in progress, which may wait for lost replicas. Its commits and all
+// later ones fail, though they may be in the log when it is recovered.
 func (l *Log) Abandon() { l.abandon() }
 
 func (l *Log) write() {
@@ -280,7 +277,7 @@ func (l *Log) write() {
 	}
 }
 
-// take swaps the filling batch for an empty one, or returns nil if it is empty.
+// take swaps the filling batch for an empty one. It returns nil if the batch is empty.
 func (l *Log) take() *batch {
 	var fresh *batch
 	select {
@@ -296,7 +293,7 @@ func (l *Log) take() *batch {
 		return nil
 	}
 	l.mu.filling = fresh
-	l.signalRoom()
+	l.signalSpace()
 	return b
 }
 
@@ -317,8 +314,8 @@ func (l *Log) append(b *batch) error {
 			return err
 		}
 		l.mu.Lock()
-		l.mu.err, l.mu.failed = fmt.Errorf("%w, since it failed: %w", ErrClosed, err), true
-		l.signalRoom()
+		l.mu.err, l.mu.failed = fmt.Errorf("%w after a failed append: %w", ErrClosed, err), true
+		l.signalSpace()
 		l.mu.Unlock()
 		return &FailedError{Cause: err}
 	}
@@ -350,7 +347,7 @@ func (l *Log) apply() {
 }
 
 func (l *Log) recycle(b *batch) {
-	if cap(b.buf) > 2*l.cfg.BatchBytesMax { // of a commit that had it to itself
+	if cap(b.buf) > 2*l.cfg.BatchBytesMax { // of a single large commit
 		b.buf = nil
 	}
 	b.buf, b.commits, b.err = b.buf[:0], b.commits[:0], nil
@@ -360,15 +357,15 @@ func (l *Log) recycle(b *batch) {
 	}
 }
 
-// Covered returns the largest position of the log blob below which every record
-// has a sequence number below redo, so that recovery from redo needs none of it.
+// Covered returns the largest position of the log blob below which all records have sequence
+// numbers below redo. Recovery from redo does not need them.
 func (l *Log) Covered(redo uint64) int64 { return l.marks.covered(redo) }
 
-// Pending returns how many bytes of the log blob hold records that recovery from
-// redo needs, roughly.
+// Pending returns approximately how many bytes of the log blob have records needed for recovery
+// from redo.
 func (l *Log) Pending(redo uint64) int64 { return l.marks.end() - l.marks.covered(redo) }
 
-// AppendAge returns for how long the append under way has been; 0 if none is.
+// AppendAge returns how long the append in progress has taken; 0 if there is none.
 func (l *Log) AppendAge() time.Duration {
 	if since := l.stats.appending.Load(); since > 0 {
 		return time.Since(l.began) - time.Duration(since)
@@ -376,10 +373,10 @@ func (l *Log) AppendAge() time.Duration {
 	return 0
 }
 
-// Stats says what the log has done since it was started.
+// Stats are counters since the log was started.
 type Stats struct {
 	Batches, Commits, Bytes int64
-	AppendTime              time.Duration // all appends together
+	AppendTime              time.Duration // sum over all appends
 }
 
 // Stats returns the log's counters.

@@ -26,7 +26,7 @@ func TestGoldenRecord(t *testing.T) {
 	}
 }
 
-// I7: every flipped bit and every cut is noticed.
+// I7: every flipped bit and every truncation is detected.
 func TestDamagedRecord(t *testing.T) {
 	whole := appendRecord(nil, &Record{Table: 1 << 40, Tablet: 7, First: 9, Ops: 2, Body: []byte("some entries")})
 	if _, rest, err := ReadRecord(append(bytes.Clone(whole), "more"...)); err != nil || string(rest) != "more" {
@@ -46,7 +46,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// disk is a log blob in memory. It fails its failAt'th append, if that is not 0.
+// disk is a log blob in memory. It fails append number failAt, if that is not 0.
 type disk struct {
 	mu      sync.Mutex
 	data    []byte
@@ -68,7 +68,7 @@ func (d *disk) Append(_ context.Context, p []byte) (int64, error) {
 	return int64(len(d.data)), nil
 }
 
-// holds says whether the log has the record whose first sequence number is seq.
+// holds reports whether the log has the record whose first sequence number is seq.
 func (d *disk) holds(seq uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +89,8 @@ type counter struct{ n int64 }
 
 func (c *counter) Stamp() int64 { c.n++; return c.n }
 
-// C1, C2: commits from many goroutines are durable when done, in sequence order,
-// with times in that order.
+// C1, C2: commits from many goroutines are durable when done, in sequence order, with timestamps in
+// that order.
 func TestManyWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
@@ -179,7 +179,7 @@ func commit(l *Log, body string) error {
 	return <-acked
 }
 
-// stalledDisk ends no append before it is released.
+// stalledDisk completes no append before it is released.
 type stalledDisk struct {
 	disk
 	began, release chan struct{}
@@ -191,9 +191,9 @@ func (d *stalledDisk) Append(ctx context.Context, p []byte) (int64, error) {
 	return d.disk.Append(ctx, p)
 }
 
-// Between returns though the log blob makes no progress, and Commit when it has waited for long enough; what was accepted is done
-// later, and not while Between's function runs.
-func TestStalledLogHoldsUpNobody(t *testing.T) {
+// Between returns although the log blob is stalled, and Commit after CommitWait. Accepted commits
+// complete later, and not while Between's function runs.
+func TestStalledLogBlocksNoCaller(t *testing.T) {
 	d := &stalledDisk{began: make(chan struct{}, 8), release: make(chan struct{})}
 	l := New(d, 1, Config{BatchBytesMax: 1000, CommitWait: time.Millisecond})
 	done := make(chan error, 2)
@@ -210,7 +210,7 @@ func TestStalledLogHoldsUpNobody(t *testing.T) {
 	}
 	next := l.Next()
 	if err := commit(); err != ErrBusy || l.Next() != next {
-		t.Errorf("a commit without room: %v; the next number was %d, is %d", err, next, l.Next())
+		t.Errorf("a commit without space: %v; the next number was %d, is %d", err, next, l.Next())
 	}
 	ran := 0
 	if err := l.Between(func() {
@@ -218,7 +218,7 @@ func TestStalledLogHoldsUpNobody(t *testing.T) {
 			t.Error("a commit is done whose append is not")
 		}
 	}); err != nil || ran != 1 {
-		t.Errorf("beside a stalled append: ran %d times, %v", ran, err)
+		t.Errorf("during a stalled append: ran %d times, %v", ran, err)
 	}
 	close(d.release)
 	for range 2 {
@@ -232,7 +232,7 @@ func TestStalledLogHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A log that has failed accepts no commits, and Between goes on until it is closed.
+// A failed log accepts no commits, and Between works until it is closed.
 func TestBetweenAfterFailure(t *testing.T) {
 	l := New(&disk{failAt: 1, err: errors.New("broken")}, 1, Config{})
 	defer l.Close()
@@ -273,8 +273,8 @@ func TestCoveredIsNeverTooMuch(t *testing.T) {
 	l.Close()
 }
 
-// Numbers go on above those of another server, and never back. What is released
-// stays below the redo point all the same.
+// Sequence numbers continue above those of another server, and never decrease. Released log space
+// is still only that below the redo point.
 func TestRaise(t *testing.T) {
 	d := &disk{}
 	l := New(d, 5, Config{})
@@ -300,7 +300,7 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// stuck takes nothing until its context ends.
+// stuck blocks every append until its context ends.
 type stuck struct{}
 
 func (stuck) Append(ctx context.Context, _ []byte) (int64, error) {
@@ -308,7 +308,7 @@ func (stuck) Append(ctx context.Context, _ []byte) (int64, error) {
 	return 0, ctx.Err()
 }
 
-// A log whose replicas do not answer can be closed all the same.
+// A log whose replicas do not answer can still be closed.
 func TestAbandonedAppendEnds(t *testing.T) {
 	l := New(stuck{}, 1, Config{})
 	done := make(chan error, 1)

@@ -2,24 +2,24 @@ package commitlog
 
 import "sync"
 
-// markBytes is how far apart two marks are, in bytes of log. Log space is
-// taken back in extents of 64 MiB, so a finer grain gains nothing.
+// markBytes is the distance between marks, in bytes of log. Log space is released in extents of 64
+// MiB, so finer marks gain nothing.
 const markBytes = 1 << 20
 
-// mark says that every record below pos has a sequence number below next.
+// mark records that all records below pos have sequence numbers below next.
 type mark struct {
 	pos  int64
 	next uint64
 }
 
-// marks maps sequence numbers to positions of the log blob, roughly.
+// marks is an approximate map from sequence numbers to positions of the log blob.
 type marks struct {
 	// mu guards the fields in it.
 	mu struct {
 		sync.Mutex
 		list []mark // ascending in both fields
-		last mark   // not in list yet
-		kept int64  // what covered returned last
+		last mark   // the latest, perhaps not in list
+		kept int64  // the last result of covered
 	}
 }
 
@@ -32,8 +32,8 @@ func (m *marks) add(k mark) {
 	}
 }
 
-// covered returns the largest known position whose records are all below redo,
-// and forgets the marks below it.
+// covered returns the largest known position with all records below redo, and discards the marks
+// before it.
 func (m *marks) covered(redo uint64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 const headerLen = 44
 
-// Record is one commit as the log keeps it.
+// Record is one commit as stored in the log.
 type Record struct {
 	Table  uint64
 	Tablet uint64
@@ -21,11 +21,11 @@ type Record struct {
 	Body   []byte
 }
 
-// ErrBadRecord means that bytes of a log are not a record although the log blob
-// vouched for them.
+// ErrBadRecord means that bytes of a log are not a valid record, although the log blob's checksums
+// are right.
 var ErrBadRecord = errors.New("malformed commit log record")
 
-// appendRecord appends the record's coding.
+// appendRecord appends the encoded record.
 func appendRecord(dst []byte, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
@@ -40,11 +40,11 @@ func appendRecord(dst []byte, r *Record) []byte {
 	return dst
 }
 
-// ReadRecord takes the first record off b and returns what follows it. The
-// record's body aliases b. The error wraps ErrBadRecord.
+// ReadRecord decodes the first record of b and returns the bytes after it. The record's body
+// aliases b. The error wraps ErrBadRecord.
 func ReadRecord(b []byte) (Record, []byte, error) {
 	if len(b) < headerLen {
-		return Record{}, nil, fmt.Errorf("%w: %d bytes, a header has %d", ErrBadRecord, len(b), headerLen)
+		return Record{}, nil, fmt.Errorf("%w: %d bytes, want a header of %d", ErrBadRecord, len(b), headerLen)
 	}
 	length := int64(binary.LittleEndian.Uint32(b[4:]))
 	if length > int64(len(b)-headerLen) {

@@ -1,7 +1,6 @@
-// Package ikey encodes the internal keys of a tablet: byte strings whose plain
-// bytes.Compare order is the order of a tablet's entries. The memtable and the
-// SSTable order keys by their bytes and know nothing else of them (paper §4:
-// an SSTable is a map from byte strings to byte strings).
+// Package ikey encodes the internal keys of a tablet, whose bytes.Compare order is the order of a
+// tablet's entries. The memtable and the SSTable order keys by their bytes only (paper §4: an
+// SSTable is a map from byte strings to byte strings).
 //
 // # Layout
 //
@@ -25,18 +24,17 @@
 //	delete column = 00
 //	cell          = 01
 //
-// So within a row its deletion entries come before what they cover: a reader
-// that goes forward has seen each deletion before the first cell that it can
-// hide. Families come in the order of their names, columns in the order of
-// their qualifiers, versions newest first, and of one version the latest commit
-// first.
+// Within a row, deletion entries come before the entries that they cover: a forward reader sees
+// each deletion before the first cell that it can hide. Families are in the order of their names,
+// columns in the order of their qualifiers, versions newest first, and entries of one version
+// latest commit first.
 //
-// The family's id keeps two lives of one name apart: a family that was dropped
-// and created again has a new id, and the cells of the old one are never seen.
+// The family id distinguishes families of the same name: a family that was dropped and created
+// again has a new id, so the cells of the old one are never returned.
 //
-// The value of a cell is the cell's value. The value of a delete column is two
-// 8-byte integers, start and end of the range of timestamps that it covers
-// (end 0: no end). Other deletion entries have no value.
+// The value of a cell entry is the cell's value. The value of a delete column entry is two 8-byte
+// integers, start and end of the range of timestamps that it covers (end 0: no end). Other deletion
+// entries have no value.
 //
 // # Worked example
 //
@@ -44,9 +42,9 @@
 //
 //	61 00 01 | 66 00 00 00 00 02 | 71 00 01 | 01 | ff ff ff ff ff ff ff fa | ff ff ff ff ff ff ff f8
 //
-// # Departures from the paper
+// # Differences from the paper
 //
-// The paper does not say how keys are coded. Byte order by construction costs a
-// few bytes a key before prefix compression and buys comparison by memcmp
-// everywhere: in the memtable, in block search, in merges.
+// The paper does not specify the encoding of keys. An order-preserving encoding costs a few bytes
+// per key before prefix compression, and allows comparison by memcmp everywhere: in the memtable,
+// in block search, in merges.
 package ikey

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// Kind says what an entry is.
+// Kind is the type of an entry.
 type Kind uint8
 
 // The kinds of entries. Kinds are not stored as such: they follow from a key's layout.
@@ -26,15 +26,15 @@ const (
 	idLen  = 4
 )
 
-// MinLen is the length of the shortest key: the deletion of a row of one byte.
+// MinLen is the length of the shortest key: the deletion of a row with a key of one byte.
 const MinLen = 3 + 1 + seqLen
 
-// ErrBadKey means that bytes are not an internal key. It is a corruption or a
-// bug of ours, since every stored key was made by this package.
+// ErrBadKey means that bytes are not an internal key. This is corruption or a bug, because this
+// package makes all stored keys.
 var ErrBadKey = errors.New("malformed internal key")
 
-// AppendRow appends the row part: every key of the row starts with it, and no
-// key of another row does.
+// AppendRow appends the row part. Every key of the row starts with it, and no key of another row
+// does.
 func AppendRow(dst, row []byte) []byte { return appendEscaped(dst, row) }
 
 // AppendRowEnd appends the smallest byte string above every key of the row.
@@ -89,8 +89,7 @@ func Timestamp(key []byte) int64 {
 	return int64(^binary.BigEndian.Uint64(key[len(key)-seqLen-tsLen:]))
 }
 
-// Parts is where the parts of a key end. A part that a key lacks ends where the
-// one before it does.
+// Parts has the ends of the parts of a key. A missing part ends where the previous one does.
 type Parts struct {
 	Kind   Kind
 	Row    int // end of the row part
@@ -98,7 +97,7 @@ type Parts struct {
 	Column int // end of the column part
 }
 
-// Split finds the parts of a key. The error is ErrBadKey.
+// Split splits a key into its parts. The error is ErrBadKey.
 func Split(key []byte) (Parts, error) {
 	row := escapedEnd(key)
 	if row < 0 {
@@ -148,12 +147,11 @@ func SplitAfterFamily(key []byte, row, family int) (Parts, error) {
 	return p, nil
 }
 
-// RowKey returns the row key that a row part stands for. It aliases part unless
-// the key holds a zero byte.
+// RowKey returns the row key in a row part. It aliases part unless the key has a zero byte.
 func RowKey(part []byte) []byte { return unescape(part) }
 
-// Qualifier returns the qualifier that a column part stands for. It aliases
-// part unless the qualifier holds a zero byte.
+// Qualifier returns the qualifier in a column part. It aliases part unless the qualifier has a zero
+// byte.
 func Qualifier(part []byte) []byte { return unescape(part) }
 
 // FamilyName returns the name in a family part. It aliases part.
@@ -162,7 +160,7 @@ func FamilyName(part []byte) []byte { return part[:len(part)-1-idLen] }
 // FamilyID returns the id in a family part.
 func FamilyID(part []byte) uint32 { return binary.BigEndian.Uint32(part[len(part)-idLen:]) }
 
-// FamilyOf returns the id of the family that a well-formed key is about; 0 for the deletion of a row.
+// FamilyOf returns the id of the family in a well-formed key; 0 for the deletion of a row.
 func FamilyOf(key []byte) uint32 {
 	rest := key[escapedEnd(key):]
 	if rest[0] == 0 {
@@ -177,7 +175,7 @@ func AppendRange(dst []byte, start, end int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(end))
 }
 
-// Range reads the value of a delete column. The error is ErrBadKey.
+// Range decodes the value of a delete column. The error is ErrBadKey.
 func Range(value []byte) (start, end int64, err error) {
 	if len(value) != 16 {
 		return 0, 0, ErrBadKey
@@ -199,7 +197,7 @@ func appendEscaped(dst, x []byte) []byte {
 	return append(dst, 0, 1)
 }
 
-// escapedEnd returns where an escaped part with its terminator ends, or -1.
+// escapedEnd returns the end of an escaped part with its terminator, or -1.
 func escapedEnd(b []byte) int {
 	for i := 0; ; {
 		z := bytes.IndexByte(b[i:], 0)
@@ -232,15 +230,15 @@ func unescape(part []byte) []byte {
 	return append(out, b...)
 }
 
-// RowPrefix returns the row key of a key, or of a key that is cut anywhere what is there of
-// the row key, as separators in an index are cut. It aliases key unless that holds a
-// zero byte before the row part's end.
+// RowPrefix returns the row key in a key. If the key is cut, as separators in an index are, it
+// returns the available prefix of the row key. It aliases key unless the key has a zero byte before
+// the end of the row part.
 func RowPrefix(key []byte) []byte {
 	if n := escapedEnd(key); n >= 0 {
 		return unescape(key[:n])
 	}
 	for i := bytes.IndexByte(key, 0); i >= 0; {
-		if i+1 == len(key) || key[i+1] != 0xFF { // cut inside of an escape, or above the row part's end
+		if i+1 == len(key) || key[i+1] != 0xFF { // cut within an escape, or after the end of the row part
 			key = key[:i:i]
 			break
 		}
@@ -253,15 +251,15 @@ func RowPrefix(key []byte) []byte {
 	return unescape(append(key[:len(key):len(key)], 0, 1))
 }
 
-// RowLen returns where the row part of a key ends, or -1 if it has none.
+// RowLen returns the length of the row part of a key, or -1 if it has none.
 func RowLen(key []byte) int { return escapedEnd(key) }
 
-// IsDeleteColumn says whether a well-formed key whose column part ends at column
-// is a deletion of (a part of) that column.
+// IsDeleteColumn reports whether a well-formed key whose column part ends at column is a deletion
+// of that column, or of a range of its timestamps.
 func IsDeleteColumn(key []byte, column int) bool { return key[column] == tagDeleteColumn }
 
-// AppendAfter appends the smallest byte string above every one that starts with
-// prefix, a complete row, family or column part.
+// AppendAfter appends the smallest byte string above all that start with prefix, which must be a
+// complete row, family or column part.
 func AppendAfter(dst, prefix []byte) []byte {
 	dst = append(dst, prefix...)
 	for i := len(dst) - 1; i >= 0; i-- {
@@ -269,5 +267,5 @@ func AppendAfter(dst, prefix []byte) []byte {
 			return dst
 		}
 	}
-	panic("BUG: no byte string is above those that start with " + string(prefix))
+	panic("BUG: no byte string is above all that start with " + string(prefix))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// entry is a key's meaning, to be compared field by field.
+// entry is the decoded form of a key, to be compared field by field.
 type entry struct {
 	row, fam, qual []byte
 	id             uint32
@@ -34,7 +34,7 @@ func (e entry) encode() []byte {
 	return AppendCell(k, e.ts, e.seq)
 }
 
-// compare is the order of the package comment, written out.
+// compare is the order in the package comment, written out.
 func compare(a, b entry) int {
 	if c := bytes.Compare(a.row, b.row); c != 0 {
 		return c
@@ -186,8 +186,8 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// A key cut anywhere gives the row key, or what is there of it: so it is a row that
-// lies between those before the cut and those after it.
+// RowPrefix of a cut key returns the row key, or the available prefix of it. So the result is a row
+// between those before the cut and those after it.
 func TestRowPrefix(t *testing.T) {
 	for _, row := range []string{"a", "row", "r\x00", "\x00", "\x00\xff\x00\x01", "r\x00\x00w"} {
 		key := AppendDeleteRow(AppendRow(nil, []byte(row)), 7)

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// A ref is a chunk's index and a word offset inside it: 12 and 20 bits. So
-	// a table holds at most 4,096 chunks of up to 1,048,576 words (4 MiB); an
-	// place larger than a chunk gets a chunk of its own and offset 0.
+	// A ref is a chunk's index and a word offset in the chunk: 12 and 20 bits. So a table has at
+	// most 4,096 chunks of up to 1,048,576 words (4 MiB). An allocation larger than a chunk gets a
+	// chunk of its own and offset 0.
 	offsetBits = 20
 	offsetMask = 1<<offsetBits - 1
 	chunksMax  = 1 << (32 - offsetBits)
 
-	// Chunks start small, since a server may hold thousands of idle tablets,
-	// and double up to 1 MiB: 256 Ki words.
+	// Chunks start small, because a server may have thousands of idle tablets, and double up to 1
+	// MiB: 256 Ki words.
 	chunkWordsMin = 1 << 7
 	chunkWordsMax = 1 << 18
-	chunkDoubles  = 11 // from the least to the most
+	chunkDoubles  = 11 // from chunkWordsMin to chunkWordsMax
 
 	wordBytes = 4
 )
@@ -29,14 +29,14 @@ type chunk struct {
 	bytes []byte   // the same memory
 }
 
-// arena hands out word-aligned memory and never takes it back.
+// arena allocates word-aligned memory, which is never freed individually.
 type arena struct {
 	chunks atomic.Pointer[[]chunk] // replaced, never changed, by alloc
 	used   int                     // words used of the last chunk
-	bytes  atomic.Int64            // memory taken, in bytes
+	bytes  atomic.Int64            // memory allocated
 }
 
-// alloc returns a place of n words. The first place is ref 0: of nodes, the head's.
+// alloc allocates n words. The first allocation is ref 0: in the arena of nodes, the head.
 func (a *arena) alloc(n int) (ref, bool) {
 	var chunks []chunk
 	if p := a.chunks.Load(); p != nil {

@@ -1,8 +1,7 @@
 package memtable
 
-// Iter goes through a table's entries in key order. It sees every entry that was
-// there when it was positioned and may see later ones. The zero value is not
-// usable: see Table.Iter.
+// Iter iterates over a table's entries in key order. It sees all entries that existed when it was
+// positioned, and may see later ones. The zero value is not usable: see Table.Iter.
 type Iter struct {
 	t    *Table
 	node ref
@@ -11,26 +10,25 @@ type Iter struct {
 // Iter returns an iterator that is not positioned yet.
 func (t *Table) Iter() Iter { return Iter{t: t} }
 
-// First goes to the first entry and says whether there is one.
+// First moves to the first entry and reports whether there is one.
 func (it *Iter) First() bool {
 	it.node = it.t.nodes().next(it.t.head, 0)
 	return it.node != 0
 }
 
-// SeekGE goes to the first entry at or above key and says whether there is one.
+// SeekGE moves to the first entry with a key >= key and reports whether there is one.
 func (it *Iter) SeekGE(key []byte) bool {
 	it.node = it.t.seekGE(key)
 	return it.node != 0
 }
 
-// Next goes to the following entry and says whether there is one. The iterator
-// must be valid.
+// Next moves to the next entry and reports whether there is one. The iterator must be valid.
 func (it *Iter) Next() bool {
 	it.node = it.t.nodes().next(it.node, 0)
 	return it.node != 0
 }
 
-// Valid says whether the iterator is on an entry.
+// Valid reports whether the iterator is at an entry.
 func (it *Iter) Valid() bool { return it.node != 0 }
 
 // Key returns the entry's key. It must not be changed and may be kept.

@@ -8,50 +8,50 @@ import (
 	"sync/atomic"
 )
 
-// ErrFull means that the table has no room for another chunk: it holds 4 GiB of
-// values, or 4,096 values larger than a chunk.
+// ErrFull means that no further chunk can be allocated: the table has 4 GiB of keys or of values,
+// or 4,096 entries larger than a chunk.
 var ErrFull = errors.New("memtable full")
 
-// BytesMax is the most that a table holds of keys, and of values, in bytes: as many
-// chunks as there can be of the size that most have. Entries larger than a chunk
-// make it more.
+// BytesMax is the maximum size of a table's keys, and of its values, in bytes: the maximum number
+// of chunks of the usual size. Entries larger than a chunk can exceed it.
 const BytesMax = chunksMax * chunkWordsMax * wordBytes
 
-// A node is, in words: key length and height, one link per level, the bytes of the key, the value's place and its length. So a search, which
-// needs all but these two, touches few lines of the cache. Values are in an arena of their own, so that it touches some megabytes of nodes and not
-// the whole table: 0.90 µs instead of 1.35 µs in a table of 65,536 values of 1,000 bytes.
+// A node is, in words: key length and height, one link per level, the bytes of the key, the ref of
+// the value and its length. A search needs all but the last two, so it touches few cache lines.
+// Values are in an arena of their own, so a search touches some megabytes of nodes instead of the
+// whole table: 0.90 µs instead of 1.35 µs in a table of 65,536 values of 1,000 bytes.
 const (
 	nodeHead  = 0
 	nodeLinks = 1
-	valueRef  = 0 // behind the key
+	valueRef  = 0 // after the key
 	valueLen  = 1
-	valueInfo = 2 // words of these
+	valueInfo = 2 // words of valueRef and valueLen
 
 	keyLenMax  = 1<<(32-heightBits) - 1
 	heightBits = 4
 	heightMask = 1<<heightBits - 1
-	heightMax  = 14 // with a quarter going up at each level, 4^14 entries
+	heightMax  = 14 // for 4^14 entries: a quarter of the nodes goes up at each level
 )
 
-// Table is one memtable. The zero value is not usable: see New.
+// Table is a memtable. The zero value is not usable: see New.
 type Table struct {
 	arena  arena // nodes
 	values arena
 	head   ref
 	height atomic.Int32
 	count  atomic.Int64
-	// largest is the bytes of the largest value.
+	// largest is the size of the largest value, in bytes.
 	largest atomic.Int64
 
-	// The place of the last insertion, where the next often goes too. Only the
-	// adding goroutine touches it.
+	// splice is the place of the last insertion, near which the next one often is. Only the adding
+	// goroutine uses it.
 	splice [heightMax]splice
 }
 
-// splice is two neighbours at a level.
+// splice is a pair of neighbours at a level.
 type splice struct{ prev, next ref }
 
-// New returns an empty table. It takes half a KiB.
+// New returns an empty table of half a KiB.
 func New() *Table {
 	t := &Table{}
 	t.head, _ = t.arena.alloc(nodeLinks + heightMax + valueInfo)
@@ -67,16 +67,15 @@ func New() *Table {
 // Len returns the number of entries.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
-// Largest returns the bytes of the largest value.
+// Largest returns the size of the largest value, in bytes.
 func (t *Table) Largest() int64 { return t.largest.Load() }
 
-// Bytes returns the memory taken, in bytes.
+// Bytes returns the allocated memory, in bytes.
 func (t *Table) Bytes() int64 { return t.arena.bytes.Load() + t.values.bytes.Load() }
 
-// Add inserts a copy of key and value. Keys are unique, since each ends in its
-// sequence number; adding one twice keeps the first and is reported as false
-// (recovery replays what a table may hold already). The error is ErrFull. Only
-// one goroutine may add at a time.
+// Add inserts a copy of key and value. Keys are unique, because each ends in its sequence number.
+// If the table has the key already, Add keeps the existing entry and returns false: recovery may
+// replay commits that the table has. The error is ErrFull. Only one goroutine may add at a time.
 func (t *Table) Add(key, value []byte) (bool, error) {
 	if found := t.seekSplice(key); found {
 		return false, nil
@@ -121,18 +120,19 @@ func (t *Table) addValue(value []byte) (ref, bool) {
 	if ok {
 		c, off := t.values.at(at)
 		copy(c.bytes[off*wordBytes:], value)
-		if n := int64(len(value)); n > t.largest.Load() { // one goroutine adds
+		if n := int64(len(value)); n > t.largest.Load() { // only one goroutine adds
 			t.largest.Store(n)
 		}
 	}
 	return at, ok
 }
 
-// words returns how many words hold n bytes.
+// words returns how many words n bytes need.
 func words(n int) int { return (n + wordBytes - 1) / wordBytes }
 
-// seekSplice makes splice[level] the neighbours of key at each level, and says whether the key is there already. Where the last insertion's
-// neighbours still enclose key they stay: at level 0 for keys in order, else at the upper ones.
+// seekSplice sets splice[level] to the neighbours of key at each level and reports whether the
+// table has the key. It keeps the last insertion's neighbours where they still enclose key: at
+// level 0 for keys in order, otherwise at the upper levels.
 func (t *Table) seekSplice(key []byte) bool {
 	n := t.nodes()
 	height := int(t.height.Load())
@@ -160,15 +160,15 @@ func (t *Table) seekSplice(key []byte) bool {
 	return found
 }
 
-// encloses tells whether two neighbours enclose key, which may be that of the second.
+// encloses reports whether key is between two neighbours, or equal to the second.
 func (t *Table) encloses(n nodes, s splice, key []byte) bool {
 	return (s.prev == t.head || bytes.Compare(n.key(s.prev), key) < 0) && (s.next == 0 || bytes.Compare(key, n.key(s.next)) <= 0)
 }
 
-// seekGE returns the first node whose key is at or above key, or 0.
+// seekGE returns the first node with a key >= key, or 0.
 func (t *Table) seekGE(key []byte) ref {
 	n, prev := t.nodes(), t.head
-	var bound ref // a node known to be at or above key: no need to compare again
+	var bound ref // a node known to be >= key, which is not compared again
 	for level := int(t.height.Load()) - 1; level >= 0; level-- {
 		next := n.next(prev, level)
 		for next != bound {
@@ -185,7 +185,8 @@ func (t *Table) seekGE(key []byte) ref {
 	return bound
 }
 
-// nodes is an arena's chunks at a moment: those of all nodes that there were, and not of all that they are linked to later.
+// nodes is a snapshot of an arena's chunks. It has all nodes that existed at the time, but perhaps
+// not those linked to them later.
 type nodes []chunk
 
 func (t *Table) nodes() nodes { return *t.arena.chunks.Load() }
@@ -217,7 +218,7 @@ func (t *Table) value(node ref) []byte {
 	return v.bytes[start : start+n : start+n]
 }
 
-// randomHeight is h with probability 3/4 · (1/4)^(h-1).
+// randomHeight returns h with probability 3/4 · (1/4)^(h-1).
 func randomHeight() int {
 	zeros := bits.TrailingZeros64(rand.Uint64() | 1<<(2*(heightMax-1)))
 	return 1 + zeros/2

@@ -64,8 +64,8 @@ func TestAgainstMap(t *testing.T) {
 	}
 }
 
-// M1, M2: readers run beside the writer and always see an ordered list that
-// holds at least what had been added before they started.
+// M1, M2: readers run concurrently with the writer and always see an ordered list with at least the
+// entries added before they started.
 func TestReadersBesideWriter(t *testing.T) {
 	mt := New()
 	var added atomic.Int64

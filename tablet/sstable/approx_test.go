@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The parts of a file add up to its size, wherever it is divided, and each part is
-// about as large as what it holds, also if all of the file is one data block.
+// The sizes of ranges add up to the size of the file, wherever it is divided, and each is about as
+// large as its content, even if the file has only one data block.
 func TestApproxBytesAddUp(t *testing.T) {
 	for _, c := range []struct{ entries, blockBytes int }{{100, 1 << 20}, {4000, 1024}, {4000, 64 << 10}} {
 		t.Run(fmt.Sprintf("%d entries in blocks of %d bytes", c.entries, c.blockBytes), func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestApproxBytesAddUp(t *testing.T) {
 			}
 			for _, beside := range [][2][]byte{{nil, []byte("a")}, {[]byte("z"), nil}, {nil, entries[0].key}} {
 				if n, err := tab.ApproxBytes(beside[0], beside[1]); n != 0 || err != nil {
-					t.Errorf("%d bytes in %q, beside the file, error %v", n, beside, err)
+					t.Errorf("%d bytes in %q, outside the file, error %v", n, beside, err)
 				}
 			}
 		})

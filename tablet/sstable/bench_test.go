@@ -13,12 +13,12 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// benchRows is how many rows the look-up and scan benchmarks have. The
-// figures in DESIGN.md are of 1,000,000.
+// benchRows is the number of rows in the lookup and scan benchmarks. The figures in DESIGN.md are
+// for 1,000,000.
 var benchRows = flag.Int("bench-rows", 100_000, "rows of the benchmarks' tables")
 
-// benchKey is the form of a cell's internal key: row, family, column,
-// timestamp, sequence number. rowLen is the length of its row.
+// benchKey has the form of a cell's internal key: row, family, column, timestamp, sequence number.
+// rowLen is the length of its row.
 func benchKey(dst []byte, row int) []byte {
 	dst = fmt.Appendf(dst, "user%010d\x00\x01f\x00\x00\x00\x00\x02field0\x00\x01\x01", row)
 	dst = binary.BigEndian.AppendUint64(dst, ^uint64(1_700_000_000_000_000+uint64(row)))
@@ -76,8 +76,8 @@ var benchCompressions = []struct {
 	c    table.Compression
 }{{"none", table.CompressionNone}, {"s2", table.CompressionS2}, {"zstd", table.CompressionZstd}, {"two-pass", table.CompressionTwoPass}}
 
-// BenchmarkSeek looks up random keys of which every block is cached, with a
-// new iterator each, and reads the value.
+// BenchmarkSeek looks up random keys in cached blocks, each with a new iterator, and reads the
+// value.
 func BenchmarkSeek(b *testing.B) {
 	for _, size := range benchSizes {
 		b.Run(size.name, func(b *testing.B) {
@@ -89,7 +89,7 @@ func BenchmarkSeek(b *testing.B) {
 			sink := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				// The key as a reader has it: row, family and column.
+				// The key as used by a reader: row, family and column.
 				key = seekKey(key, rng.IntN(rows))
 				it := t.NewIter(IterOptions{})
 				if !it.SeekGE(key) {
@@ -105,7 +105,7 @@ func BenchmarkSeek(b *testing.B) {
 	}
 }
 
-// warm reads all of a table, so that its blocks are cached.
+// warm reads the whole table, so that its blocks are cached.
 func warm(t *Table) {
 	it := t.NewIter(IterOptions{})
 	defer it.Close()
@@ -169,7 +169,7 @@ func BenchmarkSeekNear(b *testing.B) {
 	}
 }
 
-// BenchmarkScan reads all rows; its MB/s are of keys and values.
+// BenchmarkScan reads all rows. Its MB/s count keys and values.
 func BenchmarkScan(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -224,7 +224,7 @@ func scanBench(b *testing.B, t *Table, opts IterOptions) {
 var words = []string{"tablet", "server", "the", "of", "commit", "log", "memtable", "row", "column", "family",
 	"a", "compaction", "in", "Chubby", "master", "SSTable", "and", "locality", "group", "is", "split"}
 
-// textTable returns a table of 100,000 entries of some 100 bytes of text.
+// textTable returns a table of 100,000 entries of about 100 bytes of text.
 func textTable(tb testing.TB, opts Options) []byte {
 	var out bytes.Buffer
 	w := NewWriter(&out, opts)
@@ -249,7 +249,7 @@ func textEntries(tb testing.TB, n int, add func(key, value []byte) error) {
 	}
 }
 
-// BenchmarkBuild writes tables; its MB/s are of keys and values.
+// BenchmarkBuild writes tables. Its MB/s count keys and values.
 func BenchmarkBuild(b *testing.B) {
 	type entry struct{ key, value []byte }
 	var random, text []entry

@@ -6,12 +6,12 @@ import (
 	"errors"
 )
 
-// errBlock means that a block whose checksum is right does not hold what the
-// format says. Readers turn it into a *CorruptError with file and offset.
+// errBlock means that a block with a valid checksum violates the format. Readers turn it into a
+// *CorruptError with file and offset.
 var errBlock = errors.New("malformed block")
 
-// block is the parts of a map block in memory. The bytes are never changed,
-// and live as long as anyone keeps a part of them.
+// block is a parsed map block. The bytes never change, and stay in memory while any part of them is
+// referenced.
 type block struct {
 	values   []byte
 	keys     []byte // the key entries
@@ -19,9 +19,8 @@ type block struct {
 	entries  int
 }
 
-// parse points b at the parts of the map block p. It returns errBlock if
-// they do not fit in p. It looks at nothing but the end of p, so it is done
-// anew each time that a block comes from the cache.
+// parse makes b refer to the parts of the map block p. It returns errBlock if they do not fit in p.
+// It reads only the end of p, so it is called each time a block comes from the cache.
 func (b *block) parse(p []byte) error {
 	if len(p) < blockTailBytes {
 		return errBlock
@@ -36,8 +35,7 @@ func (b *block) parse(p []byte) error {
 		return errBlock
 	}
 	keysEnd := n - restarts*restartBytes
-	// An entry has at least its three lengths, and the first begins where
-	// keys and values do.
+	// An entry has at least three length bytes, and the first restart is 0, 0.
 	if entries*3 > keysEnd-values || restarts > 0 && binary.LittleEndian.Uint64(p[keysEnd:]) != 0 {
 		return errBlock
 	}
@@ -50,7 +48,7 @@ func (b *block) parse(p []byte) error {
 
 func (b *block) numRestarts() int { return len(b.restarts) / restartBytes }
 
-// restart returns where the i-th whole key and its value begin.
+// restart returns the offsets of the i-th restart's key entry and value.
 func (b *block) restart(i int) (keyOff, valueOff int) {
 	r := binary.LittleEndian.Uint64(b.restarts[i*restartBytes:])
 	return int(uint32(r)), int(r >> 32)
@@ -62,14 +60,14 @@ type entry struct {
 	next                    int // offset in keys of the first byte of the key's own part
 }
 
-// decodeEntry reads the lengths at off. ok is false if they are malformed or
-// run out of the block's keys. The value's length is not yet checked.
+// decodeEntry decodes the lengths at off. ok is false if they are malformed or exceed the block's
+// keys. The value's length is not checked.
 func (b *block) decodeEntry(off int) (e entry, ok bool) {
 	if uint(off) >= uint(len(b.keys)) {
 		return e, false
 	}
 	p := b.keys[off:]
-	// Keys below 128 bytes and values below 16 KiB come here.
+	// Fast path for keys below 128 bytes and values below 16 KiB.
 	if len(p) >= 4 && p[0]|p[1] < 0x80 {
 		if p[2] < 0x80 {
 			e = entry{int(p[0]), int(p[1]), int(p[2]), off + 3}
@@ -98,7 +96,7 @@ func decodeEntrySlow(p []byte, off int) (e entry, ok bool) {
 	return e, e.unshared <= len(p)-n
 }
 
-// wholeKey returns the key at the i-th restart, an alias of the block.
+// wholeKey returns the key at the i-th restart. It aliases the block.
 func (b *block) wholeKey(i int) (key []byte, ok bool) {
 	off, _ := b.restart(i)
 	e, ok := b.decodeEntry(off)
@@ -108,7 +106,7 @@ func (b *block) wholeKey(i int) (key []byte, ok bool) {
 	return b.keys[e.next : e.next+e.unshared : e.next+e.unshared], true
 }
 
-// at returns the key and value at the i-th restart, aliases of the block.
+// at returns key and value at the i-th restart. They alias the block.
 func (b *block) at(i int) (key, value []byte, ok bool) {
 	off, valueOff := b.restart(i)
 	e, ok := b.decodeEntry(off)
@@ -119,8 +117,8 @@ func (b *block) at(i int) (key, value []byte, ok bool) {
 	return key, b.values[valueOff : valueOff+e.value : valueOff+e.value], true
 }
 
-// lastLE returns the last of the restarts lo to hi-1 whose key is at or below
-// target, or lo-1 if there is none. ok is false if the block is malformed.
+// lastLE returns the last restart in [lo, hi) whose key is <= target, or lo-1 if there is none. ok
+// is false if the block is malformed.
 func (b *block) lastLE(target []byte, lo, hi int) (r int, ok bool) {
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)

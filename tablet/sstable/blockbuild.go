@@ -11,27 +11,26 @@ const (
 	blockTailBytes = 12 // entries u32, restarts u32, length of the values u32
 )
 
-// blockBuilder collects the entries of one map block. Values go to the front
-// of the block as they come; keys are kept aside until finish, so that a
-// look-up walks over keys without stepping over values.
+// blockBuilder builds a map block. Values are appended at the front of the block; keys are buffered
+// until finish, so that a lookup scans keys without skipping values.
 type blockBuilder struct {
-	interval int // entries from one whole key to the next
+	interval int // entries per restart
 	values   []byte
 	keys     []byte
 	restarts []byte
 	entries  int
-	sinceKey int // entries since the last whole key
+	sinceKey int // entries since the last restart
 }
 
 func (b *blockBuilder) empty() bool { return b.entries == 0 }
 
-// size is the length of the block as it stands.
+// size returns the current length of the block.
 func (b *blockBuilder) size() int {
 	return len(b.values) + len(b.keys) + len(b.restarts) + blockTailBytes
 }
 
-// sizeWith is the length of the block if an entry were added that shares
-// the first shared bytes of its key with the key before it.
+// sizeWith returns the length of the block after adding an entry whose key shares its first shared
+// bytes with the previous key.
 func (b *blockBuilder) sizeWith(keyLen, shared, valueLen int) int {
 	n := b.size()
 	if b.entries == 0 || b.sinceKey >= b.interval {
@@ -46,8 +45,8 @@ func entryBytes(keyLen, shared, valueLen int) int {
 	return uvarintLen(shared) + uvarintLen(unshared) + uvarintLen(valueLen) + unshared + valueLen
 }
 
-// add appends an entry. shared is how many bytes key has in common with the
-// key of the entry before it.
+// add appends an entry. shared is the number of leading bytes that key shares with the previous
+// key.
 func (b *blockBuilder) add(key []byte, shared int, value []byte) {
 	if b.entries == 0 || b.sinceKey >= b.interval {
 		shared = 0
@@ -59,7 +58,7 @@ func (b *blockBuilder) add(key []byte, shared int, value []byte) {
 	b.keys = binary.AppendUvarint(b.keys, uint64(len(key)-shared))
 	b.keys = binary.AppendUvarint(b.keys, uint64(len(value)))
 	b.keys = append(b.keys, key[shared:]...)
-	if len(value) > bufferKeepBytes/4 { // finish need not copy it to find room for the rest
+	if len(value) > bufferKeepBytes/4 { // finish then appends without copying the value
 		b.values = slices.Grow(b.values, len(value)+len(b.keys)+len(b.restarts)+blockTailBytes)
 	}
 	b.values = append(b.values, value...)
@@ -67,8 +66,7 @@ func (b *blockBuilder) add(key []byte, shared int, value []byte) {
 	b.sinceKey++
 }
 
-// finish returns the block's bytes, which are good until the next call of
-// the builder.
+// finish returns the block, valid until the next call on the builder.
 func (b *blockBuilder) finish() []byte {
 	values := len(b.values)
 	p := append(b.values, b.keys...)
@@ -80,15 +78,14 @@ func (b *blockBuilder) finish() []byte {
 	return p
 }
 
-// reset empties the builder and keeps its buffers, unless one entry made
-// them huge.
+// reset empties the builder. It keeps the buffers unless a huge entry has grown them.
 func (b *blockBuilder) reset() {
 	b.values, b.keys, b.restarts = reuse(b.values), reuse(b.keys), reuse(b.restarts)
 	b.entries, b.sinceKey = 0, 0
 }
 
-// bufferKeepBytes is the largest buffer kept for reuse. 4 MiB: four of the
-// largest ordinary blocks; beyond it was one huge value.
+// bufferKeepBytes is the largest buffer kept for reuse. 4 MiB: four of the largest ordinary blocks.
+// Only a huge value needs more.
 const bufferKeepBytes = 4 << 20
 
 func reuse(p []byte) []byte {
@@ -100,7 +97,7 @@ func reuse(p []byte) []byte {
 
 func uvarintLen(n int) int { return (bits.Len64(uint64(n)|1) + 6) / 7 }
 
-// commonPrefix returns how many bytes a and b have in common at their start.
+// commonPrefix returns the length of the common prefix of a and b.
 func commonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0

@@ -2,22 +2,21 @@ package sstable
 
 import "bytes"
 
-// blockIter walks over the entries of one block. The zero value is at the
-// end of no block.
+// blockIter iterates over the entries of a block. The zero value is at the end of an empty block.
 type blockIter struct {
 	b        block
 	keyOff   int // of the next entry
 	valueOff int // of the next entry's value
-	restart  int // restart at or before the current entry, as far as known
+	restart  int // a restart at or before the current entry
 	key      []byte
 	value    []byte
-	buf      []byte // holds key when the block does not hold it whole
+	buf      []byte // backs key if the block does not have it complete
 	valid    bool
 	bad      bool // the block is malformed
 }
 
-// reset puts the iterator before the first entry of the map block p. It
-// returns errBlock if p is malformed.
+// reset positions the iterator before the first entry of the map block p. It returns errBlock if p
+// is malformed.
 func (it *blockIter) reset(p []byte) error {
 	it.keyOff, it.valueOff, it.restart = 0, 0, 0
 	it.key, it.value = nil, nil
@@ -31,8 +30,8 @@ func (it *blockIter) fail() bool {
 	return false
 }
 
-// next moves to the next entry. It returns false at the end, and with bad
-// set if the block is malformed there.
+// next moves to the next entry. It returns false at the end, and sets bad if the block is malformed
+// there.
 func (it *blockIter) next() bool {
 	b := &it.b
 	if it.keyOff == len(b.keys) {
@@ -56,14 +55,13 @@ func (it *blockIter) next() bool {
 	return true
 }
 
-// setKey makes prefix+suffix the key. prefix may be the start of the key
-// that is there, in buf or in the block.
+// setKey sets the key to prefix+suffix. prefix may alias the current key, in buf or in the block.
 func (it *blockIter) setKey(prefix, suffix []byte) {
 	it.buf = append(append(it.buf[:0], prefix...), suffix...)
 	it.key = it.buf
 }
 
-// take makes e, whose key is set and whose value fits, the current entry.
+// take makes e the current entry. Its key must be set, and its value must fit the block.
 func (it *blockIter) take(e entry) {
 	end := it.valueOff + e.value
 	it.value = it.b.values[it.valueOff:end:end]
@@ -71,8 +69,8 @@ func (it *blockIter) take(e entry) {
 	it.valid = true
 }
 
-// seekGE moves to the first entry at or above target. from is a restart
-// whose key is known to be at or below target, or 0.
+// seekGE moves to the first entry with a key >= target. from is a restart whose key is known to be
+// <= target, or 0.
 func (it *blockIter) seekGE(target []byte, from int) bool {
 	b := &it.b
 	if b.entries == 0 {
@@ -91,17 +89,14 @@ func (it *blockIter) seekGE(target []byte, from int) bool {
 	return it.scanGE(target, 0)
 }
 
-// scanGE moves forward from the next entry on to the first at or above
-// target. The key before that entry, if it is not a whole one, has its first
-// matched bytes in common with target and is below it.
+// scanGE moves forward, starting with the next entry, to the first key >= target. The previous key,
+// unless the next one is complete, shares its first matched bytes with target and is below it.
 //
-// Keys that are passed over are not put together: the lengths they share
-// with their neighbours say enough. If an entry shares more with the key
-// before it than that key shares with target, it is below target like that
-// key, at the same byte. If it shares less, it is above that key at a byte
-// where that key and target agree, so it is above target. Only when both
-// are equal are bytes compared. A whole key is compared from its first byte,
-// since its shared length is 0 by rule and says nothing.
+// Skipped keys are not assembled: shared lengths are enough to order them. If an entry shares more
+// with the previous key than that key shares with target, it differs from target at the same byte
+// and is below it too. If it shares less, it is above the previous key at a byte where that key and
+// target agree, so it is above target. Only if both are equal are bytes compared. A complete key is
+// compared from its first byte, because its shared length is 0 by definition.
 func (it *blockIter) scanGE(target []byte, matched int) bool {
 	b := &it.b
 	for it.keyOff < len(b.keys) {
@@ -139,8 +134,8 @@ func (it *blockIter) scanGE(target []byte, matched int) bool {
 	return false
 }
 
-// seekForward is seekGE for an iterator that stands on an entry below
-// target: it does not look at what lies before.
+// seekForward is seekGE for an iterator at an entry below target. It does not search earlier
+// entries.
 func (it *blockIter) seekForward(target []byte) bool {
 	next := it.nextRestart()
 	if next < it.b.numRestarts() {

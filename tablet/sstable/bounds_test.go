@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestHandleBounds: a handle is read if it fills its bytes, lies behind the header and ends at or below the limit.
+// TestHandleBounds: a handle is valid if it fills its bytes, is after the header and ends at or
+// before the limit.
 func TestHandleBounds(t *testing.T) {
 	const limit = 100_000
 	for name, c := range map[string]struct {
@@ -46,7 +47,8 @@ func TestHandleBounds(t *testing.T) {
 	}
 }
 
-// TestRunsAreBounded: blocks are read together if they lie one after the other and come to the limit at most.
+// TestRunsAreBounded: blocks are read together if they are contiguous and have at most the limit in
+// bytes.
 func TestRunsAreBounded(t *testing.T) {
 	hs := []handle{{off: 100, stored: 50}}
 	for range 3 {
@@ -68,7 +70,8 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// TestBlockSizesAreExact: the size that is foreseen for an entry is that of the block with it, at each restart too.
+// TestBlockSizesAreExact: the predicted size with an entry is the block's size after adding it,
+// also at restarts.
 func TestBlockSizesAreExact(t *testing.T) {
 	for _, interval := range []int{1, 2, 3, 16} {
 		b := blockBuilder{interval: interval}
@@ -89,7 +92,7 @@ func TestBlockSizesAreExact(t *testing.T) {
 	}
 }
 
-// TestNextRestart: it is the first at or after the entry that comes next.
+// TestNextRestart: it is the first restart at or after the next entry.
 func TestNextRestart(t *testing.T) {
 	b := blockBuilder{interval: 2}
 	for _, key := range []string{"a", "b", "c", "d", "e"} {
@@ -109,7 +112,7 @@ func TestNextRestart(t *testing.T) {
 	}
 }
 
-// TestSmallBuffersAreKept: a buffer of up to 4 MiB is used again.
+// TestSmallBuffersAreKept: a buffer of up to 4 MiB is reused.
 func TestSmallBuffersAreKept(t *testing.T) {
 	for n, want := range map[int]bool{100: true, 4 << 20: true, 4<<20 + 1: false} {
 		if got := reuse(make([]byte, 1, n)); (cap(got) == n) != want || len(got) != 0 {
@@ -128,7 +131,8 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestFooterBounds: the directory that a footer names fills the file to the footer, and lies behind the header.
+// TestFooterBounds: the directory in a footer must extend to the footer, and start after the
+// header.
 func TestFooterBounds(t *testing.T) {
 	file, _ := build(t, Options{}, nil, []kv{{[]byte("a"), []byte("v")}})
 	size := int64(len(file))

@@ -10,10 +10,9 @@ import (
 	"github.com/maypok86/otter/v2/stats"
 )
 
-// Cache holds blocks of any number of tables in memory, and the entries of
-// rows that are asked for again and again (the scan cache), within one budget of
-// bytes. It keeps what is asked for often and recently (W-TinyLFU), so one
-// long scan does not empty it. It is safe for concurrent use.
+// Cache is a cache of blocks of any number of tables, and of entries of rows that are read
+// repeatedly (the scan cache), within one budget of bytes. Its policy weighs frequency and recency
+// (W-TinyLFU), so one long scan does not evict everything. It is safe for concurrent use.
 type Cache struct {
 	blocks, rows level
 	nextNum      atomic.Uint64
@@ -28,31 +27,30 @@ type level struct {
 	counter *stats.Counter
 }
 
-// cacheKey names a block: its file and its offset there.
+// cacheKey identifies a block by its file and its offset in the file.
 type cacheKey struct {
 	file uint64
 	off  int64
 }
 
-// ownNumBit sets the file numbers that the cache gives out apart from those
-// that its users do.
+// ownNumBit separates the file numbers assigned by the cache from those of its users.
 const ownNumBit = 1 << 63
 
-// The size that a block and a row of a cache are taken to have, and how many a level is made for at least and at most.
+// Assumed sizes of a block and a row, and the limits of a level's initial capacity in entries.
 const (
-	blockGuess   = 16 << 10
-	rowGuess     = 1 << 10
-	entriesLeast = 64
-	entriesMost  = 1 << 20
+	blockSizeEstimate = 16 << 10
+	rowSizeEstimate   = 1 << 10
+	entriesMin        = 64
+	entriesMax        = 1 << 20
 )
 
-// newLevel returns a level of so many bytes, of entries of about guess bytes.
+// newLevel returns a level with a budget of bytes, for entries of about guess bytes.
 func newLevel(bytes, guess int64) level {
 	counter := stats.NewCounter()
 	return level{otter.Must(&otter.Options[cacheKey, []byte]{
-		MaximumWeight: uint64(max(bytes, 1)), // 1 is room for none
-		// It forgets what was asked for often whenever it finds that it counts more entries than this.
-		InitialCapacity: int(min(max(bytes/guess, entriesLeast), entriesMost)),
+		MaximumWeight: uint64(max(bytes, 1)), // 1 fits no entry
+		// The policy loses its frequency counts when the number of entries grows beyond this.
+		InitialCapacity: int(min(max(bytes/guess, entriesMin), entriesMax)),
 		Weigher:         func(_ cacheKey, p []byte) uint32 { return uint32(cost(p)) },
 		StatsRecorder:   counter,
 	}), counter}
@@ -63,21 +61,20 @@ func (l *level) resize(bytes int64) {
 	l.CleanUp()
 }
 
-// rowShare is the part of the budget that rows have: a quarter. Rows of a kilobyte that are hot need a 64th of
-// what their blocks do, and if all rows are alike, blocks are worth more.
+// rowShare is the divisor of the budget for rows: a quarter. Hot rows of 1 KiB need a 64th of the
+// memory of their blocks. If all rows are equally hot, blocks are worth more.
 const rowShare = 4
 
-// blockShareMax is the part of the budget that one block may have. 8: a huge
-// value must not push out everything else.
+// blockShareMax is the divisor of the budget for one block. 8: a huge value must not evict
+// everything else.
 const blockShareMax = 8
 
-// NewCache returns a cache of at most budget bytes, counted as the blocks'
-// memory and what it takes to keep them. A budget of 0 or less caches
-// nothing.
+// NewCache returns a cache of at most budget bytes, which includes the overhead per block. A budget
+// of 0 or less caches nothing.
 func NewCache(budget int64) *Cache {
 	budget = max(budget, 0)
 	c := &Cache{
-		blocks: newLevel(budget-budget/rowShare, blockGuess), rows: newLevel(budget/rowShare, rowGuess),
+		blocks: newLevel(budget-budget/rowShare, blockSizeEstimate), rows: newLevel(budget/rowShare, rowSizeEstimate),
 		door: newDoorkeeper(budget / rowShare),
 	}
 	c.budget.Store(budget)
@@ -87,7 +84,7 @@ func NewCache(budget int64) *Cache {
 	return c
 }
 
-// Resize sets the budget in bytes. What is above it goes at once.
+// Resize sets the budget in bytes and evicts what exceeds it.
 func (c *Cache) Resize(budget int64) {
 	budget = max(budget, 0)
 	c.budget.Store(budget)
@@ -95,12 +92,12 @@ func (c *Cache) Resize(budget int64) {
 	c.rows.resize(budget / rowShare)
 }
 
-// CacheStats is what a cache did and what it holds.
+// CacheStats are counters and current figures of a cache.
 type CacheStats struct {
-	Hits, Misses uint64 // look-ups of blocks, but for those with NoCacheFill
-	// RowHits and RowMisses are look-ups in the scan cache, of files of which it has had something.
+	Hits, Misses uint64 // lookups of blocks, without those with NoCacheFill
+	// RowHits and RowMisses are lookups in the scan cache, for files of which it has had entries.
 	RowHits, RowMisses uint64
-	Evictions          uint64 // blocks and rows that went for lack of room
+	Evictions          uint64 // blocks and rows evicted for lack of space
 	Blocks, Rows       int
 	Bytes              int64
 	Budget             int64
@@ -113,7 +110,7 @@ func (s *CacheStats) Add(o *CacheStats) {
 	s.Blocks, s.Rows, s.Bytes, s.Budget = s.Blocks+o.Blocks, s.Rows+o.Rows, s.Bytes+o.Bytes, s.Budget+o.Budget
 }
 
-// Stats returns the counters since the cache was made.
+// Stats returns the counters since the cache was created.
 func (c *Cache) Stats() CacheStats {
 	b, r := c.blocks.counter.Snapshot(), c.rows.counter.Snapshot()
 	return CacheStats{
@@ -124,16 +121,15 @@ func (c *Cache) Stats() CacheStats {
 	}
 }
 
-// entryOverhead is what a block in the cache takes beside its bytes: its
-// node of 88 bytes, its share of the hash table, of the policy's sketch.
+// entryOverhead is the memory of a cached block beside its bytes: its node of 88 bytes, and its
+// share of the hash table and of the policy's sketch.
 const entryOverhead = 160
 
 func cost(p []byte) int64 { return min(int64(cap(p))+entryOverhead, math.MaxUint32) }
 
 func (c *Cache) get(k cacheKey) ([]byte, bool) { return c.blocks.GetIfPresent(k) }
 
-// peek is get without a trace in counters and policy, for readers that must
-// not make blocks look wanted.
+// peek is get without updating counters and policy, for readers that must not make blocks look hot.
 func (c *Cache) peek(k cacheKey) ([]byte, bool) {
 	e, ok := c.blocks.GetEntryQuietly(k)
 	return e.Value, ok
@@ -145,30 +141,30 @@ func (c *Cache) put(k cacheKey, p []byte) {
 	}
 }
 
-// inheritSets is how often a block is set that takes over from others. One that comes for the first time must be asked for more often than
-// one that it would push out; this one is as good as those were.
+// inheritSets is how often a block is set that replaces blocks of other files. The policy admits a
+// new entry only if it was requested more often than its victim; this one is as hot as the blocks
+// that it replaces.
 const inheritSets = 3
 
-// inherit puts a block there that nobody has asked for, in the place of others that were asked for.
+// inherit adds a block that has not been requested, in place of blocks that were.
 func (c *Cache) inherit(k cacheKey, p []byte) {
 	for range inheritSets {
 		c.put(k, p)
 	}
 }
 
-// hasRoom tells whether a block of so many bytes pushes out none.
-func (c *Cache) hasRoom(bytes int) bool {
+// hasSpace reports whether a block of the given size fits without evicting others.
+func (c *Cache) hasSpace(bytes int) bool {
 	return c.blocks.WeightedSize()+uint64(bytes)+entryOverhead <= c.blocks.GetMaximum()
 }
 
-// newNum returns a file number that no other table has.
+// newNum returns an unused file number.
 func (c *Cache) newNum() uint64 { return c.nextNum.Add(1) | ownNumBit }
 
 func (c *Cache) drop(k cacheKey) { c.blocks.Invalidate(k) }
 
-// load returns the block of k, which was not in the cache, and puts it
-// there. Callers who miss the same block at once wait for one read. read runs
-// outside of all locks of the cache, with the caller's goroutine.
+// load reads the block of k after a cache miss and adds it to the cache. Concurrent misses of the
+// same block share one read. read runs in the caller's goroutine without locks of the cache.
 func (c *Cache) load(k cacheKey, read func() ([]byte, error)) ([]byte, error) {
 	s := &c.flights[mix(uint64(k.off)^k.file)%flightShards]
 	s.mu.Lock()
@@ -193,8 +189,8 @@ func (c *Cache) load(k cacheKey, read func() ([]byte, error)) ([]byte, error) {
 	return f.block, f.err
 }
 
-// flightShards spreads the reads under way over as many locks. 16: a read
-// takes tens of microseconds, a lock tens of nanoseconds.
+// flightShards is the number of locks for reads in progress. 16: a read takes tens of microseconds,
+// a lock tens of nanoseconds.
 const flightShards = 16
 
 type flightShard struct {
@@ -203,13 +199,12 @@ type flightShard struct {
 	calls map[cacheKey]*flight
 }
 
-// flight is one read that others wait for. Its fields are set before done is
-// closed.
+// flight is a read that other callers wait for. Its fields are set before done is closed.
 type flight struct {
 	done  chan struct{}
 	block []byte
 	err   error
 }
 
-// errFlight is what waiters get if the read they waited for panicked.
-var errFlight = errors.New("read by another iterator was cut short")
+// errFlight is the result for waiters if the read panicked.
+var errFlight = errors.New("read by another iterator was aborted")

@@ -12,9 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestOneRead holds what the paper's §4 and §6 promise: an open table answers
-// a look-up with one read, from the cache with none, and with none if the
-// filter denies the key.
+// TestOneRead verifies the paper's §4 and §6: an open table answers a lookup with one read, from
+// the cache with none, and with none if the filter excludes the key.
 func TestOneRead(t *testing.T) {
 	var entries []kv
 	for i := range 20_000 {
@@ -59,8 +58,7 @@ func TestOneRead(t *testing.T) {
 	}
 }
 
-// TestNoAllocations holds that look-ups and steps in cached blocks allocate
-// nothing.
+// TestNoAllocations verifies that lookups and steps in cached blocks do not allocate.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		return // the race detector's pools allocate on purpose
@@ -94,7 +92,7 @@ func TestNoAllocations(t *testing.T) {
 				t.Errorf("block %d, index %d: %v allocations a step", size, max, n)
 			}
 			it.Close()
-			// Nor do those who leave the cache as it is.
+			// Nor do iterators that do not fill the cache.
 			it = tab.NewIter(IterOptions{NoCacheFill: true, ReadAheadBytes: 1 << 20})
 			it.First()
 			if n := testing.AllocsPerRun(10_000, func() { it.Next() }); n > 0.01 {
@@ -105,7 +103,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestCacheBudget holds S8, and what Resize and NoCacheFill promise.
+// TestCacheBudget verifies S8, Resize and NoCacheFill.
 func TestCacheBudget(t *testing.T) {
 	file, m := build(t, Options{BlockBytes: 4 << 10, Compression: table.CompressionNone}, nil, bigEntries(5000))
 	cache := NewCache(1 << 20)
@@ -163,7 +161,7 @@ func bigEntries(n int) []kv {
 	return es
 }
 
-// TestHugeBlockIsNotCached holds that one value does not push out all else.
+// TestHugeBlockIsNotCached verifies that one value does not evict everything else.
 func TestHugeBlockIsNotCached(t *testing.T) {
 	es := []kv{{[]byte("a"), make([]byte, 1<<20)}, {[]byte("b"), []byte("small")}}
 	file, _ := build(t, Options{}, nil, es)
@@ -219,7 +217,7 @@ func (s *slowSource) ReadChecked(p []byte, off int64, ok func([]byte) error) err
 	return s.countingSource.ReadChecked(p, off, ok)
 }
 
-// TestMissesShareOneRead lets many iterators miss one block at once.
+// TestMissesShareOneRead makes many iterators miss one block at the same time.
 func TestMissesShareOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file, _ := build(t, Options{}, nil, bigEntries(10))
@@ -246,8 +244,7 @@ func TestMissesShareOneRead(t *testing.T) {
 	})
 }
 
-// TestPanicInRead holds that a source that panics does not leave others
-// waiting for ever.
+// TestPanicInRead verifies that a panic in a source does not block waiters for ever.
 func TestPanicInRead(t *testing.T) {
 	file, _ := build(t, Options{}, nil, bigEntries(10))
 	src := &slowSource{countingSource: countingSource{Source: bytesSource(file)}}
@@ -272,12 +269,12 @@ func TestPanicInRead(t *testing.T) {
 		}
 	}
 	if errFlight == nil || errors.Is(errFlight, ErrCorrupt) {
-		t.Error("waiters would take it for rot")
+		t.Error("waiters get a corruption error")
 	}
 }
 
-// TestManyReaders runs iterators of several tables on one small cache that
-// is resized and dropped meanwhile. It is for the race detector.
+// TestManyReaders runs iterators of several tables on a small cache that is resized and dropped
+// concurrently. It is for the race detector.
 func TestManyReaders(t *testing.T) {
 	cache := NewCache(256 << 10)
 	var tables []*Table
@@ -329,7 +326,7 @@ func TestManyReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// One scan of all does not push out of the cache what is asked for again and again, also if that was so before the
+// A single full scan does not evict frequently read blocks, even if they became hot before the
 // cache was full.
 func TestCacheOutlastsScan(t *testing.T) {
 	const blocks, hot = 500, 40

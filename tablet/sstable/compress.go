@@ -11,24 +11,23 @@ import (
 )
 
 const (
-	// zstdEncoders is how many blocks are compressed at a time. A minor and a
-	// merging compaction come to 100 MB/s each and more, whatever the cores.
+	// zstdEncoders is how many blocks are compressed concurrently. Minor and merging compactions
+	// reach 100 MB/s and more each, with any number of cores.
 	zstdEncoders = 2
-	// ZstdMemory is what they keep, in bytes: 3.5 MiB each, of which 2 MiB are
-	// two windows.
+	// ZstdMemory is the memory of the encoders, in bytes: 3.5 MiB each, of which 2 MiB are two
+	// windows.
 	ZstdMemory = zstdEncoders * 7 << 19
 )
 
-// zstdEncoder and zstdDecoder are shared: both are safe for concurrent use
-// when whole blocks are given. The encoder keeps zstdEncoders states, the
-// decoder one a core, and not one a file. Checksums are ours, so theirs is off.
+// zstdEncoder and zstdDecoder are shared: both are safe for concurrent use with whole blocks. The
+// encoder has zstdEncoders states, the decoder one per core, instead of one per file. Frames have
+// our checksum, so zstd's is off.
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedDefault),
 		zstd.WithEncoderCRC(false),
 		zstd.WithEncoderConcurrency(zstdEncoders),
-		// 1 MiB: the largest ordinary block. A larger one holds a single
-		// value.
+		// 1 MiB: the largest ordinary block. A larger one has a single value.
 		zstd.WithWindowSize(1<<20))
 	if err != nil {
 		panic("BUG: zstd encoder options: " + err.Error())
@@ -36,8 +35,8 @@ var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// zstdDecoder never makes more than it is given room for (the cap limit),
-// nor takes a window beyond the largest block.
+// zstdDecoder never produces more than the capacity of its output buffer, and rejects windows
+// beyond the largest block.
 var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil,
 		zstd.WithDecodeAllCapLimit(true),
@@ -50,25 +49,25 @@ var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// compressor makes the stored form of blocks.
+// compressor produces the stored form of blocks.
 type compressor struct {
-	want  table.Compression
-	two   *twopass.Encoder // if want is two-pass
-	spare []byte
+	method table.Compression
+	two    *twopass.Encoder // if want is two-pass
+	spare  []byte
 }
 
-// release gives up a buffer that one huge block has left.
+// release drops a buffer that a huge block has grown.
 func (c *compressor) release() { c.spare = reuse(c.spare) }
 
-// stored returns raw, or a compressed form of it if that is smaller by an
-// eighth or more. The result is good until the next call.
+// stored returns a compressed form of raw if that is smaller by at least an eighth, otherwise raw.
+// The result is valid until the next call.
 func (c *compressor) stored(raw []byte, k kind) ([]byte, table.Compression) {
 	c.spare = c.spare[:0]
-	want := c.want
-	if want == table.CompressionTwoPass && k != kindData {
-		want = table.CompressionZstd
+	method := c.method
+	if method == table.CompressionTwoPass && k != kindData {
+		method = table.CompressionZstd
 	}
-	switch want {
+	switch method {
 	case table.CompressionS2:
 		if n := s2.MaxEncodedLen(len(raw)); cap(c.spare) < n {
 			c.spare = make([]byte, n)
@@ -84,5 +83,5 @@ func (c *compressor) stored(raw []byte, k kind) ([]byte, table.Compression) {
 	if len(c.spare) >= len(raw) || len(c.spare) > len(raw)-len(raw)/8 {
 		return raw, table.CompressionNone
 	}
-	return c.spare, want
+	return c.spare, method
 }

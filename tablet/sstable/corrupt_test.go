@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// look reads all that a table can be asked for. What it returns is equal for
-// two files if and only if their readers cannot tell them apart.
+// look performs all reads of a table. Its result is equal for two files if and only if readers
+// cannot distinguish them.
 func look(src Source, opts OpenOptions, entries []kv) (string, error) {
 	tab, err := Open(context.Background(), src, opts)
 	if err != nil {
@@ -40,14 +40,14 @@ func look(src Source, opts OpenOptions, entries []kv) (string, error) {
 	return fmt.Sprintf("%q %q %+v %d %d", got, tab.Properties(), tab.Meta(), seeks, size), err
 }
 
-// checkFlip inverts one bit and demands that each way to read the file
-// either says where it is rotten or reads what was written.
+// checkFlip inverts one bit. Each way to read the file must locate the corruption or return what
+// was written.
 func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
 	t.Helper()
 	at := bit / 8
 	file[at] ^= 1 << (bit % 8)
 	defer func() { file[at] ^= 1 << (bit % 8) }()
-	for _, opts := range []OpenOptions{{Name: "rotten"}, {Name: "rotten", IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
+	for _, opts := range []OpenOptions{{Name: "corrupt"}, {Name: "corrupt", IndexBytesMax: -1, Cache: NewCache(1 << 20)}} {
 		got, err := look(bytesSource(file), opts, entries)
 		if err == nil && got != want {
 			t.Fatalf("bit %d of byte %d: wrong data and no error", bit%8, at)
@@ -60,32 +60,30 @@ func checkFlip(t *testing.T, file []byte, bit int, entries []kv, want string) {
 			checkPlace(t, err, int64(at))
 		}
 	}
-	problems := verify(t, bytesSource(file), VerifyOptions{Name: "rotten"})
+	problems := verify(t, bytesSource(file), VerifyOptions{Name: "corrupt"})
 	if len(problems) == 0 {
 		t.Fatalf("bit %d of byte %d: verify finds nothing", bit%8, at)
 	}
 	checkPlace(t, problems[0], int64(at))
 }
 
-// checkPlace demands that err names the file and a place that holds the byte
-// at.
+// checkPlace verifies that err has the file and a range that contains the byte at.
 func checkPlace(t *testing.T, err error, at int64) {
 	t.Helper()
 	var bad *CorruptError
 	if !errors.As(err, &bad) || !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("byte %d: %v is not a CorruptError", at, err)
 	}
-	if bad.File != "rotten" || at < bad.Offset || at >= bad.Offset+bad.Length {
+	if bad.File != "corrupt" || at < bad.Offset || at >= bad.Offset+bad.Length {
 		t.Fatalf("byte %d: error names %q, %d bytes at %d", at, bad.File, bad.Length, bad.Offset)
 	}
 }
 
-// TestEveryBitFlip holds I7 and S3: no inverted bit of a file is ever taken
-// for data.
+// TestEveryBitFlip verifies I7 and S3: no flipped bit of a file is ever returned as data.
 func TestEveryBitFlip(t *testing.T) {
 	for _, c := range benchCompressions {
 		entries := compatEntries(20)
-		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, LearnBytes: 2 << 10, learnLeast: 1},
+		file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c.c, FilterPrefixes: someLens, LearnBytes: 2 << 10, learnMin: 1},
 			map[string][]byte{"who": []byte("flip")}, entries)
 		want, err := look(bytesSource(file), OpenOptions{}, entries)
 		if err != nil {
@@ -123,7 +121,7 @@ func TestSomeBitFlips(t *testing.T) {
 	}
 }
 
-// manyLens gives every prefix, so that few keys fill a filter block.
+// manyLens returns every prefix, so that few keys fill a filter block.
 func manyLens(key []byte, dst []int) []int {
 	for n := 1; n <= len(key); n++ {
 		dst = append(dst, n)
@@ -131,7 +129,7 @@ func manyLens(key []byte, dst []int) []int {
 	return dst
 }
 
-// TestTruncated opens every beginning of a file, and files with a tail.
+// TestTruncated opens every prefix of a file, and files with extra bytes at the end.
 func TestTruncated(t *testing.T) {
 	file, _ := build(t, Options{FilterPrefixes: someLens}, nil, compatEntries(10))
 	for n := range file {
@@ -152,8 +150,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestMovedBlock puts a sound block at the place of another of the same
-// length.
+// TestMovedBlock puts a valid block at the place of another one of the same length.
 func TestMovedBlock(t *testing.T) {
 	entries := []kv{{[]byte("a"), make([]byte, 2000)}, {[]byte("b"), make([]byte, 2000)}}
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, entries)
@@ -170,30 +167,30 @@ func TestMovedBlock(t *testing.T) {
 	}
 }
 
-// replicas is a source of two copies, of which the first is rotten.
+// replicas is a source of two copies, the first of which is corrupt.
 type replicas struct {
 	Source
-	rotten bytesSource
-	tries  int
+	corrupt bytesSource
+	tries   int
 }
 
 func (r *replicas) ReadChecked(p []byte, off int64, ok func([]byte) error) error {
-	if r.rotten.ReadChecked(p, off, ok) == nil {
+	if r.corrupt.ReadChecked(p, off, ok) == nil {
 		return nil
 	}
 	r.tries++
 	return r.Source.ReadChecked(p, off, ok)
 }
 
-// TestOtherReplica reads a table of which one copy is rotten all over.
+// TestOtherReplica reads a table with one copy that is corrupt everywhere.
 func TestOtherReplica(t *testing.T) {
 	entries := compatEntries(200)
 	file, _ := build(t, Options{BlockBytes: 1 << 10, FilterPrefixes: someLens}, nil, entries)
-	rotten := bytes.Clone(file)
-	for i := range rotten {
-		rotten[i] ^= 0x10
+	corrupt := bytes.Clone(file)
+	for i := range corrupt {
+		corrupt[i] ^= 0x10
 	}
-	src := &replicas{Source: bytesSource(file), rotten: rotten}
+	src := &replicas{Source: bytesSource(file), corrupt: corrupt}
 	tab := open(t, src, OpenOptions{Cache: NewCache(1 << 20)})
 	for _, o := range []IterOptions{{}, {NoCacheFill: true, ReadAheadBytes: 4096}} {
 		got, err := entriesOf(tab, o)
@@ -202,29 +199,28 @@ func TestOtherReplica(t *testing.T) {
 		}
 	}
 	if src.tries == 0 {
-		t.Fatal("the rotten copy was not asked first")
+		t.Fatal("the corrupt copy was not read first")
 	}
 	if p := verify(t, src, VerifyOptions{}); len(p) > 0 {
 		t.Fatal(p)
 	}
 }
 
-// TestTailOfOtherReplica opens a file whose footer is sound and whose
-// directory is rotten in the copy that is read first.
+// TestTailOfOtherReplica opens a file whose first copy has a valid footer and a corrupt directory.
 func TestTailOfOtherReplica(t *testing.T) {
 	entries := compatEntries(20)
 	file, _ := build(t, Options{}, nil, entries)
-	rotten := bytes.Clone(file)
-	rotten[len(rotten)-footerBytes-trailerBytes-1] ^= 1
-	src := &replicas{Source: bytesSource(file), rotten: rotten}
+	corrupt := bytes.Clone(file)
+	corrupt[len(corrupt)-footerBytes-trailerBytes-1] ^= 1
+	src := &replicas{Source: bytesSource(file), corrupt: corrupt}
 	if got, err := entriesOf(open(t, src, OpenOptions{}), IterOptions{}); err != nil || !equalEntries(got, entries) {
 		t.Fatal(err)
 	}
 }
 
-// TestVerifyFindsAllRot breaks several blocks and wants each named, those
-// behind a broken filter too.
-func TestVerifyFindsAllRot(t *testing.T) {
+// TestVerifyFindsAllCorruption corrupts several blocks. Each must be reported, even those after a corrupt
+// filter.
+func TestVerifyFindsAllCorruption(t *testing.T) {
 	entries := compatEntries(100)
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens}, nil, entries)
 	tab := open(t, bytesSource(file), OpenOptions{})
@@ -255,7 +251,7 @@ func TestVerifyFindsAllRot(t *testing.T) {
 	}
 }
 
-// TestVersion makes a sound file of a later version.
+// TestVersion builds a valid file of a later version.
 func TestVersion(t *testing.T) {
 	file, _ := build(t, Options{}, nil, compatEntries(3))
 	foot := file[len(file)-footerBytes:]
@@ -277,8 +273,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestReadErrors fails each read in turn. The error must come through, must
-// not be taken for rot, and must not stay.
+// TestReadErrors fails each read in turn. The error must be returned, must not be a corruption
+// error, and must not be sticky.
 func TestReadErrors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var entries []kv

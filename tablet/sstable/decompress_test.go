@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestDecompressChecksLengths: compressed bytes are decompressed if they state the raw length, or are too few to state one, and
-// have it.
+// TestDecompressChecksLengths: compressed bytes are accepted if they state the raw length, or are
+// too short to state one, and decompress to it.
 func TestDecompressChecksLengths(t *testing.T) {
 	text := func(n int) []byte { return bytes.Repeat([]byte("0123456789"), n/10+1)[:n] }
 	stated := func(n int) []byte { return zstdEncoder().EncodeAll(text(n), nil) }
@@ -68,7 +68,8 @@ func TestDecompressChecksLengths(t *testing.T) {
 	}
 }
 
-// TestCompressedIfItPays: a block is stored compressed if that saves an eighth of it, and not if it saves a byte less.
+// TestCompressedIfItPays: a block is stored compressed if that saves an eighth of it, and not if it
+// saves a byte less.
 func TestCompressedIfItPays(t *testing.T) {
 	random := make([]byte, 704)
 	randomBytes(newRand(t), random)
@@ -76,7 +77,7 @@ func TestCompressedIfItPays(t *testing.T) {
 	for zeros := range 400 {
 		raw := append(bytes.Clone(random), make([]byte, zeros)...)
 		saved := len(raw) - len(s2.Encode(nil, raw))
-		c := compressor{want: table.CompressionS2}
+		c := compressor{method: table.CompressionS2}
 		if _, got := c.stored(raw, kindData); (got == table.CompressionS2) != (saved >= len(raw)/8) {
 			t.Errorf("a block of %d bytes of which compression saves %d is stored by %v", len(raw), saved, got)
 		}
@@ -92,8 +93,8 @@ func TestCompressedIfItPays(t *testing.T) {
 	}
 }
 
-// TestSaneMeta: the numbers of a file's properties have to fit the file and each other.
-func TestSaneMeta(t *testing.T) {
+// TestConsistentMeta: the numbers in a file's properties must be consistent with the file and each other.
+func TestConsistentMeta(t *testing.T) {
 	good := Meta{Size: 100, Entries: 3, DataBlocks: 3, FirstKey: []byte("a"), LastKey: []byte("b")}
 	for name, c := range map[string]struct {
 		change func(m *Meta)
@@ -120,13 +121,14 @@ func TestSaneMeta(t *testing.T) {
 		"entries of no blocks": {func(m *Meta) { *m = Meta{Size: 100, Entries: 1} }, false},
 	} {
 		m := good
-		if c.change(&m); m.sane() != c.want {
-			t.Errorf("%s: sane is %v", name, m.sane())
+		if c.change(&m); m.consistent() != c.want {
+			t.Errorf("%s: consistent is %v", name, m.consistent())
 		}
 	}
 }
 
-// TestOverlapsAtTheEnds: a table reaches from its first key to its last, both in it, and one without entries nowhere.
+// TestOverlapsAtTheEnds: a table's range includes its first and last key; an empty table overlaps
+// nothing.
 func TestOverlapsAtTheEnds(t *testing.T) {
 	file, _ := build(t, Options{}, nil, []kv{{[]byte("b"), nil}, {[]byte("d"), nil}})
 	tab := open(t, bytesSource(file), OpenOptions{})

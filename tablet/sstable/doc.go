@@ -1,68 +1,65 @@
-// Package sstable reads and writes the SSTable of the paper (§4): a persistent,
-// ordered, immutable map from keys to values, where both are arbitrary byte
-// strings. It knows nothing of rows, cells or tablets: keys are ordered by
-// bytes.Compare, and what of a key goes into the filter is said by a function
-// of the caller's.
+// Package sstable implements the SSTable of the paper (§4): a persistent, ordered, immutable map
+// from keys to values, both arbitrary byte strings. Keys are ordered by bytes.Compare. The package
+// does not know rows, cells or tablets. A function of the caller selects what parts of a key go
+// into the filter.
 //
-// As in the paper, a file is a sequence of blocks, 64 KiB each unless told
-// otherwise, found by an index that is loaded when the file is opened; a
-// look-up costs at most one read of the disk (§4), and none if the filter
-// denies the key (§6).
+// As in the paper, a file is a sequence of blocks, 64 KiB each by default, with an index that is
+// loaded when the file is opened. A lookup costs at most one disk read (§4), and none if the filter
+// excludes the key (§6).
 //
-// Where we depart from the paper, or from what became of it in LevelDB:
+// Differences from the paper and from LevelDB:
 //
-//   - Keys and values lie apart in a block, so that a look-up steps over keys
-//     only, however long the values between them are.
-//   - Separators in the index are lower bounds, not upper ones: the first key
-//     of a block, cut after the byte that tells it from the key before. A row's
-//     first key is then looked for in the right block even if it is not there.
-//   - The filter is a binary fuse filter, not Bloom's, which does the same
-//     with a fifth less memory. The schema's word stays "bloom".
-//   - Each checksum also covers the block's offset, so that a block at
-//     another's place is not taken for it.
+//   - Keys and values are separate within a block, so a lookup scans keys only, however long the
+//     values are.
+//   - Separators in the index are lower bounds instead of upper bounds: the first key of a block, cut
+//     after the first byte that differs from the previous key. A seek to the start of a row therefore
+//     finds the block with the row's first key, even though the row alone is not a key.
+//   - The filter is a binary fuse filter instead of a Bloom filter. It needs a fifth less memory for
+//     the same purpose. Schemas still call it "bloom".
+//   - Each checksum also covers the block's offset, which detects a block at the wrong place.
 //
-// The reasons and the measurements are in DESIGN.md.
+// DESIGN.md has the reasons and the measurements.
 //
-// # Nouns
+// # Terms
 //
-//	block      a run of bytes with a kind, compressed or not, and a checksum
+//	block      a byte sequence with a kind and a checksum, compressed or not
 //	frame      a block as stored, with its trailer
-//	map block  a block that holds sorted keys and their values
+//	map block  a block with sorted keys and their values
 //	separator  a lower bound for the keys of a block: a prefix of its first key
-//	handle     where a block is
-//	part       of the filter: one filter block
-//	properties facts about the file: the table's own, and the caller's
-//	dictionary what the data blocks share if they are compressed in two passes
+//	handle     the place of a block: offset and length
+//	partition  of the filter: one filter block
+//	properties metadata of the file: the package's own, and the caller's
+//	dictionary the phrases shared by data blocks with two-pass compression
 //
 // # Goroutines
 //
-// None. A Table and a Cache may be used by any number of goroutines at once, an
-// Iter or a Writer by one at a time. Callers who miss the same block in the
-// cache at once wait for one of them to read it, who holds no lock meanwhile.
+// None. Any number of goroutines may use a Table and a Cache concurrently; an Iter or a Writer must
+// be used by one at a time. Concurrent cache misses of the same block share one read by one of the
+// callers, which holds no lock meanwhile.
 //
 // # Invariants
 //
-//	S1. Keys ascend strictly through a file; Add refuses any other.
-//	S2. separator <= every key of its block; it is above all keys before.
-//	S3. No byte of a block is used before its checksum was verified, with the
+//	S1. Keys are strictly ascending in a file. Add rejects any other key.
+//	S2. A separator is <= every key of its block and > all keys before the block.
+//	S3. No byte of a block is used before its checksum is verified, with the
 //	    block's own offset and kind (I7).
-//	S4. What a block claims is checked before it is believed: no length leads
-//	    outside of the block, none makes a reader allocate more than 258 MiB
+//	S4. Lengths and counts in a block are checked before use: no length leads
+//	    outside the block, and none makes a reader allocate more than 258 MiB
 //	    at once (I11).
-//	S5. The filter knows every prefix that Options.FilterPrefixes gave.
-//	S6. Blocks lie one after the other: every byte of a file is in the header,
-//	    in a frame, or in the footer, and so under a checksum.
-//	S7. Memory that was handed out as a value is never written again.
-//	S8. Blocks in the cache are at most its budget together.
+//	S5. The filter contains every prefix that Options.FilterPrefixes returned.
+//	S6. Blocks are contiguous: every byte of a file is in the header, in a
+//	    frame, or in the footer, and so under a checksum.
+//	S7. Memory returned as a value is never written again.
+//	S8. The blocks and rows in the cache together are at most its budget.
 //
 // # Format, versions 1 and 2
 //
-// A file has version 2 if its compression is two-pass, else version 1. Nothing
-// else differs than what is said of two-pass below.
+// A file has version 2 if its compression is two-pass, otherwise version 1. They differ only in
+// what is described as two-pass below.
 //
-// All integers of fixed width are little-endian; u8, u32, u64 are unsigned.
-// A uvarint is one of encoding/binary: seven bits a byte, the lowest first, the
-// top bit set on all but the last. Checksums are CRC-32C.
+// All integers of fixed width are little-endian; u8, u32, u64 are unsigned. A uvarint is that of
+// encoding/binary: seven bits per byte, lowest first, the top bit set on all bytes but the last.
+// Checksums are CRC-32C.
 //
 //	+--------+-------------+------------+---------------+--------------+
 //	| header | data blocks | dictionary | filter blocks | filter index |
@@ -70,11 +67,10 @@
 //	| index blocks | index root | properties | directory | footer |
 //	+--------------+------------+------------+-----------+--------+
 //
-// There is no dictionary but with two-pass compression, and not always then: the
-// writer learns it from what the data blocks repeat, if they are many enough.
-// There are no filter blocks and no filter index if the writer was given no
-// FilterPrefixes, and no index root if there is one index block only. A table
-// without entries has no data block, and an index block without entries.
+// Only two-pass compression has a dictionary, and only if the data blocks are large enough: the
+// writer learns it from what the blocks repeat. There are no filter blocks and no filter index
+// without FilterPrefixes, and no index root if there is only one index block. A table without
+// entries has no data block, and an index block without entries.
 //
 // Header, 16 bytes:
 //
@@ -90,10 +86,9 @@
 //	|      n       |  u8  |     u8      |    u32     |    u32 = n    |   u32    |
 //	+--------------+------+-------------+------------+---------------+----------+
 //
-// The checksum is of the stored bytes, the 10 bytes of the trailer before it,
-// and the offset of the frame in the file as a u64, which is not stored. The
-// stored length lets a tool that has lost the index walk from the footer to the
-// header, block by block.
+// The checksum is of the stored bytes, the 10 bytes of the trailer before it, and the offset of the
+// frame in the file as a u64, which is not stored. The stored length allows a tool without an index
+// to walk from the footer to the header, block by block.
 //
 //	kind  1 data  2 index  3 index root  4 filter  5 filter index
 //	      6 properties  7 directory  8 dictionary
@@ -101,11 +96,10 @@
 //	      which states its content size from 256 bytes on; no checksum)
 //	      4 two-pass (a block of package twopass; data blocks only)
 //
-// Numbers of kinds and compressions are never used again for anything else. A
-// block that would not shrink by an eighth is stored as none. A raw length is
-// at most 270532608 (258 MiB).
+// Numbers of kinds and compressions are never reused. A block that compression does not shrink by
+// an eighth is stored as none. A raw length is at most 270532608 (258 MiB).
 //
-// Map block, raw: the data blocks, and all others but the filter blocks.
+// Map block, raw: the data blocks, and all others except filter blocks and the dictionary.
 //
 //	+--------+-------------+----------+---------+----------+------------------+
 //	| values | key entries | restarts | entries | restarts | length of values |
@@ -115,45 +109,43 @@
 //	key entry  = shared uvarint, own uvarint, value uvarint, own bytes
 //	restart    = offset u32 among the key entries, offset u32 among the values
 //
-// A key is the first "shared" bytes of the key before and then its "own" bytes.
-// "value" is the length of its value; the values lie in the order of the keys.
-// Each restart points to an entry whose key is whole (shared is 0) and to that
-// entry's value; the first restart is 0, 0. There is one every so many entries
-// in data blocks and one for each entry in all other map blocks.
+// A key is the first "shared" bytes of the previous key followed by its "own" bytes. "value" is the
+// length of its value. Values are in the order of the keys. Each restart points to an entry with a
+// complete key (shared is 0) and to that entry's value; the first restart is 0, 0. Data blocks have
+// a restart every RestartInterval entries, all other map blocks one per entry.
 //
-// Data blocks are cut so that frame and all are at most the block size; an
-// entry that is larger has a block of its own.
+// Data blocks are cut so that the frame is at most the block size. A larger entry has a block of
+// its own.
 //
 // Index block, index root, filter index, directory: the values are handles.
 //
 //	handle     = offset uvarint, stored length * 2 + compressed uvarint
 //
-// "compressed" is 1 unless the compression is none. The keys of an index block
-// are the separators of data blocks, those of the index root the separators of
-// index blocks, each the first one in it, and those of the filter index the
-// separators at which filter blocks begin. The first is the empty key. A later
-// separator is the first key of its data block, cut after the first byte in
-// which it differs from the last key of the block before. Index blocks are cut
-// at 16 KiB. The blocks that a map block points to lie one after the other.
+// "compressed" is 1 unless the compression is none. The keys of an index block are the separators
+// of data blocks. The keys of the index root are the first separators of index blocks, and those of
+// the filter index are the separators at which filter blocks begin. The first key is empty. A later
+// separator is the first key of its data block, cut after the first byte that differs from the last
+// key of the previous block. Index blocks are cut at 16 KiB. The blocks that a map block points to
+// are contiguous.
 //
-// The keys of the directory are "filter" (the filter index), "index" or
-// "index-root", "properties", and "dictionary" (the block that twopass.OpenDict
-// reads) if there is one. Readers ignore names that they do not know.
+// The keys of the directory are "filter" (the filter index), "index" or "index-root", "properties",
+// and, if there is a dictionary, "dictionary" (the block that twopass.OpenDict reads). Readers
+// ignore unknown names.
 //
-// Properties: those whose names begin with "sstable." are the table's own.
-// Numbers are written in decimal. Readers ignore names that they do not know.
+// Properties: names that begin with "sstable." are the package's own. Numbers are in decimal.
+// Readers ignore unknown names.
 //
-// Filter block: it knows the prefixes of the keys from its separator to the
-// next one's, as hashes by xxHash64 with seed 0.
+// Filter block: it contains the prefixes of the keys from its separator to the next one, as hashes
+// by xxHash64 with seed 0.
 //
 //	+------+-------+----------+------+----------------+----------+--------------+
 //	| type | zeros | prefixes | seed | segment length | segments | fingerprints |
 //	|  u8  |   3   |   u32    | u64  |      u32       |   u32    |   u8 each    |
 //	+------+-------+----------+------+----------------+----------+--------------+
 //
-// Type 1 is a binary fuse filter of (segments + 2) * segment length
-// fingerprints; the segment length is a power of two, at most 2^18. With all
-// arithmetic modulo 2^64, the filter knows a hash if
+// Type 1 is a binary fuse filter of (segments + 2) * segment length fingerprints. The segment
+// length is a power of two, at most 2^18. With all arithmetic modulo 2^64, the filter contains a
+// hash if
 //
 //	x  = mix(hash + seed)              mix: the 64-bit finalizer of MurmurHash3
 //	h0 = x * segments * segment length / 2^64     (of the 128-bit product)
@@ -161,7 +153,7 @@
 //	h2 = (h0 + 2 * segment length) ^ x % segment length
 //	(x ^ x >> 32) % 256 = f[h0] ^ f[h1] ^ f[h2]
 //
-// Type 0, with zeros for the rest and no fingerprints, knows every hash.
+// Type 0, with all other fields zero and no fingerprints, contains every hash.
 //
 // Footer, 40 bytes:
 //
@@ -171,15 +163,14 @@
 //	|    u64    |  u64   |    u32    | u32  |   u32   |   u32    |   8   |
 //	+-----------+--------+-----------+------+---------+----------+-------+
 //
-// The checksum is of the 28 bytes before it. Whatever the version, the last 16
-// bytes stay as they are here, and a file that needs more of its reader than
-// this page has a higher version.
+// The checksum is of the 28 bytes before it. The last 16 bytes are the same in every version. A
+// file that needs more of its reader than this specification has a higher version.
 //
 // # Worked example
 //
-// Three entries, "ab" = "1", "abc" = "22", "b" = "", without compression, with
-// two entries a restart, a filter of the first byte, named "first", and one
-// property of the caller's, "k" = "v". This is testdata/example.golden.
+// Three entries, "ab" = "1", "abc" = "22", "b" = "", without compression, with two entries per
+// restart, a filter of the first byte, named "first", and the caller's property "k" = "v". This is
+// testdata/example.golden.
 //
 // The header:
 //
@@ -233,7 +224,7 @@
 //	009b  19 00 00 00              stored length: 25
 //	009f  9c 90 56 37              checksum
 //
-// The index, which leads to the data block:
+// The index, which points to the data block:
 //
 //	00a3  10 58                    block at 16, 44 bytes, not compressed
 //	00a5  00 00 02                 shared 0, own 0, value 2: the empty key
@@ -249,7 +240,7 @@
 //
 // The properties:
 //
-//	00ca  76 36 35 35 33 36 31 31 35 38 33 38 39 66 69 72  the values, one after the other
+//	00ca  76 36 35 35 33 36 31 31 35 38 33 38 39 66 69 72  the values, concatenated
 //	00da  73 74 32 61 62 33 39 62 39
 //	00e3  00 01 01 6b              k = v
 //	00e7  00 13 05 73 73 74 61 62 6c 65 2e 62 6c 6f 63 6b  sstable.block-bytes = 65536

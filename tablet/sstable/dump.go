@@ -9,25 +9,21 @@ import (
 	"slices"
 )
 
-// DumpOptions say how Dump writes. The zero value writes keys and values
-// quoted.
+// DumpOptions are options of Dump. The zero value writes quoted keys and values.
 type DumpOptions struct {
-	// Name of the file for errors.
+	// Name of the file in errors.
 	Name string
-	// Lower and Upper restrict the dump to Lower <= key < Upper. Nil is no
-	// bound.
+	// Lower and Upper restrict the dump to Lower <= key < Upper. Nil means no bound.
 	Lower, Upper []byte
-	// Entry appends one line, without its end, for an entry. Nil means the
-	// quoted key, a tab, and the quoted value.
+	// Entry appends the line of an entry without its newline. Nil means the quoted key, a tab, and
+	// the quoted value.
 	Entry func(dst, key, value []byte) []byte
-	// NoEntries leaves out the entries, so that only what the table knows
-	// of itself is written.
+	// NoEntries omits the entries, so that only the properties are written.
 	NoEntries bool
 }
 
-// Dump writes a table as text: its properties, each on a line that begins
-// with '#', then a line an entry. It returns what Open and Iter.Err return,
-// ctx's error, or w's.
+// Dump writes a table as text: its properties, each on a line that begins with '#', then one line
+// per entry. Errors are those of Open and Iter.Err, ctx's and w's.
 func Dump(ctx context.Context, w io.Writer, src Source, opts DumpOptions) error {
 	t, err := Open(ctx, src, OpenOptions{Name: opts.Name})
 	if err != nil {
@@ -56,7 +52,7 @@ func dumpMeta(out *bufio.Writer, t *Table) {
 	fmt.Fprintf(out, "# size = %d\n", m.Size)
 }
 
-// printable returns plain words and numbers as they are and quotes all else.
+// printable returns p unquoted if it has only printable characters without spaces and quotes.
 func printable(p []byte) string {
 	for _, c := range p {
 		if c <= ' ' || c == '"' || c >= 0x7f {
@@ -71,7 +67,7 @@ func dumpEntries(ctx context.Context, out *bufio.Writer, t *Table, opts DumpOpti
 	if line == nil {
 		line = func(dst, key, value []byte) []byte { return fmt.Appendf(dst, "%q\t%q", key, value) }
 	}
-	// 1 MiB: a dump is bound by its text, not by its reads.
+	// 1 MiB: formatting dominates the cost of a dump, not reads.
 	it := t.NewIter(IterOptions{Lower: opts.Lower, Upper: opts.Upper, NoCacheFill: true, ReadAheadBytes: 1 << 20})
 	defer it.Close()
 	var buf []byte

@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// equalBlocks returns a table of ten data blocks of the same size, each with one of the keys k0 to k9, and how many bytes of
-// each are stored.
+// equalBlocks returns a table of ten data blocks of the same size, each with one of the keys k0 to
+// k9, and the stored size of each.
 func equalBlocks(t *testing.T, cache *Cache) (tab *Table, src *countingSource, stored int) {
 	t.Helper()
 	var entries []kv
@@ -41,7 +41,7 @@ func cached(tab *Table) string {
 	return s.String()
 }
 
-// TestKeyFraction: a key is as far from one bound to the other as its next eight bytes are.
+// TestKeyFraction: the fraction of a key between two bounds follows from its next eight bytes.
 func TestKeyFraction(t *testing.T) {
 	for _, c := range []struct {
 		key, lo, hi string
@@ -57,7 +57,8 @@ func TestKeyFraction(t *testing.T) {
 	}
 }
 
-// TestApproxBytesOfEqualBlocks: each block has its share of the file, and a key within it the share of what is below.
+// TestApproxBytesOfEqualBlocks: each block has an equal share of the file, and a key within it a
+// proportional part.
 func TestApproxBytesOfEqualBlocks(t *testing.T) {
 	tab, _, _ := equalBlocks(t, nil)
 	size := tab.meta.Size
@@ -93,7 +94,7 @@ func TestApproxBytesOfEqualBlocks(t *testing.T) {
 	}
 }
 
-// TestSamplesOfEqualBlocks: a sample comes as soon as there are as many bytes as it is for.
+// TestSamplesOfEqualBlocks: a sample is returned as soon as its bytes are reached.
 func TestSamplesOfEqualBlocks(t *testing.T) {
 	tab, _, stored := equalBlocks(t, nil)
 	for _, c := range []struct {
@@ -124,7 +125,8 @@ func TestSamplesOfEqualBlocks(t *testing.T) {
 	}
 }
 
-// TestDropCachedIn: the blocks go that end within the bounds, from the one of the lower bound on.
+// TestDropCachedIn: the blocks that end within the bounds are dropped, starting with that of the
+// lower bound.
 func TestDropCachedIn(t *testing.T) {
 	for _, c := range []struct{ lower, upper, left string }{
 		{"", "", ""}, {"", "k5", "56789"}, {"", "k4\x80", "456789"}, {"k2\x80", "k5", "0156789"}, {"k7", "", "0123456"}, {"", "z", "9"}, {"z", "", "0123456789"},
@@ -146,7 +148,8 @@ func TestDropCachedIn(t *testing.T) {
 	}
 }
 
-// TestWarmPortions: blocks that are not cached are read in portions that end with the block that makes them large enough.
+// TestWarmPortions: blocks that are not cached are read in portions that end with the block that
+// reaches the size.
 func TestWarmPortions(t *testing.T) {
 	for _, c := range []struct {
 		bytes int // beyond those of two blocks
@@ -193,7 +196,8 @@ func TestWarmPortions(t *testing.T) {
 	}
 }
 
-// TestReadsAhead: as many blocks are read at once as the bound holds, after the first, which is read by itself.
+// TestReadsAhead: as many blocks are read at once as fit the limit, after the first, which is read
+// alone.
 func TestReadsAhead(t *testing.T) {
 	for _, c := range []struct{ blocks, less, reads int }{{1, 0, 10}, {2, 0, 6}, {3, 0, 4}, {3, 1, 6}, {9, 0, 2}, {9, 1, 3}} {
 		tab, src, stored := equalBlocks(t, nil)
@@ -234,30 +238,32 @@ func TestPinRuns(t *testing.T) {
 	}
 }
 
-// TestDoorkeeperSize: a doorkeeper has a bit for each KiB of budget, within its bounds, and forgets all when more than half are set.
+// TestDoorkeeperSize: a doorkeeper has a bit per KiB of budget, within its limits, and is cleared
+// when more than half are set.
 func TestDoorkeeperSize(t *testing.T) {
-	for budget, want := range map[int64]int{0: doorLeast, 1 << 20: doorLeast, 1<<20 + 1<<10: 2 * doorLeast, 1 << 32: 1 << 22, 1 << 40: doorMost} {
+	for budget, want := range map[int64]int{0: doorBitsMin, 1 << 20: doorBitsMin, 1<<20 + 1<<10: 2 * doorBitsMin, 1 << 32: 1 << 22, 1 << 40: doorBitsMax} {
 		if got := 32 * len(newDoorkeeper(budget).bits); got != want {
 			t.Errorf("for %d bytes it has %d bits, want %d", budget, got, want)
 		}
 	}
 	d := newDoorkeeper(0)
-	for h := range uint64(doorLeast / 2) {
-		if d.again(h) {
+	for h := range uint64(doorBitsMin / 2) {
+		if d.seen(h) {
 			t.Fatalf("hash %d is known", h)
 		}
 	}
-	for h := range uint64(doorLeast / 2) {
-		if !d.again(h) || !d.again(h+doorLeast) {
+	for h := range uint64(doorBitsMin / 2) {
+		if !d.seen(h) || !d.seen(h+doorBitsMin) {
 			t.Fatalf("hash %d is forgotten", h)
 		}
 	}
-	if d.again(doorLeast/2) || d.again(0) || d.set.Load() != 1 {
+	if d.seen(doorBitsMin/2) || d.seen(0) || d.set.Load() != 1 {
 		t.Errorf("with more than half of its bits set it forgets nothing, %d are counted", d.set.Load())
 	}
 }
 
-// TestCollectBounds: the entries of a prefix are kept up to 32 KiB, with the space for their lengths, and a 64th of the budget.
+// TestCollectBounds: the entries of a prefix are cached up to 32 KiB, with their lengths, and up to
+// a 64th of the budget.
 func TestCollectBounds(t *testing.T) {
 	const overhead = 1 + 10 + 1 + 10 + 2 // of one entry with a key of two bytes, for a prefix of one
 	for _, c := range []struct {
@@ -276,18 +282,18 @@ func TestCollectBounds(t *testing.T) {
 	}
 }
 
-// TestKeptEntriesAreBounded: the latest 4,096 places are remembered.
+// TestKeptEntriesAreBounded: the latest 4,096 keys are recorded.
 func TestKeptEntriesAreBounded(t *testing.T) {
 	var k keptEntries
 	if k.any.Load() || len(k.take()) != 0 {
 		t.Error("places of none")
 	}
-	for i := range int64(2*keptMost + 3) {
+	for i := range int64(2*keptMax + 3) {
 		k.add(i)
 	}
 	got := k.take()
 	slices.Sort(got)
-	if len(got) != keptMost || got[0] != keptMost+3 || got[keptMost-1] != 2*keptMost+2 || !k.any.Load() {
+	if len(got) != keptMax || got[0] != keptMax+3 || got[keptMax-1] != 2*keptMax+2 || !k.any.Load() {
 		t.Errorf("%d places, %d to %d", len(got), got[0], got[len(got)-1])
 	}
 	if k.add(7); !slices.Equal(k.take(), []int64{7}) {
@@ -325,8 +331,9 @@ func TestWarmBlocks(t *testing.T) {
 	}
 }
 
-// TestCacheRoom: a block of up to an eighth of the budget is cached, and there is space for one until the level of blocks is full.
-func TestCacheRoom(t *testing.T) {
+// TestCacheSpace: a block of up to an eighth of the budget is cached, and fits until the level of
+// blocks is full.
+func TestCacheSpace(t *testing.T) {
 	const budget = 80_000
 	for n, want := range map[int]bool{budget/8 - entryOverhead: true, budget/8 - entryOverhead + 1: false} {
 		c := NewCache(budget)
@@ -338,13 +345,13 @@ func TestCacheRoom(t *testing.T) {
 	c := NewCache(budget)
 	const most = budget - budget/rowShare
 	for n, want := range map[int]bool{most - entryOverhead: true, most - entryOverhead + 1: false} {
-		if got := c.hasRoom(n); got != want {
+		if got := c.hasSpace(n); got != want {
 			t.Errorf("an empty cache has space for %d bytes: %v", n, got)
 		}
 	}
 	c.put(cacheKey{1, 1}, make([]byte, 1000))
 	c.blocks.CleanUp()
-	if used := int(c.blocks.WeightedSize()); !c.hasRoom(most-entryOverhead-used) || c.hasRoom(most-entryOverhead-used+1) || used < 1000+entryOverhead {
+	if used := int(c.blocks.WeightedSize()); !c.hasSpace(most-entryOverhead-used) || c.hasSpace(most-entryOverhead-used+1) || used < 1000+entryOverhead {
 		t.Errorf("beside %d bytes the space is not what is left", used)
 	}
 }

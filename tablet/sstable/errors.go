@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// ErrKeyOrder means that a key was not above the one added before it.
-// The error returned is a *KeyOrderError.
+// ErrKeyOrder means that a key was not above the previous one. The error returned is a
+// *KeyOrderError.
 var ErrKeyOrder = errors.New("keys not in ascending order")
 
-// ErrTooLarge means that a key, an entry or a block is above its limit.
-// The error returned is a *TooLargeError.
+// ErrTooLarge means that a key, an entry or a block exceeds its limit. The error returned is a
+// *TooLargeError.
 var ErrTooLarge = errors.New("too large for an sstable")
 
 // ErrFinished means that a Writer was used after Finish.
@@ -20,17 +20,17 @@ var ErrFinished = errors.New("sstable is already finished")
 // text names the option.
 var ErrBadOption = errors.New("bad sstable option")
 
-// ErrCorrupt means that bytes of a file are not what was written. The error
-// returned is a *CorruptError.
+// ErrCorrupt means that bytes of a file differ from what was written. The error returned is a
+// *CorruptError.
 var ErrCorrupt = errors.New("corrupt sstable")
 
-// ErrVersion means that a file is sound but of a format that this program
-// does not read. The error returned is a *VersionError.
+// ErrVersion means that a file is intact but has a format version that this program cannot read.
+// The error returned is a *VersionError.
 var ErrVersion = errors.New("unknown sstable version")
 
-// KeyOrderError tells which key broke the order.
+// KeyOrderError has the keys that violate the order.
 type KeyOrderError struct {
-	Entry     uint64 // number of the refused entry, from 0
+	Entry     uint64 // number of the rejected entry, from 0
 	Prev, Key []byte
 }
 
@@ -41,7 +41,7 @@ func (e *KeyOrderError) Error() string {
 // Is makes errors.Is(err, ErrKeyOrder) true.
 func (e *KeyOrderError) Is(target error) bool { return target == ErrKeyOrder }
 
-// TooLargeError tells which limit was passed, and by what.
+// TooLargeError has the exceeded limit and the size.
 type TooLargeError struct {
 	What       string // "key", "entry", "block", "property"
 	Limit, Got int64  // bytes
@@ -54,14 +54,14 @@ func (e *TooLargeError) Error() string {
 // Is makes errors.Is(err, ErrTooLarge) true.
 func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
-// CorruptError locates bytes that cannot be what was written.
+// CorruptError locates bytes that differ from what was written.
 type CorruptError struct {
 	File      string // OpenOptions.Name
 	Offset    int64  // of the first byte of the bad block, footer or header
-	Length    int64  // of it, in bytes; 0 if not known
+	Length    int64  // of the block, footer or header, in bytes; 0 if unknown
 	Reason    string
-	Got, Want uint32 // checksums, when Reason is that they differ
-	Err       error  // what the store said of these bytes; may be nil
+	Got, Want uint32 // checksums, if they differ
+	Err       error  // the Source's error for these bytes; may be nil
 }
 
 func (e *CorruptError) Error() string {
@@ -78,10 +78,10 @@ func (e *CorruptError) Error() string {
 // Is makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// Unwrap returns what the store said of the bytes.
+// Unwrap returns the Source's error, if any.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// VersionError tells the version that a file has.
+// VersionError has the version of a file.
 type VersionError struct {
 	File    string
 	Version uint32

@@ -10,7 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestEstimateOfParts: the estimate of a file's size is near whatever most of the file is.
+// TestEstimateOfParts: the estimate of a file's size is close, whatever the file mostly consists
+// of.
 func TestEstimateOfParts(t *testing.T) {
 	rng := newRand(t)
 	var long, large, short []kv
@@ -59,10 +60,10 @@ func TestEstimateOfParts(t *testing.T) {
 	}
 }
 
-// TestLearnLeast: two-pass compression makes a dictionary of as many bytes as it is to learn from, and of none fewer.
+// TestLearnLeast: two-pass compression makes a dictionary only from at least the minimum of bytes.
 func TestLearnLeast(t *testing.T) {
 	es := sitePages(newRand(t), 60)
-	opts := Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, learnLeast: 1 << 30}
+	opts := Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, learnMin: 1 << 30}
 	plain, _ := build(t, opts, nil, es)
 	tab := open(t, bytesSource(plain), OpenOptions{})
 	hs, _ := tab.index.root.handles()
@@ -75,18 +76,19 @@ func TestLearnLeast(t *testing.T) {
 		total += len(p)
 	}
 	for least, want := range map[int]bool{total: true, total + 1: false} {
-		opts.learnLeast = least
+		opts.learnMin = least
 		if _, m := build(t, opts, nil, es); (m.DictBytes > 0) != want {
 			t.Errorf("of %d bytes, with %d to learn from, the dictionary has %d", total, least, m.DictBytes)
 		}
 	}
 }
 
-// TestHeldMemoryIsFreed: a writer holds no blocks, and no memory for them, when the file is finished or it has learnt enough.
+// TestHeldMemoryIsFreed: a writer holds no blocks, and no memory for them, when the file is
+// finished or it has learned enough.
 func TestHeldMemoryIsFreed(t *testing.T) {
 	es := sitePages(newRand(t), 400)
 	for name, learn := range map[string]int{"finished": 64 << 20, "learnt": 64 << 10} {
-		w := NewWriter(io.Discard, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: learn, learnLeast: 16 << 10})
+		w := NewWriter(io.Discard, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: learn, learnMin: 16 << 10})
 		held := false
 		for _, e := range es {
 			if err := w.Add(e.key, e.value); err != nil {

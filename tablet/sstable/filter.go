@@ -7,38 +7,36 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Types of filter blocks. The numbers are in files: append only.
+// Types of filter blocks. The numbers are stored in files: append only.
 const (
-	filterAll   = 0 // lets everything pass
+	filterAll   = 0 // contains every hash
 	filterFuse8 = 1 // binary fuse, 8-bit fingerprints: 0.4% false positives at 9 bits a prefix
 )
 
 const (
-	// filterHeaderBytes precede the fingerprints: type u8, three zero
-	// bytes, prefixes u32, seed u64, segment length u32, segments u32.
+	// filterHeaderBytes precede the fingerprints: type u8, three zero bytes, prefixes u32, seed
+	// u64, segment length u32, segments u32.
 	filterHeaderBytes = 24
-	// filterSegmentMax is the longest segment, as the construction of
-	// binary fuse filters has it.
+	// filterSegmentMax is the maximum segment length in the construction of binary fuse filters.
 	filterSegmentMax = 1 << 18
 )
 
-// filterHash is the hash of a prefix: xxHash64 with seed 0.
+// filterHash returns the hash of a prefix: xxHash64 with seed 0.
 func filterHash(prefix []byte) uint64 { return xxhash.Sum64(prefix) }
 
-// filterPart is a filter block in memory. The way from a hash to its three
-// fingerprints is part of the file format, so it is here and not left to
-// the library that builds the filter.
+// filterPart is a filter block in memory. The mapping from a hash to its three fingerprints is part
+// of the file format, so it is implemented here and not left to the library that builds the filter.
 type filterPart struct {
-	fingerprints []byte // nil: lets everything pass
+	fingerprints []byte // nil: contains every hash
 	seed         uint64
-	span         uint64 // fingerprints where the first of the three may be
+	span         uint64 // number of possible places of the first fingerprint
 	segment      uint32
 	mask         uint32
 	prefixes     uint32
 }
 
-// parse points f at the filter block p. It returns errBlock if the numbers
-// in it do not agree, so that contains never leaves the fingerprints.
+// parse makes f refer to the filter block p. It returns errBlock if the numbers in it are
+// inconsistent, so that contains never indexes outside the fingerprints.
 func (f *filterPart) parse(p []byte) error {
 	if len(p) < filterHeaderBytes || p[1]|p[2]|p[3] != 0 {
 		return errBlock
@@ -66,7 +64,7 @@ func (f *filterPart) parse(p []byte) error {
 	return errBlock
 }
 
-// contains tells whether hash may be in the filter.
+// contains reports whether hash may be in the filter.
 func (f *filterPart) contains(hash uint64) bool {
 	if f.fingerprints == nil {
 		return true
@@ -80,7 +78,7 @@ func (f *filterPart) contains(hash uint64) bool {
 	return fp == f.fingerprints[h0]^f.fingerprints[h1]^f.fingerprints[h2]
 }
 
-// mix is the finalizer of MurmurHash3 for 64 bits.
+// mix is the 64-bit finalizer of MurmurHash3.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -89,19 +87,17 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// filter is all filter blocks of a table. seps has the separator that each
-// begins at.
+// filter has all filter blocks of a table. seps has the separators at which they begin.
 type filter struct {
 	seps   indexBlock
 	parts  []filterPart
 	memory int64
 }
 
-// mayContain asks the one block that must know prefix if any key of the
-// table has it. That is the last block whose separator is at or below
-// prefix: the separator of the next block is a prefix of its first key, just
-// long enough to be above the last key before, so if it is above prefix and
-// its key has the prefix, the key before has it too.
+// mayContain reports whether any key of the table may have the prefix. It checks one filter block:
+// the last one whose separator is <= prefix. That is enough: the separator of the next block is a
+// prefix of its first key, just long enough to be above the previous key. If it is above prefix and
+// its key has the prefix, then the previous key has the prefix too.
 func (f *filter) mayContain(prefix []byte) bool {
 	i := 0
 	if len(f.parts) > 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/FastFilter/xorfilter"
 )
 
-// filterPartHashes is how many prefixes go into one filter block. 64 Ki: a
-// block of 78 KB, and 2.3 MiB of memory to build it, whatever the file's size.
+// filterPartHashes is the number of prefixes after which a filter block ends. 64 Ki: a block of 78
+// KB, and 2.3 MiB of memory to build it, for any file size.
 const filterPartHashes = 64 << 10
 
 // filterBuilder collects the hashes of the prefixes of one filter block.
@@ -19,12 +19,11 @@ type filterBuilder struct {
 	lens     []int // prefixes of the last key
 	prev     []int
 	fuse     xorfilter.BinaryFuseBuilder
-	total    uint64 // hashes of the blocks that are done
+	total    uint64 // hashes in finished blocks
 }
 
-// add takes the prefixes of key, the first shared bytes of which are those
-// of the key before. It returns an error if the option's function gives a
-// length that is no prefix.
+// add adds the prefixes of key, which shares its first shared bytes with the previous key. It
+// returns an error if FilterPrefixes returns an invalid length.
 func (f *filterBuilder) add(key []byte, shared int) error {
 	f.prev, f.lens = f.lens, f.prefixes(key, f.prev[:0])
 	for _, n := range f.lens {
@@ -32,20 +31,20 @@ func (f *filterBuilder) add(key []byte, shared int) error {
 			return fmt.Errorf("%w: filter prefix of %d bytes of a key of %d bytes", ErrBadOption, n, len(key))
 		}
 		if n <= shared && slices.Contains(f.prev, n) {
-			continue // the key before had the same prefix
+			continue // the previous key had the same prefix
 		}
 		f.hashes = append(f.hashes, filterHash(key[:n]))
 	}
 	return nil
 }
 
-// finish appends the filter block to dst and makes ready for the next one.
+// finish appends the filter block to dst and prepares for the next one.
 func (f *filterBuilder) finish(dst []byte) []byte {
 	n := len(f.hashes)
 	h := filterHeader{kind: filterAll, prefixes: uint32(n)}
 	var fingerprints []byte
-	// Building fails only with a probability that is nothing; should it,
-	// the filter of this part lets everything pass.
+	// Building fails only with negligible probability. If it does, this filter block contains every
+	// hash.
 	fuse, err := xorfilter.BuildBinaryFuse[uint8](&f.fuse, f.hashes)
 	if err == nil {
 		h.kind, h.seed, h.segment, h.segments = filterFuse8, fuse.Seed, fuse.SegmentLength, fuse.SegmentCount
@@ -57,13 +56,13 @@ func (f *filterBuilder) finish(dst []byte) []byte {
 	return append(h.append(dst), fingerprints...)
 }
 
-// filterHeader is the start of a filter block.
+// filterHeader is the header of a filter block.
 type filterHeader struct {
 	kind     uint8
-	prefixes uint32 // hashes given
+	prefixes uint32 // number of hashes
 	seed     uint64
 	segment  uint32 // fingerprints a segment, a power of two
-	segments uint32 // without the two beyond the last
+	segments uint32 // without the two extra ones at the end
 }
 
 func (h filterHeader) append(dst []byte) []byte {

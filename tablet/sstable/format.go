@@ -6,33 +6,32 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// Versions of the format. A file has the lowest that its reader must know.
+// Versions of the format. A file has the lowest version that suffices to read it.
 const (
 	formatVersion = 1
-	// dictVersion has data blocks compressed in two passes, and may have
-	// the dictionary that they share.
+	// dictVersion has data blocks with two-pass compression, and may have their dictionary.
 	dictVersion = 2
 )
 
-// magic opens the file and closes it.
+// magic is at the beginning and at the end of a file.
 const magic = "SteleSST"
 
 const (
-	// headerBytes open the file: magic, version u32, checksum u32.
+	// headerBytes is the size of the header: magic, version u32, checksum u32.
 	headerBytes = 16
-	// footerBytes close the file: directory offset u64, file length u64,
-	// directory stored length u32, zero u32, version u32, checksum u32,
-	// magic. Every version keeps the last sixteen where they are.
+	// footerBytes is the size of the footer: directory offset u64, file length u64, directory
+	// stored length u32, zero u32, version u32, checksum u32, magic. The last sixteen bytes are the
+	// same in every version.
 	footerBytes = 40
 )
 
 // Names in the directory block.
 const (
-	dirFilter     = "filter"     // the filter index, if there is a filter
-	dirIndex      = "index"      // the index block, if there is only one
-	dirIndexRoot  = "index-root" // else the block above them
+	dirFilter     = "filter"     // the filter index, if the file has a filter
+	dirIndex      = "index"      // the only index block
+	dirIndexRoot  = "index-root" // the root, if there are several index blocks
 	dirProperties = "properties"
-	dirDictionary = "dictionary" // if data blocks share one
+	dirDictionary = "dictionary" // the dictionary, if the file has one
 )
 
 func readable(version uint32) bool { return version == formatVersion || version == dictVersion }
@@ -44,15 +43,15 @@ func appendHeader(p []byte, version uint32) []byte {
 	return binary.LittleEndian.AppendUint32(p, crc.Sum(p[start:]))
 }
 
-// checkHeader verifies the first headerBytes of a file. Only Verify calls
-// it: Open learns all it needs from the footer.
+// checkHeader verifies the first headerBytes of a file. Only Verify calls it: Open needs only the
+// footer.
 func checkHeader(p []byte) error {
 	want := binary.LittleEndian.Uint32(p[12:])
 	if got := crc.Sum(p[:12]); got != want {
 		return &CorruptError{Length: headerBytes, Reason: "header checksum differs", Got: got, Want: want}
 	}
 	if string(p[:8]) != magic {
-		return &CorruptError{Length: headerBytes, Reason: "header has another magic"}
+		return &CorruptError{Length: headerBytes, Reason: "wrong magic in the header"}
 	}
 	if v := binary.LittleEndian.Uint32(p[8:]); !readable(v) {
 		return &VersionError{Version: v}
@@ -71,8 +70,8 @@ func appendFooter(p []byte, directory handle, size int64, version uint32) []byte
 	return append(p, magic...)
 }
 
-// decodeFooter reads the last footerBytes of a file of size bytes. It
-// returns a *CorruptError or a *VersionError.
+// decodeFooter decodes the last footerBytes of a file of size bytes. It returns a *CorruptError or
+// a *VersionError.
 func decodeFooter(p []byte, size int64) (directory handle, err error) {
 	bad := func(reason string) (handle, error) {
 		return handle{}, &CorruptError{Offset: size - footerBytes, Length: footerBytes, Reason: reason}
@@ -89,7 +88,7 @@ func decodeFooter(p []byte, size int64) (directory handle, err error) {
 		return handle{}, &VersionError{Version: v}
 	}
 	if n := binary.LittleEndian.Uint64(p[8:]); n != uint64(size) {
-		return bad("file of another length than its footer says")
+		return bad("file length differs from the footer")
 	}
 	off, stored := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint32(p[16:])
 	limit := uint64(size - footerBytes)

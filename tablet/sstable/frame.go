@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
-// kind says what a block is for. The numbers are in files: append only.
+// kind is the type of a block. The numbers are stored in files: append only.
 type kind uint8
 
 const (
@@ -49,11 +49,11 @@ func (k kind) String() string {
 	return "block of unknown kind"
 }
 
-// trailerBytes follow each block's stored bytes: kind u8, compression u8,
+// trailerBytes is the size of the trailer after a block's stored bytes: kind u8, compression u8,
 // raw length u32, stored length u32, checksum u32.
 const trailerBytes = 14
 
-// handle says where a block is. The trailer comes after it.
+// handle is the place of a block. The trailer follows the stored bytes.
 type handle struct {
 	off        int64
 	stored     int // length of the stored bytes, without the trailer
@@ -62,7 +62,7 @@ type handle struct {
 
 func (h handle) end() int64 { return h.off + int64(h.stored) + trailerBytes }
 
-// appendHandle writes offset and stored length<<1 | compressed as uvarints.
+// appendHandle appends offset and stored length<<1 | compressed as uvarints.
 func appendHandle(p []byte, h handle) []byte {
 	p = binary.AppendUvarint(p, uint64(h.off))
 	n := uint64(h.stored) << 1
@@ -72,7 +72,7 @@ func appendHandle(p []byte, h handle) []byte {
 	return binary.AppendUvarint(p, n)
 }
 
-// decodeHandle reads a handle that must fill p and lie below limit.
+// decodeHandle decodes a handle. It must fill p, and the block must end at or before limit.
 func decodeHandle(p []byte, limit int64) (handle, bool) {
 	off, n := binary.Uvarint(p)
 	if n <= 0 {
@@ -89,9 +89,8 @@ func decodeHandle(p []byte, limit int64) (handle, bool) {
 	return h, true
 }
 
-// checksum covers the stored bytes, the trailer up to the checksum, and the
-// block's own offset, so that a block found at another's place is not taken
-// for it.
+// checksum covers the stored bytes, the trailer up to the checksum, and the block's own offset,
+// which detects a block at the wrong place.
 func checksum(stored, trailer []byte, off int64) uint32 {
 	var tail [trailerBytes - 4 + 8]byte
 	copy(tail[:], trailer[:trailerBytes-4])
@@ -99,8 +98,7 @@ func checksum(stored, trailer []byte, off int64) uint32 {
 	return crc.Update(crc.Update(0, stored), tail[:])
 }
 
-// appendTrailer appends to p the trailer of a block that lies at offset off
-// of the file.
+// appendTrailer appends to p the trailer of a block at offset off.
 func appendTrailer(p, stored []byte, k kind, c table.Compression, raw int, off int64) []byte {
 	start := len(p)
 	p = append(p, byte(k), byte(c))
@@ -111,7 +109,7 @@ func appendTrailer(p, stored []byte, k kind, c table.Compression, raw int, off i
 	return p
 }
 
-// checkFrame verifies the checksum of a block with its trailer.
+// checkFrame verifies the checksum of a frame.
 func checkFrame(frame []byte, off int64) *CorruptError {
 	stored, trailer := frame[:len(frame)-trailerBytes], frame[len(frame)-trailerBytes:]
 	want := binary.LittleEndian.Uint32(trailer[trailerBytes-4:])
@@ -121,12 +119,12 @@ func checkFrame(frame []byte, off int64) *CorruptError {
 	return nil
 }
 
-// rawBytes is what a frame says of its raw length.
+// rawBytes returns the raw length in a frame's trailer.
 func rawBytes(frame []byte, h handle) int { return int(binary.LittleEndian.Uint32(frame[h.stored+2:])) }
 
-// openFrame returns the raw bytes of a block whose checksum was verified.
-// The result is the stored bytes themselves if they are not compressed,
-// else new memory. dict is the file's, which data blocks may need.
+// openFrame returns the raw bytes of a frame whose checksum was verified. The result aliases the
+// frame if the block is not compressed, and is new memory otherwise. dict is the file's dictionary
+// for data blocks.
 func openFrame(frame []byte, h handle, k kind, dict *twopass.Dict) ([]byte, *CorruptError) {
 	stored, trailer := frame[:h.stored:h.stored], frame[h.stored:]
 	raw := int64(rawBytes(frame, h))
@@ -135,24 +133,24 @@ func openFrame(frame []byte, h handle, k kind, dict *twopass.Dict) ([]byte, *Cor
 	}
 	switch {
 	case kind(trailer[0]) != k:
-		return bad(kind(trailer[0]).String() + " in the place of a " + k.String())
+		return bad(kind(trailer[0]).String() + " instead of a " + k.String())
 	case int64(binary.LittleEndian.Uint32(trailer[6:])) != int64(h.stored):
-		return bad(k.String() + " of another length than its handle says")
+		return bad(k.String() + " length differs from its handle")
 	case raw > blockRawMax:
 		return bad(k.String() + " above the size limit")
 	}
 	c := table.Compression(trailer[1])
 	if h.compressed != (c != table.CompressionNone) {
-		return bad(k.String() + " compressed otherwise than its handle says")
+		return bad(k.String() + " compression differs from its handle")
 	}
 	if c == table.CompressionNone {
 		if raw != int64(h.stored) {
-			return bad(k.String() + " of another raw length than it has")
+			return bad(k.String() + " has a wrong raw length")
 		}
 		return stored, nil
 	}
 	if c == table.CompressionTwoPass && k != kindData {
-		return bad(k.String() + " compressed as data blocks only are")
+		return bad(k.String() + " with the compression of data blocks")
 	}
 	p, reason := decompress(c, stored, int(raw), dict)
 	if reason != "" {
@@ -161,8 +159,8 @@ func openFrame(frame []byte, h handle, k kind, dict *twopass.Dict) ([]byte, *Cor
 	return p, nil
 }
 
-// decompress returns the raw bytes in new memory of exactly that length,
-// which is bounded by the caller, or the reason why it cannot.
+// decompress returns the raw bytes in new memory of exactly raw bytes, which the caller has
+// bounded, or the reason for a failure.
 func decompress(c table.Compression, stored []byte, raw int, dict *twopass.Dict) ([]byte, string) {
 	switch c {
 	case table.CompressionS2:
@@ -175,8 +173,8 @@ func decompress(c table.Compression, stored []byte, raw int, dict *twopass.Dict)
 		}
 		return p, ""
 	case table.CompressionZstd:
-		// The frame must agree before memory is taken on the trailer's word.
-		// Only small ones do not state their size.
+		// The zstd frame must agree with the trailer before memory is allocated. Only small frames
+		// do not state their size.
 		var h zstd.Header
 		if h.Decode(stored) != nil || h.HasFCS && h.FrameContentSize != uint64(raw) || !h.HasFCS && raw >= 256 {
 			return nil, "zstd length differs from the trailer's"
@@ -188,7 +186,7 @@ func decompress(c table.Compression, stored []byte, raw int, dict *twopass.Dict)
 		return p, ""
 	case table.CompressionTwoPass:
 		if raw > twopass.DecodedMax(len(stored)) {
-			return nil, "two-pass length is above what its bytes can make"
+			return nil, "two-pass length is too large for its bytes"
 		}
 		p := make([]byte, raw)
 		if err := dict.Decode(p, stored); errors.Is(err, twopass.ErrNoDict) {
@@ -201,8 +199,7 @@ func decompress(c table.Compression, stored []byte, raw int, dict *twopass.Dict)
 	return nil, "unknown compression"
 }
 
-// scratch holds buffers for stored bytes that are only read to be
-// decompressed.
+// scratch has buffers for stored bytes that are needed only for decompression.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 func getScratch(n int) *[]byte {

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// fixChecksums makes the checksums of a file right, as far as its frames can
-// be found from its end. So a fuzzer, or a liar, gets past them.
+// fixChecksums corrects the checksums of a file, as far as its frames can be found from its end. So
+// a fuzzer, or an attacker, gets past them.
 func fixChecksums(file []byte) {
 	n := len(file) - footerBytes
 	if n < headerBytes {
@@ -36,13 +36,13 @@ func fixChecksums(file []byte) {
 	}
 }
 
-// seedFiles are small sound files of all shapes.
+// seedFiles are small valid files of all shapes.
 func seedFiles(t testing.TB) [][]byte {
 	var files [][]byte
 	for _, c := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		for _, entries := range [][]kv{nil, compatEntries(3), compatEntries(60)} {
 			for _, prefixes := range []func([]byte, []int) []int{nil, someLens} {
-				file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c, RestartInterval: 3, FilterPrefixes: prefixes, LearnBytes: 4 << 10, learnLeast: 1},
+				file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: c, RestartInterval: 3, FilterPrefixes: prefixes, LearnBytes: 4 << 10, learnMin: 1},
 					map[string][]byte{"k": []byte("v")}, entries)
 				files = append(files, file)
 			}
@@ -51,9 +51,8 @@ func seedFiles(t testing.TB) [][]byte {
 	return files
 }
 
-// FuzzOpen opens files whose checksums are right and whose contents are
-// anything, and does all that can be done with a table. Nothing may panic or
-// go on without end, and every error must be of the documented kinds.
+// FuzzOpen opens files with valid checksums and arbitrary contents, and performs all operations of
+// a table. Nothing may panic or loop without end, and every error must be of the documented types.
 func FuzzOpen(f *testing.F) {
 	for _, file := range seedFiles(f) {
 		f.Add(file, true)
@@ -82,7 +81,7 @@ func exercise(t *testing.T, file []byte) {
 		}
 		for _, o := range []IterOptions{{}, {Lower: []byte("b"), Upper: []byte("row5"), NoCacheFill: true, ReadAheadBytes: 3000}} {
 			it := tab.NewIter(o)
-			// Not one entry is free: three bytes of a block each.
+			// Every entry takes at least three bytes of a block.
 			n := 0
 			for ok := it.First(); ok; ok = it.Next() {
 				tab.MayContain(it.Key())
@@ -110,7 +109,7 @@ func exercise(t *testing.T, file []byte) {
 	known(Dump(context.Background(), io.Discard, bytesSource(file), DumpOptions{}))
 }
 
-// FuzzBlock walks over a map block that is anything.
+// FuzzBlock iterates over arbitrary map blocks.
 func FuzzBlock(f *testing.F) {
 	for _, interval := range []int{1, 2, 16} {
 		b := blockBuilder{interval: interval}

@@ -9,24 +9,25 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// asked is a Gate that lets all in and records what it was asked.
-type asked []int
+// recordingGate is a Gate that admits every block and records the sizes.
+type recordingGate []int
 
-func (g *asked) Enter(bytes int) error {
+func (g *recordingGate) Enter(bytes int) error {
 	*g = append(*g, bytes)
 	return nil
 }
 
-// valueFor returns the length of the value with which a block of one entry has so many bytes, for a key of one byte.
+// valueFor returns the length of the value for which a block with one entry and a key of one byte
+// has raw bytes.
 func valueFor(raw int) int {
 	const near = 100_000 // as many bytes of length as all that are asked for
 	b := blockBuilder{interval: defaultRestartInterval}
 	return raw - (b.sizeWith(1, 0, near) - near)
 }
 
-// TestGateIsAsked: a gate is asked of each block above its bound, by what is stored before the block is read and by more bytes
-// if it has more when it is decompressed, and of no other.
-func TestGateIsAsked(t *testing.T) {
+// TestGateIsEntered: a gate is entered for each block larger than its limit, with the stored size
+// before the block is read and again with a larger raw size, and for no other block.
+func TestGateIsEntered(t *testing.T) {
 	random := make([]byte, 4*GateBytes)
 	randomBytes(newRand(t), random)
 	const large = 3 * GateBytes
@@ -45,7 +46,7 @@ func TestGateIsAsked(t *testing.T) {
 		for how, opts := range map[string]IterOptions{"cached": {}, "no fill": {NoCacheFill: true}, "read ahead": {NoCacheFill: true, ReadAheadBytes: 1 << 20}} {
 			tab := open(t, bytesSource(file), OpenOptions{Cache: NewCache(64 << 20)})
 			h, _ := tab.index.root.handle(0)
-			var want asked
+			var want recordingGate
 			if c.stored > 0 {
 				if h.stored < c.stored || h.stored > c.stored+c.stored/100 {
 					t.Fatalf("%s: %d bytes are stored, not about %d", name, h.stored, c.stored)
@@ -56,11 +57,11 @@ func TestGateIsAsked(t *testing.T) {
 				want = append(want, c.raw)
 			}
 			for range 2 { // the second time it may be in the cache
-				var gate asked
+				var gate recordingGate
 				opts.Gate = &gate
 				it := tab.NewIter(opts)
 				if !it.First() || !bytes.Equal(it.Value(), c.value) || !slices.Equal(gate, want) {
-					t.Errorf("%s, %s: the gate was asked for %v, want %v", name, how, gate, want)
+					t.Errorf("%s, %s: the gate was entered with %v, want %v", name, how, gate, want)
 				}
 				it.Close()
 			}
@@ -68,7 +69,8 @@ func TestGateIsAsked(t *testing.T) {
 	}
 }
 
-// TestLargeBytes: a block is large if it is above the gate's bound and has one entry, to an iterator with a gate.
+// TestLargeBytes: for an iterator with a gate, a block is large if it exceeds the gate's limit and
+// has one entry.
 func TestLargeBytes(t *testing.T) {
 	big := make([]byte, 2*GateBytes)
 	for name, c := range map[string]struct {
@@ -105,8 +107,8 @@ func TestLargeBytes(t *testing.T) {
 // movingSource is a source whose bytes change.
 type movingSource struct{ bytesSource }
 
-// TestLetGoAndReplaced: a block that was let go of and has other entries when it is read again is corrupt, though its checksum
-// is right.
+// TestLetGoAndReplaced: a released block that has other entries when it is read again is corrupt,
+// though its checksum is valid.
 func TestLetGoAndReplaced(t *testing.T) {
 	key, value := []byte("key1"), bytes.Repeat([]byte("v"), 2*GateBytes)
 	opts := Options{Compression: table.CompressionNone}
@@ -145,8 +147,8 @@ func TestLetGoAndReplaced(t *testing.T) {
 	}
 }
 
-// TestReadAheadNeedsNoCacheFill: an iterator that fills the cache does so though it is to read ahead, and one that reads block by block does not report
-// what was cached.
+// TestReadAheadNeedsNoCacheFill: an iterator that fills the cache ignores ReadAheadBytes, and one
+// that reads block by block does not report cached blocks.
 func TestReadAheadNeedsNoCacheFill(t *testing.T) {
 	file, m := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, bigEntries(300))
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-var rewrite = flag.Bool("rewrite-golden", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite-golden", false, "rewrite the golden files")
 
 // example is the table of the package comment's worked example.
 func example(t *testing.T) []byte {
@@ -68,11 +68,10 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// docLine is a line of the worked example: offset, bytes, and what they are.
+// docLine is a line of the worked example: offset, bytes, and their meaning.
 var docLine = regexp.MustCompile(`(?m)^//\t([0-9a-f]{4})  ((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  |$)`)
 
-// TestDocExample compares the worked example in the package comment with
-// the golden file, so that the two cannot part.
+// TestDocExample compares the worked example in the package comment with the golden file.
 func TestDocExample(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -100,8 +99,8 @@ func TestDocExample(t *testing.T) {
 	}
 }
 
-// compatCases are files that every later version must read. They are not
-// compared with what is written now: compressors change.
+// compatCases are files that every later version must read. They are not compared with current
+// output, because compressors change.
 var compatCases = []struct {
 	name string
 	opts Options
@@ -109,7 +108,7 @@ var compatCases = []struct {
 }{
 	{"s2.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionS2, FilterPrefixes: someLens}, 40},
 	{"zstd.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionZstd}, 40},
-	{"two-pass.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionTwoPass, LearnBytes: 2 << 10, learnLeast: 1}, 40},
+	{"two-pass.golden", Options{BlockBytes: 1 << 10, Compression: table.CompressionTwoPass, LearnBytes: 2 << 10, learnMin: 1}, 40},
 }
 
 func compatEntries(rows int) []kv {
@@ -120,7 +119,7 @@ func compatEntries(rows int) []kv {
 	return es
 }
 
-// TestReadsOldFiles reads files as they were written once.
+// TestReadsOldFiles reads files written by earlier versions.
 func TestReadsOldFiles(t *testing.T) {
 	for _, c := range compatCases {
 		es := compatEntries(c.rows)

@@ -3,15 +3,15 @@ package sstable
 import "github.com/steledb/stele/tablet/sstable/twopass"
 
 const (
-	// learnLeast is what is worth learning from: with less there is hardly
-	// a dictionary that saves what it takes.
-	learnLeast = 256 << 10
-	// heldRatio is what held blocks are guessed to shrink to.
+	// learnMin is the minimum of data to learn from. Less hardly yields a dictionary that saves
+	// its own size.
+	learnMin = 256 << 10
+	// heldRatio is the assumed compression ratio of held blocks.
 	heldRatio = 4
 )
 
-// heldBlocks are data blocks that are not written yet. The memory of the
-// blocks is used again.
+// heldBlocks are data blocks that are buffered until the dictionary has learned from them. Their
+// memory is reused.
 type heldBlocks struct {
 	raws, seps [][]byte
 	warm       []bool
@@ -34,14 +34,13 @@ func (h *heldBlocks) clone(p []byte) []byte {
 	return append(to[:0], p...)
 }
 
-// release learns from the blocks that are held and writes them. all tells that
-// the file has no others.
+// release learns from the held blocks and writes them. all means that the file has no more blocks.
 func (w *Writer) release(all bool) error {
 	h := &w.held
 	if len(h.raws) == 0 {
 		return nil
 	}
-	if two := w.comp.two; h.bytes >= w.opts.learnLeast {
+	if two := w.comp.two; h.bytes >= w.opts.learnMin {
 		text := h.bytes / twopass.LearnShare
 		if all && !two.HasDict() {
 			two.TextMax = text
@@ -54,7 +53,7 @@ func (w *Writer) release(all bool) error {
 		}
 	}
 	if all || !w.comp.two.Wants() {
-		w.held = heldBlocks{} // no more are held, and the memory is free
+		w.held = heldBlocks{} // no more blocks are held: free the memory
 		return nil
 	}
 	h.spare = append(h.spare, h.raws...)

@@ -14,7 +14,7 @@ import (
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 picks one")
 
-// newRand returns a generator and prints how to get the same one again.
+// newRand returns a generator and logs its seed.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := *seedFlag
@@ -42,7 +42,7 @@ func build(t testing.TB, opts Options, props map[string][]byte, entries []kv) ([
 		t.Fatal(err)
 	}
 	if m.Size != int64(out.Len()) {
-		t.Fatalf("meta says %d bytes, file has %d", m.Size, out.Len())
+		t.Fatalf("meta has %d bytes, file has %d", m.Size, out.Len())
 	}
 	return out.Bytes(), m
 }
@@ -70,7 +70,7 @@ func verify(t testing.TB, src Source, opts VerifyOptions) []error {
 	return problems
 }
 
-// entriesOf reads all of a table.
+// entriesOf reads all entries of a table.
 func entriesOf(tab *Table, opts IterOptions) ([]kv, error) {
 	it := tab.NewIter(opts)
 	var got []kv

@@ -11,17 +11,17 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// lies are tables whose checksums are right and whose contents are not. Each
-// is told to a Writer before Finish.
-var lies = []struct {
+// invalidTables are tables with valid checksums and invalid contents. Each modifies a Writer before
+// Finish.
+var invalidTables = []struct {
 	name   string
-	tell   func(w *Writer)
+	change func(w *Writer)
 	report string // part of what Verify reports
 	open   bool   // Open finds it too
 }{
-	{"more entries", func(w *Writer) { w.meta.Entries++ }, "4 entries, the properties say 5", false},
-	{"fewer raw bytes", func(w *Writer) { w.meta.RawBytes-- }, "raw bytes, the properties say", false},
-	{"more data blocks", func(w *Writer) { w.meta.DataBlocks++ }, "data blocks, the properties say", false},
+	{"more entries", func(w *Writer) { w.meta.Entries++ }, "4 entries, the properties have 5", false},
+	{"fewer raw bytes", func(w *Writer) { w.meta.RawBytes-- }, "raw bytes, the properties have", false},
+	{"more data blocks", func(w *Writer) { w.meta.DataBlocks++ }, "data blocks, the properties have", false},
 	{"no entries", func(w *Writer) { w.meta.Entries, w.meta.FirstKey = 0, nil }, "malformed properties block", true},
 	{"another first key", func(w *Writer) { w.meta.FirstKey = []byte("a") }, "first or last key differs", false},
 	{"another last key", func(w *Writer) { w.prev = []byte("zz") }, "first or last key differs", false},
@@ -52,7 +52,7 @@ var lies = []struct {
 		w.data.keys = append(w.data.keys, bytes.Repeat([]byte{0xff}, 12)...)
 		w.data.entries++
 	}, "malformed data block", false},
-	{"values of nobody", func(w *Writer) { w.data.values = append(w.data.values, 'x') }, "malformed data block", false},
+	{"unused values", func(w *Writer) { w.data.values = append(w.data.values, 'x') }, "malformed data block", false},
 	{"bytes between blocks", func(w *Writer) {
 		_ = w.cutData([]byte("g"))
 		w.meta.LastKey = w.prev
@@ -60,9 +60,8 @@ var lies = []struct {
 	}, "does not follow", false},
 }
 
-// lie writes four entries in two blocks and tells the lie while the second
-// block is under way.
-func lie(t *testing.T, tell func(*Writer)) []byte {
+// invalidTable writes four entries in two blocks and calls change during the second block.
+func invalidTable(t *testing.T, change func(*Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := NewWriter(&out, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone, FilterPrefixes: someLens})
@@ -71,29 +70,30 @@ func lie(t *testing.T, tell func(*Writer)) []byte {
 			t.Fatal(err)
 		}
 	}
-	tell(w)
+	change(w)
 	if _, err := w.Finish(nil); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
 }
 
-// TestLies holds that Verify finds what is wrong behind right checksums, and
-// that reading such a file does no harm (S4).
-func TestLies(t *testing.T) {
-	opts := VerifyOptions{Name: "liar", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
-	if p := verify(t, bytesSource(lie(t, func(*Writer) {})), opts); len(p) > 0 {
+//	TestInvalidContents verifies that Verify finds defects behind valid checksums, and that reading
+//
+// such a file is harmless (S4).
+func TestInvalidContents(t *testing.T) {
+	opts := VerifyOptions{Name: "hostile", FilterPrefixes: func(string) func([]byte, []int) []int { return someLens }}
+	if p := verify(t, bytesSource(invalidTable(t, func(*Writer) {})), opts); len(p) > 0 {
 		t.Fatal(p)
 	}
-	for _, c := range lies {
-		file := lie(t, c.tell)
+	for _, c := range invalidTables {
+		file := invalidTable(t, c.change)
 		problems := verify(t, bytesSource(file), opts)
 		found := false
 		for _, p := range problems {
 			if !errors.Is(p, ErrCorrupt) {
 				t.Errorf("%s: %v is not a CorruptError", c.name, p)
 			}
-			found = found || strings.Contains(p.Error(), c.report) && strings.Contains(p.Error(), "liar")
+			found = found || strings.Contains(p.Error(), c.report) && strings.Contains(p.Error(), "hostile")
 		}
 		if !found {
 			t.Errorf("%s: reported %v, want %q", c.name, problems, c.report)
@@ -105,9 +105,9 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestLyingFrames changes one field of a sound file, makes all checksums
-// right again, and wants a typed error from whoever comes across it.
-func TestLyingFrames(t *testing.T) {
+// TestInvalidFrames changes one field of a valid file and corrects all checksums. Every reader of the
+// field must return a typed error.
+func TestInvalidFrames(t *testing.T) {
 	put := binary.LittleEndian.PutUint32
 	for _, comp := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		for _, c := range []struct {
@@ -135,10 +135,10 @@ func TestLyingFrames(t *testing.T) {
 			h, _ := tab.index.root.handle(0)
 			c.edit(file[h.off:h.end()])
 			fixChecksums(file)
-			tab = open(t, bytesSource(file), OpenOptions{Name: "liar"})
+			tab = open(t, bytesSource(file), OpenOptions{Name: "hostile"})
 			_, err := entriesOf(tab, IterOptions{})
 			var bad *CorruptError
-			if !errors.As(err, &bad) || bad.Offset != h.off || bad.File != "liar" {
+			if !errors.As(err, &bad) || bad.Offset != h.off || bad.File != "hostile" {
 				t.Errorf("%v: %s: %v", comp, c.name, err)
 			}
 			exercise(t, file)
@@ -146,9 +146,9 @@ func TestLyingFrames(t *testing.T) {
 	}
 }
 
-// TestRandomLies changes sound files at random, makes all checksums right
-// again, and does all that can be done with the result.
-func TestRandomLies(t *testing.T) {
+// TestRandomContents changes valid files at random, corrects all checksums, and performs all operations
+// on the result.
+func TestRandomContents(t *testing.T) {
 	rng := newRand(t)
 	seeds := seedFiles(t)
 	rounds := 1000
@@ -169,8 +169,7 @@ func TestRandomLies(t *testing.T) {
 	}
 }
 
-// TestFilterBlock holds that a filter's numbers are checked before its
-// fingerprints are.
+// TestFilterBlock verifies that a filter's numbers are checked before its fingerprints are used.
 func TestFilterBlock(t *testing.T) {
 	const most = filterSegmentMax
 	for name, c := range map[string]struct {
@@ -218,7 +217,8 @@ func TestFilterBlock(t *testing.T) {
 	}
 }
 
-// TestVerifyNamesIndexBlocks: an index block whose separators do not ascend is reported itself, and its data blocks are not read by it.
+// TestVerifyNamesIndexBlocks: an index block whose separators do not ascend is reported itself, and
+// its data blocks are not read through it.
 func TestVerifyNamesIndexBlocks(t *testing.T) {
 	file, _ := build(t, Options{BlockBytes: 1 << 10, Compression: table.CompressionNone}, nil, bigEntries(2000))
 	root := &open(t, bytesSource(file), OpenOptions{}).index.root

@@ -6,29 +6,29 @@ import "bytes"
 type index struct {
 	root indexBlock
 	deep bool // root points to index blocks, not to data blocks
-	// leaves are the index blocks, if all are held in memory.
+	// leaves has all index blocks, if they are held in memory.
 	leaves []indexBlock
 }
 
-// indexCursor stands on one data block, by the index of its table.
+// indexCursor is a position at a data block in a table's index.
 type indexCursor struct {
 	t    *Table
 	fill bool // put index blocks into the cache
 
-	leaf *indexBlock // nil: nowhere
+	leaf *indexBlock // nil: not positioned
 	i    int         // entry of leaf
-	root int         // entry of the root that leaf is under, in a deep index
-	own  indexBlock  // what leaf points to if the table does not hold it
+	root int         // entry of the root for leaf, in a deep index
+	own  indexBlock  // backs leaf if the table does not hold it
 	h    handle      // of the data block
 
-	// The bounds of the data block, once someone has asked: keys from lo
-	// on, below hi. A nil hi is no bound.
+	// Bounds of the data block, once bounds was called: keys are >= lo and < hi. A nil hi means no
+	// bound.
 	bounded bool
 	lo, hi  []byte
 }
 
-// seek moves to the data block in which the first key at or above target is,
-// or the one before: keys of the block it stands on may all be below target.
+// seek moves to the data block that may have the first key >= target. All keys of that block may be
+// below target; then the next block has it.
 func (c *indexCursor) seek(target []byte) error {
 	x := &c.t.index
 	c.leaf = nil
@@ -48,10 +48,10 @@ func (c *indexCursor) seek(target []byte) error {
 	if !ok {
 		return c.t.corruptIndex()
 	}
-	return c.stand(leaf, i)
+	return c.moveTo(leaf, i)
 }
 
-// load returns the index block at the r-th entry of the root.
+// load returns the index block of entry r of the root.
 func (c *indexCursor) load(r int) (*indexBlock, error) {
 	x := &c.t.index
 	if x.leaves != nil {
@@ -71,8 +71,8 @@ func (c *indexCursor) load(r int) (*indexBlock, error) {
 	return &c.own, nil
 }
 
-// stand moves to an entry.
-func (c *indexCursor) stand(leaf *indexBlock, i int) error {
+// moveTo moves to entry i of leaf.
+func (c *indexCursor) moveTo(leaf *indexBlock, i int) error {
 	h, ok := leaf.handle(i)
 	if !ok {
 		c.leaf = nil
@@ -86,7 +86,7 @@ func (c *indexCursor) stand(leaf *indexBlock, i int) error {
 // step moves to the next data block. It returns false at the end.
 func (c *indexCursor) step() (bool, error) {
 	if c.i+1 < c.leaf.entries {
-		return true, c.stand(c.leaf, c.i+1)
+		return true, c.moveTo(c.leaf, c.i+1)
 	}
 	x := &c.t.index
 	if !x.deep || c.root+1 >= x.root.entries {
@@ -97,10 +97,10 @@ func (c *indexCursor) step() (bool, error) {
 		return false, err
 	}
 	c.root++
-	return true, c.stand(leaf, 0)
+	return true, c.moveTo(leaf, 0)
 }
 
-// bounds looks up lo and hi.
+// bounds sets lo and hi.
 func (c *indexCursor) bounds() error {
 	if c.bounded {
 		return nil
@@ -121,8 +121,7 @@ func (c *indexCursor) bounds() error {
 	return nil
 }
 
-// covers tells whether key belongs to the data block that the cursor stands
-// on.
+// covers reports whether key belongs to the current data block.
 func (c *indexCursor) covers(key []byte) (bool, error) {
 	if err := c.bounds(); err != nil {
 		return false, err
@@ -130,8 +129,7 @@ func (c *indexCursor) covers(key []byte) (bool, error) {
 	return bytes.Compare(key, c.lo) >= 0 && (c.hi == nil || bytes.Compare(key, c.hi) < 0), nil
 }
 
-// corruptIndex is the error for an index whose checksums are right and whose
-// entries are not.
+// corruptIndex returns the error for an index with valid checksums and malformed entries.
 func (t *Table) corruptIndex() error {
 	return &CorruptError{File: t.file.name, Offset: t.index.root.limit, Reason: "malformed index"}
 }

@@ -5,26 +5,24 @@ import (
 	"encoding/binary"
 )
 
-// indexBlock is a map block from separators to handles in which every key is
-// whole.
+// indexBlock is a map block from separators to handles with a restart for every entry.
 //
-// A prepared one also has what a look-up needs in two dense arrays: most of
-// its time is waiting for memory, and these are a tenth of the block.
+// A prepared one also has two dense arrays with what a lookup reads. A lookup mostly waits for
+// memory, and the arrays are a tenth of the block.
 type indexBlock struct {
 	block
-	limit int64 // blocks end at or below it
+	limit int64 // blocks end at or before it
 
-	// common is what the separators but the first begin with, and tags are
-	// the eight bytes after it, big-endian, zeros where a separator ends:
-	// if the tags of two keys differ, they order the keys.
+	// common is the common prefix of all separators but the first. tags are the eight bytes after
+	// it, big-endian, padded with zeros. If the tags of two keys differ, they order the keys.
 	common []byte
 	tags   []uint64
-	// places are the offsets of the blocks, shifted left by one, and in the
-	// lowest bit whether the block is compressed; and the end of the last.
+	// places are the offsets of the blocks, shifted left by one, with the lowest bit set if the
+	// block is compressed; and at last the end of the last block.
 	places []uint64
 }
 
-// parse points x at the block p, where no handle may lead beyond limit.
+// parse makes x refer to the block p. Handles must end at or before limit.
 func (x *indexBlock) parse(p []byte, limit int64) error {
 	*x = indexBlock{limit: limit}
 	if err := x.block.parse(p); err != nil {
@@ -36,14 +34,14 @@ func (x *indexBlock) parse(p []byte, limit int64) error {
 	return nil
 }
 
-// memory is the size of the heap that x keeps alive.
+// memory returns the size of the heap memory that x references.
 func (x *indexBlock) memory() int64 {
 	return int64(len(x.values)+len(x.keys)+len(x.restarts)+blockTailBytes+trailerBytes) +
 		8*int64(len(x.tags)+len(x.places)) + 160
 }
 
-// prepare makes the arrays. It returns errBlock if a handle is malformed or
-// the blocks do not lie one after the other.
+// prepare builds the arrays. It returns errBlock if a handle is malformed or the blocks are not
+// contiguous.
 func (x *indexBlock) prepare() error {
 	n := x.entries
 	if n == 0 {
@@ -81,7 +79,7 @@ func (x *indexBlock) prepare() error {
 	return nil
 }
 
-// keyTag is the first eight bytes of p as a number.
+// keyTag returns the first eight bytes of p as an integer.
 func keyTag(p []byte) uint64 {
 	if len(p) >= 8 {
 		return binary.BigEndian.Uint64(p)
@@ -91,8 +89,8 @@ func keyTag(p []byte) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// find returns the last entry whose separator is at or below target, or the
-// first entry. ok is false if the block is malformed. There must be an entry.
+// find returns the last entry whose separator is <= target, or the first entry. ok is false if the
+// block is malformed. The block must not be empty.
 func (x *indexBlock) find(target []byte) (i int, ok bool) {
 	if x.tags == nil {
 		return x.lastLE(target, 1, x.entries)
@@ -116,8 +114,7 @@ func (x *indexBlock) find(target []byte) (i int, ok bool) {
 	return x.lastLE(target, first, i+1)
 }
 
-// lastTagLE returns the last of tags from the second on that is at or below
-// tag, or 0.
+// lastTagLE returns the index of the last tag <= tag, ignoring the first element, or 0.
 func lastTagLE(tags []uint64, tag uint64) int {
 	lo, hi := 1, len(tags)
 	for lo < hi {

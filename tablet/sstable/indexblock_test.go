@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// rawEntry is an entry of a map block as it is written, with lengths that need not be true.
+// rawEntry is an entry of a map block as encoded, with lengths that may be wrong.
 type rawEntry struct {
 	shared, unshared, value int
 	key, bytes              []byte
 }
 
-// rawBlock codes a map block in which every key is a restart.
+// rawBlock encodes a map block in which every key is a restart.
 func rawBlock(entries []rawEntry) []byte {
 	var values, keys, restarts []byte
 	for _, e := range entries {
@@ -33,7 +33,7 @@ func rawBlock(entries []rawEntry) []byte {
 	return p
 }
 
-// rawIndex codes an index block.
+// rawIndex encodes an index block.
 func rawIndex(seps []string, hs []handle) []byte {
 	var entries []rawEntry
 	for i, sep := range seps {
@@ -43,8 +43,8 @@ func rawIndex(seps []string, hs []handle) []byte {
 	return rawBlock(entries)
 }
 
-// TestPreparedIndex: an index is taken only if its blocks lie one after the other and its separators ascend, and look-ups are
-// then as those without the arrays.
+// TestPreparedIndex: an index is accepted only if its blocks are contiguous and its separators
+// ascend, and lookups then equal those without the arrays.
 func TestPreparedIndex(t *testing.T) {
 	const limit = 1000
 	at := func(off, stored int) handle {
@@ -96,7 +96,7 @@ func TestPreparedIndex(t *testing.T) {
 	}
 }
 
-// TestMalformedEntries: an entry whose lengths or offsets are not within its block is none.
+// TestMalformedEntries: an entry whose lengths or offsets are outside its block is invalid.
 func TestMalformedEntries(t *testing.T) {
 	good := []rawEntry{{0, 1, 2, []byte("a"), []byte("vv")}, {0, 1, 1, []byte("b"), []byte("w")}}
 	for name, change := range map[string]func(e *rawEntry){
@@ -141,7 +141,7 @@ func TestMalformedEntries(t *testing.T) {
 	}
 }
 
-// TestMemoryIsCounted: properties and filters count with all that they hold.
+// TestMemoryIsCounted: properties and filters are counted completely.
 func TestMemoryIsCounted(t *testing.T) {
 	entries := []kv{{[]byte("b"), make([]byte, 450)}, {[]byte("c"), nil}, {[]byte("d"), nil}}
 	memory := func(opts Options, props map[string][]byte) (int64, *Table) {
@@ -161,7 +161,7 @@ func TestMemoryIsCounted(t *testing.T) {
 	}
 }
 
-// TestKeysAreCounted: the first and the last key count for the memory of a table.
+// TestKeysAreCounted: the first and the last key are counted in a table's memory.
 func TestKeysAreCounted(t *testing.T) {
 	memory := func(first, last int) int64 {
 		file, _ := build(t, Options{}, nil, []kv{{bytes.Repeat([]byte("a"), first), nil}, {bytes.Repeat([]byte("b"), last), nil}})
@@ -173,7 +173,7 @@ func TestKeysAreCounted(t *testing.T) {
 	}
 }
 
-// TestPropertyBound: properties of 1 MiB in all are written, and not one byte more.
+// TestPropertyBound: properties of 1 MiB in total are accepted, and not one byte more.
 func TestPropertyBound(t *testing.T) {
 	for extra, good := range map[int]bool{0: true, 1: false} {
 		props := map[string][]byte{"ab": make([]byte, 1000), "c": make([]byte, PropertyBytesMax-1003+extra)}
@@ -188,7 +188,8 @@ func TestPropertyBound(t *testing.T) {
 	}
 }
 
-// TestCorruptBlockIsLocated: the error of a malformed block has its offset, and its length with the trailer.
+// TestCorruptBlockIsLocated: the error of a malformed block has its offset, and its length with the
+// trailer.
 func TestCorruptBlockIsLocated(t *testing.T) {
 	var bad *CorruptError
 	err := (&file{name: "f"}).corrupt(handle{off: 10, stored: 20}, kindIndex)

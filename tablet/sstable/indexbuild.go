@@ -1,16 +1,14 @@
 package sstable
 
-// indexBlockBytes is the size that index blocks are cut at. 16 KiB: some 400
-// data blocks of ordinary keys, small to read when the index does not stay
-// in memory.
+// indexBlockBytes is the size at which index blocks are cut. 16 KiB: about 400 data blocks with
+// ordinary keys, and a short read if the index is not held in memory.
 const indexBlockBytes = 16 << 10
 
-// indexBuilder makes the index of a table, or of its filter blocks: a map
-// from separators to handles. Its blocks are kept until the end of the
-// file, so that they lie together and are read at once.
+// indexBuilder builds the index of a table: a map from separators to handles. Index blocks are kept
+// until the end of the file, so that they are contiguous and read at once.
 type indexBuilder struct {
 	leaf    blockBuilder
-	sep     []byte   // of the leaf under way
+	sep     []byte   // of the current leaf
 	leaves  [][]byte // finished
 	leafSep [][]byte
 	bytes   int // of leaves
@@ -18,13 +16,12 @@ type indexBuilder struct {
 }
 
 func newIndexBuilder() indexBuilder {
-	// An interval of 1: each separator whole, so that the i-th entry is
-	// found at once.
+	// An interval of 1: every separator is complete, so entry i is found directly.
 	return indexBuilder{leaf: blockBuilder{interval: 1}}
 }
 
-// add appends a separator. It is a lower bound: at or below every key of the
-// block that h points to, and above every key before.
+// add appends a separator. It must be <= every key of the block at h, and above every key before
+// it.
 func (x *indexBuilder) add(sep []byte, h handle) {
 	x.value = appendHandle(x.value[:0], h)
 	if !x.leaf.empty() && x.leaf.sizeWith(len(sep), 0, len(x.value)) > indexBlockBytes {
@@ -36,7 +33,7 @@ func (x *indexBuilder) add(sep []byte, h handle) {
 	x.leaf.add(sep, 0, x.value)
 }
 
-// cut ends the block under way.
+// cut ends the current index block.
 func (x *indexBuilder) cut() {
 	p := append([]byte(nil), x.leaf.finish()...)
 	x.leaves = append(x.leaves, p)
@@ -45,5 +42,5 @@ func (x *indexBuilder) cut() {
 	x.leaf.reset()
 }
 
-// size is about how many bytes the index will take.
+// size returns the approximate size of the index.
 func (x *indexBuilder) size() int { return x.bytes + x.leaf.size() + trailerBytes }

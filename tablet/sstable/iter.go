@@ -5,28 +5,28 @@ import (
 	"sync"
 )
 
-// Iter walks over the entries of a table in key order. A new one stands
-// nowhere: call SeekGE or First. It is for one goroutine at a time.
+// Iter iterates over the entries of a table in key order. A new Iter has no position: call SeekGE
+// or First. It must be used by one goroutine at a time.
 //
-// Key's slice is good until the iterator moves or is closed. Value's slice is
-// a part of memory that is never changed: it may be kept for as long as it is
-// needed, and keeps its block in memory meanwhile.
+// Key's slice is valid until the iterator moves or is closed. Value's slice refers to memory that
+// never changes: it may be kept, and keeps its block in memory.
 type Iter struct {
 	t     *Table
 	opts  IterOptions
 	index indexCursor
 	data  blockIter
-	// loaded: data walks over the block that index stands on.
+	// loaded means that data iterates over the block at index.
 	loaded bool
-	// inside: every key of that block is below opts.Upper.
+	// inside means that every key of that block is below opts.Upper.
 	inside bool
-	// lone: that block is large and has one entry, whose key is a copy.
-	lone bool
-	// raw: the length of that block.
+	// single means that the block is large and has one entry, whose key is a copy.
+	single bool
+	// raw is the raw length of that block.
 	raw int
-	// gone: the block was let go of. If data is valid its key and index are what is known of it, else index alone.
-	gone bool
-	// missed: some data block was not in memory.
+	// released means that the block was released. If data is valid, only its key and index remain;
+	// otherwise only index.
+	released bool
+	// missed means that some data block was not in memory.
 	missed bool
 	err    error
 	ahead  readAhead
@@ -34,8 +34,8 @@ type Iter struct {
 
 var iters = sync.Pool{New: func() any { return new(Iter) }}
 
-// NewIter returns an iterator over the entries within the bounds of opts.
-// Iterators are pooled: Close gives it back.
+// NewIter returns an iterator over the entries within the bounds of opts. Iterators are pooled:
+// Close returns them to the pool.
 func (t *Table) NewIter(opts IterOptions) *Iter {
 	it := iters.Get().(*Iter)
 	it.t, it.opts = t, opts
@@ -43,8 +43,8 @@ func (t *Table) NewIter(opts IterOptions) *Iter {
 	return it
 }
 
-// Close gives the iterator back. It must not be used after that; its values
-// may. It returns Err.
+// Close returns the iterator to its pool. The iterator must not be used after that; its values may.
+// It returns Err.
 func (it *Iter) Close() error {
 	err := it.err
 	buf := it.data.buf
@@ -62,35 +62,35 @@ func (it *Iter) Close() error {
 // SetGate sets IterOptions.Gate of an iterator that has not moved yet.
 func (it *Iter) SetGate(g Gate) { it.opts.Gate = g }
 
-// Valid tells whether the iterator stands on an entry.
+// Valid reports whether the iterator is at an entry.
 func (it *Iter) Valid() bool { return it.data.valid }
 
 // Key returns the key of the entry; nil if not Valid.
 func (it *Iter) Key() []byte { return it.data.key }
 
-// Value returns the value of the entry; nil if not Valid, and if it was let go of and cannot be read again, which Err tells.
+// Value returns the value of the entry. It is nil if not Valid, or if the value was released and
+// reading it again failed: see Err.
 func (it *Iter) Value() []byte {
-	if it.gone {
+	if it.released {
 		it.fetch()
 	}
 	return it.data.value
 }
 
-// Err returns what stopped the iterator: a *CorruptError, or what the Source
-// returned; nil if it is Valid or at the end. Only the next SeekGE or First
-// clears it.
+// Err returns the error that stopped the iterator: a *CorruptError, or that of the Source. It is
+// nil if the iterator is Valid or at the end. Only the next SeekGE or First clears it.
 func (it *Iter) Err() error { return it.err }
 
-// Cached tells whether the block of the entry was in the cache, to an iterator that reads ahead.
+// Cached reports whether the block of the entry was in the cache. It is meaningful only for an
+// iterator that reads ahead.
 func (it *Iter) Cached() bool { return it.ahead.hit }
 
 // First moves to the first entry and returns Valid.
 func (it *Iter) First() bool { return it.SeekGE(nil) }
 
-// SeekGE moves to the first entry whose key is at or above key, forward or
-// back, and returns Valid. It costs no look at the index if that entry is in
-// the block where the iterator stands, and little more than Next if it is
-// near.
+// SeekGE moves to the first entry with a key >= key, forward or backward, and returns Valid. If
+// that entry is in the current block, it does not use the index; if it is near, it costs little
+// more than Next.
 func (it *Iter) SeekGE(key []byte) bool {
 	if it.opts.Lower != nil && bytes.Compare(key, it.opts.Lower) < 0 {
 		key = it.opts.Lower
@@ -107,8 +107,8 @@ func (it *Iter) SeekGE(key []byte) bool {
 			return it.stop(err)
 		}
 	}
-	if inBlock && it.gone {
-		if it.data.valid { // its one entry is at or above key, or that of the next block is
+	if inBlock && it.released {
+		if it.data.valid { // the first key >= key is this one or that of the next block
 			if bytes.Compare(it.data.key, key) < 0 {
 				it.data.valid, it.data.key = false, nil
 			}
@@ -135,14 +135,13 @@ func (it *Iter) SeekGE(key []byte) bool {
 	return it.settle()
 }
 
-// Next moves to the next entry and returns Valid. An iterator that is not
-// Valid stays so.
+// Next moves to the next entry and returns Valid. An iterator that is not Valid stays so.
 func (it *Iter) Next() bool {
 	if !it.data.valid {
 		return false
 	}
-	if it.gone {
-		it.data.valid, it.data.key = false, nil // it was the only one
+	if it.released {
+		it.data.valid, it.data.key = false, nil // it was the only entry
 		return it.settle()
 	}
 	if it.data.next() && it.inside {
@@ -151,8 +150,8 @@ func (it *Iter) Next() bool {
 	return it.settle()
 }
 
-// settle moves to the next block when the one at hand has no more entries,
-// and stops at the upper bound.
+// settle moves to the next block if the current one has no more entries, and stops at the upper
+// bound.
 func (it *Iter) settle() bool {
 	for !it.data.valid {
 		if it.data.bad {
@@ -161,9 +160,9 @@ func (it *Iter) settle() bool {
 		if it.err != nil || !it.loaded {
 			return false
 		}
-		it.leave()
+		it.releaseBlock()
 		if !it.inside {
-			// The bound may be below the next block already.
+			// The next block may be above the bound.
 			if err := it.index.bounds(); err != nil {
 				return it.stop(err)
 			}
@@ -182,13 +181,13 @@ func (it *Iter) settle() bool {
 		it.data.next()
 	}
 	if it.inside || bytes.Compare(it.data.key, it.opts.Upper) < 0 {
-		if it.lone {
+		if it.single {
 			it.data.setKey(nil, it.data.key)
 		}
 		return true
 	}
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
-	it.leave()
+	it.releaseBlock()
 	return false
 }
 
@@ -203,7 +202,7 @@ func (it *Iter) seekBlock(key []byte) bool {
 	return it.load()
 }
 
-// load makes data walk over the block that index stands on.
+// load makes data iterate over the block at index.
 func (it *Iter) load() bool {
 	p, err := it.block()
 	if err != nil {
@@ -212,11 +211,11 @@ func (it *Iter) load() bool {
 	if err := it.data.reset(p); err != nil {
 		return it.stop(it.t.file.corrupt(it.index.h, kindData))
 	}
-	it.loaded, it.inside, it.gone = true, true, false
+	it.loaded, it.inside, it.released = true, true, false
 	if it.raw = len(p); it.opts.Loaded != nil {
 		it.opts.Loaded(it.raw)
 	}
-	it.lone = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
+	it.single = it.opts.Gate != nil && it.raw > GateBytes && it.data.b.entries == 1
 	if it.opts.Upper != nil {
 		if err := it.index.bounds(); err != nil {
 			return it.stop(err)
@@ -227,29 +226,30 @@ func (it *Iter) load() bool {
 	return true
 }
 
-// LargeBytes is what the block of a large entry at which the iterator stands takes; 0 if it stands at none or has let go of it.
+// LargeBytes returns the size of the block of a large current entry; 0 if the entry is not large or
+// was released.
 func (it *Iter) LargeBytes() int {
-	if it.lone && it.data.valid && !it.gone {
+	if it.single && it.data.valid && !it.released {
 		return it.raw
 	}
 	return 0
 }
 
-// LetGo gives up the block of the large entry at which the iterator stands, if it does at one, but for the key. Value reads it again.
+// LetGo releases the block of a large current entry, except the key. Value reads it again.
 func (it *Iter) LetGo() {
 	if it.data.valid {
-		it.leave()
+		it.releaseBlock()
 	}
 }
 
-// leave gives up the block of a large entry.
-func (it *Iter) leave() {
-	if it.lone {
-		it.data.b, it.data.value, it.gone = block{}, nil, true
+// releaseBlock releases the block of a large entry.
+func (it *Iter) releaseBlock() {
+	if it.single {
+		it.data.b, it.data.value, it.released = block{}, nil, true
 	}
 }
 
-// fetch reads the block again that was let go of, if the iterator still stands at its entry.
+// fetch reads a released block again, if the iterator is still at its entry.
 func (it *Iter) fetch() {
 	key := it.data.key
 	if !it.data.valid {
@@ -263,7 +263,7 @@ func (it *Iter) fetch() {
 		it.stop(err)
 		return
 	}
-	it.data.key, it.gone = key, false
+	it.data.key, it.released = key, false
 }
 
 func (it *Iter) block() ([]byte, error) {
@@ -273,10 +273,11 @@ func (it *Iter) block() ([]byte, error) {
 	if it.opts.Gate != nil {
 		return it.gated()
 	}
-	return it.look(0)
+	return it.lookup(0)
 }
 
-// readAhead is block for an iterator that reads ahead. It asks its Gate by what is stored, and of a block that is compressed once it is read.
+// readAhead is block for an iterator that reads ahead. It enters the Gate with the stored size
+// before the read and, for a larger compressed block, with its raw size after the read.
 func (it *Iter) readAhead() ([]byte, error) {
 	known := max(GateBytes, it.index.h.stored)
 	if it.opts.Gate != nil && known > GateBytes {
@@ -293,13 +294,14 @@ func (it *Iter) readAhead() ([]byte, error) {
 	return p, err
 }
 
-func (it *Iter) look(most int) ([]byte, error) {
-	p, missed, err := it.t.look(it.index.h, kindData, !it.opts.NoCacheFill, most)
+func (it *Iter) lookup(rawMax int) ([]byte, error) {
+	p, missed, err := it.t.lookup(it.index.h, kindData, !it.opts.NoCacheFill, rawMax)
 	it.missed = it.missed || missed
 	return p, err
 }
 
-// gated is block with a Gate, which it asks by what is known: of a block that is compressed the raw length only once it was read.
+// gated is block with a Gate. The raw size of a compressed block is known only after its frame is
+// read, so the Gate may be entered twice.
 func (it *Iter) gated() ([]byte, error) {
 	known := GateBytes
 	if h := it.index.h; h.stored > known {
@@ -308,14 +310,14 @@ func (it *Iter) gated() ([]byte, error) {
 			return nil, err
 		}
 	}
-	p, err := it.look(known)
+	p, err := it.lookup(known)
 	large, tooLarge := err.(*largeBlock)
 	switch {
 	case tooLarge:
 		if err := it.opts.Gate.Enter(large.raw); err != nil {
 			return nil, err
 		}
-		return it.look(0)
+		return it.lookup(0)
 	case len(p) > known: // the cache had it
 		if err := it.opts.Gate.Enter(len(p)); err != nil {
 			return nil, err
@@ -327,7 +329,7 @@ func (it *Iter) gated() ([]byte, error) {
 // stop ends the iteration, with an error or at the end of the table.
 func (it *Iter) stop(err error) bool {
 	it.err = err
-	it.loaded, it.lone, it.gone = false, false, false
+	it.loaded, it.single, it.released = false, false, false
 	it.data.valid, it.data.key, it.data.value = false, nil, nil
 	return false
 }

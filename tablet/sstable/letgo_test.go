@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// openGate lets all in.
+// openGate admits every block.
 type openGate struct{}
 
 func (openGate) Enter(int) error { return nil }
@@ -31,9 +31,10 @@ func largeTable(t *testing.T, rng *rand.Rand, src func([]byte) Source) (*Table, 
 	return open(t, src(file), OpenOptions{}), entries
 }
 
-// TestLetGo: an iterator that lets go of large blocks at any time finds what one finds that does not.
+// TestLetGo: an iterator that releases large blocks at any time finds the same as one that does
+// not.
 func TestLetGo(t *testing.T) {
-	rng, gone := newRand(t), 0
+	rng, released := newRand(t), 0
 	for range 50 {
 		tab, _ := largeTable(t, rng, func(p []byte) Source { return bytesSource(p) })
 		var opts IterOptions
@@ -55,7 +56,7 @@ func TestLetGo(t *testing.T) {
 				was, is = want.Next(), got.Next()
 			case 4:
 				if got.LargeBytes() > 0 {
-					gone++
+					released++
 				}
 				got.LetGo()
 				if got.LargeBytes() != 0 {
@@ -75,12 +76,12 @@ func TestLetGo(t *testing.T) {
 		want.Close()
 		got.Close()
 	}
-	if gone < 50 {
-		t.Errorf("only %d blocks were let go of", gone)
+	if released < 50 {
+		t.Errorf("only %d blocks were let go of", released)
 	}
 }
 
-// TestLetGoAndLost: a value that cannot be read again is an error, and none that is empty.
+// TestLetGoAndLost: a released value that cannot be read again is an error, not an empty value.
 func TestLetGoAndLost(t *testing.T) {
 	var src *failingSource
 	tab, entries := largeTable(t, newRand(t), func(p []byte) Source {

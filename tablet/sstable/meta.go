@@ -7,26 +7,25 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Meta is what a table knows of itself.
+// Meta describes a table.
 type Meta struct {
 	Size           int64  // bytes of the file
 	Entries        uint64 // keys
 	FirstKey       []byte // nil if there is no entry
 	LastKey        []byte
-	RawBytes       uint64 // keys and values as they were added
+	RawBytes       uint64 // keys and values as added
 	DataBlocks     uint64
 	DataBytes      uint64 // data blocks as stored, with trailers
-	DictBytes      uint64 // dictionary, as stored, with trailer
-	IndexBytes     uint64 // index, as stored, with trailers
-	FilterBytes    uint64 // filter, as stored, with trailers
+	DictBytes      uint64 // dictionary as stored, with trailer
+	IndexBytes     uint64 // index as stored, with trailers
+	FilterBytes    uint64 // filter as stored, with trailers
 	FilterPrefixes uint64 // prefixes in the filter
 	FilterName     string
 	BlockBytes     int
 	Compression    table.Compression
 }
 
-// Names of the table's own properties. Those that the user gives must not
-// begin with ownPrefix.
+// Names of the package's own properties. The caller's names must not begin with ownPrefix.
 const (
 	ownPrefix          = "sstable."
 	propBlockBytes     = ownPrefix + "block-bytes"
@@ -44,8 +43,7 @@ const (
 	propRawBytes       = ownPrefix + "raw-bytes"
 )
 
-// properties returns the table's own properties. Numbers are decimal, so
-// that a dump can be read.
+// properties returns the package's own properties. Numbers are decimal, so that a dump is readable.
 func (m *Meta) properties() map[string][]byte {
 	num := func(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 	p := map[string][]byte{
@@ -72,9 +70,8 @@ func (m *Meta) properties() map[string][]byte {
 	return p
 }
 
-// setOwn takes one of the table's own properties. Names that it does not
-// know were added later and are ignored. It returns false if a value is
-// malformed.
+// setOwn sets the field of one of the package's own properties. Unknown names come from later
+// versions and are ignored. It returns false if the value is malformed.
 func (m *Meta) setOwn(name string, value []byte) bool {
 	var small uint64
 	var to *uint64
@@ -124,9 +121,8 @@ func (m *Meta) setOwn(name string, value []byte) bool {
 	return true
 }
 
-// sane tells whether the numbers agree with each other as far as readers
-// rely on it.
-func (m *Meta) sane() bool {
+// consistent reports whether the numbers are consistent as far as readers rely on them.
+func (m *Meta) consistent() bool {
 	if m.DataBytes > uint64(m.Size) || m.IndexBytes > uint64(m.Size) || m.FilterBytes > uint64(m.Size) || m.DictBytes > uint64(m.Size) ||
 		m.DataBlocks > m.Entries || (m.DataBlocks == 0) != (m.Entries == 0) {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// keyMaker returns a function that makes keys of one character.
+// keyMaker returns a function that makes keys of one type.
 func keyMaker(rng *rand.Rand) (name string, next func() []byte) {
 	long := make([]byte, 64<<10)
 	randomBytes(rng, long)
@@ -68,7 +68,7 @@ func randomValue(rng *rand.Rand, big bool) []byte {
 	return p
 }
 
-// someLens gives one to three prefix lengths that depend on the key alone.
+// someLens returns one to three prefix lengths that depend on the key only.
 func someLens(key []byte, dst []int) []int {
 	for _, n := range []int{2, len(key) / 2, len(key)} {
 		if n >= 1 && n <= len(key) {
@@ -100,7 +100,7 @@ func randomCase(rng *rand.Rand) modelCase {
 		BlockBytes:      []int{0, 1 << 10, 4 << 10, 8 << 10, 1 << 20}[rng.IntN(5)],
 		Compression:     table.Compression(rng.IntN(5)),
 		LearnBytes:      1 << (10 + rng.IntN(8)),
-		learnLeast:      1,
+		learnMin:        1,
 		RestartInterval: []int{0, 1, 2, 16, 1024}[rng.IntN(5)],
 	}}
 	if rng.IntN(3) > 0 {
@@ -175,7 +175,7 @@ func checkModel(t *testing.T, rng *rand.Rand, tab *Table, c modelCase) {
 	}
 }
 
-// walk moves one iterator about within random bounds and compares each stop.
+// walk moves one iterator at random within random bounds and compares each position.
 func walk(t *testing.T, rng *rand.Rand, tab *Table, c modelCase, o IterOptions) {
 	t.Helper()
 	some := func() []byte {

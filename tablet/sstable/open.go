@@ -7,20 +7,20 @@ import (
 	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
-// openTailBytes is how much Open reads at first from the end of the file.
-// 32 KiB: footer, directory, properties and the index of an ordinary file,
-// so that most files open with that one read and one for the filter.
+// openTailBytes is the size of Open's first read, at the end of the file. 32 KiB has footer,
+// directory, properties and the index of an ordinary file, so most files open with that read and
+// one for the filter.
 const openTailBytes = 32 << 10
 
 // openRunBytes bounds one read of filter or index blocks.
 const openRunBytes = 4 << 20
 
-// opener holds what Open needs on the way.
+// opener is the state of Open.
 type opener struct {
 	t        *Table
 	ctx      context.Context
 	indexMax int64
-	tail     []byte // the end of the file
+	tail     []byte // end of the file
 }
 
 func (o *opener) open() error {
@@ -40,7 +40,7 @@ func (o *opener) open() error {
 	return nil
 }
 
-// openTail reads the end of the file, the footer and the directory.
+// openTail reads the end of the file and decodes the footer and the directory.
 func (o *opener) openTail() error {
 	f := &o.t.file
 	if f.size < headerBytes+footerBytes {
@@ -87,9 +87,9 @@ func (o *opener) openTail() error {
 	return nil
 }
 
-// raw returns the raw bytes of a block: from the tail if it is there and
-// sound, else by a read of its own, for which the source may find a better
-// replica. They share no memory with the tail.
+// raw returns the raw bytes of a block: from the tail if it is there and valid, otherwise by a
+// separate read, for which the source may find a better replica. The result shares no memory with
+// the tail.
 func (o *opener) raw(h handle, k kind) ([]byte, error) {
 	f := &o.t.file
 	if start := f.size - int64(len(o.tail)); h.off >= start {
@@ -101,8 +101,7 @@ func (o *opener) raw(h handle, k kind) ([]byte, error) {
 	return f.read(h, k, 0)
 }
 
-// block reads a map block in which every key is whole. Handles in it lead to
-// blocks before it.
+// block reads a map block with a restart for every entry. Handles in it point to blocks before it.
 func (o *opener) block(h handle, k kind) (b indexBlock, err error) {
 	raw, err := o.raw(h, k)
 	if err != nil {
@@ -122,13 +121,13 @@ func (o *opener) openProperties() error {
 	}
 	t := o.t
 	t.meta.Size = t.file.size
-	if !t.setProps(&b) || !t.meta.sane() {
+	if !t.setProps(&b) || !t.meta.consistent() {
 		return t.file.corrupt(h, kindProperties)
 	}
 	return nil
 }
 
-// openDictionary reads what the data blocks share, if they share anything.
+// openDictionary reads the dictionary, if there is one.
 func (o *opener) openDictionary() error {
 	f := &o.t.file
 	h := o.t.blocks[dirDictionary]
@@ -145,8 +144,7 @@ func (o *opener) openDictionary() error {
 	return nil
 }
 
-// openIndex reads the root of the index, and its blocks if they are to stay
-// in memory.
+// openIndex reads the root of the index, and all index blocks if they are to be held in memory.
 func (o *opener) openIndex() error {
 	t := o.t
 	x := &t.index
@@ -206,8 +204,7 @@ func (o *opener) openFilter() error {
 	return nil
 }
 
-// runs reads blocks with as few reads as openRunBytes allows and gives each
-// to take.
+// runs reads blocks with as few reads as openRunBytes allows, and calls take for each.
 func (o *opener) runs(hs []handle, k kind, take func(raw []byte, h handle) error) error {
 	f := &o.t.file
 	for len(hs) > 0 {
@@ -245,7 +242,7 @@ func (o *opener) runs(hs []handle, k kind, take func(raw []byte, h handle) error
 	return nil
 }
 
-// account adds up the memory that the table holds.
+// account computes the memory that the table holds.
 func (t *Table) account() {
 	// 1 KiB: the table itself and the maps in it.
 	n := int64(1<<10) + t.index.root.memory()

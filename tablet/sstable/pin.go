@@ -5,30 +5,27 @@ import (
 	"errors"
 )
 
-// ErrNoGrant means that Pin did not get the memory that it asked for.
-var ErrNoGrant = errors.New("no memory to keep the table's blocks in")
+// ErrNoGrant means that grant refused the memory for Pin.
+var ErrNoGrant = errors.New("no memory to pin the table's blocks")
 
-// pinned are raw blocks that stay in memory as long as the table, by their
-// offsets. It never changes.
+// pinned has raw blocks, by their offsets, that stay in memory with the table. It never changes.
 type pinned struct {
 	blocks map[int64][]byte
 	bytes  int64
 }
 
-// pinOverhead is what a pinned block takes beside its bytes: its share of the
-// map, which is half full at times.
+// pinOverhead is the memory of a pinned block beside its bytes: its share of the map, which may be
+// half full.
 const pinOverhead = 96
 
-// pinRunBytes is how much of the file one read of Pin takes. 1 MiB: as much
-// as a disk gives in the time of a seek.
+// pinRunBytes is the size of one read of Pin. 1 MiB: what a disk transfers in the time of a seek.
 const pinRunBytes = 1 << 20
 
-// Pin reads all blocks with keys in lower <= key < upper, nil being no bound,
-// and keeps them: whoever reads them finds them in memory from then on, and
-// they leave the cache. grant is asked before Pin keeps so many bytes more, and
-// all that it granted is PinnedBytes when Pin returns nil. What was pinned
-// before is given up then. Errors: ErrNoGrant, those of Iter.Err, ctx's; the
-// table is as it was then, and what was granted is free.
+// Pin reads all blocks with keys in lower <= key < upper (nil means no bound) and keeps them in
+// memory for all readers. They leave the cache. Pin calls grant before it keeps more bytes; the sum
+// of the granted bytes is PinnedBytes when Pin returns nil. Previously pinned blocks are released
+// then. Errors: ErrNoGrant, those of Iter.Err, ctx's. After an error the table is unchanged, and
+// the caller takes back its grants.
 func (t *Table) Pin(ctx context.Context, lower, upper []byte, grant func(bytes int64) bool) error {
 	p := &pinned{blocks: make(map[int64][]byte)}
 	keep := func(h handle, raw []byte) error {
@@ -69,8 +66,8 @@ func (t *Table) Pin(ctx context.Context, lower, upper []byte, grant func(bytes i
 	return nil
 }
 
-// run appends the handles of the blocks from the one at hand on that one read
-// takes, and moves behind them. more is false if there are none below upper.
+// run appends the handles of the blocks of one read, starting with the current block, and moves
+// past them. more is false if no blocks below upper are left.
 func (c *indexCursor) run(run []handle, upper []byte) (_ []handle, more bool, err error) {
 	for {
 		run = append(run, c.h)
@@ -89,7 +86,7 @@ func (c *indexCursor) run(run []handle, upper []byte) (_ []handle, more bool, er
 	}
 }
 
-// pinRun keeps blocks that lie one after the other.
+// pinRun pins contiguous blocks.
 func (t *Table) pinRun(run []handle, keep func(handle, []byte) error) error {
 	p, err := t.file.readRun(run)
 	if err != nil {
@@ -102,7 +99,7 @@ func (t *Table) pinRun(run []handle, keep func(handle, []byte) error) error {
 			return err
 		}
 		if !h.compressed {
-			raw = append(make([]byte, 0, len(raw)), raw...) // by itself: the rest of the run is not kept by it
+			raw = append(make([]byte, 0, len(raw)), raw...) // a copy, which does not keep the whole run in memory
 		}
 		if err := keep(h, raw); err != nil {
 			return err
@@ -111,7 +108,7 @@ func (t *Table) pinRun(run []handle, keep func(handle, []byte) error) error {
 	return nil
 }
 
-// pinIndex keeps the index blocks, if the table does not hold them.
+// pinIndex pins the index blocks, if the table does not hold them.
 func (t *Table) pinIndex(keep func(handle, []byte) error) error {
 	x := &t.index
 	if !x.deep || x.leaves != nil {
@@ -133,10 +130,10 @@ func (t *Table) pinIndex(keep func(handle, []byte) error) error {
 	return nil
 }
 
-// Unpin gives up what Pin keeps. Who reads a block still has it.
+// Unpin releases the pinned blocks. Readers of a block keep it in memory.
 func (t *Table) Unpin() { t.pinned.Store(nil) }
 
-// PinnedBytes returns the memory of what is pinned.
+// PinnedBytes returns the memory of the pinned blocks.
 func (t *Table) PinnedBytes() int64 {
 	if p := t.pinned.Load(); p != nil {
 		return p.bytes

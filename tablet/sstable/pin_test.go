@@ -17,7 +17,7 @@ func pinEntries(n int) []kv {
 	return all
 }
 
-// What is pinned is read without the source, whatever reads it, and nothing of it stays in the cache.
+// Pinned blocks are read without the source by every reader, and leave the cache.
 func TestPin(t *testing.T) {
 	entries := pinEntries(12_000)
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// Only what has keys within the bounds is pinned.
+// Only blocks with keys within the bounds are pinned.
 func TestPinBounds(t *testing.T) {
 	entries := pinEntries(4000)
 	file, _ := build(t, Options{BlockBytes: 2 << 10, Compression: table.CompressionNone}, nil, entries)
@@ -100,7 +100,7 @@ func TestPinBounds(t *testing.T) {
 	}
 }
 
-// Without memory, or with a block that nobody can read, nothing is pinned, and what was granted is told.
+// Without memory, or with an unreadable block, nothing is pinned, and the granted bytes are known.
 func TestPinFails(t *testing.T) {
 	file, _ := build(t, Options{BlockBytes: 2 << 10, Compression: table.CompressionNone}, nil, pinEntries(4000))
 	tab := open(t, bytesSource(file), OpenOptions{})
@@ -118,6 +118,6 @@ func TestPinFails(t *testing.T) {
 	file[len(file)/2] ^= 1
 	var bad *CorruptError
 	if err := tab.Pin(t.Context(), nil, nil, func(int64) bool { return true }); !errors.As(err, &bad) || tab.PinnedBytes() != 0 {
-		t.Errorf("a rotten block: %v, %d bytes pinned", err, tab.PinnedBytes())
+		t.Errorf("a corrupt block: %v, %d bytes pinned", err, tab.PinnedBytes())
 	}
 }

@@ -15,9 +15,8 @@ type file struct {
 	dict *twopass.Dict // of two-pass compression; may be nil
 }
 
-// fill reads p from off and returns nil if ok, which may run more than once,
-// accepts it. The error names the file and, if any copy was read and
-// refused, is a *CorruptError.
+// fill reads len(p) bytes at off into p and returns nil if ok accepts them; ok may be called more
+// than once. The error names the file. It is a *CorruptError if any copy was read and rejected.
 func (f *file) fill(p []byte, off int64, ok func(p []byte) *CorruptError) error {
 	var refused *CorruptError
 	err := f.src.ReadChecked(p, off, func(p []byte) error {
@@ -39,21 +38,21 @@ func (f *file) fill(p []byte, off int64, ok func(p []byte) *CorruptError) error 
 	return refused
 }
 
-// corrupt turns a malformed block into the error that users see.
+// corrupt returns the error for a malformed block.
 func (f *file) corrupt(h handle, k kind) error {
 	return &CorruptError{File: f.name, Offset: h.off, Length: int64(h.stored) + trailerBytes, Reason: "malformed " + k.String()}
 }
 
-// largeBlock refuses a block that is larger than its reader takes.
+// largeBlock rejects a block larger than its reader accepts.
 type largeBlock struct{ raw int }
 
 func (e *largeBlock) Error() string {
-	return fmt.Sprintf("block of %d bytes, decompressed, is more than its reader takes", e.raw)
+	return fmt.Sprintf("block of %d bytes, decompressed, exceeds its reader's limit", e.raw)
 }
 
-// read reads one block and returns its raw bytes, in memory that is not
-// used for anything else. Unless most is 0 it refuses one that would be larger, decompressed, with a *largeBlock.
-func (f *file) read(h handle, k kind, most int) ([]byte, error) {
+// read reads one block and returns its raw bytes, in memory that is not used for anything else.
+// Unless rawMax is 0, it rejects a compressed block with a raw length above rawMax with a *largeBlock.
+func (f *file) read(h handle, k kind, rawMax int) ([]byte, error) {
 	n := h.stored + trailerBytes
 	var frame []byte
 	if h.compressed {
@@ -67,13 +66,13 @@ func (f *file) read(h handle, k kind, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw := rawBytes(frame, h); most > 0 && h.compressed && raw > most && raw <= blockRawMax {
+	if raw := rawBytes(frame, h); rawMax > 0 && h.compressed && raw > rawMax && raw <= blockRawMax {
 		return nil, &largeBlock{raw}
 	}
 	return f.open(frame, h, k)
 }
 
-// open returns the raw bytes of a frame whose checksum is right.
+// open returns the raw bytes of a frame with a valid checksum.
 func (f *file) open(frame []byte, h handle, k kind) ([]byte, error) {
 	raw, bad := openFrame(frame, h, k, f.dict)
 	if bad != nil {
@@ -83,8 +82,7 @@ func (f *file) open(frame []byte, h handle, k kind) ([]byte, error) {
 	return raw, nil
 }
 
-// readRun reads blocks that lie one after the other with one read and
-// returns the memory that they share. The frame of each is a part of it.
+// readRun reads contiguous blocks with one read and returns their frames in shared memory.
 func (f *file) readRun(run []handle) ([]byte, error) {
 	start := run[0].off
 	p := make([]byte, run[len(run)-1].end()-start)
@@ -102,8 +100,8 @@ func (f *file) readRun(run []handle) ([]byte, error) {
 	return p, nil
 }
 
-// runLen returns how many of hs from the first on lie one after the other
-// and are at most limit bytes together; at least 1.
+// runLen returns how many handles at the start of hs are contiguous and have at most limit bytes
+// together; at least 1.
 func runLen(hs []handle, limit int64) int {
 	n := 1
 	for n < len(hs) && hs[n].off == hs[n-1].end() && hs[n].end()-hs[0].off <= limit {

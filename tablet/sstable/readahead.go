@@ -1,17 +1,16 @@
 package sstable
 
-// readAhead reads several data blocks at once for an iterator that moves
-// forward and leaves the cache as it is.
+// readAhead reads several data blocks at once for an iterator that moves forward and does not fill
+// the cache.
 type readAhead struct {
 	run  []handle
-	buf  []byte // what was read, from run[0] on
-	last int64  // end of the block that was asked for last
-	hit  bool   // it was in the cache
+	buf  []byte // the frames of run
+	last int64  // end of the block requested last
+	hit  bool   // the block requested last was in the cache
 }
 
-// block returns the data block that c stands on. Blocks after it are read
-// with it if they follow in the same index block and the iterator came here
-// from the block before; a look-up reads no more than it needs.
+// block returns the data block at c. If the iterator came from the previous block, the blocks that
+// follow in the same index block are read with it. After a seek only the one block is read.
 func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	h := c.h
 	forward := h.off == a.last
@@ -26,7 +25,7 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 		}
 	}
 	if !a.has(h) {
-		if !forward || h.stored > limit { // buf would keep a huge value beside what it is decompressed to
+		if !forward || h.stored > limit { // buf would keep a huge value in addition to its decompressed form
 			a.buf = nil
 			return t.file.read(h, kindData, 0)
 		}
@@ -40,8 +39,7 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 		}
 		var err error
 		if a.buf, err = t.file.readRun(a.run); err != nil {
-			// Perhaps not this block is the bad one; if it is, it is
-			// named now.
+			// Another block may be corrupt. If it is this one, the error locates it.
 			return t.file.read(h, kindData, 0)
 		}
 	}
@@ -49,7 +47,7 @@ func (a *readAhead) block(t *Table, c *indexCursor, limit int) ([]byte, error) {
 	return t.file.open(a.buf[at:at+int64(h.stored)+trailerBytes], h, kindData)
 }
 
-// has tells whether h is in what was read.
+// has reports whether h is in buf.
 func (a *readAhead) has(h handle) bool {
 	if a.buf == nil {
 		return false

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Samples come in order, within the bounds, each with about as many bytes as are asked
-// for, and part the file as ApproxBytes measures it.
+// Samples are in order, within the bounds, each with about the requested bytes, and divide the file
+// as ApproxBytes does.
 func TestSamples(t *testing.T) {
 	var entries []kv
 	for i := range 4000 {
@@ -30,7 +30,7 @@ func TestSamples(t *testing.T) {
 				want, err := tab.ApproxBytes(lower, key)
 				want = want * int64(m.DataBytes) / m.Size // without index, filter and properties
 				if err != nil || below > want+int64(blockBytes) || below < want*9/10-2*int64(blockBytes) {
-					t.Fatalf("%d bytes below %x, ApproxBytes says %d, error %v", below, key, want, err)
+					t.Fatalf("%d bytes below %x, ApproxBytes returns %d, error %v", below, key, want, err)
 				}
 			})
 			if err != nil {

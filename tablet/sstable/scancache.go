@@ -10,37 +10,38 @@ import (
 )
 
 const (
-	// entriesBytesMax bounds what the scan cache keeps of one prefix. 32 KiB: half of a block. What is
-	// larger is read from blocks.
+	// entriesBytesMax bounds what the scan cache stores for one prefix. 32 KiB: half of a block.
+	// Larger rows are read from blocks.
 	entriesBytesMax = 32 << 10
-	// entriesShareMax is the part of the cache's budget that one may have.
+	// entriesShareMax is the divisor of the cache's budget for one prefix.
 	entriesShareMax = 64
 )
 
-// doorkeeper remembers what was asked for lately, so that what is asked for once is not copied. It is wrong about one in two
-// at most, and forgets all then.
+// doorkeeper records recent requests, so that entries requested only once are not copied. It is a
+// hash bitmap: at most half of its bits are set, which bounds false positives, and then all are
+// cleared.
 type doorkeeper struct {
 	bits []atomic.Uint32
 	set  atomic.Int64
 }
 
-// The bits of a doorkeeper: one for so many bytes of budget, and so many at least and at most.
+// Size of a doorkeeper: bytes of budget per bit, and the limits in bits.
 const (
-	doorBytes = 1 << 10
-	doorLeast = 1 << 10
-	doorMost  = 1 << 22
+	doorBytes   = 1 << 10
+	doorBitsMin = 1 << 10
+	doorBitsMax = 1 << 22
 )
 
 func newDoorkeeper(budget int64) *doorkeeper {
-	n := int64(doorLeast)
-	for n < min(budget/doorBytes, doorMost) {
+	n := int64(doorBitsMin)
+	for n < min(budget/doorBytes, doorBitsMax) {
 		n *= 2
 	}
 	return &doorkeeper{bits: make([]atomic.Uint32, n/32)}
 }
 
-// again tells whether a hash was asked about before.
-func (d *doorkeeper) again(hash uint64) bool {
+// seen reports whether a hash was requested before.
+func (d *doorkeeper) seen(hash uint64) bool {
 	at := hash % uint64(len(d.bits)*32)
 	word, bit := &d.bits[at/32], uint32(1)<<(at%32)
 	if word.Load()&bit != 0 || word.Or(bit)&bit != 0 {
@@ -55,22 +56,24 @@ func (d *doorkeeper) again(hash uint64) bool {
 	return false
 }
 
-// Entries are the entries of a table whose keys begin with one prefix, in the order of keys. They never change.
+// Entries are the entries of a table whose keys begin with one prefix, in key order. They never
+// change.
 type Entries struct{ p []byte }
 
-// The first byte of entries in the cache; prefix and entries follow, each after its length.
+// First byte of cached entries. The prefix, with its length, and the entries follow.
 const (
 	entriesWhole = iota
 	entriesTooLarge
 )
 
-// Empty tells that there are none.
+// Empty reports whether there are no entries.
 func (e Entries) Empty() bool { return len(e.p) == 0 }
 
-// Entries returns the entries whose keys begin with prefix if the scan cache has them; otherwise an iterator finds them, and
-// Iter.Keep may have them kept. (Paper §6, "Caching for read performance".)
+// Entries returns the entries whose keys begin with prefix if the scan cache has them. Otherwise
+// the caller reads them with an iterator and may cache them with Iter.Keep. (Paper §6, "Caching for
+// read performance".)
 func (t *Table) Entries(prefix []byte) (e Entries, ok bool) {
-	if t.cache == nil || !t.kept.any.Load() { // a look-up costs as much as that of a block
+	if t.cache == nil || !t.kept.any.Load() { // saves a lookup as expensive as that of a block
 		return e, false
 	}
 	p, ok := t.cache.rows.GetIfPresent(t.entriesKey(xxhash.Sum64(prefix)))
@@ -83,15 +86,15 @@ func (t *Table) Entries(prefix []byte) (e Entries, ok bool) {
 
 func (t *Table) entriesKey(hash uint64) cacheKey { return cacheKey{t.num, int64(hash)} }
 
-// Keep has the scan cache keep the entries whose keys begin with prefix if it is worth it: if the iterator did not find
-// their blocks in memory, and they have been asked for before, lately. It moves the iterator.
+// Keep adds the entries whose keys begin with prefix to the scan cache, if the iterator has missed
+// a block in memory and the prefix was requested before, recently. It moves the iterator.
 func (it *Iter) Keep(prefix []byte) {
 	c := it.t.cache
 	if c == nil || !it.missed || it.err != nil {
 		return
 	}
 	hash := xxhash.Sum64(prefix)
-	if !c.door.again(mix(hash ^ it.t.num)) {
+	if !c.door.seen(mix(hash ^ it.t.num)) {
 		return
 	}
 	if p, ok := it.collect(prefix); ok {
@@ -101,32 +104,33 @@ func (it *Iter) Keep(prefix []byte) {
 	}
 }
 
-// keptMost bounds keptEntries: what is kept beyond stays when the file goes, until it is evicted.
-const keptMost = 1 << 12
+// keptMax bounds keptEntries. Entries beyond it stay in the cache after the file is deleted, until
+// they are evicted.
+const keptMax = 1 << 12
 
-// keptEntries are the places in the cache that a table's entries have, or had lately.
+// keptEntries has the cache keys of a table's entries.
 type keptEntries struct {
-	any atomic.Bool // there were some
+	any atomic.Bool // entries were cached
 
-	// mu guards what follows. Never held across I/O.
+	// mu guards the fields below. Never held across I/O.
 	mu   sync.Mutex
 	offs []int64
-	next int // the oldest, when there are keptMost
+	next int // index of the oldest, if there are keptMax
 }
 
 func (k *keptEntries) add(off int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.any.Store(true)
-	if len(k.offs) < keptMost {
+	if len(k.offs) < keptMax {
 		k.offs = append(k.offs, off)
 		return
 	}
 	k.offs[k.next] = off
-	k.next = (k.next + 1) % keptMost
+	k.next = (k.next + 1) % keptMax
 }
 
-// take returns them all, and forgets them.
+// take returns all keys and forgets them.
 func (k *keptEntries) take() []int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,7 +139,7 @@ func (k *keptEntries) take() []int64 {
 	return offs
 }
 
-// entriesOfPrefix returns what follows the prefix in cached entries; false if they are of another prefix.
+// entriesOfPrefix returns what follows the prefix in cached entries; false if their prefix differs.
 func entriesOfPrefix(p, prefix []byte) ([]byte, bool) {
 	n, size := binary.Uvarint(p[1:])
 	p = p[1+size:]
@@ -145,7 +149,8 @@ func entriesOfPrefix(p, prefix []byte) ([]byte, bool) {
 	return p[n:], true
 }
 
-// collect copies the entries of a prefix, or tells by its first byte that there are too many.
+// collect copies the entries of a prefix. If they are too large, it returns a marker without
+// entries.
 func (it *Iter) collect(prefix []byte) ([]byte, bool) {
 	most := min(entriesBytesMax, int(it.t.cache.budget.Load()/entriesShareMax))
 	n := 1 + binary.MaxVarintLen64 + len(prefix)
@@ -163,29 +168,29 @@ func (it *Iter) collect(prefix []byte) ([]byte, bool) {
 	return p, it.err == nil
 }
 
-// appendPrefix begins entries for the cache, in new memory for size bytes.
+// appendPrefix starts a cache value in new memory with a capacity of size bytes.
 func appendPrefix(first byte, prefix []byte, size int) []byte {
 	p := append(make([]byte, 0, max(size, 1+binary.MaxVarintLen64+len(prefix))), first)
 	return append(binary.AppendUvarint(p, uint64(len(prefix))), prefix...)
 }
 
-// EntriesIter walks over entries. Keys and values are good for as long as they are kept. It is for one goroutine at a time; the zero
-// value stands nowhere.
+// EntriesIter iterates over Entries. Keys and values stay valid as long as they are referenced. It
+// must be used by one goroutine at a time. The zero value has no position.
 type EntriesIter struct {
 	all, rest  []byte
 	key, value []byte
 }
 
-// Reset has the iterator walk over e.
+// Reset makes the iterator iterate over e.
 func (it *EntriesIter) Reset(e Entries) { *it = EntriesIter{all: e.p} }
 
-// First moves to the first entry; false if there is none.
+// First moves to the first entry. It returns false if there is none.
 func (it *EntriesIter) First() bool {
 	it.rest = it.all
 	return it.Next()
 }
 
-// Next moves to the next entry; false at the end.
+// Next moves to the next entry. It returns false at the end.
 func (it *EntriesIter) Next() bool {
 	if len(it.rest) == 0 {
 		it.key, it.value = nil, nil
@@ -198,7 +203,8 @@ func (it *EntriesIter) Next() bool {
 	return true
 }
 
-// SeekGE moves to the first entry whose key is at or above key, forward or back; false if there is none.
+// SeekGE moves to the first entry with a key >= key, forward or backward. It returns false if there
+// is none.
 func (it *EntriesIter) SeekGE(key []byte) bool {
 	if it.key == nil || bytes.Compare(it.key, key) > 0 {
 		if !it.First() {
@@ -219,5 +225,5 @@ func (it *EntriesIter) Key() []byte { return it.key }
 // Value returns the value of the entry; nil at the end.
 func (it *EntriesIter) Value() []byte { return it.value }
 
-// Err returns nil: what is cached can be read.
+// Err returns nil: cached entries are always readable.
 func (it *EntriesIter) Err() error { return nil }

@@ -27,7 +27,7 @@ func rowEntries(rng *rand.Rand, rows int) (entries []kv, prefixes [][]byte) {
 	return entries, prefixes
 }
 
-// TestEntries compares what the scan cache has of a prefix with what an iterator finds, wherever it seeks.
+// TestEntries compares the scan cache's entries of a prefix with an iterator's, for all seeks.
 func TestEntries(t *testing.T) {
 	rng := newRand(t)
 	entries, prefixes := rowEntries(rng, 200)
@@ -104,7 +104,7 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	if early > len(prefixes)/4 {
-		t.Errorf("%d of %d prefixes are kept when they are asked for once", early, len(prefixes))
+		t.Errorf("%d of %d prefixes are cached after one request", early, len(prefixes))
 	}
 	if kept < 100 {
 		t.Errorf("%d of %d prefixes are kept", kept, len(prefixes))
@@ -122,7 +122,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestOnlyMissesAreKept: entries whose blocks are in memory are not kept as well, and without a cache nothing is.
+// TestOnlyMissesAreKept: entries whose blocks are in memory are not cached again, and without a
+// cache nothing is.
 func TestOnlyMissesAreKept(t *testing.T) {
 	file, _ := build(t, Options{}, nil, []kv{{[]byte("row1"), []byte("v")}, {[]byte("row2"), nil}})
 	for name, c := range map[string]struct {
@@ -146,22 +147,22 @@ func TestOnlyMissesAreKept(t *testing.T) {
 	}
 }
 
-// Two prefixes with one place in the cache are not taken for each other.
+// Two prefixes with the same cache key are not confused.
 func TestEntriesOfAnotherPrefix(t *testing.T) {
 	p := append([]byte{entriesWhole, 3}, "abc"...)
 	if _, found := entriesOfPrefix(p, []byte("abd")); found {
-		t.Error("abd is taken for abc")
+		t.Error("entries of abc returned for abd")
 	}
 	if _, found := entriesOfPrefix(p, []byte("ab")); found {
-		t.Error("ab is taken for abc")
+		t.Error("entries of abc returned for ab")
 	}
 	if rest, found := entriesOfPrefix(append(p, "rest"...), []byte("abc")); !found || string(rest) != "rest" {
 		t.Errorf("%q, %v", rest, found)
 	}
 }
 
-// What cannot be read is not kept.
-func TestEntriesOfRottenFile(t *testing.T) {
+// Unreadable entries are not cached.
+func TestEntriesOfCorruptFile(t *testing.T) {
 	entries, prefixes := rowEntries(newRand(t), 200)
 	file, _ := build(t, Options{BlockBytes: 4 << 10, Compression: table.CompressionNone}, nil, entries)
 	tab := open(t, bytesSource(file), OpenOptions{Cache: NewCache(8 << 20)})
@@ -174,12 +175,12 @@ func TestEntriesOfRottenFile(t *testing.T) {
 		it.Keep(prefixes[10])
 		it.Close()
 		if e, ok := tab.Entries(prefixes[10]); ok {
-			t.Fatalf("rotten blocks gave %q", e.p)
+			t.Fatalf("corrupt blocks returned %q", e.p)
 		}
 	}
 }
 
-// The doorkeeper lets in who comes again, few others, and is safe for concurrent use.
+// The doorkeeper admits repeated requests and few others, and is safe for concurrent use.
 func TestDoorkeeper(t *testing.T) {
 	d := newDoorkeeper(1 << 20)
 	rng := newRand(t)
@@ -189,23 +190,23 @@ func TestDoorkeeper(t *testing.T) {
 	}
 	wrong := 0
 	for _, h := range first {
-		if d.again(h) {
+		if d.seen(h) {
 			wrong++
 		}
 	}
 	if wrong > 60 {
-		t.Errorf("%d of %d are taken for others", wrong, len(first))
+		t.Errorf("%d of %d are false positives", wrong, len(first))
 	}
 	for _, h := range first {
-		if !d.again(h) {
-			t.Fatal("who comes again is not known")
+		if !d.seen(h) {
+			t.Fatal("a repeated request is not recognized")
 		}
 	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 10_000 {
-				d.again(rand.Uint64())
+				d.seen(rand.Uint64())
 			}
 		})
 	}

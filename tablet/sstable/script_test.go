@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// script is the state of one datadriven script.
+// script is the state of a datadriven script.
 type script struct {
 	file []byte
 	tab  *Table
@@ -82,7 +82,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// arg returns the value of an argument, nil if it is not there.
+// arg returns the value of an argument, or nil.
 func arg(d *datadriven.TestData, name string) []byte {
 	for _, a := range d.CmdArgs {
 		if a.Key == name && len(a.Vals) > 0 {
@@ -162,7 +162,7 @@ func (s *script) open(d *datadriven.TestData) string {
 	return fmt.Sprintf("%d reads\n", s.src.reads.Load())
 }
 
-// layout walks over the frames as a tool without an index would: backward.
+// layout walks over the frames backward, as a tool without an index would.
 func (s *script) layout() string {
 	lines := []string{fmt.Sprintf("%6d footer", len(s.file)-footerBytes)}
 	for end := len(s.file) - footerBytes; end > headerBytes; {

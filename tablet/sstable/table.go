@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Table is an open SSTable. It never changes and is safe for concurrent use.
-// It holds no resources but memory, so there is nothing to close; its Source
-// must stay open while the table or an iterator of it is in use.
+// Table is an open SSTable. It is immutable and safe for concurrent use. It holds only memory, so
+// it has no Close. Its Source must stay open while the table or an iterator of it is in use.
 type Table struct {
 	file   file
 	cache  *Cache
@@ -20,17 +19,16 @@ type Table struct {
 	index  index
 	filter *filter // nil if the file has none
 	memory int64
-	pinned atomic.Pointer[pinned] // nil: nothing
+	pinned atomic.Pointer[pinned] // nil if nothing is pinned
 	kept   keptEntries
 
 	directory handle
-	blocks    map[string]handle // what the directory leads to
+	blocks    map[string]handle // by their names in the directory
 }
 
-// Open reads what a table keeps in memory: the index, or the top of a large
-// one, the filter, and the properties. It returns a *CorruptError, a
-// *VersionError, what the Source returned, or ctx's error; ctx is looked at
-// between reads.
+// Open reads what a table holds in memory: the index, or the root of a large one, the filter, and
+// the properties. Errors: *CorruptError, *VersionError, those of the Source, and ctx's, which is
+// checked between reads.
 func Open(ctx context.Context, src Source, opts OpenOptions) (*Table, error) {
 	t := &Table{
 		file:  file{src: src, name: opts.Name, size: src.Size()},
@@ -53,39 +51,38 @@ func Open(ctx context.Context, src Source, opts OpenOptions) (*Table, error) {
 // defaultIndexBytesMax is documented at OpenOptions.
 const defaultIndexBytesMax = 8 << 20
 
-// Meta returns what the table knows of itself. The slices in it must not be
-// changed.
+// Meta returns the table's description. Its slices must not be changed.
 func (t *Table) Meta() Meta { return t.meta }
 
-// Properties returns the properties given to Writer.Finish. The map and what
-// is in it must not be changed.
+// Properties returns the properties given to Writer.Finish. The map and its values must not be
+// changed.
 func (t *Table) Properties() map[string][]byte { return t.props }
 
 // Name returns OpenOptions.Name.
 func (t *Table) Name() string { return t.file.name }
 
-// MemoryBytes returns what the table keeps in memory outside of the cache.
+// MemoryBytes returns the memory that the table holds outside the cache.
 func (t *Table) MemoryBytes() int64 { return t.memory }
 
-// MayContain tells whether some key of the table may begin with prefix. False
-// is certain, provided that prefix is one that Options.FilterPrefixes gave
-// for such a key: see Meta.FilterName. A table without filter says true.
+// MayContain reports whether any key of the table may begin with prefix. False is certain, provided
+// that Options.FilterPrefixes returns prefix for such keys: see Meta.FilterName. It returns true
+// for a table without a filter.
 func (t *Table) MayContain(prefix []byte) bool {
 	return t.filter == nil || t.filter.mayContain(prefix)
 }
 
-// Overlaps tells whether the table's keys, first to last, reach into
-// lower <= key < upper. Nil is no bound.
+// Overlaps reports whether the range from the table's first to its last key overlaps lower <= key <
+// upper. Nil means no bound.
 func (t *Table) Overlaps(lower, upper []byte) bool {
 	return t.meta.Entries > 0 &&
 		(lower == nil || bytes.Compare(t.meta.LastKey, lower) >= 0) &&
 		(upper == nil || bytes.Compare(t.meta.FirstKey, upper) < 0)
 }
 
-// ApproxBytes returns about how many bytes of the file belong to the keys in
-// lower <= key < upper, as estimated by the index. The bytes of adjacent ranges add up
-// exactly, and those of all keys are the size of the file: index, filter and properties
-// are divided like the data blocks. It returns the errors of Iter.Err.
+// ApproxBytes estimates from the index how many bytes of the file belong to keys in lower <= key <
+// upper. The results of adjacent ranges add up exactly, and that of all keys is the size of the
+// file: index, filter and properties are divided like the data blocks. Errors are those of
+// Iter.Err.
 func (t *Table) ApproxBytes(lower, upper []byte) (int64, error) {
 	if !t.Overlaps(lower, upper) {
 		return 0, nil
@@ -105,11 +102,10 @@ func (t *Table) ApproxBytes(lower, upper []byte) (int64, error) {
 	return max(end-start, 0), nil
 }
 
-// Samples calls f with a key for about each so many bytes of the file that lie in
-// lower <= key < upper, nil being no bound, in the order of keys: some key above all
-// of the data block before it and at or below all of the next, which need not be in the
-// table, and the bytes since the last. It reads nothing but the index. It returns the
-// errors of Iter.Err.
+// Samples calls f, in key order, about once per every bytes of the file in lower <= key < upper
+// (nil means no bound). key is above all keys of the data block before it and <= all keys of the
+// next; it need not be in the table. bytes is the size since the previous call. Samples reads only
+// the index. Errors are those of Iter.Err.
 func (t *Table) Samples(lower, upper []byte, every int64, f func(key []byte, bytes int64)) error {
 	if !t.Overlaps(lower, upper) {
 		return nil
@@ -135,8 +131,7 @@ func (t *Table) Samples(lower, upper []byte, every int64, f func(key []byte, byt
 	}
 }
 
-// bytesBelow returns about how many bytes of the file belong to keys below key. It
-// never decreases from one key to the next.
+// bytesBelow estimates how many bytes of the file belong to keys below key. It is monotonic in key.
 func (t *Table) bytesBelow(key []byte) (int64, error) {
 	if bytes.Compare(key, t.meta.LastKey) > 0 {
 		return t.file.size, nil
@@ -162,8 +157,8 @@ func (t *Table) bytesBelow(key []byte) (int64, error) {
 	return min(int64(float64(t.file.size)*data/float64(max(t.meta.DataBytes, 1))), t.file.size), nil
 }
 
-// keyFraction returns how far key is on the way from lo to hi, 0 to 1, by the eight
-// bytes that follow what lo and hi begin with.
+// keyFraction returns the position of key between lo and hi as a fraction from 0 to 1, based on the
+// eight bytes after the common prefix of lo and hi.
 func keyFraction(key, lo, hi []byte) float64 {
 	same := 0
 	for same < len(lo) && same < len(hi) && lo[same] == hi[same] {
@@ -181,9 +176,9 @@ func keyFraction(key, lo, hi []byte) float64 {
 	return min(float64(at-from)/float64(to-from), 1)
 }
 
-// DropCached removes the table's blocks and entries from the cache, for when the
-// file is deleted. Those that are being read, and those under an index block that is
-// neither in memory nor cached, stay until they are evicted.
+// DropCached removes the table's blocks and entries from the cache, for use when the file is
+// deleted. Blocks being read, and blocks under an index block that is neither in memory nor cached,
+// stay until they are evicted.
 func (t *Table) DropCached() {
 	if t.cache == nil {
 		return
@@ -212,8 +207,9 @@ func (t *Table) DropCached() {
 	}
 }
 
-// DropCachedIn removes those blocks from the cache that begin in lower <= key < upper, or hold lower, and end there; nil is no bound. The
-// last one stays unless upper is nil. Errors: those of Iter.Err.
+// DropCachedIn removes from the cache the blocks in lower <= key < upper (nil means no bound): from
+// the block that lower belongs to, up to the last one that ends at or below upper. The table's last
+// block stays unless upper is nil. Errors are those of Iter.Err.
 func (t *Table) DropCachedIn(lower, upper []byte) error {
 	if t.cache == nil || !t.Overlaps(lower, upper) {
 		return nil
@@ -238,7 +234,7 @@ func (t *Table) DropCachedIn(lower, upper []byte) error {
 	return nil
 }
 
-// dropLeaf removes the blocks that an index block points to.
+// dropLeaf removes the blocks that an index block points to from the cache.
 func (t *Table) dropLeaf(leaf *indexBlock) {
 	for i := range leaf.entries {
 		if h, ok := leaf.handle(i); ok {
@@ -247,21 +243,20 @@ func (t *Table) dropLeaf(leaf *indexBlock) {
 	}
 }
 
-// block returns the raw bytes of the block at h, from memory if they are
-// there.
+// block returns the raw bytes of the block at h, from memory if possible.
 func (t *Table) block(h handle, k kind, fill bool) ([]byte, error) {
-	p, _, err := t.look(h, k, fill, 0)
+	p, _, err := t.lookup(h, k, fill, 0)
 	return p, err
 }
 
-// look is block, and tells whether they were not. Unless most is 0 it decompresses no block that is larger: the error is a
-// *largeBlock then.
-func (t *Table) look(h handle, k kind, fill bool, most int) (p []byte, missed bool, err error) {
+// lookup is block, and also reports whether the block was not in memory. Unless rawMax is 0, it does
+// not decompress a larger block and returns a *largeBlock.
+func (t *Table) lookup(h handle, k kind, fill bool, rawMax int) (p []byte, missed bool, err error) {
 	if p, ok := t.pinnedBlock(h.off); ok {
 		return p, false, nil
 	}
 	if t.cache == nil {
-		p, err := t.file.read(h, k, most)
+		p, err := t.file.read(h, k, rawMax)
 		return p, true, err
 	}
 	key := cacheKey{t.num, h.off}
@@ -269,20 +264,20 @@ func (t *Table) look(h handle, k kind, fill bool, most int) (p []byte, missed bo
 		if p, ok := t.cache.peek(key); ok {
 			return p, false, nil
 		}
-		p, err := t.file.read(h, k, most)
+		p, err := t.file.read(h, k, rawMax)
 		return p, true, err
 	}
 	if p, ok := t.cache.get(key); ok {
 		return p, false, nil
 	}
-	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k, most) })
-	if large, ok := err.(*largeBlock); ok && (most == 0 || large.raw <= most) { // it was another's read, who takes less
-		p, err = t.file.read(h, k, most)
+	p, err = t.cache.load(key, func() ([]byte, error) { return t.file.read(h, k, rawMax) })
+	if large, ok := err.(*largeBlock); ok && (rawMax == 0 || large.raw <= rawMax) { // a shared read by a caller with a lower limit
+		p, err = t.file.read(h, k, rawMax)
 	}
 	return p, true, err
 }
 
-// setProps sorts the properties block into the caller's and the table's own.
+// setProps divides the properties block into the caller's and the package's own.
 func (t *Table) setProps(b *indexBlock) bool {
 	t.props = map[string][]byte{}
 	for i := range b.entries {

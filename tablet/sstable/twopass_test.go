@@ -36,9 +36,8 @@ func sitePages(rng *rand.Rand, n int) []kv {
 	return es
 }
 
-// TestTwoPass writes pages of a site with a dictionary that grows and finds
-// them all again; the file is much smaller than with zstd, and says that it
-// needs a reader of version 2.
+// TestTwoPass writes pages of a site with a growing dictionary and reads them again. The file is
+// much smaller than with zstd, and has version 2.
 func TestTwoPass(t *testing.T) {
 	es := sitePages(newRand(t), 800)
 	plain, zm := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionZstd}, nil, es)
@@ -46,7 +45,7 @@ func TestTwoPass(t *testing.T) {
 		t.Errorf("a file without two-pass compression has version %d", v)
 	}
 	file, m := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, FilterPrefixes: someLens,
-		LearnBytes: 512 << 10, learnLeast: 64 << 10}, nil, es)
+		LearnBytes: 512 << 10, learnMin: 64 << 10}, nil, es)
 	if v := binary.LittleEndian.Uint32(file[8:]); v != dictVersion {
 		t.Errorf("version %d, want %d", v, dictVersion)
 	}
@@ -78,7 +77,7 @@ func TestTwoPass(t *testing.T) {
 	}
 }
 
-// TestTwoPassHeld asks a writer for its size while it holds all blocks back.
+// TestTwoPassHeld reads a writer's estimated size while it holds all blocks.
 func TestTwoPassHeld(t *testing.T) {
 	w := NewWriter(io.Discard, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass})
 	raw := 0
@@ -89,12 +88,12 @@ func TestTwoPassHeld(t *testing.T) {
 		raw += len(e.value)
 	}
 	if n := w.EstimatedSize(); n < int64(raw/heldRatio/2) || n > int64(raw) {
-		t.Errorf("%d bytes are said to make a file of %d", raw, n)
+		t.Errorf("%d bytes are estimated as a file of %d", raw, n)
 	}
 }
 
-// TestTwoPassSmall writes files with too little to learn from, and with
-// entries larger than what is held back.
+// TestTwoPassSmall writes files with too little to learn from, and with entries larger than the
+// held data.
 func TestTwoPassSmall(t *testing.T) {
 	rng := newRand(t)
 	big := sitePages(rng, 300)
@@ -106,7 +105,7 @@ func TestTwoPassSmall(t *testing.T) {
 		"empty": nil, "three": compatEntries(3), "one huge": {{[]byte("a"), huge}},
 		"huge among others": append(append(bytesOf("a", big[:100]), kv{[]byte("b"), huge}), bytesOf("c", big[100:])...),
 	} {
-		for _, o := range []Options{{}, {LearnBytes: 32 << 10, learnLeast: 16 << 10}} {
+		for _, o := range []Options{{}, {LearnBytes: 32 << 10, learnMin: 16 << 10}} {
 			o.Compression, o.BlockBytes = table.CompressionTwoPass, 4<<10
 			file, _ := build(t, o, nil, es)
 			got, err := entriesOf(open(t, bytesSource(file), OpenOptions{}), IterOptions{})
@@ -128,27 +127,26 @@ func bytesOf(prefix string, es []kv) (out []kv) {
 	return out
 }
 
-// TestTwoPassLies breaks what leads to the dictionary, with checksums that are
-// right.
-func TestTwoPassLies(t *testing.T) {
+// TestTwoPassInvalid breaks references to the dictionary, with valid checksums.
+func TestTwoPassInvalid(t *testing.T) {
 	es := sitePages(newRand(t), 100)
 	build := func() ([]byte, *Table) {
-		file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: 1 << 20, learnLeast: 1}, nil, es)
+		file, _ := build(t, Options{BlockBytes: 8 << 10, Compression: table.CompressionTwoPass, LearnBytes: 1 << 20, learnMin: 1}, nil, es)
 		return file, open(t, bytesSource(file), OpenOptions{})
 	}
 	check := func(name string, file []byte, want string) {
 		t.Helper()
 		fixChecksums(file)
-		tab, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "liar"})
+		tab, err := Open(context.Background(), bytesSource(file), OpenOptions{Name: "hostile"})
 		if err == nil {
 			_, err = entriesOf(tab, IterOptions{})
 		}
 		var bad *CorruptError
-		if !errors.As(err, &bad) || bad.File != "liar" || !strings.Contains(err.Error(), want) {
+		if !errors.As(err, &bad) || bad.File != "hostile" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 		found := false
-		for _, p := range verify(t, bytesSource(file), VerifyOptions{Name: "liar"}) {
+		for _, p := range verify(t, bytesSource(file), VerifyOptions{Name: "hostile"}) {
 			found = found || strings.Contains(p.Error(), want)
 		}
 		if !found {
@@ -169,9 +167,9 @@ func TestTwoPassLies(t *testing.T) {
 	file, tab = build()
 	first, _ := tab.index.root.handle(0)
 	binary.LittleEndian.PutUint32(file[first.end()-12:], blockRawMax)
-	check("raw length above what the bytes can make", file, "above what its bytes can make")
+	check("raw length above what the bytes can make", file, "is too large for its bytes")
 
 	file, tab = build()
 	file[tab.blocks[dirProperties].end()-trailerBytes+1] = byte(table.CompressionTwoPass)
-	check("properties compressed as data", file, "compressed as data blocks only are")
+	check("properties compressed as data", file, "with the compression of data blocks")
 }

@@ -7,39 +7,35 @@ import (
 	"fmt"
 )
 
-// VerifyOptions say what Verify knows of the file beyond its format.
+// VerifyOptions are options of Verify.
 type VerifyOptions struct {
-	// Name of the file for errors.
+	// Name of the file in errors.
 	Name string
-	// FilterPrefixes returns the function that the filter was made with,
-	// by Meta.FilterName, or nil if it does not know the name. If it is nil
-	// itself, the filter's blocks are read and what is in them is not
+	// FilterPrefixes returns the function that the filter was built with, by Meta.FilterName, or
+	// nil for an unknown name. If FilterPrefixes itself is nil, the filter blocks are read but not
 	// compared with the keys.
 	FilterPrefixes func(filterName string) func(key []byte, dst []int) []int
-	// Entry is called with every sound entry, in order; what it returns is
-	// reported as a *CorruptError at the entry's block. May be nil.
+	// Entry is called for every valid entry, in order. Its error is reported as a *CorruptError at
+	// the entry's block. May be nil.
 	Entry func(key, value []byte) error
 }
 
-// VerifyStats is what Verify looked at.
+// VerifyStats counts what Verify has checked.
 type VerifyStats struct {
-	Bytes    int64 // the file's size, unless some could not be reached
+	Bytes    int64 // the file's size, unless parts could not be reached
 	Blocks   int   // of all kinds
 	Entries  uint64
-	Prefixes uint64 // that were looked up in the filter
-	Problems int    // reported
+	Prefixes uint64 // looked up in the filter
+	Problems int    // defects reported
 }
 
-// Verify reads all of a table and calls report with each thing that is
-// wrong: any block, header or footer with a wrong checksum; bytes that belong
-// to no block; keys out of order, in a block or between blocks; separators
-// that do not separate; counts, sizes, and first and last key other than the
-// properties say; prefixes that the filter denies. It goes on behind what is
-// broken as far as the index leads.
+// Verify reads all of a table and calls report with each defect: a block, header or footer with a
+// wrong checksum; bytes that belong to no block; keys out of order, within a block or between
+// blocks; wrong separators; counts, sizes, first key or last key that differ from the properties;
+// prefixes missing in the filter. It continues after a defect as far as the index allows.
 //
-// What is reported is a *CorruptError or a *VersionError. The error that
-// Verify returns is ctx's or the Source's, when it could not go on; nil, even
-// if there are problems.
+// Reported errors are *CorruptError and *VersionError. Verify itself returns ctx's or the Source's
+// error if it cannot continue, otherwise nil, even if it reported defects.
 func Verify(ctx context.Context, src Source, opts VerifyOptions, report func(error)) (VerifyStats, error) {
 	t := &Table{file: file{src: src, name: opts.Name, size: src.Size()}}
 	v := verifier{ctx: ctx, t: t, opts: opts, report: report, counted: true}
@@ -47,7 +43,7 @@ func Verify(ctx context.Context, src Source, opts VerifyOptions, report func(err
 	return v.stats, err
 }
 
-// verifier is one run of Verify.
+// verifier is the state of Verify.
 type verifier struct {
 	ctx      context.Context
 	t        *Table
@@ -57,14 +53,13 @@ type verifier struct {
 	prefixes func(key []byte, dst []int) []int
 	lens     []int
 
-	end     int64 // of the block looked at last; -1 if not known
-	meta    Meta  // counted anew
+	end     int64 // of the previous block; -1 if unknown
+	meta    Meta  // as counted
 	prev    []byte
-	counted bool // nothing was skipped: the counts mean something
+	counted bool // nothing was skipped, so the counts are valid
 }
 
-// note reports err if it is about the bytes of the file, and returns it if
-// it is not.
+// note reports err if it is about the content of the file, and returns it otherwise.
 func (v *verifier) note(err error) error {
 	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
 		return err
@@ -79,13 +74,13 @@ func (v *verifier) bad(h handle, format string, args ...any) error {
 		Reason: fmt.Sprintf(format, args...)})
 }
 
-// skip is note for a block that cannot be looked into.
+// skip is note for a block that cannot be read.
 func (v *verifier) skip(err error) error {
 	v.counted = false
 	return v.note(err)
 }
 
-// all looks at the file in the order of its bytes.
+// all checks the file in the order of its bytes.
 func (v *verifier) all() error {
 	t := v.t
 	if err := v.ctx.Err(); err != nil {
@@ -156,20 +151,19 @@ func (v *verifier) header() error {
 	return v.note(err)
 }
 
-// follows counts the block at h and checks that it lies right behind the one
-// before.
+// follows counts the block at h and checks that it directly follows the previous one.
 func (v *verifier) follows(h handle, k kind) error {
 	v.stats.Blocks++
 	v.stats.Bytes += int64(h.stored) + trailerBytes
 	end := v.end
 	v.end = h.end()
 	if end >= 0 && h.off != end {
-		return v.bad(h, "%s does not follow the block before, which ends at offset %d", k, end)
+		return v.bad(h, "%s does not follow the previous block, which ends at offset %d", k, end)
 	}
 	return nil
 }
 
-// index walks over the index blocks and the data blocks they lead to.
+// index walks over the index blocks and the data blocks that they point to.
 func (v *verifier) index() error {
 	x := &v.t.index
 	if !x.deep {
@@ -190,7 +184,7 @@ func (v *verifier) index() error {
 			continue
 		}
 		if first, ok := leaf.wholeKey(0); !ok || !bytes.Equal(first, sep) {
-			if err := v.bad(h, "index block begins with another separator than the root says"); err != nil {
+			if err := v.bad(h, "first separator of the index block differs from the root"); err != nil {
 				return err
 			}
 		}
@@ -232,7 +226,7 @@ func (v *verifier) leaf(leaf *indexBlock) error {
 	return nil
 }
 
-// entries looks at each entry of a data block, and at the restarts.
+// entries checks each entry of a data block, and the restarts.
 func (v *verifier) entries(p, sep []byte, h handle) error {
 	var it blockIter
 	if it.reset(p) != nil {
@@ -295,8 +289,8 @@ func (v *verifier) entry(it *blockIter, h handle) error {
 	return nil
 }
 
-// rest checks that the blocks behind the data fill the file to its footer.
-// They were read, and found sound or reported, when they were opened.
+// rest checks that the blocks after the data blocks fill the file up to the footer. They were read
+// and verified when they were opened.
 func (v *verifier) rest() error {
 	t := v.t
 	type part struct {
@@ -340,7 +334,7 @@ func (v *verifier) rest() error {
 	return nil
 }
 
-// totals compares what was counted with the properties.
+// totals compares the counts with the properties.
 func (v *verifier) totals() error {
 	m, h := v.t.meta, v.t.blocks[dirProperties]
 	for _, c := range []struct {
@@ -353,7 +347,7 @@ func (v *verifier) totals() error {
 		{"data bytes", v.meta.DataBytes, m.DataBytes},
 	} {
 		if c.got != c.want {
-			if err := v.bad(h, "%d %s, the properties say %d", c.got, c.what, c.want); err != nil {
+			if err := v.bad(h, "%d %s, the properties have %d", c.got, c.what, c.want); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// Blocks are some of the data blocks of a file, by their place in it: a bit each.
+// Blocks is a set of data blocks of a file: a bitmap by their order in the file.
 type Blocks []uint64
 
 func (b *Blocks) add(i uint64) {
@@ -17,12 +17,12 @@ func (b *Blocks) add(i uint64) {
 
 func (b Blocks) has(i uint64) bool { return i/64 < uint64(len(b)) && b[i/64]>>(i%64)&1 != 0 }
 
-// warmth is which blocks of a file that is written are made of what a cache had.
+// warmth tracks which blocks of a file being written consist of data that was cached.
 type warmth struct {
 	cache  *Cache // nil: none
 	num    uint64 // of the file in the cache
-	cut    uint64 // data blocks so far
-	bytes  int    // of the one under way that the cache had
+	cut    uint64 // number of ended data blocks
+	bytes  int    // cached bytes of the current block
 	blocks Blocks
 }
 
@@ -33,8 +33,8 @@ func newWarmth(c *Cache) warmth {
 	return warmth{cache: c, num: c.newNum()}
 }
 
-// end ends a block of so many bytes, and tells whether it is warm: if half of it was in the cache. What comes together with little that is
-// hot is not.
+// end ends a block of raw bytes and reports whether it is warm, which means that at least half of
+// it was cached. Mostly cold data is not worth caching for the hot part in it.
 func (w *warmth) end(raw int) bool {
 	warm := w.cache != nil && 2*w.bytes >= raw
 	if warm {
@@ -45,27 +45,30 @@ func (w *warmth) end(raw int) bool {
 	return warm
 }
 
-// put puts a warm block into the cache if there is room that nobody has; otherwise it would be gone before anybody reads it. If the file is
-// given up it is the first to go.
+// put adds a warm block to the cache if the cache has unused capacity. Otherwise it would be
+// evicted before it is read. If the file is discarded, the block is the first to be evicted.
 func (w *warmth) put(off int64, raw []byte) {
-	if w.cache.hasRoom(len(raw)) {
+	if w.cache.hasSpace(len(raw)) {
 		w.cache.put(cacheKey{w.num, off}, bytes.Clone(raw))
 	}
 }
 
-// FileNum is what Options.Cache knows the file by, OpenOptions.FileNum; 0 without one.
+// FileNum returns the number of the file in Options.Cache, for OpenOptions.FileNum; 0 without a
+// cache.
 func (w *Writer) FileNum() uint64 { return w.warmth.num }
 
-// WasCached says that so many bytes of the entry that was added last were in the cache: Iter.Cached tells.
+// WasCached records that the given number of bytes of the last added entry was cached: see
+// Iter.Cached.
 func (w *Writer) WasCached(bytes int) { w.warmth.bytes += bytes }
 
-// Warm returns the blocks of which half at least was said to have been cached. They are whole when Finish has returned.
+// Warm returns the blocks of which at least half was cached. The set is complete after Finish.
 func (w *Writer) Warm() Blocks { return w.warmth.blocks }
 
-// Warm reads those blocks into the cache that are not there, portions of about so many bytes one after the other: for a file that is to be
-// read in the place of others, whose blocks are in the cache. Before each portion begin is told between which keys it lies,
-// lower <= key < upper, nil being no bound, after it end the first key of its last block, and the portion's raw length. Errors: those of Iter.Err,
-// begin's and end's, ctx's.
+// Warm reads those of the blocks that are not cached into the cache, in portions of about the given
+// number of stored bytes. It is for a file that replaces others whose blocks are cached. Before
+// each portion it calls begin with the portion's key range, lower <= key < upper (nil means no
+// bound). After it, it calls end with the first key of the portion's last block and the portion's
+// raw length. Errors: those of Iter.Err, of begin and end, and ctx's.
 func (t *Table) Warm(ctx context.Context, blocks Blocks, bytes int, begin func(lower, upper []byte) error, end func(last []byte, bytes int) error) error {
 	if t.cache == nil || len(blocks) == 0 || t.meta.Entries == 0 || t.pinned.Load() != nil {
 		return nil
@@ -106,7 +109,7 @@ func (t *Table) Warm(ctx context.Context, blocks Blocks, bytes int, begin func(l
 	return nil
 }
 
-// portion is blocks that Warm reads together.
+// portion is a group of blocks that Warm reads together.
 type portion struct {
 	t            *Table
 	blocks       []handle
@@ -127,7 +130,8 @@ func (p *portion) add(c *indexCursor) error {
 	return nil
 }
 
-// read reads the blocks into the cache, and returns the first key of the last, and their raw length.
+// read reads the blocks into the cache and returns the first key of the last one, and their raw
+// length.
 func (p *portion) read() (last []byte, raw int, err error) {
 	var block []byte
 	var at handle

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// rewritten copies a table as a compaction does, and opens the copy.
+// rewritten copies a table like a compaction, and opens the copy.
 func rewritten(t *testing.T, tab *Table, cache *Cache, opts Options) *Table {
 	t.Helper()
 	var out bytes.Buffer
@@ -52,7 +52,7 @@ func lookUp(t *testing.T, tab *Table, entries []kv) int64 {
 	return src.reads.Load() - before
 }
 
-// Of a file that is written anew those blocks are in the cache whose entries were there before, and no others.
+// In a rewritten file, the blocks whose entries were cached before are cached, and no others.
 func TestBlocksStayCached(t *testing.T) {
 	for _, c := range []table.Compression{table.CompressionNone, table.CompressionS2, table.CompressionZstd, table.CompressionTwoPass} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestBlocksStayCached(t *testing.T) {
 			for i := range 4000 {
 				entries = append(entries, kv{fmt.Appendf(nil, "row%06d", i), bytes.Repeat(fmt.Appendf(nil, "value %d, ", i), 10+i%7)})
 			}
-			opts := Options{BlockBytes: 4 << 10, Compression: c, learnLeast: 16 << 10, LearnBytes: 64 << 10}
+			opts := Options{BlockBytes: 4 << 10, Compression: c, learnMin: 16 << 10, LearnBytes: 64 << 10}
 			file, _ := build(t, opts, nil, entries)
 			cache := NewCache(64 << 20)
 			old := open(t, &countingSource{Source: bytesSource(file)}, OpenOptions{Cache: cache})
@@ -68,7 +68,7 @@ func TestBlocksStayCached(t *testing.T) {
 			if lookUp(t, old, hot) == 0 {
 				t.Fatal("no reads to fill the cache")
 			}
-			tab := rewritten(t, old, cache, Options{BlockBytes: 8 << 10, Compression: c, learnLeast: 16 << 10, LearnBytes: 64 << 10})
+			tab := rewritten(t, old, cache, Options{BlockBytes: 8 << 10, Compression: c, learnMin: 16 << 10, LearnBytes: 64 << 10})
 			if n := lookUp(t, tab, hot); n > 2 { // the first and the last block are shared with others
 				t.Errorf("%d reads of what was in memory before", n)
 			}
@@ -85,7 +85,8 @@ func TestBlocksStayCached(t *testing.T) {
 	}
 }
 
-// Most blocks of a file that is written anew find room in a cache that is full of others, which are read as well.
+// Most blocks of a rewritten file stay in a cache that is full of other blocks, which are read as
+// well.
 func TestBlocksStayCachedInFullCache(t *testing.T) {
 	const blockBytes, tables, blocks = 2 << 10, 16, 400
 	r := newRand(t)
@@ -104,18 +105,18 @@ func TestBlocksStayCachedInFullCache(t *testing.T) {
 	}
 	order := r.Perm(tables * blocks)
 	zipf := rand.NewZipf(r, 1.01, 20, tables*blocks-1)
-	// misses returns how many look-ups of one table's, of so many of all, were no hits.
+	// misses makes times lookups in all tables and returns the miss rate of those in table of.
 	misses := func(times, of int) float64 {
-		var reads, asked int64
+		var reads, lookups int64
 		for range times {
 			at := order[zipf.Uint64()]
 			n, row := at/blocks, at%blocks
 			miss := lookUp(t, tabs[n], all[n][row:row+1])
 			if n == of {
-				reads, asked = reads+miss, asked+1
+				reads, lookups = reads+miss, lookups+1
 			}
 		}
-		return float64(reads) / float64(asked)
+		return float64(reads) / float64(lookups)
 	}
 	misses(50_000, 0)
 	var before, after float64
@@ -126,9 +127,9 @@ func TestBlocksStayCachedInFullCache(t *testing.T) {
 		tabs[n] = tab
 		after += misses(2000, n) / tables
 	}
-	t.Logf("misses of a look-up: %.2f before a file was written anew, %.2f after", before, after)
+	t.Logf("misses per lookup: %.2f before the rewrite of a file, %.2f after", before, after)
 	if after > before+0.25 { // 0.4 more if nothing of it is in the cache
-		t.Errorf("misses of a look-up: %.2f before a file was written anew, %.2f after", before, after)
+		t.Errorf("misses per lookup: %.2f before the rewrite of a file, %.2f after", before, after)
 	}
 	if s := cache.Stats(); s.Bytes > s.Budget {
 		t.Errorf("%d bytes in a cache of %d", s.Bytes, s.Budget)

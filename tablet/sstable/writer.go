@@ -12,37 +12,35 @@ import (
 	"github.com/steledb/stele/tablet/sstable/twopass"
 )
 
-// flushBytes is how much a Writer collects before it calls its io.Writer.
-// 256 KiB: few calls even with the smallest blocks.
+// flushBytes is how much a Writer buffers before it calls its io.Writer. 256 KiB: few calls even
+// with the smallest blocks.
 const flushBytes = 256 << 10
 
-// Writer makes one table. It is not safe for concurrent use, and needs no
-// clean-up when it is dropped.
+// Writer writes one table. It is not safe for concurrent use, and can be dropped without cleanup.
 //
-// Its memory is one block, 256 KiB to be written, the compressor's, 2.3 MiB to
-// build a filter block if there is a filter, and the finished index and
-// filter, which is what the table will take when it is open. With two-pass
-// compression it is 16 MiB more, and some 5 MiB to look for what repeats.
+// Its memory is one block, 256 KiB of output, the compressor's, 2.3 MiB to build a filter block if
+// there is a filter, and the finished index and filter, which are as large as in the open table.
+// Two-pass compression needs 16 MiB more, and about 5 MiB to find repetitions.
 type Writer struct {
 	opts Options
 	w    io.Writer
 	err  error // sticky
 	done bool
 
-	out     []byte // stored bytes not yet given to w
-	written int64  // given to w
+	out     []byte // output not yet written to w
+	written int64  // bytes written to w
 	comp    compressor
 	version uint32
 	held    heldBlocks
 	warmth  warmth
 
 	data   blockBuilder
-	sep    []byte // separator of the block under way
-	prev   []byte // key added last
+	sep    []byte // separator of the current block
+	prev   []byte // last key
 	index  indexBuilder
 	filter filterBuilder
 
-	filterSep   []byte   // separator of the filter block under way
+	filterSep   []byte   // separator of the current filter block
 	filters     [][]byte // finished filter blocks
 	filterSeps  [][]byte
 	filterBytes int
@@ -50,14 +48,14 @@ type Writer struct {
 	meta Meta
 }
 
-// NewWriter returns a Writer that writes a table to w, in order and once.
-// If opts are not valid, the first call of Add or Finish says so.
+// NewWriter returns a Writer that writes a table to w sequentially. If opts are invalid, the first
+// call of Add or Finish returns the error.
 func NewWriter(w io.Writer, opts Options) *Writer {
 	wr := &Writer{w: w, err: opts.Validate(), version: formatVersion}
 	opts = opts.withDefaults()
 	wr.opts = opts
 	wr.warmth = newWarmth(opts.Cache)
-	wr.comp.want = opts.Compression
+	wr.comp.method = opts.Compression
 	wr.data.interval = opts.RestartInterval
 	wr.index = newIndexBuilder()
 	wr.filter.prefixes = opts.FilterPrefixes
@@ -73,12 +71,11 @@ func NewWriter(w io.Writer, opts Options) *Writer {
 	return wr
 }
 
-// Add appends an entry. Both slices may be empty and are copied. The key must
-// be above the one before, by bytes.Compare.
+// Add appends an entry. Both slices may be empty and are copied. The key must be above the previous
+// one in bytes.Compare order.
 //
-// It returns a *KeyOrderError, a *TooLargeError, an error that wraps
-// ErrBadOption, ErrFinished, or what the io.Writer returned; and from then on
-// every call returns the same.
+// Errors: *KeyOrderError, *TooLargeError, an error that wraps ErrBadOption, ErrFinished, or that of
+// the io.Writer. They are sticky.
 func (w *Writer) Add(key, value []byte) error {
 	if w.err != nil {
 		return w.err
@@ -116,7 +113,7 @@ func (w *Writer) Add(key, value []byte) error {
 	return nil
 }
 
-// check returns how many bytes key shares with the key before it.
+// check returns how many bytes key shares with the previous key.
 func (w *Writer) check(key, value []byte) (shared int, err error) {
 	if len(key) > KeyBytesMax {
 		return 0, &TooLargeError{What: "key", Limit: KeyBytesMax, Got: int64(len(key))}
@@ -134,9 +131,8 @@ func (w *Writer) check(key, value []byte) (shared int, err error) {
 	return shared, nil
 }
 
-// cutData writes the data block under way. next is the separator of the block
-// after it: the first key there, cut after the byte that sets it above the
-// last key here.
+// cutData writes the current data block. next is the separator of the next block: its first key,
+// cut after the byte that makes it greater than the last key here.
 func (w *Writer) cutData(next []byte) error {
 	raw := w.data.finish()
 	if err := w.addData(raw, w.sep, w.warmth.end(len(raw))); err != nil {
@@ -151,7 +147,7 @@ func (w *Writer) cutData(next []byte) error {
 	return nil
 }
 
-// addData writes a data block, or holds it back to learn from it.
+// addData writes a data block, or buffers it to learn from it.
 func (w *Writer) addData(raw, sep []byte, warm bool) error {
 	if w.comp.two != nil && w.comp.two.Wants() && len(raw) <= w.opts.LearnBytes {
 		if w.held.bytes+len(raw) > w.opts.LearnBytes {
@@ -168,7 +164,7 @@ func (w *Writer) addData(raw, sep []byte, warm bool) error {
 	return w.writeData(raw, sep, warm)
 }
 
-// writeData writes a data block and makes the index lead to it.
+// writeData writes a data block and adds it to the index.
 func (w *Writer) writeData(raw, sep []byte, warm bool) error {
 	h, err := w.appendCompressed(raw, kindData)
 	if err != nil {
@@ -187,7 +183,7 @@ func (w *Writer) writeData(raw, sep []byte, warm bool) error {
 	return nil
 }
 
-// cutFilter ends the filter block under way.
+// cutFilter ends the current filter block.
 func (w *Writer) cutFilter() {
 	p := w.filter.finish(nil)
 	w.filters = append(w.filters, p)
@@ -195,7 +191,7 @@ func (w *Writer) cutFilter() {
 	w.filterBytes += len(p) + trailerBytes
 }
 
-// offset is where the next block will lie.
+// offset returns the offset of the next block.
 func (w *Writer) offset() int64 { return w.written + int64(len(w.out)) }
 
 // appendCompressed writes a block, compressed if that pays.
@@ -204,7 +200,7 @@ func (w *Writer) appendCompressed(raw []byte, k kind) (handle, error) {
 	return w.appendStored(stored, k, c, len(raw))
 }
 
-// appendRaw writes a block as it is.
+// appendRaw writes a block without compression.
 func (w *Writer) appendRaw(raw []byte, k kind) (handle, error) {
 	return w.appendStored(raw, k, table.CompressionNone, len(raw))
 }
@@ -216,7 +212,7 @@ func (w *Writer) appendStored(stored []byte, k kind, c table.Compression, raw in
 		w.out = appendTrailer(w.out, stored, k, c, raw, h.off)
 		return h, w.flush(flushBytes)
 	}
-	// A huge value: not one more copy of it.
+	// Avoid another copy of a huge value.
 	if err := w.flush(0); err != nil {
 		return handle{}, err
 	}
@@ -227,7 +223,7 @@ func (w *Writer) appendStored(stored []byte, k kind, c table.Compression, raw in
 	return h, nil
 }
 
-// flush gives what is collected to w if that is at least limit bytes.
+// flush writes the buffer to w if it has at least limit bytes.
 func (w *Writer) flush(limit int) error {
 	if len(w.out) < limit {
 		return nil
@@ -252,9 +248,8 @@ func (w *Writer) write(p []byte) error {
 // Entries returns the number of entries added.
 func (w *Writer) Entries() uint64 { return w.meta.Entries }
 
-// EstimatedSize returns about how many bytes the file would have if it were
-// finished now. It overstates the block under way, which is not compressed
-// yet.
+// EstimatedSize returns the approximate size of the file if it were finished now. It overestimates
+// the current block, which is not compressed yet.
 func (w *Writer) EstimatedSize() int64 {
 	n := w.offset()
 	if !w.done {
@@ -264,12 +259,12 @@ func (w *Writer) EstimatedSize() int64 {
 	return n
 }
 
-// Finish writes the rest of the table and returns what it holds. props are
-// the caller's own, to be had from Table.Properties; their names must not
-// begin with "sstable.". The io.Writer is not closed.
+// Finish writes the remaining blocks and returns a description of the table. props are the caller's
+// properties, for Table.Properties; their names must not begin with "sstable.". The io.Writer is
+// not closed.
 //
-// It returns the error of an earlier Add, ErrFinished, a *TooLargeError, an
-// error that wraps ErrBadOption, or what the io.Writer returned.
+// Errors: that of an earlier Add, ErrFinished, *TooLargeError, an error that wraps ErrBadOption, or
+// that of the io.Writer.
 func (w *Writer) Finish(props map[string][]byte) (Meta, error) {
 	if w.err != nil {
 		return Meta{}, w.err
@@ -291,7 +286,7 @@ func checkProps(props map[string][]byte) error {
 	var n int64
 	for name, value := range props {
 		if strings.HasPrefix(name, ownPrefix) {
-			return fmt.Errorf("%w: property %q: names that begin with %q are the table's own", ErrBadOption, name, ownPrefix)
+			return fmt.Errorf("%w: property %q: names that begin with %q are reserved", ErrBadOption, name, ownPrefix)
 		}
 		n += int64(len(name) + len(value))
 	}
@@ -352,7 +347,7 @@ func (w *Writer) finish(props map[string][]byte) error {
 	return w.flush(0)
 }
 
-// mapBlock makes a block of a map, every key whole.
+// mapBlock returns a map block with a restart for every entry.
 func mapBlock(m map[string][]byte) []byte {
 	b := blockBuilder{interval: 1}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -361,7 +356,7 @@ func mapBlock(m map[string][]byte) []byte {
 	return b.finish()
 }
 
-// finishFilter writes the filter blocks and the index to them.
+// finishFilter writes the filter blocks and their index.
 func (w *Writer) finishFilter() (handle, error) {
 	if len(w.filter.hashes) > 0 || len(w.filters) == 0 {
 		w.cutFilter()
@@ -383,8 +378,7 @@ func (w *Writer) finishFilter() (handle, error) {
 	return h, err
 }
 
-// finishIndex writes the index blocks and, if there are several, the root
-// above them.
+// finishIndex writes the index blocks and, if there are several, the root.
 func (w *Writer) finishIndex() (handle, error) {
 	start := w.offset()
 	x := &w.index

@@ -24,7 +24,7 @@ func TestKeyOrder(t *testing.T) {
 			string(order.Prev) != c.first || string(order.Key) != c.second || order.Entry != 1 {
 			t.Errorf("%q after %q: %v", c.second, c.first, err)
 		}
-		// The error stays: a table with a hole must not come into being.
+		// The error is sticky: a table with a missing entry must not be finished.
 		if again := w.Add([]byte("\xff\xff"), nil); again != err {
 			t.Errorf("next Add: %v", again)
 		}
@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 	if _, err := w.Finish(map[string][]byte{"sstable.x": nil}); !errors.Is(err, ErrBadOption) {
 		t.Error(err)
 	}
-	// Neither wrote anything, so the writer is good still.
+	// Neither wrote anything, so the writer is still usable.
 	if _, err := w.Finish(nil); err != nil {
 		t.Error(err)
 	}
@@ -89,7 +89,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// brokenPipe takes some writes and then fails, or takes less than it should.
+// brokenPipe accepts some writes and then fails, or writes less than it should.
 type brokenPipe struct {
 	good  int
 	short bool
@@ -138,8 +138,7 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// TestBlocksAreCut holds the rule that a frame is at most the block size
-// unless it has a single entry.
+// TestBlocksAreCut verifies that a frame is at most the block size unless it has a single entry.
 func TestBlocksAreCut(t *testing.T) {
 	for _, size := range []int{1 << 10, 8 << 10, 64 << 10, 1 << 20} {
 		for _, value := range []int{0, 100, 1000, 5000, 70_000} {
@@ -172,7 +171,7 @@ func TestBlocksAreCut(t *testing.T) {
 	}
 }
 
-// TestEstimatedSize holds that the estimate is near while the table grows.
+// TestEstimatedSize verifies that the estimate is close while the table grows.
 func TestEstimatedSize(t *testing.T) {
 	var out bytes.Buffer
 	w := NewWriter(&out, Options{FilterPrefixes: benchPrefixes, Compression: table.CompressionNone})
@@ -194,8 +193,8 @@ func TestEstimatedSize(t *testing.T) {
 	}
 }
 
-// TestIncompressibleIsRaw holds that what does not shrink is stored as it is
-// and read without a copy.
+// TestIncompressibleIsRaw verifies that blocks that do not shrink are stored raw and read without a
+// copy.
 func TestIncompressibleIsRaw(t *testing.T) {
 	for _, c := range benchCompressions {
 		file := rowTable(t, 200, Options{Compression: c.c})
@@ -215,8 +214,7 @@ func TestIncompressibleIsRaw(t *testing.T) {
 	}
 }
 
-// TestSameInputSameBytes holds that a table depends on nothing but what was
-// added.
+// TestSameInputSameBytes verifies that a table depends only on the entries added.
 func TestSameInputSameBytes(t *testing.T) {
 	var first []byte
 	for range 3 {

@@ -27,23 +27,21 @@ var (
 
 const benchBlock = 64 << 10
 
-// codec is a way to compress blocks, each to be decoded alone.
+// codec is a compression scheme for blocks that are decoded one by one.
 type codec struct {
 	name string
-	// encode calls put with each block's stored form, in order, and returns
-	// what all share.
+	// encode calls put with each block's stored form, in order, and returns the data shared by all.
 	encode func(blocks [][]byte, put func(p []byte)) []byte
-	// decoder returns what decodes one block into dst, which has its length.
+	// decoder returns a function that decodes one block into dst, which has its length.
 	decoder func(shared []byte) func(dst, src []byte) error
 }
 
-// BenchmarkCorpus reports, for the pages of -corpus in the order of their
-// paths, what blocks of 64 KiB shrink to and how fast. Times are the
-// processor's, not the clock's, of one thread: what else runs on the machine
-// takes part of its caches but not of its time.
+// BenchmarkCorpus reports ratio and speed for blocks of 64 KiB of the pages of -corpus, in the
+// order of their paths. Times are CPU times of one thread: other load on the machine affects the
+// caches but not the time.
 func BenchmarkCorpus(b *testing.B) {
 	if *corpus == "" {
-		b.Log("no -corpus=FOLDER of HTML pages was given: a made one is taken")
+		b.Log("no -corpus=FOLDER of HTML pages: using a synthetic one")
 	}
 	for _, versions := range []int{1, 3} {
 		text := pages(b, *corpus, versions)
@@ -63,7 +61,7 @@ func BenchmarkCorpus(b *testing.B) {
 	}
 }
 
-// cpuTime is what this thread has used.
+// cpuTime returns the CPU time of this thread.
 func cpuTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD
 	var r syscall.Rusage
@@ -188,8 +186,8 @@ func zstdCodec(name string, level zstd.EncoderLevel) codec {
 	}}
 }
 
-// twoPass learns as a writer of SSTables does: from 16 MiB at a time, before
-// they are encoded. What all share is counted as a file stores it.
+// twoPass learns like a writer of SSTables: from 16 MiB at a time, before they are encoded. The
+// shared data is counted as stored in a file.
 func twoPass(name string, learn bool) codec {
 	return codec{name, func(blocks [][]byte, put func([]byte)) []byte {
 		const window = 16 << 20 / benchBlock
@@ -236,8 +234,7 @@ func twoPass(name string, learn bool) codec {
 	}}
 }
 
-// pages returns the pages below folder one after the other, each in so many
-// versions.
+// pages returns the concatenated pages below folder, each in the given number of versions.
 func pages(b *testing.B, folder string, versions int) []byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var text []byte
@@ -268,8 +265,8 @@ func pages(b *testing.B, folder string, versions int) []byte {
 	return text
 }
 
-// edited returns a page as it may be crawled again: in some places, one each
-// 4 KiB or so, words were added, dropped or changed.
+// edited returns a page as it may be crawled again: in about one place per 4 KiB, words were added,
+// dropped or changed.
 func edited(rng *rand.Rand, p []byte) []byte {
 	var out []byte
 	for len(p) > 0 {

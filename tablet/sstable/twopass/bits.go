@@ -5,23 +5,22 @@ import (
 	"slices"
 )
 
-// bitWriter appends bits, the lowest first.
+// bitWriter appends bits, lowest first.
 type bitWriter struct {
 	out []byte
-	at  int // out is written up to here, and eight bytes beyond are free
+	at  int // bytes written to out; eight more are available
 	acc uint64
 	n   uint
 }
 
-// reset forgets everything and makes room for so many bytes.
+// reset empties the writer and allocates n bytes.
 func (w *bitWriter) reset(n int) {
 	n += 16
 	*w = bitWriter{out: slices.Grow(w.out[:0], n)[:n]}
 }
 
-// put appends the lowest n bits of v, which has no others; n is at most 32.
-// It writes eight bytes each time, whether or not one is full: that cannot be
-// guessed.
+// put appends the lowest n bits of v; the others must be zero; n is at most 32. It always writes
+// eight bytes: a branch on whether a byte is complete would be unpredictable.
 func (w *bitWriter) put(v uint64, n uint) {
 	acc, have := w.acc|v<<(w.n&7), w.n+n
 	binary.LittleEndian.PutUint64(w.out[w.at:], acc)
@@ -29,8 +28,8 @@ func (w *bitWriter) put(v uint64, n uint) {
 	w.acc, w.n = acc>>(have&^7&63), have&7
 }
 
-// putLong appends v >= 1 as four bits that say how many follow the highest
-// one, and those; v is below 1 << 16.
+// putLong appends v as four bits with the number of bits below the highest one, followed by those.
+// v is >= 1 and < 1 << 16.
 func (w *bitWriter) putLong(v int) {
 	n := uint(log2(v)) & 15
 	w.put(uint64(n)|(uint64(v)&(1<<n-1))<<4, 4+n)
@@ -40,14 +39,14 @@ func (w *bitWriter) finish() []byte {
 	return w.out[:w.at+int(w.n+7)>>3]
 }
 
-// bitReader reads what a bitWriter wrote. Beyond the end it reads zeros; who
-// uses it asks at the end how far it came.
+// bitReader reads the output of a bitWriter. It reads zeros beyond the end; the caller checks the
+// final position.
 type bitReader struct {
 	p   []byte
 	pos int // in bits
 }
 
-// peek returns the next bits, at least 57 of them.
+// peek returns at least the next 57 bits.
 func (r *bitReader) peek() uint64 {
 	at := r.pos >> 3
 	if uint(at)+8 <= uint(len(r.p)) {
@@ -64,7 +63,7 @@ func (r *bitReader) peekEnd(at int) uint64 {
 	return binary.LittleEndian.Uint64(last[:]) >> (uint(r.pos) & 7)
 }
 
-// long reads what putLong wrote.
+// long reads a value written by putLong.
 func (r *bitReader) long() int {
 	v := r.peek()
 	n := uint(v & 15)
@@ -79,7 +78,7 @@ func (r *bitReader) take(n uint) int {
 	return v
 }
 
-// length reads what a copy's class leaves open of its length.
+// length reads the rest of a copy's length with the given class.
 func (r *bitReader) length(class uint8) int {
 	class &= 15
 	if class == lengthLong {
@@ -88,7 +87,7 @@ func (r *bitReader) length(class uint8) int {
 	return lengthBase[class] + r.take(uint(lengthBits[class]))
 }
 
-// phrase reads what a phrase's class leaves open of its number.
+// phrase reads the rest of a phrase's number with the given class.
 func (r *bitReader) phrase(class int) int {
 	if far := class - phrasesNear>>8; far >= 0 {
 		return phrasesNear + far<<12 + r.take(12)

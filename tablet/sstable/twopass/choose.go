@@ -5,40 +5,40 @@ import (
 	"slices"
 )
 
-// How text is chosen.
+// Parameters of the choice of text.
 const (
-	countLog   = 18   // log of the counters
-	sampleLog  = 5    // log: of so many places one counts
-	pieceBytes = 1536 // of text that are taken together
-	countMax   = 64   // more blocks with the same text make it no better
-	worthMin   = 6    // of a piece: what one place is worth may be chance
+	countLog   = 18   // log2 of the number of counters
+	sampleLog  = 5    // log2 of the places per sampled place
+	pieceBytes = 1536 // length of a piece of text
+	countMax   = 64   // more blocks with the same text add no value
+	valueMin   = 6    // minimum value of a piece: a single place may repeat by chance
 	rounds     = 4
-	choosePart = 4 // a round looks at what counts alone: as much work as one byte of so many
+	choosePart = 4 // a round reads only sampled places: the work for one byte in four
 )
 
-// chooser weighs text by how many blocks have it.
+// chooser selects text by the number of blocks that contain it.
 type chooser struct {
 	text   []byte
-	counts *[1 << countLog]counter // of what begins at places, by hash
-	none   counter                 // of what has none; of no value
+	counts *[1 << countLog]counter // by hash of the bytes at a place
+	none   counter                 // for places without a counter; has no value
 }
 
-// counter is of what begins at some place.
+// counter is for the bytes at a sampled place.
 type counter struct {
-	tag    uint16 // of the hash: which of those that would share the counter has it
-	blocks uint16 // that have it
-	last   uint16 // of them
-	inside uint16 // how often it is in the piece under way
+	tag    uint16 // bits of the hash: identifies the bytes that own the counter
+	blocks uint16 // number of blocks with these bytes
+	last   uint16 // the last of these blocks
+	inside uint16 // occurrences in the current piece
 }
 
-// place is where something that counts begins.
+// place is a sampled place in a block.
 type place struct {
 	at int32
 	h  uint32
 }
 
-// choose appends to text at most n bytes that several blocks have and text has
-// not. Worked is told of the blocks one by one.
+// choose appends to text at most n bytes that several blocks contain and text does not. It calls
+// worked for each block.
 func choose(text []byte, blocks [][]byte, n int, worked func(bytes int)) []byte {
 	c := &chooser{text: text, counts: new([1 << countLog]counter)}
 	places := make([][]place, len(blocks))
@@ -55,12 +55,12 @@ func choose(text []byte, blocks [][]byte, n int, worked func(bytes int)) []byte 
 		c.at(p).blocks = 0
 	}
 	limit := len(text) + n
-	// From each so many bytes the best piece is taken, again and again.
+	// From each interval of so many bytes the best piece is taken, in several rounds.
 	every := int32(max(2*pieceBytes, total/max(1, n/pieceBytes)))
 	for range rounds {
 		before := len(c.text)
 		for i, b := range blocks {
-			// Few are left of value after the first rounds.
+			// Few places have value after the first rounds.
 			places[i] = slices.DeleteFunc(places[i], func(p place) bool { return c.at(p).value() == 0 })
 			for left := places[i]; len(left) > 0 && len(c.text) < limit; {
 				k := slices.IndexFunc(left, func(p place) bool { return p.at >= left[0].at+every })
@@ -79,8 +79,8 @@ func choose(text []byte, blocks [][]byte, n int, worked func(bytes int)) []byte 
 	return c.text
 }
 
-// sample returns the places of p that count: those whose hash says so, so that
-// the same text counts wherever it is.
+// sample returns the sampled places of p. A place is selected by its hash, so the same text is
+// sampled wherever it is.
 func sample(p []byte) []place {
 	out := make([]place, 0, len(p)>>sampleLog+len(p)>>(sampleLog+2))
 	for i := int32(0); len(p) >= 8; i++ {
@@ -92,8 +92,8 @@ func sample(p []byte) []place {
 	return out
 }
 
-// count notes that a block has what begins at p. What only one block had gives
-// way to something else.
+// count records that a block has the bytes at p. A counter with only one block can be taken over by
+// other bytes.
 func (c *chooser) count(p place, block uint16) {
 	k := &c.counts[p.h%(1<<countLog)]
 	if k.tag != p.tag() && k.blocks <= 1 {
@@ -116,8 +116,8 @@ func (p place) tag() uint16 { return uint16(p.h >> 16) }
 
 func (k *counter) value() int { return min(max(int(k.blocks)-1, 0), countMax) }
 
-// take appends the piece of b that is worth most among those from one of the
-// places to another.
+// take appends the piece of b with the highest value among those that start at one of the places
+// and end at another.
 func (c *chooser) take(b []byte, places []place, limit int) {
 	best, score, from, to, left := 0, 0, 0, 0, 0
 	for right, p := range places {
@@ -146,10 +146,10 @@ func (c *chooser) take(b []byte, places []place, limit int) {
 	for to > from && c.at(places[to-1]).value() == 0 {
 		to--
 	}
-	if best < worthMin {
+	if best < valueMin {
 		return
 	}
-	// What is common reaches some way beyond the places that tell.
+	// The common text extends a little beyond the sampled places.
 	piece := b[max(0, int(places[from].at)-16):min(len(b), int(places[to-1].at)+24)]
 	c.text = append(c.text, piece[:min(len(piece), limit-len(c.text))]...)
 	for _, p := range places[from:to] {

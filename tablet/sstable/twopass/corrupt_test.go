@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// typed tells whether err is one that callers can tell.
+// typed reports whether err is of a documented type.
 func typed(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNoDict) || errors.Is(err, ErrTooLarge)
 }
 
-// TestBlockCorrupt flips bits of blocks, cuts them, and asks for other
-// lengths. What is cut or of another length is always refused. A flip may
-// give another text, for checksums are the caller's, or a typed error.
+// TestBlockCorrupt flips bits of blocks, truncates them, and requests other lengths. Truncated
+// blocks and other lengths are always rejected. A flip may give another text, because checksums are
+// the caller's, or a typed error.
 func TestBlockCorrupt(t *testing.T) {
 	rng := newRand(t)
 	blocks := site(rng, 256<<10)
@@ -37,7 +37,7 @@ func TestBlockCorrupt(t *testing.T) {
 			}
 			for _, n := range []int{0, 1, len(p) - 1, len(p) + 1, 2 * len(p), len(p) + segmentBytes} {
 				if err := d.Decode(make([]byte, n), stored); n != len(p) && !errors.Is(err, ErrCorrupt) {
-					t.Fatalf("asked for %d bytes instead of %d: %v", n, len(p), err)
+					t.Fatalf("requested %d bytes instead of %d: %v", n, len(p), err)
 				}
 			}
 			refused := 0
@@ -81,7 +81,7 @@ func TestDictCorrupt(t *testing.T) {
 	}
 }
 
-// TestDictHostile opens dictionaries that lie.
+// TestDictHostile opens invalid dictionaries.
 func TestDictHostile(t *testing.T) {
 	uv := func(vs ...uint64) (p []byte) {
 		for _, v := range vs {
@@ -116,8 +116,8 @@ func TestDictHostile(t *testing.T) {
 	}
 }
 
-// TestExact changes the worked example's block: nothing may be left over of any
-// stream, nor be missing, nor lie outside.
+// TestExact modifies the worked example's block: no stream may have unused, missing or out-of-range
+// data.
 func TestExact(t *testing.T) {
 	dict, block := docBytes(t)
 	d, err := OpenDict(dict)
@@ -149,9 +149,9 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// TestSmallClaim bounds what a few bytes can claim to be.
+// TestSmallClaim bounds the decoded length that a few bytes can claim.
 func TestSmallClaim(t *testing.T) {
-	for _, c := range []struct{ encoded, most int }{{0, segmentBytes}, {1, segmentBytes}, {1 + segmentLeast, 2 * segmentBytes}, {1 << 40, BlockBytesMax}} {
+	for _, c := range []struct{ encoded, most int }{{0, segmentBytes}, {1, segmentBytes}, {1 + segmentMin, 2 * segmentBytes}, {1 << 40, BlockBytesMax}} {
 		if got := DecodedMax(c.encoded); got != c.most {
 			t.Errorf("DecodedMax(%d) = %d, want %d", c.encoded, got, c.most)
 		}
@@ -162,7 +162,7 @@ func TestSmallClaim(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes anything, with a dictionary: no panic, and typed errors.
+// FuzzDecode decodes arbitrary bytes, with a dictionary: no panic, and typed errors.
 func FuzzDecode(f *testing.F) {
 	blocks := fixedSite()
 	e, d := learnt(f, blocks)
@@ -182,7 +182,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzDict opens anything as a dictionary, and decodes with what opened.
+// FuzzDict opens arbitrary bytes as a dictionary, and decodes with the result.
 func FuzzDict(f *testing.F) {
 	blocks := fixedSite()
 	e := &Encoder{TextMax: 1 << 10}

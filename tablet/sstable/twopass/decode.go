@@ -7,7 +7,7 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// decoder holds what decoding a segment needs beside its input and its output.
+// decoder is the state of decoding a segment, other than input and output.
 type decoder struct {
 	bufs [streams][]byte
 	own  *huff0.Scratch // for a stream's own table
@@ -22,21 +22,22 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// segmentLeast is the length of the shortest coded segment: its mode, the
-// headers of its streams and of the bits.
-const segmentLeast = 2 + 2*streams
+// segmentMin is the minimum length of a coded segment: its mode, and the headers of its streams
+// and of the bits.
+const segmentMin = 2 + 2*streams
 
-// DecodedMax bounds the length of a block that has so many bytes encoded. Who
-// is told a length by somebody else asks before taking memory for it.
+// DecodedMax bounds the decoded length of a block with the given encoded length. A caller that gets
+// the length from untrusted input checks it before allocating.
 func DecodedMax(encoded int) int {
-	return min(max(encoded-1, 0)/segmentLeast*segmentBytes+segmentBytes, BlockBytesMax)
+	return min(max(encoded-1, 0)/segmentMin*segmentBytes+segmentBytes, BlockBytesMax)
 }
 
-// Decode fills dst with the block that src holds. The block must have exactly
-// that length: the caller knows it, and has bounded it. d is the dictionary of
-// the encoder, or nil if it had none. src and dst must not overlap.
+// Decode decodes the block src into dst. The block must have exactly the length of dst, which the
+// caller knows and has bounded. d is the encoder's dictionary, or nil if it had none. src and dst
+// must not overlap.
 //
-// The error wraps ErrCorrupt, ErrNoDict or ErrTooLarge; then dst holds anything.
+// The error wraps ErrCorrupt, ErrNoDict or ErrTooLarge. After an error the content of dst is
+// undefined.
 func (d *Dict) Decode(dst, src []byte) error {
 	if len(dst) > BlockBytesMax {
 		return ErrTooLarge
@@ -65,7 +66,7 @@ func (d *Dict) Decode(dst, src []byte) error {
 		at = end
 	}
 	if len(r.p) != 0 {
-		return fmt.Errorf("%w: %d bytes behind the last segment", ErrCorrupt, len(r.p))
+		return fmt.Errorf("%w: %d bytes after the last segment", ErrCorrupt, len(r.p))
 	}
 	return nil
 }
@@ -75,27 +76,27 @@ var (
 	noTables generation
 )
 
-// reason says what is wrong with a segment. They are made once.
+// reason is the defect of a segment. The values are constants, so errors do not allocate.
 type reason string
 
 func (r reason) Error() string { return string(r) }
 
 const (
-	badHeader  reason = "header out of range"
-	badStream  reason = "stream of another length than it says"
-	badTable   reason = "no such table"
-	badLength  reason = "copy beyond the end of the segment"
-	badLits    reason = "more literals than there are"
-	badReach   reason = "copy from before the block"
-	badDict    reason = "copy from outside of the dictionary"
-	badPhrase  reason = "no such phrase"
-	badLeft    reason = "something is left over"
-	badStored  reason = "stored segment cut short"
-	badMode    reason = "unknown mode"
-	badMissing reason = "stream runs out"
+	badHeader   reason = "header out of range"
+	badStream   reason = "stream length differs from its header"
+	badTable    reason = "no such table"
+	badLength   reason = "copy beyond the end of the segment"
+	badLits     reason = "more literals than stored"
+	badDistance reason = "copy from before the block"
+	badDict     reason = "copy from outside the dictionary"
+	badPhrase   reason = "no such phrase"
+	badLeft     reason = "unused input after the last token"
+	badStored   reason = "stored segment truncated"
+	badMode     reason = "unknown mode"
+	badMissing  reason = "stream exhausted"
 )
 
-// segment fills dst[at:end].
+// segment decodes a segment into dst[at:end].
 func (dec *decoder) segment(d *Dict, g *generation, r *reader, dst []byte, at, end int) error {
 	mode := r.bytes(1)
 	if mode == nil {
@@ -137,7 +138,7 @@ func (dec *decoder) segment(d *Dict, g *generation, r *reader, dst []byte, at, e
 	return dec.run(d, &s, dst[:end], at)
 }
 
-// stream returns the bytes of stream i, which are count.
+// stream returns the count bytes of stream i.
 func (dec *decoder) stream(i int, g *generation, r *reader, count, form int) ([]byte, error) {
 	p := r.bytes(form >> 2)
 	if r.bad {

@@ -9,20 +9,20 @@ import (
 
 const dictVersion = 1
 
-// phrase is where in the dictionary's text a phrase is.
+// phrase is the place of a phrase in the dictionary's text.
 type phrase struct {
 	pos uint32
 	n   uint32
 }
 
-// generation holds the tables that many blocks share.
+// generation has the tables shared by many blocks.
 type generation struct {
 	raw      [streams][]byte // tables as stored; empty: none
 	tables   [streams]*huff0.Scratch
 	decoders [streams]*huff0.Decoder
 }
 
-// read makes the tables of what is stored.
+// read decodes the stored tables.
 func (g *generation) read() error {
 	for i, p := range g.raw {
 		if len(p) == 0 {
@@ -37,18 +37,18 @@ func (g *generation) read() error {
 	return nil
 }
 
-// Dict is what the blocks of a file share: text, phrases in it, and tables. It
-// never changes and may be used by many goroutines.
+// Dict is the data shared by the blocks of a file: text, phrases in it, and tables. It is immutable
+// and safe for concurrent use.
 type Dict struct {
 	text    []byte
-	shift   uint // a position's bits beside its high byte
+	shift   uint // bits of a position below its high byte
 	phrases []phrase
 	gens    []generation
 	memory  int64
 }
 
-// OpenDict reads what Encoder.AppendDict wrote. It keeps nothing of p. The
-// error wraps ErrCorrupt.
+// OpenDict decodes the output of Encoder.AppendDict. It does not retain p. The error wraps
+// ErrCorrupt.
 func OpenDict(p []byte) (*Dict, error) {
 	d := &Dict{}
 	bad := func(what string) (*Dict, error) {
@@ -69,7 +69,7 @@ func OpenDict(p []byte) (*Dict, error) {
 			g.raw[i] = append([]byte(nil), r.bytes(r.uvarint(255))...)
 		}
 		if r.bad {
-			return bad("tables cut short")
+			return bad("tables truncated")
 		}
 		if err := g.read(); err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func OpenDict(p []byte) (*Dict, error) {
 	}
 	n := r.uvarint(PhrasesMax)
 	if n > len(r.p)/2 {
-		return bad("phrases cut short")
+		return bad("phrases truncated")
 	}
 	d.phrases = make([]phrase, n)
 	at := 0
@@ -92,11 +92,11 @@ func OpenDict(p []byte) (*Dict, error) {
 	textLen := r.uvarint(DictBytesMax)
 	text := r.bytes(textLen)
 	if r.bad || len(r.p) != 0 {
-		return bad("text cut short, or followed by more")
+		return bad("text has a wrong length")
 	}
 	for _, ph := range d.phrases {
 		if ph.n < matchMin || int(ph.pos+ph.n) > textLen {
-			return bad("phrase outside of the text")
+			return bad("phrase outside the text")
 		}
 	}
 	d.text = append(make([]byte, 0, textLen), text...)
@@ -104,14 +104,14 @@ func OpenDict(p []byte) (*Dict, error) {
 	return d, nil
 }
 
-// MemoryBytes returns about what the dictionary keeps in memory.
+// MemoryBytes returns the approximate memory of the dictionary.
 func (d *Dict) MemoryBytes() int64 { return d.memory }
 
 // TextBytes returns the length of the text.
 func (d *Dict) TextBytes() int { return len(d.text) }
 
-// phraseGroup is how many phrases lie together in order of their positions,
-// which are stored as differences.
+// phraseGroup is the number of consecutive phrases sorted by position, which are stored as
+// differences.
 const phraseGroup = 256
 
 func (d *Dict) appendTo(p []byte) []byte {
@@ -136,8 +136,8 @@ func (d *Dict) appendTo(p []byte) []byte {
 	return append(p, d.text...)
 }
 
-// reader takes things off p. After one that is not there, or is above its
-// limit, it is bad and returns zeros.
+// reader decodes values from p. After a missing value, or one above its limit, bad is set and it
+// returns zeros.
 type reader struct {
 	p   []byte
 	bad bool

@@ -1,54 +1,52 @@
-// Package twopass compresses the blocks of an SSTable by the two passes of the
-// paper (§6, "Compression"): the first finds long common strings, as Bentley
-// and McIlroy do; the second is a fast one over what is left. Pages of one
-// site, which lie side by side in a Webtable, share most of their bytes.
+// Package twopass compresses the blocks of an SSTable with the two passes of the paper (§6,
+// "Compression"): the first finds long common strings as Bentley and McIlroy do; the second is a
+// fast pass over the remainder. Pages of one site, which are adjacent in a Webtable, share most of
+// their bytes.
 //
-// Where we depart from the paper:
+// Differences from the paper:
 //
-//   - Each block is decoded alone, and yet the first pass reaches over the whole
-//     file: what many blocks repeat is put into a dictionary that the file
-//     has once and an open table keeps in memory. The paper's window would
-//     have to be decoded to be looked at.
-//   - The second pass is not a search in a small window of its own. One search
-//     finds long and short copies, in the dictionary and in the block, and
-//     what is left, literals and tokens, is Huffman-coded, with tables that
-//     blocks share.
-//   - What is copied most often, whole, is a phrase with a short number.
+//   - Each block is decoded alone, and yet the first pass covers the whole file: strings that many
+//     blocks repeat are in a dictionary, which the file has once and an open table keeps in memory. To
+//     use the paper's window, a reader would have to decode the preceding data.
+//   - The second pass does not search a small window of its own. One search finds long and short
+//     copies, in the dictionary and in the block. The remainder, literals and tokens, is
+//     Huffman-coded, with tables shared by blocks.
+//   - The strings that are most often copied whole are phrases with a short number.
 //
-// A block may be of any length up to 512 MiB. Checksums are the caller's, and
-// so is the length of a block before compression.
+// A block may have any length up to 512 MiB. The caller keeps checksums and the uncompressed length
+// of each block.
 //
-// # Nouns
+// # Terms
 //
-//	dictionary  text, phrases in it and tables, which the blocks of a file share
-//	text        pieces of blocks that others have too, one after the other
+//	dictionary  text, phrases in it and tables, shared by the blocks of a file
+//	text        pieces of blocks that other blocks repeat, concatenated
 //	phrase      a part of the text that is copied whole
-//	generation  one set of tables: as text is added, blocks use it otherwise
-//	segment     64 KiB of a block, or its last part: what is coded together
-//	stream      the bytes of one sort of a segment
-//	token       says what is copied after how many literals
-//	reach       how far before the place copied to an own copy lies
+//	generation  one set of tables; a new one is made when text is added
+//	segment     64 KiB of a block, or its last part: the unit of coding
+//	stream      the bytes of one type in a segment
+//	token       a number of literals followed by a copy
+//	distance    of a copy within a block: how far back its source is
 //
 // # Goroutines
 //
-// None. A Dict may be used by any number of goroutines at once, an Encoder by
-// one at a time.
+// None. Any number of goroutines may use a Dict concurrently; an Encoder must be used by one at a
+// time.
 //
 // # Invariants
 //
 //	W1. A block is decoded with its dictionary and nothing else.
-//	W2. A dictionary only grows: a block that was made before is decoded the
-//	    same after.
-//	W3. No length in a block or a dictionary is believed before it is checked;
-//	    decoding takes no memory but pooled buffers of fixed size, and ends
-//	    after at most as many steps as bytes are asked for and given.
-//	W4. A block is at most two bytes, and one more for each further segment,
-//	    above what it holds.
+//	W2. A dictionary only grows: a block encoded before it grew is decoded
+//	    the same afterwards.
+//	W3. Every length in a block or a dictionary is checked before use.
+//	    Decoding uses only pooled buffers of fixed size, and its steps are
+//	    bounded by the bytes of input and output.
+//	W4. An encoded block is at most two bytes, and one for each further
+//	    segment, longer than its content.
 //
 // # Format, version 1
 //
-// A uvarint is one of encoding/binary: seven bits a byte, the lowest first, the
-// top bit set on all but the last. Bits are taken from bytes the lowest first.
+// A uvarint is that of encoding/binary: seven bits per byte, lowest first, the top bit set on all
+// bytes but the last. Bits are taken from bytes lowest first.
 //
 // Block:
 //
@@ -64,28 +62,28 @@
 //	|    0     | segment has           |
 //	+----------+-----------------------+
 //
-//	+----------+-----------+----------+-----------+---------+----------------+
-//	| mode u8  | literals: |  tokens: | reaches:  | highs:  |      bits:     |
-//	|    1     |  header   |  header  |  header   | header  | uvarint, bytes |
-//	+----------+-----------+----------+-----------+---------+----------------+
-//	| literals | tokens    | reaches  | highs     | bits    |
-//	+----------+-----------+----------+-----------+---------+
+//	+----------+-----------+----------+------------+---------+----------------+
+//	| mode u8  | literals: |  tokens: | distances: | highs:  |      bits:     |
+//	|    1     |  header   |  header  |   header   | header  | uvarint, bytes |
+//	+----------+-----------+----------+------------+---------+----------------+
+//	| literals | tokens    | distances|   highs    | bits    |
+//	+----------+-----------+----------+------------+---------+
 //
 //	header = bytes uvarint, stored bytes * 4 + form uvarint
-//	form     0 as they are  1 Huffman, table of the generation
-//	         2 Huffman behind its table  3 one byte, for all
+//	form     0 raw  1 Huffman, table of the generation
+//	         2 Huffman after its table  3 one byte, repeated
 //
-// Huffman is that of RFC 8878 (4.2), with its tables: a single stream below 256
-// bytes, four streams with the jump table from 256 bytes on.
+// Huffman is that of RFC 8878 (4.2), with its tables: a single stream below 256 bytes, four streams
+// with the jump table from 256 bytes.
 //
-// Tokens are followed one after the other: some literals, then a copy. The
-// literals that remain after the last end the segment.
+// Tokens are executed in order: some literals, then a copy. The literals after the last copy end
+// the segment.
 //
 //	token    = kind + 4 * literals + 16 * class
-//	kind       0 own: bytes before in the same block
+//	kind       0 block: from earlier bytes of the same block
 //	           1 dictionary: from a position in the text
-//	           2 last: a dictionary's or an own copy, as the one before in this
-//	             segment, from as far on in the text or as far back
+//	           2 last: from the same place relative to the output as the copy
+//	             before in this segment, in the text or in the block
 //	           3 phrase
 //	literals   0 to 2, or 3 for three and more: long() - 1 more
 //	class      of the length of the copy; of a phrase's number
@@ -94,22 +92,23 @@
 //	length     4  5  6  7  8  9   11  13  15  17  21  25  33  49  81  145
 //	more bits  0  0  0  0  0  1   1   1   1   2   2   3   4   5   6   long() - 1
 //
-// What else a copy needs is taken in this order:
+// The other parameters of a copy are read in this order:
 //
 //	the literals' long()
 //	a phrase's number: 256 * class and 8 bits for classes below 12, else
-//	  3072 + 4096 * (class - 12) and 12 bits; and nothing further
+//	  3072 + 4096 * (class - 12) and 12 bits; then nothing else
 //	the length's bits
-//	own: the next byte of reaches, r < 24, and r bits: reach is 2^r and those
-//	dictionary: the next byte of highs, shifted, and as many bits as the
-//	  dictionary says
+//	block: the next byte of distances, r < 24, and r bits: the distance is
+//	  2^r plus these
+//	dictionary: the next byte of highs, shifted by the dictionary's shift,
+//	  and as many bits
 //
-//	long()   = n of 4 bits, then n bits: 2^n and those
+//	long()   = n in 4 bits, then n bits: 2^n plus these
 //
-// A copy lies wholly in the text, or wholly before the place that it is copied
-// to, from the block's beginning on; an own one may overlap that place, and
-// then repeats. Segments of a block know the bytes of those before, and
-// nothing else of them. All streams and the bits are used up exactly.
+// The source of a copy is entirely in the text, or starts in the block before the destination. A
+// source in the block may overlap the destination, and then repeats. Segments of a block can refer
+// to the bytes of earlier ones, and to no other state of them. All streams and the bits are used up
+// exactly.
 //
 // Dictionary:
 //
@@ -118,13 +117,13 @@
 //	|  u8: 1  |  u8   |     u8      | 4 each  |         | uvarint|      |
 //	+---------+-------+-------------+---------+---------+--------+------+
 //
-//	table    = bytes uvarint, as RFC 8878 (4.2.1) has it; 0 bytes: none
-//	phrases  = phrases uvarint, then each one's position uvarint, less that of
-//	           the one before, and its length uvarint
+//	table    = bytes uvarint, as in RFC 8878 (4.2.1); 0 bytes: none
+//	phrases  = phrases uvarint, then for each its position uvarint, less the
+//	           previous one's, and its length uvarint
 //
-// The tables are for literals, tokens, reaches and highs. Each 256 phrases the
-// position before is 0 again. There are at most 16 generations, 19456 phrases
-// of 4 to 255 bytes, and 4 MiB of text. The shift is at most 24.
+// The tables are for literals, tokens, distances and highs, in this order. Every 256 phrases the
+// previous position is reset to 0. There are at most 16 generations, 19456 phrases of 4 to 255
+// bytes, and 4 MiB of text. The shift is at most 24.
 //
 // # Worked example
 //
@@ -144,18 +143,18 @@
 //
 //	0000  01                    generation: 1
 //	0001  01                    mode: coded
-//	0002  07 1c                 literals: 7 bytes, as they are
-//	0004  04 10                 tokens: 4 bytes, as they are
-//	0006  01 04                 reaches: 1 byte, as it is
-//	0008  01 04                 highs: 1 byte, as it is
+//	0002  07 1c                 literals: 7 bytes, raw
+//	0004  04 10                 tokens: 4 bytes, raw
+//	0006  01 04                 distances: 1 byte, raw
+//	0008  01 04                 highs: 1 byte, raw
 //	000a  03                    bits: 3 bytes
 //	000b  41 20 2c 20 61 20 2e  "A ", ", a ", "."
 //	0012  79                    2 literals, dictionary, class 7: 13 bytes or 14
 //	0013  0f                    3 literals or more, phrase, class 0
 //	0014  02                    no literal, last, class 0: 4 bytes, "</i>"
-//	0015  70                    no literal, own, class 7: 13 bytes or 14
-//	0016  03                    reach: 8 to 15
+//	0015  70                    no literal, block, class 7: 13 bytes or 14
+//	0016  03                    distance: 8 to 15
 //	0017  00                    high byte of the position: 0
 //	0018  20 00 34              0, 0000 (13 bytes from 0); 0001, 0 (4 literals),
-//	                            00000000 (phrase 0); 1, 110 (14 bytes, reach 14)
+//	                            00000000 (phrase 0); 1, 110 (14 bytes, distance 14)
 package twopass

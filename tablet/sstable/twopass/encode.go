@@ -7,25 +7,25 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// Encoder makes blocks, and the dictionary that they share if it was told to
-// learn one. It is not safe for concurrent use. The zero value is ready.
+// Encoder encodes blocks, and the dictionary that they share if Learn was called. It is not safe
+// for concurrent use. The zero value is ready.
 type Encoder struct {
-	// TextMax is the longest that the dictionary's text can grow to, in
-	// bytes. Zero means 1 MiB; at most DictBytesMax. The first call of Learn
-	// settles it.
+	// TextMax is the maximum length of the dictionary's text, in bytes. Zero means 1 MiB; at most
+	// DictBytesMax. The first call of Learn fixes it.
 	TextMax int
 
-	// Worked, if not nil, is told by Learn of each so many bytes that it has looked at: a block, or a segment of one, at most.
+	// Worked, if not nil, is called by Learn for each piece of input processed, with its size in
+	// bytes: a block, or part of one.
 	Worked func(bytes int)
 
 	m matcher
 
-	text    []byte // of the dictionary; grows only
-	textMax int
-	shift   uint
-	phrases []phrase
-	gens    []generation
-	usual   [streams]float64 // bytes a stream's byte takes with the tables
+	text        []byte // of the dictionary; grows only
+	textMax     int
+	shift       uint
+	phrases     []phrase
+	gens        []generation
+	sharedRatio [streams]float64 // compression ratio of a stream with the shared table
 
 	s    [streams][]byte
 	bits bitWriter
@@ -33,9 +33,8 @@ type Encoder struct {
 	body []byte
 }
 
-// Encode appends the block that holds src to dst. It is above src by a few
-// bytes at most. What was learnt until now is in its dictionary. It panics if
-// src is above BlockBytesMax, which is a bug of the caller's.
+// Encode appends the encoded block src to dst. It is at most a few bytes longer than src. It uses
+// the dictionary learned so far. Encode panics if src is larger than BlockBytesMax.
 func (e *Encoder) Encode(dst, src []byte) []byte {
 	if len(src) > BlockBytesMax {
 		panic("BUG: two-pass block above 512 MiB")
@@ -75,23 +74,22 @@ func (e *Encoder) code(dst, raw []byte) []byte {
 	return dst
 }
 
-// seqBits is the most that bits gets of a seq: two numbers by putLong, and how
-// far back.
+// seqBits is the maximum number of bits for a seq: two numbers by putLong, and a distance.
 const seqBits = 2*(4+16) + windowLog
 
-// split makes the streams of what the matcher found.
+// split builds the streams from the matcher's output.
 func (e *Encoder) split() {
 	for i := range e.s {
 		e.s[i] = e.s[i][:0]
 	}
 	e.s[streamLiterals] = append(e.s[streamLiterals], e.m.lits...)
 	seqs := e.m.seqs
-	// Room for all, so that what is no reach or high byte can be written too, and
-	// be written over by the next.
+	// Slices have space for all seqs, so that every iteration can store a distance and a high byte;
+	// values that do not apply are overwritten by the next iteration.
 	tokens := slices.Grow(e.s[streamTokens], len(seqs))[:len(seqs)]
-	reaches := slices.Grow(e.s[streamReaches], len(seqs)+1)[:len(seqs)+1]
+	distances := slices.Grow(e.s[streamDistances], len(seqs)+1)[:len(seqs)+1]
 	highs := slices.Grow(e.s[streamHighs], len(seqs)+1)[:len(seqs)+1]
-	nReaches, nHighs := 0, 0
+	nDistances, nHighs := 0, 0
 	w := &e.bits
 	w.reset(len(seqs) * seqBits / 8)
 	shift := e.shift & 31
@@ -119,9 +117,9 @@ func (e *Encoder) split() {
 		} else {
 			w.put(uint64(more), uint(lengthBits[c&15]))
 		}
-		// Which of the three it is cannot be guessed: a branch costs more.
+		// The kind is unpredictable, so a branch would cost more.
 		k := uint(log2(int(q.at | 1)))
-		reaches[nReaches], highs[nHighs] = uint8(k), uint8(q.at>>shift)
+		distances[nDistances], highs[nHighs] = uint8(k), uint8(q.at>>shift)
 		var n uint
 		if q.kind == fromBlock {
 			n = k
@@ -129,11 +127,11 @@ func (e *Encoder) split() {
 		if q.kind == fromDict {
 			n = shift
 		}
-		nReaches += int(1 - (q.kind|q.kind>>1)&1)
+		nDistances += int(1 - (q.kind|q.kind>>1)&1)
 		nHighs += int(q.kind & 1)
 		w.put(uint64(q.at)&(1<<(n&31)-1), n)
 	}
-	e.s[streamTokens], e.s[streamReaches], e.s[streamHighs] = tokens, reaches[:nReaches], highs[:nHighs]
+	e.s[streamTokens], e.s[streamDistances], e.s[streamHighs] = tokens, distances[:nDistances], highs[:nHighs]
 }
 
 // stream appends the header of stream i to dst and its bytes to the body.
@@ -151,7 +149,7 @@ func (e *Encoder) stream(dst []byte, i int) []byte {
 	return dst
 }
 
-// isRun tells whether p is one byte over and over, and more than one.
+// isRun reports whether p is one byte repeated at least twice.
 func isRun(p []byte) bool {
 	if len(p) < 2 {
 		return false
@@ -164,9 +162,9 @@ func isRun(p []byte) bool {
 	return true
 }
 
-// squeeze returns p in the shortest form that it finds. The tables of the
-// generation are taken unless they do much worse than they did when they were
-// made: to make one costs more time than it mostly saves bytes.
+// squeeze returns p in the shortest form found. It uses the generation's table unless that does
+// much worse than when it was made: making a table mostly costs more time than its savings are
+// worth.
 func (e *Encoder) squeeze(p []byte, i int) ([]byte, int) {
 	best, form := p, streamRaw
 	if n := len(e.gens); n > 0 && e.gens[n-1].tables[i] != nil {
@@ -174,7 +172,7 @@ func (e *Encoder) squeeze(p []byte, i int) ([]byte, int) {
 		t.Reuse = huff0.ReusePolicyMust
 		if out, ok := huffman(p, t); ok {
 			best, form = out, streamShared
-			if float64(len(out)) <= e.usual[i]*float64(len(p))*9/8+32 {
+			if float64(len(out)) <= e.sharedRatio[i]*float64(len(p))*9/8+32 {
 				return best, form
 			}
 		}
@@ -186,7 +184,7 @@ func (e *Encoder) squeeze(p []byte, i int) ([]byte, int) {
 	return best, form
 }
 
-// huffman returns p as one Huffman stream or as four, if that is shorter.
+// huffman returns p as one Huffman stream or as four, if that is shorter than p.
 func huffman(p []byte, s *huff0.Scratch) ([]byte, bool) {
 	var out []byte
 	var err error
@@ -198,14 +196,14 @@ func huffman(p []byte, s *huff0.Scratch) ([]byte, bool) {
 	return out, err == nil && len(out) < len(p)
 }
 
-// HasDict tells whether something was learnt, so that blocks need the dictionary.
+// HasDict reports whether Learn has learned anything, so that blocks need the dictionary.
 func (e *Encoder) HasDict() bool { return len(e.gens) > 0 }
 
 // TextBytes returns the length of the dictionary's text.
 func (e *Encoder) TextBytes() int { return len(e.text) }
 
-// AppendDict appends the dictionary, for OpenDict. It serves all blocks made
-// until now.
+// AppendDict appends the dictionary in the form that OpenDict decodes. It is valid for all blocks
+// encoded so far.
 func (e *Encoder) AppendDict(p []byte) []byte {
 	d := Dict{text: e.text, shift: e.shift, phrases: e.phrases, gens: e.gens}
 	return d.appendTo(p)

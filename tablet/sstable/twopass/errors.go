@@ -2,13 +2,12 @@ package twopass
 
 import "errors"
 
-// ErrCorrupt means that bytes are no block, or no dictionary, of this format,
-// or not one of the length that was asked for.
+// ErrCorrupt means that bytes are not a block, or not a dictionary, of this format, or not a block
+// of the requested length.
 var ErrCorrupt = errors.New("malformed two-pass block")
 
-// ErrNoDict means that a block was made with a dictionary, or a generation of
-// its tables, which is not there.
+// ErrNoDict means that a block needs a dictionary, or a generation of tables, that is missing.
 var ErrNoDict = errors.New("two-pass block without its dictionary")
 
-// ErrTooLarge means that a block is said to be above BlockBytesMax.
+// ErrTooLarge means that the requested length is above BlockBytesMax.
 var ErrTooLarge = errors.New("two-pass block above 512 MiB")

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew: only for a new version of the format")
+var update = flag.Bool("update", false, "rewrite the golden files: only for a new version of the format")
 
-// docBytes returns the bytes of the worked example's two tables.
+// docBytes returns the bytes of the worked example's two dumps.
 func docBytes(t *testing.T) (dict, block []byte) {
 	t.Helper()
 	doc, err := os.ReadFile("doc.go")
@@ -64,8 +64,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestGolden decodes what an encoder made once, Huffman and all: every later
-// version must.
+// TestGolden decodes the output of an earlier encoder, with Huffman coding. Every later version
+// must be able to.
 func TestGolden(t *testing.T) {
 	blocks := fixedSite()
 	if *update {

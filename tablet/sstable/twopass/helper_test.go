@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// madePage makes something like a page of a site: the same frame around
-// words of its own.
+// madePage makes a synthetic page of a site: a common frame with words of its own.
 func madePage(rng *rand.Rand) []byte {
 	p := []byte("<!DOCTYPE html><html><head><title>A page of the site</title>" +
 		"<link rel=\"stylesheet\" href=\"/static/style.css\" type=\"text/css\" /></head><body class=\"main\">" +
@@ -29,7 +28,7 @@ func madePage(rng *rand.Rand) []byte {
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes STELE_SEED, or picks one")
 
-// newRand returns a generator and prints how to get the same one again.
+// newRand returns a generator and logs its seed.
 func newRand(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := *seedFlag
@@ -43,7 +42,7 @@ func newRand(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// site makes blocks of pages, together about n bytes.
+// site makes blocks of pages, about n bytes together.
 func site(rng *rand.Rand, n int) [][]byte {
 	var text []byte
 	for len(text) < n {
@@ -58,7 +57,7 @@ func site(rng *rand.Rand, n int) [][]byte {
 	return out
 }
 
-// learnt returns an encoder that learnt from blocks, and its dictionary.
+// learnt returns an encoder that has learned from blocks, and its dictionary.
 func learnt(t testing.TB, blocks [][]byte) (*Encoder, *Dict) {
 	t.Helper()
 	e := &Encoder{TextMax: 64 << 10}
@@ -80,5 +79,5 @@ func word(rng *rand.Rand) string {
 	return string(p)
 }
 
-// fixedSite is the same each time, for seeds of fuzzing and for the golden file.
+// fixedSite is the same each time, for fuzzing seeds and the golden file.
 func fixedSite() [][]byte { return site(rand.New(rand.NewPCG(7, 7)), 256<<10) }

@@ -32,23 +32,23 @@ func hashAll(p []byte) (h uint64) {
 	return h ^ h>>29
 }
 
-// index finds text of the dictionary. An entry is a position in the upper 24
-// bits and 8 bits of a hash below, so that most of what differs is not looked
-// at; 0 is none, and does no harm where it is taken for the text's first byte.
+// index finds strings in the dictionary's text. An entry is a position in the upper 24 bits and 8
+// bits of a hash below, so that most mismatches are rejected without reading the text. 0 means
+// none; taking it for the text's first byte is harmless.
 type index struct {
 	text []byte
-	done int // text up to here is in the tables
+	done int // bytes of text in the tables
 
 	longShift, shortShift uint
-	long                  [][2]uint64 // four by 8 bytes, the last added lowest, with a hash of the next 8
-	short                 []uint32    // by 6 bytes, with their hash
+	long                  [][2]uint64 // by 8 bytes: four entries each, newest lowest, with a hash of the next 8
+	short                 []uint32    // by 6 bytes: one entry each, with their hash
 
-	byHead []uint16 // where those in heads begin that begin alike, by hash
-	heads  []head   // the longest first of those that begin alike
+	byHead []uint16 // by hash of the first 5 bytes: start of the group in heads
+	heads  []head   // longest first within a group
 }
 
-// init makes room for so many bytes of text. The tables hold about half of
-// the text's places: there is a copy nearby of most.
+// init allocates tables for text of at most textMax bytes. They have entries for about half of the
+// text's places: most places have a copy nearby.
 func (x *index) init(textMax int) {
 	log := uint(max(10, bits.Len(uint(max(textMax, 1)-1))))
 	x.longShift, x.shortShift = 64-(log-4), 64-(log-3)
@@ -57,8 +57,8 @@ func (x *index) init(textMax int) {
 	x.short = make([]uint32, 1<<(log-3))
 }
 
-// grow puts new text into the tables, every other place: a copy that begins
-// between two is found a byte later and made longer to the front.
+// grow adds new text to the tables, every other place. A copy that begins between two places is
+// found a byte later and extended backward.
 func (x *index) grow(text []byte) {
 	x.text = text
 	i := max(x.done, 1)
@@ -75,7 +75,7 @@ func (x *index) grow(text []byte) {
 
 func entry(i int, h uint64) uint32 { return uint32(i)<<8 | tag(h) }
 
-// tag takes bits of a hash that do not choose a place in a table.
+// tag returns bits of a hash that do not select the place in a table.
 func tag(h uint64) uint32 { return uint32(h>>24) & 255 }
 
 const (
@@ -83,7 +83,7 @@ const (
 	headLog    = 14
 )
 
-// setPhrases makes phrases be found.
+// setPhrases builds the index of phrases.
 func (x *index) setPhrases(ph []phrase) {
 	x.byHead = make([]uint16, 1<<headLog+1)
 	x.heads = make([]head, len(ph))
@@ -106,14 +106,14 @@ func (x *index) setPhrases(ph []phrase) {
 	}
 }
 
-// texts is what the index has for a place: entries by eight bytes and the
-// phrases that may begin there. That by six bytes is seldom asked for.
+// texts is the result of a lookup for a place: entries by eight bytes, and the phrases that may
+// begin there. Entries by six bytes are needed too rarely to be included.
 type texts struct {
 	lo, hi   uint64
 	from, to uint16
 }
 
-// at looks up what p[i:] begins with, which is eight bytes or more.
+// at looks up the bytes at p[i:], of which there must be at least eight.
 func (x *index) at(t *texts, p []byte, i int) {
 	if x.text == nil {
 		return
@@ -127,22 +127,21 @@ func (x *index) at(t *texts, p []byte, i int) {
 }
 
 const (
-	// lanes are the lowest bits of two entries.
+	// lanes has the lowest bit of each of two entries set.
 	lanes = 1<<32 | 1
-	// shortBelow is the length that a copy must have for none longer to be looked
-	// for by six bytes.
+	// shortBelow is the length of a copy from which no lookup by six bytes is made.
 	shortBelow = 8
 )
 
-// find returns the longest text that it finds of what here begins with, and
-// its place, if it is longer than need and than four bytes.
+// find returns the longest string found in the text that is a prefix of here, and its position, if
+// it is longer than need and than four bytes.
 func (x *index) find(here []byte, t *texts, need int) (at, n int) {
 	if need = max(need, 4); need >= len(here) {
 		return 0, 0
 	}
 	tail := load32(here, need-3)
-	// Which have the hash that is wanted is told of all four by one branch: a bit
-	// for each, the last added lowest.
+	// Compare the tags of all four entries with one branch: have gets a bit per match, that of the
+	// newest entry lowest.
 	want := uint64(tag(hash8(load64(here, 8)))) * lanes
 	lo := lanes<<8 - (t.lo^want)&(255*lanes)
 	hi := lanes<<8 - (t.hi^want)&(255*lanes)
@@ -183,8 +182,8 @@ func (x *index) find(here []byte, t *texts, need int) (at, n int) {
 	return 0, 0
 }
 
-// phrase returns the number in heads of the longest phrase that here begins
-// with, if it is longer than need, or -1.
+// phrase returns the index in heads of the longest phrase that is a prefix of here, if it is longer
+// than need; otherwise -1.
 func (x *index) phrase(here []byte, t *texts, need int) int {
 	for k := int(t.from); k < int(t.to); k++ {
 		ph := &x.heads[k]
@@ -192,7 +191,7 @@ func (x *index) phrase(here []byte, t *texts, need int) int {
 		if n <= need {
 			return -1
 		}
-		// The end tells most of those apart that begin alike.
+		// The last bytes distinguish most phrases with the same head.
 		if n <= len(here) && ph.tail == load32(here, n-4) && same(here, x.text[ph.pos:]) >= n {
 			return k
 		}
@@ -200,7 +199,7 @@ func (x *index) phrase(here []byte, t *texts, need int) int {
 	return -1
 }
 
-// headOf loads eight bytes, or those that are there.
+// headOf loads eight bytes at i, padded with zeros at the end of p.
 func headOf(p []byte, i int) uint64 {
 	if i+8 <= len(p) {
 		return load64(p, i)
@@ -210,7 +209,7 @@ func headOf(p []byte, i int) uint64 {
 	return binary.LittleEndian.Uint64(q[:])
 }
 
-// head is what it takes to find a phrase.
+// head is the index entry of a phrase.
 type head struct {
 	pos, tail uint32 // tail: its last four bytes
 	id        uint16

@@ -10,26 +10,25 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// What is learnt, and at what cost.
+// Limits of learning.
 const (
-	// LearnShare is a good share of what is learnt from to make text of: one
-	// byte of so many. More text costs more, stored, than it saves.
+	// LearnShare is a good ratio of input to text: one byte of text for every so many bytes. More
+	// text costs more to store than it saves.
 	LearnShare = 40
 
 	textMaxDefault = 1 << 20
 
-	chooseBytes = 4 << 20   // looked at to choose text
+	chooseBytes = 4 << 20   // read to choose text
 	trialBytes  = 3 << 20   // parsed to learn phrases
 	tableBytes  = 512 << 10 // parsed to make tables
-	indexPart   = 32 << 10  // of text that is indexed at once
-	phraseTimes = 2         // at least, in the trial
-	phraseShare = 8         // one of so many bytes of the first text is left to phrases
+	indexPart   = 32 << 10  // text indexed in one step
+	phraseTimes = 2         // minimum occurrences in the trial
+	phraseShare = 8         // divisor of the first text reserved for phrases
 )
 
-// Learn adds to the dictionary what blocks repeat that was not in it yet, up
-// to textMax bytes of text altogether, and makes tables for the blocks that
-// are encoded from now on. It keeps nothing of blocks. The text never grows
-// above TextMax, and after GenerationsMax calls nothing is learnt any more.
+// Learn adds to the dictionary what blocks repeat and the dictionary lacks, up to textMax bytes of
+// text in total, and makes tables for the blocks encoded afterwards. It does not retain blocks. The
+// text never grows above TextMax. After GenerationsMax calls Learn does nothing.
 func (e *Encoder) Learn(blocks [][]byte, textMax int) {
 	if len(e.gens) == GenerationsMax {
 		return
@@ -52,13 +51,12 @@ func (e *Encoder) Learn(blocks [][]byte, textMax int) {
 	e.learnTables(pick(blocks, tableBytes))
 }
 
-// Wants tells whether Learn would still learn something worth its while.
+// Wants reports whether another call of Learn would be worthwhile.
 func (e *Encoder) Wants() bool {
 	return len(e.gens) == 0 || len(e.gens) < GenerationsMax && len(e.text) < e.textMax-e.textMax/16
 }
 
-// settle fixes how long the text may grow to, and with it the form of
-// positions.
+// settle fixes the maximum length of the text, and with it the encoding of positions.
 func (e *Encoder) settle() {
 	e.textMax = e.TextMax
 	if e.textMax <= 0 {
@@ -76,7 +74,7 @@ func (e *Encoder) worked(bytes int) {
 	}
 }
 
-// index has the text found, as far as it has grown.
+// index adds new text to the matcher's index.
 func (e *Encoder) index() {
 	for n := e.m.index.done; n < len(e.text); {
 		n = min(n+indexPart, len(e.text))
@@ -85,7 +83,7 @@ func (e *Encoder) index() {
 	}
 }
 
-// pick returns blocks spread evenly over all, about n bytes together.
+// pick returns blocks at even intervals, about n bytes together.
 func pick(blocks [][]byte, n int) [][]byte {
 	total := 0
 	for _, b := range blocks {
@@ -99,7 +97,7 @@ func pick(blocks [][]byte, n int) [][]byte {
 	return out
 }
 
-// trial parses blocks and calls f after each segment of them, which begins at at of a block.
+// trial parses blocks and calls f after each segment, which begins at offset at of its block.
 func (e *Encoder) trial(blocks [][]byte, lazy int, f func(block, at int)) {
 	left := 2 * trialBytes
 	for i, b := range blocks {
@@ -115,25 +113,26 @@ func (e *Encoder) trial(blocks [][]byte, lazy int, f func(block, at int)) {
 	}
 }
 
-// found is a text that was copied whole in a trial. It has no pointer, for there are many.
+// found is a string that was copied whole in a trial. It has no pointers, because there are many.
 type found struct {
 	hash       uint64
 	times      uint32
-	at         int32 // in the dictionary's text, or -1
-	block, off int32 // where it was found first
+	at         int32 // position in the dictionary's text, or -1
+	block, off int32 // first occurrence
 	n          uint8
 }
 
-// tally counts texts of blocks, the first so many different ones.
+// tally counts distinct strings of blocks, up to a maximum number of them.
 type tally struct {
 	blocks [][]byte
-	slots  []uint32 // numbers in all, and one, by hash
+	slots  []uint32 // hash table of indexes in all, plus one
 	all    []found
 }
 
 const (
 	tallyLog = 17
-	// copyBytes is what a copy is taken to be of, to make room for all at once. It is 31 bytes, of pages.
+	// copyBytes is the assumed length of a copy, for the initial capacity. It is 31 bytes for
+	// pages.
 	copyBytes = 24
 )
 
@@ -147,7 +146,7 @@ func newTally(blocks [][]byte) *tally {
 
 func (t *tally) text(f *found) []byte { return t.blocks[f.block][f.off:][:f.n] }
 
-// add returns the count of n bytes of a block, or nil if there are too many others.
+// add counts n bytes of a block and returns their entry, or nil if there are too many others.
 func (t *tally) add(block, off, n int) *found {
 	h := hashAll(t.blocks[block][off:][:n])
 	for s := h >> (63 - tallyLog); ; s++ {
@@ -166,7 +165,7 @@ func (t *tally) add(block, off, n int) *found {
 	}
 }
 
-// best returns those that were found often enough, the most frequent first.
+// best returns the strings that were found often enough, most frequent first.
 func (t *tally) best() []found {
 	var keys []uint64
 	for i := range t.all {
@@ -182,7 +181,7 @@ func (t *tally) best() []found {
 	return out
 }
 
-// learnPhrases finds the texts that are copied most often, whole.
+// learnPhrases finds the strings that are most often copied whole.
 func (e *Encoder) learnPhrases(blocks [][]byte, textMax int) {
 	t := newTally(blocks)
 	e.trial(blocks, lazyTrial, func(block, at int) {
@@ -235,7 +234,7 @@ func (e *Encoder) learnTables(blocks [][]byte) {
 		if n < 64 {
 			continue
 		}
-		// Each byte once, so that no block has one without a code.
+		// Add each byte once, so that every byte has a code in the table.
 		for c := range 256 {
 			s = append(s, byte(c))
 		}
@@ -245,7 +244,7 @@ func (e *Encoder) learnTables(blocks [][]byte) {
 			continue
 		}
 		g.raw[i] = append([]byte(nil), made.OutTable...)
-		e.usual[i] = float64(len(out)) / float64(n)
+		e.sharedRatio[i] = float64(len(out)) / float64(n)
 	}
 	if err := g.read(); err != nil {
 		panic("BUG: " + err.Error())

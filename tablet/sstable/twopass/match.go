@@ -4,62 +4,61 @@ import (
 	"math/bits"
 )
 
-// What a byte or a copy costs about, in quarters of a bit.
+// Approximate costs, in quarters of a bit.
 const (
 	costLiteral = 22
-	costOwn     = 30 // and one bit for each bit of how far back
+	costOwn     = 30 // plus one bit for each bit of the distance
 	costDict    = 96
 	costLast    = 28
 	costPhrase  = 56
 )
 
 const (
-	niceBytes  = 32 // a copy of as much is taken without looking for a better one
-	nicePhrase = 12 // nor is one looked for if a phrase is as long
-	lazyBytes  = 12 // nor one that begins a byte later
-	lazyTrial  = 48 // but to learn phrases: they are the better for it
-	lazyGain   = 20 // what a copy must gain more to begin a byte later
+	niceBytes  = 32 // length of a copy that ends the search
+	nicePhrase = 12 // length of a phrase that ends the search
+	lazyBytes  = 12 // length of a copy from which none a byte later is tried
+	lazyTrial  = 48 // lazyBytes while learning phrases, which improves them
+	lazyGain   = 20 // extra gain required of a copy a byte later
 
-	ownLog = 15 // log of the tables of a block's own bytes
+	ownLog = 15 // log2 of the hash tables of the block's own bytes
 )
 
-// seq is a run of literals and the copy after it.
+// seq is a run of literals followed by a copy.
 type seq struct {
 	lits int32
 	n    int32
-	at   int32 // how far back; or the position, or the phrase's number
+	at   int32 // distance, position in the text, or number of the phrase
 	kind uint8
 }
 
-// match is a copy that may be made at some place. It has few enough fields to
-// be kept in registers.
+// match is a candidate copy at some place. It has few enough fields to be kept in registers.
 type match struct {
-	gain int // in quarters of a bit, against literals
+	gain int // in quarters of a bit, compared with literals
 	n    int
-	at   int // position in the block, or in the text; a phrase's number in heads
+	at   int // position in the block or text, or index in heads
 	kind uint8
 }
 
-// matcher finds what repeats: the first pass.
+// matcher finds repetitions: the first pass.
 type matcher struct {
 	index index
 
-	// Places of own bytes by 8 and by 4 of them, plus epoch: what is
-	// below epoch is of an earlier block.
+	// Hash tables of places in the current block, by 8 and by 4 bytes, plus epoch. Values below
+	// epoch are from earlier blocks.
 	long, short *[1 << ownLog]uint32
 	epoch       uint32
 
 	seqs []seq
 	lits []byte
 
-	// The last copy: whether it was made from the text, from what, and how far
-	// that is from where it was made to.
+	// The last copy: whether its source is the text, the source, and the source position relative
+	// to the destination.
 	lastDict bool
 	lastFrom []byte
 	lastAway int
 }
 
-// begin makes the tables fit for a block of n bytes.
+// begin prepares the tables for a block of n bytes.
 func (m *matcher) begin(n int) {
 	if m.long == nil {
 		m.long, m.short = new([1 << ownLog]uint32), new([1 << ownLog]uint32)
@@ -80,16 +79,16 @@ func (m *matcher) end(n int) {
 func ownLong(h uint64) uint32  { return uint32(h >> (64 - ownLog)) }
 func ownShort(v uint64) uint32 { return uint32(v << 32 * prime1 >> (64 - ownLog)) }
 
-// parse makes seqs and lits of src[at:end], a segment. A copy of fewer than lazy bytes is weighed
-// against one that begins a byte later.
+// parse sets seqs and lits for the segment src[at:end]. A copy of fewer than lazy bytes is compared
+// with one that begins a byte later.
 func (m *matcher) parse(src []byte, at, end, lazy int) {
 	m.seqs, m.lits = m.seqs[:0], m.lits[:0]
 	m.lastFrom, m.lastAway = nil, 0
 	src = src[:end]
 	anchor, i := at, at
 	stop := end - 16
-	// What the index has for a place and the next one is asked for together, and
-	// before it is needed, so that memory has time to answer.
+	// The index is queried for a place and the next one together, before the results are needed, to
+	// hide memory latency.
 	var known, after texts
 	if i < stop {
 		m.index.at(&known, src, i)
@@ -124,8 +123,8 @@ func (m *matcher) parse(src []byte, at, end, lazy int) {
 	m.lits = append(m.lits, src[anchor:]...)
 }
 
-// take adds the copy x to i, and the literals from anchor on. It may begin earlier than i, if the bytes before are
-// the same.
+// take adds the copy x at i, and the literals since anchor. The copy is extended backward over
+// equal bytes.
 func (m *matcher) take(src []byte, x match, i, anchor int) {
 	next := i + x.n
 	id, dict := 0, x.kind == fromDict || x.kind == fromLast && m.lastDict
@@ -166,9 +165,9 @@ func (m *matcher) take(src []byte, x match, i, anchor int) {
 		m.lastFrom = src
 	}
 	stop := len(src) - 16
-	// One place at the beginning of a copy is found again, since what it was made
-	// from is found as well, and three at its end, where others may begin: always
-	// as many, for how long a copy is cannot be guessed.
+	// One place at the start of a copy is indexed, because its source is indexed too, and three at
+	// its end, where other copies may begin. The number is constant because a copy's length is
+	// unpredictable.
 	if next >= 6 && next <= stop+2 {
 		m.put(src, i+2)
 		m.put(src, next-6)
@@ -177,17 +176,17 @@ func (m *matcher) take(src []byte, x match, i, anchor int) {
 	}
 }
 
-// put makes own bytes from i on be found.
+// put indexes the place i of the block.
 func (m *matcher) put(src []byte, i int) {
 	v := load64(src, i)
 	at := m.epoch + uint32(i)
 	m.long[ownLong(hash8(v))], m.short[ownShort(v)] = at, at
 }
 
-// same returns how many bytes a and b have in common.
+// same returns the length of the common prefix of a and b.
 func same(a, b []byte) (n int) {
 	if len(a) >= 16 && len(b) >= 16 {
-		// Sixteen at once: whether eight are the same is as good as chance.
+		// Compare sixteen bytes at once: whether the first eight are equal is unpredictable.
 		x, y := load64(a, 0)^load64(b, 0), load64(a, 8)^load64(b, 8)
 		if x|y != 0 {
 			n = bits.TrailingZeros64(y)>>3 + 8
@@ -213,14 +212,14 @@ func same(a, b []byte) (n int) {
 	return n
 }
 
-// find returns the copy that gains most at i, and more than gain; at least 16
-// bytes follow. Its length is 0 if there is none. known is what the index has there.
+// find returns the copy at i with the highest gain above gain, or one with n == 0. At least 16
+// bytes must follow i. known is the index's result for i.
 func (m *matcher) find(src []byte, i, gain int, known *texts) (best match) {
 	best.gain = gain
 	here := src[i:]
 	v := load64(here, 0)
 	long, short := &m.long[ownLong(hash8(v))], &m.short[ownShort(v)]
-	// What is of an earlier block is below the epoch, and so far above i here.
+	// Places of earlier blocks are below the epoch, so the difference wraps to far above i.
 	longAt, shortAt := *long-m.epoch, *short-m.epoch
 	now := m.epoch + uint32(i)
 	*long, *short = now, now

@@ -1,17 +1,16 @@
 package twopass
 
-// wide is how much is copied at once where there is room for it; the bytes
-// beyond what was meant are written over later.
+// wide is the size of a fast copy where there is space for it. Excess bytes are overwritten later.
 const wide = 16
 
-// run copies literals, text of the dictionary and bytes before, as the tokens
-// say, to dst[at:], which ends with the segment.
+// run executes the tokens: it copies literals, dictionary text and earlier bytes to dst[at:]. dst
+// ends with the segment.
 func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
-	reaches, highs := s[streamReaches], s[streamHighs]
+	distances, highs := s[streamDistances], s[streamHighs]
 	litsLeft := len(s[streamLiterals])
-	lits := dec.bufs[streamLiterals][:litsLeft+wide] // where they are
+	lits := dec.bufs[streamLiterals][:litsLeft+wide] // s[streamLiterals] with padding
 	b := &dec.bits
-	last, lastDict := 0, false // how far copies lie: before, or on in the text
+	last, lastDict := 0, false // the last copy: its distance, or its text position less at
 	for _, t := range s[streamTokens] {
 		n := int(t >> 2 & 3)
 		if n == literalsLong {
@@ -39,13 +38,13 @@ func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
 		}
 		switch kind {
 		case fromBlock:
-			if len(reaches) == 0 {
+			if len(distances) == 0 {
 				return badMissing
 			}
-			r := uint(reaches[0])
-			reaches = reaches[1:]
+			r := uint(distances[0])
+			distances = distances[1:]
 			if r >= windowLog {
-				return badReach
+				return badDistance
 			}
 			last, lastDict = 1<<r|b.take(r), false
 		case fromDict:
@@ -63,21 +62,21 @@ func (dec *decoder) run(d *Dict, s *[streams][]byte, dst []byte, at int) error {
 			copyText(dst, at, d.text, at+last, n)
 		} else {
 			if last <= 0 || last > at {
-				return badReach
+				return badDistance
 			}
 			copyBefore(dst, at, last, n)
 		}
 		at += n
 	}
-	if len(dst)-at != litsLeft || len(reaches) != 0 || len(highs) != 0 || (b.pos+7)>>3 != len(b.p) {
+	if len(dst)-at != litsLeft || len(distances) != 0 || len(highs) != 0 || (b.pos+7)>>3 != len(b.p) {
 		return badLeft
 	}
 	copy(dst[at:], lits)
 	return nil
 }
 
-// copyLiterals copies n bytes to dst[at:], where there is room; lits has wide
-// bytes more.
+// copyLiterals copies n bytes to dst[at:], which must have space for them; lits has wide more
+// bytes.
 func copyLiterals(dst []byte, at int, lits []byte, n int) {
 	if n <= wide && at+wide <= len(dst) {
 		*(*[wide]byte)(dst[at:]) = *(*[wide]byte)(lits)
@@ -86,7 +85,7 @@ func copyLiterals(dst []byte, at int, lits []byte, n int) {
 	}
 }
 
-// copyText copies n bytes of the text at pos to dst[at:], where there is room.
+// copyText copies n bytes of the text at pos to dst[at:], which must have space for them.
 func copyText(dst []byte, at int, text []byte, pos, n int) {
 	if n <= 2*wide && at+2*wide <= len(dst) && pos+2*wide <= len(text) {
 		to, from := dst[at:at+2*wide], text[pos:pos+2*wide]
@@ -97,15 +96,15 @@ func copyText(dst []byte, at int, text []byte, pos, n int) {
 	copy(dst[at:at+n], text[pos:pos+n])
 }
 
-// copyBefore copies n bytes that lie reach before dst[at] to there, where
-// there is room. They may overlap: then they repeat.
-func copyBefore(dst []byte, at, reach, n int) {
-	from := at - reach
+// copyBefore copies n bytes from a distance of reach before dst[at] to dst[at:], which must have
+// space for them. Source and destination may overlap; then the bytes repeat.
+func copyBefore(dst []byte, at, distance, n int) {
+	from := at - distance
 	switch {
-	case reach >= wide && n <= 2*wide && at+2*wide <= len(dst):
+	case distance >= wide && n <= 2*wide && at+2*wide <= len(dst):
 		*(*[wide]byte)(dst[at:]) = *(*[wide]byte)(dst[from:])
 		*(*[wide]byte)(dst[at+wide:]) = *(*[wide]byte)(dst[from+wide:])
-	case reach >= n:
+	case distance >= n:
 		copy(dst[at:at+n], dst[from:from+n])
 	default:
 		for n > 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// randomBlock makes a block of one of many sorts.
+// randomBlock makes a block of one of many types.
 func randomBlock(rng *rand.Rand) []byte {
 	n := rng.IntN(300 << 10)
 	switch rng.IntN(3) {
@@ -68,7 +68,7 @@ func roundTrip(t *testing.T, e *Encoder, dict func() *Dict, p []byte) {
 	}
 }
 
-// TestRoundTrip encodes blocks of many sorts, without a dictionary and with one.
+// TestRoundTrip encodes blocks of many types, without a dictionary and with one.
 func TestRoundTrip(t *testing.T) {
 	rng := newRand(t)
 	alone := &Encoder{}
@@ -80,8 +80,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestGenerations reads blocks of all generations with the last dictionary,
-// learns more often than there can be generations, and keeps to the limit.
+// TestGenerations decodes blocks of all generations with the last dictionary, calls Learn more
+// often than there can be generations, and checks the limit.
 func TestGenerations(t *testing.T) {
 	rng := newRand(t)
 	e := &Encoder{TextMax: 96 << 10}
@@ -119,8 +119,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestGain holds the parts to what they are there for: text that pages share
-// is stored once, with the dictionary, wherever the pages are.
+// TestGain verifies that text shared by pages is stored once, in the dictionary, wherever the pages
+// are.
 func TestGain(t *testing.T) {
 	rng := newRand(t)
 	blocks := site(rng, 2<<20)
@@ -147,8 +147,8 @@ func TestGain(t *testing.T) {
 	}
 }
 
-// TestChoose wants what several blocks have in the text, once, and nothing
-// that only one has.
+// TestChoose verifies that the text has what several blocks contain, once, and nothing that only
+// one contains.
 func TestChoose(t *testing.T) {
 	rng := newRand(t)
 	noise := func(n int) []byte {
@@ -158,7 +158,8 @@ func TestChoose(t *testing.T) {
 		}
 		return p
 	}
-	// What is looked at is chosen by what it is, so by chance here: a part more of one text is found than of another.
+	// Places are sampled by their content, so by chance here: more of one text is found than of
+	// another.
 	const texts, sharedBytes = 10, 2000
 	found := 0
 	for range texts {
@@ -171,8 +172,8 @@ func TestChoose(t *testing.T) {
 		if !bytes.HasPrefix(text, []byte("before")) {
 			t.Error("the text that was there is gone")
 		}
-		// Pieces are cut where something counts, which may be by chance, and so
-		// have some noise at their ends.
+		// Pieces are cut at sampled places, which may be chance matches, so they have some noise at
+		// their ends.
 		if n := len(text); n < 1500 || n > 4500 {
 			t.Errorf("%d bytes of text for %d that are shared", n, sharedBytes)
 		}
@@ -190,29 +191,29 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestLearnTells wants Learn to tell of its work in small pieces, and to learn the same whether anybody hears of it or not.
-func TestLearnTells(t *testing.T) {
+// TestLearnReportsWork verifies that Learn calls Worked with small pieces, and learns the same without
+// it.
+func TestLearnReportsWork(t *testing.T) {
 	blocks := site(newRand(t), 2<<20)
 	var silent, telling Encoder
-	told, pieces, largest := 0, 0, 0
+	reported, pieces, largest := 0, 0, 0
 	telling.Worked = func(bytes int) {
-		told, pieces, largest = told+bytes, pieces+1, max(largest, bytes)
+		reported, pieces, largest = reported+bytes, pieces+1, max(largest, bytes)
 	}
 	silent.Learn(blocks, 64<<10)
 	telling.Learn(blocks, 64<<10)
 	if largest > benchBlock || pieces < 3*len(blocks) {
-		t.Errorf("told of %d pieces of %d blocks, the largest of %d bytes", pieces, len(blocks), largest)
+		t.Errorf("reported %d pieces of %d blocks, the largest of %d bytes", pieces, len(blocks), largest)
 	}
-	if told < 2*2<<20 {
-		t.Errorf("told of %d bytes of work on 2 MiB, which are chosen from and parsed", told)
+	if reported < 2*2<<20 {
+		t.Errorf("reported %d bytes of work on 2 MiB, which are chosen from and parsed", reported)
 	}
 	if !bytes.Equal(silent.AppendDict(nil), telling.AppendDict(nil)) {
 		t.Error("what is learnt is not the same")
 	}
 }
 
-// TestKinds makes sure that the other tests see each sort of copy and each
-// form of a stream.
+// TestKinds verifies that the other tests cover each kind of copy and each form of a stream.
 func TestKinds(t *testing.T) {
 	rng := newRand(t)
 	blocks := site(rng, 1<<20)
@@ -237,7 +238,7 @@ func TestKinds(t *testing.T) {
 	for range 20 {
 		count(e, randomBlock(rng))
 	}
-	// Copies that all lie 64 to 127 bytes back.
+	// Copies with distances of 64 to 127 bytes.
 	fixed := rand.New(rand.NewPCG(3, 4))
 	var near []byte
 	for i := range 20 {
@@ -259,7 +260,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestDictGone tells a dictionary that is not there from bytes that are wrong.
+// TestDictGone distinguishes a missing dictionary from corrupt bytes.
 func TestDictGone(t *testing.T) {
 	blocks := site(newRand(t), 256<<10)
 	e, _ := learnt(t, blocks)
@@ -304,7 +305,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestAllocs holds encoding and decoding to taking no memory once warm.
+// TestAllocs verifies that encoding and decoding do not allocate once warm.
 func TestAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Log("the race detector makes pools forget: nothing to count")

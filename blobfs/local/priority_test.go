@@ -12,21 +12,21 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// vitalReserve and vitalExtent are the reserve and the extent size in these tests.
-const vitalReserve, vitalExtent = 512 << 10, 64 << 10
+// testReserve and testExtent are the reserve and the extent size in these tests.
+const testReserve, testExtent = 512 << 10, 64 << 10
 
-// vitalStore is a store in folders that are full for what is not vital.
-func vitalStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, local.Config) {
+// fullStore returns a store in folders that are full except for high-priority extents.
+func fullStore(t *testing.T, folders, spares int) (*local.Store, *vfs.Mem, local.Config) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	cfg := crashConfig(fs, folders)
-	cfg.ReserveBytes, cfg.LogExtentsReady = vitalReserve, spares
+	cfg.ReserveBytes, cfg.LogExtentsReady = testReserve, spares
 	for _, f := range cfg.Folders {
 		fs.SetCapacity(f, 2<<20)
 	}
 	return mustOpen(t, cfg), fs, cfg
 }
 
-// fillStore writes blobs until they are refused.
+// fillStore writes blobs until one is rejected.
 func fillStore(t *testing.T, s *local.Store) (all []local.Handle) {
 	t.Helper()
 	for {
@@ -50,20 +50,20 @@ func putVital(s *local.Store, bytes int64, data []byte) (local.Handle, error) {
 	return w.Seal(ctx)
 }
 
-// Of a folder's reserve half is there for what is vital, and no more than that.
-func TestVitalTakesHalfOfTheReserve(t *testing.T) {
+// High-priority extents can use half of a folder's reserve, and no more.
+func TestHighPriorityUsesHalfOfReserve(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		expected, bytes int
 		atMost          int64 // left above half of the reserve, when no more is taken
 	}{
-		{"whole extents", 1 << 30, 60_000, vitalExtent + 5000},
+		{"whole extents", 1 << 30, 60_000, testExtent + 5000},
 		{"small ones", 3000, 3000, 3000 + 5000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, fs, cfg := vitalStore(t, 1, -1)
+			s, fs, cfg := fullStore(t, 1, -1)
 			handles := fillStore(t, s)
-			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < vitalReserve || free > vitalReserve+vitalExtent+5000 {
+			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < testReserve || free > testReserve+testExtent+5000 {
 				t.Fatalf("%d bytes are left when the folder is full", free)
 			}
 			data := blobtest.Bytes(2, c.bytes)
@@ -78,13 +78,14 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 				handles = append(handles, h)
 			}
 			free, _ := fs.FreeBytes(cfg.Folders[0])
-			if free < vitalReserve/2 || free > vitalReserve/2+c.atMost {
-				t.Errorf("%d bytes are left after %d vital blobs", free, n)
+			if free < testReserve/2 || free > testReserve/2+c.atMost {
+				t.Errorf("%d bytes free after %d high-priority blobs", free, n)
 			}
 			if _, err := putBlob(s, data); !errors.Is(err, local.ErrDiskFull) {
 				t.Errorf("another blob: %v", err)
 			}
-			// What it lets go is room for it again, and for others once the reserve is there.
+			// Its deletion frees space for high-priority extents first, and for others once the
+			// reserve is restored.
 			noError(t, s.Delete(ctx, handles[len(handles)-1].ID))
 			_, err := putVital(s, int64(c.expected), data)
 			noError(t, err)
@@ -100,9 +101,9 @@ func TestVitalTakesHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// The reserve is touched only where no folder has other room.
-func TestVitalPrefersRoom(t *testing.T) {
-	s, fs, cfg := vitalStore(t, 2, -1)
+// The reserve is used only if no folder has other free space.
+func TestHighPriorityPrefersFreeSpace(t *testing.T) {
+	s, fs, cfg := fullStore(t, 2, -1)
 	fillStore(t, s)
 	fs.SetCapacity(cfg.Folders[1], 3<<20)
 	before := s.Stats().Folders[0].BlobFiles
@@ -115,14 +116,15 @@ func TestVitalPrefersRoom(t *testing.T) {
 	}
 }
 
-// A vital extent whose folder fails may be written again in one that is full for others.
-func TestVitalMoves(t *testing.T) {
-	for _, vital := range []bool{true, false} {
-		s, fs, cfg := vitalStore(t, 2, -1)
+// A high-priority extent whose folder fails may be written again in a folder that is full for
+// others.
+func TestHighPriorityMoves(t *testing.T) {
+	for _, highPriority := range []bool{true, false} {
+		s, fs, cfg := fullStore(t, 2, -1)
 		fillStore(t, s)
 		fs.SetCapacity(cfg.Folders[1], 3<<20) // there it begins
 		w, err := s.CreateAs(ctx, local.NewID(), nil)
-		if vital {
+		if highPriority {
 			w, err = s.CreateVitalAs(ctx, local.NewID(), 1<<30, nil)
 		}
 		noError(t, err)
@@ -136,23 +138,23 @@ func TestVitalMoves(t *testing.T) {
 		_, err = w.Write(data)
 		noError(t, err)
 		h, err := w.Seal(ctx)
-		if vital {
+		if highPriority {
 			noError(t, err)
 			mustRead(t, s, h, data)
 		} else if !errors.Is(err, local.ErrDiskFull) {
-			t.Errorf("one that is not vital: %v", err)
+			t.Errorf("normal priority: %v", err)
 		}
 	}
 }
 
-func openReplica(s *local.Store, seq uint64, vital bool) error {
-	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, Vital: vital})
+func openReplica(s *local.Store, seq uint64, highPriority bool) error {
+	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, Vital: highPriority})
 	return err
 }
 
-// Extents of vital logs take the reserve as blobs do.
-func TestVitalLogs(t *testing.T) {
-	s, fs, cfg := vitalStore(t, 1, -1)
+// Extents of high-priority logs use the reserve as blobs do.
+func TestHighPriorityLogs(t *testing.T) {
+	s, fs, cfg := fullStore(t, 1, -1)
 	fillStore(t, s)
 	if err := openReplica(s, 1, false); !errors.Is(err, local.ErrDiskFull) {
 		t.Fatalf("a log: %v", err)
@@ -162,21 +164,22 @@ func TestVitalLogs(t *testing.T) {
 	for ; err == nil; seq++ {
 		err = openReplica(s, seq, true)
 	}
-	if free, _ := fs.FreeBytes(cfg.Folders[0]); !errors.Is(err, local.ErrDiskFull) || seq < 6 || free < vitalReserve/2 || free > vitalReserve/2+vitalExtent {
-		t.Errorf("%d bytes are left after %d vital extents: %v", free, seq-3, err)
+	if free, _ := fs.FreeBytes(cfg.Folders[0]); !errors.Is(err, local.ErrDiskFull) || seq < 6 || free < testReserve/2 || free > testReserve/2+testExtent {
+		t.Errorf("%d bytes free after %d high-priority extents: %v", free, seq-3, err)
 	}
-	if st := s.Stats().Folders[0]; st.LogFiles != int(seq-3) || st.LogBytes != int64(seq-3)*vitalExtent {
+	if st := s.Stats().Folders[0]; st.LogFiles != int(seq-3) || st.LogBytes != int64(seq-3)*testExtent {
 		t.Errorf("%d replicas count as %d files of %d bytes", seq-3, st.LogFiles, st.LogBytes)
 	}
 }
 
-// Spare log files are no way around: in a folder that has less than its reserve left they are for vital logs, and
-// what is vital gets their room before it is refused. What logs release then is given back.
+// Spare log files do not bypass the reserve: a folder below its reserve gives them to high-priority
+// logs only. Before a high-priority extent is rejected, spares are removed. Files that logs release
+// there are removed.
 func TestSparesOfFullFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fs, cfg := vitalStore(t, 1, 3)
+		s, fs, cfg := fullStore(t, 1, 3)
 		defer s.Close()
-		noError(t, openReplica(s, 1, false)) // the keeper begins
+		noError(t, openReplica(s, 1, false)) // starts the spare workers
 		noError(t, openReplica(s, 2, false))
 		synctest.Wait()
 		spares := func() int { return s.Stats().LogExtentsReady }
@@ -192,29 +195,29 @@ func TestSparesOfFullFolder(t *testing.T) {
 		for err := error(nil); err == nil && spares() == 2; { // until only spares are left
 			_, err = putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
 			noError(t, err)
-			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < vitalReserve/2+vitalExtent+5000 {
+			if free, _ := fs.FreeBytes(cfg.Folders[0]); free < testReserve/2+testExtent+5000 {
 				break
 			}
 		}
 		if n := spares(); n != 2 {
-			t.Fatalf("%d spares, with room in the reserve", n)
+			t.Fatalf("%d spares, with space in the reserve", n)
 		}
 		if err := openReplica(s, 4, false); !errors.Is(err, local.ErrDiskFull) {
 			t.Errorf("a log in a folder without its reserve, with spares: %v", err)
 		}
 		noError(t, openReplica(s, 5, true))
 		if n := spares(); n != 1 {
-			t.Errorf("%d spares after a vital log took one", n)
+			t.Errorf("%d spares after a high-priority log took one", n)
 		}
 		_, err := putVital(s, 1<<30, blobtest.Bytes(2, 60_000))
 		noError(t, err)
 		if n := spares(); n != 0 {
-			t.Errorf("%d spares though a vital blob needed room", n)
+			t.Errorf("%d spares though a high-priority blob needed space", n)
 		}
 		before, _ := fs.FreeBytes(cfg.Folders[0])
 		noError(t, s.DropLogReplica(ctx, local.ID{9}, 1))
-		if after, _ := fs.FreeBytes(cfg.Folders[0]); after != before+vitalExtent || spares() != 0 {
-			t.Errorf("a log's extent gave back %d bytes and left %d spares", after-before, spares())
+		if after, _ := fs.FreeBytes(cfg.Folders[0]); after != before+testExtent || spares() != 0 {
+			t.Errorf("a log's extent freed %d bytes and left %d spares", after-before, spares())
 		}
 	})
 }
