@@ -29,7 +29,7 @@ func (a *app) familySetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set TABLE NAME[:OPTION=VALUE,...]",
 		Short: "Add a column family, or change one",
-		Long:  "Add a column family to a table, or change one. What is not given stays as it is.\n\n" + familyHelp,
+		Long:  "Add a column family to a table, or change one. Options that are not given keep their values.\n\n" + familyHelp,
 		Example: `  stele family set webtable language:versions=1
   stele family set webtable 'contents:gc="versions=1 or (age=7d and versions=10)"'
   stele family set webtable anchor:age=90d --dry-run`,
@@ -53,7 +53,7 @@ func (a *app) familySetCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what the families would be")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the resulting schema, and change nothing")
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func (a *app) familySetDryRun(cmd *cobra.Command, name string, spec table.Family
 	if err != nil {
 		return err
 	}
-	a.talk("table %s would then be:", name)
+	a.talk("table %s would become:", name)
 	return a.printSchema(s)
 }
 
@@ -75,7 +75,7 @@ func (a *app) familyDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop TABLE FAMILY",
 		Short: "Delete a column family and all its cells",
-		Long:  "Delete a column family and all its cells. There is no way back.",
+		Long:  "Delete a column family and all its cells. This cannot be undone.",
 		Example: `  stele family drop webtable language
   stele family drop webtable language --dry-run
   stele family drop webtable language --yes`,

@@ -8,11 +8,11 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// newLogger returns the log of a node: on a terminal for people, under systemd in its
-// journal, elsewhere for programs.
+// newLogger returns the logger of a node. The format auto means the journal under systemd, colour on
+// a terminal, JSON with --json, else text.
 func (a *app) newLogger(w io.Writer, format, level string) *slog.Logger {
 	var least slog.Level
-	_ = least.UnmarshalText([]byte(level)) // checked with the settings
+	_ = least.UnmarshalText([]byte(level)) // validated with the settings
 	if format == "auto" && a.json {
 		format = "json"
 	}
