@@ -144,7 +144,7 @@ func guarded(text string) (o api.SetOptions, err error) {
 		return o, nil
 	}
 	if o.Guard, err = api.ParseSequencer(text); err != nil {
-		err = usagef(`"stele lock hold" gives its command one in STELE_LOCK_SEQUENCER`, "--guard: %w", err)
+		err = usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "--guard: %w", err)
 	}
 	return o, err
 }

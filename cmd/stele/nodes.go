@@ -18,10 +18,10 @@ func (a *app) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "List, show, drain and remove the nodes of the cluster",
-		Long: `List, show, drain and remove the nodes of the cluster. A NODE is given by its
-name, or by its id if several have that name. Any node of the cluster can be asked.
+		Long: `List, show, drain and remove the nodes of the cluster. NODE is the name of a node, or its
+id if several nodes have that name. Any node of the cluster answers these commands.
 
-To stop a node for good: drain it, stop it, remove it.`,
+To take a node out of service for good: drain it, stop it, remove it.`,
 		Example: `  stele node list
   stele node show n3
   stele node drain n3
@@ -38,12 +38,12 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the nodes of the cluster",
-		Long: `List the nodes of the cluster, as the one that is asked knows them. A node that
-pauses is soon believed dead, and a dead one alive for a moment.
+		Long: `List the nodes of the cluster, as the node at --addr sees them. Failure detection takes
+some seconds, and may list a paused node as dead.
 
-ROLE: a voter takes part in the lock service, the leader leads it, the master looks
-after the cluster. LOAD is how much of what the node can do is in use. SINCE is how
-long the node has been in its state.`,
+ROLE: voters replicate the lock service, the leader leads it, the master assigns tablets.
+LOAD is the share of the node's capacity in use. SINCE is the time that the node has been
+in its state.`,
 		Example: `  stele node list
   stele node list --addr 10.0.0.5:7106
   stele node list --json | jq -r 'select(.state == "dead") | .name'`,
@@ -64,7 +64,7 @@ long the node has been in its state.`,
 	}
 }
 
-// nodes asks for the nodes of the cluster.
+// nodes returns the nodes of the cluster, by a call of its own.
 func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
 	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes(ctx)
@@ -73,11 +73,11 @@ func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
 	return nodes, err
 }
 
-// leaderPatience is how long a list of nodes waits for word of who leads.
+// leaderPatience is the timeout of askLeader.
 const leaderPatience = 3 * time.Second
 
-// askLeader asks the voters who leads, if the node that was asked did not know. It
-// may stay open: then no leader is known, and no master.
+// askLeader marks the leader and the master among nodes by the status of the Raft group, if no node is
+// marked as leader. If there is no answer, neither is known.
 func askLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
 	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
 		return
@@ -91,7 +91,8 @@ func askLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
 	takeLeader(nodes, s)
 }
 
-// takeLeader takes over what voters say. Without a leader nobody is master, whoever was it last.
+// takeLeader marks the leader and the master by the status of the Raft group. Without a leader there
+// is no master.
 func takeLeader(nodes []client.NodeInfo, s *client.RaftStatus) {
 	led := s.Leader != ""
 	for i := range nodes {
@@ -100,7 +101,7 @@ func takeLeader(nodes []client.NodeInfo, s *client.RaftStatus) {
 	}
 }
 
-// nodeJSON is a node as --json prints it, with the names of the data API.
+// nodeJSON is the --json form of a node, with the field names of the data API.
 type nodeJSON struct {
 	ID            string  `json:"id"`
 	Name          string  `json:"name"`
@@ -140,7 +141,7 @@ func (a *app) listNodes(nodes []client.NodeInfo) error {
 	return a.print(g)
 }
 
-// nodesSentence says in a sentence how the nodes are. It goes to standard error.
+// nodesSentence returns a one-line summary of the nodes, for standard error.
 func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 	alive, leader, master := 0, "", ""
 	var gone []string
@@ -186,7 +187,7 @@ func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 	return word + said + why
 }
 
-// nodeName is what people call a node.
+// nodeName returns the name of a node, or its id if it has no name.
 func nodeName(n *client.NodeInfo) string { return orElse(n.Name, n.ID) }
 
 func nodeState(n *client.NodeInfo) string {
@@ -197,7 +198,7 @@ func nodeState(n *client.NodeInfo) string {
 	return state
 }
 
-// nodeRole tells a node's parts. A leader votes, so that goes without saying.
+// nodeRole returns the roles of a node, separated by commas. A leader is a voter, which is omitted.
 func nodeRole(n *client.NodeInfo) string {
 	var roles []string
 	switch {
@@ -212,7 +213,7 @@ func nodeRole(n *client.NodeInfo) string {
 	return strings.Join(roles, ",")
 }
 
-// formatLoad prints a share of one in percent.
+// formatLoad formats a fraction in percent.
 func formatLoad(load float64) number {
 	return number(strconv.FormatFloat(100*load, 'f', 0, 64) + "%")
 }
@@ -223,7 +224,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NODE",
 		Aliases: []string{"describe"},
-		Short:   "Show all that is known of a node",
+		Short:   "Show the details of a node",
 		Example: `  stele node show n3
   stele node show n3 --json | jq .state`,
 		Args:              cobra.ExactArgs(1),
@@ -249,7 +250,7 @@ func (a *app) showNode(n *client.NodeInfo) error {
 	g := newGrid("FIGURE", "VALUE")
 	name := n.Name
 	if n.Self {
-		name += " (the one that answers)"
+		name += " (the node at --addr)"
 	}
 	g.add("name", name)
 	g.add("id", n.ID)

@@ -42,7 +42,7 @@ func TestNodesSentence(t *testing.T) {
 	}
 }
 
-// Nobody is shown as master who was it before the voters lost their leader.
+// Without a leader no node is shown as master.
 func TestNoMasterWithoutALeader(t *testing.T) {
 	for _, test := range []struct {
 		s              client.RaftStatus
@@ -50,7 +50,7 @@ func TestNoMasterWithoutALeader(t *testing.T) {
 	}{
 		{client.RaftStatus{Leader: "n03", Master: "n02"}, "b", "a"},
 		{client.RaftStatus{Leader: "n03"}, "b", "a"},
-		{client.RaftStatus{Leader: "n09", Master: "n02"}, "", "a"}, // it has just come
+		{client.RaftStatus{Leader: "n09", Master: "n02"}, "", "a"}, // a node that is not listed yet
 		{client.RaftStatus{Master: "n02"}, "", ""},
 		{client.RaftStatus{}, "", ""},
 	} {
@@ -91,7 +91,7 @@ func TestNodeList(t *testing.T) {
 		t.Errorf("roles of the leader: %q", f[4])
 	}
 	if !strings.HasPrefix(errs.String(), "healthy: 3 of 3") {
-		t.Errorf("talk: %q", errs)
+		t.Errorf("summary: %q", errs)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestWhatANodeIsNeededFor(t *testing.T) {
 		{drainSight{node: &client.NodeInfo{}, tablets: 1}, nil, "it still serves 1 tablet"},
 		{drainSight{node: &boss, tablets: 1200, store: &client.NodeStore{DrainExtents: 3}}, nil,
 			"it still is the master, leads the lock service, serves 1,200 tablets and has 3 extents"},
-		{drainSight{node: &client.NodeInfo{}, tablets: -1}, client.ErrNotServing, "it still may serve tablets (where they are is not known: tablet not serving)"},
+		{drainSight{node: &client.NodeInfo{}, tablets: -1}, client.ErrNotServing, "it still may serve tablets (their placement is unknown: tablet not serving)"},
 	} {
 		if got := neededFor(&test.x, test.unknown); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.x, got, test.want)
@@ -137,9 +137,9 @@ func TestRaftSentence(t *testing.T) {
 		want string
 	}{
 		{five(), "healthy: 5 of 5 voters alive, leader n0, master zero; 2 may fail"},
-		{five(3, 4), "degraded: 3 of 5 voters alive, leader n0, master zero; not heard of: n3, n4"},
+		{five(3, 4), "degraded: 3 of 5 voters alive, leader n0, master zero; down: n3, n4"},
 		{five(5), "healthy: 5 of 5 voters alive, leader n0, master zero; 2 may fail"},
-		{nobody, "unhealthy: no leader is known; it takes a majority of the voters"},
+		{nobody, "unhealthy: no leader is known; a majority of the voters must be up"},
 		{noMaster, "degraded: 5 of 5 voters alive, leader n0; no master is known"},
 		{one, "healthy: 1 of 1 voter alive, leader n0, master zero; none may fail"},
 	} {

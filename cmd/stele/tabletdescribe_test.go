@@ -6,8 +6,8 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// TestTabletPartsOfFiles: a tablet that shares a file since a split counts its part of it,
-// as its server reports it, and nothing if no server does.
+// TestTabletPartsOfFiles checks that a tablet that shares a file counts its part, as its server
+// reports it, and has no sizes if no server does.
 func TestTabletPartsOfFiles(t *testing.T) {
 	shared := tabletFileJSON{Blob: "b1", Bytes: 1000, Entries: 100, Shared: true}
 	groups := func() []tabletGroupJSON {
