@@ -82,9 +82,9 @@ the grant is in effect on all nodes.`,
 	do, done := (*client.Client).Grant, "%[1]s has %[2]s on %[3]s"
 	if !grant {
 		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY]]", "Revoke rights from a user"
-		cmd.Long = `Revoke rights from a user. Only the grant with exactly this scope changes: the family, the
-table or the cluster. When the command returns, no node serves a request by the revoked
-rights. If the outcome is unknown, retry.`
+		cmd.Long = `Revoke rights from a user. Only the grant with exactly this scope changes: the family,
+the table or the cluster. When the command returns, no node serves a request by the
+revoked rights. If the outcome is unknown, retry.`
 		cmd.Example = `  stele acl revoke ann write webtable
   stele acl revoke ops admin --cluster`
 		do, done = (*client.Client).Revoke, "revoked from %[1]s: %[2]s on %[3]s"

@@ -14,9 +14,10 @@ import (
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "audit",
-		Short:   "Verify the audit log of a node",
-		Long:    `Verify the audit log of a node: the record of administrative changes and of rejected requests.`,
+		Use:   "audit",
+		Short: "Verify the audit log of a node",
+		Long: `Verify the audit log of a node: the record of administrative changes and of rejected
+requests.`,
 		Example: `  stele audit verify /var/lib/stele/security/audit`,
 		Args:    unknownVerb,
 		RunE:    needVerb,
@@ -48,8 +49,8 @@ keys. FILE is the file of the setting audit_to, or an export of the journal, of 
 number of nodes; - is standard input.
 
 A truncated or wholly forged log can be detected only against an end that was recorded
-elsewhere: pass it with --head. This command prints the end of each log. A node writes it
-to its own log every hour, at start and at stop.
+elsewhere: pass it with --head. This command prints the end of each log. A node writes
+it to its own log every hour, at start and at stop.
 
 The first lines list the problems, each with file and line. One line for each log
 follows. Exit codes: 0 no problems, 5 problems found.`,

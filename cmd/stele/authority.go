@@ -17,14 +17,14 @@ func (a *app) authorityCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "authority",
 		Short: "Replace the authority that signs the cluster's certificates",
-		Long: `Replace the authority that signs the cluster's certificates, for example because its key,
-ca.key, may have leaked. The cluster serves requests meanwhile.
+		Long: `Replace the authority that signs the cluster's certificates, for example because its
+key, ca.key, may have leaked. The cluster serves requests meanwhile.
 
 "stele authority rotate" creates a new authority. When all nodes trust both, "stele
 authority status" shows the stage sign. Then issue new credentials to users by "stele
 user add"; the new authority signs them. "stele authority rotate --finish" makes nodes
-renew their own certificates and trust only the new authority. It invalidates credentials
-and access tokens that were issued before the rotation.`,
+renew their own certificates and trust only the new authority. It invalidates
+credentials and access tokens that were issued before the rotation.`,
 		Example: `  stele authority rotate
   stele authority status
   stele authority rotate --finish`,
@@ -39,8 +39,9 @@ func (a *app) authorityStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the progress of an authority rotation",
-		Long: `Show the stage of an authority rotation, and the nodes that have not completed it. A stage
-waits for nodes that are down until they are back or removed from the cluster. The stages:
+		Long: `Show the stage of an authority rotation, and the nodes that have not completed it. A
+stage waits for nodes that are down until they are back or removed from the cluster. The
+stages:
 
   none    the authority is not being replaced
   trust   nodes start trusting both authorities
@@ -121,7 +122,7 @@ within seconds, as they do after "stele node remove".`,
 	f.BoolVar(&finish, "finish", false, "make nodes trust only the new authority")
 	f.BoolVar(&restart, "restart", false, "start over with another new authority")
 	f.BoolVar(&gossipKey, "gossip-key", false, "replace the gossip key instead of the authority")
-	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -22,9 +22,9 @@ func (a *app) blobCommand() *cobra.Command {
 		Use:   "blob",
 		Short: "Store files as blobs, and inspect the block store",
 		Long: `Store files as blobs, and inspect the block store, which holds blobs, the SSTables of
-tables and the commit logs of nodes. Each is a sequence of extents of 64 MiB (the setting
-extent_size), and each extent has replicas on three nodes, if the cluster has three. Any
-node answers these commands.
+tables and the commit logs of nodes. Each is a sequence of extents of 64 MiB (the
+setting extent_size), and each extent has replicas on three nodes, if the cluster has
+three. Any node answers these commands.
 
 A blob is immutable. Its id has 32 hexadecimal digits.`,
 		Example: `  stele blob put backup.tar

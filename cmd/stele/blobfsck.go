@@ -24,8 +24,8 @@ func (a *app) blobFsckCommand() *cobra.Command {
 		Long: `Check that every extent of tables, blobs and commit logs has enough good replicas. Each
 node reports the replicas that it holds; with --deep it also reads and verifies all
 their bytes. The command also counts blobs that nothing references. It changes nothing,
-and the cluster serves requests meanwhile. Nodes repair damage on their own, where a good
-replica exists.
+and the cluster serves requests meanwhile. Nodes repair damage on their own, where a
+good replica exists.
 
 The first lines list extents that are lost, unreachable or corrupt, and with --verbose
 also those that are under-replicated. The last line is a summary. Exit codes: 0 all

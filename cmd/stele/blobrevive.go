@@ -15,8 +15,8 @@ func (a *app) blobReviveCommand() *cobra.Command {
 		Long: `Restore a blob or an SSTable from quarantine, on all nodes. The garbage collector moves
 unreferenced blobs to quarantine and removes them after a day.
 
-If the blob is still unreferenced, the next garbage collection finds it again. Copy it if
-you want to keep it.`,
+If the blob is still unreferenced, the next garbage collection finds it again. Copy it
+if you want to keep it.`,
 		Example: `  stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,9 +46,9 @@ func (a *app) blobResumeSweepCommand() *cobra.Command {
 		Long: `Resume garbage collection. It stops, and removes nothing more, when an extent in
 quarantine is requested: the cluster may have taken live data for garbage.
 
-First see by "stele blob status" which extent was requested. Restore it and related blobs
-by "stele blob revive", and check with "stele blob fsck" that nothing is lost. An alarm
-is a bug: please report it.`,
+First see by "stele blob status" which extent was requested. Restore it and related
+blobs by "stele blob revive", and check with "stele blob fsck" that nothing is lost. An
+alarm is a bug: please report it.`,
 		Example: `  stele blob status
   stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob fsck && stele blob resume-sweep`,

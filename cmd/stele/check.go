@@ -28,9 +28,10 @@ SSTable, and every frame of the commit logs. Name all data folders of the node, 
 master keys if they are encrypted. The command changes nothing. It cannot detect missing
 extents: use "stele blob fsck" for that.
 
-The first lines list the problems, each with file and offset. The last line is a summary.
-Exit codes: 0 no problems, 5 problems found, any other: the check did not finish. With
---monitor they are those of monitoring plugins: 0 OK, 2 critical, 3 unknown.`,
+The first lines list the problems, each with file and offset. The last line is a
+summary. Exit codes: 0 no problems, 5 problems found, any other: the check did not
+finish. With --monitor they are those of monitoring plugins: 0 OK, 2 critical, 3
+unknown.`,
 		Example: `  stele check /var/lib/stele
   stele check /data1 /data2 --json
   stele check --monitor /var/lib/stele

@@ -43,7 +43,7 @@ func (f scriptFleet) addrs() string {
 	return strings.Join(addrs, ",")
 }
 
-// add makes a node, which does not run yet, with ports of its own.
+// add adds a node with ports of its own, and does not start it.
 func (f scriptFleet) add(ts *testscript.TestScript, name string) *fleetNode {
 	n := &fleetNode{node: &scriptNode{}, rpc: freePort(ts), gossip: freePort(ts)}
 	f[name] = n
@@ -51,7 +51,7 @@ func (f scriptFleet) add(ts *testscript.TestScript, name string) *fleetNode {
 	return n
 }
 
-// freePort returns an address that nobody listens on.
+// freePort returns an address with a free port.
 func freePort(ts *testscript.TestScript) string {
 	addr, err := testport.New()
 	ts.Check(err)
@@ -106,15 +106,15 @@ func matchLogInCluster(ts *testscript.TestScript, neg bool, args []string) {
 	fleetOf(ts)[args[0]].node.match(ts, neg, args[1])
 }
 
-// eventually runs a command until what it prints matches.
+// eventually runs a command until its output matches.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(250 * time.Millisecond) {
-		_ = ts.Exec(args[1], args[2:]...) // what it prints counts
+		_ = ts.Exec(args[1], args[2:]...) // only the output matters
 		if printed := ts.ReadFile("stdout") + ts.ReadFile("stderr"); pattern.MatchString(printed) != neg {
 			return
 		} else if time.Now().After(deadline) {
-			ts.Fatalf("never as %q:\n%s", args[0], printed)
+			ts.Fatalf("no match for %q:\n%s", args[0], printed)
 		}
 	}
 }

@@ -71,8 +71,8 @@ func (a *app) configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the effective settings and their sources",
-		Long: `Show the settings that "stele serve" would use with the same flags, environment and file,
-and the source of each. The command contacts no node.`,
+		Long: `Show the settings that "stele serve" would use with the same flags, environment and
+file, and the source of each. The command contacts no node.`,
 		Example: `  stele config show
   stele config show --config stele.yaml --memory 4GiB --json`,
 		Args: cobra.NoArgs,

@@ -11,8 +11,8 @@ func (a *app) configExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a commented configuration file with all settings",
-		Long: `Print a configuration file that describes all settings and sets none: remove the "#" of a
-line to set it. With --json, print one object for each setting.`,
+		Long: `Print a configuration file that describes all settings and sets none: remove the "#" of
+a line to set it. With --json, print one object for each setting.`,
 		Example: `  stele config example > stele.yaml
   stele config example --json`,
 		Args: cobra.NoArgs,

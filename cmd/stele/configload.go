@@ -60,7 +60,9 @@ func (c *configuration) layer(values map[string]any, origin func(key string) str
 // mapProvider is a koanf.Provider of a map.
 type mapProvider map[string]any
 
-func (m mapProvider) ReadBytes() ([]byte, error)    { return nil, errors.New("BUG: mapProvider has no bytes") }
+func (m mapProvider) ReadBytes() ([]byte, error) {
+	return nil, errors.New("BUG: mapProvider has no bytes")
+}
 func (m mapProvider) Read() (map[string]any, error) { return m, nil }
 
 func defaults() map[string]any {

@@ -31,9 +31,9 @@ host, which is its first node, the gossip key, and the credential of its first u
 admin. All files are readable by their owner only. "stele serve" with the same data
 folders then accepts only connections with a certificate of the cluster.
 
-The authority's key, ca.key, can issue certificates for any node or user. Encrypt it with
---authority-passphrase-file, and keep a backup of the key folder in a safe place. The
-credential is written to the file of --out. Commands use it by --credential or
+The authority's key, ca.key, can issue certificates for any node or user. Encrypt it
+with --authority-passphrase-file, and keep a backup of the key folder in a safe place.
+The credential is written to the file of --out. Commands use it by --credential or
 STELE_CREDENTIAL.`,
 		Example: `  stele init --data-dir /data1
   stele init --data-dir /data1 --host host1.example --out ~/admin.pem

@@ -9,7 +9,8 @@ import (
 // is always present and contains the bytes in standard base64; N is present if the bytes are text (see
 // isText). Both are strings, so that a program can read either without checking the other.
 
-// isText reports whether b is UTF-8 without control characters other than tab, newline and carriage return.
+// isText reports whether b is UTF-8 without control characters other than tab, newline and carriage
+// return.
 func isText(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f {

@@ -167,9 +167,9 @@ func (a *app) loadVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify ACK-FILE [--table NAME]",
 		Short: "Verify the acknowledged cells of a load",
-		Long: `Read every cell in the file of "stele load webtable --ack-file", and compare the checksum
-of its value. A cell that is missing, or has another value, was lost after it was
-acknowledged, or was deleted or garbage-collected since.`,
+		Long: `Read every cell in the file of "stele load webtable --ack-file", and compare the
+checksum of its value. A cell that is missing, or has another value, was lost after it
+was acknowledged, or was deleted or garbage-collected since.`,
 		Example: `  stele load verify acks.jsonl --table webtable`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -20,8 +20,8 @@ func (a *app) lockCommand() *cobra.Command {
 		Use:   "lock",
 		Short: "Use the lock service: small files, locks and events",
 		Long: `Use the lock service: a tree of small files (up to 256 KiB), replicated on a majority of
-the cluster's voters. Each file is also a lock. Paths begin with a slash; creating a file
-creates the directories above it.
+the cluster's voters. Each file is also a lock. Paths begin with a slash; creating a
+file creates the directories above it.
 
 The cluster keeps its own files in this tree (see docs/rpc.md): do not change them. Use
 paths below /locks; a cluster with certificates allows no others.

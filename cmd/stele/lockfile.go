@@ -96,9 +96,9 @@ func (a *app) lockSetCommand() *cobra.Command {
 		Long: `Create a file, or replace its content. VALUE may be - for standard input, or @FILE.
 
 With --create the file must not exist. With --generation it must have that generation:
-see "stele lock stat". With --guard a lock must still be held, named by its sequencer, as
-in STELE_LOCK_SEQUENCER of "stele lock hold". If the condition does not hold, nothing is
-changed and the exit code is 11.
+see "stele lock stat". With --guard a lock must still be held, named by its sequencer,
+as in STELE_LOCK_SEQUENCER of "stele lock hold". If the condition does not hold, nothing
+is changed and the exit code is 11.
 
 When the command returns, no client reads the old content any more.`,
 		Example: `  stele lock set /locks/config 'replicas: 3'
@@ -191,8 +191,8 @@ func (a *app) lockListCommand() *cobra.Command {
 		Use:     "ls [PATH]",
 		Aliases: []string{"list"},
 		Short:   "List a directory",
-		Long: `List the entries of a directory, / by default. Prints one name per line, directories with
-a trailing slash; with --long, a table.`,
+		Long: `List the entries of a directory, / by default. Prints one name per line, directories
+with a trailing slash; with --long, a table.`,
 		Example: `  stele lock ls
   stele lock ls /locks -l`,
 		Args: cobra.MaximumNArgs(1),
@@ -302,8 +302,8 @@ func (a *app) lockCheckCommand() *cobra.Command {
 		Use:   "check SEQUENCER",
 		Short: "Check whether a sequencer is valid",
 		Long: `Check whether the lock of a sequencer has been held without interruption since the
-sequencer was issued. The exit code is 0 if it has, 11 if not. A server that acts for the
-holder of a lock checks the holder's sequencer first.`,
+sequencer was issued. The exit code is 0 if it has, 11 if not. A server that acts for
+the holder of a lock checks the holder's sequencer first.`,
 		Example: `  stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

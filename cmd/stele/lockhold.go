@@ -57,8 +57,8 @@ may continue to run. The same holds for the whole command while this process is 
 Servers that must reject such a command have to check the sequencer.
 
 The exit code is that of the command: 128 plus the signal number if a signal killed it,
-127 if it could not be run. 7 means that the lock was not acquired in time, 5 that it was
-lost and the command was stopped. Other codes are those of "stele --help".`,
+127 if it could not be run. 7 means that the lock was not acquired in time, 5 that it
+was lost and the command was stopped. Other codes are those of "stele --help".`,
 		Example: `  stele lock hold /locks/nightly -- ./nightly.sh --full
   stele lock hold /locks/nightly --wait 10m -- sh -c 'stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy'
   stele lock hold /locks/data --shared --wait forever -- ./reader`,

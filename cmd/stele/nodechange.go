@@ -67,13 +67,13 @@ func (a *app) nodeRemoveCommand() *cobra.Command {
 		Use:     "remove NODE",
 		Aliases: []string{"rm"},
 		Short:   "Remove a node from the cluster for good",
-		Long: `Remove a node from the cluster for good. It is no longer listed, and another node becomes
-a voter in its place. It cannot rejoin with its data folders; with empty ones, the host
-joins as a new node.
+		Long: `Remove a node from the cluster for good. It is no longer listed, and another node
+becomes a voter in its place. It cannot rejoin with its data folders; with empty ones,
+the host joins as a new node.
 
-A node that is alive or holds tablets is not removed: drain it and stop it first. --force
-removes it anyway: data that only this node holds is lost, and if the node is alive it
-must be stopped at once.
+A node that is alive or holds tablets is not removed: drain it and stop it first.
+--force removes it anyway: data that only this node holds is lost, and if the node is
+alive it must be stopped at once.
 
 In a cluster with certificates, the remaining nodes then replace the gossip key, which
 takes a few seconds.`,

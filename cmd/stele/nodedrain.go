@@ -26,16 +26,16 @@ makes another node a voter in its place, if one can be, and copies its extents t
 nodes. Tablets stay available, except for the moment of their move. When the command
 succeeds, it is safe to stop the node.
 
-Commit log extents stay on the node until the tablets that need them have compacted their
-memtables. When none is left, the node can be unplugged for good. The command prints
-whether that is so; later, "stele blob status" does.
+Commit log extents stay on the node until the tablets that need them have compacted
+their memtables. When none is left, the node can be unplugged for good. The command
+prints whether that is so; later, "stele blob status" does.
 
 The request survives restarts of the node. "stele node undrain" cancels it. If the
 command is interrupted, the drain continues; run the command again to wait for it.
 
 The command waits for --timeout. Without it, it gives up after five minutes without
-progress. It also gives up after 30 seconds without another node that can take over. Then
-it prints what the node still holds.
+progress. It also gives up after 30 seconds without another node that can take over.
+Then it prints what the node still holds.
 
 Exit codes: 0 the node is drained, 1 no other node can take over, 7 the node is not
 drained in time.`,

@@ -18,8 +18,8 @@ func (a *app) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "List, show, drain and remove the nodes of the cluster",
-		Long: `List, show, drain and remove the nodes of the cluster. NODE is the name of a node, or its
-id if several nodes have that name. Any node of the cluster answers these commands.
+		Long: `List, show, drain and remove the nodes of the cluster. NODE is the name of a node, or
+its id if several nodes have that name. Any node of the cluster answers these commands.
 
 To take a node out of service for good: drain it, stop it, remove it.`,
 		Example: `  stele node list
@@ -41,9 +41,9 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Long: `List the nodes of the cluster, as the node at --addr sees them. Failure detection takes
 some seconds, and may list a paused node as dead.
 
-ROLE: voters replicate the lock service, the leader leads it, the master assigns tablets.
-LOAD is the share of the node's capacity in use. SINCE is the time that the node has been
-in its state.`,
+ROLE: voters replicate the lock service, the leader leads it, the master assigns
+tablets. LOAD is the share of the node's capacity in use. SINCE is the time that the
+node has been in its state.`,
 		Example: `  stele node list
   stele node list --addr 10.0.0.5:7106
   stele node list --json | jq -r 'select(.state == "dead") | .name'`,

@@ -12,8 +12,8 @@ import (
 // splitHelp describes how to create a table with several tablets.
 const splitHelp = `A new table has one tablet, on one node, which is split as it grows. To spread the first
 load over all nodes, create it with several tablets: --split-at lists the last row of
-each tablet but the last one; --split-hex creates N tablets of equal ranges for keys that
-begin with hexadecimal digits, such as hashes.`
+each tablet but the last one; --split-hex creates N tablets of equal ranges for keys
+that begin with hexadecimal digits, such as hashes.`
 
 // splitFlags are the flags for the split points of a new table.
 type splitFlags struct {

@@ -19,13 +19,13 @@ func (a *app) quotaCommand() *cobra.Command {
 		Use:   "quota",
 		Short: "Set, list and remove quotas of tables and users",
 		Long: `Set, list and remove quotas of tables and users. A rate quota limits the rate of all
-nodes together. A request over it fails with a retry-after, which clients wait for before
-they retry. Operations are rows read or written. A table over its quota of bytes accepts
-only deletions; deleted data counts until it is compacted.
+nodes together. A request over it fails with a retry-after, which clients wait for
+before they retry. Operations are rows read or written. A table over its quota of bytes
+accepts only deletions; deleted data counts until it is compacted.
 
 A quota of bytes is enforced about 3 seconds after it is reached. --write-bytes limits
-what can be written in that time. A user's quota of bytes counts the tables that the user
-owns, not what the user writes to tables of others.`,
+what can be written in that time. A user's quota of bytes counts the tables that the
+user owns, not what the user writes to tables of others.`,
 		Example: `  stele quota set webtable --bytes 100GiB --write-ops 1000
   stele quota set --user loader --write-bytes 10MiB
   stele quota list`,
@@ -242,9 +242,9 @@ func (a *app) tableOwnerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "owner TABLE [USER]",
 		Short: "Show or change the owner of a table",
-		Long: `Show or change the owner of a table. The table counts towards the owner's quota of bytes.
-The first owner is the user who created the table. Ownership grants no rights: see "stele
-acl".`,
+		Long: `Show or change the owner of a table. The table counts towards the owner's quota of
+bytes. The first owner is the user who created the table. Ownership grants no rights:
+see "stele acl".`,
 		Example: `  stele table owner webtable
   stele table owner webtable ann
   stele table owner webtable --nobody`,

@@ -17,8 +17,9 @@ func (a *app) raftCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "raft",
 		Short: "Show or recover the lock service's Raft group",
-		Long: `Show the lock service's Raft group, or recover it after the loss of a majority. The group
-has up to five voters. It replicates schemas, locks and sessions, and elects the master.`,
+		Long: `Show the lock service's Raft group, or recover it after the loss of a majority. The
+group has up to five voters. It replicates schemas, locks and sessions, and elects the
+master.`,
 		Example: `  stele raft status
   stele raft recover --data-dir /var/lib/stele --dry-run`,
 		Args: unknownVerb,
@@ -35,8 +36,8 @@ func (a *app) raftStatusCommand() *cobra.Command {
 		Long: `Show the leader and the voters of the lock service, the lag of each server, and the size
 of the namespace.
 
-Exit codes: 0 there is a leader, 5 no leader is known. Without a leader schemas cannot be
-changed, locks cannot be acquired, and no master can be elected.`,
+Exit codes: 0 there is a leader, 5 no leader is known. Without a leader schemas cannot
+be changed, locks cannot be acquired, and no master can be elected.`,
 		Example: `  stele raft status
   stele raft status --json | jq -r '.servers[] | select(.voter) | .name'`,
 		Args: cobra.NoArgs,

@@ -18,9 +18,9 @@ func (a *app) raftRecoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover --data-dir DIR...",
 		Short: "Recover the lock service from one voter after the loss of a majority",
-		Long: `Recover the lock service from the log of one voter, when a majority of the voters is lost
-for good. Without a majority the lock service cannot commit anything. If enough voters
-can be started again, start them instead: then nothing is lost.
+		Long: `Recover the lock service from the log of one voter, when a majority of the voters is
+lost for good. Without a majority the lock service cannot commit anything. If enough
+voters can be started again, start them instead: then nothing is lost.
 
 Procedure:
 
@@ -35,8 +35,8 @@ Entries that the lost voters committed after the last entry are lost: tables and
 of schemas, files and locks of the lock service, and changes of the file lists of
 tablets. A tablet whose latest file list is lost may lack rows, or fail to load.
 
-Never start other former voters while they cannot reach the recovered node. A majority of
-them would continue without it, and there would be two clusters.
+Never start other former voters while they cannot reach the recovered node. A majority
+of them would continue without it, and there would be two clusters.
 
 The node must be stopped. Name all its data folders.`,
 		Example: `  stele raft recover --data-dir /var/lib/stele --dry-run

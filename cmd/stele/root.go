@@ -83,9 +83,9 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: `Stele is Bigtable in one binary: the node that stores and serves tables, and
 the tools to work with them.
 
-Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
-6 not found, 7 timed out, 8 permission denied or not authenticated, 9 over a quota,
-10 disk full, 11 a condition (of cas, or of a lock) did not hold and nothing was changed.
+Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy, 6 not
+found, 7 timed out, 8 permission denied or not authenticated, 9 over a quota, 10 disk
+full, 11 a condition (of cas, or of a lock) did not hold and nothing was changed.
 
 With --json, errors are JSON objects on standard error, one per line, with the fields
 error, kind, exit_code and hint.`,

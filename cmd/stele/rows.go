@@ -202,7 +202,8 @@ func (w *terminalRows) value(value []byte, columns int) string {
 	return s + w.a.paint(true, styleFaint, note)
 }
 
-// fit returns the longest prefix of value that fits into columns columns, escaped, and the rest of value.
+// fit returns the longest prefix of value that fits into columns columns of the terminal, escaped, and
+// the remaining bytes.
 func fit(value []byte, columns int) (shown string, rest []byte) {
 	var b strings.Builder
 	for len(value) > 0 {

@@ -32,9 +32,9 @@ nodes join it with --join, and with a token of "stele token create" in --token-f
 which they get keys of their own. Nodes and clients then authenticate by certificates.
 
 A node without keys is for trials. It listens only on loopback addresses, and has no
-access control: every local process can read and write everything. It founds a cluster of
-its own, or joins that of the nodes of --join, on this machine. With --expect 3, three
-nodes without data and with the same --join found one cluster.
+access control: every local process can read and write everything. It founds a cluster
+of its own, or joins that of the nodes of --join, on this machine. With --expect 3,
+three nodes without data and with the same --join found one cluster.
 
 A node with data remembers the other nodes, and needs none of these flags. A node that
 waits for others logs their names.

@@ -35,8 +35,8 @@ func (a *app) sstableDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE",
 		Short: "Print the entries of an SSTable",
-		Long: `Print the properties of an SSTable, then its entries, one per line: sequence number, kind,
-row, column, time and value.
+		Long: `Print the properties of an SSTable, then its entries, one per line: sequence number,
+kind, row, column, time and value.
 
 ` + sstableHelp,
 		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
@@ -250,8 +250,8 @@ func (a *app) sstableVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
 		Short: "Verify the checksums and the key order of an SSTable",
-		Long: `Read a whole SSTable and verify all checksums, the order of its keys, and its properties.
-Exit codes: 0 no problems, 5 problems found.
+		Long: `Read a whole SSTable and verify all checksums, the order of its keys, and its
+properties. Exit codes: 0 no problems, 5 problems found.
 
 ` + sstableHelp,
 		Example: `  stele sstable verify /var/lib/stele/blobs/blobs/0a1b....0of1

@@ -18,19 +18,20 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show the state of the cluster and of a node",
 		Long: `Show whether the node serves requests, the nodes of its cluster, and its own figures.
 
-The first line begins with healthy, degraded (the node serves, and something needs repair
-or attention) or unhealthy (the node does not serve). The next lines list problems, such
-as unassigned tablets. Tablets that have not been served for 5 seconds are counted; the
-first of them are listed, each with the error of the last attempt to load it.
+The first line begins with healthy, degraded (the node serves, and something needs
+repair or attention) or unhealthy (the node does not serve). The next lines list
+problems, such as unassigned tablets. Tablets that have not been served for 5 seconds
+are counted; the first of them are listed, each with the error of the last attempt to
+load it.
 
 TABLETS are the tablets that METADATA places on a node, REPLICAS the bytes of replicas
 that it holds, UNDER the under-replicated extents that it has to repair. Values that do
 not arrive within 5 seconds, or are being counted after a node has joined or left, are
 shown as ? and listed as unknown.
 
-Exit codes: 0 the node serves; 5 it answers but does not serve, or tablets of the cluster
-are not served; 3 it cannot be reached; 7 it did not answer in time. With --strict the
-exit code for degraded is 5, too.`,
+Exit codes: 0 the node serves; 5 it answers but does not serve, or tablets of the
+cluster are not served; 3 it cannot be reached; 7 it did not answer in time. With
+--strict the exit code for degraded is 5, too.`,
 		Example: `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
   stele status --strict && ./upgrade-next-host

@@ -140,7 +140,7 @@ func TestServeIsSupervised(t *testing.T) {
 	}
 }
 
-// stuck is a node that does not close.
+// stuck is a node whose Close hangs.
 type stuck struct{ told chan context.Context }
 
 func (s stuck) Close(ctx context.Context) error {

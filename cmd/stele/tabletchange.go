@@ -105,9 +105,9 @@ func (a *app) tableSplitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "split TABLE [AT-ROW]",
 		Short: "Split a tablet of a table in two",
-		Long: `Split a tablet of a table in two. AT-ROW becomes the last row of the lower tablet. Without
-it, the table's largest tablet, or that of --in or --id, is split into about equal halves
-by size.
+		Long: `Split a tablet of a table in two. AT-ROW becomes the last row of the lower tablet.
+Without it, the table's largest tablet, or that of --in or --id, is split into about
+equal halves by size.
 
 No data is copied: the new tablets share the files until they are compacted. Reads and
 writes continue. Tablet servers split large and busy tablets on their own.`,
@@ -160,8 +160,9 @@ func (a *app) tableMoveCommand() *cobra.Command {
 		Long: `Move the tablet that has a row, or that of --id, to another node, and wait until it is
 served there. For some milliseconds its rows are unavailable; clients retry meanwhile.
 
-The master keeps the tablet there for ten minutes, unless the node drains or fails. Later
-it may move the tablet to balance the load. Tablets of METADATA can be moved as well.`,
+The master keeps the tablet there for ten minutes, unless the node drains or fails.
+Later it may move the tablet to balance the load. Tablets of METADATA can be moved as
+well.`,
 		Example: `  stele table move webtable com.cnn.www --to n3
   stele table move webtable --id 17 --to n2 --json
   stele table move METADATA --id 2 --to n1`,
@@ -193,9 +194,9 @@ func (a *app) tableMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge TABLE [ROW]",
 		Short: "Merge a tablet with its neighbour",
-		Long: `Merge the tablet that has a row, or that of --id, with the next tablet; the last tablet of
-a table is merged with the previous one. If they are on different nodes, the smaller one
-is moved first. Writes to both wait while their memtables are compacted. The merged
+		Long: `Merge the tablet that has a row, or that of --id, with the next tablet; the last tablet
+of a table is merged with the previous one. If they are on different nodes, the smaller
+one is moved first. Writes to both wait while their memtables are compacted. The merged
 tablet keeps the id of the upper one.`,
 		Example: `  stele table merge webtable com.cnn.www
   stele table merge webtable --id 17`,

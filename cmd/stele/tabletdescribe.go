@@ -24,8 +24,8 @@ func (a *app) tabletDescribeCommand() *cobra.Command {
 		Short:   "Show a tablet's placement, files and events",
 		Long: `Show the tablet that has a row, or that of --id: its placement, its files by locality
 group, and its latest events, as recorded in METADATA. Memtables are not counted. A file
-that tablets share since a split counts for each by the estimated size of its part. Sizes
-are missing if the tablet's server does not answer.
+that tablets share since a split counts for each by the estimated size of its part.
+Sizes are missing if the tablet's server does not answer.
 
 The root tablet, the first of METADATA, is in the lock service: "stele lock get /root".`,
 		Example: `  stele tablet describe webtable com.cnn.www

@@ -33,8 +33,8 @@ func (a *app) tabletListCommand() *cobra.Command {
 		Use:     "list [TABLE]",
 		Aliases: []string{"ls"},
 		Short:   "List the tablets of a table, or of all tables",
-		Long: `List the tablets of a table, or of all tables, from METADATA. The list includes METADATA's
-own tablets, except the root tablet, which is in the lock service.
+		Long: `List the tablets of a table, or of all tables, from METADATA. The list includes
+METADATA's own tablets, except the root tablet, which is in the lock service.
 
 A tablet has the rows after AFTER ROW, up to and including TO ROW. NODE is the node that
 serves it, or (none) while the master assigns it. GENERATION increases with each change

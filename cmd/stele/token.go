@@ -144,8 +144,8 @@ func (a *app) tokenListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List tokens",
-		Long: `List the ids of tokens and the nodes that used them. Expired tokens are listed for a week.
-The tokens themselves are not stored.`,
+		Long: `List the ids of tokens and the nodes that used them. Expired tokens are listed for a
+week. The tokens themselves are not stored.`,
 		Example: `  stele token list
   stele token list --json`,
 		Args: cobra.NoArgs,
@@ -179,8 +179,8 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 		Use:     "revoke ID",
 		Aliases: []string{"rm"},
 		Short:   "Revoke a token",
-		Long: `Revoke a token by its id. Nodes that have joined with it stay in the cluster: remove them
-by "stele node remove".`,
+		Long: `Revoke a token by its id. Nodes that have joined with it stay in the cluster: remove
+them by "stele node remove".`,
 		Example: `  stele token revoke 0102030405060708`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

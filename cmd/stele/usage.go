@@ -21,8 +21,8 @@ type usageJSON struct {
 	MemtableBytes  int64         `json:"memtable_bytes"`
 	InMemoryBytes  int64         `json:"in_memory_bytes"`
 	Families       []familyUsage `json:"families"`
-	// What the sums lack: the number of tablets that no node reported (-1 if unknown), and the nodes that
-	// did not answer.
+	// What the sums lack: the number of tablets that no node reported (-1 if unknown), and the nodes
+	// that did not answer.
 	UnservedTablets int64    `json:"unserved_tablets"`
 	SilentNodes     []string `json:"silent_nodes"`
 }
@@ -40,11 +40,11 @@ func (a *app) usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "usage [TABLE]",
 		Short: "Show disk and memory usage of tables, by family",
-		Long: `Show the usage of tables by column family: on disk, without replicas; in memtables; and in
-memory, for in-memory groups. The size of a file is divided among families in proportion
-to their keys and values before compression. If tablets are not served or nodes do not
-answer, the sums are incomplete: the command prints what is missing, and exits with 5.
-The caller needs the right admin on the table, or read on the cluster.`,
+		Long: `Show the usage of tables by column family: on disk, without replicas; in memtables; and
+in memory, for in-memory groups. The size of a file is divided among families in
+proportion to their keys and values before compression. If tablets are not served or
+nodes do not answer, the sums are incomplete: the command prints what is missing, and
+exits with 5. The caller needs the right admin on the table, or read on the cluster.`,
 		Example: `  stele usage
   stele usage webtable
   stele usage --json`,

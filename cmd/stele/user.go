@@ -65,8 +65,8 @@ func (a *app) userAddCommand() *cobra.Command {
 		Long: `Create a credential for a user, and the user if it does not exist. A new user has no
 rights: see "stele acl grant". The credential is a certificate with its key, which is
 generated locally and written only to the file. With --token it is an access token, for
-programs that cannot use certificates. The token is printed once; the cluster stores only
-its hash.
+programs that cannot use certificates. The token is printed once; the cluster stores
+only its hash.
 
 A certificate expires after a year and a token after 90 days, unless --ttl is given. A
 user can have several credentials: create the next one before the old one expires.`,
@@ -304,9 +304,9 @@ func serialOf(user, certificate string) (string, error) {
 func (a *app) userDisableCommand(disable bool) *cobra.Command {
 	do := (*client.Client).EnableUser
 	cmd := &cobra.Command{
-		Use:   "enable NAME",
-		Short: "Enable a disabled user",
-		Long:  `Enable a disabled user, with the same credentials and rights as before.`,
+		Use:     "enable NAME",
+		Short:   "Enable a disabled user",
+		Long:    `Enable a disabled user, with the same credentials and rights as before.`,
 		Example: `  stele user enable ann`,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -314,8 +314,8 @@ func (a *app) userDisableCommand(disable bool) *cobra.Command {
 		do = (*client.Client).DisableUser
 		cmd.Use, cmd.Short = "disable NAME", "Disable a user"
 		cmd.Long = `Disable a user until "stele user enable". Credentials and rights are kept, but have no
-effect meanwhile. When the command returns, no node serves a request of that user. If the
-outcome is unknown, retry.`
+effect meanwhile. When the command returns, no node serves a request of that user. If
+the outcome is unknown, retry.`
 		cmd.Example = `  stele user disable ann`
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -338,8 +338,8 @@ func (a *app) userRemoveCommand() *cobra.Command {
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
 		Short:   "Remove a user with all credentials and rights",
-		Long: `Remove a user with all credentials and rights. When the command returns, no node serves a
-request of that user. A user of that name who is added later starts without rights.`,
+		Long: `Remove a user with all credentials and rights. When the command returns, no node serves
+a request of that user. A user of that name who is added later starts without rights.`,
 		Example: `  stele user remove ann`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
