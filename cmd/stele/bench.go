@@ -51,8 +51,8 @@ paper's figures for one tablet server, and with those of YCSB.
   ycsb              all ycsb workloads, on records of ten fields of 100 bytes, chosen by
                     a scrambled Zipfian distribution with constant 0.99
 
-In the paper's workloads an operation is a row. Workloads that read run for at least 3
-s, and the latency of a scan is that of a thousand rows. A write counts when it is on
+In the paper's workloads an operation is a row. Workloads that read run for at least
+3s, and the latency of a scan is that of a thousand rows. A write counts when it is on
 disk. Every value read is verified: BAD counts missing and wrong values, and in YCSB
 workloads also lost updates. Tables are created for the measurement, compacted before
 workloads that read, and dropped at the end.
