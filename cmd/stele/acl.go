@@ -23,8 +23,8 @@ A user without a right on a table or family cannot see that it exists.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant ann read webtable:anchor
   stele acl list webtable`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.aclChangeCommand(true), a.aclChangeCommand(false), a.aclListCommand())
 	return cmd
@@ -94,10 +94,10 @@ revoked rights. If the outcome is unknown, retry.`
 		if err != nil {
 			return err
 		}
-		if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
+		if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
 			return err
 		}
-		a.talk(done, escapeText(g.Principal), escapeText(g.Rights), grantPlace(&g))
+		a.notef(done, escapeText(g.Principal), escapeText(g.Rights), grantPlace(&g))
 		return nil
 	}
 	cmd.Flags().BoolVar(&cluster, "cluster", false, "apply to the cluster, and so to all tables")
@@ -119,7 +119,7 @@ or on the cluster.`,
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.Grant
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Grants(ctx, strings.Join(args, ""), user)
 				return err
 			})

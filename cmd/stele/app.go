@@ -70,10 +70,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 
 // Default timeouts of commands.
 const (
-	// quick is for requests that a healthy node answers at once: 30 s, twice the client's retry time.
-	quick = 30 * time.Second
-	// patient is for commands whose duration depends on the amount of work: no timeout.
-	patient = 0
+	// defaultTimeout is for requests that a healthy node answers at once: 30 s, twice the client's retry time.
+	defaultTimeout = 30 * time.Second
+	// noTimeout is for commands whose duration depends on the amount of work: no timeout.
+	noTimeout = 0
 )
 
 // within returns the command's context with a timeout: --timeout, or usual if that is not set. A
@@ -96,7 +96,7 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	var cfg client.Config
-	if err := a.identify(&cfg); err != nil {
+	if err := a.setCredential(&cfg); err != nil {
 		return nil, err
 	}
 	return client.Open(ctx, addrs, cfg)

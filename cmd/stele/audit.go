@@ -19,8 +19,8 @@ func (a *app) auditCommand() *cobra.Command {
 		Long: `Verify the audit log of a node: the record of administrative changes and of rejected
 requests.`,
 		Example: `  stele audit verify /var/lib/stele/security/audit`,
-		Args:    unknownVerb,
-		RunE:    needVerb,
+		Args:    unknownCommand,
+		RunE:    requireSubcommand,
 	}
 	cmd.AddCommand(a.auditVerifyCommand())
 	return cmd
@@ -75,7 +75,7 @@ follows. Exit codes: 0 no problems, 5 problems found.`,
 			if err := a.printAudit(chains, tampered); err != nil || len(tampered) == 0 {
 				return err
 			}
-			return quietly(exitUnhealthy)
+			return silentExit(exitUnhealthy)
 		},
 	}
 	cmd.Flags().StringArrayVar(&texts, "head", nil, "end of a log that was recorded before, as `LOG:SEQ:SHA256`; may be repeated")

@@ -28,8 +28,8 @@ credentials and access tokens that were issued before the rotation.`,
 		Example: `  stele authority rotate
   stele authority status
   stele authority rotate --finish`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.authorityRotateCommand(), a.authorityStatusCommand())
 	return cmd
@@ -53,7 +53,7 @@ stages:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s *client.AuthorityStatus
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				s, err = c.Authority(ctx)
 				return err
 			})
@@ -104,7 +104,7 @@ within seconds, as they do after "stele node remove".`,
 				}
 			}
 			var s *client.AuthorityStatus
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				s, err = do(c, ctx)
 				return err
 			})

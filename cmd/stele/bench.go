@@ -77,7 +77,7 @@ func (a *app) benchCommand() *cobra.Command {
   stele bench --addr 10.0.0.5,10.0.0.6,10.0.0.7 --tablets 12
   stele bench --workloads random-write --rate 20000
   stele bench plot yesterday.json today.json --out bench.svg`,
-		Args: unknownVerb,
+		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if cfg.Workloads, err = bench.ParseWorkloads(f.workloads); err != nil {
@@ -150,7 +150,7 @@ func (a *app) benchAll(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (er
 	for i := range runs {
 		run, at := &runs[i], *f
 		if len(runs) > 1 {
-			a.talk("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), formatCount(run.Rows), formatCount(int64(run.Tablets)), formatCount(int64(run.Clients)))
+			a.notef("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), formatCount(run.Rows), formatCount(int64(run.Tablets)), formatCount(int64(run.Clients)))
 			if f.profile != "" {
 				at.profile = filepath.Join(f.profile, fmt.Sprintf("run-%d", i+1))
 			}
@@ -205,7 +205,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		return err
 	}
 	own := cfg.ClientConfig(f.connections)
-	if err := a.identify(&own); err != nil {
+	if err := a.setCredential(&own); err != nil {
 		return err
 	}
 	c, err := client.Open(ctx, addrs, own)
@@ -219,11 +219,11 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 			return err
 		}
 		defer u.Close()
-		who, err := u.Whoami(ctx)
+		user, err := u.Whoami(ctx)
 		if err != nil {
 			return err
 		}
-		cfg.User, cfg.UserName = u, who.Name
+		cfg.User, cfg.UserName = u, user.Name
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -232,7 +232,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 	meters := a.meterNodes(nodes)
 	cfg.NodeUsage = meters.usage
 	r.Cluster = measuredCluster(nodes, f.local)
-	t := &benchTalk{a: a}
+	t := &benchProgress{a: a}
 	cfg.Phase = t.phase
 	if f.profile != "" {
 		p, err := newProfiler(f.profile, f.http)
@@ -260,14 +260,14 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		r.Runs = append(r.Runs, run)
 	}
 	for _, name := range b.Tables() {
-		a.talk("kept table %s", name)
+		a.notef("kept table %s", name)
 	}
 	return err
 }
 
 // openUser opens a client with the credential in a file.
 func openUser(ctx context.Context, addrs string, cfg client.Config, file string) (*client.Client, error) {
-	if err := identifyBy(&cfg, "--as", file); err != nil {
+	if err := setCredentialFrom(&cfg, "--as", file); err != nil {
 		return nil, err
 	}
 	return client.Open(ctx, addrs, cfg)
@@ -286,8 +286,8 @@ func badRows(r *report.Report) error {
 	return fmt.Errorf("verify values: %s missing or wrong", plural(bad, "row"))
 }
 
-// benchTalk reports the progress of a measurement on standard error.
-type benchTalk struct {
+// benchProgress reports the progress of a measurement on standard error.
+type benchProgress struct {
 	a     *app
 	bench *bench.Bench
 
@@ -299,23 +299,23 @@ type benchTalk struct {
 	}
 }
 
-func (t *benchTalk) phase(text string) {
+func (t *benchProgress) phase(text string) {
 	t.mu.Lock()
 	t.mu.text, t.mu.began = text, time.Now()
 	t.mu.Unlock()
 	if !t.a.errTTY {
-		t.a.talk("%s", text)
+		t.a.notef("%s", text)
 	}
 }
 
-func (t *benchTalk) result(r bench.Result) {
+func (t *benchProgress) result(r bench.Result) {
 	if !t.a.errTTY {
-		t.a.talk("%s: %s per second", r.Workload, formatCount(int64(r.PerSecond)))
+		t.a.notef("%s: %s per second", r.Workload, formatCount(int64(r.PerSecond)))
 	}
 }
 
 // line returns the progress of the current phase, for a terminal.
-func (t *benchTalk) line() string {
+func (t *benchProgress) line() string {
 	t.mu.Lock()
 	text, took := t.mu.text, time.Since(t.mu.began)
 	t.mu.Unlock()

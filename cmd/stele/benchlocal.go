@@ -39,7 +39,7 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 			err = errors.Join(err, n.stop())
 		}
 	}()
-	a.warnNoDisk(n.dir)
+	a.warnMemoryFS(n.dir)
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -124,11 +124,11 @@ func (n *localNode) stop() error {
 	return errors.Join(err, os.RemoveAll(n.dir))
 }
 
-// warnNoDisk warns if a folder is on a memory file system, where writes cost no disk time.
-func (a *app) warnNoDisk(dir string) {
+// warnMemoryFS warns if a folder is on a memory file system, where writes cost no disk time.
+func (a *app) warnMemoryFS(dir string) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC) {
-		a.talk("warning: %s is on a memory file system: writes are faster than on a disk; name another folder with --dir", dir)
+		a.notef("warning: %s is on a memory file system: writes are faster than on a disk; name another folder with --dir", dir)
 	}
 }
 

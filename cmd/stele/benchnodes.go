@@ -47,7 +47,7 @@ func (m *nodeMeters) usage() bench.Usage {
 	for _, host := range m.hosts {
 		u, err := m.read(host)
 		if err != nil {
-			m.a.talk("warning: the usage of the nodes is unknown: metrics of %s: %v", host, err)
+			m.a.notef("warning: the usage of the nodes is unknown: metrics of %s: %v", host, err)
 			m.hosts = nil
 			return m.last
 		}

@@ -30,8 +30,8 @@ A blob is immutable. Its id has 32 hexadecimal digits.`,
 		Example: `  stele blob put backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob fsck`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand(),
 		a.blobFsckCommand(), a.blobStatusCommand(), a.blobReviveCommand(), a.blobResumeSweepCommand())
@@ -81,7 +81,7 @@ command is interrupted, nothing is stored.`,
 			if args[0] != "-" && !cmd.Flags().Changed("name") {
 				name = filepath.Base(args[0])
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.putBlob(ctx, c, name, file, size)
 			})
 		},
@@ -124,7 +124,7 @@ func (a *app) putBlob(ctx context.Context, c *client.Client, name string, file i
 	if a.json {
 		return a.printJSON(blobOf(&b))
 	}
-	a.talk("stored %s in %s%s", formatSize(b.Bytes), plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
+	a.notef("stored %s in %s%s", formatSize(b.Bytes), plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
 	_, err = fmt.Fprintln(a.out, b.ID)
 	return err
 }
@@ -145,7 +145,7 @@ func putFault(err error) error {
 // showBytes reports the progress of work on total bytes until stop is called; total is -1 if unknown.
 func (a *app) showBytes(title string, total int64, done *atomic.Int64) (stop func()) {
 	start := time.Now()
-	said := func() string {
+	state := func() string {
 		n := done.Load()
 		if total >= 0 {
 			return formatSize(n) + " of " + formatSize(total) + formatRate(n, time.Since(start))
@@ -153,10 +153,10 @@ func (a *app) showBytes(title string, total int64, done *atomic.Int64) (stop fun
 		return formatSize(n) + formatRate(n, time.Since(start))
 	}
 	if total < 0 && a.errTTY {
-		return a.startTicker(func() string { return title + ": " + said() })
+		return a.startTicker(func() string { return title + ": " + state() })
 	}
 	p := a.newProgress(title)
-	p.start(max(total, 1), func() (int64, string) { return done.Load(), said() })
+	p.start(max(total, 1), func() (int64, string) { return done.Load(), state() })
 	return p.stop
 }
 
@@ -183,7 +183,7 @@ to it, which is removed on error. An existing file is kept, unless --force is gi
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
@@ -200,8 +200,8 @@ to it, which is removed on error. An existing file is kept, unless --force is gi
 	return cmd
 }
 
-// mayWrite returns an error if name is a folder, or an existing file and force is not set.
-func mayWrite(name string, b *client.BlobInfo, force bool) error {
+// checkOverwrite returns an error if name is a folder, or an existing file and force is not set.
+func checkOverwrite(name string, b *client.BlobInfo, force bool) error {
 	info, err := os.Lstat(name)
 	if err != nil {
 		return nil
@@ -219,7 +219,7 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 	if name == "-" {
 		return c.CopyBlob(ctx, b, a.out)
 	}
-	if err := mayWrite(name, b, force); err != nil {
+	if err := checkOverwrite(name, b, force); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
@@ -246,7 +246,7 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 		err = f.Close()
 	}
 	if err == nil {
-		err = mayWrite(name, b, force) // the file may have been created meanwhile
+		err = checkOverwrite(name, b, force) // the file may have been created meanwhile
 	}
 	if err == nil {
 		err = os.Rename(f.Name(), name)
@@ -257,7 +257,7 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 	if a.json {
 		return a.printJSON(blobOf(b))
 	}
-	a.talk("wrote %s to %s%s", formatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
+	a.notef("wrote %s to %s%s", formatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
 	return nil
 }
 
@@ -286,7 +286,7 @@ this command. Nodes that are down delete their replicas when they are back.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
@@ -296,7 +296,7 @@ this command. Nodes that are down delete their replicas when they are back.`,
 				}
 				what := fmt.Sprintf("blob %s (%s, %s)", s.ID, orElse(s.Name, "without a name"), formatSize(s.Bytes))
 				if dryRun {
-					return a.removedBlob(&s.BlobInfo, false, "would delete "+what)
+					return a.reportBlobRemoval(&s.BlobInfo, false, "would delete "+what)
 				}
 				if err := a.confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
 					return err
@@ -304,7 +304,7 @@ this command. Nodes that are down delete their replicas when they are back.`,
 				if err := c.DeleteBlob(ctx, s.ID); err != nil {
 					return err
 				}
-				return a.removedBlob(&s.BlobInfo, true, "deleted "+what)
+				return a.reportBlobRemoval(&s.BlobInfo, true, "deleted "+what)
 			})
 		},
 	}
@@ -313,13 +313,13 @@ this command. Nodes that are down delete their replicas when they are back.`,
 	return cmd
 }
 
-func (a *app) removedBlob(b *client.BlobInfo, done bool, what string) error {
+func (a *app) reportBlobRemoval(b *client.BlobInfo, done bool, what string) error {
 	if a.json {
 		return a.printJSON(struct {
 			blobJSON
 			Done bool `json:"done"`
 		}{blobOf(b), done})
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }

@@ -36,7 +36,7 @@ corrupt on some node.`,
   stele blob fsck --json | jq 'select(.state == "lost")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.fsck(ctx, c, deep, verbose)
 			})
 		},
@@ -52,14 +52,14 @@ type fsckRun struct {
 	verbose bool
 	tally   tally
 	// away counts, by node, the replicas that could not be queried; missing those that the node lacks.
-	away, missing map[string]int64
-	unnamed       []client.BlobInfo
-	silent        []string
+	unreachable, missing map[string]int64
+	unnamed              []client.BlobInfo
+	silent               []string
 }
 
 func (a *app) fsck(ctx context.Context, c *client.Client, deep, verbose bool) error {
 	start := time.Now()
-	r := &fsckRun{a: a, verbose: verbose, away: map[string]int64{}, missing: map[string]int64{}}
+	r := &fsckRun{a: a, verbose: verbose, unreachable: map[string]int64{}, missing: map[string]int64{}}
 	var files, total, extents, bytes atomic.Int64
 	p := a.newProgress("checking")
 	p.start(1000, func() (int64, string) {
@@ -102,11 +102,11 @@ func (r *fsckRun) take(s *client.FsckStep, p *progress) {
 	t.good += s.Replicas
 	for i := range s.Findings {
 		f := &s.Findings[i]
-		state := t.judge(&f.Extent)
+		state := t.classify(&f.Extent)
 		for _, x := range f.Extent.Replicas {
 			switch x.State {
 			case api.ReplicaUnreachable:
-				r.away[x.Name]++
+				r.unreachable[x.Name]++
 			case api.ReplicaMissing:
 				r.missing[x.Name]++
 			}
@@ -142,15 +142,15 @@ func (r *fsckRun) print(state string, f *api.BlobFinding, p *progress) {
 	}
 	var replicas []string
 	for _, n := range x.Replicas {
-		said := n.Name + " " + replicaState(n.State)
+		text := n.Name + " " + replicaState(n.State)
 		if n.File != "" {
-			said += fmt.Sprintf(" (%s at offset %d)", n.File, n.Offset)
+			text += fmt.Sprintf(" (%s at offset %d)", n.File, n.Offset)
 		}
-		replicas = append(replicas, said)
+		replicas = append(replicas, text)
 	}
 	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), orElse(strings.Join(replicas, ", "), "no replica on any node"))
 	if a.outTTY {
-		p.talk("%s", line)
+		p.notef("%s", line)
 		return
 	}
 	fmt.Fprintln(a.out, escapeLines(line))
@@ -195,23 +195,23 @@ func (r *fsckRun) report(took time.Duration) error {
 		}{t.json(), garbage, garbageBytes, fresh, append([]string{}, r.silent...), took.Seconds()})
 		return errors.Join(err, t.fault())
 	}
-	for _, node := range slices.Sorted(maps.Keys(r.away)) {
-		a.talk("%s does not answer: the state of %s is unknown", node, plural(r.away[node], "replica"))
+	for _, node := range slices.Sorted(maps.Keys(r.unreachable)) {
+		a.notef("%s does not answer: the state of %s is unknown", node, plural(r.unreachable[node], "replica"))
 	}
 	for _, node := range slices.Sorted(maps.Keys(r.missing)) {
-		a.talk("%s lacks %s that it should hold", node, plural(r.missing[node], "replica"))
+		a.notef("%s lacks %s that it should hold", node, plural(r.missing[node], "replica"))
 	}
 	if garbage > 0 {
-		a.talk(`garbage: %s with %s, which the nodes will remove; "stele blob ls --all" lists them`, plural(garbage, "blob"), formatSize(garbageBytes))
+		a.notef(`garbage: %s with %s, which the nodes will remove; "stele blob ls --all" lists them`, plural(garbage, "blob"), formatSize(garbageBytes))
 	}
 	if fresh > 0 {
-		a.talk("unreferenced: %s written in the last hour, still being stored or garbage", plural(fresh, "blob"))
+		a.notef("unreferenced: %s written in the last hour, still being stored or garbage", plural(fresh, "blob"))
 	}
 	if t.lost > 0 {
-		a.talk("lost extents can be recovered only from the disks of a node that had a replica: start every node that is down, and put back every disk that was removed")
+		a.notef("lost extents can be recovered only from the disks of a node that had a replica: start every node that is down, and put back every disk that was removed")
 	}
 	if t.unreadable > 0 {
-		a.talk(`start the nodes that do not answer: "stele node list" shows them`)
+		a.notef(`start the nodes that do not answer: "stele node list" shows them`)
 	}
 	_, err := fmt.Fprintf(a.out, "%s, checked in %v\n", t.sentence(a, a.outTTY, "block store"), took.Round(time.Millisecond))
 	return errors.Join(err, t.fault())

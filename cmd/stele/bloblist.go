@@ -32,7 +32,7 @@ replicas of the extent that has the fewest.`,
   stele blob ls --json | jq -r 'select(.name == "backup.tar") | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.listBlobs(ctx, c, all)
 			})
 		},
@@ -77,18 +77,18 @@ func (a *app) listBlobs(ctx context.Context, c *client.Client, all bool) error {
 		}
 	}
 	if len(silent) > 0 {
-		a.talk("incomplete: no answer from %s; blobs that only these nodes hold are not listed, and their replicas are not counted", strings.Join(silent, ", "))
+		a.notef("incomplete: no answer from %s; blobs that only these nodes hold are not listed, and their replicas are not counted", strings.Join(silent, ", "))
 	}
 	if a.json {
 		return nil
 	}
 	switch {
 	case blobs > 0:
-		a.talk("%s, %s", plural(blobs, "blob"), formatSize(bytes))
+		a.notef("%s, %s", plural(blobs, "blob"), formatSize(bytes))
 	case all:
-		a.talk("the nodes hold no blob")
+		a.notef("the nodes hold no blob")
 	default:
-		a.talk(`no blobs stored; "stele blob put FILE" stores one, "stele blob ls --all" lists the files of tables`)
+		a.notef(`no blobs stored; "stele blob put FILE" stores one, "stele blob ls --all" lists the files of tables`)
 	}
 	return a.print(g)
 }
@@ -129,7 +129,7 @@ node.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.statBlob(ctx, c, args[0])
 			})
 		},
@@ -201,7 +201,7 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 		}{blobOf(b), parts})
 		return errors.Join(err, t.fault())
 	}
-	a.talk("%s", t.sentence(a, a.errTTY, "blob "+b.ID))
+	a.notef("%s", t.sentence(a, a.errTTY, "blob "+b.ID))
 	figures := newGrid("FIGURE", "VALUE")
 	figures.add("id", b.ID)
 	figures.add("what", blobWhat(b))
@@ -212,16 +212,16 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 		return err
 	}
 	for i := range parts {
-		a.tellReplicas(fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
+		a.printCorruptReplicas(fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
 	}
 	return t.fault()
 }
 
-// tellReplicas prints the reason for each corrupt replica.
-func (a *app) tellReplicas(what string, replicas []replicaJSON) {
+// printCorruptReplicas prints the reason for each corrupt replica.
+func (a *app) printCorruptReplicas(what string, replicas []replicaJSON) {
 	for _, r := range replicas {
 		if r.State == api.ReplicaRotten {
-			a.talk("%s on %s: %s", what, r.Name, r.Reason)
+			a.notef("%s on %s: %s", what, r.Name, r.Reason)
 		}
 	}
 }
@@ -241,7 +241,7 @@ lost or unreachable.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.verifyBlob(ctx, c, args[0])
 			})
 		},

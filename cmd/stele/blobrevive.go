@@ -20,7 +20,7 @@ if you want to keep it.`,
 		Example: `  stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				n, err := c.ReviveBlob(ctx, args[0])
 				if err != nil {
 					return err
@@ -31,7 +31,7 @@ if you want to keep it.`,
 						Replicas int64  `json:"replicas"`
 					}{args[0], n})
 				}
-				a.talk("restored %s from quarantine", plural(n, "replica"))
+				a.notef("restored %s from quarantine", plural(n, "replica"))
 				return nil
 			})
 		},
@@ -57,11 +57,11 @@ alarm is a bug: please report it.`,
 			if err := a.confirm(yes, "Resume garbage collection, and remove what is in quarantine?"); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.ResumeSweep(ctx); err != nil {
 					return err
 				}
-				a.talk("garbage collection resumed")
+				a.notef("garbage collection resumed")
 				return nil
 			})
 		},

@@ -35,7 +35,7 @@ These are the nodes' own figures. Use "stele blob fsck" to check everything agai
   stele blob status --json | jq '[.nodes[].under_replicated] | add'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StoreStatus(ctx)
 				if err != nil {
 					return err
@@ -108,9 +108,9 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 			Nodes  []nodeStoreJSON `json:"nodes"`
 		}{s.Wanted, nodes})
 	}
-	a.talk("%s", a.storeSentence(s))
+	a.notef("%s", a.storeSentence(s))
 	if said := sweepSentence(s, time.Now()); said != "" {
-		a.talk("%s", said)
+		a.notef("%s", said)
 	}
 	if slices.ContainsFunc(s.Nodes, func(n client.NodeStore) bool { return n.SweepHalted != "" || n.Alarm != "" }) {
 		a.hint(`see "stele blob resume-sweep --help"`)
@@ -118,9 +118,9 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Leaving && n.Safe:
-			a.talk("%s is drained: it is safe to unplug it for good", n.Name)
+			a.notef("%s is drained: it is safe to unplug it for good", n.Name)
 		case n.Leaving:
-			a.talk("%s is draining: %s left", n.Name, orElse(drainLeft(n), "unknown"))
+			a.notef("%s is draining: %s left", n.Name, orElse(drainLeft(n), "unknown"))
 		}
 	}
 	g := newGrid("NODE", "STATE", "EXTENTS", "BYTES", "UNDER", "TO COPY", "CORRUPT", "LOG ON", "GARBAGE", "SCRUB")
@@ -190,7 +190,7 @@ func sweepSentence(s *client.StoreStatus, now time.Time) string {
 
 // storeSentence returns a one-line summary of the block store, for standard error.
 func (a *app) storeSentence(s *client.StoreStatus) string {
-	var under, oneLeft, bytes, rate, rotten, told int64
+	var under, oneLeft, bytes, rate, corrupt, answered int64
 	var why, counting []string
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -198,8 +198,8 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 			why = append(why, n.Name+" does not answer")
 			continue
 		}
-		told++
-		rotten += n.Rotten
+		answered++
+		corrupt += n.Rotten
 		if n.Known {
 			under, oneLeft, bytes, rate = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate
 		} else {
@@ -213,10 +213,10 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 		}
 	}
 	if len(counting) > 0 {
-		why = append([]string{"the number of under-replicated extents is unknown: " + strings.Join(counting, ", ") + " " + yetToCount}, why...)
+		why = append([]string{"the number of under-replicated extents is unknown: " + strings.Join(counting, ", ") + " " + stillCounting}, why...)
 	}
-	if rotten > 0 {
-		why = append([]string{plural(rotten, "replica") + " corrupt"}, why...)
+	if corrupt > 0 {
+		why = append([]string{plural(corrupt, "replica") + " corrupt"}, why...)
 	}
 	if under > 0 {
 		said := fmt.Sprintf("%s under-replicated, %s to copy", plural(under, "extent"), formatSize(bytes))
@@ -228,7 +228,7 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 		}
 		why = append([]string{said}, why...)
 	}
-	nodes := fmt.Sprintf("%d of %s answer", told, plural(int64(len(s.Nodes)), "node"))
+	nodes := fmt.Sprintf("%d of %s answer", answered, plural(int64(len(s.Nodes)), "node"))
 	if len(why) > 0 {
 		return a.paint(a.errTTY, styleHint, "degraded") + ": " + nodes + "; " + strings.Join(why, "; ")
 	}

@@ -13,7 +13,7 @@ type tally struct {
 	extents, bytes int64
 	wanted         int64 // replicas that an extent should have; the maximum over the extents
 	good           int64 // replicas
-	rotten         int64 // corrupt replicas
+	corrupt        int64 // corrupt replicas
 	under          int64 // extents with too few good replicas, but at least one
 	lost           int64 // extents without a good replica on any node
 	unreadable     int64 // extents whose only good replicas may be on unreachable nodes
@@ -49,14 +49,14 @@ func (t *tally) add(x *client.ExtentInfo) {
 	t.extents++
 	t.bytes += max(x.Bytes, 0)
 	t.good += int64(x.Count(api.ReplicaGood))
-	t.judge(x)
+	t.classify(x)
 }
 
-// judge counts the problems of an extent, and returns its state.
-func (t *tally) judge(x *client.ExtentInfo) (state string) {
-	good, rotten, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaRotten), x.Count(api.ReplicaUnreachable)
+// classify counts the problems of an extent, and returns its state.
+func (t *tally) classify(x *client.ExtentInfo) (state string) {
+	good, corrupt, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaRotten), x.Count(api.ReplicaUnreachable)
 	t.wanted = max(t.wanted, x.Wanted)
-	t.rotten += int64(rotten)
+	t.corrupt += int64(corrupt)
 	state = extentGood
 	switch {
 	case good == 0 && unreachable > 0:
@@ -69,7 +69,7 @@ func (t *tally) judge(x *client.ExtentInfo) (state string) {
 		t.under++
 		state = extentUnder
 	}
-	if rotten > 0 {
+	if corrupt > 0 {
 		state = extentDamaged
 	}
 	return state
@@ -88,14 +88,14 @@ type tallyJSON struct {
 }
 
 func (t *tally) json() tallyJSON {
-	return tallyJSON{t.fault() == nil && t.under == 0, t.extents, t.bytes, t.good, t.rotten, t.under, t.unreadable, t.lost}
+	return tallyJSON{t.fault() == nil && t.under == 0, t.extents, t.bytes, t.good, t.corrupt, t.under, t.unreadable, t.lost}
 }
 
 // fault returns an error with exitUnhealthy if anything is lost, corrupt or unreachable. Extents
 // that are only under-replicated are repaired by the nodes, and are no error.
 func (t *tally) fault() error {
-	if t.lost+t.unreadable+t.rotten > 0 {
-		return quietly(exitUnhealthy)
+	if t.lost+t.unreadable+t.corrupt > 0 {
+		return silentExit(exitUnhealthy)
 	}
 	return nil
 }
@@ -103,20 +103,20 @@ func (t *tally) fault() error {
 // sentence returns a one-line summary of the tally of what.
 func (t *tally) sentence(a *app, tty bool, what string) string {
 	var parts []string
-	say := func(n int64, thing, is string) {
+	addPart := func(n int64, thing, is string) {
 		if n > 0 {
 			parts = append(parts, plural(n, thing)+" "+is)
 		}
 	}
-	say(t.lost, "extent", "lost")
-	say(t.unreadable, "extent", "unreachable")
-	say(t.rotten, "replica", "corrupt")
-	say(t.under, "extent", "under-replicated")
+	addPart(t.lost, "extent", "lost")
+	addPart(t.unreadable, "extent", "unreachable")
+	addPart(t.corrupt, "replica", "corrupt")
+	addPart(t.under, "extent", "under-replicated")
 	word := a.paint(tty, styleGood, "healthy")
 	switch {
 	case t.lost+t.unreadable > 0:
 		word = a.paint(tty, styleError, "unhealthy")
-	case t.rotten > 0:
+	case t.corrupt > 0:
 		word = a.paint(tty, styleError, "damaged")
 	case t.under > 0:
 		word = a.paint(tty, styleHint, "degraded")

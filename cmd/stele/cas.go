@@ -10,13 +10,13 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A swap holds the flags of cas.
-type swap struct {
+// casFlags are the flags of cas.
+type casFlags struct {
 	absent, remove bool
 }
 
 func (a *app) casCommand() *cobra.Command {
-	s := &swap{}
+	s := &casFlags{}
 	cmd := &cobra.Command{
 		Use:   "cas TABLE ROW FAMILY:QUALIFIER EXPECTED NEW",
 		Short: "Compare and set a value atomically",
@@ -52,12 +52,12 @@ any other: error. Values may be @FILE or -, as in "stele put".`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				matched, err := c.Table(args[0]).CheckAndMutate(ctx, row, predicate, then, otherwise)
 				if err != nil {
 					return err
 				}
-				return a.swapped(row, column, matched != s.absent, s)
+				return a.reportSwap(row, column, matched != s.absent, s)
 			})
 		},
 	}
@@ -67,7 +67,7 @@ any other: error. Values may be @FILE or -, as in "stele put".`,
 	return cmd
 }
 
-func (s *swap) arguments(_ *cobra.Command, args []string) error {
+func (s *casFlags) arguments(_ *cobra.Command, args []string) error {
 	want := 5
 	if s.absent {
 		want--
@@ -83,7 +83,7 @@ func (s *swap) arguments(_ *cobra.Command, args []string) error {
 
 // check returns a filter for the column's newest value, the mutation for the case that a cell
 // passes it, and the one for the case that none does. Either mutation may be nil.
-func (s *swap) check(row, column string, values [][]byte) (predicate table.Filter, then, otherwise *client.RowMutation, err error) {
+func (s *casFlags) check(row, column string, values [][]byte) (predicate table.Filter, then, otherwise *client.RowMutation, err error) {
 	family, qualifier, err := client.ParseColumn(column)
 	if err != nil {
 		return nil, nil, nil, err
@@ -106,8 +106,8 @@ func (s *swap) check(row, column string, values [][]byte) (predicate table.Filte
 	return append(newest, table.ValueRange{Start: expected, End: expected}), m, nil, nil
 }
 
-// swapped prints the outcome. If nothing was written, it returns an error with exitConflict.
-func (a *app) swapped(row, column string, done bool, s *swap) error {
+// reportSwap prints the outcome. If nothing was written, it returns an error with exitConflict.
+func (a *app) reportSwap(row, column string, done bool, s *casFlags) error {
 	if a.json {
 		err := a.printJSON(struct {
 			rowJSON
@@ -115,7 +115,7 @@ func (a *app) swapped(row, column string, done bool, s *swap) error {
 			Swapped bool `json:"swapped"`
 		}{rowOf(row), columnOf(column), done})
 		if err == nil && !done {
-			err = quietly(exitConflict)
+			err = silentExit(exitConflict)
 		}
 		return err
 	}

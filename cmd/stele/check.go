@@ -38,7 +38,7 @@ unknown.`,
   stele check /var/lib/stele --encryption-key-file /etc/stele/encryption`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := a.within(cmd, patient)
+			ctx, cancel := a.within(cmd, noTimeout)
 			defer cancel()
 			err := a.check(ctx, args, encryption)
 			if !monitor || err == nil {
@@ -46,9 +46,9 @@ unknown.`,
 			}
 			if f := faultOf(err); f.code != exitUnhealthy {
 				a.report(err)
-				return quietly(monitorUnknown)
+				return silentExit(monitorUnknown)
 			}
-			return quietly(monitorCritical)
+			return silentExit(monitorCritical)
 		},
 	}
 	cmd.Flags().StringVar(&encryption.KeyFile, "encryption-key-file", "", "`FILE` with the node's master keys, if its data is encrypted")
@@ -129,7 +129,7 @@ func (a *app) check(ctx context.Context, dirs []string, encryption node.Encrypti
 			plural(sum.Logs, "log extent"), time.Since(start).Round(time.Millisecond))
 	}
 	if err == nil && problems > 0 {
-		err = quietly(exitUnhealthy)
+		err = silentExit(exitUnhealthy)
 	}
 	return err
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// clusterPatience bounds the requests for the status of other nodes; what has not arrived by then is
+// clusterTimeout bounds the requests for the status of other nodes; what has not arrived by then is
 // reported as unknown. A node waits 3 s for another node's part of the block store.
-const clusterPatience = 5 * time.Second
+const clusterTimeout = 5 * time.Second
 
 // clusterJSON is the --json form of the cluster's status.
 type clusterJSON struct {
@@ -70,10 +70,10 @@ type clusterNodeJSON struct {
 	Under     *int64  `json:"under_replicated"`
 }
 
-// clusterOf returns the status of the cluster. What cannot be read within clusterPatience is nil, and
+// clusterOf returns the status of the cluster. What cannot be read within clusterTimeout is nil, and
 // listed in Unknown.
 func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
-	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	var nodes []client.NodeInfo
 	var store *client.StoreStatus
@@ -82,17 +82,17 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	var unserved *client.UnservedTablets
 	var quotas []client.Quota
 	var nodesErr, storeErr, tabletsErr, unservedErr, quotasErr error
-	var asked sync.WaitGroup
-	asked.Go(func() {
+	var requests sync.WaitGroup
+	requests.Go(func() {
 		if nodes, nodesErr = c.Nodes(ctx); nodesErr == nil {
-			askLeader(ctx, c, nodes)
+			markLeader(ctx, c, nodes)
 		}
 	})
-	asked.Go(func() { store, storeErr = c.StoreStatus(ctx) })
-	asked.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
-	asked.Go(func() { quotas, quotasErr = c.Quotas(ctx) })
-	asked.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
-	asked.Wait()
+	requests.Go(func() { store, storeErr = c.StoreStatus(ctx) })
+	requests.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
+	requests.Go(func() { quotas, quotasErr = c.Quotas(ctx) })
+	requests.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
+	requests.Wait()
 	x.unknown("list of nodes", nodesErr)
 	x.unknown("placement of tablets: METADATA does not answer", tabletsErr)
 	x.unknown("unserved tablets", unservedErr)
@@ -159,8 +159,8 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 	return nil
 }
 
-// yetToCount says of nodes why their counts of extents are unknown.
-const yetToCount = "still counting, after a node has joined or left"
+// stillCounting says of nodes why their counts of extents are unknown.
+const stillCounting = "still counting, after a node has joined or left"
 
 // addStore adds the nodes' reports on their parts of the block store.
 func (x *clusterJSON) addStore(s *client.StoreStatus) {
@@ -189,7 +189,7 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 		}
 	}
 	if len(counting) > 0 {
-		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+yetToCount)
+		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+stillCounting)
 		return
 	}
 	x.Under = &under
@@ -211,7 +211,7 @@ func (x *clusterJSON) addQuotas(quotas []client.Quota) {
 func (x *clusterJSON) grid() *grid {
 	counted := func(n int64) number { return count(n) }
 	g := newGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "LOAD")
-	known := func(n *int64, format func(int64) number) number {
+	orUnknown := func(n *int64, format func(int64) number) number {
 		if n == nil {
 			return "?"
 		}
@@ -227,13 +227,13 @@ func (x *clusterJSON) grid() *grid {
 			state += ", draining"
 		}
 		role := nodeRole(&client.NodeInfo{Voter: n.Voter, Leader: n.Leader, Master: n.Master})
-		g.add(n.Name, state, role, known(n.Tablets, counted), known(n.Bytes, size), known(n.Under, counted), formatLoad(n.Load))
+		g.add(n.Name, state, role, orUnknown(n.Tablets, counted), orUnknown(n.Bytes, size), orUnknown(n.Under, counted), formatLoad(n.Load))
 	}
 	return g
 }
 
-// troubles returns a line for each problem of tablets, nodes and quotas, and for each unknown.
-func (x *clusterJSON) troubles() (all []string) {
+// problemLines returns a line for each problem of tablets, nodes and quotas, and for each unknown.
+func (x *clusterJSON) problemLines() (all []string) {
 	all = x.unservedLines()
 	if x.Unassigned != nil && *x.Unassigned > x.unserved() {
 		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", formatCount(*x.Unassigned), plural(*x.Tablets, "tablet")))

@@ -13,20 +13,20 @@ import (
 )
 
 // A status lists problems and unknowns, and nothing else.
-func TestClusterTroubles(t *testing.T) {
+func TestClusterProblems(t *testing.T) {
 	number := func(n int64) *int64 { return &n }
 	x := &clusterJSON{
 		Nodes:   []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive, Tablets: number(3)}, {ID: "b", Name: "n2", State: api.NodeAlive, Tablets: number(0)}},
 		Tablets: number(3), Unassigned: number(0), Recovering: number(0),
 	}
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Bytes: 5, Under: 2}, {Node: "b", Known: true, Under: 1}}})
-	if got := x.troubles(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
+	if got := x.problemLines(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
 		t.Errorf("%q, %+v", got, x)
 	}
 	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7"}
 	x.Nodes[1].State, x.Nodes[1].Tablets = api.NodeDead, number(4)
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Name: "n1", Error: "silent"}, {Node: "b", Name: "n2", Error: "dead"}}})
-	got := strings.Join(x.troubles(), "\n")
+	got := strings.Join(x.problemLines(), "\n")
 	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7", "block store on node n1: silent"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %q in\n%s", want, got)
@@ -57,7 +57,7 @@ func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
 	if got := table.String(); !regexp.MustCompile(`(?m)^n1 +alive .*\nn2 +no answer .*\nn3 +alive `).MatchString(got) {
 		t.Errorf("the table has another state of n2:\n%s", got)
 	}
-	if got, want := strings.Join(x.troubles(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
+	if got, want := strings.Join(x.problemLines(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
 }
@@ -70,7 +70,7 @@ func TestUsedUpQuotas(t *testing.T) {
 		{Of: "user", Name: "ann", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 1}, {Kind: api.QuotaReadOps, Limit: 0, Used: 0}}},
 		{Of: "user", Name: "bob", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: -1}}},
 	})
-	if got := strings.Join(x.troubles(), "\n"); got != "the quota of table web is exhausted: 21 KiB of 20 KiB; only deletions are accepted" {
+	if got := strings.Join(x.problemLines(), "\n"); got != "the quota of table web is exhausted: 21 KiB of 20 KiB; only deletions are accepted" {
 		t.Errorf("%q", got)
 	}
 	if state, _ := clusterState(&client.Status{Ready: true, Nodes: 1, NodesAlive: 1}, x); state != stateHealthy {
@@ -85,7 +85,7 @@ func TestStatusWhileExtentsAreCounted(t *testing.T) {
 	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
 	x.addStore(store)
 	want := "unknown: number of under-replicated extents: n2 still counting, after a node has joined or left"
-	if got := x.troubles(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {
+	if got := x.problemLines(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {
 		t.Errorf("%q, %+v", got, x)
 	}
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2, Counting: true}

@@ -39,8 +39,8 @@ tables and families. SHELL is bash, zsh, fish or powershell.`,
 	}
 }
 
-// completionPatience is the timeout of a completion: as long as a user waits for the shell.
-const completionPatience = 2 * time.Second
+// completionTimeout is the timeout of a completion: as long as a user waits for the shell.
+const completionTimeout = 2 * time.Second
 
 // completeTable completes the first argument to the name of a table.
 func (a *app) completeTable(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
@@ -102,10 +102,10 @@ func (a *app) completeName(cmd *cobra.Command, part string, names func(context.C
 	if parent == nil {
 		parent = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(parent, completionPatience)
+	ctx, cancel := context.WithTimeout(parent, completionTimeout)
 	defer cancel()
 	cfg := client.Config{RetryTimeMax: -1}
-	if err := a.identify(&cfg); err != nil {
+	if err := a.setCredential(&cfg); err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	c, err := client.Open(ctx, a.addr, cfg)

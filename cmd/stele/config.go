@@ -30,8 +30,8 @@ flag --data-dir, repeated for each folder. "stele config example" describes all 
 		Example: `  stele config example > stele.yaml
   stele config check stele.yaml
   stele config show`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand(), a.configExampleCommand(), a.configMemoryMaxCommand())
 	return cmd
@@ -140,8 +140,8 @@ with STELE_ and is no setting causes only a warning. The command contacts no nod
 				c.checkPaths()
 				err = c.err()
 			}
-			for _, name := range strangeVariables(os.Environ()) {
-				a.talk("warning: %s", strangeVariable(name))
+			for _, name := range unknownVariables(os.Environ()) {
+				a.notef("warning: %s", unknownVariableWarning(name))
 			}
 			return a.printVerdict(c, err)
 		},
@@ -156,7 +156,7 @@ func (a *app) printVerdict(c *configuration, err error) error {
 	switch {
 	case a.json && ps != nil:
 		code := faultOf(err).code
-		return errors.Join(a.printJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), quietly(code))
+		return errors.Join(a.printJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), silentExit(code))
 	case err != nil:
 		return err
 	case a.json:
@@ -169,8 +169,8 @@ func (a *app) printVerdict(c *configuration, err error) error {
 // otherVariables are the STELE_ variables that are no settings.
 var otherVariables = []string{"STELE_ADDR", "STELE_CREDENTIAL", "STELE_TIMEOUT", "STELE_CONFIG"}
 
-// strangeVariables returns the sorted names of STELE_ variables in environ that are not known.
-func strangeVariables(environ []string) (names []string) {
+// unknownVariables returns the sorted names of STELE_ variables in environ that are not known.
+func unknownVariables(environ []string) (names []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "STELE_") && !slices.Contains(knownVariables(), name) {
@@ -189,8 +189,8 @@ func knownVariables() []string {
 	return all
 }
 
-// strangeVariable returns the warning about an unknown variable.
-func strangeVariable(name string) string {
+// unknownVariableWarning returns the warning about an unknown variable.
+func unknownVariableWarning(name string) string {
 	text := name + " is set, but is not a setting"
 	if near := nearest(name, knownVariables()); near != "" {
 		text += ": did you mean " + near + "?"

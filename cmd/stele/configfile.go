@@ -68,7 +68,7 @@ func (c *configuration) parseFile(text []byte) {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			from, what = c.file+":"+m[1], strings.TrimPrefix(err.Error(), m[0])
 		}
-		c.illPlace("", from, usagef("the file is YAML with a line for each setting, such as listen: 127.0.0.1:7106", "%s", what))
+		c.addProblemAt("", from, usagef("the file is YAML with a line for each setting, such as listen: 127.0.0.1:7106", "%s", what))
 		return
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
@@ -76,7 +76,7 @@ func (c *configuration) parseFile(text []byte) {
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		c.illPlace("", c.at(top.Line), usagef(`write lines such as "listen: 127.0.0.1:7106"`, "not a mapping of keys to values"))
+		c.addProblemAt("", c.at(top.Line), usagef(`write lines such as "listen: 127.0.0.1:7106"`, "not a mapping of keys to values"))
 		return
 	}
 	values, seen := map[string]any{}, map[string]int{}
@@ -85,16 +85,16 @@ func (c *configuration) parseFile(text []byte) {
 		s := findSetting(key.Value)
 		switch {
 		case s == nil:
-			c.illPlace(key.Value, c.at(key.Line), unknownKey(key.Value))
+			c.addProblemAt(key.Value, c.at(key.Line), unknownKey(key.Value))
 			continue
 		case seen[s.key] > 0:
-			c.illPlace(s.key, c.at(key.Line), usagef("", "%s is set twice, first in line %d", s.key, seen[s.key]))
+			c.addProblemAt(s.key, c.at(key.Line), usagef("", "%s is set twice, first in line %d", s.key, seen[s.key]))
 			continue
 		}
 		seen[s.key] = key.Line
 		v, line, err := s.read(value)
 		if err != nil {
-			c.illPlace(s.key, c.at(max(line, key.Line)), err)
+			c.addProblemAt(s.key, c.at(max(line, key.Line)), err)
 			continue
 		}
 		values[s.key] = v

@@ -34,8 +34,8 @@ func (ps problems) Error() string {
 // Unwrap returns the first problem, whose exit code is that of all.
 func (ps problems) Unwrap() error { return ps[0] }
 
-// ill adds a problem with the value of a setting, and names the source of the value.
-func (c *configuration) ill(key string, err error) {
+// addProblem adds a problem with the value of a setting, and names the source of the value.
+func (c *configuration) addProblem(key string, err error) {
 	intro := fmt.Sprintf("%s (%s): ", key, c.origin[key])
 	if c.origin[key] == c.place[key] { // FILE:LINE goes first, as compilers print it
 		intro = fmt.Sprintf("%s: %s: ", c.origin[key], key)
@@ -43,13 +43,13 @@ func (c *configuration) ill(key string, err error) {
 	c.problems = append(c.problems, &problem{key, c.origin[key], intro, err})
 }
 
-// illPlace adds a problem at a source that has no valid setting.
-func (c *configuration) illPlace(key, from string, err error) {
+// addProblemAt adds a problem at a source that has no valid setting.
+func (c *configuration) addProblemAt(key, from string, err error) {
 	c.problems = append(c.problems, &problem{key, from, from + ": ", err})
 }
 
-// illTogether adds a conflict between settings. err names their sources.
-func (c *configuration) illTogether(key string, err error) {
+// addConflict adds a conflict between settings. err names their sources.
+func (c *configuration) addConflict(key string, err error) {
 	c.problems = append(c.problems, &problem{key, c.origin[key], "", err})
 }
 

@@ -27,7 +27,7 @@ send only their keys.`,
 				return err
 			}
 			opts = append(opts, oneCell(), client.BatchRows(10_000))
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.count(ctx, c.Table(args[0]), opts)
 			})
 		},

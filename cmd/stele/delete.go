@@ -40,7 +40,7 @@ not an error.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.Table(args[0]).Apply(ctx, m); err != nil || !a.json {
 					return err
 				}

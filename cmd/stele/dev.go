@@ -76,9 +76,9 @@ func createSample(ctx context.Context, addr string) error {
 // banner prints the node's addresses and commands to try.
 func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
 	key := func(s string) string { return a.paint(a.errTTY, styleKey, s) }
-	fate := "kept when the node stops"
+	retention := "kept when the node stops"
 	if temporary {
-		fate = "removed when the node stops"
+		retention = "removed when the node stops"
 	}
 	command := os.Args[0]
 	addr := ""
@@ -86,7 +86,7 @@ func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
 		addr = " --addr " + n.RPCAddr()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), fate)
+	fmt.Fprintf(&b, "\n%s in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), retention)
 	fmt.Fprintf(&b, "  clients  %s\n", n.RPCAddr())
 	if n.HTTPAddr() != "" {
 		fmt.Fprintf(&b, "  metrics  http://%s/metrics\n", n.HTTPAddr())

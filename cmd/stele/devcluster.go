@@ -51,7 +51,7 @@ func (a *app) serveDevCluster(ctx context.Context, c *configuration, count int) 
 	if d.nodes, err = devNodes(c, d.dir, count); err != nil {
 		return err
 	}
-	// A node is killed when the thread that started it exits: see heldAttributes.
+	// A node is killed when the thread that started it exits: see childAttributes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = d.run(ctx, temporary)
@@ -80,7 +80,7 @@ func checkDevCluster(c *configuration, count int) error {
 // run starts the nodes and watches them until ctx ends. It returns an error if a node does not start,
 // or if all nodes have exited.
 func (d *devCluster) run(ctx context.Context, temporary bool) error {
-	d.a.talk("starting %d nodes; their logs are %s", len(d.nodes), filepath.Join(d.dir, "*.log"))
+	d.a.notef("starting %d nodes; their logs are %s", len(d.nodes), filepath.Join(d.dir, "*.log"))
 	for _, n := range d.nodes {
 		if err := n.start(d.ended); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (d *devCluster) form(ctx context.Context) error {
 	case n := <-d.ended:
 		cancel(nil)
 		<-formed
-		return fmt.Errorf("%s did not start: %w\n%s", n.name, n.fate(), n.logEnd())
+		return fmt.Errorf("%s did not start: %w\n%s", n.name, n.exitCause(), n.logEnd())
 	case err := <-formed:
 		return err
 	}
@@ -151,42 +151,42 @@ func (d *devCluster) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case n := <-d.ended:
-			n.gone = true
-			d.a.talk("%s: %s (process %d) has exited: %v; its log is %s", d.a.paint(d.a.errTTY, styleError, "lost"), n.name, n.pid(), n.fate(), n.log)
+			n.reported = true
+			d.a.notef("%s: %s (process %d) has exited: %v; its log is %s", d.a.paint(d.a.errTTY, styleError, "lost"), n.name, n.pid(), n.exitCause(), n.log)
 			left := 0
 			for _, n := range d.nodes {
-				if !n.gone {
+				if !n.reported {
 					left++
 				}
 			}
 			if left == 0 {
 				return errors.New("all nodes have exited")
 			}
-			d.a.talk("%d of %d nodes are running; press Enter to restart %s", left, len(d.nodes), n.name)
+			d.a.notef("%d of %d nodes are running; press Enter to restart %s", left, len(d.nodes), n.name)
 		case <-lines:
-			if err := d.revive(ctx); err != nil {
+			if err := d.restartExited(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// revive restarts the nodes that have exited.
-func (d *devCluster) revive(ctx context.Context) error {
+// restartExited restarts the nodes that have exited.
+func (d *devCluster) restartExited(ctx context.Context) error {
 	for _, n := range d.nodes {
-		if !n.gone {
+		if !n.reported {
 			continue
 		}
 		if err := n.start(d.ended); err != nil {
 			return err
 		}
-		n.gone = false
-		d.a.talk("restarting %s as process %d", n.name, n.pid())
+		n.reported = false
+		d.a.notef("restarting %s as process %d", n.name, n.pid())
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, formTimeout)
 			defer cancel()
 			if n.await(ctx, 1) == nil {
-				d.a.talk("%s is serving again", n.name)
+				d.a.notef("%s is serving again", n.name)
 			}
 		}()
 	}
@@ -206,7 +206,7 @@ func (d *devCluster) stop(drain time.Duration) error {
 		}
 	}
 	if len(left) > 0 {
-		d.a.talk("stopping %d nodes; a second signal kills them", len(left))
+		d.a.notef("stopping %d nodes; a second signal kills them", len(left))
 	}
 	// A node takes a little longer to stop than its requests in progress.
 	late := time.NewTimer(drain + 10*time.Second)
@@ -250,12 +250,12 @@ func joinAddrs(nodes []*devNode) string {
 // banner prints the nodes with their addresses, and commands to try.
 func (d *devCluster) banner(temporary bool) {
 	key := func(s string) string { return d.a.paint(d.a.errTTY, styleKey, s) }
-	fate := "kept when they stop"
+	retention := "kept when they stop"
 	if temporary {
-		fate = "removed when they stop"
+		retention = "removed when they stop"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: %d nodes in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), len(d.nodes), fate)
+	fmt.Fprintf(&b, "\n%s: %d nodes in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), len(d.nodes), retention)
 	for _, n := range d.nodes {
 		fmt.Fprintf(&b, "  %s  clients %s", n.name, n.listen)
 		if n.http != "off" {

@@ -25,8 +25,8 @@ type devRun struct {
 	input io.WriteCloser
 	done  chan error
 
-	mu   sync.Mutex
-	said strings.Builder
+	mu     sync.Mutex
+	output strings.Builder
 }
 
 func startDevCluster(t *testing.T, dir string) *devRun {
@@ -48,7 +48,7 @@ func startDevCluster(t *testing.T, dir string) *devRun {
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			r.mu.Lock()
-			r.said.WriteString(s.Text() + "\n")
+			r.output.WriteString(s.Text() + "\n")
 			r.mu.Unlock()
 		}
 		r.done <- r.cmd.Wait()
@@ -63,13 +63,13 @@ func (r *devRun) await(pattern string) [][]string {
 	re := regexp.MustCompile(pattern)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		r.mu.Lock()
-		said := r.said.String()
+		output := r.output.String()
 		r.mu.Unlock()
-		if m := re.FindAllStringSubmatch(said, -1); m != nil {
+		if m := re.FindAllStringSubmatch(output, -1); m != nil {
 			return m
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("want %q in the output:\n%s", pattern, said)
+			r.t.Fatalf("want %q in the output:\n%s", pattern, output)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (r *devRun) nodes() (addrs []string, pids []int) {
 }
 
 // gone fails the test unless the processes exit within 10 s.
-func (r *devRun) gone(pids []int) {
+func (r *devRun) awaitExit(pids []int) {
 	r.t.Helper()
 	for _, pid := range pids {
 		for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
@@ -155,9 +155,9 @@ func TestDevCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-r.done; err != nil {
-		t.Fatalf("stop: %v\n%s", err, r.said.String())
+		t.Fatalf("stop: %v\n%s", err, r.output.String())
 	}
-	r.gone(pids)
+	r.awaitExit(pids)
 
 	r = startDevCluster(t, dir)
 	addrs, pids = r.nodes()
@@ -167,7 +167,7 @@ func TestDevCluster(t *testing.T) {
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	r.gone(pids) // on Linux, nodes are killed with their parent process
+	r.awaitExit(pids) // on Linux, nodes are killed with their parent process
 	if logs, _ := filepath.Glob(filepath.Join(dir, "n?.log")); len(logs) != 3 {
 		t.Fatalf("%d logs of nodes, want 3", len(logs))
 	}

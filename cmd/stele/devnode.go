@@ -25,10 +25,10 @@ type devNode struct {
 	args                 []string
 
 	// Of the process that was started last.
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has exited
-	err  error         // the result of Wait; read it only after done is closed
-	gone bool          // the exit has been reported
+	cmd      *exec.Cmd
+	done     chan struct{} // closed when the process has exited
+	err      error         // the result of Wait; read it only after done is closed
+	reported bool          // the exit has been reported
 }
 
 const (
@@ -145,7 +145,7 @@ func (n *devNode) start(ended chan<- *devNode) error {
 	cmd.Stderr = log
 	cmd.Env = slices.DeleteFunc(os.Environ(), isSetting)
 	// The node gets its own process group, so that Ctrl-C reaches only this process, which stops it.
-	cmd.SysProcAttr = heldAttributes(true)
+	cmd.SysProcAttr = childAttributes(true)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
@@ -171,7 +171,7 @@ func isSetting(variable string) bool {
 func (n *devNode) await(ctx context.Context, count int) error {
 	c, err := client.Open(ctx, n.listen, client.Config{})
 	for ; err != nil; c, err = client.Open(ctx, n.listen, client.Config{}) {
-		if pause(ctx, awaitPause); ctx.Err() != nil {
+		if pause(ctx, pollInterval); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (n *devNode) await(ctx context.Context, count int) error {
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, awaitPause); ctx.Err() != nil {
+		if pause(ctx, pollInterval); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -221,8 +221,8 @@ func votersOf(nodes int) int {
 	return min(nodes, 5)
 }
 
-// awaitPause is the interval at which await polls a node.
-const awaitPause = 50 * time.Millisecond
+// pollInterval is the interval at which await polls a node.
+const pollInterval = 50 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -245,8 +245,8 @@ func (n *devNode) hasEnded() bool {
 	}
 }
 
-// fate returns an error that describes how the process exited.
-func (n *devNode) fate() error {
+// exitCause returns an error that describes how the process exited.
+func (n *devNode) exitCause() error {
 	if n.err == nil {
 		return errors.New("exit code 0")
 	}

@@ -80,8 +80,8 @@ func withHint(err error, hint string) error {
 	return &f
 }
 
-// quietly returns an error that sets the exit code and prints nothing.
-func quietly(code int) error {
+// silentExit returns an error that sets the exit code and prints nothing.
+func silentExit(code int) error {
 	return &fault{code: code, err: errors.New("done"), quiet: true}
 }
 
@@ -105,7 +105,7 @@ func faultOf(err error) *fault {
 // faultOfCall maps errors of calls that failed in transport, were rejected by an unavailable node, or
 // have an unknown outcome.
 func faultOfCall(err error) *fault {
-	var away *client.UnreachableError
+	var unreachable *client.UnreachableError
 	switch {
 	case errors.Is(err, client.ErrAmbiguous):
 		f := &fault{code: exitError, hint: ambiguousHint(err)}
@@ -115,11 +115,11 @@ func faultOfCall(err error) *fault {
 		return f
 	case errors.Is(err, context.Canceled):
 		return &fault{code: exitError, err: errors.New("interrupted")}
-	case errors.As(err, &away):
+	case errors.As(err, &unreachable):
 		return &fault{
 			code: exitUnreachable,
 			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
-			err:  fmt.Errorf("cannot reach %s: %s", away.Addr, networkReason(away.Err)),
+			err:  fmt.Errorf("cannot reach %s: %s", unreachable.Addr, networkReason(unreachable.Err)),
 		}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return &fault{code: exitTimeout, hint: "raise --timeout", err: errors.New("timed out: " + err.Error())}

@@ -96,7 +96,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	a, _, errs := testApp()
-	if a.report(nil) != exitOK || a.report(quietly(exitUnhealthy)) != exitUnhealthy || errs.Len() > 0 {
+	if a.report(nil) != exitOK || a.report(silentExit(exitUnhealthy)) != exitUnhealthy || errs.Len() > 0 {
 		t.Errorf("printed %q", errs)
 	}
 }

@@ -13,11 +13,11 @@ import (
 
 // faultOfIdentity maps errors of authentication and authorization.
 func faultOfIdentity(err error) *fault {
-	var away *client.UnreachableError
+	var unreachable *client.UnreachableError
 	denied := func(hint, text string, cause error) *fault {
 		f := &fault{code: exitDenied, hint: hint}
-		if errors.As(err, &away) && text != "" {
-			f.err = fmt.Errorf("%s: %s", away.Addr, text)
+		if errors.As(err, &unreachable) && text != "" {
+			f.err = fmt.Errorf("%s: %s", unreachable.Addr, text)
 			if cause != nil {
 				f.err = fmt.Errorf("%w: %w", f.err, cause)
 			}
@@ -48,8 +48,8 @@ func faultOfIdentity(err error) *fault {
 			"the node has no certificate: its cluster has no access control", nil)
 	case errors.As(err, &unknown):
 		f := denied("authenticate with --credential FILE or STELE_CREDENTIAL", "", nil)
-		if errors.As(err, &away) {
-			f.err = fmt.Errorf("%s rejects the token: %w", away.Addr, unknown)
+		if errors.As(err, &unreachable) {
+			f.err = fmt.Errorf("%s rejects the token: %w", unreachable.Addr, unknown)
 		}
 		return f
 	case errors.Is(err, client.ErrUnauthenticated):

@@ -17,8 +17,8 @@ func (a *app) familyCommand() *cobra.Command {
 		Short: "Add, change and drop column families",
 		Example: `  stele family set webtable language:versions=1
   stele family drop webtable language`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.familySetCommand(), a.familyDropCommand())
 	return cmd
@@ -43,13 +43,13 @@ func (a *app) familySetCommand() *cobra.Command {
 			if dryRun {
 				return a.familySetDryRun(cmd, args[0], spec)
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.SetFamily(ctx, args[0], spec)
 				if err != nil {
 					return err
 				}
 				now, _ := s.Spec(spec.Name)
-				return a.changedSchema(s, fmt.Sprintf("family of %s is now %s", s.Name, now.String()))
+				return a.reportSchema(s, fmt.Sprintf("family of %s is now %s", s.Name, now.String()))
 			})
 		},
 	}
@@ -66,7 +66,7 @@ func (a *app) familySetDryRun(cmd *cobra.Command, name string, spec table.Family
 	if err != nil {
 		return err
 	}
-	a.talk("table %s would become:", name)
+	a.notef("table %s would become:", name)
 	return a.printSchema(s)
 }
 
@@ -93,16 +93,16 @@ func (a *app) familyDropCommand() *cobra.Command {
 			}
 			what := fmt.Sprintf("family %s of table %s, and all its cells (its locality group %q takes %s on disk)", family, name, f.Group, formatSize(diskBytes(info, f.Group)))
 			if dryRun {
-				return a.would(name, family, "drop "+what, diskBytes(info, f.Group))
+				return a.reportDryRun(name, family, "drop "+what, diskBytes(info, f.Group))
 			}
 			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if _, err := c.DropFamily(ctx, name, family); err != nil {
 					return err
 				}
-				return a.dropped(name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
+				return a.reportDropped(name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
 			})
 		},
 	}

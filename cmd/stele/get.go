@@ -9,15 +9,15 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// A getter holds the flags of get.
-type getter struct {
+// getFlags are the flags of get.
+type getFlags struct {
 	selection
 	rowForm
 	raw bool
 }
 
 func (a *app) getCommand() *cobra.Command {
-	g := &getter{}
+	g := &getFlags{}
 	cmd := &cobra.Command{
 		Use:     "get TABLE ROW [FAMILY[:QUALIFIER]...]",
 		Aliases: []string{"lookup"},
@@ -44,7 +44,7 @@ The exit code is 6 if the row has no such cell.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.get(ctx, c.Table(args[0]), args[1], opts, g)
 			})
 		},
@@ -57,7 +57,7 @@ The exit code is 6 if the row has no such cell.`,
 }
 
 // options returns the read options of the flags and of the columns in the arguments.
-func (g *getter) options(cmd *cobra.Command, columns []string) ([]client.ReadOption, error) {
+func (g *getFlags) options(cmd *cobra.Command, columns []string) ([]client.ReadOption, error) {
 	opts, err := g.selection.options(cmd)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (g *getter) options(cmd *cobra.Command, columns []string) ([]client.ReadOpt
 	return opts, nil
 }
 
-func (a *app) get(ctx context.Context, t *client.Table, key string, opts []client.ReadOption, g *getter) error {
+func (a *app) get(ctx context.Context, t *client.Table, key string, opts []client.ReadOption, g *getFlags) error {
 	row, err := t.Get(ctx, key, opts...)
 	switch {
 	case err != nil:

@@ -42,7 +42,7 @@ value counts as 0. The sum wraps around at 2^63-1 and -2^63 without an error.`,
 			if _, _, err := client.ParseColumn(column); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.increment(ctx, c.Table(args[0]), row, column, amount)
 			})
 		},

@@ -96,14 +96,14 @@ func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []str
 	return err
 }
 
-// identify sets the credential of cfg from the file of --credential, if it is set: a certificate with
+// setCredential sets the credential of cfg from the file of --credential, if it is set: a certificate with
 // its key, or an access token.
-func (a *app) identify(cfg *client.Config) error {
-	return identifyBy(cfg, "--credential", a.credential)
+func (a *app) setCredential(cfg *client.Config) error {
+	return setCredentialFrom(cfg, "--credential", a.credential)
 }
 
-// identifyBy is identify for the file of another flag. It does nothing if file is empty.
-func identifyBy(cfg *client.Config, flag, file string) (err error) {
+// setCredentialFrom is setCredential for the file of another flag. It does nothing if file is empty.
+func setCredentialFrom(cfg *client.Config, flag, file string) (err error) {
 	if file == "" {
 		return nil
 	}

@@ -14,16 +14,16 @@ import (
 // A journalHandler logs to systemd's journal. Each attribute is a field of its own, for queries such
 // as "journalctl -u stele STELE_PART=rpc -p warning", and is also part of the text.
 type journalHandler struct {
-	least slog.Level // the minimum level
-	send  func(text string, p journal.Priority, fields map[string]string) error
+	minLevel slog.Level // the minimum level
+	send     func(text string, p journal.Priority, fields map[string]string) error
 	// otherwise gets the records that the journal did not accept.
-	otherwise slog.Handler
-	attrs     []slog.Attr // keys include their groups
-	group     string      // prefix of the keys to come, with a trailing dot
+	fallback slog.Handler
+	attrs    []slog.Attr // keys include their groups
+	group    string      // prefix of the keys to come, with a trailing dot
 }
 
-func newJournalHandler(least slog.Level, otherwise slog.Handler) *journalHandler {
-	return &journalHandler{least: least, send: journal.Send, otherwise: otherwise}
+func newJournalHandler(minLevel slog.Level, fallback slog.Handler) *journalHandler {
+	return &journalHandler{minLevel: minLevel, send: journal.Send, fallback: fallback}
 }
 
 // inJournal reports whether standard error is connected to the journal.
@@ -32,11 +32,11 @@ func inJournal() bool {
 	return is && err == nil
 }
 
-func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
+func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.minLevel }
 
 func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
-	c.otherwise = h.otherwise.WithAttrs(attrs)
+	c.fallback = h.fallback.WithAttrs(attrs)
 	c.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
 	for _, a := range attrs {
 		c.attrs = flatten(c.attrs, h.group, a)
@@ -49,7 +49,7 @@ func (h *journalHandler) WithGroup(name string) slog.Handler {
 		return h
 	}
 	c := *h
-	c.otherwise = h.otherwise.WithGroup(name)
+	c.fallback = h.fallback.WithGroup(name)
 	c.group = h.group + name + "."
 	return &c
 }
@@ -89,7 +89,7 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 		fmt.Fprintf(&text, " %s=%s", a.Key, v)
 	}
 	if err := h.send(text.String(), priorityOf(r.Level), fields); err != nil {
-		return h.otherwise.Handle(ctx, r)
+		return h.fallback.Handle(ctx, r)
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ func (a *app) loadCommand() *cobra.Command {
 		Short: "Load a table from files, and verify a load",
 		Example: `  stele load webtable ./site --base-url https://www.example.com/
   stele load verify acks.jsonl --table webtable`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.loadWebtableCommand(), a.loadVerifyCommand())
 	return cmd
@@ -70,7 +70,7 @@ records every acknowledged cell, for "stele load verify".`,
 			if err != nil {
 				return siteError(err)
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.loadWebtable(ctx, c, site, f)
 			})
 		},
@@ -107,10 +107,10 @@ func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable
 		return err
 	}
 	if created {
-		a.talk("created table %s", f.table)
+		a.notef("created table %s", f.table)
 	}
 	p := a.newProgress("loading " + f.table)
-	cfg.Warn = func(err error) { p.talk("skipped: %v", err) }
+	cfg.Warn = func(err error) { p.notef("skipped: %v", err) }
 	l := webload.New(cfg)
 	pages, _ := site.Total(func() bool { return ctx.Err() != nil })
 	began := time.Now()
@@ -144,7 +144,7 @@ func (a *app) reportLoad(f *loadFlags, s webload.Stats, pages int64, took time.D
 			return err
 		}
 	} else {
-		a.talk("%s: loaded %s and %s from %s in %v; skipped %s that were in the table", f.table, plural(s.Pages, "page"),
+		a.notef("%s: loaded %s and %s from %s in %v; skipped %s that were in the table", f.table, plural(s.Pages, "page"),
 			plural(s.Anchors, "anchor"), plural(s.Links, "link"), took.Round(time.Millisecond), formatCount(s.Skipped))
 	}
 	switch {
@@ -178,7 +178,7 @@ was acknowledged, or was deleted or garbage-collected since.`,
 				return err
 			}
 			defer file.Close()
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.loadVerify(ctx, c.Table(name), file)
 			})
 		},
@@ -223,7 +223,7 @@ func (a *app) loadVerify(ctx context.Context, t *client.Table, file *os.File) er
 			return err
 		}
 	} else {
-		a.talk("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", t.Name(), formatSize(v.Bytes), plural(v.Cells, "cell"), formatCount(v.Missing), formatCount(v.Wrong))
+		a.notef("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", t.Name(), formatSize(v.Bytes), plural(v.Cells, "cell"), formatCount(v.Missing), formatCount(v.Wrong))
 	}
 	if v.Missing+v.Wrong > 0 {
 		return fmt.Errorf("verify acknowledged cells: %s of %s missing or wrong, the first: %s", formatCount(v.Missing+v.Wrong), plural(v.Cells, "cell"), v.First)

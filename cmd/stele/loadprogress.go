@@ -59,7 +59,7 @@ func (p *progress) run(every time.Duration) {
 			if p.bar != nil {
 				p.bar.SetCurrent(done)
 			} else {
-				p.a.talk("%s: %s", p.title, text)
+				p.a.notef("%s: %s", p.title, text)
 			}
 		case <-p.end:
 			return
@@ -67,10 +67,10 @@ func (p *progress) run(every time.Duration) {
 	}
 }
 
-// talk prints a message above the bar.
-func (p *progress) talk(format string, args ...any) {
+// notef prints a message above the bar.
+func (p *progress) notef(format string, args ...any) {
 	if p.bars == nil {
-		p.a.talk(format, args...)
+		p.a.notef(format, args...)
 		return
 	}
 	fmt.Fprintln(p.bars, escapeLines(fmt.Sprintf(format, args...)))

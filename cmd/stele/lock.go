@@ -31,8 +31,8 @@ sequencer of the lock does not match, 7 the lock was not acquired in time.`,
 		Example: `  stele lock set /locks/config 'replicas: 3'
   stele lock get /locks/config
   stele lock hold /locks/nightly --wait 10m -- ./nightly.sh`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.lockGetCommand(), a.lockSetCommand(), a.lockRemoveCommand(), a.lockListCommand(),
 		a.lockStatCommand(), a.lockWatchCommand(), a.lockHoldCommand(), a.lockCheckCommand())
@@ -50,7 +50,7 @@ func (a *app) lockClient() (*session.Client, error) {
 		return nil, err
 	}
 	var d lockDialer
-	if err := a.identify(&d.as); err != nil {
+	if err := a.setCredential(&d.as); err != nil {
 		return nil, err
 	}
 	return session.NewClient(session.Config{
@@ -90,7 +90,7 @@ func (a *app) locks(cmd *cobra.Command, usual time.Duration, f func(context.Cont
 
 // faultOfLock maps errors of the lock service.
 func faultOfLock(err error) *fault {
-	var away *session.UnreachableError
+	var unreachable *session.UnreachableError
 	var held *api.LockedError
 	switch {
 	case errors.Is(err, api.ErrOutcomeUnknown):
@@ -101,13 +101,13 @@ func faultOfLock(err error) *fault {
 		return f
 	case errors.As(err, &held):
 		return &fault{code: exitTimeout, err: held, hint: "wait for it with --wait, or wait longer"}
-	case errors.As(err, &away) && errors.Is(away.Err, session.ErrRefused): // report it as other commands do
-		return faultOfIdentity(&client.UnreachableError{Addr: away.Addr, Err: away.Err})
-	case errors.As(err, &away):
+	case errors.As(err, &unreachable) && errors.Is(unreachable.Err, session.ErrRefused): // report it as other commands do
+		return faultOfIdentity(&client.UnreachableError{Addr: unreachable.Addr, Err: unreachable.Err})
+	case errors.As(err, &unreachable):
 		return &fault{
 			code: exitUnreachable,
 			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
-			err:  fmt.Errorf("cannot reach %s: %s", away.Addr, networkReason(away.Err)),
+			err:  fmt.Errorf("cannot reach %s: %s", unreachable.Addr, networkReason(unreachable.Err)),
 		}
 	case errors.Is(err, api.ErrGeneration):
 		return &fault{code: exitConflict, hint: `"stele lock stat" shows the generation`}

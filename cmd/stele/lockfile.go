@@ -26,7 +26,7 @@ content may be old.`,
   stele lock get /locks/config --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				get := c.Get
 				if stale {
 					get = c.GetStale
@@ -119,7 +119,7 @@ When the command returns, no client reads the old content any more.`,
 			if err != nil {
 				return err
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				made, err := c.Set(ctx, args[0], value, gen, o)
 				if err != nil || !a.json {
 					return lockError(err, args[0])
@@ -170,7 +170,7 @@ file whose lock is held cannot be removed.`,
 			if err != nil {
 				return err
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				if err := c.Delete(ctx, args[0], gen, o); err != nil || !a.json {
 					return lockError(err, args[0])
 				}
@@ -201,7 +201,7 @@ with a trailing slash; with --long, a table.`,
 			if len(args) > 0 {
 				dir = args[0]
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				all, err := c.List(ctx, dir)
 				if err != nil {
 					return lockError(err, dir)
@@ -259,7 +259,7 @@ func (a *app) lockStatCommand() *cobra.Command {
   stele lock stat /locks/nightly --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				s, err := c.Stat(ctx, args[0])
 				if err != nil {
 					return lockError(err, args[0])
@@ -311,7 +311,7 @@ the holder of a lock checks the holder's sequencer first.`,
 			if err != nil {
 				return usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "%w", err)
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				err := c.CheckSequencer(ctx, q)
 				err = lockError(err, q.Path)
 				if err != nil && faultOf(err).code == exitNotFound { // the lock was removed with its file
@@ -326,7 +326,7 @@ the holder of a lock checks the holder's sequencer first.`,
 				}{args[0], err == nil}); printed != nil || err == nil {
 					return printed
 				}
-				return quietly(exitConflict)
+				return silentExit(exitConflict)
 			})
 		},
 	}

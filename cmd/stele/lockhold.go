@@ -26,8 +26,8 @@ const (
 	exitNoCommand = 127
 )
 
-// A holder holds the flags of hold.
-type holder struct {
+// holdFlags are the flags of hold.
+type holdFlags struct {
 	wait      time.Duration
 	forever   bool
 	shared    bool
@@ -36,7 +36,7 @@ type holder struct {
 }
 
 func (a *app) lockHoldCommand() *cobra.Command {
-	h := &holder{delay: 30 * time.Second, killAfter: 5 * time.Second}
+	h := &holdFlags{delay: 30 * time.Second, killAfter: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "hold PATH -- COMMAND [ARG...]",
 		Short: "Run a command while holding a lock",
@@ -91,7 +91,7 @@ was lost and the command was stopped. Other codes are those of "stele --help".`,
 }
 
 // waitFlag is a duration, or forever.
-type waitFlag holder
+type waitFlag holdFlags
 
 func (w *waitFlag) Set(s string) error {
 	if s == "forever" {
@@ -112,7 +112,7 @@ func (w *waitFlag) String() string {
 }
 
 // hold acquires the lock and runs the command.
-func (a *app) hold(ctx context.Context, s *session.Session, h *holder, path string, command []string) error {
+func (a *app) hold(ctx context.Context, s *session.Session, h *holdFlags, path string, command []string) error {
 	l, err := h.acquire(ctx, s, path)
 	if err != nil {
 		if errors.Is(err, api.ErrLocked) && ctx.Err() == nil {
@@ -120,7 +120,7 @@ func (a *app) hold(ctx context.Context, s *session.Session, h *holder, path stri
 		}
 		return err
 	}
-	code, lost, err := a.runHeld(s, l, h, command)
+	code, lost, err := a.runUnderLock(s, l, h, command)
 	if err != nil {
 		return err
 	}
@@ -136,12 +136,12 @@ func (a *app) hold(ctx context.Context, s *session.Session, h *holder, path stri
 		return &fault{code: exitUnhealthy, err: fmt.Errorf("the lock of %s was lost, and the command was stopped", path), hint: `the lock service had no leader for too long, or this process was paused: see "stele status"`}
 	}
 	if code != 0 {
-		return errors.Join(quietly(code), err)
+		return errors.Join(silentExit(code), err)
 	}
 	return err
 }
 
-func (h *holder) acquire(ctx context.Context, s *session.Session, path string) (*session.Lock, error) {
+func (h *holdFlags) acquire(ctx context.Context, s *session.Session, path string) (*session.Lock, error) {
 	mode := api.Exclusive
 	if h.shared {
 		mode = api.Shared
@@ -155,25 +155,25 @@ func (h *holder) acquire(ctx context.Context, s *session.Session, path string) (
 	return s.Acquire(ctx, path, mode, o)
 }
 
-// runHeld runs the command while the lock is held. It returns the exit code of the command, and
+// runUnderLock runs the command while the lock is held. It returns the exit code of the command, and
 // whether it was stopped because the lock was lost.
-func (a *app) runHeld(s *session.Session, l *session.Lock, h *holder, command []string) (code int, lost bool, err error) {
-	// The command is killed when the thread that started it exits: see heldAttributes.
+func (a *app) runUnderLock(s *session.Session, l *session.Lock, h *holdFlags, command []string) (code int, lost bool, err error) {
+	// The command is killed when the thread that started it exits: see childAttributes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn()...)
+	signal.Notify(signals, forwardedSignals()...)
 	defer signal.Stop(signals)
 	child := exec.Command(command[0], command[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.Env = append(os.Environ(), sequencerVariable+"="+l.Sequencer().String())
-	child.SysProcAttr = heldAttributes(!a.inTTY)
+	child.SysProcAttr = childAttributes(!a.inTTY)
 	if err := child.Start(); err != nil {
 		return 0, false, &fault{code: exitNoCommand, err: fmt.Errorf("run %s: %w", command[0], err)}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
-	w := &warder{app: a, session: s, lock: l, holder: h, pid: child.Process.Pid}
+	w := &lockMonitor{app: a, session: s, lock: l, holdFlags: h, pid: child.Process.Pid}
 	if !a.inTTY {
 		w.pid = -w.pid // the whole process group
 	}
@@ -192,19 +192,19 @@ func exitCode(p *os.ProcessState) int {
 	return p.ExitCode()
 }
 
-// A warder watches the lock while the command runs, and stops the command before the lock can pass to
+// A lockMonitor watches the lock while the command runs, and stops the command before the lock can pass to
 // another holder.
-type warder struct {
-	app      *app
-	session  *session.Session
-	lock     *session.Lock
-	holder   *holder
-	pid      int // of the command; negative for its process group
-	stopping bool
+type lockMonitor struct {
+	app       *app
+	session   *session.Session
+	lock      *session.Lock
+	holdFlags *holdFlags
+	pid       int // of the command; negative for its process group
+	stopping  bool
 }
 
 // watch waits until the command exits, and returns the error of its Wait.
-func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
+func (w *lockMonitor) watch(ended <-chan error, signals <-chan os.Signal) error {
 	lost := w.lock.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -214,8 +214,8 @@ func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
 		case w.stopping: // only the timer matters now, which kills
 			changed = nil
 		case state == session.Jeopardy:
-			w.app.talk("no contact with the leader of the lock service; the command continues for at most %v", w.left().Round(time.Second))
-			timer.Reset(w.left())
+			w.app.notef("no contact with the leader of the lock service; the command continues for at most %v", w.remaining().Round(time.Second))
+			timer.Reset(w.remaining())
 		default:
 			timer.Stop()
 		}
@@ -224,7 +224,7 @@ func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
 			return err
 		case s := <-signals:
 			if n, ok := s.(syscall.Signal); ok {
-				w.pass(n)
+				w.forward(n)
 			}
 		case <-lost:
 			lost = nil
@@ -234,37 +234,37 @@ func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
 				w.stop(timer)
 				continue
 			}
-			w.app.talk("killing the command")
+			w.app.notef("killing the command")
 			_ = syscall.Kill(w.pid, syscall.SIGKILL)
 		case <-changed:
 		}
 	}
 }
 
-// left returns how long the command may continue without contact to the leader.
-func (w *warder) left() time.Duration { return max(w.lock.Until()-w.holder.killAfter, 0) }
+// remaining returns how long the command may continue without contact to the leader.
+func (w *lockMonitor) remaining() time.Duration { return max(w.lock.Until()-w.holdFlags.killAfter, 0) }
 
 // stop sends SIGTERM to the command, and sets the timer for SIGKILL.
-func (w *warder) stop(timer *time.Timer) {
+func (w *lockMonitor) stop(timer *time.Timer) {
 	if w.stopping {
 		return
 	}
 	w.stopping = true
-	w.app.talk("the lock is lost: stopping the command")
+	w.app.notef("the lock is lost: stopping the command")
 	_ = syscall.Kill(w.pid, syscall.SIGTERM)
-	timer.Reset(w.holder.killAfter)
+	timer.Reset(w.holdFlags.killAfter)
 }
 
-// pass forwards a signal to the command. On a terminal, Ctrl-C and Ctrl-\ reach it directly, so they
+// forward forwards a signal to the command. On a terminal, Ctrl-C and Ctrl-\ reach it directly, so they
 // are not forwarded.
-func (w *warder) pass(s syscall.Signal) {
+func (w *lockMonitor) forward(s syscall.Signal) {
 	if w.app.inTTY && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
 		return
 	}
 	_ = syscall.Kill(w.pid, s)
 }
 
-// passedOn returns the signals that are forwarded to the command.
-func passedOn() []os.Signal {
+// forwardedSignals returns the signals that are forwarded to the command.
+func forwardedSignals() []os.Signal {
 	return append(signals(), syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 }

@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// heldAttributes gives the command its own process group if group is true, so that it can be stopped
+// childAttributes gives the command its own process group if group is true, so that it can be stopped
 // with its children.
-func heldAttributes(group bool) *syscall.SysProcAttr {
+func childAttributes(group bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: group}
 }

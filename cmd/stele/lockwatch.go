@@ -36,7 +36,7 @@ Events of the same kind in quick succession may be combined.`,
 					return err
 				}
 				defer w.Close()
-				a.talk("watching %s: press Ctrl-C to stop", args[0])
+				a.notef("watching %s: press Ctrl-C to stop", args[0])
 				return a.printEvents(cmd.Context(), w)
 			})
 		},
@@ -50,7 +50,7 @@ func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context,
 		return err
 	}
 	defer c.Close()
-	opening, cancel := a.within(cmd, quick)
+	opening, cancel := a.within(cmd, defaultTimeout)
 	defer cancel()
 	host, _ := os.Hostname()
 	s, err := c.Open(opening, session.Options{Name: fmt.Sprintf("stele %s, process %d on %.200s", verb, os.Getpid(), host)})

@@ -66,7 +66,7 @@ func (a *app) writeManPages(root *cobra.Command, dir string) error {
 	if a.json {
 		return a.printJSON(map[string]any{"folder": dir, "pages": pages})
 	}
-	a.talk("wrote %d pages to %s", pages, dir)
+	a.notef("wrote %d pages to %s", pages, dir)
 	return nil
 }
 

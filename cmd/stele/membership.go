@@ -90,16 +90,16 @@ func checkStable(s string) error {
 func (c *configuration) checkMembership() {
 	switch {
 	case c.text("gossip") == "off" && (len(c.join()) > 0 || c.expect() > 1):
-		c.illTogether("gossip", usagef("enable gossip, or omit join and expect", "gossip is off (%s), which excludes join and expect", c.origin["gossip"]))
+		c.addConflict("gossip", usagef("enable gossip, or omit join and expect", "gossip is off (%s), which excludes join and expect", c.origin["gossip"]))
 	case c.expect() > 1 && len(c.join()) == 0:
-		c.illTogether("expect", usagef("set the same --join on all of them, with the addresses of some of them",
+		c.addConflict("expect", usagef("set the same --join on all of them, with the addresses of some of them",
 			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect()))
 	}
 	ports := []string{"listen", "gossip", "http"}
 	for i, key := range ports {
 		for _, other := range ports[i+1:] {
 			if _, port, _ := net.SplitHostPort(c.text(key)); c.text(key) == c.text(other) && port != "" && port != "0" {
-				c.illTogether(other, usagef("use a different port for each", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
+				c.addConflict(other, usagef("use a different port for each", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
 			}
 		}
 	}

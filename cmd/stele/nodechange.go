@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// nodeNote is the --json form of a change to a node.
-type nodeNote struct {
+// nodeChangeJSON is the --json form of a change to a node.
+type nodeChangeJSON struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	Done    bool   `json:"done"` // false for a dry run, and for a drain in progress
@@ -26,11 +26,11 @@ type nodeNote struct {
 	Safe       *bool  `json:"safe,omitempty"`
 }
 
-func (a *app) drained(n *client.NodeInfo, done bool, what string) error {
+func (a *app) reportDrainRequest(n *client.NodeInfo, done bool, what string) error {
 	if a.json {
-		return a.printJSON(nodeNote{ID: n.ID, Name: n.Name, Done: done, Voter: n.Voter})
+		return a.printJSON(nodeChangeJSON{ID: n.ID, Name: n.Name, Done: done, Voter: n.Voter})
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }
 
@@ -43,7 +43,7 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				nodes, err := c.Nodes(ctx)
 				if err != nil {
 					return err
@@ -55,7 +55,7 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 				if err := c.UndrainNode(ctx, n.ID); err != nil {
 					return err
 				}
-				return a.drained(n, true, fmt.Sprintf("cancelled the drain of node %s", nodeName(n)))
+				return a.reportDrainRequest(n, true, fmt.Sprintf("cancelled the drain of node %s", nodeName(n)))
 			})
 		},
 	}
@@ -101,7 +101,7 @@ takes a few seconds.`,
 			}
 			what := describeNode(n)
 			if dryRun {
-				return a.removedNode(n, false, "would remove "+what)
+				return a.reportNodeRemoval(n, false, "would remove "+what)
 			}
 			question := "Remove " + what + "? It cannot rejoin."
 			if force {
@@ -110,11 +110,11 @@ takes a few seconds.`,
 			if err := a.confirm(yes, question); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.RemoveNode(ctx, n.ID, force); err != nil {
 					return err
 				}
-				return a.removedNode(n, true, "removed node "+nodeName(n))
+				return a.reportNodeRemoval(n, true, "removed node "+nodeName(n))
 			})
 		},
 	}
@@ -134,10 +134,10 @@ func describeNode(n *client.NodeInfo) string {
 		orElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds))
 }
 
-func (a *app) removedNode(n *client.NodeInfo, removed bool, what string) error {
+func (a *app) reportNodeRemoval(n *client.NodeInfo, removed bool, what string) error {
 	if a.json {
-		return a.printJSON(nodeNote{ID: n.ID, Name: n.Name, Done: removed, Voter: n.Voter, Removed: removed})
+		return a.printJSON(nodeChangeJSON{ID: n.ID, Name: n.Name, Done: removed, Voter: n.Voter, Removed: removed})
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }

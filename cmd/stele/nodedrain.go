@@ -45,15 +45,15 @@ drained in time.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				n, err := a.drain(ctx, c, args[0])
 				if err != nil {
 					return err
 				}
 				if noWait {
-					return a.drained(n, false, fmt.Sprintf(`draining node %s; "stele status" shows its tablets, "stele node show %s" whether it still votes`, nodeName(n), args[0]))
+					return a.reportDrainRequest(n, false, fmt.Sprintf(`draining node %s; "stele status" shows its tablets, "stele node show %s" whether it still votes`, nodeName(n), args[0]))
 				}
-				return a.awaitDrain(ctx, n, func() (*drainSight, error) { return lookAtDrain(ctx, c, n.ID) })
+				return a.awaitDrain(ctx, n, func() (*drainState, error) { return readDrainState(ctx, c, n.ID) })
 			})
 		},
 	}
@@ -72,89 +72,89 @@ func (a *app) drain(ctx context.Context, c *client.Client, name string) (*client
 	if err != nil {
 		return nil, err
 	}
-	if othersThan(n, nodes) == 0 {
+	if drainTargets(n, nodes) == 0 {
 		return nil, &fault{code: exitError, hint: "start another node first; to stop the whole cluster, stop its nodes without draining them, which loses nothing",
 			err: fmt.Errorf("no other node can take over from node %s", nodeName(n))}
 	}
 	return n, c.DrainNode(ctx, n.ID)
 }
 
-// othersThan returns the number of nodes that can take over from n: others that are alive and not
+// drainTargets returns the number of nodes that can take over from n: others that are alive and not
 // draining.
-func othersThan(n *client.NodeInfo, nodes []client.NodeInfo) (others int) {
+func drainTargets(n *client.NodeInfo, nodes []client.NodeInfo) (targets int) {
 	for _, o := range nodes {
 		if o.ID != n.ID && o.State == api.NodeAlive && !o.Draining {
-			others++
+			targets++
 		}
 	}
-	return others
+	return targets
 }
 
 const (
 	// drainPoll is the minimum interval between polls of a drain. A poll reads METADATA, so the interval
 	// is longer if polls take long.
 	drainPoll = 500 * time.Millisecond
-	// drainStall is the time without progress after which the command gives up if it has no --timeout.
-	drainStall = 5 * time.Minute
-	// drainAlone is the time without another node after which it gives up. It is longer than a restart.
-	drainAlone = 30 * time.Second
+	// drainStallTimeout is the time without progress after which the command gives up if it has no --timeout.
+	drainStallTimeout = 5 * time.Minute
+	// drainNoTargetTimeout is the time without another node after which it gives up. It is longer than a restart.
+	drainNoTargetTimeout = 30 * time.Second
 )
 
-// drainSight is the state of a drain.
-type drainSight struct {
+// drainState is the state of a drain.
+type drainState struct {
 	node    *client.NodeInfo
 	store   *client.NodeStore // nil if the node is down or has not reported yet
 	tablets int64             // tablets that it serves; -1 if unknown
-	others  int               // nodes that can take over
-	needed  string            // what the node still holds; empty if it is drained
+	targets int               // nodes that can take over
+	holds   string            // what the node still holds; empty if it is drained
 }
 
 // awaitDrain waits until the node has no vote, is not master, and has no tablets and no extents of
 // blobs. Then it prints whether the node may be stopped or unplugged. It gives up as the constants
 // above say.
-func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*drainSight, error)) error {
+func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*drainState, error)) error {
 	start := time.Now()
 	_, bounded := ctx.Deadline()
-	last := &drainSight{node: n, tablets: -1, others: 1, needed: "waiting for its state"}
-	var told atomic.Pointer[string]
-	told.Store(&last.needed)
+	last := &drainState{node: n, tablets: -1, targets: 1, holds: "waiting for its state"}
+	var status atomic.Pointer[string]
+	status.Store(&last.holds)
 	stop := a.startTicker(func() string {
-		return fmt.Sprintf("draining %s, %v: %s", nodeName(n), time.Since(start).Round(time.Second), *told.Load())
+		return fmt.Sprintf("draining %s, %v: %s", nodeName(n), time.Since(start).Round(time.Second), *status.Load())
 	})
 	defer stop()
-	changed, accompanied, said := start, start, time.Time{}
+	changed, lastTarget, lastMessage := start, start, time.Time{}
 	for {
 		began := time.Now()
 		now, err := look()
 		switch {
 		case ctx.Err() != nil:
-			return a.undrained(ctx.Err(), last, start)
+			return a.drainIncomplete(ctx.Err(), last, start)
 		case err != nil:
-			return withHint(err, drainGoesOn(n))
-		case now.needed == "":
+			return withHint(err, drainContinues(n))
+		case now.holds == "":
 			stop()
 			return a.reportDrain(now)
 		}
-		if now.needed != last.needed {
+		if now.holds != last.holds {
 			changed = time.Now()
 		}
-		if now.others > 0 {
-			accompanied = time.Now()
+		if now.targets > 0 {
+			lastTarget = time.Now()
 		}
 		last = now
-		told.Store(&now.needed)
-		if !a.errTTY && changed.After(said) && time.Since(said) >= progressLines {
-			said = time.Now()
-			a.talk("draining %s: %s", nodeName(n), now.needed)
+		status.Store(&now.holds)
+		if !a.errTTY && changed.After(lastMessage) && time.Since(lastMessage) >= progressLines {
+			lastMessage = time.Now()
+			a.notef("draining %s: %s", nodeName(n), now.holds)
 		}
 		switch {
-		case time.Since(accompanied) >= drainAlone:
-			return a.undrained(errDrainAlone, last, start)
-		case !bounded && time.Since(changed) >= drainStall:
-			return a.undrained(errDrainStalls, last, start)
+		case time.Since(lastTarget) >= drainNoTargetTimeout:
+			return a.drainIncomplete(errNoDrainTarget, last, start)
+		case !bounded && time.Since(changed) >= drainStallTimeout:
+			return a.drainIncomplete(errDrainStalled, last, start)
 		}
 		if wait(ctx, max(drainPoll, 4*time.Since(began))) != nil {
-			return a.undrained(ctx.Err(), last, start)
+			return a.drainIncomplete(ctx.Err(), last, start)
 		}
 	}
 }
@@ -172,46 +172,46 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // Why awaitDrain gives up, besides the end of its context.
 var (
-	errDrainAlone  = errors.New("no other node can take over")
-	errDrainStalls = fmt.Errorf("there has been no progress for %v", drainStall)
+	errNoDrainTarget = errors.New("no other node can take over")
+	errDrainStalled  = fmt.Errorf("there has been no progress for %v", drainStallTimeout)
 )
 
-// undrained returns the error of a drain that has not finished. With --json it prints the state first.
-func (a *app) undrained(why error, last *drainSight, start time.Time) error {
+// drainIncomplete returns the error of a drain that has not finished. With --json it prints the state first.
+func (a *app) drainIncomplete(why error, last *drainState, start time.Time) error {
 	n := last.node
 	if errors.Is(why, context.Canceled) {
-		return withHint(why, drainGoesOn(n))
+		return withHint(why, drainContinues(n))
 	}
 	if a.json {
-		note := drainNote(last)
+		note := drainJSON(last)
 		note.Done = false
 		if err := a.printJSON(note); err != nil {
 			return err
 		}
 	}
-	f := &fault{code: exitTimeout, hint: drainGoesOn(n)}
+	f := &fault{code: exitTimeout, hint: drainContinues(n)}
 	if last.tablets != 0 {
 		f.hint = `"stele status" shows why tablets cannot be moved; ` + f.hint
 	}
 	after := time.Since(start).Round(time.Second)
-	f.err = fmt.Errorf("node %s is not drained after %v: %s", nodeName(n), after, last.needed)
+	f.err = fmt.Errorf("node %s is not drained after %v: %s", nodeName(n), after, last.holds)
 	switch {
-	case errors.Is(why, errDrainAlone):
-		f.code, f.hint = exitError, "start another node, or undrain one; "+drainGoesOn(n)
+	case errors.Is(why, errNoDrainTarget):
+		f.code, f.hint = exitError, "start another node, or undrain one; "+drainContinues(n)
 		f.err = fmt.Errorf("%w, and %w", f.err, why)
-	case errors.Is(why, errDrainStalls):
+	case errors.Is(why, errDrainStalled):
 		f.err = fmt.Errorf("%w, and %w", f.err, why)
 	}
 	return f
 }
 
-// drainGoesOn returns the hint that the drain continues after the command has exited.
-func drainGoesOn(n *client.NodeInfo) string {
+// drainContinues returns the hint that the drain continues after the command has exited.
+func drainContinues(n *client.NodeInfo) string {
 	return fmt.Sprintf(`the drain continues: wait for it by "stele node drain %[1]s", or cancel it by "stele node undrain %[1]s"`, nodeName(n))
 }
 
-// lookAtDrain reads the state of a drain.
-func lookAtDrain(ctx context.Context, c *client.Client, id string) (*drainSight, error) {
+// readDrainState reads the state of a drain.
+func readDrainState(ctx context.Context, c *client.Client, id string) (*drainState, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func lookAtDrain(ctx context.Context, c *client.Client, id string) (*drainSight,
 	if err != nil {
 		return nil, err
 	}
-	x := &drainSight{node: n, others: othersThan(n, nodes)}
+	x := &drainState{node: n, targets: drainTargets(n, nodes)}
 	var unknown error
 	if x.tablets, unknown = tabletsOn(ctx, c, n, nodes); unknown != nil {
 		x.tablets = -1
@@ -236,13 +236,13 @@ func lookAtDrain(ctx context.Context, c *client.Client, id string) (*drainSight,
 		}
 		x.store, yet = drainStore(s, id)
 	}
-	x.needed = orElse(neededFor(x, unknown), yet)
+	x.holds = orElse(stillHolds(x, unknown), yet)
 	return x, nil
 }
 
-// neededFor returns what a node still holds, for messages; empty for nothing. unknown is the error if
+// stillHolds returns what a node still holds, for messages; empty for nothing. unknown is the error if
 // its tablets are unknown.
-func neededFor(x *drainSight, unknown error) string {
+func stillHolds(x *drainState, unknown error) string {
 	var still []string
 	if x.node.Master {
 		still = append(still, "is the master")
@@ -309,9 +309,9 @@ func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes 
 	return held[n.ID], nil
 }
 
-// drainNote returns the --json form of a drain.
-func drainNote(x *drainSight) nodeNote {
-	note := nodeNote{ID: x.node.ID, Name: x.node.Name, Done: true, Voter: x.node.Voter}
+// drainJSON returns the --json form of a drain.
+func drainJSON(x *drainState) nodeChangeJSON {
+	note := nodeChangeJSON{ID: x.node.ID, Name: x.node.Name, Done: true, Voter: x.node.Voter}
 	if x.tablets >= 0 {
 		note.Tablets = &x.tablets
 	}
@@ -322,19 +322,19 @@ func drainNote(x *drainSight) nodeNote {
 }
 
 // reportDrain prints whether a drained node may be stopped or unplugged.
-func (a *app) reportDrain(x *drainSight) error {
+func (a *app) reportDrain(x *drainState) error {
 	if a.json {
-		return a.printJSON(drainNote(x))
+		return a.printJSON(drainJSON(x))
 	}
 	name := nodeName(x.node)
 	switch {
 	case x.store == nil:
-		a.talk(`node %s has no vote and no tablets, and is down; check by "stele blob fsck" whether its extents have replicas on other nodes`, name)
+		a.notef(`node %s has no vote and no tablets, and is down; check by "stele blob fsck" whether its extents have replicas on other nodes`, name)
 	case x.store.Safe:
-		a.talk("node %s has no vote, no tablets and no extents in use: it is safe to unplug it for good", name)
+		a.notef("node %s has no vote, no tablets and no extents in use: it is safe to unplug it for good", name)
 	default:
-		a.talk("node %s has no vote, no tablets and no extents of blobs: it is safe to stop it", name)
-		a.talk(`keep its disks until "stele blob status" reports it safe to unplug: %s on it may still be needed`, plural(x.store.DrainLogs, "commit log extent"))
+		a.notef("node %s has no vote, no tablets and no extents of blobs: it is safe to stop it", name)
+		a.notef(`keep its disks until "stele blob status" reports it safe to unplug: %s on it may still be needed`, plural(x.store.DrainLogs, "commit log extent"))
 	}
 	return nil
 }

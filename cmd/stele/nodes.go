@@ -26,8 +26,8 @@ To take a node out of service for good: drain it, stop it, remove it.`,
   stele node show n3
   stele node drain n3
   stele node remove n3`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.nodeListCommand(), a.nodeShowCommand(), a.nodeDrainCommand(), a.nodeUndrainCommand(), a.nodeRemoveCommand())
 	return cmd
@@ -50,9 +50,9 @@ node has been in its state.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var nodes []client.NodeInfo
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				if nodes, err = c.Nodes(ctx); err == nil {
-					askLeader(ctx, c, nodes)
+					markLeader(ctx, c, nodes)
 				}
 				return err
 			})
@@ -66,34 +66,34 @@ node has been in its state.`,
 
 // nodes returns the nodes of the cluster, by a call of its own.
 func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
-	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+	err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes(ctx)
 		return err
 	})
 	return nodes, err
 }
 
-// leaderPatience is the timeout of askLeader.
-const leaderPatience = 3 * time.Second
+// leaderTimeout is the timeout of markLeader.
+const leaderTimeout = 3 * time.Second
 
-// askLeader marks the leader and the master among nodes by the status of the Raft group, if no node is
+// markLeader marks the leader and the master among nodes by the status of the Raft group, if no node is
 // marked as leader. If there is no answer, neither is known.
-func askLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
+func markLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
 	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
 	s, err := c.RaftStatus(ctx)
 	if err != nil {
 		s = &client.RaftStatus{}
 	}
-	takeLeader(nodes, s)
+	applyRaftStatus(nodes, s)
 }
 
-// takeLeader marks the leader and the master by the status of the Raft group. Without a leader there
+// applyRaftStatus marks the leader and the master by the status of the Raft group. Without a leader there
 // is no master.
-func takeLeader(nodes []client.NodeInfo, s *client.RaftStatus) {
+func applyRaftStatus(nodes []client.NodeInfo, s *client.RaftStatus) {
 	led := s.Leader != ""
 	for i := range nodes {
 		nodes[i].Leader = nodes[i].ID == s.Leader
@@ -132,7 +132,7 @@ func (a *app) listNodes(nodes []client.NodeInfo) error {
 		}
 		return nil
 	}
-	a.talk("%s", a.nodesSentence(nodes))
+	a.notef("%s", a.nodesSentence(nodes))
 	g := newGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
 	for i := range nodes {
 		n := &nodes[i]
@@ -144,16 +144,16 @@ func (a *app) listNodes(nodes []client.NodeInfo) error {
 // nodesSentence returns a one-line summary of the nodes, for standard error.
 func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 	alive, leader, master := 0, "", ""
-	var gone []string
+	var down []string
 	for i := range nodes {
 		n := &nodes[i]
 		switch n.State {
 		case api.NodeAlive:
 			alive++
 		case api.NodeLeft:
-			gone = append(gone, nodeName(n)+" has left")
+			down = append(down, nodeName(n)+" has left")
 		default:
-			gone = append(gone, nodeName(n)+" is "+orElse(n.State, api.NodeUnknown))
+			down = append(down, nodeName(n)+" is "+orElse(n.State, api.NodeUnknown))
 		}
 		if n.Leader {
 			leader = nodeName(n)
@@ -168,23 +168,23 @@ func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 		word, why = a.paint(a.errTTY, styleError, "unhealthy"), "; no leader is known"
 	case master == "":
 		word, why = a.paint(a.errTTY, styleHint, "degraded"), "; no master is known"
-	case len(gone) > 0:
+	case len(down) > 0:
 		word = a.paint(a.errTTY, styleHint, "degraded")
 	}
-	if len(gone) > 3 {
-		gone = append(gone[:3], "…")
+	if len(down) > 3 {
+		down = append(down[:3], "…")
 	}
-	if len(gone) > 0 {
-		why += "; " + strings.Join(gone, ", ")
+	if len(down) > 0 {
+		why += "; " + strings.Join(down, ", ")
 	}
-	said := fmt.Sprintf(": %d of %s alive", alive, plural(int64(len(nodes)), "node"))
+	text := fmt.Sprintf(": %d of %s alive", alive, plural(int64(len(nodes)), "node"))
 	if leader != "" {
-		said += ", leader " + leader
+		text += ", leader " + leader
 	}
 	if master != "" {
-		said += ", master " + master
+		text += ", master " + master
 	}
-	return word + said + why
+	return word + text + why
 }
 
 // nodeName returns the name of a node, or its id if it has no name.

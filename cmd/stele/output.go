@@ -11,8 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// talk prints a message on standard error.
-func (a *app) talk(format string, args ...any) {
+// notef prints a message on standard error.
+func (a *app) notef(format string, args ...any) {
 	fmt.Fprintln(a.err, a.repaint(escapeLines(fmt.Sprintf(format, args...))))
 }
 

@@ -188,7 +188,7 @@ func (v *valueReader) read(what, arg string) ([]byte, error) {
 		}
 		v.stdin = what
 		if v.a.inTTY {
-			v.a.talk("reading %s from the terminal: press Ctrl-D at its end", what)
+			v.a.notef("reading %s from the terminal: press Ctrl-D at its end", what)
 		}
 		return readValue(v.a.in)
 	case strings.HasPrefix(arg, "@"):

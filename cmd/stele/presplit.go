@@ -45,12 +45,12 @@ func (f *splitFlags) rows(a *app) (rows []string, err error) {
 	case f.hex > 1 && len(rows) > 0:
 		return nil, usagef("use one of them", "--split-at and --split-hex are both given")
 	}
-	return append(rows, hexCuts(f.hex)...), nil
+	return append(rows, hexSplitPoints(f.hex)...), nil
 }
 
-// hexCuts returns the n-1 split points that divide hexadecimal keys into n equal ranges. If n does not
+// hexSplitPoints returns the n-1 split points that divide hexadecimal keys into n equal ranges. If n does not
 // divide a power of 16, the ranges differ slightly.
-func hexCuts(n int) (rows []string) {
+func hexSplitPoints(n int) (rows []string) {
 	if n <= 1 {
 		return nil
 	}
@@ -65,9 +65,9 @@ func hexCuts(n int) (rows []string) {
 }
 
 // inTablets returns " of N tablets" for a table with several tablets; empty for one.
-func inTablets(cuts int) string {
-	if cuts == 0 {
+func inTablets(splitPoints int) string {
+	if splitPoints == 0 {
 		return ""
 	}
-	return " of " + plural(int64(cuts)+1, "tablet")
+	return " of " + plural(int64(splitPoints)+1, "tablet")
 }

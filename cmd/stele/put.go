@@ -35,7 +35,7 @@ When the command returns, the cells are on disk.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.put(ctx, c.Table(args[0]), m)
 			})
 		},

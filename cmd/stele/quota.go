@@ -29,8 +29,8 @@ user owns, not what the user writes to tables of others.`,
 		Example: `  stele quota set webtable --bytes 100GiB --write-ops 1000
   stele quota set --user loader --write-bytes 10MiB
   stele quota list`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.quotaSetCommand(), a.quotaListCommand(), a.quotaRemoveCommand())
 	return cmd
@@ -111,11 +111,11 @@ according to its load. The change takes effect on all nodes within a second.`,
 			if len(change.Bounds)+len(change.Unbounded) == 0 {
 				return usagef("add one, such as --write-ops 1000", "no bound given")
 			}
-			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
+			err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
 			if err != nil {
 				return err
 			}
-			a.talk("quota of %s %s is set", of, escapeText(name))
+			a.notef("quota of %s %s is set", of, escapeText(name))
 			return nil
 		},
 	}
@@ -158,7 +158,7 @@ func (a *app) quotaListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []client.Quota
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Quotas(ctx)
 				return err
 			})
@@ -226,10 +226,10 @@ func (a *app) quotaRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
+			if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
 				return err
 			}
-			a.talk("quota of %s %s is removed", of, escapeText(name))
+			a.notef("quota of %s %s is removed", of, escapeText(name))
 			return nil
 		},
 	}
@@ -238,7 +238,7 @@ func (a *app) quotaRemoveCommand() *cobra.Command {
 }
 
 func (a *app) tableOwnerCommand() *cobra.Command {
-	nobody := false
+	noOwner := false
 	cmd := &cobra.Command{
 		Use:   "owner TABLE [USER]",
 		Short: "Show or change the owner of a table",
@@ -251,19 +251,19 @@ see "stele acl".`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if nobody && len(args) > 1 {
+			if noOwner && len(args) > 1 {
 				return usagef("use one of them", "a user and --nobody are both given")
 			}
-			if nobody || len(args) > 1 {
+			if noOwner || len(args) > 1 {
 				user := strings.Join(args[1:], "")
-				if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, args[0], user) }); err != nil {
+				if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, args[0], user) }); err != nil {
 					return err
 				}
-				a.talk("owner of table %s: %s", escapeText(args[0]), orElse(escapeText(user), "none"))
+				a.notef("owner of table %s: %s", escapeText(args[0]), orElse(escapeText(user), "none"))
 				return nil
 			}
 			var u *client.Usage
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				u, err = c.Usage(ctx, args[0])
 				return err
 			})
@@ -281,7 +281,7 @@ see "stele acl".`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&nobody, "nobody", false, "remove the owner")
+	cmd.Flags().BoolVar(&noOwner, "nobody", false, "remove the owner")
 	return cmd
 }
 

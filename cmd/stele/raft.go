@@ -22,8 +22,8 @@ group has up to five voters. It replicates schemas, locks and sessions, and elec
 master.`,
 		Example: `  stele raft status
   stele raft recover --data-dir /var/lib/stele --dry-run`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.raftStatusCommand(), a.raftRecoverCommand())
 	return cmd
@@ -42,7 +42,7 @@ be changed, locks cannot be acquired, and no master can be elected.`,
   stele raft status --json | jq -r '.servers[] | select(.voter) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.RaftStatus(ctx)
 				if err != nil {
 					return err
@@ -50,7 +50,7 @@ be changed, locks cannot be acquired, and no master can be elected.`,
 				if err := a.printRaftStatus(s); err != nil || s.Leader != "" {
 					return err
 				}
-				return quietly(exitUnhealthy)
+				return silentExit(exitUnhealthy)
 			})
 		},
 	}
@@ -104,7 +104,7 @@ func (a *app) printRaftStatus(s *client.RaftStatus) error {
 	if a.json {
 		return a.printJSON(raftOf(s))
 	}
-	a.talk("%s", a.raftSentence(s))
+	a.notef("%s", a.raftSentence(s))
 	figures := newGrid("FIGURE", "VALUE")
 	figures.add("cluster", s.Cluster)
 	figures.add("leader", named(s.LeaderName, s.Leader))
@@ -161,7 +161,7 @@ func lastContact(v *client.RaftServer) number {
 // raftSentence returns a one-line summary of the group, for standard error.
 func (a *app) raftSentence(s *client.RaftStatus) string {
 	voters, alive := 0, 0
-	var gone []string
+	var down []string
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		if !v.Voter {
@@ -171,7 +171,7 @@ func (a *app) raftSentence(s *client.RaftStatus) string {
 		if v.Alive || v.Leader {
 			alive++
 		} else {
-			gone = append(gone, orElse(v.Name, v.ID))
+			down = append(down, orElse(v.Name, v.ID))
 		}
 	}
 	of := fmt.Sprintf("%d of %s alive", alive, plural(int64(voters), "voter"))
@@ -179,19 +179,19 @@ func (a *app) raftSentence(s *client.RaftStatus) string {
 		return a.paint(a.errTTY, styleError, "unhealthy") + ": no leader is known; a majority of the voters must be up"
 	}
 	word := a.paint(a.errTTY, styleGood, "healthy")
-	who := fmt.Sprintf(", leader %s", orElse(s.LeaderName, s.Leader))
+	details := fmt.Sprintf(", leader %s", orElse(s.LeaderName, s.Leader))
 	if s.Master != "" {
-		who += fmt.Sprintf(", master %s", orElse(s.MasterName, s.Master))
+		details += fmt.Sprintf(", master %s", orElse(s.MasterName, s.Master))
 	}
-	switch may := (voters-1)/2 - (voters - alive); {
-	case len(gone) > 0:
-		word, who = a.paint(a.errTTY, styleHint, "degraded"), who+"; down: "+strings.Join(gone, ", ")
+	switch tolerated := (voters-1)/2 - (voters - alive); {
+	case len(down) > 0:
+		word, details = a.paint(a.errTTY, styleHint, "degraded"), details+"; down: "+strings.Join(down, ", ")
 	case s.Master == "":
-		word, who = a.paint(a.errTTY, styleHint, "degraded"), who+"; no master is known"
-	case may == 0:
-		who += "; none may fail"
+		word, details = a.paint(a.errTTY, styleHint, "degraded"), details+"; no master is known"
+	case tolerated == 0:
+		details += "; none may fail"
 	default:
-		who += fmt.Sprintf("; %d may fail", may)
+		details += fmt.Sprintf("; %d may fail", tolerated)
 	}
-	return word + ": " + of + who
+	return word + ": " + of + details
 }

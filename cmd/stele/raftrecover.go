@@ -47,7 +47,7 @@ The node must be stopped. Name all its data folders.`,
 			if len(dirs) == 0 {
 				return usagef("for example: "+firstExample(cmd), "--data-dir is missing")
 			}
-			ctx, cancel := a.within(cmd, patient)
+			ctx, cancel := a.within(cmd, noTimeout)
 			defer cancel()
 			r, err := inspectRecovery(ctx, dirs)
 			if err != nil {
@@ -161,8 +161,8 @@ func (a *app) recover(ctx context.Context, r *recovery) error {
 		return a.printJSON(j)
 	}
 	if !r.again {
-		a.talk("recovered %s in %s, %s", plural(int64(r.seen.Files), "file"), plural(int64(r.seen.Directories), "directory"), formatSize(r.seen.Bytes))
+		a.notef("recovered %s in %s, %s", plural(int64(r.seen.Files), "file"), plural(int64(r.seen.Directories), "directory"), formatSize(r.seen.Bytes))
 	}
-	a.talk("start this node now; start other nodes only when they can reach it")
+	a.notef("start this node now; start other nodes only when they can reach it")
 	return nil
 }

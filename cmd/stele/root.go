@@ -94,8 +94,8 @@ error, kind, exit_code and hint.`,
   stele status --addr 10.0.0.5:7106`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          unknownVerb,
-		RunE:          needVerb,
+		Args:          unknownCommand,
+		RunE:          requireSubcommand,
 	}
 	root.Version = node.Version() // adds --version
 	root.SetVersionTemplate(versionLine())
@@ -129,7 +129,7 @@ error, kind, exit_code and hint.`,
 		return a.readEnvironment()
 	}
 	root.AddCommand(a.commands()...)
-	explainArguments(root)
+	wrapArgumentErrors(root)
 	return root
 }
 
@@ -164,23 +164,23 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return unknownVerb(found, append(rest, "")[:1])
+				return unknownCommand(found, append(rest, "")[:1])
 			}
 			return found.Help()
 		},
 	}
 }
 
-// needVerb runs a command that has only subcommands: it rejects the call, or prints the root's help.
-func needVerb(cmd *cobra.Command, args []string) error {
+// requireSubcommand runs a command that has only subcommands: it rejects the call, or prints the root's help.
+func requireSubcommand(cmd *cobra.Command, args []string) error {
 	if cmd.HasParent() {
 		return usagef("see "+quoted(cmd.CommandPath()+" --help"), "%s needs a subcommand", cmd.CommandPath())
 	}
 	return cmd.Help()
 }
 
-// unknownVerb rejects an argument where a subcommand is expected.
-func unknownVerb(cmd *cobra.Command, args []string) error {
+// unknownCommand rejects an argument where a subcommand is expected.
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -194,9 +194,9 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 
 func quoted(command string) string { return `"` + command + `"` }
 
-// explainArguments makes every command reject a wrong number of arguments with its usage line, not
+// wrapArgumentErrors makes every command reject a wrong number of arguments with its usage line, not
 // with a count.
-func explainArguments(cmd *cobra.Command) {
+func wrapArgumentErrors(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil && cmd.RunE != nil && !cmd.HasSubCommands() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
@@ -207,7 +207,7 @@ func explainArguments(cmd *cobra.Command) {
 		}
 	}
 	for _, c := range cmd.Commands() {
-		explainArguments(c)
+		wrapArgumentErrors(c)
 	}
 }
 

@@ -47,7 +47,7 @@ pass all of them.`,
 			if keysOnly {
 				opts, out = append(opts, oneCell()), a.keyWriter()
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.scan(ctx, c.Table(args[0]), opts, out)
 			})
 		},
@@ -119,7 +119,7 @@ func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOptio
 		if err := a.out.Flush(); err != nil {
 			return err
 		}
-		a.talk("%s, %s", plural(rows, "row"), plural(cells, "cell"))
+		a.notef("%s, %s", plural(rows, "row"), plural(cells, "cell"))
 	}
 	return nil
 }

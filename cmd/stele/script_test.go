@@ -50,10 +50,10 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("STELE_ADDR", "127.0.0.1:1") // nothing listens there
 			env.Setenv("NO_COLOR", "1")
-			n, fleet := &scriptNode{}, scriptFleet{}
-			env.Values[nodeKey{}], env.Values[fleetKey{}] = n, fleet
+			n, members := &scriptNode{}, scriptCluster{}
+			env.Values[nodeKey{}], env.Values[membersKey{}] = n, members
 			env.Defer(n.kill)
-			env.Defer(fleet.kill)
+			env.Defer(members.kill)
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -71,7 +71,7 @@ func TestScripts(t *testing.T) {
 			"join":       joinCluster,
 			"up":         restartInCluster,
 			"down":       stopInCluster,
-			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { fleetOf(ts)[args[0]].node.kill() },
+			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { membersOf(ts)[args[0]].node.kill() },
 			"leader":     findLeader,
 			"node-of":    matchLogInCluster,
 			"eventually": eventually,

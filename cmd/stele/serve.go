@@ -66,8 +66,8 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			}
 			cfg.Dev = dev
 			cfg.Logger = a.newLogger(a.err, c.text("log_format"), c.text("log_level"))
-			for _, name := range strangeVariables(os.Environ()) {
-				cfg.Logger.Warn(strangeVariable(name))
+			for _, name := range unknownVariables(os.Environ()) {
+				cfg.Logger.Warn(unknownVariableWarning(name))
 			}
 			if cmd.Flags().Changed("nodes") {
 				if !dev {
@@ -98,7 +98,7 @@ func (a *app) invite(c *configuration, addr string) {
 	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) || c.securityDir() == "" {
 		return
 	}
-	a.talk("to add another host, create a token:\n\n  stele token create --addr %s --credential admin.pem --out token\n\ncopy it to the host, and run there:\n\n  %s\n",
+	a.notef("to add another host, create a token:\n\n  stele token create --addr %s --credential admin.pem --out token\n\ncopy it to the host, and run there:\n\n  %s\n",
 		addr, c.invitation(addr))
 }
 
@@ -122,8 +122,8 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 	defer sup.close()
 	cfg.Waiting = sup.waiting
 	// Notify the supervisor also if ctx ends during the start.
-	defer context.AfterFunc(ctx, func() { sup.stopping(drain + closeTime) })()
-	n, err := startWithin(ctx, drain+closeTime, func() (*node.Node, error) { return node.Start(ctx, cfg) })
+	defer context.AfterFunc(ctx, func() { sup.stopping(drain + closeTimeout) })()
+	n, err := startWithin(ctx, drain+closeTimeout, func() (*node.Node, error) { return node.Start(ctx, cfg) })
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // a signal
 		cfg.Logger.Info("stopped during start")
 		return nil
@@ -147,13 +147,13 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		cfg.Logger.Error("stopped without draining: disk stalled", "err", failure)
 		return errors.Join(err, nodeFailure(failure))
 	}
-	sup.stopping(drain + closeTime)
-	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTime, cfg.Logger))
+	sup.stopping(drain + closeTimeout)
+	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTimeout, cfg.Logger))
 }
 
-// closeTime bounds the stop of a node's services, in addition to the time for requests: 30 s. Data
+// closeTimeout bounds the stop of a node's services, in addition to the time for requests: 30 s. Data
 // that is not written out by then is in the commit log.
-const closeTime = 30 * time.Second
+const closeTimeout = 30 * time.Second
 
 // startWithin calls start. If ctx ends first, it waits for start for at most bound and then returns an
 // error, even if start hangs.
@@ -180,15 +180,15 @@ func startWithin(ctx context.Context, bound time.Duration, start func() (*node.N
 	}
 }
 
-// A stoppable is the part of node.Node that stop needs.
-type stoppable interface {
+// A closer is the part of node.Node that stop needs.
+type closer interface {
 	Close(context.Context) error
 	Err() error
 }
 
 // stop closes the node. Requests in progress get drain to finish; the whole stop gets bound. A second
 // signal ends the wait at once; if the node has failed, the first signal does.
-func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) error {
+func (a *app) stop(n closer, drain, bound time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	again := make(chan os.Signal, 1)
@@ -230,14 +230,14 @@ func nodeFailure(err error) error {
 		return err
 	}
 	f := faultOf(err)
-	if f.code == exitNotFound || f.code == exitDenied && !mayNotJoin(err) {
+	if f.code == exitNotFound || f.code == exitDenied && !needsToken(err) {
 		f.code = exitError
 	}
 	return f
 }
 
-// mayNotJoin reports whether the host needs another token to join.
-func mayNotJoin(err error) bool {
+// needsToken reports whether the host needs another token to join.
+func needsToken(err error) bool {
 	var refused *client.TokenRefusedError
 	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || isTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }

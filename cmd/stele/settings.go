@@ -141,13 +141,13 @@ func checkMemory(s string) error {
 // checkReserve returns an error for 0, which the block store would read as its default.
 func checkReserve(s string) error { return checkSizeMin(s, 1) }
 
-func checkSizeMin(s string, least int64) error {
+func checkSizeMin(s string, minimum int64) error {
 	if s == "" {
 		return nil
 	}
 	n, err := parseSize(s)
-	if err == nil && n < least {
-		return usagef("omit it for the default", "%q is too small: it must be at least %s", s, formatSize(least))
+	if err == nil && n < minimum {
+		return usagef("omit it for the default", "%q is too small: it must be at least %s", s, formatSize(minimum))
 	}
 	return err
 }
@@ -222,13 +222,13 @@ func (c *configuration) validate() {
 		}
 		for _, text := range texts {
 			if err := s.check(text); err != nil {
-				c.ill(s.key, err)
+				c.addProblem(s.key, err)
 				break
 			}
 		}
 	}
 	if slices.Contains(c.values.Strings("data_dir"), "") || len(c.values.Strings("data_dir")) == 0 {
-		c.ill("data_dir", usagef("", "the name of a folder is empty"))
+		c.addProblem("data_dir", usagef("", "the name of a folder is empty"))
 	}
 	if len(c.problems) == 0 { // conflicts between invalid values are not meaningful
 		c.checkMembership()
@@ -251,11 +251,11 @@ func (c *configuration) checkExposure() {
 			continue
 		}
 		if c.dev {
-			c.illTogether(key, usagef(`omit it, or create a cluster with access control by "stele init"`,
+			c.addConflict(key, usagef(`omit it, or create a cluster with access control by "stele init"`,
 				"refusing to listen on %s (%s, %s): a node for development has no access control, and must listen on loopback addresses", addr, key, c.origin[key]))
 			continue
 		}
-		c.illTogether(key, usagef(
+		c.addConflict(key, usagef(
 			"create the keys of a new cluster by \"stele init\", or join a cluster by --join and --token-file; to try a node without keys, listen on 127.0.0.1",
 			"refusing to listen on %s (%s, %s): this node has no keys, so every client could read and write everything", addr, key, c.origin[key]))
 	}

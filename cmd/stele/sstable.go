@@ -18,8 +18,8 @@ func (a *app) sstableCommand() *cobra.Command {
 		Short: "Dump and verify SSTables on disk",
 		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
   stele sstable verify 0a1b... --data-dir /var/lib/stele`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.sstableDumpCommand(), a.sstableVerifyCommand())
 	return cmd
@@ -45,7 +45,7 @@ kind, row, column, time and value.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSSTable(args[0], dirs, func(src *extents) error {
-				ctx, cancel := a.within(cmd, patient)
+				ctx, cancel := a.within(cmd, noTimeout)
 				defer cancel()
 				return a.dumpSSTable(ctx, src, keys, summary)
 			})
@@ -259,7 +259,7 @@ properties. Exit codes: 0 no problems, 5 problems found.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSSTable(args[0], dirs, func(src *extents) error {
-				ctx, cancel := a.within(cmd, patient)
+				ctx, cancel := a.within(cmd, noTimeout)
 				defer cancel()
 				return a.verifySSTable(ctx, src)
 			})
@@ -303,7 +303,7 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 			plural(int64(stats.Entries), "entry"), plural(int64(stats.Blocks), "block"), formatSize(stats.Bytes))
 	}
 	if err == nil && problems > 0 {
-		err = quietly(exitUnhealthy)
+		err = silentExit(exitUnhealthy)
 	}
 	return err
 }

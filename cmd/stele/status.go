@@ -38,7 +38,7 @@ cluster are not served; 3 it cannot be reached; 7 it did not answer in time. Wit
   stele status --json | jq -r .state`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.Status(ctx)
 				if err != nil {
 					return err
@@ -54,7 +54,7 @@ cluster are not served; 3 it cannot be reached; 7 it did not answer in time. Wit
 				if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
 					return nil
 				}
-				return quietly(exitUnhealthy)
+				return silentExit(exitUnhealthy)
 			})
 		},
 	}
@@ -143,7 +143,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 		return a.printJSON(j)
 	}
 	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s, whole))
-	for _, t := range whole.troubles() {
+	for _, t := range whole.problemLines() {
 		fmt.Fprintf(a.out, "%s\n", escapeLines(t))
 	}
 	fmt.Fprintln(a.out)
@@ -157,7 +157,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	figures.add("caches", formatSize(s.CacheBytes))
 	figures.add("block cache", hitRate(s.CacheHits, s.CacheMisses))
 	figures.add("scan cache", hitRate(s.ScanCacheHits, s.ScanCacheMisses))
-	figures.add("in-memory groups", formatSize(s.PinnedBytes)+lackingRoom(s))
+	figures.add("in-memory groups", formatSize(s.PinnedBytes)+unpinnedText(s))
 	figures.add("indexes and filters", formatSize(s.OpenFileBytes))
 	figures.add("commit log to replay", formatSize(s.LogBytes))
 	figures.add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
@@ -249,8 +249,8 @@ func ofNodes(s *client.Status) string {
 	return ", " + plural(s.Nodes, "node")
 }
 
-// lackingRoom returns the size of in-memory groups that do not fit into memory; empty if all do.
-func lackingRoom(s *client.Status) string {
+// unpinnedText returns the size of in-memory groups that do not fit into memory; empty if all do.
+func unpinnedText(s *client.Status) string {
 	if s.UnpinnedBytes == 0 {
 		return ""
 	}

@@ -15,7 +15,7 @@ import (
 // A supervisor sends notifications to systemd, or another program that supports sd_notify(3). Without
 // one, it does nothing.
 type supervisor struct {
-	tell func(state string) (told bool, err error)
+	notify func(state string) (sent bool, err error)
 	// watchdog is the timeout of the watchdog; 0 if it is off.
 	watchdog time.Duration
 	listens  bool // NOTIFY_SOCKET is set
@@ -34,7 +34,7 @@ type supervisor struct {
 
 func newSupervisor(log *slog.Logger) *supervisor {
 	s := &supervisor{log: log, listens: os.Getenv("NOTIFY_SOCKET") != "", ended: make(chan struct{})}
-	s.tell = func(state string) (bool, error) { return daemon.SdNotify(false, state) }
+	s.notify = func(state string) (bool, error) { return daemon.SdNotify(false, state) }
 	var err error
 	if s.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
 		log.Warn("watchdog disabled: WATCHDOG_USEC is invalid", "err", err)
@@ -42,9 +42,9 @@ func newSupervisor(log *slog.Logger) *supervisor {
 	return s
 }
 
-// say sends variables by sd_notify(3).
-func (s *supervisor) say(vars ...string) {
-	if _, err := s.tell(strings.Join(vars, "\n")); err != nil {
+// send sends variables by sd_notify(3).
+func (s *supervisor) send(vars ...string) {
+	if _, err := s.notify(strings.Join(vars, "\n")); err != nil {
 		s.once.Do(func() { s.log.Warn("sd_notify failed", "err", err) })
 	}
 }
@@ -58,14 +58,14 @@ func (s *supervisor) status(text string, vars ...string) {
 		return
 	}
 	s.mu.status = text
-	s.say(append(vars, "STATUS="+strings.ReplaceAll(text, "\n", "; "))...)
+	s.send(append(vars, "STATUS="+strings.ReplaceAll(text, "\n", "; "))...)
 }
 
 // waiting sends what the start waits for.
 func (s *supervisor) waiting(what string) { s.status("starting: waiting for " + what) }
 
-// living is the part of node.Node that the supervisor polls.
-type living interface {
+// healthSource is the part of node.Node that the supervisor polls.
+type healthSource interface {
 	Alive(context.Context) error
 	// Health returns why the node does not serve; empty if it does.
 	Health() string
@@ -77,7 +77,7 @@ const statusPeriod = 10 * time.Second
 
 // ready sends READY=1 with the status serves. From then on it polls the node, and sends WATCHDOG=1
 // while the node is alive.
-func (s *supervisor) ready(n living, serves string) {
+func (s *supervisor) ready(n healthSource, serves string) {
 	s.status(serves, "READY=1")
 	if !s.listens {
 		return
@@ -92,23 +92,23 @@ func (s *supervisor) ready(n living, serves string) {
 			case <-s.ended:
 				return
 			case <-ticks:
-				s.look(n, period, serves)
+				s.poll(n, period, serves)
 			}
 		}
 	})
 }
 
-// look polls the node and sends its state. A stopping node is not polled: it closes its services one
+// poll polls the node and sends its state. A stopping node is not polled: it closes its services one
 // by one, and its stop has a bound of its own.
-func (s *supervisor) look(n living, patience time.Duration, serves string) {
+func (s *supervisor) poll(n healthSource, timeout time.Duration, serves string) {
 	s.mu.Lock()
 	stopping := s.mu.stopping
 	s.mu.Unlock()
 	if stopping {
-		s.say("WATCHDOG=1")
+		s.send("WATCHDOG=1")
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := n.Alive(ctx); err != nil {
 		s.log.Error("health check failed", "err", err, "watchdog", s.watchdog)
@@ -116,7 +116,7 @@ func (s *supervisor) look(n living, patience time.Duration, serves string) {
 		return
 	}
 	if s.watchdog > 0 {
-		s.say("WATCHDOG=1")
+		s.send("WATCHDOG=1")
 	}
 	text := serves
 	if reason := n.Health(); reason != "" {
@@ -133,7 +133,7 @@ func (s *supervisor) stopping(within time.Duration) {
 		return
 	}
 	s.mu.stopping = true
-	s.say("STOPPING=1", "STATUS=stopping: finishing requests",
+	s.send("STOPPING=1", "STATUS=stopping: finishing requests",
 		fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (within+stopMargin).Microseconds()))
 }
 

@@ -43,16 +43,16 @@ func nextState(t *testing.T, c *net.UnixConn, within time.Duration) string {
 }
 
 // An invalid is a node that a test can make fail.
-type invalid struct{ ill atomic.Pointer[error] }
+type fakeNode struct{ failed atomic.Pointer[error] }
 
-func (p *invalid) Alive(context.Context) error {
-	if err := p.ill.Load(); err != nil {
+func (p *fakeNode) Alive(context.Context) error {
+	if err := p.failed.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-func (p *invalid) Health() string { return "" }
+func (p *fakeNode) Health() string { return "" }
 
 func TestSupervisor(t *testing.T) {
 	c := notified(t)
@@ -65,7 +65,7 @@ func TestSupervisor(t *testing.T) {
 	if got := nextState(t, c, time.Minute); got != "STATUS=starting: waiting for a leader" {
 		t.Errorf("start: %q", got)
 	}
-	p := &invalid{}
+	p := &fakeNode{}
 	s.ready(p, "serves")
 	if got := nextState(t, c, time.Minute); got != "READY=1\nSTATUS=serves" {
 		t.Errorf("ready: %q", got)
@@ -76,8 +76,8 @@ func TestSupervisor(t *testing.T) {
 		}
 	}
 	// A failed node sends no watchdog notification, and its status once.
-	ill := errors.New("no sign of life\nfrom it")
-	p.ill.Store(&ill)
+	failed := errors.New("no sign of life\nfrom it")
+	p.failed.Store(&failed)
 	got := nextState(t, c, time.Minute)
 	for got == "WATCHDOG=1" { // one may have been in flight
 		got = nextState(t, c, time.Minute)
@@ -132,7 +132,7 @@ func TestServeIsSupervised(t *testing.T) {
 	await("WATCHDOG=1")
 	cancel()
 	await("STOPPING=1\n")
-	if last := states[len(states)-1]; !strings.Contains(last, "EXTEND_TIMEOUT_USEC=40000000") { // 5 s, closeTime, stopMargin
+	if last := states[len(states)-1]; !strings.Contains(last, "EXTEND_TIMEOUT_USEC=40000000") { // 5 s, closeTimeout, stopMargin
 		t.Errorf("stopping: %q", last)
 	}
 	if code := <-ended; code != exitOK {
@@ -141,10 +141,10 @@ func TestServeIsSupervised(t *testing.T) {
 }
 
 // stuck is a node whose Close hangs.
-type stuck struct{ told chan context.Context }
+type stuck struct{ closed chan context.Context }
 
 func (s stuck) Close(ctx context.Context) error {
-	s.told <- ctx
+	s.closed <- ctx
 	select {}
 }
 
@@ -158,7 +158,7 @@ func TestStopIsBounded(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "did not close within 50ms; the next start recovers") {
 		t.Errorf("a node that does not close: %v", err)
 	}
-	if ctx := <-n.told; !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+	if ctx := <-n.closed; !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		t.Errorf("the context of Close ended with %v", context.Cause(ctx))
 	}
 	ctx, cancel := context.WithCancel(context.Background())

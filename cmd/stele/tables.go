@@ -19,8 +19,8 @@ func (a *app) tableCommand() *cobra.Command {
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand(),
 		a.tableSplitCommand(), a.tableMoveCommand(), a.tableMergeCommand(), a.tableOwnerCommand())
@@ -73,22 +73,22 @@ func (a *app) tableCreateCommand() *cobra.Command {
 				return err
 			}
 			if dryRun {
-				a.talk("would create a table%s:", inTablets(len(splitAt)))
+				a.notef("would create a table%s:", inTablets(len(splitAt)))
 				return a.printSchema(s)
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				began := time.Now()
 				s, err := c.CreateSplitTable(ctx, args[0], splitAt, specs...)
 				if err != nil {
 					return err
 				}
-				if time.Since(began) > servedSoon {
-					a.tellUnserved(ctx, c, s.Name)
+				if time.Since(began) > createSlow {
+					a.reportUnserved(ctx, c, s.Name)
 				}
 				if len(s.Families) == 0 {
-					a.talk("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
+					a.notef("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
 				}
-				return a.changedSchema(s, "created table "+s.Name+inTablets(len(splitAt)))
+				return a.reportSchema(s, "created table "+s.Name+inTablets(len(splitAt)))
 			})
 		},
 	}
@@ -110,12 +110,12 @@ func parseFamilies(texts []string) (specs []table.FamilySpec, err error) {
 	return specs, nil
 }
 
-// changedSchema reports a change: with --json it prints the new schema, else the message what.
-func (a *app) changedSchema(s *table.Schema, what string) error {
+// reportSchema reports a change: with --json it prints the new schema, else the message what.
+func (a *app) reportSchema(s *table.Schema, what string) error {
 	if a.json {
 		return a.printJSON(schemaOf(s))
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (a *app) tableListCommand() *cobra.Command {
   stele table list --json | jq -r .name`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				schemas, err := c.Tables(ctx)
 				if err != nil {
 					return err
@@ -158,7 +158,7 @@ func (a *app) listTables(schemas []*table.Schema) error {
 		g.add(s.Name, strings.Join(families, " "), strings.Join(groups, " "))
 	}
 	if len(schemas) == 0 && !a.json {
-		a.talk(`no tables yet: create one by "stele table create"`)
+		a.notef(`no tables yet: create one by "stele table create"`)
 	}
 	return a.print(g)
 }
@@ -181,16 +181,16 @@ func (a *app) tableDropCommand() *cobra.Command {
 			}
 			what := fmt.Sprintf("table %s, with %s and %s on disk", args[0], plural(int64(len(info.Schema.Families)), "family"), formatSize(diskBytes(info, "")))
 			if dryRun {
-				return a.would(args[0], "", "drop "+what, diskBytes(info, ""))
+				return a.reportDryRun(args[0], "", "drop "+what, diskBytes(info, ""))
 			}
 			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.DropTable(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.dropped(args[0], "", "dropped table "+args[0])
+				return a.reportDropped(args[0], "", "dropped table "+args[0])
 			})
 		},
 	}
@@ -207,7 +207,7 @@ func dropFlags(cmd *cobra.Command, yes, dryRun *bool) {
 // describe returns the description of a table, by a call with its own timeout: a confirmation that
 // follows must not count against it.
 func (a *app) describe(cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
-	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+	err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 		info, err = c.Describe(ctx, name)
 		return err
 	})
@@ -226,28 +226,28 @@ func diskBytes(info *client.TableInfo, group string) (n int64) {
 	return n
 }
 
-// dropNote is the --json form of a dropped table or family.
-type dropNote struct {
+// dropJSON is the --json form of a dropped table or family.
+type dropJSON struct {
 	Table   string `json:"table"`
 	Family  string `json:"family,omitempty"`
 	Dropped bool   `json:"dropped"`
 	Bytes   *int64 `json:"bytes,omitempty"` // on disk; set for a dry run
 }
 
-// would prints the result of a dry run.
-func (a *app) would(tableName, family, what string, bytes int64) error {
+// reportDryRun prints the result of a dry run.
+func (a *app) reportDryRun(tableName, family, what string, bytes int64) error {
 	if a.json {
-		return a.printJSON(dropNote{Table: tableName, Family: family, Bytes: &bytes})
+		return a.printJSON(dropJSON{Table: tableName, Family: family, Bytes: &bytes})
 	}
-	a.talk("would %s", what)
+	a.notef("would %s", what)
 	return nil
 }
 
-func (a *app) dropped(tableName, family, what string) error {
+func (a *app) reportDropped(tableName, family, what string) error {
 	if a.json {
-		return a.printJSON(dropNote{Table: tableName, Family: family, Dropped: true})
+		return a.printJSON(dropJSON{Table: tableName, Family: family, Dropped: true})
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }
 
@@ -282,7 +282,7 @@ each 300 MB.`,
 				}
 				one = &t
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.compact(ctx, c, args[0], one, major)
 			})
 		},
@@ -319,6 +319,6 @@ func (a *app) compact(ctx context.Context, c *client.Client, name string, one *c
 			Seconds float64 `json:"seconds"`
 		}{name, major, time.Since(start).Seconds()})
 	}
-	a.talk("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
+	a.notef("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
 	return nil
 }

@@ -80,8 +80,8 @@ func splitPointOf(done *client.TabletChange) splitPointJSON {
 
 // changeTablet runs a change to a tablet, shows its progress as doing, and prints the result by told.
 func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(context.Context, *client.Client) (*client.TabletChange, error),
-	told func(*client.TabletChange) string) error {
-	return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+	summary func(*client.TabletChange) string) error {
+	return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 		start := time.Now()
 		stop := a.startTicker(func() string { return fmt.Sprintf("%s, %v", doing, time.Since(start).Round(time.Second)) })
 		defer stop()
@@ -94,7 +94,7 @@ func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(cont
 		if a.json {
 			return a.printJSON(tabletChangeJSON{table, done.ID, done.Lower, splitPointOf(done), done.Node, done.Server, took.Seconds()})
 		}
-		a.talk("%s in %v", told(done), took.Round(time.Millisecond))
+		a.notef("%s in %v", summary(done), took.Round(time.Millisecond))
 		return nil
 	})
 }

@@ -37,7 +37,7 @@ The root tablet, the first of METADATA, is in the lock service: "stele lock get 
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				d, err := findTablet(ctx, c, args[0], t)
 				if err != nil {
 					return err
@@ -123,7 +123,7 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 					d.Node = nodeName(&nodes[i])
 				}
 			}
-			d.weigh(describeTablets(ctx, c, name))
+			d.addSizes(describeTablets(ctx, c, name))
 			return d, err
 		}
 	}
@@ -196,9 +196,9 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 	return d, nil
 }
 
-// weigh sets the sizes that the tablet's server reports. METADATA has only sizes of whole files, of
+// addSizes sets the sizes that the tablet's server reports. METADATA has only sizes of whole files, of
 // which a tablet may have a part since a split.
-func (d *tabletRowJSON) weigh(infos []client.TabletInfo) {
+func (d *tabletRowJSON) addSizes(infos []client.TabletInfo) {
 	at := slices.IndexFunc(infos, func(info client.TabletInfo) bool { return info.ID == d.ID })
 	if at < 0 {
 		return

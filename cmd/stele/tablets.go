@@ -21,8 +21,8 @@ func (a *app) tabletCommand() *cobra.Command {
 		Short: "List and describe tablets",
 		Example: `  stele tablet list webtable
   stele tablet describe webtable com.cnn.www`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.tabletListCommand(), a.tabletDescribeCommand())
 	return cmd
@@ -46,7 +46,7 @@ are - if it does not answer.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				l := &tabletList{a: a, c: c, tables: map[uint64]string{metadata.TableID: metadata.Name}, nodes: map[string]string{}}
 				if err := l.read(ctx, args); err != nil {
 					return err
@@ -115,7 +115,7 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 	if err := l.scan(ctx, only); err != nil {
 		return err
 	}
-	l.weigh(ctx)
+	l.addSizes(ctx)
 	return nil
 }
 
@@ -155,21 +155,21 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 	return s.Err()
 }
 
-// weighPatience is the timeout of describeTablets. Sizes that do not arrive in time are omitted.
-const weighPatience = 3 * time.Second
+// describeTimeout is the timeout of describeTablets. Sizes that do not arrive in time are omitted.
+const describeTimeout = 3 * time.Second
 
-// weigh sets the ids and sizes of the tablets, as their servers report them.
-func (l *tabletList) weigh(ctx context.Context) {
-	asked := map[string][]client.TabletInfo{}
+// addSizes sets the ids and sizes of the tablets, as their servers report them.
+func (l *tabletList) addSizes(ctx context.Context) {
+	byTable := map[string][]client.TabletInfo{}
 	for i := range l.tablets {
 		t := &l.tablets[i]
 		if t.Table == "" || t.TableID == metadata.TableID || t.Node == "" {
 			continue
 		}
-		if _, ok := asked[t.Table]; !ok {
-			asked[t.Table] = describeTablets(ctx, l.c, t.Table)
+		if _, ok := byTable[t.Table]; !ok {
+			byTable[t.Table] = describeTablets(ctx, l.c, t.Table)
 		}
-		infos := asked[t.Table]
+		infos := byTable[t.Table]
 		at := slices.IndexFunc(infos, func(info client.TabletInfo) bool {
 			return string(info.Start) == string(t.StartBytes) && string(info.End) == string(t.EndBytes)
 		})
@@ -185,9 +185,9 @@ func (l *tabletList) weigh(ctx context.Context) {
 }
 
 // describeTablets returns what the servers of a table's tablets report, or nil if they do
-// not answer within weighPatience.
+// not answer within describeTimeout.
 func describeTablets(ctx context.Context, c *client.Client, name string) []client.TabletInfo {
-	ctx, cancel := context.WithTimeout(ctx, weighPatience)
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	info, err := c.Describe(ctx, name)
 	if err != nil {
@@ -221,7 +221,7 @@ func (l *tabletList) print() error {
 		return nil
 	}
 	if unserved > 0 {
-		l.a.talk("%s: %s of %s unassigned; the master is assigning them", l.a.paint(l.a.errTTY, styleHint, "degraded"),
+		l.a.notef("%s: %s of %s unassigned; the master is assigning them", l.a.paint(l.a.errTTY, styleHint, "degraded"),
 			formatCount(unserved), plural(int64(len(l.tablets)), "tablet"))
 	}
 	return l.a.print(g)

@@ -30,7 +30,7 @@ func (a *app) startTickerEvery(every time.Duration, line func() string) (stop fu
 			select {
 			case <-tick.C:
 				if !a.errTTY {
-					a.talk("%s", line())
+					a.notef("%s", line())
 					continue
 				}
 				shown = true

@@ -27,8 +27,8 @@ secret like a password. It is printed once; the cluster stores only its hash.`,
 		Example: `  stele token create --out token
   stele token list
   stele token revoke 0102030405060708`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 	return cmd
@@ -89,7 +89,7 @@ certificate expired while it was down; the node keeps its id and data.`,
 				return usagef("", "--uses is %d, must be at least 1", r.Uses)
 			}
 			var made *client.CreatedToken
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				made, err = c.CreateToken(ctx, r)
 				return err
 			})
@@ -124,7 +124,7 @@ func (a *app) printToken(made *client.CreatedToken, out string) error {
 			return err
 		}
 	}
-	a.talk("token %s, for %s until %s", made.Info.ID, tokenFor(&made.Info), time.UnixMilli(made.Info.EndsMS).UTC().Format(time.RFC3339))
+	a.notef("token %s, for %s until %s", made.Info.ID, tokenFor(&made.Info), time.UnixMilli(made.Info.EndsMS).UTC().Format(time.RFC3339))
 	return nil
 }
 
@@ -151,7 +151,7 @@ week. The tokens themselves are not stored.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.TokenInfo
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Tokens(ctx)
 				return err
 			})
@@ -184,7 +184,7 @@ them by "stele node remove".`,
 		Example: `  stele token revoke 0102030405060708`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
 				return notFoundf(`"stele token list" shows the tokens with their ids`, "%v", err)
@@ -192,7 +192,7 @@ them by "stele node remove".`,
 			if err != nil {
 				return err
 			}
-			a.talk("revoked token %s", args[0])
+			a.notef("revoked token %s", args[0])
 			return nil
 		},
 	}

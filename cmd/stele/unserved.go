@@ -81,25 +81,25 @@ func rowText(row []byte, none string) string {
 	return fmt.Sprintf("%q", row)
 }
 
-// servedSoon is the duration of a table's creation above which the command checks whether the whole
+// createSlow is the duration of a table's creation above which the command checks whether the whole
 // table is served.
-const servedSoon = 5 * time.Second
+const createSlow = 5 * time.Second
 
-// tellUnserved prints a message if a new table is not served completely. The table exists in any case.
-func (a *app) tellUnserved(ctx context.Context, c *client.Client, name string) {
+// reportUnserved prints a message if a new table is not served completely. The table exists in any case.
+func (a *app) reportUnserved(ctx context.Context, c *client.Client, name string) {
 	u, err := c.UnservedTablets(ctx)
 	if err != nil {
-		a.talk("table %s exists; whether all of it is served is unknown: %v", name, err)
+		a.notef("table %s exists; whether all of it is served is unknown: %v", name, err)
 		return
 	}
-	if text := ofItUnserved(u, name); text != "" {
-		a.talk("table %s exists, and %s: \"stele status\" shows why", name, text)
+	if text := unservedMessage(u, name); text != "" {
+		a.notef("table %s exists, and %s: \"stele status\" shows why", name, text)
 	}
 }
 
-// ofItUnserved returns a message if a table is not served completely, or if that is unknown: the
+// unservedMessage returns a message if a table is not served completely, or if that is unknown: the
 // master lists only the first unserved tablets.
-func ofItUnserved(u *client.UnservedTablets, name string) string {
+func unservedMessage(u *client.UnservedTablets, name string) string {
 	cluster := plural(u.Total, "tablet") + " of the cluster not served"
 	if slices.ContainsFunc(u.Tablets, func(t client.UnservedTablet) bool { return t.Table == name }) {
 		return "not all of it is served yet (" + cluster + ")"

@@ -10,7 +10,7 @@ import (
 )
 
 // A status counts unserved tablets, lists some with the cause, and is not healthy.
-func TestStatusTellsUnserved(t *testing.T) {
+func TestStatusListsUnserved(t *testing.T) {
 	u := &client.UnservedTablets{Total: 9, Tablets: []client.UnservedTablet{
 		{Table: "t", End: []byte("m"), Node: "a", Server: "a.7", Since: 90 * time.Second, Tries: 12, Error: "a file is damaged"},
 		{Table: "t", Start: []byte("m"), Since: 7 * time.Second, Error: "no server"},
@@ -21,7 +21,7 @@ func TestStatusTellsUnserved(t *testing.T) {
 	one := int64(1)
 	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}}, Tablets: &one, Unassigned: &one}
 	x.addUnserved(u)
-	got := x.troubles()
+	got := x.problemLines()
 	want := []string{
 		`not served: table t, rows from (first) to "m", for 1m30s; assigned to node n1 (server a.7) in METADATA; 12 attempts failed, the last: a file is damaged`,
 		`not served: table t, rows from "m" to (last), for 7s; not assigned in METADATA: no server`,
@@ -52,7 +52,7 @@ func TestNewTableUnserved(t *testing.T) {
 		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{own}}, "not all of it is served yet (300 tablets of the cluster not served)"},
 		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{other}}, "whether all of it is served is unknown (300 tablets of the cluster not served)"},
 	} {
-		if got := ofItUnserved(&test.u, "t"); got != test.want {
+		if got := unservedMessage(&test.u, "t"); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

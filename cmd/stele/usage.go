@@ -52,7 +52,7 @@ exits with 5. The caller needs the right admin on the table, or read on the clus
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var u *client.Usage
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				u, err = c.Usage(ctx, strings.Join(args, ""))
 				return err
 			})
@@ -70,29 +70,29 @@ exits with 5. The caller needs the right admin on the table, or read on the clus
 				a.hint(fmt.Sprintf("%s are in files without sizes by family, and are divided in proportion to the other files; "+
 					`"stele table compact --major" rewrites them`, formatSize(undivided)))
 			}
-			return a.tellMissing(u)
+			return a.reportMissing(u)
 		},
 	}
 }
 
-// tellMissing prints what the sums lack. If they are incomplete, it returns exitUnhealthy.
-func (a *app) tellMissing(u *client.Usage) error {
+// reportMissing prints what the sums lack. If they are incomplete, it returns exitUnhealthy.
+func (a *app) reportMissing(u *client.Usage) error {
 	missing := len(u.Silent) > 0
 	if missing {
-		a.talk("incomplete: no answer from %s", escapeText(strings.Join(u.Silent, ", ")))
+		a.notef("incomplete: no answer from %s", escapeText(strings.Join(u.Silent, ", ")))
 	}
 	for i := range u.Tables {
 		t := &u.Tables[i]
 		switch {
 		case t.Unserved > 0:
-			a.talk("incomplete: no node reports %s of table %s", plural(t.Unserved, "tablet"), escapeText(t.Name))
+			a.notef("incomplete: no node reports %s of table %s", plural(t.Unserved, "tablet"), escapeText(t.Name))
 		case t.Unserved < 0:
-			a.talk("possibly incomplete: METADATA of table %s cannot be read", escapeText(t.Name))
+			a.notef("possibly incomplete: METADATA of table %s cannot be read", escapeText(t.Name))
 		}
 		missing = missing || t.Unserved != 0
 	}
 	if missing {
-		return quietly(exitUnhealthy)
+		return silentExit(exitUnhealthy)
 	}
 	return nil
 }

@@ -27,8 +27,8 @@ authenticate by a certificate or an access token, which commands read from the f
 		Example: `  stele user add ann --out ann.pem
   stele user add loader --token --ttl 30d --out loader.token
   stele user revoke ann`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.userAddCommand(), a.userListCommand(), a.userRevokeCommand(), a.userDisableCommand(true), a.userDisableCommand(false), a.userRemoveCommand())
 	return cmd
@@ -92,7 +92,7 @@ user can have several credentials: create the next one before the old one expire
 				}
 			}
 			made := madeJSON{User: args[0], File: out}
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if isToken {
 					return addToken(ctx, c, &made, ttl, comment)
 				}
@@ -109,7 +109,7 @@ user can have several credentials: create the next one before the old one expire
 					return err
 				}
 			}
-			a.talk("credential of user %s%s, until %s", made.User, in(made.File), orElse(made.Ends, "it is revoked"))
+			a.notef("credential of user %s%s, until %s", made.User, in(made.File), orElse(made.Ends, "it is revoked"))
 			if made.New {
 				a.hint(fmt.Sprintf("no rights yet: \"stele acl grant %s RIGHTS TABLE\"", made.User))
 			}
@@ -187,7 +187,7 @@ store certificates, so they are not listed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.UserInfo
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Users(ctx)
 				return err
 			})
@@ -247,7 +247,7 @@ printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --cre
 			if err != nil {
 				return err
 			}
-			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case id != "":
 					return c.RevokeUserToken(ctx, args[0], id)
@@ -269,7 +269,7 @@ printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --cre
 			} else if serial != "" {
 				what = "certificate " + serial
 			}
-			a.talk("revoked %s of user %s", what, args[0])
+			a.notef("revoked %s of user %s", what, args[0])
 			return nil
 		},
 	}
@@ -319,13 +319,13 @@ the outcome is unknown, retry.`
 		cmd.Example = `  stele user disable ann`
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
+		if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
 			return err
 		}
 		if disable {
-			a.talk("disabled user %s", args[0])
+			a.notef("disabled user %s", args[0])
 		} else {
-			a.talk("enabled user %s", args[0])
+			a.notef("enabled user %s", args[0])
 		}
 		return nil
 	}
@@ -346,10 +346,10 @@ a request of that user. A user of that name who is added later starts without ri
 			if err := a.confirm(yes, "Remove user "+escapeText(args[0])+" with all credentials and rights?"); err != nil {
 				return err
 			}
-			if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
+			if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
 				return err
 			}
-			a.talk("removed user %s", args[0])
+			a.notef("removed user %s", args[0])
 			return nil
 		},
 	}

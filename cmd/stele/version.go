@@ -22,7 +22,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if server {
-				return a.call(cmd, quick, a.serverVersion)
+				return a.call(cmd, defaultTimeout, a.serverVersion)
 			}
 			return a.version()
 		},

@@ -34,7 +34,7 @@ including those granted to all users (*).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var me *client.Whoami
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				me, err = c.Whoami(ctx)
 				return err
 			})
