@@ -46,7 +46,7 @@ func TestExitCodes(t *testing.T) {
 		{api.FromRPC(api.ToRPC(&table.NoFamilyError{Table: "t", Family: "f"})), exitNotFound, "stele family set t f"},
 		{&table.NoFamilyError{}, exitNotFound, "stele table describe"},
 		{api.FromRPC(api.ToRPC(api.ErrTableExists)), exitError, "stele family set"},
-		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "try again"},
+		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "and retry"},
 		{&client.AmbiguousError{Method: "remove_node", Err: errors.New("connection lost")}, exitError, "stele node list"},
 		{api.FromRPC(api.ToRPC(api.ErrNodeNotFound)), exitNotFound, "stele node list"},
 		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},

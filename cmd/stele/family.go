@@ -29,7 +29,7 @@ func (a *app) familySetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set TABLE NAME[:OPTION=VALUE,...]",
 		Short: "Add a column family, or change one",
-		Long:  "Add a column family to a table, or change one. Options that are not given keep their values.\n\n" + familyHelp,
+		Long:  "Add a column family to a table, or change one. Options that are not given keep\ntheir values.\n\n" + familyHelp,
 		Example: `  stele family set webtable language:versions=1
   stele family set webtable 'contents:gc="versions=1 or (age=7d and versions=10)"'
   stele family set webtable anchor:age=90d --dry-run`,
