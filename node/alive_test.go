@@ -34,7 +34,7 @@ func TestAlive(t *testing.T) {
 	n.voter.mu.Lock()
 	for range 3 {
 		err := ask(50 * time.Millisecond)
-		if err == nil || !strings.Contains(err.Error(), "no sign of life from the lock service") {
+		if err == nil || !strings.Contains(err.Error(), "no answer from the lock service") {
 			t.Errorf("a stuck lock service: %v", err)
 		}
 	}

@@ -218,7 +218,7 @@ ok "encrypted: by a key, by another one, and by that of a command, with leave to
 systemctl stop stele
 printf '%s\n' 'data_dir: /data1/fresh' 'memory: 256MiB' 'extent_size: 1MiB' 'join: 127.0.0.2' 'expect: 3' >/etc/stele/stele.yaml
 systemctl start --no-block stele
-until_ 30 sh -c 'systemctl show -P StatusText stele | grep -q "^starts, and waits for other nodes"'
+until_ 30 sh -c 'systemctl show -P StatusText stele | grep -q "^starting: waiting for other nodes"'
 sleep 3
 is ActiveState activating || die "a node without the others is $(property ActiveState)"
 began=$SECONDS

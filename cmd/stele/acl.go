@@ -13,46 +13,48 @@ import (
 func (a *app) aclCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acl",
-		Short: "Give and take rights on tables and families",
-		Long: `Give and take rights: read, write and admin, which implies the other two. A right is on
-the cluster and so on all tables, on a table with all its families, or on a family. The
-right monitor is on the cluster alone: status, metrics and profiles, and no table. Users
-who have none on a table or family do not see it: to them it is not there.`,
+		Short: "Grant, revoke and list rights on tables and families",
+		Long: `Grant, revoke and list rights. The rights are read, write and admin; admin implies the
+other two. A right applies to the cluster and so to all tables, to a table with all its
+families, or to one family. The right monitor applies to the cluster only: it gives
+access to status, metrics and profiles, and to no table.
+
+A user without a right on a table or family cannot see that it exists.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant ann read webtable:anchor
   stele acl list webtable`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.aclChangeCommand(true), a.aclChangeCommand(false), a.aclListCommand())
 	return cmd
 }
 
-// grantOf reads what a grant is about: TABLE, TABLE:FAMILY, or nothing for the cluster.
+// grantOf parses USER, RIGHTS and the scope of a grant: TABLE, TABLE:FAMILY, or none for the cluster.
 func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 	g = client.Grant{Principal: args[0], Rights: args[1]}
 	rights, err := acl.ParseRights(g.Rights)
 	if err != nil {
-		return g, usagef("write them with commas between, as in "+quoted("stele acl grant ann read,write webtable"), "%w", err)
+		return g, usagef("separate them by commas, as in "+quoted("stele acl grant ann read,write webtable"), "%w", err)
 	}
 	if len(args) > 2 {
 		var named bool
 		if g.Table, g.Family, named = strings.Cut(args[2], ":"); named && g.Family == "" {
-			return g, usagef("leave out the colon for the whole table", "%q names no family after its colon", args[2])
+			return g, usagef("omit the colon for the whole table", "%q has no family after the colon", args[2])
 		}
 	}
 	switch {
 	case rights&acl.Monitor != 0 && g.Table != "":
-		return g, usagef("give --cluster instead of the table", "%w", acl.ErrClusterRight)
+		return g, usagef("use --cluster instead of a table", "%w", acl.ErrClusterRight)
 	case cluster && g.Table != "":
-		return g, usagef("", "a table and --cluster: give one")
+		return g, usagef("use one of them", "a table and --cluster are both given")
 	case !cluster && g.Table == "":
-		return g, usagef("name a table, or give --cluster for the cluster with all its tables", "it is not said on what")
+		return g, usagef("name a table, or use --cluster for the cluster with all its tables", "the grant has no scope")
 	}
 	return g, nil
 }
 
-// grantPlace says on what a grant is.
+// grantPlace returns the scope of a grant, for messages.
 func grantPlace(g *client.Grant) string {
 	switch {
 	case g.Table == "":
@@ -67,10 +69,10 @@ func (a *app) aclChangeCommand(grant bool) *cobra.Command {
 	cluster := false
 	cmd := &cobra.Command{
 		Use:   "grant USER RIGHTS [TABLE[:FAMILY]]",
-		Short: "Give a user rights",
-		Long: `Give a user rights: read, write and admin, with commas between, or monitor with
---cluster. The user * is every user that the cluster knows. When the command returns,
-all nodes know of it.`,
+		Short: "Grant rights to a user",
+		Long: `Grant rights to a user: read, write and admin, separated by commas, or monitor with
+--cluster. The user * stands for all users of the cluster. When the command returns,
+the grant is in effect on all nodes.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant '*' read webtable:anchor
   stele acl grant ops admin --cluster
@@ -79,26 +81,26 @@ all nodes know of it.`,
 	}
 	do, done := (*client.Client).Grant, "%[1]s has %[2]s on %[3]s"
 	if !grant {
-		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY]]", "Take rights from a user"
-		cmd.Long = `Take rights from a user which this very grant gives: on the family, on the table or on
-the cluster. When the command returns, no node answers anything by them. If it says that
-the outcome is unknown, make it again.`
+		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY]]", "Revoke rights from a user"
+		cmd.Long = `Revoke rights from a user. Only the grant with exactly this scope changes: the family,
+the table or the cluster. When the command returns, no node serves a request by the
+revoked rights. If the outcome is unknown, retry.`
 		cmd.Example = `  stele acl revoke ann write webtable
   stele acl revoke ops admin --cluster`
-		do, done = (*client.Client).Revoke, "taken from %[1]s: %[2]s on %[3]s"
+		do, done = (*client.Client).Revoke, "revoked from %[1]s: %[2]s on %[3]s"
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		g, err := grantOf(args, cluster)
 		if err != nil {
 			return err
 		}
-		if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
+		if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
 			return err
 		}
-		a.talk(done, escapeText(g.Principal), escapeText(g.Rights), grantPlace(&g))
+		a.notef(done, escapeText(g.Principal), escapeText(g.Rights), grantPlace(&g))
 		return nil
 	}
-	cmd.Flags().BoolVar(&cluster, "cluster", false, "on the cluster, and so on all tables")
+	cmd.Flags().BoolVar(&cluster, "cluster", false, "apply to the cluster, and so to all tables")
 	return cmd
 }
 
@@ -107,9 +109,9 @@ func (a *app) aclListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list [TABLE]",
 		Aliases: []string{"ls"},
-		Short:   "List who has which rights",
-		Long: `List who has which rights, on a table or everywhere. It takes the right to administer
-the table, or the cluster.`,
+		Short:   "List grants",
+		Long: `List the grants on a table, or all grants. The caller needs the right admin on the table
+or on the cluster.`,
 		Example: `  stele acl list
   stele acl list webtable
   stele acl list --user ann --json`,
@@ -117,7 +119,7 @@ the table, or the cluster.`,
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.Grant
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Grants(ctx, strings.Join(args, ""), user)
 				return err
 			})
@@ -137,7 +139,7 @@ the table, or the cluster.`,
 			return a.print(g)
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "only those of this `name`")
+	cmd.Flags().StringVar(&user, "user", "", "list only grants to the user of this `name`")
 	return cmd
 }
 

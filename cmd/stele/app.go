@@ -18,24 +18,22 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// An app is what every verb works with: the streams, what is known of them, and
-// the global flags.
+// An app is the state that all commands share: the streams, their properties, and the global flags.
 type app struct {
 	in  io.Reader
 	out *bufio.Writer // data; flushed when the command ends
-	err io.Writer     // talk
+	err io.Writer     // messages
 
 	inTTY, outTTY, errTTY bool
-	color                 bool // colours are wanted where there is a terminal
-	width                 int  // columns of the terminal; 0 if output is none
+	color                 bool // use colours on a terminal
+	width                 int  // columns of the terminal; 0 if output is not a terminal
 
 	// Global flags.
-	addr string
-	// credential is a file, empty for none.
-	credential string
+	addr       string
+	credential string // a file name; empty for none
 	json       bool
 	timeout    time.Duration
-	escapes    bool // arguments hold escapes: see unescape
+	escapes    bool // arguments contain escapes: see unescape
 }
 
 func newApp(in io.Reader, out, errs io.Writer) *app {
@@ -45,7 +43,7 @@ func newApp(in io.Reader, out, errs io.Writer) *app {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
 			a.width = w
 		}
-		if a.width < 40 { // nothing sensible fits, or the terminal does not know
+		if a.width < 40 { // too narrow to format, or unknown
 			a.width = 80
 		}
 	}
@@ -63,23 +61,23 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	root.SetArgs(guardAmount(root, args))
 	err := root.ExecuteContext(ctx)
-	a.json = a.json || slices.Contains(args, "--json") // also if a flag before it was wrong
+	a.json = a.json || slices.Contains(args, "--json") // parsing stops at a bad flag before --json
 	if flushed := a.out.Flush(); err == nil {
 		err = flushed
 	}
 	return a.report(err)
 }
 
-// Timeouts of commands that were given none.
+// Default timeouts of commands.
 const (
-	// quick is for what a healthy node answers at once: 30 s, twice as long as the
-	// client goes on trying.
-	quick = 30 * time.Second
-	// patient commands take as long as their work does.
-	patient = 0
+	// defaultTimeout is for requests that a healthy node answers at once: 30 s, twice the client's retry time.
+	defaultTimeout = 30 * time.Second
+	// noTimeout is for commands whose duration depends on the amount of work: no timeout.
+	noTimeout = 0
 )
 
-// within returns the command's context, ending after --timeout or else after usual.
+// within returns the command's context with a timeout: --timeout, or usual if that is not set. A
+// timeout of 0 or less is none.
 func (a *app) within(cmd *cobra.Command, usual time.Duration) (context.Context, context.CancelFunc) {
 	d := usual
 	if cmd.Flags().Changed("timeout") || a.timeout > 0 {
@@ -98,13 +96,13 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	var cfg client.Config
-	if err := a.identify(&cfg); err != nil {
+	if err := a.setCredential(&cfg); err != nil {
 		return nil, err
 	}
 	return client.Open(ctx, addrs, cfg)
 }
 
-// withPorts adds the port to the addresses of a list that have none.
+// withPorts adds the default port to each address in list that has none.
 func withPorts(list string) (string, error) {
 	_, port, _ := net.SplitHostPort(client.DefaultAddr)
 	addrs := strings.Split(list, ",")
@@ -115,14 +113,14 @@ func withPorts(list string) (string, error) {
 		}
 		host, number, err := net.SplitHostPort(addr)
 		if _, bad := strconv.ParseUint(number, 10, 16); err != nil || bad != nil || host == "" {
-			return "", usagef("", "--addr: %q is not of the form host:port", addrs[i])
+			return "", usagef("", "--addr: %q is not host:port", addrs[i])
 		}
 		addrs[i] = addr
 	}
 	return strings.Join(addrs, ","), nil
 }
 
-// call runs f with a client, within --timeout or else usual.
+// call runs f with a client. The timeout is that of within.
 func (a *app) call(cmd *cobra.Command, usual time.Duration, f func(context.Context, *client.Client) error) error {
 	ctx, cancel := a.within(cmd, usual)
 	defer cancel()
@@ -134,7 +132,7 @@ func (a *app) call(cmd *cobra.Command, usual time.Duration, f func(context.Conte
 	return f(ctx, c)
 }
 
-// style is a look of text on a terminal.
+// style is the colour and weight of text on a terminal.
 type style = text.Colors
 
 var (
@@ -145,7 +143,7 @@ var (
 	styleFaint = style{text.Faint}
 )
 
-// paint colours s if it goes to a terminal that is to have colours.
+// paint returns what in style s if it goes to a terminal and colours are on.
 func (a *app) paint(tty bool, s style, what string) string {
 	if !tty || !a.color {
 		return what

@@ -14,18 +14,19 @@ import (
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "audit",
-		Short:   "Verify the audit log of a node",
-		Long:    `Verify the audit log of a node: who did what to the cluster, and who was refused.`,
+		Use:   "audit",
+		Short: "Verify the audit log of a node",
+		Long: `Verify the audit log of a node: the record of administrative changes and of rejected
+requests.`,
 		Example: `  stele audit verify /var/lib/stele/security/audit`,
-		Args:    unknownVerb,
-		RunE:    needVerb,
+		Args:    unknownCommand,
+		RunE:    requireSubcommand,
 	}
 	cmd.AddCommand(a.auditVerifyCommand())
 	return cmd
 }
 
-// chainJSON is a log as --json prints it.
+// chainJSON is the --json form of a log.
 type chainJSON struct {
 	Node      string `json:"node"`
 	Log       string `json:"log"`
@@ -41,17 +42,18 @@ func (a *app) auditVerifyCommand() *cobra.Command {
 	var texts []string
 	cmd := &cobra.Command{
 		Use:   "verify FOLDER|FILE|-",
-		Short: "Find lines of an audit log that were changed or removed",
-		Long: `Find lines of an audit log that were changed, removed, repeated or moved. Each line holds
-the SHA-256 of the line before it. FOLDER is that of a node, below its keys. FILE is what
-audit_to names, or an export of the journal, of any number of nodes; - is standard input.
+		Short: "Detect changed or removed lines of an audit log",
+		Long: `Detect lines of an audit log that were changed, removed, repeated or moved. Each line
+contains the SHA-256 of the line before it. FOLDER is the folder "audit" below a node's
+keys. FILE is the file of the setting audit_to, or an export of the journal, of any
+number of nodes; - is standard input.
 
-Lines that were cut off the end, or a log that was made up as a whole, show only against
-an end that was noted elsewhere: give it with --head. This command prints the end of each
-log, and a node writes it to its own log each hour, when it starts and when it stops.
+A truncated or wholly forged log can be detected only against an end that was recorded
+elsewhere: pass it with --head. This command prints the end of each log. A node writes
+it to its own log every hour, at start and at stop.
 
-The first lines list the problems, each with file and line; then one line for each log.
-Exit codes: 0 all is as it was written, 5 something is not.`,
+The first lines list the problems, each with file and line. One line for each log
+follows. Exit codes: 0 no problems, 5 problems found.`,
 		Example: `  stele audit verify /var/lib/stele/security/audit
   journalctl -t stele-audit -o cat | stele audit verify -
   stele audit verify /var/lib/stele/security/audit --head audit:17:5d1c...`,
@@ -73,14 +75,15 @@ Exit codes: 0 all is as it was written, 5 something is not.`,
 			if err := a.printAudit(chains, tampered); err != nil || len(tampered) == 0 {
 				return err
 			}
-			return quietly(exitUnhealthy)
+			return silentExit(exitUnhealthy)
 		},
 	}
-	cmd.Flags().StringArrayVar(&texts, "head", nil, "end of a log that was noted before, as `LOG:SEQ:SHA256`; may be given several times")
+	cmd.Flags().StringArrayVar(&texts, "head", nil, "end of a log that was recorded before, as `LOG:SEQ:SHA256`; may be repeated")
 	return cmd
 }
 
-// verifyAudit verifies a folder, a file or standard input. The folder of a node's keys stands for its audit log.
+// verifyAudit verifies a folder, a file, or standard input for "-". For the folder of a node's keys
+// it verifies the folder "audit" in it.
 func (a *app) verifyAudit(path string, heads []audit.Head) ([]audit.Chain, error) {
 	if path == "-" {
 		return audit.Verify("standard input", a.in, heads)
@@ -108,7 +111,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// problemsOf returns the problems that an error is made of; none of another error.
+// tampersOf returns all TamperErrors in err; none if it has none.
 func tampersOf(err error) (all []*audit.TamperError) {
 	var many interface{ Unwrap() []error }
 	if errors.As(err, &many) {
@@ -124,7 +127,7 @@ func tampersOf(err error) (all []*audit.TamperError) {
 	return all
 }
 
-// printAudit prints problems, and what logs there are.
+// printAudit prints the problems, then one line for each log.
 func (a *app) printAudit(chains []audit.Chain, problems []*audit.TamperError) error {
 	for _, p := range problems {
 		var err error
@@ -157,15 +160,15 @@ func (a *app) printAudit(chains []audit.Chain, problems []*audit.TamperError) er
 	return a.print(g)
 }
 
-// checkAuditTo checks the second place of the audit log.
+// checkAuditTo checks the setting audit_to.
 func checkAuditTo(s string) error {
 	if s == "auto" || s == "off" || s == audit.Journal || filepath.IsAbs(s) {
 		return nil
 	}
-	return usagef("", "%q is none of auto, off, journal and an absolute path", s)
+	return usagef("", "%q is not auto, off, journal or an absolute path", s)
 }
 
-// auditTo returns the second place of the audit log, empty if there is none.
+// auditTo returns the second destination of the audit log; empty if there is none.
 func auditTo(setting string) string {
 	switch {
 	case setting == "off", setting == "auto" && !inJournal():

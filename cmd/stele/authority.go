@@ -17,19 +17,19 @@ func (a *app) authorityCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "authority",
 		Short: "Replace the authority that signs the cluster's certificates",
-		Long: `Replace the authority that signs the cluster's certificates, for example because a copy
-of its key, ca.key, may be in other hands. The cluster serves meanwhile.
+		Long: `Replace the authority that signs the cluster's certificates, for example because its
+key, ca.key, may have leaked. The cluster serves requests meanwhile.
 
-"stele authority rotate" makes another authority. When all nodes trust both, which "stele
-authority status" shows as the stage sign, users get new credentials by "stele user add",
-signed by the new one. Then "stele authority rotate --finish" has nodes renew their own
-certificates and trust the new authority alone: credentials and access tokens that were
-made before are of no use from then on.`,
+"stele authority rotate" creates a new authority. When all nodes trust both, "stele
+authority status" shows the stage sign. Then issue new credentials to users by "stele
+user add"; the new authority signs them. "stele authority rotate --finish" makes nodes
+renew their own certificates and trust only the new authority. It invalidates
+credentials and access tokens that were issued before the rotation.`,
 		Example: `  stele authority rotate
   stele authority status
   stele authority rotate --finish`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.authorityRotateCommand(), a.authorityStatusCommand())
 	return cmd
@@ -38,22 +38,22 @@ made before are of no use from then on.`,
 func (a *app) authorityStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show how far the replacement of the authority has come",
-		Long: `Show how far the replacement of the authority has come: its stage, and which nodes have
-yet to do what the stage asks. A node that is away is waited for until it is back, or
-removed from the cluster. The stages are
+		Short: "Show the progress of an authority rotation",
+		Long: `Show the stage of an authority rotation, and the nodes that have not completed it. A
+stage waits for nodes that are down until they are back or removed from the cluster. The
+stages:
 
   none    the authority is not being replaced
-  trust   nodes come to trust both authorities
-  sign    the new one signs certificates of users: they get new ones now
+  trust   nodes start trusting both authorities
+  sign    the new authority signs certificates of users: issue new ones now
   renew   nodes renew their certificates
-  forget  nodes come to trust the new authority alone`,
+  forget  nodes stop trusting the old authority`,
 		Example: `  stele authority status
   stele authority status --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s *client.AuthorityStatus
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				s, err = c.Authority(ctx)
 				return err
 			})
@@ -69,27 +69,27 @@ func (a *app) authorityRotateCommand() *cobra.Command {
 	finish, restart, gossipKey, yes := false, false, false, false
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Begin to replace the authority, or finish it",
-		Long: `Begin to replace the authority, or finish it. Without a flag the command begins, or shows
-how far it is; made again it does no harm.
+		Short: "Start or finish an authority rotation",
+		Long: `Start an authority rotation, or show its progress if one is in progress. The command may
+be repeated.
 
-With --finish credentials of users that the old authority has signed, and access tokens
-that were made before, are of no use once all nodes have renewed their certificates. It
-is refused before all nodes trust the new authority, and while the credential that the
-command itself uses is one of the old one.
+--finish ends the rotation. Credentials that the old authority signed, and access tokens
+issued before the rotation, become invalid once all nodes have renewed their
+certificates. It is rejected before all nodes trust the new authority, and while this
+command's own credential is signed by the old one.
 
-With --restart it begins again with another new authority: if the node that made the
-first one was lost before others had its key.
+--restart starts over with another new authority. Use it if the node that created the
+first one was lost before other nodes had its key.
 
-With --gossip-key it replaces the key of gossip, and leaves the authority as it is. Nodes
-do so by themselves in some seconds, as they do after "stele node remove".`,
+--gossip-key replaces the gossip key and leaves the authority unchanged. Nodes switch
+within seconds, as they do after "stele node remove".`,
 		Example: `  stele authority rotate
   stele authority rotate --finish --yes
   stele authority rotate --gossip-key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if finish && restart || gossipKey && (finish || restart) {
-				return usagef("", "--finish, --restart and --gossip-key: give one")
+				return usagef("", "--finish, --restart and --gossip-key exclude each other")
 			}
 			do := (*client.Client).RotateAuthority
 			switch {
@@ -99,12 +99,12 @@ do so by themselves in some seconds, as they do after "stele node remove".`,
 				do = (*client.Client).RestartAuthority
 			case finish:
 				do = a.finishAuthority
-				if err := a.confirm(yes, "Make the credentials and access tokens useless that were made before the authority was replaced?"); err != nil {
+				if err := a.confirm(yes, "Invalidate all credentials and access tokens that were issued before the rotation?"); err != nil {
 					return err
 				}
 			}
 			var s *client.AuthorityStatus
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				s, err = do(c, ctx)
 				return err
 			})
@@ -112,21 +112,22 @@ do so by themselves in some seconds, as they do after "stele node remove".`,
 				return err
 			}
 			if gossipKey && !a.json {
-				_, err := fmt.Fprintln(a.out, "the nodes replace the key of gossip, which takes some seconds")
+				_, err := fmt.Fprintln(a.out, "the nodes are replacing the gossip key, which takes a few seconds")
 				return err
 			}
 			return a.printAuthority(s)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&finish, "finish", false, "have nodes trust the new authority alone")
-	f.BoolVar(&restart, "restart", false, "begin again with another new authority")
-	f.BoolVar(&gossipKey, "gossip-key", false, "replace the key of gossip instead of the authority")
-	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.BoolVar(&finish, "finish", false, "make nodes trust only the new authority")
+	f.BoolVar(&restart, "restart", false, "start over with another new authority")
+	f.BoolVar(&gossipKey, "gossip-key", false, "replace the gossip key instead of the authority")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
-// finishAuthority does so unless the command's own credential would be of no use afterwards.
+// finishAuthority finishes the rotation. It returns an error if that would invalidate this command's
+// own credential.
 func (a *app) finishAuthority(c *client.Client, ctx context.Context) (*client.AuthorityStatus, error) {
 	s, err := c.Authority(ctx)
 	if err != nil {
@@ -135,14 +136,14 @@ func (a *app) finishAuthority(c *client.Client, ctx context.Context) (*client.Au
 	if text, err := secretfile.Read(a.credential); err == nil && s.Stage == "sign" && !strings.HasPrefix(strings.TrimSpace(string(text)), "stele-") {
 		own, err := pki.ReadCredential(a.credential)
 		if err == nil && own.Peer().Kind == pki.Principal && pki.FingerprintOf(own.Signer()).String() != s.New {
-			return nil, withHint(errors.New("the credential of this command is one of the old authority, and would be of no use afterwards"),
-				fmt.Sprintf(`make another one by "stele user add %s --out FILE", and give it with --credential`, own.Peer().Name))
+			return nil, withHint(errors.New("the credential of this command is signed by the old authority, and would become invalid"),
+				fmt.Sprintf(`issue another one by "stele user add %s --out FILE", and pass it with --credential`, own.Peer().Name))
 		}
 	}
 	return c.FinishAuthority(ctx)
 }
 
-// authorityJSON is how far a replacement is, as --json prints it, with the names of the data API.
+// authorityJSON is the --json form of a rotation's progress, with the field names of the data API.
 type authorityJSON struct {
 	Stage     string   `json:"stage"`
 	Old       string   `json:"old"`
@@ -163,14 +164,14 @@ func (a *app) printAuthority(s *client.AuthorityStatus) error {
 	if len(s.Waiting) > 0 {
 		waiting = "nodes " + strings.Join(s.Waiting, ", ")
 	}
-	if _, err := fmt.Fprintf(a.out, "stage %s, waits for %s\nold authority %s\nnew authority %s\n", s.Stage, waiting, s.Old, s.New); err != nil {
+	if _, err := fmt.Fprintf(a.out, "stage %s, waiting for %s\nold authority %s\nnew authority %s\n", s.Stage, waiting, s.Old, s.New); err != nil {
 		return err
 	}
 	switch {
 	case len(s.Waiting) > 0:
-		a.hint(`"stele authority status" shows when the next stage begins; a node that is away for good is taken out by "stele node remove"`)
+		a.hint(`watch "stele authority status" for the next stage; remove a node that is down for good by "stele node remove"`)
 	case s.Stage == "sign":
-		a.hint(`have users get new credentials by "stele user add USER", then "stele authority rotate --finish"`)
+		a.hint(`issue new credentials to users by "stele user add USER", then run "stele authority rotate --finish"`)
 	}
 	return nil
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/steledb/stele/internal/bench/report"
 )
 
-// benchFlags are the flags of bench that are no settings of the workloads, or several
-// of one.
+// benchFlags are the flags of bench that bench.Config does not have, or has only a single value of.
 type benchFlags struct {
 	workloads     string
 	rows          countsFlag
@@ -31,45 +30,45 @@ type benchFlags struct {
 	as            string
 }
 
-// benchHelp explains the workloads.
-const benchHelp = `Measure a node or a cluster: with the six workloads of the paper's section 7, shown
-beside the paper's figures for one tablet server, and with those of YCSB.
+// benchHelp describes the workloads.
+const benchHelp = `Measure a node or a cluster with the six workloads of the paper's section 7, next to the
+paper's figures for one tablet server, and with those of YCSB.
 
   sequential-write  writes rows, in ten ranges for each client
-  random-write      the same, in another order
-  sequential-read   reads what sequential-write wrote, in the same way
-  random-read       reads what random-write wrote, in yet another order
-  random-read-mem   the same on a tenth of the rows, in an in-memory locality group
-  scan              reads what sequential-write wrote, with scans
-  paper             all of these (if nothing else is said)
+  random-write      writes the same rows in another order
+  sequential-read   reads the rows of sequential-write, in the same order
+  random-read       reads the rows of random-write, in a third order
+  random-read-mem   random-read on a tenth of the rows, in an in-memory locality group
+  scan              reads the rows of sequential-write, with scans
+  paper             all of the above (the default)
 
   ycsb-a            50% reads, 50% updates
   ycsb-b            95% reads, 5% updates
   ycsb-c            reads
-  ycsb-d            95% reads of what was inserted last, 5% inserts
+  ycsb-d            95% reads of the latest inserts, 5% inserts
   ycsb-e            95% scans of 1 to 100 records, 5% inserts
-  ycsb-f            50% reads, 50% a read and then an update of the record
-  ycsb              all of these: on records of ten fields of 100 bytes, drawn with a
-                    scrambled Zipfian distribution of constant 0.99
+  ycsb-f            50% reads, 50% read-modify-writes
+  ycsb              all ycsb workloads, on records of ten fields of 100 bytes, chosen by
+                    a scrambled Zipfian distribution with constant 0.99
 
-In the paper's workloads rows count as operations; those that read go on for 3 s at
-least, and the latency of a scan is that of a thousand rows. Writes are on disk before
-they count. Every value that is read is checked; BAD counts what was missing or not
-what was written, and in YCSB's also updates that were lost. Tables are made for it
-and dropped. What is read is compacted before.
+In the paper's workloads an operation is a row. Workloads that read run for at least
+3s, and the latency of a scan is that of a thousand rows. A write counts when it is on
+disk. Every value read is verified: BAD counts missing and wrong values, and in YCSB
+workloads also lost updates. Tables are created for the measurement, compacted before
+workloads that read, and dropped at the end.
 
-With several --rows, --tablets or --clients all combinations are measured one after
-another. With --local a node of its own runs for each, as long as it takes; without,
---addr names one node of a cluster or more, and --tablets has all nodes take part.
+Several --rows, --tablets or --clients are measured in all combinations, one after
+another. With --local, each combination runs on a node of its own. Without it, --addr
+names nodes of a running cluster; use --tablets to spread the load over all its nodes.
 
---report keeps the figures with the machine and the settings, in a file that
-"stele bench plot" and "stele bench table" read.`
+--report writes the results with the machine and the settings to a file for "stele bench
+plot" and "stele bench table".`
 
 func (a *app) benchCommand() *cobra.Command {
 	f, cfg := &benchFlags{rows: countsFlag{1_000_000}, clients: countsFlag{64}, tablets: countsFlag{1}}, &bench.Config{}
 	cmd := &cobra.Command{
 		Use:   "bench [--local] [--workloads WORKLOAD,...]",
-		Short: "Measure a node or a cluster with the paper's workloads and YCSB's",
+		Short: "Run the paper's and YCSB's workloads on a node or a cluster",
 		Long:  benchHelp,
 		Example: `  stele bench --local
   stele bench --local --workloads ycsb --rows 200k --operations 500k
@@ -78,7 +77,7 @@ func (a *app) benchCommand() *cobra.Command {
   stele bench --addr 10.0.0.5,10.0.0.6,10.0.0.7 --tablets 12
   stele bench --workloads random-write --rate 20000
   stele bench plot yesterday.json today.json --out bench.svg`,
-		Args: unknownVerb,
+		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if cfg.Workloads, err = bench.ParseWorkloads(f.workloads); err != nil {
@@ -90,10 +89,10 @@ func (a *app) benchCommand() *cobra.Command {
 				}
 			}
 			if f.local && f.as != "" {
-				return usagef("leave --local out, and name a node of a cluster with certificates by --addr", "--as: a node of the measurement's own knows no users")
+				return usagef("omit --local, and name a node of a cluster with certificates by --addr", "--as: a node started by --local has no users")
 			}
 			if !f.local && (f.dir != "" || f.memory != "") {
-				return usagef(`add --local, or set them for the node: "stele serve --help"`, "--dir and --memory are for a node of the measurement's own")
+				return usagef(`add --local, or configure the running node: "stele serve --help"`, "--dir and --memory need --local")
 			}
 			return a.benchAll(cmd, f, cfg)
 		},
@@ -104,32 +103,32 @@ func (a *app) benchCommand() *cobra.Command {
 }
 
 func (f *benchFlags) register(flags *pflag.FlagSet, cfg *bench.Config) {
-	flags.StringVar(&f.workloads, "workloads", "", "only these `WORKLOADS`, between commas; paper, ycsb and all are several")
-	flags.StringVar(&f.workloads, "only", "", "the same as --workloads")
+	flags.StringVar(&f.workloads, "workloads", "", "run only these `WORKLOADS`, separated by commas; paper, ycsb and all are groups")
+	flags.StringVar(&f.workloads, "only", "", "old name of --workloads")
 	_ = flags.MarkHidden("only")
-	flags.Var(&f.rows, "rows", "`N` rows, or records of YCSB, such as 200k; or several numbers between commas")
-	flags.Var((*countFlag)(&cfg.Operations), "operations", "`N` operations of each workload of YCSB (default as many as rows)")
-	flags.Var(&f.clients, "clients", "`N` calls in flight, or several numbers")
-	flags.Var(&f.tablets, "tablets", "`N` tablets that tables are cut into beforehand, or several numbers")
-	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows a call, but in scans and YCSB's workloads")
-	flags.IntVar(&cfg.ValueBytes, "value-bytes", 1000, "`N` bytes a value, but in YCSB's workloads; they do not compress")
-	flags.Float64Var(&cfg.Rate, "rate", 0, "`N` rows or operations a second of all clients together, but in scan (default as many as they can)")
-	flags.DurationVar(&cfg.ReadTimeMin, "read-time", 0, "`TIME` that workloads which read go on for at least (default 3s)")
+	flags.Var(&f.rows, "rows", "`N` rows, or records of YCSB, such as 200k; or several numbers separated by commas")
+	flags.Var((*countFlag)(&cfg.Operations), "operations", "`N` operations of each YCSB workload (default: as many as rows)")
+	flags.Var(&f.clients, "clients", "`N` concurrent calls, or several numbers")
+	flags.Var(&f.tablets, "tablets", "create tables with `N` tablets, or several numbers")
+	flags.IntVar(&cfg.Batch, "batch", 1, "`N` rows per call, except in scans and YCSB workloads")
+	flags.IntVar(&cfg.ValueBytes, "value-bytes", 1000, "`N` bytes per value, except in YCSB workloads; values are incompressible")
+	flags.Float64Var(&cfg.Rate, "rate", 0, "limit all clients together to `N` rows or operations per second, except in scans (default: no limit)")
+	flags.DurationVar(&cfg.ReadTimeMin, "read-time", 0, "minimum `DURATION` of workloads that read (default 3s)")
 	flags.StringVar(&cfg.Options, "family", "", "`OPTIONS` of the family of the values, such as block=8KiB,compression=none")
-	flags.BoolVar(&cfg.Major, "major", false, "make a major compaction before workloads that read")
-	flags.BoolVar(&cfg.Warm, "warm", false, "read all rows once before workloads that read are measured, but YCSB's")
-	flags.BoolVar(&cfg.Keep, "keep", false, "leave the tables there")
-	flags.IntVar(&f.connections, "connections", 1, "`N` connections to each node that the calls share")
-	flags.StringVar(&f.report, "report", "", "also write the figures to `FILE`, as JSON")
-	flags.StringVar(&f.as, "as", "", "without --local: make the calls that are measured as the user of the credential in this `FILE`, who gets a right on one family of two; tables are made as the one of --credential")
-	flags.BoolVar(&f.local, "local", false, "start a node for the measurement, and stop it after")
-	flags.StringVar(&f.dir, "dir", "", "with --local: the `FOLDER` in which the node's data is while it runs (default that for temporary files)")
+	flags.BoolVar(&cfg.Major, "major", false, "run a major compaction before workloads that read")
+	flags.BoolVar(&cfg.Warm, "warm", false, "read all rows once before measuring workloads that read, except YCSB workloads")
+	flags.BoolVar(&cfg.Keep, "keep", false, "keep the tables")
+	flags.IntVar(&f.connections, "connections", 1, "share `N` connections to each node among the calls")
+	flags.StringVar(&f.report, "report", "", "write the results to `FILE`, as JSON")
+	flags.StringVar(&f.as, "as", "", "without --local: measure as the user of the credential in `FILE`, who is granted a right on one of two families; tables are created by the user of --credential")
+	flags.BoolVar(&f.local, "local", false, "start a node for the measurement, and stop it afterwards")
+	flags.StringVar(&f.dir, "dir", "", "with --local: keep the node's data in `FOLDER` while it runs (default: the folder for temporary files)")
 	flags.StringVar(&f.memory, "memory", "", "with --local: the `SIZE` of the node's memory, such as 1GiB")
-	flags.StringVar(&f.profile, "profile", "", "write processor profiles of client and node to `FOLDER`, two a workload")
-	flags.StringVar(&f.http, "http", "127.0.0.1:7108", "with --profile and without --local: the `host:port` of the node's HTTP")
+	flags.StringVar(&f.profile, "profile", "", "write CPU profiles of client and node to `FOLDER`, two per workload")
+	flags.StringVar(&f.http, "http", "127.0.0.1:7108", "with --profile, without --local: the `host:port` of the node's HTTP server")
 }
 
-// runs returns the configuration of each run.
+// runs returns the configuration of each run: all combinations of rows, tablets and clients.
 func (f *benchFlags) runs(cfg *bench.Config) (runs []bench.Config) {
 	for _, rows := range f.rows {
 		for _, tablets := range f.tablets {
@@ -143,14 +142,15 @@ func (f *benchFlags) runs(cfg *bench.Config) (runs []bench.Config) {
 	return runs
 }
 
-// benchAll measures all runs, and prints and keeps what came out, also when one fails.
+// benchAll measures all runs, prints the results and writes the report. If a run fails, it does so
+// with the results of the earlier ones.
 func (a *app) benchAll(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
 	r := f.newReport(cfg)
 	runs := f.runs(cfg)
 	for i := range runs {
 		run, at := &runs[i], *f
 		if len(runs) > 1 {
-			a.talk("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), formatCount(run.Rows), formatCount(int64(run.Tablets)), formatCount(int64(run.Clients)))
+			a.notef("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), formatCount(run.Rows), formatCount(int64(run.Tablets)), formatCount(int64(run.Clients)))
 			if f.profile != "" {
 				at.profile = filepath.Join(f.profile, fmt.Sprintf("run-%d", i+1))
 			}
@@ -168,7 +168,7 @@ func (a *app) benchAll(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (er
 	return errors.Join(err, badRows(r))
 }
 
-// benchWith runs the workloads against --addr, or a node of its own.
+// benchWith runs the workloads against --addr, or with --local against a node that it starts.
 func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
 	if !f.local {
 		return a.bench(cmd.Context(), f, cfg, r)
@@ -181,7 +181,7 @@ func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r 
 	addr := a.addr
 	defer func() { a.addr = addr }()
 	a.addr, f.http = n.addr, n.http
-	// It also ends when the node does.
+	// If the node exits, the measurement is cancelled.
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	stop := context.AfterFunc(n.ended, func() { cancel(context.Cause(n.ended)) })
@@ -193,7 +193,7 @@ func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r 
 	return err
 }
 
-// bench runs the workloads, and adds to r what came out.
+// bench runs the workloads, and adds the results to r.
 func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
 	if d := a.timeout; d > 0 {
 		var cancel context.CancelFunc
@@ -205,7 +205,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		return err
 	}
 	own := cfg.ClientConfig(f.connections)
-	if err := a.identify(&own); err != nil {
+	if err := a.setCredential(&own); err != nil {
 		return err
 	}
 	c, err := client.Open(ctx, addrs, own)
@@ -219,11 +219,11 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 			return err
 		}
 		defer u.Close()
-		who, err := u.Whoami(ctx)
+		user, err := u.Whoami(ctx)
 		if err != nil {
 			return err
 		}
-		cfg.User, cfg.UserName = u, who.Name
+		cfg.User, cfg.UserName = u, user.Name
 	}
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -232,7 +232,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 	meters := a.meterNodes(nodes)
 	cfg.NodeUsage = meters.usage
 	r.Cluster = measuredCluster(nodes, f.local)
-	t := &benchTalk{a: a}
+	t := &benchProgress{a: a}
 	cfg.Phase = t.phase
 	if f.profile != "" {
 		p, err := newProfiler(f.profile, f.http)
@@ -260,14 +260,14 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		r.Runs = append(r.Runs, run)
 	}
 	for _, name := range b.Tables() {
-		a.talk("kept table %s", name)
+		a.notef("kept table %s", name)
 	}
 	return err
 }
 
-// openUser makes the client of a user whose credential is in a file.
+// openUser opens a client with the credential in a file.
 func openUser(ctx context.Context, addrs string, cfg client.Config, file string) (*client.Client, error) {
-	if err := identifyBy(&cfg, "--as", file); err != nil {
+	if err := setCredentialFrom(&cfg, "--as", file); err != nil {
 		return nil, err
 	}
 	return client.Open(ctx, addrs, cfg)
@@ -283,11 +283,11 @@ func badRows(r *report.Report) error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s that were read were missing or not what was written", plural(bad, "row"))
+	return fmt.Errorf("verify values: %s missing or wrong", plural(bad, "row"))
 }
 
-// benchTalk says on standard error how far a measurement is.
-type benchTalk struct {
+// benchProgress reports the progress of a measurement on standard error.
+type benchProgress struct {
 	a     *app
 	bench *bench.Bench
 
@@ -299,23 +299,23 @@ type benchTalk struct {
 	}
 }
 
-func (t *benchTalk) phase(text string) {
+func (t *benchProgress) phase(text string) {
 	t.mu.Lock()
 	t.mu.text, t.mu.began = text, time.Now()
 	t.mu.Unlock()
 	if !t.a.errTTY {
-		t.a.talk("%s", text)
+		t.a.notef("%s", text)
 	}
 }
 
-func (t *benchTalk) result(r bench.Result) {
+func (t *benchProgress) result(r bench.Result) {
 	if !t.a.errTTY {
-		t.a.talk("%s: %s a second", r.Workload, formatCount(int64(r.PerSecond)))
+		t.a.notef("%s: %s per second", r.Workload, formatCount(int64(r.PerSecond)))
 	}
 }
 
-// line is what a terminal shows of the phase that is under way.
-func (t *benchTalk) line() string {
+// line returns the progress of the current phase, for a terminal.
+func (t *benchProgress) line() string {
 	t.mu.Lock()
 	text, took := t.mu.text, time.Since(t.mu.began)
 	t.mu.Unlock()
@@ -323,5 +323,5 @@ func (t *benchTalk) line() string {
 	if of == 0 || done == 0 {
 		return fmt.Sprintf("%s, %v", text, took.Round(time.Second))
 	}
-	return fmt.Sprintf("%s, %d%%, %s a second", text, min(100, 100*done/of), formatCount(int64(float64(done)/took.Seconds())))
+	return fmt.Sprintf("%s, %d%%, %s per second", text, min(100, 100*done/of), formatCount(int64(float64(done)/took.Seconds())))
 }

@@ -21,12 +21,12 @@ func TestCountsFlag(t *testing.T) {
 	for _, text := range []string{"", "x", "0", "-1", "1,", "1.5", "0.0001k", "1e30", "NaN", "k"} {
 		c := countsFlag{3}
 		if err := c.Set(text); err == nil || !slices.Equal(c, []int64{3}) {
-			t.Errorf("%q was taken: %v", text, c)
+			t.Errorf("%q was accepted: %v", text, c)
 		}
 	}
 }
 
-// TestRunsAreCombinations: of rows, tablets and clients, and nothing else changes.
+// TestRunsAreCombinations checks that the runs are all combinations of rows, tablets and clients.
 func TestRunsAreCombinations(t *testing.T) {
 	f := benchFlags{rows: countsFlag{10, 20}, tablets: countsFlag{1, 2, 3}, clients: countsFlag{4, 5}}
 	seen := map[[3]int64]bool{}
@@ -58,7 +58,7 @@ stele_commit_log_append_seconds_total 0.25
 	}
 	for _, bad := range []string{"", "<html>", strings.Replace(text, "stele_commit_log_batches_total 10\n", "", 1), strings.Replace(text, "1.5", "x", 1)} {
 		if u, err := parseUsage(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q was taken: %+v", bad, u)
+			t.Errorf("%q was accepted: %+v", bad, u)
 		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// countsFlag is one whole number or several between commas, such as 200000,1M or
-// 200k; each is measured.
+// countsFlag is one whole number, or several separated by commas, such as 200k or 200000,1M.
+// Duplicates are dropped.
 type countsFlag []int64
 
-// countUnits are those of large numbers.
+// countUnits are the suffixes that parseCount accepts.
 var countUnits = []struct {
 	name string
 	of   float64
@@ -59,7 +59,7 @@ func (c *countsFlag) String() string {
 	return strings.Join(texts, ",")
 }
 
-// countFlag is one whole number of those.
+// countFlag is one whole number, as parseCount reads it.
 type countFlag int64
 
 func (c *countFlag) Set(s string) error {

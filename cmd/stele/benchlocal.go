@@ -17,15 +17,15 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// A localNode is a node in a process of its own, with a temporary folder.
+// A localNode is a node that runs as a child process, with its data in a temporary folder.
 type localNode struct {
 	addr, http string
 	dir        string
 	process    *exec.Cmd
-	ended      context.Context // its cause says how the process ended; nil: not started
+	ended      context.Context // cancelled with the cause when the process exits; nil if not started
 }
 
-// startWait is how long a node with empty folders may take to serve.
+// startWait is how long a node with empty folders may take to start or to stop.
 const startWait = 30 * time.Second
 
 // startLocalNode starts a node on free ports and waits until it serves.
@@ -39,7 +39,7 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 			err = errors.Join(err, n.stop())
 		}
 	}()
-	a.warnNoDisk(n.dir)
+	a.warnMemoryFS(n.dir)
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 	}
 	n.process = exec.Command(program, args...)
 	n.process.Stderr = a.err
-	// The node is stopped by us, not by the terminal's Ctrl-C: tables are dropped
-	// first. It must not outlive us, though.
+	// Ctrl-C must not reach the node before the tables are dropped, so it gets its own process group.
+	// Pdeathsig kills it if this process dies.
 	n.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := n.start(); err != nil {
 		return nil, fmt.Errorf("start a node: %w", err)
@@ -64,12 +64,12 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 	return n, n.waitReady(ctx)
 }
 
-// start starts the process, and a goroutine that waits for its end.
+// start starts the process, and a goroutine that waits for it.
 func (n *localNode) start() error {
 	ended, end := context.WithCancelCause(context.Background())
 	started := make(chan error)
 	go func() {
-		// Pdeathsig means the death of the thread, not of the process, that started it.
+		// Pdeathsig is sent when the thread that started the process exits, not when this process does.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := n.process.Start()
@@ -78,13 +78,13 @@ func (n *localNode) start() error {
 		}
 		started <- err
 		if err == nil {
-			end(fmt.Errorf("the node ended: %w", errors.Join(n.process.Wait(), errNodeEnded)))
+			end(fmt.Errorf("the node exited: %w", errors.Join(n.process.Wait(), errNodeEnded)))
 		}
 	}()
 	return <-started
 }
 
-var errNodeEnded = errors.New("its messages are above")
+var errNodeEnded = errors.New("see its log above")
 
 func (n *localNode) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
@@ -103,12 +103,12 @@ func (n *localNode) waitReady(ctx context.Context) error {
 		case <-n.ended.Done():
 			return context.Cause(n.ended)
 		case <-ctx.Done():
-			return fmt.Errorf("the node did not come up: %w", ctx.Err())
+			return fmt.Errorf("start the node: not ready after %v: %w", startWait, ctx.Err())
 		}
 	}
 }
 
-// stop ends the node and removes its folder.
+// stop stops the node and removes its folder. A node that takes longer than startWait is killed.
 func (n *localNode) stop() error {
 	var err error
 	if n.ended != nil {
@@ -118,28 +118,28 @@ func (n *localNode) stop() error {
 		case <-time.After(startWait):
 			_ = n.process.Process.Kill()
 			<-n.ended.Done()
-			err = errors.New("the node did not stop and was killed")
+			err = fmt.Errorf("stop the node: killed after %v", startWait)
 		}
 	}
 	return errors.Join(err, os.RemoveAll(n.dir))
 }
 
-// warnNoDisk tells of a folder whose files are in memory, where writes cost nothing.
-func (a *app) warnNoDisk(dir string) {
+// warnMemoryFS warns if a folder is on a memory file system, where writes cost no disk time.
+func (a *app) warnMemoryFS(dir string) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC) {
-		a.talk("warning: %s is in memory, so writes are faster than on a disk; give a folder with --dir", dir)
+		a.notef("warning: %s is on a memory file system: writes are faster than on a disk; name another folder with --dir", dir)
 	}
 }
 
-// freePorts returns addresses of so many ports that nobody listens on now.
+// freePorts returns n loopback addresses whose ports are free now.
 func freePorts(n int) (addrs []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // after all of them are chosen, so that they differ
+		defer l.Close() // only after all are chosen, so that they differ
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil

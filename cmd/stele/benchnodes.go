@@ -14,18 +14,18 @@ import (
 	"github.com/steledb/stele/internal/bench"
 )
 
-// nodeMeters read what the nodes of a cluster have used, from their metrics.
+// nodeMeters reads the resource usage of a cluster's nodes from their metrics.
 type nodeMeters struct {
 	a      *app
-	hosts  []string // host:port of their HTTP; none if one of them has none
+	hosts  []string // host:port of their HTTP servers; empty if any node has none
 	client http.Client
-	last   bench.Usage // what was read last, which counts when no more can be
+	last   bench.Usage // the last sum that could be read
 }
 
-// metricsWait is how long a node may take to answer with its metrics.
+// metricsWait is the timeout of a request for a node's metrics.
 const metricsWait = 5 * time.Second
 
-// meterNodes reads those of nodes that are alive.
+// meterNodes returns the meters of the nodes that are alive.
 func (a *app) meterNodes(nodes []client.NodeInfo) *nodeMeters {
 	m := &nodeMeters{a: a, client: http.Client{Timeout: metricsWait}}
 	for i := range nodes {
@@ -33,7 +33,7 @@ func (a *app) meterNodes(nodes []client.NodeInfo) *nodeMeters {
 		case n.State != api.NodeAlive:
 		case n.HTTP == "":
 			m.hosts = nil
-			return m // a sum without it would mislead
+			return m // a sum without this node would mislead
 		default:
 			m.hosts = append(m.hosts, n.HTTP)
 		}
@@ -41,14 +41,13 @@ func (a *app) meterNodes(nodes []client.NodeInfo) *nodeMeters {
 	return m
 }
 
-// usage returns that of all nodes together; the same again after one of them could not
-// be read.
+// usage returns the sum over all nodes. After a node could not be read, it returns the last sum.
 func (m *nodeMeters) usage() bench.Usage {
 	sum := bench.Usage{}
 	for _, host := range m.hosts {
 		u, err := m.read(host)
 		if err != nil {
-			m.a.talk("warning: what the nodes use is not known: metrics of %s: %v", host, err)
+			m.a.notef("warning: the usage of the nodes is unknown: metrics of %s: %v", host, err)
 			m.hosts = nil
 			return m.last
 		}
@@ -72,7 +71,7 @@ func (m *nodeMeters) read(host string) (bench.Usage, error) {
 	return parseUsage(resp.Body)
 }
 
-// parseUsage reads it from metrics in the text form of Prometheus.
+// parseUsage parses metrics in Prometheus' text format.
 func parseUsage(r io.Reader) (u bench.Usage, err error) {
 	var cpu, allocs, bytes, commits, appends, appending float64
 	fields := map[string]*float64{
@@ -94,7 +93,7 @@ func parseUsage(r io.Reader) (u bench.Usage, err error) {
 		found++
 	}
 	if s.Err() == nil && found < len(fields) {
-		return bench.Usage{}, fmt.Errorf("%d of %d figures are there", found, len(fields))
+		return bench.Usage{}, fmt.Errorf("found %d of %d metrics", found, len(fields))
 	}
 	seconds := func(v float64) time.Duration { return time.Duration(v * float64(time.Second)) }
 	return bench.Usage{

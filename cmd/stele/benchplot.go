@@ -13,10 +13,10 @@ func (a *app) benchPlotCommand() *cobra.Command {
 	out := ""
 	cmd := &cobra.Command{
 		Use:   "plot REPORT [REPORT...] [--out FILE]",
-		Short: "Draw reports beside each other, as SVG",
-		Long: `Draw reports of "stele bench --report" beside each other, as one picture in SVG: what
-each workload did a second, the latency of its calls, and the processor time of each
-row or operation. The others are compared with the first.`,
+		Short: "Plot reports side by side, as SVG",
+		Long: `Plot reports of "stele bench --report" side by side, as one SVG image: the throughput of
+each workload, the latency of its calls, and the CPU time per row or operation. Each
+report is compared with the first.`,
 		Example: `  stele bench plot today.json --out bench.svg
   stele bench plot yesterday.json today.json > bench.svg`,
 		Args: cobra.RangeArgs(1, report.RunsMax),
@@ -27,7 +27,7 @@ row or operation. The others are compared with the first.`,
 			}
 			if out == "" {
 				if a.outTTY {
-					return usagef("add --out bench.svg", "the picture is not for a terminal")
+					return usagef("add --out bench.svg", "refusing to write an image to a terminal")
 				}
 				return report.Plot(a.out, reports...)
 			}
@@ -38,6 +38,6 @@ row or operation. The others are compared with the first.`,
 			return errors.Join(report.Plot(file, reports...), file.Close())
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write it to `FILE` (default standard output)")
+	cmd.Flags().StringVar(&out, "out", "", "write the image to `FILE` (default: standard output)")
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/internal/bench/report"
 )
 
-// printBench prints results: the paper's workloads beside the paper, then YCSB's by
+// printBench prints the results: the paper's workloads next to the paper's figures, then YCSB's by
 // kind of operation.
 func (a *app) printBench(r *report.Report) error {
 	if a.json {
@@ -25,13 +25,13 @@ func (a *app) printBench(r *report.Report) error {
 	return a.print(ycsb)
 }
 
-// A benchColumn is one whose cells come from a run and a result.
+// A benchColumn is a column of a grid; cell returns its content for a run and a result.
 type benchColumn struct {
 	header string
 	cell   func(run *report.Run, v *report.Result) any
 }
 
-// runColumns tell apart the runs of a report that has several.
+// runColumns returns a column for each parameter in which the runs of a report differ.
 func runColumns(r *report.Report) (columns []benchColumn) {
 	for _, c := range []struct {
 		header string
@@ -48,8 +48,9 @@ func runColumns(r *report.Report) (columns []benchColumn) {
 	return columns
 }
 
-// usageColumns have what client and nodes used for an operation. With several numbers
-// of clients, there is also how the nodes' commit logs did.
+// usageColumns returns the columns with the CPU time of client and nodes per operation. If the
+// number of clients varies, they include the commits per append and the append time of the nodes'
+// commit logs.
 func usageColumns(r *report.Report, of string) []benchColumn {
 	columns := []benchColumn{{"CLIENT CPU/" + of, func(_ *report.Run, v *report.Result) any { return processorTime(&v.Client) }}}
 	known, logs := false, false
@@ -87,7 +88,7 @@ func processorTime(u *report.Usage) any {
 	return number(fmt.Sprintf("%.1f µs", u.CPU))
 }
 
-// columnsGrid begins a grid.
+// columnsGrid returns an empty grid with these columns.
 func columnsGrid(columns []benchColumn) *grid {
 	header := make([]string, len(columns))
 	for i, c := range columns {
@@ -104,7 +105,7 @@ func (g *grid) addResult(columns []benchColumn, run *report.Run, v *report.Resul
 	g.add(cells...)
 }
 
-// benchGrid has the paper's workloads.
+// benchGrid returns the grid of the paper's workloads.
 func benchGrid(r *report.Report) *grid {
 	columns := []benchColumn{{"WORKLOAD", func(_ *report.Run, v *report.Result) any { return string(v.Workload) }}}
 	columns = append(columns, runColumns(r)...)
@@ -130,9 +131,9 @@ func benchGrid(r *report.Report) *grid {
 	return g
 }
 
-// ycsbGrid has YCSB's workloads: each, and below it its kinds of operations.
+// ycsbGrid returns the grid of YCSB's workloads, each followed by its kinds of operations.
 func ycsbGrid(r *report.Report) *grid {
-	kind := "" // that is printed next; empty for all of them
+	kind := "" // of the next line; empty for all kinds together
 	columns := []benchColumn{
 		{"WORKLOAD", func(_ *report.Run, v *report.Result) any { return string(v.Workload) }},
 		{"OPERATION", func(*report.Run, *report.Result) any { return orElse(kind, "all") }},
@@ -147,7 +148,7 @@ func ycsbGrid(r *report.Report) *grid {
 	for _, c := range usageColumns(r, "OP") {
 		of := c.cell
 		c.cell = func(run *report.Run, v *report.Result) any {
-			if kind != "" { // it is not known by kind
+			if kind != "" { // usage is not measured by kind
 				return number("")
 			}
 			return of(run, v)
@@ -180,7 +181,7 @@ func formatMicros(us float64) string {
 	return formatLatency(time.Duration(us * float64(time.Microsecond)))
 }
 
-// formatLatency returns d at about three digits.
+// formatLatency formats d with about three digits.
 func formatLatency(d time.Duration) string {
 	us := float64(d) / float64(time.Microsecond)
 	switch {

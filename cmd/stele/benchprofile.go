@@ -14,21 +14,21 @@ import (
 	"github.com/steledb/stele/internal/bench"
 )
 
-// A profiler writes processor profiles of the measured parts.
+// A profiler writes CPU profiles of the client and of a node for each workload.
 type profiler struct {
 	dir  string
-	node string // host:port of the node's HTTP
+	node string // host:port of the node's HTTP server
 	errs []error
 }
 
-// profileTime is how much of a workload a node's profile covers.
+// profileTime is the duration of a node's profile.
 const profileTime = 5 * time.Second
 
 func newProfiler(dir, node string) (*profiler, error) {
 	return &profiler{dir: dir, node: node}, os.MkdirAll(dir, 0o777)
 }
 
-// measuring starts the profiles of a workload.
+// measuring starts the profiles of a workload. The function that it returns ends them.
 func (p *profiler) measuring(w bench.Workload) (done func()) {
 	file, err := os.Create(filepath.Join(p.dir, string(w)+".client.pprof"))
 	if err == nil {
@@ -48,7 +48,7 @@ func (p *profiler) measuring(w bench.Workload) (done func()) {
 	}
 }
 
-// fetch gets the node's profile.
+// fetch writes the node's profile to a file.
 func (p *profiler) fetch(w bench.Workload) error {
 	client := http.Client{Timeout: 2*profileTime + 10*time.Second}
 	resp, err := client.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.node, int(profileTime.Seconds())))

@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/node"
 )
 
-// newReport begins the report of a measurement.
+// newReport returns a report without runs.
 func (f *benchFlags) newReport(cfg *bench.Config) *report.Report {
 	return &report.Report{
 		Format: report.Format, Version: report.Version, Time: time.Now().UTC().Truncate(time.Second),
@@ -30,7 +30,7 @@ func (f *benchFlags) newReport(cfg *bench.Config) *report.Report {
 	}
 }
 
-// measuredCluster describes nodes that are alive.
+// measuredCluster describes the nodes that are alive.
 func measuredCluster(nodes []client.NodeInfo, local bool) report.Cluster {
 	c := report.Cluster{Local: local}
 	for i := range nodes {
@@ -55,9 +55,9 @@ func writeReport(r *report.Report, path string) error {
 func (a *app) benchTableCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "table REPORT...",
-		Short: "Print reports as a table in Markdown",
-		Long: `Print reports of "stele bench --report" as one table in Markdown: a line for each
-workload, a column for each run, with rows or operations a second, p50 and p99.`,
+		Short: "Print reports as a Markdown table",
+		Long: `Print reports of "stele bench --report" as one Markdown table: a line for each workload,
+a column for each run, with rows or operations per second, p50 and p99.`,
 		Example: `  stele bench --local --workloads random-write --rows 200k,1M --report rows.json
   stele bench table rows.json`,
 		Args: cobra.MinimumNArgs(1),

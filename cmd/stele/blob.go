@@ -20,25 +20,25 @@ import (
 func (a *app) blobCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blob",
-		Short: "Store files, and look after what the block store holds",
-		Long: `Store files as blobs, and look after what the block store holds: blobs, the
-SSTables of tables and the commit logs of nodes. All are cut into extents (64
-MiB, or the setting extent_size), each of which is on three nodes if there are as many.
-Any node can be asked.
+		Short: "Store files as blobs, and inspect the block store",
+		Long: `Store files as blobs, and inspect the block store, which holds blobs, the SSTables of
+tables and the commit logs of nodes. Each is a sequence of extents of 64 MiB (the
+setting extent_size), and each extent has replicas on three nodes, if the cluster has
+three. Any node answers these commands.
 
-A blob never changes. It is named by an id, of 32 hexadecimal digits.`,
+A blob is immutable. Its id has 32 hexadecimal digits.`,
 		Example: `  stele blob put backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob fsck`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand(),
 		a.blobFsckCommand(), a.blobStatusCommand(), a.blobReviveCommand(), a.blobResumeSweepCommand())
 	return cmd
 }
 
-// blobJSON is a blob as --json prints it, with the names of the data API.
+// blobJSON is the --json form of a blob, with the field names of the data API.
 type blobJSON struct {
 	ID       string `json:"id"`
 	Kind     string `json:"kind"`
@@ -61,13 +61,13 @@ func (a *app) blobPutCommand() *cobra.Command {
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "put FILE",
-		Short: "Store a file and print its id",
-		Long: `Store a file, or with "-" what comes on standard input, and print the id of the
-blob that it is then. When the id is there, the blob is on the disks of all its
-nodes. At most 1600 extents of 64 MiB, 100 GiB; less with a smaller extent_size.
+		Short: "Store a file as a blob and print its id",
+		Long: `Store a file, or standard input for "-", as a blob, and print the id of the blob. When
+the id is printed, the blob is on the disks of all its nodes. The maximum is 1600
+extents: 100 GiB with extents of 64 MiB, less with a smaller extent_size.
 
-The name is for people, and need not be unique: the file's unless --name says
-otherwise. If the command is interrupted nothing is stored.`,
+The name is a label and need not be unique. The default is the name of the file. If the
+command is interrupted, nothing is stored.`,
 		Example: `  stele blob put backup.tar
   tar -c /etc | stele blob put - --name etc.tar
   id=$(stele blob put backup.tar)`,
@@ -81,16 +81,16 @@ otherwise. If the command is interrupted nothing is stored.`,
 			if args[0] != "-" && !cmd.Flags().Changed("name") {
 				name = filepath.Base(args[0])
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.putBlob(ctx, c, name, file, size)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "what people call it (default the file's `NAME`)")
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the blob (default: the name of the file)")
 	return cmd
 }
 
-// openInput opens a file, or standard input, whose size is -1.
+// openInput opens a file, or standard input for "-", and returns its size: -1 if it is no regular file.
 func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(a.in), -1, nil
@@ -124,28 +124,28 @@ func (a *app) putBlob(ctx context.Context, c *client.Client, name string, file i
 	if a.json {
 		return a.printJSON(blobOf(&b))
 	}
-	a.talk("stored %s in %s%s", formatSize(b.Bytes), plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
+	a.notef("stored %s in %s%s", formatSize(b.Bytes), plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
 	_, err = fmt.Fprintln(a.out, b.ID)
 	return err
 }
 
-// putFault says what to do about a blob that was not stored.
+// putFault adds a hint to the error of a failed upload.
 func putFault(err error) error {
 	switch {
 	case errors.Is(err, client.ErrUploadExpired):
-		return &fault{code: exitError, hint: "the node was restarted, or another one took over: store it again", err: errors.New("nothing was stored: the node knows no more of the upload")}
+		return &fault{code: exitError, hint: "the node was restarted, or the client switched to another one: store it again", err: errors.New("nothing was stored: the upload has expired")}
 	case errors.Is(err, client.ErrAmbiguous):
 		return withHint(err, `"stele blob ls" shows whether it was stored`)
 	case errors.Is(err, client.ErrLimit):
-		return &fault{code: exitUsage, hint: "cut it into parts, for example with split(1), and store each", err: err}
+		return &fault{code: exitUsage, hint: "divide it, for example with split(1), and store each part", err: err}
 	}
 	return err
 }
 
-// showBytes shows how many bytes of a total are done, if it takes long; the total is -1 if it is not known.
+// showBytes reports the progress of work on total bytes until stop is called; total is -1 if unknown.
 func (a *app) showBytes(title string, total int64, done *atomic.Int64) (stop func()) {
 	start := time.Now()
-	said := func() string {
+	state := func() string {
 		n := done.Load()
 		if total >= 0 {
 			return formatSize(n) + " of " + formatSize(total) + formatRate(n, time.Since(start))
@@ -153,14 +153,14 @@ func (a *app) showBytes(title string, total int64, done *atomic.Int64) (stop fun
 		return formatSize(n) + formatRate(n, time.Since(start))
 	}
 	if total < 0 && a.errTTY {
-		return a.startTicker(func() string { return title + ": " + said() })
+		return a.startTicker(func() string { return title + ": " + state() })
 	}
 	p := a.newProgress(title)
-	p.start(max(total, 1), func() (int64, string) { return done.Load(), said() })
+	p.start(max(total, 1), func() (int64, string) { return done.Load(), state() })
 	return p.stop
 }
 
-// formatRate says how fast so many bytes were moved, if that can be said.
+// formatRate returns ", " and the rate at which n bytes were moved; empty below 100 ms, or for 0 bytes.
 func formatRate(n int64, took time.Duration) string {
 	if took < 100*time.Millisecond || n == 0 {
 		return ""
@@ -173,18 +173,17 @@ func (a *app) blobGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID FILE",
 		Short: "Write a blob to a file",
-		Long: `Write a blob to a file, or with "-" to standard output. Every byte is checked where
-it is read; a replica that is damaged or away is passed over for one that is good.
+		Long: `Write a blob to a file, or to standard output for "-". Every byte is verified when it is
+read. If a replica is corrupt or unreachable, another one is read.
 
-The file is there when it is whole: until then the bytes go to a hidden file
-beside it, which is removed if something goes wrong. A file that is there already
-is left alone, unless --force has it replaced.`,
+The file appears only when it is complete. Until then the bytes go to a hidden file next
+to it, which is removed on error. An existing file is kept, unless --force is given.`,
 		Example: `  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 - | tar -t`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
@@ -197,21 +196,21 @@ is left alone, unless --force has it replaced.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there already")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	return cmd
 }
 
-// mayWrite refuses the names of folders, and of files that are there unless they may be replaced.
-func mayWrite(name string, b *client.BlobInfo, force bool) error {
+// checkOverwrite returns an error if name is a folder, or an existing file and force is not set.
+func checkOverwrite(name string, b *client.BlobInfo, force bool) error {
 	info, err := os.Lstat(name)
 	if err != nil {
 		return nil
 	}
 	if to, err := os.Stat(name); err == nil && to.IsDir() {
-		return usagef("such as "+filepath.Join(name, orElse(filepath.Base(b.Name), b.ID)), "%s is a folder: give the name of a file", name)
+		return usagef("such as "+filepath.Join(name, orElse(filepath.Base(b.Name), b.ID)), "%s is a folder: want the name of a file", name)
 	}
 	if !force {
-		return &fault{code: exitError, hint: "--force replaces it", err: fmt.Errorf("%s is there already, of %s", name, formatSize(info.Size()))}
+		return &fault{code: exitError, hint: "--force replaces it", err: fmt.Errorf("%s exists and has %s", name, formatSize(info.Size()))}
 	}
 	return nil
 }
@@ -220,12 +219,12 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 	if name == "-" {
 		return c.CopyBlob(ctx, b, a.out)
 	}
-	if err := mayWrite(name, b, force); err != nil {
+	if err := checkOverwrite(name, b, force); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
-		path.Path = name // and not that of the hidden file
+		path.Path = name // not the hidden file
 	}
 	if err != nil {
 		return err
@@ -237,7 +236,7 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 		}
 	}()
 	start, counted := time.Now(), &countingWriter{w: bufio.NewWriterSize(f, 1<<20)}
-	stop := a.showBytes("getting "+orElse(b.Name, b.ID), b.Bytes, &counted.n)
+	stop := a.showBytes("reading "+orElse(b.Name, b.ID), b.Bytes, &counted.n)
 	err = c.CopyBlob(ctx, b, counted)
 	stop()
 	if err == nil {
@@ -247,7 +246,7 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 		err = f.Close()
 	}
 	if err == nil {
-		err = mayWrite(name, b, force) // it may have come meanwhile
+		err = checkOverwrite(name, b, force) // the file may have been created meanwhile
 	}
 	if err == nil {
 		err = os.Rename(f.Name(), name)
@@ -258,11 +257,11 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 	if a.json {
 		return a.printJSON(blobOf(b))
 	}
-	a.talk("wrote %s to %s%s", formatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
+	a.notef("wrote %s to %s%s", formatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
 	return nil
 }
 
-// countingWriter counts what is written.
+// countingWriter counts the bytes written.
 type countingWriter struct {
 	w *bufio.Writer
 	n atomic.Int64
@@ -280,14 +279,14 @@ func (a *app) blobRemoveCommand() *cobra.Command {
 		Use:     "rm ID",
 		Aliases: []string{"remove", "delete"},
 		Short:   "Delete a blob",
-		Long: `Delete a blob that was stored by "stele blob put". What belongs to tables cannot be
-deleted this way. Nodes that are away delete their replicas when they are back.`,
+		Long: `Delete a blob that was stored by "stele blob put". Files of tables cannot be deleted by
+this command. Nodes that are down delete their replicas when they are back.`,
 		Example: `  stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --yes`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
@@ -297,30 +296,30 @@ deleted this way. Nodes that are away delete their replicas when they are back.`
 				}
 				what := fmt.Sprintf("blob %s (%s, %s)", s.ID, orElse(s.Name, "without a name"), formatSize(s.Bytes))
 				if dryRun {
-					return a.removedBlob(&s.BlobInfo, false, "would delete "+what)
+					return a.reportBlobRemoval(&s.BlobInfo, false, "would delete "+what)
 				}
-				if err := a.confirm(yes, "Delete "+what+"? It cannot be undone."); err != nil {
+				if err := a.confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
 					return err
 				}
 				if err := c.DeleteBlob(ctx, s.ID); err != nil {
 					return err
 				}
-				return a.removedBlob(&s.BlobInfo, true, "deleted "+what)
+				return a.reportBlobRemoval(&s.BlobInfo, true, "deleted "+what)
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what would be deleted")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the blob that would be deleted, and change nothing")
 	return cmd
 }
 
-func (a *app) removedBlob(b *client.BlobInfo, done bool, what string) error {
+func (a *app) reportBlobRemoval(b *client.BlobInfo, done bool, what string) error {
 	if a.json {
 		return a.printJSON(struct {
 			blobJSON
 			Done bool `json:"done"`
 		}{blobOf(b), done})
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }

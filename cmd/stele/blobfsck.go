@@ -20,29 +20,29 @@ func (a *app) blobFsckCommand() *cobra.Command {
 	var deep, verbose bool
 	cmd := &cobra.Command{
 		Use:   "fsck",
-		Short: "Check that all that is needed has the replicas that it should",
-		Long: `Check the whole block store: that every extent of tables, of blobs and of commit logs
-has as many good replicas as it should. The nodes are asked what they have; with
---deep each reads and checks all its bytes, which takes as long as that takes. It
-also tells what nodes hold that nothing needs. Nothing is changed, and the cluster
-may be used meanwhile. What it finds wrong the nodes repair by themselves, if they can.
+		Short: "Check the replicas of all extents in the block store",
+		Long: `Check that every extent of tables, blobs and commit logs has enough good replicas. Each
+node reports the replicas that it holds; with --deep it also reads and verifies all
+their bytes. The command also counts blobs that nothing references. It changes nothing,
+and the cluster serves requests meanwhile. Nodes repair damage on their own, where a
+good replica exists.
 
-The first lines list what is lost, out of reach or damaged, and with --verbose also
-what has too few replicas; the last one is a sentence. Exit codes: 0 all is there,
-though some of it may have too few replicas; 5 something is lost, cannot be reached,
-or is damaged on some node.`,
+The first lines list extents that are lost, unreachable or corrupt, and with --verbose
+also those that are under-replicated. The last line is a summary. Exit codes: 0 all
+extents are readable, some may be under-replicated; 5 an extent is lost, unreachable, or
+corrupt on some node.`,
 		Example: `  stele blob fsck
   stele blob fsck --deep
   stele blob fsck --json | jq 'select(.state == "lost")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.fsck(ctx, c, deep, verbose)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&deep, "deep", false, "have all bytes of all replicas read and checked")
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list also what has too few replicas")
+	cmd.Flags().BoolVar(&deep, "deep", false, "read and verify all bytes of all replicas")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also list under-replicated extents")
 	return cmd
 }
 
@@ -51,20 +51,20 @@ type fsckRun struct {
 	a       *app
 	verbose bool
 	tally   tally
-	// away counts by node the replicas that it did not tell of, or has not.
-	away, missing map[string]int64
-	unnamed       []client.BlobInfo
-	silent        []string
+	// away counts, by node, the replicas that could not be queried; missing those that the node lacks.
+	unreachable, missing map[string]int64
+	unnamed              []client.BlobInfo
+	silent               []string
 }
 
 func (a *app) fsck(ctx context.Context, c *client.Client, deep, verbose bool) error {
 	start := time.Now()
-	r := &fsckRun{a: a, verbose: verbose, away: map[string]int64{}, missing: map[string]int64{}}
+	r := &fsckRun{a: a, verbose: verbose, unreachable: map[string]int64{}, missing: map[string]int64{}}
 	var files, total, extents, bytes atomic.Int64
 	p := a.newProgress("checking")
 	p.start(1000, func() (int64, string) {
 		if total.Load() == 0 {
-			return 0, "asking what there is"
+			return 0, "listing files"
 		}
 		return files.Load() * 1000 / max(1, total.Load()),
 			fmt.Sprintf("%s of %s files of the lock service, %s extents, %s", formatCount(files.Load()), formatCount(total.Load()), formatCount(extents.Load()), formatSize(bytes.Load()))
@@ -102,11 +102,11 @@ func (r *fsckRun) take(s *client.FsckStep, p *progress) {
 	t.good += s.Replicas
 	for i := range s.Findings {
 		f := &s.Findings[i]
-		state := t.judge(&f.Extent)
+		state := t.classify(&f.Extent)
 		for _, x := range f.Extent.Replicas {
 			switch x.State {
 			case api.ReplicaUnreachable:
-				r.away[x.Name]++
+				r.unreachable[x.Name]++
 			case api.ReplicaMissing:
 				r.missing[x.Name]++
 			}
@@ -121,7 +121,7 @@ func (r *fsckRun) take(s *client.FsckStep, p *progress) {
 	}
 }
 
-// findingJSON is an extent that is not as it should be, as --json prints it.
+// findingJSON is the --json form of an extent with a problem.
 type findingJSON struct {
 	State string `json:"state"` // under_replicated, damaged, unreachable or lost
 	Kind  string `json:"kind"`
@@ -142,25 +142,25 @@ func (r *fsckRun) print(state string, f *api.BlobFinding, p *progress) {
 	}
 	var replicas []string
 	for _, n := range x.Replicas {
-		said := n.Name + " " + n.State
+		text := n.Name + " " + replicaState(n.State)
 		if n.File != "" {
-			said += fmt.Sprintf(" (%s at offset %d)", n.File, n.Offset)
+			text += fmt.Sprintf(" (%s at offset %d)", n.File, n.Offset)
 		}
-		replicas = append(replicas, said)
+		replicas = append(replicas, text)
 	}
-	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), orElse(strings.Join(replicas, ", "), "no node has it"))
+	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), orElse(strings.Join(replicas, ", "), "no replica on any node"))
 	if a.outTTY {
-		p.talk("%s", line)
+		p.notef("%s", line)
 		return
 	}
 	fmt.Fprintln(a.out, escapeLines(line))
 }
 
-// findingWhat says what an extent is part of.
+// findingWhat returns what an extent is part of, for messages.
 func findingWhat(f *api.BlobFinding) string {
 	switch f.Kind {
 	case api.BlobOfTable:
-		return "SSTable " + f.ID + " of table " + orElse(f.Name, "that was dropped")
+		return "SSTable " + f.ID + " of " + orElse(prefixed("table ", f.Name), "a dropped table")
 	case api.BlobOfLog:
 		return "commit log " + f.ID + " of " + f.Name
 	}
@@ -170,7 +170,7 @@ func findingWhat(f *api.BlobFinding) string {
 	return "blob " + f.ID + " (" + f.Name + ")"
 }
 
-// freshBlob is how young a blob is that nothing names and that may be on its way to be named.
+// freshBlob is the age below which an unreferenced blob may still be in the process of being stored.
 const freshBlob = time.Hour
 
 func (r *fsckRun) report(took time.Duration) error {
@@ -195,23 +195,23 @@ func (r *fsckRun) report(took time.Duration) error {
 		}{t.json(), garbage, garbageBytes, fresh, append([]string{}, r.silent...), took.Seconds()})
 		return errors.Join(err, t.fault())
 	}
-	for _, node := range slices.Sorted(maps.Keys(r.away)) {
-		a.talk("%s does not answer: of %s it is not known whether they are there", node, plural(r.away[node], "replica"))
+	for _, node := range slices.Sorted(maps.Keys(r.unreachable)) {
+		a.notef("%s does not answer: the state of %s is unknown", node, plural(r.unreachable[node], "replica"))
 	}
 	for _, node := range slices.Sorted(maps.Keys(r.missing)) {
-		a.talk("%s has not %s that it should have", node, plural(r.missing[node], "replica"))
+		a.notef("%s lacks %s that it should hold", node, plural(r.missing[node], "replica"))
 	}
 	if garbage > 0 {
-		a.talk(`nothing needs %s with %s: garbage that the nodes remove by themselves; "stele blob ls --all" lists it`, plural(garbage, "blob"), formatSize(garbageBytes))
+		a.notef(`garbage: %s with %s, which the nodes will remove; "stele blob ls --all" lists them`, plural(garbage, "blob"), formatSize(garbageBytes))
 	}
 	if fresh > 0 {
-		a.talk("nothing names %s written in the last hour: being stored, or garbage", plural(fresh, "blob"))
+		a.notef("unreferenced: %s written in the last hour, still being stored or garbage", plural(fresh, "blob"))
 	}
 	if t.lost > 0 {
-		a.talk("what is lost comes back only with the disks of a node that had it: bring back every node that is away, and every disk that was taken out")
+		a.notef("lost extents can be recovered only from the disks of a node that had a replica: start every node that is down, and put back every disk that was removed")
 	}
 	if t.unreadable > 0 {
-		a.talk(`start the nodes that do not answer: "stele node list" shows them`)
+		a.notef(`start the nodes that do not answer: "stele node list" shows them`)
 	}
 	_, err := fmt.Fprintf(a.out, "%s, checked in %v\n", t.sentence(a, a.outTTY, "block store"), took.Round(time.Millisecond))
 	return errors.Join(err, t.fault())

@@ -22,22 +22,22 @@ func (a *app) blobListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List the blobs that people have stored",
-		Long: `List the blobs that were stored by "stele blob put", in order of their ids. With
---all list every blob that the nodes hold: files of tables, too, and what nothing
-names, which is being written just now or garbage that the nodes remove in time.
-REPLICAS is how many nodes have the extent of it that the fewest have.`,
+		Short:   "List blobs",
+		Long: `List the blobs that were stored by "stele blob put", in order of their ids. With --all,
+list every blob that the nodes hold: also files of tables, and unreferenced blobs, which
+are being written or are garbage that the nodes will remove. REPLICAS is the number of
+replicas of the extent that has the fewest.`,
 		Example: `  stele blob ls
   stele blob ls --all
   stele blob ls --json | jq -r 'select(.name == "backup.tar") | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.listBlobs(ctx, c, all)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "list all that nodes hold, not only what people have stored")
+	cmd.Flags().BoolVar(&all, "all", false, "list all blobs that the nodes hold, including files of tables and garbage")
 	return cmd
 }
 
@@ -77,31 +77,31 @@ func (a *app) listBlobs(ctx context.Context, c *client.Client, all bool) error {
 		}
 	}
 	if len(silent) > 0 {
-		a.talk("%s did not answer: what only they hold is not listed, and replicas there are not counted", strings.Join(silent, ", "))
+		a.notef("incomplete: no answer from %s; blobs that only these nodes hold are not listed, and their replicas are not counted", strings.Join(silent, ", "))
 	}
 	if a.json {
 		return nil
 	}
 	switch {
 	case blobs > 0:
-		a.talk("%s, %s", plural(blobs, "blob"), formatSize(bytes))
+		a.notef("%s, %s", plural(blobs, "blob"), formatSize(bytes))
 	case all:
-		a.talk("the nodes hold no blob")
+		a.notef("the nodes hold no blob")
 	default:
-		a.talk(`nobody has stored a blob; "stele blob put FILE" does, "stele blob ls --all" shows those of tables`)
+		a.notef(`no blobs stored; "stele blob put FILE" stores one, "stele blob ls --all" lists the files of tables`)
 	}
 	return a.print(g)
 }
 
-// blobWhat says what a blob is for.
+// blobWhat returns the kind and name of a blob, for messages.
 func blobWhat(b *client.BlobInfo) string {
 	switch b.Kind {
 	case api.BlobOfTable:
-		return "SSTable of " + orElse(b.Name, "a table that was dropped")
+		return "SSTable of " + orElse(b.Name, "a dropped table")
 	case api.BlobOfPerson:
 		return "blob " + orElse(b.Name, "without a name")
 	}
-	return "named by nothing"
+	return "unreferenced"
 }
 
 func formatTime(t time.Time) string {
@@ -116,27 +116,27 @@ func (a *app) blobStatCommand() *cobra.Command {
 		Use:     "stat ID",
 		Aliases: []string{"show"},
 		Short:   "Show a blob's extents and where their replicas are",
-		Long: `Show a blob, its extents, and how each node that should have a replica has it: good,
-missing, rotten, or unreachable when the node does not answer. The nodes are asked
-now; they look at the files, but do not read them: "stele blob verify" does.
+		Long: `Show a blob, its extents, and the state of each replica: good, missing, corrupt, or
+unreachable if the node does not answer. The nodes look at the files, but do not read
+them: use "stele blob verify" for that.
 
 The id may also be that of a file of a table: see "stele blob ls --all".
 
-Exit codes: 0 it can be read, 5 an extent is lost, cannot be reached, or is damaged
-on some node.`,
+Exit codes: 0 the blob is readable, 5 an extent is lost, unreachable, or corrupt on some
+node.`,
 		Example: `  stele blob stat 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob stat 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --json | jq '.parts[].replicas'`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.statBlob(ctx, c, args[0])
 			})
 		},
 	}
 }
 
-// extentJSON is an extent as --json prints it, with the names of the data API.
+// extentJSON is the --json form of an extent, with the field names of the data API.
 type extentJSON struct {
 	Index    int64         `json:"index"`
 	Bytes    int64         `json:"bytes"`
@@ -162,7 +162,7 @@ func extentOf(x *client.ExtentInfo) extentJSON {
 	return j
 }
 
-// eachExtent asks for all extents of a blob, some at a time.
+// eachExtent calls each for all extents of a blob. It requests batch extents at a time.
 func eachExtent(ctx context.Context, c *client.Client, id string, batch int, deep bool, each func(b *client.BlobInfo, x *client.ExtentInfo)) (*client.BlobInfo, error) {
 	for from := 0; ; from += batch {
 		s, err := c.StatBlob(ctx, id, from, batch, deep)
@@ -187,7 +187,7 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 		parts = append(parts, extentOf(x))
 		var replicas []string
 		for i := range x.Replicas {
-			replicas = append(replicas, x.Replicas[i].Name+" "+x.Replicas[i].State)
+			replicas = append(replicas, x.Replicas[i].Name+" "+replicaState(x.Replicas[i].State))
 		}
 		g.add(count(x.Index), size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), strings.Join(replicas, ", "))
 	})
@@ -201,7 +201,7 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 		}{blobOf(b), parts})
 		return errors.Join(err, t.fault())
 	}
-	a.talk("%s", t.sentence(a, a.errTTY, "blob "+b.ID))
+	a.notef("%s", t.sentence(a, a.errTTY, "blob "+b.ID))
 	figures := newGrid("FIGURE", "VALUE")
 	figures.add("id", b.ID)
 	figures.add("what", blobWhat(b))
@@ -212,16 +212,16 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 		return err
 	}
 	for i := range parts {
-		a.tellReplicas(fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
+		a.printCorruptReplicas(fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
 	}
 	return t.fault()
 }
 
-// tellReplicas says what is wrong with replicas.
-func (a *app) tellReplicas(what string, replicas []replicaJSON) {
+// printCorruptReplicas prints the reason for each corrupt replica.
+func (a *app) printCorruptReplicas(what string, replicas []replicaJSON) {
 	for _, r := range replicas {
 		if r.State == api.ReplicaRotten {
-			a.talk("%s on %s: %s", what, r.Name, r.Reason)
+			a.notef("%s on %s: %s", what, r.Name, r.Reason)
 		}
 	}
 }
@@ -229,27 +229,26 @@ func (a *app) tellReplicas(what string, replicas []replicaJSON) {
 func (a *app) blobVerifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify ID",
-		Short: "Read and check all bytes of all replicas of a blob",
-		Long: `Have each node that should have a replica of an extent of the blob read it whole and
-check it where it lies. Nothing is changed; what is found rotten the nodes replace
-by themselves from a good replica.
+		Short: "Verify all bytes of all replicas of a blob",
+		Long: `Make each node with a replica of the blob's extents read and verify it. The command
+changes nothing; nodes replace corrupt replicas from good ones on their own.
 
-The first lines list the problems, each with node, file and offset; the last one is
-a sentence. Exit codes: 0 no replica that there is is damaged, 5 one is, or an extent
-is lost or cannot be reached.`,
+The first lines list the problems, each with node, file and offset. The last line is a
+summary. Exit codes: 0 no replica is corrupt, 5 a replica is corrupt, or an extent is
+lost or unreachable.`,
 		Example: `  stele blob verify 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob verify 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeBlob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.verifyBlob(ctx, c, args[0])
 			})
 		},
 	}
 }
 
-// replicaProblemJSON is a replica that is not good, as --json prints it.
+// replicaProblemJSON is the --json form of a replica that is not good.
 type replicaProblemJSON struct {
 	Blob   string `json:"blob"`
 	Extent int64  `json:"extent"`
@@ -261,7 +260,7 @@ func (a *app) printReplicaProblem(p replicaProblemJSON) {
 		_ = a.printJSON(p)
 		return
 	}
-	where := fmt.Sprintf("%s: extent %d of %s is %s", p.Name, p.Extent, p.Blob, p.State)
+	where := fmt.Sprintf("%s: extent %d of %s is %s", p.Name, p.Extent, p.Blob, replicaState(p.State))
 	switch {
 	case p.File != "":
 		where += fmt.Sprintf(": %s at offset %d", p.File, p.Offset)
@@ -328,15 +327,15 @@ func removable(b *client.BlobInfo) error {
 	switch b.Kind {
 	case api.BlobOfTable:
 		return &fault{code: exitError, hint: `"stele table drop" deletes a table with its files`,
-			err: fmt.Errorf("blob %s is not deleted: it is a file of table %s", b.ID, orElse(b.Name, "that was dropped just now"))}
+			err: fmt.Errorf("blob %s is not deleted: it is a file of %s", b.ID, orElse(prefixed("table ", b.Name), "a dropped table"))}
 	case api.BlobUnnamed:
-		return &fault{code: exitError, hint: "nodes remove by themselves what stays unnamed",
-			err: fmt.Errorf("blob %s is not deleted: nobody stored it; it is being written, or garbage", b.ID)}
+		return &fault{code: exitError, hint: "nodes remove blobs that stay unreferenced",
+			err: fmt.Errorf("blob %s is not deleted: it is unreferenced, so it is being written or garbage", b.ID)}
 	}
 	return nil
 }
 
-// umask returns the permissions that new files are not to have.
+// umask returns the process's umask.
 func umask() fs.FileMode {
 	m := syscall.Umask(0)
 	syscall.Umask(m)

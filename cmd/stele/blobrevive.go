@@ -11,16 +11,16 @@ import (
 func (a *app) blobReviveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revive ID",
-		Short: "Take a blob out of the quarantine for garbage",
-		Long: `Take a blob, one that people stored or an SSTable, out of the quarantine into which the
-sweep for garbage has put it, on all nodes. What is in quarantine is removed after a day.
+		Short: "Restore a blob from quarantine",
+		Long: `Restore a blob or an SSTable from quarantine, on all nodes. The garbage collector moves
+unreferenced blobs to quarantine and removes them after a day.
 
-If nothing names the blob, the next sweeps find it again: copy it, if you want to keep
-it.`,
+If the blob is still unreferenced, the next garbage collection finds it again. Copy it
+if you want to keep it.`,
 		Example: `  stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				n, err := c.ReviveBlob(ctx, args[0])
 				if err != nil {
 					return err
@@ -31,7 +31,7 @@ it.`,
 						Replicas int64  `json:"replicas"`
 					}{args[0], n})
 				}
-				a.talk("%s taken out of quarantine", plural(n, "replica"))
+				a.notef("restored %s from quarantine", plural(n, "replica"))
 				return nil
 			})
 		},
@@ -42,30 +42,30 @@ func (a *app) blobResumeSweepCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "resume-sweep",
-		Short: "Let the sweep for garbage go on after an alarm",
-		Long: `Let the sweep for garbage go on. It halts, and nothing is removed any more, when somebody
-needs an extent that is in quarantine: what the cluster takes for garbage may be none.
+		Short: "Resume garbage collection after an alarm",
+		Long: `Resume garbage collection. It stops, and removes nothing more, when an extent in
+quarantine is requested: the cluster may have taken live data for garbage.
 
-First find out what was needed: "stele blob status" tells it. Have the rest back with
-"stele blob revive", and see with "stele blob fsck" that nothing is lost. Please report
-what happened: it should not.`,
+First see by "stele blob status" which extent was requested. Restore it and related
+blobs by "stele blob revive", and check with "stele blob fsck" that nothing is lost. An
+alarm is a bug: please report it.`,
 		Example: `  stele blob status
   stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob fsck && stele blob resume-sweep`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(yes, "Let the sweep go on, and remove what it takes for garbage?"); err != nil {
+			if err := a.confirm(yes, "Resume garbage collection, and remove what is in quarantine?"); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.ResumeSweep(ctx); err != nil {
 					return err
 				}
-				a.talk("the sweep for garbage goes on")
+				a.notef("garbage collection resumed")
 				return nil
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }

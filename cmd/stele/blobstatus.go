@@ -15,27 +15,27 @@ import (
 func (a *app) blobStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show how nodes keep replicas: repair, scrub, garbage, drain",
-		Long: `Show how the block store is, as each node tells of its part.
+		Short: "Show the block store by node: repair, scrub, garbage, drain",
+		Long: `Show the state of the block store, as each node reports its part.
 
-UNDER are extents that have too few replicas, counted by the node that sees to them; a
-node that does not answer for a while is done without, and what it had is copied.
-ROTTEN are damaged replicas that are not made anew yet. LOG ON is on how many nodes that
-is which the node appends to its commit log. GARBAGE waits in quarantine to be removed;
-the master looks for more every hour, which is told in a sentence once it has.
-SCRUB is how far the node is with reading all its replicas, again and again.
+UNDER is the number of under-replicated extents that the node has to repair. When a node
+stays unreachable, its replicas are copied to others. CORRUPT is the number of corrupt
+replicas not repaired yet. LOG ON is the number of nodes that hold the commit log extent
+the node appends to. GARBAGE is in quarantine and will be removed; the master looks for
+garbage every hour. SCRUB is the progress of the node's current scrub, which reads and
+verifies all its replicas.
 
-STATE is "counts" until a node has looked through what it has, after it has started and
-whenever a node has come or gone: UNDER is shown as ? then. "balances" is it while it
-gives extents to emptier nodes, "drains" and "drained" after "stele node drain".
+STATE is "counting" after a node has started, and whenever a node has joined or left,
+until the node has examined its extents; UNDER is then ?. A node is "balancing" while it
+moves extents to emptier nodes, and "draining" or "drained" after "stele node drain".
 
-These are the nodes' own figures; "stele blob fsck" looks at everything anew.`,
+These are the nodes' own figures. Use "stele blob fsck" to check everything again.`,
 		Example: `  stele blob status
   watch stele blob status
   stele blob status --json | jq '[.nodes[].under_replicated] | add'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StoreStatus(ctx)
 				if err != nil {
 					return err
@@ -46,7 +46,8 @@ These are the nodes' own figures; "stele blob fsck" looks at everything anew.`,
 	}
 }
 
-// nodeStoreJSON is a node's part of the block store as --json prints it, with the names of the data API.
+// nodeStoreJSON is the --json form of a node's part of the block store, with the field names of the
+// data API.
 type nodeStoreJSON struct {
 	Node              string    `json:"node"`
 	Name              string    `json:"name"`
@@ -107,26 +108,26 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 			Nodes  []nodeStoreJSON `json:"nodes"`
 		}{s.Wanted, nodes})
 	}
-	a.talk("%s", a.storeSentence(s))
+	a.notef("%s", a.storeSentence(s))
 	if said := sweepSentence(s, time.Now()); said != "" {
-		a.talk("%s", said)
+		a.notef("%s", said)
 	}
 	if slices.ContainsFunc(s.Nodes, func(n client.NodeStore) bool { return n.SweepHalted != "" || n.Alarm != "" }) {
-		a.hint(`"stele blob resume-sweep --help" tells what to do then`)
+		a.hint(`see "stele blob resume-sweep --help"`)
 	}
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Leaving && n.Safe:
-			a.talk("%s is drained: it is safe to unplug it for good", n.Name)
+			a.notef("%s is drained: it is safe to unplug it for good", n.Name)
 		case n.Leaving:
-			a.talk("%s drains: %s left", n.Name, orElse(drainLeft(n), "it has yet to look what is"))
+			a.notef("%s is draining: %s left", n.Name, orElse(drainLeft(n), "unknown"))
 		}
 	}
-	g := newGrid("NODE", "STATE", "EXTENTS", "BYTES", "UNDER", "TO COPY", "ROTTEN", "LOG ON", "GARBAGE", "SCRUB")
+	g := newGrid("NODE", "STATE", "EXTENTS", "BYTES", "UNDER", "TO COPY", "CORRUPT", "LOG ON", "GARBAGE", "SCRUB")
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Error != "" {
-			g.add(n.Name, "does not answer", number(""), number(""), number(""), number(""), number(""), "", number(""), number(""))
+			g.add(n.Name, "no answer", number(""), number(""), number(""), number(""), number(""), "", number(""), number(""))
 			continue
 		}
 		under, toCopy := count(n.Under), formatSize(n.UnderBytes)
@@ -147,16 +148,16 @@ func nodeStoreState(n *client.NodeStore) string {
 	case n.Leaving && n.Safe:
 		return "drained"
 	case n.Leaving:
-		return "drains"
+		return "draining"
 	case !n.Known:
-		return "counts"
+		return "counting"
 	case n.Balancing:
-		return "balances"
+		return "balancing"
 	}
 	return "ok"
 }
 
-// drainLeft says what a node that drains still has; empty for nothing.
+// drainLeft returns the extents that a draining node still holds, for messages; empty for none.
 func drainLeft(n *client.NodeStore) string {
 	var parts []string
 	if n.DrainExtents > 0 {
@@ -168,7 +169,7 @@ func drainLeft(n *client.NodeStore) string {
 	return strings.Join(parts, " and ")
 }
 
-// sweepSentence says what the last round of the sweep for garbage did that a node tells of; empty if none does.
+// sweepSentence describes the last garbage collection that a node reports; empty if none does.
 func sweepSentence(s *client.StoreStatus, now time.Time) string {
 	var last *client.NodeStore
 	for i := range s.Nodes {
@@ -181,15 +182,15 @@ func sweepSentence(s *client.StoreStatus, now time.Time) string {
 	}
 	ago := max(now.Sub(last.SweptAt), 0).Round(time.Second)
 	if last.SweepError != "" {
-		return fmt.Sprintf("the last sweep for garbage failed, %v ago: %s", ago, last.SweepError)
+		return fmt.Sprintf("the last garbage collection failed %v ago: %s", ago, last.SweepError)
 	}
-	return fmt.Sprintf("the last sweep for garbage, round %d, ended %v ago: %s found, %d put aside, %d removed, %s",
+	return fmt.Sprintf("the last garbage collection, round %d, ended %v ago: %s found, %d quarantined, %d removed, %s",
 		last.SweepRound, ago, plural(last.SweptFound, "extent"), last.SweptAside, last.SweptRemoved, formatSize(last.SweptRemovedBytes))
 }
 
-// storeSentence says in a sentence how the block store is. It goes to standard error.
+// storeSentence returns a one-line summary of the block store, for standard error.
 func (a *app) storeSentence(s *client.StoreStatus) string {
-	var under, oneLeft, bytes, rate, rotten, told int64
+	var under, oneLeft, bytes, rate, corrupt, answered int64
 	var why, counting []string
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -197,25 +198,25 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 			why = append(why, n.Name+" does not answer")
 			continue
 		}
-		told++
-		rotten += n.Rotten
+		answered++
+		corrupt += n.Rotten
 		if n.Known {
 			under, oneLeft, bytes, rate = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate
 		} else {
 			counting = append(counting, n.Name)
 		}
 		if n.SweepHalted != "" && !slices.ContainsFunc(s.Nodes, func(x client.NodeStore) bool { return x.Alarm != "" }) {
-			why = append(why, "garbage is not looked for any more: "+n.SweepHalted)
+			why = append(why, "garbage collection is stopped: "+n.SweepHalted)
 		}
 		if n.Alarm != "" {
-			why = append(why, "garbage is not removed any more, as "+n.Name+" says: "+n.Alarm)
+			why = append(why, "garbage collection is stopped by an alarm of "+n.Name+": "+n.Alarm)
 		}
 	}
 	if len(counting) > 0 {
-		why = append([]string{"it is not known how many extents are under-replicated: " + strings.Join(counting, ", ") + " " + yetToCount}, why...)
+		why = append([]string{"the number of under-replicated extents is unknown: " + strings.Join(counting, ", ") + " " + stillCounting}, why...)
 	}
-	if rotten > 0 {
-		why = append([]string{plural(rotten, "replica") + " rotten"}, why...)
+	if corrupt > 0 {
+		why = append([]string{plural(corrupt, "replica") + " corrupt"}, why...)
 	}
 	if under > 0 {
 		said := fmt.Sprintf("%s under-replicated, %s to copy", plural(under, "extent"), formatSize(bytes))
@@ -227,7 +228,7 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 		}
 		why = append([]string{said}, why...)
 	}
-	nodes := fmt.Sprintf("%d of %s answer", told, plural(int64(len(s.Nodes)), "node"))
+	nodes := fmt.Sprintf("%d of %s answer", answered, plural(int64(len(s.Nodes)), "node"))
 	if len(why) > 0 {
 		return a.paint(a.errTTY, styleHint, "degraded") + ": " + nodes + "; " + strings.Join(why, "; ")
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// The status of the block store tells of the last round of the sweep, whichever node made it, and of a sweep that is halted.
+// The status reports the last garbage collection, whichever node ran it, and one that is stopped.
 func TestSweepSentence(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	s := &client.StoreStatus{Nodes: []client.NodeStore{{Name: "n1"}, {Name: "n2", Error: "silent", Sweeps: 9, SweptAt: now}}}
@@ -18,15 +18,15 @@ func TestSweepSentence(t *testing.T) {
 	s.Nodes = append(s.Nodes,
 		client.NodeStore{Name: "n3", Sweeps: 4, SweepRound: 11, SweptAt: now.Add(-time.Hour), SweptFound: 9, SweptAside: 4, SweptRemoved: 1, SweptRemovedBytes: 2048},
 		client.NodeStore{Name: "n4", SweepsFailed: 1, SweepRound: 10, SweptAt: now.Add(-2 * time.Hour), SweepError: "sweep round 10: no answer"})
-	if got, want := sweepSentence(s, now), "the last sweep for garbage, round 11, ended 1h0m0s ago: 9 extents found, 4 put aside, 1 removed, 2 KiB"; got != want {
+	if got, want := sweepSentence(s, now), "the last garbage collection, round 11, ended 1h0m0s ago: 9 extents found, 4 quarantined, 1 removed, 2 KiB"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Nodes[3].SweptAt = now.Add(-time.Minute)
-	if got, want := sweepSentence(s, now), "the last sweep for garbage failed, 1m0s ago: sweep round 10: no answer"; got != want {
+	if got, want := sweepSentence(s, now), "the last garbage collection failed 1m0s ago: sweep round 10: no answer"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Nodes[0].SweepHalted = "n9: extent x was asked for"
-	if got := (&app{}).storeSentence(s); !strings.HasPrefix(got, "degraded") || !strings.Contains(got, "garbage is not looked for any more: n9: extent x was asked for") {
-		t.Errorf("halted: %q", got)
+	if got := (&app{}).storeSentence(s); !strings.HasPrefix(got, "degraded") || !strings.Contains(got, "garbage collection is stopped: n9: extent x was asked for") {
+		t.Errorf("stopped: %q", got)
 	}
 }

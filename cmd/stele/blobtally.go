@@ -8,39 +8,55 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// tally counts extents by how they are.
+// tally counts extents by state.
 type tally struct {
 	extents, bytes int64
-	wanted         int64 // replicas there should be of an extent; the most that was said
+	wanted         int64 // replicas that an extent should have; the maximum over the extents
 	good           int64 // replicas
-	rotten         int64 // replicas
+	corrupt        int64 // corrupt replicas
 	under          int64 // extents with too few good replicas, but at least one
 	lost           int64 // extents without a good replica on any node
-	unreadable     int64 // extents of which no good one can be reached now
+	unreadable     int64 // extents whose only good replicas may be on unreachable nodes
 }
 
 // The states of an extent.
 const (
 	extentGood        = "good"
 	extentUnder       = "under_replicated"
-	extentDamaged     = "damaged" // on some node, and good on others
+	extentDamaged     = "damaged" // corrupt on some node, good on others
 	extentUnreachable = "unreachable"
 	extentLost        = "lost"
 )
+
+// replicaState returns a state of the API as messages print it.
+func replicaState(state string) string {
+	if state == api.ReplicaRotten {
+		return "corrupt"
+	}
+	return state
+}
+
+// prefixed returns prefix and s, or nothing if s is empty.
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
 
 // add counts an extent.
 func (t *tally) add(x *client.ExtentInfo) {
 	t.extents++
 	t.bytes += max(x.Bytes, 0)
 	t.good += int64(x.Count(api.ReplicaGood))
-	t.judge(x)
+	t.classify(x)
 }
 
-// judge counts what is wrong with an extent, and returns its state.
-func (t *tally) judge(x *client.ExtentInfo) (state string) {
-	good, rotten, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaRotten), x.Count(api.ReplicaUnreachable)
+// classify counts the problems of an extent, and returns its state.
+func (t *tally) classify(x *client.ExtentInfo) (state string) {
+	good, corrupt, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaRotten), x.Count(api.ReplicaUnreachable)
 	t.wanted = max(t.wanted, x.Wanted)
-	t.rotten += int64(rotten)
+	t.corrupt += int64(corrupt)
 	state = extentGood
 	switch {
 	case good == 0 && unreachable > 0:
@@ -53,13 +69,13 @@ func (t *tally) judge(x *client.ExtentInfo) (state string) {
 		t.under++
 		state = extentUnder
 	}
-	if rotten > 0 {
+	if corrupt > 0 {
 		state = extentDamaged
 	}
 	return state
 }
 
-// tallyJSON is a tally as --json prints it.
+// tallyJSON is the --json form of a tally.
 type tallyJSON struct {
 	OK              bool  `json:"ok"`
 	Extents         int64 `json:"extents"`
@@ -72,35 +88,35 @@ type tallyJSON struct {
 }
 
 func (t *tally) json() tallyJSON {
-	return tallyJSON{t.fault() == nil && t.under == 0, t.extents, t.bytes, t.good, t.rotten, t.under, t.unreadable, t.lost}
+	return tallyJSON{t.fault() == nil && t.under == 0, t.extents, t.bytes, t.good, t.corrupt, t.under, t.unreadable, t.lost}
 }
 
-// fault ends the command with the code of what is not healthy: something is lost, or damaged, or
-// cannot be reached. What has too few replicas gets more by itself.
+// fault returns an error with exitUnhealthy if anything is lost, corrupt or unreachable. Extents
+// that are only under-replicated are repaired by the nodes, and are no error.
 func (t *tally) fault() error {
-	if t.lost+t.unreadable+t.rotten > 0 {
-		return quietly(exitUnhealthy)
+	if t.lost+t.unreadable+t.corrupt > 0 {
+		return silentExit(exitUnhealthy)
 	}
 	return nil
 }
 
-// sentence says in a sentence how something is.
+// sentence returns a one-line summary of the tally of what.
 func (t *tally) sentence(a *app, tty bool, what string) string {
 	var parts []string
-	say := func(n int64, thing, is string) {
+	addPart := func(n int64, thing, is string) {
 		if n > 0 {
 			parts = append(parts, plural(n, thing)+" "+is)
 		}
 	}
-	say(t.lost, "extent", "lost")
-	say(t.unreadable, "extent", "unreachable")
-	say(t.rotten, "replica", "rotten")
-	say(t.under, "extent", "under-replicated")
+	addPart(t.lost, "extent", "lost")
+	addPart(t.unreadable, "extent", "unreachable")
+	addPart(t.corrupt, "replica", "corrupt")
+	addPart(t.under, "extent", "under-replicated")
 	word := a.paint(tty, styleGood, "healthy")
 	switch {
 	case t.lost+t.unreadable > 0:
 		word = a.paint(tty, styleError, "unhealthy")
-	case t.rotten > 0:
+	case t.corrupt > 0:
 		word = a.paint(tty, styleError, "damaged")
 	case t.under > 0:
 		word = a.paint(tty, styleHint, "degraded")
@@ -109,8 +125,8 @@ func (t *tally) sentence(a *app, tty bool, what string) string {
 	if len(parts) > 0 {
 		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), plural(t.good, "good replica"), of)
 	}
-	if t.wanted == 0 { // nothing was found that has too few
-		return fmt.Sprintf("%s: %s: %s, each with the replicas that it should have", word, what, of)
+	if t.wanted == 0 { // fsck reports only extents with problems, and there was none
+		return fmt.Sprintf("%s: %s: %s, each with the replicas that it needs", word, what, of)
 	}
 	return fmt.Sprintf("%s: %s: %s, each with %s", word, what, of, plural(t.wanted, "good replica"))
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A swap is the flags of cas.
-type swap struct {
+// casFlags are the flags of cas.
+type casFlags struct {
 	absent, remove bool
 }
 
 func (a *app) casCommand() *cobra.Command {
-	s := &swap{}
+	s := &casFlags{}
 	cmd := &cobra.Command{
 		Use:   "cas TABLE ROW FAMILY:QUALIFIER EXPECTED NEW",
-		Short: "Write a value if the column has the one expected",
-		Long: `Compare and set, in one step: write NEW to a column if its newest value is
-EXPECTED, byte for byte.
+		Short: "Compare and set a value atomically",
+		Long: `Write NEW to a column if its newest value is EXPECTED, byte for byte, in one atomic
+operation.
 
   cas TABLE ROW COLUMN EXPECTED NEW        the newest value must be EXPECTED
   cas TABLE ROW COLUMN --absent NEW        the column must have no value
-  cas TABLE ROW COLUMN EXPECTED --delete   delete the column, all its versions
+  cas TABLE ROW COLUMN EXPECTED --delete   delete all versions of the column
 
-Exit codes: 0, it was done; 11, something else was there, and nothing was changed;
-any other, an error. Values may be @FILE or -, as with put.`,
+Exit codes: 0 the value was written, 11 the comparison failed and nothing was changed,
+any other: error. Values may be @FILE or -, as in "stele put".`,
 		Example: `  stele cas jobs 42 state:owner --absent worker-7
   stele cas jobs 42 state:phase running done
   stele cas jobs 42 state:owner worker-7 --delete`,
@@ -52,22 +52,22 @@ any other, an error. Values may be @FILE or -, as with put.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				matched, err := c.Table(args[0]).CheckAndMutate(ctx, row, predicate, then, otherwise)
 				if err != nil {
 					return err
 				}
-				return a.swapped(row, column, matched != s.absent, s)
+				return a.reportSwap(row, column, matched != s.absent, s)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&s.absent, "absent", false, "expect the column to have no value; EXPECTED is left out")
-	cmd.Flags().BoolVar(&s.remove, "delete", false, "delete the column; NEW is left out")
+	cmd.Flags().BoolVar(&s.absent, "absent", false, "expect the column to have no value; omit EXPECTED")
+	cmd.Flags().BoolVar(&s.remove, "delete", false, "delete the column; omit NEW")
 	a.escapesFlag(cmd)
 	return cmd
 }
 
-func (s *swap) arguments(_ *cobra.Command, args []string) error {
+func (s *casFlags) arguments(_ *cobra.Command, args []string) error {
 	want := 5
 	if s.absent {
 		want--
@@ -81,9 +81,9 @@ func (s *swap) arguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// check returns the filter that looks at the column's newest value, and what is
-// done if it lets a cell through and if not.
-func (s *swap) check(row, column string, values [][]byte) (predicate table.Filter, then, otherwise *client.RowMutation, err error) {
+// check returns a filter for the column's newest value, the mutation for the case that a cell
+// passes it, and the one for the case that none does. Either mutation may be nil.
+func (s *casFlags) check(row, column string, values [][]byte) (predicate table.Filter, then, otherwise *client.RowMutation, err error) {
 	family, qualifier, err := client.ParseColumn(column)
 	if err != nil {
 		return nil, nil, nil, err
@@ -106,8 +106,8 @@ func (s *swap) check(row, column string, values [][]byte) (predicate table.Filte
 	return append(newest, table.ValueRange{Start: expected, End: expected}), m, nil, nil
 }
 
-// swapped tells what came of it.
-func (a *app) swapped(row, column string, done bool, s *swap) error {
+// reportSwap prints the outcome. If nothing was written, it returns an error with exitConflict.
+func (a *app) reportSwap(row, column string, done bool, s *casFlags) error {
 	if a.json {
 		err := a.printJSON(struct {
 			rowJSON
@@ -115,7 +115,7 @@ func (a *app) swapped(row, column string, done bool, s *swap) error {
 			Swapped bool `json:"swapped"`
 		}{rowOf(row), columnOf(column), done})
 		if err == nil && !done {
-			err = quietly(exitConflict)
+			err = silentExit(exitConflict)
 		}
 		return err
 	}
@@ -123,7 +123,7 @@ func (a *app) swapped(row, column string, done bool, s *swap) error {
 	case done:
 		return nil
 	case s.absent:
-		return conflictf(`"stele get" shows it`, "not done: %s has a value already", column)
+		return conflictf(`"stele get" shows it`, "not written: %s already has a value", column)
 	}
-	return conflictf(`"stele get" shows what is there`, "not done: the newest value of %s is not the one expected", column)
+	return conflictf(`"stele get" shows the current value`, "not written: the newest value of %s is not the expected one", column)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// The exit codes that monitoring systems want of a plugin.
+// The exit codes that monitoring systems expect of a plugin.
 const (
 	monitorCritical = 2
 	monitorUnknown  = 3
@@ -22,23 +22,23 @@ func (a *app) checkCommand() *cobra.Command {
 	monitor, encryption := false, node.Encryption{}
 	cmd := &cobra.Command{
 		Use:   "check DATA-DIR...",
-		Short: "Check everything in the data folders of a node that is stopped",
-		Long: `Check everything that a node keeps, while it is stopped: every checksum, the order
-of keys in every SSTable that is there whole, every frame of the commit logs. What
-should be there and is not, the cluster knows: see "stele blob fsck". Give all the
-node's data folders, and its master keys if they are encrypted. Nothing is changed.
+		Short: "Check the data folders of a stopped node",
+		Long: `Check the data of a stopped node: all checksums, the order of keys in every complete
+SSTable, and every frame of the commit logs. Name all data folders of the node, and its
+master keys if they are encrypted. The command changes nothing. It cannot detect missing
+extents: use "stele blob fsck" for that.
 
-The first lines list the problems, each with file and offset; the last one is a
-sentence. Exit codes: 0 all is sound, 5 there are problems, any other: it could
-not be checked. With --monitor they are those of monitoring plugins: 0 OK, 2
-critical, 3 unknown.`,
+The first lines list the problems, each with file and offset. The last line is a
+summary. Exit codes: 0 no problems, 5 problems found, any other: the check did not
+finish. With --monitor they are those of monitoring plugins: 0 OK, 2 critical, 3
+unknown.`,
 		Example: `  stele check /var/lib/stele
   stele check /data1 /data2 --json
   stele check --monitor /var/lib/stele
   stele check /var/lib/stele --encryption-key-file /etc/stele/encryption`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := a.within(cmd, patient)
+			ctx, cancel := a.within(cmd, noTimeout)
 			defer cancel()
 			err := a.check(ctx, args, encryption)
 			if !monitor || err == nil {
@@ -46,25 +46,25 @@ critical, 3 unknown.`,
 			}
 			if f := faultOf(err); f.code != exitUnhealthy {
 				a.report(err)
-				return quietly(monitorUnknown)
+				return silentExit(monitorUnknown)
 			}
-			return quietly(monitorCritical)
+			return silentExit(monitorCritical)
 		},
 	}
 	cmd.Flags().StringVar(&encryption.KeyFile, "encryption-key-file", "", "`FILE` with the node's master keys, if its data is encrypted")
-	cmd.Flags().StringVar(&encryption.KeyCommand, "encryption-key-command", "", "`COMMAND` for sh that prints them")
+	cmd.Flags().StringVar(&encryption.KeyCommand, "encryption-key-command", "", "shell `COMMAND` that prints the node's master keys")
 	cmd.Flags().BoolVar(&monitor, "monitor", false, "exit with the codes of monitoring plugins")
 	return cmd
 }
 
-// problemJSON is a problem as --json prints it.
+// problemJSON is the --json form of a problem.
 type problemJSON struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`
 	Error  string `json:"error"`
 }
 
-// problemOf finds the place of a problem in an SSTable.
+// problemOf returns the problem that err reports, with its file and offset if err is a CorruptError.
 func problemOf(src *extents, err error) problemJSON {
 	p := problemJSON{File: src.name, Error: err.Error()}
 	var corrupt *sstable.CorruptError
@@ -78,7 +78,7 @@ func problemOf(src *extents, err error) problemJSON {
 	return p
 }
 
-// printProblem prints a problem as soon as it is found.
+// printProblem prints one problem. On a terminal it flushes the output.
 func (a *app) printProblem(p problemJSON) {
 	if a.json {
 		_ = a.printJSON(p)
@@ -90,7 +90,7 @@ func (a *app) printProblem(p problemJSON) {
 	}
 }
 
-// verdict is the first word about something with so many problems.
+// verdict returns "sound", or "damaged" with the number of problems.
 func (a *app) verdict(problems int) string {
 	if problems == 0 {
 		return a.paint(a.outTTY, styleGood, "sound")
@@ -129,7 +129,7 @@ func (a *app) check(ctx context.Context, dirs []string, encryption node.Encrypti
 			plural(sum.Logs, "log extent"), time.Since(start).Round(time.Millisecond))
 	}
 	if err == nil && problems > 0 {
-		err = quietly(exitUnhealthy)
+		err = silentExit(exitUnhealthy)
 	}
 	return err
 }

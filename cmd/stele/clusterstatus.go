@@ -14,24 +14,25 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// clusterPatience is how long a status waits for what others tell, and goes without then. A node gives up on another's
-// part of the block store after 3 seconds.
-const clusterPatience = 5 * time.Second
+// clusterTimeout bounds the requests for the status of other nodes; what has not arrived by then is
+// reported as unknown. A node waits 3 s for another node's part of the block store.
+const clusterTimeout = 5 * time.Second
 
-// clusterJSON is what is known of the whole cluster, as --json prints it.
+// clusterJSON is the --json form of the cluster's status.
 type clusterJSON struct {
 	Nodes []clusterNodeJSON `json:"nodes"`
-	// What METADATA says of tablets, its own included. Nil if it does not answer.
+	// The numbers of tablets in METADATA, including its own. Nil if METADATA cannot be read.
 	Tablets    *int64   `json:"tablets"`
 	Unassigned *int64   `json:"unassigned"`
-	Recovering *int64   `json:"recovering"` // that wait for commit logs of dead servers
-	Recoveries []string `json:"recoveries"` // those servers
-	// Unserved are the tablets that nobody has had for some seconds, as the master knows.
+	Recovering *int64   `json:"recovering"` // tablets that wait for commit logs of dead servers
+	Recoveries []string `json:"recoveries"` // these servers
+	// Unserved is the number of tablets that no server has served for some seconds, as the master
+	// reports it.
 	Unserved        *int64         `json:"unserved"`
 	UnservedTablets []unservedJSON `json:"unserved_tablets"`
 	Under           *int64         `json:"under_replicated"`
-	Unknown         []string       `json:"unknown"` // what could not be found out, and why
-	// Unreachable are the nodes that membership lists as alive and that did not answer just now.
+	Unknown         []string       `json:"unknown"` // missing information, each with the cause
+	// Unreachable lists the nodes that membership lists as alive and that did not answer.
 	Unreachable []unreachableJSON `json:"unreachable"`
 	UsedUp      []usedQuotaJSON   `json:"used_up_quotas"`
 }
@@ -40,12 +41,12 @@ type unreachableJSON struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Error string `json:"error"`
-	// AliveForS is for how many seconds membership has listed the node as alive. It takes some seconds to notice
-	// that a node is gone.
+	// AliveForS is the time in seconds since membership listed the node as alive. Membership takes
+	// some seconds to detect a failure.
 	AliveForS float64 `json:"alive_for_s"`
 }
 
-// usedQuotaJSON is a quota of bytes that is used up.
+// usedQuotaJSON is a quota of bytes that is exhausted.
 type usedQuotaJSON struct {
 	Of    string `json:"of"` // table or user
 	Name  string `json:"name"`
@@ -57,7 +58,7 @@ type clusterNodeJSON struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	State string `json:"state"`
-	// StateForS is for how many seconds it has been in that state, by membership.
+	// StateForS is the time in seconds that the node has been in this state, by membership.
 	StateForS float64 `json:"state_for_s"`
 	Voter     bool    `json:"voter"`
 	Leader    bool    `json:"leader"`
@@ -69,9 +70,10 @@ type clusterNodeJSON struct {
 	Under     *int64  `json:"under_replicated"`
 }
 
-// clusterOf finds out how the cluster is, as far as it answers.
+// clusterOf returns the status of the cluster. What cannot be read within clusterTimeout is nil, and
+// listed in Unknown.
 func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
-	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	var nodes []client.NodeInfo
 	var store *client.StoreStatus
@@ -80,23 +82,23 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	var unserved *client.UnservedTablets
 	var quotas []client.Quota
 	var nodesErr, storeErr, tabletsErr, unservedErr, quotasErr error
-	var asked sync.WaitGroup
-	asked.Go(func() {
+	var requests sync.WaitGroup
+	requests.Go(func() {
 		if nodes, nodesErr = c.Nodes(ctx); nodesErr == nil {
-			askLeader(ctx, c, nodes)
+			markLeader(ctx, c, nodes)
 		}
 	})
-	asked.Go(func() { store, storeErr = c.StoreStatus(ctx) })
-	asked.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
-	asked.Go(func() { quotas, quotasErr = c.Quotas(ctx) })
-	asked.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
-	asked.Wait()
-	x.unknown("which nodes there are", nodesErr)
-	x.unknown("where tablets are: METADATA does not answer", tabletsErr)
-	x.unknown("which tablets are not served", unservedErr)
-	x.unknown("how the block store is", storeErr)
-	if !errors.Is(quotasErr, client.ErrPermission) { // a user who may not see them is not told of any
-		x.unknown("which quotas are used up", quotasErr)
+	requests.Go(func() { store, storeErr = c.StoreStatus(ctx) })
+	requests.Go(func() { unserved, unservedErr = c.UnservedTablets(ctx) })
+	requests.Go(func() { quotas, quotasErr = c.Quotas(ctx) })
+	requests.Go(func() { tabletsErr = x.countTablets(ctx, c, held) })
+	requests.Wait()
+	x.unknown("list of nodes", nodesErr)
+	x.unknown("placement of tablets: METADATA does not answer", tabletsErr)
+	x.unknown("unserved tablets", unservedErr)
+	x.unknown("state of the block store", storeErr)
+	if !errors.Is(quotasErr, client.ErrPermission) { // without the right to see quotas, report none
+		x.unknown("exhausted quotas", quotasErr)
 	}
 	x.addQuotas(quotas)
 	if unservedErr == nil {
@@ -133,7 +135,7 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 		r, err := metadata.Decode(s.Row())
 		if err != nil {
 			unassigned++
-			x.unknown("a tablet", err)
+			x.unknown("placement of a tablet", err)
 			continue
 		}
 		if r.Unassigned() {
@@ -157,10 +159,10 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 	return nil
 }
 
-// yetToCount is what nodes do whose figures of extents are not known.
-const yetToCount = "will tell after a look at all extents, due since a node has come or gone"
+// stillCounting says of nodes why their counts of extents are unknown.
+const stillCounting = "still counting, after a node has joined or left"
 
-// addStore adds what nodes tell of their part of the block store.
+// addStore adds the nodes' reports on their parts of the block store.
 func (x *clusterJSON) addStore(s *client.StoreStatus) {
 	under := int64(0)
 	var counting []string
@@ -170,7 +172,7 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 		if p.Error != "" {
 			if at >= 0 && x.Nodes[at].State == api.NodeAlive {
 				x.Unreachable = append(x.Unreachable, unreachableJSON{p.Node, p.Name, p.Error, x.Nodes[at].StateForS})
-				x.Unknown = append(x.Unknown, fmt.Sprintf("how the block store on node %s is: %s", p.Name, p.Error))
+				x.Unknown = append(x.Unknown, fmt.Sprintf("state of the block store on node %s: %s", p.Name, p.Error))
 			}
 			continue
 		}
@@ -187,13 +189,13 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 		}
 	}
 	if len(counting) > 0 {
-		x.Unknown = append(x.Unknown, "how many extents have too few replicas: "+strings.Join(counting, ", ")+" "+yetToCount)
+		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+stillCounting)
 		return
 	}
 	x.Under = &under
 }
 
-// addQuotas adds the quotas of bytes that are used up. Rates refill, and are left out.
+// addQuotas adds the quotas of bytes that are exhausted. Rate quotas refill, so they are left out.
 func (x *clusterJSON) addQuotas(quotas []client.Quota) {
 	for i := range quotas {
 		q := &quotas[i]
@@ -205,11 +207,11 @@ func (x *clusterJSON) addQuotas(quotas []client.Quota) {
 	}
 }
 
-// grid shows the nodes.
+// grid returns the table of nodes.
 func (x *clusterJSON) grid() *grid {
 	counted := func(n int64) number { return count(n) }
 	g := newGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "LOAD")
-	known := func(n *int64, format func(int64) number) number {
+	orUnknown := func(n *int64, format func(int64) number) number {
 		if n == nil {
 			return "?"
 		}
@@ -222,37 +224,37 @@ func (x *clusterJSON) grid() *grid {
 			state = "no answer"
 		}
 		if n.Draining {
-			state += ", drains"
+			state += ", draining"
 		}
 		role := nodeRole(&client.NodeInfo{Voter: n.Voter, Leader: n.Leader, Master: n.Master})
-		g.add(n.Name, state, role, known(n.Tablets, counted), known(n.Bytes, size), known(n.Under, counted), formatLoad(n.Load))
+		g.add(n.Name, state, role, orUnknown(n.Tablets, counted), orUnknown(n.Bytes, size), orUnknown(n.Under, counted), formatLoad(n.Load))
 	}
 	return g
 }
 
-// troubles says what is not as it should be with tablets, and what is not known.
-func (x *clusterJSON) troubles() (all []string) {
+// problemLines returns a line for each problem of tablets, nodes and quotas, and for each unknown.
+func (x *clusterJSON) problemLines() (all []string) {
 	all = x.unservedLines()
 	if x.Unassigned != nil && *x.Unassigned > x.unserved() {
-		all = append(all, fmt.Sprintf("%s of %s on no node: the master looks for one", formatCount(*x.Unassigned), plural(*x.Tablets, "tablet")))
+		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", formatCount(*x.Unassigned), plural(*x.Tablets, "tablet")))
 	}
 	for i := range x.Nodes {
 		if n := &x.Nodes[i]; n.State != api.NodeAlive && n.Tablets != nil && *n.Tablets > 0 {
-			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master gives them to others when it is sure of that", plural(*n.Tablets, "tablet"), n.Name, n.State))
+			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master reassigns them when the node's lease has expired", plural(*n.Tablets, "tablet"), n.Name, n.State))
 		}
 	}
 	if x.Recovering != nil && *x.Recovering > 0 {
-		all = append(all, fmt.Sprintf("%s with what the commit logs of %s have of them, which is not written out yet", plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
+		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
 	}
 	for _, n := range x.Unreachable {
-		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v and takes some seconds to notice a loss",
+		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v, and takes some seconds to detect a failure",
 			n.Name, time.Duration(n.AliveForS*float64(time.Second)).Round(time.Second)))
 	}
 	for _, q := range x.UsedUp {
-		all = append(all, fmt.Sprintf("the quota of %s %s is used up: %s of %s; only deletions are accepted", q.Of, q.Name, formatSize(q.Used), formatSize(q.Limit)))
+		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, formatSize(q.Used), formatSize(q.Limit)))
 	}
 	for _, u := range x.Unknown {
-		all = append(all, "it is not known "+u)
+		all = append(all, "unknown: "+u)
 	}
 	return all
 }

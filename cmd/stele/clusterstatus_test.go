@@ -12,32 +12,32 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// A status says what is wrong, what is not known, and nothing else.
-func TestClusterTroubles(t *testing.T) {
+// A status lists problems and unknowns, and nothing else.
+func TestClusterProblems(t *testing.T) {
 	number := func(n int64) *int64 { return &n }
 	x := &clusterJSON{
 		Nodes:   []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive, Tablets: number(3)}, {ID: "b", Name: "n2", State: api.NodeAlive, Tablets: number(0)}},
 		Tablets: number(3), Unassigned: number(0), Recovering: number(0),
 	}
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Known: true, Bytes: 5, Under: 2}, {Node: "b", Known: true, Under: 1}}})
-	if got := x.troubles(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
+	if got := x.problemLines(); len(got) > 0 || *x.Under != 3 || *x.Nodes[0].Bytes != 5 {
 		t.Errorf("%q, %+v", got, x)
 	}
 	x.Unassigned, x.Recovering, x.Recoveries = number(1), number(2), []string{"c.7"}
 	x.Nodes[1].State, x.Nodes[1].Tablets = api.NodeDead, number(4)
 	x.addStore(&client.StoreStatus{Nodes: []client.NodeStore{{Node: "a", Name: "n1", Error: "silent"}, {Node: "b", Name: "n2", Error: "dead"}}})
-	got := strings.Join(x.troubles(), "\n")
-	for _, want := range []string{"1 of 3 tablets on no node", "4 tablets on node n2, which is dead", "2 tablets with what the commit logs of c.7 have", "block store on node n1 is: silent"} {
+	got := strings.Join(x.problemLines(), "\n")
+	for _, want := range []string{"1 of 3 tablets unassigned", "4 tablets on node n2, which is dead", "2 tablets recovering from the commit logs of c.7", "block store on node n1: silent"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("it does not say %q:\n%s", want, got)
+			t.Errorf("want %q in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "n2 is: dead") {
-		t.Errorf("a dead node is not one of unknown state:\n%s", got)
+	if strings.Contains(got, "n2: dead") {
+		t.Errorf("a dead node's state is reported as unknown:\n%s", got)
 	}
 }
 
-// A node that does not answer is not counted as alive, although membership has not noticed its loss yet.
+// A node that does not answer is not counted as alive, even if membership has not detected its failure.
 func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
 	x := &clusterJSON{Nodes: []clusterNodeJSON{
 		{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive, StateForS: 61.4}, {ID: "c", Name: "n3", State: api.NodeAlive},
@@ -57,12 +57,12 @@ func TestStatusOfNodeThatDoesNotAnswer(t *testing.T) {
 	if got := table.String(); !regexp.MustCompile(`(?m)^n1 +alive .*\nn2 +no answer .*\nn3 +alive `).MatchString(got) {
 		t.Errorf("the table has another state of n2:\n%s", got)
 	}
-	if got, want := strings.Join(x.troubles(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
+	if got, want := strings.Join(x.problemLines(), "\n"), "node n2 does not answer; membership has listed it as alive for 1m1s"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
 }
 
-// Of quotas, those of bytes are named once they are used up; rates refill.
+// Only exhausted quotas of bytes are reported; rates refill.
 func TestUsedUpQuotas(t *testing.T) {
 	x := &clusterJSON{}
 	x.addQuotas([]client.Quota{
@@ -70,7 +70,7 @@ func TestUsedUpQuotas(t *testing.T) {
 		{Of: "user", Name: "ann", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: 1}, {Kind: api.QuotaReadOps, Limit: 0, Used: 0}}},
 		{Of: "user", Name: "bob", Bounds: []client.QuotaBound{{Kind: api.QuotaBytes, Limit: 20 << 10, Used: -1}}},
 	})
-	if got := strings.Join(x.troubles(), "\n"); got != "the quota of table web is used up: 21 KiB of 20 KiB; only deletions are accepted" {
+	if got := strings.Join(x.problemLines(), "\n"); got != "the quota of table web is exhausted: 21 KiB of 20 KiB; only deletions are accepted" {
 		t.Errorf("%q", got)
 	}
 	if state, _ := clusterState(&client.Status{Ready: true, Nodes: 1, NodesAlive: 1}, x); state != stateHealthy {
@@ -78,18 +78,18 @@ func TestUsedUpQuotas(t *testing.T) {
 	}
 }
 
-// Until nodes have looked at what they have since the fleet changed, nobody says how many extents have too few replicas: not that
-// it is none.
+// While nodes count their extents after a change of membership, the number of under-replicated
+// extents is unknown, not 0.
 func TestStatusWhileExtentsAreCounted(t *testing.T) {
 	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}, {ID: "b", Name: "n2", State: api.NodeAlive}}}
 	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
 	x.addStore(store)
-	want := "it is not known how many extents have too few replicas: n2 will tell after a look at all extents, due since a node has come or gone"
-	if got := x.troubles(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {
+	want := "unknown: number of under-replicated extents: n2 still counting, after a node has joined or left"
+	if got := x.problemLines(); x.Under != nil || x.Nodes[1].Under != nil || *x.Nodes[0].Under != 2 || *x.Nodes[1].Bytes != 7 || len(got) != 1 || got[0] != want {
 		t.Errorf("%q, %+v", got, x)
 	}
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 2, NodesAlive: 2, Counting: true}
-	if got := (&app{}).statusSentence(s, &clusterJSON{}); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; extents with too few replicas are not counted yet" {
+	if got := (&app{}).statusSentence(s, &clusterJSON{}); got != "degraded: node n1 serves 0 tables in 0 tablets; 2 of 2 nodes alive; under-replicated extents not counted yet" {
 		t.Errorf("%s", got)
 	}
 	if j := statusOf(s); j.UnderReplicated != nil {
@@ -106,10 +106,10 @@ func TestStatusWhileExtentsAreCounted(t *testing.T) {
 	if err := a.out.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := errs.String(), "degraded: 2 of 2 nodes answer; 2 extents under-replicated, 0 B to copy; it is not known how many extents are under-replicated: n2 will"; !strings.HasPrefix(got, want) {
-		t.Errorf("it says %q", got)
+	if got, want := errs.String(), "degraded: 2 of 2 nodes answer; 2 extents under-replicated, 0 B to copy; the number of under-replicated extents is unknown: n2 still"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want prefix %q", got, want)
 	}
-	if !regexp.MustCompile(`(?m)^n2 +counts +0 +7 B +\? +\? +0 `).MatchString(out.String()) {
+	if !regexp.MustCompile(`(?m)^n2 +counting +0 +7 B +\? +\? +0 `).MatchString(out.String()) {
 		t.Errorf("%s", &out)
 	}
 }

@@ -14,8 +14,8 @@ import (
 func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print a script that completes commands: bash, zsh, fish or powershell",
-		Long: `Print a script that makes a shell complete commands, flags, and the names of
+		Short: "Print a completion script for bash, zsh, fish or powershell",
+		Long: `Print a completion script for a shell. It completes commands, flags, and the names of
 tables and families. SHELL is bash, zsh, fish or powershell.`,
 		Example: `  source <(stele completion bash)
   stele completion zsh > "${fpath[1]}/_stele"
@@ -34,13 +34,13 @@ tables and families. SHELL is bash, zsh, fish or powershell.`,
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(a.out)
 			}
-			return usagef("it knows bash, zsh, fish and powershell", "no completion for shell %q", args[0])
+			return usagef("use bash, zsh, fish or powershell", "no completion for shell %q", args[0])
 		},
 	}
 }
 
-// completionPatience is how long a person waits for the shell to complete a name.
-const completionPatience = 2 * time.Second
+// completionTimeout is the timeout of a completion: as long as a user waits for the shell.
+const completionTimeout = 2 * time.Second
 
 // completeTable completes the first argument to the name of a table.
 func (a *app) completeTable(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
@@ -87,7 +87,7 @@ func (a *app) completeFamily(cmd *cobra.Command, args []string, part string) ([]
 	}))
 }
 
-// withSchemas gives names the schemas of all tables.
+// withSchemas returns a function that calls names with the schemas of all tables.
 func withSchemas(names func([]*table.Schema) []string) func(context.Context, *client.Client) ([]string, error) {
 	return func(ctx context.Context, c *client.Client) ([]string, error) {
 		schemas, err := c.Tables(ctx)
@@ -95,17 +95,17 @@ func withSchemas(names func([]*table.Schema) []string) func(context.Context, *cl
 	}
 }
 
-// completeName asks the node for names. When it does not answer there are none: a
-// shell has no place for errors.
+// completeName returns the names from the node that begin with part. If the node does not answer, it
+// returns none: a shell cannot show errors.
 func (a *app) completeName(cmd *cobra.Command, part string, names func(context.Context, *client.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	parent := cmd.Context()
 	if parent == nil {
 		parent = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(parent, completionPatience)
+	ctx, cancel := context.WithTimeout(parent, completionTimeout)
 	defer cancel()
 	cfg := client.Config{RetryTimeMax: -1}
-	if err := a.identify(&cfg); err != nil {
+	if err := a.setCredential(&cfg); err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	c, err := client.Open(ctx, a.addr, cfg)

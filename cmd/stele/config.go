@@ -10,12 +10,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// precedence says where settings come from, in the words of help and documents.
-const precedence = `A setting is taken from the flag of "stele serve", else from the environment, else
-from the configuration file, else it is the default. The file is the one of --config,
-else that of STELE_CONFIG, else ` + defaultConfigFile + ` if it is there. A variable
-that is set to nothing counts as not set. A list is taken whole from one place:
-lists are not put together.`
+// precedence describes the sources of settings, for help and documents.
+const precedence = `A setting comes from the flag of "stele serve", else from the environment, else from the
+configuration file, else from its default. The file is that of --config, else that of
+STELE_CONFIG, else ` + defaultConfigFile + ` if it exists. An empty variable counts as not
+set. A list comes from one source: lists are not merged.`
 
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -25,14 +24,14 @@ func (a *app) configCommand() *cobra.Command {
 
 ` + precedence + `
 
-The file is YAML with a line for each setting: "data_dir: [/data1, /data2]". The
-variable of data_dir is STELE_DATA_DIR with commas between folders, and its flag is
---data-dir, once for each. "stele config example" explains every setting.`,
+The file is YAML with a line for each setting, such as "data_dir: [/data1, /data2]". The
+same setting is STELE_DATA_DIR in the environment, with commas between folders, and the
+flag --data-dir, repeated for each folder. "stele config example" describes all settings.`,
 		Example: `  stele config example > stele.yaml
   stele config check stele.yaml
   stele config show`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand(), a.configExampleCommand(), a.configMemoryMaxCommand())
 	return cmd
@@ -41,10 +40,10 @@ variable of data_dir is STELE_DATA_DIR with commas between folders, and its flag
 func (a *app) configMemoryMaxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory-max",
-		Short: "Print the bound of memory for the system to enforce",
-		Long: `Print the bound of memory for the system to enforce, in bytes: a quarter more than the
-setting memory, which the node keeps to by itself. Print nothing if memory is not set.
-The systemd unit sets MemoryMax by it at each start.`,
+		Short: "Print the memory limit for systemd to enforce",
+		Long: `Print the memory limit for systemd to enforce, in bytes: 1.25 times the setting memory,
+which the node itself stays under. Print nothing if memory is not set. The systemd unit
+sets MemoryMax from this output at each start.`,
 		Example: `  stele config memory-max
   stele config memory-max --config stele.yaml`,
 		Args: cobra.NoArgs,
@@ -71,9 +70,9 @@ The systemd unit sets MemoryMax by it at each start.`,
 func (a *app) configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show the settings that a node would have, and where each is from",
-		Long: `Show the settings that "stele serve" with the same flags, environment and files would
-have, and where each is from. Nothing is asked of any node.`,
+		Short: "Show the effective settings and their sources",
+		Long: `Show the settings that "stele serve" would use with the same flags, environment and
+file, and the source of each. The command contacts no node.`,
 		Example: `  stele config show
   stele config show --config stele.yaml --memory 4GiB --json`,
 		Args: cobra.NoArgs,
@@ -93,7 +92,7 @@ func (a *app) showConfig(c *configuration) error {
 	type shown struct {
 		Key   string `json:"key"`
 		Value any    `json:"value"`
-		// Meaning is what an empty value comes to.
+		// Meaning describes the effect of an empty value.
 		Meaning string `json:"meaning,omitempty"`
 		From    string `json:"from"`
 	}
@@ -123,10 +122,10 @@ func (a *app) showConfig(c *configuration) error {
 func (a *app) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a configuration file, and the environment",
-		Long: `Check a configuration file, and the environment, as "stele serve" would: all that is
-wrong is named with its place. Exit code 4 if anything is. A variable that begins with
-STELE_ and is no setting is told of, and is no error. Nothing is asked of any node.`,
+		Short: "Check a configuration file and the environment",
+		Long: `Check a configuration file and the environment as "stele serve" does, and print each
+problem with its source. The exit code is 4 if there are any. A variable that begins
+with STELE_ and is no setting causes only a warning. The command contacts no node.`,
 		Example: `  stele config check
   stele config check stele.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -141,8 +140,8 @@ STELE_ and is no setting is told of, and is no error. Nothing is asked of any no
 				c.checkPaths()
 				err = c.err()
 			}
-			for _, name := range strangeVariables(os.Environ()) {
-				a.talk("warning: %s", strangeVariable(name))
+			for _, name := range unknownVariables(os.Environ()) {
+				a.notef("warning: %s", unknownVariableWarning(name))
 			}
 			return a.printVerdict(c, err)
 		},
@@ -151,28 +150,27 @@ STELE_ and is no setting is told of, and is no error. Nothing is asked of any no
 	return cmd
 }
 
-// printVerdict says whether a configuration is good.
+// printVerdict prints whether a configuration is valid, and returns err or its exit code.
 func (a *app) printVerdict(c *configuration, err error) error {
 	ps := problemsOf(err)
 	switch {
 	case a.json && ps != nil:
 		code := faultOf(err).code
-		return errors.Join(a.printJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), quietly(code))
+		return errors.Join(a.printJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), silentExit(code))
 	case err != nil:
 		return err
 	case a.json:
 		return a.printJSON(map[string]any{"ok": true, "file": c.file})
 	}
-	_, err = fmt.Fprintf(a.out, "ok: %s\n", orElse(c.file, "no file, defaults hold"))
+	_, err = fmt.Fprintf(a.out, "ok: %s\n", orElse(c.file, "no file, using defaults"))
 	return err
 }
 
-// otherVariables are those that are not about the node.
+// otherVariables are the STELE_ variables that are no settings.
 var otherVariables = []string{"STELE_ADDR", "STELE_CREDENTIAL", "STELE_TIMEOUT", "STELE_CONFIG"}
 
-// strangeVariables returns the names of variables that look like settings and are
-// none.
-func strangeVariables(environ []string) (names []string) {
+// unknownVariables returns the sorted names of STELE_ variables in environ that are not known.
+func unknownVariables(environ []string) (names []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "STELE_") && !slices.Contains(knownVariables(), name) {
@@ -191,9 +189,9 @@ func knownVariables() []string {
 	return all
 }
 
-// strangeVariable tells of a variable that is no setting.
-func strangeVariable(name string) string {
-	text := name + " is set and means nothing"
+// unknownVariableWarning returns the warning about an unknown variable.
+func unknownVariableWarning(name string) string {
+	text := name + " is set, but is not a setting"
 	if near := nearest(name, knownVariables()); near != "" {
 		text += ": did you mean " + near + "?"
 	}

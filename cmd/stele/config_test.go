@@ -15,8 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/config.md")
 
-// C5: flags, variables, the example file, stele.yaml(5) and docs/config.md are of the
-// same settings.
+// C5: flags, variables, the example file, stele.yaml(5) and docs/config.md have the same settings.
 func TestSettingsAreOneTable(t *testing.T) {
 	a, _, _ := testApp()
 	serve, _, err := a.rootCommand().Find([]string{"serve"})
@@ -30,7 +29,7 @@ func TestSettingsAreOneTable(t *testing.T) {
 		}
 	}
 	if b, err := os.ReadFile(reference); err != nil || string(b) != configReference() {
-		t.Errorf("docs/config.md is not of these settings: go test ./cmd/stele -run TestSettingsAreOneTable -update (%v)", err)
+		t.Errorf("docs/config.md is out of date: go test ./cmd/stele -run TestSettingsAreOneTable -update (%v)", err)
 	}
 	example, page := exampleConfig(), configManPage()
 	for i := range settings {
@@ -61,7 +60,7 @@ func parsed(text string) *configuration {
 	return c
 }
 
-// The example sets nothing as it is, and everything without its marks.
+// The example sets nothing; without the "#" marks it sets everything.
 func TestExampleConfig(t *testing.T) {
 	c := parsed(exampleConfig())
 	if err := c.err(); err != nil || !reflect.DeepEqual(c.values.All(), parsed("").values.All()) {
@@ -70,7 +69,7 @@ func TestExampleConfig(t *testing.T) {
 	all := regexp.MustCompile(`(?m)^#([a-z_]+: )`).ReplaceAllString(exampleConfig(), "$1")
 	c = parsed(all)
 	if err := c.err(); err != nil {
-		t.Errorf("the example's values are refused: %v", err)
+		t.Errorf("the example's values are rejected: %v", err)
 	}
 	for _, key := range settingKeys() {
 		if !c.fromFile(key) {
@@ -79,7 +78,7 @@ func TestExampleConfig(t *testing.T) {
 	}
 }
 
-// Every setting that node.Config has a field for arrives there.
+// Every field of node.Config is set by a setting.
 func TestSettingsReachTheNode(t *testing.T) {
 	all := regexp.MustCompile(`(?m)^#([a-z_]+: )`).ReplaceAllString(exampleConfig(), "$1")
 	cfg, err := parsed(all).node()
@@ -90,15 +89,15 @@ func TestSettingsReachTheNode(t *testing.T) {
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
 		if !v.Type().Field(i).IsExported() {
-			continue // package node's own, for its tests
+			continue // for tests of package node
 		}
 		if v.Field(i).IsZero() && !slices.Contains([]string{"Dev", "Logger", "Waiting"}, name) {
-			t.Errorf("no setting is for node.Config.%s", name)
+			t.Errorf("no setting sets node.Config.%s", name)
 		}
 	}
 }
 
-// Whatever is in a file, reading it ends, and each problem names its line.
+// Parsing terminates for every input, and each problem names its line.
 func FuzzConfigFile(f *testing.F) {
 	for _, text := range []string{exampleConfig(), "listen: [", "a: &a [*a]", "data_dir: [a, {b: c}]", "join: {<<: x}", "? [a]\n: b", "memory: 1e999\nmemory: 2", "\x00", "--- a\n--- b", "listen: !!binary aGk="} {
 		f.Add(text)
@@ -106,7 +105,7 @@ func FuzzConfigFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, p := range parsed(text).problems {
 			if !strings.HasPrefix(p.Error(), "f:") && !strings.Contains(p.Error(), "f:") {
-				t.Errorf("%q: %v names no place", text, p)
+				t.Errorf("%q: %v names no line", text, p)
 			}
 		}
 	})
@@ -114,23 +113,23 @@ func FuzzConfigFile(f *testing.F) {
 
 func TestUnitHints(t *testing.T) {
 	for text, want := range map[string]string{
-		"4Gib": "did you mean 4GiB?", "4gib": "did you mean 4GiB?", "4gigabytes": "did you mean 4GiB?", "4 parsec": `there is no unit "parsec": want one of `,
+		"4Gib": "did you mean 4GiB?", "4gib": "did you mean 4GiB?", "4gigabytes": "did you mean 4GiB?", "4 parsec": `unknown unit "parsec": use one of `,
 		"a lot": "", "": "", "-1GiB": "", "4kb": "did you mean 4kB?",
 	} {
 		_, err := parseSize(text)
 		if err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q is accepted", text)
 		} else if hint := faultOf(err).hint; !strings.HasPrefix(hint, want) || want == "" && hint != "" {
 			t.Errorf("%q: hint %q, want %q", text, hint, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"30sec": "did you mean 30s?", "2minutes": "did you mean 2m?", "10": "it has no unit: want one of s, m, h, d, ms",
-		"3D": "did you mean 3d?", "1w": `there is no unit "w": `, "soon": "",
+		"30sec": "did you mean 30s?", "2minutes": "did you mean 2m?", "10": "add a unit: one of s, m, h, d, ms",
+		"3D": "did you mean 3d?", "1w": `unknown unit "w": `, "soon": "",
 	} {
 		_, err := parseDuration(text)
 		if err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q is accepted", text)
 		} else if hint := faultOf(err).hint; !strings.HasPrefix(hint, want) || want == "" && hint != "" {
 			t.Errorf("%q: hint %q, want %q", text, hint, want)
 		}

@@ -10,9 +10,9 @@ import (
 func (a *app) configExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
-		Short: "Print a configuration file with all settings, explained",
-		Long: `Print a configuration file with all settings, each explained, and none set: what is to
-hold loses its "#". With --json, one object for each setting.`,
+		Short: "Print a commented configuration file with all settings",
+		Long: `Print a configuration file that describes all settings and sets none: remove the "#" of
+a line to set it. With --json, print one object for each setting.`,
 		Example: `  stele config example > stele.yaml
   stele config example --json`,
 		Args: cobra.NoArgs,
@@ -26,7 +26,7 @@ hold loses its "#". With --json, one object for each setting.`,
 	}
 }
 
-// explainSettings prints the table of settings for programs.
+// explainSettings prints the table of settings as JSON.
 func (a *app) explainSettings() error {
 	for i := range settings {
 		s := &settings[i]
@@ -41,16 +41,16 @@ func (a *app) explainSettings() error {
 	return nil
 }
 
-// exampleColumns is how wide the comments of the example are.
+// exampleColumns is the maximum width of comments in the example.
 const exampleColumns = 86
 
-// exampleConfig is a file that explains all settings and sets none.
+// exampleConfig returns a file that describes all settings and sets none.
 func exampleConfig() string {
 	var b strings.Builder
-	b.WriteString("# The configuration of a Stele node, " + defaultConfigFile + ".\n#\n")
+	b.WriteString("# Configuration of a Stele node, " + defaultConfigFile + ".\n#\n")
 	comment(&b, precedence)
 	b.WriteString("#\n")
-	comment(&b, `Take the "#" from the lines that are to hold, and look at the outcome with "stele config check" and "stele config show".`)
+	comment(&b, `Remove the "#" of a line to set it, then run "stele config check" and "stele config show".`)
 	for i := range settings {
 		s := &settings[i]
 		b.WriteString("\n")
@@ -61,7 +61,7 @@ func exampleConfig() string {
 	return b.String()
 }
 
-// comment writes text as lines of comment.
+// comment writes text as comment lines of at most exampleColumns.
 func comment(b *strings.Builder, text string) {
 	line := "#"
 	for _, word := range strings.Fields(text) {
@@ -81,16 +81,17 @@ func capitalized(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// configReference is docs/config.md.
+// configReference returns the content of docs/config.md.
 func configReference() string {
 	var b strings.Builder
 	b.WriteString("# Settings\n\n" + precedence + "\n\n")
-	b.WriteString("`stele config check` finds what is wrong with a file and the environment, `stele config show` says what\n" +
-		"holds and where each setting is from, and `stele config example` prints a file to begin with. This page, that\n" +
-		"file, stele.yaml(5) and the flags of `stele serve` are all made from one table.\n\n")
-	b.WriteString("Sizes are numbers of bytes, or with a unit: KiB, MiB, GiB, TiB, or kB, MB, GB, TB of tens. Times have a unit:\n" +
-		"ms, s, m, h, d. In the file, lists are YAML's, `[a, b]`; in the environment they have commas; a flag is given\n" +
-		"once for each element. Secrets are never settings: they are in files that settings name.\n\n")
+	b.WriteString("`stele config check` checks the file and the environment, `stele config show` prints the effective settings\n" +
+		"and the source of each, and `stele config example` prints a file to start from. This page, that file,\n" +
+		"stele.yaml(5) and the flags of `stele serve` are generated from one table.\n\n")
+	b.WriteString("Sizes are in bytes, or have a unit: KiB, MiB, GiB, TiB (powers of 1024), or kB, MB, GB, TB (powers of 1000).\n" +
+		"Durations have a unit: ms, s, m, h, d. Lists are YAML lists in the file, `[a, b]`, comma-separated in the\n" +
+		"environment, and repeated flags on the command line. Secrets are never settings: settings name files that\n" +
+		"contain them.\n\n")
 	b.WriteString("| key | flag, variable | default | |\n|---|---|---|---|\n")
 	for i := range settings {
 		s := &settings[i]

@@ -12,15 +12,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// defaultConfigFile is read if it is there; any other must be.
+// defaultConfigFile is read if it exists. A file that is named explicitly must exist.
 const defaultConfigFile = "/etc/stele/stele.yaml"
 
 // configFileMax bounds a configuration file: 1 MiB.
 const configFileMax = 1 << 20
 
-// loadFile puts the file's values over the defaults. An empty name is the default
-// file, which need not be there. The error is about the file; what is wrong in it is
-// noted.
+// loadFile adds the values of the file as a layer over the defaults. An empty name means the default
+// file, which need not exist; a development node does not read it. The error is that the file cannot
+// be read. Problems in its content are added to c.problems.
 func (c *configuration) loadFile(name string, dev bool) error {
 	optional := name == ""
 	if optional {
@@ -49,18 +49,18 @@ func readConfigFile(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, configFileMax+1))
 	if err == nil && len(text) > configFileMax {
-		err = fmt.Errorf("%s is over %s", name, formatSize(configFileMax))
+		err = fmt.Errorf("%s exceeds %s", name, formatSize(configFileMax))
 	}
 	return text, err
 }
 
-// at names a line of the file.
+// at returns FILE:LINE.
 func (c *configuration) at(line int) string { return fmt.Sprintf("%s:%d", c.file, line) }
 
-// yamlLine finds the line in an error of the YAML reader.
+// yamlLine matches the line number in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s+)?line (\d+): `)
 
-// parseFile takes the values of a file, and notes each that cannot be.
+// parseFile adds the values of a file as a layer, and a problem for each invalid value.
 func (c *configuration) parseFile(text []byte) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
@@ -68,15 +68,15 @@ func (c *configuration) parseFile(text []byte) {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			from, what = c.file+":"+m[1], strings.TrimPrefix(err.Error(), m[0])
 		}
-		c.illPlace("", from, usagef("the file is YAML, a line for each setting: listen: 127.0.0.1:7106", "%s", what))
+		c.addProblemAt("", from, usagef("the file is YAML with a line for each setting, such as listen: 127.0.0.1:7106", "%s", what))
 		return
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-		return // nothing but comments
+		return // only comments
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		c.illPlace("", c.at(top.Line), usagef(`such as "listen: 127.0.0.1:7106"`, "want lines of key: value"))
+		c.addProblemAt("", c.at(top.Line), usagef(`write lines such as "listen: 127.0.0.1:7106"`, "not a mapping of keys to values"))
 		return
 	}
 	values, seen := map[string]any{}, map[string]int{}
@@ -85,16 +85,16 @@ func (c *configuration) parseFile(text []byte) {
 		s := findSetting(key.Value)
 		switch {
 		case s == nil:
-			c.illPlace(key.Value, c.at(key.Line), unknownKey(key.Value))
+			c.addProblemAt(key.Value, c.at(key.Line), unknownKey(key.Value))
 			continue
 		case seen[s.key] > 0:
-			c.illPlace(s.key, c.at(key.Line), usagef("", "%s is given twice, first in line %d", s.key, seen[s.key]))
+			c.addProblemAt(s.key, c.at(key.Line), usagef("", "%s is set twice, first in line %d", s.key, seen[s.key]))
 			continue
 		}
 		seen[s.key] = key.Line
 		v, line, err := s.read(value)
 		if err != nil {
-			c.illPlace(s.key, c.at(max(line, key.Line)), err)
+			c.addProblemAt(s.key, c.at(max(line, key.Line)), err)
 			continue
 		}
 		values[s.key] = v
@@ -111,8 +111,8 @@ func unknownKey(key string) error {
 	return usagef(hint, "unknown key %q", key)
 }
 
-// read returns the value of a setting from the file, of the kind that it is of, if it
-// can be. line is where an error is, if not on the line of the key.
+// read returns the value of a setting from the file, as a string or a []string. line is the line of
+// the error, or 0 for the line of the key.
 func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
 	scalar := value.Kind == yaml.ScalarNode && value.Tag != "!!null"
 	if s.isList() {
@@ -120,12 +120,12 @@ func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
 		if value.Kind == yaml.SequenceNode {
 			elements = value.Content
 		} else if !scalar {
-			return nil, 0, usagef("", "%s is neither a text nor a list of texts", s.key)
+			return nil, 0, usagef("", "%s is neither a string nor a list of strings", s.key)
 		}
 		list := []string{}
 		for _, e := range elements {
 			if e.Kind != yaml.ScalarNode || e.Tag == "!!null" {
-				return nil, e.Line, usagef("", "%s has an element that is no text", s.key)
+				return nil, e.Line, usagef("", "%s: an element is not a string", s.key)
 			}
 			if err := s.accept(e.Value); err != nil {
 				return nil, e.Line, err
@@ -140,7 +140,7 @@ func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
 	return value.Value, value.Line, s.accept(value.Value)
 }
 
-// accept checks a value, or an element of a list.
+// accept checks a value, or one element of a list.
 func (s *setting) accept(text string) error {
 	if s.check == nil {
 		return nil

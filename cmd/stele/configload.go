@@ -21,15 +21,14 @@ func registerSettings(cmd *cobra.Command) {
 		case string:
 			f.String(s.flag(), initial, s.flagUsage())
 		}
-		allowEmpty(f, s.flag()) // it takes away what the environment or the file says
+		allowEmpty(f, s.flag()) // an empty value overrides the environment and the file
 	}
-	f.String("config", "", "configuration `file` (default "+defaultConfigFile+", if it is there); also STELE_CONFIG")
+	f.String("config", "", "configuration `file` (default "+defaultConfigFile+", if it exists); also STELE_CONFIG")
 }
 
-// loadConfig reads the configuration: flags before environment before the file
-// before defaults. A development node reads only a file that it was told of: the
-// default one is about real data. The error is of type problems if the file could be
-// read.
+// loadConfig reads the configuration: flags override the environment, which overrides the file, which
+// overrides the defaults. A development node does not read the default file, which is for production
+// data. If the file could be read, the error is of type problems.
 func loadConfig(cmd *cobra.Command, dev bool) (*configuration, error) {
 	c := &configuration{dev: dev, values: koanf.New("."), origin: map[string]string{}, place: map[string]string{}}
 	c.layer(defaults(), func(string) string { return "default" })
@@ -49,19 +48,21 @@ func loadConfig(cmd *cobra.Command, dev bool) (*configuration, error) {
 	return c, c.err()
 }
 
-// layer puts values over those that are there. A list replaces the one below it.
+// layer overrides the present values. A list replaces the one below it.
 func (c *configuration) layer(values map[string]any, origin func(key string) string) {
-	// Load fails when its provider or parser does; these values are parsed.
+	// Load returns only errors of its provider and parser. mapProvider returns none, and there is no parser.
 	_ = c.values.Load(mapProvider(values), nil)
 	for key := range values {
 		c.origin[key] = origin(key)
 	}
 }
 
-// mapProvider gives koanf a map that is made already.
+// mapProvider is a koanf.Provider of a map.
 type mapProvider map[string]any
 
-func (m mapProvider) ReadBytes() ([]byte, error)    { return nil, errors.New("BUG: no bytes in a map") }
+func (m mapProvider) ReadBytes() ([]byte, error) {
+	return nil, errors.New("BUG: mapProvider has no bytes")
+}
 func (m mapProvider) Read() (map[string]any, error) { return m, nil }
 
 func defaults() map[string]any {
@@ -72,8 +73,7 @@ func defaults() map[string]any {
 	return m
 }
 
-// parse reads a setting from the text of an environment variable. Elements of lists
-// are divided by commas there.
+// parse returns the value of a setting from an environment variable. Lists are comma-separated.
 func (s *setting) parse(text string) any {
 	if s.isList() {
 		return strings.Split(text, ",")
@@ -97,7 +97,7 @@ func changedFlags(flags *pflag.FlagSet) map[string]any {
 	return m
 }
 
-// configFile returns the file that cmd was told to read; empty if none.
+// configFile returns the file of --config or STELE_CONFIG; empty if neither is set.
 func configFile(cmd *cobra.Command) string {
 	if name, _ := cmd.Flags().GetString("config"); name != "" {
 		return name

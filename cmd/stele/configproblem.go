@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// problems are all that is wrong with a configuration: who has to mend it should not
-// have to ask once for each.
+// problems are all problems of a configuration, reported together so that one run shows them all.
 type problems []*problem
 
-// A problem is one of them. Its error has a hint if there is one to give.
+// A problem is an error in the configuration.
 type problem struct {
-	// key is the setting, as it was written; empty if none is meant.
+	// key is the setting as it was written; empty if the problem concerns none.
 	key string
-	// from is where it was written: a line of a file, a variable or a flag.
+	// from is the source of the value: a line of a file, a variable or a flag.
 	from string
-	// intro begins the text for people: it names from, and the key if from does not.
+	// intro is the prefix of the message: it names from, and the key if from does not.
 	intro string
 	err   error
 }
@@ -32,29 +31,29 @@ func (ps problems) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// Unwrap gives the first, whose exit code is that of all.
+// Unwrap returns the first problem, whose exit code is that of all.
 func (ps problems) Unwrap() error { return ps[0] }
 
-// ill notes what is wrong with a setting by where its value came from.
-func (c *configuration) ill(key string, err error) {
+// addProblem adds a problem with the value of a setting, and names the source of the value.
+func (c *configuration) addProblem(key string, err error) {
 	intro := fmt.Sprintf("%s (%s): ", key, c.origin[key])
-	if c.origin[key] == c.place[key] { // a line of the file, which the reader looks at
+	if c.origin[key] == c.place[key] { // FILE:LINE goes first, as compilers print it
 		intro = fmt.Sprintf("%s: %s: ", c.origin[key], key)
 	}
 	c.problems = append(c.problems, &problem{key, c.origin[key], intro, err})
 }
 
-// illPlace notes what is wrong at a place that is no value.
-func (c *configuration) illPlace(key, from string, err error) {
+// addProblemAt adds a problem at a source that has no valid setting.
+func (c *configuration) addProblemAt(key, from string, err error) {
 	c.problems = append(c.problems, &problem{key, from, from + ": ", err})
 }
 
-// illTogether notes that settings do not go together; err says where they are from.
-func (c *configuration) illTogether(key string, err error) {
+// addConflict adds a conflict between settings. err names their sources.
+func (c *configuration) addConflict(key string, err error) {
 	c.problems = append(c.problems, &problem{key, c.origin[key], "", err})
 }
 
-// err returns all problems as one error; nil if there are none.
+// err returns all problems as one error, or nil.
 func (c *configuration) err() error {
 	if len(c.problems) == 0 {
 		return nil
@@ -62,7 +61,7 @@ func (c *configuration) err() error {
 	return c.problems
 }
 
-// reportProblems prints each with its hint, and returns the exit code.
+// reportProblems prints each problem with its hint, and returns the exit code of the first.
 func (a *app) reportProblems(ps problems) (code int) {
 	for _, p := range ps {
 		if each := a.reportOne(p); code == exitOK {
@@ -72,7 +71,7 @@ func (a *app) reportProblems(ps problems) (code int) {
 	return code
 }
 
-// configProblemJSON is a problem for programs.
+// configProblemJSON is the --json form of a configuration problem.
 type configProblemJSON struct {
 	Key   string `json:"key,omitempty"`
 	From  string `json:"from"`
@@ -89,7 +88,7 @@ func (ps problems) forJSON() []configProblemJSON {
 	return list
 }
 
-// problemsOf returns the problems that err is; nil if it is something else.
+// problemsOf returns the problems in err; nil if it has none.
 func problemsOf(err error) problems {
 	var ps problems
 	errors.As(err, &ps)

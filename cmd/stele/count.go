@@ -15,8 +15,8 @@ func (a *app) countCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "count TABLE",
 		Short: "Count the rows of a table, or of a range of it",
-		Long: `Count the rows that have a cell of those asked for. It reads them all, but
-only their keys travel.`,
+		Long: `Count the rows that have a cell that the flags select. The servers read all of them, but
+send only their keys.`,
 		Example: `  stele count webtable
   stele count webtable --prefix com.cnn. --family anchor`,
 		Args:              cobra.ExactArgs(1),
@@ -27,7 +27,7 @@ only their keys travel.`,
 				return err
 			}
 			opts = append(opts, oneCell(), client.BatchRows(10_000))
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.count(ctx, c.Table(args[0]), opts)
 			})
 		},

@@ -14,12 +14,12 @@ func (a *app) deleteCommand() *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "delete TABLE ROW [FAMILY[:QUALIFIER]...]",
-		Short: "Delete a row, families of it, or columns",
-		Long: `Delete a row, some families of it, or some columns, all together.
+		Short: "Delete a row, or families or columns of it",
+		Long: `Delete a row, or families or columns of it, atomically.
 
-Of columns, --since and --until choose the versions. A delete covers what was
-written before it, whatever the timestamps, and nothing that is written after.
-To delete what is not there is no error.`,
+--since and --until select versions of columns by timestamp. A delete affects only cells
+written before it, whatever their timestamps. Deleting something that does not exist is
+not an error.`,
 		Example: `  stele delete webtable com.cnn.www anchor:www.abc.com
   stele delete webtable com.cnn.www anchor
   stele delete webtable com.cnn.www contents: --until 30d
@@ -40,7 +40,7 @@ To delete what is not there is no error.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.Table(args[0]).Apply(ctx, m); err != nil || !a.json {
 					return err
 				}
@@ -51,27 +51,27 @@ To delete what is not there is no error.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "only versions of this `time` or later: RFC 3339, microseconds, or how long ago, such as 2h or 30d")
-	cmd.Flags().StringVar(&until, "until", "", "only versions before this `time`")
+	cmd.Flags().StringVar(&since, "since", "", "delete only versions of this `time` or later: RFC 3339, microseconds, or an age such as 2h or 30d")
+	cmd.Flags().StringVar(&until, "until", "", "delete only versions before this `time`, in the forms of --since")
 	a.escapesFlag(cmd)
 	return cmd
 }
 
-// deleteMutation deletes the columns of a row, or all of it if none is named. Zero
-// times are no bounds.
+// deleteMutation returns a mutation that deletes families and columns of a row, or the whole row if
+// columns is empty. A zero time means no bound.
 func deleteMutation(row string, columns []string, since, until time.Time) (*client.RowMutation, error) {
 	m := client.NewRowMutation(row)
 	ranged := !since.IsZero() || !until.IsZero()
 	if len(columns) == 0 {
 		if ranged {
-			return nil, usagef("name the columns, as in "+quoted("stele delete TABLE ROW contents: --until 30d"), "--since and --until need columns: a row is deleted as a whole")
+			return nil, usagef("name the columns, as in "+quoted("stele delete TABLE ROW contents: --until 30d"), "--since and --until select versions of columns, not of a row")
 		}
 		return m.DeleteRow(), nil
 	}
 	for _, column := range columns {
 		switch {
 		case !strings.Contains(column, ":") && ranged:
-			return nil, usagef("name the columns, as in "+quoted("stele delete TABLE ROW "+column+":QUALIFIER --until 30d"), "--since and --until need columns: family %s is deleted as a whole", column)
+			return nil, usagef("name the columns, as in "+quoted("stele delete TABLE ROW "+column+":QUALIFIER --until 30d"), "--since and --until select versions of columns, not of family %s", column)
 		case !strings.Contains(column, ":"):
 			m.DeleteFamily(column)
 		case ranged:
@@ -83,8 +83,8 @@ func deleteMutation(row string, columns []string, since, until time.Time) (*clie
 	return m, nil
 }
 
-// deleteVersions deletes the versions of a column from since on and before until. A zero
-// time is no bound; the first microsecond of 1970 is one, before which there is nothing.
+// deleteVersions deletes the versions of a column from since up to but not including until. A zero
+// time.Time means no bound; the Unix epoch is a bound, before which there are no versions.
 func deleteVersions(m *client.RowMutation, column string, since, until time.Time) {
 	var from int64
 	if !since.IsZero() {

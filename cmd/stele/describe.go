@@ -19,7 +19,7 @@ func (a *app) tableDescribeCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				info, err := c.Describe(ctx, args[0])
 				if err != nil {
 					return err
@@ -30,7 +30,7 @@ func (a *app) tableDescribeCommand() *cobra.Command {
 	}
 }
 
-// The forms of a table in JSON.
+// The --json forms of a table.
 type (
 	schemaJSON struct {
 		Name     string       `json:"name"`
@@ -156,7 +156,7 @@ func (a *app) printTable(info *client.TableInfo) error {
 		for _, g := range t.Groups {
 			entries, bytes = entries+g.Entries, bytes+g.Bytes
 			tablets.add(count(t.ID), g.Name, count(g.Files), size(g.Bytes), size(g.RawBytes), count(g.Entries), memory, t.Node, start, end)
-			memory = "" // it is the tablet's, not each group's
+			memory = "" // print the tablet's memtable once, not for each group
 		}
 		if len(t.Groups) == 0 {
 			tablets.add(count(t.ID), "", count(0), size(0), size(0), count(0), memory, t.Node, start, end)
@@ -171,14 +171,14 @@ func (a *app) printTable(info *client.TableInfo) error {
 	return a.print(tablets)
 }
 
-// printTableOnly is printTable for who is not told the sizes.
+// printTableOnly is printTable for users who may not see the sizes.
 func (a *app) printTableOnly(info *client.TableInfo) error {
 	tablets := newGrid("TABLET", "NODE", "AFTER ROW", "TO ROW")
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
 		tablets.add(count(t.ID), t.Node, orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)"))
 	}
-	fmt.Fprintf(a.out, "table %s: %s, whose sizes are for administrators of the table\n\n", info.Schema.Name, plural(int64(len(info.Tablets)), "tablet"))
+	fmt.Fprintf(a.out, "table %s: %s; only administrators of the table see sizes\n\n", info.Schema.Name, plural(int64(len(info.Tablets)), "tablet"))
 	if err := a.printSchema(info.Schema); err != nil {
 		return err
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// serveDev runs a node to try Stele with.
+// serveDev runs a development node with a sample table. Without --data-dir its data is temporary.
 func (a *app) serveDev(ctx context.Context, c *configuration, cfg node.Config) (err error) {
 	temporary := c.origin["data_dir"] == "default"
 	if temporary {
 		dir, madeErr := os.MkdirTemp("", "stele-dev-")
 		if madeErr != nil {
-			return fmt.Errorf("make a temporary data folder: %w", madeErr)
+			return fmt.Errorf("create a temporary data folder: %w", madeErr)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		cfg.DataDirs = []string{dir}
@@ -32,7 +32,7 @@ func (a *app) serveDev(ctx context.Context, c *configuration, cfg node.Config) (
 	})
 }
 
-// The sample is the paper's Webtable, with the row of its Figure 1.
+// The sample is the paper's Webtable, with the row of Figure 1.
 const sampleTable = "webtable"
 
 var sampleFamilies = []string{"contents:versions=3,group=pages,compression=zstd", "anchor:", "language:versions=1"}
@@ -44,7 +44,7 @@ var samplePages = []struct{ row, contents, language string }{
 	{"fr.lemonde.www", "<html><title>Le Monde</title><p>À la une</html>", "FR"},
 }
 
-// createSample makes the sample table unless there is one.
+// createSample creates and fills the sample table, unless it exists.
 func createSample(ctx context.Context, addr string) error {
 	c, err := client.Open(ctx, addr, client.Config{})
 	if err != nil {
@@ -56,7 +56,7 @@ func createSample(ctx context.Context, addr string) error {
 		return err
 	}
 	if _, err := c.CreateTable(ctx, sampleTable, specs...); errors.Is(err, client.ErrTableExists) {
-		return nil // of an earlier run with the same data folder
+		return nil // from an earlier run with the same data folder
 	} else if err != nil {
 		return err
 	}
@@ -73,12 +73,12 @@ func createSample(ctx context.Context, addr string) error {
 	return c.Table(sampleTable).ApplyAll(ctx, rows)
 }
 
-// banner tells a person what runs and what to do next.
+// banner prints the node's addresses and commands to try.
 func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
 	key := func(s string) string { return a.paint(a.errTTY, styleKey, s) }
-	fate := "kept when the node stops"
+	retention := "kept when the node stops"
 	if temporary {
-		fate = "gone when the node stops"
+		retention = "removed when the node stops"
 	}
 	command := os.Args[0]
 	addr := ""
@@ -86,7 +86,7 @@ func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
 		addr = " --addr " + n.RPCAddr()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s runs for development: no password, data is %s\n\n", key("Stele "+node.Version()), fate)
+	fmt.Fprintf(&b, "\n%s in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), retention)
 	fmt.Fprintf(&b, "  clients  %s\n", n.RPCAddr())
 	if n.HTTPAddr() != "" {
 		fmt.Fprintf(&b, "  metrics  http://%s/metrics\n", n.HTTPAddr())

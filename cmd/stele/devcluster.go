@@ -17,19 +17,19 @@ import (
 	"github.com/steledb/stele/node"
 )
 
-// devNodesMax bounds the nodes of a development cluster: their ports are ten apart.
+// devNodesMax is the maximum number of nodes of a development cluster; their ports are ten apart.
 const devNodesMax = 9
 
-// A devCluster is a cluster on this machine to try Stele with: nodes that are processes
-// of this program, and end with this one.
+// A devCluster is a development cluster on this machine. Its nodes are child processes that run this
+// program and exit with it.
 type devCluster struct {
 	a     *app
 	dir   string // has a folder and a log for each node
 	nodes []*devNode
-	ended chan *devNode // those whose process has
+	ended chan *devNode // nodes whose process has exited
 }
 
-// serveDevCluster runs so many nodes until ctx ends.
+// serveDevCluster runs count nodes until ctx ends.
 func (a *app) serveDevCluster(ctx context.Context, c *configuration, count int) (err error) {
 	if err := checkDevCluster(c, count); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (a *app) serveDevCluster(ctx context.Context, c *configuration, count int) 
 	if temporary {
 		dir, err := os.MkdirTemp("", "stele-dev-")
 		if err != nil {
-			return fmt.Errorf("make a temporary data folder: %w", err)
+			return fmt.Errorf("create a temporary data folder: %w", err)
 		}
 		d.dir = dir
 	} else if d.dir, err = filepath.Abs(c.values.Strings("data_dir")[0]); err != nil {
@@ -51,43 +51,43 @@ func (a *app) serveDevCluster(ctx context.Context, c *configuration, count int) 
 	if d.nodes, err = devNodes(c, d.dir, count); err != nil {
 		return err
 	}
-	// A node ends with the thread that started it: see heldAttributes.
+	// A node is killed when the thread that started it exits: see childAttributes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err = d.run(ctx, temporary)
 	return errors.Join(err, d.stop(c.drainTimeout()))
 }
 
-// checkDevCluster refuses what cannot be of several nodes on one machine.
+// checkDevCluster rejects settings that do not fit several nodes on one machine.
 func checkDevCluster(c *configuration, count int) error {
 	if count < 1 || count > devNodesMax {
-		return usagef("", "--nodes: %d is not from 1 to %d", count, devNodesMax)
+		return usagef("", "--nodes: %d is not between 1 and %d", count, devNodesMax)
 	}
 	for _, key := range []string{"join", "expect", "advertise"} {
 		if c.origin[key] != "default" {
-			return usagef("leave it out", "%s (%s): the nodes of --nodes are a cluster by themselves", key, c.origin[key])
+			return usagef("omit it", "%s (%s): not supported with --nodes, which sets it for each node", key, c.origin[key])
 		}
 	}
 	if c.text("gossip") == "off" {
-		return usagef("leave it out", "gossip (%s): without it the nodes of --nodes do not find each other", c.origin["gossip"])
+		return usagef("omit it", "gossip (%s): the nodes of --nodes need gossip to find each other", c.origin["gossip"])
 	}
 	if n := len(c.values.Strings("data_dir")); n != 1 {
-		return usagef("", "data_dir (%s): %d folders, want one: each node of --nodes has its own below it", c.origin["data_dir"], n)
+		return usagef("name one folder; each node gets a folder in it", "data_dir (%s): %d folders, want one with --nodes", c.origin["data_dir"], n)
 	}
 	return nil
 }
 
-// run starts the nodes, and watches them until ctx ends. The error is that they did not come
-// up, or that all have ended.
+// run starts the nodes and watches them until ctx ends. It returns an error if a node does not start,
+// or if all nodes have exited.
 func (d *devCluster) run(ctx context.Context, temporary bool) error {
-	d.a.talk("%d nodes start; their logs are %s", len(d.nodes), filepath.Join(d.dir, "*.log"))
+	d.a.notef("starting %d nodes; their logs are %s", len(d.nodes), filepath.Join(d.dir, "*.log"))
 	for _, n := range d.nodes {
 		if err := n.start(d.ended); err != nil {
 			return err
 		}
 	}
 	if err := d.form(ctx); err != nil {
-		if ctx.Err() != nil { // it was told to stop
+		if ctx.Err() != nil { // stopped by a signal
 			return nil
 		}
 		return err
@@ -96,10 +96,11 @@ func (d *devCluster) run(ctx context.Context, temporary bool) error {
 	return d.watch(ctx)
 }
 
-// formTimeout is how long the nodes get to found a cluster, or to find each other again.
+// formTimeout bounds the time until the nodes have formed or rejoined a cluster.
 const formTimeout = 2 * time.Minute
 
-// form returns when all nodes serve, and the sample table does. A node that ends before is the error.
+// form waits until all nodes serve and the sample table exists. It returns an error if a node exits
+// before that, or after formTimeout.
 func (d *devCluster) form(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -109,7 +110,7 @@ func (d *devCluster) form(ctx context.Context) error {
 		defer cancel()
 		for _, n := range d.nodes {
 			if err := n.await(short, len(d.nodes)); err != nil {
-				formed <- fmt.Errorf("%s does not serve after %v: %w\n%s", n.name, formTimeout, err, n.logEnd())
+				formed <- fmt.Errorf("%s is not serving after %v: %w\n%s", n.name, formTimeout, err, n.logEnd())
 				return
 			}
 		}
@@ -123,16 +124,16 @@ func (d *devCluster) form(ctx context.Context) error {
 	case n := <-d.ended:
 		cancel(nil)
 		<-formed
-		return fmt.Errorf("%s did not start: %w\n%s", n.name, n.fate(), n.logEnd())
+		return fmt.Errorf("%s did not start: %w\n%s", n.name, n.exitCause(), n.logEnd())
 	case err := <-formed:
 		return err
 	}
 }
 
-// watch tells of nodes that end, and starts them again at each line of input, until ctx ends or no
-// node is left.
+// watch reports nodes that exit, and restarts them at each line of input. It returns when ctx ends,
+// or an error if all nodes have exited.
 func (d *devCluster) watch(ctx context.Context) error {
-	// In the background of a shell, input is an error instead of a stop of everything.
+	// In the background of a shell, reading input must fail, and not stop the process.
 	signal.Ignore(syscall.SIGTTIN)
 	defer signal.Reset(syscall.SIGTTIN)
 	lines := make(chan struct{})
@@ -150,49 +151,49 @@ func (d *devCluster) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case n := <-d.ended:
-			n.gone = true
-			d.a.talk("%s: %s (process %d) has ended: %v; its log is %s", d.a.paint(d.a.errTTY, styleError, "lost"), n.name, n.pid(), n.fate(), n.log)
+			n.reported = true
+			d.a.notef("%s: %s (process %d) has exited: %v; its log is %s", d.a.paint(d.a.errTTY, styleError, "lost"), n.name, n.pid(), n.exitCause(), n.log)
 			left := 0
 			for _, n := range d.nodes {
-				if !n.gone {
+				if !n.reported {
 					left++
 				}
 			}
 			if left == 0 {
-				return errors.New("no node is left")
+				return errors.New("all nodes have exited")
 			}
-			d.a.talk("%d of %d nodes are left; Enter starts %s again", left, len(d.nodes), n.name)
+			d.a.notef("%d of %d nodes are running; press Enter to restart %s", left, len(d.nodes), n.name)
 		case <-lines:
-			if err := d.revive(ctx); err != nil {
+			if err := d.restartExited(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// revive starts the nodes that have ended.
-func (d *devCluster) revive(ctx context.Context) error {
+// restartExited restarts the nodes that have exited.
+func (d *devCluster) restartExited(ctx context.Context) error {
 	for _, n := range d.nodes {
-		if !n.gone {
+		if !n.reported {
 			continue
 		}
 		if err := n.start(d.ended); err != nil {
 			return err
 		}
-		n.gone = false
-		d.a.talk("%s starts again, as process %d", n.name, n.pid())
+		n.reported = false
+		d.a.notef("restarting %s as process %d", n.name, n.pid())
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, formTimeout)
 			defer cancel()
 			if n.await(ctx, 1) == nil {
-				d.a.talk("%s serves again", n.name)
+				d.a.notef("%s is serving again", n.name)
 			}
 		}()
 	}
 	return nil
 }
 
-// stop ends the nodes: in good order, or at once after a second signal or when time is over.
+// stop stops the nodes gracefully. After a second signal, or drain plus 10 s, it kills them.
 func (d *devCluster) stop(drain time.Duration) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, signals()...)
@@ -205,9 +206,9 @@ func (d *devCluster) stop(drain time.Duration) error {
 		}
 	}
 	if len(left) > 0 {
-		d.a.talk("%d nodes stop; a second signal stops them at once", len(left))
+		d.a.notef("stopping %d nodes; a second signal kills them", len(left))
 	}
-	// A node that is told to stop takes a little longer than its requests.
+	// A node takes a little longer to stop than its requests in progress.
 	late := time.NewTimer(drain + 10*time.Second)
 	defer late.Stop()
 	var errs []error
@@ -215,15 +216,15 @@ func (d *devCluster) stop(drain time.Duration) error {
 		select {
 		case <-n.done:
 		case s := <-again:
-			errs = append(errs, fmt.Errorf("stopped at once by a second signal (%v); the next start recovers from the commit logs", s))
+			errs = append(errs, fmt.Errorf("killed by a second signal (%v); the next start recovers from the commit logs", s))
 			d.kill(left)
 		case <-late.C:
-			errs = append(errs, fmt.Errorf("%s did not stop in time", n.name))
+			errs = append(errs, fmt.Errorf("stop %s: killed after %v", n.name, drain+10*time.Second))
 			d.kill(left)
 		}
 		<-n.done
 		if n.err != nil && len(errs) == 0 {
-			errs = append(errs, fmt.Errorf("%s did not stop in good order: %w\n%s", n.name, n.err, n.logEnd()))
+			errs = append(errs, fmt.Errorf("stop %s: %w\n%s", n.name, n.err, n.logEnd()))
 		}
 	}
 	return errors.Join(errs...)
@@ -235,7 +236,7 @@ func (d *devCluster) kill(nodes []*devNode) {
 	}
 }
 
-// addrs returns the addresses of all nodes.
+// addrs returns the RPC addresses of all nodes, separated by commas.
 func (d *devCluster) addrs() string { return joinAddrs(d.nodes) }
 
 func joinAddrs(nodes []*devNode) string {
@@ -246,15 +247,15 @@ func joinAddrs(nodes []*devNode) string {
 	return strings.Join(addrs, ",")
 }
 
-// banner tells a person what runs and what to do next.
+// banner prints the nodes with their addresses, and commands to try.
 func (d *devCluster) banner(temporary bool) {
 	key := func(s string) string { return d.a.paint(d.a.errTTY, styleKey, s) }
-	fate := "kept when they stop"
+	retention := "kept when they stop"
 	if temporary {
-		fate = "gone when they stop"
+		retention = "removed when they stop"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: %d nodes run for development: no password, data is %s\n\n", key("Stele "+node.Version()), len(d.nodes), fate)
+	fmt.Fprintf(&b, "\n%s: %d nodes in development mode: no access control, data is %s\n\n", key("Stele "+node.Version()), len(d.nodes), retention)
 	for _, n := range d.nodes {
 		fmt.Fprintf(&b, "  %s  clients %s", n.name, n.listen)
 		if n.http != "off" {
@@ -272,10 +273,10 @@ func (d *devCluster) banner(temporary bool) {
 		command + " node list" + addr,
 		command + " scan " + sampleTable + " --family anchor --family language" + addr,
 		command + " tablet list" + addr,
-		fmt.Sprintf("kill -9 %d%s# %s dies; the others serve what it had", last.pid(), "   ", last.name),
+		fmt.Sprintf("kill -9 %d%s# kill %s; the others take over its tablets", last.pid(), "   ", last.name),
 	} {
 		fmt.Fprintf(&b, "  %s\n", key(line))
 	}
-	fmt.Fprintf(&b, "\nEnter starts a node that has died again. Ctrl-C stops all.\n\n")
+	fmt.Fprintf(&b, "\nPress Enter to restart nodes that have exited. Ctrl-C stops all.\n\n")
 	fmt.Fprint(d.a.err, b.String())
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// devRun is a process of serve --dev --nodes, and what it has said.
+// devRun is a process of "serve --dev --nodes", and its output.
 type devRun struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	done  chan error
 
-	mu   sync.Mutex
-	said strings.Builder
+	mu     sync.Mutex
+	output strings.Builder
 }
 
 func startDevCluster(t *testing.T, dir string) *devRun {
@@ -48,7 +48,7 @@ func startDevCluster(t *testing.T, dir string) *devRun {
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			r.mu.Lock()
-			r.said.WriteString(s.Text() + "\n")
+			r.output.WriteString(s.Text() + "\n")
 			r.mu.Unlock()
 		}
 		r.done <- r.cmd.Wait()
@@ -57,19 +57,19 @@ func startDevCluster(t *testing.T, dir string) *devRun {
 	return r
 }
 
-// await waits until it has said what matches, and returns the submatches of all.
+// await waits until the output matches, and returns the submatches of all matches.
 func (r *devRun) await(pattern string) [][]string {
 	r.t.Helper()
 	re := regexp.MustCompile(pattern)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		r.mu.Lock()
-		said := r.said.String()
+		output := r.output.String()
 		r.mu.Unlock()
-		if m := re.FindAllStringSubmatch(said, -1); m != nil {
+		if m := re.FindAllStringSubmatch(output, -1); m != nil {
 			return m
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("it never said %q:\n%s", pattern, said)
+			r.t.Fatalf("want %q in the output:\n%s", pattern, output)
 		}
 	}
 }
@@ -91,19 +91,19 @@ func (r *devRun) nodes() (addrs []string, pids []int) {
 	return addrs, pids
 }
 
-// gone fails unless the processes end soon.
-func (r *devRun) gone(pids []int) {
+// gone fails the test unless the processes exit within 10 s.
+func (r *devRun) awaitExit(pids []int) {
 	r.t.Helper()
 	for _, pid := range pids {
 		for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				r.t.Fatalf("process %d is there still", pid)
+				r.t.Fatalf("process %d still runs", pid)
 			}
 		}
 	}
 }
 
-// rowsOf counts the rows of the sample table, whatever node it asks first.
+// rowsOf writes the row put, if it is not empty, and counts the rows of the sample table.
 func rowsOf(t *testing.T, addrs []string, put string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -130,8 +130,8 @@ func rowsOf(t *testing.T, addrs []string, put string) int {
 	return rows
 }
 
-// TestDevCluster has a cluster on one machine lose a node and get it back, stop, start again with its
-// data, and end when the process that runs it is killed.
+// TestDevCluster kills and restarts a node of a development cluster, stops the cluster, restarts it
+// with its data, and checks that it exits when its parent process is killed.
 func TestDevCluster(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,21 +143,21 @@ func TestDevCluster(t *testing.T) {
 	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	r.await(`lost: n2 \(process \d+\) has ended: signal: killed`)
+	r.await(`lost: n2 \(process \d+\) has exited: signal: killed`)
 	if got := rowsOf(t, []string{addrs[0], addrs[2]}, ""); got != len(samplePages)+1 {
 		t.Fatalf("%d rows after a node died, want %d", got, len(samplePages)+1)
 	}
 	fmt.Fprintln(r.input)
-	again := r.await(`n2 starts again, as process (\d+)`)
+	again := r.await(`restarting n2 as process (\d+)`)
 	pids[1], _ = strconv.Atoi(again[0][1])
-	r.await("n2 serves again")
+	r.await("n2 is serving again")
 	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-r.done; err != nil {
-		t.Fatalf("it did not stop in good order: %v\n%s", err, r.said.String())
+		t.Fatalf("stop: %v\n%s", err, r.output.String())
 	}
-	r.gone(pids)
+	r.awaitExit(pids)
 
 	r = startDevCluster(t, dir)
 	addrs, pids = r.nodes()
@@ -167,7 +167,7 @@ func TestDevCluster(t *testing.T) {
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	r.gone(pids) // on Linux, nodes end with the process that runs them, whatever ends it
+	r.awaitExit(pids) // on Linux, nodes are killed with their parent process
 	if logs, _ := filepath.Glob(filepath.Join(dir, "n?.log")); len(logs) != 3 {
 		t.Fatalf("%d logs of nodes, want 3", len(logs))
 	}

@@ -25,23 +25,24 @@ type devNode struct {
 	args                 []string
 
 	// Of the process that was started last.
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how; nil until then
-	gone bool          // it has ended, and its end was told
+	cmd      *exec.Cmd
+	done     chan struct{} // closed when the process has exited
+	err      error         // the result of Wait; read it only after done is closed
+	reported bool          // the exit has been reported
 }
 
 const (
-	// devPortStep is how far the ports of a development cluster's nodes are apart.
+	// devPortStep is the distance between the ports of consecutive nodes.
 	devPortStep = 10
-	// devExtentSize is the size of its extents: each node prepares about ten of them for
-	// logs, which need not be 64 MiB here.
+	// devExtentSize is the extent size. Each node preallocates about ten extents for logs, for which
+	// the default of 64 MiB is too much here.
 	devExtentSize = "8MiB"
-	// devVoterStable is how long they must be there before they vote: somebody waits.
+	// devVoterStable is the voter_stable of the nodes: short, since the user waits for the cluster.
 	devVoterStable = "1s"
 )
 
-// devNodes says how the nodes are to run, each with data and a log in dir.
+// devNodes returns count nodes with their addresses and arguments. It creates their data folders in
+// dir, and does not start them.
 func devNodes(c *configuration, dir string, count int) (nodes []*devNode, err error) {
 	prefix := orElse(c.text("name"), "n")
 	for i := range count {
@@ -56,7 +57,7 @@ func devNodes(c *configuration, dir string, count int) (nodes []*devNode, err er
 				return nil, fmt.Errorf("%s (%s): %w", port.key, c.origin[port.key], err)
 			}
 			if l != nil {
-				defer l.Close() // when all are chosen: no two get the same
+				defer l.Close() // only after all are chosen, so that they differ
 			}
 			*port.field = addr
 		}
@@ -68,7 +69,7 @@ func devNodes(c *configuration, dir string, count int) (nodes []*devNode, err er
 	}
 	for _, n := range nodes {
 		if err := os.MkdirAll(filepath.Join(dir, n.name), 0o777); err != nil {
-			return nil, fmt.Errorf("make the data folder of %s: %w", n.name, err)
+			return nil, fmt.Errorf("create the data folder of %s: %w", n.name, err)
 		}
 		n.args = append([]string{
 			"serve", "--config", os.DevNull, "--name", n.name, "--data-dir", filepath.Join(dir, n.name),
@@ -79,8 +80,8 @@ func devNodes(c *configuration, dir string, count int) (nodes []*devNode, err er
 	return nodes, nil
 }
 
-// devSettings returns the flags that all nodes get: what this process was told, and what suits several
-// nodes on one machine.
+// devSettings returns the flags that all nodes share: the settings of this process that are not
+// defaults, and values that suit several nodes on one machine.
 func devSettings(c *configuration, count int) (flags []string, err error) {
 	values := map[string]string{"extent_size": devExtentSize, "voter_stable": devVoterStable}
 	memory, err := node.DefaultMemory()
@@ -91,7 +92,7 @@ func devSettings(c *configuration, count int) (flags []string, err error) {
 	for _, s := range settings {
 		switch s.key {
 		case "name", "data_dir", "listen", "gossip", "http", "join", "expect", "advertise":
-			continue // each has its own
+			continue // set for each node
 		}
 		if c.origin[s.key] != "default" {
 			values[s.key] = c.text(s.key)
@@ -103,8 +104,8 @@ func devSettings(c *configuration, count int) (flags []string, err error) {
 	return flags, nil
 }
 
-// devAddr returns the address of the i-th node, of which the first has addr. One whose port is
-// 0 is free now, and kept so until the listener is closed; one that is not free is an error.
+// devAddr returns the address of the i-th node; addr is that of the first. For port 0 it chooses a
+// free port. The listener reserves the port until it is closed. A port in use is an error.
 func devAddr(addr string, i int) (net.Listener, string, error) {
 	if addr == "off" {
 		return nil, addr, nil
@@ -122,14 +123,14 @@ func devAddr(addr string, i int) (net.Listener, string, error) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(number)))
 	if err != nil {
-		return nil, "", withHint(err, "does another cluster run? --listen, --gossip and --http choose other ports, 127.0.0.1:0 any that are free")
+		return nil, "", withHint(err, "another cluster may be running; choose other ports by --listen, --gossip and --http, or 127.0.0.1:0 for free ones")
 	}
-	_, port, _ = net.SplitHostPort(l.Addr().String()) // which is one of TCP
+	_, port, _ = net.SplitHostPort(l.Addr().String()) // a TCP address is host:port
 	return l, net.JoinHostPort(host, port), nil
 }
 
-// start starts the node's process, and does not wait for it to serve. When it has ended the node is sent to
-// ended, which has room.
+// start starts the node's process, and does not wait for it to serve. When the process exits, the
+// node is sent to ended, which must have enough capacity for all nodes.
 func (n *devNode) start(ended chan<- *devNode) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -137,14 +138,14 @@ func (n *devNode) start(ended chan<- *devNode) error {
 	}
 	log, err := os.Create(n.log)
 	if err != nil {
-		return fmt.Errorf("make the log of %s: %w", n.name, err)
+		return fmt.Errorf("create the log of %s: %w", n.name, err)
 	}
-	defer log.Close() // the process has it open
+	defer log.Close() // the process keeps it open
 	cmd := exec.Command(self, n.args...)
 	cmd.Stderr = log
 	cmd.Env = slices.DeleteFunc(os.Environ(), isSetting)
-	// Ctrl-C is for this process, which passes it on.
-	cmd.SysProcAttr = heldAttributes(true)
+	// The node gets its own process group, so that Ctrl-C reaches only this process, which stops it.
+	cmd.SysProcAttr = childAttributes(true)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
@@ -158,17 +159,19 @@ func (n *devNode) start(ended chan<- *devNode) error {
 	return nil
 }
 
-// isSetting says whether an environment variable sets what this process has read already.
+// isSetting reports whether an environment variable, NAME=VALUE, is a setting or STELE_CONFIG. This
+// process has read these, and passes them on as flags.
 func isSetting(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	return name == "STELE_CONFIG" || slices.ContainsFunc(settings, func(s setting) bool { return s.variable() == name })
 }
 
-// await returns when the node serves, and knows of so many nodes, of which as many vote as should.
+// await waits until the node serves, sees count nodes, and sees the voters that count nodes have. At
+// the end of ctx it returns the last error.
 func (n *devNode) await(ctx context.Context, count int) error {
 	c, err := client.Open(ctx, n.listen, client.Config{})
 	for ; err != nil; c, err = client.Open(ctx, n.listen, client.Config{}) {
-		if pause(ctx, awaitPause); ctx.Err() != nil {
+		if pause(ctx, pollInterval); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -178,20 +181,20 @@ func (n *devNode) await(ctx context.Context, count int) error {
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, awaitPause); ctx.Err() != nil {
+		if pause(ctx, pollInterval); ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// look says what await waits for.
+// look returns an error that describes what await still waits for.
 func (n *devNode) look(ctx context.Context, c *client.Client, count int) error {
 	s, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
 	if !s.Ready || s.NodesAlive < int64(count) {
-		return fmt.Errorf("%s; it knows of %d nodes", orElse(s.Reason, "it serves"), s.NodesAlive)
+		return fmt.Errorf("%s; %d nodes alive", orElse(s.Reason, "serving"), s.NodesAlive)
 	}
 	raft, err := c.RaftStatus(ctx)
 	if err != nil {
@@ -204,12 +207,13 @@ func (n *devNode) look(ctx context.Context, c *client.Client, count int) error {
 		}
 	}
 	if want := votersOf(count); voters < want {
-		return fmt.Errorf("%d of %d nodes vote", voters, want)
+		return fmt.Errorf("%d of %d voters", voters, want)
 	}
 	return nil
 }
 
-// votersOf returns how many of so many nodes vote: an odd number, up to five, but both of two.
+// votersOf returns the number of voters of a cluster: an odd number up to five, except that of two
+// nodes both vote.
 func votersOf(nodes int) int {
 	if nodes > 2 && nodes%2 == 0 {
 		nodes--
@@ -217,8 +221,8 @@ func votersOf(nodes int) int {
 	return min(nodes, 5)
 }
 
-// awaitPause is the pause between two looks at a node.
-const awaitPause = 50 * time.Millisecond
+// pollInterval is the interval at which await polls a node.
+const pollInterval = 50 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -229,7 +233,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (n *devNode) pid() int { return n.cmd.Process.Pid }
 
-// signal sends a signal to the process, if it is there.
+// signal sends a signal to the process. It does nothing if the process has exited.
 func (n *devNode) signal(s os.Signal) { _ = n.cmd.Process.Signal(s) }
 
 func (n *devNode) hasEnded() bool {
@@ -241,10 +245,10 @@ func (n *devNode) hasEnded() bool {
 	}
 }
 
-// fate says how the process has ended.
-func (n *devNode) fate() error {
+// exitCause returns an error that describes how the process exited.
+func (n *devNode) exitCause() error {
 	if n.err == nil {
-		return errors.New("it has stopped in good order")
+		return errors.New("exit code 0")
 	}
 	return n.err
 }

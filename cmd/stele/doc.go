@@ -1,57 +1,50 @@
-// Stele is the one binary of the product: a node of the cluster, and everything
-// that people do with one from a shell.
+// Stele is the server and the command line of Stele in one binary: "stele serve" runs a node, and
+// the other commands are clients and offline tools.
 //
-// A file holds one verb. A verb parses its arguments, calls the client or the
-// package that does the work, and prints; what it does is not decided here.
+// Each command has a file of its own. A command parses its arguments, calls the client or the
+// package that does the work, and prints the result. It holds no logic of the database.
 //
 // # Where the paper is silent
 //
-// The paper has no command line. The verbs are those of cbt and the HBase shell
-// where they agree.
+// The paper has no command line. Command names follow cbt and the HBase shell where the two agree.
 //
 // # Nouns
 //
-//   - An app is what all verbs share: streams, global flags, and what can be told
-//     of the terminal.
-//   - A verb's function, such as putCommand, makes its cobra.Command. commands in
-//     root.go lists them all.
-//   - A fault is an error with the exit code and the hint that it is reported with;
-//     faultOf finds them for errors of other packages.
-//   - A setting is a key of the configuration: a flag of serve, a STELE_ variable
-//     and a line of the file at once.
-//   - A supervisor is systemd, which is told how the node is.
-//   - A devCluster is the nodes of "serve --dev --nodes": processes of this program, each
-//     a devNode.
+//   - An app is the state that all commands share: streams, global flags, and properties of the
+//     terminal.
+//   - A command's function, such as putCommand, returns its cobra.Command. The method commands in
+//     root.go lists all of them.
+//   - A fault is an error with its exit code and hint. faultOf maps errors of other packages to
+//     faults.
+//   - A setting is a configuration key: a flag of serve, a STELE_ variable and a line of the file.
+//   - A supervisor is the connection to systemd by sd_notify(3).
+//   - A devCluster is the cluster of "serve --dev --nodes". Each node, a devNode, is a process of
+//     this program.
 //   - A rowWriter prints rows: as JSON, as plain lines, or for a terminal.
 //
 // # Goroutines
 //
 //	goroutine    started by   ends when                         owns
-//	ticker line  startTicker  its stop is called; stop joins    the last line of the
+//	ticker line  startTicker  its stop is called, which joins   the last line of the
 //	                          it                                terminal
-//	node close   app.stop     the node is closed; a second      the node's Close
-//	                          signal, or the time being up,
-//	                          leaves it to the process, which
-//	                          then ends
-//	node start   startWithin  the node is up; one that hangs    the start
-//	                          after a signal ends with the
-//	                          process
-//	supervisor   supervisor   its close, which joins it         signs of life for systemd
-//	dev node     devNode      the node's process ends           the process's end
-//	dev form     devCluster   the nodes serve, or form ends,    what it finds
-//	                          which joins it
-//	dev input    devCluster   input ends, or the process does   the lines of standard input
-//	dev again    devCluster   the node serves, or time is up    a client of a node that was
-//	                                                            started again
+//	node close   app.stop     the node is closed; after a       the node's Close
+//	                          second signal or the deadline,
+//	                          when the process exits
+//	node start   startWithin  the node is up; if the start      the start
+//	                          hangs, when the process exits
+//	supervisor   supervisor   its close, which joins it         watchdog notifications
+//	dev node     devNode      the node's process exits          the wait for the process
+//	dev form     devCluster   the nodes serve, or form          the wait for the nodes
+//	                          returns, which joins it
+//	dev input    devCluster   input ends, or the process exits  the lines of standard input
+//	dev restart  devCluster   the node serves, or the timeout   a client of a restarted node
 //
 // # Invariants
 //
-//	C1. Data goes to standard output; questions, progress, hints and errors go to
-//	    standard error.
-//	C2. What goes to a terminal has no control character in it that came from a
-//	    table, except after --raw.
-//	C3. An exit code means the same for every verb: see exitcode.go.
-//	C4. Every command has a line of help, an example, and takes --json.
-//	C5. A setting is a line of the table in settings.go, and nowhere else: its flag, its
-//	    variable, the example file, stele.yaml(5) and docs/config.md are made of it.
+//	C1. Data goes to standard output. Questions, progress, hints and errors go to standard error.
+//	C2. Output to a terminal contains no control character from a table, except with --raw.
+//	C3. An exit code has one meaning in all commands: see exitcode.go.
+//	C4. Every command has a line of help and an example, and accepts --json.
+//	C5. Each setting is one line of the table in settings.go. Its flag, its variable, the example
+//	    file, stele.yaml(5) and docs/config.md are generated from that table.
 package main

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// mayBeEmpty marks flags for which an empty text is a value of its own.
+// mayBeEmpty is the annotation of flags that accept an empty string.
 const mayBeEmpty = "stele_may_be_empty"
 
-// allowEmpty lets the flags of those names be given an empty text.
+// allowEmpty makes the named flags accept an empty string.
 func allowEmpty(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := flags.SetAnnotation(name, mayBeEmpty, []string{"true"}); err != nil {
@@ -20,20 +20,20 @@ func allowEmpty(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
-// rejectEmptyFlags returns an error if a flag of text was given an empty one, as by
-// --until "$UNSET". A flag that narrows a command would be as if it were not given:
-// the command would read, delete or revoke everything.
+// rejectEmptyFlags returns an error if a string flag was given an empty string, as by
+// --until "$UNSET". Otherwise a flag that narrows a command would be ignored, and the command would
+// read, delete or revoke everything.
 func rejectEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if err == nil && f.Annotations[mayBeEmpty] == nil && isEmptyText(f.Value) {
-			err = usagef("give it a value or leave it out", "--%s is empty", f.Name)
+			err = usagef("give it a value or omit it", "--%s is empty", f.Name)
 		}
 	})
 	return err
 }
 
-// rejectEmptyArguments returns an error if the name of something is an empty text, as by
-// acl grant ann read "$UNSET", which would be as if it were not given.
+// rejectEmptyArguments returns an error if a name is an empty string, as by
+// acl grant ann read "$UNSET". Otherwise the argument would be ignored.
 func rejectEmptyArguments(cmd *cobra.Command, args []string) error {
 	for i, word := range strings.Fields(cmd.Use)[1:] {
 		if i >= len(args) {
@@ -50,8 +50,7 @@ func rejectEmptyArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// isEmptyText reports whether v is an empty text, or a list of texts that has an empty
-// one or none.
+// isEmptyText reports whether v is an empty string, an empty list, or a list with an empty string.
 func isEmptyText(v pflag.Value) bool {
 	if list, ok := v.(pflag.SliceValue); ok {
 		all := list.GetSlice()

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// escapeBytes returns b as text that is safe on a terminal and that unescape reads
-// back: printable characters as they are, and \n, \r, \t, \\ and \xNN.
+// escapeBytes returns b as text that is safe on a terminal: printable characters, and the escapes
+// \n, \r, \t, \\ and \xNN. The inverse is unescape.
 func escapeBytes(b []byte) string { return string(appendEscaped(nil, b)) }
 
 func escapeText(s string) string {
@@ -20,7 +20,7 @@ func escapeText(s string) string {
 	return string(appendEscaped(make([]byte, 0, 2*len(s)), []byte(s)))
 }
 
-// escapes has what each byte is written as if it is not printed as it is.
+// escapes is the escape of each byte.
 var escapes = func() (table [256]string) {
 	for c := range table {
 		table[c] = fmt.Sprintf(`\x%02x`, c)
@@ -29,9 +29,9 @@ var escapes = func() (table [256]string) {
 	return table
 }()
 
-// appendEscaped appends what escapeBytes returns of b.
+// appendEscaped appends escapeBytes(b).
 func appendEscaped(dst, b []byte) []byte {
-	dst = slices.Grow(dst, len(b)) // enough for text
+	dst = slices.Grow(dst, len(b)) // enough if nothing is escaped
 	for i := 0; i < len(b); {
 		c := b[i]
 		switch {
@@ -58,7 +58,7 @@ func appendEscaped(dst, b []byte) []byte {
 	return dst
 }
 
-// escaped tells which bytes of ASCII are escaped.
+// escaped reports which ASCII bytes are escaped.
 var escaped = func() (table [utf8.RuneSelf]bool) {
 	for c := range table {
 		table[c] = c < ' ' || c == '\\' || c == 0x7f
@@ -67,12 +67,12 @@ var escaped = func() (table [utf8.RuneSelf]bool) {
 }()
 
 func mustEscape(r rune) bool {
-	// A byte that is not UTF-8 is decoded as RuneError, as is a real U+FFFD: appendEscaped tells
-	// the two apart by their length.
+	// Both an invalid byte and U+FFFD decode as RuneError. appendEscaped distinguishes them by their
+	// length.
 	return r == '\\' || r == utf8.RuneError || r != ' ' && !unicode.IsGraphic(r) || r != ' ' && unicode.Is(unicode.Z, r)
 }
 
-// escapeLines is escapeText for text of several lines.
+// escapeLines escapes text of several lines. It keeps newlines and backslashes.
 func escapeLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -81,8 +81,8 @@ func escapeLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// unescape reads what escapeBytes writes. Anything else after a backslash is an
-// error, so that a backslash that was meant as itself is noticed.
+// unescape is the inverse of escapeBytes. An unknown escape is an error, which reveals a backslash
+// that was meant literally.
 func unescape(s string) (string, error) {
 	if !strings.Contains(s, `\`) {
 		return s, nil
@@ -96,7 +96,7 @@ func unescape(s string) (string, error) {
 		}
 		b, n, ok := unescapeOne(after)
 		if !ok {
-			return "", usagef(`with --escaped, write \\ for a backslash, \n, \r, \t, or \xNN for any byte`, `%q: unknown escape`, `\`+after[:min(len(after), 3)])
+			return "", usagef(`with --escaped, write \\ for a backslash, \n, \r, \t, or \xNN for any byte`, `unknown escape %q`, `\`+after[:min(len(after), 3)])
 		}
 		out.WriteByte(b)
 		rest = after[n:]
@@ -104,7 +104,7 @@ func unescape(s string) (string, error) {
 	return out.String(), nil
 }
 
-// unescapeOne reads the escape that s, behind its backslash, begins with.
+// unescapeOne decodes the escape at the start of s, after its backslash, and returns its length n.
 func unescapeOne(s string) (b byte, n int, ok bool) {
 	if s == "" {
 		return 0, 0, false

@@ -20,8 +20,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// C3: each kind of error has one exit code, whatever wraps it, also when it comes
-// from a node.
+// C3: each kind of error has one exit code, however it is wrapped, and also if it comes from a node.
 func TestExitCodes(t *testing.T) {
 	refused := &client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}}
 	for _, c := range []struct {
@@ -40,31 +39,31 @@ func TestExitCodes(t *testing.T) {
 		{api.FromRPC(api.ToRPC(api.ErrDiskFull)), exitDiskFull, "disk space"},
 		{syscall.ENOSPC, exitDiskFull, "disk space"},
 		{api.FromRPC(api.ToRPC(&api.OverloadedError{Reason: "memory"})), exitUnhealthy, "stele status"},
-		{api.FromRPC(api.ToRPC(api.ErrNotServing)), exitUnhealthy, "which tablets nobody serves, and why"},
+		{api.FromRPC(api.ToRPC(api.ErrNotServing)), exitUnhealthy, "which tablets are not served, and why"},
 		{api.FromRPC(api.ToRPC(api.ErrUnavailable)), exitUnhealthy, "starting or stopping"},
 		{api.FromRPC(api.ToRPC(&api.CorruptError{File: "x", Offset: 5})), exitUnhealthy, "stele check"},
 		{api.FromRPC(api.ToRPC(api.ErrNoTable)), exitNotFound, "stele table list"},
 		{api.FromRPC(api.ToRPC(&table.NoFamilyError{Table: "t", Family: "f"})), exitNotFound, "stele family set t f"},
 		{&table.NoFamilyError{}, exitNotFound, "stele table describe"},
 		{api.FromRPC(api.ToRPC(api.ErrTableExists)), exitError, "stele family set"},
-		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "try again"},
+		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "and retry"},
 		{&client.AmbiguousError{Method: "remove_node", Err: errors.New("connection lost")}, exitError, "stele node list"},
 		{api.FromRPC(api.ToRPC(api.ErrNodeNotFound)), exitNotFound, "stele node list"},
 		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},
 		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), exitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
 		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), exitDenied, "has ended"},
-		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), exitDenied, "who has used this one"},
+		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), exitDenied, "which nodes have used this one"},
 		{nodeFailure(&pki.PeerError{Why: pki.ErrExpired}), exitError, "clocks"}, // of a node that renews its certificate just now
-		{nodeFailure(fmt.Errorf("open the log: %w", client.ErrPermission)), exitError, "give you the right"},
-		{&client.UnreachableError{Addr: "h:1", Err: client.ErrNoCredential}, exitDenied, "h:1: the node takes nobody"},
-		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrOtherCluster}}, exitDenied, "of one cluster"},
+		{nodeFailure(fmt.Errorf("open the log: %w", client.ErrPermission)), exitError, "to grant it"},
+		{&client.UnreachableError{Addr: "h:1", Err: client.ErrNoCredential}, exitDenied, "h:1: the node requires authentication"},
+		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrOtherCluster}}, exitDenied, "the same cluster"},
 		{&client.UnreachableError{Addr: "h:1", Err: &pki.PeerError{Why: pki.ErrExpired}}, exitDenied, "clocks"},
-		{&client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}}, exitDenied, "h:1: the node does not take the credential"},
+		{&client.UnreachableError{Addr: "h:1", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}}, exitDenied, "h:1: the node rejects the credential"},
 		{&client.UnreachableError{Addr: "h:1", Err: tls.RecordHeaderError{Msg: "no TLS"}}, exitDenied, "h:1: the node has no certificate"},
 		{fmt.Errorf("show it: %w", client.ErrUnauthenticated), exitDenied, "--credential"},
-		{fmt.Errorf("may not: %w", client.ErrPermission), exitDenied, "give you the right"},
-		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"})), exitDenied, "who has used this one"},
+		{fmt.Errorf("may not: %w", client.ErrPermission), exitDenied, "to grant it"},
+		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"})), exitDenied, "which nodes have used this one"},
 		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenTaken, Text: "it is taken"})), exitDenied, "it is taken"},
 		{api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenUnknown, Text: "it is unknown"})), exitDenied, "stele token list"},
 		{nodeFailure(syscall.ENOSPC), exitDiskFull, "disk space"},
@@ -83,7 +82,7 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("anything else"), exitError, "anything else"},
 		{usagef("do so", "wrong"), exitUsage, "do so"},
 		{notFoundf("", "not there"), exitNotFound, "not there"},
-		{damagedf("rotten"), exitUnhealthy, "rotten"},
+		{damagedf("corrupt"), exitUnhealthy, "corrupt"},
 		{withHint(fs.ErrNotExist, "look elsewhere"), exitNotFound, "look elsewhere"},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("while trying: %w", c.err), errors.Join(c.err, nil)} {
@@ -97,12 +96,12 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	a, _, errs := testApp()
-	if a.report(nil) != exitOK || a.report(quietly(exitUnhealthy)) != exitUnhealthy || errs.Len() > 0 {
-		t.Errorf("something was said: %q", errs)
+	if a.report(nil) != exitOK || a.report(silentExit(exitUnhealthy)) != exitUnhealthy || errs.Len() > 0 {
+		t.Errorf("printed %q", errs)
 	}
 }
 
-// What a node says cannot steer the terminal.
+// Control characters in errors of a node do not reach the terminal.
 func TestErrorsAreEscaped(t *testing.T) {
 	a, _, errs := testApp()
 	a.report(errors.New("bad \x1b[2J name\nsecond line"))

@@ -11,13 +11,13 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// faultOfIdentity knows the errors about who somebody is, and what he may do.
+// faultOfIdentity maps errors of authentication and authorization.
 func faultOfIdentity(err error) *fault {
-	var away *client.UnreachableError
+	var unreachable *client.UnreachableError
 	denied := func(hint, text string, cause error) *fault {
 		f := &fault{code: exitDenied, hint: hint}
-		if errors.As(err, &away) && text != "" {
-			f.err = fmt.Errorf("%s: %s", away.Addr, text)
+		if errors.As(err, &unreachable) && text != "" {
+			f.err = fmt.Errorf("%s: %s", unreachable.Addr, text)
 			if cause != nil {
 				f.err = fmt.Errorf("%w: %w", f.err, cause)
 			}
@@ -36,26 +36,26 @@ func faultOfIdentity(err error) *fault {
 	case isTokenFormat(err):
 		return denied("", "", nil)
 	case errors.Is(err, client.ErrNoCredential):
-		return denied(`prove who you are with --credential FILE or STELE_CREDENTIAL: "stele init" makes the first`,
-			"the node takes nobody who has not proved who he is", nil)
+		return denied(`authenticate with --credential FILE or STELE_CREDENTIAL; "stele init" creates the first credential`,
+			"the node requires authentication", nil)
 	case errors.As(err, &peer):
-		return denied(peerHint(peer), "the node is not one to talk to", peer)
+		return denied(peerHint(peer), "the node's certificate is not trusted", peer)
 	case pki.IsAlert(err):
-		return denied("the credential may have expired, be of another cluster, or have been revoked; a clock may be wrong",
-			"the node does not take the credential", nil)
+		return denied("the credential may be expired, revoked, or of another cluster, or a clock may be wrong",
+			"the node rejects the credential", nil)
 	case errors.As(err, &plain):
-		return denied("leave out --credential and STELE_CREDENTIAL if that is meant",
-			"the node has no certificate: it is one of a cluster that is open", nil)
+		return denied("if that is intended, omit --credential and STELE_CREDENTIAL",
+			"the node has no certificate: its cluster has no access control", nil)
 	case errors.As(err, &unknown):
-		f := denied("prove who you are with --credential FILE or STELE_CREDENTIAL", "", nil)
-		if errors.As(err, &away) {
-			f.err = fmt.Errorf("%s does not take the token: %w", away.Addr, unknown)
+		f := denied("authenticate with --credential FILE or STELE_CREDENTIAL", "", nil)
+		if errors.As(err, &unreachable) {
+			f.err = fmt.Errorf("%s rejects the token: %w", unreachable.Addr, unknown)
 		}
 		return f
 	case errors.Is(err, client.ErrUnauthenticated):
-		return denied("prove who you are with --credential FILE or STELE_CREDENTIAL", "", nil)
+		return denied("authenticate with --credential FILE or STELE_CREDENTIAL", "", nil)
 	case errors.Is(err, client.ErrPermission):
-		return denied("use the credential of somebody who may, or have him give you the right", "", nil)
+		return denied(`use a credential with that right, or ask an administrator to grant it by "stele acl grant"`, "", nil)
 	}
 	return nil
 }
@@ -65,30 +65,30 @@ func isTokenFormat(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// peerHint says what to do about a peer that is not believed.
+// peerHint returns the hint for a peer whose certificate is rejected.
 func peerHint(e *pki.PeerError) string {
 	switch e.Why {
 	case pki.ErrExpired:
-		return "the node may renew its certificate in a moment; if not, see its log, and both clocks"
+		return "the node may renew its certificate in a moment; if it does not, check its log and both clocks"
 	case pki.ErrNotYetValid:
-		return "see that both clocks are right"
+		return "check both clocks"
 	}
-	return "credential, token and address must be of one cluster"
+	return "credential, token and address must belong to the same cluster"
 }
 
-// tokenHint says what to do about a token that is refused.
+// tokenHint returns the hint for a rejected token.
 func tokenHint(reason string) string {
 	switch reason {
-	case client.TokenMalformed: // the error says it
+	case client.TokenMalformed: // the error is sufficient
 		return ""
 	case client.TokenSpent:
-		return `have another one made: "stele token create"; "stele token list" tells who has used this one`
+		return `create another token by "stele token create"; "stele token list" shows which nodes have used this one`
 	case client.TokenTaken:
-		return `"stele token create --node NODE" makes one for a node that there is`
+		return `create a token for an existing node by "stele token create --node NODE"`
 	case client.TokenOtherNode:
-		return `have one made for this node, with --node, or without for a new one`
+		return `create a token for this node by "stele token create --node NODE", or for a new node without --node`
 	case client.TokenRemoved:
-		return "empty its data folders to have the host join as a new node"
+		return "empty the node's data folders to make the host join as a new node"
 	}
-	return `have another one made: "stele token create"; "stele token list" shows those that there are`
+	return `create another token by "stele token create"; "stele token list" shows the existing ones`
 }

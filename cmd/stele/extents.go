@@ -15,10 +15,9 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// extents is an SSTable on disk: one plain file, or the extents of a blob one after
-// another. It is a Source of package sstable, whose own checksums guard what is
-// read; those of the extents are for verify. Sealed extents never change, so a
-// running node does not mind.
+// extents is an SSTable on disk: a plain file, or the extents of a blob in order. It implements
+// sstable.Source. Reads rely on the checksums of the SSTable; verify checks those of the extents.
+// Sealed extents are immutable, so reading them does not disturb a running node.
 type extents struct {
 	name string
 	size int64
@@ -32,7 +31,7 @@ type extentFile struct {
 	at, size int64 // in the file
 }
 
-// The places in an extent's file, by the format that package blobfs documents.
+// The layout of an extent file: see package blobfs/local.
 const (
 	extentMagic       = "STELEEXT"
 	encryptedMagic    = "STELEENC" // of package internal/vfs
@@ -43,7 +42,9 @@ const (
 	extentTableSumAt  = 40 // in the footer: the checksum of the chunks' checksums
 )
 
-// openExtents opens a file, or a blob whose extents are in some of dirs.
+// openExtents opens a file, or the blob of an id whose extents are in dirs. If the file is an extent
+// of a larger blob, it opens the whole blob, and looks for the other extents in the file's folder and
+// in dirs.
 func openExtents(name string, dirs []string) (*extents, error) {
 	if id, err := blobfs.ParseID(name); err == nil {
 		if _, err := os.Stat(name); err != nil {
@@ -64,8 +65,8 @@ func openExtents(name string, dirs []string) (*extents, error) {
 	return &extents{name: name, size: first.size, each: []extentFile{first}}, nil
 }
 
-// extentNumber reads the name of an extent's file: ID.INDEXofCOUNT for the last of
-// a blob, and ID.INDEX, with a count of 0, for the others.
+// extentNumber parses the name of an extent file: ID.INDEXofCOUNT for the last extent of a blob, and
+// ID.INDEX for the others, for which count is 0.
 func extentNumber(path string) (id blobfs.ID, index, count int, ok bool) {
 	hex, rest, _ := strings.Cut(filepath.Base(path), ".")
 	i, n, found := strings.Cut(rest, "of")
@@ -78,10 +79,10 @@ func extentNumber(path string) (id blobfs.ID, index, count int, ok bool) {
 	return id, index, count, errors.Join(err, err1, err2) == nil && 0 <= index && index < count
 }
 
-// openBlob opens the blob of that id.
+// openBlob opens the blob with this id, whose extents are in dirs.
 func openBlob(id blobfs.ID, dirs []string) (*extents, error) {
 	if len(dirs) == 0 {
-		return nil, usagef("add --data-dir for each data folder of the node", "%s is a blob's id: say where to look for it", id)
+		return nil, usagef("add --data-dir DIR for each data folder of the node", "%s is a blob's id, and no data folder is given", id)
 	}
 	for _, dir := range extentDirs(dirs) {
 		found, err := filepath.Glob(filepath.Join(dir, id.String()+".*of*"))
@@ -94,11 +95,11 @@ func openBlob(id blobfs.ID, dirs []string) (*extents, error) {
 			}
 		}
 	}
-	return nil, notFoundf("give all data folders of the node", "no extent of blob %s in %s", id, strings.Join(dirs, ", "))
+	return nil, notFoundf("name all data folders of the node with --data-dir", "no extent of blob %s in %s", id, strings.Join(dirs, ", "))
 }
 
-// extentDirs returns where in data folders extents may be: in a node's, in a
-// block store's, or right there.
+// extentDirs returns the folders that may contain extents: those of a node's data folder, those of a
+// block store's folder, and dirs themselves.
 func extentDirs(dirs []string) (all []string) {
 	for _, dir := range dirs {
 		all = append(all, filepath.Join(dir, "blobs", "blobs"), filepath.Join(dir, "blobs"), dir)
@@ -121,7 +122,7 @@ func openParts(id blobfs.ID, count int, dirs []string, what string) (_ *extents,
 			part, err = openFirst(dirs, fmt.Sprintf("%s.%d", id, i))
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, notFoundf("give all data folders of the node with --data-dir", "%s, and %s is not in %s", what, name, strings.Join(dirs, ", "))
+			return nil, notFoundf("name all data folders of the node with --data-dir", "%s, and %s is not in %s", what, name, strings.Join(dirs, ", "))
 		}
 		if err != nil {
 			return nil, err
@@ -142,7 +143,7 @@ func openFirst(dirs []string, name string) (x extentFile, err error) {
 	return x, err
 }
 
-// openExtent opens a file; if it is that of an extent, its payload.
+// openExtent opens a file. If it is an extent file, reads are of its payload.
 func openExtent(path string) (x extentFile, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -158,7 +159,7 @@ func openExtent(path string) (x extentFile, err error) {
 		return x, err
 	}
 	if info.IsDir() {
-		return x, usagef(`to check data folders use "stele check"`, "%s is a folder", path)
+		return x, usagef(`check data folders by "stele check"`, "%s is a folder", path)
 	}
 	x = extentFile{file: f, size: info.Size()}
 	head := make([]byte, len(extentMagic))
@@ -167,7 +168,7 @@ func openExtent(path string) (x extentFile, err error) {
 		return x, usagef(`"stele check DATA-DIR --encryption-key-file FILE" checks all SSTables of a node`, "%s is encrypted", path)
 	}
 	if err != nil || string(head) != extentMagic {
-		return x, nil // a plain file; if it is no SSTable its reader will say so
+		return x, nil // a plain file; the SSTable reader checks its format
 	}
 	footer := make([]byte, extentFooterBytes)
 	if _, err := f.ReadAt(footer, info.Size()-extentFooterBytes); err != nil {
@@ -175,7 +176,7 @@ func openExtent(path string) (x extentFile, err error) {
 	}
 	length := int64(binary.LittleEndian.Uint64(footer[extentLengthAt:]))
 	if length < 0 || length > info.Size() || extentHeaderBytes+length+4*chunksOf(length)+extentFooterBytes != info.Size() {
-		return x, damagedf("extent %s is damaged at offset %d: its footer tells of %d bytes in a file of %d", path, info.Size()-extentFooterBytes, length, info.Size())
+		return x, damagedf("extent %s is damaged at offset %d: its footer has a length of %d bytes, in a file of %d", path, info.Size()-extentFooterBytes, length, info.Size())
 	}
 	x.at, x.size = extentHeaderBytes, length
 	return x, nil
@@ -183,13 +184,13 @@ func openExtent(path string) (x extentFile, err error) {
 
 func chunksOf(length int64) int64 { return (length + extentChunkBytes - 1) / extentChunkBytes }
 
-// damagedf makes the fault of stored bytes that are not what was written.
+// damagedf returns a fault for corrupt data.
 func damagedf(format string, args ...any) error {
 	return &fault{code: exitUnhealthy, err: fmt.Errorf(format, args...)}
 }
 
-// verify checks the checksums that the extents themselves have: of header, chunks,
-// their table and footer.
+// verify checks the checksums of the extents: header, chunks, checksum table and footer. It calls
+// report for each mismatch.
 func (x *extents) verify(report func(problemJSON)) error {
 	buf := make([]byte, extentChunkBytes)
 	for i := range x.each {
@@ -237,7 +238,7 @@ func (e *extentFile) verify(buf []byte, report func(problemJSON)) error {
 	return nil
 }
 
-// ReadChecked fills p from off on, and asks ok whether it is right.
+// ReadChecked implements sstable.Source: it fills p from offset off, and returns the result of ok.
 func (x *extents) ReadChecked(p []byte, off int64, ok func(p []byte) error) error {
 	for i := range x.each {
 		e := &x.each[i]
@@ -267,7 +268,7 @@ func (x *extents) Close() error {
 	return errors.Join(errs...)
 }
 
-// place returns the file, and the offset in it, that off of the SSTable is at.
+// place returns the file that holds offset off of the SSTable, and the offset in that file.
 func (x *extents) place(off int64) (file string, at int64) {
 	for i := range x.each {
 		if e := &x.each[i]; off >= e.start && off < e.start+e.size {

@@ -17,8 +17,8 @@ func (a *app) familyCommand() *cobra.Command {
 		Short: "Add, change and drop column families",
 		Example: `  stele family set webtable language:versions=1
   stele family drop webtable language`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.familySetCommand(), a.familyDropCommand())
 	return cmd
@@ -29,7 +29,7 @@ func (a *app) familySetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set TABLE NAME[:OPTION=VALUE,...]",
 		Short: "Add a column family, or change one",
-		Long:  "Add a column family to a table, or change one. What is not given stays as it is.\n\n" + familyHelp,
+		Long:  "Add a column family to a table, or change one. Options that are not given keep\ntheir values.\n\n" + familyHelp,
 		Example: `  stele family set webtable language:versions=1
   stele family set webtable 'contents:gc="versions=1 or (age=7d and versions=10)"'
   stele family set webtable anchor:age=90d --dry-run`,
@@ -43,17 +43,17 @@ func (a *app) familySetCommand() *cobra.Command {
 			if dryRun {
 				return a.familySetDryRun(cmd, args[0], spec)
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.SetFamily(ctx, args[0], spec)
 				if err != nil {
 					return err
 				}
 				now, _ := s.Spec(spec.Name)
-				return a.changedSchema(s, fmt.Sprintf("family of %s is now %s", s.Name, now.String()))
+				return a.reportSchema(s, fmt.Sprintf("family of %s is now %s", s.Name, now.String()))
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what the families would be")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the resulting schema, and change nothing")
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func (a *app) familySetDryRun(cmd *cobra.Command, name string, spec table.Family
 	if err != nil {
 		return err
 	}
-	a.talk("table %s would then be:", name)
+	a.notef("table %s would become:", name)
 	return a.printSchema(s)
 }
 
@@ -75,7 +75,7 @@ func (a *app) familyDropCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop TABLE FAMILY",
 		Short: "Delete a column family and all its cells",
-		Long:  "Delete a column family and all its cells. There is no way back.",
+		Long:  "Delete a column family and all its cells. This cannot be undone.",
 		Example: `  stele family drop webtable language
   stele family drop webtable language --dry-run
   stele family drop webtable language --yes`,
@@ -93,16 +93,16 @@ func (a *app) familyDropCommand() *cobra.Command {
 			}
 			what := fmt.Sprintf("family %s of table %s, and all its cells (its locality group %q takes %s on disk)", family, name, f.Group, formatSize(diskBytes(info, f.Group)))
 			if dryRun {
-				return a.would(name, family, "drop "+what, diskBytes(info, f.Group))
+				return a.reportDryRun(name, family, "drop "+what, diskBytes(info, f.Group))
 			}
 			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if _, err := c.DropFamily(ctx, name, family); err != nil {
 					return err
 				}
-				return a.dropped(name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
+				return a.reportDropped(name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
 			})
 		},
 	}

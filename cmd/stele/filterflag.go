@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// parseFilter reads the filter of --filter: the array that docs/rpc.md specifies, as JSON. Strings stand for bytes;
-// with escaped, they hold the escapes of unescape.
+// parseFilter parses the value of --filter: an array as docs/rpc.md specifies, in JSON. Strings stand
+// for bytes; with escaped, they contain the escapes of unescape.
 func parseFilter(text string, escaped bool) (table.Filter, error) {
 	const hint = `such as '["chain", ["family", "anchor"], ["versions", 1]]'; "Filters" in docs/rpc.md lists all of them`
 	in := json.NewDecoder(strings.NewReader(text))
@@ -21,7 +21,7 @@ func parseFilter(text string, escaped bool) (table.Filter, error) {
 		return nil, usagef(hint, "--filter is not JSON: %w", err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, usagef(hint, "--filter is more than one JSON value")
+		return nil, usagef(hint, "--filter has more than one JSON value")
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -39,7 +39,7 @@ func parseFilter(text string, escaped bool) (table.Filter, error) {
 	return f, nil
 }
 
-// appendJSONValue appends what json.Decoder made of a value. Depth is bounded by that decoder.
+// appendJSONValue appends a decoded JSON value. Its depth is bounded by json.Decoder.
 func appendJSONValue(e *wire.Encoder, v any, escaped bool) error {
 	switch v := v.(type) {
 	case nil:

@@ -9,25 +9,25 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// A getter is the flags of get.
-type getter struct {
+// getFlags are the flags of get.
+type getFlags struct {
 	selection
 	rowForm
 	raw bool
 }
 
 func (a *app) getCommand() *cobra.Command {
-	g := &getter{}
+	g := &getFlags{}
 	cmd := &cobra.Command{
 		Use:     "get TABLE ROW [FAMILY[:QUALIFIER]...]",
 		Aliases: []string{"lookup"},
 		Short:   "Read a row",
-		Long: `Read a row, or some columns of it, the newest version of each first.
+		Long: `Read a row, or some columns of it. Versions of a column are printed newest first.
 
-On a terminal long values are cut and what cannot be printed is escaped; with
---raw the newest value of one column is written as it is.
+On a terminal, long values are truncated and unprintable characters are escaped. --raw
+writes the newest value of one column unchanged.
 
-Exit code 6 means that the row has no such cell.`,
+The exit code is 6 if the row has no such cell.`,
 		Example: `  stele get webtable com.cnn.www
   stele get webtable com.cnn.www anchor language:
   stele get webtable com.cnn.www --column 'anchor:.*\.ca' --versions 1
@@ -44,20 +44,20 @@ Exit code 6 means that the row has no such cell.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.get(ctx, c.Table(args[0]), args[1], opts, g)
 			})
 		},
 	}
 	g.selection.register(cmd)
-	cmd.Flags().BoolVar(&g.raw, "raw", false, "write the newest value as it is, and nothing else; needs one column")
+	cmd.Flags().BoolVar(&g.raw, "raw", false, "write only the newest value, unchanged; needs one column")
 	g.rowForm.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd
 }
 
-// options joins the flags with the columns named as arguments.
-func (g *getter) options(cmd *cobra.Command, columns []string) ([]client.ReadOption, error) {
+// options returns the read options of the flags and of the columns in the arguments.
+func (g *getFlags) options(cmd *cobra.Command, columns []string) ([]client.ReadOption, error) {
 	opts, err := g.selection.options(cmd)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (g *getter) options(cmd *cobra.Command, columns []string) ([]client.ReadOpt
 	return opts, nil
 }
 
-func (a *app) get(ctx context.Context, t *client.Table, key string, opts []client.ReadOption, g *getter) error {
+func (a *app) get(ctx context.Context, t *client.Table, key string, opts []client.ReadOption, g *getFlags) error {
 	row, err := t.Get(ctx, key, opts...)
 	switch {
 	case err != nil:

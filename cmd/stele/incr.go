@@ -17,11 +17,10 @@ func (a *app) incrCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "incr TABLE ROW FAMILY:QUALIFIER [AMOUNT]",
 		Short: "Add to a counter and print its new value",
-		Long: `Add AMOUNT, or 1, to a counter in one step, and print its new value.
+		Long: `Add AMOUNT (default 1) to a counter atomically, and print its new value.
 
-A counter is a column whose newest value is 8 bytes, a big-endian integer; one
-that has no value counts as 0. A sum over 2^63-1 goes on at -2^63, and one below
--2^63 at 2^63-1, without an error.`,
+A counter is a column whose newest value is a big-endian integer of 8 bytes. A missing
+value counts as 0. The sum wraps around at 2^63-1 and -2^63 without an error.`,
 		Example: `  stele incr webtable com.cnn.www stats:visits
   stele incr webtable com.cnn.www stats:visits 10
   stele incr webtable com.cnn.www stats:visits -10`,
@@ -32,7 +31,7 @@ that has no value counts as 0. A sum over 2^63-1 goes on at -2^63, and one below
 			if len(args) == 4 {
 				n, err := strconv.ParseInt(args[3], 10, 64)
 				if err != nil {
-					return usagef("", "amount %q is not a whole number of 64 bits", args[3])
+					return usagef("", "amount %q is not a 64-bit integer", args[3])
 				}
 				amount = n
 			}
@@ -43,7 +42,7 @@ that has no value counts as 0. A sum over 2^63-1 goes on at -2^63, and one below
 			if _, _, err := client.ParseColumn(column); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.increment(ctx, c.Table(args[0]), row, column, amount)
 			})
 		},
@@ -52,8 +51,8 @@ that has no value counts as 0. A sum over 2^63-1 goes on at -2^63, and one below
 	return cmd
 }
 
-// guardAmount writes "--" before a negative amount of incr, so that it is not taken for a flag. Other arguments stay
-// as they are.
+// guardAmount inserts "--" before a negative amount of incr, so that it is not parsed as a flag.
+// Otherwise it returns args unchanged.
 func guardAmount(root *cobra.Command, args []string) []string {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd.Name() != "incr" || !cmd.HasParent() {
@@ -71,7 +70,7 @@ func guardAmount(root *cobra.Command, args []string) []string {
 				i++ // its value
 			}
 		case positional == 3 && len(arg) > 1 && arg[0] == '-' && strings.Trim(arg[1:], "0123456789") == "":
-			// Flags may follow the amount: it goes behind them.
+			// Move the amount to the end: flags may follow it.
 			before := args[:len(args)-len(rest)]
 			return slices.Concat(before, rest[:i], rest[i+1:], []string{"--", arg})
 		case arg[:min(1, len(arg))] != "-":
@@ -88,7 +87,7 @@ func (a *app) increment(ctx context.Context, t *client.Table, row, column string
 	}
 	cell, ok := client.Latest(result, column)
 	if !ok || len(cell.Value) != 8 {
-		return fmt.Errorf("the node did not answer with the counter's value")
+		return fmt.Errorf("read the counter: the answer has no value of 8 bytes")
 	}
 	n := int64(binary.BigEndian.Uint64(cell.Value))
 	if a.json {

@@ -25,15 +25,15 @@ func (a *app) initCommand() *cobra.Command {
 	keys, out, passphrase := "", "", ""
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make the keys of a new cluster, with this host as its first node",
-		Long: `Make the keys of a new cluster: its authority, the certificate of this host, which is
-its first node, the key of gossip, and the credential of its first user, admin. They
-are for you alone, and so are their files. "stele serve" with the same data folders
-then takes connections of who has a certificate of the cluster, and of nobody else.
+		Short: "Create the keys of a new cluster, with this host as its first node",
+		Long: `Create the keys of a new cluster: its certificate authority, the certificate of this
+host, which is its first node, the gossip key, and the credential of its first user,
+admin. All files are readable by their owner only. "stele serve" with the same data
+folders then accepts only connections with a certificate of the cluster.
 
-The authority's key, ca.key, can make a node or user of anybody: keep a copy of the
-folder of keys where it is safe, and encrypt it with --authority-passphrase-file. The
-credential is written to the file of --out; verbs take it with --credential or
+The authority's key, ca.key, can issue certificates for any node or user. Encrypt it
+with --authority-passphrase-file, and keep a backup of the key folder in a safe place.
+The credential is written to the file of --out. Commands use it by --credential or
 STELE_CREDENTIAL.`,
 		Example: `  stele init --data-dir /data1
   stele init --data-dir /data1 --host host1.example --out ~/admin.pem
@@ -47,10 +47,10 @@ STELE_CREDENTIAL.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&dirs, "data-dir", []string{"/var/lib/stele"}, "`folder` to keep data in, as for serve; may be given several times")
+	f.StringArrayVar(&dirs, "data-dir", []string{"/var/lib/stele"}, "data `folder`, as for serve; may be repeated")
 	f.StringVar(&keys, "security-dir", "", "`folder` for the keys (default: security in the first data folder)")
-	f.StringArrayVar(&hosts, "host", nil, "`name` or address of this host beside its own name, localhost and the loopback addresses, for clients of other makers, which check it; may be given several times")
-	f.StringVar(&passphrase, "authority-passphrase-file", "", "`file` with a passphrase that encrypts ca.key; give serve the same, on each node")
+	f.StringArrayVar(&hosts, "host", nil, "another `name` or address of this host for its certificate, besides the host name, localhost and the loopback addresses; third-party clients check it; may be repeated")
+	f.StringVar(&passphrase, "authority-passphrase-file", "", "`file` with a passphrase that encrypts ca.key; configure the same for serve, on each node")
 	f.StringVar(&out, "out", "admin.pem", "`file` for the credential of the first user")
 	return cmd
 }
@@ -58,7 +58,7 @@ STELE_CREDENTIAL.`,
 func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []string, out string) error {
 	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = usagef("name another one with --out", "--out: %s is there already", out)
+			err = usagef("name another file with --out", "--out: %s exists", out)
 		}
 		return err
 	}
@@ -68,13 +68,13 @@ func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []str
 	}
 	first, err := node.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
 	if errors.Is(err, folder.ErrExists) {
-		return withHint(err, `"stele serve" uses them as they are`)
+		return withHint(err, `start the node with "stele serve", which uses the existing keys`)
 	}
 	if err != nil {
 		return err
 	}
 	if err := pki.WriteCredential(out, first); err != nil {
-		return withHint(err, fmt.Sprintf("the credential is lost: move %s away and run this again", keys))
+		return withHint(err, fmt.Sprintf("the credential is lost: remove %s and retry", keys))
 	}
 	own, err := pki.ReadCredential(folder.At(keys).NodeFile())
 	if err != nil {
@@ -92,25 +92,25 @@ func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []str
 	}
 	_, err = fmt.Fprintf(a.out, "cluster %s, node %s\nfingerprint %s\nkeys in %s, credential of %s in %s\n",
 		made.Cluster, made.Node, made.Fingerprint, escapeText(keys), first.Peer(), escapeText(out))
-	a.hint(fmt.Sprintf("start the node with \"stele serve\" and the same folders; verbs take --credential %s, or STELE_CREDENTIAL", escapeText(out)))
+	a.hint(fmt.Sprintf("start the node with \"stele serve\" and the same folders; use the credential by --credential %s, or STELE_CREDENTIAL", escapeText(out)))
 	return err
 }
 
-// identify has a client show to nodes what is in the file of --credential, if one is given: a
-// certificate with its key, or an access token.
-func (a *app) identify(cfg *client.Config) error {
-	return identifyBy(cfg, "--credential", a.credential)
+// setCredential sets the credential of cfg from the file of --credential, if it is set: a certificate with
+// its key, or an access token.
+func (a *app) setCredential(cfg *client.Config) error {
+	return setCredentialFrom(cfg, "--credential", a.credential)
 }
 
-// identifyBy does so with the file of a flag.
-func identifyBy(cfg *client.Config, flag, file string) (err error) {
+// setCredentialFrom is setCredential for the file of another flag. It does nothing if file is empty.
+func setCredentialFrom(cfg *client.Config, flag, file string) (err error) {
 	if file == "" {
 		return nil
 	}
 	text, err := secretfile.Read(file)
 	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("stele-")) {
 		if cfg.Credential, err = pki.ReadCredential(file); err != nil {
-			return withHint(fmt.Errorf("%s: %w", flag, err), `"stele init" makes one; it must be for you alone: chmod 600`)
+			return withHint(fmt.Errorf("%s: %w", flag, err), `want a file of "stele init" or "stele user add", with mode 0600`)
 		}
 		return nil
 	}
@@ -118,7 +118,7 @@ func identifyBy(cfg *client.Config, flag, file string) (err error) {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	if cfg.Token.Kind() != token.Access {
-		return usagef("\"stele user add --token\" makes an access token", "%s: the token in %s is for a %s, and not for access", flag, file, cfg.Token.Kind())
+		return usagef("create an access token by \"stele user add --token\"", "%s: the token in %s is a %s token, want an access token", flag, file, cfg.Token.Kind())
 	}
 	return nil
 }

@@ -11,33 +11,32 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// A journalHandler logs to systemd's journal, each attribute as a field of its own beside
-// the text: "journalctl -u stele STELE_PART=rpc -p warning". The text has the attributes,
-// too, as people read it.
+// A journalHandler logs to systemd's journal. Each attribute is a field of its own, for queries such
+// as "journalctl -u stele STELE_PART=rpc -p warning", and is also part of the text.
 type journalHandler struct {
-	least slog.Level
-	send  func(text string, p journal.Priority, fields map[string]string) error
-	// otherwise takes what the journal does not.
-	otherwise slog.Handler
-	attrs     []slog.Attr // with the names of their groups
-	group     string      // of those to come, with a dot behind
+	minLevel slog.Level // the minimum level
+	send     func(text string, p journal.Priority, fields map[string]string) error
+	// otherwise gets the records that the journal did not accept.
+	fallback slog.Handler
+	attrs    []slog.Attr // keys include their groups
+	group    string      // prefix of the keys to come, with a trailing dot
 }
 
-func newJournalHandler(least slog.Level, otherwise slog.Handler) *journalHandler {
-	return &journalHandler{least: least, send: journal.Send, otherwise: otherwise}
+func newJournalHandler(minLevel slog.Level, fallback slog.Handler) *journalHandler {
+	return &journalHandler{minLevel: minLevel, send: journal.Send, fallback: fallback}
 }
 
-// inJournal tells whether what the process says to standard error goes to the journal.
+// inJournal reports whether standard error is connected to the journal.
 func inJournal() bool {
 	is, err := journal.StderrIsJournalStream()
 	return is && err == nil
 }
 
-func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
+func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.minLevel }
 
 func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
-	c.otherwise = h.otherwise.WithAttrs(attrs)
+	c.fallback = h.fallback.WithAttrs(attrs)
 	c.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
 	for _, a := range attrs {
 		c.attrs = flatten(c.attrs, h.group, a)
@@ -50,12 +49,12 @@ func (h *journalHandler) WithGroup(name string) slog.Handler {
 		return h
 	}
 	c := *h
-	c.otherwise = h.otherwise.WithGroup(name)
+	c.fallback = h.fallback.WithGroup(name)
 	c.group = h.group + name + "."
 	return &c
 }
 
-// flatten adds an attribute, or those of a group, to attrs.
+// flatten appends an attribute, or the attributes of a group, to attrs.
 func flatten(attrs []slog.Attr, group string, a slog.Attr) []slog.Attr {
 	v := a.Value.Resolve()
 	if v.Kind() != slog.KindGroup {
@@ -90,13 +89,13 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 		fmt.Fprintf(&text, " %s=%s", a.Key, v)
 	}
 	if err := h.send(text.String(), priorityOf(r.Level), fields); err != nil {
-		return h.otherwise.Handle(ctx, r)
+		return h.fallback.Handle(ctx, r)
 	}
 	return nil
 }
 
-// journalField is the field of an attribute: STELE_ and the name in capitals, since the
-// journal gives meanings of its own to names such as MESSAGE and PRIORITY.
+// journalField returns the field name of an attribute: STELE_ and the key in upper case. The prefix
+// avoids the journal's own fields, such as MESSAGE and PRIORITY.
 func journalField(key string) string {
 	const longest = 64 // bytes; the journal drops fields with longer names
 	field := "STELE_" + strings.Map(func(r rune) rune {

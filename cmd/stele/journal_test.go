@@ -27,9 +27,9 @@ func TestJournalHandler(t *testing.T) {
 		return broken
 	}
 	log := slog.New(h)
-	log.Debug("not told")
+	log.Debug("below the level")
 	log.With("part", "rpc").WithGroup("conn").Warn("refused", "from", "10.0.0.5:1", slog.Group("why", "text", "a \"b\"\n", "in", time.Second), "", slog.GroupValue(slog.Int("n", 3)))
-	log.Error("broken", "error", errors.New("disk on fire"), "empty", "", "fää", 1)
+	log.Error("broken", "err", errors.New("disk on fire"), "empty", "", "fää", 1)
 	want := []entry{
 		{
 			`refused part=rpc conn.from=10.0.0.5:1 conn.why.text="a \"b\"\n" conn.why.in=1s conn.n=3`, journal.PriWarning,
@@ -38,8 +38,8 @@ func TestJournalHandler(t *testing.T) {
 			},
 		},
 		{
-			`broken error="disk on fire" empty="" fää=1`, journal.PriErr,
-			map[string]string{"SYSLOG_IDENTIFIER": "stele", "STELE_ERROR": "disk on fire", "STELE_EMPTY": "", "STELE_F__": "1"},
+			`broken err="disk on fire" empty="" fää=1`, journal.PriErr,
+			map[string]string{"SYSLOG_IDENTIFIER": "stele", "STELE_ERR": "disk on fire", "STELE_EMPTY": "", "STELE_F__": "1"},
 		},
 	}
 	if len(sent) != len(want) {
@@ -51,13 +51,13 @@ func TestJournalHandler(t *testing.T) {
 		}
 	}
 	if stderr.Len() > 0 {
-		t.Errorf("standard error has %q, too", &stderr)
+		t.Errorf("standard error: %q, want nothing", &stderr)
 	}
-	// What the journal does not take is told to standard error.
+	// Records that the journal does not accept go to standard error.
 	broken = errors.New("no socket")
 	log.With("part", "rpc").Info("hello", "n", 1)
 	if got := stderr.String(); !strings.Contains(got, "msg=hello part=rpc n=1") {
-		t.Errorf("standard error has %q", got)
+		t.Errorf("standard error: %q", got)
 	}
 	if f := journalField(strings.Repeat("x", 100)); len(f) != 64 {
 		t.Errorf("a field of %d bytes", len(f))

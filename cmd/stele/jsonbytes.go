@@ -5,11 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// Byte strings (row keys, columns, values) have one shape in JSON, whatever their bytes: for a name N, N_base64 is
-// always there and holds the bytes in standard base64; N is there too if the bytes are text (see isText). Neither
-// changes its type, so that a program may read one of them without looking at the other.
+// Byte strings (row keys, columns, values) always have the same form in JSON. For a name N, N_base64
+// is always present and contains the bytes in standard base64; N is present if the bytes are text (see
+// isText). Both are strings, so that a program can read either without checking the other.
 
-// isText reports whether b is UTF-8 without control characters other than tab, newline and carriage return.
+// isText reports whether b is UTF-8 without control characters other than tab, newline and carriage
+// return.
 func isText(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f {
@@ -20,15 +21,15 @@ func isText(b []byte) bool {
 		return false
 	}
 	for i := 0; i+1 < len(b); i++ {
-		if b[i] == 0xc2 && b[i+1] < 0xa0 { // U+0080 to U+009F, the control characters beyond ASCII
+		if b[i] == 0xc2 && b[i+1] < 0xa0 { // U+0080 to U+009F, the C1 control characters
 			return false
 		}
 	}
 	return true
 }
 
-// appendJSONField appends the fields of the byte string b, "name":"…","name_base64":"…", or the second alone.
-// name is plain ASCII.
+// appendJSONField appends the fields of the byte string b: "name":"…","name_base64":"…", or only the
+// second. name is ASCII without characters that need escapes.
 func appendJSONField(dst []byte, name string, b []byte) []byte {
 	if isText(b) {
 		dst = append(append(append(dst, '"'), name...), `":`...)
@@ -39,7 +40,7 @@ func appendJSONField(dst []byte, name string, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendJSONString appends b, which is UTF-8, as a JSON string.
+// appendJSONString appends b, which must be UTF-8, as a JSON string.
 func appendJSONString(dst, b []byte) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -82,7 +83,7 @@ func textOf(b []byte) *string {
 	return &s
 }
 
-// bytesOf returns b so that it is encoded as "" and never as null.
+// bytesOf returns b, or an empty slice for nil, which JSON encodes as "" and not as null.
 func bytesOf(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -90,7 +91,7 @@ func bytesOf(b []byte) []byte {
 	return b
 }
 
-// The fields of byte strings in structs, to be embedded.
+// The fields of byte strings, for embedding in structs.
 type (
 	rowJSON struct {
 		Row      *string `json:"row,omitempty"`
@@ -100,7 +101,7 @@ type (
 		Column      *string `json:"column,omitempty"` // family:qualifier
 		ColumnBytes []byte  `json:"column_base64"`
 	}
-	// boundsJSON is the range of a tablet: empty bounds are no bounds.
+	// boundsJSON is the range of a tablet. An empty bound means no bound.
 	boundsJSON struct {
 		Start      *string `json:"start,omitempty"`
 		StartBytes []byte  `json:"start_base64"`

@@ -18,17 +18,17 @@ import (
 func (a *app) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load",
-		Short: "Fill a table from files, and verify what was loaded",
+		Short: "Load a table from files, and verify a load",
 		Example: `  stele load webtable ./site --base-url https://www.example.com/
   stele load verify acks.jsonl --table webtable`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.loadWebtableCommand(), a.loadVerifyCommand())
 	return cmd
 }
 
-// loadFlags are those of one load.
+// loadFlags are the flags of load webtable.
 type loadFlags struct {
 	base, table, language, acks string
 	force                       bool
@@ -41,36 +41,36 @@ func (a *app) loadWebtableCommand() *cobra.Command {
 		Short: "Load a folder of HTML pages into the paper's Webtable",
 		Long: `Load a folder of HTML pages into the paper's Webtable (its section 2, figure 1).
 
-A page is a file that ends in .html, .htm or .xhtml. Its row is its URL without the
-scheme, the host reversed, so that the pages of a domain stand together:
+A page is a file that ends in .html, .htm or .xhtml. Its row key is its URL without the
+scheme and with the host name reversed, so that the pages of a domain are contiguous:
 
   https://www.cnn.com/            com.cnn.www
   https://www.cnn.com/a.html?x=1  com.cnn.www/a.html?x=1
   http://cnn.com:8080/            com.cnn:8080
 
   contents:          the page
-  language:          as the page says, such as en-US
-  anchor:URL         in the row that a page links to: the text of the link, with the
-                     URL of the page that links; several texts are several lines
+  language:          the language that the page declares, such as en-US
+  anchor:URL         in the row of a link's target: the link text, by the URL of the
+                     page with the link; several texts are separated by newlines
 
-All cells have the time of their page's file. Rows of pages that are linked to and
-not in the folder have anchors only. A link to a folder is one to its index page.
+All cells have the modification time of their page's file. Rows of link targets outside
+the folder have only anchors. A link to a folder is a link to its index page.
 
-The table is made if there is none. A page that is there with the time of its file
-is skipped: run an interrupted load again and it goes on. --ack-file notes every
-cell that the table has acknowledged; "stele load verify" reads them all again.`,
+The table is created if it does not exist. A page that is in the table with the time of
+its file is skipped, so an interrupted load continues when it is run again. --ack-file
+records every acknowledged cell, for "stele load verify".`,
 		Example: `  stele load webtable /usr/share/doc/python3-doc/html --base-url https://docs.python.org/3/ --table webtable
   stele load webtable ./site --base-url https://www.example.com/ --ack-file acks.jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.base == "" {
-				return usagef("such as --base-url https://www.example.com/", "--base-url is missing: the URL that the folder has on the web")
+				return usagef("add the URL of the folder on the web, such as --base-url https://www.example.com/", "--base-url is missing")
 			}
 			site, err := webtable.Open(args[0], f.base)
 			if err != nil {
 				return siteError(err)
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.loadWebtable(ctx, c, site, f)
 			})
 		},
@@ -78,9 +78,9 @@ cell that the table has acknowledged; "stele load verify" reads them all again.`
 	flags := cmd.Flags()
 	flags.StringVar(&f.base, "base-url", "", "the `URL` of the folder on the web")
 	flags.StringVar(&f.table, "table", sampleTable, "the table's `NAME`")
-	flags.StringVar(&f.language, "language", webload.DefaultLanguage, "the `TAG` of pages that do not say their language")
-	flags.StringVar(&f.acks, "ack-file", "", "append a line to `FILE` for every cell that the table has acknowledged")
-	flags.BoolVar(&f.force, "force", false, "load also pages that are there already")
+	flags.StringVar(&f.language, "language", webload.DefaultLanguage, "language `TAG` of pages that declare none")
+	flags.StringVar(&f.acks, "ack-file", "", "append a line to `FILE` for each acknowledged cell")
+	flags.BoolVar(&f.force, "force", false, "also load pages that are in the table already")
 	_ = cmd.RegisterFlagCompletionFunc("table", a.completeTable)
 	return cmd
 }
@@ -107,10 +107,10 @@ func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable
 		return err
 	}
 	if created {
-		a.talk("created table %s", f.table)
+		a.notef("created table %s", f.table)
 	}
 	p := a.newProgress("loading " + f.table)
-	cfg.Warn = func(err error) { p.talk("left out: %v", err) }
+	cfg.Warn = func(err error) { p.notef("skipped: %v", err) }
 	l := webload.New(cfg)
 	pages, _ := site.Total(func() bool { return ctx.Err() != nil })
 	began := time.Now()
@@ -123,12 +123,12 @@ func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable
 	return a.reportLoad(f, l.Stats(), pages, time.Since(began), err)
 }
 
-// loadJSON is a load as --json tells of it.
+// loadJSON is the --json form of a load.
 type loadJSON struct {
 	Table    string  `json:"table"`
 	Complete bool    `json:"complete"`
 	Pages    int64   `json:"pages"`         // written
-	Skipped  int64   `json:"pages_skipped"` // were there already
+	Skipped  int64   `json:"pages_skipped"` // in the table already
 	Failed   int64   `json:"pages_failed"`
 	Bytes    int64   `json:"page_bytes"` // of pages written and skipped
 	Links    int64   `json:"links"`
@@ -144,20 +144,20 @@ func (a *app) reportLoad(f *loadFlags, s webload.Stats, pages int64, took time.D
 			return err
 		}
 	} else {
-		a.talk("%s: loaded %s and %s from %s in %v; skipped %s that were there already", f.table, plural(s.Pages, "page"),
+		a.notef("%s: loaded %s and %s from %s in %v; skipped %s that were in the table", f.table, plural(s.Pages, "page"),
 			plural(s.Anchors, "anchor"), plural(s.Links, "link"), took.Round(time.Millisecond), formatCount(s.Skipped))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return withHint(fmt.Errorf("interrupted at %s of %s", formatCount(s.Pages+s.Skipped), plural(pages, "page")), "run the same command again to go on")
+		return withHint(fmt.Errorf("interrupted at %s of %s", formatCount(s.Pages+s.Skipped), plural(pages, "page")), "run the same command again to continue")
 	case err != nil:
 		hint := faultOf(err).hint
 		if hint == "" || errors.Is(err, client.ErrAmbiguous) {
-			hint = "run the same command again to go on"
+			hint = "run the same command again to continue"
 		}
 		return withHint(err, hint)
 	case s.Failed > 0:
-		return fmt.Errorf("%s could not be loaded", plural(s.Failed, "file"))
+		return fmt.Errorf("load %s: %s skipped after errors", f.table, plural(s.Failed, "file"))
 	}
 	return nil
 }
@@ -166,10 +166,10 @@ func (a *app) loadVerifyCommand() *cobra.Command {
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "verify ACK-FILE [--table NAME]",
-		Short: "Read everything again that a load had acknowledged",
-		Long: `Read every cell again that the file of "stele load webtable --ack-file" names, and
-compare its value by checksum. A cell that is missing, or has another value, was lost
-after it was acknowledged, or was deleted or collected since.`,
+		Short: "Verify the acknowledged cells of a load",
+		Long: `Read every cell in the file of "stele load webtable --ack-file", and compare the
+checksum of its value. A cell that is missing, or has another value, was lost after it
+was acknowledged, or was deleted or garbage-collected since.`,
 		Example: `  stele load verify acks.jsonl --table webtable`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -178,7 +178,7 @@ after it was acknowledged, or was deleted or collected since.`,
 				return err
 			}
 			defer file.Close()
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.loadVerify(ctx, c.Table(name), file)
 			})
 		},
@@ -188,7 +188,7 @@ after it was acknowledged, or was deleted or collected since.`,
 	return cmd
 }
 
-// verifyJSON is a verification as --json tells of it.
+// verifyJSON is the --json form of a verification.
 type verifyJSON struct {
 	Table   string  `json:"table"`
 	Cells   int64   `json:"cells"`
@@ -223,10 +223,10 @@ func (a *app) loadVerify(ctx context.Context, t *client.Table, file *os.File) er
 			return err
 		}
 	} else {
-		a.talk("%s: read %s of acknowledged values in %s again: %s missing, %s wrong", t.Name(), formatSize(v.Bytes), plural(v.Cells, "cell"), formatCount(v.Missing), formatCount(v.Wrong))
+		a.notef("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", t.Name(), formatSize(v.Bytes), plural(v.Cells, "cell"), formatCount(v.Missing), formatCount(v.Wrong))
 	}
 	if v.Missing+v.Wrong > 0 {
-		return fmt.Errorf("%s of %s are not as they were acknowledged; the first: %s", formatCount(v.Missing+v.Wrong), plural(v.Cells, "cell"), v.First)
+		return fmt.Errorf("verify acknowledged cells: %s of %s missing or wrong, the first: %s", formatCount(v.Missing+v.Wrong), plural(v.Cells, "cell"), v.First)
 	}
 	return nil
 }

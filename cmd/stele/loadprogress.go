@@ -11,8 +11,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// progress shows how far long work is: as a bar on a terminal, and elsewhere as a line
-// now and then.
+// progress shows the progress of long-running work: as a bar on a terminal, else as a line every
+// progressLines.
 type progress struct {
 	a     *app
 	title string
@@ -23,15 +23,15 @@ type progress struct {
 	state func() (done int64, text string)
 }
 
-// progressLines is how often a line comes where there is no terminal.
+// progressLines is the interval of progress lines if standard error is not a terminal.
 const progressLines = 5 * time.Second
 
 func (a *app) newProgress(title string) *progress {
 	return &progress{a: a, title: title, end: make(chan struct{})}
 }
 
-// start shows the progress of work of total units. state returns how many of them are
-// done, and a text that counts in the same unit: the bar and the text must agree.
+// start shows the progress of total units of work. state returns the number of units done and a text
+// that counts the same units, so that bar and text agree.
 func (p *progress) start(total int64, state func() (done int64, text string)) {
 	p.state = state
 	every := progressLines
@@ -59,7 +59,7 @@ func (p *progress) run(every time.Duration) {
 			if p.bar != nil {
 				p.bar.SetCurrent(done)
 			} else {
-				p.a.talk("%s: %s", p.title, text)
+				p.a.notef("%s: %s", p.title, text)
 			}
 		case <-p.end:
 			return
@@ -67,16 +67,16 @@ func (p *progress) run(every time.Duration) {
 	}
 }
 
-// talk says something while the bar is there.
-func (p *progress) talk(format string, args ...any) {
+// notef prints a message above the bar.
+func (p *progress) notef(format string, args ...any) {
 	if p.bars == nil {
-		p.a.talk(format, args...)
+		p.a.notef(format, args...)
 		return
 	}
 	fmt.Fprintln(p.bars, escapeLines(fmt.Sprintf(format, args...)))
 }
 
-// stop takes the bar away.
+// stop removes the bar.
 func (p *progress) stop() {
 	close(p.end)
 	p.group.Wait()
@@ -86,7 +86,7 @@ func (p *progress) stop() {
 	}
 }
 
-// countingReader counts what is read.
+// countingReader counts the bytes read.
 type countingReader struct {
 	r io.Reader
 	n atomic.Int64

@@ -18,52 +18,53 @@ import (
 func (a *app) lockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock",
-		Short: "Small files and locks that the whole cluster agrees on",
-		Long: `The lock service keeps a tree of small files (up to 256 KiB) on a majority of the
-cluster's voters. Each file is a lock as well. Paths begin with a slash; the
-directories above a file are made with it.
+		Short: "Use the lock service: small files, locks and events",
+		Long: `Use the lock service: a tree of small files (up to 256 KiB), replicated on a majority of
+the cluster's voters. Each file is also a lock. Paths begin with a slash; creating a
+file creates the directories above it.
 
-The cluster keeps its own files there (docs/rpc.md names them): look, and do not touch.
-Yours go best below /locks. In a cluster with certificates they can be nowhere else.
+The cluster keeps its own files in this tree (see docs/rpc.md): do not change them. Use
+paths below /locks; a cluster with certificates allows no others.
 
-Exit codes, beside those of "stele --help": 11, the file has another generation, or the
-lock another sequencer, than was given; 7, the lock was not got in time.`,
+Exit codes, besides those of "stele --help": 11 the generation of the file or the
+sequencer of the lock does not match, 7 the lock was not acquired in time.`,
 		Example: `  stele lock set /locks/config 'replicas: 3'
   stele lock get /locks/config
   stele lock hold /locks/nightly --wait 10m -- ./nightly.sh`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.lockGetCommand(), a.lockSetCommand(), a.lockRemoveCommand(), a.lockListCommand(),
 		a.lockStatCommand(), a.lockWatchCommand(), a.lockHoldCommand(), a.lockCheckCommand())
 	return cmd
 }
 
-// lockRetry is how long a command looks for a leader that is not there: as long as
-// other verbs look for their node, and longer than an election.
+// lockRetry is how long a command retries to find a leader: as long as other commands retry to reach
+// a node, and longer than an election.
 const lockRetry = 15 * time.Second
 
-// lockClient makes a client of the lock service at --addr.
+// lockClient returns a client of the lock service at --addr.
 func (a *app) lockClient() (*session.Client, error) {
 	addrs, err := withPorts(a.addr)
 	if err != nil {
 		return nil, err
 	}
 	var d lockDialer
-	if err := a.identify(&d.as); err != nil {
+	if err := a.setCredential(&d.as); err != nil {
 		return nil, err
 	}
 	return session.NewClient(session.Config{
 		Dialer:  d,
 		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: lockRetry,
-		Logger: slog.New(slog.DiscardHandler), // what matters is said by the verbs
+		Logger: slog.New(slog.DiscardHandler), // the commands report errors themselves
 	})
 }
 
-// lockDialer connects to voters, and shows them who asks.
+// lockDialer connects to voters with a credential.
 type lockDialer struct{ as client.Config }
 
-// Dial implements session.Dialer.
+// Dial implements session.Dialer. Errors of authentication wrap session.ErrRefused, which is not
+// retried.
 func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
 	conn, err := d.as.Connect(ctx, addr)
 	if err != nil && faultOfIdentity(err) != nil {
@@ -75,7 +76,7 @@ func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 	return session.Peer{Service: api.Remote(conn), Close: conn.Close}, nil
 }
 
-// locks runs f with a client of the lock service, within --timeout or else usual.
+// locks runs f with a client of the lock service. The timeout is that of within.
 func (a *app) locks(cmd *cobra.Command, usual time.Duration, f func(context.Context, *session.Client) error) error {
 	ctx, cancel := a.within(cmd, usual)
 	defer cancel()
@@ -87,52 +88,52 @@ func (a *app) locks(cmd *cobra.Command, usual time.Duration, f func(context.Cont
 	return f(ctx, c)
 }
 
-// faultOfLock knows the errors of the lock service.
+// faultOfLock maps errors of the lock service.
 func faultOfLock(err error) *fault {
-	var away *session.UnreachableError
+	var unreachable *session.UnreachableError
 	var held *api.LockedError
 	switch {
 	case errors.Is(err, api.ErrOutcomeUnknown):
-		f := &fault{code: exitError, hint: `look with "stele lock get" whether it took effect`}
+		f := &fault{code: exitError, hint: `check by "stele lock get" whether it took effect`}
 		if errors.Is(err, context.DeadlineExceeded) {
 			f.code = exitTimeout
 		}
 		return f
 	case errors.As(err, &held):
-		return &fault{code: exitTimeout, err: held, hint: "wait longer for it with --wait"}
-	case errors.As(err, &away) && errors.Is(away.Err, session.ErrRefused): // said as other verbs say it
-		return faultOfIdentity(&client.UnreachableError{Addr: away.Addr, Err: away.Err})
-	case errors.As(err, &away):
+		return &fault{code: exitTimeout, err: held, hint: "wait for it with --wait, or wait longer"}
+	case errors.As(err, &unreachable) && errors.Is(unreachable.Err, session.ErrRefused): // report it as other commands do
+		return faultOfIdentity(&client.UnreachableError{Addr: unreachable.Addr, Err: unreachable.Err})
+	case errors.As(err, &unreachable):
 		return &fault{
 			code: exitUnreachable,
 			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
-			err:  fmt.Errorf("cannot reach %s: %s", away.Addr, networkReason(away.Err)),
+			err:  fmt.Errorf("cannot reach %s: %s", unreachable.Addr, networkReason(unreachable.Err)),
 		}
 	case errors.Is(err, api.ErrGeneration):
 		return &fault{code: exitConflict, hint: `"stele lock stat" shows the generation`}
 	case errors.Is(err, api.ErrNotFound):
-		return &fault{code: exitNotFound, hint: `"stele lock ls" and "stele lock stat" show what is there`}
+		return &fault{code: exitNotFound, hint: `"stele lock ls" and "stele lock stat" show the existing files`}
 	case errors.Is(err, api.ErrStale):
-		return &fault{code: exitConflict, hint: "its bearer has lost the lock: do nothing in its name"}
+		return &fault{code: exitConflict, hint: "the holder has lost the lock: reject its requests"}
 	case errors.Is(err, api.ErrSystemFile):
-		return &fault{code: exitUsage, hint: `"stele table", "stele node" and "stele raft" change what is the cluster's own`}
+		return &fault{code: exitUsage, hint: `use "stele table", "stele node" or "stele raft" to change the cluster's own files`}
 	case errors.Is(err, api.ErrBadPath), errors.Is(err, api.ErrTooLarge):
 		return &fault{code: exitUsage}
 	case errors.Is(err, api.ErrIsDirectory):
-		return &fault{code: exitError, hint: `"stele lock ls" shows what is in a directory`}
+		return &fault{code: exitError, hint: `"stele lock ls" lists a directory`}
 	case errors.Is(err, api.ErrNotEmpty):
-		return &fault{code: exitError, hint: "remove what is in it first"}
+		return &fault{code: exitError, hint: "remove its entries first"}
 	case errors.Is(err, api.ErrDiskFull):
 		return &fault{code: exitDiskFull, hint: "free or add disk space on the voters"}
 	case errors.Is(err, session.ErrExpired):
-		return &fault{code: exitUnhealthy, hint: `no leader of the lock service was heard of in time, or this process stood still: see "stele status"`}
+		return &fault{code: exitUnhealthy, hint: `the lock service had no leader for too long, or this process was paused: see "stele status"`}
 	case errors.Is(err, api.ErrNotReady):
 		return &fault{code: exitUnhealthy, hint: `a majority of the voters must be up: see "stele status"`}
 	}
 	return nil
 }
 
-// statJSON is a node of the namespace, and a file when value is set.
+// statJSON is the --json form of a node of the namespace. Value is set only for the content of a file.
 type statJSON struct {
 	Path           string   `json:"path"`
 	Directory      bool     `json:"directory"`

@@ -16,17 +16,17 @@ func (a *app) lockGetCommand() *cobra.Command {
 	raw, stale := false, false
 	cmd := &cobra.Command{
 		Use:   "get PATH",
-		Short: "Write a file's content to standard output",
-		Long: `Write a file's content to standard output, as it is; on a terminal with what
-cannot be printed escaped, unless --raw is given.
+		Short: "Print the content of a file",
+		Long: `Print the content of a file, unchanged. On a terminal, unprintable characters are
+escaped, unless --raw is given.
 
-The answer is what the last write left, or with --stale what some voter has, which
-may be older but needs no leader.`,
+The read is linearizable. With --stale any voter answers without the leader, and the
+content may be old.`,
 		Example: `  stele lock get /locks/config
   stele lock get /locks/config --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				get := c.Get
 				if stale {
 					get = c.GetStale
@@ -39,8 +39,8 @@ may be older but needs no leader.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&raw, "raw", false, "write the content as it is, on a terminal too")
-	cmd.Flags().BoolVar(&stale, "stale", false, "ask any voter, without the leader: the answer may be old")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the content unchanged, also on a terminal")
+	cmd.Flags().BoolVar(&stale, "stale", false, "read from any voter, without the leader; the content may be old")
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func (a *app) printFile(f *api.File, raw bool) error {
 	return err
 }
 
-// lockError says what is missing where the error does not.
+// lockError adds the path to an error that lacks it.
 func lockError(err error, p string) error {
 	f := faultOf(err)
 	if f.code != exitNotFound && f.code != exitConflict || strings.Contains(err.Error(), p) {
@@ -68,7 +68,7 @@ func lockError(err error, p string) error {
 	return &fault{code: f.code, hint: f.hint, err: fmt.Errorf("%s: %w", p, err)}
 }
 
-// generationFlag is the generation that a path must have.
+// generationFlag holds --generation and --create: the generation that a path must have.
 type generationFlag struct {
 	generation uint64
 	create     bool
@@ -78,7 +78,7 @@ func (g *generationFlag) of(cmd *cobra.Command) (uint64, error) {
 	given := cmd.Flags().Changed("generation")
 	switch {
 	case g.create && given:
-		return 0, usagef("", "--create means generation 0: give one of the two")
+		return 0, usagef("use one of them; --create means generation 0", "--create and --generation are both given")
 	case g.create:
 		return 0, nil
 	case given:
@@ -93,15 +93,14 @@ func (a *app) lockSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set PATH VALUE",
 		Short: "Write a file",
-		Long: `Write a file, which need not exist, as a whole. VALUE may be - for standard input,
-or @FILE.
+		Long: `Create a file, or replace its content. VALUE may be - for standard input, or @FILE.
 
-With --create it must not exist; with --generation it must not have been written
-since: "stele lock stat" shows the generation. Otherwise nothing is changed, and
-the exit code is 11. With --guard the write is made only while a lock is held, told
-by its sequencer, as in STELE_LOCK_SEQUENCER of "stele lock hold".
+With --create the file must not exist. With --generation it must have that generation:
+see "stele lock stat". With --guard a lock must still be held, named by its sequencer,
+as in STELE_LOCK_SEQUENCER of "stele lock hold". If the condition does not hold, nothing
+is changed and the exit code is 11.
 
-When "set" returns, no reader anywhere gets the old content any more.`,
+When the command returns, no client reads the old content any more.`,
 		Example: `  stele lock set /locks/config 'replicas: 3'
   stele lock set /locks/config - < config.yaml
   stele lock set /locks/leader "$HOSTNAME" --create
@@ -120,7 +119,7 @@ When "set" returns, no reader anywhere gets the old content any more.`,
 			if err != nil {
 				return err
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				made, err := c.Set(ctx, args[0], value, gen, o)
 				if err != nil || !a.json {
 					return lockError(err, args[0])
@@ -132,20 +131,20 @@ When "set" returns, no reader anywhere gets the old content any more.`,
 			})
 		},
 	}
-	cmd.Flags().Uint64Var(&g.generation, "generation", 0, "write only if the file's generation is this `number`; 0 for a file that is not there")
-	cmd.Flags().BoolVar(&g.create, "create", false, "write only if the file is not there")
+	cmd.Flags().Uint64Var(&g.generation, "generation", 0, "write only if the file's generation is this `number`; 0 if it must not exist")
+	cmd.Flags().BoolVar(&g.create, "create", false, "write only if the file does not exist")
 	cmd.Flags().StringVar(&guard, "guard", "", "write only while the lock of this `sequencer` is held")
 	a.escapesFlag(cmd)
 	return cmd
 }
 
-// guarded are the options of a change under a sequencer, or of one without.
+// guarded returns the options of a change with --guard; text is the sequencer, or empty.
 func guarded(text string) (o api.SetOptions, err error) {
 	if text == "" {
 		return o, nil
 	}
 	if o.Guard, err = api.ParseSequencer(text); err != nil {
-		err = usagef(`"stele lock hold" gives its command one in STELE_LOCK_SEQUENCER`, "--guard: %w", err)
+		err = usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "--guard: %w", err)
 	}
 	return o, err
 }
@@ -157,8 +156,8 @@ func (a *app) lockRemoveCommand() *cobra.Command {
 		Use:     "rm PATH",
 		Aliases: []string{"delete"},
 		Short:   "Remove a file or an empty directory",
-		Long: `Remove a file or an empty directory, with --generation only if it has not been
-changed since. A file whose lock is held stays.`,
+		Long: `Remove a file or an empty directory. With --generation it must have that generation. A
+file whose lock is held cannot be removed.`,
 		Example: `  stele lock rm /locks/config
   stele lock rm /locks/config --generation 1234`,
 		Args: cobra.ExactArgs(1),
@@ -171,7 +170,7 @@ changed since. A file whose lock is held stays.`,
 			if err != nil {
 				return err
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				if err := c.Delete(ctx, args[0], gen, o); err != nil || !a.json {
 					return lockError(err, args[0])
 				}
@@ -192,8 +191,8 @@ func (a *app) lockListCommand() *cobra.Command {
 		Use:     "ls [PATH]",
 		Aliases: []string{"list"},
 		Short:   "List a directory",
-		Long: `List what is in a directory, / by default: a name a line, directories with a
-slash behind; with --long a table.`,
+		Long: `List the entries of a directory, / by default. Prints one name per line, directories
+with a trailing slash; with --long, a table.`,
 		Example: `  stele lock ls
   stele lock ls /locks -l`,
 		Args: cobra.MaximumNArgs(1),
@@ -202,7 +201,7 @@ slash behind; with --long a table.`,
 			if len(args) > 0 {
 				dir = args[0]
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				all, err := c.List(ctx, dir)
 				if err != nil {
 					return lockError(err, dir)
@@ -241,7 +240,7 @@ func (a *app) printNodes(all []api.Stat, long bool) error {
 	return a.print(g)
 }
 
-// sessions lists sessions that are not zero.
+// sessions returns the sessions whose ids are not 0, for messages.
 func sessions(ids ...api.SessionID) string {
 	var all []string
 	for _, id := range ids {
@@ -255,12 +254,12 @@ func sessions(ids ...api.SessionID) string {
 func (a *app) lockStatCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stat PATH",
-		Short: "Show a node's generations, and who holds its lock",
+		Short: "Show the generations and the lock of a file or directory",
 		Example: `  stele lock stat /locks/nightly
   stele lock stat /locks/nightly --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				s, err := c.Stat(ctx, args[0])
 				if err != nil {
 					return lockError(err, args[0])
@@ -285,7 +284,7 @@ func statGrid(s *api.Stat) *grid {
 	g.add("generation", fmt.Sprint(s.Generation))
 	g.add("instance", fmt.Sprint(s.Instance))
 	if s.Ephemeral != 0 {
-		g.add("goes with", sessions(s.Ephemeral))
+		g.add("ephemeral of", sessions(s.Ephemeral))
 	}
 	g.add("lock", lockState(s))
 	if len(s.Holders) > 0 {
@@ -301,21 +300,21 @@ func statGrid(s *api.Stat) *grid {
 func (a *app) lockCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check SEQUENCER",
-		Short: "Tell whether a lock is still held as a sequencer says",
-		Long: `Tell whether the lock that a sequencer tells of has been held without a break since:
-exit code 0 if so, 11 if not. Whoever is asked to do something by the holder of a
-lock checks its sequencer first.`,
+		Short: "Check whether a sequencer is valid",
+		Long: `Check whether the lock of a sequencer has been held without interruption since the
+sequencer was issued. The exit code is 0 if it has, 11 if not. A server that acts for
+the holder of a lock checks the holder's sequencer first.`,
 		Example: `  stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := api.ParseSequencer(args[0])
 			if err != nil {
-				return usagef(`"stele lock hold" gives its command one in STELE_LOCK_SEQUENCER`, "%w", err)
+				return usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "%w", err)
 			}
-			return a.locks(cmd, quick, func(ctx context.Context, c *session.Client) error {
+			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
 				err := c.CheckSequencer(ctx, q)
 				err = lockError(err, q.Path)
-				if err != nil && faultOf(err).code == exitNotFound { // the lock's file is gone, and the lock with it
+				if err != nil && faultOf(err).code == exitNotFound { // the lock was removed with its file
 					err = &fault{code: exitConflict, hint: faultOf(err).hint, err: err}
 				}
 				if !a.json || err != nil && faultOf(err).code != exitConflict {
@@ -327,7 +326,7 @@ lock checks its sequencer first.`,
 				}{args[0], err == nil}); printed != nil || err == nil {
 					return printed
 				}
-				return quietly(exitConflict)
+				return silentExit(exitConflict)
 			})
 		},
 	}

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// closeWait is how long a command waits for the leader to take back what it held.
+	// closeWait bounds the closing of a session, which releases its locks.
 	closeWait = 5 * time.Second
-	// sequencerVariable names the sequencer in the environment of a held command.
+	// sequencerVariable is the environment variable with the sequencer, for the command.
 	sequencerVariable = "STELE_LOCK_SEQUENCER"
-	// exitNoCommand is what shells and env exit with for a command that cannot be run.
+	// exitNoCommand is the exit code of shells and env for a command that cannot be run.
 	exitNoCommand = 127
 )
 
-// A holder is the flags of hold.
-type holder struct {
+// holdFlags are the flags of hold.
+type holdFlags struct {
 	wait      time.Duration
 	forever   bool
 	shared    bool
@@ -36,45 +36,45 @@ type holder struct {
 }
 
 func (a *app) lockHoldCommand() *cobra.Command {
-	h := &holder{delay: 30 * time.Second, killAfter: 5 * time.Second}
+	h := &holdFlags{delay: 30 * time.Second, killAfter: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "hold PATH -- COMMAND [ARG...]",
-		Short: "Run a command under a lock",
-		Long: `Acquire the lock of a path, making an empty file if there is none, run a command,
-and give the lock back when it has ended.
+		Short: "Run a command while holding a lock",
+		Long: `Acquire the lock of a path, run a command, and release the lock when the command has
+exited. If there is no such file, an empty one is created.
 
-The command has the lock's sequencer in STELE_LOCK_SEQUENCER, for third parties to
-check ("stele lock check") and for writes to be guarded ("stele lock set --guard").
-Signals are passed on to it.
+The command has the lock's sequencer in STELE_LOCK_SEQUENCER. Servers can check it
+("stele lock check"), and it can guard writes ("stele lock set --guard"). Signals are
+forwarded to the command.
 
-If the leader of the lock service is not heard of, the lock stays closed to others
-for the --delay, which others also wait out after a crash. The command is stopped
-before that is over: with SIGTERM, and with SIGKILL after --kill-after, which must not
-be more. A delay below some 5s does not outlast a change of the leader.
+If the lock service has no leader, or after a crash of this process, others can acquire
+the lock only after the lock delay, --delay. The command is stopped before that: by
+SIGTERM, and after --kill-after, which must not exceed --delay, by SIGKILL. With a delay
+below about 5s, the lock does not survive a change of the leader.
 
-No lock can stop a command whose holder is itself killed or stopped: what the command
-has started may then run on, and so may all of it while this process is paused. Have
-those who are written to check the sequencer.
+A lock cannot stop the command if this process is killed: child processes of the command
+may continue to run. The same holds for the whole command while this process is paused.
+Servers that must reject such a command have to check the sequencer.
 
-The exit code is the command's: 128 and its number if a signal ended it, 127 if it
-could not be run. 7 means that the lock was not got in time, 5 that it was lost and
-the command stopped; other codes are those of "stele --help".`,
+The exit code is that of the command: 128 plus the signal number if a signal killed it,
+127 if it could not be run. 7 means that the lock was not acquired in time, 5 that it
+was lost and the command was stopped. Other codes are those of "stele --help".`,
 		Example: `  stele lock hold /locks/nightly -- ./nightly.sh --full
   stele lock hold /locks/nightly --wait 10m -- sh -c 'stele lock check "$STELE_LOCK_SEQUENCER" && ./deploy'
   stele lock hold /locks/data --shared --wait forever -- ./reader`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() > 1 {
-				return usagef("for example: "+firstExample(cmd), "%d words before --, want one path", cmd.ArgsLenAtDash())
+				return usagef("for example: "+firstExample(cmd), "%d arguments before --, want one path", cmd.ArgsLenAtDash())
 			}
 			if h.delay > api.LockDelayMax {
-				return usagef("", "--delay: %v is more than %v", h.delay, api.LockDelayMax)
+				return usagef("", "--delay: %v exceeds %v", h.delay, api.LockDelayMax)
 			}
 			if h.killAfter > h.delay && !cmd.Flags().Changed("kill-after") {
 				h.killAfter = h.delay
 			}
 			if h.killAfter > h.delay {
-				return usagef("lower --kill-after or raise --delay", "--kill-after: %v is more than the --delay of %v: the command could outlive the lock", h.killAfter, h.delay)
+				return usagef("lower --kill-after or raise --delay", "--kill-after: %v exceeds the --delay of %v, so the command could outlive the lock", h.killAfter, h.delay)
 			}
 			return a.inSession(cmd, "lock hold", func(ctx context.Context, s *session.Session) error {
 				return a.hold(ctx, s, h, args[0], args[1:])
@@ -83,15 +83,15 @@ the command stopped; other codes are those of "stele --help".`,
 	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(true)
-	flags.Var((*waitFlag)(h), "wait", "wait for the lock for this `time`, or forever (default: do not wait)")
-	flags.BoolVar(&h.shared, "shared", false, "share the lock with others that share it")
-	flags.Var((*durationFlag)(&h.delay), "delay", "keep the lock closed to others for this `time` when this process dies without giving it back, at most 1m")
-	flags.Var((*durationFlag)(&h.killAfter), "kill-after", "`time` between SIGTERM and SIGKILL for a command whose lock is lost")
+	flags.Var((*waitFlag)(h), "wait", "wait for the lock for this `duration`, or forever (default: do not wait)")
+	flags.BoolVar(&h.shared, "shared", false, "acquire the lock in shared mode")
+	flags.Var((*durationFlag)(&h.delay), "delay", "lock delay: a `duration` of at most 1m in which others cannot acquire the lock if this process dies without releasing it")
+	flags.Var((*durationFlag)(&h.killAfter), "kill-after", "`duration` between SIGTERM and SIGKILL when the lock is lost")
 	return cmd
 }
 
 // waitFlag is a duration, or forever.
-type waitFlag holder
+type waitFlag holdFlags
 
 func (w *waitFlag) Set(s string) error {
 	if s == "forever" {
@@ -112,15 +112,15 @@ func (w *waitFlag) String() string {
 }
 
 // hold acquires the lock and runs the command.
-func (a *app) hold(ctx context.Context, s *session.Session, h *holder, path string, command []string) error {
+func (a *app) hold(ctx context.Context, s *session.Session, h *holdFlags, path string, command []string) error {
 	l, err := h.acquire(ctx, s, path)
 	if err != nil {
 		if errors.Is(err, api.ErrLocked) && ctx.Err() == nil {
-			return faultOfLock(err) // and not of the context that ended the wait
+			return faultOfLock(err) // not the fault of the deadline of --wait
 		}
 		return err
 	}
-	code, lost, err := a.runHeld(s, l, h, command)
+	code, lost, err := a.runUnderLock(s, l, h, command)
 	if err != nil {
 		return err
 	}
@@ -133,15 +133,15 @@ func (a *app) hold(ctx context.Context, s *session.Session, h *holder, path stri
 		}{path, l.Sequencer().String(), code, lost})
 	}
 	if lost {
-		return &fault{code: exitUnhealthy, err: fmt.Errorf("the lock of %s was lost, and the command stopped", path), hint: `no leader of the lock service was heard of, or this process was paused: see "stele status"`}
+		return &fault{code: exitUnhealthy, err: fmt.Errorf("the lock of %s was lost, and the command was stopped", path), hint: `the lock service had no leader for too long, or this process was paused: see "stele status"`}
 	}
 	if code != 0 {
-		return errors.Join(quietly(code), err)
+		return errors.Join(silentExit(code), err)
 	}
 	return err
 }
 
-func (h *holder) acquire(ctx context.Context, s *session.Session, path string) (*session.Lock, error) {
+func (h *holdFlags) acquire(ctx context.Context, s *session.Session, path string) (*session.Lock, error) {
 	mode := api.Exclusive
 	if h.shared {
 		mode = api.Shared
@@ -155,27 +155,27 @@ func (h *holder) acquire(ctx context.Context, s *session.Session, path string) (
 	return s.Acquire(ctx, path, mode, o)
 }
 
-// runHeld runs the command as long as the lock is held. It returns its exit code, and
-// whether it was stopped for the loss of the lock.
-func (a *app) runHeld(s *session.Session, l *session.Lock, h *holder, command []string) (code int, lost bool, err error) {
-	// A command whose holder dies goes with it; that is bound to the thread that started it.
+// runUnderLock runs the command while the lock is held. It returns the exit code of the command, and
+// whether it was stopped because the lock was lost.
+func (a *app) runUnderLock(s *session.Session, l *session.Lock, h *holdFlags, command []string) (code int, lost bool, err error) {
+	// The command is killed when the thread that started it exits: see childAttributes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn()...)
+	signal.Notify(signals, forwardedSignals()...)
 	defer signal.Stop(signals)
 	child := exec.Command(command[0], command[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.Env = append(os.Environ(), sequencerVariable+"="+l.Sequencer().String())
-	child.SysProcAttr = heldAttributes(!a.inTTY)
+	child.SysProcAttr = childAttributes(!a.inTTY)
 	if err := child.Start(); err != nil {
 		return 0, false, &fault{code: exitNoCommand, err: fmt.Errorf("run %s: %w", command[0], err)}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
-	w := &warder{app: a, session: s, lock: l, holder: h, pid: child.Process.Pid}
+	w := &lockMonitor{app: a, session: s, lock: l, holdFlags: h, pid: child.Process.Pid}
 	if !a.inTTY {
-		w.pid = -w.pid // its whole group
+		w.pid = -w.pid // the whole process group
 	}
 	err = w.watch(ended, signals)
 	var exit *exec.ExitError
@@ -192,29 +192,30 @@ func exitCode(p *os.ProcessState) int {
 	return p.ExitCode()
 }
 
-// A warder watches the lock while the command runs, and ends the command in time.
-type warder struct {
-	app      *app
-	session  *session.Session
-	lock     *session.Lock
-	holder   *holder
-	pid      int // of the command; negative: of its group
-	stopping bool
+// A lockMonitor watches the lock while the command runs, and stops the command before the lock can pass to
+// another holder.
+type lockMonitor struct {
+	app       *app
+	session   *session.Session
+	lock      *session.Lock
+	holdFlags *holdFlags
+	pid       int // of the command; negative for its process group
+	stopping  bool
 }
 
-// watch returns what the command's Wait returned.
-func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
+// watch waits until the command exits, and returns the error of its Wait.
+func (w *lockMonitor) watch(ended <-chan error, signals <-chan os.Signal) error {
 	lost := w.lock.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		state, changed := w.session.Changed()
 		switch {
-		case w.stopping: // the timer kills
+		case w.stopping: // only the timer matters now, which kills
 			changed = nil
 		case state == session.Jeopardy:
-			w.app.talk("the leader of the lock service is not heard of; the command goes on for at most %v", w.left().Round(time.Second))
-			timer.Reset(w.left())
+			w.app.notef("no contact with the leader of the lock service; the command continues for at most %v", w.remaining().Round(time.Second))
+			timer.Reset(w.remaining())
 		default:
 			timer.Stop()
 		}
@@ -223,7 +224,7 @@ func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
 			return err
 		case s := <-signals:
 			if n, ok := s.(syscall.Signal); ok {
-				w.pass(n)
+				w.forward(n)
 			}
 		case <-lost:
 			lost = nil
@@ -233,37 +234,37 @@ func (w *warder) watch(ended <-chan error, signals <-chan os.Signal) error {
 				w.stop(timer)
 				continue
 			}
-			w.app.talk("killing the command")
+			w.app.notef("killing the command")
 			_ = syscall.Kill(w.pid, syscall.SIGKILL)
 		case <-changed:
 		}
 	}
 }
 
-// left is how long the command may go on if nothing is heard.
-func (w *warder) left() time.Duration { return max(w.lock.Until()-w.holder.killAfter, 0) }
+// remaining returns how long the command may continue without contact to the leader.
+func (w *lockMonitor) remaining() time.Duration { return max(w.lock.Until()-w.holdFlags.killAfter, 0) }
 
-// stop ends the command: SIGTERM now, SIGKILL later.
-func (w *warder) stop(timer *time.Timer) {
+// stop sends SIGTERM to the command, and sets the timer for SIGKILL.
+func (w *lockMonitor) stop(timer *time.Timer) {
 	if w.stopping {
 		return
 	}
 	w.stopping = true
-	w.app.talk("the lock is lost: stopping the command")
+	w.app.notef("the lock is lost: stopping the command")
 	_ = syscall.Kill(w.pid, syscall.SIGTERM)
-	timer.Reset(w.holder.killAfter)
+	timer.Reset(w.holdFlags.killAfter)
 }
 
-// pass hands a signal on to the command. From a terminal Ctrl-C and Ctrl-\ reach it by
-// themselves.
-func (w *warder) pass(s syscall.Signal) {
+// forward forwards a signal to the command. On a terminal, Ctrl-C and Ctrl-\ reach it directly, so they
+// are not forwarded.
+func (w *lockMonitor) forward(s syscall.Signal) {
 	if w.app.inTTY && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
 		return
 	}
 	_ = syscall.Kill(w.pid, s)
 }
 
-// passedOn lists the signals that are for the command.
-func passedOn() []os.Signal {
+// forwardedSignals returns the signals that are forwarded to the command.
+func forwardedSignals() []os.Signal {
 	return append(signals(), syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 }

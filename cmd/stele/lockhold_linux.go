@@ -2,9 +2,9 @@ package main
 
 import "syscall"
 
-// heldAttributes makes the command die with its holder, whatever ends that; and if
-// group is true, be a group of its own, so that it can be stopped with all that it has
-// started. On a terminal it stays in the group that may read from there.
-func heldAttributes(group bool) *syscall.SysProcAttr {
+// childAttributes makes the kernel kill the command when the thread that started it exits. If group is
+// true, the command gets its own process group, so that it can be stopped with its children. On a
+// terminal it must stay in the foreground group, which may read input.
+func childAttributes(group bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// heldAttributes makes the command, if group is true, a group of its own, so that it
-// can be stopped with all that it has started.
-func heldAttributes(group bool) *syscall.SysProcAttr {
+// childAttributes gives the command its own process group if group is true, so that it can be stopped
+// with its children.
+func childAttributes(group bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: group}
 }

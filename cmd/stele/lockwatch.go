@@ -14,18 +14,18 @@ import (
 func (a *app) lockWatchCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch PATH",
-		Short: "Print what happens to a file or directory, as it happens",
-		Long: `Print a line for each change of a file, of the list of a directory, or of a lock,
-in the order of the changes, until interrupted. The path need not exist.
+		Short: "Print the events of a file or directory",
+		Long: `Print a line for each event of a file, directory or lock, in order, until interrupted.
+The path need not exist.
 
-  contents_changed PATH       the file was written, made or removed
-  child_added PATH NAME       the directory got or lost a child
-  child_removed PATH NAME
-  lock_acquired PATH          the lock went from free to held
+  contents_changed PATH       the file was written, created or removed
+  child_added PATH NAME       the directory has a new entry
+  child_removed PATH NAME     the directory lost an entry
+  lock_acquired PATH          the lock is no longer free
   lock_freed PATH             the lock became free
-  failed_over                 events may have been missed: look again
+  failed_over                 events may have been lost: read the file again
 
-Events of one kind that follow one another closely may come as one.`,
+Events of the same kind in quick succession may be combined.`,
 		Example: `  stele lock watch /locks/config
   stele lock watch /servers --json`,
 		Args: cobra.ExactArgs(1),
@@ -36,22 +36,21 @@ Events of one kind that follow one another closely may come as one.`,
 					return err
 				}
 				defer w.Close()
-				a.talk("watching %s: Ctrl-C ends it", args[0])
+				a.notef("watching %s: press Ctrl-C to stop", args[0])
 				return a.printEvents(cmd.Context(), w)
 			})
 		},
 	}
 }
 
-// inSession runs f in a session. Its context is the command's own: only opening the
-// session is bound by --timeout.
+// inSession runs f with a session. The timeout bounds only the opening of the session, not f.
 func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context, *session.Session) error) error {
 	c, err := a.lockClient()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	opening, cancel := a.within(cmd, quick)
+	opening, cancel := a.within(cmd, defaultTimeout)
 	defer cancel()
 	host, _ := os.Hostname()
 	s, err := c.Open(opening, session.Options{Name: fmt.Sprintf("stele %s, process %d on %.200s", verb, os.Getpid(), host)})
@@ -59,10 +58,10 @@ func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context,
 		return err
 	}
 	defer func() {
-		// The locks are free at once if this succeeds, and else soon.
+		// A clean close frees the locks at once; otherwise they are free when the session expires.
 		wait := closeWait
 		if !s.Valid() {
-			wait /= 10 // nobody answers, most likely
+			wait /= 10 // the lock service probably does not answer
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
@@ -75,7 +74,7 @@ func (a *app) printEvents(ctx context.Context, w *session.Watcher) error {
 	for {
 		v, err := w.Next(ctx)
 		switch {
-		case ctx.Err() != nil: // interrupted, which is how it ends
+		case ctx.Err() != nil: // interrupted: the normal end
 			return nil
 		case err != nil:
 			return err

@@ -11,8 +11,8 @@ func main() { os.Exit(mainCode()) }
 
 // mainCode runs the command line and returns the exit code.
 func mainCode() int {
-	// The first signal cancels the context. With stop the second has its usual
-	// effect, so that nothing can hang for good.
+	// The first signal cancels the context. Then stop restores the default action, so that a second
+	// signal ends a process that hangs.
 	ctx, stop := signal.NotifyContext(context.Background(), signals()...)
 	context.AfterFunc(ctx, stop)
 	defer stop()
@@ -20,8 +20,8 @@ func mainCode() int {
 	return a.run(ctx, os.Args[1:])
 }
 
-// signals lists those that end a command in good order. One that nohup has turned
-// off must stay off.
+// signals returns the signals that end a command gracefully. SIGHUP is not among them if it is
+// ignored, as under nohup.
 func signals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

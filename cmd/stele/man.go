@@ -19,8 +19,8 @@ func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man [FOLDER]",
 		Short: "Write the manual pages",
-		Long: `Write the manual pages into a folder, which is made if need be: those of all commands
-into its folder man1, and stele.yaml(5) into man5. Without a folder, print stele(1).`,
+		Long: `Write the manual pages of all commands to man1 in a folder, and stele.yaml(5) to man5.
+Missing folders are created. Without a folder, print stele(1).`,
 		Example: `  stele man | man -l -
   stele man /usr/local/share/man`,
 		Args: cobra.MaximumNArgs(1),
@@ -66,15 +66,15 @@ func (a *app) writeManPages(root *cobra.Command, dir string) error {
 	if a.json {
 		return a.printJSON(map[string]any{"folder": dir, "pages": pages})
 	}
-	a.talk("wrote %d pages to %s", pages, dir)
+	a.notef("wrote %d pages to %s", pages, dir)
 	return nil
 }
 
-// configManPage is stele.yaml(5).
+// configManPage returns the content of stele.yaml(5).
 func configManPage() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH STELE.YAML 5 \"\" \"Stele %s\" \"Stele\"\n", manText(node.Version()))
-	b.WriteString(".SH NAME\nstele.yaml \\- the configuration of a Stele node\n")
+	b.WriteString(".SH NAME\nstele.yaml \\- configuration of a Stele node\n")
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n%s\n", manText(defaultConfigFile))
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n.SH SETTINGS\n", manText(precedence))
 	for i := range settings {
@@ -88,7 +88,7 @@ func configManPage() string {
 
 func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// writeManPage writes a command's page in the language of man(7).
+// writeManPage writes a command's manual page in man(7) format.
 func writeManPage(w io.Writer, cmd *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Stele %s\" \"Stele\"\n", manText(strings.ToUpper(manName(cmd))), manText(node.Version()))
@@ -141,7 +141,7 @@ func manFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	})
 }
 
-// manText escapes what man(7) would take for its own.
+// manText escapes text for man(7).
 func manText(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// expectMax bounds the nodes that found a cluster together.
+// expectMax is the maximum of the setting expect.
 const expectMax = 1000
 
 func checkExpect(s string) error {
@@ -15,12 +15,12 @@ func checkExpect(s string) error {
 		return nil
 	}
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > expectMax {
-		return usagef("", "%q is not a number of nodes from 1 to %s", s, formatCount(expectMax))
+		return usagef("", "%q is not a number of nodes between 1 and %s", s, formatCount(expectMax))
 	}
 	return nil
 }
 
-// checkJoin checks an element of the list: an address, or several between commas.
+// checkJoin checks an element of the setting join: an address, or several separated by commas.
 func checkJoin(s string) error {
 	for _, addr := range strings.Split(s, ",") {
 		addr = strings.TrimSpace(addr)
@@ -43,7 +43,7 @@ func checkAdvertise(s string) error {
 		host = strings.Trim(s, "[]")
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return usagef("give the address that the other hosts know this one by", "others cannot reach %q", s)
+		return usagef("use an address at which other hosts reach this one", "%q is not reachable from other hosts", s)
 	}
 	return nil
 }
@@ -54,52 +54,52 @@ func checkHost(s string) error {
 	if err != nil {
 		host, port = strings.Trim(s, "[]"), ""
 		if net.ParseIP(host) == nil && strings.Contains(host, ":") {
-			return usagef("", "%q is neither a host nor of the form host:port", s)
+			return usagef("", "%q is neither a host nor host:port", s)
 		}
 	}
 	if _, bad := strconv.ParseUint(port, 10, 16); host == "" || port != "" && bad != nil {
-		return usagef("", "%q is neither a host nor of the form host:port", s)
+		return usagef("", "%q is neither a host nor host:port", s)
 	}
 	return nil
 }
 
-// zoneBytesMax bounds the name of a zone: every node tells it in each of its
-// gossip messages, which have 512 bytes for all of it.
+// zoneBytesMax is the maximum length of a zone's name. Every gossip message of a node contains the
+// name, and has 512 bytes for all of the node's metadata.
 const zoneBytesMax = 64
 
 func checkZone(s string) error {
 	if len(s) > zoneBytesMax {
-		return usagef("", "the name has %d bytes, at most %d are possible", len(s), zoneBytesMax)
+		return usagef("", "the name has %d bytes, the maximum is %d", len(s), zoneBytesMax)
 	}
 	return nil
 }
 
-// voterStableMin is more than a hiccup: a voter that changes places has to be sent
-// the whole namespace.
+// voterStableMin is the minimum of voter_stable. A new voter has to receive the whole namespace, so a
+// short interruption must not replace one.
 const voterStableMin = time.Second
 
 func checkStable(s string) error {
 	d, err := parseDuration(s)
 	if err == nil && d < voterStableMin {
-		err = usagef("", "%q is less than %v", s, voterStableMin)
+		err = usagef("", "%q is below the minimum of %v", s, voterStableMin)
 	}
 	return err
 }
 
-// checkMembership checks the settings about the cluster against each other.
+// checkMembership checks the settings of membership against each other.
 func (c *configuration) checkMembership() {
 	switch {
 	case c.text("gossip") == "off" && (len(c.join()) > 0 || c.expect() > 1):
-		c.illTogether("gossip", usagef("leave out one or the other", "gossip is off (%s), so the node can neither join others nor expect any", c.origin["gossip"]))
+		c.addConflict("gossip", usagef("enable gossip, or omit join and expect", "gossip is off (%s), which excludes join and expect", c.origin["gossip"]))
 	case c.expect() > 1 && len(c.join()) == 0:
-		c.illTogether("expect", usagef("give all of them the same --join with the addresses of some of them",
+		c.addConflict("expect", usagef("set the same --join on all of them, with the addresses of some of them",
 			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect()))
 	}
 	ports := []string{"listen", "gossip", "http"}
 	for i, key := range ports {
 		for _, other := range ports[i+1:] {
 			if _, port, _ := net.SplitHostPort(c.text(key)); c.text(key) == c.text(other) && port != "" && port != "0" {
-				c.illTogether(other, usagef("each needs a port of its own", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
+				c.addConflict(other, usagef("use a different port for each", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
 			}
 		}
 	}
@@ -116,6 +116,6 @@ func (c *configuration) join() (addrs []string) {
 }
 
 func (c *configuration) expect() int {
-	n, _ := strconv.Atoi(c.text("expect")) // validate has read it
+	n, _ := strconv.Atoi(c.text("expect")) // validate has checked it
 	return n
 }

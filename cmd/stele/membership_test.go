@@ -29,7 +29,7 @@ func TestMembershipAddresses(t *testing.T) {
 	}
 }
 
-// What a node tells of how others join it is a command line that is understood.
+// The invitation is a valid command line.
 func TestInvitation(t *testing.T) {
 	const flags = "--data-dir /d1 --data-dir /d2 --security-dir /keys --listen 10.0.0.5:7206 --gossip 10.0.0.5:7207 --name a"
 	const want = "stele serve --data-dir /d1 --data-dir /d2 --listen 0.0.0.0:7206 --gossip 0.0.0.0:7207 --join 10.0.0.5:7206 --token-file token"

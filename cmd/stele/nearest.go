@@ -5,8 +5,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// nearest returns the name that word was probably meant to be: the one with the
-// fewest letters to change, if that is less than half of them; else "".
+// nearest returns the name with the smallest edit distance to word, for suggestions. It returns "" if
+// more than half of the letters would have to change.
 func nearest(word string, names []string) string {
 	best, fewest := "", len(word)/2+1
 	for _, name := range names {
@@ -17,7 +17,7 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, delete or replace to make b of a.
+// distance returns the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

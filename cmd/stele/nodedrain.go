@@ -20,50 +20,49 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 	noWait := false
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Have a node hold nothing that is needed, so that it can be stopped",
-		Long: `Have a node hold nothing that the cluster needs, and wait until that is so: the
-tablets on it are moved to other nodes, its vote in the lock service goes to another
-node, if there is one that can take it, and what it holds of the block store is copied
-to others. Then it is safe to stop it. Tablets are served all the while; each is away
-for the moment that its move takes.
+		Short: "Drain a node",
+		Long: `Drain a node, so that it can be stopped. The cluster moves its tablets to other nodes,
+makes another node a voter in its place, if one can be, and copies its extents to other
+nodes. Tablets stay available, except for the moment of their move. When the command
+succeeds, it is safe to stop the node.
 
-Parts of commit logs stay until the tablets that need them have written out what they
-have in memory. When none is left the node can be unplugged for good: the command says
-which it is, and "stele blob status" tells later.
+Commit log extents stay on the node until the tablets that need them have compacted
+their memtables. When none is left, the node can be unplugged for good. The command
+prints whether that is so; later, "stele blob status" does.
 
-The wish outlives restarts of the node; "stele node undrain" takes it back. It may
-be interrupted: the drain goes on, and the same command waits again.
+The request survives restarts of the node. "stele node undrain" cancels it. If the
+command is interrupted, the drain continues; run the command again to wait for it.
 
-It waits for as long as --timeout says, and without that until nothing has changed for
-five minutes. Then it says what the node still holds. So it does when for half a minute
-no other node is there that could take it.
+The command waits for --timeout. Without it, it gives up after five minutes without
+progress. It also gives up after 30 seconds without another node that can take over.
+Then it prints what the node still holds.
 
-Exit codes: 0 the node is drained, 1 no other node can do its work, 7 it is not drained
-in time.`,
+Exit codes: 0 the node is drained, 1 no other node can take over, 7 the node is not
+drained in time.`,
 		Example: `  stele node drain n3
   stele node drain n3 --timeout 5m
   stele node drain n3 --no-wait`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				n, err := a.drain(ctx, c, args[0])
 				if err != nil {
 					return err
 				}
 				if noWait {
-					return a.drained(n, false, fmt.Sprintf(`node %s drains; "stele status" tells what it still serves, "stele node show %s" whether it still votes`, nodeName(n), args[0]))
+					return a.reportDrainRequest(n, false, fmt.Sprintf(`draining node %s; "stele status" shows its tablets, "stele node show %s" whether it still votes`, nodeName(n), args[0]))
 				}
-				return a.awaitDrain(ctx, n, func() (*drainSight, error) { return lookAtDrain(ctx, c, n.ID) })
+				return a.awaitDrain(ctx, n, func() (*drainState, error) { return readDrainState(ctx, c, n.ID) })
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "only ask for it, and do not wait until it is so")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "start the drain, and do not wait for it")
 	return cmd
 }
 
-// drain asks for a node to be drained. The last one that is left cannot be: it would
-// wait for ever.
+// drain requests the drain of a node. It returns an error if no other node can take over: such a
+// drain would never finish.
 func (a *app) drain(ctx context.Context, c *client.Client, name string) (*client.NodeInfo, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
@@ -73,85 +72,89 @@ func (a *app) drain(ctx context.Context, c *client.Client, name string) (*client
 	if err != nil {
 		return nil, err
 	}
-	if othersThan(n, nodes) == 0 {
-		return nil, &fault{code: exitError, hint: "start another node first; to stop the whole cluster just stop its nodes, which loses nothing",
-			err: fmt.Errorf("there is no other node that could do the work of node %s", nodeName(n))}
+	if drainTargets(n, nodes) == 0 {
+		return nil, &fault{code: exitError, hint: "start another node first; to stop the whole cluster, stop its nodes without draining them, which loses nothing",
+			err: fmt.Errorf("no other node can take over from node %s", nodeName(n))}
 	}
 	return n, c.DrainNode(ctx, n.ID)
 }
 
-// othersThan counts the nodes that can take what a node has.
-func othersThan(n *client.NodeInfo, nodes []client.NodeInfo) (others int) {
+// drainTargets returns the number of nodes that can take over from n: others that are alive and not
+// draining.
+func drainTargets(n *client.NodeInfo, nodes []client.NodeInfo) (targets int) {
 	for _, o := range nodes {
 		if o.ID != n.ID && o.State == api.NodeAlive && !o.Draining {
-			others++
+			targets++
 		}
 	}
-	return others
+	return targets
 }
 
-// A drain is looked at every drainPoll, or less often if that takes long: a look reads METADATA. drainStall is how long nothing may
-// change for who gave it no time, drainAlone how long there may be no other node: one that restarts is back by then.
 const (
-	drainPoll  = 500 * time.Millisecond
-	drainStall = 5 * time.Minute
-	drainAlone = 30 * time.Second
+	// drainPoll is the minimum interval between polls of a drain. A poll reads METADATA, so the interval
+	// is longer if polls take long.
+	drainPoll = 500 * time.Millisecond
+	// drainStallTimeout is the time without progress after which the command gives up if it has no --timeout.
+	drainStallTimeout = 5 * time.Minute
+	// drainNoTargetTimeout is the time without another node after which it gives up. It is longer than a restart.
+	drainNoTargetTimeout = 30 * time.Second
 )
 
-// drainSight is how a drain is at one moment.
-type drainSight struct {
+// drainState is the state of a drain.
+type drainState struct {
 	node    *client.NodeInfo
-	store   *client.NodeStore // none if the node does not run or has yet to tell
-	tablets int64             // that it serves; -1 if that is not known
-	others  int               // nodes that can take them
-	needed  string            // what the node is still needed for; empty for nothing
+	store   *client.NodeStore // nil if the node is down or has not reported yet
+	tablets int64             // tablets that it serves; -1 if unknown
+	targets int               // nodes that can take over
+	holds   string            // what the node still holds; empty if it is drained
 }
 
-// awaitDrain waits until the node has no vote, is not master, and has no tablets and no extents of blobs, and tells
-// what may be done with it then.
-func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*drainSight, error)) error {
+// awaitDrain waits until the node has no vote, is not master, and has no tablets and no extents of
+// blobs. Then it prints whether the node may be stopped or unplugged. It gives up as the constants
+// above say.
+func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*drainState, error)) error {
 	start := time.Now()
 	_, bounded := ctx.Deadline()
-	last := &drainSight{node: n, tablets: -1, others: 1, needed: "nothing was seen of it yet"}
-	var told atomic.Pointer[string]
-	told.Store(&last.needed)
+	last := &drainState{node: n, tablets: -1, targets: 1, holds: "waiting for its state"}
+	var status atomic.Pointer[string]
+	status.Store(&last.holds)
 	stop := a.startTicker(func() string {
-		return fmt.Sprintf("draining %s, %v: %s", nodeName(n), time.Since(start).Round(time.Second), *told.Load())
+		return fmt.Sprintf("draining %s, %v: %s", nodeName(n), time.Since(start).Round(time.Second), *status.Load())
 	})
 	defer stop()
-	changed, accompanied, said := start, start, time.Time{}
+	changed, lastTarget, lastMessage := start, start, time.Time{}
 	for {
 		began := time.Now()
 		now, err := look()
 		switch {
 		case ctx.Err() != nil:
-			return a.undrained(ctx.Err(), last, start)
+			return a.drainIncomplete(ctx.Err(), last, start)
 		case err != nil:
-			return withHint(err, drainGoesOn(n))
-		case now.needed == "":
+			return withHint(err, drainContinues(n))
+		case now.holds == "":
 			stop()
 			return a.reportDrain(now)
 		}
-		if now.needed != last.needed {
+		if now.holds != last.holds {
 			changed = time.Now()
 		}
-		if now.others > 0 {
-			accompanied = time.Now()
+		if now.targets > 0 {
+			lastTarget = time.Now()
 		}
 		last = now
-		told.Store(&now.needed)
-		if !a.errTTY && changed.After(said) && time.Since(said) >= progressLines {
-			said = time.Now()
-			a.talk("draining %s: %s", nodeName(n), now.needed)
+		status.Store(&now.holds)
+		if !a.errTTY && changed.After(lastMessage) && time.Since(lastMessage) >= progressLines {
+			lastMessage = time.Now()
+			a.notef("draining %s: %s", nodeName(n), now.holds)
 		}
 		switch {
-		case time.Since(accompanied) >= drainAlone:
-			return a.undrained(errDrainAlone, last, start)
-		case !bounded && time.Since(changed) >= drainStall:
-			return a.undrained(errDrainStalls, last, start)
+		case time.Since(lastTarget) >= drainNoTargetTimeout:
+			return a.drainIncomplete(errNoDrainTarget, last, start)
+		case !bounded && time.Since(changed) >= drainStallTimeout:
+			return a.drainIncomplete(errDrainStalled, last, start)
 		}
 		if wait(ctx, max(drainPoll, 4*time.Since(began))) != nil {
-			return a.undrained(ctx.Err(), last, start)
+			return a.drainIncomplete(ctx.Err(), last, start)
 		}
 	}
 }
@@ -167,48 +170,48 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Why nobody waits for a drain any more, besides that the time is up.
+// Why awaitDrain gives up, besides the end of its context.
 var (
-	errDrainAlone  = errors.New("no other node is there that could take it")
-	errDrainStalls = fmt.Errorf("nothing has changed for %v", drainStall)
+	errNoDrainTarget = errors.New("no other node can take over")
+	errDrainStalled  = fmt.Errorf("there has been no progress for %v", drainStallTimeout)
 )
 
-// undrained tells what a node still has whose drain is not waited for any more.
-func (a *app) undrained(why error, last *drainSight, start time.Time) error {
+// drainIncomplete returns the error of a drain that has not finished. With --json it prints the state first.
+func (a *app) drainIncomplete(why error, last *drainState, start time.Time) error {
 	n := last.node
 	if errors.Is(why, context.Canceled) {
-		return withHint(why, drainGoesOn(n))
+		return withHint(why, drainContinues(n))
 	}
 	if a.json {
-		note := drainNote(last)
+		note := drainJSON(last)
 		note.Done = false
 		if err := a.printJSON(note); err != nil {
 			return err
 		}
 	}
-	f := &fault{code: exitTimeout, hint: drainGoesOn(n)}
+	f := &fault{code: exitTimeout, hint: drainContinues(n)}
 	if last.tablets != 0 {
-		f.hint = `"stele status" says what keeps tablets from being moved; ` + f.hint
+		f.hint = `"stele status" shows why tablets cannot be moved; ` + f.hint
 	}
 	after := time.Since(start).Round(time.Second)
-	f.err = fmt.Errorf("node %s is not drained after %v: %s", nodeName(n), after, last.needed)
+	f.err = fmt.Errorf("node %s is not drained after %v: %s", nodeName(n), after, last.holds)
 	switch {
-	case errors.Is(why, errDrainAlone):
-		f.code, f.hint = exitError, "start another node, or undrain one; "+drainGoesOn(n)
+	case errors.Is(why, errNoDrainTarget):
+		f.code, f.hint = exitError, "start another node, or undrain one; "+drainContinues(n)
 		f.err = fmt.Errorf("%w, and %w", f.err, why)
-	case errors.Is(why, errDrainStalls):
+	case errors.Is(why, errDrainStalled):
 		f.err = fmt.Errorf("%w, and %w", f.err, why)
 	}
 	return f
 }
 
-// drainGoesOn is the hint for who waits no longer.
-func drainGoesOn(n *client.NodeInfo) string {
-	return fmt.Sprintf(`the drain goes on: "stele node drain %[1]s" waits again, "stele node undrain %[1]s" takes it back`, nodeName(n))
+// drainContinues returns the hint that the drain continues after the command has exited.
+func drainContinues(n *client.NodeInfo) string {
+	return fmt.Sprintf(`the drain continues: wait for it by "stele node drain %[1]s", or cancel it by "stele node undrain %[1]s"`, nodeName(n))
 }
 
-// lookAtDrain finds out what a node is still needed for.
-func lookAtDrain(ctx context.Context, c *client.Client, id string) (*drainSight, error) {
+// readDrainState reads the state of a drain.
+func readDrainState(ctx context.Context, c *client.Client, id string) (*drainState, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -217,15 +220,15 @@ func lookAtDrain(ctx context.Context, c *client.Client, id string) (*drainSight,
 	if err != nil {
 		return nil, err
 	}
-	x := &drainSight{node: n, others: othersThan(n, nodes)}
+	x := &drainState{node: n, targets: drainTargets(n, nodes)}
 	var unknown error
 	if x.tablets, unknown = tabletsOn(ctx, c, n, nodes); unknown != nil {
 		x.tablets = -1
 	}
-	yet := "" // of a node that is needed for nothing else
+	yet := "" // reported only if the node holds nothing else
 	switch {
-	case !n.Draining: // the wish has not come round yet, or was taken back
-		yet = "it is not seen as draining"
+	case !n.Draining: // gossip has not spread the request yet, or it was cancelled
+		yet = "it is not listed as draining"
 	case n.State == api.NodeAlive:
 		s, err := c.StoreStatus(ctx)
 		if err != nil {
@@ -233,12 +236,13 @@ func lookAtDrain(ctx context.Context, c *client.Client, id string) (*drainSight,
 		}
 		x.store, yet = drainStore(s, id)
 	}
-	x.needed = orElse(neededFor(x, unknown), yet)
+	x.holds = orElse(stillHolds(x, unknown), yet)
 	return x, nil
 }
 
-// neededFor says what a node is still needed for, empty for nothing; unknown is why its tablets are not known.
-func neededFor(x *drainSight, unknown error) string {
+// stillHolds returns what a node still holds, for messages; empty for nothing. unknown is the error if
+// its tablets are unknown.
+func stillHolds(x *drainState, unknown error) string {
 	var still []string
 	if x.node.Master {
 		still = append(still, "is the master")
@@ -251,7 +255,7 @@ func neededFor(x *drainSight, unknown error) string {
 	}
 	switch {
 	case unknown != nil:
-		still = append(still, fmt.Sprintf("may serve tablets (where they are is not known: %v)", unknown))
+		still = append(still, fmt.Sprintf("may serve tablets (their placement is unknown: %v)", unknown))
 	case x.tablets > 0:
 		still = append(still, "serves "+plural(x.tablets, "tablet"))
 	}
@@ -268,21 +272,23 @@ func neededFor(x *drainSight, unknown error) string {
 	return "it still " + strings.Join(still, " and ")
 }
 
-// drainStore returns a node's part of the block store, or why it does not tell of that yet.
+// drainStore returns a node's part of the block store, or why it is not known. Both are empty if the
+// block store does not list the node.
 func drainStore(s *client.StoreStatus, id string) (*client.NodeStore, string) {
 	i := slices.IndexFunc(s.Nodes, func(x client.NodeStore) bool { return x.Node == id })
 	switch {
 	case i < 0:
 		return nil, ""
 	case s.Nodes[i].Error != "":
-		return nil, "it does not tell what it still has: " + s.Nodes[i].Error
+		return nil, "its extents are unknown: " + s.Nodes[i].Error
 	case !s.Nodes[i].Leaving:
-		return nil, "it has yet to look at what it has"
+		return nil, "it has not counted its extents yet"
 	}
 	return &s.Nodes[i], ""
 }
 
-// tabletsOn counts the tablets of a node: those that METADATA has there, and METADATA's first, which it does not name.
+// tabletsOn returns the number of tablets on a node: those that METADATA places there, and the root
+// tablet, which METADATA does not contain.
 func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes []client.NodeInfo) (int64, error) {
 	held := map[string]int64{}
 	if err := (&clusterJSON{}).countTablets(ctx, c, held); err != nil {
@@ -292,7 +298,8 @@ func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes 
 	if err != nil {
 		return 0, err
 	}
-	// Nodes tell their names: of two with the same one it cannot be said which has it.
+	// The table's description has only names of nodes. If two nodes share a name, the root tablet is
+	// counted for neither.
 	alike := slices.ContainsFunc(nodes, func(o client.NodeInfo) bool { return o.ID != n.ID && o.Name == n.Name })
 	for _, t := range info.Tablets {
 		if len(t.Start) == 0 && t.Node == n.Name && !alike {
@@ -302,9 +309,9 @@ func tabletsOn(ctx context.Context, c *client.Client, n *client.NodeInfo, nodes 
 	return held[n.ID], nil
 }
 
-// drainNote is what --json tells of a drain.
-func drainNote(x *drainSight) nodeNote {
-	note := nodeNote{ID: x.node.ID, Name: x.node.Name, Done: true, Voter: x.node.Voter}
+// drainJSON returns the --json form of a drain.
+func drainJSON(x *drainState) nodeChangeJSON {
+	note := nodeChangeJSON{ID: x.node.ID, Name: x.node.Name, Done: true, Voter: x.node.Voter}
 	if x.tablets >= 0 {
 		note.Tablets = &x.tablets
 	}
@@ -314,20 +321,20 @@ func drainNote(x *drainSight) nodeNote {
 	return note
 }
 
-// reportDrain says what may be done with a node that has drained.
-func (a *app) reportDrain(x *drainSight) error {
+// reportDrain prints whether a drained node may be stopped or unplugged.
+func (a *app) reportDrain(x *drainState) error {
 	if a.json {
-		return a.printJSON(drainNote(x))
+		return a.printJSON(drainJSON(x))
 	}
 	name := nodeName(x.node)
 	switch {
 	case x.store == nil:
-		a.talk(`node %s has no vote and no tablets, and does not run; "stele blob fsck" tells whether all that is needed is on other nodes`, name)
+		a.notef(`node %s has no vote and no tablets, and is down; check by "stele blob fsck" whether its extents have replicas on other nodes`, name)
 	case x.store.Safe:
-		a.talk("node %s has no vote and no tablets, and holds nothing that is needed: it is safe to unplug it for good", name)
+		a.notef("node %s has no vote, no tablets and no extents in use: it is safe to unplug it for good", name)
 	default:
-		a.talk("node %s has no vote, no tablets and no extents: it is safe to stop it", name)
-		a.talk(`keep its disks: %s on it may still be needed, until "stele blob status" calls it safe to unplug`, plural(x.store.DrainLogs, "commit log extent"))
+		a.notef("node %s has no vote, no tablets and no extents of blobs: it is safe to stop it", name)
+		a.notef(`keep its disks until "stele blob status" reports it safe to unplug: %s on it may still be needed`, plural(x.store.DrainLogs, "commit log extent"))
 	}
 	return nil
 }

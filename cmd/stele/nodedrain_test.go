@@ -12,45 +12,45 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// drainWorld is a drain as a test has it go: what is seen of it after each time.
+// drainWorld is a simulated drain; seen returns its state by the time since start.
 type drainWorld struct {
 	start time.Time
-	seen  func(after time.Duration) drainSight
+	seen  func(after time.Duration) drainState
 	err   error
 }
 
-func (w *drainWorld) look() (*drainSight, error) {
+func (w *drainWorld) look() (*drainState, error) {
 	x := w.seen(time.Since(w.start))
 	x.node = &client.NodeInfo{ID: "n7f", Name: "n3"}
 	if x.tablets > 0 {
-		x.needed = "it still serves " + plural(x.tablets, "tablet")
+		x.holds = "it still serves " + plural(x.tablets, "tablet")
 	}
 	return &x, w.err
 }
 
-// A drain is waited for until the node has nothing, and no longer than it makes sense: what is left is told then.
+// awaitDrain waits until the node is drained, or gives up and reports what the node still holds.
 func TestDrainIsAwaited(t *testing.T) {
-	moving := func(after time.Duration) drainSight {
-		return drainSight{tablets: max(0, 120-int64(after.Seconds())), others: 2}
+	moving := func(after time.Duration) drainState {
+		return drainState{tablets: max(0, 120-int64(after.Seconds())), targets: 2}
 	}
-	stuck := func(time.Duration) drainSight { return drainSight{tablets: 12, others: 1} }
-	alone := func(after time.Duration) drainSight {
-		x := drainSight{tablets: 12, others: 1}
+	stalled := func(time.Duration) drainState { return drainState{tablets: 12, targets: 1} }
+	noTarget := func(after time.Duration) drainState {
+		x := drainState{tablets: 12, targets: 1}
 		if after > time.Minute {
-			x.others = 0
+			x.targets = 0
 		}
 		return x
 	}
-	restarts := func(after time.Duration) drainSight {
+	restarts := func(after time.Duration) drainState {
 		x := moving(after)
 		if after%(40*time.Second) > 20*time.Second {
-			x.others = 0
+			x.targets = 0
 		}
 		return x
 	}
-	goesOn := `the drain goes on: "stele node drain n3" waits again, "stele node undrain n3" takes it back`
+	continues := `the drain continues: wait for it by "stele node drain n3", or cancel it by "stele node undrain n3"`
 	for name, test := range map[string]struct {
-		seen    func(time.Duration) drainSight
+		seen    func(time.Duration) drainState
 		timeout time.Duration
 		took    time.Duration
 		code    int
@@ -63,16 +63,16 @@ func TestDrainIsAwaited(t *testing.T) {
 		"in its time":      {seen: moving, timeout: 3 * time.Minute, took: 2 * time.Minute, json: `"done":true`},
 		"not in its time": {seen: moving, timeout: time.Minute + 200*time.Millisecond, took: time.Minute, code: exitTimeout,
 			err:  "node n3 is not drained after 1m0s: it still serves 60 tablets",
-			hint: `"stele status" says what keeps tablets from being moved; ` + goesOn, json: `"done":false,"voter":false,"tablets":60`},
-		"nothing moves": {seen: stuck, took: 5 * time.Minute, code: exitTimeout,
-			err:  "node n3 is not drained after 5m0s: it still serves 12 tablets, and nothing has changed for 5m0s",
-			hint: `"stele status" says what keeps tablets from being moved; ` + goesOn, json: `"done":false,"voter":false,"tablets":12`},
-		"nothing moves, and it has time": {seen: stuck, timeout: time.Hour, took: time.Hour, code: exitTimeout,
+			hint: `"stele status" shows why tablets cannot be moved; ` + continues, json: `"done":false,"voter":false,"tablets":60`},
+		"nothing moves": {seen: stalled, took: 5 * time.Minute, code: exitTimeout,
+			err:  "node n3 is not drained after 5m0s: it still serves 12 tablets, and there has been no progress for 5m0s",
+			hint: `"stele status" shows why tablets cannot be moved; ` + continues, json: `"done":false,"voter":false,"tablets":12`},
+		"nothing moves, and it has time": {seen: stalled, timeout: time.Hour, took: time.Hour, code: exitTimeout,
 			err:  "node n3 is not drained after 1h0m0s: it still serves 12 tablets",
-			hint: `"stele status" says what keeps tablets from being moved; ` + goesOn, json: `"done":false`},
-		"no other node": {seen: alone, timeout: time.Hour, took: 90 * time.Second, code: exitError,
-			err:  "node n3 is not drained after 1m30s: it still serves 12 tablets, and no other node is there that could take it",
-			hint: "start another node, or undrain one; " + goesOn, json: `"done":false,"voter":false,"tablets":12`},
+			hint: `"stele status" shows why tablets cannot be moved; ` + continues, json: `"done":false`},
+		"no other node": {seen: noTarget, timeout: time.Hour, took: 90 * time.Second, code: exitError,
+			err:  "node n3 is not drained after 1m30s: it still serves 12 tablets, and no other node can take over",
+			hint: "start another node, or undrain one; " + continues, json: `"done":false,"voter":false,"tablets":12`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,21 +112,21 @@ func TestDrainIsAwaited(t *testing.T) {
 	}
 }
 
-// Who ends the command is told that the drain goes on, and a failed look that it was no end of it either.
-func TestDrainGoesOn(t *testing.T) {
+// The errors of an interrupt and of a failed poll have the hint that the drain continues.
+func TestDrainContinuesHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &drainWorld{start: time.Now(), seen: func(time.Duration) drainSight { return drainSight{tablets: 1, others: 1} }}
+		w := &drainWorld{start: time.Now(), seen: func(time.Duration) drainState { return drainState{tablets: 1, targets: 1} }}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 		var out, errs bytes.Buffer
 		a := newApp(strings.NewReader(""), &out, &errs)
 		err := a.awaitDrain(ctx, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
-		if f := faultOf(err); !errors.Is(err, context.Canceled) || f.code != exitError || !strings.HasPrefix(f.hint, "the drain goes on") {
+		if f := faultOf(err); !errors.Is(err, context.Canceled) || f.code != exitError || !strings.HasPrefix(f.hint, "the drain continues") {
 			t.Errorf("%v: %+v", err, f)
 		}
 		w.err = client.ErrUnavailable
 		err = a.awaitDrain(t.Context(), &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
-		if f := faultOf(err); !errors.Is(err, client.ErrUnavailable) || f.code != exitUnhealthy || !strings.HasPrefix(f.hint, "the drain goes on") {
+		if f := faultOf(err); !errors.Is(err, client.ErrUnavailable) || f.code != exitUnhealthy || !strings.HasPrefix(f.hint, "the drain continues") {
 			t.Errorf("%v: %+v", err, f)
 		}
 	})

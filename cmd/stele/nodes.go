@@ -18,16 +18,16 @@ func (a *app) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "List, show, drain and remove the nodes of the cluster",
-		Long: `List, show, drain and remove the nodes of the cluster. A NODE is given by its
-name, or by its id if several have that name. Any node of the cluster can be asked.
+		Long: `List, show, drain and remove the nodes of the cluster. NODE is the name of a node, or
+its id if several nodes have that name. Any node of the cluster answers these commands.
 
-To stop a node for good: drain it, stop it, remove it.`,
+To take a node out of service for good: drain it, stop it, remove it.`,
 		Example: `  stele node list
   stele node show n3
   stele node drain n3
   stele node remove n3`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.nodeListCommand(), a.nodeShowCommand(), a.nodeDrainCommand(), a.nodeUndrainCommand(), a.nodeRemoveCommand())
 	return cmd
@@ -38,21 +38,21 @@ func (a *app) nodeListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the nodes of the cluster",
-		Long: `List the nodes of the cluster, as the one that is asked knows them. A node that
-pauses is soon believed dead, and a dead one alive for a moment.
+		Long: `List the nodes of the cluster, as the node at --addr sees them. Failure detection takes
+some seconds, and may list a paused node as dead.
 
-ROLE: a voter takes part in the lock service, the leader leads it, the master looks
-after the cluster. LOAD is how much of what the node can do is in use. SINCE is how
-long the node has been in its state.`,
+ROLE: voters replicate the lock service, the leader leads it, the master assigns
+tablets. LOAD is the share of the node's capacity in use. SINCE is the time that the
+node has been in its state.`,
 		Example: `  stele node list
   stele node list --addr 10.0.0.5:7106
   stele node list --json | jq -r 'select(.state == "dead") | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var nodes []client.NodeInfo
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				if nodes, err = c.Nodes(ctx); err == nil {
-					askLeader(ctx, c, nodes)
+					markLeader(ctx, c, nodes)
 				}
 				return err
 			})
@@ -64,35 +64,36 @@ long the node has been in its state.`,
 	}
 }
 
-// nodes asks for the nodes of the cluster.
+// nodes returns the nodes of the cluster, by a call of its own.
 func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
-	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+	err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes(ctx)
 		return err
 	})
 	return nodes, err
 }
 
-// leaderPatience is how long a list of nodes waits for word of who leads.
-const leaderPatience = 3 * time.Second
+// leaderTimeout is the timeout of markLeader.
+const leaderTimeout = 3 * time.Second
 
-// askLeader asks the voters who leads, if the node that was asked did not know. It
-// may stay open: then no leader is known, and no master.
-func askLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
+// markLeader marks the leader and the master among nodes by the status of the Raft group, if no node is
+// marked as leader. If there is no answer, neither is known.
+func markLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
 	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
 	s, err := c.RaftStatus(ctx)
 	if err != nil {
 		s = &client.RaftStatus{}
 	}
-	takeLeader(nodes, s)
+	applyRaftStatus(nodes, s)
 }
 
-// takeLeader takes over what voters say. Without a leader nobody is master, whoever was it last.
-func takeLeader(nodes []client.NodeInfo, s *client.RaftStatus) {
+// applyRaftStatus marks the leader and the master by the status of the Raft group. Without a leader there
+// is no master.
+func applyRaftStatus(nodes []client.NodeInfo, s *client.RaftStatus) {
 	led := s.Leader != ""
 	for i := range nodes {
 		nodes[i].Leader = nodes[i].ID == s.Leader
@@ -100,7 +101,7 @@ func takeLeader(nodes []client.NodeInfo, s *client.RaftStatus) {
 	}
 }
 
-// nodeJSON is a node as --json prints it, with the names of the data API.
+// nodeJSON is the --json form of a node, with the field names of the data API.
 type nodeJSON struct {
 	ID            string  `json:"id"`
 	Name          string  `json:"name"`
@@ -131,7 +132,7 @@ func (a *app) listNodes(nodes []client.NodeInfo) error {
 		}
 		return nil
 	}
-	a.talk("%s", a.nodesSentence(nodes))
+	a.notef("%s", a.nodesSentence(nodes))
 	g := newGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
 	for i := range nodes {
 		n := &nodes[i]
@@ -140,19 +141,19 @@ func (a *app) listNodes(nodes []client.NodeInfo) error {
 	return a.print(g)
 }
 
-// nodesSentence says in a sentence how the nodes are. It goes to standard error.
+// nodesSentence returns a one-line summary of the nodes, for standard error.
 func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 	alive, leader, master := 0, "", ""
-	var gone []string
+	var down []string
 	for i := range nodes {
 		n := &nodes[i]
 		switch n.State {
 		case api.NodeAlive:
 			alive++
 		case api.NodeLeft:
-			gone = append(gone, nodeName(n)+" has left")
+			down = append(down, nodeName(n)+" has left")
 		default:
-			gone = append(gone, nodeName(n)+" is "+orElse(n.State, api.NodeUnknown))
+			down = append(down, nodeName(n)+" is "+orElse(n.State, api.NodeUnknown))
 		}
 		if n.Leader {
 			leader = nodeName(n)
@@ -167,26 +168,26 @@ func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 		word, why = a.paint(a.errTTY, styleError, "unhealthy"), "; no leader is known"
 	case master == "":
 		word, why = a.paint(a.errTTY, styleHint, "degraded"), "; no master is known"
-	case len(gone) > 0:
+	case len(down) > 0:
 		word = a.paint(a.errTTY, styleHint, "degraded")
 	}
-	if len(gone) > 3 {
-		gone = append(gone[:3], "…")
+	if len(down) > 3 {
+		down = append(down[:3], "…")
 	}
-	if len(gone) > 0 {
-		why += "; " + strings.Join(gone, ", ")
+	if len(down) > 0 {
+		why += "; " + strings.Join(down, ", ")
 	}
-	said := fmt.Sprintf(": %d of %s alive", alive, plural(int64(len(nodes)), "node"))
+	text := fmt.Sprintf(": %d of %s alive", alive, plural(int64(len(nodes)), "node"))
 	if leader != "" {
-		said += ", leader " + leader
+		text += ", leader " + leader
 	}
 	if master != "" {
-		said += ", master " + master
+		text += ", master " + master
 	}
-	return word + said + why
+	return word + text + why
 }
 
-// nodeName is what people call a node.
+// nodeName returns the name of a node, or its id if it has no name.
 func nodeName(n *client.NodeInfo) string { return orElse(n.Name, n.ID) }
 
 func nodeState(n *client.NodeInfo) string {
@@ -197,7 +198,7 @@ func nodeState(n *client.NodeInfo) string {
 	return state
 }
 
-// nodeRole tells a node's parts. A leader votes, so that goes without saying.
+// nodeRole returns the roles of a node, separated by commas. A leader is a voter, which is omitted.
 func nodeRole(n *client.NodeInfo) string {
 	var roles []string
 	switch {
@@ -212,7 +213,7 @@ func nodeRole(n *client.NodeInfo) string {
 	return strings.Join(roles, ",")
 }
 
-// formatLoad prints a share of one in percent.
+// formatLoad formats a fraction in percent.
 func formatLoad(load float64) number {
 	return number(strconv.FormatFloat(100*load, 'f', 0, 64) + "%")
 }
@@ -223,7 +224,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NODE",
 		Aliases: []string{"describe"},
-		Short:   "Show all that is known of a node",
+		Short:   "Show the details of a node",
 		Example: `  stele node show n3
   stele node show n3 --json | jq .state`,
 		Args:              cobra.ExactArgs(1),
@@ -249,7 +250,7 @@ func (a *app) showNode(n *client.NodeInfo) error {
 	g := newGrid("FIGURE", "VALUE")
 	name := n.Name
 	if n.Self {
-		name += " (the one that answers)"
+		name += " (the node at --addr)"
 	}
 	g.add("name", name)
 	g.add("id", n.ID)

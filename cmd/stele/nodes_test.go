@@ -42,7 +42,7 @@ func TestNodesSentence(t *testing.T) {
 	}
 }
 
-// Nobody is shown as master who was it before the voters lost their leader.
+// Without a leader no node is shown as master.
 func TestNoMasterWithoutALeader(t *testing.T) {
 	for _, test := range []struct {
 		s              client.RaftStatus
@@ -50,13 +50,13 @@ func TestNoMasterWithoutALeader(t *testing.T) {
 	}{
 		{client.RaftStatus{Leader: "n03", Master: "n02"}, "b", "a"},
 		{client.RaftStatus{Leader: "n03"}, "b", "a"},
-		{client.RaftStatus{Leader: "n09", Master: "n02"}, "", "a"}, // it has just come
+		{client.RaftStatus{Leader: "n09", Master: "n02"}, "", "a"}, // a node that is not listed yet
 		{client.RaftStatus{Master: "n02"}, "", ""},
 		{client.RaftStatus{}, "", ""},
 	} {
 		nodes := threeNodes()
 		nodes[1].Leader = false
-		takeLeader(nodes, &test.s)
+		applyRaftStatus(nodes, &test.s)
 		leader, master := "", ""
 		for _, n := range nodes {
 			if n.Leader {
@@ -91,45 +91,45 @@ func TestNodeList(t *testing.T) {
 		t.Errorf("roles of the leader: %q", f[4])
 	}
 	if !strings.HasPrefix(errs.String(), "healthy: 3 of 3") {
-		t.Errorf("talk: %q", errs)
+		t.Errorf("summary: %q", errs)
 	}
 }
 
-func TestWhatANodeIsNeededFor(t *testing.T) {
-	boss := client.NodeInfo{Voter: true, Leader: true, Master: true}
+func TestStillHolds(t *testing.T) {
+	leaderNode := client.NodeInfo{Voter: true, Leader: true, Master: true}
 	for _, test := range []struct {
-		x       drainSight
+		x       drainState
 		unknown error
 		want    string
 	}{
-		{drainSight{node: &client.NodeInfo{}}, nil, ""},
-		{drainSight{node: &client.NodeInfo{}, store: &client.NodeStore{DrainLogs: 4}}, nil, ""},
-		{drainSight{node: &client.NodeInfo{Voter: true}}, nil, "it still votes in the lock service"},
-		{drainSight{node: &boss}, nil, "it still is the master and leads the lock service"},
-		{drainSight{node: &client.NodeInfo{}, tablets: 1}, nil, "it still serves 1 tablet"},
-		{drainSight{node: &boss, tablets: 1200, store: &client.NodeStore{DrainExtents: 3}}, nil,
+		{drainState{node: &client.NodeInfo{}}, nil, ""},
+		{drainState{node: &client.NodeInfo{}, store: &client.NodeStore{DrainLogs: 4}}, nil, ""},
+		{drainState{node: &client.NodeInfo{Voter: true}}, nil, "it still votes in the lock service"},
+		{drainState{node: &leaderNode}, nil, "it still is the master and leads the lock service"},
+		{drainState{node: &client.NodeInfo{}, tablets: 1}, nil, "it still serves 1 tablet"},
+		{drainState{node: &leaderNode, tablets: 1200, store: &client.NodeStore{DrainExtents: 3}}, nil,
 			"it still is the master, leads the lock service, serves 1,200 tablets and has 3 extents"},
-		{drainSight{node: &client.NodeInfo{}, tablets: -1}, client.ErrNotServing, "it still may serve tablets (where they are is not known: tablet not serving)"},
+		{drainState{node: &client.NodeInfo{}, tablets: -1}, client.ErrNotServing, "it still may serve tablets (their placement is unknown: tablet not serving)"},
 	} {
-		if got := neededFor(&test.x, test.unknown); got != test.want {
+		if got := stillHolds(&test.x, test.unknown); got != test.want {
 			t.Errorf("%+v: %q, want %q", test.x, got, test.want)
 		}
 	}
 }
 
 func TestRaftSentence(t *testing.T) {
-	five := func(gone ...int) *client.RaftStatus {
+	five := func(down ...int) *client.RaftStatus {
 		s := &client.RaftStatus{Leader: "n0", Master: "n0", MasterName: "zero", Servers: make([]client.RaftServer, 6)}
 		for i := range s.Servers {
 			s.Servers[i] = client.RaftServer{ID: "n" + string(rune('0'+i)), Voter: i < 5, Alive: true}
 		}
-		for _, i := range gone {
+		for _, i := range down {
 			s.Servers[i].Alive = false
 		}
 		return s
 	}
-	nobody, noMaster, one := five(), five(), five()
-	nobody.Leader = ""
+	noLeader, noMaster, one := five(), five(), five()
+	noLeader.Leader = ""
 	noMaster.Master = ""
 	one.Servers = one.Servers[:1]
 	for _, test := range []struct {
@@ -137,9 +137,9 @@ func TestRaftSentence(t *testing.T) {
 		want string
 	}{
 		{five(), "healthy: 5 of 5 voters alive, leader n0, master zero; 2 may fail"},
-		{five(3, 4), "degraded: 3 of 5 voters alive, leader n0, master zero; not heard of: n3, n4"},
+		{five(3, 4), "degraded: 3 of 5 voters alive, leader n0, master zero; down: n3, n4"},
 		{five(5), "healthy: 5 of 5 voters alive, leader n0, master zero; 2 may fail"},
-		{nobody, "unhealthy: no leader is known; it takes a majority of the voters"},
+		{noLeader, "unhealthy: no leader is known; a majority of the voters must be up"},
 		{noMaster, "degraded: 5 of 5 voters alive, leader n0; no master is known"},
 		{one, "healthy: 1 of 1 voter alive, leader n0, master zero; none may fail"},
 	} {

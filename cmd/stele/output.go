@@ -11,13 +11,12 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// talk says something to the person at the terminal, not to the program that reads
-// the output.
-func (a *app) talk(format string, args ...any) {
+// notef prints a message on standard error.
+func (a *app) notef(format string, args ...any) {
 	fmt.Fprintln(a.err, a.repaint(escapeLines(fmt.Sprintf(format, args...))))
 }
 
-// repaint gives escaped text the colours back that paint had put into it for the terminal that a talks to.
+// repaint restores the colour codes of paint in escaped text for standard error.
 func (a *app) repaint(s string) string {
 	if !a.errTTY || !a.color {
 		return s
@@ -35,8 +34,7 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// A grid is a table to be printed. Cells are text or numbers; numbers are set
-// flush right.
+// A grid is a table of output. Cells are strings or numbers; numbers are right-aligned.
 type grid struct {
 	header []string
 	rows   [][]any
@@ -46,8 +44,7 @@ func newGrid(header ...string) *grid { return &grid{header: header} }
 
 func (g *grid) add(cells ...any) { g.rows = append(g.rows, cells) }
 
-// print prints g, framed on a terminal and aligned elsewhere. A grid without rows
-// prints nothing.
+// print prints g: with a frame on a terminal, else in aligned columns. Without rows it prints nothing.
 func (a *app) print(g *grid) error {
 	if len(g.rows) == 0 {
 		return nil
@@ -95,8 +92,7 @@ func (a *app) printFramed(g *grid) error {
 	return err
 }
 
-// number is a cell of a grid that is set flush right: a count, or a size with its
-// unit.
+// number is a right-aligned cell: a count, or a size with its unit.
 type number string
 
 func count[T ~int | ~int64 | ~uint64](n T) number { return number(formatCount(int64(n))) }
@@ -120,14 +116,14 @@ func cellTexts(row []any) []string {
 	return cells
 }
 
-// confirm asks before something is destroyed. It returns an error unless the answer
-// is yes, or yes is true.
+// confirm asks for confirmation of a destructive change. It returns an error unless the answer is yes
+// or the flag --yes is set.
 func (a *app) confirm(yes bool, question string) error {
 	if yes {
 		return nil
 	}
 	if !a.inTTY || !a.errTTY {
-		return usagef("add --yes to do it", "this needs an answer, and there is no terminal to ask on")
+		return usagef("add --yes to confirm", "the command needs confirmation, and there is no terminal")
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", escapeLines(question))
 	var answer string
@@ -138,5 +134,5 @@ func (a *app) confirm(yes bool, question string) error {
 	case "y", "yes":
 		return nil
 	}
-	return fmt.Errorf("not done: the answer was not yes")
+	return fmt.Errorf("cancelled: the answer was not yes")
 }

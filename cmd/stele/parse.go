@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// units of sizes in bytes. Those without an i are of ten, as on the label of a disk.
+// units of sizes in bytes. KB, MB, GB and TB are powers of 1000; K, M, G and T are powers of 1024.
 var units = []struct {
 	name  string
 	bytes int64
@@ -22,7 +22,7 @@ var units = []struct {
 	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1},
 }
 
-// parseSize reads a number of bytes such as 4GiB, 1.5GiB, 512MB or 1048576.
+// parseSize parses a number of bytes such as 4GiB, 1.5GiB, 512MB or 1048576.
 func parseSize(s string) (int64, error) {
 	number, scale := strings.TrimSpace(s), int64(1)
 	for _, u := range units {
@@ -48,7 +48,7 @@ func sizeUnits() (names []string) {
 	return names
 }
 
-// unitHint says which unit was probably meant by a number with one that there is not.
+// unitHint returns a hint for a number with a missing or unknown unit; empty if s has no number.
 func unitHint(s string, names []string) string {
 	number := strings.TrimRightFunc(s, unicode.IsLetter)
 	unit := s[len(number):]
@@ -56,7 +56,7 @@ func unitHint(s string, names []string) string {
 		return ""
 	}
 	if unit == "" {
-		return "it has no unit: want one of " + strings.Join(names, ", ")
+		return "add a unit: one of " + strings.Join(names, ", ")
 	}
 	for _, name := range names {
 		if strings.EqualFold(name, unit) {
@@ -68,10 +68,10 @@ func unitHint(s string, names []string) string {
 			return "did you mean " + number + name + "?"
 		}
 	}
-	return fmt.Sprintf("there is no unit %q: want one of %s", unit, strings.Join(names, ", "))
+	return fmt.Sprintf("unknown unit %q: use one of %s", unit, strings.Join(names, ", "))
 }
 
-// formatSize returns n bytes for a person.
+// formatSize formats n bytes with a binary unit.
 func formatSize(n int64) string {
 	const step = 1024
 	if n < step && n > -step {
@@ -89,7 +89,7 @@ func formatSize(n int64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + " " + []string{"KiB", "MiB", "GiB", "TiB", "PiB"}[unit]
 }
 
-// formatCount returns n with its thousands apart.
+// formatCount formats n with thousands separators.
 func formatCount(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -113,7 +113,7 @@ func plural(n int64, what string) string {
 	return formatCount(n) + " " + what + "s"
 }
 
-// parseDuration reads a duration such as 90s, 36h or 30d.
+// parseDuration parses a duration such as 90s, 36h or 30d.
 func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		if n, err := strconv.ParseFloat(days, 64); err == nil && math.Abs(n) < 100_000 {
@@ -127,8 +127,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseMoment reads a point in time: µs since 1970, RFC 3339, a date, or how long
-// ago it was.
+// parseMoment parses a point in time: microseconds since 1970, RFC 3339, a date, or an age such as 2h.
 func parseMoment(s string, now time.Time) (time.Time, error) {
 	if micros, err := strconv.ParseInt(s, 10, 64); err == nil && micros >= 0 {
 		return time.UnixMicro(micros), nil
@@ -144,8 +143,8 @@ func parseMoment(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("", "%q is not a time such as 2026-11-21T10:00:00Z, 1795254000000000 (microseconds) or 2h (ago)", s)
 }
 
-// formatMoment returns a timestamp so that parseMoment reads it back. Small numbers
-// are not times: people use them to number versions.
+// formatMoment formats a timestamp so that parseMoment parses it. Small numbers stay numbers: they are
+// version numbers, not times.
 func formatMoment(micros int64) string {
 	const year = 365 * 24 * int64(time.Hour/time.Microsecond)
 	if micros < year || micros > 8000*year {
@@ -154,7 +153,7 @@ func formatMoment(micros int64) string {
 	return time.UnixMicro(micros).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
-// text reads an argument, with escapes if --escaped was given.
+// text returns an argument, unescaped with --escaped.
 func (a *app) text(arg string) (string, error) {
 	if !a.escapes {
 		return arg, nil
@@ -162,7 +161,7 @@ func (a *app) text(arg string) (string, error) {
 	return unescape(arg)
 }
 
-// texts reads several arguments.
+// texts replaces each argument by its text.
 func (a *app) texts(args ...*string) error {
 	for _, arg := range args {
 		s, err := a.text(*arg)
@@ -174,22 +173,22 @@ func (a *app) texts(args ...*string) error {
 	return nil
 }
 
-// A valueReader reads the values among the arguments of one command: as they are,
-// @FILE, or - for standard input, which there is only once.
+// A valueReader reads the values in the arguments of one command: literal values, @FILE, or - for
+// standard input, which only one value can use.
 type valueReader struct {
 	a     *app
-	stdin string // what has taken standard input
+	stdin string // the value that uses standard input
 }
 
 func (v *valueReader) read(what, arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
 		if v.stdin != "" {
-			return nil, usagef("put one of them into a file and write @FILE", "%s and %s cannot both be read from standard input", v.stdin, what)
+			return nil, usagef("put one of them into a file and use @FILE", "%s and %s cannot both be read from standard input", v.stdin, what)
 		}
 		v.stdin = what
 		if v.a.inTTY {
-			v.a.talk("reading %s from the terminal: end it with Ctrl-D", what)
+			v.a.notef("reading %s from the terminal: press Ctrl-D at its end", what)
 		}
 		return readValue(v.a.in)
 	case strings.HasPrefix(arg, "@"):
@@ -204,19 +203,19 @@ func (v *valueReader) read(what, arg string) ([]byte, error) {
 	return []byte(s), err
 }
 
-// valueBytesMax is what a value of the command line may have: the largest row
-// mutation. The node's own limit, which is lower, gives the better error.
+// valueBytesMax is the maximum size of a value: that of the largest row mutation. The node has a lower
+// limit, and a better error for it.
 const valueBytesMax = 256 << 20
 
 func readValue(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, valueBytesMax+1))
 	if err == nil && len(b) > valueBytesMax {
-		return nil, usagef("split it over several columns", "value is over %s", formatSize(valueBytesMax))
+		return nil, usagef("divide it among several columns", "the value exceeds %s", formatSize(valueBytesMax))
 	}
 	return b, err
 }
 
-// parseAssignment splits fam:qual=value at the first = behind the family.
+// parseAssignment splits family:qualifier=value at the first = after the family.
 func parseAssignment(arg string) (column, value string, err error) {
 	family, rest, ok := strings.Cut(arg, ":")
 	if !ok || strings.Contains(family, "=") {

@@ -9,24 +9,24 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// splitHelp explains how a table is cut when it is made.
-const splitHelp = `A table begins as one tablet, on one node, and is split as it grows. To have all nodes
-take part in a first load, cut it beforehand: with --split-at at rows, each the last of a
-tablet, or with --split-hex into N tablets for keys that begin with hexadecimal digits,
-such as hashes.`
+// splitHelp describes how to create a table with several tablets.
+const splitHelp = `A new table has one tablet, on one node, which is split as it grows. To spread the first
+load over all nodes, create it with several tablets: --split-at lists the last row of
+each tablet but the last one; --split-hex creates N tablets of equal ranges for keys
+that begin with hexadecimal digits, such as hashes.`
 
-// splitFlags say where a new table is cut.
+// splitFlags are the flags for the split points of a new table.
 type splitFlags struct {
 	at  []string
 	hex int
 }
 
 func (f *splitFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.at, "split-at", nil, "cut the table at these `rows`, between commas; may be given several times")
-	cmd.Flags().IntVar(&f.hex, "split-hex", 1, "cut it into `N` tablets of as many hexadecimal keys each")
+	cmd.Flags().StringArrayVar(&f.at, "split-at", nil, "create a tablet boundary after each of these `rows`, separated by commas; may be repeated")
+	cmd.Flags().IntVar(&f.hex, "split-hex", 1, "create `N` tablets with equal ranges of hexadecimal keys")
 }
 
-// rows returns the rows to cut at, in no order.
+// rows returns the split points, in no particular order.
 func (f *splitFlags) rows(a *app) (rows []string, err error) {
 	for _, list := range f.at {
 		for _, row := range strings.Split(list, ",") {
@@ -41,20 +41,21 @@ func (f *splitFlags) rows(a *app) (rows []string, err error) {
 	}
 	switch {
 	case f.hex < 1 || f.hex > api.SplitAtMax:
-		return nil, usagef("", "--split-hex: %d is not a number of tablets from 1 to %d", f.hex, api.SplitAtMax)
+		return nil, usagef("", "--split-hex: %d is not a number of tablets between 1 and %d", f.hex, api.SplitAtMax)
 	case f.hex > 1 && len(rows) > 0:
-		return nil, usagef("", "a table is cut by --split-at or by --split-hex, not by both")
+		return nil, usagef("use one of them", "--split-at and --split-hex are both given")
 	}
-	return append(rows, hexCuts(f.hex)...), nil
+	return append(rows, hexSplitPoints(f.hex)...), nil
 }
 
-// hexCuts returns the rows that cut hexadecimal keys into n even parts.
-func hexCuts(n int) (rows []string) {
+// hexSplitPoints returns the n-1 split points that divide hexadecimal keys into n equal ranges. If n does not
+// divide a power of 16, the ranges differ slightly.
+func hexSplitPoints(n int) (rows []string) {
 	if n <= 1 {
 		return nil
 	}
 	digits, keys := 1, 16
-	for keys < n || keys%n != 0 && digits < 6 { // the parts of a number that is none of 16's differ a little
+	for keys < n || keys%n != 0 && digits < 6 {
 		digits, keys = digits+1, keys*16
 	}
 	for i := 1; i < n; i++ {
@@ -63,10 +64,10 @@ func hexCuts(n int) (rows []string) {
 	return rows
 }
 
-// inTablets says that a table has several tablets, if it has.
-func inTablets(cuts int) string {
-	if cuts == 0 {
+// inTablets returns " of N tablets" for a table with several tablets; empty for one.
+func inTablets(splitPoints int) string {
+	if splitPoints == 0 {
 		return ""
 	}
-	return " of " + plural(int64(cuts)+1, "tablet")
+	return " of " + plural(int64(splitPoints)+1, "tablet")
 }

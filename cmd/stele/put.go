@@ -17,13 +17,13 @@ func (a *app) putCommand() *cobra.Command {
 		Use:     "put TABLE ROW FAMILY:QUALIFIER=VALUE...",
 		Aliases: []string{"set"},
 		Short:   "Write cells of a row",
-		Long: `Write cells of a row, all of them together or none.
+		Long: `Write cells of a row atomically.
 
-A value is the text behind the first = of the qualifier; @FILE is what is in a
-file, and - is standard input. With --escaped, \xNN stands for any byte: also
-for an = in a qualifier (\x3d), or for a value that begins with @ (\x40).
+A value is the text after the first = of the qualifier. @FILE reads the value from a
+file, - from standard input. With --escaped, \xNN stands for any byte, including an = in
+a qualifier (\x3d) and an @ at the start of a value (\x40).
 
-Once it returns, the cells are on disk.`,
+When the command returns, the cells are on disk.`,
 		Example: `  stele put webtable com.cnn.www anchor:cnnsi.com=CNN anchor:my.look.ca=CNN.com
   stele put webtable com.cnn.www contents:=@index.html
   curl -s https://example.com | stele put webtable com.example contents:=-
@@ -35,12 +35,12 @@ Once it returns, the cells are on disk.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.put(ctx, c.Table(args[0]), m)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&timestamp, "timestamp", "", "`time` of the cells: microseconds since 1970, or RFC 3339 (default: the server's clock)")
+	cmd.Flags().StringVar(&timestamp, "timestamp", "", "`time` of the cells: microseconds since 1970, or RFC 3339 (default: set by the server)")
 	a.escapesFlag(cmd)
 	return cmd
 }
@@ -85,7 +85,7 @@ func (a *app) put(ctx context.Context, t *client.Table, m *client.RowMutation) e
 		return a.printJSON(struct {
 			rowJSON
 			Cells     int   `json:"cells"`
-			Timestamp int64 `json:"timestamp,omitempty"` // that the server gave
+			Timestamp int64 `json:"timestamp,omitempty"` // set by the server
 		}{rowOf(m.Row()), m.Len(), given})
 	}
 	return nil

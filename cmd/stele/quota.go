@@ -18,35 +18,35 @@ func (a *app) quotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
 		Short: "Set, list and remove quotas of tables and users",
-		Long: `Set, list and remove quotas of tables and users. Rates are bounds on what all nodes
-together let in; who is over one is told when to come back, and clients wait that long
-by themselves. Operations are rows that are read or written. A table that is over its
-quota of bytes takes deletions alone; what is deleted counts until it is compacted.
+		Long: `Set, list and remove quotas of tables and users. A rate quota limits the rate of all
+nodes together. A request over it fails with a retry-after, which clients wait for
+before they retry. Operations are rows read or written. A table over its quota of bytes
+accepts only deletions; deleted data counts until it is compacted.
 
-A quota of bytes is enforced about 3 seconds after it is reached; a rate of
---write-bytes bounds what is written in that time. A user's quota of bytes counts the
-tables that the user owns, not what the user writes into tables of others.`,
+A quota of bytes is enforced about 3 seconds after it is reached. --write-bytes limits
+what can be written in that time. A user's quota of bytes counts the tables that the
+user owns, not what the user writes to tables of others.`,
 		Example: `  stele quota set webtable --bytes 100GiB --write-ops 1000
   stele quota set --user loader --write-bytes 10MiB
   stele quota list`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.quotaSetCommand(), a.quotaListCommand(), a.quotaRemoveCommand())
 	return cmd
 }
 
-// quotaOf reads what a quota is of: TABLE, or --user.
+// quotaOf returns the subject of a quota: TABLE, or --user.
 func quotaOf(args []string, user string) (of, name string, err error) {
 	switch {
 	case user != "" && len(args) > 0:
-		return "", "", usagef("", "a table and --user: give one")
+		return "", "", usagef("use one of them", "a table and --user are both given")
 	case user != "":
 		return client.QuotaOfUser, user, nil
 	case len(args) > 0:
 		return client.QuotaOfTable, args[0], nil
 	}
-	return "", "", usagef("name a table, or give --user", "it is not said of what")
+	return "", "", usagef("name a table, or use --user", "the quota has neither a table nor a user")
 }
 
 // boundFlag is a bound: a number, a size, or none.
@@ -54,7 +54,7 @@ type boundFlag struct {
 	value int64
 	bytes bool
 	given bool
-	none  bool // no bound is asked for
+	none  bool // the bound is to be removed
 }
 
 func (f *boundFlag) String() string { return "" }
@@ -72,12 +72,12 @@ func (f *boundFlag) Set(s string) (err error) {
 		f.value, err = strconv.ParseInt(s, 10, 64)
 	}
 	if err == nil && f.value <= 0 {
-		err = usagef("", `%q is no bound: give a number above 0, or "none"`, s)
+		err = usagef(`use a number above 0, or "none"`, "%q is not a valid bound", s)
 	}
 	return err
 }
 
-// isBytes tells whether a kind of quota is of bytes, at once or a second.
+// isBytes reports whether a kind of quota is in bytes or bytes per second.
 func isBytes(kind string) bool { return strings.HasSuffix(kind, "bytes") }
 
 func (a *app) quotaSetCommand() *cobra.Command {
@@ -85,10 +85,10 @@ func (a *app) quotaSetCommand() *cobra.Command {
 	flags := map[string]*boundFlag{}
 	cmd := &cobra.Command{
 		Use:   "set [TABLE] [--user NAME] --KIND BOUND",
-		Short: "Set bounds of a table's or a user's quota",
-		Long: `Set bounds of a table's or a user's quota. Those that are not given stay as they are;
-"none" takes one away. A rate is of all nodes together: each has a share of it, by what
-it is asked for. All go by it within a second.`,
+		Short: "Set bounds of the quota of a table or user",
+		Long: `Set bounds of the quota of a table or user. Bounds that are not given keep their values;
+"none" removes a bound. A rate applies to all nodes together: each node gets a share
+according to its load. The change takes effect on all nodes within a second.`,
 		Example: `  stele quota set webtable --write-ops 1000 --read-bytes 50MiB
   stele quota set webtable --write-ops none
   stele quota set --user loader --write-bytes 10MiB --burst 5s`,
@@ -109,31 +109,31 @@ it is asked for. All go by it within a second.`,
 				}
 			}
 			if len(change.Bounds)+len(change.Unbounded) == 0 {
-				return usagef("such as --write-ops 1000", "it is not said what is bounded")
+				return usagef("add one, such as --write-ops 1000", "no bound given")
 			}
-			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
+			err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
 			if err != nil {
 				return err
 			}
-			a.talk("quota of %s %s is set", of, escapeText(name))
+			a.notef("quota of %s %s is set", of, escapeText(name))
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&user, "user", "", "of the user of this `name`, on all tables")
+	f.StringVar(&user, "user", "", "set the quota of the user of this `name`, on all tables")
 	for kind, usage := range map[string]string{
-		api.QuotaBytes:   "`size` of files and memtables, without replicas; over it deletions alone are taken",
-		api.QuotaReadOps: "`rows` read a second", api.QuotaReadBytes: "`size` of what is read a second",
-		api.QuotaWriteOps: "`rows` written a second", api.QuotaWriteBytes: "`size` of what is written a second",
+		api.QuotaBytes:   "`size` of files and memtables, without replicas; above it only deletions are accepted",
+		api.QuotaReadOps: "`rows` read per second", api.QuotaReadBytes: "`size` read per second",
+		api.QuotaWriteOps: "`rows` written per second", api.QuotaWriteBytes: "`size` written per second",
 	} {
 		flags[kind] = &boundFlag{bytes: isBytes(kind)}
 		f.Var(flags[kind], strings.ReplaceAll(kind, "_", "-"), usage)
 	}
-	f.Var((*positiveDurationFlag)(&burst), "burst", "how much of the rates that are given may be used at once, as `time` (default 1s)")
+	f.Var((*positiveDurationFlag)(&burst), "burst", "burst of the given rates: the amount that they allow in this `duration` (default 1s)")
 	return cmd
 }
 
-// quotaJSON is a quota as --json prints it.
+// quotaJSON is the --json form of a quota.
 type quotaJSON struct {
 	Of     string      `json:"of"`
 	Name   string      `json:"name"`
@@ -152,13 +152,13 @@ func (a *app) quotaListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the quotas",
-		Long:    `List the quotas of tables and users. It takes the right to read the cluster.`,
+		Long:    `List the quotas of tables and users. The caller needs the right read on the cluster.`,
 		Example: `  stele quota list
   stele quota list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []client.Quota
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Quotas(ctx)
 				return err
 			})
@@ -226,43 +226,44 @@ func (a *app) quotaRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
+			if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
 				return err
 			}
-			a.talk("quota of %s %s is removed", of, escapeText(name))
+			a.notef("quota of %s %s is removed", of, escapeText(name))
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "of the user of this `name`")
+	cmd.Flags().StringVar(&user, "user", "", "remove the quota of the user of this `name`")
 	return cmd
 }
 
 func (a *app) tableOwnerCommand() *cobra.Command {
-	nobody := false
+	noOwner := false
 	cmd := &cobra.Command{
 		Use:   "owner TABLE [USER]",
-		Short: "Show or change for whose quota a table counts",
-		Long: `Show or change for whose quota of bytes a table counts: at first it is who has made it.
-The owner gets no right by that: see "stele acl".`,
+		Short: "Show or change the owner of a table",
+		Long: `Show or change the owner of a table. The table counts towards the owner's quota of
+bytes. The first owner is the user who created the table. Ownership grants no rights:
+see "stele acl".`,
 		Example: `  stele table owner webtable
   stele table owner webtable ann
   stele table owner webtable --nobody`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if nobody && len(args) > 1 {
-				return usagef("", "a user and --nobody: give one")
+			if noOwner && len(args) > 1 {
+				return usagef("use one of them", "a user and --nobody are both given")
 			}
-			if nobody || len(args) > 1 {
+			if noOwner || len(args) > 1 {
 				user := strings.Join(args[1:], "")
-				if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, args[0], user) }); err != nil {
+				if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, args[0], user) }); err != nil {
 					return err
 				}
-				a.talk("table %s counts for %s", escapeText(args[0]), orElse(escapeText(user), "nobody"))
+				a.notef("owner of table %s: %s", escapeText(args[0]), orElse(escapeText(user), "none"))
 				return nil
 			}
 			var u *client.Usage
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				u, err = c.Usage(ctx, args[0])
 				return err
 			})
@@ -280,24 +281,24 @@ The owner gets no right by that: see "stele acl".`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&nobody, "nobody", false, "it counts for nobody")
+	cmd.Flags().BoolVar(&noOwner, "nobody", false, "remove the owner")
 	return cmd
 }
 
-// ownerJSON is whose a table is, as --json prints it.
+// ownerJSON is the --json form of a table's owner.
 type ownerJSON struct {
 	Table string `json:"table"`
 	Owner string `json:"owner"`
 }
 
-// faultOfQuota knows the errors about quotas.
+// faultOfQuota maps errors about quotas.
 func faultOfQuota(err error) *fault {
 	var used *client.QuotaError
 	switch {
 	case errors.As(err, &used) && used.Bytes:
-		return &fault{code: exitQuota, hint: `"stele usage" shows what takes the room; deletions are taken, and count when they are compacted`}
+		return &fault{code: exitQuota, hint: `"stele usage" shows what uses the space; deletions are accepted, and free space when they are compacted`}
 	case errors.As(err, &used):
-		return &fault{code: exitQuota, hint: fmt.Sprintf(`try again in %v; "stele quota list" shows the quotas`, used.RetryAfter.Round(time.Millisecond))}
+		return &fault{code: exitQuota, hint: fmt.Sprintf(`retry in %v; "stele quota list" shows the quotas`, used.RetryAfter.Round(time.Millisecond))}
 	case errors.Is(err, client.ErrNoQuota):
 		return &fault{code: exitNotFound, hint: `"stele quota list" shows the quotas`}
 	}

@@ -16,14 +16,14 @@ import (
 func (a *app) raftCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "raft",
-		Short: "Look at the lock service's Raft group, and recover it",
-		Long: `Look at the lock service's Raft group, and recover it when most of it is lost: up
-to five nodes that hold the schemas, the locks and the sessions, and agree on who is
+		Short: "Show or recover the lock service's Raft group",
+		Long: `Show the lock service's Raft group, or recover it after the loss of a majority. The
+group has up to five voters. It replicates schemas, locks and sessions, and elects the
 master.`,
 		Example: `  stele raft status
   stele raft recover --data-dir /var/lib/stele --dry-run`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.raftStatusCommand(), a.raftRecoverCommand())
 	return cmd
@@ -32,17 +32,17 @@ master.`,
 func (a *app) raftStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Tell who leads and who votes, and how far each voter is",
-		Long: `Tell who leads the lock service and who votes, how far each server is behind, and
-how much the service holds.
+		Short: "Show the leader, the voters and their lag",
+		Long: `Show the leader and the voters of the lock service, the lag of each server, and the size
+of the namespace.
 
-Exit codes: 0 there is a leader, 5 none is known: then schemas cannot be changed,
-locks cannot be taken, and no master can be elected.`,
+Exit codes: 0 there is a leader, 5 no leader is known. Without a leader schemas cannot
+be changed, locks cannot be acquired, and no master can be elected.`,
 		Example: `  stele raft status
   stele raft status --json | jq -r '.servers[] | select(.voter) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.RaftStatus(ctx)
 				if err != nil {
 					return err
@@ -50,14 +50,13 @@ locks cannot be taken, and no master can be elected.`,
 				if err := a.printRaftStatus(s); err != nil || s.Leader != "" {
 					return err
 				}
-				return quietly(exitUnhealthy)
+				return silentExit(exitUnhealthy)
 			})
 		},
 	}
 }
 
-// raftJSON is the state of the group as --json prints it, with the names of the data
-// API.
+// raftJSON is the --json form of the group's state, with the field names of the data API.
 type raftJSON struct {
 	Cluster     string           `json:"cluster"`
 	Leader      string           `json:"leader"`
@@ -84,7 +83,7 @@ type raftServerJSON struct {
 	Voter         bool   `json:"voter"`
 	Leader        bool   `json:"leader"`
 	Alive         bool   `json:"alive"`
-	LastContactMS int64  `json:"last_contact_ms"` // -1 unknown
+	LastContactMS int64  `json:"last_contact_ms"` // -1 if unknown
 	Lag           uint64 `json:"lag"`
 }
 
@@ -105,7 +104,7 @@ func (a *app) printRaftStatus(s *client.RaftStatus) error {
 	if a.json {
 		return a.printJSON(raftOf(s))
 	}
-	a.talk("%s", a.raftSentence(s))
+	a.notef("%s", a.raftSentence(s))
 	figures := newGrid("FIGURE", "VALUE")
 	figures.add("cluster", s.Cluster)
 	figures.add("leader", named(s.LeaderName, s.Leader))
@@ -113,7 +112,7 @@ func (a *app) printRaftStatus(s *client.RaftStatus) error {
 	figures.add("term", strconv.FormatUint(s.Term, 10))
 	figures.add("log", fmt.Sprintf("%d entries, %d applied", s.LastIndex, s.Applied))
 	if s.RaftEpoch > 0 {
-		figures.add("founded anew", plural(int64(s.RaftEpoch), "time"))
+		figures.add("recovered", plural(int64(s.RaftEpoch), "time"))
 	}
 	if s.Master != "" {
 		figures.add("master epoch", strconv.FormatUint(s.MasterEpoch, 10))
@@ -128,7 +127,7 @@ func (a *app) printRaftStatus(s *client.RaftStatus) error {
 	return a.printAll(figures, servers)
 }
 
-// named is a node's name and id, as far as they are known.
+// named returns "NAME (ID)", or the one of both that is known.
 func named(name, id string) string {
 	switch {
 	case name == "" || name == id:
@@ -146,23 +145,23 @@ func raftRole(v *client.RaftServer) string {
 	case v.Voter:
 		return "voter"
 	}
-	return "non-voter" // it gets the log, so as to vote later
+	return "non-voter" // it receives the log, to become a voter later
 }
 
 func lastContact(v *client.RaftServer) number {
 	switch {
 	case v.Leader:
-		return "-" // with itself
+		return "-" // contact is measured by the leader
 	case v.LastContactMS < 0:
 		return "unknown"
 	}
 	return number((time.Duration(v.LastContactMS) * time.Millisecond).String())
 }
 
-// raftSentence says in a sentence how the group is. It goes to standard error.
+// raftSentence returns a one-line summary of the group, for standard error.
 func (a *app) raftSentence(s *client.RaftStatus) string {
 	voters, alive := 0, 0
-	var gone []string
+	var down []string
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		if !v.Voter {
@@ -172,27 +171,27 @@ func (a *app) raftSentence(s *client.RaftStatus) string {
 		if v.Alive || v.Leader {
 			alive++
 		} else {
-			gone = append(gone, orElse(v.Name, v.ID))
+			down = append(down, orElse(v.Name, v.ID))
 		}
 	}
 	of := fmt.Sprintf("%d of %s alive", alive, plural(int64(voters), "voter"))
 	if s.Leader == "" {
-		return a.paint(a.errTTY, styleError, "unhealthy") + ": no leader is known; it takes a majority of the voters"
+		return a.paint(a.errTTY, styleError, "unhealthy") + ": no leader is known; a majority of the voters must be up"
 	}
 	word := a.paint(a.errTTY, styleGood, "healthy")
-	who := fmt.Sprintf(", leader %s", orElse(s.LeaderName, s.Leader))
+	details := fmt.Sprintf(", leader %s", orElse(s.LeaderName, s.Leader))
 	if s.Master != "" {
-		who += fmt.Sprintf(", master %s", orElse(s.MasterName, s.Master))
+		details += fmt.Sprintf(", master %s", orElse(s.MasterName, s.Master))
 	}
-	switch may := (voters-1)/2 - (voters - alive); {
-	case len(gone) > 0:
-		word, who = a.paint(a.errTTY, styleHint, "degraded"), who+"; not heard of: "+strings.Join(gone, ", ")
+	switch tolerated := (voters-1)/2 - (voters - alive); {
+	case len(down) > 0:
+		word, details = a.paint(a.errTTY, styleHint, "degraded"), details+"; down: "+strings.Join(down, ", ")
 	case s.Master == "":
-		word, who = a.paint(a.errTTY, styleHint, "degraded"), who+"; no master is known"
-	case may == 0:
-		who += "; none may fail"
+		word, details = a.paint(a.errTTY, styleHint, "degraded"), details+"; no master is known"
+	case tolerated == 0:
+		details += "; none may fail"
 	default:
-		who += fmt.Sprintf("; %d may fail", may)
+		details += fmt.Sprintf("; %d may fail", tolerated)
 	}
-	return word + ": " + of + who
+	return word + ": " + of + details
 }

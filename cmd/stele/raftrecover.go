@@ -17,37 +17,37 @@ func (a *app) raftRecoverCommand() *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "recover --data-dir DIR...",
-		Short: "Found the lock service anew from one voter, when most voters are lost for good",
-		Long: `Found the lock service anew from what one voter has, when a majority of the voters
-is lost for good: without one nothing is agreed on any more. If enough of them can
-be started again, start them instead: then nothing is lost.
+		Short: "Recover the lock service from one voter after the loss of a majority",
+		Long: `Recover the lock service from the log of one voter, when a majority of the voters is
+lost for good. Without a majority the lock service cannot commit anything. If enough
+voters can be started again, start them instead: then nothing is lost.
 
-How to go about it:
+Procedure:
 
-  1. Stop all nodes that are left.
-  2. On each voter that is left run this with --dry-run: it tells the term and the
-     entry up to which the voter knows everything. The highest term loses least, and
-     of several with that the highest entry.
-  3. Recover that one, and start it. Then start the others: they hear that the group
-     was founded anew, set their old logs aside, and may vote again.
+  1. Stop all remaining nodes.
+  2. On each remaining voter, run this command with --dry-run. It prints the term and the
+     index of the last entry in the voter's log. Choose the voter with the highest term,
+     and among those the highest index: it loses least.
+  3. Recover that voter, and start it. Then start the other nodes. They detect the
+     recovery, set their old logs aside, and may become voters again.
 
-What can be lost is what the lost voters had agreed on after that entry: tables and
-changes of schemas, files and locks of the lock service, and which files a tablet
-consists of. A tablet whose latest files are not known may lack rows, or not open.
+Entries that the lost voters committed after the last entry are lost: tables and changes
+of schemas, files and locks of the lock service, and changes of the file lists of
+tablets. A tablet whose latest file list is lost may lack rows, or fail to load.
 
-Never start other voters of before while they cannot reach the recovered node: if
-they are a majority they go on without it, and there are two clusters.
+Never start other former voters while they cannot reach the recovered node. A majority
+of them would continue without it, and there would be two clusters.
 
-The node must be stopped. Give all its data folders.`,
+The node must be stopped. Name all its data folders.`,
 		Example: `  stele raft recover --data-dir /var/lib/stele --dry-run
   stele raft recover --data-dir /data1 --data-dir /data2
   stele raft recover --data-dir /var/lib/stele --yes --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(dirs) == 0 {
-				return usagef("for example: "+firstExample(cmd), "no data folder given: want --data-dir")
+				return usagef("for example: "+firstExample(cmd), "--data-dir is missing")
 			}
-			ctx, cancel := a.within(cmd, patient)
+			ctx, cancel := a.within(cmd, noTimeout)
 			defer cancel()
 			r, err := inspectRecovery(ctx, dirs)
 			if err != nil {
@@ -70,19 +70,19 @@ The node must be stopped. Give all its data folders.`,
 			return a.recover(ctx, r)
 		},
 	}
-	cmd.Flags().StringArrayVar(&dirs, "data-dir", nil, "data `folder` of the node; may be given several times")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what this node knows and what would be lost")
+	cmd.Flags().StringArrayVar(&dirs, "data-dir", nil, "data `folder` of the node; may be repeated")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what the node's log contains and what would be lost, and change nothing")
 	return cmd
 }
 
-// recovery is a lock service that is to be founded anew from a node's folders.
+// recovery is the recovery of the lock service from a node's folders.
 type recovery struct {
 	folders *identity.Folders
 	cfg     raftmeta.Config
 	seen    *raftmeta.Recovery
-	// again tells that the node is the only voter already: an earlier recovery may have
-	// been broken off before the epoch was raised.
+	// again is true if the node is already the only voter: an earlier recovery may have been
+	// interrupted before it raised the epoch.
 	again bool
 }
 
@@ -92,8 +92,8 @@ func inspectRecovery(ctx context.Context, dirs []string) (*recovery, error) {
 		return nil, err
 	}
 	if !f.Voter() {
-		return nil, withHint(fmt.Errorf("the node of %s does not vote: its folders hold no log of the lock service", strings.Join(dirs, " ")),
-			"recover from the folders of a voter")
+		return nil, withHint(fmt.Errorf("the node of %s is not a voter: its folders have no log of the lock service", strings.Join(dirs, " ")),
+			"use the folders of a voter")
 	}
 	r := &recovery{folders: f, cfg: raftmeta.Config{Dir: f.RaftDir(), ID: f.Node}}
 	r.seen, err = raftmeta.Inspect(ctx, r.cfg)
@@ -104,14 +104,14 @@ func inspectRecovery(ctx context.Context, dirs []string) (*recovery, error) {
 	return r, err
 }
 
-// recoveryJSON is a recovery as --json prints it.
+// recoveryJSON is the --json form of a recovery.
 type recoveryJSON struct {
-	Node        string   `json:"node"` // ids
+	Node        string   `json:"node"` // an id
 	Cluster     string   `json:"cluster"`
 	LastTerm    uint64   `json:"last_term"`
 	LastIndex   uint64   `json:"last_index"`
 	OtherVoters []string `json:"other_voters"`
-	OnlyVoter   bool     `json:"only_voter"` // already, before the recovery
+	OnlyVoter   bool     `json:"only_voter"` // before the recovery
 	Recovered   bool     `json:"recovered"`
 	RaftEpoch   uint64   `json:"raft_epoch"`
 }
@@ -123,27 +123,27 @@ func (r *recovery) json() recoveryJSON {
 	}
 }
 
-// printRecovery tells what would be done, and what may be lost.
+// printRecovery prints what the recovery does and what may be lost.
 func (a *app) printRecovery(r *recovery, makes string) error {
 	if a.json {
 		return a.printJSON(r.json())
 	}
 	if r.again {
-		_, err := fmt.Fprintf(a.out, "node %s is the only voter of the lock service of cluster %s already: nothing is lost; a recovery that was broken off is finished\n",
+		_, err := fmt.Fprintf(a.out, "node %s is already the only voter of the lock service of cluster %s: nothing is lost; an interrupted recovery is completed\n",
 			escapeText(r.seen.Server), escapeText(r.folders.Cluster))
 		return err
 	}
 	_, err := fmt.Fprintf(a.out, "%s node %s the only voter of the lock service of cluster %s\n"+
-		"  it knows everything up to entry %d of term %d\n"+
-		"  lost is what was agreed on after that without it, by the other voters: %s\n"+
-		"  that may be tables and changes of schemas, files and locks, and which files tablets consist of: such tablets may lack rows or not open\n",
+		"  it has all entries up to index %d of term %d\n"+
+		"  later entries are lost if they were committed by the other voters: %s\n"+
+		"  these may be tables and changes of schemas, files and locks, and file lists of tablets, which may then lack rows or fail to load\n",
 		makes, escapeText(r.seen.Server), escapeText(r.folders.Cluster), r.seen.LastIndex, r.seen.LastTerm, escapeText(strings.Join(r.seen.Voters, ", ")))
 	return err
 }
 
-// recover makes the node the only voter, then raises the epoch of the group. That
-// comes second: with a higher epoch and the old log the node would have others give
-// up theirs. When it is broken off in between, the next call does the rest.
+// recover makes the node the only voter, then raises the epoch of the group. The order matters: a node
+// with the higher epoch and the old log would make others discard their logs. If recover is
+// interrupted in between, the next call completes it.
 func (a *app) recover(ctx context.Context, r *recovery) error {
 	if !r.again {
 		done, err := raftmeta.Recover(ctx, r.cfg)
@@ -153,7 +153,7 @@ func (a *app) recover(ctx context.Context, r *recovery) error {
 		r.seen = done
 	}
 	if err := r.folders.SetRaftEpoch(r.folders.RaftEpoch + 1); err != nil {
-		return withHint(fmt.Errorf("raise the epoch of the group: %w", err), "do not start the node yet: run the same command again, which does the rest")
+		return withHint(fmt.Errorf("raise the epoch of the group: %w", err), "do not start the node: run the same command again to complete the recovery")
 	}
 	if a.json {
 		j := r.json()
@@ -161,8 +161,8 @@ func (a *app) recover(ctx context.Context, r *recovery) error {
 		return a.printJSON(j)
 	}
 	if !r.again {
-		a.talk("recovered %s in %s, %s", plural(int64(r.seen.Files), "file"), plural(int64(r.seen.Directories), "directory"), formatSize(r.seen.Bytes))
+		a.notef("recovered %s in %s, %s", plural(int64(r.seen.Files), "file"), plural(int64(r.seen.Directories), "directory"), formatSize(r.seen.Bytes))
 	}
-	a.talk("start this node now; start other nodes only when they can reach it")
+	a.notef("start this node now; start other nodes only when they can reach it")
 	return nil
 }

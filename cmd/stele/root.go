@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/node"
 )
 
-// The groups of verbs, in the order in which help shows them.
+// The groups of commands, in the order in which help lists them.
 const (
 	groupNode   = "node"
 	groupSchema = "schema"
@@ -25,7 +25,7 @@ const (
 	groupBlobs  = "blobs"
 )
 
-// commands lists the verbs. A new one is a line here.
+// commands returns all commands, in the order in which help lists them.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		inGroup(groupNode, a.serveCommand()),
@@ -76,33 +76,33 @@ func inGroup(id string, c *cobra.Command) *cobra.Command {
 
 // rootCommand builds the whole command line.
 func (a *app) rootCommand() *cobra.Command {
-	cobra.EnableCommandSorting = false // commands has an order of its own
+	cobra.EnableCommandSorting = false // keep the order of commands
 	root := &cobra.Command{
 		Use:   "stele",
 		Short: "Bigtable in one binary",
 		Long: `Stele is Bigtable in one binary: the node that stores and serves tables, and
 the tools to work with them.
 
-Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy,
-6 not found, 7 timed out, 8 not allowed, or nobody knows you, 9 over a quota,
-10 disk full, 11 a condition (of cas, or of a lock) did not hold and nothing was changed.
+Exit codes: 0 done, 1 error, 3 node unreachable, 4 wrong usage, 5 unhealthy, 6 not
+found, 7 timed out, 8 permission denied or not authenticated, 9 over a quota, 10 disk
+full, 11 a condition (of cas, or of a lock) did not hold and nothing was changed.
 
-With --json errors are objects, too, one a line on standard error: error, kind, exit_code
-and hint.`,
+With --json, errors are JSON objects on standard error, one per line, with the fields
+error, kind, exit_code and hint.`,
 		Example: `  stele serve --dev
   stele scan webtable --prefix com.cnn.
   stele status --addr 10.0.0.5:7106`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          unknownVerb,
-		RunE:          needVerb,
+		Args:          unknownCommand,
+		RunE:          requireSubcommand,
 	}
 	root.Version = node.Version() // adds --version
 	root.SetVersionTemplate(versionLine())
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.CompletionOptions.DisableDefaultCmd = true // ours has an example
+	root.CompletionOptions.DisableDefaultCmd = true // completionCommand has an example
 	root.SetFlagErrorFunc(flagError)
 	root.AddGroup(
 		&cobra.Group{ID: groupNode, Title: "Nodes:"},
@@ -114,11 +114,11 @@ and hint.`,
 	)
 	root.SetHelpCommand(inGroup(groupTools, helpCommand()))
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of the node, or several between commas; also STELE_ADDR")
-	flags.StringVar(&a.credential, "credential", os.Getenv("STELE_CREDENTIAL"), "`file` that proves who you are to nodes with certificates; also STELE_CREDENTIAL")
-	allowEmpty(flags, "credential") // none, whatever STELE_CREDENTIAL says
-	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line")
-	flags.Var((*positiveDurationFlag)(&a.timeout), "timeout", "give up after this `time`, such as 10s (default 30s; none for scans and long work); also STELE_TIMEOUT")
+	flags.StringVar(&a.addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of a node, or several separated by commas; also STELE_ADDR")
+	flags.StringVar(&a.credential, "credential", os.Getenv("STELE_CREDENTIAL"), "`file` with the certificate and key, or the access token, to authenticate with; also STELE_CREDENTIAL")
+	allowEmpty(flags, "credential") // an empty value overrides STELE_CREDENTIAL
+	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one per line")
+	flags.Var((*positiveDurationFlag)(&a.timeout), "timeout", "give up after this `duration`, such as 10s (default 30s; none for scans and long-running commands); also STELE_TIMEOUT")
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if err := rejectEmptyFlags(cmd); err != nil {
 			return err
@@ -129,7 +129,7 @@ and hint.`,
 		return a.readEnvironment()
 	}
 	root.AddCommand(a.commands()...)
-	explainArguments(root)
+	wrapArgumentErrors(root)
 	return root
 }
 
@@ -140,7 +140,7 @@ func envOr(name, otherwise string) string {
 	return otherwise
 }
 
-// readEnvironment reads the variables of the global flags that were not given.
+// readEnvironment sets --timeout from STELE_TIMEOUT if the flag was not given.
 func (a *app) readEnvironment() error {
 	v := os.Getenv("STELE_TIMEOUT")
 	if a.timeout != 0 || v == "" {
@@ -154,33 +154,33 @@ func (a *app) readEnvironment() error {
 	return nil
 }
 
-// helpCommand is cobra's, with an error for what there is no help about.
+// helpCommand is cobra's help command, but rejects unknown topics.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "Explain a command",
+		Short: "Show help for a command",
 		Example: `  stele help
   stele help table create`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return unknownVerb(found, append(rest, "")[:1])
+				return unknownCommand(found, append(rest, "")[:1])
 			}
 			return found.Help()
 		},
 	}
 }
 
-// needVerb is what a command does that only has others below it.
-func needVerb(cmd *cobra.Command, args []string) error {
+// requireSubcommand runs a command that has only subcommands: it rejects the call, or prints the root's help.
+func requireSubcommand(cmd *cobra.Command, args []string) error {
 	if cmd.HasParent() {
-		return usagef("see "+quoted(cmd.CommandPath()+" --help"), "%s what?", cmd.CommandPath())
+		return usagef("see "+quoted(cmd.CommandPath()+" --help"), "%s needs a subcommand", cmd.CommandPath())
 	}
 	return cmd.Help()
 }
 
-// unknownVerb refuses an argument where a verb should be.
-func unknownVerb(cmd *cobra.Command, args []string) error {
+// unknownCommand rejects an argument where a subcommand is expected.
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -194,9 +194,9 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 
 func quoted(command string) string { return `"` + command + `"` }
 
-// explainArguments makes every command refuse a wrong number of arguments with what
-// it takes, and not with a count.
-func explainArguments(cmd *cobra.Command) {
+// wrapArgumentErrors makes every command reject a wrong number of arguments with its usage line, not
+// with a count.
+func wrapArgumentErrors(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil && cmd.RunE != nil && !cmd.HasSubCommands() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
@@ -207,7 +207,7 @@ func explainArguments(cmd *cobra.Command) {
 		}
 	}
 	for _, c := range cmd.Commands() {
-		explainArguments(c)
+		wrapArgumentErrors(c)
 	}
 }
 
@@ -216,7 +216,7 @@ func firstExample(cmd *cobra.Command) string {
 	return line
 }
 
-// flagError says what to do about a flag that is wrong.
+// flagError returns a usage error for an unknown flag or a bad value, with a hint.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := "see " + quoted(cmd.CommandPath()+" --help")
 	var unknown *pflag.NotExistError
@@ -230,17 +230,17 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return usagef(hint, "--%s: %w", value.GetFlag().Name, why)
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return usagef(`write "--" before arguments that begin with a dash`, "there is no flag -%s", unknown.GetSpecifiedName())
+		return usagef(`put "--" before arguments that begin with a dash`, "unknown flag -%s", unknown.GetSpecifiedName())
 	case errors.As(err, &unknown):
 		if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
 			hint = "did you mean --" + near + "?"
 		}
-		return usagef(hint, "there is no flag --%s", unknown.GetSpecifiedName())
+		return usagef(hint, "unknown flag --%s", unknown.GetSpecifiedName())
 	}
 	return usagef(hint, "%w", err)
 }
 
-// durationFlag is a time that may be given in days, too.
+// durationFlag is a duration of at least 0. It accepts days, as in 30d.
 type durationFlag time.Duration
 
 func (d *durationFlag) Set(s string) error {
@@ -261,8 +261,8 @@ func (d *durationFlag) String() string {
 	return time.Duration(*d).String()
 }
 
-// positiveDurationFlag is a durationFlag above 0, for flags whose absence is no bound:
-// a 0 that a script computed must not stand for that.
+// positiveDurationFlag is a durationFlag above 0, for flags whose absence means no limit. A 0 that
+// a script computed must not mean that.
 type positiveDurationFlag time.Duration
 
 func (d *positiveDurationFlag) Set(s string) error {
@@ -271,7 +271,7 @@ func (d *positiveDurationFlag) Set(s string) error {
 		return err
 	}
 	if v == 0 {
-		return usagef("leave it out for the default", "%q is not above 0", s)
+		return usagef("omit it for the default", "%q is not above 0", s)
 	}
 	*d = positiveDurationFlag(v)
 	return nil

@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// C4: every command explains itself, and its examples are of commands that exist
-// and take such flags.
+// C4: every command has help, and its examples use existing commands and flags.
 func TestCommandsAreExplained(t *testing.T) {
 	a, _, _ := testApp()
 	root := a.rootCommand()
@@ -25,7 +24,7 @@ func TestCommandsAreExplained(t *testing.T) {
 			t.Errorf("%s: want RunE, so that errors have exit codes", cmd.CommandPath())
 		}
 		if cmd.InheritedFlags().Lookup("json") == nil && cmd.HasParent() {
-			t.Errorf("%s does not take --json", cmd.CommandPath())
+			t.Errorf("%s has no --json", cmd.CommandPath())
 		}
 		for line := range strings.Lines(cmd.Example) {
 			checkExample(t, root, strings.TrimSpace(line))
@@ -42,7 +41,7 @@ func TestCommandsAreExplained(t *testing.T) {
 	each(root)
 }
 
-// checkExample looks the command of an example up, and its flags.
+// checkExample checks that the command of an example and its flags exist.
 func checkExample(t *testing.T, root *cobra.Command, line string) {
 	_, command, ok := strings.Cut(" "+line, " stele ")
 	if !ok && !strings.Contains(line, "(stele ") {
@@ -57,7 +56,7 @@ func checkExample(t *testing.T, root *cobra.Command, line string) {
 	words := strings.Fields(command)
 	cmd, rest, err := root.Find(words)
 	if err == nil && cmd.Flags().Lookup("ttl") != nil && slices.Contains(words, ">") { // of a token or credential
-		t.Errorf("example %q: others may read a file that the shell makes, so a secret in it is refused: --out", line)
+		t.Errorf("example %q: use --out: a file created by the shell may be readable by others, and is then rejected", line)
 	}
 	if err != nil || cmd == root && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
 		t.Errorf("example %q: no such command", line)
@@ -76,7 +75,7 @@ func checkExample(t *testing.T, root *cobra.Command, line string) {
 	}
 }
 
-// Flags that mean the same are called the same everywhere.
+// Flags with the same meaning have the same name in all commands.
 func TestFlagNames(t *testing.T) {
 	a, _, _ := testApp()
 	root := a.rootCommand()

@@ -14,21 +14,21 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A rowWriter prints rows one after another, in memory of one row.
+// A rowWriter prints rows one at a time. It needs memory for one row.
 type rowWriter interface{ write(row *table.Row) error }
 
-// A rowForm is how rows are printed.
+// A rowForm holds the flags for the format of rows.
 type rowForm struct {
-	full     bool // do not cut long values on a terminal
+	full     bool // do not truncate long values on a terminal
 	counters bool // print values of 8 bytes as numbers
 }
 
 func (f *rowForm) register(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.full, "full", false, "do not cut long values on a terminal")
-	cmd.Flags().BoolVar(&f.counters, "int", false, "print values of 8 bytes as the numbers that \"stele incr\" writes")
+	cmd.Flags().BoolVar(&f.full, "full", false, "do not truncate long values on a terminal")
+	cmd.Flags().BoolVar(&f.counters, "int", false, "print values of 8 bytes as counters, as \"stele incr\" writes them")
 }
 
-// rowWriter returns the writer of rows for the output that a has.
+// rowWriter returns the writer for JSON, a terminal, or plain output.
 func (a *app) rowWriter(f rowForm) rowWriter {
 	switch {
 	case a.json:
@@ -39,12 +39,13 @@ func (a *app) rowWriter(f rowForm) rowWriter {
 	return &plainRows{out: a.out, counters: f.counters}
 }
 
-// jsonRows prints a row as an object on a line of its own:
+// jsonRows prints each row as an object on one line:
 //
 //	{"row":"r","row_base64":"cg==","cells":[
 //	 {"column":"f:q","column_base64":"Zjpx","timestamp":1,"value":"v","value_base64":"dg=="}]}
 //
-// Byte strings have the shape of appendJSONField. With counters a value of 8 bytes also has its number, as value_int.
+// Byte strings have the form of appendJSONField. With counters, a value of 8 bytes also has the field
+// value_int.
 type jsonRows struct {
 	out      *bufio.Writer
 	counters bool
@@ -97,7 +98,7 @@ func appendColumnName(b []byte, c *table.Cell) []byte {
 	return append(append(append(b, c.Family...), ':'), c.Qualifier...)
 }
 
-// keyRows prints the keys of rows, one a line: escaped, or as objects with row and row_base64.
+// keyRows prints the keys of rows, one per line: escaped, or as objects with row and row_base64.
 type keyRows struct {
 	out  *bufio.Writer
 	json bool
@@ -116,9 +117,8 @@ func (w *keyRows) write(row *table.Row) error {
 	return err
 }
 
-// plainRows prints a cell a line: row, column, time and value between tabs. None of
-// them holds a tab or an end of line, since those are escaped. With counters a value of
-// 8 bytes is printed as a decimal number.
+// plainRows prints one cell per line: row, column, time and value, separated by tabs. Tabs and
+// newlines in them are escaped. With counters, a value of 8 bytes is printed as a decimal number.
 type plainRows struct {
 	out      *bufio.Writer
 	counters bool
@@ -147,15 +147,14 @@ func (w *plainRows) write(row *table.Row) error {
 	return nil
 }
 
-// terminalRows prints the key, then a cell a line below it, cut to the width of the
-// terminal.
+// terminalRows prints the key of a row, then one cell per line, truncated to the width of the terminal.
 type terminalRows struct {
 	a *app
 	rowForm
 }
 
-// columnWidthMax is how wide the names of columns may get; on a narrow terminal,
-// half of what the time leaves.
+// columnWidthMax is the maximum width of column names. On a narrow terminal the maximum is half of the
+// width that the time leaves.
 const columnWidthMax = 44
 
 func (w *terminalRows) write(row *table.Row) error {
@@ -175,35 +174,36 @@ func (w *terminalRows) write(row *table.Row) error {
 	}
 	a.out.WriteString(a.paint(true, styleKey, escapeBytes(row.Key)))
 	a.out.WriteString("\n")
-	room := a.width - nameWidth - timeWidth - 6
+	valueWidth := a.width - nameWidth - timeWidth - 6
 	for i := range row.Cells {
 		name := text.Pad(names[i], nameWidth, ' ')
 		if i > 0 && names[i] == names[i-1] {
 			name = strings.Repeat(" ", nameWidth) // an older version of the column above
 		}
 		a.out.WriteString("  " + name + "  " + a.paint(true, styleFaint, text.Pad(times[i], timeWidth, ' ')))
-		a.out.WriteString("  " + w.value(row.Cells[i].Value, max(room, 8)) + "\n")
+		a.out.WriteString("  " + w.value(row.Cells[i].Value, max(valueWidth, 8)) + "\n")
 	}
 	return a.out.Flush()
 }
 
-// value returns a value within so many columns.
-func (w *terminalRows) value(value []byte, room int) string {
+// value formats a value in at most columns columns of the terminal.
+func (w *terminalRows) value(value []byte, columns int) string {
 	if n, ok := counterOf(value); ok || w.counters && len(value) == 8 {
 		return strconv.FormatInt(n, 10) + w.a.paint(true, styleFaint, " (8 bytes)")
 	}
 	if w.full {
 		return escapeBytes(value)
 	}
-	if s, rest := fit(value, room); len(rest) == 0 {
+	if s, rest := fit(value, columns); len(rest) == 0 {
 		return s
 	}
 	note := " … " + formatSize(int64(len(value)))
-	s, _ := fit(value, max(room-text.StringWidth(note), 1))
+	s, _ := fit(value, max(columns-text.StringWidth(note), 1))
 	return s + w.a.paint(true, styleFaint, note)
 }
 
-// fit returns as much of value as fits into so many columns, escaped, and the rest.
+// fit returns the longest prefix of value that fits into columns columns of the terminal, escaped, and
+// the remaining bytes.
 func fit(value []byte, columns int) (shown string, rest []byte) {
 	var b strings.Builder
 	for len(value) > 0 {
@@ -218,8 +218,8 @@ func fit(value []byte, columns int) (shown string, rest []byte) {
 	return b.String(), value
 }
 
-// counterOf reads a counter, as "stele incr" writes. Of all values of 8 bytes those
-// are taken for one whose number is below 2^47: no text begins like that.
+// counterOf returns the number of a value that looks like a counter of "stele incr": 8 bytes with a
+// magnitude below 2^47. No text begins with such bytes.
 func counterOf(value []byte) (int64, bool) {
 	if len(value) != 8 {
 		return 0, false

@@ -83,13 +83,13 @@ func TestRowForms(t *testing.T) {
 	}
 }
 
-// Every byte string comes back from JSON as it was, and no field changes its type with the bytes.
+// Every byte string survives JSON, and the types of the fields do not depend on the bytes.
 func TestJSONField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
 		text := append(appendJSONField([]byte{'{'}, "value", b), '}')
 		if bytes.ContainsAny(text, "\n\r\u2028\u2029") {
-			t.Fatalf("%q is more than a line", text)
+			t.Fatalf("%q is more than one line", text)
 		}
 		var v struct {
 			Value       *string `json:"value"`
@@ -108,7 +108,7 @@ func TestJSONField(t *testing.T) {
 	})
 }
 
-// What is escaped is printable, on one line, and unescape reads it back.
+// Escaped text is printable and on one line, and unescape is the inverse.
 func TestEscapeBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
@@ -125,7 +125,8 @@ func TestEscapeBytes(t *testing.T) {
 	})
 }
 
-// BenchmarkPlainRows and BenchmarkJSONRows print rows of one value of 1 KiB, of random bytes and of text.
+// BenchmarkPlainRows and BenchmarkJSONRows print rows with one value of 1 KiB, of random bytes and of
+// text.
 func BenchmarkPlainRows(b *testing.B) { benchmarkRows(b, false) }
 func BenchmarkJSONRows(b *testing.B)  { benchmarkRows(b, true) }
 

@@ -20,15 +20,16 @@ func (a *app) scanCommand() *cobra.Command {
 		Use:     "scan TABLE",
 		Aliases: []string{"read"},
 		Short:   "Read the rows of a table, or of a range of it",
-		Long: `Read rows in the order of their keys. Each row is printed as soon as it is
-there, so a table of any size can be read.
+		Long: `Read rows in the order of their keys. Rows are printed as they arrive, so a table of any
+size can be read.
 
-Where output is no terminal, a cell is a line: row, column, time and value between
-tabs, with what cannot be printed escaped. With --json a row is a line, an object:
-row, column and value are there if they are text, and row_base64, column_base64 and
-value_base64 always.
+If output is not a terminal, each cell is a line: row, column, time and value, separated
+by tabs, with unprintable characters escaped. With --json, each row is an object on one
+line. The fields row, column and value are present if they are text; row_base64,
+column_base64 and value_base64 are always present.
 
---filter takes a filter of docs/rpc.md as JSON. All filters that are given apply.`,
+--filter is a filter of docs/rpc.md, as JSON. Several filters are combined: a cell must
+pass all of them.`,
 		Example: `  stele scan webtable --prefix com.cnn. --family anchor
   stele scan webtable --start com.a --end com.b --rows-limit 10
   stele scan webtable --column 'anchor:.*\.cnn\.com' --versions 1 --since 2h
@@ -46,16 +47,16 @@ value_base64 always.
 			if keysOnly {
 				opts, out = append(opts, oneCell()), a.keyWriter()
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.scan(ctx, c.Table(args[0]), opts, out)
 			})
 		},
 	}
 	rows.register(cmd)
 	s.register(cmd)
-	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "end after `N` rows (default all); also --limit")
+	cmd.Flags().Int64Var(&limit, "rows-limit", 0, "stop after `N` rows (default: all); also --limit")
 	cmd.Flags().SetNormalizeFunc(limitFlag)
-	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print the keys of the rows alone; only they are sent by the servers")
+	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print only the keys of the rows; servers send only keys")
 	form.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd
@@ -82,7 +83,7 @@ func (a *app) scanOptions(cmd *cobra.Command, s *selection, rows *span, limit in
 	return opts, nil
 }
 
-// limitFlag makes --limit the same flag as --rows-limit.
+// limitFlag makes --limit an alias of --rows-limit.
 func limitFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "limit" {
 		name = "rows-limit"
@@ -90,7 +91,7 @@ func limitFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// oneCell returns the option that leaves one cell of each row, without its value.
+// oneCell returns the option that reduces each row to one cell without its value.
 func oneCell() client.ScanOption {
 	return client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}})
 }
@@ -111,14 +112,14 @@ func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOptio
 		if rows == 0 {
 			return err
 		}
-		_ = a.out.Flush() // what was read stands before what is said about the rest
+		_ = a.out.Flush() // print the rows before the error
 		return fmt.Errorf("%w (after %s rows)", err, formatCount(rows))
 	}
 	if a.outTTY && a.errTTY && !a.json {
 		if err := a.out.Flush(); err != nil {
 			return err
 		}
-		a.talk("%s, %s", plural(rows, "row"), plural(cells, "cell"))
+		a.notef("%s, %s", plural(rows, "row"), plural(cells, "cell"))
 	}
 	return nil
 }

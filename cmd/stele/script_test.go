@@ -19,42 +19,41 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes "stele" a command of the scripts: this program itself, in a
-// process of its own.
+// TestMain makes "stele" a command of the scripts, which runs this program in a process of its own.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"stele": main})
 }
 
-// TestScripts runs testdata/script. Beside the usual commands there are
+// TestScripts runs testdata/script. Besides the standard commands, scripts have
 //
 //	node [FLAG...]       start a node on free ports and $WORK/data, and set STELE_ADDR
-//	node-log PATTERN     fail unless the node's log matches
-//	stopnode             SIGTERM, and wait: it must end well
+//	node-log TEXT        fail unless the node's log contains TEXT
+//	stopnode             SIGTERM, and wait: it must exit with 0
 //	killnode             SIGKILL, and wait
-//	devnode              start a node for development, and set DEVDIR to its folder
-//	deaf                 set STELE_ADDR to a port that takes connections and never answers
-//	exits CODE CMD...    run a command that must end with this exit code
+//	devnode              start a development node, and set DEVDIR to its folder
+//	deaf                 set STELE_ADDR to a port that accepts connections and never answers
+//	exits CODE CMD...    run a command that must exit with CODE
 //	flip FILE OFFSET     change a byte; a negative offset counts from the end
 //	oneof VAR PATTERN    set VAR to the only file that matches
 //	cluster N [FLAG...]  start nodes n1 to nN that found a cluster, with data in $WORK/n1
-//	                     and so on; set STELE_ADDR to n1's address, ADDR_n1 to its, ...
+//	                     and so on; set ADDR_n1 and so on, and STELE_ADDR to n1's address
 //	join NAME [FLAG...]  start another node that joins the cluster, and set ADDR_NAME
-//	up NAME [FLAG...]    start a node of the cluster again, without a word about the others
+//	up NAME [FLAG...]    restart a node of the cluster, without --join
 //	down NAME, down-hard NAME  stop a node of the cluster, by SIGTERM or by SIGKILL
 //	leader VAR           set VAR to the name of the node that leads the lock service
-//	node-of NAME TEXT    fail unless the log of a node of the cluster has this text
-//	eventually PATTERN CMD...  run a command until what it prints matches
-//	readme               run the lines of README.md that begin with bin/stele, but for serve
+//	node-of NAME TEXT    fail unless the log of a node of the cluster contains TEXT
+//	eventually PATTERN CMD...  run a command until its output matches
+//	readme               run the lines of README.md that begin with bin/stele, except serve
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("STELE_ADDR", "127.0.0.1:1") // nothing listens there
 			env.Setenv("NO_COLOR", "1")
-			n, fleet := &scriptNode{}, scriptFleet{}
-			env.Values[nodeKey{}], env.Values[fleetKey{}] = n, fleet
+			n, members := &scriptNode{}, scriptCluster{}
+			env.Values[nodeKey{}], env.Values[membersKey{}] = n, members
 			env.Defer(n.kill)
-			env.Defer(fleet.kill)
+			env.Defer(members.kill)
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -72,7 +71,7 @@ func TestScripts(t *testing.T) {
 			"join":       joinCluster,
 			"up":         restartInCluster,
 			"down":       stopInCluster,
-			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { fleetOf(ts)[args[0]].node.kill() },
+			"down-hard":  func(ts *testscript.TestScript, _ bool, args []string) { membersOf(ts)[args[0]].node.kill() },
 			"leader":     findLeader,
 			"node-of":    matchLogInCluster,
 			"eventually": eventually,
@@ -85,11 +84,11 @@ type nodeKey struct{}
 
 func nodeOf(ts *testscript.TestScript) *scriptNode { return ts.Value(nodeKey{}).(*scriptNode) }
 
-// scriptNode is the node of a script, a process of its own.
+// scriptNode is a node of a script, in a process of its own.
 type scriptNode struct {
 	cmd  *exec.Cmd
 	done chan error
-	addr chan string // where it serves, when it does
+	addr chan string // receives its address when it serves
 
 	mu struct {
 		sync.Mutex
@@ -145,7 +144,7 @@ func startServe(ts *testscript.TestScript, args []string) {
 	ts.Setenv("STELE_ADDR", n.await(ts))
 }
 
-// start starts the node and does not wait for it.
+// start starts the node, and does not wait until it serves.
 func (n *scriptNode) start(ts *testscript.TestScript, args []string) {
 	if n.cmd != nil {
 		ts.Fatalf("the node runs already")
@@ -178,12 +177,12 @@ func (n *scriptNode) await(ts *testscript.TestScript) string {
 	return ""
 }
 
-// firstPath returns the folder that testscript put its commands in.
+// firstPath returns the folder with the commands of testscript.
 func firstPath(ts *testscript.TestScript) string {
 	return filepath.SplitList(ts.Getenv("PATH"))[0]
 }
 
-// follow keeps the node's log, and sends its address when it serves.
+// follow records the node's log, and sends its address when it serves.
 func (n *scriptNode) follow(log io.Reader, addr chan<- string) {
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
@@ -194,7 +193,7 @@ func (n *scriptNode) follow(log io.Reader, addr chan<- string) {
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "node serves" {
 			select {
 			case addr <- line.RPC:
-			default: // it has been told
+			default: // sent already
 			}
 		}
 	}
@@ -216,7 +215,7 @@ func (n *scriptNode) match(ts *testscript.TestScript, neg bool, text string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("the node's log on %q is not as it should be:\n%s", text, n.text())
+			ts.Fatalf("the node's log, match of %q is not %v:\n%s", text, !neg, n.text())
 		}
 	}
 }
@@ -265,7 +264,7 @@ func oneOfFiles(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], found[0])
 }
 
-// runReadme runs what README.md has a newcomer type, with the program that is tested.
+// runReadme runs the commands of README.md with the tested program.
 func runReadme(ts *testscript.TestScript, _ bool, _ []string) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	ts.Check(err)
@@ -281,6 +280,6 @@ func runReadme(ts *testscript.TestScript, _ bool, _ []string) {
 		ran++
 	}
 	if ran < 3 {
-		ts.Fatalf("README.md has %d commands to try: how are they told?", ran)
+		ts.Fatalf("README.md has %d commands, want at least 3", ran)
 	}
 }

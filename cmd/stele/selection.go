@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A selection is the flags that get, scan and count narrow cells by.
+// A selection holds the flags of get, scan and count that select cells.
 type selection struct {
 	families []string
 	columns  []string // patterns; at most one
@@ -24,16 +24,16 @@ type selection struct {
 
 func (s *selection) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&s.families, "family", nil, "only cells of this column family; may be given several times")
-	f.StringArrayVar(&s.columns, "column", nil, "only columns that match `family:qualifier`, two regular expressions for the whole of each; without a colon, the qualifier in any family")
-	f.StringVar(&s.value, "value-regex", "", "only cells whose whole value matches this regular `expression`")
-	f.StringVar(&s.filter, "filter", "", "only what this `filter` lets through: an array of docs/rpc.md, as JSON")
-	f.IntVar(&s.versions, "versions", 0, "only the newest `N` versions of each column (default all)")
-	f.StringVar(&s.since, "since", "", "only cells written at this `time` or later: RFC 3339, microseconds, or how long ago, such as 2h or 30d")
-	f.StringVar(&s.until, "until", "", "only cells written before this `time`")
+	f.StringSliceVar(&s.families, "family", nil, "read only cells of this column family; may be repeated")
+	f.StringArrayVar(&s.columns, "column", nil, "read only columns that match `family:qualifier`, a regular expression for each, anchored at both ends; without a colon, the pattern is for qualifiers in all families")
+	f.StringVar(&s.value, "value-regex", "", "read only cells whose whole value matches this regular `expression`")
+	f.StringVar(&s.filter, "filter", "", "read only cells that pass this `filter`: an array as in docs/rpc.md, as JSON")
+	f.IntVar(&s.versions, "versions", 0, "read only the newest `N` versions of each column (default: all)")
+	f.StringVar(&s.since, "since", "", "read only cells with this timestamp or a later one: a `time` in RFC 3339, microseconds, or an age such as 2h or 30d")
+	f.StringVar(&s.until, "until", "", "read only cells with a timestamp before this `time`, in the forms of --since")
 }
 
-// options returns what the flags amount to.
+// options returns the read options of the flags.
 func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err error) {
 	if len(s.families) > 0 {
 		opts = append(opts, client.Families(s.families...))
@@ -72,7 +72,7 @@ func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err e
 	return opts, nil
 }
 
-// timeRange reads --since and --until. A zero time is no bound.
+// timeRange parses --since and --until. A zero time means no bound.
 func timeRange(since, until string) (from, to time.Time, err error) {
 	now := time.Now()
 	if since != "" {
@@ -85,7 +85,7 @@ func timeRange(since, until string) (from, to time.Time, err error) {
 			return from, to, fmt.Errorf("--until: %w", err)
 		}
 		if to.UnixMicro() <= 0 {
-			return from, to, usagef("leave it out for no bound", "--until %s chooses no versions: none is from before 1970", until)
+			return from, to, usagef("omit it for no bound", "--until %s selects no versions: none is from before 1970", until)
 		}
 	}
 	if since != "" && until != "" && !from.Before(to) {
@@ -94,14 +94,12 @@ func timeRange(since, until string) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-// columnPattern returns the filter of a --column: a pattern for the family, a
-// colon, one for the qualifier. The colon of a group such as (?:a|b) divides
-// nothing.
+// columnPattern returns the filter of --column: a pattern for the family, a colon, and a pattern for
+// the qualifier. The colon of a group such as (?:a|b) is no separator.
 func columnPattern(pattern string) table.Filter {
 	for i := range len(pattern) {
 		if pattern[i] == ':' && !inGroupFlags(pattern[:i]) {
-			// Whether a group captures makes no difference to a match, and a pattern
-			// for families must not have a colon.
+			// A pattern for families must not contain a colon, and capturing does not change a match.
 			family := strings.ReplaceAll(pattern[:i], "(?:", "(")
 			if qualifier := pattern[i+1:]; qualifier != "" || family != "" {
 				return table.Chain{table.FamilyRegex(family), table.QualifierRegex(qualifier)}
@@ -111,14 +109,14 @@ func columnPattern(pattern string) table.Filter {
 	return table.QualifierRegex(pattern)
 }
 
-// inGroupFlags tells whether s ends within the flags of a group, as "(?" and "(?i" do.
+// inGroupFlags reports whether s ends in the flags of a group, as "(?" and "(?i" do.
 func inGroupFlags(s string) bool {
 	at := strings.LastIndex(s, "(?")
 	return at >= 0 && strings.Trim(s[at+2:], "imsU-") == ""
 }
 
-// exactColumns returns the filter of columns and families that are named exactly:
-// fam:qual, or fam for all of a family.
+// exactColumns returns a filter for the named columns and families: family:qualifier, or family for
+// all of its columns. It returns nil if names is empty.
 func exactColumns(names []string) (table.Filter, error) {
 	whole := map[string]bool{}
 	for _, name := range names {
@@ -140,7 +138,7 @@ func exactColumns(names []string) (table.Filter, error) {
 		switch {
 		case !isColumn:
 			each = append(each, table.ColumnRange{Family: family})
-		case !whole[family]: // or else the family has it already
+		case !whole[family]: // otherwise the family's filter passes the column
 			bound := table.Closed([]byte(qualifier))
 			each = append(each, table.ColumnRange{Family: family, Qualifiers: table.ByteRange{Start: bound, End: bound}})
 		}
@@ -154,14 +152,14 @@ func exactColumns(names []string) (table.Filter, error) {
 	return each, nil
 }
 
-// A span is the flags that scan and count choose rows by.
+// A span holds the flags of scan and count that select rows.
 type span struct{ start, end, prefix string }
 
 func (s *span) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.start, "start", "", "begin at this `row`, or the first one after it")
-	f.StringVar(&s.end, "end", "", "end before this `row`")
-	f.StringVar(&s.prefix, "prefix", "", "only rows whose keys begin with `text`")
+	f.StringVar(&s.start, "start", "", "start at this `row`, inclusive")
+	f.StringVar(&s.end, "end", "", "stop before this `row`")
+	f.StringVar(&s.prefix, "prefix", "", "read only rows whose keys begin with this `prefix`")
 }
 
 func (s *span) options(a *app) ([]client.ScanOption, error) {
@@ -184,7 +182,7 @@ func (s *span) options(a *app) ([]client.ScanOption, error) {
 	return opts, nil
 }
 
-// escapesFlag adds --escaped, which verbs have that take row keys and values.
+// escapesFlag adds --escaped, for commands that take row keys and values.
 func (a *app) escapesFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&a.escapes, "escaped", "e", false, `read \n, \r, \t, \\ and \xNN in row keys, columns and values`)
+	cmd.Flags().BoolVarP(&a.escapes, "escaped", "e", false, `interpret \n, \r, \t, \\ and \xNN in row keys, columns and values`)
 }

@@ -42,7 +42,7 @@ func TestExactColumns(t *testing.T) {
 		{nil, nil},
 		{[]string{"a:x"}, one},
 		{[]string{"a:x", "a:x"}, one},
-		{[]string{"a:x", "a"}, table.ColumnRange{Family: "a"}}, // no cell comes twice
+		{[]string{"a:x", "a"}, table.ColumnRange{Family: "a"}}, // no cell is returned twice
 		{[]string{"a:x", "b"}, table.Interleave{one, table.ColumnRange{Family: "b"}}},
 	} {
 		got, err := exactColumns(c.names)
@@ -51,7 +51,7 @@ func TestExactColumns(t *testing.T) {
 		}
 	}
 	if _, err := exactColumns([]string{"a b"}); faultOf(err).code != exitUsage {
-		t.Errorf("a family that cannot be: %v", err)
+		t.Errorf("an invalid family: %v", err)
 	}
 }
 

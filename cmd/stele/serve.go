@@ -24,29 +24,28 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
-		Long: `Run a node until it is told to stop: SIGINT or SIGTERM lets requests under way
-finish; a second one stops at once, which loses nothing that was acknowledged.
+		Long: `Run a node until SIGINT or SIGTERM. The node then finishes the requests in progress; a
+second signal stops it at once, without losing acknowledged writes.
 
-On a host where "stele init" was run, the node founds the cluster whose keys that has
-made. Others join it with --join and a token of "stele token create" in --token-file:
-they get keys of their own. All then know each other, and their clients, by certificates.
+On a host where "stele init" was run, the node founds the cluster of these keys. Other
+nodes join it with --join, and with a token of "stele token create" in --token-file, by
+which they get keys of their own. Nodes and clients then authenticate by certificates.
 
-Without keys the node is open, for trying out, and listens on loopback alone: whoever
-reaches it may read and write everything. It founds a cluster of its own, or joins the
-one that the nodes given with --join are of, on this machine. With --expect 3 three nodes
-without data, each given the same --join, found one together.
+A node without keys is for trials. It listens only on loopback addresses, and has no
+access control: every local process can read and write everything. It founds a cluster
+of its own, or joins that of the nodes of --join, on this machine. With --expect 3,
+three nodes without data and with the same --join found one cluster.
 
-Nodes with data remember the others: they need none of these. A node that waits for
-others logs for whom.
+A node with data remembers the other nodes, and needs none of these flags. A node that
+waits for others logs their names.
 
-With --dev it is for trying out: its data is in a temporary folder that goes when
-it stops (unless --data-dir names one), and a sample table is there. With --nodes 3 as
-well, three nodes run as a cluster: processes of their own that end with this one, with
-ports ten apart and folders and logs n1, n2 and n3 below the data folder. To see what a
-cluster is for, kill one of them.
+--dev runs a development node: its data is in a temporary folder that is removed when it
+stops (unless --data-dir is given), and it has a sample table. --dev --nodes 3 runs a
+cluster of three nodes: child processes that exit with this one, with ports ten apart,
+and with folders and logs n1, n2 and n3 in the data folder.
 
 Settings also come from the environment (STELE_DATA_DIR, ...) and from
-` + defaultConfigFile + `: see "stele help config", and "stele config example" for all.`,
+` + defaultConfigFile + `: see "stele help config" and "stele config example".`,
 		Example: `  stele serve --dev
   stele serve --dev --nodes 3
   stele serve --data-dir /data1 --data-dir /data2 --memory 8GiB
@@ -67,12 +66,12 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			}
 			cfg.Dev = dev
 			cfg.Logger = a.newLogger(a.err, c.text("log_format"), c.text("log_level"))
-			for _, name := range strangeVariables(os.Environ()) {
-				cfg.Logger.Warn(strangeVariable(name))
+			for _, name := range unknownVariables(os.Environ()) {
+				cfg.Logger.Warn(unknownVariableWarning(name))
 			}
 			if cmd.Flags().Changed("nodes") {
 				if !dev {
-					return usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes goes with --dev: several nodes on one machine are for trying out")
+					return usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes needs --dev: several nodes on one machine are for development")
 				}
 				if nodes != 1 {
 					return a.serveDevCluster(cmd.Context(), c, nodes)
@@ -87,46 +86,46 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dev, "dev", false, "run for development: temporary data, a sample table")
+	cmd.Flags().BoolVar(&dev, "dev", false, "run a development node, with temporary data and a sample table")
 	cmd.Flags().IntVar(&nodes, "nodes", 1, "with --dev: run a cluster of this `number` of nodes on this machine")
 	registerSettings(cmd)
 	return cmd
 }
 
-// invite tells a person at the terminal how another host joins, if others can reach
-// this one.
+// invite prints how another host joins, if standard error is a terminal and other hosts can reach this
+// node.
 func (a *app) invite(c *configuration, addr string) {
 	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) || c.securityDir() == "" {
 		return
 	}
-	a.talk("another host joins this one by a token, which you make with\n\n  stele token create --addr %s --credential admin.pem --out token\n\nand copy to it:\n\n  %s\n",
+	a.notef("to add another host, create a token:\n\n  stele token create --addr %s --credential admin.pem --out token\n\ncopy it to the host, and run there:\n\n  %s\n",
 		addr, c.invitation(addr))
 }
 
-// invitation is the command that has another host join the node at addr by a token.
+// invitation returns the command by which another host joins the node at addr with a token.
 func (c *configuration) invitation(addr string) string {
 	words := []string{"stele serve"}
 	for _, dir := range c.values.Strings("data_dir") {
 		words = append(words, "--data-dir", dir)
 	}
 	for _, key := range []string{"listen", "gossip"} {
-		_, port, _ := net.SplitHostPort(c.text(key)) // validate has read it
+		_, port, _ := net.SplitHostPort(c.text(key)) // validate has checked it
 		words = append(words, "--"+key, net.JoinHostPort("0.0.0.0", port))
 	}
 	return strings.Join(append(words, "--join", addr, "--token-file", "token"), " ")
 }
 
-// serve runs a node until ctx ends or the node fails. ready, if there is one, is
-// called once the node serves.
+// serve runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
+// serves; an error of ready stops the node.
 func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
 	sup := newSupervisor(cfg.Logger)
 	defer sup.close()
 	cfg.Waiting = sup.waiting
-	// Also while it starts.
-	defer context.AfterFunc(ctx, func() { sup.stopping(drain + closeTime) })()
-	n, err := startWithin(ctx, drain+closeTime, func() (*node.Node, error) { return node.Start(ctx, cfg) })
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // it was told to
-		cfg.Logger.Info("stopped before it served")
+	// Notify the supervisor also if ctx ends during the start.
+	defer context.AfterFunc(ctx, func() { sup.stopping(drain + closeTimeout) })()
+	n, err := startWithin(ctx, drain+closeTimeout, func() (*node.Node, error) { return node.Start(ctx, cfg) })
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) { // a signal
+		cfg.Logger.Info("stopped during start")
 		return nil
 	}
 	if err != nil {
@@ -143,20 +142,21 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		}
 	}
 	if failure := n.Err(); node.Stalled(failure) {
-		// Requests that hang would hold up the end, and until then nobody else serves the node's tablets.
-		cfg.Logger.Error("stopped at once: the disk does not answer", "error", failure)
+		// A graceful stop would wait for requests that hang, and the node's tablets would be unavailable
+		// meanwhile.
+		cfg.Logger.Error("stopped without draining: disk stalled", "err", failure)
 		return errors.Join(err, nodeFailure(failure))
 	}
-	sup.stopping(drain + closeTime)
-	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTime, cfg.Logger))
+	sup.stopping(drain + closeTimeout)
+	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTimeout, cfg.Logger))
 }
 
-// closeTime is what a node gets to end its parts, beside the time that requests get to
-// finish: 30 s. What it has not ended by then, it has in the commit log.
-const closeTime = 30 * time.Second
+// closeTimeout bounds the stop of a node's services, in addition to the time for requests: 30 s. Data
+// that is not written out by then is in the commit log.
+const closeTimeout = 30 * time.Second
 
-// startWithin starts a node; when ctx ends it gives up in bounded time, whatever the start
-// hangs in.
+// startWithin calls start. If ctx ends first, it waits for start for at most bound and then returns an
+// error, even if start hangs.
 func startWithin(ctx context.Context, bound time.Duration, start func() (*node.Node, error)) (*node.Node, error) {
 	type outcome struct {
 		n   *node.Node
@@ -176,19 +176,19 @@ func startWithin(ctx context.Context, bound time.Duration, start func() (*node.N
 	case o := <-started:
 		return o.n, o.err
 	case <-time.After(bound):
-		return nil, fmt.Errorf("stopped at once: the start did not end within %v of being told to", bound)
+		return nil, fmt.Errorf("stopped during start: it did not return within %v of the signal", bound)
 	}
 }
 
-// A stoppable is a node that ends.
-type stoppable interface {
+// A closer is the part of node.Node that stop needs.
+type closer interface {
 	Close(context.Context) error
 	Err() error
 }
 
-// stop drains the node, for so long, and stops it in bounded time, or at once after a
-// second signal, the first if it stops since it failed.
-func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) error {
+// stop closes the node. Requests in progress get drain to finish; the whole stop gets bound. A second
+// signal ends the wait at once; if the node has failed, the first signal does.
+func (a *app) stop(n closer, drain, bound time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	again := make(chan os.Signal, 1)
@@ -197,9 +197,9 @@ func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) er
 	which := "a second signal"
 	if err := n.Err(); err != nil {
 		which = "a signal"
-		log.Error("stopping, since the node failed: requests under way may finish; a signal stops at once", "within", drain, "error", err)
+		log.Error("stopping after a failure; a signal stops at once", "drain_timeout", drain, "err", err)
 	} else {
-		log.Info("stopping: requests under way may finish; a second signal stops at once", "within", drain)
+		log.Info("stopping; a second signal stops at once", "drain_timeout", drain)
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- n.Close(ctx) }()
@@ -207,7 +207,7 @@ func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) er
 	select {
 	case err := <-closed:
 		if errors.Is(err, context.DeadlineExceeded) {
-			log.Warn("stopped before all requests were finished", "after", drain)
+			log.Warn("requests in progress aborted", "drain_timeout", drain)
 			err = nil
 		}
 		if err == nil {
@@ -217,43 +217,43 @@ func (a *app) stop(n stoppable, drain, bound time.Duration, log *slog.Logger) er
 	case s := <-again:
 		return fmt.Errorf("stopped at once by %s (%v); %s", which, s, recovers)
 	case <-time.After(bound):
-		return fmt.Errorf("stopped at once: the node was not closed within %v; %s", bound, recovers)
+		return fmt.Errorf("stopped at once: the node did not close within %v; %s", bound, recovers)
 	}
 }
 
-// nodeFailure returns why a node has failed. What it has not found, such as a file on a disk
-// that broke, may be there when it is started again, and who refused it may think better of
-// it, unlike the node that was removed, or may not join: other exit codes are none that keep
-// the unit from that.
+// nodeFailure returns the error of a failed node with an exit code for systemd. The unit does not
+// restart the node after exitNotFound or exitDenied. These codes stay for a removed node and a
+// rejected token, which a restart cannot fix. Others become exitError: a missing file may be on a disk
+// that comes back, and a permission may be granted.
 func nodeFailure(err error) error {
 	if err == nil || errors.Is(err, node.ErrRemoved) {
 		return err
 	}
 	f := faultOf(err)
-	if f.code == exitNotFound || f.code == exitDenied && !mayNotJoin(err) {
+	if f.code == exitNotFound || f.code == exitDenied && !needsToken(err) {
 		f.code = exitError
 	}
 	return f
 }
 
-// mayNotJoin tells whether a host needs another token to be a node.
-func mayNotJoin(err error) bool {
+// needsToken reports whether the host needs another token to join.
+func needsToken(err error) bool {
 	var refused *client.TokenRefusedError
 	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || isTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }
 
-// startError tells what can be done about a node that did not come up.
+// startError adds a hint to the error of a failed start.
 func startError(err error, cfg node.Config) error {
 	underSystemd := os.Getenv("NOTIFY_SOCKET") != ""
 	if errors.As(err, new(*node.MasterKeyError)) { // not about a data folder
 		return err
 	}
 	if underSystemd && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {
-		return withHint(err, "the unit may write below /var/lib/stele alone: mount disks there, or \"systemctl edit stele\" and add "+
-			"\"[Service]\" and \"ReadWritePaths=FOLDER\"; the folder must belong to the unit's user, stele")
+		return withHint(err, "the unit can write only below /var/lib/stele: mount disks there, or run \"systemctl edit stele\" and add "+
+			"\"[Service]\" and \"ReadWritePaths=FOLDER\"; the unit's user, stele, must own the folder")
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return withHint(err, fmt.Sprintf(`give a folder of your own with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
+		return withHint(err, fmt.Sprintf(`name a writable folder with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
 	}
 	return err
 }

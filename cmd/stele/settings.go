@@ -18,57 +18,56 @@ import (
 	"github.com/steledb/stele/node"
 )
 
-// A setting is a key of the configuration: a flag of serve, a line of the file, and
-// an environment variable. What people read of it anywhere is made of this.
+// A setting is a configuration key: a flag of serve, a line of the file, and an environment variable.
+// All help and documentation of settings is generated from it.
 type setting struct {
-	key   string // as in the file; in flags with - for _
-	usage string // `what` it takes, in backquotes
-	// initial is the default: a string or a []string, which is what the setting then is.
+	key   string // as in the file; flags have - for _
+	usage string // a description, with the name of the value in backquotes
+	// initial is the default: a string or a []string. It determines the type of the setting.
 	initial any
-	// unset says what an empty default comes to, if it comes to something.
+	// unset describes the effect of an empty default, if it has one.
 	unset string
-	// example is a value for the example file, of settings whose default is empty.
+	// example is the value in the example file, for settings whose default is empty.
 	example string
-	// check says what is wrong with a value, or with an element of a list; nil accepts
-	// all.
+	// check returns an error for an invalid value, or an invalid element of a list. nil accepts all.
 	check func(string) error
 }
 
 func (s *setting) flag() string     { return strings.ReplaceAll(s.key, "_", "-") }
 func (s *setting) variable() string { return "STELE_" + strings.ToUpper(s.key) }
 
-// settings lists the keys in the order in which people should meet them.
+// settings lists all settings, in the order of the documentation.
 var settings = []setting{
-	{key: "data_dir", usage: "`folder` to keep data in, one for each disk", initial: []string{"/var/lib/stele"}},
+	{key: "data_dir", usage: "data `folder`, one for each disk", initial: []string{"/var/lib/stele"}},
 	{key: "listen", usage: "`host:port` for clients and nodes", initial: "127.0.0.1:7106", check: checkAddr},
-	{key: "gossip", usage: "`host:port` for membership, or off for a node that stays alone", initial: "127.0.0.1:7107", check: checkAddrOrOff},
+	{key: "gossip", usage: "`host:port` for cluster membership, or off for a single node", initial: "127.0.0.1:7107", check: checkAddrOrOff},
 	{key: "http", usage: "`host:port` for metrics and health, or off", initial: "127.0.0.1:7108", check: checkAddrOrOff},
-	{key: "profiles", usage: "`place` of Go's profiles: the absolute path of a socket that the node's user alone may open, http for the port of http on loopback too, where every process of the host gets them, or off; where http speaks TLS, users with the right monitor get them there", initial: "off", example: "/run/stele/profiles", check: checkProfiles},
-	{key: "join", usage: "`host:port` of nodes whose cluster to join, that of their --listen, several between commas; a node with data needs it only when all others have moved", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
-	{key: "expect", usage: "`number` of nodes without data and keys, all on this machine, that found a cluster together, each given the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
-	{key: "advertise", usage: "`host` or host:port that other nodes reach this one by", initial: "", unset: "that of listen, or an address of the machine", example: "10.0.0.5", check: checkAdvertise},
-	{key: "zone", usage: "`name` of the zone that the node is in: voters are spread across zones", initial: "", example: "rack-1", check: checkZone},
-	{key: "voter_stable", usage: "`time` that a voter must be gone before another node gets its vote", initial: "10s", check: checkStable},
-	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" makes it: then only holders of a certificate of the cluster are answered. A node without listens on loopback alone", initial: "", unset: "security in the first data folder, if it is there", example: "/etc/stele/security"},
-	{key: "token_file", usage: "`file` with a token, of \"stele token create\", by which this host joins the cluster of the nodes to join, if it has no keys yet or its certificate has ended", initial: "", example: "/etc/stele/token"},
-	{key: "authority_passphrase_file", usage: "`file` with the passphrase that encrypts ca.key, the authority's key, on this node; one that is not encrypted is at the next start. Keep it on another disk, such as a credential of systemd", initial: "", example: "/run/credentials/stele.service/authority"},
-	{key: "encryption_key_file", usage: "`file` with master keys, a line of 64 hexadecimal digits each, that encrypt tables and commit logs on the disks; the first is the current one, the others are of before. A data folder is encrypted from its beginning or never. Keep it on another disk, such as a credential of systemd", initial: "", example: "/run/credentials/stele.service/encryption"},
-	{key: "encryption_key_command", usage: "`command` for sh that prints what encryption_key_file would hold, such as one that asks a key service, within 30s", initial: "", example: "/usr/local/bin/stele-master-key"},
-	{key: "audit_to", usage: "second `place` of the audit log, which its rotation does not reach: journal (systemd's, with the identifier stele-audit), the absolute path of a file that is only appended to, off, or auto: journal if standard error goes there", initial: "auto", example: "journal", check: checkAuditTo},
-	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's", example: "4GiB", check: checkMemory},
-	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is for METADATA and for what makes room", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
-	{key: "extent_size", usage: "`size` of the pieces in which blobs and commit logs are kept, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node prepares about ten of them for logs", example: "64MiB", check: checkExtentSize},
-	{key: "name", usage: "`name` of the node", initial: "", unset: "the host's", example: "host1"},
-	{key: "drain_timeout", usage: "`time` that requests under way get to finish when the node stops", initial: "30s", check: checkDuration},
-	{key: "log_format", usage: "`form` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
-	{key: "log_level", usage: "least `level` that is logged: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
+	{key: "profiles", usage: "`address` of Go's profiles: the absolute path of a Unix socket that only the node's user can open; http for the port of http, also on loopback without TLS, where every local process can read them; or off. With TLS, users with the right monitor can always read them on the port of http", initial: "off", example: "/run/stele/profiles", check: checkProfiles},
+	{key: "join", usage: "`host:port` of the --listen of nodes whose cluster to join, several separated by commas; a node with data needs it only if all other nodes have new addresses", initial: []string{}, example: "[host1, host2, host3]", check: checkJoin},
+	{key: "expect", usage: "`number` of nodes without data and keys, all on this machine, that found a cluster together; each needs the same number and the same nodes to join", initial: "", example: "3", check: checkExpect},
+	{key: "advertise", usage: "`host` or host:port at which other nodes reach this one", initial: "", unset: "that of listen, or an address of the machine", example: "10.0.0.5", check: checkAdvertise},
+	{key: "zone", usage: "`name` of the zone of the node; voters are spread across zones", initial: "", example: "rack-1", check: checkZone},
+	{key: "voter_stable", usage: "`duration` that a voter must be down before another node replaces it as a voter", initial: "10s", check: checkStable},
+	{key: "security_dir", usage: "`folder` with the keys and certificate of the node, as \"stele init\" creates it; the node then accepts only connections with a certificate of the cluster. A node without keys listens only on loopback addresses", initial: "", unset: "security in the first data folder, if it exists", example: "/etc/stele/security"},
+	{key: "token_file", usage: "`file` with a token of \"stele token create\", by which this host joins the cluster if it has no keys yet or its certificate has expired", initial: "", example: "/etc/stele/token"},
+	{key: "authority_passphrase_file", usage: "`file` with the passphrase that encrypts ca.key, the authority's key, on this node; an unencrypted key is encrypted at the next start. Keep the file on another disk, for example as a systemd credential", initial: "", example: "/run/credentials/stele.service/authority"},
+	{key: "encryption_key_file", usage: "`file` with master keys that encrypt tables and commit logs on disk, one line of 64 hexadecimal digits for each; the first is the current key, the others are older ones. A data folder is encrypted from its creation or never. Keep the file on another disk, for example as a systemd credential", initial: "", example: "/run/credentials/stele.service/encryption"},
+	{key: "encryption_key_command", usage: "shell `command` that prints the content of encryption_key_file within 30s, for example from a key management service", initial: "", example: "/usr/local/bin/stele-master-key"},
+	{key: "audit_to", usage: "second `destination` for the audit log, which the node does not rotate: journal (systemd's, with the identifier stele-audit), the absolute path of an append-only file, off, or auto: journal if standard error goes there", initial: "auto", example: "journal", check: checkAuditTo},
+	{key: "memory", usage: "`size` of the memory to use, such as 4GiB", initial: "", unset: "a quarter of the machine's memory", example: "4GiB", check: checkMemory},
+	{key: "reserve", usage: "`size` of the disk space to keep free in each data folder; half of it is reserved for METADATA and for work that frees space", initial: "", unset: "a twentieth of the disk, at most 1GiB", example: "1GiB", check: checkReserve},
+	{key: "extent_size", usage: "`size` of the extents of blobs and commit logs, from 64KiB to 1GiB, the same on all nodes", initial: "", unset: "64MiB; a node preallocates about ten extents for logs", example: "64MiB", check: checkExtentSize},
+	{key: "name", usage: "`name` of the node", initial: "", unset: "the host name", example: "host1"},
+	{key: "drain_timeout", usage: "`duration` for requests in progress to finish when the node stops", initial: "30s", check: checkDuration},
+	{key: "log_format", usage: "`format` of the log: text, json, journal (systemd's, with a field for each attribute), or auto: journal if standard error goes there, colour on a terminal, else text", initial: "auto", check: oneOf("auto", "text", "json", "journal")},
+	{key: "log_level", usage: "minimum `level` to log: debug, info, warn or error", initial: "info", check: oneOf("debug", "info", "warn", "error")},
 }
 
-// flagUsage is the usage of the setting's flag.
+// flagUsage returns the usage text of the setting's flag.
 func (s *setting) flagUsage() string {
 	usage := s.usage
 	if s.isList() {
-		usage += "; may be given several times"
+		usage += "; may be repeated"
 	}
 	if s.unset != "" {
 		usage += " (default: " + s.unset + ")"
@@ -76,10 +75,10 @@ func (s *setting) flagUsage() string {
 	return usage
 }
 
-// plainUsage is the usage without the marks of what it takes.
+// plainUsage returns the usage without backquotes.
 func (s *setting) plainUsage() string { return strings.ReplaceAll(s.usage, "`", "") }
 
-// whatDefault says for people what holds if nothing is set.
+// whatDefault describes the default.
 func (s *setting) whatDefault() string {
 	switch {
 	case s.unset != "":
@@ -90,7 +89,7 @@ func (s *setting) whatDefault() string {
 	return orElse(s.initial.(string), "none")
 }
 
-// sample is a value as a line of the file has it: the default, or an example.
+// sample returns a value in the syntax of the file: the example, or else the default.
 func (s *setting) sample() string {
 	switch {
 	case s.example != "":
@@ -119,10 +118,10 @@ func findSetting(key string) *setting {
 func checkAddr(s string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil || port == "" {
-		return usagef("", "%q is not of the form host:port", s)
+		return usagef("", "%q is not host:port", s)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return usagef("", "%q has no port from 0 to 65535", s)
+		return usagef("", "%q has no port between 0 and 65535", s)
 	}
 	return nil
 }
@@ -134,33 +133,33 @@ func checkAddrOrOff(s string) error {
 	return checkAddr(s)
 }
 
-// checkMemory returns an error for less memory than a node works in.
+// checkMemory returns an error below the minimum memory of a node.
 func checkMemory(s string) error {
 	return checkSizeMin(s, node.MemoryMin)
 }
 
-// checkReserve returns an error for 0, which the block store would take for its default.
+// checkReserve returns an error for 0, which the block store would read as its default.
 func checkReserve(s string) error { return checkSizeMin(s, 1) }
 
-func checkSizeMin(s string, least int64) error {
+func checkSizeMin(s string, minimum int64) error {
 	if s == "" {
 		return nil
 	}
 	n, err := parseSize(s)
-	if err == nil && n < least {
-		return usagef("leave it out for the default", "%q is too small: it must be at least %s", s, formatSize(least))
+	if err == nil && n < minimum {
+		return usagef("omit it for the default", "%q is too small: it must be at least %s", s, formatSize(minimum))
 	}
 	return err
 }
 
-// checkExtentSize leaves the rest to the block store.
+// checkExtentSize returns an error for a size that the block store would reject.
 func checkExtentSize(s string) error {
 	if s == "" {
 		return nil
 	}
 	n, err := parseSize(s)
 	if err == nil && (n < 64<<10 || n > 1<<30 || n%(64<<10) != 0) {
-		return usagef("", "%q is not a multiple of 64KiB from that to 1GiB", s)
+		return usagef("", "%q is not a multiple of 64KiB between 64KiB and 1GiB", s)
 	}
 	return err
 }
@@ -169,7 +168,7 @@ func checkProfiles(s string) error {
 	if s == "off" || s == node.ProfilesOnHTTP || filepath.IsAbs(s) {
 		return nil
 	}
-	return usagef("", "%q is none of off, http and an absolute path", s)
+	return usagef("", "%q is not off, http or an absolute path", s)
 }
 
 func checkDuration(s string) error {
@@ -189,28 +188,28 @@ func oneOf(words ...string) func(string) error {
 		if near := nearest(s, words); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		return usagef(hint, "%q is none of %s", s, strings.Join(words, ", "))
+		return usagef(hint, "%q is not one of %s", s, strings.Join(words, ", "))
 	}
 }
 
-// A configuration is the settings of a node, each with where it came from.
+// A configuration holds the settings of a node and the source of each.
 type configuration struct {
 	values *koanf.Koanf
-	// origin tells of each key where its value came from, for people.
+	// origin is the source of each key's value, for messages.
 	origin map[string]string
-	// place tells of each key of the file in which line it is.
+	// place is FILE:LINE of each key in the file.
 	place map[string]string
-	// dev tells that it is of a development node, which is open.
+	// dev is true for a development node, which has no access control.
 	dev bool
-	// file is the one that was read; empty if there is none.
+	// file is the file that was read; empty if none was.
 	file     string
 	problems problems
 }
 
 func (c *configuration) text(key string) string { return c.values.String(key) }
 
-// validate notes what is wrong with each value, and with some together. The values of
-// the file have been checked where they stood.
+// validate adds a problem for each invalid value, and for conflicts between values. Values of the file
+// are not checked again: parseFile has checked them.
 func (c *configuration) validate() {
 	for i := range settings {
 		s := &settings[i]
@@ -223,25 +222,25 @@ func (c *configuration) validate() {
 		}
 		for _, text := range texts {
 			if err := s.check(text); err != nil {
-				c.ill(s.key, err)
+				c.addProblem(s.key, err)
 				break
 			}
 		}
 	}
 	if slices.Contains(c.values.Strings("data_dir"), "") || len(c.values.Strings("data_dir")) == 0 {
-		c.ill("data_dir", usagef("", "a folder without a name"))
+		c.addProblem("data_dir", usagef("", "the name of a folder is empty"))
 	}
-	if len(c.problems) == 0 { // else it may be these that are wrong
+	if len(c.problems) == 0 { // conflicts between invalid values are not meaningful
 		c.checkMembership()
 		c.checkExposure()
 	}
 }
 
-// fromFile tells whether the value that holds is one of the file.
+// fromFile reports whether the value of key comes from the file.
 func (c *configuration) fromFile(key string) bool { return c.origin[key] == c.place[key] }
 
-// checkExposure refuses addresses that others can reach where there are no keys: the port is all
-// that stands between them and the data.
+// checkExposure rejects addresses that other hosts can reach if the node has no keys, since every
+// client that can connect has full access.
 func (c *configuration) checkExposure() {
 	if c.securityDir() != "" {
 		return
@@ -252,18 +251,18 @@ func (c *configuration) checkExposure() {
 			continue
 		}
 		if c.dev {
-			c.illTogether(key, usagef(`leave it out; a node for others is made by "stele init"`,
-				"refusing to listen on %s (%s, %s): a node for development lets everybody do everything, and is for this machine alone", addr, key, c.origin[key]))
+			c.addConflict(key, usagef(`omit it, or create a cluster with access control by "stele init"`,
+				"refusing to listen on %s (%s, %s): a node for development has no access control, and must listen on loopback addresses", addr, key, c.origin[key]))
 			continue
 		}
-		c.illTogether(key, usagef(
-			"\"stele init\" makes the keys of a new cluster, and --join with --token-file has this host join one; to try a node without keys, listen on 127.0.0.1",
-			"refusing to listen on %s (%s, %s): this node has no keys, so anyone who reaches it could read and write everything", addr, key, c.origin[key]))
+		c.addConflict(key, usagef(
+			"create the keys of a new cluster by \"stele init\", or join a cluster by --join and --token-file; to try a node without keys, listen on 127.0.0.1",
+			"refusing to listen on %s (%s, %s): this node has no keys, so every client could read and write everything", addr, key, c.origin[key]))
 	}
 }
 
-// securityDir returns the folder of the node's keys, empty for an open node. A folder that is
-// there counts, whatever is in it: the node must not be open because a file is missing.
+// securityDir returns the folder of the node's keys; empty for a node without keys. An existing folder
+// counts whatever it contains: a missing file must not turn off access control.
 func (c *configuration) securityDir() string {
 	if c.dev {
 		return ""
@@ -278,8 +277,8 @@ func (c *configuration) securityDir() string {
 	return dir
 }
 
-// isLoopback tells whether only this machine can reach addr. A name must stand for
-// loopback addresses alone.
+// isLoopback reports whether addr is a loopback address, or a name that resolves only to loopback
+// addresses.
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "" {
@@ -292,7 +291,7 @@ func isLoopback(addr string) bool {
 	return err == nil && len(ips) > 0 && !slices.ContainsFunc(ips, func(ip net.IP) bool { return !ip.IsLoopback() })
 }
 
-// node returns the configuration of a node.
+// node returns the settings as a node.Config.
 func (c *configuration) node() (node.Config, error) {
 	cfg := node.Config{
 		DataDirs: c.values.Strings("data_dir"),
@@ -309,7 +308,7 @@ func (c *configuration) node() (node.Config, error) {
 	}
 	cfg.Encryption = node.Encryption{KeyFile: c.text("encryption_key_file"), KeyCommand: c.text("encryption_key_command")}
 	cfg.AuditTo = auditTo(c.text("audit_to"))
-	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has read it
+	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {
 		if s := c.text(key); s != "" {
 			n, err := parseSize(s)
@@ -323,6 +322,6 @@ func (c *configuration) node() (node.Config, error) {
 }
 
 func (c *configuration) drainTimeout() time.Duration {
-	d, _ := parseDuration(c.text("drain_timeout")) // validate has read it
+	d, _ := parseDuration(c.text("drain_timeout")) // validate has checked it
 	return d
 }

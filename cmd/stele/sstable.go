@@ -15,20 +15,19 @@ import (
 func (a *app) sstableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sstable",
-		Short: "Look into SSTables, with or without a node",
+		Short: "Dump and verify SSTables on disk",
 		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
   stele sstable verify 0a1b... --data-dir /var/lib/stele`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.sstableDumpCommand(), a.sstableVerifyCommand())
 	return cmd
 }
 
-// sstableHelp tells what FILE may be.
-const sstableHelp = `FILE is an SSTable; or a file of an extent that holds one, as in the data folder
-of a node; or a blob's id, whose extents are then looked for in the data folders.
-A running node is not disturbed.`
+// sstableHelp describes the argument FILE.
+const sstableHelp = `FILE is an SSTable, an extent file of one in a node's data folder, or the id of a blob
+whose extents are in the data folders. Running nodes are not affected.`
 
 func (a *app) sstableDumpCommand() *cobra.Command {
 	var dirs []string
@@ -36,8 +35,8 @@ func (a *app) sstableDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE",
 		Short: "Print the entries of an SSTable",
-		Long: `Print what an SSTable says of itself, then its entries, one a line: sequence
-number, kind, row, column, time and value.
+		Long: `Print the properties of an SSTable, then its entries, one per line: sequence number,
+kind, row, column, time and value.
 
 ` + sstableHelp,
 		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
@@ -46,23 +45,23 @@ number, kind, row, column, time and value.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSSTable(args[0], dirs, func(src *extents) error {
-				ctx, cancel := a.within(cmd, patient)
+				ctx, cancel := a.within(cmd, noTimeout)
 				defer cancel()
 				return a.dumpSSTable(ctx, src, keys, summary)
 			})
 		},
 	}
 	dataDirFlag(cmd, &dirs)
-	cmd.Flags().BoolVar(&keys, "keys", false, "leave the values out")
-	cmd.Flags().BoolVar(&summary, "summary", false, "only what the table says of itself")
+	cmd.Flags().BoolVar(&keys, "keys", false, "omit the values")
+	cmd.Flags().BoolVar(&summary, "summary", false, "print only the properties")
 	return cmd
 }
 
 func dataDirFlag(cmd *cobra.Command, dirs *[]string) {
-	cmd.Flags().StringArrayVar(dirs, "data-dir", nil, "data `folder` to look for extents in; may be given several times")
+	cmd.Flags().StringArrayVar(dirs, "data-dir", nil, "data `folder` to search for extents; may be repeated")
 }
 
-// withSSTable opens an SSTable for as long as f runs.
+// withSSTable runs f with an SSTable. It adds file and offset to errors of corrupt data.
 func withSSTable(name string, dirs []string, f func(*extents) error) error {
 	src, err := openExtents(name, dirs)
 	if err != nil {
@@ -93,13 +92,13 @@ func (a *app) dumpSSTable(ctx context.Context, src *extents, keys, summary bool)
 	})
 }
 
-// dumpJSON prints an object for each entry.
+// dumpJSON prints each entry as an object.
 func (a *app) dumpJSON(ctx context.Context, src *extents, keys bool) error {
 	t, err := sstable.Open(ctx, src, sstable.OpenOptions{Name: src.name})
 	if err != nil {
 		return err
 	}
-	// 1 MiB: the dump is bound by its text, not by its reads.
+	// 1 MiB: the dump is limited by formatting, not by reads.
 	it := t.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: 1 << 20})
 	var line []byte
 	for ok := it.First(); ok; ok = it.Next() {
@@ -146,7 +145,7 @@ var kindNames = map[ikey.Kind]string{
 	ikey.KindCell: "set", ikey.KindDeleteColumn: "del_column", ikey.KindDeleteFamily: "del_family", ikey.KindDeleteRow: "del_row",
 }
 
-// An entry is an internal key in its parts, and its value.
+// An entry is a parsed internal key and its value.
 type entry struct {
 	seq         uint64
 	kind        ikey.Kind
@@ -157,7 +156,7 @@ type entry struct {
 	value       []byte
 }
 
-// parseEntry takes an internal key apart; false if it is none.
+// parseEntry parses an internal key. ok is false if key is not a valid one.
 func parseEntry(key, value []byte) (e entry, ok bool) {
 	p, err := ikey.Split(key)
 	if err != nil {
@@ -183,7 +182,7 @@ func parseEntry(key, value []byte) (e entry, ok bool) {
 	return e, true
 }
 
-// textEntry appends an entry as columns between tabs, without the value if keys.
+// textEntry appends an entry as tab-separated fields; without the value if keys is true.
 func textEntry(dst, key, value []byte, keys bool) []byte {
 	e, ok := parseEntry(key, value)
 	switch {
@@ -214,7 +213,7 @@ func rangeEnd(end int64) string {
 	return formatMoment(end)
 }
 
-// jsonEntry appends an entry as an object, without the value if keys.
+// jsonEntry appends an entry as an object; without the value if keys is true.
 func jsonEntry(dst, key, value []byte, keys bool) []byte {
 	appendValue := func(dst []byte) []byte {
 		if keys {
@@ -250,9 +249,9 @@ func (a *app) sstableVerifyCommand() *cobra.Command {
 	var dirs []string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Check every checksum, and the order of keys, of an SSTable",
-		Long: `Read all of an SSTable and check every checksum, the order of its keys, and what
-it says of itself. Exit code 5 means that something is wrong.
+		Short: "Verify the checksums and the key order of an SSTable",
+		Long: `Read a whole SSTable and verify all checksums, the order of its keys, and its
+properties. Exit codes: 0 no problems, 5 problems found.
 
 ` + sstableHelp,
 		Example: `  stele sstable verify /var/lib/stele/blobs/blobs/0a1b....0of1
@@ -260,7 +259,7 @@ it says of itself. Exit code 5 means that something is wrong.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSSTable(args[0], dirs, func(src *extents) error {
-				ctx, cancel := a.within(cmd, patient)
+				ctx, cancel := a.within(cmd, noTimeout)
 				defer cancel()
 				return a.verifySSTable(ctx, src)
 			})
@@ -304,7 +303,7 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 			plural(int64(stats.Entries), "entry"), plural(int64(stats.Blocks), "block"), formatSize(stats.Bytes))
 	}
 	if err == nil && problems > 0 {
-		err = quietly(exitUnhealthy)
+		err = silentExit(exitUnhealthy)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func manyExtents(t *testing.T, dir string) (id blobfs.ID, entries int) {
 	return h.ID, entries + 1
 }
 
-// A blob of several extents is read by its id, or by any of its files.
+// A blob of several extents can be opened by its id or by any of its files.
 func TestSSTableOfSeveralExtents(t *testing.T) {
 	dir := t.TempDir()
 	id, entries := manyExtents(t, dir)

@@ -15,30 +15,30 @@ func (a *app) statusCommand() *cobra.Command {
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the cluster's nodes and tablets, and a node's figures",
-		Long: `Tell whether the node serves, show the nodes of its cluster, and its own figures.
+		Short: "Show the state of the cluster and of a node",
+		Long: `Show whether the node serves requests, the nodes of its cluster, and its own figures.
 
-TABLETS are those that METADATA has on a node, REPLICAS what it holds of the block store,
-UNDER the extents with too few replicas that it sees to. What nobody tells within 5
-seconds, and what is counted anew since a node has come or gone, is shown as ?, and said
-to be unknown: the rest is shown all the same. Before the table stands what is not as it
-should be: tablets on no node, or being recovered. Tablets that nobody has served for 5
-seconds are counted, and the first of them named, with what the last try to load them
-came to.
+The first line begins with healthy, degraded (the node serves, and something needs
+repair or attention) or unhealthy (the node does not serve). The next lines list
+problems, such as unassigned tablets. Tablets that have not been served for 5 seconds
+are counted; the first of them are listed, each with the error of the last attempt to
+load it.
 
-The sentence begins with healthy, degraded (it serves, and something is to be repaired or
-looked at) or unhealthy (the node does not serve).
+TABLETS are the tablets that METADATA places on a node, REPLICAS the bytes of replicas
+that it holds, UNDER the under-replicated extents that it has to repair. Values that do
+not arrive within 5 seconds, or are being counted after a node has joined or left, are
+shown as ? and listed as unknown.
 
-Exit codes: 0 it serves, 5 it answers but does not serve, or tablets of the cluster are
-not served, 3 it cannot be reached, 7 it did not answer in time. With --strict degraded
-is 5, too.`,
+Exit codes: 0 the node serves; 5 it answers but does not serve, or tablets of the
+cluster are not served; 3 it cannot be reached; 7 it did not answer in time. With
+--strict the exit code for degraded is 5, too.`,
 		Example: `  stele status
   stele status --addr 10.0.0.5:7106 --timeout 3s
   stele status --strict && ./upgrade-next-host
   stele status --json | jq -r .state`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.Status(ctx)
 				if err != nil {
 					return err
@@ -54,7 +54,7 @@ is 5, too.`,
 				if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
 					return nil
 				}
-				return quietly(exitUnhealthy)
+				return silentExit(exitUnhealthy)
 			})
 		},
 	}
@@ -62,7 +62,7 @@ is 5, too.`,
 	return cmd
 }
 
-// statusJSON is the status as --json prints it, with the names of the data API.
+// statusJSON is the --json form of the status, with the field names of the data API.
 type statusJSON struct {
 	State              string     `json:"state"` // healthy, degraded or unhealthy
 	Ready              bool       `json:"ready"`
@@ -92,7 +92,7 @@ type statusJSON struct {
 	LogBytes           int64      `json:"log_bytes"`
 	Replicas           int64      `json:"replicas"`
 	LogReplicas        int64      `json:"log_replicas"`
-	UnderReplicated    *int64     `json:"under_replicated"` // nil while it is counted
+	UnderReplicated    *int64     `json:"under_replicated"` // nil while extents are being counted
 	Reads              int64      `json:"reads"`
 	Scans              int64      `json:"scans"`
 	Commits            int64      `json:"commits"`
@@ -143,7 +143,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 		return a.printJSON(j)
 	}
 	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s, whole))
-	for _, t := range whole.troubles() {
+	for _, t := range whole.problemLines() {
 		fmt.Fprintf(a.out, "%s\n", escapeLines(t))
 	}
 	fmt.Fprintln(a.out)
@@ -157,7 +157,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	figures.add("caches", formatSize(s.CacheBytes))
 	figures.add("block cache", hitRate(s.CacheHits, s.CacheMisses))
 	figures.add("scan cache", hitRate(s.ScanCacheHits, s.ScanCacheMisses))
-	figures.add("in-memory groups", formatSize(s.PinnedBytes)+lackingRoom(s))
+	figures.add("in-memory groups", formatSize(s.PinnedBytes)+unpinnedText(s))
 	figures.add("indexes and filters", formatSize(s.OpenFileBytes))
 	figures.add("commit log to replay", formatSize(s.LogBytes))
 	figures.add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
@@ -167,7 +167,7 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	}
 	figures.add("under-replicated extents", under)
 	figures.add("reads", fmt.Sprintf("%s rows, %s batches of scans", formatCount(s.Reads), formatCount(s.Scans)))
-	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s refused", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
+	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s rejected", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
 	figures.add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", formatCount(s.MinorCompactions), formatCount(s.MergingCompactions), formatCount(s.MajorCompactions)))
 	disks := newGrid("STATE", "USED", "FREE", "OF", "DATA FOLDER")
 	for _, d := range s.Disks {
@@ -180,25 +180,25 @@ func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
 	return a.printAll(whole.grid(), figures, disks)
 }
 
-// logSettles is how long after its start a node's commit log may be on fewer nodes than it should: nodes that
-// were away when it was begun get a part of it some ten seconds later.
+// logSettles is the time after a node's start in which its commit log may have fewer replicas than it
+// should. Nodes that were down when the log was created get an extent of it about ten seconds later.
 const logSettles = 30 * time.Second
 
-// The states of a cluster, with which the sentence of a status begins.
+// The states of a cluster; the first word of a status.
 const (
 	stateHealthy   = "healthy"
-	stateDegraded  = "degraded"  // it serves, and something needs to be repaired or looked at
+	stateDegraded  = "degraded"  // the node serves, and something needs repair or attention
 	stateUnhealthy = "unhealthy" // the node does not serve
 )
 
-// clusterState returns the state and the rest of the sentence about it.
+// clusterState returns the state, and the rest of the first line of a status.
 func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
 	if !s.Ready {
-		return stateUnhealthy, ": node " + s.Node + " does not serve: " + orElse(s.Reason, "it does not say why")
+		return stateUnhealthy, ": node " + s.Node + " does not serve: " + orElse(s.Reason, "no reason given")
 	}
 	text = fmt.Sprintf(": node %s serves %s in %s", s.Node, plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
 	if s.Nodes > 1 {
-		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // the node that answers is one of them
+		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // at least the node that answered
 		text += fmt.Sprintf("; %d of %s alive", alive, plural(s.Nodes, "node"))
 	}
 	faults := stateFaults(s, whole)
@@ -211,7 +211,7 @@ func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
 	return stateHealthy, text
 }
 
-// stateFaults lists what keeps a cluster that serves from being healthy, beside nodes that are away.
+// stateFaults lists why a cluster that serves is degraded, besides nodes that are down.
 func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
 	add := func(is bool, format string, args ...any) {
 		if is {
@@ -219,9 +219,9 @@ func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
 		}
 	}
 	add(whole.unserved() > 0, "%s of the cluster not served", plural(whole.unserved(), "tablet"))
-	add(s.Counting, "extents with too few replicas are not counted yet")
+	add(s.Counting, "under-replicated extents not counted yet")
 	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", plural(s.UnderReplicated, "extent"))
-	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "its commit log is on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
+	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
 	retired := 0
 	for _, d := range s.Disks {
 		if d.Retired {
@@ -232,16 +232,16 @@ func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
 	return faults
 }
 
-// stateStyles colour the states.
+// stateStyles are the colours of the states.
 var stateStyles = map[string]style{stateHealthy: styleGood, stateDegraded: styleHint, stateUnhealthy: styleError}
 
-// statusSentence returns the sentence that a status begins with.
+// statusSentence returns the first line of a status.
 func (a *app) statusSentence(s *client.Status, whole *clusterJSON) string {
 	state, text := clusterState(s, whole)
 	return a.paint(a.outTTY, stateStyles[state], state) + escapeText(text)
 }
 
-// ofNodes tells how many nodes the cluster has, if that is known.
+// ofNodes returns ", N nodes"; empty if the number is unknown.
 func ofNodes(s *client.Status) string {
 	if s.Nodes == 0 {
 		return ""
@@ -249,17 +249,17 @@ func ofNodes(s *client.Status) string {
 	return ", " + plural(s.Nodes, "node")
 }
 
-// lackingRoom tells of in-memory groups that are not in memory.
-func lackingRoom(s *client.Status) string {
+// unpinnedText returns the size of in-memory groups that do not fit into memory; empty if all do.
+func unpinnedText(s *client.Status) string {
 	if s.UnpinnedBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; no room for %s more: give the node more memory", formatSize(s.UnpinnedBytes))
+	return fmt.Sprintf("; %s more do not fit: increase the setting memory", formatSize(s.UnpinnedBytes))
 }
 
 func hitRate(hits, misses int64) string {
 	if hits+misses == 0 {
-		return "not asked yet"
+		return "no requests yet"
 	}
 	return fmt.Sprintf("%.1f%% hits", 100*float64(hits)/float64(hits+misses))
 }

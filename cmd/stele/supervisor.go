@@ -12,19 +12,19 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// A supervisor is what started the process and watches it: systemd, or what speaks
-// sd_notify(3) like it. Without one, telling it does nothing.
+// A supervisor sends notifications to systemd, or another program that supports sd_notify(3). Without
+// one, it does nothing.
 type supervisor struct {
-	tell func(state string) (told bool, err error)
-	// watchdog is how long it waits for a sign of life; 0 if it wants none.
+	notify func(state string) (sent bool, err error)
+	// watchdog is the timeout of the watchdog; 0 if it is off.
 	watchdog time.Duration
-	listens  bool
+	listens  bool // NOTIFY_SOCKET is set
 	log      *slog.Logger
 
-	once   sync.Once // a broken socket is told of once
+	once   sync.Once // a failing socket is logged once
 	ended  chan struct{}
 	joined sync.WaitGroup
-	// mu guards the fields in it. Held while the supervisor is told.
+	// mu guards the fields in it. It is held while a status is sent.
 	mu struct {
 		sync.Mutex
 		status   string
@@ -34,22 +34,23 @@ type supervisor struct {
 
 func newSupervisor(log *slog.Logger) *supervisor {
 	s := &supervisor{log: log, listens: os.Getenv("NOTIFY_SOCKET") != "", ended: make(chan struct{})}
-	s.tell = func(state string) (bool, error) { return daemon.SdNotify(false, state) }
+	s.notify = func(state string) (bool, error) { return daemon.SdNotify(false, state) }
 	var err error
 	if s.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
-		log.Warn("the supervisor's watchdog is not understood, and gets no signs of life", "error", err)
+		log.Warn("watchdog disabled: WATCHDOG_USEC is invalid", "err", err)
 	}
 	return s
 }
 
-// say sends variables of sd_notify(3).
-func (s *supervisor) say(vars ...string) {
-	if _, err := s.tell(strings.Join(vars, "\n")); err != nil {
-		s.once.Do(func() { s.log.Warn("the supervisor cannot be told how the node is", "error", err) })
+// send sends variables by sd_notify(3).
+func (s *supervisor) send(vars ...string) {
+	if _, err := s.notify(strings.Join(vars, "\n")); err != nil {
+		s.once.Do(func() { s.log.Warn("sd_notify failed", "err", err) })
 	}
 }
 
-// status tells people who ask the supervisor how the node is. After stopping it is silent.
+// status sends vars and STATUS=text. It sends nothing after stopping, or if the text is unchanged and
+// vars is empty.
 func (s *supervisor) status(text string, vars ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,32 +58,32 @@ func (s *supervisor) status(text string, vars ...string) {
 		return
 	}
 	s.mu.status = text
-	s.say(append(vars, "STATUS="+strings.ReplaceAll(text, "\n", "; "))...)
+	s.send(append(vars, "STATUS="+strings.ReplaceAll(text, "\n", "; "))...)
 }
 
-// waiting tells what the start waits for.
-func (s *supervisor) waiting(what string) { s.status("starts, and waits for " + what) }
+// waiting sends what the start waits for.
+func (s *supervisor) waiting(what string) { s.status("starting: waiting for " + what) }
 
-// A living node can be asked for a sign of life, and how it is.
-type living interface {
+// healthSource is the part of node.Node that the supervisor polls.
+type healthSource interface {
 	Alive(context.Context) error
-	// Health says why the node does not serve as it should; empty if it does.
+	// Health returns why the node does not serve; empty if it does.
 	Health() string
 }
 
-// statusPeriod is how often the node's state is looked at, if the watchdog does not
-// want to hear of it more often: 10 s.
+// statusPeriod is the maximum interval between polls of the node: 10 s. A short watchdog timeout makes
+// it shorter.
 const statusPeriod = 10 * time.Second
 
-// ready tells that the node serves, and from then on that it lives, when it does. serves
-// says where it serves.
-func (s *supervisor) ready(n living, serves string) {
+// ready sends READY=1 with the status serves. From then on it polls the node, and sends WATCHDOG=1
+// while the node is alive.
+func (s *supervisor) ready(n healthSource, serves string) {
 	s.status(serves, "READY=1")
 	if !s.listens {
 		return
 	}
 	period := statusPeriod
-	if s.watchdog > 0 { // one that is late, and one that fails, leave a third
+	if s.watchdog > 0 { // a third, so that one late and one failed poll are tolerated
 		period = min(period, s.watchdog/3)
 	}
 	s.joined.Go(func() {
@@ -91,40 +92,40 @@ func (s *supervisor) ready(n living, serves string) {
 			case <-s.ended:
 				return
 			case <-ticks:
-				s.look(n, period, serves)
+				s.poll(n, period, serves)
 			}
 		}
 	})
 }
 
-// look asks the node for a sign of life, and passes it on. A node that stops has its own
-// bound, and gives up its parts one by one: it is not asked any more.
-func (s *supervisor) look(n living, patience time.Duration, serves string) {
+// poll polls the node and sends its state. A stopping node is not polled: it closes its services one
+// by one, and its stop has a bound of its own.
+func (s *supervisor) poll(n healthSource, timeout time.Duration, serves string) {
 	s.mu.Lock()
 	stopping := s.mu.stopping
 	s.mu.Unlock()
 	if stopping {
-		s.say("WATCHDOG=1")
+		s.send("WATCHDOG=1")
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := n.Alive(ctx); err != nil {
-		s.log.Error("the node does not live as it should", "error", err, "watchdog", s.watchdog)
-		s.status("does not live as it should: " + err.Error())
+		s.log.Error("health check failed", "err", err, "watchdog", s.watchdog)
+		s.status("failed: " + err.Error())
 		return
 	}
 	if s.watchdog > 0 {
-		s.say("WATCHDOG=1")
+		s.send("WATCHDOG=1")
 	}
 	text := serves
 	if reason := n.Health(); reason != "" {
-		text = "does not serve: " + reason
+		text = "not serving: " + reason
 	}
 	s.status(text)
 }
 
-// stopping tells that the node stops, and that it has for so long to do so.
+// stopping sends STOPPING=1, and extends the supervisor's timeout to within and stopMargin.
 func (s *supervisor) stopping(within time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,14 +133,14 @@ func (s *supervisor) stopping(within time.Duration) {
 		return
 	}
 	s.mu.stopping = true
-	s.say("STOPPING=1", "STATUS=stops: requests under way may finish",
+	s.send("STOPPING=1", "STATUS=stopping: finishing requests",
 		fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", (within+stopMargin).Microseconds()))
 }
 
-// stopMargin is what the process gets to end after its own bound: 5 s.
+// stopMargin is the time for the process to exit after its own bound: 5 s.
 const stopMargin = 5 * time.Second
 
-// close ends the signs of life.
+// close stops the polling goroutine and waits for it.
 func (s *supervisor) close() {
 	close(s.ended)
 	s.joined.Wait()

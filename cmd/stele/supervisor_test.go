@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/node"
 )
 
-// notified is a supervisor's socket.
+// notified returns the socket of a fake supervisor.
 func notified(t *testing.T) *net.UnixConn {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "notify")
@@ -42,17 +42,17 @@ func nextState(t *testing.T, c *net.UnixConn, within time.Duration) string {
 	return string(b[:n])
 }
 
-// An invalid is a node whose life can be taken.
-type invalid struct{ ill atomic.Pointer[error] }
+// An invalid is a node that a test can make fail.
+type fakeNode struct{ failed atomic.Pointer[error] }
 
-func (p *invalid) Alive(context.Context) error {
-	if err := p.ill.Load(); err != nil {
+func (p *fakeNode) Alive(context.Context) error {
+	if err := p.failed.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-func (p *invalid) Health() string { return "" }
+func (p *fakeNode) Health() string { return "" }
 
 func TestSupervisor(t *testing.T) {
 	c := notified(t)
@@ -61,11 +61,11 @@ func TestSupervisor(t *testing.T) {
 	s := newSupervisor(slog.New(slog.DiscardHandler))
 	defer s.close()
 	s.waiting("a leader")
-	s.waiting("a leader") // told once
-	if got := nextState(t, c, time.Minute); got != "STATUS=starts, and waits for a leader" {
+	s.waiting("a leader") // sent once
+	if got := nextState(t, c, time.Minute); got != "STATUS=starting: waiting for a leader" {
 		t.Errorf("start: %q", got)
 	}
-	p := &invalid{}
+	p := &fakeNode{}
 	s.ready(p, "serves")
 	if got := nextState(t, c, time.Minute); got != "READY=1\nSTATUS=serves" {
 		t.Errorf("ready: %q", got)
@@ -75,14 +75,14 @@ func TestSupervisor(t *testing.T) {
 			t.Errorf("alive: %q", got)
 		}
 	}
-	// A node that does not live gives no sign of life, and says why once.
-	ill := errors.New("no sign of life\nfrom it")
-	p.ill.Store(&ill)
+	// A failed node sends no watchdog notification, and its status once.
+	failed := errors.New("no sign of life\nfrom it")
+	p.failed.Store(&failed)
 	got := nextState(t, c, time.Minute)
-	for got == "WATCHDOG=1" { // one may have been on its way
+	for got == "WATCHDOG=1" { // one may have been in flight
 		got = nextState(t, c, time.Minute)
 	}
-	if got != "STATUS=does not live as it should: no sign of life; from it" {
+	if got != "STATUS=failed: no sign of life; from it" {
 		t.Errorf("ill: %q", got)
 	}
 	if got := nextState(t, c, 300*time.Millisecond); got != "" {
@@ -90,7 +90,7 @@ func TestSupervisor(t *testing.T) {
 	}
 	s.stopping(10 * time.Second)
 	s.stopping(time.Second)
-	if got := nextState(t, c, time.Minute); got != "STOPPING=1\nSTATUS=stops: requests under way may finish\nEXTEND_TIMEOUT_USEC=15000000" {
+	if got := nextState(t, c, time.Minute); got != "STOPPING=1\nSTATUS=stopping: finishing requests\nEXTEND_TIMEOUT_USEC=15000000" {
 		t.Errorf("stop: %q", got)
 	}
 	if got := nextState(t, c, time.Minute); got != "WATCHDOG=1" {
@@ -102,7 +102,7 @@ func TestSupervisor(t *testing.T) {
 	}
 }
 
-// A node that runs under systemd says when it serves, that it lives, and that it stops.
+// A node under systemd sends READY, WATCHDOG and STOPPING.
 func TestServeIsSupervised(t *testing.T) {
 	c := notified(t)
 	t.Setenv("WATCHDOG_USEC", strconv.Itoa(600_000))
@@ -127,43 +127,43 @@ func TestServeIsSupervised(t *testing.T) {
 			}
 		}
 	}
-	await("STATUS=starts, and waits for the block store")
+	await("STATUS=starting: waiting for the block store")
 	await("READY=1\nSTATUS=serves clients and nodes at 127.0.0.1:")
 	await("WATCHDOG=1")
 	cancel()
 	await("STOPPING=1\n")
-	if last := states[len(states)-1]; !strings.Contains(last, "EXTEND_TIMEOUT_USEC=40000000") { // 5 s, closeTime, stopMargin
-		t.Errorf("it stops with %q", last)
+	if last := states[len(states)-1]; !strings.Contains(last, "EXTEND_TIMEOUT_USEC=40000000") { // 5 s, closeTimeout, stopMargin
+		t.Errorf("stopping: %q", last)
 	}
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
 
-// stuck is a node that does not close.
-type stuck struct{ told chan context.Context }
+// stuck is a node whose Close hangs.
+type stuck struct{ closed chan context.Context }
 
 func (s stuck) Close(ctx context.Context) error {
-	s.told <- ctx
+	s.closed <- ctx
 	select {}
 }
 
 func (s stuck) Err() error { return nil }
 
-// A start and a stop that hang end all the same.
+// A start and a stop that hang return after their bounds.
 func TestStopIsBounded(t *testing.T) {
 	a, _, _ := testApp()
 	n := stuck{make(chan context.Context, 1)}
 	err := a.stop(n, 10*time.Millisecond, 50*time.Millisecond, slog.New(slog.DiscardHandler))
-	if err == nil || !strings.Contains(err.Error(), "not closed within 50ms; the next start recovers") {
+	if err == nil || !strings.Contains(err.Error(), "did not close within 50ms; the next start recovers") {
 		t.Errorf("a node that does not close: %v", err)
 	}
-	if ctx := <-n.told; !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		t.Errorf("requests under way had until %v", context.Cause(ctx))
+	if ctx := <-n.closed; !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		t.Errorf("the context of Close ended with %v", context.Cause(ctx))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := startWithin(ctx, 50*time.Millisecond, func() (*node.Node, error) { select {} }); err == nil || !strings.Contains(err.Error(), "did not end within 50ms") {
+	if _, err := startWithin(ctx, 50*time.Millisecond, func() (*node.Node, error) { select {} }); err == nil || !strings.Contains(err.Error(), "did not return within 50ms") {
 		t.Errorf("a start that hangs: %v", err)
 	}
 }

@@ -15,36 +15,36 @@ import (
 func (a *app) tableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Create, list, describe, drop and compact tables; split, move and merge their tablets",
+		Short: "Create, list, describe, drop and compact tables; split, move and merge tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand(),
 		a.tableSplitCommand(), a.tableMoveCommand(), a.tableMergeCommand(), a.tableOwnerCommand())
 	return cmd
 }
 
-// familyHelp explains what a family is written as.
-const familyHelp = `A family is written NAME, or NAME: and options between commas:
+// familyHelp describes the syntax of a family.
+const familyHelp = `A family is NAME, or NAME: followed by options separated by commas:
 
   versions=3          keep the newest 3 versions of a column
-  age=30d             keep versions that are no older than 30 days
-  gc="..."            or a whole policy: versions=1 or (age=7d and versions=10)
-  group=pages         the locality group that it is stored in (default "default");
-                      a group goes when its last family is dropped or moved
+  age=30d             keep versions for 30 days
+  gc="..."            a garbage-collection policy: versions=1 or (age=7d and versions=10)
+  group=pages         the locality group that stores the family (default "default");
+                      a group is removed with its last family
 
-and options of that group, which hold for all its families:
+Options of the locality group apply to all its families:
 
-  compression=zstd    none, s2 (default), zstd, or two-pass: for pages and
-                      the like, of which many share much
+  compression=zstd    none, s2 (default), zstd, or two-pass: for pages and other
+                      data with long common parts
   block=8KiB          size of a block: 1KiB to 1MiB (default 64KiB, for scans)
-  bloom=row           none, row or rowcol (default)
-  in-memory           loaded into memory and read from there
+  bloom=row           Bloom filters: none, row or rowcol (default)
+  in-memory           keep the group in memory, and serve reads from there
 
-With both versions= and age=, a version goes as soon as either says so.`
+With both versions= and age=, a version is collected as soon as either allows it.`
 
 func (a *app) tableCreateCommand() *cobra.Command {
 	var families []string
@@ -52,8 +52,8 @@ func (a *app) tableCreateCommand() *cobra.Command {
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "create TABLE --family NAME[:OPTION=VALUE,...]...",
-		Short: "Make a table",
-		Long:  "Make a table with column families.\n\n" + familyHelp + "\n\n" + splitHelp,
+		Short: "Create a table",
+		Long:  "Create a table with column families.\n\n" + familyHelp + "\n\n" + splitHelp,
 		Example: `  stele table create webtable --family contents:versions=3,group=pages,compression=zstd --family anchor --family language:versions=1
   stele table create metrics --family 'cpu:age=30d,block=8KiB' --dry-run
   stele table create users --family profile --split-at g,n,t
@@ -73,27 +73,27 @@ func (a *app) tableCreateCommand() *cobra.Command {
 				return err
 			}
 			if dryRun {
-				a.talk("would create this table%s:", inTablets(len(splitAt)))
+				a.notef("would create a table%s:", inTablets(len(splitAt)))
 				return a.printSchema(s)
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				began := time.Now()
 				s, err := c.CreateSplitTable(ctx, args[0], splitAt, specs...)
 				if err != nil {
 					return err
 				}
-				if time.Since(began) > servedSoon {
-					a.tellUnserved(ctx, c, s.Name)
+				if time.Since(began) > createSlow {
+					a.reportUnserved(ctx, c, s.Name)
 				}
 				if len(s.Families) == 0 {
-					a.talk("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
+					a.notef("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
 				}
-				return a.changedSchema(s, "created table "+s.Name+inTablets(len(splitAt)))
+				return a.reportSchema(s, "created table "+s.Name+inTablets(len(splitAt)))
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be given several times")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be made")
+	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be repeated")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the schema, and change nothing")
 	f.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd
@@ -110,12 +110,12 @@ func parseFamilies(texts []string) (specs []table.FamilySpec, err error) {
 	return specs, nil
 }
 
-// changedSchema tells of a change: as the new schema with --json, else in words.
-func (a *app) changedSchema(s *table.Schema, what string) error {
+// reportSchema reports a change: with --json it prints the new schema, else the message what.
+func (a *app) reportSchema(s *table.Schema, what string) error {
 	if a.json {
 		return a.printJSON(schemaOf(s))
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (a *app) tableListCommand() *cobra.Command {
   stele table list --json | jq -r .name`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				schemas, err := c.Tables(ctx)
 				if err != nil {
 					return err
@@ -158,7 +158,7 @@ func (a *app) listTables(schemas []*table.Schema) error {
 		g.add(s.Name, strings.Join(families, " "), strings.Join(groups, " "))
 	}
 	if len(schemas) == 0 && !a.json {
-		a.talk(`no tables yet: "stele table create" makes one`)
+		a.notef(`no tables yet: create one by "stele table create"`)
 	}
 	return a.print(g)
 }
@@ -167,8 +167,8 @@ func (a *app) tableDropCommand() *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "drop TABLE",
-		Short: "Delete a table and all that is in it",
-		Long:  "Delete a table and all that is in it. There is no way back.",
+		Short: "Delete a table and all its data",
+		Long:  "Delete a table and all its data. This cannot be undone.",
 		Example: `  stele table drop webtable
   stele table drop webtable --dry-run
   stele table drop webtable --yes`,
@@ -181,16 +181,16 @@ func (a *app) tableDropCommand() *cobra.Command {
 			}
 			what := fmt.Sprintf("table %s, with %s and %s on disk", args[0], plural(int64(len(info.Schema.Families)), "family"), formatSize(diskBytes(info, "")))
 			if dryRun {
-				return a.would(args[0], "", "drop "+what, diskBytes(info, ""))
+				return a.reportDryRun(args[0], "", "drop "+what, diskBytes(info, ""))
 			}
 			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.DropTable(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.dropped(args[0], "", "dropped table "+args[0])
+				return a.reportDropped(args[0], "", "dropped table "+args[0])
 			})
 		},
 	}
@@ -198,23 +198,23 @@ func (a *app) tableDropCommand() *cobra.Command {
 	return cmd
 }
 
-// dropFlags are those of commands that destroy.
+// dropFlags adds the flags of destructive commands.
 func dropFlags(cmd *cobra.Command, yes, dryRun *bool) {
-	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "only tell what would be deleted")
+	cmd.Flags().BoolVarP(yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(dryRun, "dry-run", false, "print what would be deleted, and change nothing")
 }
 
-// describe asks for a table before something is done to it. The person who answers
-// the question after it has all the time, so this is a call of its own.
+// describe returns the description of a table, by a call with its own timeout: a confirmation that
+// follows must not count against it.
 func (a *app) describe(cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
-	err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+	err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 		info, err = c.Describe(ctx, name)
 		return err
 	})
 	return info, err
 }
 
-// diskBytes returns what the SSTables of a table take, or those of one group.
+// diskBytes returns the size of a table's SSTables, or of those of one locality group.
 func diskBytes(info *client.TableInfo, group string) (n int64) {
 	for i := range info.Tablets {
 		for _, g := range info.Tablets[i].Groups {
@@ -226,28 +226,28 @@ func diskBytes(info *client.TableInfo, group string) (n int64) {
 	return n
 }
 
-// A dropNote is what --json tells of a table or family that goes.
-type dropNote struct {
+// dropJSON is the --json form of a dropped table or family.
+type dropJSON struct {
 	Table   string `json:"table"`
 	Family  string `json:"family,omitempty"`
 	Dropped bool   `json:"dropped"`
-	Bytes   *int64 `json:"bytes,omitempty"` // on disk, of a dry run
+	Bytes   *int64 `json:"bytes,omitempty"` // on disk; set for a dry run
 }
 
-// would tells of what a dry run leaves undone.
-func (a *app) would(tableName, family, what string, bytes int64) error {
+// reportDryRun prints the result of a dry run.
+func (a *app) reportDryRun(tableName, family, what string, bytes int64) error {
 	if a.json {
-		return a.printJSON(dropNote{Table: tableName, Family: family, Bytes: &bytes})
+		return a.printJSON(dropJSON{Table: tableName, Family: family, Bytes: &bytes})
 	}
-	a.talk("would %s", what)
+	a.notef("would %s", what)
 	return nil
 }
 
-func (a *app) dropped(tableName, family, what string) error {
+func (a *app) reportDropped(tableName, family, what string) error {
 	if a.json {
-		return a.printJSON(dropNote{Table: tableName, Family: family, Dropped: true})
+		return a.printJSON(dropJSON{Table: tableName, Family: family, Dropped: true})
 	}
-	a.talk("%s", what)
+	a.notef("%s", what)
 	return nil
 }
 
@@ -256,13 +256,14 @@ func (a *app) tableCompactCommand() *cobra.Command {
 	major, row := false, ""
 	cmd := &cobra.Command{
 		Use:   "compact TABLE [--major]",
-		Short: "Write a table's memtables out to SSTables",
-		Long: `Write a table's memtables out to SSTables, and wait until that is done; only those of one
-tablet if --row or --id names one.
+		Short: "Compact a table",
+		Long: `Run minor compactions of a table's tablets, which write their memtables to SSTables, and
+wait for them. --row or --id selects one tablet.
 
-With --major rewrite the SSTables too, so that nothing is left on disk of what was
-deleted, replaced or has expired. Nodes do both by themselves in time. A node that is
-read meanwhile spends an eighth of a processor on that: some seconds for each 300 MB.`,
+With --major, run major compactions, which also rewrite the SSTables, without deleted,
+overwritten and expired data. Nodes run both kinds on their own in time. While a node
+serves reads, it limits major compactions to an eighth of a processor: some seconds for
+each 300 MB.`,
 		Example: `  stele table compact webtable
   stele table compact webtable --major --timeout 10m
   stele table compact webtable --row com.cnn.www --major`,
@@ -281,20 +282,20 @@ read meanwhile spends an eighth of a processor on that: some seconds for each 30
 				}
 				one = &t
 			}
-			return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 				return a.compact(ctx, c, args[0], one, major)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&major, "major", false, "rewrite the SSTables without what is deleted or expired")
-	cmd.Flags().StringVar(&row, "row", "", "only the tablet that has this `row`")
-	allowEmpty(cmd.Flags(), "row") // the table's first tablet begins there
+	cmd.Flags().BoolVar(&major, "major", false, "run major compactions, which remove deleted and expired data")
+	cmd.Flags().StringVar(&row, "row", "", "compact only the tablet that has this `row`")
+	allowEmpty(cmd.Flags(), "row") // the table's first tablet contains the empty row
 	f.register(cmd)
 	a.escapesFlag(cmd)
 	return cmd
 }
 
-// compact compacts a table, or one tablet of it.
+// compact compacts a table, or the tablet one if it is not nil.
 func (a *app) compact(ctx context.Context, c *client.Client, name string, one *client.TabletRef, major bool) error {
 	start := time.Now()
 	stop := a.startTicker(func() string {
@@ -318,6 +319,6 @@ func (a *app) compact(ctx context.Context, c *client.Client, name string, one *c
 			Seconds float64 `json:"seconds"`
 		}{name, major, time.Since(start).Seconds()})
 	}
-	a.talk("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
+	a.notef("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// tabletFlags name a tablet beside the row that may be an argument.
+// tabletFlags are the flags that name a tablet, as an alternative to a row.
 type tabletFlags struct{ id uint64 }
 
 // tabletIDFlag is the id of a tablet, which is never 0.
@@ -29,43 +29,43 @@ func (f *tabletIDFlag) String() string {
 func (f *tabletIDFlag) Set(s string) error {
 	id, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || id == 0 {
-		return usagef("", "%q is no id of a tablet: want a number above 0", s)
+		return usagef("", "%q is not a tablet id: want a number above 0", s)
 	}
 	*f = tabletIDFlag(id)
 	return nil
 }
 
 func (f *tabletFlags) register(cmd *cobra.Command) {
-	cmd.Flags().Var((*tabletIDFlag)(&f.id), "id", "the tablet of this `id` instead, as \"stele tablet list\" shows it")
+	cmd.Flags().Var((*tabletIDFlag)(&f.id), "id", "select the tablet by its `id`, from \"stele tablet list\", instead of a row")
 }
 
-// ref returns the tablet that is meant: of the row that is an argument, if there is one.
+// ref returns the selected tablet: that of the row in args, if there is one, or of --id.
 func (f *tabletFlags) ref(a *app, args []string) (t client.TabletRef, err error) {
 	switch {
 	case len(args) > 0 && f.id != 0:
-		return t, usagef("", "a tablet is named by a row or by --id, not by both")
+		return t, usagef("use one of them", "a row and --id are both given")
 	case len(args) > 0:
 		t.Row = args[0]
 		return t, a.texts(&t.Row)
 	case f.id == 0:
-		return t, usagef(`name a row that the tablet has, or its --id from "stele tablet list"`, "which tablet?")
+		return t, usagef(`name a row of the tablet, or use --id with an id from "stele tablet list"`, "no tablet given")
 	}
 	t.ID = f.id
 	return t, nil
 }
 
-// tabletChangeJSON is what --json tells of a tablet that was changed.
+// tabletChangeJSON is the --json form of a change to a tablet.
 type tabletChangeJSON struct {
 	Table string `json:"table"`
 	ID    uint64 `json:"id"`
-	Lower uint64 `json:"lower,omitempty"` // of a split
+	Lower uint64 `json:"lower,omitempty"` // set for a split
 	splitPointJSON
 	Node    string  `json:"node"`
 	Server  string  `json:"server"`
 	Seconds float64 `json:"seconds"`
 }
 
-// splitPointJSON is the last row of the lower part of a split, left out of other changes.
+// splitPointJSON is the split point: the last row of the lower tablet. It is empty for other changes.
 type splitPointJSON struct {
 	At      *string `json:"at,omitempty"`
 	AtBytes []byte  `json:"at_base64,omitempty"`
@@ -78,10 +78,10 @@ func splitPointOf(done *client.TabletChange) splitPointJSON {
 	return splitPointJSON{textOf(done.At), done.At}
 }
 
-// changeTablet makes a change of a tablet that may take its time, and tells what came of it.
+// changeTablet runs a change to a tablet, shows its progress as doing, and prints the result by told.
 func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(context.Context, *client.Client) (*client.TabletChange, error),
-	told func(*client.TabletChange) string) error {
-	return a.call(cmd, patient, func(ctx context.Context, c *client.Client) error {
+	summary func(*client.TabletChange) string) error {
+	return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
 		start := time.Now()
 		stop := a.startTicker(func() string { return fmt.Sprintf("%s, %v", doing, time.Since(start).Round(time.Second)) })
 		defer stop()
@@ -94,7 +94,7 @@ func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(cont
 		if a.json {
 			return a.printJSON(tabletChangeJSON{table, done.ID, done.Lower, splitPointOf(done), done.Node, done.Server, took.Seconds()})
 		}
-		a.talk("%s in %v", told(done), took.Round(time.Millisecond))
+		a.notef("%s in %v", summary(done), took.Round(time.Millisecond))
 		return nil
 	})
 }
@@ -105,12 +105,12 @@ func (a *app) tableSplitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "split TABLE [AT-ROW]",
 		Short: "Split a tablet of a table in two",
-		Long: `Split a tablet of a table in two: the lower part ends with AT-ROW. Without it the table's
-largest tablet, or the one that --in or --id names, is parted where its bytes are about
-even.
+		Long: `Split a tablet of a table in two. AT-ROW becomes the last row of the lower tablet.
+Without it, the table's largest tablet, or that of --in or --id, is split into about
+equal halves by size.
 
-Nothing is copied: the parts share the tablet's files until compactions part them. Reads
-and writes go on. Tablet servers split by themselves what has grown large or busy.`,
+No data is copied: the new tablets share the files until they are compacted. Reads and
+writes continue. Tablet servers split large and busy tablets on their own.`,
 		Example: `  stele table split webtable com.google
   stele table split webtable
   stele table split webtable --in com.cnn.www`,
@@ -119,7 +119,7 @@ and writes go on. Tablet servers split by themselves what has grown large or bus
 		RunE: func(cmd *cobra.Command, args []string) error {
 			halve := cmd.Flags().Changed("in") || f.id != 0
 			if halve && len(args) > 1 {
-				return usagef("", "a row to split at tells the tablet: leave out --in and --id")
+				return usagef("omit --in and --id: AT-ROW selects the tablet", "AT-ROW excludes --in and --id")
 			}
 			t := client.TabletRef{ID: f.id}
 			switch {
@@ -129,7 +129,7 @@ and writes go on. Tablet servers split by themselves what has grown large or bus
 				t.Row = in
 			}
 			if t.Row != "" && t.ID != 0 {
-				return usagef("", "a tablet is named by --in or by --id, not by both")
+				return usagef("use one of them", "--in and --id are both given")
 			}
 			if err := a.texts(&t.Row); err != nil {
 				return err
@@ -140,13 +140,13 @@ and writes go on. Tablet servers split by themselves what has grown large or bus
 				}
 				return c.SplitTablet(ctx, args[0], t.Row)
 			}, func(done *client.TabletChange) string {
-				return fmt.Sprintf("split tablet %d of %s after row %s; the lower part is tablet %d", done.ID, args[0], escapeBytes(done.At), done.Lower)
+				return fmt.Sprintf("split tablet %d of %s after row %s; the lower tablet is %d", done.ID, args[0], escapeBytes(done.At), done.Lower)
 			})
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&in, "in", "", "part the tablet that has this `row`")
-	allowEmpty(cmd.Flags(), "in") // the table's first tablet begins there
+	cmd.Flags().StringVar(&in, "in", "", "split the tablet that has this `row` in halves")
+	allowEmpty(cmd.Flags(), "in") // the table's first tablet contains the empty row
 	a.escapesFlag(cmd)
 	return cmd
 }
@@ -156,13 +156,13 @@ func (a *app) tableMoveCommand() *cobra.Command {
 	to := ""
 	cmd := &cobra.Command{
 		Use:   "move TABLE [ROW] --to NODE",
-		Short: "Move the tablet that has a row to another node",
-		Long: `Move the tablet that has a row, or the one of an --id, to another node, and wait until
-it is served there. Its rows cannot be read or written for some milliseconds, in which
-clients wait.
+		Short: "Move a tablet to another node",
+		Long: `Move the tablet that has a row, or that of --id, to another node, and wait until it is
+served there. For some milliseconds its rows are unavailable; clients retry meanwhile.
 
-The master leaves it there for ten minutes, unless the node drains or fails; later it may
-move it again to balance the nodes. METADATA's tablets can be moved as well.`,
+The master keeps the tablet there for ten minutes, unless the node drains or fails.
+Later it may move the tablet to balance the load. Tablets of METADATA can be moved as
+well.`,
 		Example: `  stele table move webtable com.cnn.www --to n3
   stele table move webtable --id 17 --to n2 --json
   stele table move METADATA --id 2 --to n1`,
@@ -174,7 +174,7 @@ move it again to balance the nodes. METADATA's tablets can be moved as well.`,
 				return err
 			}
 			if to == "" {
-				return usagef(`"stele node list" shows the nodes`, "where to? name a node with --to")
+				return usagef(`name a node with --to; "stele node list" shows the nodes`, "--to is missing")
 			}
 			return a.changeTablet(cmd, "moving a tablet of "+args[0]+" to "+to, args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
 				return c.MoveTablet(ctx, args[0], t, to)
@@ -184,7 +184,7 @@ move it again to balance the nodes. METADATA's tablets can be moved as well.`,
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&to, "to", "", "the id or name of the `node`")
+	cmd.Flags().StringVar(&to, "to", "", "name or id of the destination `node`")
 	a.escapesFlag(cmd)
 	return cmd
 }
@@ -193,11 +193,11 @@ func (a *app) tableMergeCommand() *cobra.Command {
 	var f tabletFlags
 	cmd := &cobra.Command{
 		Use:   "merge TABLE [ROW]",
-		Short: "Merge the tablet that has a row with its neighbour",
-		Long: `Merge the tablet that has a row, or the one of an --id, with the one after it; the last
-tablet of a table with the one before it. If they are on two nodes the smaller one moves
-first.
-Writers of both wait while what is in memory is written out. The upper one's id stays.`,
+		Short: "Merge a tablet with its neighbour",
+		Long: `Merge the tablet that has a row, or that of --id, with the next tablet; the last tablet
+of a table is merged with the previous one. If they are on different nodes, the smaller
+one is moved first. Writes to both wait while their memtables are compacted. The merged
+tablet keeps the id of the upper one.`,
 		Example: `  stele table merge webtable com.cnn.www
   stele table merge webtable --id 17`,
 		Args:              cobra.RangeArgs(1, 2),

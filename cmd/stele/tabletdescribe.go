@@ -21,14 +21,13 @@ func (a *app) tabletDescribeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "describe TABLE [ROW]",
 		Aliases: []string{"show"},
-		Short:   "Show where the tablet that has a row is, its files and what happened to it",
-		Long: `Show where the tablet that has a row is, or the one of an --id, what it consists of in
-each locality group, and what happened to it of late, as METADATA has it. What is in
-memory only is not counted. A file that tablets share since a split counts for each of
-them with the part that has its rows, about; what a group has is missing if the
-tablet's server does not answer.
+		Short:   "Show a tablet's placement, files and events",
+		Long: `Show the tablet that has a row, or that of --id: its placement, its files by locality
+group, and its latest events, as recorded in METADATA. Memtables are not counted. A file
+that tablets share since a split counts for each by the estimated size of its part.
+Sizes are missing if the tablet's server does not answer.
 
-Of the root tablet, METADATA's first, the lock service tells: "stele lock get /root".`,
+The root tablet, the first of METADATA, is in the lock service: "stele lock get /root".`,
 		Example: `  stele tablet describe webtable com.cnn.www
   stele tablet describe webtable --id 17 --json | jq .events`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -38,7 +37,7 @@ Of the root tablet, METADATA's first, the lock service tells: "stele lock get /r
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				d, err := findTablet(ctx, c, args[0], t)
 				if err != nil {
 					return err
@@ -52,7 +51,7 @@ Of the root tablet, METADATA's first, the lock service tells: "stele lock get /r
 	return cmd
 }
 
-// tabletRowJSON is a tablet as METADATA has it, as --json prints it.
+// tabletRowJSON is the --json form of a tablet's row in METADATA.
 type tabletRowJSON struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
@@ -71,17 +70,17 @@ type tabletRowJSON struct {
 
 type tabletGroupJSON struct {
 	Name    string           `json:"name"`
-	Bytes   *int64           `json:"bytes"`   // of the tablet's part of its files, about; nil if no server reports it
+	Bytes   *int64           `json:"bytes"`   // estimate for the tablet's part of its files; nil if no server reports it
 	Entries *int64           `json:"entries"` // like Bytes
 	Files   []tabletFileJSON `json:"files"`
 }
 
 type tabletFileJSON struct {
 	Blob       string `json:"blob"`
-	Bytes      int64  `json:"bytes"` // of the whole file, also if a part of it counts
+	Bytes      int64  `json:"bytes"` // of the whole file, even if only a part belongs to the tablet
 	RawBytes   int64  `json:"raw_bytes"`
 	Entries    int64  `json:"entries"`
-	boundsJSON        // of the keys that belong to the tablet
+	boundsJSON        // of the part that belongs to the tablet
 	Shared     bool   `json:"shared"`
 }
 
@@ -90,7 +89,7 @@ type tabletEventJSON struct {
 	Text string    `json:"text"`
 }
 
-// findTablet reads a tablet's row of METADATA.
+// findTablet reads a tablet's row in METADATA, and its sizes from its server.
 func findTablet(ctx context.Context, c *client.Client, name string, t client.TabletRef) (*tabletRowJSON, error) {
 	id := metadata.TableID
 	if name != metadata.Name {
@@ -124,7 +123,7 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 					d.Node = nodeName(&nodes[i])
 				}
 			}
-			d.weigh(describeTablets(ctx, c, name))
+			d.addSizes(describeTablets(ctx, c, name))
 			return d, err
 		}
 	}
@@ -134,7 +133,8 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 	return nil, fmt.Errorf("table %q: %w", name, client.ErrNoTablet)
 }
 
-// findStart finds where a tablet begins: after the end of the one before it, wherever splits have brought that.
+// findStart sets the start of a tablet to the end of the previous one, which splits may have changed
+// since the tablet's row was written.
 func findStart(ctx context.Context, c *client.Client, d *tabletRowJSON) error {
 	from, _ := metadata.TableRange(d.TableID)
 	if len(d.StartBytes) > 0 {
@@ -166,7 +166,7 @@ func tableNamed(ctx context.Context, c *client.Client, name string) (*table.Sche
 	return nil, fmt.Errorf("table %q: %w", name, client.ErrNoTable)
 }
 
-// tabletOf reads a row of METADATA.
+// tabletOf decodes a row of METADATA.
 func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 	r, err := metadata.Decode(row)
 	if err != nil {
@@ -196,9 +196,9 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 	return d, nil
 }
 
-// weigh adds what the tablet's server reports. METADATA has the sizes of whole files, of
-// which each tablet that shares a file since a split has a part.
-func (d *tabletRowJSON) weigh(infos []client.TabletInfo) {
+// addSizes sets the sizes that the tablet's server reports. METADATA has only sizes of whole files, of
+// which a tablet may have a part since a split.
+func (d *tabletRowJSON) addSizes(infos []client.TabletInfo) {
 	at := slices.IndexFunc(infos, func(info client.TabletInfo) bool { return info.ID == d.ID })
 	if at < 0 {
 		return
@@ -222,17 +222,17 @@ func (a *app) printTablet(d *tabletRowJSON) error {
 	facts.add("tablet", fmt.Sprintf("%d of table %s", d.ID, d.Table))
 	facts.add("after row", orElse(string(d.StartBytes), "(first)"))
 	facts.add("to row", orElse(string(d.EndBytes), "(last)"))
-	where := "(none): the master looks for one"
+	where := "(none): the master is assigning the tablet"
 	if d.Server != "" {
 		where = fmt.Sprintf("%s at %s, as server %s", d.Node, d.Addr, d.Server)
 	}
 	facts.add("node", where)
 	facts.add("generation", strconv.FormatUint(d.Generation, 10))
 	if len(d.Recoveries) > 0 {
-		facts.add("waits for logs of", strings.Join(d.Recoveries, " "))
+		facts.add("recovering from logs of", strings.Join(d.Recoveries, " "))
 	}
 	if d.Splitting {
-		facts.add("split", "under way, or its end is not noted yet")
+		facts.add("split", "in progress, or its end is not recorded yet")
 	}
 	facts.add("major compaction", d.LastMajor.UTC().Format(time.RFC3339))
 	files := newGrid("LOCALITY GROUP", "FILES", "SHARED", "BYTES", "ENTRIES")

@@ -6,8 +6,8 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// TestTabletPartsOfFiles: a tablet that shares a file since a split counts its part of it,
-// as its server reports it, and nothing if no server does.
+// TestTabletPartsOfFiles checks that a tablet that shares a file counts its part, as its server
+// reports it, and has no sizes if no server does.
 func TestTabletPartsOfFiles(t *testing.T) {
 	shared := tabletFileJSON{Blob: "b1", Bytes: 1000, Entries: 100, Shared: true}
 	groups := func() []tabletGroupJSON {
@@ -19,7 +19,7 @@ func TestTabletPartsOfFiles(t *testing.T) {
 	}
 	for _, info := range infos {
 		d := tabletRowJSON{ID: info.ID, Groups: groups()}
-		d.weigh(infos)
+		d.addSizes(infos)
 		g := d.Groups[0]
 		if g.Bytes == nil || *g.Bytes != info.Groups[0].Bytes || g.Entries == nil || *g.Entries != info.Groups[0].Entries {
 			t.Errorf("tablet %d: %v bytes, %v cells", info.ID, g.Bytes, g.Entries)
@@ -29,7 +29,7 @@ func TestTabletPartsOfFiles(t *testing.T) {
 		}
 	}
 	d := tabletRowJSON{ID: 3, Groups: groups()}
-	if d.weigh(infos); d.Groups[0].Bytes != nil || d.Groups[0].Entries != nil {
+	if d.addSizes(infos); d.Groups[0].Bytes != nil || d.Groups[0].Entries != nil {
 		t.Errorf("a tablet that no server reports has %d bytes", *d.Groups[0].Bytes)
 	}
 }

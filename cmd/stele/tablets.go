@@ -18,11 +18,11 @@ import (
 func (a *app) tabletCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tablet",
-		Short: "List the tablets that tables are cut into, and tell of one",
+		Short: "List and describe tablets",
 		Example: `  stele tablet list webtable
   stele tablet describe webtable com.cnn.www`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.tabletListCommand(), a.tabletDescribeCommand())
 	return cmd
@@ -33,19 +33,20 @@ func (a *app) tabletListCommand() *cobra.Command {
 		Use:     "list [TABLE]",
 		Aliases: []string{"ls"},
 		Short:   "List the tablets of a table, or of all tables",
-		Long: `List the tablets of a table, or of all, as METADATA has them: METADATA's own are listed
-too, except for the root tablet, of which the lock service tells.
+		Long: `List the tablets of a table, or of all tables, from METADATA. The list includes
+METADATA's own tablets, except the root tablet, which is in the lock service.
 
-A tablet has the rows after one row and up to another. NODE is the one that serves it,
-or (none) while the master looks for one. GENERATION grows with each change of its row of
-METADATA. ID, ON DISK and MEMTABLE are what the node tells, or - if it does not answer.`,
+A tablet has the rows after AFTER ROW, up to and including TO ROW. NODE is the node that
+serves it, or (none) while the master assigns it. GENERATION increases with each change
+of the tablet's row in METADATA. ID, ON DISK and MEMTABLE are reported by the node, and
+are - if it does not answer.`,
 		Example: `  stele tablet list
   stele tablet list webtable
   stele tablet list --json | jq -r 'select(.node == "") | .table'`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				l := &tabletList{a: a, c: c, tables: map[uint64]string{metadata.TableID: metadata.Name}, nodes: map[string]string{}}
 				if err := l.read(ctx, args); err != nil {
 					return err
@@ -56,7 +57,7 @@ METADATA. ID, ON DISK and MEMTABLE are what the node tells, or - if it does not 
 	}
 }
 
-// placedTabletJSON is a tablet and where it is, as --json prints it.
+// placedTabletJSON is the --json form of a tablet and its placement.
 type placedTabletJSON struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
@@ -64,11 +65,12 @@ type placedTabletJSON struct {
 	Node   string `json:"node"`
 	Server string `json:"server"`
 	Addr   string `json:"addr"`
-	// Generation is text: above 2^53, as after two recoveries of the lock service, many readers of JSON would round a number.
+	// Generation is a string: many JSON parsers round numbers above 2^53, which it reaches after two
+	// recoveries of the lock service.
 	Generation uint64   `json:"generation,string"`
 	Recoveries []string `json:"recoveries"`      // servers whose commit logs it waits for
-	Error      string   `json:"error,omitempty"` // why its row of METADATA cannot be read
-	// Nil if the node that serves it has not told.
+	Error      string   `json:"error,omitempty"` // why its row in METADATA cannot be decoded
+	// Nil if the node that serves it has not reported them.
 	ID            *uint64 `json:"id"`
 	Bytes         *int64  `json:"bytes"`
 	MemtableBytes *int64  `json:"memtable_bytes"`
@@ -79,11 +81,11 @@ type tabletList struct {
 	a       *app
 	c       *client.Client
 	tables  map[uint64]string // names by id
-	nodes   map[string]string // the same
+	nodes   map[string]string // names by id
 	tablets []placedTabletJSON
 }
 
-// read reads what there is of one table, or of all if none is named.
+// read reads the tablets of the table in names, or of all tables if names is empty.
 func (l *tabletList) read(ctx context.Context, names []string) error {
 	schemas, err := l.c.Tables(ctx)
 	if err != nil {
@@ -113,11 +115,11 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 	if err := l.scan(ctx, only); err != nil {
 		return err
 	}
-	l.weigh(ctx)
+	l.addSizes(ctx)
 	return nil
 }
 
-// scan reads METADATA, of one table unless it is 0.
+// scan reads METADATA: the rows of the table only, or all if it is 0.
 func (l *tabletList) scan(ctx context.Context, only uint64) error {
 	options := []client.ScanOption{client.Filter(metadata.Places())}
 	if only != 0 {
@@ -134,7 +136,7 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 		}
 		if r.Table != before {
 			before, start = r.Table, nil
-			if r.IsRoot() { // METADATA's first tablet is the root tablet, which is not in it
+			if r.IsRoot() { // METADATA does not contain its first tablet, the root tablet
 				start = metadata.RootEnd()
 			}
 		}
@@ -153,22 +155,21 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 	return s.Err()
 }
 
-// weighPatience is how long a list of tablets waits for the nodes of one table to tell what they
-// have. It goes without if they do not.
-const weighPatience = 3 * time.Second
+// describeTimeout is the timeout of describeTablets. Sizes that do not arrive in time are omitted.
+const describeTimeout = 3 * time.Second
 
-// weigh asks how much there is of each tablet.
-func (l *tabletList) weigh(ctx context.Context) {
-	asked := map[string][]client.TabletInfo{}
+// addSizes sets the ids and sizes of the tablets, as their servers report them.
+func (l *tabletList) addSizes(ctx context.Context) {
+	byTable := map[string][]client.TabletInfo{}
 	for i := range l.tablets {
 		t := &l.tablets[i]
 		if t.Table == "" || t.TableID == metadata.TableID || t.Node == "" {
 			continue
 		}
-		if _, ok := asked[t.Table]; !ok {
-			asked[t.Table] = describeTablets(ctx, l.c, t.Table)
+		if _, ok := byTable[t.Table]; !ok {
+			byTable[t.Table] = describeTablets(ctx, l.c, t.Table)
 		}
-		infos := asked[t.Table]
+		infos := byTable[t.Table]
 		at := slices.IndexFunc(infos, func(info client.TabletInfo) bool {
 			return string(info.Start) == string(t.StartBytes) && string(info.End) == string(t.EndBytes)
 		})
@@ -184,9 +185,9 @@ func (l *tabletList) weigh(ctx context.Context) {
 }
 
 // describeTablets returns what the servers of a table's tablets report, or nil if they do
-// not answer within weighPatience.
+// not answer within describeTimeout.
 func describeTablets(ctx context.Context, c *client.Client, name string) []client.TabletInfo {
-	ctx, cancel := context.WithTimeout(ctx, weighPatience)
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	info, err := c.Describe(ctx, name)
 	if err != nil {
@@ -220,7 +221,7 @@ func (l *tabletList) print() error {
 		return nil
 	}
 	if unserved > 0 {
-		l.a.talk("%s: %s of %s on no node; the master looks for one", l.a.paint(l.a.errTTY, styleHint, "degraded"),
+		l.a.notef("%s: %s of %s unassigned; the master is assigning them", l.a.paint(l.a.errTTY, styleHint, "degraded"),
 			formatCount(unserved), plural(int64(len(l.tablets)), "tablet"))
 	}
 	return l.a.print(g)

@@ -8,9 +8,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// startTicker reports the progress of long work until stop is called, which may be done
-// more than once: on a terminal as a line that changes and is gone after stop, elsewhere
-// as a line every progressLines.
+// startTicker reports the progress of long-running work until stop is called. On a terminal it updates
+// one line, which stop erases; elsewhere it prints a line every progressLines. stop may be called more
+// than once.
 func (a *app) startTicker(line func() string) (stop func()) {
 	every := 200 * time.Millisecond
 	if !a.errTTY {
@@ -30,7 +30,7 @@ func (a *app) startTickerEvery(every time.Duration, line func() string) (stop fu
 			select {
 			case <-tick.C:
 				if !a.errTTY {
-					a.talk("%s", line())
+					a.notef("%s", line())
 					continue
 				}
 				shown = true

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Where there is no terminal, progress is a plain line now and then, until it is stopped.
+// Without a terminal, progress is printed as plain lines until stop is called.
 func TestTickerWithoutTerminal(t *testing.T) {
 	a, _, errs := testApp()
 	shown := make(chan struct{})

@@ -20,21 +20,21 @@ import (
 func (a *app) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke the tokens by which hosts join the cluster",
-		Long: `Make, list and revoke the tokens by which hosts join a cluster with certificates. Who
-has one may add a host to the cluster, until it is used up or has ended: give it away
-as you would a password. It is shown once, and only its hash is kept.`,
+		Short: "Create, list and revoke tokens for hosts to join the cluster",
+		Long: `Create, list and revoke tokens by which hosts join a cluster with certificates. A token
+allows its holder to add hosts to the cluster until it is used up or expires: keep it
+secret like a password. It is printed once; the cluster stores only its hash.`,
 		Example: `  stele token create --out token
   stele token list
   stele token revoke 0102030405060708`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 	return cmd
 }
 
-// tokenJSON is a token as --json prints it, with the names of the data API.
+// tokenJSON is the --json form of a token, with the field names of the data API.
 type tokenJSON struct {
 	Token   string   `json:"token,omitempty"`
 	ID      string   `json:"id"`
@@ -61,14 +61,14 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	out := ""
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token by which a host joins the cluster",
-		Long: `Make a token by which a host joins the cluster, and print it, once. On the host:
+		Short: "Create a token for a host to join the cluster",
+		Long: `Create a token by which a host joins the cluster, and print it once. On the host, run:
 
   stele serve --data-dir DIR --join ADDR --token-file FILE
 
-The token names the cluster: the host gives it to no other. A file of it must be for its
-owner alone, as --out makes it. With --node it is for that node alone, whose certificate
-has ended while it was off: it keeps its id and data.`,
+The token identifies the cluster; the host sends it to no other cluster. Its file must
+have mode 0600, which --out sets. With --node the token is only for that node, whose
+certificate expired while it was down; the node keeps its id and data.`,
 		Example: `  stele token create --out token
   stele token create --uses 3 --ttl 24h --out token
   stele token create --node n3`,
@@ -77,10 +77,10 @@ has ended while it was off: it keeps its id and data.`,
 			if r.Uses < 1 {
 				return usagef("", "--uses is %d, must be at least 1", r.Uses)
 			}
-			if out != "" { // before a token is made that nobody gets
+			if out != "" { // check before creating a token that cannot be written
 				if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 					if err == nil {
-						err = usagef("name another one with --out", "--out: %s is there already", out)
+						err = usagef("name another file with --out", "--out: %s exists", out)
 					}
 					return err
 				}
@@ -89,7 +89,7 @@ has ended while it was off: it keeps its id and data.`,
 				return usagef("", "--uses is %d, must be at least 1", r.Uses)
 			}
 			var made *client.CreatedToken
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				made, err = c.CreateToken(ctx, r)
 				return err
 			})
@@ -100,17 +100,17 @@ has ended while it was off: it keeps its id and data.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Var((*positiveDurationFlag)(&r.TTL), "ttl", "`time` for which it can be used (default 1h; at most 30d)")
-	f.Int64Var(&r.Uses, "uses", 1, "`number` of hosts that may join with it")
-	f.StringVar(&r.Node, "node", "", "name or id of the `node` that it is for, whose certificate has ended")
-	f.StringVar(&out, "out", "", "`file` to write it to, for you alone, instead of printing it")
+	f.Var((*positiveDurationFlag)(&r.TTL), "ttl", "`duration` until the token expires (default 1h; at most 30d)")
+	f.Int64Var(&r.Uses, "uses", 1, "`number` of hosts that may join with the token")
+	f.StringVar(&r.Node, "node", "", "name or id of the `node` with an expired certificate that the token is for")
+	f.StringVar(&out, "out", "", "write the token to `file`, with mode 0600, instead of printing it")
 	return cmd
 }
 
 func (a *app) printToken(made *client.CreatedToken, out string) error {
 	if out != "" {
 		if err := secretfile.Write(out, []byte(made.Text+"\n")); err != nil {
-			return withHint(err, fmt.Sprintf("the token is lost: \"stele token revoke %s\", and make another one", made.Info.ID))
+			return withHint(err, fmt.Sprintf("the token is lost: revoke it by \"stele token revoke %s\", and create another one", made.Info.ID))
 		}
 		made.Text = ""
 	}
@@ -124,11 +124,11 @@ func (a *app) printToken(made *client.CreatedToken, out string) error {
 			return err
 		}
 	}
-	a.talk("token %s, for %s until %s", made.Info.ID, tokenFor(&made.Info), time.UnixMilli(made.Info.EndsMS).UTC().Format(time.RFC3339))
+	a.notef("token %s, for %s until %s", made.Info.ID, tokenFor(&made.Info), time.UnixMilli(made.Info.EndsMS).UTC().Format(time.RFC3339))
 	return nil
 }
 
-// tokenFor says whom a token is for.
+// tokenFor returns the node or the number of hosts that a token is for.
 func tokenFor(i *client.TokenInfo) string {
 	switch {
 	case i.Node != "":
@@ -143,15 +143,15 @@ func (a *app) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the tokens that there are",
-		Long: `List the tokens that there are, and who has used them. Those that have ended are
-listed for a week. The tokens themselves are kept nowhere.`,
+		Short:   "List tokens",
+		Long: `List the ids of tokens and the nodes that used them. Expired tokens are listed for a
+week. The tokens themselves are not stored.`,
 		Example: `  stele token list
   stele token list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.TokenInfo
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Tokens(ctx)
 				return err
 			})
@@ -178,13 +178,13 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",
 		Aliases: []string{"rm"},
-		Short:   "Make a token of no use",
-		Long: `Make a token of no use, given by its id. Nodes that have joined with it stay: see
-"stele node remove".`,
+		Short:   "Revoke a token",
+		Long: `Revoke a token by its id. Nodes that have joined with it stay in the cluster: remove
+them by "stele node remove".`,
 		Example: `  stele token revoke 0102030405060708`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
 				return notFoundf(`"stele token list" shows the tokens with their ids`, "%v", err)
@@ -192,7 +192,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.talk("token %s is of no use any more", args[0])
+			a.notef("revoked token %s", args[0])
 			return nil
 		},
 	}

@@ -9,25 +9,25 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// unservedShown is how many tablets that are not served a status names. --json has up to 100.
+// unservedShown is the number of unserved tablets that a status lists. --json lists up to 100.
 const unservedShown = 5
 
-// unservedHint says what to do about tablets that are not served.
-const unservedHint = `start nodes that are away ("stele node list"); see files that are lost or damaged with "stele blob fsck"; docs/operating.md says what to do about a damaged row of METADATA; ` +
-	`the log of the master says which node tried, and that node's why it could not`
+// unservedHint is the hint for tablets that are not served.
+const unservedHint = `start nodes that are down ("stele node list"); find lost or corrupt files by "stele blob fsck"; for a damaged row of METADATA see docs/operating.md; ` +
+	`the master's log names the node that failed to load a tablet, and that node's log the cause`
 
-// unservedJSON is a tablet that is not served, as --json prints it.
+// unservedJSON is the --json form of a tablet that is not served.
 type unservedJSON struct {
 	Table string `json:"table"`
 	boundsJSON
-	NodeID string  `json:"node_id"` // of the node that METADATA names; empty: none
+	NodeID string  `json:"node_id"` // the node in METADATA; empty for none
 	Server string  `json:"server"`
 	SinceS float64 `json:"since_s"`
 	Tries  int64   `json:"tries"`
 	Error  string  `json:"error"`
 }
 
-// addUnserved adds what the master knows of tablets that are not served.
+// addUnserved adds the master's report on unserved tablets.
 func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
 	x.Unserved, x.UnservedTablets = &u.Total, []unservedJSON{}
 	for _, t := range u.Tablets {
@@ -37,7 +37,7 @@ func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
 	}
 }
 
-// unserved is how many tablets are known not to be served.
+// unserved returns the number of unserved tablets; 0 if it is unknown.
 func (x *clusterJSON) unserved() int64 {
 	if x.Unserved == nil {
 		return 0
@@ -45,19 +45,20 @@ func (x *clusterJSON) unserved() int64 {
 	return *x.Unserved
 }
 
-// unservedLines name tablets that are not served, each with what keeps it from that.
+// unservedLines returns a line for each of the first unserved tablets, with the cause, and one with
+// the number of others.
 func (x *clusterJSON) unservedLines() (all []string) {
 	for i := range x.UnservedTablets[:min(len(x.UnservedTablets), unservedShown)] {
 		t := &x.UnservedTablets[i]
 		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", orElse(t.Table, "(unknown)"),
 			rowText(t.StartBytes, "(first)"), rowText(t.EndBytes, "(last)"), time.Duration(t.SinceS*float64(time.Second)).Round(time.Second))
 		if t.Server == "" {
-			line += "METADATA gives it to no server"
+			line += "not assigned in METADATA"
 		} else {
-			line += fmt.Sprintf("METADATA gives it to node %s (server %s)", x.nameOf(t.NodeID), t.Server)
+			line += fmt.Sprintf("assigned to node %s (server %s) in METADATA", x.nameOf(t.NodeID), t.Server)
 		}
 		if t.Tries > 0 {
-			line += "; " + plural(t.Tries, "try") + " failed, the last"
+			line += "; " + plural(t.Tries, "attempt") + " failed, the last"
 		}
 		all = append(all, line+": "+t.Error)
 	}
@@ -67,7 +68,7 @@ func (x *clusterJSON) unservedLines() (all []string) {
 	return all
 }
 
-// rowShown bounds what is shown of a row's key, in bytes.
+// rowShown is the maximum number of bytes of a row key in messages.
 const rowShown = 80
 
 func rowText(row []byte, none string) string {
@@ -80,34 +81,36 @@ func rowText(row []byte, none string) string {
 	return fmt.Sprintf("%q", row)
 }
 
-// servedSoon is how long a table may take to be made before it is asked whether all of it is served.
-const servedSoon = 5 * time.Second
+// createSlow is the duration of a table's creation above which the command checks whether the whole
+// table is served.
+const createSlow = 5 * time.Second
 
-// tellUnserved says if not all of a table that was just made is served: the table is there all the same.
-func (a *app) tellUnserved(ctx context.Context, c *client.Client, name string) {
+// reportUnserved prints a message if a new table is not served completely. The table exists in any case.
+func (a *app) reportUnserved(ctx context.Context, c *client.Client, name string) {
 	u, err := c.UnservedTablets(ctx)
 	if err != nil {
-		a.talk("table %s exists; whether all of it is served yet is not known: %v", name, err)
+		a.notef("table %s exists; whether all of it is served is unknown: %v", name, err)
 		return
 	}
-	if text := ofItUnserved(u, name); text != "" {
-		a.talk("table %s exists, and %s: \"stele status\" shows why", name, text)
+	if text := unservedMessage(u, name); text != "" {
+		a.notef("table %s exists, and %s: \"stele status\" shows why", name, text)
 	}
 }
 
-// ofItUnserved says if not all of a table is served, as far as that is told: the master tells of the first tablets only.
-func ofItUnserved(u *client.UnservedTablets, name string) string {
+// unservedMessage returns a message if a table is not served completely, or if that is unknown: the
+// master lists only the first unserved tablets.
+func unservedMessage(u *client.UnservedTablets, name string) string {
 	cluster := plural(u.Total, "tablet") + " of the cluster not served"
 	if slices.ContainsFunc(u.Tablets, func(t client.UnservedTablet) bool { return t.Table == name }) {
 		return "not all of it is served yet (" + cluster + ")"
 	}
 	if u.Total > int64(len(u.Tablets)) {
-		return "whether all of it is served yet is not known (" + cluster + ")"
+		return "whether all of it is served is unknown (" + cluster + ")"
 	}
 	return ""
 }
 
-// nameOf is what people call a node.
+// nameOf returns the name of a node, or its id if the node is not listed.
 func (x *clusterJSON) nameOf(id string) string {
 	for i := range x.Nodes {
 		if x.Nodes[i].ID == id {

@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// A status counts the tablets that are not served, names some with the reason, and is not healthy.
-func TestStatusTellsUnserved(t *testing.T) {
+// A status counts unserved tablets, lists some with the cause, and is not healthy.
+func TestStatusListsUnserved(t *testing.T) {
 	u := &client.UnservedTablets{Total: 9, Tablets: []client.UnservedTablet{
 		{Table: "t", End: []byte("m"), Node: "a", Server: "a.7", Since: 90 * time.Second, Tries: 12, Error: "a file is damaged"},
 		{Table: "t", Start: []byte("m"), Since: 7 * time.Second, Error: "no server"},
@@ -21,10 +21,10 @@ func TestStatusTellsUnserved(t *testing.T) {
 	one := int64(1)
 	x := &clusterJSON{Nodes: []clusterNodeJSON{{ID: "a", Name: "n1", State: api.NodeAlive}}, Tablets: &one, Unassigned: &one}
 	x.addUnserved(u)
-	got := x.troubles()
+	got := x.problemLines()
 	want := []string{
-		`not served: table t, rows from (first) to "m", for 1m30s; METADATA gives it to node n1 (server a.7); 12 tries failed, the last: a file is damaged`,
-		`not served: table t, rows from "m" to (last), for 7s; METADATA gives it to no server: no server`,
+		`not served: table t, rows from (first) to "m", for 1m30s; assigned to node n1 (server a.7) in METADATA; 12 attempts failed, the last: a file is damaged`,
+		`not served: table t, rows from "m" to (last), for 7s; not assigned in METADATA: no server`,
 	}
 	if len(got) != unservedShown+1 || got[0] != want[0] || got[1] != want[1] || got[5] != "not served: 4 tablets more" {
 		t.Errorf("%s", strings.Join(got, "\n"))
@@ -38,7 +38,8 @@ func TestStatusTellsUnserved(t *testing.T) {
 	}
 }
 
-// Who made a table is told if some of it is not served, and if nobody can say: only the first tablets are told of.
+// The creator of a table gets a message if some of it is not served, or if that is unknown because the
+// master lists only the first unserved tablets.
 func TestNewTableUnserved(t *testing.T) {
 	other, own := client.UnservedTablet{Table: "other"}, client.UnservedTablet{Table: "t"}
 	for _, test := range []struct {
@@ -49,9 +50,9 @@ func TestNewTableUnserved(t *testing.T) {
 		{client.UnservedTablets{Total: 1, Tablets: []client.UnservedTablet{other}}, ""},
 		{client.UnservedTablets{Total: 2, Tablets: []client.UnservedTablet{other, own}}, "not all of it is served yet (2 tablets of the cluster not served)"},
 		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{own}}, "not all of it is served yet (300 tablets of the cluster not served)"},
-		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{other}}, "whether all of it is served yet is not known (300 tablets of the cluster not served)"},
+		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{other}}, "whether all of it is served is unknown (300 tablets of the cluster not served)"},
 	} {
-		if got := ofItUnserved(&test.u, "t"); got != test.want {
+		if got := unservedMessage(&test.u, "t"); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

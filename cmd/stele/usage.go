@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// usageJSON is what a table takes, as --json prints it.
+// usageJSON is the --json form of a table's usage.
 type usageJSON struct {
 	Table          string        `json:"table"`
 	Owner          string        `json:"owner,omitempty"`
@@ -21,13 +21,14 @@ type usageJSON struct {
 	MemtableBytes  int64         `json:"memtable_bytes"`
 	InMemoryBytes  int64         `json:"in_memory_bytes"`
 	Families       []familyUsage `json:"families"`
-	// What is missing: tablets of which nobody told (-1: that is not known), and nodes that did not answer.
+	// What the sums lack: the number of tablets that no node reported (-1 if unknown), and the nodes
+	// that did not answer.
 	UnservedTablets int64    `json:"unserved_tablets"`
 	SilentNodes     []string `json:"silent_nodes"`
 }
 
 type familyUsage struct {
-	Family        string `json:"family"` // empty: dropped ones
+	Family        string `json:"family"` // empty for dropped families
 	Group         string `json:"group"`
 	Files         int64  `json:"files"`
 	DiskBytes     int64  `json:"disk_bytes"`
@@ -38,12 +39,12 @@ type familyUsage struct {
 func (a *app) usageCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "usage [TABLE]",
-		Short: "Show what tables take on disk and in memory, by family",
-		Long: `Show what tables take, by column family: on disk, without replicas, in memtables, and of
-in-memory groups in memory. Files are divided among families by what their keys and
-values come to before compression. What nobody serves, or a node that does not answer,
-is missing: then it says so, and ends with exit code 5. It takes the right to administer
-the table, or to read the cluster.`,
+		Short: "Show disk and memory usage of tables, by family",
+		Long: `Show the usage of tables by column family: on disk, without replicas; in memtables; and
+in memory, for in-memory groups. The size of a file is divided among families in
+proportion to their keys and values before compression. If tablets are not served or
+nodes do not answer, the sums are incomplete: the command prints what is missing, and
+exits with 5. The caller needs the right admin on the table, or read on the cluster.`,
 		Example: `  stele usage
   stele usage webtable
   stele usage --json`,
@@ -51,7 +52,7 @@ the table, or to read the cluster.`,
 		ValidArgsFunction: a.completeTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var u *client.Usage
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				u, err = c.Usage(ctx, strings.Join(args, ""))
 				return err
 			})
@@ -66,32 +67,32 @@ the table, or to read the cluster.`,
 				undivided += u.Tables[i].UndividedBytes
 			}
 			if undivided > 0 {
-				a.hint(fmt.Sprintf("%s are in files that do not say what they have of each family, and are divided as the rest is: "+
-					`"stele table compact --major" writes them anew`, formatSize(undivided)))
+				a.hint(fmt.Sprintf("%s are in files without sizes by family, and are divided in proportion to the other files; "+
+					`"stele table compact --major" rewrites them`, formatSize(undivided)))
 			}
-			return a.tellMissing(u)
+			return a.reportMissing(u)
 		},
 	}
 }
 
-// tellMissing tells what is missing in the figures.
-func (a *app) tellMissing(u *client.Usage) error {
+// reportMissing prints what the sums lack. If they are incomplete, it returns exitUnhealthy.
+func (a *app) reportMissing(u *client.Usage) error {
 	missing := len(u.Silent) > 0
 	if missing {
-		a.talk("without what these nodes serve, which did not answer: %s", escapeText(strings.Join(u.Silent, ", ")))
+		a.notef("incomplete: no answer from %s", escapeText(strings.Join(u.Silent, ", ")))
 	}
 	for i := range u.Tables {
 		t := &u.Tables[i]
 		switch {
 		case t.Unserved > 0:
-			a.talk("without %d tablets of table %s, which nobody serves or has told of", t.Unserved, escapeText(t.Name))
+			a.notef("incomplete: no node reports %s of table %s", plural(t.Unserved, "tablet"), escapeText(t.Name))
 		case t.Unserved < 0:
-			a.talk("perhaps without some tablets of table %s: METADATA cannot be read", escapeText(t.Name))
+			a.notef("possibly incomplete: METADATA of table %s cannot be read", escapeText(t.Name))
 		}
 		missing = missing || t.Unserved != 0
 	}
 	if missing {
-		return quietly(exitUnhealthy)
+		return silentExit(exitUnhealthy)
 	}
 	return nil
 }

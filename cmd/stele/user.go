@@ -21,32 +21,32 @@ func (a *app) userCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Add, list, disable and remove users, and revoke their credentials",
-		Long: `Add, list, disable and remove the users of a cluster with certificates. Users show
-who they are by a certificate, or by an access token: verbs take either with --credential
-FILE, which must be for its owner alone. What they may do says "stele acl".`,
+		Long: `Add, list, disable and remove the users of a cluster with certificates. Users
+authenticate by a certificate or an access token, which commands read from the file of
+--credential; the file must have mode 0600. Rights are granted by "stele acl".`,
 		Example: `  stele user add ann --out ann.pem
   stele user add loader --token --ttl 30d --out loader.token
   stele user revoke ann`,
-		Args: unknownVerb,
-		RunE: needVerb,
+		Args: unknownCommand,
+		RunE: requireSubcommand,
 	}
 	cmd.AddCommand(a.userAddCommand(), a.userListCommand(), a.userRevokeCommand(), a.userDisableCommand(true), a.userDisableCommand(false), a.userRemoveCommand())
 	return cmd
 }
 
-// absent returns an error if there is a file of that name.
+// absent returns an error if the file exists.
 func absent(out string) error {
 	_, err := os.Lstat(out)
 	switch {
 	case err == nil:
-		return usagef("name another one with --out", "--out: %s is there already", out)
+		return usagef("name another file with --out", "--out: %s exists", out)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
 	return err
 }
 
-// madeJSON is a credential that was made, as --json prints it.
+// madeJSON is the --json form of a new credential.
 type madeJSON struct {
 	User  string `json:"user"`
 	New   bool   `json:"new"`
@@ -61,20 +61,21 @@ func (a *app) userAddCommand() *cobra.Command {
 	out, comment, isToken, noEnd := "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Make a credential for a user, who is new or not",
-		Long: `Make a credential for a user. A new one has no rights yet: see "stele acl grant". Without
---token it is a certificate with its key, which is made here and goes nowhere but to
-the file. A token is for programs that cannot use one: it is shown once, and only its
-hash is kept.
+		Short: "Create a user, or another credential for an existing one",
+		Long: `Create a credential for a user, and the user if it does not exist. A new user has no
+rights: see "stele acl grant". The credential is a certificate with its key, which is
+generated locally and written only to the file. With --token it is an access token, for
+programs that cannot use certificates. The token is printed once; the cluster stores
+only its hash.
 
-A certificate ends after a year, and a token after 90 days, unless --ttl names another
-time. Make the next one before: several can be used at once.`,
+A certificate expires after a year and a token after 90 days, unless --ttl is given. A
+user can have several credentials: create the next one before the old one expires.`,
 		Example: `  stele user add ann --out ann.pem
   stele user add loader --token --ttl 30d --out loader.token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if noEnd && (!isToken || ttl != 0) {
-				return usagef("", "--no-end goes with --token, and without --ttl")
+				return usagef("", "--no-end needs --token, and excludes --ttl")
 			}
 			if noEnd {
 				ttl = client.NoEnd
@@ -85,13 +86,13 @@ time. Make the next one before: several can be used at once.`,
 			if err := pki.CheckName("name of a user", args[0]); err != nil {
 				return usagef("", "%v", err)
 			}
-			if out != "" { // before something is made that nobody gets
+			if out != "" { // check before creating a credential that cannot be written
 				if err := absent(out); err != nil {
 					return err
 				}
 			}
 			made := madeJSON{User: args[0], File: out}
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if isToken {
 					return addToken(ctx, c, &made, ttl, comment)
 				}
@@ -108,7 +109,7 @@ time. Make the next one before: several can be used at once.`,
 					return err
 				}
 			}
-			a.talk("credential of user %s%s, until %s", made.User, in(made.File), orElse(made.Ends, "it is revoked"))
+			a.notef("credential of user %s%s, until %s", made.User, in(made.File), orElse(made.Ends, "it is revoked"))
 			if made.New {
 				a.hint(fmt.Sprintf("no rights yet: \"stele acl grant %s RIGHTS TABLE\"", made.User))
 			}
@@ -116,11 +117,11 @@ time. Make the next one before: several can be used at once.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&isToken, "token", false, "make an access token instead of a certificate")
-	f.Var((*positiveDurationFlag)(&ttl), "ttl", "`time` for which it can be used (default a year; 90d for a token)")
-	f.BoolVar(&noEnd, "no-end", false, "make a token that can be used until it is revoked")
-	f.StringVar(&out, "out", "", "`file` to write it to, for you alone (default NAME.pem; a token is printed)")
-	f.StringVar(&comment, "comment", "", "`text` that is kept beside a token")
+	f.BoolVar(&isToken, "token", false, "create an access token instead of a certificate")
+	f.Var((*positiveDurationFlag)(&ttl), "ttl", "`duration` until the credential expires (default: a year; 90d for a token)")
+	f.BoolVar(&noEnd, "no-end", false, "create a token that does not expire")
+	f.StringVar(&out, "out", "", "write the credential to `file`, with mode 0600 (default: NAME.pem; a token is printed)")
+	f.StringVar(&comment, "comment", "", "comment `text` to store with a token")
 	return cmd
 }
 
@@ -154,12 +155,12 @@ func addToken(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Du
 	}
 	made.Token = ""
 	if err := secretfile.Write(made.File, []byte(t.Reveal()+"\n")); err != nil {
-		return withHint(err, fmt.Sprintf("the token is lost: \"stele user revoke %s --token %s\", and make another one", made.User, made.ID))
+		return withHint(err, fmt.Sprintf("the token is lost: revoke it by \"stele user revoke %s --token %s\", and create another one", made.User, made.ID))
 	}
 	return nil
 }
 
-// userJSON is a user as --json prints him.
+// userJSON is the --json form of a user.
 type userJSON struct {
 	Name     string      `json:"name"`
 	Created  string      `json:"created"`
@@ -179,14 +180,14 @@ func (a *app) userListCommand() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the users and their access tokens",
-		Long: `List the users whom the cluster knows, and the ids of their access tokens. Certificates
-are kept nowhere, and so not listed.`,
+		Long: `List the users of the cluster and the ids of their access tokens. The cluster does not
+store certificates, so they are not listed.`,
 		Example: `  stele user list
   stele user list --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.UserInfo
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Users(ctx)
 				return err
 			})
@@ -227,27 +228,26 @@ func (a *app) userRevokeCommand() *cobra.Command {
 	id, certificate := "", ""
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Make a user's credentials of no use",
-		Long: `Make all certificates and tokens of a user of no use, or one token, or one certificate.
-The user's rights stay: a credential that is made afterwards has them. When the command
-returns, no node answers anything to a client that shows the old ones. If it says that
-the outcome is unknown, make it again.
+		Short: "Revoke the credentials of a user",
+		Long: `Revoke all certificates and tokens of a user, or one token, or one certificate. The user
+keeps all rights; credentials created later have them. When the command returns, no node
+serves a request with a revoked credential. If the outcome is unknown, retry.
 
-A certificate is given by its file, or by its serial number in hexadecimal, which "stele
-whoami" prints, and "openssl x509 -serial". It cannot be the one of --credential.`,
+--certificate takes the file of a certificate, or its serial number in hexadecimal, as
+printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --credential.`,
 		Example: `  stele user revoke ann
   stele user revoke loader --token 0102030405060708
   stele user revoke ann --certificate ann.pem`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if id != "" && certificate != "" {
-				return usagef("", "--token and --certificate: give one")
+				return usagef("use one of them", "--token and --certificate are both given")
 			}
 			serial, err := serialOf(args[0], certificate)
 			if err != nil {
 				return err
 			}
-			err = a.call(cmd, quick, func(ctx context.Context, c *client.Client) error {
+			err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case id != "":
 					return c.RevokeUserToken(ctx, args[0], id)
@@ -269,16 +269,17 @@ whoami" prints, and "openssl x509 -serial". It cannot be the one of --credential
 			} else if serial != "" {
 				what = "certificate " + serial
 			}
-			a.talk("of no use any more: %s of user %s", what, args[0])
+			a.notef("revoked %s of user %s", what, args[0])
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&id, "token", "", "`id` of the only token that is revoked")
-	cmd.Flags().StringVar(&certificate, "certificate", "", "`file` or serial number of the only certificate that is revoked")
+	cmd.Flags().StringVar(&id, "token", "", "revoke only the token with this `id`")
+	cmd.Flags().StringVar(&certificate, "certificate", "", "revoke only the certificate with this `file` or serial number")
 	return cmd
 }
 
-// serialOf returns the serial number of a user's certificate, given by that or by its file.
+// serialOf returns the serial number of a user's certificate, which is given as a file or as the
+// number.
 func serialOf(user, certificate string) (string, error) {
 	if certificate == "" {
 		return "", nil
@@ -286,7 +287,7 @@ func serialOf(user, certificate string) (string, error) {
 	if _, err := os.Lstat(certificate); errors.Is(err, fs.ErrNotExist) {
 		serial := strings.ToLower(strings.ReplaceAll(certificate, ":", ""))
 		if err := acl.CheckSerial(serial); err != nil {
-			return "", usagef("", "--certificate: there is no file %q, and as a serial number: %v", certificate, err)
+			return "", usagef("", "--certificate: %q is neither a file nor a serial number: %v", certificate, err)
 		}
 		return strings.TrimLeft(serial, "0"), nil
 	}
@@ -295,7 +296,7 @@ func serialOf(user, certificate string) (string, error) {
 		return "", fmt.Errorf("--certificate: %w", err)
 	}
 	if p := c.Peer(); p.Kind != pki.Principal || p.Name != user {
-		return "", usagef("", "--certificate: %s is that of %s, and not of user %s", certificate, p, user)
+		return "", usagef("", "--certificate: %s belongs to %s, not to user %s", certificate, p, user)
 	}
 	return c.Peer().Serial, nil
 }
@@ -303,29 +304,28 @@ func serialOf(user, certificate string) (string, error) {
 func (a *app) userDisableCommand(disable bool) *cobra.Command {
 	do := (*client.Client).EnableUser
 	cmd := &cobra.Command{
-		Use:   "enable NAME",
-		Short: "Let a user in again who was disabled",
-		Long: `Let a user in again who was disabled, with the credentials and rights that were there
-before.`,
+		Use:     "enable NAME",
+		Short:   "Enable a disabled user",
+		Long:    `Enable a disabled user, with the same credentials and rights as before.`,
 		Example: `  stele user enable ann`,
 		Args:    cobra.ExactArgs(1),
 	}
 	if disable {
 		do = (*client.Client).DisableUser
-		cmd.Use, cmd.Short = "disable NAME", "Keep a user out, until enabled"
-		cmd.Long = `Keep a user out until "stele user enable": credentials and rights stay, and do nothing
-meanwhile. When the command returns, no node answers anything to that user. If it says
-that the outcome is unknown, make it again.`
+		cmd.Use, cmd.Short = "disable NAME", "Disable a user"
+		cmd.Long = `Disable a user until "stele user enable". Credentials and rights are kept, but have no
+effect meanwhile. When the command returns, no node serves a request of that user. If
+the outcome is unknown, retry.`
 		cmd.Example = `  stele user disable ann`
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
+		if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
 			return err
 		}
 		if disable {
-			a.talk("user %s is kept out", args[0])
+			a.notef("disabled user %s", args[0])
 		} else {
-			a.talk("user %s is let in", args[0])
+			a.notef("enabled user %s", args[0])
 		}
 		return nil
 	}
@@ -338,21 +338,21 @@ func (a *app) userRemoveCommand() *cobra.Command {
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
 		Short:   "Remove a user with all credentials and rights",
-		Long: `Remove a user with all credentials and rights. When the command returns, no node answers
-anything to that user. One of that name who is added later has nothing of all that.`,
+		Long: `Remove a user with all credentials and rights. When the command returns, no node serves
+a request of that user. A user of that name who is added later starts without rights.`,
 		Example: `  stele user remove ann`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.confirm(yes, "Remove user "+escapeText(args[0])+" with all credentials and rights?"); err != nil {
 				return err
 			}
-			if err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
+			if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
 				return err
 			}
-			a.talk("user %s is removed", args[0])
+			a.notef("removed user %s", args[0])
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }

@@ -16,18 +16,18 @@ func (a *app) versionCommand() *cobra.Command {
 	server := false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program, or of the node",
+		Short: "Print the version of this program or of a node",
 		Example: `  stele version
   stele version --server --addr 10.0.0.5:7106`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if server {
-				return a.call(cmd, quick, a.serverVersion)
+				return a.call(cmd, defaultTimeout, a.serverVersion)
 			}
 			return a.version()
 		},
 	}
-	cmd.Flags().BoolVar(&server, "server", false, "ask the node for its version")
+	cmd.Flags().BoolVar(&server, "server", false, "print the version of the node at --addr")
 	return cmd
 }
 
@@ -54,7 +54,8 @@ func (a *app) version() error {
 	}{node.Version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 }
 
-// commit returns what the program was built from, empty if that is not known.
+// commit returns the commit that the program was built from, with a note on local changes; empty if
+// unknown.
 func commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// whoamiJSON is as whom the cluster knows the caller, as --json prints it.
+// whoamiJSON is the --json form of the caller's identity and grants.
 type whoamiJSON struct {
 	Kind    string      `json:"kind"`
 	Name    string      `json:"name,omitempty"`
@@ -26,15 +26,15 @@ type whoamiJSON struct {
 func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Show as whom the cluster knows you, and what you may do",
-		Long: `Show as whom the cluster knows you by --credential, until when, and what you may do: by
-grants to you and to everybody (*).`,
+		Short: "Show your identity and rights",
+		Long: `Show the user of --credential, when the credential expires, and the user's rights,
+including those granted to all users (*).`,
 		Example: `  stele whoami --credential ann.pem
   stele whoami --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var me *client.Whoami
-			err := a.call(cmd, quick, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				me, err = c.Whoami(ctx)
 				return err
 			})
@@ -62,7 +62,7 @@ func (a *app) printWhoami(me *client.Whoami) error {
 	var err error
 	switch {
 	case me.Kind == api.KindAnybody:
-		_, err = fmt.Fprintf(a.out, "anybody: cluster %s has no certificates, so everybody may do everything\n", me.Cluster)
+		_, err = fmt.Fprintf(a.out, "anonymous: cluster %s has no access control, every client has all rights\n", me.Cluster)
 		return err
 	case me.Kind == api.KindNode:
 		_, err = fmt.Fprintf(a.out, "node %s of cluster %s, until %s\n", me.Name, me.Cluster, j.Ends)
@@ -73,7 +73,7 @@ func (a *app) printWhoami(me *client.Whoami) error {
 		return err
 	}
 	if len(me.Grants) == 0 {
-		a.hint("no rights yet: an administrator gives them with \"stele acl grant\"")
+		a.hint("no rights yet: ask an administrator to grant them by \"stele acl grant\"")
 		return nil
 	}
 	fmt.Fprintln(a.out)
