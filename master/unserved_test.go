@@ -8,8 +8,9 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// TestNoteUnserved: of each tablet it is known for how long nobody has had it, where it begins and what it waits for;
-// one whose server is silent is as it was, and one that is served is told of no more.
+// TestNoteUnserved: for each unserved tablet the time, its start and what it waits for are
+// recorded. A tablet whose server does not answer keeps its state, and a served one is no longer
+// reported.
 func TestNoteUnserved(t *testing.T) {
 	key := func(end string) string { return string(metadata.Key(nil, 20, []byte(end))) }
 	first := string(metadata.Key(nil, metadata.TableID, nil))
@@ -47,12 +48,13 @@ func TestNoteUnserved(t *testing.T) {
 		}
 	}
 	check()
-	// METADATA cannot be read any more: what is known of others stays.
+	// METADATA can no longer be read: the state of the others stays.
 	all := s.Tablets
 	a.whole, s.Tablets = false, all[:2]
 	a.noteUnserved(s)
 	check()
-	// The only server that could have them says nothing, then it has one, and the other stays as it was.
+	// The only server that could hold them does not answer. Then it holds one, and the other keeps
+	// its state.
 	a.whole, s.Tablets = true, all
 	s.Servers[1].Silent, s.Servers[1].Has = true, nil
 	a.noteUnserved(s)
@@ -65,8 +67,9 @@ func TestNoteUnserved(t *testing.T) {
 	check()
 }
 
-// TestUnservedReasons: a tablet is reported when it has not been served for five seconds, with the last failure of its load, or of
-// the recovery of its server. A reason that no order can change is reported instead of a failure.
+// TestUnservedReasons: a tablet is reported after five seconds without service, with the last
+// failure of its load, or of the recovery of its server. A reason that no order can change takes
+// precedence.
 func TestUnservedReasons(t *testing.T) {
 	key := func(end string) string { return string(metadata.Key(nil, 20, []byte(end))) }
 	failed, damaged, suspended := errors.New("a file is damaged"), errors.New("the row is damaged"), errors.New("it is tried again in 1m")

@@ -12,14 +12,14 @@ import (
 
 const stable = 10 * time.Second
 
-// fleet is a cluster as a simulation sees it: what Plan says is done to it.
-type fleet struct {
+// voterSim is a simulated cluster, to which the plan is applied.
+type voterSim struct {
 	t       *testing.T
 	now     time.Duration
 	servers []*simServer
 	group   []Voter
 	steps   int
-	// attempts are what the master remembers of nodes that failed to join.
+	// attempts are the nodes that failed to join, as the master records them.
 	attempts attempts
 }
 
@@ -28,8 +28,8 @@ type simServer struct {
 	alive    bool
 	since    time.Duration
 	leaving  bool
-	// mute is since when the server's part in the group does not answer, though gossip
-	// hears of it; zero if it does.
+	// mute is since when the server does not answer the group, though gossip lists it as alive;
+	// zero if it answers.
 	mute time.Duration
 	// full: its disk has no free space. unable: it fails to join the group. stuck: it joins but does not catch up.
 	full, unable, stuck bool
@@ -38,10 +38,10 @@ type simServer struct {
 // fit reports whether the server could be given a vote.
 func (s *simServer) fit() bool { return s.alive && !s.leaving && !s.full && !s.unable && !s.stuck }
 
-// votes tells whether the server would answer the group's leader.
+// votes reports whether the server would answer the group's leader.
 func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
 
-func (f *fleet) view() []Server {
+func (f *voterSim) view() []Server {
 	var all []Server
 	for _, s := range f.servers {
 		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving, Full: s.full})
@@ -50,10 +50,10 @@ func (f *fleet) view() []Server {
 	return all
 }
 
-func (f *fleet) clock() time.Time { return time.Unix(0, 0).Add(f.now) }
+func (f *voterSim) clock() time.Time { return time.Unix(0, 0).Add(f.now) }
 
-// heard is the group as its leader sees it.
-func (f *fleet) heard() []Voter {
+// heard is the group as seen by its leader.
+func (f *voterSim) heard() []Voter {
 	var all []Voter
 	for _, v := range f.group {
 		if s := f.server(v.ID); s != nil {
@@ -67,7 +67,7 @@ func (f *fleet) heard() []Voter {
 	return all
 }
 
-func (f *fleet) server(id string) *simServer {
+func (f *voterSim) server(id string) *simServer {
 	for _, s := range f.servers {
 		if s.id == id {
 			return s
@@ -76,7 +76,7 @@ func (f *fleet) server(id string) *simServer {
 	return nil
 }
 
-func (f *fleet) count() (voters, live int) {
+func (f *voterSim) count() (voters, live int) {
 	for _, v := range f.group {
 		if v.Staged {
 			continue
@@ -90,7 +90,7 @@ func (f *fleet) count() (voters, live int) {
 }
 
 // elect makes the first live voter the leader if there is a majority.
-func (f *fleet) elect() {
+func (f *voterSim) elect() {
 	voters, live := f.count()
 	for i := range f.group {
 		v := &f.group[i]
@@ -112,14 +112,15 @@ func (f *fleet) elect() {
 	}
 }
 
-// step does what the plan says, and tells whether there was something. It checks
-// that no step takes the majority away.
-func (f *fleet) step() bool {
+// step applies the next step of the plan, and reports whether there was one. It checks that no step
+// loses the majority.
+func (f *voterSim) step() bool {
 	f.elect()
 	voters, live := f.count()
 	c := Plan(f.view(), f.heard(), stable)
 	if live < quorum(voters) {
-		// Nothing can commit; the plan must not rely on it, but may say what it likes.
+		// Without a majority nothing commits. The plan must not rely on it, but may return any
+		// step.
 		return false
 	}
 	switch c.Kind {
@@ -131,7 +132,7 @@ func (f *fleet) step() bool {
 			return true
 		}
 		f.group = append(f.group, Voter{ID: c.ID, Staged: true, CaughtUp: true})
-		f.server(c.ID).mute = 0 // it begins anew
+		f.server(c.ID).mute = 0 // it starts from nothing
 	case Promote:
 		for i := range f.group {
 			if f.group[i].ID == c.ID {
@@ -174,7 +175,7 @@ func (f *fleet) step() bool {
 }
 
 // settle steps until there is nothing more to do.
-func (f *fleet) settle() {
+func (f *voterSim) settle() {
 	for range 40 {
 		f.now += stable
 		for n := 0; f.step(); n++ {
@@ -185,12 +186,12 @@ func (f *fleet) settle() {
 	}
 }
 
-// good checks what must hold of a settled fleet.
-func (f *fleet) good() {
+// good checks the invariants of a settled cluster.
+func (f *voterSim) good() {
 	f.t.Helper()
 	voters, live := f.count()
 	if live < quorum(voters) {
-		return // it takes an operator
+		return // it needs an operator
 	}
 	able, unable, zones := 0, false, map[string]int{}
 	for _, s := range f.servers {
@@ -226,7 +227,7 @@ func (f *fleet) good() {
 		f.t.Fatalf("%d that left still vote: %+v of %+v", leaving, f.group, f.view())
 	}
 	if voters != live {
-		return // the dead wait for somebody to take their place
+		return // dead voters wait for a replacement
 	}
 	for _, s := range f.servers {
 		if !s.fit() || f.in(s.id) {
@@ -241,12 +242,12 @@ func (f *fleet) good() {
 }
 
 // has reports whether a server has a vote.
-func (f *fleet) has(id string) bool {
+func (f *voterSim) has(id string) bool {
 	v, in := find(f.group, id)
 	return in && !v.Staged
 }
 
-func (f *fleet) in(id string) bool {
+func (f *voterSim) in(id string) bool {
 	for _, v := range f.group {
 		if v.ID == id {
 			return true
@@ -271,14 +272,13 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestPlan has servers come, die, return and leave at random moments, also between
-// the steps of a change, and checks that no step takes the majority away, that the
-// plan comes to an end, and that it ends well.
+// TestPlan has servers join, die, return and drain at random moments, also between the steps of a
+// change. It checks that no step loses the majority, and that the plan ends in a good state.
 func TestPlan(t *testing.T) {
 	r := rand.New(rand.NewPCG(testSeed(t), 0))
 	steps := 0
 	for range 2000 {
-		f := &fleet{t: t, attempts: attempts{}}
+		f := &voterSim{t: t, attempts: attempts{}}
 		f.join("a0", "z0")
 		f.group = []Voter{{ID: "a0", Leader: true, CaughtUp: true}}
 		zones := 1 + r.IntN(4)
@@ -296,12 +296,12 @@ func TestPlan(t *testing.T) {
 	t.Logf("%d steps", steps)
 }
 
-func (f *fleet) join(id, zone string) {
+func (f *voterSim) join(id, zone string) {
 	f.servers = append(f.servers, &simServer{id: id, zone: zone, alive: true, since: f.now})
 }
 
-// event changes one server, but so that a majority can always come back.
-func (f *fleet) event(r *rand.Rand, i, zones int) {
+// event changes one server, in a way that a majority can always return.
+func (f *voterSim) event(r *rand.Rand, i, zones int) {
 	s := f.servers[r.IntN(len(f.servers))]
 	voters, live := f.count()
 	switch r.IntN(10) {
@@ -313,7 +313,7 @@ func (f *fleet) event(r *rand.Rand, i, zones int) {
 		s.stuck = !s.stuck
 	case 6:
 		if s.votes() && f.in(s.id) && live-1 >= quorum(voters) {
-			s.mute = f.now - silentMin // before that the group itself refuses what would harm
+			s.mute = f.now - silentMin // before that the group itself rejects harmful changes
 		}
 	case 0, 1:
 		if len(f.servers) < 9 {
@@ -407,8 +407,8 @@ func TestPlanByHand(t *testing.T) {
 	}
 }
 
-// TestVoterBounds: how long a node must be up, gone or silent for the plan to count on it or to give it up, and how many staged
-// servers are kept that do not catch up.
+// TestVoterBounds: how long a node must be up, gone or unresponsive for the plan to count on it or
+// to give it up, and how many staged servers that do not catch up are kept.
 func TestVoterBounds(t *testing.T) {
 	up := func(id string) Server { return Server{ID: id, Alive: true, HasLog: true, Since: time.Hour} }
 	voters := func(ids ...string) (g []Voter) {
