@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// manyQuotas is a cluster whose servers have so many quotas.
+// manyQuotas is a cluster whose servers have many quotas.
 func manyQuotas(rng *rand.Rand, servers, quotas int) *cluster {
 	c := newCluster(rng, servers, 500, time.Second)
 	for _, s := range c.server {
@@ -19,7 +19,8 @@ func manyQuotas(rng *rand.Rand, servers, quotas int) *cluster {
 	return c
 }
 
-// rounds has time pass, in which each server reports twice a second what use has used; it returns what was told in all.
+// rounds advances time, in which each server reports twice a second what use has used. It returns
+// the number of quotas in reports and answers.
 func (c *cluster) rounds(d time.Duration, use func(s *simServer)) int {
 	c.told, c.much = 0, 0
 	for end := c.now + int64(d); c.now < end; c.now += 1e7 {
@@ -33,7 +34,7 @@ func (c *cluster) rounds(d time.Duration, use func(s *simServer)) int {
 	return c.told
 }
 
-// sum returns the shares of a quota together, and the largest.
+// sum returns the sum of the shares of a quota, and the largest.
 func (c *cluster) sum(key string) (sum, most float64) {
 	for _, s := range c.server {
 		share := s.all[key].shares[WriteOps.index()]
@@ -42,8 +43,9 @@ func (c *cluster) sum(key string) (sum, most float64) {
 	return sum, most
 }
 
-// TestIdleQuotasAreNotReported: of 600 quotas on 10 servers those are told of that are used, and the others once a minute;
-// no message is of more than it may be. And still who needs a quota that was idle gets it, and gives it back to all.
+// TestIdleQuotasAreNotReported: of 600 quotas on 10 servers only the used ones are reported, and
+// the others once a minute, in bounded messages. A server that needs an idle quota still gets it,
+// and it becomes equal again.
 func TestIdleQuotasAreNotReported(t *testing.T) {
 	const servers, quotas, used = 10, 600, 5
 	c := manyQuotas(seeded(t), servers, quotas)
@@ -53,7 +55,7 @@ func TestIdleQuotasAreNotReported(t *testing.T) {
 			s.all[key].Take(c.now, WriteOps, 1)
 		}
 	}
-	// All tell of all when they and the master are new, with acknowledgements.
+	// All servers report all quotas when they and the master are new, with acknowledgements.
 	if told := c.rounds(10*time.Second, nobody); told < 2*servers*quotas || told > 5*servers*quotas || c.much > ReportsMax {
 		t.Errorf("at first: told of %d quotas, and %d at once, of %d on each of %d servers", told, c.much, quotas, servers)
 	}
@@ -67,7 +69,8 @@ func TestIdleQuotasAreNotReported(t *testing.T) {
 			}
 		}
 	}
-	// Each round of one server tells of those, and is answered; the others go by no other share but at first.
+	// Each round of one server reports them and is answered. The shares of the others change only
+	// at first.
 	if told, rounds := c.rounds(15*time.Second, busy), 30; told < 2*used*rounds || told > 2*used*(rounds+2*servers) {
 		t.Errorf("with %d quotas used on one server: told of %d in %d rounds", used, told, rounds)
 	}
@@ -87,7 +90,7 @@ func TestIdleQuotasAreNotReported(t *testing.T) {
 	if sum, most := c.sum("t7"); sum < 0.8 || sum > 1.000001 || most > 2.0/servers {
 		t.Errorf("of a quota that is idle again all have %.3f, one %.3f", sum, most)
 	}
-	// A master that is new is told all at once, and idle ones then nothing.
+	// A new master gets reports of all quotas at once, and of no idle ones afterwards.
 	c.epoch++
 	if told := c.rounds(10*time.Second, nobody); told < 2*servers*quotas || told > 5*servers*quotas || c.much > ReportsMax {
 		t.Errorf("by another master: told of %d, and %d at once", told, c.much)
@@ -97,13 +100,14 @@ func TestIdleQuotasAreNotReported(t *testing.T) {
 			t.Fatalf("the shares of %s are %.3f together", key, sum)
 		}
 	}
-	// All once a minute.
+	// All of them once a minute.
 	if told := c.rounds(60*time.Second, nobody); told < 2*servers*quotas || told > 3*servers*quotas {
 		t.Errorf("in a minute: told of %d", told)
 	}
 }
 
-// TestLostAnswersOfManyQuotas: Q3, also when of many quotas now and then one is used, and a third of the answers is lost.
+// TestLostAnswersOfManyQuotas: Q3, also if of many quotas one is used now and then and a third of
+// the answers is lost.
 func TestLostAnswersOfManyQuotas(t *testing.T) {
 	const servers, quotas = 5, 20
 	rng := seeded(t)
@@ -143,7 +147,8 @@ func TestLostAnswersOfManyQuotas(t *testing.T) {
 	}
 }
 
-// BenchmarkIdleReports is a round of all reports of 100 servers with 1000 quotas each, of which 10 are used on each server.
+// BenchmarkIdleReports is a round of reports of 100 servers with 1000 quotas each, of which 10 are
+// used on each server.
 func BenchmarkIdleReports(b *testing.B) {
 	c := manyQuotas(rand.New(rand.NewPCG(1, 1)), 100, 1000)
 	use := func(s *simServer) {
