@@ -91,10 +91,10 @@ func (f *Folders) BeginVoter(raftEpoch uint64) (dir string, err error) {
 	}
 	d := f.byID(f.Raft)
 	if d == nil {
-		d = &f.given[0]
+		d = &f.dirs[0]
 	}
 	dir = filepath.Join(d.path, raftFolder)
-	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftEpoch = d.has.Folder, true, raftEpoch }); err != nil {
+	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftEpoch = d.ident.Folder, true, raftEpoch }); err != nil {
 		return "", err
 	}
 	if err := os.RemoveAll(dir); err != nil { // left by an earlier attempt

@@ -14,7 +14,7 @@ import (
 // dataFolder is one data folder given to the node.
 type dataFolder struct {
 	path  string
-	has   *Identity // nil if there is no identity file
+	ident *Identity // nil if there is no identity file
 	blobs bool      // blobs/ holds data
 	raft  bool      // it holds a Raft log
 }
@@ -23,7 +23,7 @@ type dataFolder struct {
 // use.
 type Folders struct {
 	Identity // Folder is empty
-	given    []dataFolder
+	dirs     []dataFolder
 }
 
 // Inspect checks the data folders, in any order, and changes nothing. The error names the folder
@@ -35,7 +35,7 @@ func Inspect(dataDirs []string) (*Folders, error) {
 		if err != nil {
 			return nil, fmt.Errorf("data folder %s: %w", path, err)
 		}
-		all.given = append(all.given, d)
+		all.dirs = append(all.dirs, d)
 	}
 	if err := all.checkDistinct(); err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func inspectFolder(path string) (dataFolder, error) {
 	if err != nil {
 		return d, err
 	}
-	d.has = &Identity{}
-	if err := json.Unmarshal(b, d.has); err != nil {
+	d.ident = &Identity{}
+	if err := json.Unmarshal(b, d.ident); err != nil {
 		return d, fmt.Errorf("read %s: %w", file, err)
 	}
-	return d, d.has.check()
+	return d, d.ident.check()
 }
 
 // hasLog reports whether a data folder holds a Raft log.
@@ -106,12 +106,12 @@ func holdsFiles(dir string) (bool, error) {
 
 // checkDistinct rejects a folder that was given twice.
 func (f *Folders) checkDistinct() error {
-	for i, a := range f.given {
+	for i, a := range f.dirs {
 		infoA, errA := os.Stat(a.path)
-		for _, b := range f.given[:i] {
+		for _, b := range f.dirs[:i] {
 			infoB, errB := os.Stat(b.path)
 			same := a.path == b.path || errA == nil && errB == nil && os.SameFile(infoA, infoB)
-			if same || a.has != nil && b.has != nil && a.has.Folder == b.has.Folder {
+			if same || a.ident != nil && b.ident != nil && a.ident.Folder == b.ident.Folder {
 				return fmt.Errorf("data folders %s and %s are the same folder, or one is a copy: give it once", b.path, a.path)
 			}
 		}
@@ -123,19 +123,19 @@ func (f *Folders) checkDistinct() error {
 // node gets an id.
 func (f *Folders) checkOwner() error {
 	var owner *dataFolder
-	for i := range f.given {
-		d := &f.given[i]
+	for i := range f.dirs {
+		d := &f.dirs[i]
 		switch {
-		case d.has == nil && (d.blobs || d.raft):
+		case d.ident == nil && (d.blobs || d.raft):
 			return fmt.Errorf("data folder %s holds data but no file %q, so its node is unknown: "+
 				"give the right folder, or put the file back", d.path, file)
-		case d.has == nil:
+		case d.ident == nil:
 			continue
-		case owner != nil && !owner.has.sameNode(d.has):
+		case owner != nil && !owner.ident.sameNode(d.ident):
 			return fmt.Errorf("data folder %s belongs to node %s of cluster %s, and %s to node %s of cluster %s: "+
-				"give the folders of one node only", owner.path, owner.has.Node, owner.has.clusterText(), d.path, d.has.Node, d.has.clusterText())
+				"give the folders of one node only", owner.path, owner.ident.Node, owner.ident.clusterText(), d.path, d.ident.Node, d.ident.clusterText())
 		}
-		if owner == nil || owner.has.older(d.has) {
+		if owner == nil || owner.ident.older(d.ident) {
 			owner = d
 		}
 	}
@@ -143,7 +143,7 @@ func (f *Folders) checkOwner() error {
 		f.Identity = Identity{Format: format, Node: "n" + randomHex(8)}
 		return nil
 	}
-	f.Identity = *owner.has
+	f.Identity = *owner.ident
 	f.Format, f.Folder = format, ""
 	return nil
 }
@@ -176,14 +176,14 @@ func (i *Identity) older(o *Identity) bool {
 // none can be missing.
 func (f *Folders) checkUnused() error {
 	logs := ""
-	for _, d := range f.given {
+	for _, d := range f.dirs {
 		switch {
 		case d.blobs:
 			return fmt.Errorf("data folder %s holds blobs but the lock service's log was never completed: give all folders of the node", d.path)
 		case d.raft && f.Fresh():
 			return fmt.Errorf("data folder %s holds a lock service's log, but its node belongs to no cluster: give all folders of the node", d.path)
 		case d.raft:
-			logs = d.has.Folder
+			logs = d.ident.Folder
 		}
 	}
 	if f.Founding && (logs != "" || f.byID(f.Raft) == nil) {
@@ -195,11 +195,11 @@ func (f *Folders) checkUnused() error {
 // checkComplete rejects a list of folders that lacks one of the node, or the node's Raft log.
 func (f *Folders) checkComplete() error {
 	var missing []string
-	for _, d := range f.given {
-		if d.has == nil {
+	for _, d := range f.dirs {
+		if d.ident == nil {
 			continue
 		}
-		for _, ref := range d.has.Folders { // a folder may have been added by an interrupted start
+		for _, ref := range d.ident.Folders { // a folder may have been added by an interrupted start
 			if !slices.Contains(missing, ref.Path) && f.byID(ref.ID) == nil {
 				missing = append(missing, ref.Path)
 			}
@@ -223,9 +223,9 @@ func (f *Folders) checkLog() error {
 			"of cluster %s cannot be identified; restore %s from a copy, or give empty folders to start as a new node",
 			holder.path, f.Node, f.Cluster, filepath.Join(holder.path, raftFolder))
 	}
-	for _, d := range f.given {
+	for _, d := range f.dirs {
 		switch {
-		case !d.raft || d.has.Folder == f.Raft || d.has.Folder == f.RaftAside:
+		case !d.raft || d.ident.Folder == f.Raft || d.ident.Folder == f.RaftAside:
 		case holder == nil:
 			return fmt.Errorf("data folder %s holds a lock service's log, but node %s is no voter of cluster %s", d.path, f.Node, f.Cluster)
 		default:
@@ -236,8 +236,8 @@ func (f *Folders) checkLog() error {
 }
 
 func (f *Folders) byID(id string) *dataFolder {
-	for i := range f.given {
-		if d := &f.given[i]; id != "" && d.has != nil && d.has.Folder == id {
+	for i := range f.dirs {
+		if d := &f.dirs[i]; id != "" && d.ident != nil && d.ident.Folder == id {
 			return d
 		}
 	}
@@ -250,13 +250,13 @@ func (f *Folders) Write() error {
 	f.Folders = nil
 	f.Revision++
 	if f.Founding && f.Raft == "" {
-		f.Raft = f.given[0].folderID()
+		f.Raft = f.dirs[0].folderID()
 	}
 	var order []*dataFolder
-	for i := range f.given {
-		d := &f.given[i]
+	for i := range f.dirs {
+		d := &f.dirs[i]
 		f.Folders = append(f.Folders, folderRef{ID: d.folderID(), Path: d.path})
-		if d.has.Format == 0 {
+		if d.ident.Format == 0 {
 			order = slices.Insert(order, 0, d)
 		} else {
 			order = append(order, d)
@@ -273,8 +273,8 @@ func (f *Folders) Write() error {
 
 // folderID returns the folder's id; it assigns one if there is none.
 func (d *dataFolder) folderID() string {
-	if d.has == nil {
-		d.has = &Identity{Folder: randomHex(8)}
+	if d.ident == nil {
+		d.ident = &Identity{Folder: randomHex(8)}
 	}
-	return d.has.Folder
+	return d.ident.Folder
 }

@@ -81,7 +81,7 @@ func (i *Identity) check() error {
 
 // write makes i the identity of the folder, durably.
 func (d *dataFolder) write(i Identity) error {
-	i.Folder = d.has.Folder
+	i.Folder = d.ident.Folder
 	b, err := json.MarshalIndent(&i, "", "  ")
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (d *dataFolder) write(i Identity) error {
 	if err := syncDir(d.path); err != nil {
 		return err
 	}
-	d.has = &i
+	d.ident = &i
 	return nil
 }
 
