@@ -9,8 +9,9 @@ import (
 	"github.com/steledb/stele/node/gossip"
 )
 
-// TestKeysAreReplaced: members go from one key to another while they gossip and none is ever thought dead. A member that keeps the
-// old key is then unknown to the others, hears nothing of them, and can send them nothing; one with the new key is known.
+// TestKeysAreReplaced: members change keys while they gossip, and none is ever thought dead. A
+// member that keeps the old key is then unknown to the others, receives nothing and can send
+// nothing; one with the new key is known.
 func TestKeysAreReplaced(t *testing.T) {
 	oldKey, newKey, older := keys[0], []byte(strings.Repeat("n", 32)), []byte(strings.Repeat("o", 32))
 	cfg := config("a", nil)
