@@ -23,8 +23,8 @@ func (v *TabletServer) serves(key string) bool {
 	return v.Metadata == t.OfMetadata()
 }
 
-// takes reports whether the server can be assigned tablets now.
-func (v *TabletServer) takes() bool { return v != nil && !v.Silent && !v.Leaving }
+// accepts reports whether the server can be assigned tablets now.
+func (v *TabletServer) accepts() bool { return v != nil && !v.Silent && !v.Leaving }
 
 // destination returns the server that an unassigned tablet should go to, and the empty string if
 // any server will do. It is the server of the neighbour that the tablet is to be merged with, or
@@ -37,7 +37,7 @@ func (p *planner) destination(t *Tablet) string {
 		} else if t.Key != u.Lower {
 			continue
 		}
-		if o := p.row(other); o != nil && p.alive[o.Server].takes() {
+		if o := p.row(other); o != nil && p.alive[o.Server].accepts() {
 			return o.Server
 		}
 	}
@@ -55,7 +55,7 @@ func (p *planner) pinned(key string) *TabletServer {
 		return nil
 	}
 	for i := range p.state.Servers {
-		if v := &p.state.Servers[i]; v.Node == node && v.serves(key) && v.takes() {
+		if v := &p.state.Servers[i]; v.Node == node && v.serves(key) && v.accepts() {
 			return v
 		}
 	}
@@ -109,7 +109,7 @@ func (p *planner) planMerges() {
 		if to.Leaving || !from.Leaving && p.heavier(a, lower.Key, b, upper.Key) {
 			t, from, to = upper, b, a
 		}
-		if to.takes() && p.moves < requestedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "to be merged with its neighbour on " + to.Name}) {
+		if to.accepts() && p.moves < requestedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "to be merged with its neighbour on " + to.Name}) {
 			p.moves++
 		}
 	}

@@ -163,7 +163,7 @@ func (p *plan) dropStaged() Change {
 	return Change{}
 }
 
-// promote gives chosen staged servers that have caught up tsuccessor votes. It passes through an even
+// promote gives chosen staged servers that have caught up their votes. It passes through an even
 // number of voters only if the next server is also ready, or if none other is expected: an even
 // number survives no more failures than the odd number below it.
 func (p *plan) promote() Change {

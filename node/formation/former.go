@@ -124,7 +124,7 @@ func (f *Former) run(ctx context.Context) error {
 	case fresh && len(f.join) == 0 && f.cfg.Expect <= 1:
 		return f.foundAlone()
 	}
-	began, told, wait := time.Now(), time.Now(), 20*time.Millisecond
+	began, logged, wait := time.Now(), time.Now(), 20*time.Millisecond
 	for {
 		f.startRound(ctx)
 		if done, err := f.finished(time.Since(began)); done || err != nil {
@@ -143,8 +143,8 @@ func (f *Former) run(ctx context.Context) error {
 			timer.Stop()
 			return errors.New("closed while waiting to join a cluster")
 		}
-		if pause := min(time.Since(began)/2, time.Minute); time.Since(told) > max(pause, 5*time.Second) {
-			told = time.Now()
+		if pause := min(time.Since(began)/2, time.Minute); time.Since(logged) > max(pause, 5*time.Second) {
+			logged = time.Now()
 			f.log.Info("waiting to join a cluster", "for", f.Waiting(), "elapsed", time.Since(began).Round(time.Second))
 		}
 	}
@@ -251,7 +251,7 @@ func (f *Former) wake() {
 }
 
 // callLocked runs a call in the background, one of a method to an address at a time.
-func (f *Former) callLocked(method, addr string, ask func(ctx context.Context)) {
+func (f *Former) callLocked(method, addr string, call func(ctx context.Context)) {
 	id := method + " " + addr
 	if f.mu.calling[id] {
 		return
@@ -260,7 +260,7 @@ func (f *Former) callLocked(method, addr string, ask func(ctx context.Context)) 
 	started := f.startLocked(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, f.cfg.CallTimeout)
 		defer cancel()
-		ask(ctx)
+		call(ctx)
 		f.mu.Lock()
 		delete(f.mu.calling, id)
 		f.mu.Unlock()
@@ -314,21 +314,21 @@ func (f *Former) handleHelloLocked(addr string, h hello, answer bool) error {
 
 // discoverLocked records a member of the cluster, and those that it names.
 func (f *Former) discoverLocked(h hello) {
-	hear := func(p Peer, news bool) {
+	add := func(p Peer, caller bool) {
 		_, known := f.mu.discovered[p.ID]
-		room := known && news || !known && len(f.mu.discovered) < peersMax
-		if !room || p.ID == f.mu.self.ID || !p.valid() || f.cfg.Removed(p.ID) {
+		accept := known && caller || !known && len(f.mu.discovered) < peersMax
+		if !accept || p.ID == f.mu.self.ID || !p.valid() || f.cfg.Removed(p.ID) {
 			return
 		}
 		met := f.knownAtLocked(p)
 		f.mu.discovered[p.ID] = p
-		if join := f.mu.join; !met && news && join != nil {
+		if join := f.mu.join; !met && caller && join != nil {
 			f.startLocked(func() { join(f.ctx, p) })
 		}
 	}
-	hear(h.Peer, true)
+	add(h.Peer, true)
 	for _, p := range h.members {
-		hear(p, false)
+		add(p, false)
 	}
 	f.mu.raftEpoch = max(f.mu.raftEpoch, h.raftEpoch)
 	f.wake()

@@ -84,12 +84,12 @@ const membersEvery = time.Second
 
 func (t *transport) acceptStreams() {
 	var members map[netip.Prefix]bool
-	var asked time.Time
+	var fetched time.Time
 	for {
 		select {
 		case conn := <-t.NetTransport.StreamCh():
-			if now := time.Now(); now.Sub(asked) > membersEvery {
-				members, asked = t.members(), now
+			if now := time.Now(); now.Sub(fetched) > membersEvery {
+				members, fetched = t.members(), now
 			}
 			host := hostOf(conn.RemoteAddr())
 			p, err := t.budget.admit(host, members[host])

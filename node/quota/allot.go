@@ -126,7 +126,7 @@ func (a *Allotter) Divide(now time.Time, epoch uint64, server string, round uint
 func (a *Allotter) pushLocked(now time.Time, server string, alive int, record func(key string) *Record, answer map[string][Kinds]float64) {
 	for key, d := range a.mu.quotas {
 		h := d.grants[server]
-		if _, told := answer[key]; told || h == nil {
+		if _, reported := answer[key]; reported || h == nil {
 			continue
 		}
 		active := now.Sub(d.active)
