@@ -199,7 +199,7 @@ func TestAssignerServerDiesLoading(t *testing.T) {
 // slowly: a read whose tablet moves waits until the tablet is served again.
 type drainingView struct {
 	*masterView
-	leaving map[string]bool
+	draining map[string]bool
 }
 
 func (m *drainingView) Servers(ctx context.Context) ([]TabletServer, error) {
@@ -207,7 +207,7 @@ func (m *drainingView) Servers(ctx context.Context) ([]TabletServer, error) {
 	for i := range all {
 		all[i].Has, all[i].Silent = nil, false
 		m.locked(func() {
-			all[i].Leaving = m.leaving[all[i].Name]
+			all[i].Leaving = m.draining[all[i].Name]
 			for key := range m.servers[all[i].Name].has {
 				all[i].Has = append(all[i].Has, Held{Key: key})
 			}
@@ -247,7 +247,7 @@ func TestMetadataMovesWhileItIsRead(t *testing.T) {
 		for range 4 {
 			f.start()
 		}
-		view := &drainingView{masterView: &masterView{simCluster: f}, leaving: map[string]bool{}}
+		view := &drainingView{masterView: &masterView{simCluster: f}, draining: map[string]bool{}}
 		f.ms = 1000
 		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -257,10 +257,10 @@ func TestMetadataMovesWhileItIsRead(t *testing.T) {
 		f.wait(t, time.Minute)
 		for range 20 {
 			f.locked(func() {
-				clear(view.leaving)
+				clear(view.draining)
 				for _, row := range f.rows {
 					if row.Level() < 2 {
-						view.leaving[row.Server] = true
+						view.draining[row.Server] = true
 					}
 				}
 			})
@@ -285,13 +285,13 @@ func TestMetadataMovesWhileItIsRead(t *testing.T) {
 // queuedCluster has one server whose loads end only when released. It counts them.
 type queuedCluster struct {
 	*masterView
-	loads chan string
-	goes  chan struct{}
+	loads   chan string
+	release chan struct{}
 }
 
 func (m *queuedCluster) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
 	m.loads <- t.Key
-	<-m.goes
+	<-m.release
 	return m.masterView.Load(ctx, v, t, q)
 }
 
@@ -301,7 +301,7 @@ func (m *queuedCluster) Load(ctx context.Context, v *TabletServer, t *Tablet, q 
 func TestNoOrderAfterTheLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 3*loadsAtOnce)
-		view := &queuedCluster{masterView: &masterView{simCluster: f}, loads: make(chan string, 100), goes: make(chan struct{})}
+		view := &queuedCluster{masterView: &masterView{simCluster: f}, loads: make(chan string, 100), release: make(chan struct{})}
 		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 		a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
 		view.a = a
@@ -312,7 +312,7 @@ func TestNoOrderAfterTheLockIsLost(t *testing.T) {
 		for range 2 { // the root tablet and the other METADATA tablets
 			<-view.loads
 			synctest.Wait()
-			view.goes <- struct{}{}
+			view.release <- struct{}{}
 		}
 		synctest.Wait()
 		time.Sleep(time.Minute) // several reconciliations, until user tablets are assigned
@@ -322,7 +322,7 @@ func TestNoOrderAfterTheLockIsLost(t *testing.T) {
 			t.Fatalf("%d loads are under way", begun)
 		}
 		lock.lose()
-		close(view.goes)
+		close(view.release)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(view.loads) - begun; n > 0 {

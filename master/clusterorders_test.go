@@ -40,7 +40,7 @@ func (f *simCluster) needs(row *tabletRow, to string) []string {
 	need := slices.Clone(row.Recoveries)
 	if row.Server != "" && row.Server != to && !slices.Contains(need, row.Server) {
 		if f.servers[row.Server] != nil {
-			f.wrongf(row.Key, "it goes to %s, %s is alive and has it", to, row.Server)
+			f.wrongf(row.Key, "assigned to %s, while %s is alive and has it", to, row.Server)
 		}
 		need = append(need, row.Server)
 	}
@@ -119,7 +119,7 @@ func (f *simCluster) serve(s *tabletServer, t *Tablet, data map[int]bool) {
 		return
 	}
 	if row := f.rows[t.Key]; row == nil || row.Server != s.name {
-		f.wrongf(t.Key, "%s serves it, METADATA gives it to another: %+v", s.name, row)
+		f.wrongf(t.Key, "%s serves it, METADATA assigns it to another: %+v", s.name, row)
 	}
 	for name, other := range f.servers {
 		if other.has[t.Key] != nil {
@@ -140,7 +140,7 @@ func (f *simCluster) release(s *tabletServer, t *Tablet) {
 	}
 	row.Server = ""
 	row.Generation++
-	f.notef(t.Key, s.name, "gives it back, which makes generation %d", row.Generation)
+	f.notef(t.Key, s.name, "released, at generation %d", row.Generation)
 }
 
 // flush writes out the entries from the runs, some time later.

@@ -201,7 +201,7 @@ func TestOrderOutcomes(t *testing.T) {
 		"failed":            {errTestUnknown, 0, retryPause, 1, "order failed, retrying"},
 		"failed many times": {errTestUnknown, 6, 4 * retryPause, 7, "order failed, retrying"},
 		"overtaken":         {fmt.Errorf("row: %w", ErrOvertaken), 3, retryPause, 0, "order overtaken"},
-		"planned anew":      {errReplan, 3, 0, 3, "order planned again"},
+		"planned again":     {errReplan, 3, 0, 3, "order planned again"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			log := &logLines{}

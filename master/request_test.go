@@ -68,7 +68,7 @@ func TestRequests(t *testing.T) {
 		}
 		time.Sleep(pinDuration - 2*time.Minute)
 		if got := f.serverOf(lower); got != "n2.2" {
-			t.Fatalf("tablet %q is on %q, where nobody wants it", lower, got)
+			t.Fatalf("tablet %q is on %q, not on the requested node", lower, got)
 		}
 		if err := view.submit(&request{key: upper, node: "n3"}); err != nil {
 			t.Fatal(err)

@@ -50,10 +50,10 @@ func TestOrderThatCannotBeDone(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() { a.run(ctx) })
 		time.Sleep(10 * time.Minute)
-		told := a.unserved(time.Now())
-		if len(told) != 1 || told[0].Key != view.key || told[0].Tries != len(view.tries) || told[0].Err.Error() != "a file of it is damaged" ||
-			time.Since(told[0].Since) < 9*time.Minute {
-			t.Errorf("of %q, tried %d times, it is told: %+v", view.key, len(view.tries), told)
+		reported := a.unserved(time.Now())
+		if len(reported) != 1 || reported[0].Key != view.key || reported[0].Tries != len(view.tries) || reported[0].Err.Error() != "a file of it is damaged" ||
+			time.Since(reported[0].Since) < 9*time.Minute {
+			t.Errorf("of %q, tried %d times, got %+v", view.key, len(view.tries), reported)
 		}
 		lock.lose()
 		cancel()

@@ -35,7 +35,7 @@ func TestSmallNeighbours(t *testing.T) {
 		{"all are small", func(*TabletState) {}, 3},
 		{"one is large", func(s *TabletState) { held(s, 4).Bytes = mergeBytesMax }, 2},
 		{"one was not for long", func(s *TabletState) { s.Cool[key(3)] = mergeCool - 1 }, 1},
-		{"one is wanted somewhere", func(s *TabletState) { s.Pins[key(4)] = "a" }, 2},
+		{"one is pinned", func(s *TabletState) { s.Pins[key(4)] = "a" }, 2},
 		{"one waits for a recovery", func(s *TabletState) { s.Tablets[3].Recoveries = []string{"c.1"} }, 1},
 		{"the first waits for a recovery", func(s *TabletState) { s.Tablets[0].Recoveries = []string{"c.1"} }, 3},
 		{"one is moved", func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Tablet: s.Tablets[4]}} }, 2},
@@ -133,7 +133,7 @@ func TestSmallTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		got := look(TabletServer{Name: "a", Has: []Held{small(0), small(1)}}, TabletServer{Name: "b", Has: []Held{small(2)}})
 		if got[key(0)] != 2*time.Hour {
-			t.Errorf("one whose server was silent meanwhile is small for %v, want 2h", got[key(0)])
+			t.Errorf("one whose server was unresponsive meanwhile is small for %v, want 2h", got[key(0)])
 		}
 		if got[key(1)] != 0 || got[key(2)] != 0 {
 			t.Errorf("two that were large are small for %v and %v", got[key(1)], got[key(2)])

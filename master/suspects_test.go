@@ -75,9 +75,9 @@ func TestTabletThatKillsServers(t *testing.T) {
 		}
 		reported := func(text string) {
 			t.Helper()
-			told := a.unserved(time.Now())
-			if len(told) != 1 || told[0].Key != d.key || !strings.Contains(told[0].Err.Error(), text) {
-				t.Errorf("after %d servers, reported is %+v", ended(), told)
+			reported := a.unserved(time.Now())
+			if len(reported) != 1 || reported[0].Key != d.key || !strings.Contains(reported[0].Err.Error(), text) {
+				t.Errorf("after %d servers, reported is %+v", ended(), reported)
 			}
 		}
 		time.Sleep(2 * time.Hour)

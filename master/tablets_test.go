@@ -400,10 +400,10 @@ func TestTabletPlan(t *testing.T) {
 			case 3:
 				w.servers[rng.IntN(len(w.servers))].Silent = rng.IntN(3) == 0
 			case 4:
-				node, leaving := w.servers[rng.IntN(len(w.servers))].Node, rng.IntN(2) == 0
+				node, draining := w.servers[rng.IntN(len(w.servers))].Node, rng.IntN(2) == 0
 				for _, v := range w.servers {
 					if v.Node == node {
-						v.Leaving = leaving
+						v.Leaving = draining
 					}
 				}
 			case 5, 6, 7:

@@ -27,8 +27,8 @@ func TestNoteUnserved(t *testing.T) {
 	a := newAssigner(Config{}, nil)
 	a.whole = true
 	a.noteUnserved(s)
-	if told := a.unserved(time.Now().Add(unservedAfter / 2)); len(told) > 0 {
-		t.Errorf("told of at once: %+v", told)
+	if reported := a.unserved(time.Now().Add(unservedAfter / 2)); len(reported) > 0 {
+		t.Errorf("reported at once: %+v", reported)
 	}
 	later := time.Now().Add(unservedAfter + time.Second)
 	want := []struct {
@@ -37,12 +37,12 @@ func TestNoteUnserved(t *testing.T) {
 	}{{first, string(metadata.RootEnd()), errNotTaken}, {key("c"), "b", errNotTaken}, {key("d"), "c", errNotSorted}, {key("e"), "d", errNotTaken}}
 	check := func() {
 		t.Helper()
-		told := a.unserved(later)
-		if len(told) != len(want) {
-			t.Fatalf("told of %d: %+v", len(told), told)
+		reported := a.unserved(later)
+		if len(reported) != len(want) {
+			t.Fatalf("%d reported: %+v", len(reported), reported)
 		}
 		for i, w := range want {
-			if u := told[i]; u.Key != w.key || string(u.Start) != w.start || !errors.Is(u.Err, w.err) {
+			if u := reported[i]; u.Key != w.key || string(u.Start) != w.start || !errors.Is(u.Err, w.err) {
 				t.Errorf("%d: %s from %q: %v", i, &u, u.Start, u.Err)
 			}
 		}
@@ -88,20 +88,20 @@ func TestUnservedReasons(t *testing.T) {
 	a.failed(&Order{Kind: Recover, Server: "gone"}, unsorted)
 	a.failed(&Order{Kind: Recover, Server: "gone"}, unsorted)
 	since := a.mu.unserved[key("b")].Since
-	if told := a.unserved(since.Add(unservedAfter - 1)); len(told) > 0 {
-		t.Errorf("reported too early: %+v", told)
+	if reported := a.unserved(since.Add(unservedAfter - 1)); len(reported) > 0 {
+		t.Errorf("reported too early: %+v", reported)
 	}
-	told := a.unserved(since.Add(unservedAfter))
+	reported := a.unserved(since.Add(unservedAfter))
 	want := []struct {
 		start string
 		tries int
 		err   error
 	}{{"", 1, failed}, {"b", 2, unsorted}, {"c", 0, damaged}, {"d", 0, suspended}, {"e", 0, errNotTaken}, {"f", 1, failed}, {"", 0, errNotTaken}}
-	if len(told) != len(want) {
-		t.Fatalf("reported are %+v", told)
+	if len(reported) != len(want) {
+		t.Fatalf("reported are %+v", reported)
 	}
 	for i, w := range want {
-		if u := told[i]; u.Key != s.Tablets[i].Key || string(u.Start) != w.start || u.Tries != w.tries || !errors.Is(u.Err, w.err) {
+		if u := reported[i]; u.Key != s.Tablets[i].Key || string(u.Start) != w.start || u.Tries != w.tries || !errors.Is(u.Err, w.err) {
 			t.Errorf("%d: %s from %q, %d tries, %v; want from %q, %d tries, %v", i, &u, u.Start, u.Tries, u.Err, w.start, w.tries, w.err)
 		}
 	}

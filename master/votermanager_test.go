@@ -125,7 +125,7 @@ func TestStepsFollow(t *testing.T) {
 		t.Errorf("it does not go on when a voter is added: %v", w.voting())
 	}
 	if v.step(t.Context()) || !slices.Equal(w.voting(), []string{"a", "c", "d"}) {
-		t.Errorf("it goes on when a voter is removed: %v", w.voting())
+		t.Errorf("steps continue after a removal: %v", w.voting())
 	}
 }
 

@@ -27,7 +27,7 @@ type simServer struct {
 	id, zone string
 	alive    bool
 	since    time.Duration
-	leaving  bool
+	draining bool
 	// mute is since when the server does not answer the group, though gossip lists it as alive;
 	// zero if it answers.
 	mute time.Duration
@@ -36,7 +36,7 @@ type simServer struct {
 }
 
 // fit reports whether the server could be given a vote.
-func (s *simServer) fit() bool { return s.alive && !s.leaving && !s.full && !s.unable && !s.stuck }
+func (s *simServer) fit() bool { return s.alive && !s.draining && !s.full && !s.unable && !s.stuck }
 
 // votes reports whether the server would answer the group's leader.
 func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
@@ -44,16 +44,16 @@ func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
 func (f *voterSim) view() []Server {
 	var all []Server
 	for _, s := range f.servers {
-		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving, Full: s.full})
+		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.draining, Full: s.full})
 	}
-	f.attempts.apply(all, f.heard(), stable, f.clock())
+	f.attempts.apply(all, f.groupView(), stable, f.clock())
 	return all
 }
 
 func (f *voterSim) clock() time.Time { return time.Unix(0, 0).Add(f.now) }
 
-// heard is the group as seen by its leader.
-func (f *voterSim) heard() []Voter {
+// groupView returns the group as seen by its leader.
+func (f *voterSim) groupView() []Voter {
 	var all []Voter
 	for _, v := range f.group {
 		if s := f.server(v.ID); s != nil {
@@ -117,7 +117,7 @@ func (f *voterSim) elect() {
 func (f *voterSim) step() bool {
 	f.elect()
 	voters, live := f.count()
-	c := Plan(f.view(), f.heard(), stable)
+	c := Plan(f.view(), f.groupView(), stable)
 	if live < quorum(voters) {
 		// Without a majority nothing commits. The plan must not rely on it, but may return any
 		// step.
@@ -180,7 +180,7 @@ func (f *voterSim) settle() {
 		f.now += stable
 		for n := 0; f.step(); n++ {
 			if n > 60 {
-				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.heard(), stable), f.group)
+				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.groupView(), stable), f.group)
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func (f *voterSim) good() {
 	}
 	able, unable, zones := 0, false, map[string]int{}
 	for _, s := range f.servers {
-		if s.fit() || s.alive && !s.leaving && f.has(s.id) {
+		if s.fit() || s.alive && !s.draining && f.has(s.id) {
 			able++
 			zones[s.zone] = 0
 		}
@@ -208,7 +208,7 @@ func (f *voterSim) good() {
 	if live < want {
 		f.t.Fatalf("%d of %d voters are live, %d could be: %+v of %+v", live, voters, want, f.group, f.view())
 	}
-	leaving := 0
+	draining := 0
 	for _, v := range f.group {
 		s := f.server(v.ID)
 		if v.Staged {
@@ -217,14 +217,14 @@ func (f *voterSim) good() {
 			}
 			continue
 		}
-		if s == nil || s.leaving {
-			leaving++
+		if s == nil || s.draining {
+			draining++
 		} else if s.votes() {
 			zones[s.zone]++
 		}
 	}
-	if leaving > 0 && able > 0 {
-		f.t.Fatalf("%d that left still vote: %+v of %+v", leaving, f.group, f.view())
+	if draining > 0 && able > 0 {
+		f.t.Fatalf("%d that left still vote: %+v of %+v", draining, f.group, f.view())
 	}
 	if voters != live {
 		return // dead voters wait for a replacement
@@ -329,7 +329,7 @@ func (f *voterSim) event(r *rand.Rand, i, zones int) {
 		}
 	case 5:
 		if r.IntN(3) == 0 && len(f.servers) > 2 {
-			s.leaving = true
+			s.draining = true
 		}
 	}
 }
@@ -364,7 +364,7 @@ func TestPlanByHand(t *testing.T) {
 		{"a fifth brings two more", []Server{live("a", ""), live("b", ""), live("c", ""), live("d", ""), live("e", "")}, voter("a", "b", "c"),
 			Change{Kind: Stage, ID: "d"}},
 		{"the other zone comes first", []Server{live("a", "x"), live("b", "x"), live("c", "y")}, voter("a"), Change{Kind: Stage, ID: "c"}},
-		{"a dead voter with nobody to replace it stays", []Server{live("a", ""), live("b", ""), dead("c", "")}, voter("a", "b", "c"), Change{}},
+		{"a dead voter without a replacement stays", []Server{live("a", ""), live("b", ""), dead("c", "")}, voter("a", "b", "c"), Change{}},
 		{"a dead voter is replaced", []Server{live("a", ""), live("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"),
 			Change{Kind: Stage, ID: "d"}},
 		{"and removed once it is", []Server{live("a", ""), live("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c", "d"),
@@ -387,11 +387,11 @@ func TestPlanByHand(t *testing.T) {
 			voter("a", "b", "c"), Change{}},
 		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Leaving: true}, live("b", ""), live("c", ""), live("d", "")},
 			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a", To: "b"}},
-		{"a leader whose disk is full hands over to one with room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
+		{"a leader whose disk is full steps down for one with free space", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
 			voter("a", "b", "c"), Change{Kind: StepDown, ID: "a", To: "c"}},
-		{"and leads on if nobody has room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, dead("c", "")},
+		{"and stays the leader if no voter has free space", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, dead("c", "")},
 			voter("a", "b", "c"), Change{}},
-		{"a node whose disk is full is passed over", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", ""), live("d", "")}, voter("a"),
+		{"a node whose disk is full is not staged", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", ""), live("d", "")}, voter("a"),
 			Change{Kind: Stage, ID: "c"}},
 		{"and leaves two voters of two that can", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", "")}, voter("a", "c"), Change{}},
 		{"it does not keep an operator from draining a voter", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, Since: time.Hour, Leaving: true}, {ID: "d", Alive: true, Since: time.Hour, Full: true}},

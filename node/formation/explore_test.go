@@ -93,7 +93,7 @@ func newWorld(seed uint64) *world {
 		w.seeds = append(w.seeds, n.addr)
 	}
 	if listed > 2 && w.rng.IntN(4) == 0 {
-		w.seeds = append(w.seeds, "nobody:1")
+		w.seeds = append(w.seeds, "nowhere:1")
 	}
 	if 2*w.expect > total && w.rng.IntN(4) == 0 { // nothing else can form a second cluster
 		w.seeds = w.seeds[:1]
@@ -331,17 +331,17 @@ func TestExplore(t *testing.T) {
 func TestOldRequestsAreIgnored(t *testing.T) {
 	founder := Peer{ID: "n1", RPC: "h1:1"}
 	m := newMachine(Peer{ID: "n2", RPC: "h2:1"}, 2, nil, State{}, nil)
-	ask := func(attempt uint64) (promiseAnswer, []any) {
+	request := func(attempt uint64) (promiseAnswer, []any) {
 		return m.onPromise(promiseRequest{founder: founder, expect: 2, attempt: attempt})
 	}
-	if a, acts := ask(2); !a.granted || len(acts) != 1 {
+	if a, acts := request(2); !a.granted || len(acts) != 1 {
 		t.Fatalf("got %+v, %v", a, acts)
 	}
-	if a, acts := ask(2); !a.granted || len(acts) != 0 {
-		t.Errorf("asked again: got %+v, %v", a, acts)
+	if a, acts := request(2); !a.granted || len(acts) != 0 {
+		t.Errorf("repeated: got %+v, %v", a, acts)
 	}
-	if a, acts := ask(1); a.granted || len(acts) != 0 || m.state.Promise.Attempt != 2 {
-		t.Errorf("asked by an older attempt: got %+v, %v, %+v", a, acts, m.state.Promise)
+	if a, acts := request(1); a.granted || len(acts) != 0 || m.state.Promise.Attempt != 2 {
+		t.Errorf("request of an older attempt: got %+v, %v, %+v", a, acts, m.state.Promise)
 	}
 	m.onHello(hello{Peer: founder, expect: 2, attempt: 1})
 	m.onHello(hello{Peer: founder, expect: 2, attempt: 2, active: true})

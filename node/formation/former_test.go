@@ -324,11 +324,11 @@ func TestOthersAreRefused(t *testing.T) {
 		t.Errorf("with another cluster's data: %v", keyless.err)
 	}
 	for _, h := range []*host{a, keyless} {
-		told := func() int { return h.log.count("this node to cluster") }
-		for end := time.Now().Add(5 * time.Second); told() == 0 && time.Now().Before(end); { // the end may be known before it is reported
+		logged := func() int { return h.log.count("this node to cluster") }
+		for end := time.Now().Add(5 * time.Second); logged() == 0 && time.Now().Before(end); { // the end may be known before it is reported
 			time.Sleep(time.Millisecond)
 		}
-		if h.log.count("node rejected") == 0 || told() != 1 {
+		if h.log.count("node rejected") == 0 || logged() != 1 {
 			t.Errorf("log of %s:\n%s", h.id, h.log.text.String())
 		}
 	}
@@ -442,7 +442,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 		t.Errorf("the file of peers has %v, %v", kept, err)
 	}
 	said := hello{Peer: other, cluster: "c1", members: []Peer{left}}
-	hear := func(h hello) {
+	receive := func(h hello) {
 		t.Helper()
 		a.former.mu.Lock()
 		defer a.former.mu.Unlock()
@@ -450,10 +450,10 @@ func TestRemovedStaysForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hear(said)
+	receive(said)
 	knows("named by another node", false)
 	said.Peer, said.members = left, []Peer{other}
-	hear(said)
+	receive(said)
 	knows("says hello itself", false)
 	if err := a.former.SetMembers([]Peer{left, other}, 0); err != nil {
 		t.Fatal(err)

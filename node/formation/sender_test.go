@@ -55,11 +55,11 @@ func TestSenderIsChecked(t *testing.T) {
 	if knows() {
 		t.Error("what another node has said is believed")
 	}
-	for _, who := range []string{"n2", ""} {
-		caller = who
+	for _, name := range []string{"n2", ""} {
+		caller = name
 		for _, method := range []string{MethodHello, MethodPromise, MethodJoin} {
 			if err := say(method); err != nil {
-				t.Errorf("%s of node %q: %v", method, who, err)
+				t.Errorf("%s of node %q: %v", method, name, err)
 			}
 		}
 	}

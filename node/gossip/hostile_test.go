@@ -112,7 +112,7 @@ func TestStreamsBounded(t *testing.T) {
 			}
 			for _, conn := range conns {
 				if !ended(conn, 10*time.Second) {
-					t.Fatal("a stream goes on")
+					t.Fatal("a stream stays open")
 				}
 			}
 			if took := time.Since(began); took > 6*time.Second {

@@ -70,7 +70,7 @@ func TestKeysAreReplaced(t *testing.T) {
 		}
 	}
 	if all := out.Members(); len(all) != 1 {
-		t.Errorf("a node with the old key has heard of %+v", all)
+		t.Errorf("a node with the old key knows %+v", all)
 	}
 }
 

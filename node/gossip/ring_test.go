@@ -141,7 +141,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 	a.Close()
 	if got := log.count("node=name-a"); got != 0 {
-		t.Errorf("a says %d times of itself that it goes:\n%s", got, log)
+		t.Errorf("a logs its own leaving %d times:\n%s", got, log)
 	}
 }
 

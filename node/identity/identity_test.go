@@ -28,7 +28,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-func refused(t *testing.T, dirs []string, texts ...string) {
+func rejected(t *testing.T, dirs []string, texts ...string) {
 	t.Helper()
 	_, err := identity.Inspect(dirs)
 	if err == nil {
@@ -85,9 +85,9 @@ func TestMemberIsNoVoter(t *testing.T) {
 	if f.Cluster != "c1" || f.Voter() || f.RaftDir() != "" {
 		t.Errorf("got %+v", f.Identity)
 	}
-	refused(t, []string{b}, a, "give all its folders")
+	rejected(t, []string{b}, a, "give all its folders")
 	makeLog(t, filepath.Join(b, "raft"))
-	refused(t, []string{a, b}, b, "is no voter")
+	rejected(t, []string{a, b}, b, "is no voter")
 }
 
 // TestVoterComesAndGoes becomes a voter and ends voting, with a restart after each step.
@@ -119,7 +119,7 @@ func TestVoterComesAndGoes(t *testing.T) {
 			t.Fatalf("got %+v", f.Identity)
 		}
 		ok(t, os.Rename(dir, dir+".away"))
-		refused(t, []string{a, b}, "log is missing")
+		rejected(t, []string{a, b}, "log is missing")
 		ok(t, os.Rename(dir+".away", dir))
 		ok(t, f.EndVoter())
 		f = inspect(t, a, b)
@@ -219,7 +219,7 @@ func TestVersionOne(t *testing.T) {
 	a := t.TempDir()
 	text := `{"format":1,"cluster":"c1","node":"n1","folder":"f1","raft":"f1","folders":[{"id":"f1","path":"/old"}]}`
 	ok(t, os.WriteFile(filepath.Join(a, "identity"), []byte(text), 0o600))
-	refused(t, []string{a}, "log is missing")
+	rejected(t, []string{a}, "log is missing")
 	makeLog(t, filepath.Join(a, "raft"))
 	f := inspect(t, a)
 	if !f.Voter() || f.Cluster != "c1" || f.Node != "n1" {
@@ -231,6 +231,6 @@ func TestVersionOne(t *testing.T) {
 	}
 	for _, text := range []string{`{"format":3}`, `{"format":1,"node":"n1","folder":"f1"}`, `{`} {
 		ok(t, os.WriteFile(filepath.Join(a, "identity"), []byte(text), 0o600))
-		refused(t, []string{a}, "identity")
+		rejected(t, []string{a}, "identity")
 	}
 }

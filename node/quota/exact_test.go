@@ -188,26 +188,26 @@ func TestReporterRepeats(t *testing.T) {
 		}
 		sent := p.Next(time.Second)
 		if len(sent) != 1 {
-			t.Fatalf("%s: %+v is told at first", what, sent)
+			t.Fatalf("%s: %+v is reported at first", what, sent)
 		}
 		p.epoch = test.epoch // the master knows it
 		meters["t2"] = NewMeter("t2", `table "u"`, &Record{Name: "u"}, 0, .5)
 		meters["t2"].synced = true
 		if again := p.Answered(0, test.epoch, meters, sent, test.answer); again != test.again {
-			t.Errorf("%s: more is to be told in this round: %v", what, again)
+			t.Errorf("%s: more to report in this round: %v", what, again)
 		}
 		if n := len(p.Next(time.Second)); (n == 1) != test.again {
-			t.Errorf("%s: %d more are told", what, n)
+			t.Errorf("%s: %d more are reported", what, n)
 		}
 		if p.Begin(start.Add(time.Second), "s", meters) != 2 {
 			t.Errorf("%s: the second round is %d", what, p.round)
 		}
 		if n := len(p.Next(time.Second)); (n == 1) != test.next {
-			t.Errorf("%s: %d are told in the next round", what, n)
+			t.Errorf("%s: %d are reported in the next round", what, n)
 		}
 		p.Begin(start.Add(fullReportPeriod), "s", meters)
 		if n := len(p.Next(time.Second)); n != 1 {
-			t.Errorf("%s: %d are told after a minute", what, n)
+			t.Errorf("%s: %d are reported after a minute", what, n)
 		}
 	}
 }
@@ -227,10 +227,10 @@ func TestReporterOfNewMaster(t *testing.T) {
 	p.Begin(time.Unix(1001, 0), "s", meters)
 	sent := p.Next(time.Second)
 	if len(sent) != 1 || sent[0].Key != "t3" {
-		t.Fatalf("told of %+v, want what was used", sent)
+		t.Fatalf("reported %+v, want the used ones", sent)
 	}
 	if !p.Answered(0, 2, meters, sent, map[string][Kinds]float64{"t3": sent[0].Shares}) {
-		t.Fatal("a new master is told of nothing else")
+		t.Fatal("a new master gets no other reports")
 	}
 	var keys []string
 	for _, r := range p.Next(time.Second) {
@@ -238,7 +238,7 @@ func TestReporterOfNewMaster(t *testing.T) {
 	}
 	slices.Sort(keys)
 	if !slices.Equal(keys, []string{"t0", "t1", "t2", "t4"}) {
-		t.Errorf("a new master is told of %v, besides t3", keys)
+		t.Errorf("a new master gets reports of %v, besides t3", keys)
 	}
 }
 
@@ -289,12 +289,12 @@ func TestIdleSharesBecomeEqual(t *testing.T) {
 		m.after(wait)
 		idle := wait > idleFor && wait < settledAfter
 		if c := m.says("c", -1, 0); c != -1 {
-			t.Errorf("a server that has nothing of it is told %v", c)
+			t.Errorf("a server that has nothing of it gets %v", c)
 		}
 		b := m.says("b", -1, 0) // nothing is free for b yet
 		a := m.says("a", -1, 0)
 		if b != -1 || !idle && a != -1 || idle && !near(a, .5) {
-			t.Errorf("after %v: a is told %v, b %v", wait, a, b)
+			t.Errorf("after %v: a gets %v, b %v", wait, a, b)
 		}
 		if !idle {
 			continue
@@ -306,7 +306,7 @@ func TestIdleSharesBecomeEqual(t *testing.T) {
 			t.Errorf("after %v: a has %v", wait, a)
 		}
 		if b := m.says("b", -1, 0); !near(b, .5) {
-			t.Errorf("after %v: b is told %v", wait, b)
+			t.Errorf("after %v: b gets %v", wait, b)
 		}
 	}
 }
@@ -319,7 +319,7 @@ func TestSmallDifferencesStay(t *testing.T) {
 		m.says("b", test.b, 0)
 		m.after(2 * time.Second)
 		if a := m.says("a", -1, 0); !near(a, test.want) {
-			t.Errorf("a has %v and b %v: a is told %v, want %v", test.a, test.b, a, test.want)
+			t.Errorf("a has %v and b %v: a gets %v, want %v", test.a, test.b, a, test.want)
 		}
 	}
 }
@@ -333,20 +333,20 @@ func TestBusyServerGetsIdleShare(t *testing.T) {
 	m.after(time.Second)
 	m.says("b", -1, 0)
 	if a := m.says("a", .5, 100); !near(a, .5) {
-		t.Errorf("a is told %v before b has less", a)
+		t.Errorf("a gets %v before b has less", a)
 	}
 	m.after(time.Second)
 	b := m.says("b", -1, 0)
 	if !near(b, .01) { // half of idlePart
-		t.Errorf("b is told %v", b)
+		t.Errorf("b gets %v", b)
 	}
 	m.says("b", b, 0)
 	if a := m.says("a", .5, 100); !near(a, .99) {
-		t.Errorf("a is told %v, and b has %v", a, b)
+		t.Errorf("a gets %v, and b has %v", a, b)
 	}
 	m.after(time.Second)
 	if b := m.says("b", -1, 0); b != -1 {
-		t.Errorf("while a is busy b is told %v", b)
+		t.Errorf("while a is busy b gets %v", b)
 	}
 }
 
@@ -364,20 +364,20 @@ func TestSilentServerKeepsItsShare(t *testing.T) {
 		t.Errorf("silent are %v", stale)
 	}
 	if b := m.says("b", .3, 100); !near(b, .3) {
-		t.Errorf("with two silent servers b is told %v", b)
+		t.Errorf("with two silent servers b gets %v", b)
 	}
 	m.says("a", .3, 100)
 	if a, b := m.says("a", .3, 100), m.says("b", .1, 100); !near(a, .3) || !near(b, .3) {
-		t.Errorf("with a silent server that has .4 the others are told %v and %v", a, b)
+		t.Errorf("with a silent server that has .4 the others get %v and %v", a, b)
 	}
 	m.Forget(m.now, "c")
 	if a, b := m.says("a", .3, 100), m.says("b", .3, 100); !near(a, .5) || !near(b, .5) {
-		t.Errorf("when it is gone the others are told %v and %v", a, b)
+		t.Errorf("when it is gone the others get %v and %v", a, b)
 	}
 	m.Forget(m.now, "c") // again
 	m.Forget(m.now, "a")
 	if b := m.says("b", .3, 100); !near(b, 1) {
-		t.Errorf("alone b is told %v", b)
+		t.Errorf("b alone gets %v", b)
 	}
 	m.Forget(m.now, "b")
 	if n := len(m.mu.quotas); n != 0 {
@@ -393,12 +393,12 @@ func TestNewMasterLearns(t *testing.T) {
 		m.alive = alive
 		m.says("b", .1, 0)
 		if a := m.says("a", .8, 0); near(a, .8) != learns {
-			t.Errorf("%d are alive, two have told: a is told %v", alive, a)
+			t.Errorf("%d are alive, two have reported: a gets %v", alive, a)
 		}
 		m.after(learnPeriod)
 		m.says("b", .1, 0)
 		if a := m.says("a", .8, 0); !near(a, .5) {
-			t.Errorf("%d are alive: after a while a is told %v", alive, a)
+			t.Errorf("%d are alive: after a while a gets %v", alive, a)
 		}
 	}
 }
@@ -488,14 +488,14 @@ func TestManyQuotasAtOnce(t *testing.T) {
 		}
 	}
 	m.after(idleFor + time.Millisecond)
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for round := range uint64(3) {
 		got := m.Divide(m.now, 1, "a", quotas+round, nil, 2, func(string) *Record { return m.record })
 		if len(got) > ReportsMax || len(got) == 0 {
 			t.Fatalf("round %d: %d were answered at once, at most %d may be", round, len(got), ReportsMax)
 		}
 		for key := range got {
-			told[key] = true
+			reported[key] = true
 		}
 	}
 	// One quota that is short among many that are not is changed at b at once.
@@ -503,7 +503,7 @@ func TestManyQuotasAtOnce(t *testing.T) {
 	busy := Report{Key: "t7", Offered: [Kinds]float64{ops: 500}, Shares: [Kinds]float64{ops: .5}}
 	m.Divide(m.now, 1, "a", 2*quotas, []Report{busy}, 2, func(string) *Record { return m.record })
 	if got := m.Divide(m.now, 1, "b", 2*quotas, nil, 2, func(string) *Record { return m.record }); len(got) != 1 || got["t7"][ops] >= .2 {
-		t.Errorf("b is told %v", got)
+		t.Errorf("b gets %v", got)
 	}
 }
 
@@ -521,7 +521,7 @@ func TestLedgerForgets(t *testing.T) {
 	for i := range servers {
 		l.Forget(now, fmt.Sprint("s", i))
 	}
-	l.Forget(now, "nobody")
+	l.Forget(now, "unknown")
 	if over := l.Over(now, 1, bounds); over[1].Used != 6*servers || over[2].Used != 100 {
 		t.Errorf("%+v is used", over)
 	}

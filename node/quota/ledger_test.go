@@ -44,7 +44,7 @@ func newLedgerRun() *ledgerRun {
 func TestLedger(t *testing.T) {
 	r := newLedgerRun()
 	if r.after(0) != nil {
-		t.Error("nothing is known before servers have told something")
+		t.Error("a verdict before servers have reported")
 	}
 	r.servers["a"] = map[uint64]int64{1: 60, 2: 10, 3: 1e9}
 	r.servers["b"] = map[uint64]int64{1: 39, 2: 10}
@@ -83,7 +83,7 @@ func TestLedger(t *testing.T) {
 	delete(r.servers, "b")
 	r.Forget(r.now, "b")
 	if o := r.after(retainFor - time.Second); len(o) != 2 {
-		t.Errorf("a server is gone, and nobody tells of its tablets yet: %v", o)
+		t.Errorf("a server is gone, and its tablets are not reported yet: %v", o)
 	}
 	if o := r.after(2 * fullFor); len(o) != 0 {
 		t.Errorf("long after a server is gone: %v", o)
@@ -97,7 +97,7 @@ func TestLedger(t *testing.T) {
 	}
 	r.alive, r.servers["b"] = 2, map[uint64]int64{1: 0}
 	if o := r.after(500 * time.Millisecond); len(o) != 1 {
-		t.Errorf("by a master whom all have told: %v", o)
+		t.Errorf("by a master with all reports: %v", o)
 	}
 	r.Reset()
 	if r.Over(r.now, r.alive, r.bounds) != nil {
@@ -116,7 +116,7 @@ func TestLedgerOfSilence(t *testing.T) {
 	r := newLedgerRun()
 	r.bounds = r.bounds[:1]
 	parts := map[string]map[uint64]int64{"a": {1: 60}, "b": {1: 30}, "c": {1: 10}}
-	tell := func(names ...string) {
+	report := func(names ...string) {
 		r.servers = map[string]map[uint64]int64{}
 		for _, name := range names {
 			r.servers[name] = parts[name]
@@ -128,22 +128,22 @@ func TestLedgerOfSilence(t *testing.T) {
 			t.Errorf("%s: %v", what, o)
 		}
 	}
-	tell("a", "b", "c")
-	full("all tell", 2*learnPeriod, true)
-	tell("b", "c")
+	report("a", "b", "c")
+	full("all report", 2*learnPeriod, true)
+	report("b", "c")
 	full("one is silent", retainFor/2, true)
-	tell("c")
+	report("c")
 	full("two are", retainFor/2-10*time.Second, true)
-	tell("a", "c")
+	report("a", "c")
 	parts["a"][1] = 20
-	full("the first tells again that it has less", 2*fullFor, false)
-	tell("b", "c")
+	full("the first reports less again", 2*fullFor, false)
+	report("b", "c")
 	parts["b"][1] = 90 // with the tablets of the first
 	full("another has the tablets of one that is silent", 2*fullFor, true)
 	parts["b"][1] = 50
 	full("less than with the one that is silent", retainFor/2, false)
-	tell()
-	full("nobody tells", 2*retainFor, false)
+	report()
+	full("no server reports", 2*retainFor, false)
 }
 
 // TestLedgerOfMoves: a table below its quota stays writable while a tablet moves or its server
@@ -157,8 +157,8 @@ func TestLedgerOfMoves(t *testing.T) {
 		move  func(r *ledgerRun)
 		later func(r *ledgerRun)
 	}{
-		{"told of by both", 100, false, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }, func(r *ledgerRun) { r.servers["a"] = nil }},
-		{"told of by nobody", bytes, true, func(r *ledgerRun) { r.servers["a"] = nil }, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }},
+		{"reported by both", 100, false, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }, func(r *ledgerRun) { r.servers["a"] = nil }},
+		{"reported by none", bytes, true, func(r *ledgerRun) { r.servers["a"] = nil }, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }},
 		{"of one that died", 100, false, func(r *ledgerRun) { delete(r.servers, "a"); r.servers["b"] = map[uint64]int64{1: bytes} }, func(*ledgerRun) {}},
 	} {
 		t.Run(test.what, func(t *testing.T) {

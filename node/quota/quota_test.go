@@ -82,7 +82,7 @@ func TestBucketWait(t *testing.T) {
 			}
 			now += int64(wait)
 			if again := b.take(now, n); again != 0 {
-				t.Fatalf("told to wait for %v, and then for %v", wait, again)
+				t.Fatalf("wait for %v, and then for %v", wait, again)
 			}
 		}
 	}
@@ -219,17 +219,17 @@ func TestOwner(t *testing.T) {
 
 // cluster is servers and a master in simulated time.
 type cluster struct {
-	rng    *rand.Rand
-	record Record
-	now    int64
-	epoch  uint64
-	alive  int // servers that the master believes alive
-	master Allotter
-	server []*simServer
-	lost   int     // percent of the master's answers that are lost
-	most   float64 // largest sum of the shares
-	told   int     // quotas in reports and answers
-	much   int     // most quotas in one message
+	rng      *rand.Rand
+	record   Record
+	now      int64
+	epoch    uint64
+	alive    int // servers that the master believes alive
+	master   Allotter
+	server   []*simServer
+	lost     int     // percent of the master's answers that are lost
+	most     float64 // largest sum of the shares
+	reported int     // quotas in reports and answers
+	much     int     // most quotas in one message
 }
 
 type simServer struct {
@@ -263,7 +263,7 @@ func (c *cluster) report(s *simServer) {
 	for more := true; more; {
 		r := s.rep.Next(since)
 		answer := c.master.Divide(now, c.epoch, s.name, round, r, c.alive, func(string) *Record { return &c.record })
-		c.told, c.much = c.told+len(r)+len(answer), max(c.much, len(r), len(answer))
+		c.reported, c.much = c.reported+len(r)+len(answer), max(c.much, len(r), len(answer))
 		if c.rng.IntN(100) < c.lost {
 			return
 		}
@@ -353,10 +353,10 @@ func TestAllotterLosesServers(t *testing.T) {
 	has := c.server[0].meter.shares[k]
 	c.server[0].deaf = true
 	if n := c.run(20*time.Second, clientsOn(6, 4, 2)); n < 500*20*9/10 || n > 500*20*11/10 {
-		t.Errorf("with a server that hears nothing: %d let in", n)
+		t.Errorf("with a server without answers: %d let in", n)
 	}
 	if now := c.server[0].meter.shares[k]; now != has {
-		t.Errorf("a server that hears nothing had %.3f and has %.3f", has, now)
+		t.Errorf("a server without answers had %.3f and has %.3f", has, now)
 	}
 	c.epoch++
 	c.alive++ // one does not report
@@ -421,7 +421,7 @@ func TestWaitOfSmallShare(t *testing.T) {
 			refused = m.Take(second, WriteOps, 1)
 		}
 		if refused == nil || refused.Wait < want/2 || refused.Wait > want+50*time.Millisecond {
-			t.Errorf("share %v: told to wait %+v, want about %v", share, refused, want)
+			t.Errorf("share %v: wait %+v, want about %v", share, refused, want)
 		}
 	}
 }
