@@ -83,7 +83,7 @@ func (f *flaky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequ
 // TestFailuresEndWithSuccess: a successful load resets the tablet's failures.
 func TestFailuresEndWithSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		f.start()
 		view := &flaky{masterView: &masterView{simCluster: f}, key: string(metadata.Key(nil, 16, []byte("row003"))), fails: 3}
 		ctx, cancel := context.WithCancel(context.Background())

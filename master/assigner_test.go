@@ -81,7 +81,7 @@ func TestAssignerFaults(t *testing.T) {
 	seed := masterSeed(t)
 	for i := range masterRuns(30) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			f := newSimCluster(rand.New(rand.NewPCG(seed, i)), 20)
 			rng := rand.New(rand.NewPCG(seed, i+1<<32))
 			f.lossy, f.flaky, f.ms = rng.IntN(40), rng.IntN(20), 20+rng.IntN(2000)
 			for range 4 {
@@ -127,7 +127,7 @@ func TestAssignersInTurn(t *testing.T) {
 	seed := masterSeed(t)
 	for i := range masterRuns(30) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			f := newSimCluster(rand.New(rand.NewPCG(seed, i)), 20)
 			rng := rand.New(rand.NewPCG(seed, i+1<<32))
 			f.lossy, f.ms = rng.IntN(30), 20+rng.IntN(3000)
 			for range 4 {
@@ -163,7 +163,7 @@ func TestAssignersInTurn(t *testing.T) {
 // A4: no order waits for the server that died with it: its tablets are elsewhere within seconds.
 func TestAssignerServerDiesLoading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		f.start()
 		view := &masterView{simCluster: f}
 		_, end := runMaster(t, view, 1)
@@ -243,7 +243,7 @@ func (m *drainingView) metadataServed() bool {
 // the master's timeout.
 func TestMetadataMovesWhileItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		for range 4 {
 			f.start()
 		}
@@ -300,7 +300,7 @@ func (m *queuedCluster) Load(ctx context.Context, v *TabletServer, t *Tablet, q 
 // they know the next master.
 func TestNoOrderAfterTheLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 3*loadsAtOnce)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 3*loadsAtOnce)
 		view := &queuedCluster{masterView: &masterView{simCluster: f}, loads: make(chan string, 100), release: make(chan struct{})}
 		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 		a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)

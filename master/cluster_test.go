@@ -66,7 +66,7 @@ type tabletServer struct {
 	busy  map[string]bool // tablets in the course of loading or unloading
 }
 
-func newTabletFleet(rng *rand.Rand, users int) *simCluster {
+func newSimCluster(rng *rand.Rand, users int) *simCluster {
 	f := &simCluster{
 		seed: rng.Uint64(), dice: map[string]*rand.Rand{}, servers: map[string]*tabletServer{},
 		rows: map[string]*tabletRow{}, logs: map[string][]write{}, ended: map[string]bool{},

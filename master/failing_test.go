@@ -40,7 +40,7 @@ func (x *stalled) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Se
 func TestServerThatLoadsNothing(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 200)
+			f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 200)
 			f.start()
 			f.start()
 			x := &stalled{masterView: &masterView{simCluster: f}, node: "n2.", hangs: hangs}

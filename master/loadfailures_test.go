@@ -51,7 +51,7 @@ func (p *picky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequ
 
 // begin runs a master with n nodes and tablets, one of which fails to load.
 func (p *picky) begin(nodes, tablets int) (end func()) {
-	f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), tablets)
+	f := newSimCluster(rand.New(rand.NewPCG(1, 1)), tablets)
 	for range nodes {
 		f.start()
 	}

@@ -44,7 +44,7 @@ func (f *simCluster) serverOf(key string) string {
 // A requested move is executed and then pinned; a merge is executed wherever the two tablets are.
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 12)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 12)
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range 3 {
 			f.start()
@@ -128,7 +128,7 @@ func TestRequestsUnderFaults(t *testing.T) {
 	merges := 0
 	for i := range masterRuns(30) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			f := newSimCluster(rand.New(rand.NewPCG(seed, i)), 20)
 			rng := rand.New(rand.NewPCG(seed, i+1<<32))
 			f.lossy, f.flaky, f.ms = rng.IntN(40), rng.IntN(20), 20+rng.IntN(1000)
 			for range 4 {

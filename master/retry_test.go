@@ -32,7 +32,7 @@ func (r *refusing) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.S
 // attempt is an event in its METADATA row, and would push out the earlier ones.
 func TestOrderThatCannotBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		f.start()
 		f.start()
 		view := &refusing{masterView: &masterView{simCluster: f}}

@@ -80,7 +80,7 @@ func TestSmallNeighbours(t *testing.T) {
 // Tablets that stay small are merged, one pair a minute, until one is left. No data is lost.
 func TestSmallTabletsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 10)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 10)
 		for range 3 {
 			f.start()
 		}

@@ -53,7 +53,7 @@ func (d *deadly) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Seq
 // move tries it again.
 func TestTabletThatKillsServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 6)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 6)
 		for range 3 {
 			f.start()
 		}
