@@ -39,13 +39,13 @@ func TestRecoveryOfLaterVersions(t *testing.T) {
 // names the cause.
 func TestRecoveryOfOtherForm(t *testing.T) {
 	for want, write := range map[string]func(e *wire.Encoder){
-		"version 2 is unknown": func(e *wire.Encoder) {
+		"unknown version 2": func(e *wire.Encoder) {
 			e.Array(3)
 			e.Uint(2)
 			e.Str("n1.7")
 			e.Array(0)
 		},
-		"recovery of n1.7: a log's id has 3 bytes": func(e *wire.Encoder) {
+		"decode recovery of n1.7: log id has 3 bytes": func(e *wire.Encoder) {
 			e.Array(3)
 			e.Uint(1)
 			e.Str("n1.7")

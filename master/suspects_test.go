@@ -75,16 +75,16 @@ func TestTabletThatKillsServers(t *testing.T) {
 		}
 		reported := func(text string) {
 			t.Helper()
-			reported := a.unserved(time.Now())
-			if len(reported) != 1 || reported[0].Key != d.key || !strings.Contains(reported[0].Err.Error(), text) {
-				t.Errorf("after %d servers, reported is %+v", ended(), reported)
+			all := a.unserved(time.Now())
+			if len(all) != 1 || all[0].Key != d.key || !strings.Contains(all[0].Err.Error(), text) {
+				t.Errorf("after %d servers: got %+v", ended(), all)
 			}
 		}
 		time.Sleep(2 * time.Hour)
 		if n := ended(); n < suspectDeaths || n > suspectDeaths+8 {
 			t.Errorf("%d servers ended in 2 hours", n)
 		}
-		reported("it is tried again in")
+		reported("next attempt in")
 		time.Sleep(72 * time.Hour)
 		n := ended()
 		if n < suspectDeaths || n > suspectDeathsMax {

@@ -78,7 +78,7 @@ func TestAnnouncements(t *testing.T) {
 		if got := announced(); !slices.Equal(got, []string{"b"}) {
 			t.Errorf("announced to %v, want the one that did not answer", got)
 		}
-		time.Sleep(hailPause - 3)
+		time.Sleep(announcePause - 3)
 		if got := announced(); len(got) > 0 {
 			t.Errorf("announced to %v again, too early", got)
 		}

@@ -290,7 +290,7 @@ func TestLateSeed(t *testing.T) {
 				t.Errorf("%q is joined, want %v", got, want)
 			}
 			delete(want, got)
-		case <-time.After(greetEvery / 3):
+		case <-time.After(findEvery / 3):
 			t.Fatalf("%v are not joined after %v", want, time.Since(start))
 		}
 	}
