@@ -280,7 +280,7 @@ func TestConfigRefused(t *testing.T) {
 		"id or RPC":      func(c *gossip.Config) { c.Self.ID = "" },
 		"cluster id":     func(c *gossip.Config) { c.Cluster = "" },
 		"gossip key":     func(c *gossip.Config) { c.Keys = [][]byte{[]byte("short")} },
-		"for streams":    func(c *gossip.Config) { c.StreamMemory = 1 << 20 },
+		"gossip stream memory":    func(c *gossip.Config) { c.StreamMemory = 1 << 20 },
 		"no address":     func(c *gossip.Config) { c.Bind = "" },
 		"shorten":        func(c *gossip.Config) { c.Self.Zone = strings.Repeat("z", 600) },
 		"listen":         func(c *gossip.Config) { c.Bind = "127.0.0.1" },
