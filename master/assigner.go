@@ -11,126 +11,131 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// Tablets is the master's way to METADATA and to the tablet servers. Its commands carry the
-// sequencer of the master lock.
+// Tablets gives the master access to METADATA and the tablet servers. Commands carry the sequencer
+// of the master lock.
 type Tablets interface {
 	Recoveries
-	// Begin makes what a cluster needs before it has a tablet: the root tablet, and the row of the
-	// first METADATA tablet. What is there stays.
+	// Begin creates the root tablet and the row of the first METADATA tablet. It keeps what exists.
 	Begin(ctx context.Context) error
-	// Logs returns the servers that have logs in the lock service, and those that were recovered, with
-	// whether that is done.
+	// Logs returns the servers that have logs in the lock service, and the servers that have a
+	// recovery, with whether it is done.
 	Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error)
-	// Servers returns the servers that hold the lock of their file, and what each says it has.
+	// Servers returns the servers that hold the lock of their server file, with the tablets that
+	// each reports.
 	Servers(ctx context.Context) ([]TabletServer, error)
-	// Rows returns what METADATA says, level by level as far as it is served, and whether that is all.
+	// Rows returns the METADATA rows, level by level as far as they are served, and whether these
+	// are all.
 	Rows(ctx context.Context) (tablets []Tablet, whole bool, err error)
-	// Load has a server load a tablet that is at that generation. ErrOvertaken.
+	// Load has a server load a tablet that is at that generation. Errors: ErrOvertaken.
 	Load(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) error
-	// Unload has a server let go of a tablet, and returns the generation at which its row is then; 0 if
-	// another has it. ErrOvertaken.
+	// Unload has a server release a tablet. It returns the generation of the row afterwards; 0 if
+	// another server has the tablet. Errors: ErrOvertaken.
 	Unload(ctx context.Context, server *TabletServer, t *Tablet, q api.Sequencer) (generation uint64, err error)
-	// Merge has a server make one tablet of two neighbours that it has.
+	// Merge has a server merge two neighbours that it holds.
 	Merge(ctx context.Context, server *TabletServer, lower, upper *Tablet, q api.Sequencer) error
 	// Forget removes a dead server's logs and its recovery.
 	Forget(ctx context.Context, server string) error
 }
 
-// ErrOvertaken means that a tablet was changed, or its table dropped, after its row was read: what
-// the order was for is looked at anew.
-var ErrOvertaken = errors.New("the tablet was changed meanwhile")
+// ErrOvertaken means that a tablet was changed, or its table dropped, after its row was read. The
+// order is planned again from the new state.
+var ErrOvertaken = errors.New("the tablet was changed concurrently")
 
 const (
 	// orderTimeout bounds a load or unload: a server may have a gigabyte to write out.
 	orderTimeout = 2 * time.Minute
-	// recoverTimeout bounds one try at a recovery; the next goes on with it.
+	// recoverTimeout bounds one attempt at a recovery. The next attempt continues it.
 	recoverTimeout = 5 * time.Minute
-	// readTimeout bounds one look at the cluster.
+	// readTimeout bounds one read of the cluster's state.
 	readTimeout = 10 * time.Second
-	// rowsPeriod is how often METADATA is read when nothing seems to have changed: what servers do by
-	// themselves, such as splits, shows there.
+	// rowsPeriod is how often METADATA is read when no change is known: it shows what servers do on
+	// their own, such as splits.
 	rowsPeriod = 10 * time.Second
-	// loadsAtOnce bounds the loads that one server does at a time: each opens files and replays entries.
+	// loadsAtOnce bounds the concurrent loads of one server: each opens files and replays entries.
 	loadsAtOnce = 8
-	// loadsFew is how many loads a server has to do yet when more are planned.
+	// loadsFew is the number of a server's remaining loads at which more are planned.
 	loadsFew = loadsMax / 4
-	// silentPause is the time between two looks while a server is silent: it may be dead, and its lock
-	// is about to be free.
+	// silentPause is the time between two reconciliations while a server does not answer: it may be
+	// dead, and its lock about to become free.
 	silentPause = 100 * time.Millisecond
-	// retryPause is the pause before an order that failed is given again. After retriesQuick of them in a row it
-	// doubles, up to retryPauseMax: it may be that it can never be done, and each try is written down in METADATA.
+	// retryPause is the pause before a failed order is given again. After retriesQuick failures in
+	// a row it doubles, up to retryPauseMax: the order may be impossible, and each attempt is
+	// recorded in METADATA.
 	retryPause    = time.Second
 	retriesQuick  = 5
 	retryPauseMax = 30 * time.Second
 )
 
-// assigner has the plan of tablets carried out.
+// assigner plans and executes tablet orders during one mastership.
 type assigner struct {
 	cfg  Config
 	lock Lock
-	// nudged has a value when there is reason to look again.
+	// nudged holds a value when there is reason to reconcile soon.
 	nudged chan struct{}
 	work   sync.WaitGroup
 
-	begun   bool
-	rows    []Tablet
-	whole   bool
-	read    time.Time            // when the rows were read
-	servers []string             // that were alive then
-	told    string               // the last failure to look that was told
-	silent  bool                 // a server that has its lock still did not answer
-	small   map[string]time.Time // since when tablets are small, by their keys
-	merged  time.Time            // when two of them were last to be merged
-	// suspects are the tablets that seem to end their servers.
+	begun     bool
+	rows      []Tablet
+	whole     bool
+	read      time.Time            // when the rows were read
+	servers   []string             // that were alive at that read
+	loggedErr string               // the last failure logged
+	silent    bool                 // a server that holds its lock did not answer
+	small     map[string]time.Time // when tablets became small and idle, by key
+	merged    time.Time            // when the last merge of small neighbours was ordered
+	// suspects are the tablets suspected of killing their servers.
 	suspects suspects
-	// unneeded are the dead servers that no tablet needed when all rows were last read.
+	// unneeded are the dead servers that no tablet needed at the last complete read of the rows.
 	unneeded []string
 
-	// mu guards what follows.
+	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		busy  []Order
-		stale bool // an order has ended since the rows were read, and they do not show it
-		// loaded are the tablets that were loaded since, with their servers, which is all that became of them.
+		stale bool // an order has ended since the rows were read, so they may be outdated
+		// loaded maps tablets loaded since to their servers. Nothing else about their rows has
+		// changed.
 		loaded map[string]string
-		// wishes are taken until the mastership is over: then it is closed.
-		wishes []*wish
-		closed bool
-		// failures are those of orders since they last were done, by their subjects.
+		// requests are the pending moves and merges, and pins. closed is set when the mastership
+		// has ended: no more are accepted.
+		requests []*request
+		closed   bool
+		// failures counts consecutive failures of orders, by subject.
 		failures map[string]failure
-		// unserved are the tablets that are not served, by their keys.
+		// unserved are the tablets that are not served, by key.
 		unserved map[string]*Unserved
-		// ends are those of the servers that are alive.
-		ends map[string]serverEnd
-		// moved ends the present reading of METADATA; nil if there is none.
+		// ends holds the state of each live server, by name.
+		live map[string]serverState
+		// moved cancels the read of METADATA in progress; nil if there is none.
 		moved context.CancelCauseFunc
 	}
 }
 
-// failure is how often an order has failed in a row, and how it did the last time.
+// failure describes consecutive failures of an order.
 type failure struct {
 	tries  int
 	err    error
-	server string // whose order it was
+	server string // that the last attempt was sent to
 }
 
-// serverEnd is a context that ends when a server is known to be gone: nobody waits for it then.
-type serverEnd struct {
+// serverState is the state of a live server. Its ctx is cancelled when the server is known to be
+// gone, so that nothing waits for it.
+type serverState struct {
 	ctx context.Context
 	end context.CancelCauseFunc
-	// loads has a value for each load that the server does.
+	// loads holds a value for each load in progress on the server.
 	loads chan struct{}
-	// record is what became of them. Guarded by mu.
+	// record is the outcome of the server's recent loads. Guarded by mu.
 	record *loadRecord
 }
 
 func newAssigner(cfg Config, lock Lock) *assigner {
 	a := &assigner{cfg: cfg, lock: lock, nudged: make(chan struct{}, 1)}
-	a.mu.ends, a.mu.loaded = map[string]serverEnd{}, map[string]string{}
+	a.mu.live, a.mu.loaded = map[string]serverState{}, map[string]string{}
 	return a
 }
 
-// nudge has run look soon.
+// nudge makes run reconcile soon.
 func (a *assigner) nudge() {
 	select {
 	case a.nudged <- struct{}{}:
@@ -138,7 +143,7 @@ func (a *assigner) nudge() {
 	}
 }
 
-// changed has the rows read again, soon.
+// changed makes run reread METADATA soon.
 func (a *assigner) changed() {
 	a.mu.Lock()
 	a.mu.stale = true
@@ -146,14 +151,14 @@ func (a *assigner) changed() {
 	a.nudge()
 }
 
-// run assigns tablets until ctx ends, and returns when all its orders have ended.
+// run assigns tablets until ctx ends. It returns when all its orders have ended.
 func (a *assigner) run(ctx context.Context) {
 	defer a.work.Wait()
 	defer a.noteAlive(nil)
-	defer a.endWishes()
+	defer a.endRequests()
 	for ctx.Err() == nil {
-		if err := a.look(ctx); err != nil && ctx.Err() == nil {
-			a.tell(err)
+		if err := a.reconcile(ctx); err != nil && ctx.Err() == nil {
+			a.logFailure(err)
 		}
 		wait := a.cfg.Pause
 		if a.silent {
@@ -169,32 +174,32 @@ func (a *assigner) run(ctx context.Context) {
 	}
 }
 
-// tell tells of a failure, once while it stays the same.
-func (a *assigner) tell(err error) {
-	if text := err.Error(); text != a.told {
-		a.told = text
-		a.cfg.Logger.Warn("cannot look after the tablets; will try again", "error", err)
+// logFailure logs a failed reconciliation, once until its text changes.
+func (a *assigner) logFailure(err error) {
+	if text := err.Error(); text != a.loggedErr {
+		a.loggedErr = text
+		a.cfg.Logger.Warn("tablet assignment failed, retrying", "err", err)
 	}
 }
 
-// look finds out how things stand and has done what is to be done.
-func (a *assigner) look(ctx context.Context) error {
+// reconcile reads the cluster's state and starts the orders that the plan returns.
+func (a *assigner) reconcile(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if !a.begun {
 		if err := a.cfg.Tablets.Begin(short); err != nil {
-			return fmt.Errorf("begin METADATA: %w", err)
+			return fmt.Errorf("create METADATA: %w", err)
 		}
 		a.begun = true
 	}
-	s, err := a.state(short)
+	s, err := a.readState(short)
 	if errors.Is(err, errMoved) {
-		return nil // looked at again at once
+		return nil // the nudge of the ended order reconciles again
 	}
 	if err != nil {
 		return err
 	}
-	a.told = ""
+	a.loggedErr = ""
 	orders := PlanTablets(s)
 	a.noteUnserved(s)
 	for _, o := range orders {
@@ -206,14 +211,15 @@ func (a *assigner) look(ctx context.Context) error {
 	return nil
 }
 
-// state reads how things stand. The order matters: a server that has logs but does not live when its
-// lock is looked at later never will, and no row that is read after that can come to need it.
-func (a *assigner) state(ctx context.Context) (*TabletState, error) {
+// readState reads the cluster's state. The order matters. A server that has logs and is not among
+// the live servers read afterwards will never live again, and no row that is read after that can
+// come to need it.
+func (a *assigner) readState(ctx context.Context) (*TabletState, error) {
 	s := &TabletState{}
-	// An order that ends while this is read is still busy: what it did may not be seen.
+	// An order that ends during this read counts as busy: its effect may have been missed.
 	a.mu.Lock()
 	s.Busy = slices.Clone(a.mu.busy)
-	wishes := slices.Clone(a.mu.wishes)
+	requests := slices.Clone(a.mu.requests)
 	if a.mu.stale {
 		a.mu.stale, a.whole = false, false
 	}
@@ -226,7 +232,7 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	a.mu.Unlock()
 	var err error
 	if s.Logs, s.Recovered, err = a.cfg.Tablets.Logs(ctx); err != nil {
-		return nil, fmt.Errorf("list servers' logs: %w", err)
+		return nil, fmt.Errorf("list commit logs of servers: %w", err)
 	}
 	if s.Servers, err = a.cfg.Tablets.Servers(ctx); err != nil {
 		return nil, fmt.Errorf("list tablet servers: %w", err)
@@ -250,13 +256,13 @@ func (a *assigner) state(ctx context.Context) (*TabletState, error) {
 	if s.Whole {
 		a.unneeded = Unneeded(s)
 	}
-	a.settleWishes(s, wishes)
+	a.settleRequests(s, requests)
 	s.Suspended = a.suspects.note(s, time.Now())
 	a.noteSmall(s)
 	return s, nil
 }
 
-// failedLoads returns the loads that failed the last time they were tried.
+// failedLoads returns the loads that failed at their last attempt.
 func (a *assigner) failedLoads() map[string]FailedLoad {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -270,12 +276,12 @@ func (a *assigner) failedLoads() map[string]FailedLoad {
 	return failed
 }
 
-// errMoved means that a tablet of METADATA was moved while it was read.
-var errMoved = errors.New("a tablet of METADATA has moved")
+// errMoved means that a METADATA tablet moved during a read of METADATA.
+var errMoved = errors.New("a METADATA tablet moved during the read")
 
-// readRows reads the rows, and makes those that are missing. While one of METADATA's own tablets is on its way
-// from a server to another, that waits for the tablet, which waits for this look to give it out: so the end of an order
-// that moves one ends the reading.
+// readRows reads the METADATA rows, and creates missing ones. While a METADATA tablet is between
+// two servers, this read waits for the tablet, which waits for this reconciliation to assign it. So
+// the end of an order that unloads such a tablet cancels the read.
 func (a *assigner) readRows(ctx context.Context) (err error) {
 	ctx, moved := context.WithCancelCause(ctx)
 	defer moved(nil)
@@ -295,29 +301,29 @@ func (a *assigner) readRows(ctx context.Context) (err error) {
 	return err
 }
 
-// noteAlive ends the orders of servers that are not among those that are alive.
+// noteAlive cancels the contexts of servers that are no longer alive, and adds new servers.
 func (a *assigner) noteAlive(alive []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, e := range a.mu.ends {
+	for name, e := range a.mu.live {
 		if !slices.Contains(alive, name) {
 			e.end(errServerGone)
-			delete(a.mu.ends, name)
+			delete(a.mu.live, name)
 		}
 	}
 	for _, name := range alive {
-		if _, ok := a.mu.ends[name]; !ok {
+		if _, ok := a.mu.live[name]; !ok {
 			ctx, end := context.WithCancelCause(context.Background())
-			a.mu.ends[name] = serverEnd{ctx, end, make(chan struct{}, loadsAtOnce), &loadRecord{failed: map[string]bool{}, ended: time.Now()}}
+			a.mu.live[name] = serverState{ctx, end, make(chan struct{}, loadsAtOnce), &loadRecord{failed: map[string]bool{}, ended: time.Now()}}
 		}
 	}
 }
 
-// whileAlive returns a context that ends when a server is known to be gone.
+// whileAlive returns a context that is cancelled when the server is known to be gone.
 func (a *assigner) whileAlive(server string) context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e, ok := a.mu.ends[server]; ok {
+	if e, ok := a.mu.live[server]; ok {
 		return e.ctx
 	}
 	ctx, end := context.WithCancelCause(context.Background())
@@ -325,7 +331,7 @@ func (a *assigner) whileAlive(server string) context.Context {
 	return ctx
 }
 
-// start carries an order out in the background.
+// start executes an order in the background.
 func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 	a.mu.Lock()
 	a.mu.busy = append(a.mu.busy, o)
@@ -334,9 +340,9 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 		done, err := func(error) {}, error(nil)
 		switch {
 		case o.Kind == Load:
-			done, err = a.turn(ctx, o.Server, o.Tablet.Key)
+			done, err = a.acquireLoad(ctx, o.Server, o.Tablet.Key)
 		case o.Kind == Unload && o.To != "":
-			done, err = a.turn(ctx, o.To, o.Tablet.Key)
+			done, err = a.acquireLoad(ctx, o.To, o.Tablet.Key)
 		}
 		began := time.Now()
 		if err == nil {
@@ -347,24 +353,24 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			if o.Kind == Load {
 				done(err)
 			} else {
-				done(ErrOvertaken) // nothing was loaded
+				done(ErrOvertaken) // nothing was loaded: neither a success nor a failure
 			}
 		}
-		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "because", o.Why, "took", time.Since(began).Round(time.Millisecond))
+		log := a.cfg.Logger.With("order", o.Kind.String(), "server", o.Server, "reason", o.Why, "took", time.Since(began).Round(time.Millisecond))
 		if o.ofTablets() {
 			log = log.With("tablet", o.Tablet.String())
 		}
 		switch {
 		case err == nil:
-			log.Info("tablets: done")
+			log.Info("order done")
 		case errors.Is(err, errReplan):
-			log.Info("tablets: planned anew", "error", err)
+			log.Info("order planned again", "err", err)
 		case ctx.Err() == nil && errors.Is(err, ErrOvertaken):
-			log.Info("tablets: overtaken", "error", err)
+			log.Info("order overtaken", "err", err)
 			pause(ctx, retryPause)
 		case ctx.Err() == nil:
 			wait := a.failed(&o, err)
-			log.Warn("tablets: failed; will try again", "error", err, "in", wait)
+			log.Warn("order failed, retrying", "err", err, "retry_in", wait)
 			pause(ctx, wait)
 		}
 		if err == nil || errors.Is(err, ErrOvertaken) {
@@ -372,7 +378,7 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			delete(a.mu.failures, o.subject())
 			a.mu.Unlock()
 		}
-		a.ordered(&o, err)
+		a.noteOrder(&o, err)
 		a.mu.Lock()
 		look := a.endedLocked(&o, err)
 		if a.mu.moved != nil && o.Kind == Unload && o.Tablet.Level() < 2 {
@@ -385,7 +391,7 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 	})
 }
 
-// failed counts a failure of an order, and returns when it is to be given again.
+// failed records a failure of an order, and returns the pause before it is given again.
 func (a *assigner) failed(o *Order, err error) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -397,17 +403,18 @@ func (a *assigner) failed(o *Order, err error) time.Duration {
 	return retryAfter(f.tries)
 }
 
-// retryAfter is the pause after so many failures in a row.
+// retryAfter returns the pause after that many failures in a row.
 func retryAfter(failures int) time.Duration {
 	return min(retryPause<<min(max(failures-retriesQuick, 0), 10), retryPauseMax)
 }
 
-// next makes an order that has unloaded a tablet the one that loads it where it is to be, so that it is
-// nowhere for no longer than that takes; false if it is not known where, or another has it.
+// next turns a completed Unload into the Load at its destination, which keeps the time without a
+// server short. It returns false if the destination is unknown or gone, or another server has the
+// tablet.
 func (a *assigner) next(o *Order) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, alive := a.mu.ends[o.To]; o.Kind != Unload || !alive || o.Tablet.Generation == 0 {
+	if _, alive := a.mu.live[o.To]; o.Kind != Unload || !alive || o.Tablet.Generation == 0 {
 		return false
 	}
 	i := slices.IndexFunc(a.mu.busy, func(b Order) bool { return b.Kind == Unload && b.same(o) })
@@ -419,8 +426,8 @@ func (a *assigner) next(o *Order) bool {
 	return true
 }
 
-// endedLocked notes that an order has ended, and says whether that is reason to look again. What a load does
-// is known, so the rows need not be read again for each; they are after the last.
+// endedLocked records that an order has ended, and reports whether to reconcile now. The effect of
+// a load is known, so the rows are not reread after each load, only after the last.
 func (a *assigner) endedLocked(o *Order, err error) (look bool) {
 	a.mu.busy = slices.DeleteFunc(a.mu.busy, func(b Order) bool { return b.Kind == o.Kind && b.same(o) })
 	loads := 0
@@ -429,7 +436,7 @@ func (a *assigner) endedLocked(o *Order, err error) (look bool) {
 			loads++
 		}
 	}
-	if o.Kind == Load && err == nil && loads > 0 && o.Tablet.Level() == 2 && !slices.ContainsFunc(a.mu.wishes, func(w *wish) bool { return !w.over }) {
+	if o.Kind == Load && err == nil && loads > 0 && o.Tablet.Level() == 2 && !slices.ContainsFunc(a.mu.requests, func(r *request) bool { return !r.over }) {
 		a.mu.loaded[o.Tablet.Key] = o.Server
 		return loads == loadsFew
 	}
@@ -453,7 +460,7 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	switch o.Kind {
 	case Recover:
 		r := sorter{rs: t, log: a.cfg.Logger, server: o.Server, alive: a.whileAlive, held: a.lock.Held}
-		// Of a node's two servers one will do.
+		// One of a node's two servers is enough.
 		return r.run(ctx, slices.DeleteFunc(slices.Clone(s.Servers), func(v TabletServer) bool { return v.Silent || v.Metadata }))
 	case Forget:
 		return t.Forget(ctx, o.Server)
@@ -462,8 +469,8 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 	if i < 0 {
 		return errServerGone
 	}
-	ends := a.whileAlive(o.Server)
-	defer context.AfterFunc(ends, cancel)()
+	gone := a.whileAlive(o.Server)
+	defer context.AfterFunc(gone, cancel)()
 	var err error
 	switch o.Kind {
 	case Load:
@@ -477,7 +484,7 @@ func (a *assigner) do(ctx context.Context, o *Order, s *TabletState) error {
 		err = t.Merge(ctx, &s.Servers[i], &o.Tablet, &o.Upper, a.lock.Sequencer())
 	}
 	if err != nil {
-		return errors.Join(err, context.Cause(ends))
+		return errors.Join(err, context.Cause(gone))
 	}
 	return nil
 }

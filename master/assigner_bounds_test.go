@@ -14,7 +14,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestRetryPauses: five orders for a tablet are repeated after a second each, then the pause doubles up to half a minute.
+// TestRetryPauses: after five failures with a second's pause each, the pause doubles up to half a
+// minute.
 func TestRetryPauses(t *testing.T) {
 	for failures, want := range []time.Duration{1, 1, 1, 1, 1, 1, 2, 4, 8, 16, 30, 30} {
 		if got := retryAfter(failures); got != want*time.Second {
@@ -26,8 +27,8 @@ func TestRetryPauses(t *testing.T) {
 	}
 }
 
-// TestNextOrder: an unloaded tablet is loaded where it is to go if that server is alive, the tablet's generation is known, and
-// no other order has it.
+// TestNextOrder: an unloaded tablet is loaded at its destination if that server is alive, the
+// tablet's generation is known, and no other order concerns it.
 func TestNextOrder(t *testing.T) {
 	key := string(metadata.Key(nil, 16, []byte("row")))
 	unload := Order{Kind: Unload, Server: "n1.1", To: "n2.1", Tablet: Tablet{Key: key, Generation: 3}}
@@ -44,7 +45,7 @@ func TestNextOrder(t *testing.T) {
 		"in the hands of others": {func(*Order) {}, false, false},
 	} {
 		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
-		a.mu.ends = map[string]serverEnd{"n1.1": {}, "n2.1": {}}
+		a.mu.live = map[string]serverState{"n1.1": {}, "n2.1": {}}
 		o := unload
 		c.change(&o)
 		if c.busy {
@@ -59,7 +60,7 @@ func TestNextOrder(t *testing.T) {
 	}
 }
 
-// flaky is a fleet in which the first loads of a tablet fail.
+// flaky is a cluster in which the first loads of a tablet fail.
 type flaky struct {
 	*masterView
 	key   string
@@ -79,12 +80,12 @@ func (f *flaky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequ
 	return f.masterView.Load(ctx, v, t, q)
 }
 
-// TestFailuresEndWithSuccess: when a tablet has been loaded, the failures before do not count any more.
+// TestFailuresEndWithSuccess: a successful load resets the tablet's failures.
 func TestFailuresEndWithSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		f.start()
-		view := &flaky{masterView: &masterView{tabletFleet: f}, key: string(metadata.Key(nil, 16, []byte("row003"))), fails: 3}
+		view := &flaky{masterView: &masterView{simCluster: f}, key: string(metadata.Key(nil, 16, []byte("row003"))), fails: 3}
 		ctx, cancel := context.WithCancel(context.Background())
 		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 		a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
@@ -110,14 +111,14 @@ func TestFailuresEndWithSuccess(t *testing.T) {
 	})
 }
 
-// TestLoadRecords: a server counts as failing while three tablets have failed on it in a row, or none has ended for 15 s, and for
-// a minute after the last of it.
+// TestLoadRecords: a server counts as failing if three tablets have failed on it in a row or no
+// load has ended for 15 s, and for a minute after the last of these.
 func TestLoadRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
 		fresh := func() *loadRecord {
 			r := &loadRecord{failed: map[string]bool{}, ended: time.Now()}
-			a.mu.ends = map[string]serverEnd{"n1": {record: r}}
+			a.mu.live = map[string]serverState{"n1": {record: r}}
 			return r
 		}
 		damaged := errors.New("damaged")
@@ -159,8 +160,8 @@ func TestLoadRecords(t *testing.T) {
 	})
 }
 
-// TestEndedOrders: after a load of a user's tablet, while the server has others to do and no move is pending, the rows
-// need not be read again, and more loads are planned when just a few are left.
+// TestEndedOrders: after the load of a user tablet, while the server has others to load and no move
+// is pending, the rows are not reread, and more loads are planned when few are left.
 func TestEndedOrders(t *testing.T) {
 	user := Tablet{Key: string(metadata.Key(nil, 16, []byte("row"))), Generation: 1}
 	load := Order{Kind: Load, Server: "n1", Tablet: user}
@@ -174,7 +175,7 @@ func TestEndedOrders(t *testing.T) {
 		o          Order
 		err        error
 		busy       []Order
-		wishes     []*wish
+		requests   []*request
 		look, read bool
 	}{
 		"a few left":       {load, nil, busy(loadsFew, "n1"), nil, true, false},
@@ -185,12 +186,12 @@ func TestEndedOrders(t *testing.T) {
 		"failed":           {load, errReplan, busy(loadsFew, "n1"), nil, true, true},
 		"an unload":        {Order{Kind: Unload, Server: "n1", Tablet: user}, nil, busy(2, "n1"), nil, true, true},
 		"of METADATA":      {Order{Kind: Load, Server: "n1", Tablet: Tablet{Key: RootKey}}, nil, busy(2, "n1"), nil, true, true},
-		"a move waits":     {load, nil, busy(2, "n1"), []*wish{{}}, true, true},
-		"a move was over":  {load, nil, busy(loadsFew+2, "n1"), []*wish{{over: true}}, false, false},
-		"one of two waits": {load, nil, busy(2, "n1"), []*wish{{over: true}, {}}, true, true},
+		"a move waits":     {load, nil, busy(2, "n1"), []*request{{}}, true, true},
+		"a move was over":  {load, nil, busy(loadsFew+2, "n1"), []*request{{over: true}}, false, false},
+		"one of two waits": {load, nil, busy(2, "n1"), []*request{{over: true}, {}}, true, true},
 	} {
 		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
-		a.mu.busy, a.mu.wishes, a.mu.loaded = append(c.busy, c.o), c.wishes, map[string]string{}
+		a.mu.busy, a.mu.requests, a.mu.loaded = append(c.busy, c.o), c.requests, map[string]string{}
 		look := a.endedLocked(&c.o, c.err)
 		if look != c.look || a.mu.stale != c.read || (a.mu.loaded[c.o.Tablet.Key] == "n1") == c.read || len(a.mu.busy) != len(c.busy) {
 			t.Errorf("%s: looks again %v, reads again %v, loaded %v, %d busy", name, look, a.mu.stale, a.mu.loaded, len(a.mu.busy))
@@ -198,7 +199,8 @@ func TestEndedOrders(t *testing.T) {
 	}
 }
 
-// TestSmallIsBoth: a small tablet has little in it and little to do, and of pairs with as little the first is taken.
+// TestSmallIsBoth: a small tablet has few bytes and little load. Of equal pairs the first is
+// merged.
 func TestSmallIsBoth(t *testing.T) {
 	for _, c := range []struct {
 		h    Held

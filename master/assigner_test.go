@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// reignOf runs an assigner until the returned function is called, or the test ends.
-func reignOf(t *testing.T, view *masterView, epoch uint64) (lock *worldLock, end func()) {
+// runMaster runs an assigner until the returned function is called, or the test ends.
+func runMaster(t *testing.T, view *masterView, epoch uint64) (lock *worldLock, end func()) {
 	lock = &worldLock{seq: api.Sequencer{LockGeneration: epoch}, done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
@@ -28,8 +28,8 @@ func reignOf(t *testing.T, view *masterView, epoch uint64) (lock *worldLock, end
 	return lock, end
 }
 
-// masterSeed returns the seed of a test, and has it run on one processor: what happens at the same instant does so in an
-// order that is nearly always the same then, and a seed plays the same again.
+// masterSeed returns the seed of a test, and limits it to one processor: events at one instant then
+// nearly always have the same order, so that a seed replays.
 func masterSeed(t *testing.T) uint64 {
 	processors := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
@@ -49,7 +49,7 @@ func masterRuns(n int) uint64 {
 }
 
 // wait waits until nothing is missing, for up to limit.
-func (f *tabletFleet) wait(t *testing.T, limit time.Duration) {
+func (f *simCluster) wait(t *testing.T, limit time.Duration) {
 	t.Helper()
 	begun := time.Now()
 	for {
@@ -65,7 +65,7 @@ func (f *tabletFleet) wait(t *testing.T, limit time.Duration) {
 	}
 }
 
-func (f *tabletFleet) check(t *testing.T) {
+func (f *simCluster) check(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,20 +74,20 @@ func (f *tabletFleet) check(t *testing.T) {
 	}
 }
 
-// A1, A2, A3: servers die at any time, also while they sort and load, METADATA cannot be read for a while, and what
-// is saved has no known outcome. In the end all tablets are served with all that was written, no logs are left, and each
-// piece was sorted once, and once more each time that its sorter failed.
+// A1, A2, A3: servers die at any time, also while they sort and load; METADATA is unreadable for a
+// while; saves have unknown outcomes. In the end all tablets are served with all writes, no logs
+// are left, and each piece was sorted once, plus once for each failure of its sorter.
 func TestAssignerFaults(t *testing.T) {
 	seed := masterSeed(t)
 	for i := range masterRuns(30) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			f := newSimCluster(rand.New(rand.NewPCG(seed, i)), 20)
 			rng := rand.New(rand.NewPCG(seed, i+1<<32))
 			f.lossy, f.flaky, f.ms = rng.IntN(40), rng.IntN(20), 20+rng.IntN(2000)
 			for range 4 {
 				f.start()
 			}
-			_, end := reignOf(t, &masterView{tabletFleet: f}, 1)
+			_, end := runMaster(t, &masterView{simCluster: f}, 1)
 			faults(f, rng, func() {})
 			f.wait(t, 5*time.Minute)
 			end()
@@ -101,8 +101,8 @@ func TestAssignerFaults(t *testing.T) {
 	}
 }
 
-// faults writes, and has servers come and go, for a while.
-func faults(f *tabletFleet, rng *rand.Rand, more func()) {
+// faults writes, kills and starts servers for a while.
+func faults(f *simCluster, rng *rand.Rand, more func()) {
 	for n := range 300 {
 		time.Sleep(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
 		f.write(n)
@@ -122,20 +122,20 @@ func faults(f *tabletFleet, rng *rand.Rand, more func()) {
 	f.locked(func() { f.down = false })
 }
 
-// A1, A2: masters follow each other, and one that was stopped goes on as if it still were one: at most two at a time.
+// A1, A2: masters follow each other, and a stopped one resumes unaware: at most two act at a time.
 func TestAssignersInTurn(t *testing.T) {
 	seed := masterSeed(t)
 	for i := range masterRuns(30) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(seed, i)), 20)
+			f := newSimCluster(rand.New(rand.NewPCG(seed, i)), 20)
 			rng := rand.New(rand.NewPCG(seed, i+1<<32))
 			f.lossy, f.ms = rng.IntN(30), 20+rng.IntN(3000)
 			for range 4 {
 				f.start()
 			}
 			epoch := uint64(1)
-			view := &masterView{tabletFleet: f}
-			lock, end := reignOf(t, view, epoch)
+			view := &masterView{simCluster: f}
+			lock, end := runMaster(t, view, epoch)
 			var old sync.WaitGroup
 			faults(f, rng, func() {
 				view.pause()
@@ -143,8 +143,8 @@ func TestAssignersInTurn(t *testing.T) {
 				time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
 				lock.lose()
 				epoch++
-				view = &masterView{tabletFleet: f}
-				lock, end = reignOf(t, view, epoch)
+				view = &masterView{simCluster: f}
+				lock, end = runMaster(t, view, epoch)
 				old.Go(func() {
 					time.Sleep(after)
 					stopped.resume()
@@ -160,15 +160,15 @@ func TestAssignersInTurn(t *testing.T) {
 	}
 }
 
-// A4: nobody waits for a server that died with an order: its tablets are elsewhere within seconds.
+// A4: no order waits for the server that died with it: its tablets are elsewhere within seconds.
 func TestAssignerServerDiesLoading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		f.start()
-		view := &masterView{tabletFleet: f}
-		_, end := reignOf(t, view, 1)
+		view := &masterView{simCluster: f}
+		_, end := runMaster(t, view, 1)
 		f.wait(t, time.Minute)
-		f.locked(func() { f.ms = 60_000 }) // whoever loads now takes long
+		f.locked(func() { f.ms = 60_000 }) // loads now take long
 		f.start()
 		f.start()
 		f.locked(func() {
@@ -181,7 +181,7 @@ func TestAssignerServerDiesLoading(t *testing.T) {
 		})
 		f.start()
 		time.Sleep(20 * time.Second)
-		f.locked(func() { // all of them, for who is left would take up to a minute
+		f.locked(func() { // all of them: the remaining ones would take up to a minute
 			f.ms = 20
 			for name, s := range f.servers {
 				close(s.gone)
@@ -195,19 +195,19 @@ func TestAssignerServerDiesLoading(t *testing.T) {
 	})
 }
 
-// leavingView has the servers leave that have METADATA's tablets at the start, and reads METADATA slowly: who reads it while
-// its tablet goes waits until the tablet is served again.
-type leavingView struct {
+// drainingView drains the servers that hold METADATA tablets at the start, and reads METADATA
+// slowly: a read whose tablet moves waits until the tablet is served again.
+type drainingView struct {
 	*masterView
-	leaving map[string]bool
+	draining map[string]bool
 }
 
-func (m *leavingView) Servers(ctx context.Context) ([]TabletServer, error) {
+func (m *drainingView) Servers(ctx context.Context) ([]TabletServer, error) {
 	all, err := m.masterView.Servers(ctx)
 	for i := range all {
 		all[i].Has, all[i].Silent = nil, false
 		m.locked(func() {
-			all[i].Leaving = m.leaving[all[i].Name]
+			all[i].Leaving = m.draining[all[i].Name]
 			for key := range m.servers[all[i].Name].has {
 				all[i].Has = append(all[i].Has, Held{Key: key})
 			}
@@ -216,7 +216,7 @@ func (m *leavingView) Servers(ctx context.Context) ([]TabletServer, error) {
 	return all, err
 }
 
-func (m *leavingView) Rows(ctx context.Context) (all []Tablet, whole bool, err error) {
+func (m *drainingView) Rows(ctx context.Context) (all []Tablet, whole bool, err error) {
 	if all, whole, err = m.masterView.Rows(ctx); whole {
 		time.Sleep(500 * time.Millisecond)
 		if !m.metadataServed() {
@@ -227,7 +227,7 @@ func (m *leavingView) Rows(ctx context.Context) (all []Tablet, whole bool, err e
 	return all, whole, err
 }
 
-func (m *leavingView) metadataServed() bool {
+func (m *drainingView) metadataServed() bool {
 	served := true
 	m.locked(func() {
 		for key, row := range m.rows {
@@ -239,14 +239,15 @@ func (m *leavingView) metadataServed() bool {
 	return served
 }
 
-// METADATA is not away for as long as the master would wait for it when it moves while the master reads it.
+// A METADATA tablet that moves while the master reads METADATA is not unavailable for the length of
+// the master's timeout.
 func TestMetadataMovesWhileItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		for range 4 {
 			f.start()
 		}
-		view := &leavingView{masterView: &masterView{tabletFleet: f}, leaving: map[string]bool{}}
+		view := &drainingView{masterView: &masterView{simCluster: f}, draining: map[string]bool{}}
 		f.ms = 1000
 		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -256,10 +257,10 @@ func TestMetadataMovesWhileItIsRead(t *testing.T) {
 		f.wait(t, time.Minute)
 		for range 20 {
 			f.locked(func() {
-				clear(view.leaving)
+				clear(view.draining)
 				for _, row := range f.rows {
 					if row.Level() < 2 {
-						view.leaving[row.Server] = true
+						view.draining[row.Server] = true
 					}
 				}
 			})
@@ -281,25 +282,26 @@ func TestMetadataMovesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// queuedFleet has one server whose loads do not end before they are let go, and counts them.
-type queuedFleet struct {
+// queuedCluster has one server whose loads end only when released. It counts them.
+type queuedCluster struct {
 	*masterView
-	loads chan string
-	goes  chan struct{}
+	loads   chan string
+	release chan struct{}
 }
 
-func (m *queuedFleet) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
+func (m *queuedCluster) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
 	m.loads <- t.Key
-	<-m.goes
+	<-m.release
 	return m.masterView.Load(ctx, v, t, q)
 }
 
-// A1: who is no longer master gives no order, neither one that it planned and that waits its turn, nor one that it finds in
-// a look that was under way. Servers would refuse it, but only those that have heard of the next master.
+// A1: a node that is no longer master gives no order: neither one planned earlier that still waits
+// for the server, nor one found by a reconciliation in progress. Servers would reject it only if
+// they know the next master.
 func TestNoOrderAfterTheLockIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 3*loadsAtOnce)
-		view := &queuedFleet{masterView: &masterView{tabletFleet: f}, loads: make(chan string, 100), goes: make(chan struct{})}
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 3*loadsAtOnce)
+		view := &queuedCluster{masterView: &masterView{simCluster: f}, loads: make(chan string, 100), release: make(chan struct{})}
 		lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 		a := newAssigner(Config{Tablets: view, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
 		view.a = a
@@ -307,20 +309,20 @@ func TestNoOrderAfterTheLockIsLost(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		work.Go(func() { a.run(ctx) })
-		for range 2 { // the root tablet, and METADATA's others
+		for range 2 { // the root tablet and the other METADATA tablets
 			<-view.loads
 			synctest.Wait()
-			view.goes <- struct{}{}
+			view.release <- struct{}{}
 		}
 		synctest.Wait()
-		time.Sleep(time.Minute) // for a few looks, until users' tablets have their turn
+		time.Sleep(time.Minute) // several reconciliations, until user tablets are assigned
 		synctest.Wait()
 		begun := len(view.loads)
 		if begun != loadsAtOnce {
 			t.Fatalf("%d loads are under way", begun)
 		}
 		lock.lose()
-		close(view.goes)
+		close(view.release)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(view.loads) - begun; n > 0 {

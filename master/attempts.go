@@ -3,20 +3,21 @@ package master
 import "time"
 
 const (
-	// retryMin is the pause after a node's first failed attempt to join the group. It doubles with each failure.
+	// retryMin is the pause after a node's first failed attempt to join the group. It doubles with
+	// each failure.
 	retryMin = time.Second
-	// retryMax bounds the pause: a node whose fault was repaired votes within this time.
+	// retryMax bounds the pause: a repaired node votes within this time.
 	retryMax = 5 * time.Minute
 )
 
-// attempts remembers, for one mastership, which nodes failed to join the group. The plan does not count on them
-// until their next attempt.
+// attempts records, during one mastership, which nodes failed to join the group. The plan does not
+// count on them until their next attempt.
 type attempts map[string]*attempt
 
 type attempt struct {
 	failures int
 	failed   time.Time // the last failure
-	// behind is since when the node has been staged without having caught up; zero if it is not.
+	// behind is when the node was first seen staged without having caught up; zero if it is not.
 	behind time.Time
 }
 
@@ -28,7 +29,7 @@ func (a *attempt) retry() time.Time {
 	return a.failed.Add(min(retryMin<<min(a.failures-1, 20), retryMax))
 }
 
-// fail records that a node was not staged, or was removed before it had a vote.
+// fail records that staging a node failed, or that it was removed before it had a vote.
 func (all attempts) fail(id string, now time.Time) {
 	a := all.of(id)
 	a.failures, a.failed, a.behind = a.failures+1, now, time.Time{}
@@ -43,8 +44,8 @@ func (all attempts) of(id string) *attempt {
 	return a
 }
 
-// apply sets Deferred of the servers that are not to be counted on now. Stable is how long a staged server may
-// take to catch up before the others stop waiting for it.
+// apply sets Deferred of the servers that the plan must not count on now. Stable is how long a
+// staged server may take to catch up before the plan stops waiting for it.
 func (all attempts) apply(servers []Server, group []Voter, stable time.Duration, now time.Time) {
 	for i := range servers {
 		s := &servers[i]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAttemptPauses: after a node's first failed attempt it is deferred for a second, then twice as long each time, for at most
-// five minutes.
+// TestAttemptPauses: after its first failed attempt a node is deferred for a second, then for twice
+// as long each time, up to five minutes.
 func TestAttemptPauses(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	all := attempts{}
@@ -22,8 +22,8 @@ func TestAttemptPauses(t *testing.T) {
 	}
 }
 
-// TestAttemptsDefer: a node is deferred until its next attempt, or while it is staged for long without catching up. What it
-// failed before counts no more when it has restarted, or has caught up.
+// TestAttemptsDefer: a node is deferred until its next attempt, and while it is staged for long
+// without catching up. Earlier failures no longer count after a restart, or when it has caught up.
 func TestAttemptsDefer(t *testing.T) {
 	failed := time.Unix(1_000_000, 0)
 	staged := Voter{ID: "b", Staged: true}
@@ -34,7 +34,7 @@ func TestAttemptsDefer(t *testing.T) {
 		behind   time.Duration // before failed; 0 if it is not staged
 		after    time.Duration
 		deferred bool
-		kept     bool // what it failed still counts
+		kept     bool // earlier failures still count
 	}{
 		"never failed":                  {Server{Alive: true, Since: time.Hour}, nil, 0, 0, 0, false, false},
 		"failed just now":               {Server{Alive: true, Since: time.Hour}, nil, 3, 0, 0, true, true},
@@ -73,7 +73,8 @@ func TestAttemptsDefer(t *testing.T) {
 	}
 }
 
-// TestStagedTimeBeginsOnce: the time for which a staged node has not caught up begins with the first look at it.
+// TestStagedTimeBeginsOnce: the time for which a staged node has not caught up starts when it is
+// first seen.
 func TestStagedTimeBeginsOnce(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	all, group := attempts{}, []Voter{{ID: "b", Staged: true}}

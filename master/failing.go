@@ -7,37 +7,42 @@ import (
 )
 
 const (
-	// failingTablets is the number of tablets whose loads fail on a server, with none that succeeds in between, from which on the
-	// server counts as failing. One tablet that cannot be loaded anywhere says nothing about a server.
+	// failingTablets is the number of different tablets whose loads fail on a server, with no
+	// successful load in between, at which the server counts as failing. One tablet that loads
+	// nowhere says nothing about a server.
 	failingTablets = 3
-	// failingTime is how long a server counts as failing after its last failed load. Then it is tried again.
+	// failingTime is how long a server counts as failing after its last failed load. Then it is
+	// tried again.
 	failingTime = time.Minute
-	// stalledTime is how long none of a server's loads may end while others wait for their turn.
+	// stalledTime is how long none of a server's loads may end while others wait, before it counts
+	// as stalled.
 	stalledTime = 15 * time.Second
 )
 
-// loadRecord is what became of the last loads of a server. Such a server has the fewest tablets because it loads none, so that all
-// would be given to it. It is given tablets only if there is no other server, and few at a time.
+// loadRecord is the outcome of a server's recent loads. A failing server loads no tablets, so it
+// has the fewest, and would be assigned all of them. It is assigned tablets only if there is no
+// other server, and few at a time.
 type loadRecord struct {
-	failed  map[string]bool // tablets, by their keys, since the last load that succeeded
-	last    time.Time       // when the last of them failed, or the server was found stalled
+	failed  map[string]bool // keys of tablets since the last successful load
+	last    time.Time       // when the last of them failed, or the server was last found stalled
 	stalled bool
-	ended   time.Time // when a load ended last, or the first of those under way began
+	ended   time.Time // when a load last ended, or when the first of those in progress began
 }
 
-// failing reports whether the server is to be given tablets only if there is no other.
+// failing reports whether the server is to be assigned tablets only if there is no other.
 func (r *loadRecord) failing(now time.Time) bool {
 	return (r.stalled || len(r.failed) >= failingTablets) && now.Sub(r.last) < failingTime
 }
 
-// errReplan ends an order that waits for its turn at a failing server: it may be given to another one.
-var errReplan = errors.New("the server loads no tablets now")
+// errReplan ends an order that waits at a failing server: the tablet may be assigned to another
+// one.
+var errReplan = errors.New("the server fails to load tablets")
 
-// turn waits until the server that is to load a tablet can begin with it. Done is to be called with what came of the load. The
-// error is errReplan if the server fails to load others meanwhile.
-func (a *assigner) turn(ctx context.Context, server, key string) (done func(error), err error) {
+// acquireLoad waits until the server can start loading a tablet. The caller must call done with the
+// outcome. The error is errReplan if the server is found failing meanwhile.
+func (a *assigner) acquireLoad(ctx context.Context, server, key string) (done func(error), err error) {
 	a.mu.Lock()
-	e, ok := a.mu.ends[server]
+	e, ok := a.mu.live[server]
 	a.mu.Unlock()
 	if !ok {
 		return nil, errServerGone
@@ -68,11 +73,11 @@ func (a *assigner) turn(ctx context.Context, server, key string) (done func(erro
 	}
 }
 
-// noteLoad notes what came of a load on a server.
+// noteLoad records the outcome of a load on a server.
 func (a *assigner) noteLoad(server, key string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e, ok := a.mu.ends[server]
+	e, ok := a.mu.live[server]
 	if !ok {
 		return
 	}
@@ -87,11 +92,12 @@ func (a *assigner) noteLoad(server, key string, err error) {
 	}
 }
 
-// noteStalled reports whether a server is failing. It is if none of its loads has ended for too long while one waits.
+// noteStalled reports whether a server is failing. It marks the server stalled if none of its loads
+// has ended for stalledTime. It is called only while a load waits.
 func (a *assigner) noteStalled(server string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e, ok := a.mu.ends[server]
+	e, ok := a.mu.live[server]
 	if !ok {
 		return false
 	}
@@ -109,7 +115,7 @@ func (a *assigner) noteFailing(s *TabletState) {
 	now := time.Now()
 	for i := range s.Servers {
 		v := &s.Servers[i]
-		if e, ok := a.mu.ends[v.Name]; ok {
+		if e, ok := a.mu.live[v.Name]; ok {
 			v.Failing = e.record.failing(now)
 		}
 	}

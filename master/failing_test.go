@@ -14,7 +14,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// stalled is a fleet in which one node loads no tablet of users: its loads end with their timeout, or fail at once.
+// stalled is a cluster in which one node loads no user tablets: its loads time out, or fail at
+// once.
 type stalled struct {
 	*masterView
 	node  string
@@ -34,15 +35,15 @@ func (x *stalled) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Se
 	return errTestChanged
 }
 
-// TestServerThatLoadsNothing: a server that loads no tablet, and has the least for that reason, does not keep tablets waiting that another
-// server can load.
+// TestServerThatLoadsNothing: a server that loads no tablet, and therefore has the fewest, does not
+// delay tablets that another server can load.
 func TestServerThatLoadsNothing(t *testing.T) {
 	for _, hangs := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 200)
+			f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 200)
 			f.start()
 			f.start()
-			x := &stalled{masterView: &masterView{tabletFleet: f}, node: "n2.", hangs: hangs}
+			x := &stalled{masterView: &masterView{simCluster: f}, node: "n2.", hangs: hangs}
 			ctx, cancel := context.WithCancel(context.Background())
 			lock := &worldLock{seq: api.Sequencer{LockGeneration: 1}, done: make(chan struct{})}
 			x.a = newAssigner(Config{Tablets: x, Pause: time.Second, Logger: slog.New(slog.DiscardHandler)}, lock)
@@ -50,7 +51,7 @@ func TestServerThatLoadsNothing(t *testing.T) {
 			work.Go(func() { x.a.run(ctx) })
 			limit := time.Minute
 			if hangs {
-				limit = orderTimeout + time.Minute // what it has begun to load it may load still
+				limit = orderTimeout + time.Minute // loads that it began may still complete
 			}
 			served := func() (n int) {
 				x.locked(func() {
@@ -76,9 +77,9 @@ func TestServerThatLoadsNothing(t *testing.T) {
 	}
 }
 
-// TestTurns: a server that has been idle counts as stalled 15 s after the first of its loads began, if none of them has ended and
-// another one waits. The one that waits is planned anew then.
-func TestTurns(t *testing.T) {
+// TestStalledServer: an idle server counts as stalled 15 s after the first of its loads began, if
+// none has ended and another one waits. The waiting load is then planned again.
+func TestStalledServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAssigner(Config{Logger: slog.New(slog.DiscardHandler)}, nil)
 		a.noteAlive([]string{"n1"})
@@ -86,21 +87,21 @@ func TestTurns(t *testing.T) {
 		time.Sleep(time.Hour) // idle
 		begun := time.Now()
 		for i := range loadsAtOnce {
-			if _, err := a.turn(t.Context(), "n1", string(rune('a'+i))); err != nil {
+			if _, err := a.acquireLoad(t.Context(), "n1", string(rune('a'+i))); err != nil {
 				t.Fatalf("load %d: %v", i, err)
 			}
 			time.Sleep(time.Second)
 		}
-		_, err := a.turn(t.Context(), "n1", "z")
+		_, err := a.acquireLoad(t.Context(), "n1", "z")
 		if took := time.Since(begun); !errors.Is(err, errReplan) || took < stalledTime || took > stalledTime+time.Second {
 			t.Errorf("the one that waits ends with %v after %v", err, took)
 		}
 	})
 }
 
-// TestTurnsEnd: a load that waits for its turn begins when another one ends, and waits no longer for a server that is gone or for a
-// mastership that is over.
-func TestTurnsEnd(t *testing.T) {
+// TestLoadWaitEnds: a waiting load starts when another one ends. It stops waiting when the server
+// is gone or the mastership has ended.
+func TestLoadWaitEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(a *assigner, done func(error), cancel func())
 		want error
@@ -117,11 +118,11 @@ func TestTurnsEnd(t *testing.T) {
 			defer cancel()
 			var last func(error)
 			for range loadsAtOnce {
-				last, _ = a.turn(ctx, "n1", "k")
+				last, _ = a.acquireLoad(ctx, "n1", "k")
 			}
 			ended := make(chan error, 1)
 			go func() {
-				_, err := a.turn(ctx, "n1", "z")
+				_, err := a.acquireLoad(ctx, "n1", "z")
 				ended <- err
 			}()
 			time.Sleep(500 * time.Millisecond)

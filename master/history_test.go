@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// happening is something that happened in a fleet: to a tablet, to a server, or to both.
+// happening is an event in a cluster: of a tablet, of a server, or of both.
 type happening struct {
 	at          time.Time
 	key, server string // of a server alone, key is noTablet
@@ -17,16 +17,17 @@ type happening struct {
 
 const noTablet = "no tablet"
 
-// notef notes what happened. The caller holds mu.
-func (f *tabletFleet) notef(key, server, format string, args ...any) {
+// notef records an event. The caller holds mu.
+func (f *simCluster) notef(key, server, format string, args ...any) {
 	f.history = append(f.history, happening{time.Now(), key, server, fmt.Sprintf(format, args...)})
 }
 
-// historyMax bounds what is told of what happened to a tablet.
+// historyMax bounds the events returned for a tablet.
 const historyMax = 150
 
-// historyOf tells what happened to a tablet, and to the servers that had to do with it: the last of it. The caller holds mu.
-func (f *tabletFleet) historyOf(key string) string {
+// historyOf returns the latest events of a tablet and of the servers concerned with it. The caller
+// holds mu.
+func (f *simCluster) historyOf(key string) string {
 	servers := map[string]bool{}
 	for _, h := range f.history {
 		if h.key == key {
@@ -42,14 +43,14 @@ func (f *tabletFleet) historyOf(key string) string {
 	return fmt.Sprintf("what happened to tablet %q:\n%s", key, strings.Join(lines[max(0, len(lines)-historyMax):], "\n"))
 }
 
-// writesIn says which writes there are, for people.
+// writesIn describes which writes exist.
 func writesIn(data map[int]bool) string { return fmt.Sprint(slices.Sorted(maps.Keys(data))) }
 
-// wrongMax bounds for how many things that must not be it is told how they came about.
+// wrongMax bounds the violations that are reported with their history.
 const wrongMax = 3
 
-// wrongf notes what must not be, of a tablet or of noTablet. The caller holds mu.
-func (f *tabletFleet) wrongf(key, format string, args ...any) {
+// wrongf records a violation for a tablet or for noTablet. The caller holds mu.
+func (f *simCluster) wrongf(key, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if key != noTablet {
 		f.notef(key, "", "WRONG: %s", text)

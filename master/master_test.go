@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// world is what a master sees, under a test's control.
+// world is a master's view of a cluster, under a test's control.
 type world struct {
 	mu      sync.Mutex
 	leads   bool
@@ -24,7 +24,7 @@ type world struct {
 	hailed  map[string]uint64
 	started []string
 	broken  bool // nodes do not answer
-	// unable are nodes that fail to take part in the group, and stuck those that never catch up with its log.
+	// unable are nodes that fail to start voting, and stuck those that never catch up with the log.
 	unable, stuck map[string]bool
 	attempts      map[string]int // StartVoting commands to a node
 }
@@ -162,9 +162,9 @@ func run(t *testing.T, f func(w *world, m *Master)) {
 	})
 }
 
-// TestReign: a master is where the leader is, for as long as it leads, and its epochs
+// TestMastership: the leader of the lock service is the master, for as long as it leads, and epochs
 // grow (I9).
-func TestReign(t *testing.T) {
+func TestMastership(t *testing.T) {
 	run(t, func(w *world, m *Master) {
 		time.Sleep(5 * time.Second)
 		if m.Epoch() != 0 {
@@ -191,7 +191,7 @@ func TestReign(t *testing.T) {
 	})
 }
 
-// TestMasterMakesVoters: all nodes hear of the master, and become voters.
+// TestMasterMakesVoters: the master is announced to all nodes, and they become voters.
 func TestMasterMakesVoters(t *testing.T) {
 	run(t, func(w *world, m *Master) {
 		w.broken = true
@@ -201,7 +201,7 @@ func TestMasterMakesVoters(t *testing.T) {
 			t.Errorf("voters %+v, though no node answers", w.Voters())
 		}
 		w.change(func() { w.broken = false })
-		time.Sleep(4 * time.Second) // no step waits for the next look
+		time.Sleep(4 * time.Second) // no step waits for the next reconciliation
 		if len(w.Voters()) != 3 || len(w.started) != 2 {
 			t.Errorf("voters %+v, started %v", w.Voters(), w.started)
 		}

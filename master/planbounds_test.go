@@ -10,12 +10,12 @@ import (
 
 func userKey(i int) string { return string(metadata.Key(nil, 16, fmt.Appendf(nil, "%04d", i))) }
 
-// holding returns a server of users' tablets on a node of the same name.
+// holding returns a server of user tablets on a node of the same name.
 func holding(name string, tablets ...Held) TabletServer {
 	return TabletServer{Name: name, Node: name, Has: tablets}
 }
 
-// heldFrom returns n tablets from the i-th on, each with as many bytes.
+// heldFrom returns n tablets from the i-th on, of the given size.
 func heldFrom(i, n int, bytes int64) (all []Held) {
 	for j := range n {
 		all = append(all, Held{Key: userKey(i + j), Bytes: bytes})
@@ -23,7 +23,8 @@ func heldFrom(i, n int, bytes int64) (all []Held) {
 	return all
 }
 
-// servedState is what the master knows when all tablets are served: METADATA's by server m, and users' as given.
+// servedState is the state in which all tablets are served: METADATA's by server m, users' as
+// given.
 func servedState(users ...TabletServer) *TabletState {
 	first := string(metadata.Key(nil, metadata.TableID, nil))
 	s := &TabletState{
@@ -39,7 +40,7 @@ func servedState(users ...TabletServer) *TabletState {
 	return s
 }
 
-// unassigned adds n tablets that no server has, from the i-th on.
+// unassigned adds n tablets without a server, from the i-th on.
 func (s *TabletState) unassigned(i, n int) *TabletState {
 	for j := range n {
 		s.Tablets = append(s.Tablets, Tablet{Key: userKey(i + j), Generation: 1})
@@ -47,7 +48,8 @@ func (s *TabletState) unassigned(i, n int) *TabletState {
 	return s
 }
 
-// ordersOf returns the orders of one kind, each as "key server to", the key as the number of a user's tablet.
+// ordersOf returns the orders of one kind, each as "key server to", with the number of a user
+// tablet as key.
 func ordersOf(s *TabletState, kind OrderKind) (all []string) {
 	numbers := map[string]int{}
 	for i := range 1000 {
@@ -66,7 +68,7 @@ func ordersOf(s *TabletState, kind OrderKind) (all []string) {
 	return all
 }
 
-// TestOrderNames: a log names each kind of order.
+// TestOrderNames: each kind of order has a name.
 func TestOrderNames(t *testing.T) {
 	for kind, want := range map[OrderKind]string{Load: "load", Unload: "unload", Recover: "recover", Forget: "forget", Merge: "merge"} {
 		if got := kind.String(); got != want {
@@ -75,7 +77,7 @@ func TestOrderNames(t *testing.T) {
 	}
 }
 
-// TestPlanBounds: the orders that are planned at once are bounded, together with those that are under way.
+// TestPlanBounds: planned orders and those in progress are bounded together.
 func TestPlanBounds(t *testing.T) {
 	loads := func(server string, i, n int) (all []Order) {
 		for j := range n {
@@ -135,9 +137,9 @@ func TestPlanBounds(t *testing.T) {
 		"moves beside a light one":              {busy(heavy(), unloads(1, true)), Unload, movesMax},
 		"moves beside as many":                  {busy(heavy(), unloads(movesMax, false)), Unload, 0},
 		"moves of tablets with next to nothing": {light(), Unload, movesMax * lightMoves},
-		"requested moves":                       {pinned(heavy(), 20), Unload, wantedMovesMax},
-		"requested moves beside others":         {pinned(busy(heavy(), unloads(3, false)), 20), Unload, wantedMovesMax - 3},
-		"moves for merges":                      {united(servedState(holding("a", heldFrom(0, 50, 0)...), holding("b", heldFrom(100, 50, 0)...)), 20), Unload, wantedMovesMax},
+		"requested moves":                       {pinned(heavy(), 20), Unload, requestedMovesMax},
+		"requested moves beside others":         {pinned(busy(heavy(), unloads(3, false)), 20), Unload, requestedMovesMax - 3},
+		"moves for merges":                      {united(servedState(holding("a", heldFrom(0, 50, 0)...), holding("b", heldFrom(100, 50, 0)...)), 20), Unload, requestedMovesMax},
 		"merges":                                {united(servedState(holding("a", append(heldFrom(0, 50, 0), heldFrom(100, 50, 0)...)...)), 20), Merge, 20},
 	} {
 		if got := ordersOf(c.s, c.kind); len(got) != c.want {
@@ -146,7 +148,8 @@ func TestPlanBounds(t *testing.T) {
 	}
 }
 
-// TestPlanBalance: a tablet moves if that makes two servers clearly more alike, and the heaviest that does so.
+// TestPlanBalance: a tablet moves if that clearly evens two servers out; the heaviest such tablet
+// goes first.
 func TestPlanBalance(t *testing.T) {
 	const gib = 1 << 30
 	with := func(s *TabletState, change func(s *TabletState)) *TabletState {
@@ -185,7 +188,7 @@ func TestPlanBalance(t *testing.T) {
 	}
 }
 
-// TestLightMoves: a tablet of users that has next to nothing is a light move, and no other is.
+// TestLightMoves: only the move of a nearly empty user tablet is light.
 func TestLightMoves(t *testing.T) {
 	for name, c := range map[string]struct {
 		h    Held
@@ -215,7 +218,7 @@ func TestLightMoves(t *testing.T) {
 	}
 }
 
-// TestLoadPlacement: a tablet without a server goes to the server with the least, what is under way included.
+// TestLoadPlacement: an unassigned tablet goes to the lightest server, counting orders in progress.
 func TestLoadPlacement(t *testing.T) {
 	with := func(s *TabletState, change func(s *TabletState)) *TabletState {
 		change(s)
@@ -271,8 +274,8 @@ func TestLoadPlacement(t *testing.T) {
 	}
 }
 
-// TestMetadataPlacement: METADATA's second tablet goes to the server that has the first, and the third to another one,
-// whatever else their nodes have.
+// TestMetadataPlacement: the second METADATA tablet goes to the server of the first, and the third
+// to another one, whatever else their nodes serve.
 func TestMetadataPlacement(t *testing.T) {
 	first, second := string(metadata.Key(nil, metadata.TableID, []byte("m"))), string(metadata.Key(nil, metadata.TableID, nil))
 	for want, has := range map[string][]Held{"m2": {{Key: RootKey}}, "m1": {{Key: RootKey}, {Key: first}}} {
@@ -289,7 +292,8 @@ func TestMetadataPlacement(t *testing.T) {
 	}
 }
 
-// TestPlanMerges: neighbours on one server are merged. Of two others the smaller one moves, unless the larger one's server drains.
+// TestPlanMerges: neighbours on one server are merged. Of two others the smaller one moves, unless
+// the larger one's server is draining.
 func TestPlanMerges(t *testing.T) {
 	apart := func(lower, upper int64) *TabletState {
 		s := servedState(holding("a", Held{Key: userKey(0), Bytes: lower}), holding("b", Held{Key: userKey(1), Bytes: upper}))
@@ -337,8 +341,8 @@ func TestPlanMerges(t *testing.T) {
 	}
 }
 
-// TestPlanRequests: a tablet moves to the node that an operator named, if it is served elsewhere, that node can take it, and no merge
-// of it is to be done. One that cannot move keeps no other from moving.
+// TestPlanRequests: a tablet moves to its requested node if it is served elsewhere, that node can
+// accept it, and no merge of it is pending. A tablet that cannot move does not block other moves.
 func TestPlanRequests(t *testing.T) {
 	s := servedState(holding("a", heldFrom(0, 6, 0)...), holding("b", heldFrom(10, 6, 0)...), holding("c", heldFrom(20, 6, 0)...))
 	s.Servers[3].Leaving = true
@@ -346,7 +350,7 @@ func TestPlanRequests(t *testing.T) {
 	s.Unions = []Union{{Lower: userKey(4), Upper: userKey(9)}}
 	var got []string
 	for _, o := range ordersOf(s, Unload) {
-		if !strings.Contains(o, " c ") { // which drains
+		if !strings.Contains(o, " c ") { // which is draining
 			got = append(got, o)
 		}
 	}

@@ -9,22 +9,23 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Recovery is how far the sorting of a dead server's logs has come (paper §6, "Commit-log
-// implementation"). It is kept in the lock service, so that whoever is master goes on with it.
+// Recovery is the progress of sorting a dead server's logs (paper §6, "Commit-log implementation").
+// It is stored in the lock service, so that the next master continues it.
 type Recovery struct {
 	Server string
 	Pieces []Piece
 }
 
-// Piece is a part of a log that one server sorts: whole extents, about 64 MiB.
+// Piece is the part of a log that one server sorts: whole extents, about 64 MiB.
 type Piece struct {
 	Log        blobfs.ID
-	Start, End int64 // positions in the log: payloads that begin there are the piece's
-	// Run describes the sorted entries, in the form of package tablet; nil until the piece is sorted.
+	Start, End int64 // positions in the log: payloads that begin there belong to the piece
+	// Run describes the sorted entries, in the form of package tablet; nil until the piece is
+	// sorted.
 	Run []byte
 }
 
-// Done says whether all pieces are sorted.
+// Done reports whether all pieces are sorted.
 func (r *Recovery) Done() bool {
 	return !slices.ContainsFunc(r.Pieces, func(p Piece) bool { return p.Run == nil })
 }
@@ -36,11 +37,11 @@ const (
 	piecesMax       = 1 << 16
 )
 
-// EncodeRecovery returns the recovery as it is kept in the lock service, the MessagePack array
+// EncodeRecovery returns the form stored in the lock service, the MessagePack array
 //
 //	[1, server, [[log, start, end, run or nil]…]]
 //
-// Later versions append values; readers pass over those that they do not know.
+// Later versions append values; readers skip unknown ones.
 func EncodeRecovery(r *Recovery) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -63,16 +64,16 @@ func EncodeRecovery(r *Recovery) []byte {
 	return slices.Clone(e.Bytes())
 }
 
-// DecodeRecovery reads what EncodeRecovery wrote.
+// DecodeRecovery decodes the output of EncodeRecovery.
 func DecodeRecovery(b []byte) (*Recovery, error) {
 	if err := wire.CheckOne(b, wire.Limits{}); err != nil {
-		return nil, fmt.Errorf("recovery: %w", err)
+		return nil, fmt.Errorf("decode recovery: %w", err)
 	}
 	d := wire.NewDecoder(b)
 	r := &Recovery{}
 	more := d.Array() - recoveryValues
 	if v := d.Uint(); d.Err() == nil && v != recoveryVersion {
-		return nil, fmt.Errorf("recovery: version %d is unknown", v)
+		return nil, fmt.Errorf("decode recovery: unknown version %d", v)
 	}
 	r.Server = d.Str()
 	for n := d.ArrayMax(piecesMax); n > 0 && d.Err() == nil; n-- {
@@ -81,7 +82,7 @@ func DecodeRecovery(b []byte) (*Recovery, error) {
 		if id := d.Bytes(); len(id) == len(p.Log) {
 			copy(p.Log[:], id)
 		} else if d.Err() == nil {
-			return nil, fmt.Errorf("recovery of %s: a log's id has %d bytes", r.Server, len(id))
+			return nil, fmt.Errorf("decode recovery of %s: log id has %d bytes, want %d", r.Server, len(id), len(p.Log))
 		}
 		p.Start, p.End = d.Int(), d.Int()
 		if !d.IsNil() {
@@ -96,21 +97,22 @@ func DecodeRecovery(b []byte) (*Recovery, error) {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
-		return nil, fmt.Errorf("recovery: %w", err)
+		return nil, fmt.Errorf("decode recovery: %w", err)
 	}
 	return r, nil
 }
 
-// Recoveries keeps recoveries, and has pieces sorted.
+// Recoveries stores recoveries, closes logs, and has servers sort pieces.
 type Recoveries interface {
 	// Recovery returns the recovery of a server and its generation; nil and zero if there is none.
 	Recovery(ctx context.Context, server string) (*Recovery, uint64, error)
-	// SaveRecovery replaces it if it is at that generation, and returns the next. After an error it
-	// may have been replaced or not.
+	// SaveRecovery replaces the recovery if it is at that generation, and returns the new
+	// generation. After an error it may or may not have been replaced.
 	SaveRecovery(ctx context.Context, r *Recovery, gen uint64) (uint64, error)
-	// EndLogs ends a server's logs, so that it is acknowledged nothing more, and returns the pieces
-	// that they consist of.
+	// EndLogs closes a server's logs, so that no further write of it is acknowledged, and returns
+	// the pieces that they consist of.
 	EndLogs(ctx context.Context, server string) ([]Piece, error)
-	// Sort has a server sort a piece of another's log, and returns the run. That is on disk then.
+	// Sort has a server sort a piece of another server's log, and returns the run, which is then on
+	// disk.
 	Sort(ctx context.Context, by *TabletServer, server string, p *Piece) ([]byte, error)
 }

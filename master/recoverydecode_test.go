@@ -9,7 +9,8 @@ import (
 	"github.com/steledb/stele/master"
 )
 
-// TestRecoveryOfLaterVersions: values that a later version appends, to the recovery or to a piece, are passed over.
+// TestRecoveryOfLaterVersions: values appended by a later version, to the recovery or to a piece,
+// are skipped.
 func TestRecoveryOfLaterVersions(t *testing.T) {
 	log := blobfs.NewID()
 	var e wire.Encoder
@@ -34,16 +35,17 @@ func TestRecoveryOfLaterVersions(t *testing.T) {
 	}
 }
 
-// TestRecoveryOfOtherForm: a recovery of another version, or with a log's id of another length, is an error that names the cause.
+// TestRecoveryOfOtherForm: an unknown version, or a log id of another length, is an error that
+// names the cause.
 func TestRecoveryOfOtherForm(t *testing.T) {
 	for want, write := range map[string]func(e *wire.Encoder){
-		"version 2 is unknown": func(e *wire.Encoder) {
+		"unknown version 2": func(e *wire.Encoder) {
 			e.Array(3)
 			e.Uint(2)
 			e.Str("n1.7")
 			e.Array(0)
 		},
-		"recovery of n1.7: a log's id has 3 bytes": func(e *wire.Encoder) {
+		"decode recovery of n1.7: log id has 3 bytes": func(e *wire.Encoder) {
 			e.Array(3)
 			e.Uint(1)
 			e.Str("n1.7")

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// refusing is a fleet of which no server can load one tablet.
+// refusing is a cluster in which no server can load one tablet.
 type refusing struct {
 	*masterView
 	key   string
@@ -28,14 +28,14 @@ func (r *refusing) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.S
 	return errors.New("a file of it is damaged")
 }
 
-// TestOrderThatCannotBeDone: a tablet that nobody can load is tried again, and less and less often: each try is an
-// event in its row of METADATA, and would push out what told why.
+// TestOrderThatCannotBeDone: a tablet that no server can load is retried less and less often: each
+// attempt is an event in its METADATA row, and would push out the earlier ones.
 func TestOrderThatCannotBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 5)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 5)
 		f.start()
 		f.start()
-		view := &refusing{masterView: &masterView{tabletFleet: f}}
+		view := &refusing{masterView: &masterView{simCluster: f}}
 		f.locked(func() {
 			for key, row := range f.rows {
 				if row.Level() == 2 {
@@ -50,10 +50,10 @@ func TestOrderThatCannotBeDone(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() { a.run(ctx) })
 		time.Sleep(10 * time.Minute)
-		told := a.unserved(time.Now())
-		if len(told) != 1 || told[0].Key != view.key || told[0].Tries != len(view.tries) || told[0].Err.Error() != "a file of it is damaged" ||
-			time.Since(told[0].Since) < 9*time.Minute {
-			t.Errorf("of %q, tried %d times, it is told: %+v", view.key, len(view.tries), told)
+		reported := a.unserved(time.Now())
+		if len(reported) != 1 || reported[0].Key != view.key || reported[0].Tries != len(view.tries) || reported[0].Err.Error() != "a file of it is damaged" ||
+			time.Since(reported[0].Since) < 9*time.Minute {
+			t.Errorf("of %q, tried %d times, got %+v", view.key, len(view.tries), reported)
 		}
 		lock.lose()
 		cancel()

@@ -8,25 +8,25 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// Merges that the master orders by itself (paper §5.2) are for tables that have shrunk, not for those that rest
-// for a night or were cut beforehand for a load that is to come.
+// Merges that the master orders by itself (paper §5.2) are for tables that have shrunk, not for
+// tables that are idle overnight or were pre-split for a coming load.
 const (
-	// mergeBytesMax is what two neighbours may have together: a sixteenth of the size at which a tablet is
-	// split, so that what is merged is not split again soon.
+	// mergeBytesMax bounds the bytes of two neighbours together: a sixteenth of the split size, so
+	// that a merged tablet is not split again soon.
 	mergeBytesMax = 64 << 20
-	// mergeLoadMax is how many operations a second each may have.
+	// mergeLoadMax bounds the load of each, in operations a second.
 	mergeLoadMax = 1
-	// mergeCool is for how long both must have been so without a break, as one master has seen it.
+	// mergeCool is how long one master must have seen both small and idle without interruption.
 	mergeCool = 6 * time.Hour
 	// mergePause is the time from one such merge to the next.
 	mergePause = time.Minute
 )
 
-// small says whether a tablet has little in it and little to do.
+// small reports whether the tablet has few bytes and little load.
 func (h *Held) small() bool { return h.Bytes <= mergeBytesMax && h.Load < mergeLoadMax }
 
-// SmallNeighbours returns two tablets that the master should merge, or nil. It depends on nothing but
-// its argument: of all pairs the one that has least.
+// SmallNeighbours returns the merge that the master should order, or nil. It is a pure function of
+// its argument. Of all eligible pairs it returns the smallest.
 func SmallNeighbours(s *TabletState) *Union {
 	if !s.Whole || len(s.Unions) > 0 {
 		return nil
@@ -35,7 +35,7 @@ func SmallNeighbours(s *TabletState) *Union {
 	for i := range s.Servers {
 		v := &s.Servers[i]
 		if v.Silent || v.Leaving {
-			return nil // there is other work
+			return nil // moves and recoveries come first
 		}
 		for j := range v.Has {
 			held[v.Has[j].Key] = &v.Has[j]
@@ -56,7 +56,7 @@ func SmallNeighbours(s *TabletState) *Union {
 			continue
 		}
 		if sum := held[lower.Key].Bytes + held[upper.Key].Bytes; sum < least || sum == least && best == nil {
-			best, least = &Union{Lower: lower.Key, Upper: upper.Key, Why: "both are small and have little to do"}, sum
+			best, least = &Union{Lower: lower.Key, Upper: upper.Key, Why: "both are small and idle"}, sum
 		}
 	}
 	return best
@@ -68,7 +68,8 @@ func sameTable(a, b string) bool {
 	return err == nil && err2 == nil && x == y
 }
 
-// noteSmall keeps how long tablets have been small, tells s of it, and has a pair merged now and then.
+// noteSmall records how long tablets have been small, in s as well, and orders at most one merge
+// each mergePause.
 func (a *assigner) noteSmall(s *TabletState) {
 	now := time.Now()
 	kept := map[string]time.Time{}
@@ -86,7 +87,7 @@ func (a *assigner) noteSmall(s *TabletState) {
 			}
 			kept[h.Key], s.Cool[h.Key] = since, now.Sub(since)
 		}
-		if v.Silent { // what it has cannot be told
+		if v.Silent { // its tablets are unknown, so they stay as they were
 			for _, t := range s.Tablets {
 				if since, ok := a.small[t.Key]; ok && t.Server == v.Name {
 					kept[t.Key] = since
@@ -100,7 +101,7 @@ func (a *assigner) noteSmall(s *TabletState) {
 	}
 	if u := SmallNeighbours(s); u != nil {
 		a.merged = now
-		if _, err := a.take(&wish{lower: u.Lower, key: u.Upper, why: u.Why}); err == nil {
+		if _, err := a.admit(&request{lower: u.Lower, key: u.Upper, why: u.Why}); err == nil {
 			s.Unions = append(s.Unions, *u)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// smallState is a table of five tablets on two servers, all small for long.
+// smallState is a table of five tablets on two servers, all small for a long time.
 func smallState() *TabletState {
 	s := &TabletState{Whole: true, Servers: []TabletServer{{Name: "a.1", Node: "a"}, {Name: "b.1", Node: "b"}}, Cool: map[string]time.Duration{}, Pins: map[string]string{}}
 	for i := range 5 {
@@ -30,12 +30,12 @@ func TestSmallNeighbours(t *testing.T) {
 	for _, x := range []struct {
 		what  string
 		do    func(s *TabletState)
-		lower int // of the pair; -1 is none
+		lower int // index of the pair; -1 for none
 	}{
 		{"all are small", func(*TabletState) {}, 3},
 		{"one is large", func(s *TabletState) { held(s, 4).Bytes = mergeBytesMax }, 2},
 		{"one was not for long", func(s *TabletState) { s.Cool[key(3)] = mergeCool - 1 }, 1},
-		{"one is wanted somewhere", func(s *TabletState) { s.Pins[key(4)] = "a" }, 2},
+		{"one is pinned", func(s *TabletState) { s.Pins[key(4)] = "a" }, 2},
 		{"one waits for a recovery", func(s *TabletState) { s.Tablets[3].Recoveries = []string{"c.1"} }, 1},
 		{"the first waits for a recovery", func(s *TabletState) { s.Tablets[0].Recoveries = []string{"c.1"} }, 3},
 		{"one is moved", func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Tablet: s.Tablets[4]}} }, 2},
@@ -77,15 +77,15 @@ func TestSmallNeighbours(t *testing.T) {
 	}
 }
 
-// Tablets that stay small are merged, one pair a minute, until one is left; nothing is lost.
+// Tablets that stay small are merged, one pair a minute, until one is left. No data is lost.
 func TestSmallTabletsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 10)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 10)
 		for range 3 {
 			f.start()
 		}
-		view := &masterView{tabletFleet: f}
-		_, end := reignOf(t, view, 1)
+		view := &masterView{simCluster: f}
+		_, end := runMaster(t, view, 1)
 		f.wait(t, time.Minute)
 		for i := range 50 {
 			f.write(i)
@@ -103,7 +103,7 @@ func TestSmallTabletsAreMerged(t *testing.T) {
 		if n := users(); n < 5 || n == 10 {
 			t.Fatalf("%d tablets of 10 some minutes later", n)
 		}
-		// What was merged counts as new only if it has another key; the upper one's stays.
+		// A merged tablet is new only if it has another key; the upper tablet's key stays.
 		time.Sleep(mergeCool + 20*mergePause)
 		if n := users(); n != 1 {
 			t.Fatalf("%d tablets in the end", n)
@@ -114,8 +114,8 @@ func TestSmallTabletsAreMerged(t *testing.T) {
 	})
 }
 
-// TestSmallTime: the time for which a tablet has been small goes on while its server is silent, and begins anew when the tablet
-// was large or busy.
+// TestSmallTime: the time for which a tablet has been small continues while its server does not
+// answer, and starts again after the tablet was large or busy.
 func TestSmallTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := func(i int) string { return string(metadata.Key(nil, 16, fmt.Appendf(nil, "%d", i))) }
@@ -133,7 +133,7 @@ func TestSmallTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		got := look(TabletServer{Name: "a", Has: []Held{small(0), small(1)}}, TabletServer{Name: "b", Has: []Held{small(2)}})
 		if got[key(0)] != 2*time.Hour {
-			t.Errorf("one whose server was silent meanwhile is small for %v, want 2h", got[key(0)])
+			t.Errorf("one whose server was unresponsive meanwhile is small for %v, want 2h", got[key(0)])
 		}
 		if got[key(1)] != 0 || got[key(2)] != 0 {
 			t.Errorf("two that were large are small for %v and %v", got[key(1)], got[key(2)])
@@ -146,7 +146,7 @@ func TestSmallTime(t *testing.T) {
 	})
 }
 
-// TestMergePause: a merge begins exactly a minute after the one before.
+// TestMergePause: a merge starts exactly a minute after the previous one.
 func TestMergePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAssigner(Config{}, nil)
@@ -156,7 +156,7 @@ func TestMergePause(t *testing.T) {
 			for i := range s.Tablets {
 				a.small[s.Tablets[i].Key] = time.Now().Add(-mergeCool)
 			}
-			a.mu.wishes = nil
+			a.mu.requests = nil
 			a.noteSmall(s)
 			return len(s.Unions)
 		}

@@ -11,41 +11,42 @@ import (
 )
 
 const (
-	// sortsMax bounds the pieces that one server sorts at a time: each takes memory for the piece twice.
+	// sortsMax bounds the pieces that one server sorts at a time: each takes memory for the piece
+	// twice.
 	sortsMax = 2
-	// sortTimeout is how long a server may take for a piece before another is given it: 64 MiB take half
-	// a second of a processor, and some seconds on a slow network. Each time a piece is not sorted in time
-	// it gets twice as long.
+	// sortTimeout is how long a server may take for a piece before another server gets it. 64 MiB
+	// take half a second of CPU, and some seconds on a slow network. Each failed attempt doubles
+	// it, up to 16 times.
 	sortTimeout = 30 * time.Second
-	// savePause is the pause before a recovery is saved again that may not have been.
+	// savePause is the pause before a recovery is read again whose save failed.
 	savePause = 200 * time.Millisecond
 )
 
-// sorter has the logs of a dead server sorted by those that live, piece by piece.
+// sorter has the logs of a dead server sorted by live servers, piece by piece.
 type sorter struct {
 	rs     Recoveries
 	log    *slog.Logger
-	server string // the dead
-	// alive returns a context that ends when a server is known to be gone.
+	server string // the dead server
+	// alive returns a context that is cancelled when a server is known to be gone.
 	alive func(server string) context.Context
-	// held says whether this is surely the master still.
+	// held reports whether this node is certainly still the master.
 	held func() bool
 
-	todo   chan int      // pieces that nobody sorts; has room for all
+	todo   chan int      // unassigned pieces; its capacity is the number of pieces
 	done   chan struct{} // closed when all are sorted
-	saving chan struct{} // has a value while the recovery is being saved
-	// mu guards what follows; who saves alone changes r and gen.
+	saving chan struct{} // holds a value while the recovery is being saved
+	// mu guards the fields below. Only the holder of saving changes r and gen.
 	mu    sync.Mutex
 	r     *Recovery
 	gen   uint64
 	left  int
-	tries map[int]int // of pieces that were not sorted
-	last  error       // why one was not
+	tries map[int]int // failed attempts by piece
+	last  error       // the last failure
 }
 
-// run ends the logs, if nobody has, and has what is not sorted yet sorted by helpers. What was sorted before,
-// perhaps by another master's order, is not sorted again. The error is what kept some piece from
-// being sorted.
+// run closes the logs, unless that was done, and has helpers sort the remaining pieces. Pieces
+// sorted before, perhaps by order of another master, are not sorted again. The error is the last
+// one that kept a piece from being sorted.
 func (s *sorter) run(ctx context.Context, helpers []TabletServer) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -62,7 +63,7 @@ func (s *sorter) run(ctx context.Context, helpers []TabletServer) error {
 		return nil
 	}
 	if len(helpers) == 0 {
-		return errors.New("there is no server to sort its logs")
+		return errors.New("no live server can sort the logs")
 	}
 	var work sync.WaitGroup
 	for i := range helpers {
@@ -76,30 +77,30 @@ func (s *sorter) run(ctx context.Context, helpers []TabletServer) error {
 	if s.left == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d pieces are not sorted: %w", s.left, len(s.r.Pieces), errors.Join(s.last, ctx.Err()))
+	return fmt.Errorf("sort logs: %d of %d pieces remain: %w", s.left, len(s.r.Pieces), errors.Join(s.last, ctx.Err()))
 }
 
-// begin reads how far the recovery has come, or begins it.
+// begin reads the progress of the recovery, or creates it.
 func (s *sorter) begin(ctx context.Context) (err error) {
 	if s.r, s.gen, err = s.rs.Recovery(ctx, s.server); err != nil {
-		return fmt.Errorf("read how far it has come: %w", err)
+		return fmt.Errorf("read recovery: %w", err)
 	}
 	if s.r != nil {
 		return nil
 	}
 	s.r = &Recovery{Server: s.server}
 	if s.r.Pieces, err = s.rs.EndLogs(ctx, s.server); err != nil {
-		return fmt.Errorf("end its logs: %w", err)
+		return fmt.Errorf("close logs: %w", err)
 	}
-	// If it was saved though there is an error, the next try finds it.
+	// If it was saved in spite of the error, the next attempt finds it.
 	if s.gen, err = s.rs.SaveRecovery(ctx, s.r, s.gen); err != nil {
-		return fmt.Errorf("begin to sort: %w", err)
+		return fmt.Errorf("create recovery: %w", err)
 	}
 	return nil
 }
 
-// help has one server sort pieces until all are sorted, or it fails: it gets no more then, and others
-// what it was to sort.
+// help has one server sort pieces until all are sorted or one fails. After a failure the server
+// gets no more, and its piece goes to another server.
 func (s *sorter) help(ctx context.Context, by *TabletServer) {
 	alive, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -118,14 +119,14 @@ func (s *sorter) help(ctx context.Context, by *TabletServer) {
 				s.last = err
 				s.mu.Unlock()
 				s.todo <- i
-				s.log.Warn("a piece of a dead server's log was not sorted", "server", s.server, "by", by.Name, "error", err)
+				s.log.Warn("log piece of dead server not sorted", "server", s.server, "sorter", by.Name, "err", err)
 				return
 			}
 		}
 	}
 }
 
-// sortOne has a piece sorted while its server is alive, and notes that it is.
+// sortOne has a piece sorted while its server is alive, and records the result.
 func (s *sorter) sortOne(ctx, alive context.Context, by *TabletServer, i int) error {
 	if !s.held() {
 		return ErrNotMaster
@@ -149,7 +150,7 @@ func (s *sorter) sortOne(ctx, alive context.Context, by *TabletServer, i int) er
 	return nil
 }
 
-// sorted notes that a piece is. What cannot be saved at the moment is saved later: the work is done.
+// sorted saves a piece's run. It retries until the save succeeds, so as not to lose the work.
 func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 	select {
 	case s.saving <- struct{}{}:
@@ -164,7 +165,7 @@ func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 		if err == nil {
 			s.adopt(next, gen)
 		}
-		// It may be saved, or another master may have saved something else.
+		// The save may have succeeded, or another master may have saved something else.
 		for err != nil {
 			if !s.held() {
 				return errors.Join(ErrNotMaster, err)
@@ -180,9 +181,9 @@ func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 	return nil
 }
 
-var errRecoveryGone = errors.New("its recovery has ended, or begun anew")
+var errRecoveryGone = errors.New("the recovery has ended or was started again")
 
-// reread takes over what is saved of the recovery. Piece i must be the same still.
+// reread adopts the stored recovery. Piece i must still be the same.
 func (s *sorter) reread(ctx context.Context, i int) error {
 	r, gen, err := s.rs.Recovery(ctx, s.server)
 	if err != nil {
@@ -195,7 +196,7 @@ func (s *sorter) reread(ctx context.Context, i int) error {
 	return nil
 }
 
-// adopt takes what is saved.
+// adopt replaces the recovery by the stored one.
 func (s *sorter) adopt(r *Recovery, gen uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// oneRecovery is the recovery of one dead server, whose saves and sorts a test decides. It implements Recoveries.
+// oneRecovery is the recovery of one dead server. The test decides the outcome of saves and sorts.
+// It implements Recoveries.
 type oneRecovery struct {
 	mu    sync.Mutex
 	saved *Recovery
 	gen   uint64
 	saves int
-	// save decides whether a save fails, and may change what is saved. It is called with mu held.
+	// save decides whether a save fails, and may change what is stored. It is called with mu held.
 	save func() error
 	sort func(ctx context.Context, p *Piece) ([]byte, error)
 }
@@ -62,7 +63,7 @@ func pieces(n int) (all []Piece) {
 	return all
 }
 
-// sortBy has the logs of a dead server sorted by so many helpers.
+// sortBy has n helpers sort the logs of a dead server.
 func (o *oneRecovery) sortBy(ctx context.Context, helpers int, held func() bool) error {
 	s := sorter{rs: o, log: slog.New(slog.DiscardHandler), server: "dead", held: held, alive: func(string) context.Context { return context.Background() }}
 	return s.run(ctx, slices.Repeat([]TabletServer{{Name: "a"}}, helpers))
@@ -70,7 +71,7 @@ func (o *oneRecovery) sortBy(ctx context.Context, helpers int, held func() bool)
 
 func always() bool { return true }
 
-// TestSortTimeouts: a piece that is not sorted in time gets twice as long at each further try, and 16 times as long at most.
+// TestSortTimeouts: the time for a piece doubles with each failed attempt, up to 16 times.
 func TestSortTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limits []time.Duration
@@ -81,7 +82,7 @@ func TestSortTimeouts(t *testing.T) {
 			return nil, ctx.Err()
 		}}
 		err := o.sortBy(t.Context(), 4, always)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 pieces are not sorted") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 pieces remain") {
 			t.Errorf("the error is %v", err)
 		}
 		if want := []time.Duration{30, 60, 120, 240, 480, 480, 480, 480}; !slices.Equal(limits, want) {
@@ -116,7 +117,7 @@ func TestSortsAtOnce(t *testing.T) {
 	})
 }
 
-// TestSortGoesOn: what is sorted already is not sorted again, and without anything to sort no server is needed.
+// TestSortGoesOn: sorted pieces are not sorted again, and with nothing to sort no server is needed.
 func TestSortGoesOn(t *testing.T) {
 	done := pieces(3)
 	for i := range done {
@@ -141,8 +142,9 @@ func TestSortGoesOn(t *testing.T) {
 	}
 }
 
-// TestSortSavedOtherwise: when a save fails, what is saved is read again. If the piece is sorted there, its work is done; if it is
-// not the same piece any more, it is an error; if it is not sorted there, it is saved again.
+// TestSortSavedOtherwise: after a failed save the stored recovery is read. If the piece is sorted
+// there, its work is done. If it is no longer the same piece, that is an error. Otherwise it is
+// saved again.
 func TestSortSavedOtherwise(t *testing.T) {
 	run := []byte("of another master")
 	for name, c := range map[string]struct {
@@ -179,7 +181,8 @@ func TestSortSavedOtherwise(t *testing.T) {
 	}
 }
 
-// TestSortByFormerMaster: a node that is no longer the master has no piece sorted, and saves nothing again.
+// TestSortByFormerMaster: a node that is no longer the master has no piece sorted and saves
+// nothing.
 func TestSortByFormerMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &oneRecovery{saved: &Recovery{Pieces: pieces(1)}, sort: func(context.Context, *Piece) ([]byte, error) {

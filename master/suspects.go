@@ -7,29 +7,33 @@ import (
 )
 
 const (
-	// suspectDeaths is the number of servers that ended with a tablet, before it was written out, from which on the tablet is
-	// suspected of ending them. Other tablets of these servers are, too, if the servers end within seconds.
+	// suspectDeaths is the number of servers that died with a tablet before it was written out,
+	// from which on the tablet is suspected of killing them. Other tablets of these servers are
+	// suspected, too, if the servers died within seconds.
 	suspectDeaths = 16
-	// suspectPause is the time before the first trial of a suspected tablet. It doubles with each further server that ends, up to
-	// suspectPauseMax.
+	// suspectPause is the time before the first trial of a suspected tablet. It doubles with each
+	// further server that dies, up to suspectPauseMax.
 	suspectPause, suspectPauseMax = time.Minute, time.Hour
-	// suspectDeathsMax is the number from which on a tablet is loaded only if an operator moves it to a node.
+	// suspectDeathsMax is the number of deaths from which on a tablet is loaded only if an operator
+	// moves it to a node.
 	suspectDeathsMax = 48
 )
 
-// suspects are the tablets that are suspected of ending the servers that load them. They are loaded one at a time, so that
-// a server that ends shows which tablet was the cause, and the others are written out and suspected no more. The zero value is ready for use.
+// suspects tracks the tablets suspected of killing the servers that load them. They are loaded one
+// at a time: a server that dies then identifies the tablet that caused it, and the other tablets
+// are written out and suspected no more. The zero value is ready for use.
 type suspects struct {
 	seen map[string]suspicion // by key
 }
 
-// suspicion is since when a tablet is suspected because of so many servers.
+// suspicion is a tablet's number of server deaths, and when it last rose.
 type suspicion struct {
 	deaths int
 	since  time.Time
 }
 
-// note returns the tablets that are not to be loaded now, by their keys, with why.
+// note updates the suspects from s, and returns the tablets that must not be loaded now, by key,
+// with the reason.
 func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]error) {
 	alive := map[string]bool{}
 	for i := range s.Servers {
@@ -49,7 +53,7 @@ func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]err
 		}
 		busy := slices.ContainsFunc(s.Busy, func(o Order) bool { return o.about(t.Key) })
 		if alive[t.Server] || busy {
-			trial = true // until it is written out, or its server ends
+			trial = true // until it is written out or its server dies
 		} else if _, pinned := s.Pins[t.Key]; !pinned || now.Sub(seen[t.Key].since) < suspectPause {
 			waiting = append(waiting, t)
 		}
@@ -63,11 +67,11 @@ func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]err
 		wait := min(suspectPause<<min(v.deaths-suspectDeaths, 6), suspectPauseMax)
 		switch left := v.since.Add(wait).Sub(now); {
 		case v.deaths >= suspectDeathsMax:
-			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it is not loaded any more until it is moved to a node, see 'stele tablet move'", v.deaths)
+			suspended[t.Key] = fmt.Errorf("%d servers died with the tablet before it was written out: it is not loaded again until moved to a node with 'stele tablet move'", v.deaths)
 		case left > 0:
-			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it is tried again in %v", v.deaths, left.Round(time.Second))
+			suspended[t.Key] = fmt.Errorf("%d servers died with the tablet before it was written out: next attempt in %v", v.deaths, left.Round(time.Second))
 		case trial:
-			suspended[t.Key] = fmt.Errorf("%d servers ended with the tablet before it was written out: it waits for another such tablet", v.deaths)
+			suspended[t.Key] = fmt.Errorf("%d servers died with the tablet before it was written out: it waits for the trial of another such tablet", v.deaths)
 		default:
 			trial = true
 		}
@@ -75,7 +79,7 @@ func (x *suspects) note(s *TabletState, now time.Time) (suspended map[string]err
 	return suspended
 }
 
-// deaths returns how many servers ended with a tablet before it was written out.
+// deaths returns how many servers died with a tablet before it was written out.
 func deaths(t *Tablet, alive map[string]bool) int {
 	n := len(t.Recoveries)
 	if t.Server != "" && !alive[t.Server] && !slices.Contains(t.Recoveries, t.Server) {

@@ -15,7 +15,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// deadly is a fleet in which one tablet ends each server that takes it. A new server starts each time.
+// deadly is a cluster in which one tablet kills each server that acquires it. A new server starts
+// each time.
 type deadly struct {
 	*masterView
 	key   string
@@ -47,15 +48,16 @@ func (d *deadly) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Seq
 	return errServerGone
 }
 
-// TestTabletThatEndsItsServers: the master stops loading a tablet that ends each server which loads it, well before its row of
-// METADATA is full, and reports it; the other tablets are served. It tries it again if an operator moves it.
-func TestTabletThatEndsItsServers(t *testing.T) {
+// TestTabletThatKillsServers: the master stops loading a tablet that kills every server that loads
+// it, well before its METADATA row is full, and reports it. Other tablets are served. An operator's
+// move tries it again.
+func TestTabletThatKillsServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), 6)
+		f := newSimCluster(rand.New(rand.NewPCG(1, 1)), 6)
 		for range 3 {
 			f.start()
 		}
-		d := &deadly{masterView: &masterView{tabletFleet: f}}
+		d := &deadly{masterView: &masterView{simCluster: f}}
 		for key, row := range f.rows {
 			if row.Level() == 2 {
 				d.key = key
@@ -73,16 +75,16 @@ func TestTabletThatEndsItsServers(t *testing.T) {
 		}
 		reported := func(text string) {
 			t.Helper()
-			told := a.unserved(time.Now())
-			if len(told) != 1 || told[0].Key != d.key || !strings.Contains(told[0].Err.Error(), text) {
-				t.Errorf("after %d servers, reported is %+v", ended(), told)
+			all := a.unserved(time.Now())
+			if len(all) != 1 || all[0].Key != d.key || !strings.Contains(all[0].Err.Error(), text) {
+				t.Errorf("after %d servers: got %+v", ended(), all)
 			}
 		}
 		time.Sleep(2 * time.Hour)
 		if n := ended(); n < suspectDeaths || n > suspectDeaths+8 {
 			t.Errorf("%d servers ended in 2 hours", n)
 		}
-		reported("it is tried again in")
+		reported("next attempt in")
 		time.Sleep(72 * time.Hour)
 		n := ended()
 		if n < suspectDeaths || n > suspectDeathsMax {
@@ -106,7 +108,7 @@ func TestTabletThatEndsItsServers(t *testing.T) {
 			}
 		})
 		a.mu.Lock()
-		a.mu.wishes = append(a.mu.wishes, &wish{key: d.key, node: node, until: time.Now().Add(wishTimeout), ended: make(chan struct{})})
+		a.mu.requests = append(a.mu.requests, &request{key: d.key, node: node, until: time.Now().Add(requestTimeout), ended: make(chan struct{})})
 		a.mu.Unlock()
 		time.Sleep(time.Minute)
 		if ended() == n {
@@ -119,7 +121,8 @@ func TestTabletThatEndsItsServers(t *testing.T) {
 	})
 }
 
-// TestDamagedRow: a tablet whose row cannot be read is reported, and the others are served; no logs are forgotten, which it may need.
+// TestDamagedRow: a tablet whose row cannot be decoded is reported, and the others are served. No
+// logs are removed, since it may need any.
 func TestDamagedRow(t *testing.T) {
 	damage := errors.New("recoveries: count over the limit")
 	s := &TabletState{
@@ -138,8 +141,8 @@ func TestDamagedRow(t *testing.T) {
 	}
 }
 
-// TestSuspectTrials: a tablet with which many servers ended is loaded again only after a pause, one such tablet at a time, and
-// after too many only if an operator moves it.
+// TestSuspectTrials: a suspected tablet is loaded again only after a pause, one such tablet at a
+// time, and after too many deaths only if an operator moves it.
 func TestSuspectTrials(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	dead := func(n int) (all []string) {
@@ -148,13 +151,13 @@ func TestSuspectTrials(t *testing.T) {
 		}
 		return all
 	}
-	const pausing, waiting, given = "it is tried again in", "it waits for another such tablet", "stele tablet move"
+	const pausing, waiting, given = "next attempt in", "it waits for the trial of another such tablet", "stele tablet move"
 	alive := []TabletServer{{Name: "a.1"}}
 	for name, c := range map[string]struct {
 		tablets []Tablet
 		busy    []Order
 		pinned  bool          // the first one
-		after   time.Duration // between two looks
+		after   time.Duration // between two reconciliations
 		want    []string      // of each tablet; empty if it is to be loaded
 	}{
 		"15 deaths":                       {[]Tablet{{Recoveries: dead(15)}}, nil, false, 0, []string{""}},
@@ -201,7 +204,7 @@ func TestSuspectTrials(t *testing.T) {
 	}
 }
 
-// TestSuspectPauseBeginsAnew: each further server that ends with a tablet begins a new pause.
+// TestSuspectPauseBeginsAnew: each further server that dies with a tablet starts a new pause.
 func TestSuspectPauseBeginsAnew(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	s := &TabletState{Tablets: []Tablet{{Key: "k", Recoveries: make([]string, suspectDeaths)}}}

@@ -11,45 +11,46 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// TabletServer is one instance of a tablet server that is alive: it holds the lock of its file. Each node
-// has two, one of them for METADATA's tablets alone.
+// TabletServer is a live instance of a tablet server: it holds the lock of its server file. Each
+// node runs two, one of them for METADATA tablets alone.
 type TabletServer struct {
 	Name     string // of the instance
 	Node     string
 	Addr     string
-	Metadata bool // it has METADATA's tablets, and no others
-	Leaving  bool // its node drains: it gets nothing, and what it has moves
-	// Failing means that it loads no tablets: see loadRecord.
+	Metadata bool // it serves METADATA tablets and no others
+	Leaving  bool // its node is draining: it gets no tablets, and its tablets move away
+	// Failing reports that its recent loads have failed: see loadRecord.
 	Failing bool
-	// Silent means that it did not say what it has. It may have anything.
+	// Silent reports that the server did not answer with its tablets. It may hold any.
 	Silent bool
 	Has    []Held
-	// index has the keys of Has while a plan is made.
+	// index holds the keys of Has while a plan is made.
 	index map[string]struct{}
 }
 
-// Held is a tablet that a server says it has.
+// Held is a tablet that a server reports to hold.
 type Held struct {
 	Key   string  // of the tablet's row in METADATA
 	Bytes int64   // of its files
 	Load  float64 // operations a second
 }
 
-// Tablet is what METADATA says of a tablet.
+// Tablet is the METADATA row of a tablet.
 type Tablet struct {
 	Key        string // of the row; RootKey for the root tablet
-	Table      string // the name of its table, for people; empty if that is not known
+	Table      string // its table's name, for messages; empty if unknown
 	Generation uint64
-	Server     string // the instance that has it; none if it is to be given to one
+	Server     string // the server instance that holds it; empty if it is to be assigned
 	Recoveries []string
-	// Damaged is why the row cannot be read, nil if it can. Nothing but the key is known of a damaged row.
+	// Damaged is why the row cannot be decoded, nil if it can. Of a damaged row only the key is
+	// known.
 	Damaged error
 }
 
-// RootKey stands for the root tablet, which has no row.
+// RootKey is the key of the root tablet, which has no row.
 const RootKey = ""
 
-// String says for people which tablet it is.
+// String describes the tablet for messages.
 func (t *Tablet) String() string {
 	if t.Key == RootKey {
 		return "root tablet"
@@ -57,7 +58,8 @@ func (t *Tablet) String() string {
 	return metadata.Describe([]byte(t.Key), t.Table)
 }
 
-// Level is the tablet's in the hierarchy: 0 is the root tablet, 1 are METADATA's others, 2 all else.
+// Level returns the tablet's level in the hierarchy: 0 for the root tablet, 1 for the other
+// METADATA tablets, 2 for user tablets.
 func (t *Tablet) Level() int {
 	if t.Key == RootKey {
 		return 0
@@ -68,61 +70,62 @@ func (t *Tablet) Level() int {
 	return 2
 }
 
-// metadataPrefix begins the keys of METADATA's tablets, and no others.
+// metadataPrefix is the key prefix of METADATA tablets, and of no others.
 var metadataPrefix = func() string {
 	from, _ := metadata.TableRange(metadata.TableID)
 	return string(from)
 }()
 
-// OfMetadata says whether it is one of METADATA's.
+// OfMetadata reports whether the tablet belongs to METADATA.
 func (t *Tablet) OfMetadata() bool { return t.Level() < 2 }
 
-// TabletState is what the master knows of tablets and servers.
+// TabletState is the master's view of tablets and servers.
 type TabletState struct {
 	Servers []TabletServer
-	// Tablets are those that could be read of: all if Whole.
+	// Tablets are the tablets whose rows could be read: all of them if Whole.
 	Tablets []Tablet
 	Whole   bool
-	// Recovered are the dead servers whose logs are sorted; Logs are servers that have logs.
+	// Recovered are the dead servers whose logs are sorted. Logs are the servers that have logs.
 	Recovered map[string]bool
 	Logs      []string
-	// Unneeded are the dead servers that no tablet needed when all were read the last time before this.
+	// Unneeded are the dead servers that no tablet needed at the previous complete read of
+	// METADATA.
 	Unneeded []string
-	// Busy are the orders that are being carried out.
+	// Busy are the orders in progress.
 	Busy []Order
-	// Pins are the nodes where somebody wants tablets to be, by their keys, and Unions the neighbours
-	// that are to be merged.
+	// Pins maps tablet keys to the nodes that operators moved them to. Unions are the pending
+	// merges.
 	Pins   map[string]string
 	Unions []Union
-	// Failed are the loads that failed the last time they were tried, by their keys.
+	// Failed maps tablet keys to their loads that failed at the last attempt.
 	Failed map[string]FailedLoad
-	// Suspended are the tablets that are not to be loaded now, by their keys, with why: see suspects.
+	// Suspended maps the keys of tablets that must not be loaded now to the reason: see suspects.
 	Suspended map[string]error
-	// Cool is for how long tablets have been small and had little to do, by their keys.
+	// Cool maps tablet keys to how long the tablet has been small and idle.
 	Cool map[string]time.Duration
 }
 
-// FailedLoad is a load that failed.
+// FailedLoad describes a failed load.
 type FailedLoad struct {
-	Server string // that could not
-	// Lasting means that many have failed in a row: nothing else waits for the tablet.
+	Server string // that failed to load it
+	// Lasting reports that many loads failed in a row: nothing else waits for the tablet.
 	Lasting bool
 }
 
-// OrderKind says what is to be done.
+// OrderKind is the type of an order.
 type OrderKind uint8
 
-// The orders.
+// The kinds of orders.
 const (
 	// Load has a server load a tablet.
 	Load OrderKind = iota + 1
-	// Unload has a server let go of a tablet.
+	// Unload has a server release a tablet.
 	Unload
-	// Recover ends and sorts the logs of a dead server.
+	// Recover closes and sorts the logs of a dead server.
 	Recover
-	// Forget removes what is left of a dead server: its logs, sorted and not.
+	// Forget removes the remains of a dead server: its logs, sorted and unsorted.
 	Forget
-	// Merge has a server make one tablet of two neighbours that it has.
+	// Merge has a server merge two neighbours that it holds.
 	Merge
 )
 
@@ -131,28 +134,28 @@ func (k OrderKind) String() string {
 	return names[min(int(k), len(names)-1)]
 }
 
-// Order is one thing that the master has done.
+// Order is one action that the master has a server execute.
 type Order struct {
 	Kind   OrderKind
-	Tablet Tablet // of Load and Unload; the lower one of Merge
-	Upper  Tablet // of Merge
-	Server string // who loads, unloads or merges, or the dead
-	// To is who then loads a tablet that is unloaded, if it is known.
+	Tablet Tablet // of Load and Unload; the lower tablet of Merge
+	Upper  Tablet // the upper tablet of Merge
+	Server string // the server that loads, unloads or merges, or the dead server
+	// To is the server that loads the tablet after Unload; empty if not yet known.
 	To string
-	// Light tells of an Unload that the tablet has next to nothing and nothing to do.
+	// Light reports that the tablet of an Unload is nearly empty and idle.
 	Light bool
 	Why   string
 }
 
-// ofTablets says whether an order is about tablets and not about a dead server.
+// ofTablets reports whether the order concerns tablets rather than a dead server.
 func (o *Order) ofTablets() bool { return o.Kind == Load || o.Kind == Unload || o.Kind == Merge }
 
-// about says whether an order is about a tablet.
+// about reports whether the order concerns a tablet.
 func (o *Order) about(key string) bool {
 	return o.ofTablets() && (o.Tablet.Key == key || o.Kind == Merge && o.Upper.Key == key)
 }
 
-// subject names what an order is about.
+// subject returns the key under which failures of the order are counted.
 func (o *Order) subject() string {
 	if o.ofTablets() {
 		return o.Kind.String() + " " + o.Tablet.Key
@@ -160,7 +163,7 @@ func (o *Order) subject() string {
 	return o.Kind.String() + " " + o.Server
 }
 
-// same says whether two orders are about the same thing.
+// same reports whether two orders concern the same tablet or dead server.
 func (o *Order) same(p *Order) bool {
 	if o.ofTablets() {
 		return p.about(o.Tablet.Key) || o.Kind == Merge && p.about(o.Upper.Key)
@@ -168,7 +171,7 @@ func (o *Order) same(p *Order) bool {
 	return !p.ofTablets() && o.Server == p.Server
 }
 
-// share is how much of a move an Unload is.
+// share returns the fraction of one move that an Unload counts for.
 func (o *Order) share() float64 {
 	if o.Light {
 		return 1.0 / lightMoves
@@ -176,7 +179,8 @@ func (o *Order) share() float64 {
 	return 1
 }
 
-// subjects are what an order is about: there is one order for each.
+// subjects returns the tablets or the server that the order concerns. At most one order is in
+// progress for each.
 func (o *Order) subjects() []string {
 	switch {
 	case !o.ofTablets():
@@ -190,25 +194,26 @@ func (o *Order) subjects() []string {
 const subjectTablet, subjectServer = "tablet ", "server "
 
 const (
-	// loadsMax bounds the loads that are planned for one server: they begin one after another, so that
-	// not each needs another look at all tablets, and those that wait can be planned anew if the server dies.
+	// loadsMax bounds the loads planned for one server. They start one after another, so that not
+	// every load needs another pass over all tablets. Loads still waiting are planned again if the
+	// server dies.
 	loadsMax = 256
-	// movesMax bounds the moves under way: each has its tablet stand still for a moment. Of tablets that
-	// have next to nothing as many are one move as lightMoves, or thousands would take hours.
+	// movesMax bounds the moves in progress: each makes its tablet unavailable for a moment.
+	// lightMoves moves of nearly empty tablets count as one, or thousands of them would take hours.
 	movesMax, lightMoves = 2, 64
-	// lightWeight is the most that such a tablet weighs beyond one.
+	// lightWeight is the weight beyond 1 up to which a tablet counts as nearly empty.
 	lightWeight = 0.01
-	// wantedMovesMax bounds them together with those that somebody wants.
-	wantedMovesMax = 8
+	// requestedMovesMax bounds all moves in progress, including those that operators requested.
+	requestedMovesMax = 8
 	// recoveriesMax bounds the dead servers whose logs are sorted at a time.
 	recoveriesMax = 4
 )
 
-// PlanTablets says what is to be done now, the most urgent first (paper §5.2). It depends on nothing
-// but its argument. An order that Busy has is not given again.
+// PlanTablets returns the orders to execute now, the most urgent first (paper §5.2). It is a pure
+// function of its argument. It returns no order that is already in Busy.
 //
-// Tablets come level by level: the root tablet, then METADATA's, then users', since each level is
-// found and changed through the one above.
+// Tablets are assigned level by level, the root tablet, METADATA tablets, then user tablets, since
+// each level is located and changed through the one above.
 func PlanTablets(s *TabletState) []Order {
 	p := planner{
 		state: s, alive: map[string]*TabletServer{}, loads: map[string]int{}, rows: map[string]*Tablet{},
@@ -252,9 +257,9 @@ func PlanTablets(s *TabletState) []Order {
 	level := p.assign()
 	if level < 2 {
 		p.recoverUnread()
-	} else if s.Whole { // METADATA is served
-		p.unite()
-		p.move()
+	} else if s.Whole { // all of METADATA is served
+		p.planMerges()
+		p.planMoves()
 	}
 	if s.Whole && level > 2 {
 		p.balance(true)
@@ -264,7 +269,7 @@ func PlanTablets(s *TabletState) []Order {
 	return p.orders
 }
 
-// weigh adds to what a server has.
+// weigh adds to a server's weight.
 func (p *planner) weigh(v *TabletServer, w float64) {
 	p.weight[v.Name] += w
 	p.nodeWeight[v.Node] += w
@@ -273,20 +278,20 @@ func (p *planner) weigh(v *TabletServer, w float64) {
 type planner struct {
 	state      *TabletState
 	alive      map[string]*TabletServer
-	rows       map[string]*Tablet // by key
-	weight     map[string]float64 // of what each server has and is about to get
-	nodeWeight map[string]float64 // of what both of a node's have
-	loads      map[string]int     // under way
+	rows       map[string]*Tablet // by tablet key
+	weight     map[string]float64 // of each server's tablets, including those about to be loaded
+	nodeWeight map[string]float64 // of both servers of a node
+	loads      map[string]int     // in progress or planned, by server
 	moves      float64
 	recoveries int
 	orders     []Order
 	taken      map[string]bool   // subjects of orders
-	byWeight   map[string][]Held // what servers have, the heaviest first
+	byWeight   map[string][]Held // tablets by server, heaviest first
 }
 
-// weightOf is what a tablet counts in the balance: itself, its bytes and its load. A tablet of the
-// usual size that splits at 1 GiB, and of 1000 operations a second, counts three. METADATA's count one each:
-// they are small, and what is asked of them is over when clients know where tablets are.
+// weightOf returns a tablet's weight in the balance: 1, plus its bytes and its load. A tablet of 1
+// GiB, the usual split size, with 1000 operations a second weighs 3. METADATA tablets weigh 1 each:
+// they are small, and their load ends once clients have cached tablet locations.
 func (v *TabletServer) weightOf(h Held) float64 {
 	if v.Metadata {
 		return 1
@@ -294,7 +299,8 @@ func (v *TabletServer) weightOf(h Held) float64 {
 	return 1 + float64(h.Bytes)/(1<<30) + h.Load/1000
 }
 
-// add gives an order, unless it is being carried out or was given.
+// add appends an order, unless one for the same subject is in progress or planned. It reports
+// whether it did.
 func (p *planner) add(o Order) bool {
 	subjects := o.subjects()
 	for _, subject := range subjects {
@@ -309,7 +315,7 @@ func (p *planner) add(o Order) bool {
 	return true
 }
 
-// heaviestFirst returns what a server has.
+// heaviestFirst returns a server's tablets by descending weight.
 func (p *planner) heaviestFirst(v *TabletServer) []Held {
 	all, ok := p.byWeight[v.Name]
 	if !ok {
@@ -319,9 +325,9 @@ func (p *planner) heaviestFirst(v *TabletServer) []Held {
 	return all
 }
 
-// assign finds servers for tablets that have none, and returns the first level that is not wholly
-// served, or 3. A user's tablet that nobody can load is tried again, but keeps nobody from draining a node, nor from
-// forgetting logs that no tablet needs.
+// assign plans loads for unassigned tablets, and returns the first level that is not fully served,
+// or 3. A user tablet that cannot be loaded is retried, but does not block draining a node or
+// removing unneeded logs.
 func (p *planner) assign() int {
 	byLevel := [3][]*Tablet{}
 	for i := range p.state.Tablets {
@@ -341,7 +347,7 @@ func (p *planner) assign() int {
 	return len(byLevel)
 }
 
-// assignOne gives the order that a tablet needs, and says whether it needs none.
+// assignOne plans the order that a tablet needs, and reports whether it needs none.
 func (p *planner) assignOne(t *Tablet) bool {
 	if t.Damaged != nil {
 		return false
@@ -350,10 +356,10 @@ func (p *planner) assignOne(t *Tablet) bool {
 		if v.Silent || v.has(t.Key) {
 			return true
 		}
-		// It took the tablet and did not come to serve it, or lost it since.
+		// The server acquired the tablet and did not serve it, or lost it since.
 		if f := p.state.Failed[t.Key]; f.Lasting && f.Server == v.Name {
 			if to := p.lightest(t.OfMetadata(), v.Name); to != "" && to != v.Name {
-				p.add(Order{Kind: Unload, Tablet: *t, Server: v.Name, To: to, Why: "its server cannot load it"})
+				p.add(Order{Kind: Unload, Tablet: *t, Server: v.Name, To: to, Why: "its server fails to load it"})
 				return false
 			}
 		}
@@ -367,7 +373,7 @@ func (p *planner) assignOne(t *Tablet) bool {
 	if p.state.Suspended[t.Key] != nil {
 		return false
 	}
-	why := "it is new, or was unloaded"
+	why := "it is new or was unloaded"
 	if t.Server != "" {
 		why = "its server " + t.Server + " is gone"
 	}
@@ -379,9 +385,9 @@ func (p *planner) assignOne(t *Tablet) bool {
 	return false
 }
 
-// recoverUnread has the logs of dead servers sorted while METADATA, which says who needs them, cannot be
-// read whole: that takes longest, and it is rare that nobody does. What METADATA's tablets wait for was
-// asked for before.
+// recoverUnread plans the sorting of dead servers' logs before METADATA can be read completely.
+// Sorting takes longest, and a dead server rarely has no tablet that needs its logs. Logs that
+// METADATA tablets need were planned before.
 func (p *planner) recoverUnread() {
 	for _, name := range p.state.Logs {
 		if p.alive[name] == nil && !p.state.Recovered[name] {
@@ -391,7 +397,7 @@ func (p *planner) recoverUnread() {
 }
 
 func (p *planner) recover(server string) {
-	if p.recoveries < recoveriesMax && p.add(Order{Kind: Recover, Server: server, Why: "it is gone and tablets are needed"}) {
+	if p.recoveries < recoveriesMax && p.add(Order{Kind: Recover, Server: server, Why: "it is gone and tablets need its logs"}) {
 		p.recoveries++
 	}
 }
@@ -406,14 +412,14 @@ func (p *planner) load(t *Tablet, server, why string) {
 	}
 }
 
-// metadataTogether is the weight of METADATA's tablets up to which one server gets them: the root tablet
-// and the next, each of which would else have a commit log begun for it.
+// metadataTogether is the weight of METADATA tablets up to which they go to one server: the root
+// tablet and the next one. Elsewhere each would need a commit log of its own.
 const metadataTogether = 2
 
-// failingWeight is what a failing server weighs more: more than any server has.
+// failingWeight is added to a failing server's weight: more than any server has.
 const failingWeight = 1e12
 
-// loadsMax bounds the loads that are planned for the server.
+// loadsMax returns the bound on loads planned for the server.
 func (v *TabletServer) loadsMax() int {
 	if v.Failing {
 		return loadsAtOnce
@@ -421,15 +427,20 @@ func (v *TabletServer) loadsMax() int {
 	return loadsMax
 }
 
-// lightest returns the server that has the least and can take more, or none, of those for METADATA's
-// tablets or of the others. Of two that have as much it is the one whose node has less; but METADATA's first
-// tablets go to the first node that there is, which expects them. The one named last is taken only if there is no other:
-// it could not load the tablet, and has the least because it could not.
+// lightest returns the server with the least weight that can be given another tablet, of the
+// METADATA servers or of the others; the empty string if there is none. A draining server is chosen
+// only if all are draining.
+//
+// Ties go to the node with the smaller weight, then to the lower name. METADATA servers tie by name
+// alone, and the first METADATA tablets are packed on one server: see metadataTogether.
+//
+// The server named last is chosen only if there is no other: it failed to load the tablet, and has
+// the least weight because it failed.
 func (p *planner) lightest(metadata bool, last string) string {
 	best, least, leastNode := "", math.Inf(1), 0.0
-	for _, leaving := range []bool{false, true} {
+	for _, draining := range []bool{false, true} {
 		for _, v := range p.state.Servers {
-			if v.Metadata != metadata || v.Leaving != leaving || v.Silent || p.loads[v.Name] >= v.loadsMax() {
+			if v.Metadata != metadata || v.Leaving != draining || v.Silent || p.loads[v.Name] >= v.loadsMax() {
 				continue
 			}
 			w, node := p.weight[v.Name], p.nodeWeight[v.Node]
@@ -450,7 +461,7 @@ func (p *planner) lightest(metadata bool, last string) string {
 			}
 		}
 		if best != "" || p.anyStays(metadata) {
-			break // better to wait than to give it to one that leaves
+			break // better to wait than to assign it to a draining server
 		}
 	}
 	return best
@@ -460,8 +471,8 @@ func (p *planner) anyStays(metadata bool) bool {
 	return slices.ContainsFunc(p.state.Servers, func(v TabletServer) bool { return v.Metadata == metadata && !v.Leaving && !v.Silent })
 }
 
-// balance moves a tablet from a server that leaves, or from the one that has most to the one that has least,
-// if that makes them more alike: of METADATA's, or of the others.
+// balance plans moves from draining servers, and from the heaviest server to the lightest if that
+// evens them out: of METADATA servers, or of the others.
 func (p *planner) balance(metadata bool) {
 	for p.moves < movesMax {
 		from, held, why := p.surplus(metadata)
@@ -482,7 +493,7 @@ func (p *planner) balance(metadata bool) {
 	}
 }
 
-// surplus returns a tablet that should be elsewhere, and who has it.
+// surplus returns a tablet that should be on another server, and its present server.
 func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why string) {
 	light := p.lightest(metadata, "")
 	if light == "" || p.alive[light].Leaving || p.alive[light].Failing {
@@ -493,7 +504,7 @@ func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why str
 		v := &p.state.Servers[i]
 		for _, h := range v.Has {
 			if v.Metadata == metadata && v.Leaving && !moving(h) {
-				return v, h, "its node drains"
+				return v, h, "its node is draining"
 			}
 		}
 	}
@@ -506,9 +517,9 @@ func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why str
 		return nil, held, ""
 	}
 	for _, h := range p.heaviestFirst(heavy) {
-		// A move must leave them clearly more alike, or tablets would go to and fro.
-		if w := heavy.weightOf(h); w < gap*3/4 && !moving(h) && !p.wanted(h.Key) && h.Key != RootKey {
-			return heavy, h, "its server has more than others"
+		// A move must reduce the gap clearly, or tablets would move back and forth.
+		if w := heavy.weightOf(h); w < gap*3/4 && !moving(h) && !p.pending(h.Key) && h.Key != RootKey {
+			return heavy, h, "its server has more load than others"
 		}
 	}
 	return nil, held, ""
@@ -524,11 +535,12 @@ func (p *planner) heaviest(metadata bool) (heavy *TabletServer) {
 	return heavy
 }
 
-// forget finds dead servers that nobody needs any more. The caller knows that METADATA was read whole.
+// forget plans the removal of dead servers that no tablet needs. The caller has checked that
+// METADATA was read completely.
 //
-// Rows are not read at one moment. A row that a split made after its place was passed may need what the row it
-// came from, read later, needs no more. But such a row is neither split nor merged before it is written out, so
-// who reads twice finds it.
+// Rows are not read at one moment. A row that a split created behind the reader may still need a
+// log that its parent row, read later, no longer needs. Such a row is neither split nor merged
+// before the tablet is written out, so a second read finds it.
 func (p *planner) forget() {
 	for _, name := range Unneeded(p.state) {
 		if slices.Contains(p.state.Unneeded, name) {
@@ -537,7 +549,8 @@ func (p *planner) forget() {
 	}
 }
 
-// Unneeded returns the dead servers that no tablet needs; none if a tablet may need any.
+// Unneeded returns the dead servers that no tablet needs. It returns nil if a damaged row may need
+// any.
 func Unneeded(s *TabletState) []string {
 	needed := map[string]bool{}
 	for _, v := range s.Servers {

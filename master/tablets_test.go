@@ -25,15 +25,16 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// world is a cluster as the plan sees it: servers that live and die, and METADATA.
+// world is a cluster as seen by the plan: servers that live and die, and METADATA.
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
 	servers []*master.TabletServer
 	tablets []*master.Tablet
-	// unflushed are, for each tablet, the servers whose logs have something of it that is in no file.
+	// unflushed maps tablets to the servers whose logs hold entries of the tablet that are in no
+	// file.
 	unflushed map[string]map[string]bool
-	logs      map[string]bool // servers whose logs there are
+	logs      map[string]bool // servers that have logs
 	sorted    map[string]bool
 	busy      []master.Order
 	started   int
@@ -42,7 +43,7 @@ type world struct {
 	unions    []master.Union
 	merges    int
 	pins      map[string]string
-	unread    bool // METADATA cannot always be read whole
+	unread    bool // METADATA cannot always be read completely
 }
 
 func newWorld(t *testing.T, rng *rand.Rand, tablets int) *world {
@@ -80,7 +81,7 @@ func has(v *master.TabletServer, key string) bool {
 	return slices.ContainsFunc(v.Has, func(h master.Held) bool { return h.Key == key })
 }
 
-// state is what the master reads, level by level: of what is not served nothing can be read.
+// state is what the master reads, level by level: an unserved METADATA tablet cannot be read.
 func (w *world) state() *master.TabletState {
 	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, Unions: w.unions, Pins: w.pins}
 	for name := range w.logs {
@@ -118,7 +119,7 @@ func (w *world) state() *master.TabletState {
 
 func (w *world) plan() {
 	s := w.state()
-	if s.Whole && w.unread && w.rng.IntN(3) == 0 { // a tablet of METADATA did not answer: what it says of users' is missing
+	if s.Whole && w.unread && w.rng.IntN(3) == 0 { // a METADATA tablet did not answer: its rows of user tablets are missing
 		s.Whole = false
 		users := slices.IndexFunc(s.Tablets, func(t master.Tablet) bool { return t.Level() == 2 })
 		if users >= 0 {
@@ -139,7 +140,7 @@ func (w *world) plan() {
 	}
 }
 
-// tabletsOf returns the keys of the tablets that an order is about.
+// tabletsOf returns the keys of the tablets that an order concerns.
 func tabletsOf(o *master.Order) []string {
 	switch o.Kind {
 	case master.Load, master.Unload:
@@ -150,8 +151,8 @@ func tabletsOf(o *master.Order) []string {
 	return nil
 }
 
-// judge fails the test if an order must not be given in a state. The servers of the test refuse what compare-and-set on the
-// row refuses, as real ones do; a plan has to be right without that.
+// judge fails the test if an order is wrong in a state. The test's servers reject what the
+// compare-and-set on the row rejects, as real servers do; a plan must be right without that.
 func (w *world) judge(s *master.TabletState, o *master.Order) {
 	w.t.Helper()
 	wrong := func(format string, args ...any) {
@@ -222,7 +223,7 @@ func (w *world) judge(s *master.TabletState, o *master.Order) {
 	}
 }
 
-// finish carries out one of the orders that are under way, or fails to.
+// finish executes one of the orders in progress, or fails it.
 func (w *world) finish(mayFail bool) {
 	if len(w.busy) == 0 {
 		return
@@ -271,7 +272,7 @@ func (w *world) tablet(key string) *master.Tablet {
 	return w.tablets[i]
 }
 
-// load does what a server does: it takes the tablet by compare-and-set on its row.
+// load acts as a server: it acquires the tablet by compare-and-set on its row.
 func (w *world) load(o master.Order) {
 	v, t := w.server(o.Server), w.tablet(o.Tablet.Key)
 	if v == nil || t.Generation != o.Tablet.Generation {
@@ -297,7 +298,8 @@ func (w *world) load(o master.Order) {
 	w.unflushed[t.Key][v.Name] = true // it is written to
 }
 
-// merge does what a server does with two neighbours that it has: the upper one gets the rows of both, written out.
+// merge acts as a server that holds two neighbours: the upper one gets the rows of both, written
+// out.
 func (w *world) merge(o master.Order) {
 	v, lower, upper := w.server(o.Server), w.tablet(o.Tablet.Key), w.tablet(o.Upper.Key)
 	if v == nil || lower.Generation != o.Tablet.Generation || upper.Generation != o.Upper.Generation {
@@ -311,20 +313,20 @@ func (w *world) merge(o master.Order) {
 	w.merges++
 }
 
-// wishUnion has two neighbours wanted as one.
-func (w *world) wishUnion() {
+// requestMerge adds a pending merge of two neighbours.
+func (w *world) requestMerge() {
 	i := 3 + w.rng.IntN(max(1, len(w.tablets)-3))
 	if i+1 >= len(w.tablets) {
 		return
 	}
-	u := master.Union{Lower: w.tablets[i].Key, Upper: w.tablets[i+1].Key, Why: "somebody wants it"}
+	u := master.Union{Lower: w.tablets[i].Key, Upper: w.tablets[i+1].Key, Why: "merge requested"}
 	taken := func(o master.Union) bool { return o.Lower == u.Upper || o.Upper == u.Lower || o.Lower == u.Lower }
 	if !slices.ContainsFunc(w.unions, taken) {
 		w.unions = append(w.unions, u)
 	}
 }
 
-// flush writes a tablet out: nothing of it is in logs only.
+// flush writes a tablet out: afterwards no log is needed for it.
 func (w *world) flush(t *master.Tablet) {
 	t.Recoveries = nil
 	t.Generation++
@@ -347,7 +349,7 @@ func (w *world) settle() {
 		case len(w.busy) > 0:
 			w.finish(false)
 			quiet = 0
-		case quiet > 0: // some orders take two looks
+		case quiet > 0: // some orders take two reads
 			return
 		default:
 			quiet++
@@ -365,8 +367,8 @@ func (w *world) checkServed() {
 	}
 }
 
-// TestTabletPlan: whatever dies, and whichever orders fail, all tablets are served in the end, none by
-// two, none without its log, and what nobody needs is removed (I1, I4, I6).
+// TestTabletPlan: whatever dies, and whichever orders fail, all tablets are served in the end, none
+// by two servers, none without its log, and unneeded logs are removed (I1, I4, I6).
 func TestTabletPlan(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testSeed(t), 1))
 	merges := 0
@@ -384,7 +386,7 @@ func TestTabletPlan(t *testing.T) {
 					w.pins[w.tablets[rng.IntN(len(w.tablets))].Key] = w.servers[rng.IntN(len(w.servers))].Node
 				}
 			case 12:
-				w.wishUnion()
+				w.requestMerge()
 			case 0:
 				w.kill()
 			case 1:
@@ -398,10 +400,10 @@ func TestTabletPlan(t *testing.T) {
 			case 3:
 				w.servers[rng.IntN(len(w.servers))].Silent = rng.IntN(3) == 0
 			case 4:
-				node, leaving := w.servers[rng.IntN(len(w.servers))].Node, rng.IntN(2) == 0
+				node, draining := w.servers[rng.IntN(len(w.servers))].Node, rng.IntN(2) == 0
 				for _, v := range w.servers {
 					if v.Node == node {
-						v.Leaving = leaving
+						v.Leaving = draining
 					}
 				}
 			case 5, 6, 7:
@@ -441,9 +443,9 @@ func TestTabletPlan(t *testing.T) {
 	}
 }
 
-// TestForgetTakesTwoLooks: what one look at the rows finds needed by none may have been passed on behind the
-// reader's back, by a row to one before it.
-func TestForgetTakesTwoLooks(t *testing.T) {
+// TestForgetTakesTwoReads: a log that one read of the rows finds unneeded may have been passed on
+// behind the reader, from one row to an earlier one.
+func TestForgetTakesTwoReads(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(1, 1)), 2)
 	w.start()
 	w.settle()
@@ -462,7 +464,7 @@ func TestForgetTakesTwoLooks(t *testing.T) {
 	}
 }
 
-// TestTabletBalance: a server that comes gets its share, by few moves, and then all is quiet.
+// TestTabletBalance: a new server gets its share by few moves, and then no more moves are planned.
 func TestTabletBalance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testSeed(t), 1))
 	w := newWorld(t, rng, 90)
@@ -489,7 +491,7 @@ func TestTabletBalance(t *testing.T) {
 	}
 }
 
-// TestMetadataFirst: when all servers have died, METADATA's logs are the first to be sorted and its tablets
+// TestMetadataFirst: when all servers have died, METADATA's logs are sorted first and its tablets
 // wait for those alone, while the others are sorted, too.
 func TestMetadataFirst(t *testing.T) {
 	key := func(table uint64) string { return string(metadata.Key(nil, table, nil)) }
@@ -527,8 +529,8 @@ func TestMetadataFirst(t *testing.T) {
 	expect(fmt.Sprintf("load %q b", key(metadata.FirstID)))
 }
 
-// TestMetadataStays: METADATA's first two tablets are together and stay, however much is asked of them; when there are
-// more, they spread, and then all is quiet.
+// TestMetadataStays: the first two METADATA tablets stay on one server under any load. Further ones
+// are distributed, and then no more moves are planned.
 func TestMetadataStays(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(testSeed(t), 1)), 0)
 	w.tablets = []*master.Tablet{w.tablets[0], w.tablets[2]}

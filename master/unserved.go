@@ -9,30 +9,31 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// Unserved is a tablet that METADATA gives to no server, or to one that does not have it.
+// Unserved is a tablet that METADATA assigns to no server, or to a server that does not hold it.
 type Unserved struct {
 	Tablet
-	Start []byte    // the row before its first; nil is none
-	Since time.Time // as far as this master knows
-	Tries int       // orders for it that have failed, in a row
-	// Err is why it is not served: what the last of these orders came to, or what it waits for.
+	Start []byte    // the tablet's rows come after this one; nil if there is no lower bound
+	Since time.Time // as seen by this master
+	Tries int       // consecutive failed orders for it
+	// Err is why it is not served: the last of these failures, or what it waits for.
 	Err error
 
-	first string // of the tablet before it, by its key
-	final bool   // Err is the reason, whatever orders failed before
+	first string // key of the tablet before it
+	final bool   // Err takes precedence over failed orders
 }
 
-// unservedAfter is how long a tablet is not served before that is told: moves and splits take less.
+// unservedAfter is how long a tablet is not served before it is reported: moves and splits take
+// less.
 const unservedAfter = 5 * time.Second
 
 var (
-	errNoServer  = errors.New("no tablet server that is alive can be given it")
-	errNotSorted = errors.New("the commit logs of its server, which is gone, are not sorted yet")
-	errNotTaken  = errors.New("the order to load it has not been answered yet")
+	errNoServer  = errors.New("no live tablet server can load the tablet")
+	errNotSorted = errors.New("the commit logs of its dead server are not sorted yet")
+	errNotTaken  = errors.New("the load is in progress or about to start")
 )
 
-// Unserved returns the tablets that have not been served for some seconds, in the order of their keys.
-// The error is ErrNotMaster.
+// Unserved returns the tablets that have not been served for unservedAfter, sorted by key. The
+// error is ErrNotMaster.
 func (m *Master) Unserved() ([]Unserved, error) {
 	a := m.assigner.Load()
 	if a == nil || m.Epoch() == 0 {
@@ -41,8 +42,8 @@ func (m *Master) Unserved() ([]Unserved, error) {
 	return a.unserved(time.Now()), nil
 }
 
-// noteUnserved notes which tablets are not served. One whose server does not say what it has is as it was; so are
-// tablets that cannot be read of.
+// noteUnserved records which tablets are not served. A tablet keeps its previous state if its
+// server did not answer, or if its row could not be read.
 func (a *assigner) noteUnserved(s *TabletState) {
 	alive := map[string]*TabletServer{}
 	for i := range s.Servers {
@@ -88,7 +89,7 @@ func (a *assigner) noteUnserved(s *TabletState) {
 	a.mu.unserved = found
 }
 
-// unserved returns what has been noted for long enough by then.
+// unserved returns the tablets that had been recorded for unservedAfter by now.
 func (a *assigner) unserved(now time.Time) (all []Unserved) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +111,7 @@ func (a *assigner) unserved(now time.Time) (all []Unserved) {
 	return all
 }
 
-// startAfter returns where the tablet of a key begins if it comes after that of another.
+// startAfter returns the start of key's tablet, given the key of the tablet before it.
 func startAfter(before, key string) []byte {
 	table, _, err := metadata.ParseKey([]byte(key))
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// TestNoteUnserved: of each tablet it is known for how long nobody has had it, where it begins and what it waits for;
-// one whose server is silent is as it was, and one that is served is told of no more.
+// TestNoteUnserved: for each unserved tablet the time, its start and what it waits for are
+// recorded. A tablet whose server does not answer keeps its state, and a served one is no longer
+// reported.
 func TestNoteUnserved(t *testing.T) {
 	key := func(end string) string { return string(metadata.Key(nil, 20, []byte(end))) }
 	first := string(metadata.Key(nil, metadata.TableID, nil))
@@ -26,8 +27,8 @@ func TestNoteUnserved(t *testing.T) {
 	a := newAssigner(Config{}, nil)
 	a.whole = true
 	a.noteUnserved(s)
-	if told := a.unserved(time.Now().Add(unservedAfter / 2)); len(told) > 0 {
-		t.Errorf("told of at once: %+v", told)
+	if reported := a.unserved(time.Now().Add(unservedAfter / 2)); len(reported) > 0 {
+		t.Errorf("reported at once: %+v", reported)
 	}
 	later := time.Now().Add(unservedAfter + time.Second)
 	want := []struct {
@@ -36,23 +37,24 @@ func TestNoteUnserved(t *testing.T) {
 	}{{first, string(metadata.RootEnd()), errNotTaken}, {key("c"), "b", errNotTaken}, {key("d"), "c", errNotSorted}, {key("e"), "d", errNotTaken}}
 	check := func() {
 		t.Helper()
-		told := a.unserved(later)
-		if len(told) != len(want) {
-			t.Fatalf("told of %d: %+v", len(told), told)
+		reported := a.unserved(later)
+		if len(reported) != len(want) {
+			t.Fatalf("%d reported: %+v", len(reported), reported)
 		}
 		for i, w := range want {
-			if u := told[i]; u.Key != w.key || string(u.Start) != w.start || !errors.Is(u.Err, w.err) {
+			if u := reported[i]; u.Key != w.key || string(u.Start) != w.start || !errors.Is(u.Err, w.err) {
 				t.Errorf("%d: %s from %q: %v", i, &u, u.Start, u.Err)
 			}
 		}
 	}
 	check()
-	// METADATA cannot be read any more: what is known of others stays.
+	// METADATA can no longer be read: the state of the others stays.
 	all := s.Tablets
 	a.whole, s.Tablets = false, all[:2]
 	a.noteUnserved(s)
 	check()
-	// The only server that could have them says nothing, then it has one, and the other stays as it was.
+	// The only server that could hold them does not answer. Then it holds one, and the other keeps
+	// its state.
 	a.whole, s.Tablets = true, all
 	s.Servers[1].Silent, s.Servers[1].Has = true, nil
 	a.noteUnserved(s)
@@ -65,8 +67,9 @@ func TestNoteUnserved(t *testing.T) {
 	check()
 }
 
-// TestUnservedReasons: a tablet is reported when it has not been served for five seconds, with the last failure of its load, or of
-// the recovery of its server. A reason that no order can change is reported instead of a failure.
+// TestUnservedReasons: a tablet is reported after five seconds without service, with the last
+// failure of its load, or of the recovery of its server. A reason that no order can change takes
+// precedence.
 func TestUnservedReasons(t *testing.T) {
 	key := func(end string) string { return string(metadata.Key(nil, 20, []byte(end))) }
 	failed, damaged, suspended := errors.New("a file is damaged"), errors.New("the row is damaged"), errors.New("it is tried again in 1m")
@@ -85,20 +88,20 @@ func TestUnservedReasons(t *testing.T) {
 	a.failed(&Order{Kind: Recover, Server: "gone"}, unsorted)
 	a.failed(&Order{Kind: Recover, Server: "gone"}, unsorted)
 	since := a.mu.unserved[key("b")].Since
-	if told := a.unserved(since.Add(unservedAfter - 1)); len(told) > 0 {
-		t.Errorf("reported too early: %+v", told)
+	if reported := a.unserved(since.Add(unservedAfter - 1)); len(reported) > 0 {
+		t.Errorf("reported too early: %+v", reported)
 	}
-	told := a.unserved(since.Add(unservedAfter))
+	reported := a.unserved(since.Add(unservedAfter))
 	want := []struct {
 		start string
 		tries int
 		err   error
 	}{{"", 1, failed}, {"b", 2, unsorted}, {"c", 0, damaged}, {"d", 0, suspended}, {"e", 0, errNotTaken}, {"f", 1, failed}, {"", 0, errNotTaken}}
-	if len(told) != len(want) {
-		t.Fatalf("reported are %+v", told)
+	if len(reported) != len(want) {
+		t.Fatalf("reported are %+v", reported)
 	}
 	for i, w := range want {
-		if u := told[i]; u.Key != s.Tablets[i].Key || string(u.Start) != w.start || u.Tries != w.tries || !errors.Is(u.Err, w.err) {
+		if u := reported[i]; u.Key != s.Tablets[i].Key || string(u.Start) != w.start || u.Tries != w.tries || !errors.Is(u.Err, w.err) {
 			t.Errorf("%d: %s from %q, %d tries, %v; want from %q, %d tries, %v", i, &u, u.Start, u.Tries, u.Err, w.start, w.tries, w.err)
 		}
 	}

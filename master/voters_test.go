@@ -12,14 +12,14 @@ import (
 
 const stable = 10 * time.Second
 
-// fleet is a cluster as a simulation sees it: what Plan says is done to it.
-type fleet struct {
+// voterSim is a simulated cluster, to which the plan is applied.
+type voterSim struct {
 	t       *testing.T
 	now     time.Duration
 	servers []*simServer
 	group   []Voter
 	steps   int
-	// attempts are what the master remembers of nodes that failed to join.
+	// attempts are the nodes that failed to join, as the master records them.
 	attempts attempts
 }
 
@@ -27,33 +27,33 @@ type simServer struct {
 	id, zone string
 	alive    bool
 	since    time.Duration
-	leaving  bool
-	// mute is since when the server's part in the group does not answer, though gossip
-	// hears of it; zero if it does.
+	draining bool
+	// mute is since when the server does not answer the group, though gossip lists it as alive;
+	// zero if it answers.
 	mute time.Duration
 	// full: its disk has no free space. unable: it fails to join the group. stuck: it joins but does not catch up.
 	full, unable, stuck bool
 }
 
 // fit reports whether the server could be given a vote.
-func (s *simServer) fit() bool { return s.alive && !s.leaving && !s.full && !s.unable && !s.stuck }
+func (s *simServer) fit() bool { return s.alive && !s.draining && !s.full && !s.unable && !s.stuck }
 
-// votes tells whether the server would answer the group's leader.
+// votes reports whether the server would answer the group's leader.
 func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
 
-func (f *fleet) view() []Server {
+func (f *voterSim) view() []Server {
 	var all []Server
 	for _, s := range f.servers {
-		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.leaving, Full: s.full})
+		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.draining, Full: s.full})
 	}
-	f.attempts.apply(all, f.heard(), stable, f.clock())
+	f.attempts.apply(all, f.groupView(), stable, f.clock())
 	return all
 }
 
-func (f *fleet) clock() time.Time { return time.Unix(0, 0).Add(f.now) }
+func (f *voterSim) clock() time.Time { return time.Unix(0, 0).Add(f.now) }
 
-// heard is the group as its leader sees it.
-func (f *fleet) heard() []Voter {
+// groupView returns the group as seen by its leader.
+func (f *voterSim) groupView() []Voter {
 	var all []Voter
 	for _, v := range f.group {
 		if s := f.server(v.ID); s != nil {
@@ -67,7 +67,7 @@ func (f *fleet) heard() []Voter {
 	return all
 }
 
-func (f *fleet) server(id string) *simServer {
+func (f *voterSim) server(id string) *simServer {
 	for _, s := range f.servers {
 		if s.id == id {
 			return s
@@ -76,7 +76,7 @@ func (f *fleet) server(id string) *simServer {
 	return nil
 }
 
-func (f *fleet) count() (voters, live int) {
+func (f *voterSim) count() (voters, live int) {
 	for _, v := range f.group {
 		if v.Staged {
 			continue
@@ -90,7 +90,7 @@ func (f *fleet) count() (voters, live int) {
 }
 
 // elect makes the first live voter the leader if there is a majority.
-func (f *fleet) elect() {
+func (f *voterSim) elect() {
 	voters, live := f.count()
 	for i := range f.group {
 		v := &f.group[i]
@@ -112,14 +112,15 @@ func (f *fleet) elect() {
 	}
 }
 
-// step does what the plan says, and tells whether there was something. It checks
-// that no step takes the majority away.
-func (f *fleet) step() bool {
+// step applies the next step of the plan, and reports whether there was one. It checks that no step
+// loses the majority.
+func (f *voterSim) step() bool {
 	f.elect()
 	voters, live := f.count()
-	c := Plan(f.view(), f.heard(), stable)
+	c := Plan(f.view(), f.groupView(), stable)
 	if live < quorum(voters) {
-		// Nothing can commit; the plan must not rely on it, but may say what it likes.
+		// Without a majority nothing commits. The plan must not rely on it, but may return any
+		// step.
 		return false
 	}
 	switch c.Kind {
@@ -131,7 +132,7 @@ func (f *fleet) step() bool {
 			return true
 		}
 		f.group = append(f.group, Voter{ID: c.ID, Staged: true, CaughtUp: true})
-		f.server(c.ID).mute = 0 // it begins anew
+		f.server(c.ID).mute = 0 // it starts from nothing
 	case Promote:
 		for i := range f.group {
 			if f.group[i].ID == c.ID {
@@ -174,27 +175,27 @@ func (f *fleet) step() bool {
 }
 
 // settle steps until there is nothing more to do.
-func (f *fleet) settle() {
+func (f *voterSim) settle() {
 	for range 40 {
 		f.now += stable
 		for n := 0; f.step(); n++ {
 			if n > 60 {
-				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.heard(), stable), f.group)
+				f.t.Fatalf("the plan finds no end: %v, voters %v", Plan(f.view(), f.groupView(), stable), f.group)
 			}
 		}
 	}
 }
 
-// good checks what must hold of a settled fleet.
-func (f *fleet) good() {
+// good checks the invariants of a settled cluster.
+func (f *voterSim) good() {
 	f.t.Helper()
 	voters, live := f.count()
 	if live < quorum(voters) {
-		return // it takes an operator
+		return // it needs an operator
 	}
 	able, unable, zones := 0, false, map[string]int{}
 	for _, s := range f.servers {
-		if s.fit() || s.alive && !s.leaving && f.has(s.id) {
+		if s.fit() || s.alive && !s.draining && f.has(s.id) {
 			able++
 			zones[s.zone] = 0
 		}
@@ -207,7 +208,7 @@ func (f *fleet) good() {
 	if live < want {
 		f.t.Fatalf("%d of %d voters are live, %d could be: %+v of %+v", live, voters, want, f.group, f.view())
 	}
-	leaving := 0
+	draining := 0
 	for _, v := range f.group {
 		s := f.server(v.ID)
 		if v.Staged {
@@ -216,17 +217,17 @@ func (f *fleet) good() {
 			}
 			continue
 		}
-		if s == nil || s.leaving {
-			leaving++
+		if s == nil || s.draining {
+			draining++
 		} else if s.votes() {
 			zones[s.zone]++
 		}
 	}
-	if leaving > 0 && able > 0 {
-		f.t.Fatalf("%d that left still vote: %+v of %+v", leaving, f.group, f.view())
+	if draining > 0 && able > 0 {
+		f.t.Fatalf("%d that left still vote: %+v of %+v", draining, f.group, f.view())
 	}
 	if voters != live {
-		return // the dead wait for somebody to take their place
+		return // dead voters wait for a replacement
 	}
 	for _, s := range f.servers {
 		if !s.fit() || f.in(s.id) {
@@ -241,12 +242,12 @@ func (f *fleet) good() {
 }
 
 // has reports whether a server has a vote.
-func (f *fleet) has(id string) bool {
+func (f *voterSim) has(id string) bool {
 	v, in := find(f.group, id)
 	return in && !v.Staged
 }
 
-func (f *fleet) in(id string) bool {
+func (f *voterSim) in(id string) bool {
 	for _, v := range f.group {
 		if v.ID == id {
 			return true
@@ -271,14 +272,13 @@ func testSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestPlan has servers come, die, return and leave at random moments, also between
-// the steps of a change, and checks that no step takes the majority away, that the
-// plan comes to an end, and that it ends well.
+// TestPlan has servers join, die, return and drain at random moments, also between the steps of a
+// change. It checks that no step loses the majority, and that the plan ends in a good state.
 func TestPlan(t *testing.T) {
 	r := rand.New(rand.NewPCG(testSeed(t), 0))
 	steps := 0
 	for range 2000 {
-		f := &fleet{t: t, attempts: attempts{}}
+		f := &voterSim{t: t, attempts: attempts{}}
 		f.join("a0", "z0")
 		f.group = []Voter{{ID: "a0", Leader: true, CaughtUp: true}}
 		zones := 1 + r.IntN(4)
@@ -296,12 +296,12 @@ func TestPlan(t *testing.T) {
 	t.Logf("%d steps", steps)
 }
 
-func (f *fleet) join(id, zone string) {
+func (f *voterSim) join(id, zone string) {
 	f.servers = append(f.servers, &simServer{id: id, zone: zone, alive: true, since: f.now})
 }
 
-// event changes one server, but so that a majority can always come back.
-func (f *fleet) event(r *rand.Rand, i, zones int) {
+// event changes one server, in a way that a majority can always return.
+func (f *voterSim) event(r *rand.Rand, i, zones int) {
 	s := f.servers[r.IntN(len(f.servers))]
 	voters, live := f.count()
 	switch r.IntN(10) {
@@ -313,7 +313,7 @@ func (f *fleet) event(r *rand.Rand, i, zones int) {
 		s.stuck = !s.stuck
 	case 6:
 		if s.votes() && f.in(s.id) && live-1 >= quorum(voters) {
-			s.mute = f.now - silentMin // before that the group itself refuses what would harm
+			s.mute = f.now - silentMin // before that the group itself rejects harmful changes
 		}
 	case 0, 1:
 		if len(f.servers) < 9 {
@@ -329,7 +329,7 @@ func (f *fleet) event(r *rand.Rand, i, zones int) {
 		}
 	case 5:
 		if r.IntN(3) == 0 && len(f.servers) > 2 {
-			s.leaving = true
+			s.draining = true
 		}
 	}
 }
@@ -364,7 +364,7 @@ func TestPlanByHand(t *testing.T) {
 		{"a fifth brings two more", []Server{live("a", ""), live("b", ""), live("c", ""), live("d", ""), live("e", "")}, voter("a", "b", "c"),
 			Change{Kind: Stage, ID: "d"}},
 		{"the other zone comes first", []Server{live("a", "x"), live("b", "x"), live("c", "y")}, voter("a"), Change{Kind: Stage, ID: "c"}},
-		{"a dead voter with nobody to replace it stays", []Server{live("a", ""), live("b", ""), dead("c", "")}, voter("a", "b", "c"), Change{}},
+		{"a dead voter without a replacement stays", []Server{live("a", ""), live("b", ""), dead("c", "")}, voter("a", "b", "c"), Change{}},
 		{"a dead voter is replaced", []Server{live("a", ""), live("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"),
 			Change{Kind: Stage, ID: "d"}},
 		{"and removed once it is", []Server{live("a", ""), live("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c", "d"),
@@ -387,11 +387,11 @@ func TestPlanByHand(t *testing.T) {
 			voter("a", "b", "c"), Change{}},
 		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Leaving: true}, live("b", ""), live("c", ""), live("d", "")},
 			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a", To: "b"}},
-		{"a leader whose disk is full hands over to one with room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
+		{"a leader whose disk is full steps down for one with free space", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
 			voter("a", "b", "c"), Change{Kind: StepDown, ID: "a", To: "c"}},
-		{"and leads on if nobody has room", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, dead("c", "")},
+		{"and stays the leader if no voter has free space", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, dead("c", "")},
 			voter("a", "b", "c"), Change{}},
-		{"a node whose disk is full is passed over", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", ""), live("d", "")}, voter("a"),
+		{"a node whose disk is full is not staged", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", ""), live("d", "")}, voter("a"),
 			Change{Kind: Stage, ID: "c"}},
 		{"and leaves two voters of two that can", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", "")}, voter("a", "c"), Change{}},
 		{"it does not keep an operator from draining a voter", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, Since: time.Hour, Leaving: true}, {ID: "d", Alive: true, Since: time.Hour, Full: true}},
@@ -407,8 +407,8 @@ func TestPlanByHand(t *testing.T) {
 	}
 }
 
-// TestVoterBounds: how long a node must be up, gone or silent for the plan to count on it or to give it up, and how many staged
-// servers are kept that do not catch up.
+// TestVoterBounds: how long a node must be up, gone or unresponsive for the plan to count on it or
+// to give it up, and how many staged servers that do not catch up are kept.
 func TestVoterBounds(t *testing.T) {
 	up := func(id string) Server { return Server{ID: id, Alive: true, HasLog: true, Since: time.Hour} }
 	voters := func(ids ...string) (g []Voter) {

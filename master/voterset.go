@@ -7,33 +7,34 @@ import (
 	"time"
 )
 
-// plan is the state that the rules look at.
+// plan is the state that the rules work on.
 type plan struct {
 	servers map[string]Server
-	voters  []Voter // with a vote
+	voters  []Voter // members with a vote
 	staged  []Voter
-	// silent are the members that do not answer the leader.
+	// silent holds the members that do not answer the leader, and for how long.
 	silent map[string]time.Duration
 	stable time.Duration
-	// least is how long a node must have been up before it may be given a vote.
+	// least is the minimum uptime of a node before it may be given a vote.
 	least time.Duration
-	// target is how many voters there should be, dead ones that may come back included.
+	// target is the desired number of voters, including dead ones that may come back.
 	target int
-	// want is the chosen set, at most target; added are those of it without a vote, best first, and why is the reason.
-	want  map[string]bool
-	added []string
-	why   string
+	// chosen is the chosen set, of at most target servers. added are those of it without a vote, best
+	// first. why is the reason for adding them.
+	chosen map[string]bool
+	added  []string
+	why    string
 }
 
 // silentMin is how long a member must not have answered to count as absent: a few heartbeats.
 const silentMin = 2 * time.Second
 
-// newcomerMin is how long a node must have been up before it may vote beside a lone voter: long
-// enough for nodes that are started together to be all up.
+// newcomerMin is the minimum uptime of a node that is to vote beside a lone voter: long enough for
+// nodes that are started together to be all up.
 const newcomerMin = time.Second
 
 func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
-	p := &plan{servers: map[string]Server{}, silent: map[string]time.Duration{}, want: map[string]bool{}, stable: stable}
+	p := &plan{servers: map[string]Server{}, silent: map[string]time.Duration{}, chosen: map[string]bool{}, stable: stable}
 	for _, s := range servers {
 		p.servers[s.ID] = s
 	}
@@ -54,8 +55,8 @@ func newPlan(servers []Server, group []Voter, stable time.Duration) *plan {
 	return p
 }
 
-// newcomer returns how long a node must have been up before it may vote. A second voter alone
-// would make things worse, since then neither may fail: it has to last.
+// newcomer returns the minimum uptime of a node before it may vote. A second voter alone would make
+// things worse, since then neither may fail, so it must have proved stable.
 func (p *plan) newcomer() time.Duration {
 	least := min(newcomerMin, p.stable)
 	fresh := 0
@@ -79,8 +80,9 @@ func (p *plan) able(id string, least time.Duration) bool {
 	return s.Alive && !s.Leaving && !s.Full && !s.Deferred && s.Since >= least && p.silent[id] < p.stable
 }
 
-// choose decides which servers should vote: of the present voters those that are not lost, then able nodes in
-// the zones with the fewest voters. It moves a vote from a crowded zone only while all voters are live.
+// choose chooses the servers that should vote: the voters that are not lost, then able nodes in the
+// zones with the fewest voters. It moves a vote out of a crowded zone only while all voters are
+// live.
 func (p *plan) choose() {
 	var set, candidates []string
 	absent := 0
@@ -90,8 +92,8 @@ func (p *plan) choose() {
 		case !p.lost(v.ID):
 			set = append(set, v.ID)
 		case known && !s.Leaving:
-			// A voter that is gone still counts as long as it may come back: three nodes
-			// of which one is down need three voters, not one.
+			// A voter that is gone still counts as long as it may come back: three nodes of which
+			// one is down need three voters, not one.
 			absent++
 		}
 	}
@@ -101,10 +103,10 @@ func (p *plan) choose() {
 		}
 	}
 	p.target = targetOf(len(set) + len(candidates) + absent)
-	p.why = fmt.Sprintf("%d of %d voters are there", len(set), p.target)
+	p.why = fmt.Sprintf("%d of %d voters exist", len(set), p.target)
 	settled := len(set) == p.target && p.live("") == len(p.voters)
 	for len(set) > p.target {
-		set = remove(set, p.leastWanted(set))
+		set = remove(set, p.mostExpendable(set))
 	}
 	for len(set) < p.target && len(candidates) > 0 {
 		best := p.best(set, candidates)
@@ -112,10 +114,10 @@ func (p *plan) choose() {
 		set, p.added = append(set, best), append(p.added, best)
 	}
 	if settled && len(candidates) > 0 {
-		set = p.spread(set, candidates)
+		set = p.rebalance(set, candidates)
 	}
 	for _, id := range set {
-		p.want[id] = true
+		p.chosen[id] = true
 	}
 }
 
@@ -128,9 +130,10 @@ func targetOf(n int) int {
 	return max(n, 1)
 }
 
-// spread replaces a server of a zone that has two more than another zone could have with a candidate.
-func (p *plan) spread(set, candidates []string) []string {
-	most, best := p.leastWanted(set), p.best(set, candidates)
+// rebalance replaces a server in the zone with the most voters by a candidate, if that zone has at
+// least two more than the candidate's.
+func (p *plan) rebalance(set, candidates []string) []string {
+	most, best := p.mostExpendable(set), p.best(set, candidates)
 	from, to := p.servers[most].Zone, p.servers[best].Zone
 	many, few := p.inZone(set, from), p.inZone(set, to)
 	if many < few+2 {
@@ -141,7 +144,8 @@ func (p *plan) spread(set, candidates []string) []string {
 	return append(remove(set, most), best)
 }
 
-// best returns the candidate in the zone with the fewest servers of the set, one that is already staged before others.
+// best returns the candidate in the zone with the fewest servers of the set; among equals a staged
+// one.
 func (p *plan) best(set, candidates []string) string {
 	return slices.MinFunc(candidates, func(a, b string) int {
 		_, stagedA := find(p.staged, a)
@@ -154,8 +158,9 @@ func (p *plan) best(set, candidates []string) string {
 	})
 }
 
-// leastWanted returns the server of the set in the most crowded zone, a dead one before others, the leader last.
-func (p *plan) leastWanted(set []string) string {
+// mostExpendable returns the server of the set to leave out first: a dead one, then one in the most
+// crowded zone; the leader last.
+func (p *plan) mostExpendable(set []string) string {
 	return slices.MinFunc(set, func(a, b string) int {
 		va, _ := find(p.voters, a)
 		vb, _ := find(p.voters, b)
@@ -168,7 +173,7 @@ func (p *plan) leastWanted(set []string) string {
 	})
 }
 
-// inZone counts the servers of the set in a zone.
+// inZone returns the number of servers of the set in a zone.
 func (p *plan) inZone(set []string, zone string) int {
 	n := 0
 	for _, id := range set {
@@ -182,13 +187,14 @@ func (p *plan) inZone(set []string, zone string) int {
 // alive reports whether the server is up and answers the leader.
 func (p *plan) alive(id string) bool { return p.servers[id].Alive && p.silent[id] == 0 }
 
-// lost reports whether the server is gone for good: by the operator's decision, or for so long that it counts as such.
+// lost reports whether the server is gone for good: by the operator's decision, or because it has
+// been gone for stable.
 func (p *plan) lost(id string) bool {
 	s, known := p.servers[id]
 	return !known || s.Leaving || !s.Alive && s.Since >= p.stable || p.silent[id] >= p.stable
 }
 
-// live counts the voters that are up, except the one with the given id.
+// live returns the number of live voters, except the given one.
 func (p *plan) live(except string) int {
 	n := 0
 	for _, v := range p.voters {

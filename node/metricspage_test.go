@@ -48,8 +48,8 @@ func TestMetricsPage(t *testing.T) {
 func metricsReference(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nWhat a node exports at `/metrics`, beside what the Go runtime and the process do. " +
-		"[Who may ask for it](operating.md#metrics-and-health).\nThis page is made from the sources.\n\n" +
+	b.WriteString("# Metrics\n\nThe metrics that a node exports at `/metrics`, in addition to those of the Go runtime and the process: see " +
+		"[access](operating.md#metrics-and-health).\nThis page is generated from the sources.\n\n" +
 		"| name | kind | labels | |\n|---|---|---|---|\n")
 	for _, file := range []string{"metrics.go", "usage.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

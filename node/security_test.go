@@ -253,7 +253,7 @@ func TestOpenNodeStaysOut(t *testing.T) {
 	if _, err := open.open(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an open node joins a secure one: %v", err)
 	}
-	if !strings.Contains(log.String(), "is of a cluster with certificates") {
+	if !strings.Contains(log.String(), "peer requires certificates") {
 		t.Error("the log of the open node does not say why it waits")
 	}
 	conn, err := rpc.Dial(t.Context(), open.addrs[0], rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {

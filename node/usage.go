@@ -270,11 +270,11 @@ func (c *collector) collectQuotas(m sender) {
 }
 
 func (m sender) quotaRefusals(of string, k int, n int64) {
-	m.counter("quota_refusals_total", "Requests refused here for a quota of a rate. Over 1000 quotas the rest are (other).", float64(n), "quota", of, "kind", rateKinds[k])
+	m.counter("quota_refusals_total", "Requests rejected on this node because of a rate quota. Above 1000 quotas the others are summed as (other).", float64(n), "quota", of, "kind", rateKinds[k])
 }
 
 func (m sender) tableSize(t *tablet.TableSize) {
-	m.gauge("table_disk_bytes", "SSTables of the tablets of a table that are served here, without replicas. Over 1000 tables the smallest are (other).",
+	m.gauge("table_disk_bytes", "Bytes of the SSTables of a table's tablets on this node, not counting replicas. Above 1000 tables the smallest are summed as (other).",
 		float64(t.DiskBytes), "table", t.Table)
-	m.gauge("table_memtable_bytes", "Their memtables.", float64(t.MemtableBytes), "table", t.Table)
+	m.gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node.", float64(t.MemtableBytes), "table", t.Table)
 }

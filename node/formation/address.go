@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// WithPort adds the default port to an address that names none.
+// WithPort adds the default port to an address without one.
 func WithPort(addr string) (string, error) {
 	if addr == "" {
-		return "", errors.New("empty")
+		return "", errors.New("empty address")
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		if strings.Count(addr, ":") == 1 {
 			return "", err
 		}
-		host, port = strings.Trim(addr, "[]"), DefaultPort // a name, or an IPv6 address
+		host, port = strings.Trim(addr, "[]"), DefaultPort // a name or an IPv6 address
 	}
 	if host == "" {
 		return "", errors.New("no host")
@@ -30,8 +30,8 @@ func WithPort(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// resolve returns all addresses that names stand for, each once. A name that is not
-// known stands for itself, and so counts as one that does not answer.
+// resolve returns all addresses of the names, each once. A name that cannot be resolved is returned
+// unchanged, and so counts as an address that does not answer.
 func resolve(ctx context.Context, addrs []string) []string {
 	var all []string
 	for _, addr := range addrs {
@@ -55,5 +55,5 @@ func resolve(ctx context.Context, addrs []string) []string {
 	return slices.Compact(all)
 }
 
-// resolveTimeout bounds the look-up of one name.
+// resolveTimeout bounds the resolution of one name.
 const resolveTimeout = 2 * time.Second

@@ -11,15 +11,15 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// call asks one question over a connection of its own: they are few. It returns which node has answered, by its
-// certificate if it has shown one.
-func (f *Former) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) (who string, err error) {
+// call makes one call over a connection of its own, since calls are few. It returns the id of the
+// peer by its certificate; empty without one.
+func (f *Former) call(ctx context.Context, addr, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) (peer string, err error) {
 	cfg := rpc.ConnConfig{MessageBytesMax: messageBytesMax, Dialer: f.cfg.Dialer}
 	if cfg.Dialer != nil {
 		cfg.Dialer = func(ctx context.Context, addr string) (net.Conn, error) {
 			c, err := f.cfg.Dialer(ctx, addr)
 			if s, ok := c.(*pki.Conn); ok && err == nil {
-				who = s.Peer.Name
+				peer = s.Peer.Name
 			}
 			return c, err
 		}
@@ -29,112 +29,112 @@ func (f *Former) call(ctx context.Context, addr, method string, params func(*wir
 		return "", err
 	}
 	defer c.Close()
-	return who, c.Call(ctx, method, func(e *wire.Encoder) {
+	return peer, c.Call(ctx, method, func(e *wire.Encoder) {
 		e.Array(1)
 		params(e)
 	}, result)
 }
 
-// messageBytesMax holds a hello with freshMax nodes.
+// messageBytesMax fits a hello with freshMax nodes.
 const messageBytesMax = 8 << 20
 
-// greetLocked says hello to who is at an address.
-func (f *Former) greetLocked(addr string) {
+// sendHelloLocked starts a hello to an address.
+func (f *Former) sendHelloLocked(addr string) {
 	if addr == "" {
 		return
 	}
-	f.questionLocked(MethodHello, addr, func(ctx context.Context) { f.greet(ctx, addr) })
+	f.callLocked(MethodHello, addr, func(ctx context.Context) { f.exchangeHello(ctx, addr) })
 }
 
-func (f *Former) greet(ctx context.Context, addr string) {
+func (f *Former) exchangeHello(ctx context.Context, addr string) {
 	f.mu.Lock()
 	mine := f.helloLocked()
 	f.mu.Unlock()
 	var theirs hello
-	who, err := f.call(ctx, addr, MethodHello, mine.append, theirs.decode)
+	peer, err := f.call(ctx, addr, MethodHello, mine.append, theirs.decode)
 	if err == nil {
-		err = f.checkSpeaker(who, theirs.Peer)
+		err = f.checkSender(peer, theirs.Peer)
 	}
 	if err == nil {
 		f.mu.Lock()
-		err = f.takeHelloLocked(addr, theirs, true)
+		err = f.handleHelloLocked(addr, theirs, true)
 		f.mu.Unlock()
 	} else {
-		err = f.refusalOf(addr, err)
+		err = f.decodeRejection(addr, err)
 	}
-	f.judge(addr, err)
+	f.noteOutcome(addr, err)
 }
 
-// judge notes whether the node at an address is one of ours, as far as is known.
-func (f *Former) judge(addr string, err error) {
+// noteOutcome records whether the node at an address may belong to this cluster, and logs why not.
+func (f *Former) noteOutcome(addr string, err error) {
 	var cluster *OtherClusterError
 	var key *OtherKeyError
 	var peer *pki.PeerError
 	refused := errors.As(err, &cluster) || errors.As(err, &key)
 	f.mu.Lock()
-	if _, was := f.mu.wrong[addr]; err == nil && was {
-		delete(f.mu.wrong, addr)
+	if _, was := f.mu.foreign[addr]; err == nil && was {
+		delete(f.mu.foreign, addr)
 	} else if refused && f.seedLocked(addr) {
-		f.mu.wrong[addr] = err
+		f.mu.foreign[addr] = err
 		f.wake()
 	}
 	f.mu.Unlock()
 	switch {
 	case refused:
-		if f.refusals.first(addr, err) {
-			f.log.Error("node refused", "rpc", addr, "reason", err.Error())
+		if f.rejections.first(addr, err) {
+			f.log.Error("node rejected", "rpc", addr, "reason", err.Error())
 		}
 	case errors.Is(err, rpc.ErrWantsTLS):
-		if f.refusals.first(addr, err) {
-			f.log.Warn("what answers there is of a cluster with certificates, and this node has none: --token-file has it join by a token", "rpc", addr)
+		if f.rejections.first(addr, err) {
+			f.log.Warn("peer requires certificates, and this node has none: join with --token-file", "rpc", addr)
 		}
 	case errors.As(err, &peer):
-		if f.refusals.first(addr, err) {
-			f.log.Warn("what answers there has no certificate that this node takes: it may be of another cluster, or a clock is wrong",
-				"rpc", addr, "error", err)
+		if f.rejections.first(addr, err) {
+			f.log.Warn("peer certificate not accepted: it may be of another cluster, or a clock is wrong",
+				"rpc", addr, "err", err)
 		}
 	case pki.IsAlert(err):
-		if f.refusals.first(addr, err) {
-			f.log.Warn("what answers there does not take this node's certificate: it may be of another cluster, this node may have been removed, or a clock is wrong",
-				"rpc", addr, "error", err)
+		if f.rejections.first(addr, err) {
+			f.log.Warn("peer rejects this node's certificate: it may be in another cluster, this node may have been removed, or a clock is wrong",
+				"rpc", addr, "err", err)
 		}
 	case errors.Is(err, rpc.ErrPreamble) || errors.Is(err, syscall.ECONNRESET):
-		if f.refusals.first(addr, err) {
-			f.log.Warn("what answers there does not speak as nodes do; --join takes the address of --listen, not that of --gossip or --http",
-				"rpc", addr, "error", err)
+		if f.rejections.first(addr, err) {
+			f.log.Warn("peer does not speak the node protocol: --join takes the address of --listen, not that of --gossip or --http",
+				"rpc", addr, "err", err)
 		}
 	case err != nil:
-		f.log.Debug("no answer", "rpc", addr, "error", err)
+		f.log.Debug("no answer", "rpc", addr, "err", err)
 	}
 }
 
-func (f *Former) askPromise(ctx context.Context, a actPromise) {
+func (f *Former) requestPromise(ctx context.Context, a actPromise) {
 	f.mu.Lock()
-	a.request.founder = f.mu.self // its addresses may have become known since
+	a.request.founder = f.mu.self // the founder's addresses may have become known since
 	f.mu.Unlock()
 	var answer promiseAnswer
-	who, err := f.call(ctx, a.to, MethodPromise, a.request.append, answer.decode)
+	peer, err := f.call(ctx, a.to, MethodPromise, a.request.append, answer.decode)
 	if err == nil {
-		err = f.checkSpeaker(who, Peer{ID: answer.node, RPC: a.to})
+		err = f.checkSender(peer, Peer{ID: answer.node, RPC: a.to})
 	}
 	if err != nil {
-		f.judge(a.to, f.refusalOf(a.to, err))
+		f.noteOutcome(a.to, f.decodeRejection(a.to, err))
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.cluster == "" {
-		f.takeLocked(f.mu.machine.promiseAnswered(answer))
+		f.applyLocked(f.mu.machine.promiseAnswered(answer))
 	}
 }
 
-func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
+func (f *Former) requestJoin(ctx context.Context, a actAskJoin) {
 	f.mu.Lock()
 	q := joinRequest{Peer: f.mu.self, cluster: a.cluster, key: f.keys[0]}
 	f.mu.Unlock()
 	var answer joinAnswer
 	_, err := f.call(ctx, a.to, MethodJoin, q.append, answer.decode)
-	err = f.refusalOf(a.to, err)
+	err = f.decodeRejection(a.to, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
 			f.mu.err = err
 			f.wake()
 		}
-		f.log.Debug("not admitted yet", "rpc", a.to, "error", err)
+		f.log.Debug("not admitted yet", "rpc", a.to, "err", err)
 		return
 	}
 	if f.mu.cluster != "" {
@@ -151,9 +151,9 @@ func (f *Former) askJoin(ctx context.Context, a actAskJoin) {
 	}
 	for _, p := range answer.members {
 		if p.ID != f.mu.self.ID && !f.cfg.Removed(p.ID) {
-			f.mu.heard[p.ID] = p
+			f.mu.discovered[p.ID] = p
 		}
 	}
 	f.mu.raftEpoch = max(f.mu.raftEpoch, answer.raftEpoch)
-	f.takeLocked(f.mu.machine.joinAnswered(answer))
+	f.applyLocked(f.mu.machine.joinAnswered(answer))
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// DefaultPort is the port of an address that names none.
+// DefaultPort is the port of an address without one.
 const DefaultPort = "7106"
 
-// Peer is a node and where it is reached, both as host:port.
+// Peer is a node and its addresses, both as host:port.
 type Peer struct {
 	ID     string `json:"id"`
 	Name   string `json:"name,omitempty"`
@@ -23,70 +23,70 @@ type Peer struct {
 	Gossip string `json:"gossip,omitempty"`
 }
 
-// Config says how a node becomes part of a cluster. Zero values mean the defaults.
+// Config configures how a node becomes part of a cluster. Zero values mean the defaults.
 type Config struct {
-	// Self is this node. Its addresses are those that others reach; see package reach.
+	// Self is this node with its advertised addresses; see package reach.
 	Self Peer
-	// Version is the program's, for logs.
+	// Version is the program version, for logs.
 	Version string
 
-	// Cluster is the cluster that the data folders are of, empty for a fresh node.
-	// Voter tells that they hold a voter's Raft log. RaftEpoch is the group's.
+	// Cluster is the cluster of the data folders; empty for a fresh node. Voter reports whether
+	// they hold a voter's Raft log. RaftEpoch is the epoch of its group.
 	Cluster   string
 	Voter     bool
 	RaftEpoch uint64
 
-	// Join are RPC addresses to look for a cluster at; a port left out is
-	// DefaultPort. A name stands for all its addresses.
+	// Join are the RPC addresses of seeds; the default port is DefaultPort. A name counts as each
+	// of its addresses.
 	Join []string
-	// Expect is how many fresh nodes form a cluster together. Zero means one, which
-	// does so at once, if Join is empty, and none if it is not.
+	// Expect is the number of fresh nodes that form a cluster together. If zero, a node without
+	// Join founds a cluster of one at once, and a node with Join founds none.
 	Expect int
 
-	// Found is the id of the cluster that the node may found. Empty means a new one.
+	// Found is the id of a cluster that this node founds. Empty means a new id.
 	Found string
 
-	// Keys are the cluster's gossip keys, of 32 bytes each, or none. A node that says that it
-	// encrypts with any of them is one of the cluster's.
+	// Keys are the cluster's gossip keys, of 32 bytes each, or none. A node that sends the
+	// fingerprint of any of them belongs to the cluster.
 	Keys [][]byte
-	// Certified means that Dialer and the server let nodes with a certificate of the cluster alone speak, in place of Keys: a node
-	// that was away while the gossip key was replaced has another one. Keys[0] is sent all the same, since earlier versions
-	// look at it.
+	// Certified replaces the check of Keys: Dialer and the server accept only nodes with a
+	// certificate of the cluster. A node that was down while the gossip key was replaced has
+	// another key. The fingerprint of Keys[0] is still sent, since earlier versions check it.
 	Certified bool
 
-	// Store keeps what must outlive the process.
+	// Store stores the state that must survive the process.
 	Store Store
-	// PeersFile is where the members are remembered. Empty means nowhere.
+	// PeersFile is the path of the file of remembered members. Empty means none.
 	PeersFile string
 
-	// Admit may refuse a node that asks to join, for example one that was removed.
-	// The text of its error goes to the node. Nil admits all.
+	// Admit may reject a node that asks to join, for example one that was removed. The text of its
+	// error is sent to the node. Nil admits all.
 	Admit func(ctx context.Context, p Peer) error
 
-	// Removed reports whether a node was removed from the cluster. Such a node is neither remembered nor named to others,
-	// whatever node names it. It must not block. Nil means that none was removed.
+	// Removed reports whether a node was removed from the cluster. Such a node is neither
+	// remembered nor listed in hellos, whichever node names it. It must not block. Nil means that
+	// none was removed.
 	Removed func(id string) bool
 
-	// Caller returns the id of the node that has made a call, as its certificate says: it speaks for itself alone.
-	// Empty is one of which nothing is known, and Nil returns that.
+	// Caller returns the id of a calling node by its certificate; a node may call only for itself.
+	// Empty means unknown, and nil always returns that.
 	Caller func(c *rpc.Call) string
 
-	// Round is how long a fresh node waits between two rounds of questions. Zero
-	// means 500 ms.
+	// Round is the period of a fresh node's rounds. Zero means 500 ms.
 	Round time.Duration
-	// CallTimeout bounds one question. Zero means 2 s.
+	// CallTimeout bounds one call. Zero means 2 s.
 	CallTimeout time.Duration
 
 	Logger *slog.Logger // nil discards
 
-	// Dialer makes connections: TCP by default.
+	// Dialer opens connections. Nil means TCP.
 	Dialer func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // keyBytes is the length of a gossip key.
 const keyBytes = 32
 
-// expectMax bounds Expect: hello lists all fresh nodes.
+// expectMax bounds Expect, since a hello lists all fresh nodes.
 const expectMax = 1000
 
 func (c Config) withDefaults() (Config, error) {
@@ -111,13 +111,13 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) validate() error {
 	switch {
 	case c.Self.ID == "" || c.Self.RPC == "":
-		return errors.New("the node's id or RPC address is missing")
+		return errors.New("node id or RPC address is missing")
 	case c.Store == nil:
-		return errors.New("no store for what must outlive the process")
+		return errors.New("store is missing")
 	case slices.ContainsFunc(c.Keys, func(k []byte) bool { return len(k) != keyBytes }):
-		return fmt.Errorf("a gossip key has not %d bytes", keyBytes)
+		return fmt.Errorf("gossip key does not have %d bytes", keyBytes)
 	case c.Expect < 0 || c.Expect > expectMax:
-		return fmt.Errorf("expected nodes are %d, must be 0 to %d", c.Expect, expectMax)
+		return fmt.Errorf("expect %d nodes: must be 0 to %d", c.Expect, expectMax)
 	}
 	for _, a := range c.Join {
 		if _, err := WithPort(a); err != nil {
@@ -127,45 +127,44 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Store keeps a fresh node's state. All of it is durable when a call returns; what
-// is written is as a whole there or not.
+// Store stores a fresh node's state. When a call returns, the change is durable; each is written as
+// a whole or not at all.
 type Store interface {
-	// State returns what was last saved.
+	// State returns the last saved state.
 	State() State
-	// Save keeps s.
+	// Save stores s.
 	Save(s State) error
-	// Found makes the node the founder of a cluster. The founding is to be taken up
-	// again after a crash.
+	// Found makes the node the founder of a cluster. The founding must be resumed after a crash.
 	Found(cluster string) error
-	// Join makes the node a member of a cluster that exists.
+	// Join makes the node a member of an existing cluster.
 	Join(cluster string) error
 }
 
-// State is what a fresh node must not forget.
+// State is the durable state of a fresh node.
 type State struct {
-	// Attempt numbers the node's attempts at founding, from 1. Active tells that the
-	// last one has not been given up; none is ever taken up again.
+	// Attempt numbers the node's attempts to found a cluster, from 1. Active reports that the last
+	// one has not been given up. An attempt that was given up is never resumed.
 	Attempt uint64 `json:"attempt,omitempty"`
 	Active  bool   `json:"active,omitempty"`
-	// Promise is what the node has promised to another, nil if nothing.
+	// Promise is this node's promise to another one; nil if there is none.
 	Promise *Promise `json:"promise,omitempty"`
 }
 
-// Promise lets Founder alone found a cluster with this node, by that attempt.
+// Promise allows Founder alone to found a cluster with this node, by that attempt.
 type Promise struct {
 	Founder string `json:"founder"`
 	Attempt uint64 `json:"attempt"`
-	RPC     string `json:"rpc"` // where the founder was, for people
+	RPC     string `json:"rpc"` // the founder's last address, for messages
 }
 
-// Outcome is what came of Run.
+// Outcome is the result of Run.
 type Outcome struct {
 	Cluster string
-	// Founder tells that this node founded the cluster just now.
+	// Founder reports that this node has just founded the cluster.
 	Founder bool
-	// Members are those that are known, without this node. A cluster of one, and a
-	// voter that does not wait, may know none.
+	// Members are the known members, without this node. A cluster of one knows none, and a voter
+	// that did not wait may know none.
 	Members []Peer
-	// RaftEpoch is the highest that a member told, or Config.RaftEpoch.
+	// RaftEpoch is the highest epoch that a member reported, or Config.RaftEpoch.
 	RaftEpoch uint64
 }

@@ -1,72 +1,64 @@
-// Package formation makes a fresh node part of exactly one cluster, and helps one
-// that was started again to find the others.
+// Package formation makes a fresh node part of exactly one cluster, and helps a restarted node to find
+// the other members.
 //
-// Bigtable (§4) finds a Chubby cell that operators have set up. Here there is
-// nothing but nodes with the same flags, started in any order. They ask each other
-// by RPC (cluster.hello, cluster.promise, cluster.join; see docs/rpc.md) before
-// gossip starts, since gossip needs to know the cluster's id.
+// Bigtable (§4) uses a Chubby cell that operators have set up. Here there are only nodes with the same
+// flags, started in any order. They call each other by RPC (cluster.hello, cluster.promise, cluster.join;
+// see docs/rpc.md) before gossip starts, since gossip needs the cluster's id.
 //
 // # Rules
 //
-// Without addresses to join a node founds a cluster of one at once. With addresses
-// it joins the first cluster that answers there, and founds none. With a number of
-// nodes to expect, N, it joins a cluster if one answers, and else forms one with
-// other fresh nodes:
+// Without addresses to join, a node founds a cluster of one at once. With addresses, it joins the first
+// cluster that answers there, and founds none. With a number of nodes to expect, N, it joins a cluster if
+// one answers, and otherwise forms one with other fresh nodes:
 //
-//   - Fresh nodes tell each other by hello who they are, and whom else they know.
-//   - Of those that are heard, the one with the lowest id begins an attempt, when
-//     there are N of them, and asks all others for their promise that it alone may
-//     found a cluster.
-//   - A promise is durable before it is told. A node that has promised founds
-//     nothing, and promises nobody else, until the founder says that the attempt is
-//     over without a cluster. Attempts are numbered, and never taken up again once
-//     given up, so that this stays true however late it is heard.
-//   - A node that hears of a lower id that is free gives its own attempt up, durably.
-//   - With the promises of N-1 others, among them those at most of the addresses to
-//     join, it founds. The others hear of the cluster by hello, and join it.
+//   - By hello, fresh nodes exchange their identities and those of the fresh nodes that they know.
+//   - When there are N of them, the live node with the lowest id starts an attempt. It requests the
+//     promise of all others that it alone may found a cluster.
+//   - A promise is durable before it is sent. A node that has promised founds no cluster and gives no
+//     other promise until the founder reports that the attempt is over without a cluster. Attempts are
+//     numbered and never resumed once given up, so that such a report holds however late it arrives.
+//   - A node that learns of a lower id without a promise gives up its own attempt, durably.
+//   - With the promises of N-1 others, among them those at most of the addresses to join, a node founds
+//     the cluster. The others learn of it by hello, and join it.
 //
-// Two sets of nodes that would do share one, who promises once: with less than 2N
-// nodes because of their number, with more because all were given the same
-// addresses. A node whose promise is with one that is gone for good waits, and says
-// in the log what to do: a fresh node cannot know whether there is a cluster now.
+// Any two sets of nodes that suffice share a node, and that node promises once. With fewer than 2N nodes
+// this follows from their number, with more from the addresses, which are the same for all. A node whose
+// promise was given to a founder that is gone for good waits, and logs what to do: a fresh node cannot
+// know whether a cluster exists by now.
 //
-// A node that belongs to a cluster looks for others at the addresses to join and at
-// those of remembered peers, and goes on when one has answered, or asked. A voter
-// goes on at once, and so does a node that knows no address. All go on looking
-// for those that gossip does not know: after 0.5 s, 1 s, 2 s, and so on to every 15 s.
-// Gossip is told at once of a member that speaks from an address that is new to it.
+// A node that belongs to a cluster looks for members at the addresses to join and at those of remembered
+// peers, and continues when one has answered or called. A voter, and a node that knows no address, continue
+// at once. All keep looking for members that gossip does not know: after 0.5 s, 1 s, 2 s, and so on up to
+// every 15 s. Gossip is informed at once of a member that calls from an address unknown to it.
 //
-// A node of another cluster, or with another gossip key, is refused by both sides;
-// each says so in its log once in 10 minutes. It looks on at its other addresses for
-// 10 s, and then gives up with an error.
+// A node of another cluster, or with another gossip key, is rejected by both sides. Each logs that once in
+// 10 minutes. A node that only meets such nodes tries its other addresses for 10 s, then fails.
 //
 // # Nouns
 //
-//   - A fresh node belongs to no cluster. It is the machine: messages in, actions
-//     out, without clock, network or disk; the explorer in the tests drives it.
-//   - The Former carries the machine's actions out, and tells of the cluster once
-//     there is one.
-//   - A seed is an address to join, a name's addresses one by one.
-//   - A round is a hello to all seeds, to some fresh nodes and to the founder that
-//     was promised: each 500 ms, sooner at first.
+//   - A fresh node belongs to no cluster. Its logic is the machine: messages in, actions out, without
+//     clock, network or disk. The explorer in the tests drives it.
+//   - The Former executes the machine's actions, and informs other nodes of the cluster once there is one.
+//   - A seed is an address to join; a name counts as each of its addresses.
+//   - A round is a hello to all seeds, to some fresh nodes and to the founder that was promised: each
+//     500 ms, more often at first.
 //   - The file "peers" is JSON: format 1, the cluster, and up to 256 of its members.
 //
 // # Goroutines
 //
-//	goroutine     started by      ends with          owns, waits for
-//	questions     rounds          their answer, 2 s  one call; one of a kind to an address at a time
-//	keepGreeting  Run, at its end Close              the search for members that gossip does not know
+//	goroutine    started by      ends with          owns, waits for
+//	calls        rounds          their answer, 2 s  one call; one of a method to an address at a time
+//	findMembers  Run, at its end Close              the search for members that gossip does not know
 //
-// Run itself runs on its caller's.
+// Run itself runs on its caller's goroutine.
 //
 // # Invariants
 //
 //	F1. Of nodes with the same flags at most one ever founds a cluster.
-//	F2. If all live and talk, one does, and all are in it.
-//	F3. What a node has promised or founded is durable before anybody hears of it.
-//	F4. A node that was told where to find a cluster, and not how many nodes to
-//	    expect, founds none.
-//	F5. What comes from a node of another cluster, or without certificates of another key, changes nothing.
-//	F6. A node that Config.Removed reports is in no hello and, after the next ForgetRemoved, not
-//	    in the file.
+//	F2. If all are live and connected, one founds a cluster, and all join it.
+//	F3. What a node has promised or founded is durable before any other node learns of it.
+//	F4. A node with addresses to join and without a number of nodes to expect founds no cluster.
+//	F5. A message from a node of another cluster or, without certificates, of another key, changes nothing.
+//	F6. A node that Config.Removed reports is in no hello and, after the next ForgetRemoved, not in the
+//	    file.
 package formation

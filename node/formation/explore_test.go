@@ -39,8 +39,8 @@ func soak(tb testing.TB, runs int) int {
 	return runs
 }
 
-// world is a fleet of fresh nodes with the same flags, on a network that loses,
-// repeats, reorders and delays, whose nodes die at any step and come back.
+// world is a cluster of fresh nodes with the same flags. The network loses, repeats, reorders and
+// delays messages; nodes die at any step and restart.
 type world struct {
 	rng     *rand.Rand
 	nodes   []*simNode
@@ -51,10 +51,10 @@ type world struct {
 	trace   []string
 	err     error
 
-	paused               map[string]bool // addresses: neither ticks nor gets mail
+	paused               map[string]bool // addresses of nodes that get neither ticks nor messages
 	cruel                bool            // nodes die
-	deaths               int             // one step in so many; zero: none
-	lost, twice, mailMax int             // messages of 100; messages under way
+	deaths               int             // one step in n; zero: none
+	lost, twice, mailMax int             // percent of messages; messages in transit
 }
 
 type simNode struct {
@@ -65,7 +65,7 @@ type simNode struct {
 	cluster  string // on disk
 }
 
-// mail is a question or an answer on its way.
+// mail is a request or an answer in transit.
 type mail struct {
 	from, to string // addresses
 	body     any
@@ -93,7 +93,7 @@ func newWorld(seed uint64) *world {
 		w.seeds = append(w.seeds, n.addr)
 	}
 	if listed > 2 && w.rng.IntN(4) == 0 {
-		w.seeds = append(w.seeds, "nobody:1")
+		w.seeds = append(w.seeds, "nowhere:1")
 	}
 	if 2*w.expect > total && w.rng.IntN(4) == 0 { // nothing else can form a second cluster
 		w.seeds = w.seeds[:1]
@@ -109,7 +109,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// aliasPrefix makes another address of a node from its first one.
+// aliasPrefix turns a node's first address into another one.
 const aliasPrefix = "alias-"
 
 func (w *world) at(addr string) *simNode {
@@ -139,7 +139,7 @@ func (w *world) crash(n *simNode) {
 	n.machine = nil
 }
 
-// crashes tells whether the node dies at this very step.
+// crashes reports whether the node dies at this step.
 func (w *world) crashes(n *simNode) bool {
 	if w.cruel && w.deaths > 0 && w.rng.IntN(w.deaths) == 0 {
 		w.crash(n)
@@ -148,7 +148,7 @@ func (w *world) crashes(n *simNode) bool {
 	return false
 }
 
-// take carries actions out; it tells whether the node survived that.
+// take executes actions, and reports whether the node survived.
 func (w *world) take(n *simNode, acts []any) bool {
 	for _, a := range acts {
 		if w.crashes(n) {
@@ -180,7 +180,7 @@ func (w *world) take(n *simNode, acts []any) bool {
 
 func (w *world) send(from, to string, body any) { w.mail = append(w.mail, mail{from, to, body}) }
 
-// deliver hands one message to its node.
+// deliver delivers one message.
 func (w *world) deliver(m mail) {
 	n := w.at(m.to)
 	if n == nil || n.machine == nil {
@@ -211,7 +211,7 @@ func (w *world) deliver(m mail) {
 	}
 }
 
-// step does one random thing.
+// step executes one random event.
 func (w *world) step() {
 	if w.rng.IntN(12) == 0 {
 		w.paused = map[string]bool{}
@@ -242,7 +242,7 @@ func (w *world) step() {
 		if w.paused[m.to] {
 			break
 		}
-		if w.rng.IntN(100) >= w.twice { // else it comes once more
+		if w.rng.IntN(100) >= w.twice { // otherwise it is delivered again
 			w.drop(i)
 		}
 		if w.rng.IntN(100) >= w.lost {
@@ -252,7 +252,7 @@ func (w *world) step() {
 	for tries := 0; len(w.mail) > w.mailMax; tries++ {
 		i := w.rng.IntN(len(w.mail))
 		switch w.mail[i].body.(type) {
-		case promiseRequest, promiseAnswer: // rarer, and of more weight
+		case promiseRequest, promiseAnswer: // rarer, and with more effect
 			if tries < 100 && w.rng.IntN(10) > 0 {
 				continue
 			}
@@ -266,7 +266,7 @@ func (w *world) drop(i int) {
 	w.mail = w.mail[:len(w.mail)-1]
 }
 
-// settle lets all live and talk for so many rounds, or until all are members.
+// settle lets all nodes live and communicate for n rounds, or until all are members.
 func (w *world) settle(rounds int) {
 	w.cruel = false
 	for range rounds {
@@ -289,8 +289,8 @@ func (w *world) settle(rounds int) {
 	}
 }
 
-// TestExplore: at most one cluster is ever founded (F1), and if all live and talk
-// one is, and all are in it (F2).
+// TestExplore: at most one cluster is ever founded (F1). If all nodes live and communicate, one is,
+// and all join it (F2).
 func TestExplore(t *testing.T) {
 	seed := testSeed(t)
 	runs := soak(t, 6000)
@@ -327,22 +327,21 @@ func TestExplore(t *testing.T) {
 	t.Logf("%d schedules, %d founded in the storm", runs, late)
 }
 
-// TestOldRequestsArePassedOver: a request of an attempt before the one that was
-// promised changes nothing.
-func TestOldRequestsArePassedOver(t *testing.T) {
+// TestOldRequestsAreIgnored: a request of an attempt before the promised one changes nothing.
+func TestOldRequestsAreIgnored(t *testing.T) {
 	founder := Peer{ID: "n1", RPC: "h1:1"}
 	m := newMachine(Peer{ID: "n2", RPC: "h2:1"}, 2, nil, State{}, nil)
-	ask := func(attempt uint64) (promiseAnswer, []any) {
+	request := func(attempt uint64) (promiseAnswer, []any) {
 		return m.onPromise(promiseRequest{founder: founder, expect: 2, attempt: attempt})
 	}
-	if a, acts := ask(2); !a.granted || len(acts) != 1 {
+	if a, acts := request(2); !a.granted || len(acts) != 1 {
 		t.Fatalf("got %+v, %v", a, acts)
 	}
-	if a, acts := ask(2); !a.granted || len(acts) != 0 {
-		t.Errorf("asked again: got %+v, %v", a, acts)
+	if a, acts := request(2); !a.granted || len(acts) != 0 {
+		t.Errorf("repeated: got %+v, %v", a, acts)
 	}
-	if a, acts := ask(1); a.granted || len(acts) != 0 || m.state.Promise.Attempt != 2 {
-		t.Errorf("asked by an older attempt: got %+v, %v, %+v", a, acts, m.state.Promise)
+	if a, acts := request(1); a.granted || len(acts) != 0 || m.state.Promise.Attempt != 2 {
+		t.Errorf("request of an older attempt: got %+v, %v, %+v", a, acts, m.state.Promise)
 	}
 	m.onHello(hello{Peer: founder, expect: 2, attempt: 1})
 	m.onHello(hello{Peer: founder, expect: 2, attempt: 2, active: true})

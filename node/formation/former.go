@@ -14,42 +14,42 @@ import (
 	"time"
 )
 
-// Former brings a node into a cluster, and tells others of it afterwards.
+// Former makes a node part of a cluster, and answers the calls of other nodes.
 type Former struct {
 	cfg  Config
 	log  *slog.Logger
-	keys [][]byte // fingerprints of the gossip keys; the first is told. One that is nil is of none
+	keys [][]byte // fingerprints of the gossip keys, of which the first is sent; a nil one means no key
 	join []string
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	file     peersFile
-	refusals quiet // lines about nodes that were refused
+	file       peersFile
+	rejections logLimiter // limits log lines about rejected nodes
 
-	// mu guards the fields in it. It is held while the store writes, so that no answer
-	// overtakes what it says; that is a few times in a node's life.
+	// mu guards the fields in it. It is held while the store writes, which happens a few times in a
+	// node's life, so that no answer is sent before the state that it reports is durable.
 	mu struct {
 		sync.Mutex
-		machine   *machine
-		self      Peer
-		cluster   string // empty while fresh
-		raftEpoch uint64
-		err       error            // why the node cannot go on
-		members   []Peer           // by SetMembers
-		heard     map[string]Peer  // by id, members that spoke themselves
-		kept      []Peer           // remembered from the last run, not yet seen
-		asking    map[string]bool  // questions under way
-		wrong     map[string]error // address to join: why the node there is none of ours
-		stopped   bool
-		// join has gossip know a member; nil before SetGossip.
+		machine    *machine
+		self       Peer
+		cluster    string // empty while fresh
+		raftEpoch  uint64
+		err        error            // why Run fails
+		members    []Peer           // by SetMembers
+		discovered map[string]Peer  // members found by hello, by id
+		remembered []Peer           // remembered from the last run, not listed by gossip yet
+		calling    map[string]bool  // calls in progress
+		foreign    map[string]error // why the node at an address to join is not of this cluster
+		stopped    bool
+		// join makes gossip contact a member; nil before SetGossip.
 		join func(context.Context, Peer)
 	}
 	changed chan struct{} // holds a value after a change that Run waits for
 }
 
-// New returns a Former. It talks to nobody before Run.
+// New returns a Former that makes no calls before Run.
 func New(cfg Config) (*Former, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -70,24 +70,24 @@ func New(cfg Config) (*Former, error) {
 		}
 	}
 	f.mu.self, f.mu.cluster, f.mu.raftEpoch = cfg.Self, cfg.Cluster, cfg.RaftEpoch
-	f.mu.heard, f.mu.asking, f.mu.wrong = map[string]Peer{}, map[string]bool{}, map[string]error{}
-	f.mu.kept, err = readPeers(cfg.PeersFile, cfg.Cluster)
-	if err != nil { // they are a help, not needed
-		f.log.Warn("remembered peers cannot be read", "error", err)
+	f.mu.discovered, f.mu.calling, f.mu.foreign = map[string]Peer{}, map[string]bool{}, map[string]error{}
+	f.mu.remembered, err = readPeers(cfg.PeersFile, cfg.Cluster)
+	if err != nil { // they are optional
+		f.log.Warn("remembered peers not read", "err", err)
 	}
-	f.mu.kept = slices.DeleteFunc(f.mu.kept, func(p Peer) bool { return cfg.Removed(p.ID) })
+	f.mu.remembered = slices.DeleteFunc(f.mu.remembered, func(p Peer) bool { return cfg.Removed(p.ID) })
 	f.mu.machine = newMachine(cfg.Self, cfg.Expect, f.keys[0], cfg.Store.State(), cfg.newID)
 	f.mu.machine.cluster = cfg.Cluster
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f, nil
 }
 
-// knowsKey reports whether a node with that fingerprint of its gossip key may be one of the cluster.
+// knowsKey reports whether a node with that key fingerprint may belong to the cluster.
 func (f *Former) knowsKey(key []byte) bool {
 	return f.cfg.Certified || slices.ContainsFunc(f.keys, func(own []byte) bool { return bytes.Equal(own, key) })
 }
 
-// newID returns the id of a cluster that is founded now.
+// newID returns the id of a cluster to be founded now.
 func (c *Config) newID() string {
 	if c.Found != "" {
 		return c.Found
@@ -101,9 +101,9 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// Run returns when the node belongs to a cluster, which the store then says, or
-// cannot: *OtherClusterError, *OtherKeyError, *PromisedError, *RefusedError, ctx's
-// error, or one of the store. A node that waits says for what in its log.
+// Run returns when the node belongs to a cluster, as recorded in the store. Errors:
+// *OtherClusterError, *OtherKeyError, *PromisedError, *RefusedError, ctx's, those of the store.
+// While it waits, it logs for what.
 func (f *Former) Run(ctx context.Context) (Outcome, error) {
 	if err := f.run(ctx); err != nil {
 		return Outcome{}, err
@@ -111,8 +111,8 @@ func (f *Former) Run(ctx context.Context) (Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := Outcome{Cluster: f.mu.cluster, Founder: f.mu.machine.founder, RaftEpoch: f.mu.raftEpoch, Members: f.knownLocked()}
-	f.mu.machine.known = nil // fresh nodes ask by themselves
-	f.startLocked(f.keepGreeting)
+	f.mu.machine.known = nil // fresh nodes call by themselves
+	f.startLocked(f.findMembers)
 	return o, nil
 }
 
@@ -124,10 +124,10 @@ func (f *Former) run(ctx context.Context) error {
 	case fresh && len(f.join) == 0 && f.cfg.Expect <= 1:
 		return f.foundAlone()
 	}
-	began, told, wait := time.Now(), time.Now(), 20*time.Millisecond
+	began, logged, wait := time.Now(), time.Now(), 20*time.Millisecond
 	for {
-		f.ask(ctx)
-		if done, err := f.settled(time.Since(began)); done || err != nil {
+		f.startRound(ctx)
+		if done, err := f.finished(time.Since(began)); done || err != nil {
 			return err
 		}
 		timer := time.NewTimer(wait)
@@ -138,19 +138,19 @@ func (f *Former) run(ctx context.Context) error {
 			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("%w while the node waits: %s", ctx.Err(), f.Waiting())
+			return fmt.Errorf("wait for %s: %w", f.Waiting(), ctx.Err())
 		case <-f.ctx.Done():
 			timer.Stop()
-			return errors.New("closed while the node waits to be part of a cluster")
+			return errors.New("closed while waiting to join a cluster")
 		}
-		if pause := min(time.Since(began)/2, time.Minute); time.Since(told) > max(pause, 5*time.Second) {
-			told = time.Now()
-			f.log.Info("waits to be part of a cluster", "for", f.Waiting(), "since", time.Since(began).Round(time.Second))
+		if pause := min(time.Since(began)/2, time.Minute); time.Since(logged) > max(pause, 5*time.Second) {
+			logged = time.Now()
+			f.log.Info("waiting to join a cluster", "for", f.Waiting(), "elapsed", time.Since(began).Round(time.Second))
 		}
 	}
 }
 
-// foundAlone makes a cluster of one.
+// foundAlone founds a cluster of one.
 func (f *Former) foundAlone() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,59 +158,58 @@ func (f *Former) foundAlone() error {
 		return &PromisedError{Promise: *p}
 	}
 	f.mu.machine.cluster, f.mu.machine.founder = f.mu.machine.newID(), true
-	f.takeLocked([]any{actFound{f.mu.machine.cluster}})
+	f.applyLocked([]any{actFound{f.mu.machine.cluster}})
 	return f.mu.err
 }
 
-// ask sends the questions of one round.
-func (f *Former) ask(ctx context.Context) {
+// startRound starts the calls of one round.
+func (f *Former) startRound(ctx context.Context) {
 	seeds := resolve(ctx, f.join)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.machine.setSeeds(seeds)
 	if f.mu.cluster == "" {
-		f.takeLocked(f.mu.machine.tick())
+		f.applyLocked(f.mu.machine.tick())
 		return
 	}
 	for _, addr := range f.targetsLocked(seeds) {
-		f.greetLocked(addr)
+		f.sendHelloLocked(addr)
 	}
 }
 
-// otherWait is how long a node that only meets others which are none of its own
-// waits for some of its own.
+// otherWait is how long a node that only meets nodes of other clusters waits for one of its own.
 const otherWait = 10 * time.Second
 
-// settled tells whether Run is over.
-func (f *Former) settled(waited time.Duration) (bool, error) {
+// finished reports whether Run is over.
+func (f *Former) finished(waited time.Duration) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.mu.err != nil:
 		return true, f.mu.err
-	case f.mu.cluster != "" && (f.cfg.Cluster == "" || len(f.mu.heard) > 0):
+	case f.mu.cluster != "" && (f.cfg.Cluster == "" || len(f.mu.discovered) > 0):
 		return true, nil
-	case len(f.mu.heard) > 0 || f.mu.machine.seen != "":
+	case len(f.mu.discovered) > 0 || f.mu.machine.seen != "":
 		return false, nil
 	}
 	all := waited >= otherWait || !slices.ContainsFunc(f.mu.machine.seeds, func(addr string) bool {
-		return f.mu.wrong[addr] == nil && f.mu.machine.answered[addr] != f.mu.self.ID
+		return f.mu.foreign[addr] == nil && f.mu.machine.answered[addr] != f.mu.self.ID
 	})
 	for _, addr := range f.mu.machine.seeds {
 		if id := f.mu.machine.answered[addr]; id != "" && id != f.mu.self.ID {
-			return false, nil // some are ours
+			return false, nil // some may be ours
 		}
 	}
-	for _, addr := range slices.Sorted(maps.Keys(f.mu.wrong)) {
+	for _, addr := range slices.Sorted(maps.Keys(f.mu.foreign)) {
 		if all {
-			return true, f.mu.wrong[addr]
+			return true, f.mu.foreign[addr]
 		}
 	}
 	return false, nil
 }
 
-// takeLocked carries actions of the machine out, in order.
-func (f *Former) takeLocked(acts []any) {
+// applyLocked executes actions of the machine, in order.
+func (f *Former) applyLocked(acts []any) {
 	for _, a := range acts {
 		if f.mu.err != nil {
 			return
@@ -219,24 +218,24 @@ func (f *Former) takeLocked(acts []any) {
 		case actSave:
 			f.mu.err = f.cfg.Store.Save(a.state)
 			if p := a.state.Promise; p != nil && f.mu.err == nil {
-				f.log.Info("promised another node that it may found the cluster", "founder", p.Founder, "rpc", p.RPC)
+				f.log.Info("promised to let another node found the cluster", "founder", p.Founder, "rpc", p.RPC)
 			}
 		case actFound:
 			if f.mu.err = f.cfg.Store.Found(a.cluster); f.mu.err == nil {
 				f.mu.cluster = a.cluster
-				f.log.Info("founds the cluster", "cluster", a.cluster, "with", len(f.mu.machine.granted)+1)
+				f.log.Info("cluster founded", "cluster", a.cluster, "nodes", len(f.mu.machine.granted)+1)
 			}
 		case actJoin:
 			if f.mu.err = f.cfg.Store.Join(a.cluster); f.mu.err == nil {
 				f.mu.cluster = a.cluster
-				f.log.Info("joined the cluster", "cluster", a.cluster)
+				f.log.Info("joined cluster", "cluster", a.cluster)
 			}
 		case actHello:
-			f.greetLocked(a.to)
+			f.sendHelloLocked(a.to)
 		case actPromise:
-			f.questionLocked(MethodPromise, a.to, func(ctx context.Context) { f.askPromise(ctx, a) })
+			f.callLocked(MethodPromise, a.to, func(ctx context.Context) { f.requestPromise(ctx, a) })
 		case actAskJoin:
-			f.questionLocked(MethodJoin, a.to, func(ctx context.Context) { f.askJoin(ctx, a) })
+			f.callLocked(MethodJoin, a.to, func(ctx context.Context) { f.requestJoin(ctx, a) })
 		}
 	}
 	if f.mu.err != nil || f.mu.cluster != "" {
@@ -251,28 +250,27 @@ func (f *Former) wake() {
 	}
 }
 
-// questionLocked asks in the background, one question of a kind to an address at a
-// time.
-func (f *Former) questionLocked(method, addr string, ask func(ctx context.Context)) {
+// callLocked runs a call in the background, one of a method to an address at a time.
+func (f *Former) callLocked(method, addr string, call func(ctx context.Context)) {
 	id := method + " " + addr
-	if f.mu.asking[id] {
+	if f.mu.calling[id] {
 		return
 	}
-	f.mu.asking[id] = true
+	f.mu.calling[id] = true
 	started := f.startLocked(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, f.cfg.CallTimeout)
 		defer cancel()
-		ask(ctx)
+		call(ctx)
 		f.mu.Lock()
-		delete(f.mu.asking, id)
+		delete(f.mu.calling, id)
 		f.mu.Unlock()
 	})
 	if !started {
-		delete(f.mu.asking, id)
+		delete(f.mu.calling, id)
 	}
 }
 
-// startLocked is the one place where goroutines begin; Close joins them.
+// startLocked runs a goroutine that Close waits for. It returns false after Close.
 func (f *Former) startLocked(run func()) bool {
 	if f.mu.stopped {
 		return false
@@ -281,20 +279,20 @@ func (f *Former) startLocked(run func()) bool {
 	return true
 }
 
-// helloLocked returns what the node tells of itself.
+// helloLocked returns this node's hello.
 func (f *Former) helloLocked() hello {
 	h := f.mu.machine.hello()
 	h.Peer, h.cluster, h.version, h.raftEpoch = f.mu.self, f.mu.cluster, f.cfg.Version, f.mu.raftEpoch
 	if f.mu.cluster != "" {
 		h.fresh = nil
-		h.members = some(f.knownLocked(), membersMax)
+		h.members = sample(f.knownLocked(), membersMax)
 	}
 	return h
 }
 
-// takeHelloLocked takes in what another node says of itself. The error is for one
-// that is none of ours.
-func (f *Former) takeHelloLocked(addr string, h hello, answer bool) error {
+// handleHelloLocked processes another node's hello. The error means that the node is not of this
+// cluster.
+func (f *Former) handleHelloLocked(addr string, h hello, answer bool) error {
 	switch {
 	case h.cluster != "" && f.mu.cluster != "" && h.cluster != f.mu.cluster:
 		return &OtherClusterError{Address: addr, Node: nodeText(h.Peer), Ours: f.mu.cluster, Theirs: h.cluster}
@@ -305,44 +303,44 @@ func (f *Former) takeHelloLocked(addr string, h hello, answer bool) error {
 			f.mu.machine.answered[addr] = h.ID
 		}
 	case f.mu.cluster == "" && answer:
-		f.takeLocked(f.mu.machine.helloAnswered(addr, h))
+		f.applyLocked(f.mu.machine.helloAnswered(addr, h))
 	case f.mu.cluster == "":
-		f.takeLocked(f.mu.machine.onHello(h))
+		f.applyLocked(f.mu.machine.onHello(h))
 	case h.cluster == f.mu.cluster:
-		f.meetLocked(h)
+		f.discoverLocked(h)
 	}
 	return nil
 }
 
-// meetLocked notes a member of the cluster.
-func (f *Former) meetLocked(h hello) {
-	hear := func(p Peer, news bool) {
-		_, known := f.mu.heard[p.ID]
-		room := known && news || !known && len(f.mu.heard) < peersMax
-		if !room || p.ID == f.mu.self.ID || !p.sane() || f.cfg.Removed(p.ID) {
+// discoverLocked records a member of the cluster, and those that it names.
+func (f *Former) discoverLocked(h hello) {
+	add := func(p Peer, caller bool) {
+		_, known := f.mu.discovered[p.ID]
+		accept := known && caller || !known && len(f.mu.discovered) < peersMax
+		if !accept || p.ID == f.mu.self.ID || !p.valid() || f.cfg.Removed(p.ID) {
 			return
 		}
-		met := f.metLocked(p)
-		f.mu.heard[p.ID] = p
-		if join := f.mu.join; !met && news && join != nil {
+		met := f.knownAtLocked(p)
+		f.mu.discovered[p.ID] = p
+		if join := f.mu.join; !met && caller && join != nil {
 			f.startLocked(func() { join(f.ctx, p) })
 		}
 	}
-	hear(h.Peer, true)
+	add(h.Peer, true)
 	for _, p := range h.members {
-		hear(p, false)
+		add(p, false)
 	}
 	f.mu.raftEpoch = max(f.mu.raftEpoch, h.raftEpoch)
 	f.wake()
 }
 
-// metLocked tells whether a member is known with this address.
-func (f *Former) metLocked(p Peer) bool {
+// metLocked reports whether a member is known with this gossip address.
+func (f *Former) knownAtLocked(p Peer) bool {
 	same := func(m Peer) bool { return m.ID == p.ID && m.Gossip == p.Gossip }
-	return p.Gossip == "" || same(f.mu.heard[p.ID]) || slices.ContainsFunc(f.mu.members, same)
+	return p.Gossip == "" || same(f.mu.discovered[p.ID]) || slices.ContainsFunc(f.mu.members, same)
 }
 
-// Close ends what Run left running.
+// Close stops the goroutines that Run left running.
 func (f *Former) Close() error {
 	f.mu.Lock()
 	f.mu.stopped = true
@@ -352,11 +350,11 @@ func (f *Former) Close() error {
 	return nil
 }
 
-// textBytesMax bounds each word that a node says of itself.
+// textBytesMax bounds each string of a peer, in bytes.
 const textBytesMax = 255
 
-// sane tells whether a peer's words are of a size worth remembering.
-func (p Peer) sane() bool {
+// valid reports whether a peer is complete and its strings are not too long.
+func (p Peer) valid() bool {
 	for _, s := range []string{p.ID, p.Name, p.RPC, p.Gossip} {
 		if len(s) > textBytesMax {
 			return false

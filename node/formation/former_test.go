@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memStore is a store whose disk is memory.
+// memStore is a store in memory.
 type memStore struct {
 	state   State
 	cluster string
@@ -33,7 +33,7 @@ func (s *memStore) Save(st State) error  { s.state = st; return nil }
 func (s *memStore) Join(c string) error  { s.cluster = c; return nil }
 func (s *memStore) Found(c string) error { s.cluster, s.founder = c, true; return nil }
 
-// host is one node's server, at an address that it keeps, and its disk.
+// host is one node's server, at a fixed address, and its disk.
 type host struct {
 	id, addr string
 	store    *memStore
@@ -73,10 +73,10 @@ func newHost(t *testing.T, id string) *host {
 	return &host{id: id, addr: addr, store: &memStore{}, peers: filepath.Join(t.TempDir(), "peers"), log: &lines{}}
 }
 
-// move gives the host another address.
+// move changes the host's address.
 func (h *host) move(t *testing.T) { h.addr = newHost(t, "").addr }
 
-// start brings the node up, and into its cluster in the background.
+// start starts the node, which joins its cluster in the background.
 func (h *host) start(t *testing.T, edit func(*Config)) {
 	t.Helper()
 	cfg := Config{
@@ -144,7 +144,7 @@ func expecting(n int, addrs ...string) func(*Config) {
 
 func TestAloneAndJoined(t *testing.T) {
 	a, b, c := newHost(t, "a"), newHost(t, "b"), newHost(t, "c")
-	c.start(t, joining("127.0.0.1:1", b.addr)) // b is not there yet
+	c.start(t, joining("127.0.0.1:1", b.addr)) // b is not running yet
 	b.start(t, joining(a.addr))
 	time.Sleep(100 * time.Millisecond)
 	select {
@@ -167,8 +167,7 @@ func TestAloneAndJoined(t *testing.T) {
 	}
 }
 
-// TestExpect: fresh nodes form one cluster, though some come late and all are
-// started anew now and then.
+// TestExpect: fresh nodes form one cluster, though some start late and all restart now and then.
 func TestExpect(t *testing.T) {
 	const n = 5
 	var all []*host
@@ -213,9 +212,9 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestFleetRestart: without flags, by what is remembered; with all addresses
-// changed, by one address.
-func TestFleetRestart(t *testing.T) {
+// TestClusterRestart: without flags, from the remembered peers; with all addresses changed, from
+// one address.
+func TestClusterRestart(t *testing.T) {
 	a, b, c := newHost(t, "a"), newHost(t, "b"), newHost(t, "c")
 	a.start(t, nil)
 	b.start(t, joining(a.addr))
@@ -237,7 +236,7 @@ func TestFleetRestart(t *testing.T) {
 	stop()
 	b.start(t, nil)
 	time.Sleep(100 * time.Millisecond)
-	a.start(t, nil) // the voter waits for nobody
+	a.start(t, nil) // the voter does not wait
 	if o := a.wait(t); len(o.Members) != 2 || o.Founder {
 		t.Errorf("a: %+v", o)
 	}
@@ -249,7 +248,7 @@ func TestFleetRestart(t *testing.T) {
 		h.move(t)
 	}
 	b.start(t, nil)
-	c.start(t, joining(b.addr)) // c tells b where it is
+	c.start(t, joining(b.addr)) // c names itself to b
 	b.wait(t)
 	c.wait(t)
 	a.start(t, joining(c.addr))
@@ -262,8 +261,8 @@ func TestFleetRestart(t *testing.T) {
 	}
 }
 
-// TestLateSeed has two voters come back at new addresses, the one that knows the other
-// first: it does not wait long for its next try, and both have gossip know the other.
+// TestLateSeed restarts two voters at new addresses, the one that knows the other first. It retries
+// soon, and both inform gossip of the other.
 func TestLateSeed(t *testing.T) {
 	a, b := newHost(t, "a"), newHost(t, "b")
 	a.start(t, nil)
@@ -291,7 +290,7 @@ func TestLateSeed(t *testing.T) {
 				t.Errorf("%q is joined, want %v", got, want)
 			}
 			delete(want, got)
-		case <-time.After(greetEvery / 3):
+		case <-time.After(findEvery / 3):
 			t.Fatalf("%v are not joined after %v", want, time.Since(start))
 		}
 	}
@@ -325,11 +324,11 @@ func TestOthersAreRefused(t *testing.T) {
 		t.Errorf("with another cluster's data: %v", keyless.err)
 	}
 	for _, h := range []*host{a, keyless} {
-		told := func() int { return h.log.count("and this one of cluster") }
-		for end := time.Now().Add(5 * time.Second); told() == 0 && time.Now().Before(end); { // the end may be known before it is told
+		logged := func() int { return h.log.count("this node to cluster") }
+		for end := time.Now().Add(5 * time.Second); logged() == 0 && time.Now().Before(end); { // the end may be known before it is reported
 			time.Sleep(time.Millisecond)
 		}
-		if h.log.count("node refused") == 0 || told() != 1 {
+		if h.log.count("node rejected") == 0 || logged() != 1 {
 			t.Errorf("log of %s:\n%s", h.id, h.log.text.String())
 		}
 	}
@@ -341,7 +340,7 @@ func TestOthersAreRefused(t *testing.T) {
 			}
 			c.Join = []string{a.addr}
 		})
-		if first == "old" { // a knows only the key that it tells
+		if first == "old" { // a knows only the key that it sends
 			changing.wait(t)
 		} else if <-changing.done; !errors.As(changing.err, &otherKey) {
 			t.Errorf("one that encrypts with a key that is not known: %v", changing.err)
@@ -370,8 +369,7 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// TestPromiseHoldsAlone: a node that has promised does not found a cluster when it
-// is started without flags.
+// TestPromiseHoldsAlone: a node that has promised founds no cluster when started without flags.
 func TestPromiseHoldsAlone(t *testing.T) {
 	a := newHost(t, "a")
 	a.store.state.Promise = &Promise{Founder: "n1", Attempt: 1, RPC: "h:1"}
@@ -383,7 +381,7 @@ func TestPromiseHoldsAlone(t *testing.T) {
 	}
 }
 
-// TestStoreFails: a node that cannot keep its promise gives none.
+// TestStoreFails: a node that cannot store a promise gives none.
 func TestStoreFails(t *testing.T) {
 	a, b := newHost(t, "a"), newHost(t, "b")
 	flags := expecting(2, a.addr, b.addr)
@@ -412,8 +410,8 @@ type failingStore struct {
 
 func (s *failingStore) Save(State) error { return s.err }
 
-// TestRemovedStaysForgotten (F6): a member that was removed is not taken from the file of peers, from the hello of a node that still
-// knows it, or from gossip, and one that is known already goes with ForgetRemoved.
+// TestRemovedStaysForgotten (F6): a removed member is not read from the file of peers, from a hello
+// of a node that still knows it, or from gossip. A known one goes with ForgetRemoved.
 func TestRemovedStaysForgotten(t *testing.T) {
 	var gone sync.Map
 	removed := func(id string) bool { _, ok := gone.Load(id); return ok }
@@ -444,18 +442,18 @@ func TestRemovedStaysForgotten(t *testing.T) {
 		t.Errorf("the file of peers has %v, %v", kept, err)
 	}
 	said := hello{Peer: other, cluster: "c1", members: []Peer{left}}
-	hear := func(h hello) {
+	receive := func(h hello) {
 		t.Helper()
 		a.former.mu.Lock()
 		defer a.former.mu.Unlock()
-		if err := a.former.takeHelloLocked("", h, false); err != nil {
+		if err := a.former.handleHelloLocked("", h, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	hear(said)
+	receive(said)
 	knows("named by another node", false)
 	said.Peer, said.members = left, []Peer{other}
-	hear(said)
+	receive(said)
 	knows("says hello itself", false)
 	if err := a.former.SetMembers([]Peer{left, other}, 0); err != nil {
 		t.Fatal(err)

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// pollMax is how many fresh nodes, beside the addresses to join, are greeted each
-	// round: with 200 that know each other all are in 13 rounds.
+	// pollMax bounds the fresh nodes, beyond the seeds, that get a hello each round. With 200 that
+	// know each other, all do in 13 rounds.
 	pollMax = 16
-	// heardRounds is for how many rounds a node counts as alive after it was heard.
-	heardRounds = 10
+	// aliveRounds is for how many rounds a node counts as alive after its last hello.
+	aliveRounds = 10
 )
 
-// machine is what a fresh node does until it belongs to a cluster: messages in,
-// actions out, and neither clock, network nor disk. It is not safe for concurrent
-// use. A message's actions are taken in order before its answer is sent.
+// machine is the logic of a fresh node until it belongs to a cluster: messages in, actions out,
+// without clock, network or disk. It is not safe for concurrent use. The actions of a message must
+// be executed in order before its answer is sent.
 type machine struct {
 	self   Peer
 	expect int
@@ -24,24 +24,24 @@ type machine struct {
 	newID  func() string
 
 	state   State
-	cluster string // that the node belongs to
-	seen    string // one that exists, which the node will join
-	founder bool   // of cluster
+	cluster string // the node's own; empty while fresh
+	seen    string // an existing one, which the node will join
+	founder bool   // the node founded cluster
 
-	round    int
-	poll     string            // id of the fresh node greeted last
-	seeds    []string          // addresses to join
-	answered map[string]string // address of seeds: id of the fresh node that answered there
-	known    map[string]*fresh // by id, fresh nodes that expect as many, without this one
-	granted  map[string]bool   // ids, in the attempt under way
-	strange  map[string]int    // ids of fresh nodes that expect another number
+	round      int
+	poll       string            // id of the fresh node that got the last hello
+	seeds      []string          // addresses to join
+	answered   map[string]string // address of a seed: id of the fresh node that answered there
+	known      map[string]*fresh // fresh nodes with the same expect, by id, without this one
+	granted    map[string]bool   // ids that promised in the current attempt
+	mismatched map[string]int    // expect of fresh nodes with another expect, by id
 }
 
 // fresh is another fresh node.
 type fresh struct {
 	candidate
-	heard    int    // round in which it last spoke itself; zero: hearsay
-	promised string // founder's id
+	lastHello int    // round of its last hello; zero if known only through others
+	promised  string // founder's id
 }
 
 // Actions.
@@ -60,17 +60,17 @@ type (
 func newMachine(self Peer, expect int, key []byte, state State, newID func() string) *machine {
 	return &machine{
 		self: self, expect: expect, key: key, newID: newID, state: state,
-		answered: map[string]string{}, known: map[string]*fresh{}, granted: map[string]bool{}, strange: map[string]int{},
+		answered: map[string]string{}, known: map[string]*fresh{}, granted: map[string]bool{}, mismatched: map[string]int{},
 	}
 }
 
-// setSeeds says where to look for others. It may change, as names do.
+// setSeeds sets the addresses of seeds, which may change as names do.
 func (m *machine) setSeeds(addrs []string) {
 	m.seeds = slices.Compact(slices.Sorted(slices.Values(addrs)))
 	maps.DeleteFunc(m.answered, func(addr, _ string) bool { return !slices.Contains(addrs, addr) })
 }
 
-// tick begins a round.
+// tick starts a round.
 func (m *machine) tick() []any {
 	m.round++
 	if m.cluster != "" {
@@ -92,7 +92,7 @@ func (m *machine) tick() []any {
 	return append(acts, m.contend()...)
 }
 
-// nextPolls returns the addresses of fresh nodes whose turn it is.
+// nextPolls returns the addresses of the next pollMax known fresh nodes, in turn.
 func (m *machine) nextPolls() []string {
 	ids := slices.Sorted(maps.Keys(m.known))
 	at, _ := slices.BinarySearch(ids, m.poll+"\x00")
@@ -104,7 +104,7 @@ func (m *machine) nextPolls() []string {
 	return addrs
 }
 
-// contend begins, carries on or gives up an attempt at founding.
+// contend starts, continues or gives up an attempt.
 func (m *machine) contend() []any {
 	switch {
 	case m.cluster != "":
@@ -114,25 +114,26 @@ func (m *machine) contend() []any {
 	case m.seen != "" || m.expect == 0 || m.state.Promise != nil:
 		return nil
 	case m.state.Active:
-		return append(m.ask(), m.settle()...)
+		return append(m.requestPromises(), m.tryFound()...)
 	case m.yields() || !m.enough():
 		return nil
 	}
 	m.state.Attempt++
 	m.state.Active = true
 	clear(m.granted)
-	return slices.Concat([]any{actSave{m.state}}, m.ask(), m.settle())
+	return slices.Concat([]any{actSave{m.state}}, m.requestPromises(), m.tryFound())
 }
 
-// giveUp ends the attempt under way for ever. Promises made to it are void, and who
-// gave them learns that from hello.
+// giveUp ends the current attempt for ever. The promises made to it are void, which their givers
+// learn by hello.
 func (m *machine) giveUp() []any {
 	m.state.Active = false
 	clear(m.granted)
 	return []any{actSave{m.state}}
 }
 
-// yields tells whether another is to found: one with a lower id that could.
+// yields reports whether another node is to found the cluster: a live one with a lower id that has
+// not promised.
 func (m *machine) yields() bool {
 	for _, p := range m.known {
 		if p.ID < m.self.ID && p.promised == "" && m.alive(p) {
@@ -143,10 +144,10 @@ func (m *machine) yields() bool {
 }
 
 func (m *machine) alive(p *fresh) bool {
-	return p.heard > 0 && m.round-p.heard <= heardRounds+2*len(m.known)/pollMax
+	return p.lastHello > 0 && m.round-p.lastHello <= aliveRounds+2*len(m.known)/pollMax
 }
 
-// enough tells whether an attempt can succeed by what is known.
+// enough reports whether an attempt can succeed with the live known nodes.
 func (m *machine) enough() bool {
 	with := map[string]bool{}
 	for id, p := range m.known {
@@ -157,13 +158,13 @@ func (m *machine) enough() bool {
 	return m.suffices(with)
 }
 
-// suffices reports whether this node and those in with may found a cluster: as many
-// nodes as expected, and among them a majority of the nodes at the addresses to join.
-// A node that answers at several addresses, such as a name and an IP address, counts
-// once. Any two such sets share a node, since there are less than twice as many nodes
-// as expected or, where there are more, since all were given the same addresses. A
-// founder that has not yet seen that two addresses are one node's asks for more nodes,
-// never for fewer.
+// suffices reports whether this node and those in with may found a cluster: the expected number of
+// nodes, and among them a majority of the nodes at the seeds.
+//
+// A node that answers at several addresses, such as a name and an IP address, counts once. Any two
+// such sets share a node: because there are fewer than twice the expected nodes, or else because
+// all nodes have the same seeds. A founder that has not yet noticed that two addresses belong to
+// one node needs more nodes, never fewer.
 func (m *machine) suffices(with map[string]bool) bool {
 	if len(with)+1 < m.expect {
 		return false
@@ -183,8 +184,8 @@ func (m *machine) suffices(with map[string]bool) bool {
 	return len(m.seeds) == 0 || 2*at > seeds
 }
 
-// ask asks all who have not promised yet.
-func (m *machine) ask() []any {
+// requestPromises requests the promises that are missing.
+func (m *machine) requestPromises() []any {
 	var acts []any
 	for _, id := range slices.Sorted(maps.Keys(m.known)) {
 		if !m.granted[id] {
@@ -195,8 +196,8 @@ func (m *machine) ask() []any {
 	return acts
 }
 
-// settle founds the cluster if enough have promised.
-func (m *machine) settle() []any {
+// tryFound founds the cluster if enough nodes have promised.
+func (m *machine) tryFound() []any {
 	if !m.state.Active || m.seen != "" || m.cluster != "" || !m.suffices(m.granted) {
 		return nil
 	}
@@ -205,7 +206,7 @@ func (m *machine) settle() []any {
 	return []any{actFound{m.cluster}}
 }
 
-// hello returns what the node tells of itself.
+// hello returns this node's hello.
 func (m *machine) hello() hello {
 	h := hello{Peer: m.self, cluster: m.cluster, expect: m.expect, key: m.key, attempt: m.state.Attempt, active: m.state.Active}
 	if m.state.Promise != nil {
@@ -217,20 +218,20 @@ func (m *machine) hello() hello {
 	return h
 }
 
-// onHello is told what a node says of itself that asks this one.
+// onHello processes the hello of a calling node.
 func (m *machine) onHello(h hello) []any {
 	switch p := m.state.Promise; {
 	case h.ID == m.self.ID || m.cluster != "":
 		return nil
 	case h.cluster == "":
-		return m.hear(h)
+		return m.noteHello(h)
 	case p != nil && p.Founder == h.ID:
-		return []any{actHello{h.RPC}} // it has founded, and may have moved
+		return []any{actHello{h.RPC}} // it has founded the cluster and may have moved
 	}
-	return nil // another cluster is believed only where the node was told to ask
+	return nil // another cluster counts only if it answers at an address to call
 }
 
-// helloAnswered is told what a node says of itself that was asked at addr.
+// helloAnswered processes the answer to a hello to addr.
 func (m *machine) helloAnswered(addr string, h hello) []any {
 	seed := slices.Contains(m.seeds, addr)
 	switch {
@@ -254,52 +255,52 @@ func (m *machine) helloAnswered(addr string, h hello) []any {
 	if seed && h.expect == m.expect {
 		m.answered[addr] = h.ID
 	}
-	return m.hear(h)
+	return m.noteHello(h)
 }
 
-// hear takes in what a fresh node says of itself.
-func (m *machine) hear(h hello) []any {
+// noteHello processes the hello of a fresh node.
+func (m *machine) noteHello(h hello) []any {
 	if m.cluster != "" {
 		return nil
 	}
 	acts := m.release(h)
 	if h.expect != m.expect || m.expect == 0 {
-		if h.expect != 0 && m.expect != 0 && len(m.strange) < freshMax {
-			m.strange[h.ID] = h.expect
+		if h.expect != 0 && m.expect != 0 && len(m.mismatched) < freshMax {
+			m.mismatched[h.ID] = h.expect
 		}
 		delete(m.known, h.ID)
 		return acts
 	}
-	for id, p := range m.known { // a node that began anew has another id
+	for id, p := range m.known { // a node that started with empty folders has a new id
 		if p.RPC == h.RPC && id != h.ID {
 			delete(m.known, id)
 		}
 	}
-	delete(m.strange, h.ID)
+	delete(m.mismatched, h.ID)
 	for _, c := range append(h.fresh, candidate{h.Peer, h.expect}) {
 		m.learn(c)
 	}
 	if p := m.known[h.ID]; p != nil {
-		p.candidate, p.heard, p.promised = candidate{h.Peer, h.expect}, m.round, h.promised
+		p.candidate, p.lastHello, p.promised = candidate{h.Peer, h.expect}, m.round, h.promised
 	}
 	return acts
 }
 
-// learn notes that there is a fresh node.
+// learn records a fresh node.
 func (m *machine) learn(c candidate) {
 	if c.ID == "" || c.RPC == "" || c.ID == m.self.ID || c.expect != m.expect || m.known[c.ID] != nil || len(m.known) >= freshMax {
 		return
 	}
 	for _, p := range m.known {
-		if p.RPC == c.RPC && p.heard > 0 {
-			return // old hearsay of one that began anew
+		if p.RPC == c.RPC && p.lastHello > 0 {
+			return // an old entry of a node that has a new id
 		}
 	}
 	m.known[c.ID] = &fresh{candidate: c}
 }
 
-// release frees the node of a promise whose founder says that it will not found by
-// it: the attempt was given up. That stays true, however old the message is.
+// release drops this node's promise if its founder reports that it will not use it: the attempt was
+// given up. That remains true, however old the message is.
 func (m *machine) release(h hello) []any {
 	p := m.state.Promise
 	if p == nil || h.ID != p.Founder || h.attempt < p.Attempt || h.attempt == p.Attempt && h.active {
@@ -309,7 +310,7 @@ func (m *machine) release(h hello) []any {
 	return []any{actSave{m.state}}
 }
 
-// onPromise answers who wants to found a cluster.
+// onPromise answers a promise request.
 func (m *machine) onPromise(q promiseRequest) (promiseAnswer, []any) {
 	a := promiseAnswer{node: m.self.ID, attempt: q.attempt, cluster: cmp.Or(m.cluster, m.seen)}
 	if a.cluster != "" || q.expect != m.expect || m.expect == 0 || q.founder.ID == m.self.ID || q.founder.ID == "" {
@@ -323,20 +324,20 @@ func (m *machine) onPromise(q promiseRequest) (promiseAnswer, []any) {
 	case p != nil && p.Attempt == q.attempt:
 		a.granted = true
 		return a, nil
-	case p != nil && p.Attempt > q.attempt: // an old request
+	case p != nil && p.Attempt > q.attempt: // outdated request
 		return a, nil
 	case m.state.Active && m.self.ID < q.founder.ID:
 		a.to = m.self
 		return a, nil
 	}
-	m.state.Active = false // for ever: what others promised to it is void
+	m.state.Active = false // for ever: promises made to it are void
 	clear(m.granted)
 	m.state.Promise = &Promise{Founder: q.founder.ID, Attempt: q.attempt, RPC: q.founder.RPC}
 	a.granted = true
 	return a, []any{actSave{m.state}}
 }
 
-// promiseAnswered is told what came of a request.
+// promiseAnswered processes the answer to a promise request.
 func (m *machine) promiseAnswered(a promiseAnswer) []any {
 	if m.cluster != "" || !m.state.Active || a.attempt != m.state.Attempt {
 		return nil
@@ -348,10 +349,10 @@ func (m *machine) promiseAnswered(a promiseAnswer) []any {
 		return nil
 	}
 	m.granted[a.node] = true
-	return m.settle()
+	return m.tryFound()
 }
 
-// joinAnswered is told that a member has admitted the node.
+// joinAnswered processes a member's answer to a join request.
 func (m *machine) joinAnswered(a joinAnswer) []any {
 	if m.cluster != "" || a.cluster == "" || a.cluster != m.seen {
 		return nil

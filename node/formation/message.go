@@ -14,13 +14,13 @@ const (
 	MethodJoin    = "cluster.join"
 )
 
-// Bounds on what a message lists.
+// Bounds on the lists in messages.
 const (
 	freshMax   = 2 * expectMax // fresh nodes
-	membersMax = 64            // members of a cluster; gossip tells the others
+	membersMax = 64            // members of a cluster; gossip finds the others
 )
 
-// hello is what a node tells of itself, as a question and as the answer to it.
+// hello is a node's information about itself, as request and as answer.
 type hello struct {
 	Peer
 	version   string
@@ -32,7 +32,7 @@ type hello struct {
 	active    bool
 	promised  string      // founder's id
 	fresh     []candidate // fresh nodes that it knows
-	members   []Peer      // of its cluster that it knows, some
+	members   []Peer      // some members of its cluster
 }
 
 // candidate is a fresh node that takes part in forming a cluster.
@@ -41,7 +41,7 @@ type candidate struct {
 	expect int
 }
 
-// promiseRequest asks for the promise that the founder may found a cluster.
+// promiseRequest requests the promise that the founder may found a cluster.
 type promiseRequest struct {
 	founder Peer
 	expect  int
@@ -49,31 +49,31 @@ type promiseRequest struct {
 	attempt uint64
 }
 
-// promiseAnswer says whether the promise is given.
+// promiseAnswer is the answer to a promiseRequest.
 type promiseAnswer struct {
-	node    string // whose answer it is
+	node    string // the answering node
 	granted bool
 	attempt uint64 // of the request
-	to      Peer   // whom the promise was given to instead
-	cluster string // known to exist
+	to      Peer   // the node that has the promise instead
+	cluster string // a cluster that exists
 }
 
-// joinRequest asks to be a member.
+// joinRequest requests membership.
 type joinRequest struct {
 	Peer
 	cluster string
 	key     []byte
 }
 
-// joinAnswer admits a member.
+// joinAnswer grants membership.
 type joinAnswer struct {
 	cluster   string
 	raftEpoch uint64
 	members   []Peer
 }
 
-// fingerprint proves nothing, but shows two nodes with different keys that they are
-// not of one cluster before gossip fails them.
+// fingerprint identifies a gossip key. It proves nothing, but it shows two nodes that their keys
+// differ, before gossip fails.
 func fingerprint(key []byte) []byte {
 	if len(key) == 0 {
 		return nil
@@ -83,7 +83,7 @@ func fingerprint(key []byte) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// field is one key of a map and what writes its value.
+// field is a map entry to encode.
 type field struct {
 	key   string
 	given bool
@@ -115,7 +115,7 @@ func list[T any](key string, v []T, write func(e *wire.Encoder, one T)) field {
 	}}
 }
 
-// appendMap writes the fields that have values.
+// appendMap encodes the fields that have values.
 func appendMap(e *wire.Encoder, fields ...field) {
 	n := 0
 	for _, f := range fields {
@@ -132,8 +132,8 @@ func appendMap(e *wire.Encoder, fields ...field) {
 	}
 }
 
-// decodeMap calls each for the keys of a map; each reads the value, or returns
-// false for a key that it does not know, which is passed over.
+// decodeMap calls each for each key of a map. Each decodes the value, or returns false for an
+// unknown key, which is skipped.
 func decodeMap(d *wire.Decoder, each func(key string) bool) {
 	for range d.Map() {
 		if key := d.Bytes(); len(key) > 64 || !each(string(key)) {

@@ -58,7 +58,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestUnknownKeys: later versions may say more.
+// TestUnknownKeys: unknown keys of later versions are skipped.
 func TestUnknownKeys(t *testing.T) {
 	var e wire.Encoder
 	e.Map(2)

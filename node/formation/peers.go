@@ -17,12 +17,12 @@ const (
 	peersMax    = 256 // any one of them leads to the others
 )
 
-// peersFile remembers members, so that a restart needs no flag. It is a help: a
-// file that is missing or old does no harm.
+// peersFile stores the known members, so that a restart needs no flag. It is optional: a missing or
+// old file does no harm.
 type peersFile struct {
 	path string
 
-	// mu orders the writes.
+	// mu serializes the writes.
 	mu   sync.Mutex
 	last []byte
 }
@@ -33,7 +33,7 @@ type peersText struct {
 	Peers   []Peer `json:"peers"`
 }
 
-// readPeers returns what is remembered of the cluster.
+// readPeers returns the stored members of the cluster.
 func readPeers(path, cluster string) ([]Peer, error) {
 	if path == "" || cluster == "" {
 		return nil, nil
@@ -50,12 +50,12 @@ func readPeers(path, cluster string) ([]Peer, error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if t.Format != peersFormat || t.Cluster != cluster {
-		return nil, fmt.Errorf("%s is of format %d and cluster %q", path, t.Format, t.Cluster)
+		return nil, fmt.Errorf("%s has format %d and cluster %q", path, t.Format, t.Cluster)
 	}
 	return t.Peers[:min(len(t.Peers), peersMax)], nil
 }
 
-// write remembers the peers, if they are not those of the last time.
+// write stores the peers, unless they are unchanged.
 func (f *peersFile) write(cluster string, peers []Peer) error {
 	if f.path == "" {
 		return nil
@@ -71,7 +71,7 @@ func (f *peersFile) write(cluster string, peers []Peer) error {
 		return nil
 	}
 	if err := renameio.WriteFile(f.path, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("remember peers: %w", err)
+		return fmt.Errorf("write peers: %w", err)
 	}
 	f.last = b
 	return nil

@@ -12,15 +12,15 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Handle registers the methods cluster.* with the node's server, before its first
-// Serve. They answer as soon as it serves, which must be before Run.
+// Handle registers the methods cluster.* with the node's server, before its first Serve. The server
+// must serve before Run.
 func (f *Former) Handle(s *rpc.Server) {
 	s.Handle(MethodHello, rpc.Spawned, handler(f, f.onHello))
 	s.Handle(MethodPromise, rpc.Spawned, handler(f, f.onPromise))
 	s.Handle(MethodJoin, rpc.Spawned, handler(f, f.onJoin))
 }
 
-// handler reads the parameters, of which there is one, and answers.
+// handler returns an RPC handler that checks the number of parameters and answers.
 func handler(f *Former, answer func(c *rpc.Call) (func(*wire.Encoder), error)) func(*rpc.Call) {
 	return func(c *rpc.Call) {
 		if c.NumParams < 1 {
@@ -29,31 +29,31 @@ func handler(f *Former, answer func(c *rpc.Call) (func(*wire.Encoder), error)) f
 		}
 		write, err := answer(c)
 		if err != nil {
-			c.Fail(f.refusal(err))
+			c.Fail(f.rejection(err))
 			return
 		}
 		c.Reply(write)
 	}
 }
 
-var errStuck = &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node cannot keep what it promises", Retryable: true}
+var errNotStored = &rpc.Error{Code: rpc.CodeUnavailable, Message: "node cannot store its formation state", Retryable: true}
 
 func (f *Former) onHello(c *rpc.Call) (func(*wire.Encoder), error) {
 	var h hello
 	if err := h.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
 	}
-	if err := f.checkSpeaker(f.cfg.Caller(c), h.Peer); err != nil {
+	if err := f.checkSender(f.cfg.Caller(c), h.Peer); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.takeHelloLocked(cmp.Or(h.RPC, "an address that it does not tell"), h, false); err != nil {
-		f.refuse(h.Peer, err)
+	if err := f.handleHelloLocked(cmp.Or(h.RPC, "an unknown address"), h, false); err != nil {
+		f.logRejected(h.Peer, err)
 		return nil, err
 	}
 	if f.mu.err != nil {
-		return nil, errStuck
+		return nil, errNotStored
 	}
 	mine := f.helloLocked()
 	return mine.append, nil
@@ -64,23 +64,23 @@ func (f *Former) onPromise(c *rpc.Call) (func(*wire.Encoder), error) {
 	if err := q.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
 	}
-	if err := f.checkSpeaker(f.cfg.Caller(c), q.founder); err != nil {
+	if err := f.checkSender(f.cfg.Caller(c), q.founder); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.checkKey(q.founder, q.key); err != nil {
-		f.refuse(q.founder, err)
+		f.logRejected(q.founder, err)
 		return nil, err
 	}
 	var acts []any
 	answer := promiseAnswer{node: f.mu.self.ID, attempt: q.attempt, cluster: f.mu.cluster}
 	if f.mu.cluster == "" {
 		answer, acts = f.mu.machine.onPromise(q)
-		f.takeLocked(acts)
+		f.applyLocked(acts)
 	}
 	if f.mu.err != nil {
-		return nil, errStuck
+		return nil, errNotStored
 	}
 	return answer.append, nil
 }
@@ -90,7 +90,7 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	if err := q.decode(&c.Params); err != nil {
 		return nil, badRequest(err)
 	}
-	if err := f.checkSpeaker(f.cfg.Caller(c), q.Peer); err != nil {
+	if err := f.checkSender(f.cfg.Caller(c), q.Peer); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -99,7 +99,7 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 	switch {
 	case err != nil:
 	case cluster == "" || q.ID == "":
-		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: "the node belongs to no cluster yet", Retryable: true}
+		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: "node belongs to no cluster yet", Retryable: true}
 	case q.cluster != cluster:
 		err = &OtherClusterError{Address: q.RPC, Node: nodeText(q.Peer), Ours: cluster, Theirs: q.cluster}
 	case f.cfg.Admit != nil:
@@ -110,23 +110,24 @@ func (f *Former) onJoin(c *rpc.Call) (func(*wire.Encoder), error) {
 		}
 	}
 	if err != nil {
-		f.refuse(q.Peer, err)
+		f.logRejected(q.Peer, err)
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("admitted a node", "node", nodeText(q.Peer), "id", q.ID, "rpc", q.RPC)
-	a := joinAnswer{cluster: cluster, raftEpoch: f.mu.raftEpoch, members: append([]Peer{f.mu.self}, some(f.knownLocked(), membersMax-1)...)}
+	f.log.Info("node admitted", "node", nodeText(q.Peer), "id", q.ID, "rpc", q.RPC)
+	a := joinAnswer{cluster: cluster, raftEpoch: f.mu.raftEpoch, members: append([]Peer{f.mu.self}, sample(f.knownLocked(), membersMax-1)...)}
 	return a.append, nil
 }
 
-// checkSpeaker refuses a node that speaks as another than its certificate says, if that is known.
-func (f *Former) checkSpeaker(who string, as Peer) error {
-	if who == "" || who == as.ID {
+// checkSender rejects a message in the name of another node than the caller's certificate says.
+// Peer is empty if unknown.
+func (f *Former) checkSender(peer string, as Peer) error {
+	if peer == "" || peer == as.ID {
 		return nil
 	}
-	err := &RefusedError{Address: as.RPC, Reason: fmt.Sprintf("node %s, by its certificate, says that it is node %.80q", who, as.ID)}
-	f.refuse(as, err)
+	err := &RefusedError{Address: as.RPC, Reason: fmt.Sprintf("node %s, by its certificate, claims to be node %.80q", peer, as.ID)}
+	f.logRejected(as, err)
 	return err
 }
 
@@ -137,29 +138,29 @@ func (f *Former) checkKey(p Peer, key []byte) error {
 	return &OtherKeyError{Address: p.RPC, Node: nodeText(p)}
 }
 
-// refuse says in the log who was refused and why, now and then.
-func (f *Former) refuse(p Peer, err error) {
-	if f.refusals.first(p.RPC, err) {
-		f.log.Error("node refused", "rpc", p.RPC, "reason", err.Error())
+// logRejected logs a rejected node, rate-limited.
+func (f *Former) logRejected(p Peer, err error) {
+	if f.rejections.first(p.RPC, err) {
+		f.log.Error("node rejected", "rpc", p.RPC, "reason", err.Error())
 	}
 }
 
-// Why a node is refused, as the error's detail "reason".
+// Reasons of a rejection, as the error's detail "reason".
 const (
 	reasonCluster = "other_cluster"
 	reasonKey     = "other_key"
 	reasonRefused = "refused"
 )
 
-// refusal makes the error that the refused node gets.
-func (f *Former) refusal(err error) error {
+// rejection returns the error to send to the rejected node.
+func (f *Former) rejection(err error) error {
 	var cluster *OtherClusterError
 	var key *OtherKeyError
 	var refused *RefusedError
 	e := &rpc.Error{Code: rpc.CodePermissionDenied, Details: map[string]any{"node": nodeText(f.cfg.Self)}}
 	switch {
 	case errors.As(err, &cluster):
-		e.Message, e.Details["reason"], e.Details["cluster"] = "node is of another cluster", reasonCluster, cluster.Ours
+		e.Message, e.Details["reason"], e.Details["cluster"] = "node belongs to another cluster", reasonCluster, cluster.Ours
 	case errors.As(err, &key):
 		e.Message, e.Details["reason"] = "node has another gossip key", reasonKey
 	case errors.As(err, &refused):
@@ -170,9 +171,9 @@ func (f *Former) refusal(err error) error {
 	return e
 }
 
-// refusalOf makes the refusal by the node at addr, which came as an error of the
-// wire, ours again.
-func (f *Former) refusalOf(addr string, err error) error {
+// decodeRejection converts an RPC error of the node at addr that reports a rejection back to its
+// type.
+func (f *Former) decodeRejection(addr string, err error) error {
 	var e *rpc.Error
 	if !errors.As(err, &e) || e.Code != rpc.CodePermissionDenied {
 		return err
@@ -194,32 +195,32 @@ func (f *Former) refusalOf(addr string, err error) error {
 
 func badRequest(err error) error { return rpc.Errorf(rpc.CodeBadRequest, "%v", err) }
 
-// nodeText names a node for people.
+// nodeText names a node in messages.
 func nodeText(p Peer) string {
 	return cmp.Or(p.Name, p.ID, "without a name")
 }
 
 const (
-	quietFor = 10 * time.Minute // between two lines about one node
-	quietMax = 1000             // nodes that are told apart
+	logPeriod  = 10 * time.Minute // between two lines of one kind about one node
+	logKeysMax = 1000             // kinds and nodes remembered
 )
 
-// quiet keeps the log from saying the same of a node again and again.
-type quiet struct {
+// logLimiter suppresses repeated log lines about a node.
+type logLimiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-// first tells whether nothing of the kind was said lately of who is at addr.
-func (q *quiet) first(addr string, err error) bool {
+// first reports whether no error of that type was logged for addr in the last logPeriod.
+func (q *logLimiter) first(addr string, err error) bool {
 	of := fmt.Sprintf("%s %T", addr, err)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	if t, ok := q.last[of]; ok && now.Sub(t) < quietFor {
+	if t, ok := q.last[of]; ok && now.Sub(t) < logPeriod {
 		return false
 	}
-	if q.last == nil || len(q.last) >= quietMax {
+	if q.last == nil || len(q.last) >= logKeysMax {
 		q.last = map[string]time.Time{}
 	}
 	q.last[of] = now

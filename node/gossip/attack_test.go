@@ -19,13 +19,13 @@ import (
 	"github.com/steledb/stele/node/gossip"
 )
 
-// label is what memberlist begins with in the cluster of config, which is no secret.
+// label is the label of the cluster of config, which is no secret.
 const label = "\xf4\x02c1"
 
-// crypt is how an encrypted message of so many bytes begins.
+// crypt returns the header of an encrypted message of n bytes.
 func crypt(bytes int) []byte { return binary.BigEndian.AppendUint32([]byte{10}, uint32(bytes)) }
 
-// list is how a list begins that is not encrypted.
+// list returns the header of a list in the clear.
 func list(nodes, notes int) []byte {
 	var e wire.Encoder
 	e.Map(3)
@@ -38,8 +38,8 @@ func list(nodes, notes int) []byte {
 	return append([]byte{6}, e.Bytes()...)
 }
 
-// state is what a list says of one node, as large as it gets with an id of usual length. The node has left, which is
-// no news where it was never heard of.
+// state is a list's largest state of a node with an id of usual length. The node has left, which is
+// ignored where it was never known.
 func state(i int) []byte {
 	var e wire.Encoder
 	e.Map(7)
@@ -60,10 +60,10 @@ func state(i int) []byte {
 	return e.Bytes()
 }
 
-// largeBomb is one that memberlist would take.
+// largeBomb is one that memberlist would accept.
 var largeBomb = sync.OnceValue(func() []byte { return bomb(39 << 20) })
 
-// bomb is a message that is so many bytes when it is decompressed.
+// bomb is a message that decompresses to n bytes.
 func bomb(bytesThen int) []byte {
 	var small bytes.Buffer
 	w := lzw.NewWriter(&small, lzw.LSB, 8)
@@ -78,7 +78,7 @@ func bomb(bytesThen int) []byte {
 	return append([]byte{9}, e.Bytes()...)
 }
 
-// request asks a node to ask another that is not there, and to say if it does not answer.
+// request asks a node to probe another one that does not exist, and to report a failure.
 func request() []byte {
 	var e wire.Encoder
 	e.Map(4)
@@ -93,7 +93,7 @@ func request() []byte {
 	return append([]byte{1}, e.Bytes()...)
 }
 
-// many is a packet of messages.
+// many is a packet of several messages.
 func many(messages ...[]byte) []byte {
 	b := []byte{7, byte(len(messages))}
 	for _, m := range messages {
@@ -112,11 +112,11 @@ func garbage(rnd *rand.Rand, n int) []byte {
 	return b
 }
 
-// host is an address of loopback that no member has.
+// host returns a loopback address that no member has.
 func host(i int) net.IP { return net.IPv4(127, 9, byte(i>>8), byte(i)) }
 
-// stranger connects from a host. The connection is nil if it was ended at once.
-func stranger(t testing.TB, from net.IP, to string) net.Conn {
+// dialFrom connects from a host. The connection is nil if it was closed at once.
+func dialFrom(t testing.TB, from net.IP, to string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: 10 * time.Second}
 	conn, err := d.Dial("tcp", to)
@@ -130,7 +130,7 @@ func stranger(t testing.TB, from net.IP, to string) net.Conn {
 	return conn
 }
 
-// ended waits until the other side ends the connection, and tells whether it did.
+// ended waits until the other side closes the connection, and reports whether it did.
 func ended(conn net.Conn, in time.Duration) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(in))
 	_, err := io.Copy(io.Discard, conn)
@@ -155,7 +155,7 @@ func shower(t testing.TB, from net.IP, to string, packets ...[]byte) {
 	}
 }
 
-// frames are what strangers' streams bring, and are over at once or never.
+// frames are the streams of unknown hosts. They end at once or never.
 func frames(rnd *rand.Rand) [][]byte {
 	other := []byte("\xf4\x02c2")
 	half := garbage(rnd, 64<<10)
@@ -173,7 +173,7 @@ func frames(rnd *rand.Rand) [][]byte {
 	}
 }
 
-// packets are what strangers send in one.
+// packets are the packets of unknown hosts.
 func packets(rnd *rand.Rand) [][]byte {
 	one := largeBomb()
 	return [][]byte{

@@ -13,38 +13,38 @@ import (
 	"github.com/steledb/stele/internal/seldom"
 )
 
-// line is one line for the log.
-type line struct {
+// logLine is one line for the log.
+type logLine struct {
 	level slog.Level
 	text  string
 	args  []any
 }
 
-// Levels of lines that strangers may cause as often as they like.
+// Pseudo levels of lines that unknown hosts may cause without limit.
 const (
-	levelMemberlist = slog.LevelDebug - 1 // memberlist's, to be translated
-	levelStranger   = slog.LevelDebug - 2 // ours, warnings
+	levelMemberlist = slog.LevelDebug - 1 // from memberlist, to be translated
+	levelUntrusted  = slog.LevelDebug - 2 // our own warnings
 )
 
-// linesMax bounds the lines that wait for the log; further ones are dropped. A log
-// that stalls must not hold up memberlist, which logs under its locks.
+// linesMax bounds the queued lines; further ones are dropped. A log that stalls must not block
+// memberlist, which logs under its locks.
 const linesMax = 256
 
-// bridge brings what memberlist logs, and what the table has to say, into the log.
+// bridge writes memberlist's log lines and the table's events to the log, asynchronously.
 type bridge struct {
 	log     *slog.Logger
 	hasKey  bool
-	queue   chan line
+	queue   chan logLine
 	dropped atomic.Int64
 
-	// What follows is run's own.
-	said        map[string]time.Time // when a kind of line was last let through
-	saidDropped time.Time            // when it was last said that lines were dropped
-	strangers   seldom.Warner        // of what strangers may cause
+	// The fields below belong to run.
+	logged      map[string]time.Time // when a kind of line was last written
+	lastDropped time.Time            // when dropped lines were last reported
+	limited     seldom.Warner        // for lines that unknown hosts may cause
 }
 
 func newBridge(log *slog.Logger, hasKey bool) *bridge {
-	return &bridge{log: log, hasKey: hasKey, queue: make(chan line, linesMax), said: map[string]time.Time{}}
+	return &bridge{log: log, hasKey: hasKey, queue: make(chan logLine, linesMax), logged: map[string]time.Time{}}
 }
 
 type memberlistLogger = *log.Logger
@@ -52,14 +52,14 @@ type memberlistLogger = *log.Logger
 // logger returns a logger for memberlist.
 func (b *bridge) logger() memberlistLogger { return log.New(b, "", 0) }
 
-// Write takes one line of memberlist's.
+// Write queues one line of memberlist's.
 func (b *bridge) Write(text []byte) (int, error) {
-	b.put(line{levelMemberlist, string(text), nil})
+	b.put(logLine{levelMemberlist, string(text), nil})
 	return len(text), nil
 }
 
-// put takes a line. Half the queue is kept from strangers.
-func (b *bridge) put(l line) {
+// put queues a line, or drops it. Lines that unknown hosts may cause use at most half the queue.
+func (b *bridge) put(l logLine) {
 	if l.level < slog.LevelDebug && len(b.queue) >= linesMax/2 {
 		b.dropped.Add(1)
 		return
@@ -71,7 +71,7 @@ func (b *bridge) put(l line) {
 	}
 }
 
-// run writes lines until ctx ends, and then those that wait.
+// run writes lines until ctx ends, and then the queued ones.
 func (b *bridge) run(ctx context.Context) {
 	for {
 		select {
@@ -90,25 +90,25 @@ func (b *bridge) run(ctx context.Context) {
 	}
 }
 
-func (b *bridge) write(l line) {
-	if now := time.Now(); b.dropped.Load() > 0 && now.Sub(b.saidDropped) >= warnEvery {
-		b.saidDropped = now
-		b.log.Warn("lines about gossip were dropped", "lines", b.dropped.Swap(0))
+func (b *bridge) write(l logLine) {
+	if now := time.Now(); b.dropped.Load() > 0 && now.Sub(b.lastDropped) >= warnEvery {
+		b.lastDropped = now
+		b.log.Warn("gossip log lines dropped", "lines", b.dropped.Swap(0))
 	}
 	switch l.level {
 	case levelMemberlist:
 		b.translate(l.text)
-	case levelStranger:
-		b.strangers.Warn(b.log, l.text, l.args...)
+	case levelUntrusted:
+		b.limited.Warn(b.log, l.text, l.args...)
 	default:
 		b.log.Log(context.Background(), l.level, l.text, l.args...)
 	}
 }
 
 const (
-	refusedEvery = 10 * time.Minute // lines about one host that is refused
-	warnEvery    = time.Minute      // other warnings of one kind
-	saidMax      = 1000
+	rejectedEvery = 10 * time.Minute // period of lines about one host
+	warnEvery     = time.Minute      // period of other warnings of one kind
+	loggedMax     = 1000
 )
 
 var (
@@ -116,15 +116,15 @@ var (
 	labelPattern = regexp.MustCompile(`unacceptable label "([^"]*)"`)
 )
 
-// noise is what memberlist warns of when a node is dead or slow, which the table
-// tells already, or when nothing is wrong.
+// noise marks warnings of memberlist about a dead or slow node, which the table reports already, or
+// about nothing wrong.
 var noise = []string{
 	"Failed fallback TCP ping", "Push/Pull with", "Failed to send", "Refuting", "Got ping for unexpected node",
 	"Failed to forward", "Failed to read remote state", "Failed to push local state", "failed to receive and remove",
 	"without encryption", "Err: Could not set the deadline", "Error accepting TCP", "Error reading UDP", "missing message type",
 }
 
-// translate brings one line of memberlist's into the log, if it is worth it.
+// translate writes one line of memberlist's, if it is worth it.
 func (b *bridge) translate(text string) {
 	text = strings.TrimSpace(text)
 	level := ""
@@ -132,7 +132,7 @@ func (b *bridge) translate(text string) {
 		level, text, _ = strings.Cut(rest, "] ")
 	}
 	text = strings.TrimPrefix(text, "memberlist: ")
-	if reason := b.refusal(text); reason != "" {
+	if reason := b.rejectReason(text); reason != "" {
 		from := "unknown"
 		if m := fromPattern.FindStringSubmatch(text); m != nil {
 			from = m[1]
@@ -141,8 +141,8 @@ func (b *bridge) translate(text string) {
 		if err != nil {
 			host = from
 		}
-		if b.first(reason+host, refusedEvery) {
-			b.strangers.Warn(b.log, "gossip refused", "from", from, "reason", reason)
+		if b.first(reason+host, rejectedEvery) {
+			b.limited.Warn(b.log, "gossip message rejected", "from", from, "reason", reason)
 		}
 		return
 	}
@@ -155,38 +155,38 @@ func (b *bridge) translate(text string) {
 		b.log.Debug("memberlist", "text", text)
 		return
 	}
-	b.strangers.Warn(b.log, "memberlist", "text", text)
+	b.limited.Warn(b.log, "memberlist", "text", text)
 }
 
-// refusal says why what came was not taken, if the line tells of that.
-func (b *bridge) refusal(text string) string {
+// rejectReason returns why a message was rejected, if the line reports that.
+func (b *bridge) rejectReason(text string) string {
 	if m := labelPattern.FindStringSubmatch(text); m != nil {
 		if m[1] == "" {
-			return "it is of no cluster"
+			return "no cluster label"
 		}
-		return "it is of cluster " + m[1]
+		return "label of cluster " + m[1]
 	}
 	switch {
 	case strings.Contains(text, "Decrypt packet failed"), strings.Contains(text, "failed to receive:") && strings.Contains(text, "crypt"):
 		if b.hasKey {
-			return "it has another gossip key, or none"
+			return "another gossip key, or none"
 		}
-		return "it has a gossip key and this node has none"
+		return "encrypted, and this node has no gossip key"
 	case !b.hasKey && strings.Contains(text, "msg type") && strings.Contains(text, "not supported"):
-		return "it has a gossip key and this node has none"
+		return "encrypted, and this node has no gossip key"
 	}
 	return ""
 }
 
-// first tells whether no line of the kind was written for that long.
+// first reports whether no line of the kind was written during the period.
 func (b *bridge) first(kind string, every time.Duration) bool {
 	now := time.Now()
-	if at, ok := b.said[kind]; ok && now.Sub(at) < every {
+	if at, ok := b.logged[kind]; ok && now.Sub(at) < every {
 		return false
 	}
-	if len(b.said) >= saidMax {
-		clear(b.said)
+	if len(b.logged) >= loggedMax {
+		clear(b.logged)
 	}
-	b.said[kind] = now
+	b.logged[kind] = now
 	return true
 }

@@ -8,51 +8,51 @@ import (
 	"time"
 )
 
-// streamMemoryMin has room for all streams, and a list of the largest size.
+// streamMemoryMin covers all streams and one list of the largest size.
 const streamMemoryMin = 8 << 20
 
 // keyBytes is the length of a gossip key: AES-256's.
 const keyBytes = 32
 
-// Config says how a node takes part. Zero values mean the defaults.
+// Config configures a node's gossip. Zero values mean the defaults.
 type Config struct {
-	// Self is what the node tells of itself; ID and RPC are needed.
+	// Self is the node's meta; ID and RPC are required.
 	Self Meta
-	// Cluster is the cluster's id. What other clusters send is dropped.
+	// Cluster is the cluster's id. Messages of other clusters are dropped.
 	Cluster string
-	// Keys encrypt and authenticate everything, 32 bytes each: the first what is sent, all what
-	// comes, so that a cluster can go from one to another. None means that gossip
-	// is in the clear and anybody may take part.
+	// Keys encrypt and authenticate all messages, 32 bytes each. The first encrypts and all
+	// decrypt, so that a cluster can change keys. Without keys gossip is in the clear and any host
+	// may take part.
 	Keys [][]byte
 
-	// Bind is the host:port to listen on, UDP and TCP. A port of 0 takes any.
+	// Bind is the host:port to listen on, UDP and TCP. Port 0 means any free port.
 	Bind string
-	// Advertise is how others reach it, host or host:port; a name is looked up once.
-	// Empty: see package reach.
+	// Advertise is the address for other nodes, host or host:port; a name is resolved once. Empty:
+	// see package reach.
 	Advertise string
 
-	// Seeds returns gossip addresses to talk to in case nobody there is known, such as
-	// those of remembered members. It is called now and then and must not block. Nil
-	// means none.
+	// Seeds returns gossip addresses to try when no live member is known there, such as those of
+	// remembered members. It is called periodically and must not block. Nil means none.
 	Seeds func() []string
 
-	// Removed reports whether a node was removed from the cluster. Members does not list such a node, also if it is alive
-	// and was started anew. It must not block. Nil means that none was removed.
+	// Removed reports whether a node was removed from the cluster. Members does not list such a
+	// node, even if it is alive or has restarted. It must not block. Nil means that none was
+	// removed.
 	Removed func(id string) bool
 
-	// Keep is how long a member that is dead or has left is listed. Zero means 24 h.
+	// Keep is how long a dead member, or one that left, is listed. Zero means 24 h.
 	Keep time.Duration
 
-	// StreamMemory is what streams that come in take at most, at a time. Zero means 12 MiB; at least 8 MiB, for which a list of
-	// the largest size fits.
+	// StreamMemory bounds the memory of inbound streams, in bytes. Zero means 12 MiB; at least 8
+	// MiB, which fits a list of the largest size.
 	StreamMemory int64
 
 	Logger *slog.Logger // nil discards
 
-	// reconnect is how often a dead member or a seed is tried. Zero means 5 s.
+	// reconnect is the period of attempts to reach dead members and seeds. Zero means 5 s.
 	reconnect time.Duration
-	// slower makes all of gossip that many times slower: tests run more members than
-	// they have processors for. Zero means 1.
+	// slower multiplies all times: tests run more members than they have processors for. Zero means
+	// 1.
 	slower int
 }
 
@@ -83,9 +83,9 @@ func (c *Config) validate() error {
 	case c.Cluster == "" || len(c.Cluster) > 255:
 		return fmt.Errorf("cluster id has %d bytes, must have 1 to 255", len(c.Cluster))
 	case slices.ContainsFunc(c.Keys, func(k []byte) bool { return len(k) != keyBytes }):
-		return fmt.Errorf("a gossip key has not %d bytes", keyBytes)
+		return fmt.Errorf("gossip key does not have %d bytes", keyBytes)
 	case c.StreamMemory < streamMemoryMin:
-		return fmt.Errorf("memory for streams of gossip is %d bytes, must be at least %d", c.StreamMemory, streamMemoryMin)
+		return fmt.Errorf("gossip stream memory is %d bytes, must be at least %d", c.StreamMemory, streamMemoryMin)
 	case c.Bind == "":
 		return errors.New("no address to listen on")
 	}

@@ -8,25 +8,24 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// delegate is what memberlist calls, in part with its lock held. So it never calls
-// memberlist, and takes locks only that are held for moments.
+// delegate receives memberlist's callbacks, some with its lock held. It never calls memberlist, and
+// takes only locks that are held for moments.
 type delegate struct{ r *Ring }
 
-// instanceName names one run of a node in memberlist: a node that was started anew
-// is another one there, which neither its old address nor what was said of its last
-// run holds up.
+// instanceName returns the memberlist name of one run of a node. A restarted node has another name,
+// so neither its old address nor its last run's state delays it.
 func instanceName(id string, start uint64) string {
 	return id + "#" + strconv.FormatUint(start, 36)
 }
 
-// NotifyAlive refuses those whose meta cannot be read.
+// NotifyAlive rejects nodes whose meta is invalid.
 func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	m, err := decodeMeta(n.Meta)
 	if err == nil && instanceName(m.ID, m.Start) != n.Name {
-		err = fmt.Errorf("it is of node %s", m.ID)
+		err = fmt.Errorf("belongs to node %s", m.ID)
 	}
 	if err != nil {
-		return fmt.Errorf("what it tells of itself: %w", err)
+		return fmt.Errorf("node meta: %w", err)
 	}
 	return nil
 }
@@ -44,7 +43,7 @@ func (d delegate) NodeMeta(int) []byte {
 func (d delegate) NotifyMsg(b []byte) {
 	n, err := decodeNote(b)
 	if err == nil && d.r.table.apply(n) {
-		d.r.notes.spread(n)
+		d.r.notes.enqueue(n)
 	}
 }
 
@@ -52,21 +51,21 @@ func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.r.notes.queue.GetBroadcasts(overhead, limit)
 }
 
-func (d delegate) LocalState(bool) []byte { return encodeNotes(d.r.table.kept()) }
+func (d delegate) LocalState(bool) []byte { return encodeNotes(d.r.table.removals()) }
 
 func (d delegate) MergeRemoteState(b []byte, _ bool) {
 	for _, n := range decodeNotes(b) {
 		if d.r.table.apply(n) {
-			d.r.notes.spread(n)
+			d.r.notes.enqueue(n)
 		}
 	}
 }
 
-// joinError says what a failed exchange most likely means.
+// joinError adds the likely causes to the error of a failed exchange.
 func joinError(addr string, err error) error {
 	text := err.Error()
 	if i := strings.LastIndex(text, "EOF"); i >= 0 || strings.Contains(text, "reset by peer") || strings.Contains(text, "crypt") {
-		return fmt.Errorf("gossip at %s ends the connection: it is of another cluster, has another gossip key, or has too many connections (%w)", addr, err)
+		return fmt.Errorf("gossip at %s closed the connection: it is in another cluster, has another gossip key, or has too many connections: %w", addr, err)
 	}
 	return err
 }

@@ -2,37 +2,38 @@ package gossip
 
 import "time"
 
-// Bounds of streams, as in room.go.
+// Bounds of streams, as in budget.go.
 const (
-	StrangersMax   = strangersMax
-	OneHostMax     = oneHostMax
-	StreamBytesMax = streamBytesMax
-	NotesMax       = notesMax
-	RequestsMax    = requestsMax
+	UnknownStreamsMax = unknownStreamsMax
+	HostStreamsMax    = hostStreamsMax
+	StreamBytesMax    = streamBytesMax
+	NotesMax          = notesMax
+	RequestsMax       = requestsMax
 )
 
-// Slower makes all of gossip that many times slower.
+// Slower multiplies all times.
 func (c *Config) Slower(times int) { c.slower = times }
 
-// Streams is how many streams that came in are open. When none is left, nothing of the room may be taken.
+// Streams returns the number of open inbound streams. It returns -1 if none is open and the budget
+// is still in use.
 func (r *Ring) Streams() int {
-	room := r.transport.room
-	room.mu.Lock()
-	defer room.mu.Unlock()
-	if n := room.mu.all.streams; n > 0 {
+	budget := r.transport.budget
+	budget.mu.Lock()
+	defer budget.mu.Unlock()
+	if n := budget.mu.all.streams; n > 0 {
 		return n
 	}
-	if room.mu.strangers != (use{}) || len(room.mu.hosts) > 0 {
+	if budget.mu.unknown != (usage{}) || len(budget.mu.hosts) > 0 {
 		return -1
 	}
 	return 0
 }
 
-// CheckPacket tells why a packet is not taken, if so.
+// CheckPacket returns why a packet is rejected, nil if it is accepted.
 func CheckPacket(b []byte, keyed bool) error {
 	g := packetGate{}
 	if keyed {
-		g.opener = &opener{}
+		g.decrypter = &decrypter{}
 	}
 	return g.check(b, time.Now())
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/steledb/stele/node/gossip"
 )
 
-// seeded returns randomness, and prints what makes it again.
+// seeded returns a random source, and prints its seed.
 func seeded(t testing.TB) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("STELE_SEED"); s != "" {
@@ -38,7 +38,7 @@ func soak() int {
 	return max(times, 1)
 }
 
-// open counts connections that the other side has not ended soon after.
+// open returns the number of connections that the other side has not closed soon after.
 func open(conns []net.Conn) int {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -56,8 +56,9 @@ func open(conns []net.Conn) int {
 	return n
 }
 
-// TestStreamsBounded (G5): of streams that strangers open, a few stay: of one host, and of all hosts. Members exchange
-// lists nevertheless, and one that is new is taken in. What stays is over soon, however it trickles.
+// TestStreamsBounded (G5): of the streams of unknown hosts a bounded number stays, of one host and
+// of all. Members still exchange lists, and a new one is accepted. Open streams end soon, even if
+// they trickle.
 func TestStreamsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -65,9 +66,9 @@ func TestStreamsBounded(t *testing.T) {
 		most        int
 		trickle     bool
 	}{
-		{"one host", 1, 100, gossip.OneHostMax, false},
-		{"many hosts", 50, 2, gossip.StrangersMax, false},
-		{"slow", 1, 20, gossip.OneHostMax, true},
+		{"one host", 1, 100, gossip.HostStreamsMax, false},
+		{"many hosts", 50, 2, gossip.UnknownStreamsMax, false},
+		{"slow", 1, 20, gossip.HostStreamsMax, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,17 +76,17 @@ func TestStreamsBounded(t *testing.T) {
 			a, b := start(t, config("a", log)), start(t, config("b", nil))
 			join(t, b, a)
 			within(t, 5*time.Second, a, "b is not there", sees(a, "b", gossip.Alive))
-			time.Sleep(1100 * time.Millisecond) // until a's hosts of members are looked up anew
+			time.Sleep(1100 * time.Millisecond) // until a reads the hosts of members again
 			var conns []net.Conn
 			began := time.Now()
 			for i := range c.hosts * c.each {
-				if conn := stranger(t, host(i%c.hosts), a.Address()); conn != nil {
+				if conn := dialFrom(t, host(i%c.hosts), a.Address()); conn != nil {
 					conns = append(conns, conn)
 				}
 			}
 			if c.trickle {
 				for _, conn := range conns {
-					go func() { // until the connection ends
+					go func() { // until the connection is closed
 						for b := range bytes.Lines(labelled(crypt(1<<20), bytes.Repeat([]byte{'\n'}, 1<<20))) {
 							if _, err := conn.Write(b); err != nil {
 								return
@@ -103,7 +104,7 @@ func TestStreamsBounded(t *testing.T) {
 			if n := open(conns); n > c.most || n == 0 {
 				t.Errorf("%d streams are open, want %d at most", n, c.most)
 			}
-			if n := a.Streams(); n > c.most+2 { // those of b and c
+			if n := a.Streams(); n > c.most+2 { // streams of b and c
 				t.Errorf("%d streams count", n)
 			}
 			if n := a.Stats().RefusedStreams; n < int64(c.hosts*c.each-c.most) {
@@ -111,7 +112,7 @@ func TestStreamsBounded(t *testing.T) {
 			}
 			for _, conn := range conns {
 				if !ended(conn, 10*time.Second) {
-					t.Fatal("a stream goes on")
+					t.Fatal("a stream stays open")
 				}
 			}
 			if took := time.Since(began); took > 6*time.Second {
@@ -125,19 +126,19 @@ func TestStreamsBounded(t *testing.T) {
 			if n := log.count("level="); n > 30 {
 				t.Errorf("%d lines:\n%s", n, log)
 			}
-			if log.count("a stream of gossip is refused") == 0 {
-				t.Errorf("nothing was said:\n%s", log)
+			if log.count("gossip stream rejected") == 0 {
+				t.Errorf("nothing was logged:\n%s", log)
 			}
 		})
 	}
 }
 
-// TestLargestList: the list of the largest fleet is taken, and no longer one.
+// TestLargestList: the list of the largest supported cluster is accepted, and no longer one.
 func TestLargestList(t *testing.T) {
 	open, keyed := config("a", nil), config("a", nil)
 	open.Keys = nil
 	a, b := start(t, open), start(t, keyed)
-	const nodes = 2 * 1000 // a run before of each, too
+	const nodes = 2 * 1000 // an earlier run of each, too
 	notes := gossip.NotesMax * 31
 	fits, long := labelled(list(nodes, notes)), labelled(list(nodes+200, 0))
 	for i := range nodes + 200 {
@@ -151,14 +152,14 @@ func TestLargestList(t *testing.T) {
 		to    *gossip.Ring
 		sent  []byte
 		first int  // of the answer
-		lost  bool // it may be: not all that was sent was read
+		lost  bool // possible: not all that was sent was read
 	}{
 		"fits": {a, fits, 6, false}, "is too long": {a, long, 13, true}, "announces too many nodes": {a, labelled(list(1<<20, 0), state(0)), 13, false},
 		"announces too many notes": {a, labelled(list(1, 20<<20), state(0)), 13, false},
 		"announces too many bytes": {b, labelled(crypt(gossip.StreamBytesMax + 1)), 10, false},
 	} {
 		before := c.to.Stats().RefusedStreams
-		conn := stranger(t, host(0), c.to.Address())
+		conn := dialFrom(t, host(0), c.to.Address())
 		go func() { _, _ = conn.Write(c.sent) }()
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		answer, err := io.ReadAll(conn)
@@ -171,26 +172,27 @@ func TestLargestList(t *testing.T) {
 	}
 }
 
-// TestFull (I13, G5): a member whose room is full stays within its memory, and takes others in.
+// TestFull (I13, G5): a member whose stream budget is used up stays within its memory, and accepts
+// new members.
 func TestFull(t *testing.T) {
 	for _, c := range []struct{ hosts, each, bytes int }{{8, 1, 1200 << 10}, {40, 2, 300 << 10}, {1, 100, 1 << 20}} {
 		for _, claim := range []int{gossip.StreamBytesMax, 20 << 20} {
 			t.Run(fmt.Sprintf("%d hosts, %d each of %d bytes, %d claimed", c.hosts, c.each, c.bytes, claim), func(t *testing.T) {
-				a := startApart(t, false, memoryBound)
+				a := startSubprocess(t, false, memoryBound)
 				b := start(t, config("b", nil))
 				joinAt(t, b, a.address)
 				before := a.condition(t)
 				frame := labelled(crypt(claim), bytes.Repeat(garbage(seeded(t), 50<<10), c.bytes/(50<<10)))
 				for i := range c.hosts * c.each {
-					if conn := stranger(t, host(i%c.hosts), a.address); conn != nil {
+					if conn := dialFrom(t, host(i%c.hosts), a.address); conn != nil {
 						go func() { _, _ = conn.Write(frame) }()
 					}
 				}
 				fresh := start(t, config("c", nil))
 				joinAt(t, fresh, a.address)
 				within(t, 5*time.Second, b, "c is not there", sees(b, "c", gossip.Alive))
-				for range gossip.OneHostMax { // what is left for hosts of members
-					if conn := stranger(t, net.IPv4(127, 0, 0, 1), a.address); conn != nil {
+				for range gossip.HostStreamsMax { // the part left for hosts of members
+					if conn := dialFrom(t, net.IPv4(127, 0, 0, 1), a.address); conn != nil {
 						go func() { _, _ = conn.Write(frame) }()
 					}
 				}
@@ -201,17 +203,17 @@ func TestFull(t *testing.T) {
 					t.Errorf("it took %d MiB more", more>>20)
 				}
 				if after.Stats.RefusedStreams == 0 {
-					t.Error("nothing was refused: the room is not full")
+					t.Error("nothing was rejected: the budget is not used up")
 				}
 			})
 		}
 	}
 }
 
-// TestAllAtOnce: many members on one host find each other, though all join the same one at once, where their host has all the
-// streams open that it may have.
+// TestAllAtOnce: many members on one host find each other, although all join the same one at once
+// and their host reaches its maximum of streams.
 func TestAllAtOnce(t *testing.T) {
-	const n = 4 * gossip.OneHostMax
+	const n = 4 * gossip.HostStreamsMax
 	first := start(t, config("first", nil))
 	rings := []*gossip.Ring{first}
 	for i := range n {
@@ -219,8 +221,8 @@ func TestAllAtOnce(t *testing.T) {
 		c.Seeds = func() []string { return []string{first.Address()} }
 		rings = append(rings, start(t, c))
 	}
-	for range gossip.OneHostMax {
-		stranger(t, net.IPv4(127, 0, 0, 1), first.Address())
+	for range gossip.HostStreamsMax {
+		dialFrom(t, net.IPv4(127, 0, 0, 1), first.Address())
 	}
 	var wait sync.WaitGroup
 	for _, r := range rings[1:] {
@@ -230,11 +232,12 @@ func TestAllAtOnce(t *testing.T) {
 	took := all(t, rings, func(r *gossip.Ring) bool { return alive(r) == n+1 })
 	t.Logf("all know all after %v; %+v", took[n], first.Stats())
 	if first.Stats().RefusedStreams < n/2 {
-		t.Error("hardly any join was refused")
+		t.Error("hardly any join was rejected")
 	}
 }
 
-// TestPackets: without a key, nothing that would be decompressed is taken, and nothing that is too long, whoever has the key.
+// TestPackets: without a key no compressed packet is accepted; with or without one, no packet that
+// is too long.
 func TestPackets(t *testing.T) {
 	small := bomb(1000)
 	for what, c := range map[string]struct {
@@ -265,9 +268,10 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestRequests (G5): without a key, who has a member ask others, who do not answer, does not fill its memory with that.
+// TestRequests (G5): without a key, indirect probe requests for nodes that do not answer use
+// bounded memory.
 func TestRequests(t *testing.T) {
-	a := startApart(t, true, memoryBound)
+	a := startSubprocess(t, true, memoryBound)
 	before := a.condition(t)
 	requests := slices.Repeat([][]byte{request()}, 30)
 	shower(t, host(0), a.address, slices.Repeat([][]byte{labelled(many(requests...))}, 300)...)
@@ -281,7 +285,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestCloseInFlood: a member closes while packets and streams come, and leaves no goroutine.
+// TestCloseInFlood: a member closes while packets and streams arrive, and leaves no goroutine.
 func TestCloseInFlood(t *testing.T) {
 	for range 5 {
 		before := runtime.NumGoroutine()
@@ -321,14 +325,14 @@ func TestCloseInFlood(t *testing.T) {
 	}
 }
 
-// TestHostileGossip (I11, I13, G5): whatever strangers send, from many hosts, in the clear and as if encrypted, a member stays
-// within its memory, says little, takes others in, and is as before when they are gone. 1,000 streams and 18,000 packets,
-// and STELE_SOAK times that.
+// TestHostileGossip (I11, I13, G5): whatever many unknown hosts send, in the clear and as if
+// encrypted, a member stays within its memory, logs little, accepts new members, and works as
+// before afterwards. 1,000 streams and 18,000 packets, and STELE_SOAK times that.
 func TestHostileGossip(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		t.Run(map[bool]string{false: "with a key", true: "without"}[open], func(t *testing.T) {
 			rnd := seeded(t)
-			a := startApart(t, open, memoryBound)
+			a := startSubprocess(t, open, memoryBound)
 			cfg := config("b", nil)
 			if open {
 				cfg.Keys = nil
@@ -375,10 +379,10 @@ func TestHostileGossip(t *testing.T) {
 }
 
 const (
-	// memoryBound is what gossip takes: for streams and packets.
+	// memoryBound is the memory of gossip for streams and packets.
 	memoryBound = 16 << 20
-	// memorySlack: Go takes memory from the system in steps of 4 MiB, its collector is late by as much, and some of the program
-	// itself comes into memory.
+	// memorySlack: Go takes memory from the system in steps of 4 MiB, its collector is late by as
+	// much, and parts of the program itself become resident.
 	memorySlack = 10 << 20
 )
 
@@ -391,7 +395,7 @@ func joinAt(t testing.TB, r *gossip.Ring, address string) {
 	}
 }
 
-// horde is strangers on many hosts.
+// horde is unknown hosts, many of them.
 type horde struct {
 	at   string
 	wait sync.WaitGroup
@@ -407,7 +411,7 @@ func (h *horde) rage(t *testing.T, rnd *rand.Rand, streams int) {
 		}
 		from := host(rnd.IntN(500))
 		shower(t, from, h.at, send...)
-		conn := stranger(t, from, h.at)
+		conn := dialFrom(t, from, h.at)
 		if conn == nil {
 			continue
 		}

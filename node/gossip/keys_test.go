@@ -9,8 +9,9 @@ import (
 	"github.com/steledb/stele/node/gossip"
 )
 
-// TestKeysAreReplaced: members go from one key to another while they gossip and none is ever thought dead. A member that keeps the
-// old key is then unknown to the others, hears nothing of them, and can send them nothing; one with the new key is known.
+// TestKeysAreReplaced: members change keys while they gossip, and none is ever thought dead. A
+// member that keeps the old key is then unknown to the others, receives nothing and can send
+// nothing; one with the new key is known.
 func TestKeysAreReplaced(t *testing.T) {
 	oldKey, newKey, older := keys[0], []byte(strings.Repeat("n", 32)), []byte(strings.Repeat("o", 32))
 	cfg := config("a", nil)
@@ -69,7 +70,7 @@ func TestKeysAreReplaced(t *testing.T) {
 		}
 	}
 	if all := out.Members(); len(all) != 1 {
-		t.Errorf("a node with the old key has heard of %+v", all)
+		t.Errorf("a node with the old key knows %+v", all)
 	}
 }
 

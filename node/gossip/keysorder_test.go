@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// TestOpenerHasAllKeys: while keys are replaced, the opener has every key that memberlist accepts. Otherwise memberlist would process
-// messages that were not checked, and a removed node, which has the old key, could crash the process.
-func TestOpenerHasAllKeys(t *testing.T) {
+// TestDecrypterHasAllKeys: while keys are replaced, the decrypter has every key that memberlist
+// accepts. Otherwise memberlist would process messages that were not checked, and a removed node,
+// which has the old key, could crash the process.
+func TestDecrypterHasAllKeys(t *testing.T) {
 	one, other := bytes.Repeat([]byte{1}, keyBytes), bytes.Repeat([]byte{2}, keyBytes)
 	r, err := Start(Config{Self: Meta{ID: "a", Name: "a", RPC: "127.0.0.1:1"}, Cluster: "c", Keys: [][]byte{one}, Bind: "127.0.0.1:0",
 		Logger: slog.New(slog.DiscardHandler)})
@@ -25,7 +26,7 @@ func TestOpenerHasAllKeys(t *testing.T) {
 		block, _ := aes.NewCipher(k)
 		c, _ := cipher.NewGCM(block)
 		nonce := make([]byte, c.NonceSize())
-		sealed[string(k)] = c.Seal(append([]byte{sealedVersion}, nonce...), nonce, []byte("x"), []byte("c"))
+		sealed[string(k)] = c.Seal(append([]byte{encryptionVersion}, nonce...), nonce, []byte("x"), []byte("c"))
 	}
 	end := make(chan struct{})
 	var looks sync.WaitGroup
@@ -39,12 +40,12 @@ func TestOpenerHasAllKeys(t *testing.T) {
 			before := r.keyring.GetKeys()
 			var unknown []byte
 			for _, k := range before {
-				if plain, err := r.transport.opener.open(nil, sealed[string(k)]); plain == nil || err != nil {
+				if plain, err := r.transport.decrypter.open(nil, sealed[string(k)]); plain == nil || err != nil {
 					unknown = k
 				}
 			}
-			if unknown != nil && &before[0] == &r.keyring.GetKeys()[0] { // each change makes another slice
-				t.Errorf("memberlist accepts key %d, and the opener does not have it", unknown[0])
+			if unknown != nil && &before[0] == &r.keyring.GetKeys()[0] { // each change makes a new slice
+				t.Errorf("memberlist accepts key %d, and the decrypter does not have it", unknown[0])
 				return
 			}
 		}

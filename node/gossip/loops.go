@@ -6,34 +6,32 @@ import (
 	"time"
 )
 
-// tellTimeout is how long the node waits for its own news to be on their way before
-// it may tell the next.
-const tellTimeout = 300 * time.Millisecond
+// publishTimeout is how long a changed meta may take to be sent before the next change is.
+const publishTimeout = 300 * time.Millisecond
 
-// tell sends what the node tells of itself when that has changed.
-func (r *Ring) tell() {
+// publishMeta sends the node's meta after each change.
+func (r *Ring) publishMeta() {
 	for {
 		select {
 		case <-r.dirty:
-			_ = r.list.UpdateNode(tellTimeout) // the error is that it takes longer
+			_ = r.list.UpdateNode(publishTimeout) // a timeout is no failure
 		case <-r.ctx.Done():
 			return
 		}
 	}
 }
 
-// lonely is how often seeds are tried while nobody else is known.
-const lonely = time.Second
+// isolatedInterval is the period of attempts at seeds while no other node is known.
+const isolatedInterval = time.Second
 
-// reconnect talks now and then to a dead node and to a seed: memberlist itself never
-// tries again, so that two halves that did not see each other for a while would
-// stay apart.
+// reconnect periodically contacts a dead node and a seed. Memberlist itself never retries, so the
+// sides of a healed partition would stay apart.
 func (r *Ring) reconnect() {
 	for {
 		every := r.cfg.reconnect
-		alive := r.table.aliveAt()
+		alive := r.table.aliveAddrs()
 		if len(alive) == 0 {
-			every = min(every, lonely)
+			every = min(every, isolatedInterval)
 		}
 		wait := time.NewTimer(every/2 + rand.N(every))
 		select {
@@ -42,22 +40,22 @@ func (r *Ring) reconnect() {
 			wait.Stop()
 			return
 		}
-		r.table.tidy()
+		r.table.prune()
 		tries := 1
 		if len(alive) == 0 {
 			tries = joinMax
 		}
-		addrs := pick(r.table.lost(), tries)
+		addrs := pick(r.table.deadAddrs(), tries)
 		if r.cfg.Seeds != nil {
 			addrs = append(addrs, pick(slices.DeleteFunc(r.cfg.Seeds(), func(a string) bool { return alive[a] || a == r.address }), tries)...)
 		}
 		if len(addrs) > 0 {
-			_ = r.Join(r.ctx, addrs) // the next time will tell
+			_ = r.Join(r.ctx, addrs) // retried next time
 		}
 	}
 }
 
-// pick returns n of the addresses, any.
+// pick returns n of the addresses, at random.
 func pick(addrs []string, n int) []string {
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs[:min(n, len(addrs))]

@@ -2,16 +2,16 @@ package gossip
 
 import "time"
 
-// State is what gossip believes of a node. It is a hint: a paused node is soon
-// believed dead, and a dead one alive for a moment.
+// State is the state of a node as seen by gossip. It is a hint: a paused node is soon seen as dead,
+// and a dead node as alive for a moment.
 type State uint8
 
 const (
-	// Alive: it answers, or somebody says so.
+	// Alive: it answers, or another node reports that it does.
 	Alive State = iota + 1
-	// Dead: it does not answer any more.
+	// Dead: it no longer answers.
 	Dead
-	// Left: it said that it goes.
+	// Left: it announced that it leaves.
 	Left
 )
 
@@ -27,11 +27,11 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// Member is a node that gossip knows of.
+// Member is a node known to gossip.
 type Member struct {
 	Meta
-	Gossip string // host:port that gossip reaches it by
+	Gossip string // host:port of its gossip
 	State  State
 	Since  time.Time // of State, by this node's clock
-	Self   bool      // it is this node
+	Self   bool      // this node itself
 }

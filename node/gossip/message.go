@@ -10,31 +10,31 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// message is one of memberlist's: a byte that is its type and a MessagePack map, or a list: its header, a map for each node, and
-// notes. Its decoder takes memory for what a value claims to be long, 4 GiB for an extension in a message of 20 bytes, so it gets
-// what is whole alone.
+// message is one of memberlist's messages: a type byte and a MessagePack map, or a list, which is a
+// header, a map for each node, and notes. Memberlist's decoder allocates as much as a value claims,
+// 4 GiB for an extension in a message of 20 bytes. So it only gets messages that are complete.
 type message struct {
-	b    []byte        // what has come of it
-	at   int           // where the next part begins
-	in   *bufio.Reader // what follows; nil if b is all there is
-	most int           // bytes
+	b     []byte        // the bytes received so far
+	at    int           // offset of the next part
+	in    *bufio.Reader // the remaining bytes; nil if b is everything
+	limit int           // bound on the length, in bytes
 }
 
-// take reads the message, up to its end. Errors: those of the stream, a *refusal.
-func (m *message) take() error {
-	m.most = smallMax
-	if err := m.more(1); err != nil {
+// read reads the message up to its end. Errors: those of the stream, a *rejection.
+func (m *message) read() error {
+	m.limit = smallMax
+	if err := m.need(1); err != nil {
 		return err
 	}
 	m.at = 1
 	switch m.b[0] {
 	case listType:
-		m.most = streamBytesMax
+		m.limit = streamBytesMax
 		return m.list()
 	case pingType, requestType, ackType, suspectType, aliveType, deadType, nackType, errorType:
 		return m.value()
 	}
-	return nil // nothing of it is decoded
+	return nil // memberlist decodes none of it
 }
 
 func (m *message) list() error {
@@ -50,10 +50,10 @@ func (m *message) list() error {
 			return err
 		}
 	}
-	return m.more(m.at + int(notes))
+	return m.need(m.at + int(notes))
 }
 
-// value goes past the next value.
+// value skips the next value.
 func (m *message) value() error {
 	var w wire.Walker
 	w.Reset(wire.Limits{Bytes: streamBytesMax})
@@ -64,22 +64,22 @@ func (m *message) value() error {
 			m.at += n
 			return nil
 		case !errors.Is(err, wire.ErrIncomplete):
-			return refuse("a message of type %d: %v", m.b[0], err)
+			return reject("decode message of type %d: %v", m.b[0], err)
 		}
-		if err := m.more(m.at + w.Need()); err != nil {
+		if err := m.need(m.at + w.Need()); err != nil {
 			return err
 		}
 	}
 }
 
-// more has n bytes come. Memory is taken as they do.
-func (m *message) more(n int) error {
-	if n > m.most {
+// need reads until n bytes are there. It allocates as they arrive.
+func (m *message) need(n int) error {
+	if n > m.limit {
 		return m.tooLong(n)
 	}
 	for len(m.b) < n {
 		if m.in == nil {
-			return refuse("a message claims more than its %d bytes", len(m.b))
+			return reject("message claims more than its %d bytes", len(m.b))
 		}
 		from := len(m.b)
 		m.b = slices.Grow(m.b, min(n-from, readMax))[:from+min(n-from, readMax)]
@@ -92,23 +92,23 @@ func (m *message) more(n int) error {
 }
 
 func (m *message) tooLong(n int) error {
-	if m.most == streamBytesMax {
+	if m.limit == streamBytesMax {
 		return errTooLong(int64(n))
 	}
-	return refuse("a message of type %d and %d bytes is over %d", m.b[0], n, m.most)
+	return reject("message of type %d has %d bytes, over %d", m.b[0], n, m.limit)
 }
 
-// listHeaderMax is the most that the header of a list takes: {Nodes, UserStateLen, Join}, which are no texts.
+// listHeaderMax bounds the header of a list: {Nodes, UserStateLen, Join}, which holds no strings.
 const listHeaderMax = 64
 
-// listHeader reads the header of a list: how many nodes it has, and bytes of notes.
+// listHeader returns the number of nodes and the bytes of notes that a list's header announces.
 func listHeader(b []byte) (nodes, notes int64, err error) {
 	d := wire.NewDecoder(b)
 	seen := map[string]bool{}
 	for range d.Map() {
 		switch key := d.Str(); {
 		case seen[key]:
-			d.Fail(fmt.Errorf("a list says twice what its %q is", key))
+			d.Fail(fmt.Errorf("repeated key %q", key))
 		case key == "Nodes":
 			nodes = d.Int()
 			seen[key] = true
@@ -118,15 +118,15 @@ func listHeader(b []byte) (nodes, notes int64, err error) {
 		case key == "Join":
 			d.Bool()
 		default:
-			d.Fail(fmt.Errorf("a list with %q is not known", key))
+			d.Fail(fmt.Errorf("unknown key %q", key))
 		}
 	}
 	if d.Err() != nil {
-		return 0, 0, refuse("header of a list: %v", d.Err())
+		return 0, 0, reject("decode list header: %v", d.Err())
 	}
-	// A node's state has 20 bytes at least.
+	// A node's state has at least 20 bytes.
 	if nodes < 0 || notes < 0 || nodes > streamBytesMax/20 || notes > streamBytesMax {
-		return 0, 0, refuse("a list of %d nodes and %d bytes of notes is over %d bytes", nodes, notes, streamBytesMax)
+		return 0, 0, reject("list of %d nodes and %d bytes of notes is over %d bytes", nodes, notes, streamBytesMax)
 	}
 	return nodes, notes, nil
 }

@@ -1,44 +1,44 @@
 package gossip
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/steledb/stele/internal/wire"
 )
 
-// MetaBytesMax bounds a node's meta as encoded; it is memberlist's bound.
+// MetaBytesMax bounds a node's encoded meta, in bytes; it is memberlist's bound.
 const MetaBytesMax = 512
 
-// metaVersion is the version of the meta's form. Fields are only ever appended, so
-// that a reader of an older version reads what it knows.
+// metaVersion is the version of the encoding. Fields are only ever appended, so that older versions
+// can read newer metas.
 const metaVersion = 1
 
-// metaFields is the number of elements of version 1, the version included.
+// metaFields is the number of elements of version 1, including the version.
 const metaFields = 13
 
-// Meta is what a node tells of itself.
+// Meta is the information that a node announces about itself.
 type Meta struct {
-	// ID is the node's, and Start grows with each start of it. Neither changes while it
-	// runs.
+	// ID is the node's id. Start grows with each start. Neither changes while the node runs.
 	ID    string
 	Start uint64
 
-	Name    string // for people
-	RPC     string // host:port that clients and nodes reach it by
+	Name    string // for messages
+	RPC     string // host:port for clients and nodes
 	HTTP    string // host:port of metrics and health, empty for none
 	Zone    string // voters and replicas are spread across zones
-	Version string // the program's
+	Version string // program version
 
-	CapacityBytes int64 // of its disks
-	FreeBytes     int64 // for data, on its disks
-	// Load is how much of what the node can do is in use: 0 is idle, 1 is all.
+	CapacityBytes int64 // of its disks, in total
+	FreeBytes     int64 // free for data, on its disks
+	// Load is the used part of the node's capacity for work: 0 is idle, 1 is all of it.
 	Load float64
 
-	Voter     bool   // in the Raft group
+	Voter     bool   // a voter of the Raft group
 	RaftEpoch uint64 // of the Raft group that it knows
 }
 
-// encode writes the meta as a MessagePack array:
+// encode returns the meta as a MessagePack array:
 //
 //	[version, id, start, name, rpc, http, zone, program version,
 //	 capacity, free, load, voter, raft epoch]
@@ -57,12 +57,12 @@ func (m *Meta) encode() ([]byte, error) {
 	e.Bool(m.Voter)
 	e.Uint(m.RaftEpoch)
 	if e.Len() > MetaBytesMax {
-		return nil, fmt.Errorf("what node %s tells of itself takes %d bytes, over %d: shorten its name, zone or addresses", m.ID, e.Len(), MetaBytesMax)
+		return nil, fmt.Errorf("meta of node %s has %d bytes, over %d: shorten its name, zone or addresses", m.ID, e.Len(), MetaBytesMax)
 	}
 	return e.Bytes(), nil
 }
 
-// decodeMeta reads what encode writes, of this version or a later one.
+// decodeMeta decodes the output of encode, of this version or a later one.
 func decodeMeta(b []byte) (Meta, error) {
 	var m Meta
 	if _, err := wire.Check(b, wire.Limits{}); err != nil {
@@ -71,7 +71,7 @@ func decodeMeta(b []byte) (Meta, error) {
 	d := wire.NewDecoder(b)
 	n := d.Array()
 	if version := d.Uint(); n < metaFields || version < metaVersion {
-		return m, fmt.Errorf("meta of version %d with %d fields is not known", version, n)
+		return m, fmt.Errorf("unknown meta version %d with %d fields", version, n)
 	}
 	m.ID = d.Str()
 	m.Start = d.Uint()
@@ -84,7 +84,7 @@ func decodeMeta(b []byte) (Meta, error) {
 	m.Voter = d.Bool()
 	m.RaftEpoch = d.Uint()
 	if d.Err() == nil && m.ID == "" {
-		return m, fmt.Errorf("meta names no node")
+		return m, errors.New("meta has no node id")
 	}
 	return m, d.Err()
 }

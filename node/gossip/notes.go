@@ -8,27 +8,27 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// noteKind says what a note is about. Kinds travel on the wire: append only.
+// noteKind is the subject of a note. Kinds travel on the wire: append only.
 type noteKind uint8
 
 const (
-	// noteLeft: the run of the node ended as it wished.
+	// noteLeft: the run of the node ended in an orderly way.
 	noteLeft noteKind = 1
-	// noteForget: the node was removed; what it was up to that start is not listed.
+	// noteForget: the node was removed; its runs up to that start are not listed.
 	noteForget noteKind = 2
 )
 
-// note is news that memberlist does not carry by itself.
+// note is information that memberlist does not distribute by itself.
 type note struct {
 	kind  noteKind
 	id    string
 	start uint64
 }
 
-// notesVersion is the version of a note's form: [version, kind, id, start].
+// notesVersion is the version of a note's encoding: [version, kind, id, start].
 const notesVersion = 1
 
-// notesMax bounds the notes that are kept and exchanged.
+// notesMax bounds the notes that are stored and exchanged.
 const notesMax = 1024
 
 func (n note) append(e *wire.Encoder) {
@@ -42,7 +42,7 @@ func (n note) append(e *wire.Encoder) {
 func readNote(d *wire.Decoder) (n note) {
 	fields, version := d.Array(), d.Uint()
 	if d.Err() == nil && (fields < 4 || version < notesVersion) {
-		d.Fail(fmt.Errorf("note of version %d with %d fields is not known", version, fields))
+		d.Fail(fmt.Errorf("unknown note version %d with %d fields", version, fields))
 	}
 	n.kind, n.id, n.start = noteKind(min(d.Uint(), 255)), d.Str(), d.Uint()
 	for range fields - 4 {
@@ -83,7 +83,7 @@ func decodeNotes(b []byte) []note {
 	return all
 }
 
-// notes spreads notes beside memberlist's own messages.
+// notes distributes notes along with memberlist's own messages.
 type notes struct {
 	queue memberlist.TransmitLimitedQueue
 }
@@ -92,13 +92,13 @@ func (n *notes) init(nodes func() int) {
 	n.queue.NumNodes, n.queue.RetransmitMult = nodes, timings(1).RetransmitMult
 }
 
-func (n *notes) spread(what note) {
+func (n *notes) enqueue(what note) {
 	var e wire.Encoder
 	what.append(&e)
 	n.queue.QueueBroadcast(broadcast{what, e.Bytes()})
 }
 
-// broadcast is a note on its way.
+// broadcast is a queued note.
 type broadcast struct {
 	note
 	message []byte

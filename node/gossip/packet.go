@@ -6,30 +6,32 @@ import (
 )
 
 const (
-	// packetBytesMax bounds a packet. Memberlist sends up to 1400 bytes of messages, and 5 for a checksum.
+	// packetBytesMax bounds a packet, in bytes. Memberlist sends up to 1400 bytes of messages, and
+	// 5 for a checksum.
 	packetBytesMax = 2 << 10
-	// requestsMax bounds requests to ask others in a second: memberlist has a goroutine for each, for 125 ms. Of
-	// 1000 nodes, a tenth of which die at once, one gets 2 in a second.
+	// requestsMax bounds indirect probe requests a second: memberlist runs a goroutine for each,
+	// for 125 ms. Of 1000 nodes, a tenth of which die at once, one gets 2 in a second.
 	requestsMax = 1000
 )
 
-// packetGate says which packets are taken.
+// packetGate decides which packets are accepted.
 type packetGate struct {
-	opener   *opener
-	since    time.Time // of the second that requests are counted in
-	requests int
+	decrypter *decrypter
+	since     time.Time // start of the second in which requests are counted
+	requests  int
 }
 
-// check tells why a packet is not to be taken, if so: memberlist would do what anybody asks, who has the key if there is one.
+// check returns why a packet is rejected, nil if it is accepted. Memberlist would execute any
+// request, of a holder of the key if there is one.
 func (g *packetGate) check(b []byte, now time.Time) error {
 	if len(b) > packetBytesMax {
-		return refuse("%d bytes are over %d", len(b), packetBytesMax)
+		return reject("packet has %d bytes, over %d", len(b), packetBytesMax)
 	}
 	if len(b) > 2 && b[0] == labelType {
 		b = b[min(len(b), 2+int(b[1])):]
 	}
-	if g.opener != nil {
-		plain, err := g.opener.open(nil, b)
+	if g.decrypter != nil {
+		plain, err := g.decrypter.open(nil, b)
 		if err != nil || plain == nil {
 			return err
 		}
@@ -50,10 +52,10 @@ func (g *packetGate) check(b []byte, now time.Time) error {
 	for ; n > 0 && len(lengths) >= 2; n, lengths = n-1, lengths[2:] {
 		length := int(binary.BigEndian.Uint16(lengths))
 		if length > len(messages) {
-			break // memberlist takes what is before
+			break // memberlist processes the messages before it
 		}
 		if length > 0 && messages[0] == manyType {
-			return refuse("packets within packets are not known")
+			return reject("nested packets are not supported")
 		}
 		if err := g.message(messages[:length]); err != nil {
 			return err
@@ -68,14 +70,14 @@ func (g *packetGate) message(b []byte) error {
 	case len(b) == 0:
 		return nil
 	case b[0] == compressType:
-		return refuse("nothing is compressed here")
+		return reject("compressed messages are not supported")
 	case b[0] == requestType:
 		if g.requests++; g.requests > requestsMax {
-			return refuse("more than %d requests to ask others came in a second", requestsMax)
+			return reject("more than %d indirect probe requests in a second", requestsMax)
 		}
 	case b[0] == listType:
-		return nil // in a packet it is none
+		return nil // memberlist rejects it in a packet
 	}
 	m := message{b: b}
-	return m.take()
+	return m.read()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/node/reach"
 )
 
-// Ring is a node's part in the gossip of its cluster.
+// Ring is a node's membership in the gossip of its cluster.
 type Ring struct {
 	cfg       Config
 	list      *memberlist.Memberlist
@@ -30,7 +30,7 @@ type Ring struct {
 	notes     notes
 	lines     *bridge
 
-	// meta guards what the node tells of itself, as sent.
+	// meta guards the node's own meta.
 	meta struct {
 		sync.Mutex
 		now     Meta
@@ -41,15 +41,15 @@ type Ring struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	// life orders Leave and Close, and joins that begin.
+	// life orders Leave and Close, and the start of joins.
 	life struct {
 		sync.Mutex
 		closed bool
 	}
 }
 
-// Start takes the port and begins to answer. The node knows only itself until Join,
-// or until somebody else joins it.
+// Start binds the port and starts to answer. The node knows only itself until Join, or until
+// another node joins it.
 func Start(cfg Config) (*Ring, error) {
 	if cfg.Self.Start == 0 {
 		cfg.Self.Start = uint64(time.Now().UnixMilli())
@@ -70,19 +70,19 @@ func Start(cfg Config) (*Ring, error) {
 		return nil, err
 	}
 	r.tasks.Go(func() { r.lines.run(r.ctx) })
-	r.tasks.Go(r.tell)
+	r.tasks.Go(r.publishMeta)
 	r.tasks.Go(r.reconnect)
 	return r, nil
 }
 
-// listen takes the port and starts memberlist.
+// listen binds the port and starts memberlist.
 func (r *Ring) listen() error {
 	logger := r.lines.logger()
 	sockets, port, err := bind(r.cfg.Bind, logger)
 	if err != nil {
 		return fmt.Errorf("listen for gossip: %w", err)
 	}
-	o, err := newOpener(r.cfg.Cluster, r.cfg.Keys)
+	o, err := newDecrypter(r.cfg.Cluster, r.cfg.Keys)
 	if err != nil {
 		_ = sockets.Shutdown()
 		return err
@@ -115,7 +115,7 @@ func (r *Ring) listen() error {
 	return nil
 }
 
-// bindTries is how often a free port is looked for that both TCP and UDP can take.
+// bindTries bounds the attempts to find a port that is free for both TCP and UDP.
 const bindTries = 10
 
 func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, error) {
@@ -127,7 +127,7 @@ func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, 
 	if err != nil {
 		return nil, 0, fmt.Errorf("port %q: %w", text, err)
 	}
-	if host != "" && net.ParseIP(host) == nil { // the transport would take all addresses
+	if host != "" && net.ParseIP(host) == nil { // the transport would listen on all addresses
 		ip, err := lookUp(context.Background(), host)
 		if err != nil {
 			return nil, 0, err
@@ -149,7 +149,7 @@ func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, 
 	}
 }
 
-// advertised returns the address that others are told, which must be an IP address.
+// advertised returns the address to advertise, which must be an IP address.
 func advertised(listen, advertise string) (net.IP, int, error) {
 	addr, err := reach.Address(listen, advertise)
 	if err != nil {
@@ -167,11 +167,11 @@ func advertised(listen, advertise string) (net.IP, int, error) {
 	return ip, int(port), err
 }
 
-// lookUpTimeout bounds the look-up of one name.
+// lookUpTimeout bounds the resolution of one name.
 const lookUpTimeout = 3 * time.Second
 
-// lookUp returns an address of a host, IPv4's first. Memberlist, left to itself,
-// asks name servers over TCP first, and waits for those that do not answer.
+// lookUp returns an address of a host, preferably an IPv4 one. Memberlist itself would query name
+// servers over TCP first, and wait for those that do not answer.
 func lookUp(ctx context.Context, host string) (net.IP, error) {
 	if ip := net.ParseIP(host); ip != nil {
 		return ip, nil
@@ -186,23 +186,22 @@ func lookUp(ctx context.Context, host string) (net.IP, error) {
 	return ips[0], nil
 }
 
-// Address returns the host:port that others reach the node's gossip by.
+// Address returns the host:port that the node's gossip advertises.
 func (r *Ring) Address() string { return r.address }
 
-// Members returns the nodes that are alive, this one included, and those that were
-// dead or had left for less than Config.Keep, in order of their ids.
+// Members returns the live nodes, including this one, and those that died or left less than
+// Config.Keep ago, sorted by id.
 func (r *Ring) Members() []Member { return r.table.members() }
 
-// Member returns the node of that id.
+// Member returns the node with that id.
 func (r *Ring) Member(id string) (Member, bool) { return r.table.member(id) }
 
-// Changed returns a channel that is closed at the next change of what Members
-// returns. To miss nothing, take it before Members.
+// Changed returns a channel that is closed at the next change of what Members returns. To miss no
+// change, call it before Members.
 func (r *Ring) Changed() <-chan struct{} { return r.table.changed() }
 
-// UpdateMeta changes what the node tells of itself; ID and Start stay. The others
-// hear of it soon after. The error is for a meta that is too large, and nothing
-// changes then.
+// UpdateMeta changes the node's meta, except ID and Start, and announces it. If the result is too
+// large, it returns an error and changes nothing.
 func (r *Ring) UpdateMeta(change func(m *Meta)) error {
 	r.meta.Lock()
 	defer r.meta.Unlock()
@@ -224,8 +223,8 @@ func (r *Ring) UpdateMeta(change func(m *Meta)) error {
 	return nil
 }
 
-// SetKeys replaces the keys of gossip, as in Config.Keys: the first encrypts, all decrypt. A ring that was started without keys
-// gets none.
+// SetKeys replaces the keys, as in Config.Keys: the first encrypts, all decrypt. It is an error if
+// gossip was started without keys.
 func (r *Ring) SetKeys(keys [][]byte) error {
 	switch {
 	case r.keyring == nil:
@@ -235,8 +234,9 @@ func (r *Ring) SetKeys(keys [][]byte) error {
 	}
 	r.keysMu.Lock()
 	defer r.keysMu.Unlock()
-	// The opener always has every key of memberlist's keyring. Otherwise memberlist would process messages that were not checked.
-	if err := r.transport.opener.setKeys(slices.Concat(r.keyring.GetKeys(), keys)); err != nil {
+	// The decrypter always has every key of memberlist's keyring. Otherwise memberlist would
+	// process messages that were not checked.
+	if err := r.transport.decrypter.setKeys(slices.Concat(r.keyring.GetKeys(), keys)); err != nil {
 		return err
 	}
 	for _, k := range keys {
@@ -250,11 +250,12 @@ func (r *Ring) SetKeys(keys [][]byte) error {
 	if err := r.dropKeys(keys); err != nil {
 		return err
 	}
-	return r.transport.opener.setKeys(keys)
+	return r.transport.decrypter.setKeys(keys)
 }
 
-// dropKeys removes the keys that are not to be kept, of which the first is in use. RemoveKey moves the keys behind the one that
-// it removes within memory that readers share, so keys go from the end, and one to be kept comes back.
+// dropKeys removes all keys but keep, of which the first is in use. RemoveKey shifts the later keys
+// in memory that readers share. So all keys but the first are removed from the end, and those in
+// keep are added again.
 func (r *Ring) dropKeys(keep [][]byte) error {
 	kept := func(k []byte) bool {
 		return slices.ContainsFunc(keep, func(o []byte) bool { return bytes.Equal(k, o) })
@@ -276,12 +277,11 @@ func (r *Ring) dropKeys(keep [][]byte) error {
 	return nil
 }
 
-// joinMax bounds the addresses that one Join tries at a time.
+// joinMax bounds the concurrent attempts of one Join.
 const joinMax = 8
 
-// Join talks to members at gossip addresses, host:port, until one has answered. The
-// error says why none did; trying goes on in the background through Config.Seeds
-// only.
+// Join contacts members at gossip addresses, host:port, until one has answered. The error joins the
+// failures of all. Later attempts in the background use Config.Seeds only.
 func (r *Ring) Join(ctx context.Context, addrs []string) error {
 	if len(addrs) == 0 {
 		return nil
@@ -319,10 +319,10 @@ func (r *Ring) Join(ctx context.Context, addrs []string) error {
 	return fmt.Errorf("join gossip: %w", errors.Join(errs...))
 }
 
-// ErrClosed means that the ring was closed.
+// ErrClosed means that gossip was closed.
 var ErrClosed = errors.New("gossip is closed")
 
-// start is the one place where goroutines begin after Start; Close joins them.
+// start runs a goroutine that Close waits for. It returns false after Close.
 func (r *Ring) start(run func()) bool {
 	r.life.Lock()
 	defer r.life.Unlock()
@@ -333,7 +333,7 @@ func (r *Ring) start(run func()) bool {
 	return true
 }
 
-// joinOne exchanges all that is known with who is at addr.
+// joinOne exchanges full state with the node at addr.
 func (r *Ring) joinOne(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -356,30 +356,30 @@ func (r *Ring) joinOne(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Forget takes a node off the list, here and everywhere. A node that is alive
-// nevertheless is seen again when it is started anew.
+// Forget removes a node from the list, on all nodes. If the node is alive, it is listed again after
+// its next start.
 func (r *Ring) Forget(id string) {
-	if n, ok := r.table.forgetting(id); ok && r.table.apply(n) {
-		r.notes.spread(n)
+	if n, ok := r.table.removalNote(id); ok && r.table.apply(n) {
+		r.notes.enqueue(n)
 	}
 }
 
-// Leave tells the others that the node goes, and waits until one has heard it or the
-// timeout is over. Close comes next.
+// Leave announces that the node leaves, and waits until one node has received that or the timeout
+// is over. Close comes next.
 func (r *Ring) Leave(timeout time.Duration) error {
 	r.life.Lock()
 	defer r.life.Unlock()
 	if r.life.closed {
 		return ErrClosed
 	}
-	r.notes.spread(note{kind: noteLeft, id: r.cfg.Self.ID, start: r.cfg.Self.Start})
+	r.notes.enqueue(note{kind: noteLeft, id: r.cfg.Self.ID, start: r.cfg.Self.Start})
 	if err := r.list.Leave(timeout); err != nil {
 		return fmt.Errorf("leave gossip: %w", err)
 	}
 	return nil
 }
 
-// Close ends the node's part. To those whom Leave did not tell, it looks dead.
+// Close stops gossip. Without Leave the node looks dead to the others.
 func (r *Ring) Close() error {
 	r.life.Lock()
 	was := r.life.closed

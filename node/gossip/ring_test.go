@@ -62,7 +62,7 @@ func start(t testing.TB, c gossip.Config) *gossip.Ring {
 	return r
 }
 
-// within waits until the condition holds of what r sees.
+// within waits until r sees the condition.
 func within(t testing.TB, d time.Duration, r *gossip.Ring, what string, holds func() bool) time.Duration {
 	t.Helper()
 	began, timeout := time.Now(), time.After(d)
@@ -79,7 +79,7 @@ func within(t testing.TB, d time.Duration, r *gossip.Ring, what string, holds fu
 	}
 }
 
-// sees tells whether r sees the node in that state.
+// sees reports whether r sees the node in that state.
 func sees(r *gossip.Ring, id string, state gossip.State) func() bool {
 	return func() bool {
 		m, ok := r.Member(id)
@@ -128,10 +128,10 @@ func TestMembersComeAndGo(t *testing.T) {
 	b.Close() // as if killed
 	took := within(t, 10*time.Second, a, "b is not dead", sees(a, "b", gossip.Dead))
 	t.Logf("death noticed in %v", took)
-	for deadline := time.Now().Add(5 * time.Second); log.count("does not answer") == 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Second); log.count("member dead") == 0 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	for what, n := range map[string]int{"member is there": 2, "member has left": 1, "member does not answer": 1, "memberlist": 0} {
+	for what, n := range map[string]int{"member joined": 2, "member left": 1, "member dead": 1, "memberlist": 0} {
 		if got := log.count(what); got != n {
 			t.Errorf("the log says %d times %q:\n%s", got, what, log)
 		}
@@ -141,12 +141,12 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 	a.Close()
 	if got := log.count("node=name-a"); got != 0 {
-		t.Errorf("a says %d times of itself that it goes:\n%s", got, log)
+		t.Errorf("a logs its own leaving %d times:\n%s", got, log)
 	}
 }
 
-// TestMoves: a node that is started anew at another address is there at once, though
-// others think that it still lives at the old one.
+// TestMoves: a node that restarts at another address is alive at once, though others believe that
+// it is still at the old one.
 func TestMoves(t *testing.T) {
 	a := start(t, config("a", nil))
 	for i := range 4 {
@@ -187,12 +187,13 @@ func TestForget(t *testing.T) {
 	cfg.Self.Start = uint64(time.Now().Add(time.Hour).UnixMilli())
 	again := start(t, cfg)
 	join(t, again, a)
-	// Packets may all be lost on the way to b. Then the lists that it exchanges each 10 s tell it.
+	// All packets to b may be lost. Then the lists that it exchanges each 10 s inform it.
 	took := within(t, 25*time.Second, b, "c is not there again", sees(b, "c", gossip.Alive))
 	t.Logf("c is there again after %v", took)
 }
 
-// TestRemovedIsNotListed: a removed node is not listed, also if it goes on, and was started anew after its removal.
+// TestRemovedIsNotListed: a removed node is not listed, even if it continues and has restarted
+// after its removal.
 func TestRemovedIsNotListed(t *testing.T) {
 	var gone atomic.Bool
 	c := config("a", nil)
@@ -218,9 +219,9 @@ func TestRemovedIsNotListed(t *testing.T) {
 	}
 }
 
-// TestOthersAreRefused: what is of another cluster or key is dropped, and each side
-// says so once.
-func TestOthersAreRefused(t *testing.T) {
+// TestOthersAreRejected: messages of another cluster or key are dropped, and each side logs it
+// once.
+func TestOthersAreRejected(t *testing.T) {
 	log := &lines{}
 	a := start(t, config("a", log))
 	cluster, otherKey, noKey := config("x", nil), config("y", nil), config("z", nil)
@@ -239,7 +240,7 @@ func TestOthersAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", what, r.Members(), a.Members())
 		}
 	}
-	for _, reason := range []string{"it is of cluster c2", "it has another gossip key, or none"} {
+	for _, reason := range []string{"label of cluster c2", "another gossip key, or none"} {
 		for deadline := time.Now().Add(5 * time.Second); log.count(reason) == 0 && time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -249,8 +250,8 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// TestKeysChange: nodes that have each other's keys hear each other, whichever they encrypt
-// with.
+// TestKeysChange: nodes that have each other's keys accept each other's messages, whichever key
+// encrypts.
 func TestKeysChange(t *testing.T) {
 	next := []byte(strings.Repeat("n", 32))
 	old, both, late := config("old", nil), config("both", nil), config("late", nil)
@@ -265,7 +266,7 @@ func TestKeysChange(t *testing.T) {
 	within(t, 5*time.Second, b, "the one without the old key is not there", sees(b, "late", gossip.Alive))
 }
 
-// TestSeeds: nodes find each other by seeds alone, later, without Join.
+// TestSeeds: nodes find each other through seeds alone, later, without Join.
 func TestSeeds(t *testing.T) {
 	a := start(t, config("a", nil))
 	c := config("b", nil)
@@ -279,7 +280,7 @@ func TestConfigRefused(t *testing.T) {
 		"id or RPC":      func(c *gossip.Config) { c.Self.ID = "" },
 		"cluster id":     func(c *gossip.Config) { c.Cluster = "" },
 		"gossip key":     func(c *gossip.Config) { c.Keys = [][]byte{[]byte("short")} },
-		"for streams":    func(c *gossip.Config) { c.StreamMemory = 1 << 20 },
+		"gossip stream memory":    func(c *gossip.Config) { c.StreamMemory = 1 << 20 },
 		"no address":     func(c *gossip.Config) { c.Bind = "" },
 		"shorten":        func(c *gossip.Config) { c.Self.Zone = strings.Repeat("z", 600) },
 		"listen":         func(c *gossip.Config) { c.Bind = "127.0.0.1" },
@@ -307,7 +308,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// TestAdvertise: what others are told is not what the socket is bound to.
+// TestAdvertise: the advertised address differs from that of the socket.
 func TestAdvertise(t *testing.T) {
 	c := config("a", nil)
 	c.Bind = "0.0.0.0:0"
@@ -324,9 +325,9 @@ func TestAdvertise(t *testing.T) {
 	join(t, b, a)
 }
 
-// fleet starts n members that know each other, that many times slower, and returns
-// how long that took.
-func fleet(t testing.TB, n, slower int) ([]*gossip.Ring, time.Duration) {
+// startCluster starts n members that know each other, with all times multiplied, and returns how long
+// that took.
+func startCluster(t testing.TB, n, slower int) ([]*gossip.Ring, time.Duration) {
 	t.Helper()
 	var rings []*gossip.Ring
 	began := time.Now()
@@ -339,7 +340,7 @@ func fleet(t testing.TB, n, slower int) ([]*gossip.Ring, time.Duration) {
 		}
 		rings = append(rings, r)
 	}
-	t.Cleanup(func() { // all at once: those who close late would look for the others
+	t.Cleanup(func() { // all at once: the last ones would look for the others
 		var wg sync.WaitGroup
 		for _, r := range rings {
 			wg.Go(func() { r.Close() })
@@ -360,8 +361,7 @@ func alive(r *gossip.Ring) int {
 	return n
 }
 
-// all waits until the condition holds for each ring, and returns when it came to
-// hold, sorted.
+// all waits until the condition holds for each ring, and returns the sorted times.
 func all(t testing.TB, rings []*gossip.Ring, holds func(*gossip.Ring) bool) []time.Duration {
 	t.Helper()
 	began, took := time.Now(), make([]time.Duration, len(rings))
@@ -373,7 +373,7 @@ func all(t testing.TB, rings []*gossip.Ring, holds func(*gossip.Ring) bool) []ti
 					t.Errorf("member %d: it did not come; %d alive", i, alive(r))
 					return
 				}
-				time.Sleep(10 * time.Millisecond) // a look at each change would be most of the work
+				time.Sleep(10 * time.Millisecond) // a check at each change would be most of the work
 			}
 			took[i] = time.Since(began)
 		})

@@ -8,62 +8,63 @@ import (
 )
 
 const (
-	// readMax bounds one read, so that what is over a bound by then is little.
+	// readMax bounds one read, so that a bound is exceeded by little before it is noticed.
 	readMax = 16 << 10
-	// openingMax is what has to be seen of a stream before more is taken of it.
-	openingMax = 512
+	// headerMax bounds the part of a stream that is buffered before its announced memory is
+	// counted.
+	headerMax = 512
 )
 
-// stream is a connection of memberlist's, bounded in what it takes.
+// stream is a connection for memberlist with bounded memory.
 type stream struct {
 	net.Conn
-	place  *place
-	opener *opener
-	ended  *atomic.Int64 // counts streams that were refused in their midst
-	in     *bufio.Reader
-	label  int    // bytes of the label that are to be handed on
-	opened bool   // the label has been looked at
-	begun  bool   // the message's beginning has been looked at
-	held   []byte // the message, which has been looked at and not yet been handed on
-	err    error
+	slot      *slot
+	decrypter *decrypter
+	ended     *atomic.Int64 // counts streams that were rejected after they began
+	in        *bufio.Reader
+	label     int    // bytes of the label not yet passed on
+	labelSeen bool   // the label was parsed
+	inspected bool   // the message was checked
+	checked   []byte // the checked part of the message, not yet passed on
+	err       error
 }
 
-func newStream(conn net.Conn, p *place, o *opener, ended *atomic.Int64) *stream {
-	s := &stream{Conn: conn, place: p, opener: o, ended: ended, opened: !p.inbound} // answers have no label
-	s.in = bufio.NewReaderSize(counted{s}, openingMax)
+func newStream(conn net.Conn, p *slot, o *decrypter, ended *atomic.Int64) *stream {
+	s := &stream{Conn: conn, slot: p, decrypter: o, ended: ended, labelSeen: !p.inbound} // answers carry no label
+	s.in = bufio.NewReaderSize(counted{s}, headerMax)
 	return s
 }
 
-// counted reads what a stream brings, and counts it.
+// counted reads from the connection and counts the bytes.
 type counted struct{ s *stream }
 
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.s.Conn.Read(p[:min(len(p), readMax)])
-	if over := c.s.place.read(n); over != nil {
+	if over := c.s.slot.read(n); over != nil {
 		return 0, c.s.end(over)
 	}
 	return n, err
 }
 
-// end keeps the error, which memberlist logs and tells its peer.
+// end stores the error, which memberlist logs and sends to its peer.
 func (s *stream) end(err error) error {
 	if s.err == nil {
 		s.err = err
-		if _, ok := errors.AsType[*refusal](err); ok {
+		if _, ok := errors.AsType[*rejection](err); ok {
 			s.ended.Add(1)
 		}
 	}
 	return s.err
 }
 
-// Read hands on the label first, and alone: what is wrong with what follows, memberlist then tells its peer, if the
-// label is right. If it is not, nothing else is read.
+// Read passes on the label first, and alone. If the label is right, memberlist reports an error in
+// the following message to its peer. If it is wrong, nothing else is read.
 func (s *stream) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	if !s.opened {
-		s.opened = true
+	if !s.labelSeen {
+		s.labelSeen = true
 		n, err := labelLength(s.in)
 		if err != nil {
 			return 0, err
@@ -75,49 +76,49 @@ func (s *stream) Read(p []byte) (int, error) {
 		s.label -= n
 		return n, err
 	}
-	if !s.begun {
-		s.begun = true
-		if err := s.begin(); err != nil {
+	if !s.inspected {
+		s.inspected = true
+		if err := s.inspect(); err != nil {
 			return 0, s.end(err)
 		}
 	}
-	if len(s.held) > 0 {
-		n := copy(p, s.held)
-		if s.held = s.held[n:]; len(s.held) == 0 {
-			s.held = nil
+	if len(s.checked) > 0 {
+		n := copy(p, s.checked)
+		if s.checked = s.checked[n:]; len(s.checked) == 0 {
+			s.checked = nil
 		}
 		return n, nil
 	}
 	return s.in.Read(p)
 }
 
-// begin looks at the message.
-func (s *stream) begin() error {
-	memory, err := announced(s.in, s.opener != nil)
+// inspect checks the message before memberlist gets any of it.
+func (s *stream) inspect() error {
+	memory, err := announced(s.in, s.decrypter != nil)
 	if err == nil {
-		err = s.place.announced(memory)
+		err = s.slot.announced(memory)
 	}
 	if err != nil {
 		return err
 	}
-	if s.opener == nil {
+	if s.decrypter == nil {
 		m := message{in: s.in}
-		err = m.take()
-		s.held = m.b
+		err = m.read()
+		s.checked = m.b
 		return err
 	}
 	if b, err := s.in.Peek(1); err != nil || b[0] != cryptType {
-		return err // memberlist refuses it
+		return err // memberlist rejects it
 	}
-	if s.held, memory, err = s.opener.look(s.in); err != nil {
+	if s.checked, memory, err = s.decrypter.inspect(s.in); err != nil {
 		return err
 	}
-	return s.place.announced(memory)
+	return s.slot.announced(memory)
 }
 
 func (s *stream) Write(p []byte) (int, error) {
-	if s.place.inbound {
-		if err := s.place.wrote(len(p)); err != nil {
+	if s.slot.inbound {
+		if err := s.slot.wrote(len(p)); err != nil {
 			return 0, s.end(err)
 		}
 	}
@@ -125,6 +126,6 @@ func (s *stream) Write(p []byte) (int, error) {
 }
 
 func (s *stream) Close() error {
-	s.place.leave()
+	s.slot.release()
 	return s.Conn.Close()
 }

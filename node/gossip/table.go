@@ -13,43 +13,43 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// table is what is known of the nodes, by run. Memberlist tells it under a lock of
-// its own, so that nothing here waits: readers get copies.
+// table is the state of the nodes, by run. Memberlist calls it under its own lock, so it never
+// blocks: readers get copies.
 type table struct {
 	self string
 	keep time.Duration
 	// removed is Config.Removed.
 	removed func(id string) bool
-	say     func(line) // to the log; never waits
+	log     func(logLine) // to the log; never blocks
 
 	// mu guards the fields in it.
 	mu struct {
 		sync.Mutex
-		runs    map[string]*Member   // by name in memberlist
-		left    map[string]time.Time // names of runs that left
-		gone    map[string]forgotten // by node id
-		twice   map[string]time.Time // node ids that two runs are alive of: since when
-		changed chan struct{}        // closed at the next change; nil if nobody waits
+		runs       map[string]*Member   // by memberlist name
+		left       map[string]time.Time // memberlist names of runs that left
+		removed    map[string]removal   // removed nodes, by id
+		duplicates map[string]time.Time // ids of nodes with two live runs, and since when
+		changed    chan struct{}        // closed at the next change; nil if unused
 	}
 }
 
-// forgotten is a node that was removed.
-type forgotten struct {
-	start uint64 // runs up to this one
+// removal is the removal of a node.
+type removal struct {
+	start uint64 // runs up to this one are removed
 	at    time.Time
 }
 
-func (t *table) init(self string, keep time.Duration, removed func(string) bool, say func(line)) {
-	t.self, t.keep, t.removed, t.say = self, keep, removed, say
+func (t *table) init(self string, keep time.Duration, removed func(string) bool, log func(logLine)) {
+	t.self, t.keep, t.removed, t.log = self, keep, removed, log
 	t.mu.runs, t.mu.left = map[string]*Member{}, map[string]time.Time{}
-	t.mu.gone, t.mu.twice = map[string]forgotten{}, map[string]time.Time{}
+	t.mu.removed, t.mu.duplicates = map[string]removal{}, map[string]time.Time{}
 }
 
-// alive is told that a run of a node is there, and what it tells of itself.
+// alive records that a run is alive, and its meta.
 func (t *table) alive(n *memberlist.Node) {
 	m, err := decodeMeta(n.Meta)
 	if err != nil {
-		return // NotifyAlive has let none of these pass
+		return // NotifyAlive has rejected these
 	}
 	now := time.Now()
 	t.mu.Lock()
@@ -60,11 +60,11 @@ func (t *table) alive(n *memberlist.Node) {
 		t.mu.runs[n.Name] = run
 		delete(t.mu.left, n.Name)
 		if !run.Self {
-			t.say(line{slog.LevelInfo, "member is there", memberArgs(&Member{Meta: m})})
+			t.log(logLine{slog.LevelInfo, "member joined", memberArgs(&Member{Meta: m})})
 		}
 	}
 	run.Meta, run.Gossip = m, n.Address()
-	for name, other := range t.mu.runs { // what was before
+	for name, other := range t.mu.runs { // earlier runs
 		if other.ID == m.ID && other.Start < m.Start && other.State != Alive {
 			delete(t.mu.runs, name)
 		}
@@ -72,7 +72,7 @@ func (t *table) alive(n *memberlist.Node) {
 	t.changeLocked()
 }
 
-// dead is told that a run of a node is there no more.
+// dead records that a run is no longer alive.
 func (t *table) dead(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,15 +86,15 @@ func (t *table) dead(name string) {
 	}
 	for _, other := range t.mu.runs {
 		if other.ID == run.ID && other.Start > run.Start && other.State == Alive {
-			delete(t.mu.runs, name) // it was started anew
+			delete(t.mu.runs, name) // the node has restarted
 		}
 	}
 	switch {
-	case run.Self: // it goes, or the others are told otherwise at once
+	case run.Self: // the node leaves, or refutes this at once
 	case run.State == Left:
-		t.say(line{slog.LevelInfo, "member has left", memberArgs(run)})
+		t.log(logLine{slog.LevelInfo, "member left", memberArgs(run)})
 	default:
-		t.say(line{slog.LevelWarn, "member does not answer", memberArgs(run)})
+		t.log(logLine{slog.LevelWarn, "member dead", memberArgs(run)})
 	}
 	t.changeLocked()
 }
@@ -103,7 +103,7 @@ func memberArgs(m *Member) []any {
 	return []any{"node", cmp.Or(m.Name, m.ID), "id", m.ID, "rpc", m.RPC}
 }
 
-// apply takes a note in and tells whether it was news.
+// apply records a note, and reports whether it was new.
 func (t *table) apply(n note) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,18 +120,18 @@ func (t *table) apply(n note) bool {
 		}
 		return true
 	case noteForget:
-		if old, known := t.mu.gone[n.id]; known && old.start >= n.start || !known && len(t.mu.gone) >= notesMax {
+		if old, known := t.mu.removed[n.id]; known && old.start >= n.start || !known && len(t.mu.removed) >= notesMax {
 			return false
 		}
-		t.mu.gone[n.id] = forgotten{start: n.start, at: time.Now()}
+		t.mu.removed[n.id] = removal{start: n.start, at: time.Now()}
 		t.changeLocked()
 		return true
 	}
 	return false
 }
 
-// forgetting returns the note that a node was removed, if it is known.
-func (t *table) forgetting(id string) (note, bool) {
+// removalNote returns the note that a node was removed, if the node is known.
+func (t *table) removalNote(id string) (note, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := note{kind: noteForget, id: id}
@@ -144,44 +144,44 @@ func (t *table) forgetting(id string) (note, bool) {
 	return n, known
 }
 
-// kept returns the notes that others should know.
-func (t *table) kept() []note {
+// removals returns the notes of removals, for exchange with other nodes.
+func (t *table) removals() []note {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []note
-	for _, id := range slices.Sorted(maps.Keys(t.mu.gone)) {
-		all = append(all, note{kind: noteForget, id: id, start: t.mu.gone[id].start})
+	for _, id := range slices.Sorted(maps.Keys(t.mu.removed)) {
+		all = append(all, note{kind: noteForget, id: id, start: t.mu.removed[id].start})
 	}
 	return all
 }
 
-// count returns the number of runs that are alive, or nearly so.
+// count returns the number of runs, live and dead.
 func (t *table) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.mu.runs)
 }
 
-// hiddenLocked tells whether the run is of a node that was removed.
+// hiddenLocked reports whether the run belongs to a removed node.
 func (t *table) hiddenLocked(run *Member) bool {
-	g, ok := t.mu.gone[run.ID]
+	g, ok := t.mu.removed[run.ID]
 	return !run.Self && (ok && run.Start <= g.start || t.removed(run.ID))
 }
 
-// before tells whether m stands for a node rather than o, which is another run of
-// it: one that is alive before one that is not, a later before an earlier.
-func (m *Member) before(o *Member) bool {
+// preferredTo reports whether m represents its node rather than o, another run of it: a live run before
+// a dead one, a later run before an earlier one.
+func (m *Member) preferredTo(o *Member) bool {
 	if (m.State == Alive) != (o.State == Alive) {
 		return m.State == Alive
 	}
 	return m.Start > o.Start
 }
 
-// nodesLocked returns the run that stands for each node.
+// nodesLocked returns the run that represents each node.
 func (t *table) nodesLocked() map[string]*Member {
 	nodes := make(map[string]*Member, len(t.mu.runs))
 	for _, run := range t.mu.runs {
-		if best := nodes[run.ID]; !t.hiddenLocked(run) && (best == nil || run.before(best)) {
+		if best := nodes[run.ID]; !t.hiddenLocked(run) && (best == nil || run.preferredTo(best)) {
 			nodes[run.ID] = run
 		}
 	}
@@ -205,7 +205,7 @@ func (t *table) member(id string) (Member, bool) {
 	defer t.mu.Unlock()
 	var best *Member
 	for _, run := range t.mu.runs {
-		if run.ID == id && !t.hiddenLocked(run) && (best == nil || run.before(best)) {
+		if run.ID == id && !t.hiddenLocked(run) && (best == nil || run.preferredTo(best)) {
 			best = run
 		}
 	}
@@ -232,15 +232,15 @@ func (t *table) changeLocked() {
 }
 
 const (
-	// runsMax bounds what is remembered of nodes that are not alive.
+	// runsMax is the number of runs above which dead ones are kept for only a minute.
 	runsMax = 4096
-	// twiceAfter is when two runs of one node at a time are an error: a node that was
-	// started anew is known to be dead before.
-	twiceAfter = 30 * time.Second
+	// duplicateAfter is how long two runs of a node may be alive: after a restart the earlier one
+	// is found dead sooner.
+	duplicateAfter = 30 * time.Second
 )
 
-// tidy drops what is too old, and complains of nodes that are there twice.
-func (t *table) tidy() {
+// prune drops old entries, and logs nodes with two live runs.
+func (t *table) prune() {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +251,7 @@ func (t *table) tidy() {
 	before := len(t.mu.runs)
 	maps.DeleteFunc(t.mu.runs, func(_ string, m *Member) bool { return m.State != Alive && now.Sub(m.Since) > keep })
 	maps.DeleteFunc(t.mu.left, func(_ string, at time.Time) bool { return now.Sub(at) > t.keep })
-	maps.DeleteFunc(t.mu.gone, func(_ string, g forgotten) bool { return now.Sub(g.at) > t.keep })
+	maps.DeleteFunc(t.mu.removed, func(_ string, g removal) bool { return now.Sub(g.at) > t.keep })
 	if len(t.mu.runs) != before {
 		t.changeLocked()
 	}
@@ -261,23 +261,23 @@ func (t *table) tidy() {
 			alive[m.ID] = append(alive[m.ID], m)
 		}
 	}
-	maps.DeleteFunc(t.mu.twice, func(id string, _ time.Time) bool { return len(alive[id]) < 2 })
+	maps.DeleteFunc(t.mu.duplicates, func(id string, _ time.Time) bool { return len(alive[id]) < 2 })
 	for id, runs := range alive {
-		since, known := t.mu.twice[id]
+		since, known := t.mu.duplicates[id]
 		switch {
 		case len(runs) < 2:
 		case !known:
-			t.mu.twice[id] = now
-		case now.Sub(since) > twiceAfter:
-			t.mu.twice[id] = now.Add(math.MaxInt64 / 2) // said
-			t.say(line{slog.LevelError, "one node is there twice: its data folders were copied; stop one", []any{
-				"id", id, "rpc", runs[0].RPC, "and", runs[1].RPC}})
+			t.mu.duplicates[id] = now
+		case now.Sub(since) > duplicateAfter:
+			t.mu.duplicates[id] = now.Add(math.MaxInt64 / 2) // logged once
+			t.log(logLine{slog.LevelError, "node runs twice: its data folders were copied; stop one", []any{
+				"id", id, "rpc", runs[0].RPC, "other_rpc", runs[1].RPC}})
 		}
 	}
 }
 
-// lost returns gossip addresses of nodes that are dead, and did not leave.
-func (t *table) lost() []string {
+// deadAddrs returns the gossip addresses of nodes that died without leaving.
+func (t *table) deadAddrs() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var addrs []string
@@ -289,7 +289,7 @@ func (t *table) lost() []string {
 	return addrs
 }
 
-// hosts returns the hosts of all nodes that are listed.
+// hosts returns the hosts of all listed nodes.
 func (t *table) hosts() map[netip.Prefix]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -302,8 +302,8 @@ func (t *table) hosts() map[netip.Prefix]bool {
 	return hosts
 }
 
-// aliveAt returns the gossip addresses of nodes that are alive, without this one.
-func (t *table) aliveAt() map[string]bool {
+// aliveAddrs returns the gossip addresses of live nodes, except this one.
+func (t *table) aliveAddrs() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	addrs := map[string]bool{}

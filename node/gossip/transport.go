@@ -11,43 +11,44 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport is memberlist's sockets, with bounds on what they bring before anybody knows who sends it. Memberlist
-// itself buffers 20 MiB for each of any number of streams, and keeps 64 KiB for each packet.
+// transport wraps memberlist's sockets, and bounds what they accept of unauthenticated senders.
+// Memberlist itself buffers 20 MiB for each of any number of streams, and retains 64 KiB for each
+// packet.
 type transport struct {
 	*memberlist.NetTransport
-	opener  *opener
-	room    *room
-	members func() map[netip.Prefix]bool // hosts of known members
-	say     func(line)
+	decrypter *decrypter
+	budget    *streamBudget
+	members   func() map[netip.Prefix]bool // returns the hosts of known members
+	log       func(logLine)
 
 	streams chan net.Conn
 	packets chan *memberlist.Packet
-	refused atomic.Int64 // streams
-	dropped atomic.Int64 // packets
+	refused atomic.Int64 // rejected streams
+	dropped atomic.Int64 // dropped packets
 
-	stopping chan struct{} // memberlist may take nothing any more
-	stopped  chan struct{} // the sockets are closed
+	stopping chan struct{} // closed when memberlist may no longer receive
+	stopped  chan struct{} // closed when the sockets are
 	stop     sync.Once
 	tasks    sync.WaitGroup
 }
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
-func newTransport(inner *memberlist.NetTransport, o *opener, memory int64, members func() map[netip.Prefix]bool, say func(line)) *transport {
+func newTransport(inner *memberlist.NetTransport, o *decrypter, memory int64, members func() map[netip.Prefix]bool, log func(logLine)) *transport {
 	t := &transport{
-		NetTransport: inner, opener: o, room: newRoom(memory), members: members, say: say,
+		NetTransport: inner, decrypter: o, budget: newStreamBudget(memory), members: members, log: log,
 		streams: make(chan net.Conn), packets: make(chan *memberlist.Packet),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	t.tasks.Go(t.takeStreams)
-	t.tasks.Go(t.takePackets)
+	t.tasks.Go(t.acceptStreams)
+	t.tasks.Go(t.acceptPackets)
 	return t
 }
 
-// StreamCh returns the streams that are let in.
+// StreamCh returns the accepted streams.
 func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
 
-// PacketCh returns the packets that are let in.
+// PacketCh returns the accepted packets.
 func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
 
 // DialTimeout opens a stream.
@@ -55,16 +56,18 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	return t.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
-// DialAddressTimeout opens a stream. Its answer is bounded as what comes in is: who is there, nobody knows yet.
+// DialAddressTimeout opens a stream. Its answer is bounded like an inbound stream: the peer is not
+// authenticated yet.
 func (t *transport) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	conn, err := t.NetTransport.DialAddressTimeout(addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return newStream(conn, t.room.outward(), t.opener, &t.refused), nil
+	return newStream(conn, t.budget.outbound(), t.decrypter, &t.refused), nil
 }
 
-// Shutdown closes the sockets and ends the goroutines. What comes meanwhile is dropped, since memberlist need not be there.
+// Shutdown closes the sockets and ends the goroutines. Packets and streams that arrive meanwhile
+// are dropped, since memberlist may no longer receive.
 func (t *transport) Shutdown() error {
 	var err error
 	t.stop.Do(func() {
@@ -76,25 +79,25 @@ func (t *transport) Shutdown() error {
 	return err
 }
 
-// membersEvery is how long hosts of members are remembered.
+// membersEvery is how long the set of members' hosts is cached.
 const membersEvery = time.Second
 
-func (t *transport) takeStreams() {
+func (t *transport) acceptStreams() {
 	var members map[netip.Prefix]bool
-	var asked time.Time
+	var fetched time.Time
 	for {
 		select {
 		case conn := <-t.NetTransport.StreamCh():
-			if now := time.Now(); now.Sub(asked) > membersEvery {
-				members, asked = t.members(), now
+			if now := time.Now(); now.Sub(fetched) > membersEvery {
+				members, fetched = t.members(), now
 			}
 			host := hostOf(conn.RemoteAddr())
-			p, err := t.room.enter(host, members[host])
+			p, err := t.budget.admit(host, members[host])
 			if err != nil {
-				t.refuse(conn, err)
+				t.reject(conn, err)
 				continue
 			}
-			s := newStream(conn, p, t.opener, &t.refused)
+			s := newStream(conn, p, t.decrypter, &t.refused)
 			select {
 			case t.streams <- s:
 			case <-t.stopping:
@@ -106,27 +109,27 @@ func (t *transport) takeStreams() {
 	}
 }
 
-// refuse ends a stream at once; the kernel need not remember it.
-func (t *transport) refuse(conn net.Conn, why error) {
+// reject closes a stream at once, with a reset, so that the kernel keeps no state of it.
+func (t *transport) reject(conn net.Conn, why error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = conn.Close()
 	t.refused.Add(1)
-	t.say(line{levelStranger, "a stream of gossip is refused", []any{"from", conn.RemoteAddr(), "reason", why}})
+	t.log(logLine{levelUntrusted, "gossip stream rejected", []any{"from", conn.RemoteAddr(), "reason", why}})
 }
 
-func (t *transport) takePackets() {
-	gate := packetGate{opener: t.opener}
+func (t *transport) acceptPackets() {
+	gate := packetGate{decrypter: t.decrypter}
 	for {
 		select {
 		case p := <-t.NetTransport.PacketCh():
 			if err := gate.check(p.Buf, p.Timestamp); err != nil {
 				t.dropped.Add(1)
-				t.say(line{levelStranger, "a packet of gossip is dropped", []any{"from", p.From, "reason", err}})
+				t.log(logLine{levelUntrusted, "gossip packet dropped", []any{"from", p.From, "reason", err}})
 				continue
 			}
-			p.Buf = bytes.Clone(p.Buf) // memberlist's queue would keep 64 KiB of it
+			p.Buf = bytes.Clone(p.Buf) // the buffer that memberlist would retain has 64 KiB
 			select {
 			case t.packets <- p:
 			case <-t.stopping:
@@ -137,7 +140,8 @@ func (t *transport) takePackets() {
 	}
 }
 
-// hostOf returns what counts as one host: an IPv4 address, or the /64 of an IPv6 address, all of which one host may use.
+// hostOf returns what counts as one host: an IPv4 address, or the /64 of an IPv6 address, since one
+// host may use all of it.
 func hostOf(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -156,13 +160,13 @@ func hostPrefix(ip netip.Addr) netip.Prefix {
 	return p
 }
 
-// Stats counts what was not taken since the start.
+// Stats counts rejections since the start.
 type Stats struct {
-	RefusedStreams int64 // at once, or in their midst
+	RefusedStreams int64 // when opened, or later
 	DroppedPackets int64
 }
 
-// Stats tells what gossip has not taken.
+// Stats returns the number of rejected streams and packets.
 func (r *Ring) Stats() Stats {
 	return Stats{RefusedStreams: r.transport.refused.Load(), DroppedPackets: r.transport.dropped.Load()}
 }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	raftFolder  = "raft"       // of a voter
-	asideFolder = "raft.aside" // of one that was a voter; more get a number
+	raftFolder  = "raft"       // the log of a voter
+	asideFolder = "raft.aside" // the log of a former voter; further ones get a numeric suffix
 )
 
-// Folders is where a fresh node keeps what it has promised.
+// Folders stores a fresh node's promises.
 var _ formation.Store = (*Folders)(nil)
 
-// Begin is called at each start, before anything else is opened: it counts the
-// start, and finishes what a crash has broken off.
+// Begin counts a start and completes an interrupted EndVoter. It must be called at each start,
+// before anything else is opened.
 func (f *Folders) Begin() error {
 	f.Starts++
 	if err := f.Write(); err != nil {
@@ -28,19 +28,19 @@ func (f *Folders) Begin() error {
 	return f.setAside()
 }
 
-// State returns what the node has promised, or asked others to.
+// State returns the node's formation state: its promise and attempt.
 func (f *Folders) State() formation.State { return f.Formation }
 
-// Save keeps what the node has promised, or asked others to.
+// Save stores the node's formation state.
 func (f *Folders) Save(s formation.State) error {
 	return f.change(func() { f.Formation = s })
 }
 
-// Found makes a fresh node the founder of a cluster, and so its first voter. The
-// founding goes on until Founded.
+// Found makes a fresh node the founder of a cluster, and so its first voter. The founding lasts
+// until Founded.
 func (f *Folders) Found(cluster string) error {
 	if !f.Fresh() {
-		return fmt.Errorf("found cluster %s: the node is of cluster %s", cluster, f.Cluster)
+		return fmt.Errorf("found cluster %s: the node belongs to cluster %s", cluster, f.Cluster)
 	}
 	return f.change(func() {
 		f.Cluster, f.Founding = cluster, true
@@ -56,13 +56,13 @@ func (f *Folders) Founded() error {
 	return f.change(func() { f.Founding = false })
 }
 
-// Join makes a fresh node a member of a cluster that exists, and no voter.
+// Join makes a fresh node a member of an existing cluster, without a vote.
 func (f *Folders) Join(cluster string) error {
 	if f.Cluster == cluster {
 		return nil
 	}
 	if !f.Fresh() {
-		return fmt.Errorf("join cluster %s: the node is of cluster %s", cluster, f.Cluster)
+		return fmt.Errorf("join cluster %s: the node belongs to cluster %s", cluster, f.Cluster)
 	}
 	return f.change(func() {
 		f.Cluster = cluster
@@ -70,7 +70,7 @@ func (f *Folders) Join(cluster string) error {
 	})
 }
 
-// RaftDir returns the folder of the Raft log, empty if the node is no voter.
+// RaftDir returns the folder of the Raft log; empty if the node is no voter.
 func (f *Folders) RaftDir() string {
 	d := f.byID(f.Raft)
 	if d == nil {
@@ -79,32 +79,31 @@ func (f *Folders) RaftDir() string {
 	return filepath.Join(d.path, raftFolder)
 }
 
-// BeginVoter prepares the node for a Raft log, and returns the folder for it, which
-// is empty. The log is to be made there and CompleteVoter called before the group
-// hears of a new voter: until then a log that is lost was nobody's.
+// BeginVoter prepares the node for a Raft log, and returns the folder for it, which does not exist
+// then. The caller must create the log there and call CompleteVoter before the group learns of a
+// new voter. Until then no other voter counts on the log, and it may be lost.
 func (f *Folders) BeginVoter(raftEpoch uint64) (dir string, err error) {
 	if f.Fresh() || f.Voter() {
-		return "", errors.New("become a voter: the node belongs to no cluster yet, or is a voter")
+		return "", errors.New("become a voter: the node belongs to no cluster yet, or is already a voter")
 	}
 	if err := f.setAside(); err != nil {
 		return "", err
 	}
 	d := f.byID(f.Raft)
 	if d == nil {
-		d = &f.given[0]
+		d = &f.dirs[0]
 	}
 	dir = filepath.Join(d.path, raftFolder)
-	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftEpoch = d.has.Folder, true, raftEpoch }); err != nil {
+	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftEpoch = d.ident.Folder, true, raftEpoch }); err != nil {
 		return "", err
 	}
-	if err := os.RemoveAll(dir); err != nil { // of an attempt before
+	if err := os.RemoveAll(dir); err != nil { // left by an earlier attempt
 		return "", fmt.Errorf("become a voter: %w", err)
 	}
 	return dir, nil
 }
 
-// CompleteVoter tells that the Raft log is there. From now on the node does not
-// start without it.
+// CompleteVoter records that the Raft log exists. From now on the node does not start without it.
 func (f *Folders) CompleteVoter() error {
 	d := f.byID(f.Raft)
 	if d == nil {
@@ -112,7 +111,7 @@ func (f *Folders) CompleteVoter() error {
 	}
 	made, err := hasLog(d.path)
 	if err != nil || !made {
-		return errors.Join(fmt.Errorf("become a voter: there is no log in %s", d.path), err)
+		return errors.Join(fmt.Errorf("become a voter: no Raft log in %s", d.path), err)
 	}
 	if err := syncDir(filepath.Join(d.path, raftFolder)); err != nil {
 		return err
@@ -123,14 +122,14 @@ func (f *Folders) CompleteVoter() error {
 	return f.change(func() { f.RaftNew = false })
 }
 
-// EndVoter makes the node no voter, after the group has removed it and the log was
-// closed. The log is set aside.
+// EndVoter makes the node a member without a vote. The group must have removed it and the log must
+// be closed. The log is set aside.
 func (f *Folders) EndVoter() error {
 	if f.Raft == "" {
 		return nil
 	}
 	if f.Founding {
-		return errors.New("cease to be a voter: the cluster is being founded")
+		return errors.New("end voting: the cluster is being founded")
 	}
 	if err := f.change(func() { f.Raft, f.RaftNew, f.RaftAside = "", false, f.Raft }); err != nil {
 		return err
@@ -138,7 +137,7 @@ func (f *Folders) EndVoter() error {
 	return f.setAside()
 }
 
-// SetRaftEpoch keeps the epoch of the Raft group that the node knows.
+// SetRaftEpoch stores the epoch of the Raft group that the node knows.
 func (f *Folders) SetRaftEpoch(epoch uint64) error {
 	if f.RaftEpoch == epoch {
 		return nil
@@ -146,8 +145,8 @@ func (f *Folders) SetRaftEpoch(epoch uint64) error {
 	return f.change(func() { f.RaftEpoch = epoch })
 }
 
-// setAside finishes EndVoter. Nothing is ever deleted: what is set aside may be the last
-// copy of something.
+// setAside completes EndVoter. It renames the log and never deletes it: it may be the last copy of
+// something.
 func (f *Folders) setAside() error {
 	d := f.byID(f.RaftAside)
 	if d == nil {
@@ -169,7 +168,7 @@ func (f *Folders) setAside() error {
 	return f.change(func() { f.RaftAside = "" })
 }
 
-// unusedName returns path, or path with the first number behind it that is free.
+// unusedName returns path, or path with the first unused numeric suffix.
 func unusedName(path string) (string, error) {
 	for n := 1; ; n++ {
 		name := path
@@ -184,8 +183,8 @@ func unusedName(path string) (string, error) {
 	}
 }
 
-// change makes a change durable, or none: after an error the identity in memory is
-// as before, but files may have it; the highest revision holds at the next start.
+// change applies edit and makes it durable. After an error the identity in memory is unchanged, but
+// files may have the change; the highest revision is valid at the next start.
 func (f *Folders) change(edit func()) error {
 	before := f.Identity
 	edit()

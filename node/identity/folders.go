@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// dataFolder is one folder that the node was given.
+// dataFolder is one data folder given to the node.
 type dataFolder struct {
 	path  string
-	has   *Identity // nil if there is no identity file
-	blobs bool      // there are files in blobs/
-	raft  bool      // there is a Raft log
+	ident *Identity // nil if there is no identity file
+	blobs bool      // blobs/ holds data
+	raft  bool      // it holds a Raft log
 }
 
-// Folders is the data folders of a node, inspected and found to belong together. It
-// is not safe for concurrent use.
+// Folders are the data folders of a node, checked to belong together. It is not safe for concurrent
+// use.
 type Folders struct {
 	Identity // Folder is empty
-	given    []dataFolder
+	dirs     []dataFolder
 }
 
-// Inspect looks at the data folders, in any order, and changes nothing. The error
-// says which folder does not belong to the others, or is missing.
+// Inspect checks the data folders, in any order, and changes nothing. The error names the folder
+// that does not belong to the others, or is missing.
 func Inspect(dataDirs []string) (*Folders, error) {
 	all := &Folders{}
 	for _, path := range dataDirs {
@@ -35,7 +35,7 @@ func Inspect(dataDirs []string) (*Folders, error) {
 		if err != nil {
 			return nil, fmt.Errorf("data folder %s: %w", path, err)
 		}
-		all.given = append(all.given, d)
+		all.dirs = append(all.dirs, d)
 	}
 	if err := all.checkDistinct(); err != nil {
 		return nil, err
@@ -68,14 +68,14 @@ func inspectFolder(path string) (dataFolder, error) {
 	if err != nil {
 		return d, err
 	}
-	d.has = &Identity{}
-	if err := json.Unmarshal(b, d.has); err != nil {
+	d.ident = &Identity{}
+	if err := json.Unmarshal(b, d.ident); err != nil {
 		return d, fmt.Errorf("read %s: %w", file, err)
 	}
-	return d, d.has.check()
+	return d, d.ident.check()
 }
 
-// hasLog tells whether there is a Raft log in a data folder.
+// hasLog reports whether a data folder holds a Raft log.
 func hasLog(path string) (bool, error) {
 	_, err := os.Stat(filepath.Join(path, raftFolder, "raft.db"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func hasLog(path string) (bool, error) {
 	return err == nil, err
 }
 
-// holdsFiles tells whether there is a file with something in it below dir.
+// holdsFiles reports whether there is a non-empty file below dir.
 func holdsFiles(dir string) (bool, error) {
 	found := false
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -104,38 +104,38 @@ func holdsFiles(dir string) (bool, error) {
 	return found, err
 }
 
-// checkDistinct refuses a folder that was given twice.
+// checkDistinct rejects a folder that was given twice.
 func (f *Folders) checkDistinct() error {
-	for i, a := range f.given {
+	for i, a := range f.dirs {
 		infoA, errA := os.Stat(a.path)
-		for _, b := range f.given[:i] {
+		for _, b := range f.dirs[:i] {
 			infoB, errB := os.Stat(b.path)
 			same := a.path == b.path || errA == nil && errB == nil && os.SameFile(infoA, infoB)
-			if same || a.has != nil && b.has != nil && a.has.Folder == b.has.Folder {
-				return fmt.Errorf("data folders %s and %s are one folder, or one is a copy: give it once", b.path, a.path)
+			if same || a.ident != nil && b.ident != nil && a.ident.Folder == b.ident.Folder {
+				return fmt.Errorf("data folders %s and %s are the same folder, or one is a copy: give it once", b.path, a.path)
 			}
 		}
 	}
 	return nil
 }
 
-// checkOwner finds whose the folders are, and refuses those of others. A node that
-// has none yet gets its id.
+// checkOwner finds the node that the folders belong to, and rejects folders of other nodes. A new
+// node gets an id.
 func (f *Folders) checkOwner() error {
 	var owner *dataFolder
-	for i := range f.given {
-		d := &f.given[i]
+	for i := range f.dirs {
+		d := &f.dirs[i]
 		switch {
-		case d.has == nil && (d.blobs || d.raft):
-			return fmt.Errorf("data folder %s holds data but no file %q, so it is not known whose it is: "+
+		case d.ident == nil && (d.blobs || d.raft):
+			return fmt.Errorf("data folder %s holds data but no file %q, so its node is unknown: "+
 				"give the right folder, or put the file back", d.path, file)
-		case d.has == nil:
+		case d.ident == nil:
 			continue
-		case owner != nil && !owner.has.sameNode(d.has):
+		case owner != nil && !owner.ident.sameNode(d.ident):
 			return fmt.Errorf("data folder %s belongs to node %s of cluster %s, and %s to node %s of cluster %s: "+
-				"give the folders of one node only", owner.path, owner.has.Node, owner.has.clusterText(), d.path, d.has.Node, d.has.clusterText())
+				"give the folders of one node only", owner.path, owner.ident.Node, owner.ident.clusterText(), d.path, d.ident.Node, d.ident.clusterText())
 		}
-		if owner == nil || owner.has.older(d.has) {
+		if owner == nil || owner.ident.older(d.ident) {
 			owner = d
 		}
 	}
@@ -143,13 +143,13 @@ func (f *Folders) checkOwner() error {
 		f.Identity = Identity{Format: format, Node: "n" + randomHex(8)}
 		return nil
 	}
-	f.Identity = *owner.has
+	f.Identity = *owner.ident
 	f.Format, f.Folder = format, ""
 	return nil
 }
 
-// sameNode tells whether both are of one node. A write to all folders that was
-// broken off may have told one only which cluster that belongs to.
+// sameNode reports whether both belong to one node. After an interrupted write only one of them may
+// name the cluster.
 func (i *Identity) sameNode(o *Identity) bool {
 	return i.Node == o.Node && (i.Cluster == o.Cluster || i.Fresh() || o.Fresh())
 }
@@ -161,7 +161,7 @@ func (i *Identity) clusterText() string {
 	return i.Cluster
 }
 
-// older tells whether o was written after i. Version 1 had no revisions.
+// older reports whether i was written before o. Version 1 had no revisions.
 func (i *Identity) older(o *Identity) bool {
 	switch {
 	case i.Revision != o.Revision:
@@ -172,62 +172,60 @@ func (i *Identity) older(o *Identity) bool {
 	return len(i.Folders) < len(o.Folders)
 }
 
-// checkUnused looks at the folders of a node that has not served yet: there is
-// nothing to lose, and none can be missing.
+// checkUnused checks the folders of a node that has never served: there is nothing to lose, and
+// none can be missing.
 func (f *Folders) checkUnused() error {
 	logs := ""
-	for _, d := range f.given {
+	for _, d := range f.dirs {
 		switch {
 		case d.blobs:
-			return fmt.Errorf("data folder %s holds blobs but the lock service's log was never finished: give all folders of the node", d.path)
+			return fmt.Errorf("data folder %s holds blobs but the lock service's log was never completed: give all folders of the node", d.path)
 		case d.raft && f.Fresh():
 			return fmt.Errorf("data folder %s holds a lock service's log, but its node belongs to no cluster: give all folders of the node", d.path)
 		case d.raft:
-			logs = d.has.Folder
+			logs = d.ident.Folder
 		}
 	}
 	if f.Founding && (logs != "" || f.byID(f.Raft) == nil) {
-		f.Raft = logs // where the log is, whatever was planned
+		f.Raft = logs // the log's actual place takes precedence
 	}
 	return nil
 }
 
-// checkComplete refuses to go on without a folder that the node has, or without
-// its Raft log.
+// checkComplete rejects a list of folders that lacks one of the node, or the node's Raft log.
 func (f *Folders) checkComplete() error {
 	var missing []string
-	for _, d := range f.given {
-		if d.has == nil {
+	for _, d := range f.dirs {
+		if d.ident == nil {
 			continue
 		}
-		for _, ref := range d.has.Folders { // one may have been added when a start was broken off
+		for _, ref := range d.ident.Folders { // a folder may have been added by an interrupted start
 			if !slices.Contains(missing, ref.Path) && f.byID(ref.ID) == nil {
 				missing = append(missing, ref.Path)
 			}
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("node %s of cluster %s also has the data folder %s, which was not given or is empty now: "+
-			"give all its folders, and see that their disks are mounted", f.Node, f.Cluster, strings.Join(missing, " and "))
+		return fmt.Errorf("node %s of cluster %s also has the data folder %s, which was not given or is now empty: "+
+			"give all its folders, and check that their disks are mounted", f.Node, f.Cluster, strings.Join(missing, " and "))
 	}
 	return f.checkLog()
 }
 
-// checkLog refuses to go on without the Raft log of a voter, or with one that is not
-// its own.
+// checkLog rejects a voter without its Raft log, and a log in a folder where none belongs.
 func (f *Folders) checkLog() error {
 	holder := f.byID(f.Raft)
 	if f.Raft != "" && holder == nil {
 		return fmt.Errorf("no data folder of node %s has the id %s, which is that of the lock service's log", f.Node, f.Raft)
 	}
 	if holder != nil && !holder.raft && !f.RaftNew {
-		return fmt.Errorf("the lock service's log is missing from data folder %s: without it nothing tells what the blobs of node %s "+
-			"of cluster %s are; put %s back from a copy, or give empty folders to begin anew",
+		return fmt.Errorf("the lock service's log is missing from data folder %s: without it the blobs of node %s "+
+			"of cluster %s cannot be identified; restore %s from a copy, or give empty folders to start as a new node",
 			holder.path, f.Node, f.Cluster, filepath.Join(holder.path, raftFolder))
 	}
-	for _, d := range f.given {
+	for _, d := range f.dirs {
 		switch {
-		case !d.raft || d.has.Folder == f.Raft || d.has.Folder == f.RaftAside:
+		case !d.raft || d.ident.Folder == f.Raft || d.ident.Folder == f.RaftAside:
 		case holder == nil:
 			return fmt.Errorf("data folder %s holds a lock service's log, but node %s is no voter of cluster %s", d.path, f.Node, f.Cluster)
 		default:
@@ -238,27 +236,27 @@ func (f *Folders) checkLog() error {
 }
 
 func (f *Folders) byID(id string) *dataFolder {
-	for i := range f.given {
-		if d := &f.given[i]; id != "" && d.has != nil && d.has.Folder == id {
+	for i := range f.dirs {
+		if d := &f.dirs[i]; id != "" && d.ident != nil && d.ident.Folder == id {
 			return d
 		}
 	}
 	return nil
 }
 
-// Write makes the identity durable in all folders. The files of new folders come
-// first: one that others name and that does not know it would be taken for missing.
+// Write makes the identity durable in all folders. New folders come first: a folder that is listed
+// in other files but has no file of its own would count as missing.
 func (f *Folders) Write() error {
 	f.Folders = nil
 	f.Revision++
 	if f.Founding && f.Raft == "" {
-		f.Raft = f.given[0].folderID()
+		f.Raft = f.dirs[0].folderID()
 	}
 	var order []*dataFolder
-	for i := range f.given {
-		d := &f.given[i]
+	for i := range f.dirs {
+		d := &f.dirs[i]
 		f.Folders = append(f.Folders, folderRef{ID: d.folderID(), Path: d.path})
-		if d.has.Format == 0 {
+		if d.ident.Format == 0 {
 			order = slices.Insert(order, 0, d)
 		} else {
 			order = append(order, d)
@@ -273,10 +271,10 @@ func (f *Folders) Write() error {
 	return nil
 }
 
-// folderID returns the folder's id, and gives it one if it has none.
+// folderID returns the folder's id; it assigns one if there is none.
 func (d *dataFolder) folderID() string {
-	if d.has == nil {
-		d.has = &Identity{Folder: randomHex(8)}
+	if d.ident == nil {
+		d.ident = &Identity{Folder: randomHex(8)}
 	}
-	return d.has.Folder
+	return d.ident.Folder
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/steledb/stele/node/formation"
 )
 
-// file is the name of the file in each data folder that tells whose the folder is.
-// Without it a wrong list of folders would look like a new node, and the blobs of
-// the old one like leftovers.
+// file is the name of the identity file in each data folder. Without it a wrong list of folders
+// would look like a new node, and the blobs of the old node like orphans.
 const file = "identity"
 
-// format is the version of the file. Version 1 knew no fresh nodes, and only
-// voters; what it says means the same in this one.
+// format is the version of the file. Version 1 had no fresh nodes, and all nodes were voters; its
+// fields mean the same in version 2.
 const format = 2
 
-// Identity is what the file says. All folders of a node say the same but for
-// Folder, unless a write to all was broken off: then the highest revision holds.
+// Identity is the content of the file. It is the same in all folders of a node but for Folder.
+// After an interrupted write the highest revision is valid.
 type Identity struct {
 	Format   int    `json:"format"`
 	Revision uint64 `json:"revision,omitempty"`
-	// Cluster is empty for a fresh node, which belongs to none yet.
+	// Cluster is the cluster's id; empty for a fresh node, which belongs to none yet.
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
 	Folder  string `json:"folder"` // this folder's id
 	// Starts counts the node's starts.
 	Starts uint64 `json:"starts,omitempty"`
 
-	// Raft is the id of the folder that holds raft/, the log of the lock service. It is
-	// empty if the node is no voter.
+	// Raft is the id of the folder that holds raft/, the log of the lock service; empty if the node
+	// is no voter.
 	Raft string `json:"raft"`
-	// RaftNew tells that the log is being made, so that it may be missing or empty:
-	// no other voter counts on it.
+	// RaftNew reports that the log is being created, so that it may be missing or empty: no other
+	// voter counts on it.
 	RaftNew bool `json:"raft_new,omitempty"`
 	// RaftAside is the id of the folder whose raft/ is to be set aside.
 	RaftAside string `json:"raft_aside,omitempty"`
-	// RaftEpoch tells groups apart that had to be founded anew from what was left.
+	// RaftEpoch identifies the Raft group: a group that was re-created from the remains of another
+	// has a higher one.
 	RaftEpoch uint64 `json:"raft_epoch,omitempty"`
 
-	// Founding is true until the cluster's id is in the namespace. Such a node has
-	// not served yet, so there is nothing to lose.
+	// Founding is true until the cluster's id is in the namespace. Such a node has not served yet,
+	// so there is nothing to lose.
 	Founding bool `json:"founding,omitempty"`
-	// Formation is what a fresh node has promised, or asked others to promise.
+	// Formation is a fresh node's promise to another node, and its own attempt.
 	Formation formation.State `json:"formation,omitzero"`
 
 	Folders []folderRef `json:"folders"`
@@ -57,31 +57,31 @@ type Identity struct {
 // folderRef is one folder of a node.
 type folderRef struct {
 	ID   string `json:"id"`
-	Path string `json:"path"` // when the node last started, for people
+	Path string `json:"path"` // at the node's last start, for messages
 }
 
-// Fresh tells whether the node belongs to no cluster yet.
+// Fresh reports whether the node belongs to no cluster yet.
 func (i *Identity) Fresh() bool { return i.Cluster == "" }
 
-// Voter tells whether the node has a Raft log that others count on, or is to make
-// the cluster's first one.
+// Voter reports whether the node has a Raft log that others count on, or is to create the cluster's
+// first one.
 func (i *Identity) Voter() bool { return i.Raft != "" && !i.RaftNew }
 
 func (i *Identity) check() error {
 	switch {
 	case i.Format < 1 || i.Format > format:
-		return fmt.Errorf("%s has format %d, this program knows %d", file, i.Format, format)
+		return fmt.Errorf("%s has format %d, this program supports 1 to %d", file, i.Format, format)
 	case i.Node == "" || i.Folder == "" || i.Format == 1 && (i.Cluster == "" || i.Raft == ""):
-		return fmt.Errorf("%s names no cluster, node or folder", file)
+		return fmt.Errorf("%s lacks a cluster, node or folder", file)
 	case i.Cluster == "" && i.Raft != "":
-		return fmt.Errorf("%s names no cluster, and yet a folder of the lock service's log", file)
+		return fmt.Errorf("%s has a lock service log but no cluster", file)
 	}
 	return nil
 }
 
-// write makes the identity that of the folder.
+// write makes i the identity of the folder, durably.
 func (d *dataFolder) write(i Identity) error {
-	i.Folder = d.has.Folder
+	i.Folder = d.ident.Folder
 	b, err := json.MarshalIndent(&i, "", "  ")
 	if err != nil {
 		return err
@@ -95,11 +95,11 @@ func (d *dataFolder) write(i Identity) error {
 	if err := syncDir(d.path); err != nil {
 		return err
 	}
-	d.has = &i
+	d.ident = &i
 	return nil
 }
 
-// makeDir makes a folder whose own name is durable.
+// makeDir creates a folder and makes its name durable.
 func makeDir(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -110,7 +110,7 @@ func makeDir(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes names in a folder durable.
+// syncDir makes the names in a folder durable.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -28,7 +28,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-func refused(t *testing.T, dirs []string, texts ...string) {
+func rejected(t *testing.T, dirs []string, texts ...string) {
 	t.Helper()
 	_, err := identity.Inspect(dirs)
 	if err == nil {
@@ -41,7 +41,7 @@ func refused(t *testing.T, dirs []string, texts ...string) {
 	}
 }
 
-// makeLog puts a Raft log into a folder.
+// makeLog creates a Raft log in a folder.
 func makeLog(t *testing.T, dir string) {
 	t.Helper()
 	ok(t, os.MkdirAll(dir, 0o700))
@@ -68,7 +68,7 @@ func TestFreshNodeKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestMemberIsNoVoter: a member that is no voter needs no log, but all its folders.
+// TestMemberIsNoVoter: a member without a vote needs no log, but all its folders.
 func TestMemberIsNoVoter(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	f := inspect(t, a, b)
@@ -85,13 +85,12 @@ func TestMemberIsNoVoter(t *testing.T) {
 	if f.Cluster != "c1" || f.Voter() || f.RaftDir() != "" {
 		t.Errorf("got %+v", f.Identity)
 	}
-	refused(t, []string{b}, a, "give all its folders")
+	rejected(t, []string{b}, a, "give all its folders")
 	makeLog(t, filepath.Join(b, "raft"))
-	refused(t, []string{a, b}, b, "is no voter")
+	rejected(t, []string{a, b}, b, "is no voter")
 }
 
-// TestVoterComesAndGoes walks through becoming a voter and ceasing to be one, with a
-// start after each step.
+// TestVoterComesAndGoes becomes a voter and ends voting, with a restart after each step.
 func TestVoterComesAndGoes(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	f := inspect(t, a, b)
@@ -108,7 +107,7 @@ func TestVoterComesAndGoes(t *testing.T) {
 		}
 		makeLog(t, dir)
 		f = inspect(t, b, a)
-		again, err := f.BeginVoter(5) // a log that was not completed is nobody's
+		again, err := f.BeginVoter(5) // no voter counts on an incomplete log
 		ok(t, err)
 		if _, err := os.Stat(again); err == nil || again != dir {
 			t.Fatalf("log in %s, then %s: %v", dir, again, err)
@@ -120,7 +119,7 @@ func TestVoterComesAndGoes(t *testing.T) {
 			t.Fatalf("got %+v", f.Identity)
 		}
 		ok(t, os.Rename(dir, dir+".away"))
-		refused(t, []string{a, b}, "log is missing")
+		rejected(t, []string{a, b}, "log is missing")
 		ok(t, os.Rename(dir+".away", dir))
 		ok(t, f.EndVoter())
 		f = inspect(t, a, b)
@@ -133,9 +132,9 @@ func TestVoterComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestBrokenOff makes each change with a copy of one folder from before it: as if
-// the write to all folders had been broken off.
-func TestBrokenOff(t *testing.T) {
+// TestInterruptedChange makes each change with a copy of one folder from before it, as if the write
+// to all folders had been interrupted.
+func TestInterruptedChange(t *testing.T) {
 	for _, change := range []struct {
 		name    string
 		prepare func(*identity.Folders) error
@@ -191,9 +190,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// TestSetAsideTakenUp: a node that was killed while it ceased to be a voter finishes
-// that at its next start.
-func TestSetAsideTakenUp(t *testing.T) {
+// TestSetAsideResumed: a node that was killed in EndVoter completes it at its next start.
+func TestSetAsideResumed(t *testing.T) {
 	a := t.TempDir()
 	f := inspect(t, a)
 	ok(t, f.Join("c1"))
@@ -202,7 +200,7 @@ func TestSetAsideTakenUp(t *testing.T) {
 	makeLog(t, dir)
 	ok(t, f.CompleteVoter())
 	ok(t, f.EndVoter())
-	ok(t, os.Rename(dir+".aside", dir)) // as if the rename had not come
+	ok(t, os.Rename(dir+".aside", dir)) // as if the rename had not happened
 	f.RaftAside = f.Identity.Folders[0].ID
 	ok(t, f.Write())
 	f = inspect(t, a)
@@ -216,12 +214,12 @@ func TestSetAsideTakenUp(t *testing.T) {
 	inspect(t, a)
 }
 
-// TestVersionOne: what nodes of one wrote is read.
+// TestVersionOne: files of version 1 are read.
 func TestVersionOne(t *testing.T) {
 	a := t.TempDir()
 	text := `{"format":1,"cluster":"c1","node":"n1","folder":"f1","raft":"f1","folders":[{"id":"f1","path":"/old"}]}`
 	ok(t, os.WriteFile(filepath.Join(a, "identity"), []byte(text), 0o600))
-	refused(t, []string{a}, "log is missing")
+	rejected(t, []string{a}, "log is missing")
 	makeLog(t, filepath.Join(a, "raft"))
 	f := inspect(t, a)
 	if !f.Voter() || f.Cluster != "c1" || f.Node != "n1" {
@@ -233,6 +231,6 @@ func TestVersionOne(t *testing.T) {
 	}
 	for _, text := range []string{`{"format":3}`, `{"format":1,"node":"n1","folder":"f1"}`, `{`} {
 		ok(t, os.WriteFile(filepath.Join(a, "identity"), []byte(text), 0o600))
-		refused(t, []string{a}, "identity")
+		rejected(t, []string{a}, "identity")
 	}
 }

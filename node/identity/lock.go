@@ -10,21 +10,22 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// lockFile is locked by the process that is the node, from before it changes anything until it ends.
+// lockFile is locked by the node's process, from before it changes anything until it ends.
 const lockFile = "lock"
 
-// Lock keeps other processes off the data folders, which it makes if need be, until the result is
-// called or the process ends. The error is vfs.ErrLocked if another process has one.
+// Lock locks the data folders against other processes, and creates missing ones. The lock is held
+// until unlock is called or the process ends. The error is vfs.ErrLocked if another process holds
+// the lock of one.
 func Lock(dataDirs []string) (unlock func(), err error) {
 	var held []io.Closer
 	unlock = func() {
 		for _, l := range held {
-			_ = l.Close() // the process's end would do it, too
+			_ = l.Close() // the end of the process would release it, too
 		}
 	}
 	locker, ok := vfs.OS().(vfs.Locker)
 	if !ok {
-		return nil, errors.New("this system has no lock files")
+		return nil, errors.New("lock data folders: not supported by this system")
 	}
 	for _, dir := range dataDirs {
 		if err = os.MkdirAll(dir, 0o700); err == nil {

@@ -9,77 +9,82 @@ import (
 )
 
 const (
-	// idlePart is what servers that are idle keep of a rate, together.
+	// idlePart is the part of a rate that idle servers keep, together.
 	idlePart = 0.02
-	// headroom is how much more a server may get than it was asked for: that grows from report to report.
+	// headroom is the factor by which a share may exceed the demand, which grows from report to
+	// report.
 	headroom = 1.25
-	// learning is how long a new master only learns which shares there are, unless all servers that are thought to live have
-	// told it before. Servers report twice a second.
-	learning = 3 * time.Second
-	// shortFor is how long, after a server had need of more than it has, others are told to go by less that tell nothing of the
-	// quota: each tells something twice a second.
-	shortFor = 1500 * time.Millisecond
-	// From idleFor on after a quota was used last, or who shares it has changed, until settledAfter, servers are told to share it in
-	// equal parts. Then nobody is told anything.
+	// learnPeriod is how long a new master only collects shares, unless all servers believed alive
+	// have reported before. Servers report twice a second.
+	learnPeriod = 3 * time.Second
+	// shortfallPeriod is how long, after a server needed more than its share, the shares of servers
+	// that did not report the quota are reduced. Each server sends a message twice a second.
+	shortfallPeriod = 1500 * time.Millisecond
+	// From idleFor until settledAfter after a quota was last used, or its set of servers changed,
+	// servers are given equal shares. Afterwards no share is changed.
 	idleFor, settledAfter = 1500 * time.Millisecond, 8 * time.Second
-	// slack is the part of a share by which it may differ from what it should be, before a server is told that tells nothing
-	// of the quota.
-	slack = 0.1
-	// silence is after how long a server that reports nothing is left what it has.
-	silence = 3 * time.Second
+	// tolerance is the relative difference from the desired share up to which a server that did not
+	// report the quota keeps its share.
+	tolerance = 0.1
+	// reportTimeout is the time after which the shares of a server that does not report are left
+	// alone.
+	reportTimeout = 3 * time.Second
 )
 
-// Allotter divides the rates of quotas among the servers, for the master. It is safe for concurrent use.
+// Allotter divides the rates of quotas among the servers. It runs on the master, and is safe for
+// concurrent use.
 type Allotter struct {
-	// mu guards the fields in it. Never held while anything is waited for.
+	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		epoch   uint64 // of the mastership
+		epoch   uint64 // the master's epoch
 		since   time.Time
-		servers map[string]*heard
-		quotas  map[string]*division // by key
+		servers map[string]*lastReport
+		quotas  map[string]*allocation // by key
 	}
 }
 
-// heard is when a server has told something last, and in which round of its reports.
-type heard struct {
+// lastReport is a server's last report and its round.
+type lastReport struct {
 	at    time.Time
 	round uint64
 }
 
-// division is what servers have of a quota.
-type division struct {
-	held    map[string]*holding // by server
-	stirred time.Time           // when it was used last, or who shares it has changed
-	short   time.Time           // when a server had need of more than it has
+// allocation is how a quota is divided.
+type allocation struct {
+	grants  map[string]*grant // by server name
+	active  time.Time         // when it was last used, or its set of servers last changed
+	shortAt time.Time         // when a server last needed more than its share
 }
 
-// holding is what a server has of a quota.
-type holding struct {
-	server *heard
-	// shares is the most that it may go by: what it said last, or what it was answered since.
+// grant is one server's part of a quota.
+type grant struct {
+	server *lastReport
+	// shares are the most that the server may use: its last reported shares, or larger ones
+	// answered since.
 	shares  [Kinds]float64
-	round   uint64         // in which it has told of the quota last
-	offered [Kinds]float64 // a second, in that round
-	before  [Kinds]float64 // in the round before it
-	refused [Kinds]bool    // in that round
+	round   uint64         // round in which the server last reported the quota
+	offered [Kinds]float64 // demand a second in that round
+	before  [Kinds]float64 // demand in the round before
+	refused [Kinds]bool    // whether requests were rejected in that round
 }
 
-// Divide takes what a server reports in a round, 0 if it does not count them, and returns its shares by key, those that it goes by
-// from now on: of what it reports, and of what else it must know. Record returns the record of a key, nil if there is none. A
-// mastership with another epoch begins anew; alive is how many servers are thought to live, 0 if that is not known.
+// Divide processes the reports of a server and returns its new shares by key: for the reported
+// quotas, and for others whose shares change. Round numbers the server's rounds; 0 if it does not
+// count them. Record returns the record of a key, nil if there is none. A new epoch discards all
+// state. Alive is the number of servers believed alive, 0 if unknown.
 func (a *Allotter) Divide(now time.Time, epoch uint64, server string, round uint64, reports []Report, alive int, record func(key string) *Record) map[string][Kinds]float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.quotas == nil || a.mu.epoch != epoch {
-		a.mu.epoch, a.mu.since, a.mu.servers, a.mu.quotas = epoch, now, map[string]*heard{}, map[string]*division{}
+		a.mu.epoch, a.mu.since, a.mu.servers, a.mu.quotas = epoch, now, map[string]*lastReport{}, map[string]*allocation{}
 	}
 	s := a.mu.servers[server]
 	if s == nil {
-		s = &heard{}
+		s = &lastReport{}
 		a.mu.servers[server] = s
 	}
-	if round == 0 { // each report of such a server tells of all quotas
+	if round == 0 { // each report of such a server covers all quotas
 		round = s.round + 1
 	}
 	s.at, s.round = now, round
@@ -87,45 +92,45 @@ func (a *Allotter) Divide(now time.Time, epoch uint64, server string, round uint
 	for i := range reports {
 		r := &reports[i]
 		rec := record(r.Key)
-		if rec == nil || !r.sane() {
+		if rec == nil || !r.valid() {
 			continue
 		}
 		d := a.mu.quotas[r.Key]
 		if d == nil {
-			d = &division{held: map[string]*holding{}}
+			d = &allocation{grants: map[string]*grant{}}
 			a.mu.quotas[r.Key] = d
 		}
-		h := d.held[server]
+		h := d.grants[server]
 		if h == nil {
-			h = &holding{server: s}
-			d.held[server], d.stirred = h, now
+			h = &grant{server: s}
+			d.grants[server], d.active = h, now
 		}
 		h.note(round, r)
 		if r.used() {
-			d.stirred = now
+			d.active = now
 		}
 		h.shares = r.Shares
 		shares, _ := a.divideLocked(now, d, server, rec, alive)
-		if h.short(rec, shares) {
-			d.short = now
+		if h.needsMoreThan(rec, shares) {
+			d.shortAt = now
 		}
-		h.hold(shares) // until it says that it goes by less
+		h.raise(shares) // until the server reports that it uses less
 		answer[r.Key] = shares
 	}
 	a.pushLocked(now, server, alive, record, answer)
 	return answer
 }
 
-// pushLocked adds to an answer the shares of quotas of which the server has told nothing, if others need what it has, or nobody
-// uses them and it should have another part.
+// pushLocked adds to an answer the shares of quotas that the server did not report, if other
+// servers need its part, or the quota is idle and its shares are not equal.
 func (a *Allotter) pushLocked(now time.Time, server string, alive int, record func(key string) *Record, answer map[string][Kinds]float64) {
 	for key, d := range a.mu.quotas {
-		h := d.held[server]
-		if _, told := answer[key]; told || h == nil {
+		h := d.grants[server]
+		if _, reported := answer[key]; reported || h == nil {
 			continue
 		}
-		stirred := now.Sub(d.stirred)
-		short, idle := now.Sub(d.short) <= shortFor, stirred > idleFor && stirred <= settledAfter
+		active := now.Sub(d.active)
+		short, idle := now.Sub(d.shortAt) <= shortfallPeriod, active > idleFor && active <= settledAfter
 		if !short && !idle {
 			continue
 		}
@@ -134,12 +139,12 @@ func (a *Allotter) pushLocked(now time.Time, server string, alive int, record fu
 			continue
 		}
 		if len(answer) >= ReportsMax {
-			return // the next message is answered with others
+			return // further quotas follow in the next answer
 		}
 		shares, over := a.divideLocked(now, d, server, rec, alive)
 		changed := false
 		for k, has := range h.shares {
-			much := math.Abs(shares[k]-has) > slack*max(shares[k], has)
+			much := math.Abs(shares[k]-has) > tolerance*max(shares[k], has)
 			if shares[k] < has && (much || over[k]) || shares[k] > has && much && idle {
 				changed = true
 			} else {
@@ -147,39 +152,39 @@ func (a *Allotter) pushLocked(now time.Time, server string, alive int, record fu
 			}
 		}
 		if changed {
-			h.hold(shares)
+			h.raise(shares)
 			answer[key] = shares
 		}
 	}
 }
 
-// divideLocked returns the shares of a quota that a server is to have, and of which rates more than all is held. They stay as
-// they are while the master learns.
-func (a *Allotter) divideLocked(now time.Time, d *division, server string, rec *Record, alive int) (shares [Kinds]float64, over [Kinds]bool) {
-	shares = d.held[server].shares
-	if now.Sub(a.mu.since) < learning && (alive <= 0 || fresh(now, d.held) < alive) {
+// divideLocked returns a server's new shares of a quota, and of which rates more than the whole is
+// granted. Shares are unchanged while the master collects them.
+func (a *Allotter) divideLocked(now time.Time, d *allocation, server string, rec *Record, alive int) (shares [Kinds]float64, over [Kinds]bool) {
+	shares = d.grants[server].shares
+	if now.Sub(a.mu.since) < learnPeriod && (alive <= 0 || reporting(now, d.grants) < alive) {
 		return shares, over
 	}
 	for k := range shares {
 		if rec.Rates[k].PerSecond > 0 {
-			shares[k], over[k] = divide(now, d.held, server, k, float64(rec.Rates[k].PerSecond))
+			shares[k], over[k] = divide(now, d.grants, server, k, float64(rec.Rates[k].PerSecond))
 		}
 	}
 	return shares, over
 }
 
-// fresh is how many servers that have told of a quota have told something of late.
-func fresh(now time.Time, all map[string]*holding) (n int) {
+// reporting returns how many servers with a grant have reported recently.
+func reporting(now time.Time, all map[string]*grant) (n int) {
 	for _, h := range all {
-		if now.Sub(h.server.at) <= silence {
+		if now.Sub(h.server.at) <= reportTimeout {
 			n++
 		}
 	}
 	return n
 }
 
-// note takes what a server reports. It may do so twice in a round.
-func (h *holding) note(round uint64, r *Report) {
+// note records a report. A server may report twice in a round.
+func (h *grant) note(round uint64, r *Report) {
 	if round == h.round {
 		for k := range r.Offered {
 			h.offered[k], h.refused[k] = max(h.offered[k], r.Offered[k]), h.refused[k] || r.Refused[k]
@@ -193,16 +198,16 @@ func (h *holding) note(round uint64, r *Report) {
 	h.round, h.offered, h.refused = round, r.Offered, r.Refused
 }
 
-// hold notes what the server may go by from now on.
-func (h *holding) hold(shares [Kinds]float64) {
+// hold records the shares that the server may use from now on.
+func (h *grant) raise(shares [Kinds]float64) {
 	for k := range shares {
 		h.shares[k] = max(h.shares[k], shares[k])
 	}
 }
 
-// part is the part of a rate of which the server has need: by the larger of the last two rounds. One in which it told nothing of
-// the quota was one in which nobody used it there.
-func (h *holding) part(k int, rate float64) float64 {
+// demand returns the part of a rate that the server needs: the larger demand of the last two
+// rounds, with headroom. A round without a report of the quota is a round without use.
+func (h *grant) demand(k int, rate float64) float64 {
 	offered := 0.0
 	switch h.server.round - h.round {
 	case 0:
@@ -216,33 +221,34 @@ func (h *holding) part(k int, rate float64) float64 {
 	return offered * headroom / rate
 }
 
-// short tells whether the server has need of more than such shares.
-func (h *holding) short(rec *Record, shares [Kinds]float64) bool {
+// short reports whether the server needs more than the given shares.
+func (h *grant) needsMoreThan(rec *Record, shares [Kinds]float64) bool {
 	for k := range shares {
-		if rate := rec.Rates[k].PerSecond; rate > 0 && min(h.part(k, float64(rate)), 1) > shares[k] {
+		if rate := rec.Rates[k].PerSecond; rate > 0 && min(h.demand(k, float64(rate)), 1) > shares[k] {
 			return true
 		}
 	}
 	return false
 }
 
-// divide returns the share that a server is to have of one rate, and whether all servers together have more than there is.
-func divide(now time.Time, all map[string]*holding, server string, k int, rate float64) (share float64, over bool) {
+// divide returns a server's share of one rate, and whether all servers together hold more than the
+// whole.
+func divide(now time.Time, all map[string]*grant, server string, k int, rate float64) (share float64, over bool) {
 	type need struct {
 		server string
 		part   float64
 	}
 	var needs []need
-	free, total := 1.0, 1.0 // what others do not hold, and what there is to be divided
+	free, total := 1.0, 1.0 // the part not held by others, and the part to be divided
 	for name, h := range all {
 		if name != server {
 			free -= h.shares[k]
 		}
-		if now.Sub(h.server.at) > silence {
-			total -= h.shares[k] // it goes on with that
+		if now.Sub(h.server.at) > reportTimeout {
+			total -= h.shares[k] // it keeps its share
 			continue
 		}
-		needs = append(needs, need{name, h.part(k, rate)})
+		needs = append(needs, need{name, h.demand(k, rate)})
 	}
 	total = max(total, 0)
 	idle := idlePart * total / float64(len(needs))
@@ -256,7 +262,7 @@ func divide(now time.Time, all map[string]*holding, server string, k int, rate f
 			target = part
 		}
 	}
-	target += left / float64(len(needs)) // what nobody needs
+	target += left / float64(len(needs)) // the remainder, in equal parts
 	has := all[server].shares[k]
 	if target > has {
 		target = max(has, min(target, free))
@@ -264,35 +270,35 @@ func divide(now time.Time, all map[string]*holding, server string, k int, rate f
 	return min(target, 1), has-free > 1e-9
 }
 
-// Stale returns the servers that have reported nothing for a while.
+// Stale returns the servers that have not reported for reportTimeout.
 func (a *Allotter) Stale(now time.Time) (servers []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name, s := range a.mu.servers {
-		if now.Sub(s.at) > silence {
+		if now.Sub(s.at) > reportTimeout {
 			servers = append(servers, name)
 		}
 	}
 	return servers
 }
 
-// Forget takes back what a server has that serves nothing any more.
+// Forget removes a server that no longer serves, and frees its shares.
 func (a *Allotter) Forget(now time.Time, server string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.mu.servers, server)
 	for key, d := range a.mu.quotas {
-		if d.held[server] == nil {
+		if d.grants[server] == nil {
 			continue
 		}
-		d.stirred = now
-		if delete(d.held, server); len(d.held) == 0 {
+		d.active = now
+		if delete(d.grants, server); len(d.grants) == 0 {
 			delete(a.mu.quotas, key)
 		}
 	}
 }
 
-// Keep forgets the quotas that there are no longer.
+// Keep removes the quotas for which there reports false.
 func (a *Allotter) Keep(there func(key string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,31 +6,33 @@ import (
 	"time"
 )
 
-// bucket lets units in at a rate. Times are ns of one monotonic clock.
+// bucket is a token bucket. Times are nanoseconds of one monotonic clock. It is safe for concurrent
+// use, but for set.
 type bucket struct {
-	// paid is when all that was let in is paid for. A bucket that nobody uses is paid up by now.
+	// paid is when all admitted units are paid for. For an unused bucket it is not after the
+	// present.
 	paid atomic.Int64
-	// unit is the bits of a float64: how long a unit takes, in ns. 0 is no bound.
+	// unit holds the bits of a float64: the nanoseconds of one unit. 0 means no limit.
 	unit  atomic.Uint64
-	burst atomic.Int64 // how far paid may lie ahead for more to be let in
+	burst atomic.Int64 // how far paid may lie ahead for more units to be admitted
 
-	offered  atomic.Int64 // units that were asked for since count was last called
-	refused  atomic.Bool  // whether some were not let in
-	refusals atomic.Int64 // requests that were not let in, in all
+	offered  atomic.Int64 // units requested since the last count
+	refused  atomic.Bool  // whether some were rejected since the last count
+	refusals atomic.Int64 // requests rejected in total
 }
 
-// costMax is the longest that one request, and what has been left to be paid of those before it, counts for: more than
-// the longest burst, beyond which nothing is let in.
+// costMax bounds the debt of a bucket, in nanoseconds: more than the longest burst, beyond which
+// nothing is admitted.
 const costMax = int64(24 * BurstMax)
 
 func (b *bucket) bounded() bool { return b.unit.Load() != 0 }
 
-// cost is how long n units take.
+// cost returns the nanoseconds of n units.
 func (b *bucket) cost(n int64) int64 {
 	return int64(min(float64(n)*math.Float64frombits(b.unit.Load()), float64(costMax)))
 }
 
-// take lets n units in, or tells how long to wait.
+// take admits n units, or returns how long to wait.
 func (b *bucket) take(now, n int64) (wait time.Duration) {
 	b.offered.Add(n)
 	cost, burst := b.cost(n), b.burst.Load()
@@ -48,14 +50,14 @@ func (b *bucket) take(now, n int64) (wait time.Duration) {
 	}
 }
 
-// charge takes units that were used already.
+// charge deducts units that were already used.
 func (b *bucket) charge(now, n int64) {
 	b.offered.Add(n)
 	b.move(now, b.cost(n))
 }
 
-// giveBack returns units that were let in and not used.
-func (b *bucket) giveBack(now, n int64) {
+// refund returns units that were admitted and not used.
+func (b *bucket) refund(now, n int64) {
 	b.offered.Add(-n)
 	b.move(now, -b.cost(n))
 }
@@ -69,13 +71,13 @@ func (b *bucket) move(now, by int64) {
 	}
 }
 
-// share is the part of that rate which the bucket has.
+// share returns the part of that rate which the bucket has.
 func (b *bucket) share(perSecond int64) float64 {
 	return min(float64(time.Second)/(float64(max(perSecond, 1))*math.Float64frombits(b.unit.Load())), 1)
 }
 
-// set gives the bucket another rate, or another burst. What was saved, or has still to be paid, is kept in
-// units: by time alone a bucket whose rate grows would have saved what it never had.
+// set changes the rate and the burst. The saved units, or the debt, are kept in units: kept as
+// time, a bucket whose rate grows would have saved units that it never had.
 func (b *bucket) set(now int64, perSecond float64, burst time.Duration) {
 	if perSecond <= 0 {
 		b.unit.Store(0)
@@ -88,7 +90,7 @@ func (b *bucket) set(now int64, perSecond float64, burst time.Duration) {
 	}
 	for {
 		paid := b.paid.Load()
-		saved := int64(burst) // a new one is full
+		saved := int64(burst) // a new bucket is full
 		if old != 0 {
 			units := float64(oldBurst-(max(paid, now)-now)) / old
 			saved = int64(max(min(units*next, float64(burst)), -float64(costMax)))
@@ -101,10 +103,10 @@ func (b *bucket) set(now int64, perSecond float64, burst time.Duration) {
 	b.burst.Store(int64(burst))
 }
 
-// used tells whether count has something to tell.
+// used reports whether units were requested or rejected since the last count.
 func (b *bucket) used() bool { return b.offered.Load() > 0 || b.refused.Load() }
 
-// count returns what was asked for since it was last called, and whether some was refused.
+// count returns the units requested since the last count, and whether any were rejected.
 func (b *bucket) count() (offered int64, refused bool) {
 	return max(b.offered.Swap(0), 0), b.refused.Swap(false)
 }

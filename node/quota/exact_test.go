@@ -10,22 +10,22 @@ import (
 
 const ops = int(WriteOps) - 1
 
-// writes returns a quota of so many writes a second.
+// writes returns a quota of n writes a second.
 func writes(perSecond int64, burst time.Duration) *Record {
 	r := &Record{Name: "t"}
 	r.Rates[ops] = Rate{PerSecond: perSecond, Burst: burst}
 	return r
 }
 
-// lets returns how many units a meter lets in at once.
+// lets returns the units that a meter admits at once.
 func lets(m *Meter, now int64) (n int) {
 	for ; n < 1e6 && m.Take(now, WriteOps, 1) == nil; n++ {
 	}
 	return n
 }
 
-// TestBucketGivesBackNow: units are given back at any time, and are then no longer counted as asked for.
-func TestBucketGivesBackNow(t *testing.T) {
+// TestBucketRefund: units can be refunded at any time, and then no longer count as requested.
+func TestBucketRefund(t *testing.T) {
 	const now = int64(time.Hour)
 	m := NewMeter("k", `table "t"`, writes(10, time.Second), now, 1)
 	if n := lets(m, now); n != 11 {
@@ -41,7 +41,7 @@ func TestBucketGivesBackNow(t *testing.T) {
 		t.Errorf("%d let in after 3 were given back and 2 charged", n)
 	}
 	m.GiveBack(now, WriteOps, 5)
-	// 11, 4 and 1 that were let in, 3 that were refused, 2 charged, and 12 that were given back.
+	// 11, 4 and 1 admitted, 3 rejected, 2 charged, and 12 refunded.
 	r := m.Report(2 * time.Second)
 	if r.Offered[ops] != 4.5 || !r.Refused[ops] {
 		t.Errorf("in two seconds %v a second were asked for, refused: %v; want 4.5, true", r.Offered[ops], r.Refused[ops])
@@ -52,8 +52,8 @@ func TestBucketGivesBackNow(t *testing.T) {
 	}
 }
 
-// TestRatesChange: when a rate changes, what is left of the burst is kept in units; a burst that changes alone takes effect; and
-// a rate that is taken away bounds nothing.
+// TestRatesChange: when a rate changes, the remaining burst is kept in units. A changed burst takes
+// effect by itself. A removed rate limits nothing.
 func TestRatesChange(t *testing.T) {
 	const now = int64(time.Hour)
 	for _, test := range []struct {
@@ -84,12 +84,13 @@ func TestRatesChange(t *testing.T) {
 	}
 }
 
-// TestRecordLimits: records at the limits are valid and are read as written; those beyond a limit are not.
+// TestRecordLimits: records at the limits are valid and round-trip; those beyond a limit are
+// invalid.
 func TestRecordLimits(t *testing.T) {
 	all := [Kinds]Rate{}
 	for i := range all {
 		all[i] = Rate{int64(i + 1), BurstMin}
-		r := Record{Name: "t", BytesMax: 1, Rates: all} // with one rate more each time
+		r := Record{Name: "t", BytesMax: 1, Rates: all} // one more rate each time
 		if back, err := Decode(r.Encode()); err != nil || *back != r {
 			t.Errorf("%d rates: %+v, %v", i+1, back, err)
 		}
@@ -139,7 +140,8 @@ func TestRecordLimits(t *testing.T) {
 	}
 }
 
-// TestReportSanity: reports with numbers at the ends of their ranges are believed, others are not; and one with any use is used.
+// TestReportSanity: reports with numbers at the ends of their ranges are valid, others are not; any
+// demand counts as use.
 func TestReportSanity(t *testing.T) {
 	report := func(share, offered float64) *Report {
 		r := &Report{}
@@ -152,8 +154,8 @@ func TestReportSanity(t *testing.T) {
 	}{
 		{0, 0, true}, {1, 1e15, true}, {-1e-9, 0, false}, {1 + 1e-9, 0, false}, {0, -1, false}, {0, math.Inf(1), false}, {0, math.NaN(), false}, {math.NaN(), 0, false},
 	} {
-		if r := report(test.share, test.offered); r.sane() != test.sane {
-			t.Errorf("%+v is sane: %v", r, r.sane())
+		if r := report(test.share, test.offered); r.valid() != test.sane {
+			t.Errorf("%+v is sane: %v", r, r.valid())
 		}
 	}
 	refused := &Report{Refused: [Kinds]bool{ops: true}}
@@ -162,7 +164,8 @@ func TestReportSanity(t *testing.T) {
 	}
 }
 
-// TestReporterRepeats: what the master does not know for sure it is told again; what it knows it is not, but for once a minute.
+// TestReporterRepeats: the reporter repeats what the master may not know, and other quotas only
+// once a minute.
 func TestReporterRepeats(t *testing.T) {
 	start, half, less := time.Unix(1000, 0), [Kinds]float64{.5, .5, .5, .5}, [Kinds]float64{.2, .5, .5, .5}
 	for what, test := range map[string]struct {
@@ -185,48 +188,49 @@ func TestReporterRepeats(t *testing.T) {
 		}
 		sent := p.Next(time.Second)
 		if len(sent) != 1 {
-			t.Fatalf("%s: %+v is told at first", what, sent)
+			t.Fatalf("%s: %+v is reported at first", what, sent)
 		}
-		p.epoch = test.epoch // it was told before
+		p.epoch = test.epoch // the master knows it
 		meters["t2"] = NewMeter("t2", `table "u"`, &Record{Name: "u"}, 0, .5)
-		meters["t2"].told = true
+		meters["t2"].synced = true
 		if again := p.Answered(0, test.epoch, meters, sent, test.answer); again != test.again {
-			t.Errorf("%s: more is to be told in this round: %v", what, again)
+			t.Errorf("%s: more to report in this round: %v", what, again)
 		}
 		if n := len(p.Next(time.Second)); (n == 1) != test.again {
-			t.Errorf("%s: %d more are told", what, n)
+			t.Errorf("%s: %d more are reported", what, n)
 		}
 		if p.Begin(start.Add(time.Second), "s", meters) != 2 {
 			t.Errorf("%s: the second round is %d", what, p.round)
 		}
 		if n := len(p.Next(time.Second)); (n == 1) != test.next {
-			t.Errorf("%s: %d are told in the next round", what, n)
+			t.Errorf("%s: %d are reported in the next round", what, n)
 		}
-		p.Begin(start.Add(wholeEvery), "s", meters)
+		p.Begin(start.Add(fullReportPeriod), "s", meters)
 		if n := len(p.Next(time.Second)); n != 1 {
-			t.Errorf("%s: %d are told after a minute", what, n)
+			t.Errorf("%s: %d are reported after a minute", what, n)
 		}
 	}
 }
 
-// TestReporterOfNewMaster: a new master is told of all quotas in the round in which it is met, and of none twice.
+// TestReporterOfNewMaster: a new master gets reports of all quotas in its first round, of none
+// twice.
 func TestReporterOfNewMaster(t *testing.T) {
 	meters := map[string]*Meter{}
 	for i := range 5 {
 		key := fmt.Sprint("t", i)
 		meters[key] = NewMeter(key, "table", writes(10, time.Second), 0, .5)
-		meters[key].told = true
+		meters[key].synced = true
 	}
 	meters["unbounded"] = NewMeter("unbounded", "table", &Record{}, 0, .5)
-	p := Reporter{epoch: 1, server: "s", whole: time.Unix(1000, 0)}
+	p := Reporter{epoch: 1, server: "s", full: time.Unix(1000, 0)}
 	meters["t3"].Take(0, WriteOps, 1)
 	p.Begin(time.Unix(1001, 0), "s", meters)
 	sent := p.Next(time.Second)
 	if len(sent) != 1 || sent[0].Key != "t3" {
-		t.Fatalf("told of %+v, want what was used", sent)
+		t.Fatalf("reported %+v, want the used ones", sent)
 	}
 	if !p.Answered(0, 2, meters, sent, map[string][Kinds]float64{"t3": sent[0].Shares}) {
-		t.Fatal("a new master is told of nothing else")
+		t.Fatal("a new master gets no other reports")
 	}
 	var keys []string
 	for _, r := range p.Next(time.Second) {
@@ -234,11 +238,11 @@ func TestReporterOfNewMaster(t *testing.T) {
 	}
 	slices.Sort(keys)
 	if !slices.Equal(keys, []string{"t0", "t1", "t2", "t4"}) {
-		t.Errorf("a new master is told of %v, besides t3", keys)
+		t.Errorf("a new master gets reports of %v, besides t3", keys)
 	}
 }
 
-// talk is a master, what servers report and what they are answered.
+// talk is a master with the reports of servers and its answers.
 type talk struct {
 	Allotter
 	record *Record
@@ -251,8 +255,8 @@ func newTalk() *talk {
 	return &talk{record: writes(100, time.Second), now: time.Unix(1000, 0), alive: 2, rounds: map[string]uint64{}}
 }
 
-// says has a server report a share and what was asked for, of one quota; -1 and it reports nothing. It returns the share that it
-// is answered; -1 is none.
+// says reports a share and a demand of one quota for a server; -1 reports nothing. It returns the
+// share in the answer; -1 if there is none.
 func (m *talk) says(server string, share, offered float64) float64 {
 	m.rounds[server]++
 	var reports []Report
@@ -272,25 +276,25 @@ func (m *talk) after(d time.Duration) { m.now = m.now.Add(d) }
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// TestIdleSharesBecomeEqual: shares of a quota that nobody uses become equal, by messages of servers that tell nothing of it:
-// first what one has too much is taken, then others have it. Before it was idle for a while, and when that is long over, nobody
-// is told anything.
+// TestIdleSharesBecomeEqual: the shares of an idle quota become equal, though no server reports it:
+// first the surplus of one is removed, then the others get it. Nothing changes before it was idle
+// for a while, or long after.
 func TestIdleSharesBecomeEqual(t *testing.T) {
 	for _, wait := range []time.Duration{idleFor - time.Millisecond, idleFor + time.Millisecond, settledAfter - 100*time.Millisecond, settledAfter + time.Millisecond} {
 		m := newTalk()
 		if a, b := m.says("a", .8, 0), m.says("b", .2, 0); !near(a, .8) || !near(b, .2) {
 			t.Fatalf("at first %v and %v", a, b)
 		}
-		m.says("c", -1, 0) // serves none of it
+		m.says("c", -1, 0) // has no grant
 		m.after(wait)
 		idle := wait > idleFor && wait < settledAfter
 		if c := m.says("c", -1, 0); c != -1 {
-			t.Errorf("a server that has nothing of it is told %v", c)
+			t.Errorf("a server that has nothing of it gets %v", c)
 		}
-		b := m.says("b", -1, 0) // nothing is free for it yet
+		b := m.says("b", -1, 0) // nothing is free for b yet
 		a := m.says("a", -1, 0)
 		if b != -1 || !idle && a != -1 || idle && !near(a, .5) {
-			t.Errorf("after %v: a is told %v, b %v", wait, a, b)
+			t.Errorf("after %v: a gets %v, b %v", wait, a, b)
 		}
 		if !idle {
 			continue
@@ -302,12 +306,12 @@ func TestIdleSharesBecomeEqual(t *testing.T) {
 			t.Errorf("after %v: a has %v", wait, a)
 		}
 		if b := m.says("b", -1, 0); !near(b, .5) {
-			t.Errorf("after %v: b is told %v", wait, b)
+			t.Errorf("after %v: b gets %v", wait, b)
 		}
 	}
 }
 
-// TestSmallDifferencesStay: shares that differ little are left as they are, unless servers have more than all together.
+// TestSmallDifferencesStay: shares that differ little are unchanged, unless their sum exceeds one.
 func TestSmallDifferencesStay(t *testing.T) {
 	for _, test := range []struct{ a, b, want float64 }{{.51, .49, -1}, {.49, .51, -1}, {.49, .49, -1}, {.52, .5, .5}, {.6, .4, .5}, {.4, .4, .5}} {
 		m := newTalk()
@@ -315,13 +319,13 @@ func TestSmallDifferencesStay(t *testing.T) {
 		m.says("b", test.b, 0)
 		m.after(2 * time.Second)
 		if a := m.says("a", -1, 0); !near(a, test.want) {
-			t.Errorf("a has %v and b %v: a is told %v, want %v", test.a, test.b, a, test.want)
+			t.Errorf("a has %v and b %v: a gets %v, want %v", test.a, test.b, a, test.want)
 		}
 	}
 }
 
-// TestBusyServerGetsIdleShare: what a server does not use goes to one that has need of it, at the next message of the idle one;
-// that is not given more meanwhile.
+// TestBusyServerGetsIdleShare: an unused share goes to a server that needs it, at the next message
+// of the idle one, which gets no more meanwhile.
 func TestBusyServerGetsIdleShare(t *testing.T) {
 	m := newTalk()
 	m.says("a", .5, 0)
@@ -329,50 +333,51 @@ func TestBusyServerGetsIdleShare(t *testing.T) {
 	m.after(time.Second)
 	m.says("b", -1, 0)
 	if a := m.says("a", .5, 100); !near(a, .5) {
-		t.Errorf("a is told %v before b has less", a)
+		t.Errorf("a gets %v before b has less", a)
 	}
 	m.after(time.Second)
 	b := m.says("b", -1, 0)
 	if !near(b, .01) { // half of idlePart
-		t.Errorf("b is told %v", b)
+		t.Errorf("b gets %v", b)
 	}
 	m.says("b", b, 0)
 	if a := m.says("a", .5, 100); !near(a, .99) {
-		t.Errorf("a is told %v, and b has %v", a, b)
+		t.Errorf("a gets %v, and b has %v", a, b)
 	}
 	m.after(time.Second)
 	if b := m.says("b", -1, 0); b != -1 {
-		t.Errorf("while a is busy b is told %v", b)
+		t.Errorf("while a is busy b gets %v", b)
 	}
 }
 
-// TestSilentServerKeepsItsShare: what a server has that reports nothing is not divided among others, which share the rest.
+// TestSilentServerKeepsItsShare: the share of a server that does not report stays reserved; the
+// others share the remainder.
 func TestSilentServerKeepsItsShare(t *testing.T) {
 	m := newTalk()
 	m.alive = 3
 	m.says("a", .3, 0)
 	m.says("b", .3, 0)
 	m.says("c", .4, 0)
-	m.after(silence + time.Millisecond)
+	m.after(reportTimeout + time.Millisecond)
 	m.says("b", -1, 0)
 	if stale := m.Stale(m.now); len(stale) != 2 || slices.Contains(stale, "b") {
 		t.Errorf("silent are %v", stale)
 	}
 	if b := m.says("b", .3, 100); !near(b, .3) {
-		t.Errorf("with two silent servers b is told %v", b)
+		t.Errorf("with two silent servers b gets %v", b)
 	}
 	m.says("a", .3, 100)
 	if a, b := m.says("a", .3, 100), m.says("b", .1, 100); !near(a, .3) || !near(b, .3) {
-		t.Errorf("with a silent server that has .4 the others are told %v and %v", a, b)
+		t.Errorf("with a silent server that has .4 the others get %v and %v", a, b)
 	}
 	m.Forget(m.now, "c")
 	if a, b := m.says("a", .3, 100), m.says("b", .3, 100); !near(a, .5) || !near(b, .5) {
-		t.Errorf("when it is gone the others are told %v and %v", a, b)
+		t.Errorf("when it is gone the others get %v and %v", a, b)
 	}
 	m.Forget(m.now, "c") // again
 	m.Forget(m.now, "a")
 	if b := m.says("b", .3, 100); !near(b, 1) {
-		t.Errorf("alone b is told %v", b)
+		t.Errorf("b alone gets %v", b)
 	}
 	m.Forget(m.now, "b")
 	if n := len(m.mu.quotas); n != 0 {
@@ -380,28 +385,29 @@ func TestSilentServerKeepsItsShare(t *testing.T) {
 	}
 }
 
-// TestNewMasterLearns: a new master changes no share before all servers that live have told theirs, or had the time to.
+// TestNewMasterLearns: a new master changes no share before all live servers have reported or had
+// the time to.
 func TestNewMasterLearns(t *testing.T) {
 	for alive, learns := range map[int]bool{0: true, 2: false, 3: true} {
 		m := newTalk()
 		m.alive = alive
 		m.says("b", .1, 0)
 		if a := m.says("a", .8, 0); near(a, .8) != learns {
-			t.Errorf("%d are alive, two have told: a is told %v", alive, a)
+			t.Errorf("%d are alive, two have reported: a gets %v", alive, a)
 		}
-		m.after(learning)
+		m.after(learnPeriod)
 		m.says("b", .1, 0)
 		if a := m.says("a", .8, 0); !near(a, .5) {
-			t.Errorf("%d are alive: after a while a is told %v", alive, a)
+			t.Errorf("%d are alive: after a while a gets %v", alive, a)
 		}
 	}
 }
 
-// TestRoundsOfNeed: a server has need of the larger of what was asked for in its last two rounds, and of nothing else; if it had
-// to refuse something it has need of all.
+// TestRoundsOfNeed: the demand of a server is the larger of its last two rounds. A server that
+// rejected requests needs the whole rate.
 func TestRoundsOfNeed(t *testing.T) {
-	server := &heard{}
-	h := &holding{server: server}
+	server := &lastReport{}
+	h := &grant{server: server}
 	say := func(round uint64, offered float64, refused bool) float64 {
 		server.round = round
 		if offered >= 0 {
@@ -409,7 +415,7 @@ func TestRoundsOfNeed(t *testing.T) {
 			r.Offered[ops], r.Refused[ops] = offered, refused
 			h.note(round, &r)
 		}
-		return h.part(ops, 100)
+		return h.demand(ops, 100)
 	}
 	for i, step := range []struct {
 		round   uint64
@@ -418,19 +424,19 @@ func TestRoundsOfNeed(t *testing.T) {
 		want    float64
 	}{
 		{1, 40, false, .5}, {2, 8, false, .5}, {3, 16, false, .2}, {3, 4, false, .2}, {3, 24, false, .3}, {4, 0, false, .3}, {5, -1, false, 0},
-		{6, 40, false, .5}, {7, -1, false, .5}, {8, -1, false, 0}, {9, 8, false, .1}, // what was before the silence is forgotten
+		{6, 40, false, .5}, {7, -1, false, .5}, {8, -1, false, 0}, {9, 8, false, .1}, // earlier rounds no longer count
 		{10, 1, true, 1}, {10, 1, false, 1}, {11, 1, false, .0125},
 	} {
 		if got := say(step.round, step.offered, step.refused); !near(got, step.want) {
 			t.Errorf("step %d: has need of %v, want %v", i, got, step.want)
 		}
 	}
-	short := func(share float64) bool { return h.short(writes(100, time.Second), [Kinds]float64{ops: share}) }
+	short := func(share float64) bool { return h.needsMoreThan(writes(100, time.Second), [Kinds]float64{ops: share}) }
 	if !short(0.01) || short(.0125) || short(.02) {
 		t.Error("a share below .0125 is short, and no other")
 	}
 	h.offered[0] = 50 // of a kind without a rate
-	if h.short(writes(100, time.Second), [Kinds]float64{ops: 1}) {
+	if h.needsMoreThan(writes(100, time.Second), [Kinds]float64{ops: 1}) {
 		t.Error("a kind without a rate is short")
 	}
 	if say(12, 1000, true); short(1) {
@@ -438,8 +444,8 @@ func TestRoundsOfNeed(t *testing.T) {
 	}
 }
 
-// TestServersWithoutRounds: a server that does not count its rounds begins one with each report, so what it needed long ago is
-// forgotten.
+// TestServersWithoutRounds: for a server that does not number its rounds each report is a round, so
+// old demand expires.
 func TestServersWithoutRounds(t *testing.T) {
 	m := newTalk()
 	for i, want := range []float64{1, 1, .51} {
@@ -449,14 +455,14 @@ func TestServersWithoutRounds(t *testing.T) {
 			r := Report{Key: "t", Offered: [Kinds]float64{ops: offered}}
 			m.Divide(m.now, 1, name, 0, []Report{r}, 2, func(string) *Record { return m.record })
 		}
-		if part := m.mu.quotas["t"].held["a"].part(ops, 100); (part > .5) != (want == 1) {
+		if part := m.mu.quotas["t"].grants["a"].demand(ops, 100); (part > .5) != (want == 1) {
 			t.Errorf("after report %d a has need of %v", i+1, part)
 		}
 	}
 }
 
-// TestManyQuotasAtOnce: an answer has no more quotas than it may have; quotas that are not there, or of which a server reports
-// nonsense, keep none of the others from being answered.
+// TestManyQuotasAtOnce: an answer is bounded. Unknown quotas and invalid reports do not keep others
+// from being answered.
 func TestManyQuotasAtOnce(t *testing.T) {
 	m := newTalk()
 	m.alive = 2
@@ -482,27 +488,27 @@ func TestManyQuotasAtOnce(t *testing.T) {
 		}
 	}
 	m.after(idleFor + time.Millisecond)
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for round := range uint64(3) {
 		got := m.Divide(m.now, 1, "a", quotas+round, nil, 2, func(string) *Record { return m.record })
 		if len(got) > ReportsMax || len(got) == 0 {
 			t.Fatalf("round %d: %d were answered at once, at most %d may be", round, len(got), ReportsMax)
 		}
 		for key := range got {
-			told[key] = true
+			reported[key] = true
 		}
 	}
-	// Of a single quota that is short among many that are not, b is told at once.
+	// One quota that is short among many that are not is changed at b at once.
 	m.after(settledAfter)
 	busy := Report{Key: "t7", Offered: [Kinds]float64{ops: 500}, Shares: [Kinds]float64{ops: .5}}
 	m.Divide(m.now, 1, "a", 2*quotas, []Report{busy}, 2, func(string) *Record { return m.record })
 	if got := m.Divide(m.now, 1, "b", 2*quotas, nil, 2, func(string) *Record { return m.record }); len(got) != 1 || got["t7"][ops] >= .2 {
-		t.Errorf("b is told %v", got)
+		t.Errorf("b gets %v", got)
 	}
 }
 
-// TestLedgerForgets: a server of which nothing is known can be forgotten; and what servers had that are gone counts for a while,
-// each on its own.
+// TestLedgerForgets: an unknown server can be removed. The usage of removed servers counts for a
+// while, each separately.
 func TestLedgerForgets(t *testing.T) {
 	var l Ledger
 	now := time.Unix(1000, 0)
@@ -515,35 +521,35 @@ func TestLedgerForgets(t *testing.T) {
 	for i := range servers {
 		l.Forget(now, fmt.Sprint("s", i))
 	}
-	l.Forget(now, "nobody")
+	l.Forget(now, "unknown")
 	if over := l.Over(now, 1, bounds); over[1].Used != 6*servers || over[2].Used != 100 {
 		t.Errorf("%+v is used", over)
 	}
-	end := now.Add(keptFor - time.Millisecond)
+	end := now.Add(retainFor - time.Millisecond)
 	l.Forget(end, "late")
 	if over := l.Over(end, 0, bounds); over[1].Used != 6*servers || over[2].Used != 100 {
 		t.Errorf("just before what servers had is forgotten: %+v", over)
 	}
-	later := now.Add(keptFor + fullFor + time.Second)
+	later := now.Add(retainFor + fullFor + time.Second)
 	if over := l.Over(later, 0, bounds); len(over) != 1 || over[2].Used != 100 {
 		t.Errorf("when it is forgotten: %+v", over)
 	}
-	if n := len(l.mu.kept); n != 1 {
+	if n := len(l.mu.retained); n != 1 {
 		t.Errorf("what %d servers had is remembered", n)
 	}
 }
 
-// TestLedgerOfUnknownServers: a new master that does not know how many servers live gives no verdict before they had the time to
-// report.
+// TestLedgerOfUnknownServers: a new master that does not know the number of live servers gives no
+// verdict before they had the time to report.
 func TestLedgerOfUnknownServers(t *testing.T) {
 	var l Ledger
 	now := time.Unix(1000, 0)
 	bounds := []Bound{{Key: "t", Quota: "t", Limit: 1, Tables: []uint64{1}}}
 	l.Note(now, 1, "a", map[uint64]int64{1: 100})
-	if over := l.Over(now.Add(learning-1), 0, bounds); over != nil {
+	if over := l.Over(now.Add(learnPeriod-1), 0, bounds); over != nil {
 		t.Errorf("at first: %+v", over)
 	}
-	if over := l.Over(now.Add(learning), 0, bounds); len(over) != 1 {
+	if over := l.Over(now.Add(learnPeriod), 0, bounds); len(over) != 1 {
 		t.Errorf("after a while: %+v", over)
 	}
 }

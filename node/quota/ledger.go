@@ -5,47 +5,47 @@ import (
 	"time"
 )
 
-// Ledger is what tables take on all servers, for the master: it tells which may not grow. It is
-// safe for concurrent use.
+// Ledger adds up the bytes of tables over all servers, and finds the tables that may not grow. It
+// runs on the master, and is safe for concurrent use.
 type Ledger struct {
-	// mu guards the fields in it. Never held while anything is waited for.
+	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		epoch   uint64 // of the mastership
-		since   time.Time
-		servers map[string]*told
-		whole   bool // all servers have told, or had the time to
-		total   map[uint64]int64
-		kept    map[string]*kept     // of servers that have fallen silent, or are gone
-		high    map[string]time.Time // quotas whose tables take too much, by key, with since when
-		full    map[string]seen      // quotas that are used up, by key
-		last    map[uint64]Over
-		at      time.Time // of last
-		bounds  []Bound   // that it is of
+		epoch    uint64 // the master's epoch
+		since    time.Time
+		servers  map[string]*serverUsage
+		complete bool // all servers have reported, or had the time to
+		total    map[uint64]int64
+		retained map[string]*retained // by server that is unresponsive or gone
+		high     map[string]time.Time // quotas that are exceeded, by key, and since when
+		full     map[string]exceeded  // quotas that count as exceeded, by key
+		last     map[uint64]Over
+		at       time.Time // time of last
+		bounds   []Bound   // bounds of last
 	}
 }
 
-// told is what a server has told last.
-type told struct {
+// serverUsage is a server's last report.
+type serverUsage struct {
 	tables map[uint64]int64 // bytes
-	all    map[uint64]int64 // bytes of the same tables on all servers then
+	all    map[uint64]int64 // bytes of the same tables on all servers at that time
 	at     time.Time
-	silent bool // too long ago: it is not in the totals
+	silent bool // reported too long ago: not in the totals
 }
 
-// seen is when a quota was last seen to be used up, and what it was.
-type seen struct {
+// exceeded is when a quota was last found exceeded, and its limit then.
+type exceeded struct {
 	at    time.Time
 	limit int64
 }
 
-// kept is what tables took on all servers when one of them has told last.
-type kept struct {
+// retained is what tables occupied on all servers at the last report of one of them.
+type retained struct {
 	all   map[uint64]int64
 	until time.Time
 }
 
-// Bound is a quota of bytes, and the tables that count for it.
+// Bound is a quota of bytes and the tables that it covers.
 type Bound struct {
 	Key    string
 	Quota  string // such as: table "t" bytes
@@ -53,40 +53,42 @@ type Bound struct {
 	Tables []uint64
 }
 
-// Over tells that a quota is used up.
+// Over describes an exceeded quota.
 type Over struct {
 	Quota       string
 	Limit, Used int64
 }
 
 const (
-	// fullFor is how long a quota counts as used up after it was, unless it is raised. While a tablet is moved neither of two
-	// servers may have told of it.
+	// fullFor is how long a quota counts as exceeded after it no longer is, unless it is raised.
+	// While a tablet moves, neither of two servers may have reported it.
 	fullFor = 3 * time.Second
-	// highFor is how long tables must have taken too much until the quota counts as used up: while a tablet is moved both
-	// servers may have told of it.
+	// highFor is how long a quota must be exceeded before it counts. While a tablet moves, both
+	// servers may have reported it.
 	highFor = 1500 * time.Millisecond
-	// silentAfter is when what a server has told is added no more: others have its tablets, most likely, and tell of them.
-	silentAfter = 1500 * time.Millisecond
-	// keptFor is how long tables count as no smaller than they were with the server that has fallen silent, unless it tells again:
-	// longer than its tablets take to be others'. Added to what those tell they would count twice.
-	keptFor = 2 * time.Minute
-	// verdictsFor is how long verdicts are not made anew: each report of a server asks for them.
+	// usageTimeout is the age at which a server's report no longer counts: most likely other servers
+	// have its tablets and report them.
+	usageTimeout = 1500 * time.Millisecond
+	// retainFor is how long tables count as no smaller than at the last report of an unresponsive
+	// server, unless it reports again. It is longer than the reassignment of its tablets takes.
+	// Adding its last report to the other servers' reports would count tablets twice.
+	retainFor = 2 * time.Minute
+	// verdictsFor is how long a result of Over is reused: each report of a server asks for it.
 	verdictsFor = 250 * time.Millisecond
 )
 
-// Note takes what a server says that its tables take. A mastership with another epoch begins anew.
+// Note records a server's report of the bytes of its tables. A new epoch discards all state.
 func (l *Ledger) Note(now time.Time, epoch uint64, server string, tables map[uint64]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.servers == nil || l.mu.epoch != epoch {
-		l.mu.epoch, l.mu.since, l.mu.at, l.mu.whole = epoch, now, time.Time{}, false
-		l.mu.servers, l.mu.total, l.mu.kept = map[string]*told{}, map[uint64]int64{}, map[string]*kept{}
-		l.mu.high, l.mu.full = map[string]time.Time{}, map[string]seen{}
+		l.mu.epoch, l.mu.since, l.mu.at, l.mu.complete = epoch, now, time.Time{}, false
+		l.mu.servers, l.mu.total, l.mu.retained = map[string]*serverUsage{}, map[uint64]int64{}, map[string]*retained{}
+		l.mu.high, l.mu.full = map[string]time.Time{}, map[string]exceeded{}
 	}
-	l.leaveOutLocked(l.mu.servers[server])
-	delete(l.mu.kept, server)
-	t := &told{tables: tables, all: make(map[uint64]int64, len(tables)), at: now}
+	l.excludeLocked(l.mu.servers[server])
+	delete(l.mu.retained, server)
+	t := &serverUsage{tables: tables, all: make(map[uint64]int64, len(tables)), at: now}
 	l.mu.servers[server] = t
 	for id, n := range tables {
 		l.mu.total[id] += n
@@ -94,20 +96,20 @@ func (l *Ledger) Note(now time.Time, epoch uint64, server string, tables map[uin
 	}
 }
 
-// keepLocked notes what tables took when a server has told last, which is about to be left out: by now others may tell of
-// its tablets, too.
-func (l *Ledger) keepLocked(now time.Time, server string) {
+// retainLocked retains what tables occupied at the last report of a server that is about to be
+// excluded: other servers may now report its tablets.
+func (l *Ledger) retainLocked(now time.Time, server string) {
 	if t := l.mu.servers[server]; t != nil && !t.silent {
-		l.mu.kept[server] = &kept{t.all, now.Add(keptFor)}
+		l.mu.retained[server] = &retained{t.all, now.Add(retainFor)}
 	}
 }
 
-// leastLocked returns what tables count for at least, and forgets what was kept for long.
-func (l *Ledger) leastLocked(now time.Time) map[uint64]int64 {
+// minimumsLocked returns the least bytes that tables count for, and drops expired retentions.
+func (l *Ledger) minimumsLocked(now time.Time) map[uint64]int64 {
 	least := map[uint64]int64{}
-	for server, k := range l.mu.kept {
+	for server, k := range l.mu.retained {
 		if !now.Before(k.until) {
-			delete(l.mu.kept, server)
+			delete(l.mu.retained, server)
 			continue
 		}
 		for id, n := range k.all {
@@ -117,8 +119,8 @@ func (l *Ledger) leastLocked(now time.Time) map[uint64]int64 {
 	return least
 }
 
-// leaveOutLocked takes what a server has told out of the totals.
-func (l *Ledger) leaveOutLocked(t *told) {
+// excludeLocked removes a server's report from the totals.
+func (l *Ledger) excludeLocked(t *serverUsage) {
 	if t == nil || t.silent {
 		return
 	}
@@ -130,23 +132,23 @@ func (l *Ledger) leaveOutLocked(t *told) {
 	}
 }
 
-// Reset forgets all.
+// Reset discards all state.
 func (l *Ledger) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.servers = nil
 }
 
-// Forget leaves out a server that serves nothing any more.
+// Forget removes a server that no longer serves.
 func (l *Ledger) Forget(now time.Time, server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keepLocked(now, server)
-	l.leaveOutLocked(l.mu.servers[server])
+	l.retainLocked(now, server)
+	l.excludeLocked(l.mu.servers[server])
 	delete(l.mu.servers, server)
 }
 
-// Servers returns those that have told something.
+// Servers returns the servers that have reported.
 func (l *Ledger) Servers() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,31 +158,32 @@ func (l *Ledger) Servers() (all []string) {
 	return all
 }
 
-// Over returns the tables that may not grow, with the quota that says so. It is nil while the master is new, and has not
-// heard of all servers, of which so many are thought to live, 0 if that is not known: what was told before holds then. What
-// its first verdicts find holds at once; later a quota must have been exceeded for a while.
+// Over returns the tables that may not grow, each with the exceeded quota. It returns nil while a
+// new master has not heard from all servers: then earlier results remain in force. Alive is the
+// number of servers believed alive, 0 if unknown. The first result applies at once; later a quota
+// must be exceeded for highFor.
 func (l *Ledger) Over(now time.Time, alive int, bounds []Bound) map[uint64]Over {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.servers == nil {
 		return nil
 	}
-	l.mu.whole = l.mu.whole || now.Sub(l.mu.since) >= learning || alive > 0 && len(l.mu.servers) >= alive
-	if !l.mu.whole {
+	l.mu.complete = l.mu.complete || now.Sub(l.mu.since) >= learnPeriod || alive > 0 && len(l.mu.servers) >= alive
+	if !l.mu.complete {
 		return nil
 	}
 	if now.Sub(l.mu.at) < verdictsFor && sameBounds(bounds, l.mu.bounds) {
 		return l.mu.last
 	}
 	for server, t := range l.mu.servers {
-		if now.Sub(t.at) > silentAfter {
-			l.keepLocked(now, server)
-			l.leaveOutLocked(t)
+		if now.Sub(t.at) > usageTimeout {
+			l.retainLocked(now, server)
+			l.excludeLocked(t)
 		}
 	}
-	least := l.leastLocked(now)
+	least := l.minimumsLocked(now)
 	first := l.mu.at.IsZero()
-	over, high, full := map[uint64]Over{}, map[string]time.Time{}, map[string]seen{}
+	over, high, full := map[uint64]Over{}, map[string]time.Time{}, map[string]exceeded{}
 	for _, b := range bounds {
 		used := int64(0)
 		for _, id := range b.Tables {
@@ -196,7 +199,7 @@ func (l *Ledger) Over(now time.Time, alive int, bounds []Bound) map[uint64]Over 
 		}
 		switch {
 		case used >= b.Limit && (first || was || now.Sub(since) >= highFor):
-			last = seen{now, b.Limit}
+			last = exceeded{now, b.Limit}
 		case !was || now.Sub(last.at) > fullFor || b.Limit > last.limit:
 			continue
 		}
@@ -211,7 +214,7 @@ func (l *Ledger) Over(now time.Time, alive int, bounds []Bound) map[uint64]Over 
 	return over
 }
 
-// sameBounds tells whether two lists are one: whoever changes a bound makes a new list.
+// sameBounds reports whether both are the same slice: a change of bounds makes a new one.
 func sameBounds(a, b []Bound) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

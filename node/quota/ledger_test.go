@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ledgerRun is a master's ledger, servers that tell it twice a second what they have, and what comes of that.
+// ledgerRun is a master's ledger and servers that report their usage twice a second.
 type ledgerRun struct {
 	Ledger
 	now     time.Time
@@ -17,7 +17,7 @@ type ledgerRun struct {
 	bounds  []Bound
 }
 
-// after returns the verdicts that there are so much later.
+// after returns the verdicts after the given time.
 func (r *ledgerRun) after(d time.Duration) (over map[uint64]Over) {
 	const step = 250 * time.Millisecond
 	for end := r.now.Add(d); ; r.now = r.now.Add(step) {
@@ -39,19 +39,19 @@ func newLedgerRun() *ledgerRun {
 	}}
 }
 
-// TestLedger: sums over servers tell what is full; a new master opens nothing that is full, and what has shrunk is open
-// again a little later.
+// TestLedger: usage is summed over servers. A new master accepts writes into no exceeded quota. A
+// quota whose tables shrank accepts writes again shortly afterwards.
 func TestLedger(t *testing.T) {
 	r := newLedgerRun()
 	if r.after(0) != nil {
-		t.Error("nothing is known before servers have told something")
+		t.Error("a verdict before servers have reported")
 	}
 	r.servers["a"] = map[uint64]int64{1: 60, 2: 10, 3: 1e9}
 	r.servers["b"] = map[uint64]int64{1: 39, 2: 10}
 	if r.after(time.Second) != nil {
 		t.Error("a new master knows at once")
 	}
-	if o := r.after(learning); o == nil || len(o) != 0 {
+	if o := r.after(learnPeriod); o == nil || len(o) != 0 {
 		t.Errorf("99 of 100: %v", o)
 	}
 	r.servers["b"][1] = 40
@@ -82,8 +82,8 @@ func TestLedger(t *testing.T) {
 	}
 	delete(r.servers, "b")
 	r.Forget(r.now, "b")
-	if o := r.after(keptFor - time.Second); len(o) != 2 {
-		t.Errorf("a server is gone, and nobody tells of its tablets yet: %v", o)
+	if o := r.after(retainFor - time.Second); len(o) != 2 {
+		t.Errorf("a server is gone, and its tablets are not reported yet: %v", o)
 	}
 	if o := r.after(2 * fullFor); len(o) != 0 {
 		t.Errorf("long after a server is gone: %v", o)
@@ -97,25 +97,26 @@ func TestLedger(t *testing.T) {
 	}
 	r.alive, r.servers["b"] = 2, map[uint64]int64{1: 0}
 	if o := r.after(500 * time.Millisecond); len(o) != 1 {
-		t.Errorf("by a master whom all have told: %v", o)
+		t.Errorf("by a master with all reports: %v", o)
 	}
 	r.Reset()
 	if r.Over(r.now, r.alive, r.bounds) != nil {
 		t.Error("verdicts though all was forgotten")
 	}
 	r.epoch, r.alive = 3, 0
-	if o := r.after(learning); len(o) != 1 {
+	if o := r.after(learnPeriod); len(o) != 1 {
 		t.Errorf("by another master: %v", o)
 	}
 }
 
-// TestLedgerOfSilence: a table counts for no less while a server with a part of it does not tell, for a while, however many
-// are silent one after the other; and at once for what it is when they tell again.
+// TestLedgerOfSilence: while a server with a part of a table does not report, the table counts for
+// no less, for a while, also if several servers stop one after the other. It counts for its
+// reported size once they report again.
 func TestLedgerOfSilence(t *testing.T) {
 	r := newLedgerRun()
 	r.bounds = r.bounds[:1]
 	parts := map[string]map[uint64]int64{"a": {1: 60}, "b": {1: 30}, "c": {1: 10}}
-	tell := func(names ...string) {
+	report := func(names ...string) {
 		r.servers = map[string]map[uint64]int64{}
 		for _, name := range names {
 			r.servers[name] = parts[name]
@@ -127,26 +128,26 @@ func TestLedgerOfSilence(t *testing.T) {
 			t.Errorf("%s: %v", what, o)
 		}
 	}
-	tell("a", "b", "c")
-	full("all tell", 2*learning, true)
-	tell("b", "c")
-	full("one is silent", keptFor/2, true)
-	tell("c")
-	full("two are", keptFor/2-10*time.Second, true)
-	tell("a", "c")
+	report("a", "b", "c")
+	full("all report", 2*learnPeriod, true)
+	report("b", "c")
+	full("one is silent", retainFor/2, true)
+	report("c")
+	full("two are", retainFor/2-10*time.Second, true)
+	report("a", "c")
 	parts["a"][1] = 20
-	full("the first tells again that it has less", 2*fullFor, false)
-	tell("b", "c")
-	parts["b"][1] = 90 // and what the first had
+	full("the first reports less again", 2*fullFor, false)
+	report("b", "c")
+	parts["b"][1] = 90 // with the tablets of the first
 	full("another has the tablets of one that is silent", 2*fullFor, true)
 	parts["b"][1] = 50
-	full("less than with the one that is silent", keptFor/2, false)
-	tell()
-	full("nobody tells", 2*keptFor, false)
+	full("less than with the one that is silent", retainFor/2, false)
+	report()
+	full("no server reports", 2*retainFor, false)
 }
 
-// TestLedgerOfMoves: who takes less than he may is refused nothing while a tablet is moved, or its server dies; and what is
-// full stays so.
+// TestLedgerOfMoves: a table below its quota stays writable while a tablet moves or its server
+// dies, and an exceeded quota stays exceeded.
 func TestLedgerOfMoves(t *testing.T) {
 	const bytes = 60
 	for _, test := range []struct {
@@ -156,15 +157,15 @@ func TestLedgerOfMoves(t *testing.T) {
 		move  func(r *ledgerRun)
 		later func(r *ledgerRun)
 	}{
-		{"told of by both", 100, false, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }, func(r *ledgerRun) { r.servers["a"] = nil }},
-		{"told of by nobody", bytes, true, func(r *ledgerRun) { r.servers["a"] = nil }, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }},
+		{"reported by both", 100, false, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }, func(r *ledgerRun) { r.servers["a"] = nil }},
+		{"reported by none", bytes, true, func(r *ledgerRun) { r.servers["a"] = nil }, func(r *ledgerRun) { r.servers["b"] = map[uint64]int64{1: bytes} }},
 		{"of one that died", 100, false, func(r *ledgerRun) { delete(r.servers, "a"); r.servers["b"] = map[uint64]int64{1: bytes} }, func(*ledgerRun) {}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			r := newLedgerRun()
 			r.bounds = []Bound{{Key: "t1", Quota: "one", Limit: test.limit, Tables: []uint64{1}}}
 			r.servers["a"], r.servers["b"] = map[uint64]int64{1: bytes}, nil
-			r.after(2 * learning)
+			r.after(2 * learnPeriod)
 			test.move(r)
 			for i := range 40 {
 				if i == 4 {
@@ -178,12 +179,13 @@ func TestLedgerOfMoves(t *testing.T) {
 	}
 }
 
-// TestLedgerOfTwo: when the bound that a verdict tells of is raised, another that the table has reached holds at once.
+// TestLedgerOfTwo: when the quota named by a verdict is raised, another exceeded quota of the table
+// applies at once.
 func TestLedgerOfTwo(t *testing.T) {
 	r := newLedgerRun()
 	r.bounds[1].Limit = 100
 	r.servers["a"] = map[uint64]int64{1: 200}
-	if o := r.after(2 * learning); len(o) != 2 || o[1].Quota != "one" {
+	if o := r.after(2 * learnPeriod); len(o) != 2 || o[1].Quota != "one" {
 		t.Fatalf("both are used up: %v", o)
 	}
 	raised := slices.Clone(r.bounds)
@@ -193,9 +195,9 @@ func TestLedgerOfTwo(t *testing.T) {
 	}
 }
 
-// TestOvershootOfBytes holds quotas of bytes to the bound that docs/operating.md states: a table grows for at most 3 s after it
-// has reached its quota. Three servers that report twice a second, each at its own moment, learn of the verdict from the
-// answers; each of them takes writes until then.
+// TestOvershootOfBytes checks the bound of docs/operating.md: a table grows for at most 3 s after
+// it has reached its quota. Three servers report twice a second, each at its own times, and learn
+// of the verdict from the answers. Each accepts writes until then.
 func TestOvershootOfBytes(t *testing.T) {
 	const (
 		servers, every, step = 3, 500 * time.Millisecond, 10 * time.Millisecond

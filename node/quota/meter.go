@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// Meter is what a server knows of one quota. It is safe for concurrent use, but for Set and Report, which one goroutine calls, the Reporter's.
+// Meter is one server's state of one quota. It is safe for concurrent use, except SetRecord,
+// SetShares and Report, which only the Reporter's goroutine may call.
 type Meter struct {
 	key     string
 	what    string // table "t" or principal "p"
 	record  atomic.Pointer[Record]
 	buckets [Kinds]bucket
 	shares  [Kinds]float64
-	told    bool // the master knows which shares this server goes by: the Reporter's own
+	synced  bool // the master knows the shares in use; owned by the Reporter
 }
 
-// NewMeter returns the meter of a quota of which the master has said nothing yet: this server takes a share of
-// it. Key names the quota among servers.
+// NewMeter returns a meter that uses the given share of each rate until the master has answered.
+// Key names the quota among servers; what names it in errors, such as: table "t".
 func NewMeter(key, what string, r *Record, now int64, share float64) *Meter {
 	m := &Meter{key: key, what: what}
 	for i := range m.shares {
@@ -28,7 +29,7 @@ func NewMeter(key, what string, r *Record, now int64, share float64) *Meter {
 	return m
 }
 
-// SetRecord has the meter go by another record.
+// SetRecord replaces the record.
 func (m *Meter) SetRecord(now int64, r *Record) {
 	m.record.Store(r)
 	m.apply(now)
@@ -39,24 +40,25 @@ func (m *Meter) apply(now int64) {
 	for i := range m.buckets {
 		x := r.Rates[i]
 		rate := float64(x.PerSecond) * m.shares[i]
-		if x.PerSecond > 0 { // none at all would be no bound
+		if x.PerSecond > 0 { // a rate of 0 would mean no limit
 			rate = max(rate, rateMin)
 		}
 		m.buckets[i].set(now, rate, x.Burst)
 	}
 }
 
-// rateMin is the least rate of a bucket that has a bound, in units a second: while others that are silent have all.
+// rateMin is the least rate of a bucket with a limit, in units a second: it applies while
+// unresponsive servers hold the whole rate.
 const rateMin = 1e-3
 
-// SetShares has the meter go by other shares.
+// SetShares replaces the shares.
 func (m *Meter) SetShares(now int64, shares [Kinds]float64) {
 	m.shares = shares
 	m.apply(now)
 }
 
-// goBy is SetShares, and tells whether a share is less than before.
-func (m *Meter) goBy(now int64, shares [Kinds]float64) (less bool) {
+// applyShares is SetShares, and reports whether a share became smaller.
+func (m *Meter) applyShares(now int64, shares [Kinds]float64) (less bool) {
 	for k := range shares {
 		less = less || shares[k] < m.shares[k]
 	}
@@ -66,7 +68,7 @@ func (m *Meter) goBy(now int64, shares [Kinds]float64) (less bool) {
 	return less
 }
 
-// Refusals returns how many requests were refused, by kind.
+// Refusals returns the number of rejected requests, by kind.
 func (m *Meter) Refusals() (n [Kinds]int64) {
 	for i := range n {
 		n[i] = m.buckets[i].refusals.Load()
@@ -74,23 +76,24 @@ func (m *Meter) Refusals() (n [Kinds]int64) {
 	return n
 }
 
-// Name returns what the quota is of, such as: table "t".
+// Name returns the subject of the quota, such as: table "t".
 func (m *Meter) Name() string { return m.what }
 
 // Record returns the quota.
 func (m *Meter) Record() *Record { return m.record.Load() }
 
-// Key returns what the quota is named by among servers.
+// Key returns the name of the quota among servers.
 func (m *Meter) Key() string { return m.key }
 
-// Refusal says that a rate is used up.
+// Refusal describes a rejected request: a rate is used up.
 type Refusal struct {
 	Quota string // such as: table "t" write_ops
-	Limit int64  // per second, of the cluster
+	Limit int64  // per second, cluster-wide
 	Wait  time.Duration
 }
 
-// Take lets n units of a kind in, or says why not. Without a bound of that kind it lets all in.
+// Take admits n units of a kind, or returns the refusal. Without a limit of that kind it admits
+// all.
 func (m *Meter) Take(now int64, k Kind, n int64) *Refusal {
 	b := &m.buckets[k.index()]
 	if !b.bounded() {
@@ -100,54 +103,56 @@ func (m *Meter) Take(now int64, k Kind, n int64) *Refusal {
 	if wait <= 0 {
 		return nil
 	}
-	// By then the share may be all of it: one that is a small part says little.
+	// A small share says little about the wait: by then the server may have the whole rate.
 	if whole := time.Duration(float64(wait) * b.share(m.record.Load().Rate(k).PerSecond)); whole < wait {
 		wait = min(wait, max(whole, shareWait))
 	}
 	return &Refusal{Quota: fmt.Sprintf("%s %s", m.what, k), Limit: m.record.Load().Rate(k).PerSecond, Wait: wait}
 }
 
-// shareWait is how soon a server that refuses has the share that it needs, if there is enough.
+// shareWait is how soon a server that rejects requests gets the share that it needs, if there is
+// enough.
 const shareWait = time.Second
 
-// Charge takes units that were used already.
+// Charge deducts units that were already used.
 func (m *Meter) Charge(now int64, k Kind, n int64) {
 	if b := &m.buckets[k.index()]; b.bounded() {
 		b.charge(now, n)
 	}
 }
 
-// GiveBack returns units that Take has let in and that were not used.
+// GiveBack returns units that Take admitted and that were not used.
 func (m *Meter) GiveBack(now int64, k Kind, n int64) {
 	if b := &m.buckets[k.index()]; b.bounded() {
-		b.giveBack(now, n)
+		b.refund(now, n)
 	}
 }
 
-// Report is what a server tells the master of one quota.
+// Report is a server's report of one quota to the master.
 type Report struct {
 	Key string
-	// Shares are those that the server goes by.
+	// Shares are the shares in use.
 	Shares [Kinds]float64
-	// Offered is units per second that it was asked for of late.
+	// Offered is the recent demand, in units per second.
 	Offered [Kinds]float64
-	// Refused tells whether some of them were refused.
+	// Refused reports whether some of that demand was rejected.
 	Refused [Kinds]bool
 }
 
-// due tells whether the master is to be told of the quota: it has rates, and was used or is not known to him.
+// due reports whether the quota is to be reported: it has rates, and was used or is not in sync
+// with the master.
 func (m *Meter) due() bool {
 	if !m.record.Load().hasRates() {
 		return false
 	}
-	due := !m.told
+	due := !m.synced
 	for i := range m.buckets {
 		due = due || m.buckets[i].used()
 	}
 	return due
 }
 
-// Report tells what there was since the last one; the last round of reports was so long ago.
+// Report returns the report for the time since the last round.
 func (m *Meter) Report(since time.Duration) Report {
 	r := Report{Key: m.key, Shares: m.shares}
 	for i := range m.buckets {
@@ -158,11 +163,11 @@ func (m *Meter) Report(since time.Duration) Report {
 	return r
 }
 
-// used tells whether there was anything.
+// used reports whether there was any demand.
 func (r *Report) used() bool { return r.Offered != [Kinds]float64{} || r.Refused != [Kinds]bool{} }
 
-// sane tells whether what a server has told can be reckoned with.
-func (r *Report) sane() bool {
+// valid reports whether the numbers of a report are in range.
+func (r *Report) valid() bool {
 	for i := range r.Shares {
 		if !(r.Shares[i] >= 0 && r.Shares[i] <= 1) || !(r.Offered[i] >= 0) || math.IsInf(r.Offered[i], 0) {
 			return false

@@ -22,8 +22,8 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// Q1: in no span of time a bucket lets in more than rate, burst and one request, however its rate changes between
-// two bounds; and it lets in that much if more is asked for.
+// Q1: in no period does a bucket admit more than rate, burst and one request, however its rate
+// changes between two bounds. It admits that much under load.
 func TestBucketRate(t *testing.T) {
 	rng := seeded(t)
 	for range 20 {
@@ -60,8 +60,8 @@ func TestBucketRate(t *testing.T) {
 	}
 }
 
-// Q2: who waits as long as he was told is let in, and not before; large requests and those that are
-// charged afterwards are paid for.
+// Q2: a request is admitted after its wait and not before. Large requests and later charges are
+// paid for.
 func TestBucketWait(t *testing.T) {
 	rng := seeded(t)
 	for range 1000 {
@@ -82,13 +82,13 @@ func TestBucketWait(t *testing.T) {
 			}
 			now += int64(wait)
 			if again := b.take(now, n); again != 0 {
-				t.Fatalf("told to wait for %v, and then for %v", wait, again)
+				t.Fatalf("wait for %v, and then for %v", wait, again)
 			}
 		}
 	}
 }
 
-// The longest burst has an end, too.
+// Even the longest burst ends.
 func TestBucketLongestBurst(t *testing.T) {
 	var b bucket
 	b.set(0, 1, BurstMax)
@@ -104,7 +104,7 @@ func TestBucketLongestBurst(t *testing.T) {
 	}
 }
 
-// What is given back can be used again, and no more than that.
+// Refunded units can be used again, and no more than those.
 func TestBucketGiveBack(t *testing.T) {
 	var b bucket
 	b.set(0, 10, time.Second)
@@ -112,7 +112,7 @@ func TestBucketGiveBack(t *testing.T) {
 		if wait := b.take(0, 5); wait != 0 {
 			t.Fatalf("after what was let in was given back: wait for %v", wait)
 		}
-		b.giveBack(0, 5)
+		b.refund(0, 5)
 	}
 	count := func(wantOffered int64, wantRefused bool) {
 		t.Helper()
@@ -123,9 +123,9 @@ func TestBucketGiveBack(t *testing.T) {
 	count(0, false)
 	b.take(0, 3)
 	b.take(0, 2)
-	b.giveBack(0, 2)
+	b.refund(0, 2)
 	count(3, false)
-	b.giveBack(0, 1000)
+	b.refund(0, 1000)
 	count(0, false) // not less than nothing
 	n := 0
 	for ; b.take(0, 1) == 0; n++ {
@@ -133,11 +133,11 @@ func TestBucketGiveBack(t *testing.T) {
 	if n != 11 {
 		t.Errorf("%d let in of a burst of 10", n)
 	}
-	count(12, true) // with the one that was refused
+	count(12, true) // including the rejected one
 	count(0, false)
-	b.giveBack(0, 3)
+	b.refund(0, 3)
 	b.charge(0, 2)
-	count(0, false) // what was offered before it was counted is given back after that
+	count(0, false) // units requested before the count are refunded after it
 	for n = 0; b.take(0, 1) == 0; n++ {
 	}
 	if n != 1 {
@@ -145,7 +145,7 @@ func TestBucketGiveBack(t *testing.T) {
 	}
 }
 
-// A share that goes back and forth gives nothing.
+// A share that moves back and forth gains nothing.
 func TestSharesSaveNothing(t *testing.T) {
 	r := &Record{Rates: [Kinds]Rate{{PerSecond: 1000, Burst: time.Second}}}
 	m := NewMeter("k", `table "t"`, r, 0, 1)
@@ -176,7 +176,7 @@ func TestSharesSaveNothing(t *testing.T) {
 	}
 }
 
-// A kept form: records in lock services must be read for ever.
+// Stored form: records in lock services must stay readable.
 func TestRecord(t *testing.T) {
 	r := Record{Name: "web", BytesMax: 1 << 40, Rates: [Kinds]Rate{{}, {PerSecond: 1 << 20, Burst: time.Second}, {PerSecond: 100, Burst: 2500 * time.Millisecond}}}
 	if got, want := hex.EncodeToString(r.Encode()), "9401a3776562cf000001000000000092"+"9302ce001000"+"00cd03e8"+"930364cd09c4"; got != want {
@@ -219,17 +219,17 @@ func TestOwner(t *testing.T) {
 
 // cluster is servers and a master in simulated time.
 type cluster struct {
-	rng    *rand.Rand
-	record Record
-	now    int64
-	epoch  uint64
-	alive  int // servers that the master thinks to be alive
-	master Allotter
-	server []*simServer
-	lost   int     // of a hundred answers of the master
-	most   float64 // that the shares have been together
-	told   int     // quotas that servers have reported, and been answered
-	much   int     // in one message
+	rng      *rand.Rand
+	record   Record
+	now      int64
+	epoch    uint64
+	alive    int // servers that the master believes alive
+	master   Allotter
+	server   []*simServer
+	lost     int     // percent of the master's answers that are lost
+	most     float64 // largest sum of the shares
+	reported int     // quotas in reports and answers
+	much     int     // most quotas in one message
 }
 
 type simServer struct {
@@ -237,7 +237,7 @@ type simServer struct {
 	meter *Meter
 	all   map[string]*Meter
 	rep   Reporter
-	next  int64 // when it reports
+	next  int64 // when it next reports
 	last  int64
 	deaf  bool
 }
@@ -263,7 +263,7 @@ func (c *cluster) report(s *simServer) {
 	for more := true; more; {
 		r := s.rep.Next(since)
 		answer := c.master.Divide(now, c.epoch, s.name, round, r, c.alive, func(string) *Record { return &c.record })
-		c.told, c.much = c.told+len(r)+len(answer), max(c.much, len(r), len(answer))
+		c.reported, c.much = c.reported+len(r)+len(answer), max(c.much, len(r), len(answer))
 		if c.rng.IntN(100) < c.lost {
 			return
 		}
@@ -271,8 +271,8 @@ func (c *cluster) report(s *simServer) {
 	}
 }
 
-// run has clients, each of one server, write for so long as fast as they are let. It returns what was
-// let in.
+// run has clients, each of one server, write as fast as admitted for a while. It returns the
+// admitted units.
 func (c *cluster) run(d time.Duration, clients []int) (let int) {
 	at := make([]int64, len(clients))
 	for i := range at {
@@ -306,7 +306,7 @@ func (c *cluster) shares() (sum float64) {
 	return sum
 }
 
-// clientsOn returns clients by how many each server has.
+// clientsOn returns clients, given their number on each server.
 func clientsOn(n ...int) (all []int) {
 	for s, k := range n {
 		for range k {
@@ -316,13 +316,13 @@ func clientsOn(n ...int) (all []int) {
 	return all
 }
 
-// Q3: the sum of what servers let in stays within a tenth of the quota while the load moves between them,
-// also if answers of the master are lost.
+// Q3: the sum of admitted units stays within a tenth of the quota while the load moves between
+// servers, also if answers of the master are lost.
 func TestLoadMoves(t *testing.T) {
 	for _, lost := range []int{0, 20} {
 		c := newCluster(seeded(t), 3, 500, time.Second)
 		c.lost = lost
-		c.run(5*time.Second, clientsOn(4, 4, 4)) // the burst, and what a new master learns
+		c.run(5*time.Second, clientsOn(4, 4, 4)) // the burst, and what is admitted before a new master has all shares
 		total, time0 := 0, c.now
 		for _, load := range [][]int{{12, 0, 0}, {0, 12, 0}, {4, 4, 4}, {0, 0, 12}, {10, 1, 1}, {0, 6, 6}} {
 			n := c.run(20*time.Second, clientsOn(load...))
@@ -344,8 +344,8 @@ func TestLoadMoves(t *testing.T) {
 	}
 }
 
-// A server that hears nothing goes on with what it has, and the others have the rest; a master that is new
-// changes nothing before it knows what there is; what a server has that is gone goes to the others.
+// A server without answers keeps its share, and the others get the remainder. A new master changes
+// nothing before it knows the shares. The share of a removed server goes to the others.
 func TestAllotterLosesServers(t *testing.T) {
 	c := newCluster(seeded(t), 3, 500, time.Second)
 	c.run(20*time.Second, clientsOn(6, 4, 2))
@@ -353,13 +353,13 @@ func TestAllotterLosesServers(t *testing.T) {
 	has := c.server[0].meter.shares[k]
 	c.server[0].deaf = true
 	if n := c.run(20*time.Second, clientsOn(6, 4, 2)); n < 500*20*9/10 || n > 500*20*11/10 {
-		t.Errorf("with a server that hears nothing: %d let in", n)
+		t.Errorf("with a server without answers: %d let in", n)
 	}
 	if now := c.server[0].meter.shares[k]; now != has {
-		t.Errorf("a server that hears nothing had %.3f and has %.3f", has, now)
+		t.Errorf("a server without answers had %.3f and has %.3f", has, now)
 	}
 	c.epoch++
-	c.alive++ // there is one that it does not hear of
+	c.alive++ // one does not report
 	c.server[0].deaf = false
 	var before [3]float64
 	for i, s := range c.server {
@@ -389,7 +389,7 @@ func TestAllotterLosesServers(t *testing.T) {
 	}
 }
 
-// Shares that mean nothing are not reckoned with.
+// Invalid shares are ignored.
 func TestAllotterHostile(t *testing.T) {
 	var a Allotter
 	r := &Record{Rates: [Kinds]Rate{{PerSecond: 1, Burst: time.Second}}}
@@ -405,8 +405,8 @@ func TestAllotterHostile(t *testing.T) {
 	}
 }
 
-// TestWaitOfSmallShare: a server whose share is a small part tells of the time after which it may have more; one that has
-// all of the rate tells the truth.
+// TestWaitOfSmallShare: a server with a small share returns the time after which it may have more.
+// A server with the whole rate returns the exact wait.
 func TestWaitOfSmallShare(t *testing.T) {
 	const second = int64(time.Second)
 	r := &Record{Name: "t"}
@@ -421,12 +421,12 @@ func TestWaitOfSmallShare(t *testing.T) {
 			refused = m.Take(second, WriteOps, 1)
 		}
 		if refused == nil || refused.Wait < want/2 || refused.Wait > want+50*time.Millisecond {
-			t.Errorf("share %v: told to wait %+v, want about %v", share, refused, want)
+			t.Errorf("share %v: wait %+v, want about %v", share, refused, want)
 		}
 	}
 }
 
-// TestShareOfNothing: a server to which the others leave nothing lets in next to nothing, not all.
+// TestShareOfNothing: a server with a share of zero admits next to nothing, not everything.
 func TestShareOfNothing(t *testing.T) {
 	r := &Record{Name: "t"}
 	r.Rates[WriteOps.index()] = Rate{PerSecond: 100, Burst: time.Second}

@@ -3,37 +3,37 @@ package quota
 import "time"
 
 const (
-	// ReportsMax is how many quotas a message to the master tells of, or answers.
+	// ReportsMax is the maximum number of quotas in one message to or from the master.
 	ReportsMax = 500
-	// wholeEvery is how often a server tells of all its quotas, also of those that nobody uses: if it and the master should
-	// differ about one, that ends.
-	wholeEvery = time.Minute
+	// fullReportPeriod is how often a server reports all its quotas, including idle ones. It
+	// repairs differences between the server and the master.
+	fullReportPeriod = time.Minute
 )
 
-// Reporter chooses what a server tells the master: of quotas that were used since it has told last, and of those of which the
-// master may not know what the server goes by. It is for one goroutine, and so are the meters' Due and Report.
+// Reporter selects what a server reports to the master: the quotas that were used since the last
+// round, and those whose shares the master may not know. It must be used by one goroutine.
 type Reporter struct {
-	server string // as which it has told
-	epoch  uint64 // of the master that it has told; 0: none
+	server string // name of the server that has reported
+	epoch  uint64 // epoch of the master that was reported to; 0: none
 	round  uint64
-	whole  time.Time // when all were to be told
+	full   time.Time // when all quotas were last due
 	due    []due
-	acked  map[string]bool // in this round
+	acked  map[string]bool // acknowledged in this round
 }
 
-// due is what is still to be told in a round.
+// due is a report still to be sent in a round.
 type due struct {
-	meter *Meter
-	again *Report // what was told, but for the shares; nil: what there is since
+	meter  *Meter
+	resend *Report // a report to repeat with new shares; nil: the use since the last one
 }
 
-// Begin begins a round, and returns its number. In each there is one message at least, by which the master knows that the
-// server lives.
+// Begin starts a round and returns its number. Each round sends at least one message, by which the
+// master knows that the server is alive.
 func (p *Reporter) Begin(now time.Time, server string, meters map[string]*Meter) uint64 {
-	if server != p.server || now.Sub(p.whole) >= wholeEvery {
-		p.server, p.whole = server, now
+	if server != p.server || now.Sub(p.full) >= fullReportPeriod {
+		p.server, p.full = server, now
 		for _, m := range meters {
-			m.told = false
+			m.synced = false
 		}
 	}
 	p.round++
@@ -46,14 +46,14 @@ func (p *Reporter) Begin(now time.Time, server string, meters map[string]*Meter)
 	return p.round
 }
 
-// Next returns what the round's next message tells. The last round was so long ago.
+// Next returns the reports of the round's next message. Since is the time since the last round.
 func (p *Reporter) Next(since time.Duration) []Report {
 	now := p.due[:min(len(p.due), ReportsMax)]
 	p.due = p.due[len(now):]
 	all := make([]Report, len(now))
 	for i, d := range now {
-		if d.again != nil {
-			all[i] = *d.again
+		if d.resend != nil {
+			all[i] = *d.resend
 		} else {
 			all[i] = d.meter.Report(since)
 		}
@@ -61,18 +61,18 @@ func (p *Reporter) Next(since time.Duration) []Report {
 	return all
 }
 
-// Answered has the meters go by what the master of an epoch has answered to a message: also to quotas of which that told
-// nothing. It returns whether more is to be told in this round. A share that was taken is given to others when the server has
-// told that it knows, which it does at once.
+// Answered applies the shares in a master's answer, including those of quotas that the message did
+// not report. It returns whether more is to be sent in this round. A reduced share is acknowledged
+// at once, since only then the master assigns it to other servers.
 func (p *Reporter) Answered(now int64, epoch uint64, meters map[string]*Meter, sent []Report, shares map[string][Kinds]float64) (more bool) {
 	reported := make(map[string]bool, len(sent))
 	for i := range sent {
 		reported[sent[i].Key] = true
 	}
-	if epoch != p.epoch { // it knows nothing of what its predecessor was told
+	if epoch != p.epoch { // a new master knows nothing of earlier reports
 		p.epoch, p.due = epoch, nil
 		for _, m := range meters {
-			if m.told = false; m.due() && !reported[m.key] {
+			if m.synced = false; m.due() && !reported[m.key] {
 				p.due = append(p.due, due{meter: m})
 			}
 		}
@@ -87,26 +87,27 @@ func (p *Reporter) Answered(now int64, epoch uint64, meters map[string]*Meter, s
 		if known {
 			s = answer
 		}
-		less := m.goBy(now, s)
-		m.told = known && epoch != 0 && !less
+		less := m.applyShares(now, s)
+		m.synced = known && epoch != 0 && !less
 		if less {
 			r.Shares = s
 			p.acknowledge(m, r)
 		}
 	}
 	for key, s := range shares {
-		if m := meters[key]; m != nil && !reported[key] && m.goBy(now, s) {
-			m.told = false
+		if m := meters[key]; m != nil && !reported[key] && m.applyShares(now, s) {
+			m.synced = false
 			p.acknowledge(m, nil)
 		}
 	}
 	return len(p.due) > 0
 }
 
-// acknowledge has the master told in this round that a share is less, unless that was done: then in the next one.
-func (p *Reporter) acknowledge(m *Meter, again *Report) {
+// acknowledge adds a report of a reduced share to this round, unless there was one: then the next
+// round has it.
+func (p *Reporter) acknowledge(m *Meter, resend *Report) {
 	if !p.acked[m.key] {
 		p.acked[m.key] = true
-		p.due = append(p.due, due{m, again})
+		p.due = append(p.due, due{m, resend})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// manyQuotas is a cluster whose servers have so many quotas.
+// manyQuotas is a cluster whose servers have many quotas.
 func manyQuotas(rng *rand.Rand, servers, quotas int) *cluster {
 	c := newCluster(rng, servers, 500, time.Second)
 	for _, s := range c.server {
@@ -19,9 +19,10 @@ func manyQuotas(rng *rand.Rand, servers, quotas int) *cluster {
 	return c
 }
 
-// rounds has time pass, in which each server reports twice a second what use has used; it returns what was told in all.
+// rounds advances time, in which each server reports twice a second what use has used. It returns
+// the number of quotas in reports and answers.
 func (c *cluster) rounds(d time.Duration, use func(s *simServer)) int {
-	c.told, c.much = 0, 0
+	c.reported, c.much = 0, 0
 	for end := c.now + int64(d); c.now < end; c.now += 1e7 {
 		for _, s := range c.server {
 			if c.now >= s.next {
@@ -30,10 +31,10 @@ func (c *cluster) rounds(d time.Duration, use func(s *simServer)) int {
 			}
 		}
 	}
-	return c.told
+	return c.reported
 }
 
-// sum returns the shares of a quota together, and the largest.
+// sum returns the sum of the shares of a quota, and the largest.
 func (c *cluster) sum(key string) (sum, most float64) {
 	for _, s := range c.server {
 		share := s.all[key].shares[WriteOps.index()]
@@ -42,23 +43,24 @@ func (c *cluster) sum(key string) (sum, most float64) {
 	return sum, most
 }
 
-// TestIdleQuotasAreNotReported: of 600 quotas on 10 servers those are told of that are used, and the others once a minute;
-// no message is of more than it may be. And still who needs a quota that was idle gets it, and gives it back to all.
+// TestIdleQuotasAreNotReported: of 600 quotas on 10 servers only the used ones are reported, and
+// the others once a minute, in bounded messages. A server that needs an idle quota still gets it,
+// and it becomes equal again.
 func TestIdleQuotasAreNotReported(t *testing.T) {
 	const servers, quotas, used = 10, 600, 5
 	c := manyQuotas(seeded(t), servers, quotas)
-	nobody := func(*simServer) {}
+	idle := func(*simServer) {}
 	take := func(s *simServer, key string, n int64) {
 		for range n {
 			s.all[key].Take(c.now, WriteOps, 1)
 		}
 	}
-	// All tell of all when they and the master are new, with acknowledgements.
-	if told := c.rounds(10*time.Second, nobody); told < 2*servers*quotas || told > 5*servers*quotas || c.much > ReportsMax {
-		t.Errorf("at first: told of %d quotas, and %d at once, of %d on each of %d servers", told, c.much, quotas, servers)
+	// All servers report all quotas when they and the master are new, with acknowledgements.
+	if reported := c.rounds(10*time.Second, idle); reported < 2*servers*quotas || reported > 5*servers*quotas || c.much > ReportsMax {
+		t.Errorf("at first: %d reported quotas, and %d at once, of %d on each of %d servers", reported, c.much, quotas, servers)
 	}
-	if told := c.rounds(15*time.Second, nobody); told != 0 {
-		t.Errorf("idle: told of %d", told)
+	if reported := c.rounds(15*time.Second, idle); reported != 0 {
+		t.Errorf("idle: %d reported", reported)
 	}
 	busy := func(s *simServer) {
 		if s.name == "s0" {
@@ -67,9 +69,10 @@ func TestIdleQuotasAreNotReported(t *testing.T) {
 			}
 		}
 	}
-	// Each round of one server tells of those, and is answered; the others go by no other share but at first.
-	if told, rounds := c.rounds(15*time.Second, busy), 30; told < 2*used*rounds || told > 2*used*(rounds+2*servers) {
-		t.Errorf("with %d quotas used on one server: told of %d in %d rounds", used, told, rounds)
+	// Each round of one server reports them and is answered. The shares of the others change only
+	// at first.
+	if reported, rounds := c.rounds(15*time.Second, busy), 30; reported < 2*used*rounds || reported > 2*used*(rounds+2*servers) {
+		t.Errorf("with %d quotas used on one server: %d reported in %d rounds", used, reported, rounds)
 	}
 	greedy := func(s *simServer) {
 		if s.name == "s1" {
@@ -77,33 +80,34 @@ func TestIdleQuotasAreNotReported(t *testing.T) {
 		}
 	}
 	c.rounds(5*time.Second, greedy)
-	if told := c.rounds(10*time.Second, greedy); told > 10*20 {
-		t.Errorf("with one quota used up on one server: told of %d in 20 rounds", told)
+	if reported := c.rounds(10*time.Second, greedy); reported > 10*20 {
+		t.Errorf("with one quota used up on one server: %d reported in 20 rounds", reported)
 	}
 	if sum, most := c.sum("t7"); most < 0.9 || sum > 1.000001 {
-		t.Errorf("who needs all of a quota that was idle has %.3f, all together %.3f", most, sum)
+		t.Errorf("the only user of an idle quota has %.3f, all together %.3f", most, sum)
 	}
-	c.rounds(15*time.Second, nobody)
+	c.rounds(15*time.Second, idle)
 	if sum, most := c.sum("t7"); sum < 0.8 || sum > 1.000001 || most > 2.0/servers {
 		t.Errorf("of a quota that is idle again all have %.3f, one %.3f", sum, most)
 	}
-	// A master that is new is told all at once, and idle ones then nothing.
+	// A new master gets reports of all quotas at once, and of no idle ones afterwards.
 	c.epoch++
-	if told := c.rounds(10*time.Second, nobody); told < 2*servers*quotas || told > 5*servers*quotas || c.much > ReportsMax {
-		t.Errorf("by another master: told of %d, and %d at once", told, c.much)
+	if reported := c.rounds(10*time.Second, idle); reported < 2*servers*quotas || reported > 5*servers*quotas || c.much > ReportsMax {
+		t.Errorf("by another master: %d reported, and %d at once", reported, c.much)
 	}
 	for key := range c.server[0].all {
 		if sum, _ := c.sum(key); sum > 1.000001 || sum < 0.8 {
 			t.Fatalf("the shares of %s are %.3f together", key, sum)
 		}
 	}
-	// All once a minute.
-	if told := c.rounds(60*time.Second, nobody); told < 2*servers*quotas || told > 3*servers*quotas {
-		t.Errorf("in a minute: told of %d", told)
+	// All of them once a minute.
+	if reported := c.rounds(60*time.Second, idle); reported < 2*servers*quotas || reported > 3*servers*quotas {
+		t.Errorf("in a minute: %d reported", reported)
 	}
 }
 
-// TestLostAnswersOfManyQuotas: Q3, also when of many quotas now and then one is used, and a third of the answers is lost.
+// TestLostAnswersOfManyQuotas: Q3, also if of many quotas one is used now and then and a third of
+// the answers is lost.
 func TestLostAnswersOfManyQuotas(t *testing.T) {
 	const servers, quotas = 5, 20
 	rng := seeded(t)
@@ -139,11 +143,12 @@ func TestLostAnswersOfManyQuotas(t *testing.T) {
 		}
 	})
 	if _, most := c.sum("t5"); most < 0.9 {
-		t.Errorf("who needs all has %.3f", most)
+		t.Errorf("the only user has %.3f", most)
 	}
 }
 
-// BenchmarkIdleReports is a round of all reports of 100 servers with 1000 quotas each, of which 10 are used on each server.
+// BenchmarkIdleReports is a round of reports of 100 servers with 1000 quotas each, of which 10 are
+// used on each server.
 func BenchmarkIdleReports(b *testing.B) {
 	c := manyQuotas(rand.New(rand.NewPCG(1, 1)), 100, 1000)
 	use := func(s *simServer) {
@@ -153,9 +158,9 @@ func BenchmarkIdleReports(b *testing.B) {
 	}
 	c.rounds(10*time.Second, use)
 	b.ResetTimer()
-	told := 0
+	reported := 0
 	for b.Loop() {
-		told += c.rounds(500*time.Millisecond, use)
+		reported += c.rounds(500*time.Millisecond, use)
 	}
-	b.ReportMetric(float64(told)/float64(b.N), "quotas/round")
+	b.ReportMetric(float64(reported)/float64(b.N), "quotas/round")
 }

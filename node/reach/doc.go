@@ -1,5 +1,5 @@
-// Package reach finds the address by which other hosts reach a port of this one,
-// when what it is bound to does not say: 0.0.0.0 is no place to call back to.
+// Package reach determines the address that a node advertises to other hosts, when the address that it
+// listens on does not tell them: 0.0.0.0 cannot be dialled from another host.
 //
 // The package starts no goroutine.
 package reach

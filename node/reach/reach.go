@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Address returns the host:port that others reach a listener by. Listen is what it
-// is bound to, as host:port with the real port. Advertise is what the operator
-// says, host or host:port, or empty: then the host that the listener is bound to,
-// and if that is all of them (0.0.0.0, ::), the address of an interface: a private
-// one if there is, else any that is not loopback's, else loopback's.
+// Address returns the host:port to advertise for a listener. Listen is the listener's address, as
+// host:port with the actual port. Advertise is the operator's choice, host or host:port, or empty.
+// If it is empty, the result has the listener's host. If the listener is bound to all addresses
+// (0.0.0.0, ::), it has an interface's address: preferably a private one, then a public one, then
+// loopback.
 func Address(listen, advertise string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return "", fmt.Errorf("address listened on: %w", err)
+		return "", fmt.Errorf("parse listen address: %w", err)
 	}
 	if advertise != "" {
 		return advertised(advertise, port)
@@ -29,23 +29,23 @@ func Address(listen, advertise string) (string, error) {
 	}
 	best := choose(addrs, net.ParseIP(host) != nil && !strings.Contains(host, ":"))
 	if best == nil {
-		return "", errors.New("find an address to advertise: no interface has one; give it with --advertise")
+		return "", errors.New("find an address to advertise: no interface has one; set --advertise")
 	}
 	return net.JoinHostPort(best.String(), port), nil
 }
 
-// advertised fills the port in that the operator left out.
+// advertised adds the port that the operator omitted.
 func advertised(advertise, port string) (string, error) {
 	host, p, err := net.SplitHostPort(advertise)
 	if err != nil {
 		host, p = strings.Trim(advertise, "[]"), port
 		if net.ParseIP(host) == nil && strings.Contains(host, ":") {
-			return "", fmt.Errorf("address to advertise %q: %w", advertise, err)
+			return "", fmt.Errorf("parse advertise address %q: %w", advertise, err)
 		}
 	}
 	ip := net.ParseIP(host)
 	if host == "" || ip != nil && ip.IsUnspecified() {
-		return "", fmt.Errorf("address to advertise %q: others cannot reach it", advertise)
+		return "", fmt.Errorf("address to advertise %q: other hosts cannot reach it", advertise)
 	}
 	if p == "" || p == "0" {
 		p = port
@@ -53,7 +53,7 @@ func advertised(advertise, port string) (string, error) {
 	return net.JoinHostPort(host, p), nil
 }
 
-// choose returns the address that others most likely reach; nil if there is none.
+// choose returns the address that other hosts most likely reach; nil if there is none.
 func choose(addrs []net.Addr, only4 bool) net.IP {
 	rank := func(ip net.IP) int {
 		n := 0

@@ -35,7 +35,7 @@ func TestAddress(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	var addrs []net.Addr
-	for _, c := range []struct{ add, want string }{ // each better than those before
+	for _, c := range []struct{ add, want string }{ // each better than the previous ones
 		{"fe80::1/64", "<nil>"}, {"::1/128", "::1"}, {"127.0.0.1/8", "127.0.0.1"}, {"2001:db8::1/64", "2001:db8::1"},
 		{"203.0.113.7/24", "203.0.113.7"}, {"fd00::1/64", "fd00::1"}, {"10.0.0.1/8", "10.0.0.1"}, {"192.168.0.1/24", "10.0.0.1"},
 	} {

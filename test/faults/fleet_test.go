@@ -132,7 +132,7 @@ func TestStrangers(t *testing.T) {
 		what    string
 		because string
 	}{
-		{other, home.address(), "has no certificate that this node takes", "certificate is of another cluster"},
+		{other, home.address(), "peer certificate not accepted", "certificate is of another cluster"},
 		{home, other.host.String(), "refused", "bad certificate"},
 	} {
 		if err := await(30*time.Second, func() error {

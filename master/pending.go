@@ -2,13 +2,13 @@ package master
 
 import "slices"
 
-// Union is two neighbours that are to become one tablet.
+// Union is a pending merge of two neighbours.
 type Union struct {
-	Lower, Upper string // keys
+	Lower, Upper string // keys of the tablets' rows
 	Why          string
 }
 
-// has says whether a server says that it has a tablet.
+// has reports whether the server reports to hold a tablet.
 func (v *TabletServer) has(key string) bool {
 	if v.index != nil {
 		_, ok := v.index[key]
@@ -17,17 +17,18 @@ func (v *TabletServer) has(key string) bool {
 	return slices.ContainsFunc(v.Has, func(h Held) bool { return h.Key == key })
 }
 
-// serves says whether a server may be given a tablet at all.
+// serves reports whether the server is of the kind that a tablet is assigned to.
 func (v *TabletServer) serves(key string) bool {
 	t := Tablet{Key: key}
 	return v.Metadata == t.OfMetadata()
 }
 
-// takes says whether a server can be given tablets.
-func (v *TabletServer) takes() bool { return v != nil && !v.Silent && !v.Leaving }
+// accepts reports whether the server can be assigned tablets now.
+func (v *TabletServer) accepts() bool { return v != nil && !v.Silent && !v.Leaving }
 
-// destination returns the server that a tablet which has none should go to, if there is one that it should
-// rather than any: where somebody wants it, or where the tablet is that it is to be merged with.
+// destination returns the server that an unassigned tablet should go to, and the empty string if
+// any server will do. It is the server of the neighbour that the tablet is to be merged with, or
+// else the one that it is pinned to.
 func (p *planner) destination(t *Tablet) string {
 	for _, u := range p.state.Unions {
 		other := u.Upper
@@ -36,7 +37,7 @@ func (p *planner) destination(t *Tablet) string {
 		} else if t.Key != u.Lower {
 			continue
 		}
-		if o := p.row(other); o != nil && p.alive[o.Server].takes() {
+		if o := p.row(other); o != nil && p.alive[o.Server].accepts() {
 			return o.Server
 		}
 	}
@@ -46,22 +47,24 @@ func (p *planner) destination(t *Tablet) string {
 	return ""
 }
 
-// pinned returns the server where somebody wants a tablet, nil if there is none or it can take nothing.
+// pinned returns the server that a tablet is pinned to; nil if there is none or it can be assigned
+// nothing.
 func (p *planner) pinned(key string) *TabletServer {
 	node, ok := p.state.Pins[key]
 	if !ok {
 		return nil
 	}
 	for i := range p.state.Servers {
-		if v := &p.state.Servers[i]; v.Node == node && v.serves(key) && v.takes() {
+		if v := &p.state.Servers[i]; v.Node == node && v.serves(key) && v.accepts() {
 			return v
 		}
 	}
 	return nil
 }
 
-// wanted says whether somebody wants something of a tablet, so that the balance leaves it alone.
-func (p *planner) wanted(key string) bool {
+// pending reports whether a move, merge or pin concerns the tablet, so that the balance leaves it
+// alone.
+func (p *planner) pending(key string) bool {
 	return p.pinned(key) != nil || p.inUnion(key)
 }
 
@@ -71,22 +74,23 @@ func (p *planner) inUnion(key string) bool {
 
 func (p *planner) row(key string) *Tablet { return p.rows[key] }
 
-// move has tablets unloaded that somebody wants elsewhere; then they are loaded there.
-func (p *planner) move() {
+// planMoves plans the moves of tablets to the nodes that they are pinned to.
+func (p *planner) planMoves() {
 	for i := range p.state.Tablets {
 		t := &p.state.Tablets[i]
 		to, from := p.pinned(t.Key), p.alive[t.Server]
-		if to == nil || from == nil || from == to || p.inUnion(t.Key) || !from.has(t.Key) || p.moves >= wantedMovesMax {
+		if to == nil || from == nil || from == to || p.inUnion(t.Key) || !from.has(t.Key) || p.moves >= requestedMovesMax {
 			continue
 		}
-		if p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "it is wanted on node " + to.Node}) {
+		if p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "move to node " + to.Node + " requested"}) {
 			p.moves++
 		}
 	}
 }
 
-// unite merges tablets that are on one server, and brings others together.
-func (p *planner) unite() {
+// planMerges plans the merges of neighbours on one server, and moves that bring the others
+// together.
+func (p *planner) planMerges() {
 	for _, u := range p.state.Unions {
 		lower, upper := p.row(u.Lower), p.row(u.Upper)
 		if lower == nil || upper == nil {
@@ -100,18 +104,18 @@ func (p *planner) unite() {
 			p.add(Order{Kind: Merge, Tablet: *lower, Upper: *upper, Server: a.Name, Why: u.Why})
 			continue
 		}
-		// The smaller one moves, unless its server is the one that goes on.
+		// The lighter tablet moves. If one server is draining, its tablet moves.
 		t, from, to := lower, a, b
 		if to.Leaving || !from.Leaving && p.heavier(a, lower.Key, b, upper.Key) {
 			t, from, to = upper, b, a
 		}
-		if to.takes() && p.moves < wantedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "its neighbour on " + to.Name + " is to have its rows"}) {
+		if to.accepts() && p.moves < requestedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "to be merged with its neighbour on " + to.Name}) {
 			p.moves++
 		}
 	}
 }
 
-// heavier says whether a tablet on a server is more work to move than another one.
+// heavier reports whether moving a tablet of a costs more than moving another tablet of b.
 func (p *planner) heavier(a *TabletServer, key string, b *TabletServer, other string) bool {
 	weigh := func(v *TabletServer, key string) float64 {
 		i := slices.IndexFunc(v.Has, func(h Held) bool { return h.Key == key })

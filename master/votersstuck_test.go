@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// grow adds nodes to the world and names those that cannot take part in the group or never catch up.
+// grow adds nodes to the world, and names those that cannot start voting or never catch up.
 func (w *world) grow(ids []string, unable, stuck string) {
 	w.change(func() {
 		for _, id := range ids {
@@ -28,7 +28,8 @@ func (w *world) voting() (ids []string) {
 	return ids
 }
 
-// TestUnableNodeDoesNotStopTheOthers: one of five nodes fails each attempt to take part, and three others vote.
+// TestUnableNodeDoesNotStopTheOthers: one of five nodes fails each attempt to start voting, and
+// three others vote.
 func TestUnableNodeDoesNotStopTheOthers(t *testing.T) {
 	run(t, func(w *world, m *Master) {
 		w.grow([]string{"d", "e"}, "b", "")
@@ -41,7 +42,7 @@ func TestUnableNodeDoesNotStopTheOthers(t *testing.T) {
 		attempts := w.attempts["b"]
 		w.mu.Unlock()
 		if attempts < 3 || attempts > 30 {
-			t.Errorf("the node was asked to vote %d times in an hour, want an attempt now and then", attempts)
+			t.Errorf("the node got %d StartVoting commands in an hour, want a few", attempts)
 		}
 		if started := len(w.started); started > 3 {
 			t.Errorf("nodes started to vote %d times (%v), want each once", started, w.started)
@@ -54,7 +55,7 @@ func TestUnableNodeDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-// TestStuckNodeDoesNotStopTheOthers: one node takes part but never catches up with the log.
+// TestStuckNodeDoesNotStopTheOthers: one node starts voting but never catches up with the log.
 func TestStuckNodeDoesNotStopTheOthers(t *testing.T) {
 	run(t, func(w *world, m *Master) {
 		w.grow([]string{"d", "e"}, "", "b")
@@ -65,8 +66,8 @@ func TestStuckNodeDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-// TestDeadVoterIsReplacedBesideAnUnableNode: the node with the lowest id cannot vote, and another takes the dead
-// voter's place.
+// TestDeadVoterIsReplacedBesideAnUnableNode: the node with the lowest id cannot vote, and another
+// one replaces the dead voter.
 func TestDeadVoterIsReplacedBesideAnUnableNode(t *testing.T) {
 	run(t, func(w *world, m *Master) {
 		w.grow([]string{"aa", "d"}, "aa", "")

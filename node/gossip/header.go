@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// First bytes of what memberlist sends, of messages and of the label before them.
+// First bytes of memberlist's messages, and of the label before them.
 const (
 	pingType     = 0
 	requestType  = 1
@@ -25,7 +25,8 @@ const (
 	labelType    = 244
 )
 
-// labelLength returns how long the label is that a stream begins with, 1 if it has none. It takes nothing.
+// labelLength returns the length of the label at the start of a stream, 1 if it has none. It
+// consumes nothing.
 func labelLength(in *bufio.Reader) (int, error) {
 	b, err := in.Peek(1)
 	if err != nil || b[0] != labelType {
@@ -40,8 +41,8 @@ func labelLength(in *bufio.Reader) (int, error) {
 	return n, err
 }
 
-// announced looks at how a message begins, and returns the memory that memberlist will take at once for what it announces. It
-// takes nothing.
+// announced returns the memory that memberlist will allocate at once for the message that begins
+// here. It consumes nothing.
 func announced(in *bufio.Reader, keyed bool) (memory int64, err error) {
 	b, err := in.Peek(1)
 	if err != nil {
@@ -56,18 +57,18 @@ func announced(in *bufio.Reader, keyed bool) (memory int64, err error) {
 		if n > streamBytesMax {
 			return 0, errTooLong(n)
 		}
-		return n, nil // for it is looked at before memberlist gets it
+		return n, nil // for the copy that is checked before memberlist gets it
 	case keyed || b[0] == cryptType, b[0] == pingType, b[0] == ackType, b[0] == errorType:
-		return 0, nil // memberlist refuses it, or it is small
+		return 0, nil // memberlist rejects it, or it is small
 	case b[0] == listType:
 		return listMemory(in)
 	}
-	return 0, refuse("a message of type %d is not known", b[0])
+	return 0, reject("unknown message type %d", b[0])
 }
 
-// listMemory returns the memory for a list that is announced in the clear.
+// listMemory returns the memory for an announced list in the clear.
 func listMemory(in *bufio.Reader) (int64, error) {
-	b, err := in.Peek(1 + listHeaderMax) // any list is longer
+	b, err := in.Peek(1 + listHeaderMax) // every list is longer
 	if err != nil && !errors.Is(err, io.EOF) || len(b) == 0 {
 		return 0, err
 	}

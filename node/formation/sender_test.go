@@ -10,8 +10,9 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// TestSpeaksForItself: of a node whose certificate says which it is nothing is taken that it says as another.
-func TestSpeaksForItself(t *testing.T) {
+// TestSenderIsChecked: messages of a node in the name of another one than its certificate names are
+// rejected.
+func TestSenderIsChecked(t *testing.T) {
 	a, b := newHost(t, "n1"), newHost(t, "n2")
 	caller := ""
 	a.start(t, func(c *Config) { c.Caller = func(*rpc.Call) string { return caller } })
@@ -54,11 +55,11 @@ func TestSpeaksForItself(t *testing.T) {
 	if knows() {
 		t.Error("what another node has said is believed")
 	}
-	for _, who := range []string{"n2", ""} {
-		caller = who
+	for _, name := range []string{"n2", ""} {
+		caller = name
 		for _, method := range []string{MethodHello, MethodPromise, MethodJoin} {
 			if err := say(method); err != nil {
-				t.Errorf("%s of node %q: %v", method, who, err)
+				t.Errorf("%s of node %q: %v", method, name, err)
 			}
 		}
 	}
@@ -66,7 +67,7 @@ func TestSpeaksForItself(t *testing.T) {
 		t.Error("what a node has said of itself is not believed")
 	}
 	var refused *RefusedError
-	if err := a.former.checkSpeaker("n3", self); !errors.As(err, &refused) {
+	if err := a.former.checkSender("n3", self); !errors.As(err, &refused) {
 		t.Errorf("an answer of node n3 as n2: %v", err)
 	}
 }

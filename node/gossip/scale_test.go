@@ -9,24 +9,23 @@ import (
 	"github.com/steledb/stele/node/gossip"
 )
 
-// TestFleet: how long it takes until all know a new member, and until all know of a
-// death, over loopback: memberlist's mock network blocks senders to a member that
-// has died. 20 members, and 200 with STELE_SOAK, in one process. Those would be
-// starved of processors and think each other dead, so all their times are 4 times
-// longer, and the figures divided by 4.
-func TestFleet(t *testing.T) {
+// TestScale measures how long it takes until all know a new member, and a death, over loopback:
+// memberlist's mock network blocks senders to a dead member. 20 members, and 200 with STELE_SOAK,
+// in one process. 200 would be starved of processors and think each other dead, so all their times
+// are 4 times longer, and the figures divided by 4.
+func TestScale(t *testing.T) {
 	n, slower := 20, 1
 	if os.Getenv("STELE_SOAK") != "" {
 		n, slower = 200, 4
-		// Memberlist takes 64 KiB for each packet that comes: 200 members in one process
-		// would do nothing but collect that.
+		// Memberlist allocates 64 KiB for each packet received: 200 members in one process would
+		// mostly collect garbage.
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	}
-	rings, took := fleet(t, n, slower)
+	rings, took := startCluster(t, n, slower)
 	t.Logf("%d members know each other after %v", n, took.Round(time.Millisecond))
 	if n > 20 {
-		time.Sleep(20 * time.Second) // until the news of so many joins at once are old
+		time.Sleep(20 * time.Second) // until the many joins at once have been distributed
 	}
 
 	c := config("new", nil)
@@ -47,7 +46,7 @@ func TestFleet(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	all(t, rings, func(r *gossip.Ring) bool { return alive(r) == n }) // nobody else died of it, or not for long
+	all(t, rings, func(r *gossip.Ring) bool { return alive(r) == n }) // no other member died of it, or not for long
 }
 
 func report(t *testing.T, slower int, what string, took []time.Duration) {

@@ -14,19 +14,20 @@ import (
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-// TestKeyHolders (I11, G5): who has the key is believed no more than who needs none: what memberlist would decompress, or panics at, is
-// refused, in streams and in packets. What is encrypted by another key is left for memberlist to refuse.
+// TestKeyHolders (I11, G5): a holder of the key is trusted no more than others. Messages that
+// memberlist would decompress, or panics at, are rejected, in streams and in packets. Messages
+// encrypted with another key are left to memberlist.
 func TestKeyHolders(t *testing.T) {
 	keys := [][]byte{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)}
-	o, err := newOpener("c1", keys)
+	o, err := newDecrypter("c1", keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := newOpener("c1", [][]byte{bytes.Repeat([]byte{3}, 32)})
+	stranger, err := newDecrypter("c1", [][]byte{bytes.Repeat([]byte{3}, 32)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere, err := newOpener("c2", keys)
+	elsewhere, err := newDecrypter("c2", keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +45,10 @@ func TestKeyHolders(t *testing.T) {
 			e.Bool(true)
 		})...)
 	}
-	// A decoder takes as much memory for a value that it does not know.
+	// A decoder allocates as much for a value that it does not know.
 	huge := func(kind byte) []byte { return []byte{kind, 0x81, 0xa1, 'x', 0xc9, 0x7f, 0xff, 0xff, 0xff, 1} }
 	for what, c := range map[string]struct {
-		by             *opener
+		by             *decrypter
 		key            int
 		version        byte
 		message        []byte
@@ -80,25 +81,25 @@ func TestKeyHolders(t *testing.T) {
 		}
 		head := binary.BigEndian.AppendUint32([]byte{cryptType}, uint32(len(seal(nil))))
 		sent := append(head, seal(head)...)
-		held, memory, err := o.look(bufio.NewReaderSize(bytes.NewReader(sent), openingMax))
+		held, memory, err := o.inspect(bufio.NewReaderSize(bytes.NewReader(sent), headerMax))
 		if (err == nil) != c.stream || err == nil && (!bytes.Equal(held, sent) || memory != c.memory) {
 			t.Errorf("%s, by a stream: %d bytes more, %v", what, memory, err)
 		}
 		if len(c.message) > packetBytesMax {
 			continue
 		}
-		g := packetGate{opener: o}
+		g := packetGate{decrypter: o}
 		packet := append([]byte{labelType, 2, 'c', '1'}, seal(nil)...)
 		if err := g.check(packet, time.Now()); (err == nil) != c.packet {
 			t.Errorf("%s, by a packet: %v", what, err)
 		}
 	}
 	for _, cut := range [][]byte{nil, {cryptType, 0, 0}, {cryptType, 0, 0, 1, 0, 9}} {
-		if _, _, err := o.look(bufio.NewReaderSize(bytes.NewReader(cut), openingMax)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, _, err := o.inspect(bufio.NewReaderSize(bytes.NewReader(cut), headerMax)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%x: %v", cut, err)
 		}
 	}
-	if o, err := newOpener("c1", nil); o != nil || err != nil {
+	if o, err := newDecrypter("c1", nil); o != nil || err != nil {
 		t.Errorf("without a key: %v, %v", o, err)
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// picky is a fleet of which some servers cannot load one tablet: those that refuses names, or all.
+// picky is a cluster in which some servers, or all, cannot load one tablet.
 type picky struct {
 	*masterView
 	key      string
 	all      bool
 	level    int    // of the tablet; 0 means 2
-	keeps    bool   // the server takes the tablet before it refuses, and does not release it
-	refuses  string // the first that is asked
+	keeps    bool   // the server acquires the tablet before it fails, and does not release it
+	refuses  string // the first that was tried
 	refusals int
 }
 
@@ -49,13 +49,13 @@ func (p *picky) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequ
 	return p.masterView.Load(ctx, v, t, q)
 }
 
-// begin has a master look after a fleet of so many nodes and tablets of users, of which one is refused.
+// begin runs a master with n nodes and tablets, one of which fails to load.
 func (p *picky) begin(nodes, tablets int) (end func()) {
-	f := newTabletFleet(rand.New(rand.NewPCG(1, 1)), tablets)
+	f := newSimCluster(rand.New(rand.NewPCG(1, 1)), tablets)
 	for range nodes {
 		f.start()
 	}
-	p.masterView = &masterView{tabletFleet: f}
+	p.masterView = &masterView{simCluster: f}
 	for key, row := range f.rows {
 		if row.Level() == cmp.Or(p.level, 2) {
 			p.key = key
@@ -74,7 +74,8 @@ func (p *picky) begin(nodes, tablets int) (end func()) {
 	}
 }
 
-// TestServerThatCannotLoad: a tablet that one server cannot load goes to another, though that one has more.
+// TestServerThatCannotLoad: a tablet that one server cannot load goes to another, though that one
+// has more.
 func TestServerThatCannotLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &picky{}
@@ -88,8 +89,8 @@ func TestServerThatCannotLoad(t *testing.T) {
 	})
 }
 
-// TestTakenByServerThatCannotLoad: a tablet that METADATA gives to a live server which cannot load it moves to another server, one
-// of METADATA too: all above its level wait for it.
+// TestTakenByServerThatCannotLoad: a tablet that METADATA assigns to a live server that cannot load
+// it moves to another server. That includes METADATA tablets, on which all levels below depend.
 func TestTakenByServerThatCannotLoad(t *testing.T) {
 	for _, level := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -106,8 +107,9 @@ func TestTakenByServerThatCannotLoad(t *testing.T) {
 	}
 }
 
-// TestTabletThatNobodyLoads: while a tablet cannot be loaded, logs of dead servers that none needs are forgotten all the same.
-func TestTabletThatNobodyLoads(t *testing.T) {
+// TestUnloadableTablet: while a tablet cannot be loaded, unneeded logs of dead servers are still
+// removed.
+func TestUnloadableTablet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &picky{all: true}
 		defer p.begin(3, 5)()

@@ -14,8 +14,9 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// quiet is a cluster that answers at once and as a test says. It counts what it is asked. It implements Tablets.
-type quiet struct {
+// fixedTablets is a cluster that answers at once as the test configures. It counts calls. It
+// implements Tablets.
+type fixedTablets struct {
 	oneRecovery
 	s          *TabletState
 	begins     int
@@ -27,42 +28,42 @@ type quiet struct {
 	do         func() error // the outcome of an order
 }
 
-// set changes the cluster, and begins to count anew.
-func (q *quiet) set(change func()) {
+// set changes the cluster and resets the counts.
+func (q *fixedTablets) set(change func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.looks, q.rows = nil, 0
 	change()
 }
 
-func (q *quiet) Begin(context.Context) error {
+func (q *fixedTablets) Begin(context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.begins++
 	return q.beginErr
 }
 
-func (q *quiet) Logs(context.Context) ([]string, map[string]bool, error) {
+func (q *fixedTablets) Logs(context.Context) ([]string, map[string]bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.s.Logs, q.s.Recovered, nil
 }
 
-func (q *quiet) Servers(context.Context) ([]TabletServer, error) {
+func (q *fixedTablets) Servers(context.Context) ([]TabletServer, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.looks = append(q.looks, time.Now())
 	return slices.Clone(q.s.Servers), q.serversErr
 }
 
-func (q *quiet) Rows(context.Context) ([]Tablet, bool, error) {
+func (q *fixedTablets) Rows(context.Context) ([]Tablet, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rows++
 	return slices.Clone(q.s.Tablets), q.s.Whole, nil
 }
 
-func (q *quiet) ordered(kind string, t *Tablet) error {
+func (q *fixedTablets) ordered(kind string, t *Tablet) error {
 	q.mu.Lock()
 	q.orders = append(q.orders, kind+" "+t.Key)
 	q.mu.Unlock()
@@ -72,24 +73,24 @@ func (q *quiet) ordered(kind string, t *Tablet) error {
 	return nil
 }
 
-func (q *quiet) Load(_ context.Context, _ *TabletServer, t *Tablet, _ api.Sequencer) error {
+func (q *fixedTablets) Load(_ context.Context, _ *TabletServer, t *Tablet, _ api.Sequencer) error {
 	return q.ordered("load", t)
 }
 
-func (q *quiet) Unload(_ context.Context, _ *TabletServer, t *Tablet, _ api.Sequencer) (uint64, error) {
+func (q *fixedTablets) Unload(_ context.Context, _ *TabletServer, t *Tablet, _ api.Sequencer) (uint64, error) {
 	return t.Generation + 1, q.ordered("unload", t)
 }
 
-func (q *quiet) Merge(_ context.Context, _ *TabletServer, lower, _ *Tablet, _ api.Sequencer) error {
+func (q *fixedTablets) Merge(_ context.Context, _ *TabletServer, lower, _ *Tablet, _ api.Sequencer) error {
 	return q.ordered("merge", lower)
 }
 
-func (q *quiet) Forget(_ context.Context, server string) error {
+func (q *fixedTablets) Forget(_ context.Context, server string) error {
 	return q.ordered("forget", &Tablet{Key: server})
 }
 
-// look has a master look after the cluster until the returned function is called.
-func (q *quiet) look(pause time.Duration, log *slog.Logger) (a *assigner, end func()) {
+// run runs a master's assigner until the returned function is called.
+func (q *fixedTablets) run(pause time.Duration, log *slog.Logger) (a *assigner, end func()) {
 	lock := &worldLock{done: make(chan struct{})}
 	a = newAssigner(Config{Tablets: q, Pause: pause, Logger: log}, lock)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -101,12 +102,13 @@ func (q *quiet) look(pause time.Duration, log *slog.Logger) (a *assigner, end fu
 	}
 }
 
-// TestLooks: the master looks at the cluster after each pause, ten times a second while a server is silent, and at once when
-// there is reason to. It reads METADATA every ten seconds, and when servers come or go or an order has ended.
-func TestLooks(t *testing.T) {
+// TestReconcilePeriods: the master reconciles after each Pause, ten times a second while a server
+// does not answer, and at once when nudged. It reads METADATA every ten seconds, and when servers
+// come or go or an order has ended.
+func TestReconcilePeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &quiet{s: servedState(holding("a", heldFrom(0, 2, 0)...), holding("b", heldFrom(5, 2, 0)...))}
-		a, end := q.look(time.Second, slog.New(slog.DiscardHandler))
+		q := &fixedTablets{s: servedState(holding("a", heldFrom(0, 2, 0)...), holding("b", heldFrom(5, 2, 0)...))}
+		a, end := q.run(time.Second, slog.New(slog.DiscardHandler))
 		defer end()
 		after := func(change func(), d time.Duration) (looks, rows int) {
 			q.set(change)
@@ -144,15 +146,15 @@ func TestLooks(t *testing.T) {
 	})
 }
 
-// TestFailedLooks: a look that fails is tried again and logged, once while the reason stays the same, and again after a look that
-// did not fail.
-func TestFailedLooks(t *testing.T) {
+// TestFailedReconcile: a failed reconciliation is retried and logged, once while the reason is the
+// same, and again after a successful one.
+func TestFailedReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logLines{}
-		q := &quiet{s: servedState(), beginErr: errors.New("no quorum")}
-		_, end := q.look(time.Second, log.logger())
+		q := &fixedTablets{s: servedState(), beginErr: errors.New("no quorum")}
+		_, end := q.run(time.Second, log.logger())
 		defer end()
-		const failed = "cannot look after the tablets"
+		const failed = "tablet assignment failed"
 		expect := func(what string, lines, begins int) {
 			t.Helper()
 			time.Sleep(3 * time.Second)
@@ -184,8 +186,9 @@ func TestFailedLoadsLast(t *testing.T) {
 	}
 }
 
-// TestOrderOutcomes: after an order that failed the master waits before it gives it again, and counts the failure. One that was
-// overtaken is given again after a second and is no failure, and one that waits for a failing server is planned anew at once.
+// TestOrderOutcomes: after a failed order the master waits before it repeats it, and counts the
+// failure. An overtaken order is repeated after a second without counting. One that waits for a
+// failing server is planned again at once.
 func TestOrderOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		err      error
@@ -194,16 +197,16 @@ func TestOrderOutcomes(t *testing.T) {
 		failures int
 		log      string
 	}{
-		"done":              {nil, 3, 0, 0, "tablets: done"},
-		"failed":            {errTestUnknown, 0, retryPause, 1, "tablets: failed; will try again"},
-		"failed many times": {errTestUnknown, 6, 4 * retryPause, 7, "tablets: failed; will try again"},
-		"overtaken":         {fmt.Errorf("row: %w", ErrOvertaken), 3, retryPause, 0, "tablets: overtaken"},
-		"planned anew":      {errReplan, 3, 0, 3, "tablets: planned anew"},
+		"done":              {nil, 3, 0, 0, "order done"},
+		"failed":            {errTestUnknown, 0, retryPause, 1, "order failed, retrying"},
+		"failed many times": {errTestUnknown, 6, 4 * retryPause, 7, "order failed, retrying"},
+		"overtaken":         {fmt.Errorf("row: %w", ErrOvertaken), 3, retryPause, 0, "order overtaken"},
+		"planned again":     {errReplan, 3, 0, 3, "order planned again"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			log := &logLines{}
 			s := servedState(holding("a"))
-			q := &quiet{s: s, do: func() error { return c.err }}
+			q := &fixedTablets{s: s, do: func() error { return c.err }}
 			a := newAssigner(Config{Tablets: q, Logger: log.logger()}, &worldLock{done: make(chan struct{})})
 			a.noteAlive([]string{"a"})
 			defer a.noteAlive(nil)
@@ -227,8 +230,8 @@ func TestOrderOutcomes(t *testing.T) {
 	}
 }
 
-// TestUnloadGoesOn: a tablet that is unloaded is loaded by the same order where it is to go, and the reading of METADATA ends if it
-// is one of METADATA's.
+// TestUnloadGoesOn: an unloaded tablet is loaded at its destination by the same order. If it
+// belongs to METADATA, the end of the order cancels the read of METADATA.
 func TestUnloadGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		o      Order
@@ -243,7 +246,7 @@ func TestUnloadGoesOn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := servedState(holding("a"), holding("b"))
-			q := &quiet{s: s}
+			q := &fixedTablets{s: s}
 			a := newAssigner(Config{Tablets: q, Logger: slog.New(slog.DiscardHandler)}, &worldLock{done: make(chan struct{})})
 			a.noteAlive([]string{"a", "b"})
 			defer a.noteAlive(nil)
@@ -262,7 +265,7 @@ func TestUnloadGoesOn(t *testing.T) {
 			if ended := context.Cause(reading) == errMoved; ended != c.moved {
 				t.Errorf("%s: the reading of METADATA ends: %v", name, ended)
 			}
-			if e := a.mu.ends["b"]; len(e.loads) != 0 || len(a.mu.ends["a"].loads) != 0 {
+			if e := a.mu.live["b"]; len(e.loads) != 0 || len(a.mu.live["a"].loads) != 0 {
 				t.Errorf("%s: a turn of a server is still taken", name)
 			}
 		})

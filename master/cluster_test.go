@@ -18,29 +18,29 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// tabletFleet is METADATA, the lock service's files and the tablet servers, as far as a master sees them. It keeps
-// what clients wrote: so it shows what a master lost, and to what it gave two owners.
-type tabletFleet struct {
+// simCluster simulates METADATA, the files of the lock service and the tablet servers, as seen by a
+// master. It keeps what clients wrote, and so detects lost writes and tablets with two owners.
+type simCluster struct {
 	mu      sync.Mutex
 	seed    uint64
-	dice    map[string]*rand.Rand // by what is diced for
+	dice    map[string]*rand.Rand // random sources, by purpose
 	servers map[string]*tabletServer
 	rows    map[string]*tabletRow
 	logs    map[string][]write
 	ended   map[string]bool
 	files   map[string]recoveryFile
 	acked   []write
-	merged  map[string]string // the keys of tablets that are no more, and of those that have their rows
+	merged  map[string]string // keys of merged tablets, and of those that have their rows
 	started int
-	sorts   map[string]int // of each piece, that were answered or came to an end
+	sorts   map[string]int // by piece, answered or ended
 	broken  map[string]int // that failed
-	wrong   []string       // what must not be
+	wrong   []string       // violations
 	history []happening
 
 	down  bool // METADATA cannot be read
-	lossy int  // of 100 saves so many have no known outcome
-	flaky int  // of 100 sorts so many fail
-	ms    int  // most that a server takes for anything
+	lossy int  // percent of saves with unknown outcome
+	flaky int  // percent of sorts that fail
+	ms    int  // maximum time of a server for one request
 }
 
 type write struct {
@@ -63,11 +63,11 @@ type tabletServer struct {
 	gone  chan struct{}
 	epoch uint64
 	has   map[string]map[int]bool
-	busy  map[string]bool // tablets that are being loaded or unloaded
+	busy  map[string]bool // tablets in the course of loading or unloading
 }
 
-func newTabletFleet(rng *rand.Rand, users int) *tabletFleet {
-	f := &tabletFleet{
+func newSimCluster(rng *rand.Rand, users int) *simCluster {
+	f := &simCluster{
 		seed: rng.Uint64(), dice: map[string]*rand.Rand{}, servers: map[string]*tabletServer{},
 		rows: map[string]*tabletRow{}, logs: map[string][]write{}, ended: map[string]bool{},
 		files: map[string]recoveryFile{}, sorts: map[string]int{}, broken: map[string]int{}, ms: 50,
@@ -83,13 +83,13 @@ func newTabletFleet(rng *rand.Rand, users int) *tabletFleet {
 	return f
 }
 
-func (f *tabletFleet) locked(do func()) {
+func (f *simCluster) locked(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	do()
 }
 
-func (f *tabletFleet) start() {
+func (f *simCluster) start() {
 	f.locked(func() {
 		f.started++
 		node := fmt.Sprintf("n%d.%d", f.started%5, f.started)
@@ -101,11 +101,12 @@ func (f *tabletFleet) start() {
 	})
 }
 
-// testMetadata is what the name of a node's server of METADATA's tablets ends with.
+// testMetadata is the name suffix of a node's METADATA server.
 const testMetadata = ".metadata"
 
-// kill ends both servers of some node, if more than one is alive. They answer nobody any more.
-func (f *tabletFleet) kill() {
+// kill stops both servers of one node, if more than one node is alive. They answer no more
+// requests.
+func (f *simCluster) kill() {
 	f.locked(func() {
 		if names := slices.Sorted(maps.Keys(f.servers)); len(names) > 2 {
 			node := strings.TrimSuffix(names[f.diceFor("kill").IntN(len(names))], testMetadata)
@@ -118,8 +119,8 @@ func (f *tabletFleet) kill() {
 	})
 }
 
-// write has a client write to some tablet that is served.
-func (f *tabletFleet) write(n int) {
+// write has a client write to a served tablet.
+func (f *simCluster) write(n int) {
 	f.locked(func() {
 		for _, name := range slices.Sorted(maps.Keys(f.servers)) {
 			s := f.servers[name]
@@ -137,8 +138,8 @@ func (f *tabletFleet) write(n int) {
 	})
 }
 
-// settled says what is not as it should be in the end, or nothing, and of which tablet.
-func (f *tabletFleet) settled() (missing, key string) {
+// settled returns what is wrong in the end, and with which tablet; empty if nothing.
+func (f *simCluster) settled() (missing, key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, row := range f.rows {
@@ -164,28 +165,29 @@ func (f *tabletFleet) settled() (missing, key string) {
 	return "", noTablet
 }
 
-// nowIn returns the key of the tablet that has the rows of one.
-func (f *tabletFleet) nowIn(key string) string {
+// nowIn returns the key of the tablet that has the rows of the given one now.
+func (f *simCluster) nowIn(key string) string {
 	for f.merged[key] != "" {
 		key = f.merged[key]
 	}
 	return key
 }
 
-// delay is how long something takes. No two things end at the same instant, whose order would be chance.
-func (f *tabletFleet) delay(what string) time.Duration {
+// delay is the duration of an operation. No two operations end at the same instant, where the order
+// would be random.
+func (f *simCluster) delay(what string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return 1 + f.upTo("delay "+what, time.Duration(f.ms)*time.Millisecond)
 }
 
-func (f *tabletFleet) upTo(what string, limit time.Duration) time.Duration {
+func (f *simCluster) upTo(what string, limit time.Duration) time.Duration {
 	return time.Duration(f.diceFor(what).Int64N(int64(limit)))
 }
 
-// diceFor returns the dice for something. Each thing has its own, so that what happens at the same instant gets the same
-// numbers in whatever order it does: or no seed would play the same again. The caller holds mu.
-func (f *tabletFleet) diceFor(what string) *rand.Rand {
+// diceFor returns the random source for a purpose. Each purpose has its own, so that concurrent
+// operations get the same numbers in any order, and a seed replays. The caller holds mu.
+func (f *simCluster) diceFor(what string) *rand.Rand {
 	d := f.dice[what]
 	if d == nil {
 		h := fnv.New64a()
@@ -196,9 +198,9 @@ func (f *tabletFleet) diceFor(what string) *rand.Rand {
 	return d
 }
 
-// masterView is what one master sees of the fleet. While it is paused it does nothing.
+// masterView is one master's view of the cluster. While paused it does nothing.
 type masterView struct {
-	*tabletFleet
+	*simCluster
 	a       *assigner
 	flushes sync.WaitGroup
 	mu      sync.Mutex
@@ -218,7 +220,7 @@ func (m *masterView) resume() {
 	m.paused = nil
 }
 
-// enter is the way to somebody who is asked for something, which takes up to a millisecond.
+// enter delays a request by up to a millisecond.
 func (m *masterView) enter(what string) {
 	m.mu.Lock()
 	p := m.paused
@@ -237,19 +239,19 @@ var (
 	errTestUnknown = errors.New("outcome unknown")
 )
 
-// at waits as long as a server takes. Who is dead never answers.
+// at waits as long as a server takes. A dead server never answers.
 func (m *masterView) at(ctx context.Context, name, what string, q api.Sequencer) (*tabletServer, error) {
 	m.enter(name + " " + what)
-	m.tabletFleet.mu.Lock()
+	m.simCluster.mu.Lock()
 	s := m.servers[name]
 	if s != nil && q.LockGeneration != 0 {
 		if q.LockGeneration < s.epoch {
-			m.tabletFleet.mu.Unlock()
+			m.simCluster.mu.Unlock()
 			return nil, errTestStale
 		}
 		s.epoch = q.LockGeneration
 	}
-	m.tabletFleet.mu.Unlock()
+	m.simCluster.mu.Unlock()
 	if s == nil {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -257,7 +259,7 @@ func (m *masterView) at(ctx context.Context, name, what string, q api.Sequencer)
 	return s, m.work(ctx, s, what)
 }
 
-// work is something that a server does, if it lives to do it.
+// work is an action of a server, if it lives to do it.
 func (m *masterView) work(ctx context.Context, s *tabletServer, what string) error {
 	select {
 	case <-time.After(m.delay(s.name + " " + what)):
@@ -348,8 +350,8 @@ func (m *masterView) Forget(_ context.Context, server string) error {
 
 func (m *masterView) Recovery(_ context.Context, server string) (*Recovery, uint64, error) {
 	m.enter("recovery " + server)
-	m.tabletFleet.mu.Lock()
-	defer m.tabletFleet.mu.Unlock()
+	m.simCluster.mu.Lock()
+	defer m.simCluster.mu.Unlock()
 	file, ok := m.files[server]
 	if !ok {
 		return nil, 0, nil
@@ -360,8 +362,8 @@ func (m *masterView) Recovery(_ context.Context, server string) (*Recovery, uint
 
 func (m *masterView) SaveRecovery(_ context.Context, r *Recovery, gen uint64) (uint64, error) {
 	m.enter("save " + r.Server)
-	m.tabletFleet.mu.Lock()
-	defer m.tabletFleet.mu.Unlock()
+	m.simCluster.mu.Lock()
+	defer m.simCluster.mu.Unlock()
 	fate := m.diceFor("save " + r.Server).IntN(100)
 	switch {
 	case fate < m.lossy/2:

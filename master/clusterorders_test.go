@@ -18,9 +18,9 @@ var (
 	errTestOvertaken = fmt.Errorf("%w: its row is at another generation, or gone", ErrOvertaken)
 )
 
-// begin has nobody else load or unload a tablet on a server until end: a tablet server carries out one order for a
-// tablet at a time. Whose order comes meanwhile, of another master, is refused.
-func (f *tabletFleet) begin(s *tabletServer, key string) error {
+// begin rejects other loads and unloads of a tablet on a server until end: a server executes one
+// order for a tablet at a time, and rejects that of another master meanwhile.
+func (f *simCluster) begin(s *tabletServer, key string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.busy[key] {
@@ -30,23 +30,25 @@ func (f *tabletFleet) begin(s *tabletServer, key string) error {
 	return nil
 }
 
-func (f *tabletFleet) end(s *tabletServer, key string) {
+func (f *simCluster) end(s *tabletServer, key string) {
 	f.locked(func() { delete(s.busy, key) })
 }
 
-// needs returns the dead servers that a tablet needs the logs of, and says what is wrong with giving it to a server.
-func (f *tabletFleet) needs(row *tabletRow, to string) []string {
+// needs returns the dead servers whose logs a tablet needs, and the reason why the tablet must not
+// be assigned.
+func (f *simCluster) needs(row *tabletRow, to string) []string {
 	need := slices.Clone(row.Recoveries)
 	if row.Server != "" && row.Server != to && !slices.Contains(need, row.Server) {
 		if f.servers[row.Server] != nil {
-			f.wrongf(row.Key, "it goes to %s, %s is alive and has it", to, row.Server)
+			f.wrongf(row.Key, "assigned to %s, while %s is alive and has it", to, row.Server)
 		}
 		need = append(need, row.Server)
 	}
 	return need
 }
 
-// Load has a server take the row and then, later, serve what it says. One that the server has is no error.
+// Load has a server acquire the row and serve the tablet later. If the server has the tablet, it is
+// no error.
 func (m *masterView) Load(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) error {
 	s, err := m.at(ctx, v.Name, "load "+t.Key, q)
 	if err != nil {
@@ -61,7 +63,7 @@ func (m *masterView) Load(ctx context.Context, v *TabletServer, t *Tablet, q api
 		return err
 	}
 	if err = m.work(ctx, s, "open "+t.Key); err != nil {
-		m.giveBack(s, t)
+		m.release(s, t)
 		return err
 	}
 	m.serve(s, t, data)
@@ -69,8 +71,8 @@ func (m *masterView) Load(ctx context.Context, v *TabletServer, t *Tablet, q api
 	return nil
 }
 
-// take makes a tablet a server's, and returns what it consists of; nil if the server has it.
-func (f *tabletFleet) take(s *tabletServer, t *Tablet, q api.Sequencer) (data map[int]bool, err error) {
+// take assigns a tablet to a server and returns its contents; nil if the server has it.
+func (f *simCluster) take(s *tabletServer, t *Tablet, q api.Sequencer) (data map[int]bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	row := f.rows[t.Key]
@@ -109,15 +111,15 @@ func (f *tabletFleet) take(s *tabletServer, t *Tablet, q api.Sequencer) (data ma
 	return data, err
 }
 
-// serve has a server serve what it took.
-func (f *tabletFleet) serve(s *tabletServer, t *Tablet, data map[int]bool) {
+// serve has a server serve what it acquired.
+func (f *simCluster) serve(s *tabletServer, t *Tablet, data map[int]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.servers[s.name] != s {
 		return
 	}
 	if row := f.rows[t.Key]; row == nil || row.Server != s.name {
-		f.wrongf(t.Key, "%s serves it, METADATA gives it to another: %+v", s.name, row)
+		f.wrongf(t.Key, "%s serves it, METADATA assigns it to another: %+v", s.name, row)
 	}
 	for name, other := range f.servers {
 		if other.has[t.Key] != nil {
@@ -128,8 +130,8 @@ func (f *tabletFleet) serve(s *tabletServer, t *Tablet, data map[int]bool) {
 	f.notef(t.Key, s.name, "serves %s", writesIn(data))
 }
 
-// giveBack makes a tablet nobody's that a server took and could not load; it may fail.
-func (f *tabletFleet) giveBack(s *tabletServer, t *Tablet) {
+// release unassigns a tablet that a server acquired and failed to load; it may fail.
+func (f *simCluster) release(s *tabletServer, t *Tablet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	row := f.rows[t.Key]
@@ -138,10 +140,10 @@ func (f *tabletFleet) giveBack(s *tabletServer, t *Tablet) {
 	}
 	row.Server = ""
 	row.Generation++
-	f.notef(t.Key, s.name, "gives it back, which makes generation %d", row.Generation)
+	f.notef(t.Key, s.name, "released, at generation %d", row.Generation)
 }
 
-// flush writes out what came from the runs, some time later.
+// flush writes out the entries from the runs, some time later.
 func (m *masterView) flush(s *tabletServer, key string) {
 	select {
 	case <-time.After(m.delay(s.name + " flush " + key)):
@@ -157,7 +159,7 @@ func (m *masterView) flush(s *tabletServer, key string) {
 	})
 }
 
-// Unload has a server write a tablet out and stop serving it and then, later, say so in its row.
+// Unload has a server write a tablet out, stop serving it, and record that in its row later.
 func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q api.Sequencer) (gen uint64, err error) {
 	s, err := m.at(ctx, v.Name, "unload "+t.Key, q)
 	if err != nil {
@@ -199,7 +201,7 @@ func (m *masterView) Unload(ctx context.Context, v *TabletServer, t *Tablet, q a
 	return gen, err
 }
 
-// Merge has all of both written out, as a server does.
+// Merge has both tablets written out, as a server does.
 func (m *masterView) Merge(ctx context.Context, v *TabletServer, lower, upper *Tablet, q api.Sequencer) error {
 	s, err := m.at(ctx, v.Name, "merge "+lower.Key, q)
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/steledb/stele/node/gossip"
 )
 
-// A member in a process of its own tells what memory that has taken, and dies alone.
+// A member in a process of its own, so that its memory can be measured and its crash detected.
 
-const apartEnv = "STELE_GOSSIP_APART"
+const subprocessEnv = "STELE_GOSSIP_SUBPROCESS"
 
 func TestMain(m *testing.M) {
-	if bound, err := strconv.ParseInt(os.Getenv(apartEnv), 10, 64); err == nil {
-		beApart(bound)
+	if bound, err := strconv.ParseInt(os.Getenv(subprocessEnv), 10, 64); err == nil {
+		runSubprocess(bound)
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// condition is what a member apart tells of itself.
+// condition is the state that a member in a subprocess reports.
 type condition struct {
-	// Taken is what Go has taken from the system, also what it has given back; Peak is the most of the process that was in memory
-	// at a time, as the kernel counted it, the program and what the race detector needs included. Neither misses a peak, and
-	// neither is less than what was used.
+	// Taken is the memory that Go took from the system, including what it returned. Peak is the
+	// largest resident size of the process as counted by the kernel, including the program and the
+	// race detector. Neither misses a peak, and neither is less than what was used.
 	Taken, Peak int64
 	Goroutines  int
 	Streams     int
@@ -40,9 +40,10 @@ type condition struct {
 	Log         string
 }
 
-// beApart is that process: a member that may have so much more memory than it has at its start, whose collector runs for no
-// other reason, so that all that is free is used before. It answers each line with its condition.
-func beApart(bound int64) {
+// runSubprocess is the process: a member that may use a given amount of memory beyond that at its
+// start. The collector runs for no other reason, so that all free memory is used first. It answers
+// each input line with its condition.
+func runSubprocess(bound int64) {
 	log := &lines{}
 	c := config("apart", log)
 	if os.Getenv("STELE_GOSSIP_OPEN") != "" {
@@ -84,22 +85,22 @@ func peak() int64 {
 	return n << 10
 }
 
-// more is how much more memory a member took than before.
+// more returns how much more memory a member took than before.
 func (c condition) more(before condition) int64 {
 	return min(c.Taken-before.Taken, c.Peak-before.Peak)
 }
 
-// apart is how a test sees such a member.
-type apart struct {
+// subprocess is a test's handle of such a member.
+type subprocess struct {
 	address string
 	ask     io.Writer
 	answers *json.Decoder
 }
 
-func startApart(t *testing.T, open bool, bound int64) *apart {
+func startSubprocess(t *testing.T, open bool, bound int64) *subprocess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", apartEnv, bound))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", subprocessEnv, bound))
 	if open {
 		cmd.Env = append(cmd.Env, "STELE_GOSSIP_OPEN=1")
 	}
@@ -118,7 +119,7 @@ func startApart(t *testing.T, open bool, bound int64) *apart {
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the member apart: %v", err)
+			t.Errorf("the subprocess member: %v", err)
 		}
 	})
 	read := bufio.NewReader(out)
@@ -126,11 +127,11 @@ func startApart(t *testing.T, open bool, bound int64) *apart {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &apart{address: address[:len(address)-1], ask: in, answers: json.NewDecoder(read)}
+	return &subprocess{address: address[:len(address)-1], ask: in, answers: json.NewDecoder(read)}
 }
 
-// condition asks the member how it is.
-func (a *apart) condition(t *testing.T) (c condition) {
+// condition returns the member's state.
+func (a *subprocess) condition(t *testing.T) (c condition) {
 	t.Helper()
 	if _, err := fmt.Fprintln(a.ask); err != nil {
 		t.Fatal(err)
