@@ -337,7 +337,7 @@ func TestDecodeErrors(t *testing.T) {
 		{decodeSchema, map[string]any{"families": list{1, 2, 3}}, "families in a table: 3 is over", ErrLimit},
 		{decodeSchema, map[string]any{"families": list{map[string]any{"gc": "x"}}}, "schema: families: element 0: family: gc: gc policy: ", ErrBadGCPolicy},
 		{decodeSchema, map[string]any{"groups": list{map[string]any{"bloom": "x"}}}, "groups: element 0: group: bloom: unknown name", nil},
-		{decodeSchema, map[string]any{"name": "t"}, "there is no default group", ErrBadSchema},
+		{decodeSchema, map[string]any{"name": "t"}, "the default group is missing", ErrBadSchema},
 	} {
 		d := wire.NewDecoder(pack(tc.in))
 		err := tc.decode(&d)

@@ -1,12 +1,12 @@
 package table
 
-// MatchRow reports whether Eval could give out any cell of a row with that key. A
-// row for which it is false need not be read. Errors: those of Eval.
+// MatchRow reports whether Eval could return any cell of a row with that key. If not, the row need
+// not be read. Errors: those of Eval.
 func (e *Evaluator) MatchRow(p *Program, key []byte) (bool, error) {
 	if !p.keyed {
 		return true, nil
 	}
-	if e.err != nil { // buffers in use then are lost
+	if e.err != nil { // drop the buffers that were in use at the error
 		*e = Evaluator{free: e.free, work: e.work}
 	}
 	e.work.beginOwn()
@@ -16,8 +16,7 @@ func (e *Evaluator) MatchRow(p *Program, key []byte) (bool, error) {
 	return (out || sunk) && e.err == nil, e.err
 }
 
-// reach reports whether cells of the row could come out of n, and whether they could
-// come to a sink in it.
+// reach reports whether n could emit cells of the row, and whether a sink in it could receive any.
 func (e *Evaluator) reach(n *node) (out, sunk bool) {
 	if !e.spend(1) {
 		return false, false
@@ -51,22 +50,21 @@ func (e *Evaluator) reach(n *node) (out, sunk bool) {
 			o, _ := e.reach(kid)
 			return o
 		}
-		// Without a cell of the predicate it is the false branch for sure.
+		// If the predicate cannot emit a cell, only the false branch is evaluated.
 		return pass(n.kids[0]) && pass(n.kids[1]) || pass(n.kids[2]), false
 	}
 	return true, false
 }
 
-// Rows returns a range of row keys outside of which the program gives out nothing,
-// and whether it gives out anything at all. A row pattern that begins with a
-// literal narrows a scan to it.
+// Rows returns a range of row keys outside of which the program emits nothing, and whether it can
+// emit anything at all. A row pattern that starts with a literal restricts a scan to that prefix.
 func (p *Program) Rows() (ByteRange, bool) {
 	out, sunk := rowsOf(p.root)
 	all := out.or(sunk)
 	return all.keys, !all.none
 }
 
-// rowSpan is a range of row keys, or none.
+// rowSpan is a range of row keys, or no rows.
 type rowSpan struct {
 	none bool
 	keys ByteRange
@@ -91,8 +89,8 @@ func (s rowSpan) and(o rowSpan) rowSpan {
 	return s
 }
 
-// rowsOf returns the rows whose cells could come out of n, and those whose cells
-// could come to a sink in it.
+// rowsOf returns the rows whose cells n could emit, and the rows whose cells a sink in n could
+// receive.
 func rowsOf(n *node) (out, sunk rowSpan) {
 	sunk.none = true
 	switch n.kind {

@@ -1,20 +1,20 @@
 package table
 
-// An Interner gives names that come again and again the same string, so that
-// decoding them does not allocate. A nil Interner makes a new string each time.
+// An Interner returns the same string for repeated names, so that decoding them does not allocate.
+// A nil Interner allocates each string.
 type Interner struct {
 	names map[string]string
 	room  int
 }
 
-// NewInterner returns an Interner that remembers the first room names that it
-// meets, those of at most 64 bytes. It is for one goroutine at a time.
+// NewInterner returns an Interner that remembers the first room distinct names of at most 64 bytes.
+// It is not safe for concurrent use.
 func NewInterner(room int) *Interner {
 	return &Interner{names: make(map[string]string), room: room}
 }
 
-// Interner returns one that knows the names of the schema's families and learns no
-// others. It is safe for concurrent use.
+// Interner returns an Interner with the names of the schema's families. It remembers no others and
+// is safe for concurrent use.
 func (s *Schema) Interner() *Interner {
 	in := &Interner{names: make(map[string]string, len(s.Families))}
 	for i := range s.Families {
@@ -39,7 +39,7 @@ func (in *Interner) Intern(b []byte) string {
 	return s
 }
 
-// again returns b as a string: last, if that is the same.
+// again returns b as a string. It returns last if that is equal.
 func (in *Interner) again(b []byte, last string) string {
 	if string(b) == last {
 		return last
