@@ -72,7 +72,7 @@ func TestParseFamilySpecErrors(t *testing.T) {
 		_, err := ParseFamilySpec(text)
 		var se *SpecError
 		if !errors.As(err, &se) || !errors.Is(err, ErrBadSpec) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want one that says %q", text, err, want)
+			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestApplySpecs(t *testing.T) {
 	if g := s.Group("pages"); g == nil || *g != pages {
 		t.Errorf("group %+v, want %+v", g, pages)
 	}
-	// What is not given stays.
+	// Options that are not given keep their value.
 	s, err = s.Apply(specs("contents:age=1d", "language:in-memory")...)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestApplySpecs(t *testing.T) {
 		t.Errorf("spec %s", spec.String())
 	}
 	if _, ok := s.Spec("none"); ok {
-		t.Error("there is a spec of no family")
+		t.Error("a missing family has a spec")
 	}
 	for _, tc := range []struct {
 		specs []FamilySpec
