@@ -14,7 +14,7 @@ import (
 
 var names = []string{"ann", "bob", "cleo"}
 
-// chance makes random policies for a table.
+// chance returns random policies for a table.
 func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 	cluster, grants = &Policy{}, &Policy{Table: s.ID}
 	add := func(p *Policy, family uint32) *Policy {
@@ -32,13 +32,13 @@ func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 		grants = add(grants, 0)
 	}
 	for range rng.IntN(6) {
-		grants = add(grants, 1+uint32(rng.IntN(int(s.NextFamilyID)+1))) // some are of families that are not there
+		grants = add(grants, 1+uint32(rng.IntN(int(s.NextFamilyID)+1))) // some name families that do not exist
 	}
 	return cluster, grants
 }
 
-// model says, the slow way, whether a principal has a right on a family (0: the whole).
-func model(who string, right Rights, family uint32, cluster, grants *Policy) bool {
+// model is a simple reference for whether a principal has a right on a family (0: on the whole).
+func model(principal string, right Rights, family uint32, cluster, grants *Policy) bool {
 	for _, g := range append(slices.Clone(cluster.Grants), grants.Grants...) {
 		mine := g.Principal == who || g.Principal == "*"
 		there := g.Family == 0 || g.Family == family
@@ -49,7 +49,7 @@ func model(who string, right Rights, family uint32, cluster, grants *Policy) boo
 	return false
 }
 
-// chanceSchema makes a table, some families of which were dropped.
+// chanceSchema returns a random table with some families dropped.
 func chanceSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Schema {
 	t.Helper()
 	var fs []string
@@ -121,7 +121,7 @@ func anySeen(s *table.Schema, any func(uint32) bool) bool {
 	return slices.ContainsFunc(s.Families, func(f table.Family) bool { return any(f.ID) })
 }
 
-// wantKind checks which of the answers was given: hidden, absent, denied or none.
+// wantKind checks the kind of the result: hidden, absent, denied or no error.
 func wantKind(t *testing.T, err error, visible, there, allowed bool) {
 	t.Helper()
 	var want error
@@ -138,8 +138,8 @@ func wantKind(t *testing.T, err error, visible, there, allowed bool) {
 	}
 }
 
-// TestOtherPolicies: grants of another table, or of a table where the cluster's belong,
-// give nothing.
+// TestOtherPolicies: the policy of another table, or of a table in place of the cluster's, grants
+// nothing.
 func TestOtherPolicies(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	onTable := &Policy{Table: 16, Grants: []Grant{{"ann", 0, Admin}}}
@@ -155,15 +155,15 @@ func TestOtherPolicies(t *testing.T) {
 		}
 	}
 	if err := onTable.Check("ann", Read); err == nil {
-		t.Error("a table's grants hold on the cluster")
+		t.Error("a table's grants apply to the cluster")
 	}
 	if err := NewView("ann", cluster, nil, s).CheckTable(Admin); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestErrorsAreAlike: a family that is hidden is spoken of as one that is not there,
-// word for word.
+// TestErrorsAreAlike: errors about a hidden family are identical to those about a family that does
+// not exist.
 func TestErrorsAreAlike(t *testing.T) {
 	with, without := schemaOf(t, 16, "a", "secret"), schemaOf(t, 16, "a")
 	grants := &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read | Write}}}
@@ -191,7 +191,7 @@ func TestErrorsAreAlike(t *testing.T) {
 	}
 }
 
-// TestVisibleGroups: a locality group that only hidden families are in is hidden.
+// TestVisibleGroups: a locality group with only hidden families is hidden.
 func TestVisibleGroups(t *testing.T) {
 	s := table.NewSchema("t", 16)
 	s, err := s.Apply(table.FamilySpec{Name: "a", Group: "open"}, table.FamilySpec{Name: "b", Group: "closed"}, table.FamilySpec{Name: "c"})
@@ -207,7 +207,7 @@ func TestVisibleGroups(t *testing.T) {
 	}
 }
 
-// chanceRow makes the cells of a row in families.
+// chanceRow returns the cells of a random row in families.
 func chanceRow(rng *rand.Rand, families []table.Family) []table.Cell {
 	var cells []table.Cell
 	for _, f := range families {
@@ -240,8 +240,8 @@ func chanceFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
 	}[rng.IntN(8)]
 }
 
-// TestNothingLeaks: A2. What a principal gets of a row, through any filter, is what he
-// would get if the table had never had the families that he may not read.
+// TestNothingLeaks: A2. What a principal gets of a row through any filter is the same as if the
+// table had never had the unreadable families.
 func TestNothingLeaks(t *testing.T) {
 	rng := random(t)
 	var e table.Evaluator
@@ -289,7 +289,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// apply applies a row mutation to cells of a row, keyed by column.
+// apply applies a row mutation to cells keyed by column.
 func apply(row map[string]string, m *table.RowMutation) {
 	for _, o := range m.Mutations {
 		maps.DeleteFunc(row, func(column, _ string) bool {
@@ -308,8 +308,8 @@ func apply(row map[string]string, m *table.RowMutation) {
 	}
 }
 
-// TestRestrict: a mutation does what it would in a table without the hidden families, and
-// leaves these as they are.
+// TestRestrict: a mutation does the same as in a table without the hidden families, and leaves
+// those unchanged.
 func TestRestrict(t *testing.T) {
 	rng := random(t)
 	done, narrowed := 0, 0
@@ -375,7 +375,8 @@ func TestRestrict(t *testing.T) {
 	}
 }
 
-// TestTableWithoutFamilies: who may write it deletes rows of it, who may read it does not.
+// TestTableWithoutFamilies: a principal with write on the table may delete rows; one with read may
+// not.
 func TestTableWithoutFamilies(t *testing.T) {
 	m := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.DeleteRow()}}
 	for right, want := range map[Rights]error{Read: ErrDenied, Write: nil, Admin: nil} {
@@ -386,8 +387,8 @@ func TestTableWithoutFamilies(t *testing.T) {
 	}
 }
 
-// TestDeleteRowAmplifies: a request of many deletions does not become as many as there
-// are families for each.
+// TestDeleteRowAmplifies: many row deletions in one request do not expand to one deletion per
+// family each.
 func TestDeleteRowAmplifies(t *testing.T) {
 	var fs []string
 	grants := &Policy{Table: 16}
