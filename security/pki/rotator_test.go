@@ -29,7 +29,7 @@ type rotation struct {
 	sign     func(request []byte) (*x509.Certificate, *Trust, error)
 }
 
-// lines is a log that is read while it is written.
+// lines is a log that can be read concurrently with writes.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -83,7 +83,7 @@ func (r *rotation) failWith(err error) {
 	r.fail.Store(&err)
 }
 
-// run runs the test beside the rotator.
+// run runs the test concurrently with the rotator.
 func (r *rotation) run(t *testing.T, test func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -131,7 +131,7 @@ func TestRotator(t *testing.T) {
 	})
 }
 
-// TestRotatorBesideClocks: a wall clock that was set does not let the certificate expire.
+// TestRotatorBesideClocks: the certificate does not expire when the wall clock is set.
 func TestRotatorBesideClocks(t *testing.T) {
 	for name, test := range map[string]struct {
 		skew time.Duration
@@ -167,8 +167,8 @@ func TestRotatorBesideClocks(t *testing.T) {
 	}
 }
 
-// TestRotatorOfIssuer: one who signs by his own clock does not sign by one that jumps ahead and is put right soon, and what
-// he has signed by one that was put right later he replaces.
+// TestRotatorOfIssuer: a node that signs by its own clock does not renew while the clock is briefly
+// ahead. It replaces what it signed by a clock that was corrected later.
 func TestRotatorOfIssuer(t *testing.T) {
 	issuer := func(t *testing.T) *rotation {
 		r := newRotation(t)
@@ -220,7 +220,7 @@ func TestRotatorOfIssuer(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // it has started anew since
+	synctest.Test(t, func(t *testing.T) { // it has restarted since
 		r := issuer(t)
 		if err := r.endpoint.Swap(nodeCredential(t, r.a, "n1", time.Now().Add(25*day))); err != nil {
 			t.Fatal(err)
@@ -265,7 +265,7 @@ func TestRotatorTriesAgain(t *testing.T) {
 	})
 }
 
-// TestRotatorTakesNothingWorse: K4, and nothing that is no good is put in use.
+// TestRotatorTakesNothingWorse: K4, and an invalid credential is never put in use.
 func TestRotatorTakesNothingWorse(t *testing.T) {
 	r := newRotation(t)
 	first := r.endpoint.Credential()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestRenewalPauses: after a renewal that failed the next one is tried after a minute, then after twice as long each time, up to an
-// hour, each less up to a quarter. After one that succeeded all begins anew.
+// TestRenewalPauses: after a failed renewal the pause is a minute and then doubles up to an hour,
+// each less up to a quarter. A success resets it.
 func TestRenewalPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
@@ -51,8 +51,8 @@ func TestRenewalPauses(t *testing.T) {
 	})
 }
 
-// TestRenewalIsDue: a certificate is renewed when ten days of it are left by the wall clock, or when it has been in use for twenty
-// days by the monotonic one, and not before.
+// TestRenewalIsDue: a certificate is renewed with ten days left by the wall clock, or after twenty
+// days by the monotonic clock, and not before.
 func TestRenewalIsDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		skew time.Duration
@@ -75,8 +75,8 @@ func TestRenewalIsDue(t *testing.T) {
 	}
 }
 
-// TestClockThatWasSet: who signs by an own clock waits ten minutes after the clock was set by more than half a day, and not at all
-// after less.
+// TestClockThatWasSet: a node that signs by its own clock waits ten minutes after the clock was set
+// by more than half a day, and not at all after less.
 func TestClockThatWasSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		set, pass time.Duration
@@ -108,12 +108,13 @@ func TestClockThatWasSet(t *testing.T) {
 	}
 }
 
-// TestCertificateAfterClockWasSet: a certificate that this host's clock finds good no more, or not yet, is taken only if the clock was
-// set back by more than half a day since the present one was made, or finds that one no good either.
+// TestCertificateAfterClockWasSet: a certificate that is not valid by this host's clock is accepted
+// only if the clock was set back by more than half a day since the current one was created, or if
+// the current one is not valid either.
 func TestCertificateAfterClockWasSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		set    time.Duration // the host's clock
-		signed time.Duration // by the signer's clock, from the start on
+		signed time.Duration // by the signer's clock, since the start
 		want   bool
 	}{
 		"a good clock":                                 {0, 0, true},
@@ -138,7 +139,8 @@ func TestCertificateAfterClockWasSet(t *testing.T) {
 	}
 }
 
-// TestRetrust: other authorities are trusted from then on, by the file as well, and only if one of them has signed the certificate.
+// TestRetrust: new authorities are trusted at once and in the file, if one of them signed the
+// certificate.
 func TestRetrust(t *testing.T) {
 	r := newRotation(t)
 	next := newAuthorityT(t, "c1")
