@@ -499,7 +499,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 	var refused refusals
 	l := Listen(inner, ListenerConfig{Endpoint: ours, Refused: refused.add})
 	defer l.Close()
-	// meet connects and returns our end; nil if it was refused.
+	// meet connects and returns the server's end, or nil if it was rejected.
 	meet := func(c *Credential) *Conn {
 		t.Helper()
 		n := len(refused.all())
