@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestMemoryShares: a user gets no more than is left free for others, one who holds none may get all, and the cluster's own
-// requests have no share.
+// TestMemoryShares: a user gets no more than remains free for others, a user that holds none may
+// get all, and the cluster's own requests have no limit.
 func TestMemoryShares(t *testing.T) {
 	m := NewMemory(12)
 	for _, step := range []struct {
@@ -42,8 +42,8 @@ func TestMemoryShares(t *testing.T) {
 	}
 }
 
-// TestMemoryWaits: a request that waits for its user's share delays no other user; one who waits for memory is not passed by
-// others, and leaves nothing behind when the context ends.
+// TestMemoryWaits: a request over its user's share delays no other user. A request that waits for
+// free memory is not overtaken, and is removed when its context ends.
 func TestMemoryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10)
@@ -90,8 +90,8 @@ func TestMemoryWaits(t *testing.T) {
 	})
 }
 
-// TestMemoryInOrder: a user's large request gets memory when the user holds nothing more, whatever the user asks for meanwhile.
-// Other users do not wait for it.
+// TestMemoryInOrder: a user's large request is served once the user holds nothing, regardless of
+// the user's later requests. Other users do not wait for it.
 func TestMemoryInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10)
@@ -141,7 +141,8 @@ func TestMemoryInOrder(t *testing.T) {
 	})
 }
 
-// TestMemoryRandomly: whatever is taken, released and given up, nothing is lost, and no request waits for ever.
+// TestMemoryRandomly: under random requests, releases and cancellations no memory is lost and no
+// request waits forever.
 func TestMemoryRandomly(t *testing.T) {
 	const all = 100
 	m, done := NewMemory(all), make(chan error, 50)

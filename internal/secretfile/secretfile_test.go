@@ -40,7 +40,7 @@ func TestWriteThenRead(t *testing.T) {
 	}
 }
 
-// TestWriteHidesWhatWasOpen: a file that was readable by all is not so once written anew.
+// TestWriteHidesWhatWasOpen: a file that was readable by all is not after Write.
 func TestWriteHidesWhatWasOpen(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {

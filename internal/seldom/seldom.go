@@ -7,28 +7,30 @@ import (
 	"time"
 )
 
-// A Warner says Most warnings in a Period. How many more there were says its next one.
+// A Warner logs at most Most warnings per Period. The next warning after that reports the number
+// suppressed.
 const (
 	Most   = 20
 	Period = time.Minute
 )
 
-// Warner says warnings of one kind. The zero Warner is ready; it may be used by many goroutines.
+// Warner is a rate-limited log of one kind of warning. The zero Warner is ready for use. It is safe
+// for concurrent use.
 type Warner struct {
 	mu     sync.Mutex
-	since  time.Time // of the period
-	said   int       // in it
-	unsaid int       // since the last that was said
+	since  time.Time // start of the period
+	said   int       // warnings in the period
+	unsaid int       // warnings suppressed since the last one logged
 }
 
-// Warn says msg, or counts it.
+// Warn logs msg, or only counts it if the period's limit is reached.
 func (w *Warner) Warn(log *slog.Logger, msg string, args ...any) {
 	say, unsaid := w.take()
 	if !say {
 		return
 	}
 	if unsaid > 0 {
-		args = append(args, "unsaid_before", unsaid)
+		args = append(args, "suppressed", unsaid)
 	}
 	log.Warn(msg, args...)
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Watch calls expire unless it is stopped in time. It counts the time in
-// quarters, each a timer of its own: a process that was itself stopped and goes
-// on finds one timer due, not four, and does not blame the disk.
+// Watch calls expire unless it is stopped in time. It measures the time in quarters, each with its
+// own timer. If the whole process was suspended, only one timer is due when it resumes, so the disk
+// is not blamed.
 type Watch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -20,7 +20,7 @@ type Watch struct {
 
 const ticks = 4
 
-// After starts a watch of so long. Stop has to be called; expire must not block for long.
+// After starts a watch of duration long. Stop must be called. expire must not block for long.
 func After(long time.Duration, expire func()) *Watch {
 	w := &Watch{left: ticks, quarter: long / ticks, expire: expire}
 	w.mu.Lock()

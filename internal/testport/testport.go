@@ -1,6 +1,6 @@
-// Package testport gives tests addresses for servers that are to listen there later, or that stop and listen
-// there again. A port that the kernel chose is no such address: between two uses it may become that of any outgoing
-// connection on the machine. These ports are not among those that the kernel gives out.
+// Package testport provides loopback addresses for test servers that listen later, or that stop and
+// listen again. A port chosen by the kernel is not suitable: between two uses the kernel may assign
+// it to an outgoing connection. These ports are outside the kernel's ephemeral range.
 package testport
 
 import (
@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// lowest is above the ports that servers have by default.
+	// lowest is above the default ports of servers.
 	lowest = 12000
-	// kernelDefault is where the kernel's own ports begin if it does not say.
+	// kernelDefault is the start of the ephemeral range if it cannot be read.
 	kernelDefault = 32768
 	triesMax      = 1000
 )
@@ -25,7 +25,7 @@ var given struct {
 	ports map[int]bool
 }
 
-// New returns an address on loopback that nobody listens on, and that it has not returned before.
+// New returns an unused address on loopback that it has not returned before.
 func New() (string, error) {
 	given.Lock()
 	defer given.Unlock()
@@ -50,7 +50,7 @@ func New() (string, error) {
 	return "", fmt.Errorf("no free port between %d and %d in %d tries: %w", lowest, kernels(), triesMax, last)
 }
 
-// kernels returns the first port that the kernel gives out.
+// kernels returns the first port of the kernel's ephemeral range.
 func kernels() int {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	first := 0

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// OpKind says what an operation does. Reads are no operations.
+// OpKind is the kind of an operation. Reads are not operations.
 type OpKind uint8
 
-// The operations that a hook sees.
+// The operations passed to a hook.
 const (
 	OpCreate OpKind = iota + 1
 	OpWrite
@@ -32,7 +32,7 @@ func (k OpKind) String() string { return opNames[k] }
 
 // Op is one operation that changes files or names.
 type Op struct {
-	N       int64 // running number, from 1
+	N       int64 // sequence number, from 1
 	Kind    OpKind
 	Name    string
 	NewName string // OpRename
@@ -40,36 +40,35 @@ type Op struct {
 	Len     int64  // OpWrite, OpStartSync: bytes; OpTruncate and OpPreallocate: size
 }
 
-// String names the operation and its file, for test output.
+// String returns the number, kind and file of the operation, for test output.
 func (op Op) String() string {
 	return fmt.Sprintf("#%d %s %s", op.N, op.Kind, op.Name)
 }
 
-// Hook is asked before each operation. Nil lets it pass; any other error is the
-// operation's result and it is not done, except that a write that gets ErrTorn
-// is half done.
+// Hook is called before each operation. If it returns nil, the operation proceeds. Any other error
+// becomes the result of the operation, which is not done, except that a write that gets ErrTorn is
+// half done.
 type Hook func(op Op) error
 
-// ErrTorn makes a write put down the first half of its bytes and then fail.
+// ErrTorn makes a write store the first half of its bytes and then fail.
 var ErrTorn = errors.New("torn write")
 
-// ErrPowerCut is for hooks that end the world at some operation: unlike any
-// other error, a Sync that gets it leaves what it was to write for
-// [Mem.Crash] to choose from.
+// ErrPowerCut is for hooks that simulate a power loss at an operation. Unlike with any other error,
+// the data of a failed Sync may then survive [Mem.Crash].
 var ErrPowerCut = errors.New("power cut")
 
-// Faulty is an FS that asks a hook before it changes another FS.
+// Faulty is an FS that calls a hook before it changes another FS.
 type Faulty struct {
 	inner FS
 	hook  atomic.Pointer[Hook]
 	n     atomic.Int64
 }
 
-// NewFaulty returns a Faulty before inner, with no hook yet.
+// NewFaulty returns a Faulty on top of inner, without a hook.
 func NewFaulty(inner FS) *Faulty { return &Faulty{inner: inner} }
 
-// SetHook sets the hook; nil takes it away. It may be set at any time. The
-// hook is called with no lock held, from the goroutine that does the operation.
+// SetHook sets or, with nil, removes the hook, at any time. The hook is called by the goroutine
+// that does the operation, with no lock held.
 func (f *Faulty) SetHook(h func(op Op) error) {
 	if h == nil {
 		f.hook.Store(nil)
@@ -79,7 +78,7 @@ func (f *Faulty) SetHook(h func(op Op) error) {
 	f.hook.Store(&hook)
 }
 
-// Ops returns how many operations there have been.
+// Ops returns the number of operations so far.
 func (f *Faulty) Ops() int64 { return f.n.Load() }
 
 func (f *Faulty) ask(op Op) error {
@@ -154,7 +153,7 @@ func (f *Faulty) SyncDir(dir string) error {
 // FreeBytes implements FS.
 func (f *Faulty) FreeBytes(dir string) (int64, error) { return f.inner.FreeBytes(dir) }
 
-// Lock implements Locker: it locks nothing when the FS behind cannot.
+// Lock implements Locker. It locks nothing if the inner FS cannot.
 func (f *Faulty) Lock(name string) (io.Closer, error) {
 	if l, ok := f.inner.(Locker); ok {
 		return l.Lock(name)
@@ -172,7 +171,7 @@ type faultyFile struct {
 	name string
 }
 
-// unsyncedLoser is a file that can play V4 of the package comment.
+// unsyncedLoser is a file that implements V4 of the package comment.
 type unsyncedLoser interface{ loseUnsynced() }
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {

@@ -34,7 +34,7 @@ var (
 	// ErrNotEnrolled means that the node has no credential and so belongs to no cluster.
 	ErrNotEnrolled = errors.New("node has no certificate of a cluster")
 	// ErrExists means that there are keys already, which must not be replaced.
-	ErrExists = errors.New("keys already exist")
+	ErrExists = errors.New("there are keys already")
 )
 
 const (
