@@ -1,4 +1,5 @@
-// Package seldom keeps logs readable, and disks free, of warnings that strangers can cause as often as they like.
+// Package seldom is a rate-limited log of warnings that unauthenticated peers can cause, so that
+// they can neither flood the log nor fill the disk.
 package seldom
 
 import (

@@ -1,5 +1,5 @@
-// Package stall tells when a disk does not come back: nothing can be called off that waits for one, so it is watched from outside.
-// It stands for no section of the paper. A Watch has a timer's goroutine, which runs what the caller gave.
+// Package stall detects stalled disk operations. Such an operation cannot be cancelled, so a timer
+// watches it from outside and runs a function of the caller.
 package stall
 
 import (

@@ -71,9 +71,9 @@ func TestRights(t *testing.T) {
 
 func TestGrantAndRevoke(t *testing.T) {
 	p := &Policy{Table: 16}
-	grant := func(who string, family uint32, r Rights) {
+	grant := func(principal string, family uint32, r Rights) {
 		t.Helper()
-		next, err := p.Grant(Grant{who, family, r})
+		next, err := p.Grant(Grant{principal, family, r})
 		if err != nil {
 			t.Fatal(err)
 		}

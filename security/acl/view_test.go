@@ -18,8 +18,8 @@ var names = []string{"ann", "bob", "cleo"}
 func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 	cluster, grants = &Policy{}, &Policy{Table: s.ID}
 	add := func(p *Policy, family uint32) *Policy {
-		who := append(slices.Clone(names), Everyone)[rng.IntN(len(names)+1)]
-		next, err := p.Grant(Grant{who, family, Rights(1 + rng.IntN(7))})
+		principal := append(slices.Clone(names), Everyone)[rng.IntN(len(names)+1)]
+		next, err := p.Grant(Grant{principal, family, Rights(1 + rng.IntN(7))})
 		if err != nil {
 			panic(err)
 		}
@@ -40,7 +40,7 @@ func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 // model is a simple reference for whether a principal has a right on a family (0: on the whole).
 func model(principal string, right Rights, family uint32, cluster, grants *Policy) bool {
 	for _, g := range append(slices.Clone(cluster.Grants), grants.Grants...) {
-		mine := g.Principal == who || g.Principal == "*"
+		mine := g.Principal == principal || g.Principal == "*"
 		there := g.Family == 0 || g.Family == family
 		if mine && there && (g.Rights&right != 0 || g.Rights&Admin != 0) {
 			return true
@@ -74,17 +74,17 @@ func TestModel(t *testing.T) {
 	for range soak(700) {
 		s := chanceSchema(t, rng, 16, []int{4, 4, 4, 20, 70}[rng.IntN(5)])
 		cluster, grants := chance(rng, s)
-		who := names[rng.IntN(len(names))]
-		v := NewView(who, cluster, grants, s)
-		may := func(r Rights, family uint32) bool { return model(who, r, family, cluster, grants) }
+		principal := names[rng.IntN(len(names))]
+		v := NewView(principal, cluster, grants, s)
+		may := func(r Rights, family uint32) bool { return model(principal, r, family, cluster, grants) }
 		any := func(family uint32) bool { return may(Read, family) || may(Write, family) || may(Admin, family) }
 		seen, reads := 0, 0
 		for i, f := range s.Families {
 			if v.CanRead(f.Name) != may(Read, f.ID) || v.ReadMask().Has(i) != may(Read, f.ID) {
-				t.Fatalf("%s reads %s: %v; %v %v", who, f.Name, v.CanRead(f.Name), cluster, grants)
+				t.Fatalf("%s reads %s: %v; %v %v", principal, f.Name, v.CanRead(f.Name), cluster, grants)
 			}
 			if got := v.Visible().Family(f.Name) != nil; got != any(f.ID) {
-				t.Fatalf("%s sees %s: %v; %v %v", who, f.Name, got, cluster, grants)
+				t.Fatalf("%s sees %s: %v; %v %v", principal, f.Name, got, cluster, grants)
 			}
 			set := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set(f.Name, nil, 0, nil)}}
 			_, err := v.Restrict(set)
@@ -102,8 +102,8 @@ func TestModel(t *testing.T) {
 		wantKind(t, v.CheckRead(), visible, true, reads > 0 || may(Read, 0))
 		for _, r := range []Rights{Read, Write, Admin} {
 			wantKind(t, v.CheckTable(r), visible, true, may(r, 0))
-			if got := cluster.Check(who, r) == nil; got != model(who, r, 0, cluster, &Policy{}) {
-				t.Fatalf("%s may %v on the cluster: %v; %v", who, r, got, cluster)
+			if got := cluster.Check(principal, r) == nil; got != model(principal, r, 0, cluster, &Policy{}) {
+				t.Fatalf("%s may %v on the cluster: %v; %v", principal, r, got, cluster)
 			}
 		}
 		wantKind(t, v.CheckSeen(), visible, true, true)
