@@ -13,8 +13,8 @@ import (
 //
 // The first error of a Decode function is also recorded in the wire.Decoder.
 
-// later is the maximum number of elements of arrays that later versions may extend.
-const later = math.MaxInt
+// unlimited is the maximum number of elements of arrays that later versions may extend.
+const unlimited = math.MaxInt
 
 // errForm returns an error for well-formed MessagePack with an unexpected shape or value.
 func errForm(format string, args ...any) error { return fmt.Errorf(format, args...) }
@@ -62,7 +62,7 @@ func elements(d *wire.Decoder, what string, least, most int) (int, error) {
 // count reads an array header and checks that the array has at most limit elements.
 func count(d *wire.Decoder, what string, limit int64) (int, error) {
 	n := d.Array()
-	if err := within(what, n, limit); err != nil {
+	if err := checkLimit(what, n, limit); err != nil {
 		return 0, err
 	}
 	return n, nil

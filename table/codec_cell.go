@@ -36,12 +36,12 @@ func AppendRow(e *wire.Encoder, key []byte, cells []Cell) {
 // input. Family and labels reuse the strings of like, usually the previous cell, where they are
 // equal.
 func decodeCell(d *wire.Decoder, c *Cell, in *Interner, like *Cell) error {
-	n, err := elements(d, "form", 4, later)
+	n, err := elements(d, "form", 4, unlimited)
 	if err != nil {
 		return err
 	}
 	family, labels := like.Family, like.Labels
-	c.Family = in.again(d.Bytes(), family)
+	c.Family = in.reuse(d.Bytes(), family)
 	if d.Err() != nil {
 		return decodeError(d, "family", nil)
 	}
@@ -75,7 +75,7 @@ func decodeLabels(d *wire.Decoder, in *Interner, last []string) []string {
 		return nil
 	}
 	if n == 1 && len(last) == 1 {
-		if s := in.again(d.Bytes(), last[0]); s != last[0] {
+		if s := in.reuse(d.Bytes(), last[0]); s != last[0] {
 			return []string{s}
 		}
 		return last
@@ -94,7 +94,7 @@ func DecodeRow(d *wire.Decoder, r *Row, in *Interner) error {
 }
 
 func decodeRow(d *wire.Decoder, r *Row, in *Interner) error {
-	n, err := elements(d, "row", 2, later)
+	n, err := elements(d, "row", 2, unlimited)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 		return decodeError(d, "form", errForm("%s has %d elements, want %d", m.Op, n, want))
 	}
 	if n > 1 {
-		m.Family = in.again(d.Bytes(), family)
+		m.Family = in.reuse(d.Bytes(), family)
 		if d.Err() != nil {
 			return decodeError(d, "family", nil)
 		}
@@ -266,7 +266,7 @@ func decodeRule(d *wire.Decoder, r *Rule, in *Interner) error {
 	if n != 4 {
 		return decodeError(d, "form", errForm("%s has %d elements, want 4", name, n))
 	}
-	r.Family = in.again(d.Bytes(), family)
+	r.Family = in.reuse(d.Bytes(), family)
 	if d.Err() != nil {
 		return decodeError(d, "family", nil)
 	}

@@ -19,7 +19,7 @@ func decodeGC(d *wire.Decoder) (GCPolicy, error) {
 	// A policy within the limits is shorter: 64 rules of about 20 bytes.
 	const most = 8 << 10
 	text := d.Bytes()
-	if err := within("gc policy bytes", len(text), most); err != nil {
+	if err := checkLimit("gc policy bytes", len(text), most); err != nil {
 		return GCPolicy{}, decodeError(d, "gc policy", err)
 	}
 	if d.Err() != nil {

@@ -58,7 +58,7 @@ func (e *LimitError) Error() string {
 // Is makes the error match ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
-func within(what string, got int, limit int64) error {
+func checkLimit(what string, got int, limit int64) error {
 	if int64(got) > limit {
 		return &LimitError{What: what, Limit: limit, Got: int64(got)}
 	}

@@ -244,7 +244,7 @@ func (s *Schema) Spec(name string) (FamilySpec, bool) {
 func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
 	c := s
 	given := make(map[string]*FamilySpec) // by group: the options given so far
-	was := s
+	orig := s
 	for i := range specs {
 		spec := &specs[i]
 		for j := range specs[:i] {
@@ -253,14 +253,14 @@ func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
 			}
 		}
 		var err error
-		if c, err = c.apply(spec, given, was); err != nil {
+		if c, err = c.apply(spec, given, orig); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, was *Schema) (*Schema, error) {
+func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, orig *Schema) (*Schema, error) {
 	f := Family{Name: spec.Name, Group: spec.Group}
 	old := s.Family(spec.Name)
 	if old != nil {
@@ -281,7 +281,7 @@ func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, was *Sche
 	if option := given[f.Group].merge(spec); option != "" {
 		return nil, &SpecError{Text: spec.String(), Option: option, Reason: "conflicts with the option of another family of group " + f.Group}
 	}
-	g := given[f.Group].group(s, was, f.Group)
+	g := given[f.Group].group(s, orig, f.Group)
 	if old != nil && f.Group != old.Group {
 		// If this is the group's last family, remove the old group before the new one is added:
 		// the limit on groups may not allow both.

@@ -42,7 +42,7 @@ type view struct {
 // the Pacer.
 func (e *Evaluator) Eval(p *Program, key []byte, in []Cell) ([]Cell, error) {
 	e.start(p, key, in)
-	defer e.work.rest()
+	defer e.work.endSlice()
 	out := e.eval(p.root, view{cells: in})
 	if len(e.sunk) > 0 && e.err == nil {
 		e.stack = append(e.stack[:0], e.sunk...)
@@ -66,7 +66,7 @@ func (e *Evaluator) Matches(p *Program, key []byte, in []Cell) (bool, error) {
 		return len(out) > 0, err
 	}
 	e.start(p, key, in)
-	defer e.work.rest()
+	defer e.work.endSlice()
 	ok := e.exists(p.root, in)
 	return ok && e.err == nil, e.err
 }
@@ -228,7 +228,7 @@ func (e *Evaluator) transform(n *node, v view) view {
 // pick returns the cells that n keeps. If they are contiguous it returns a subslice. Otherwise it
 // compacts the view's own buffer in place, or copies the cells to a new one.
 func (e *Evaluator) pick(n *node, v view) view {
-	cells, j := v.cells, judge{n: n, e: e}
+	cells, j := v.cells, selector{n: n, e: e}
 	start := 0
 	for start < len(cells) && !j.keeps(&cells[start]) {
 		start++
@@ -266,9 +266,9 @@ func (e *Evaluator) pick(n *node, v view) view {
 	return view{out, buf}
 }
 
-// A judge decides for one cell after another, in order, whether a filter keeps it. It remembers the
-// previous cell, so that a pattern is matched once per column or family.
-type judge struct {
+// A selector decides for one cell after another, in order, whether a filter keeps it. It remembers
+// the previous cell, so that a pattern is matched once per column or family.
+type selector struct {
 	n     *node
 	e     *Evaluator
 	prev  *Cell
@@ -276,7 +276,7 @@ type judge struct {
 	count int
 }
 
-func (j *judge) keeps(c *Cell) bool {
+func (j *selector) keeps(c *Cell) bool {
 	n, prev := j.n, j.prev
 	j.prev = c
 	switch n.kind {
@@ -308,5 +308,5 @@ func (j *judge) keeps(c *Cell) bool {
 	case kindTimestampRange:
 		return c.Timestamp >= n.start && (n.end == 0 || c.Timestamp < n.end)
 	}
-	panic("BUG: no judge for filter " + kindNames[n.kind])
+	panic("BUG: no selector for filter " + kindNames[n.kind])
 }

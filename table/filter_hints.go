@@ -150,9 +150,9 @@ func (d *demand) wholeArea() bool {
 		d.start == 0 && d.end == 0
 }
 
-// spread drops the cell limit, because cells outside the area may lie between those in it. It keeps
-// the version limit that the cell limit implies.
-func (d *demand) spread() {
+// dropCellLimit drops the cell limit, because cells outside the area may lie between those in it.
+// It keeps the version limit that the cell limit implies.
+func (d *demand) dropCellLimit() {
 	if d.cells != 0 && (d.versions == 0 || d.versions > d.cells) {
 		d.versions = d.cells
 	}
@@ -197,7 +197,7 @@ func (w demander) demand(n *node, d demand) demand {
 	case kindFamilyRegex, kindColumnRange, kindQualifierRegex:
 		return w.demandColumns(n, d)
 	case kindValueRegex, kindValueRange:
-		d.spread()
+		d.dropCellLimit()
 		d.versions = 0
 		d.values = true
 	case kindTimestampRange:
@@ -234,7 +234,7 @@ func (w demander) demandColumns(n *node, d demand) demand {
 		d.qualifiers = d.qualifiers.and(n.keys)
 	case kindQualifierRegex:
 		if !n.m.exact {
-			d.spread()
+			d.dropCellLimit()
 		}
 		d.qualifiers = d.qualifiers.and(n.m.within)
 	}
@@ -305,8 +305,8 @@ func (d demand) or(o demand) demand {
 		}
 		return u
 	}
-	d.spread()
-	o.spread()
+	d.dropCellLimit()
+	o.dropCellLimit()
 	// With different ends, the newest versions are different cells. A different start is harmless:
 	// it excludes only the oldest versions.
 	if d.end == o.end && d.versions != 0 && o.versions != 0 {

@@ -110,7 +110,7 @@ func (e *Evaluator) exists(n *node, cells []Cell) bool {
 		}
 		return branch != nil && e.exists(branch, cells)
 	}
-	j := judge{n: n, e: e}
+	j := selector{n: n, e: e}
 	for i := range cells {
 		if !e.spend(1) {
 			return false

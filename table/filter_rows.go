@@ -11,13 +11,14 @@ func (e *Evaluator) MatchRow(p *Program, key []byte) (bool, error) {
 	}
 	e.work.beginOwn()
 	e.p, e.key = p, key
-	out, sunk := e.reach(p.root)
-	e.work.rest()
+	out, sunk := e.canEmit(p.root)
+	e.work.endSlice()
 	return (out || sunk) && e.err == nil, e.err
 }
 
-// reach reports whether n could emit cells of the row, and whether a sink in it could receive any.
-func (e *Evaluator) reach(n *node) (out, sunk bool) {
+// canEmit reports whether n could emit cells of the row, and whether a sink in it could receive
+// any.
+func (e *Evaluator) canEmit(n *node) (out, sunk bool) {
 	if !e.spend(1) {
 		return false, false
 	}
@@ -32,13 +33,13 @@ func (e *Evaluator) reach(n *node) (out, sunk bool) {
 		out = true
 		for i := 0; i < len(n.kids) && out; i++ {
 			var s bool
-			out, s = e.reach(n.kids[i])
+			out, s = e.canEmit(n.kids[i])
 			sunk = sunk || s
 		}
 		return out, sunk
 	case kindInterleave:
 		for _, kid := range n.kids {
-			o, s := e.reach(kid)
+			o, s := e.canEmit(kid)
 			out, sunk = out || o, sunk || s
 		}
 		return out, sunk
@@ -47,7 +48,7 @@ func (e *Evaluator) reach(n *node) (out, sunk bool) {
 			if kid == nil {
 				return false
 			}
-			o, _ := e.reach(kid)
+			o, _ := e.canEmit(kid)
 			return o
 		}
 		// If the predicate cannot emit a cell, only the false branch is evaluated.

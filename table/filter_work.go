@@ -31,12 +31,12 @@ const (
 // work counts and bounds the cost of filters for one request.
 type work struct {
 	used, limit int64
-	// next is the value of used above which spend calls look.
-	next   int64
-	pacer  Pacer
-	paced  bool // Pace was called since the last Rest
-	turned bool // the request was paced in an earlier use
-	failed error
+	// next is the value of used above which spend calls nextSlice.
+	next        int64
+	pacer       Pacer
+	paced       bool // Pace was called since the last Rest
+	pacedBefore bool // the request was paced in an earlier use
+	failed      error
 }
 
 // begin starts a request that may use at most limit steps.
@@ -59,13 +59,13 @@ func (w *work) spend(n int64) bool {
 	if w.used += n; w.used <= w.next {
 		return true
 	}
-	return w.look()
+	return w.nextSlice()
 }
 
 // fits reports whether n more steps fit in the current slice.
 func (w *work) fits(n int64) bool { return w.used+n <= w.next }
 
-func (w *work) look() bool {
+func (w *work) nextSlice() bool {
 	limit := w.limit
 	if limit == 0 {
 		limit = defaultLimits.FilterSteps
@@ -86,21 +86,22 @@ func (w *work) look() bool {
 	return true
 }
 
-// rest ends the current slice. A request that was paced once is paced in each later use that takes
-// more than freeSteps. Otherwise each of its rows could do a whole slice of unpaced work.
-func (w *work) rest() {
+// endSlice ends the current slice. A request that was paced once is paced in each later use that
+// takes more than freeSteps. Otherwise each of its rows could do a whole slice of unpaced work.
+func (w *work) endSlice() {
 	if w.paced {
-		w.paced, w.turned = false, true
+		w.paced, w.pacedBefore = false, true
 		w.pacer.Rest()
 	}
-	if w.turned && w.failed == nil {
+	if w.pacedBefore && w.failed == nil {
 		w.next = min(w.used+freeSteps, w.limit)
 	}
 }
 
-// turnFor makes a paced request start its next slice now, unless n more steps fit in freeSteps.
-func (w *work) turnFor(n int64) {
-	if w.turned && !w.paced && !w.fits(n) {
+// startSliceFor makes a paced request start its next slice now, unless n more steps fit in
+// freeSteps.
+func (w *work) startSliceFor(n int64) {
+	if w.pacedBefore && !w.paced && !w.fits(n) {
 		w.next = w.used - 1
 	}
 }
@@ -137,7 +138,7 @@ func (e *Evaluator) match(m *matcher, b []byte) bool {
 		return e.spend(1+int64(len(b)/bytesPerStep)) && m.match(b)
 	}
 	cost := m.steps * int64(len(b)+1)
-	e.work.turnFor(cost) // so that all of b is matched in one call if that fits in a slice
+	e.work.startSliceFor(cost) // so that all of b is matched in one call if that fits in a slice
 	if e.spend(0) && e.work.fits(cost) {
 		e.work.used += cost
 		return m.match(b)

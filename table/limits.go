@@ -122,7 +122,7 @@ func (l *Limits) CheckRowKey(key []byte) error {
 	if len(key) == 0 {
 		return ErrBadRowKey
 	}
-	return within("row key bytes", len(key), l.orDefault().RowKeyBytes)
+	return checkLimit("row key bytes", len(key), l.orDefault().RowKeyBytes)
 }
 
 // CheckTableName checks a table's name. Errors: ErrBadName, ErrLimit.

@@ -349,7 +349,8 @@ func TestTimeRangeBounds(t *testing.T) {
 	}
 }
 
-// TestRuleBounds: versions and ages of rules are positive and not too large, in text and in policies.
+// TestRuleBounds: versions and ages of rules are positive and not too large, in text and in
+// policies.
 func TestRuleBounds(t *testing.T) {
 	for text, good := range map[string]bool{
 		"versions=0": false, "versions=1": true, "versions=2147483647": true, "versions=2147483648": false,
@@ -436,12 +437,12 @@ func TestOpNames(t *testing.T) {
 // TestInternerBounds: an Interner remembers names of up to 64 bytes until its capacity is used up.
 func TestInternerBounds(t *testing.T) {
 	for n, want := range map[int]int{64: 1, 65: 0} {
-		in := &Interner{names: map[string]string{}, room: 2}
-		if got := in.Intern(make([]byte, n)); len(got) != n || len(in.names) != want || in.room != 2-want {
+		in := &Interner{names: map[string]string{}, capacity: 2}
+		if got := in.Intern(make([]byte, n)); len(got) != n || len(in.names) != want || in.capacity != 2-want {
 			t.Errorf("after a name of %d bytes it knows %d", n, len(in.names))
 		}
 	}
-	in := &Interner{names: map[string]string{}, room: 1}
+	in := &Interner{names: map[string]string{}, capacity: 1}
 	for _, name := range []string{"a", "b", "a"} {
 		if got := in.Intern([]byte(name)); got != name || len(in.names) != 1 {
 			t.Errorf("%q is interned as %q, and it knows %d", name, got, len(in.names))

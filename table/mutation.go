@@ -103,7 +103,7 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Op == OpDeleteFamily {
 		return nil
 	}
-	if err := within("qualifier bytes", len(m.Qualifier), l.QualifierBytes); err != nil {
+	if err := checkLimit("qualifier bytes", len(m.Qualifier), l.QualifierBytes); err != nil {
 		return err
 	}
 	if m.Op == OpDeleteColumn {
@@ -112,7 +112,7 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Timestamp < 0 && m.Timestamp != ServerTimestamp {
 		return &TimestampError{What: "timestamp is negative", Got: m.Timestamp}
 	}
-	return within("value bytes", len(m.Value), l.ValueBytes)
+	return checkLimit("value bytes", len(m.Value), l.ValueBytes)
 }
 
 // checkTimeRange checks [start, end). An empty range is an error, because deleting nothing is a
@@ -167,7 +167,7 @@ func (r *RowMutation) Validate(schema *Schema, lim *Limits) error {
 	if len(r.Mutations) == 0 {
 		return ErrNoMutations
 	}
-	if err := within("mutations in a row mutation", len(r.Mutations), l.Mutations); err != nil {
+	if err := checkLimit("mutations in a row mutation", len(r.Mutations), l.Mutations); err != nil {
 		return err
 	}
 	for i := range r.Mutations {

@@ -31,8 +31,8 @@ func (r *Rule) Validate(schema *Schema, lim *Limits) error {
 	if err := checkFamilyIn(schema, r.Family, l); err != nil {
 		return err
 	}
-	if err := within("qualifier bytes", len(r.Qualifier), l.QualifierBytes); err != nil {
+	if err := checkLimit("qualifier bytes", len(r.Qualifier), l.QualifierBytes); err != nil {
 		return err
 	}
-	return within("value bytes", len(r.Value), l.ValueBytes)
+	return checkLimit("value bytes", len(r.Value), l.ValueBytes)
 }

@@ -177,11 +177,11 @@ func (s *Schema) Validate(lim *Limits) error {
 	if err := checkName("table name", s.Name, l.TableNameBytes); err != nil {
 		return err
 	}
-	if err := within("families in a table", len(s.Families), l.Families); err != nil {
+	if err := checkLimit("families in a table", len(s.Families), l.Families); err != nil {
 		return err
 	}
 	// More groups than one per family and the default group are never useful.
-	if err := within("locality groups in a table", len(s.Groups), l.Families+1); err != nil {
+	if err := checkLimit("locality groups in a table", len(s.Groups), l.Families+1); err != nil {
 		return err
 	}
 	if err := s.validateGroups(l); err != nil {
@@ -191,7 +191,7 @@ func (s *Schema) Validate(lim *Limits) error {
 }
 
 func (s *Schema) validateGroups(l *Limits) error {
-	if err := within("locality groups of a table", len(s.Groups), l.Groups); err != nil {
+	if err := checkLimit("locality groups of a table", len(s.Groups), l.Groups); err != nil {
 		return err
 	}
 	for i := range s.Groups {

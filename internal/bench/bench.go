@@ -215,7 +215,7 @@ func (b *Bench) prepare(ctx context.Context, w Workload) (*stage, error) {
 		}
 		return s, nil
 	}
-	return s, b.settle(ctx, w, l.data)
+	return s, b.fill(ctx, w, l.data)
 }
 
 // create creates a table.
@@ -232,11 +232,11 @@ func (b *Bench) create(ctx context.Context, w Workload, rows uint64) (*dataset, 
 		return nil, err
 	}
 	tablets := uint64(b.tabletsOf(int64(rows)))
-	var cuts []string
+	var splits []string
 	for i := uint64(1); i < tablets; i++ {
-		cuts = append(cuts, string(appendKey(nil, i*rows/tablets-1))) // a split point is the last row of a tablet
+		splits = append(splits, string(appendKey(nil, i*rows/tablets-1))) // a split point is the last row of a tablet
 	}
-	t, err := b.createTable(ctx, suffix, cuts, spec)
+	t, err := b.createTable(ctx, suffix, splits, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -248,13 +248,13 @@ func (b *Bench) create(ctx context.Context, w Workload, rows uint64) (*dataset, 
 // tabletsOf returns the number of tablets of a table with that many rows.
 func (b *Bench) tabletsOf(rows int64) int { return int(min(int64(b.cfg.Tablets), rows)) }
 
-func (b *Bench) createTable(ctx context.Context, suffix string, cuts []string, spec table.FamilySpec) (*client.Table, error) {
+func (b *Bench) createTable(ctx context.Context, suffix string, splits []string, spec table.FamilySpec) (*client.Table, error) {
 	name := b.name + suffix
 	specs := []table.FamilySpec{spec}
 	if b.cfg.User != nil {
 		specs = append(specs, table.FamilySpec{Name: "hidden"})
 	}
-	if _, err := b.client.CreateSplitTable(ctx, name, cuts, specs...); err != nil {
+	if _, err := b.client.CreateSplitTable(ctx, name, splits, specs...); err != nil {
 		return nil, err
 	}
 	b.tables = append(b.tables, name)
@@ -270,8 +270,8 @@ func (b *Bench) createTable(ctx context.Context, suffix string, cuts []string, s
 // fillBatch is the batch size for rows that are written only to be read.
 const fillBatch = 500
 
-// settle makes sure that a dataset is written and in SSTables or, if in-memory, in memory.
-func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
+// fill makes sure that a dataset is written and in SSTables or, if in-memory, in memory.
+func (b *Bench) fill(ctx context.Context, w Workload, d *dataset) error {
 	if !d.written {
 		fill := &lap{data: d, do: write, pace: pace{clients: 4, batch: fillBatch}}
 		fill.order = func(uint64) order { return sequential(d.rows) }
@@ -285,11 +285,11 @@ func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
 		}
 		d.written = true
 	}
-	if !d.settled {
+	if !d.compacted {
 		if err := b.compact(ctx, w, d.table.Name()); err != nil {
 			return err
 		}
-		d.settled = true
+		d.compacted = true
 	}
 	if !d.inMemory && !b.cfg.Warm {
 		return nil

@@ -22,12 +22,12 @@ const scanUnit = 1000
 
 // A dataset is a table of rows.
 type dataset struct {
-	table    *client.Table
-	rows     uint64
-	values   values
-	inMemory bool
-	written  bool // completely
-	settled  bool // compacted into SSTables
+	table     *client.Table
+	rows      uint64
+	values    values
+	inMemory  bool
+	written   bool // completely
+	compacted bool // compacted into SSTables
 }
 
 // action is the operation of a lap.

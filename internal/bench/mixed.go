@@ -29,18 +29,18 @@ type mixed struct {
 	done  atomic.Int64
 }
 
-// insertRoom is the space for inserts in the distribution of records, as a multiple of the expected
-// number of inserts. If a record is drawn that does not exist yet, the draw is repeated.
-const insertRoom = 2
+// insertFactor is the space for inserts in the distribution of records, as a multiple of the
+// expected number of inserts. If a record is drawn that does not exist yet, the draw is repeated.
+const insertFactor = 2
 
 func newMixed(r *records, b *blend, cfg Config) *mixed {
 	m := &mixed{pace: cfg.pace(1), records: r, blend: b, operations: cfg.Operations}
 	if b.latest {
-		m.latest = &latest{newZipf(r.inserted.there())}
+		m.latest = &latest{newZipf(r.inserted.existing())}
 		return m
 	}
-	room := uint64(float64(cfg.Operations) * b.parts[opInsert] * insertRoom)
-	m.scrambled = newScrambled(r.loaded + room)
+	inserts := uint64(float64(cfg.Operations) * b.parts[opInsert] * insertFactor)
+	m.scrambled = newScrambled(r.loaded + inserts)
 	return m
 }
 
@@ -168,12 +168,12 @@ func (u *user) choose() operation {
 
 // pick draws an existing record.
 func (u *user) pick() uint64 {
-	there := u.records.inserted.there()
+	existing := u.records.inserted.existing()
 	if u.blend.latest {
-		return u.latest.draw(u.rand, there)
+		return u.latest.draw(u.rand, existing)
 	}
 	for {
-		if record := u.scrambled.draw(u.rand); record < there {
+		if record := u.scrambled.draw(u.rand); record < existing {
 			return record
 		}
 	}
@@ -206,9 +206,9 @@ func (u *user) read(ctx context.Context, record uint64) (good bool, err error) {
 	return row != nil && string(row.Key) == string(u.key) && u.records.good(row, record, &least), nil
 }
 
-// once disables retries of updates. A retried update's first attempt might be applied late and
+// noReplay disables retries of updates. A retried update's first attempt might be applied late and
 // overwrite newer updates, which would look like lost updates.
-var once = []client.ApplyOption{client.WithReplay(client.ReplayNever)}
+var noReplay = []client.ApplyOption{client.WithReplay(client.ReplayNever)}
 
 // update writes one field of a loaded record.
 func (u *user) update(ctx context.Context, record uint64) error {
@@ -219,7 +219,7 @@ func (u *user) update(ctx context.Context, record uint64) error {
 	u.key = appendRecordKey(u.key[:0], record)
 	u.change.Reset(string(u.key))
 	u.change.Add(table.Set(family, fieldNames[field], table.ServerTimestamp, u.value[:]))
-	if err := r.table.Apply(ctx, &u.change, once...); err != nil {
+	if err := r.table.Apply(ctx, &u.change, noReplay...); err != nil {
 		return err
 	}
 	r.raise(record, field, floor)

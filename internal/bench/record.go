@@ -225,5 +225,5 @@ func (s *sequence) inserted(record uint64) {
 	s.count.Store(at)
 }
 
-// there returns the number of existing records without a gap, including the initial ones.
-func (s *sequence) there() uint64 { return s.first + s.count.Load() }
+// existing returns the number of existing records without a gap, including the initial ones.
+func (s *sequence) existing() uint64 { return s.first + s.count.Load() }

@@ -117,7 +117,7 @@ func TestSequence(t *testing.T) {
 	}
 	for i, want := range []struct{ insert, there uint64 }{{11, 10}, {13, 10}, {10, 12}, {14, 12}, {12, 15}} {
 		s.inserted(want.insert)
-		if got := s.there(); got != want.there || numbers[i] != 10+uint64(i) {
+		if got := s.existing(); got != want.there || numbers[i] != 10+uint64(i) {
 			t.Errorf("after %d, number %d: %d are there, want %d", want.insert, numbers[i], got, want.there)
 		}
 	}

@@ -85,11 +85,11 @@ func (b *Bench) createRecords(ctx context.Context, scanned bool) (*records, erro
 		suffix += "-scan"
 	}
 	tablets := uint64(b.tabletsOf(b.cfg.Rows))
-	var cuts []string
+	var splits []string
 	for i := uint64(1); i < tablets; i++ {
-		cuts = append(cuts, string(appendHashKey(nil, math.MaxUint64/tablets*i)))
+		splits = append(splits, string(appendHashKey(nil, math.MaxUint64/tablets*i)))
 	}
-	t, err := b.createTable(ctx, suffix, cuts, spec)
+	t, err := b.createTable(ctx, suffix, splits, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type Host struct {
 	index  int // in lab.hosts
 	device string
 	link   string   // link address
-	space  *os.File // the namespace, which exists while this is open
+	ns     *os.File // the namespace, which exists while this is open
 
 	addr netip.Addr // guarded by lab.mu
 }
@@ -43,11 +43,11 @@ func (h *Host) Do(f func() error) error {
 	// In its own goroutine, so that a thread that cannot return to its namespace ends with it.
 	go func() {
 		runtime.LockOSThread()
-		err := enter(h.space)
+		err := enter(h.ns)
 		if err == nil {
 			err = f()
 		}
-		if back := enter(h.lab.Here.space); back == nil {
+		if back := enter(h.lab.Here.ns); back == nil {
 			runtime.UnlockOSThread()
 		}
 		done <- err
@@ -85,21 +85,21 @@ func (h *Host) ip(commands ...string) error {
 	return h.Do(func() error { return ip(nil, commands...) })
 }
 
-func enter(space *os.File) error {
-	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
+func enter(ns *os.File) error {
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace: %w", err)
 	}
 	return nil
 }
 
-// ownSpace opens the network namespace of the calling thread.
-func ownSpace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
+// ownNamespace opens the network namespace of the calling thread.
+func ownNamespace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
 
-// newSpace creates a network namespace.
-func newSpace(back *os.File) (*os.File, error) {
+// newNamespace creates a network namespace.
+func newNamespace(back *os.File) (*os.File, error) {
 	type result struct {
-		space *os.File
-		err   error
+		ns  *os.File
+		err error
 	}
 	done := make(chan result, 1)
 	go func() {
@@ -108,12 +108,12 @@ func newSpace(back *os.File) (*os.File, error) {
 			done <- result{nil, fmt.Errorf("create network namespace: %w", err)}
 			return
 		}
-		space, err := ownSpace()
+		ns, err := ownNamespace()
 		if enter(back) == nil {
 			runtime.UnlockOSThread()
 		}
-		done <- result{space, err}
+		done <- result{ns, err}
 	}()
 	r := <-done
-	return r.space, r.err
+	return r.ns, r.err
 }

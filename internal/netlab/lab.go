@@ -45,11 +45,11 @@ func New(t testing.TB, hosts int) *Lab {
 		t.Fatalf("%d hosts; at most %d", hosts, hostsMax)
 	}
 	l := &Lab{t: t, number: int(labs.Add(1)), cuts: make(map[pair]bool)}
-	space, err := ownSpace()
+	ns, err := ownNamespace()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Here = &Host{lab: l, index: 0, device: fmt.Sprintf("lab%d", l.number), link: l.linkAddress(0), addr: l.address(0, 0), space: space}
+	l.Here = &Host{lab: l, index: 0, device: fmt.Sprintf("lab%d", l.number), link: l.linkAddress(0), addr: l.address(0, 0), ns: ns}
 	l.hosts = []*Host{l.Here}
 	t.Cleanup(l.close)
 	l.must(l.Here.ip(
@@ -75,8 +75,8 @@ func (l *Lab) linkAddress(index int) string {
 	return fmt.Sprintf("02:4c:41:42:%02x:%02x", byte(l.number), index)
 }
 
-// nowhere returns a link address that no host has.
-func (l *Lab) nowhere() string { return l.linkAddress(0xff) }
+// unusedLink returns a link address that no host has.
+func (l *Lab) unusedLink() string { return l.linkAddress(0xff) }
 
 // addHost creates a host, connects it to the bridge, and adds neighbor entries for it to all
 // others.
@@ -84,12 +84,12 @@ func (l *Lab) addHost() error {
 	i := len(l.hosts)
 	h := &Host{lab: l, index: i, device: "eth0", link: l.linkAddress(i), addr: l.address(0, i)}
 	var err error
-	if h.space, err = newSpace(l.Here.space); err != nil {
+	if h.ns, err = newNamespace(l.Here.ns); err != nil {
 		return err
 	}
 	port := fmt.Sprintf("lab%dp%d", l.number, i)
 	err = l.Here.Do(func() error {
-		return ip([]*os.File{h.space},
+		return ip([]*os.File{h.ns},
 			fmt.Sprintf("link add %s type veth peer name %s address %s netns /proc/self/fd/3", port, h.device, h.link),
 			fmt.Sprintf("link set %s master %s up", port, l.Here.device))
 	})
@@ -103,24 +103,24 @@ func (l *Lab) addHost() error {
 		return err
 	}
 	for _, other := range l.hosts[:i] {
-		if err := l.introduce(other, h); err != nil {
+		if err := l.addNeighbor(other, h); err != nil {
 			return err
 		}
-		if err := l.introduce(h, other); err != nil {
+		if err := l.addNeighbor(h, other); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// introduce adds a neighbor entry for to at from, with a wrong link address if that direction is
+// addNeighbor adds a neighbor entry for to at from, with a wrong link address if that direction is
 // cut.
-func (l *Lab) introduce(from, to *Host) error { return from.ip(l.entry(pair{from, to})) }
+func (l *Lab) addNeighbor(from, to *Host) error { return from.ip(l.entry(pair{from, to})) }
 
 func (l *Lab) entry(p pair) string {
 	link := p.to.link
 	if l.cuts[p] {
-		link = l.nowhere()
+		link = l.unusedLink()
 	}
 	return fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", p.to.addr, link, p.from.device)
 }
@@ -170,7 +170,7 @@ func (l *Lab) close() {
 		l.t.Errorf("remove the network: %v", err)
 	}
 	for _, h := range l.hosts {
-		if err := h.space.Close(); err != nil {
+		if err := h.ns.Close(); err != nil {
 			l.t.Errorf("close the network of %v: %v", h, err)
 		}
 	}

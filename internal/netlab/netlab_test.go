@@ -38,8 +38,8 @@ const (
 	within = 300 * time.Millisecond // no answer within this time means no connection
 )
 
-// hears reports whether packets from one host arrive at the other in time.
-func hears(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
+// reaches reports whether packets from one host arrive at the other in time.
+func reaches(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
 	t.Helper()
 	var receiver net.PacketConn
 	if err := to.Do(func() (err error) {
@@ -88,7 +88,7 @@ func expect(t *testing.T, l *netlab.Lab, cuts string) {
 			if !want {
 				timeout = within / 3
 			}
-			if got := hears(t, from, to, timeout); got != want {
+			if got := reaches(t, from, to, timeout); got != want {
 				t.Errorf("packets from %d to %d arrive: %v, want %v (cuts: %s)", i, j, got, want, cuts)
 			}
 		}
@@ -137,8 +137,8 @@ func echo(t *testing.T, h *netlab.Host) {
 	}()
 }
 
-// asks reports whether a line is echoed over an open connection in time.
-func asks(t *testing.T, c net.Conn, timeout time.Duration) bool {
+// echoes reports whether a line is echoed over an open connection in time.
+func echoes(t *testing.T, c net.Conn, timeout time.Duration) bool {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
@@ -167,11 +167,11 @@ func TestConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if !asks(t, c, 5*time.Second) {
+			if !echoes(t, c, 5*time.Second) {
 				t.Fatal("no answer before the cut")
 			}
 			cut()
-			if asks(t, c, within) {
+			if echoes(t, c, within) {
 				t.Error("an answer through the cut")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -181,7 +181,7 @@ func TestConnections(t *testing.T) {
 				t.Error("a connection through the cut")
 			}
 			l.Heal()
-			if !asks(t, c, 20*time.Second) { // TCP retransmits with increasing backoff
+			if !echoes(t, c, 20*time.Second) { // TCP retransmits with increasing backoff
 				t.Error("no answer after the cut")
 			}
 		})

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// lowest is above the default ports of servers.
-	lowest = 12000
+	// portMin is above the default ports of servers.
+	portMin = 12000
 	// kernelDefault is the start of the ephemeral range if it cannot be read.
 	kernelDefault = 32768
 	triesMax      = 1000
 )
 
-var given struct {
+var used struct {
 	sync.Mutex
 	ports map[int]bool
 }
 
 // New returns an unused address on loopback that it has not returned before.
 func New() (string, error) {
-	given.Lock()
-	defer given.Unlock()
-	if given.ports == nil {
-		given.ports = map[int]bool{}
+	used.Lock()
+	defer used.Unlock()
+	if used.ports == nil {
+		used.ports = map[int]bool{}
 	}
 	var last error
 	for range triesMax {
-		port := lowest + rand.IntN(kernels()-lowest)
-		if given.ports[port] {
+		port := portMin + rand.IntN(ephemeralStart()-portMin)
+		if used.ports[port] {
 			continue
 		}
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -44,20 +44,20 @@ func New() (string, error) {
 			last = err
 			continue
 		}
-		given.ports[port] = true
+		used.ports[port] = true
 		return addr, l.Close()
 	}
-	return "", fmt.Errorf("no free port between %d and %d in %d tries: %w", lowest, kernels(), triesMax, last)
+	return "", fmt.Errorf("no free port between %d and %d in %d tries: %w", portMin, ephemeralStart(), triesMax, last)
 }
 
-// kernels returns the first port of the kernel's ephemeral range.
-func kernels() int {
+// ephemeralStart returns the first port of the kernel's ephemeral range.
+func ephemeralStart() int {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	first := 0
 	if err == nil {
 		_, err = fmt.Sscan(string(b), &first)
 	}
-	if err != nil || first < lowest+triesMax {
+	if err != nil || first < portMin+triesMax {
 		return kernelDefault
 	}
 	return first

@@ -21,8 +21,8 @@ func TestNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if port := l.Addr().(*net.TCPAddr).Port; port >= kernels() {
-			t.Errorf("port %d is one of the kernel's, which begin at %d", port, kernels())
+		if port := l.Addr().(*net.TCPAddr).Port; port >= ephemeralStart() {
+			t.Errorf("port %d is one of the kernel's, which begin at %d", port, ephemeralStart())
 		}
 	}
 }

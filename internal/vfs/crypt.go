@@ -93,7 +93,8 @@ func HasOldKey(fsys FS, name string) (bool, error) {
 	return h.key != c.newest, err
 }
 
-// IsEncrypted reports whether a file of fsys, which is not a Crypt, has an intact encryption header.
+// IsEncrypted reports whether a file of fsys, which is not a Crypt, has an intact encryption
+// header.
 func IsEncrypted(fsys FS, name string) bool {
 	_, err := readHeader(fsys, name)
 	return err == nil
@@ -122,7 +123,7 @@ func headerOf(file File, name string) (cryptHeader, error) {
 // Remove implements FS.
 func (c *Crypt) Remove(name string) error { return c.inner.Remove(name) }
 
-func (c *Crypt) removeLater(name string) (giveBack func(rest func(took time.Duration)), err error) {
+func (c *Crypt) removeLater(name string) (free func(pause func(took time.Duration)), err error) {
 	return RemoveLater(c.inner, name)
 }
 

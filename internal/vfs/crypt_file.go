@@ -164,7 +164,7 @@ func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.knowSize(); err != nil {
+	if err := f.loadSize(); err != nil {
 		return 0, err
 	}
 	s := f.writes.enter()
@@ -229,8 +229,8 @@ func (f *cryptFile) writeStep(s *cryptScratch, p []byte, off int64, last bool) (
 	return n, nil
 }
 
-// knowSize sets size if it is unknown. mu must be held.
-func (f *cryptFile) knowSize() (err error) {
+// loadSize sets size if it is unknown. mu must be held.
+func (f *cryptFile) loadSize() (err error) {
 	if f.size < 0 {
 		if f.size, err = f.Size(); err != nil {
 			f.size = -1
@@ -251,7 +251,8 @@ func (f *cryptFile) readOld(s *cryptScratch, unit []byte, index int64) error {
 	return err
 }
 
-// sameSlot returns the stored slot if the file is stable and the slot already holds unit, and nil otherwise.
+// sameSlot returns the stored slot if the file is stable and the slot already holds unit, and nil
+// otherwise.
 func (f *cryptFile) sameSlot(s *cryptScratch, index int64, unit []byte) []byte {
 	if !f.stable {
 		return nil
@@ -280,7 +281,7 @@ func (f *cryptFile) StartSync(off, n int64) error {
 func (f *cryptFile) Truncate(to int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.knowSize(); err != nil {
+	if err := f.loadSize(); err != nil {
 		return err
 	}
 	s := f.writes.enter()
@@ -326,7 +327,7 @@ func (f *cryptFile) Size() (int64, error) {
 func (f *cryptFile) Preallocate(n int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.knowSize(); err != nil {
+	if err := f.loadSize(); err != nil {
 		return err
 	}
 	if f.size < n {

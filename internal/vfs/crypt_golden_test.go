@@ -17,7 +17,7 @@ func TestGoldenCrypt(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := make([]byte, slotStart(0)+3+cryptExtraBytes)
-	_, example, _ := strings.Cut(string(doc), "a nonce\n// of bytes 0x03\n//\n")
+	_, example, _ := strings.Cut(string(doc), "a nonce of bytes 0x03\n//\n")
 	for line := range strings.Lines(example) {
 		fields := strings.Fields(strings.TrimPrefix(line, "//"))
 		if len(fields) == 0 {

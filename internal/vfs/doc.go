@@ -40,7 +40,8 @@
 //	|               | 4096, in the clear    | nonce 12, ciphertext, tag  |
 //	+---------------+-----------------------+----------------------------+-----
 //
-// The header has two copies, at 0 and 2048, and zeros beside them. Integers are little-endian, the checksum is CRC-32C.
+// The header has two copies, at 0 and 2048, and zeros beside them. Integers are little-endian, the
+// checksum is CRC-32C.
 //
 //	 0   8  magic "STELEENC"
 //	 8   4  version, 1
@@ -67,8 +68,8 @@
 // accidents. Encryption protects the confidentiality of a stolen disk, not the integrity of a disk
 // that an attacker writes to.
 //
-// Example: 3 bytes after the first page, "abc", by data key 1 of 32 bytes 0x01, with a salt of bytes 0x02 and a nonce
-// of bytes 0x03
+// Example: 3 bytes after the first page, "abc", by data key 1 of 32 bytes 0x01, with a salt of
+// bytes 0x02 and a nonce of bytes 0x03
 //
 //	0000  53 54 45 4c 45 45 4e 43 01 00 00 00 01 00 00 00
 //	0010  02 02 02 02 02 02 02 02 02 02 02 02 02 02 02 02

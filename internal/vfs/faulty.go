@@ -81,7 +81,7 @@ func (f *Faulty) SetHook(h func(op Op) error) {
 // Ops returns the number of operations so far.
 func (f *Faulty) Ops() int64 { return f.n.Load() }
 
-func (f *Faulty) ask(op Op) error {
+func (f *Faulty) callHook(op Op) error {
 	op.N = f.n.Add(1)
 	if h := f.hook.Load(); h != nil {
 		return (*h)(op)
@@ -91,7 +91,7 @@ func (f *Faulty) ask(op Op) error {
 
 // Create implements FS.
 func (f *Faulty) Create(name string) (File, error) {
-	if err := f.ask(Op{Kind: OpCreate, Name: name}); err != nil {
+	if err := f.callHook(Op{Kind: OpCreate, Name: name}); err != nil {
 		return nil, err
 	}
 	return f.wrap(name)(f.inner.Create(name))
@@ -114,7 +114,7 @@ func (f *Faulty) wrap(name string) func(File, error) (File, error) {
 
 // Remove implements FS.
 func (f *Faulty) Remove(name string) error {
-	if err := f.ask(Op{Kind: OpRemove, Name: name}); err != nil {
+	if err := f.callHook(Op{Kind: OpRemove, Name: name}); err != nil {
 		return err
 	}
 	return f.inner.Remove(name)
@@ -122,7 +122,7 @@ func (f *Faulty) Remove(name string) error {
 
 // Rename implements FS.
 func (f *Faulty) Rename(oldName, newName string) error {
-	if err := f.ask(Op{Kind: OpRename, Name: oldName, NewName: newName}); err != nil {
+	if err := f.callHook(Op{Kind: OpRename, Name: oldName, NewName: newName}); err != nil {
 		return err
 	}
 	return f.inner.Rename(oldName, newName)
@@ -130,7 +130,7 @@ func (f *Faulty) Rename(oldName, newName string) error {
 
 // MkdirAll implements FS.
 func (f *Faulty) MkdirAll(dir string) error {
-	if err := f.ask(Op{Kind: OpMkdir, Name: dir}); err != nil {
+	if err := f.callHook(Op{Kind: OpMkdir, Name: dir}); err != nil {
 		return err
 	}
 	return f.inner.MkdirAll(dir)
@@ -144,7 +144,7 @@ func (f *Faulty) Stat(name string) (int64, time.Time, error) { return f.inner.St
 
 // SyncDir implements FS.
 func (f *Faulty) SyncDir(dir string) error {
-	if err := f.ask(Op{Kind: OpSyncDir, Name: dir}); err != nil {
+	if err := f.callHook(Op{Kind: OpSyncDir, Name: dir}); err != nil {
 		return err
 	}
 	return f.inner.SyncDir(dir)
@@ -175,7 +175,7 @@ type faultyFile struct {
 type unsyncedLoser interface{ loseUnsynced() }
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
-	err := f.fs.ask(Op{Kind: OpWrite, Name: f.name, Off: off, Len: int64(len(p))})
+	err := f.fs.callHook(Op{Kind: OpWrite, Name: f.name, Off: off, Len: int64(len(p))})
 	if errors.Is(err, ErrTorn) {
 		n, werr := f.File.WriteAt(p[:len(p)/2], off)
 		return n, errors.Join(err, werr)
@@ -195,7 +195,7 @@ func (f *faultyFile) StartSync(off, n int64) error {
 }
 
 func (f *faultyFile) sync(op Op, do func() error) error {
-	err := f.fs.ask(op)
+	err := f.fs.callHook(op)
 	if err == nil {
 		return do()
 	}
@@ -206,14 +206,14 @@ func (f *faultyFile) sync(op Op, do func() error) error {
 }
 
 func (f *faultyFile) Truncate(size int64) error {
-	if err := f.fs.ask(Op{Kind: OpTruncate, Name: f.name, Len: size}); err != nil {
+	if err := f.fs.callHook(Op{Kind: OpTruncate, Name: f.name, Len: size}); err != nil {
 		return err
 	}
 	return f.File.Truncate(size)
 }
 
 func (f *faultyFile) Preallocate(n int64) error {
-	if err := f.fs.ask(Op{Kind: OpPreallocate, Name: f.name, Len: n}); err != nil {
+	if err := f.fs.callHook(Op{Kind: OpPreallocate, Name: f.name, Len: n}); err != nil {
 		return err
 	}
 	return f.File.Preallocate(n)

@@ -29,7 +29,7 @@ func (osFS) OpenRead(name string) (File, error) { return openFile(name, os.O_RDO
 
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
-func (osFS) removeLater(name string) (giveBack func(rest func(took time.Duration)), err error) {
+func (osFS) removeLater(name string) (free func(pause func(took time.Duration)), err error) {
 	file, err := openFile(name, os.O_RDWR)
 	if err != nil { // a directory, missing, or another error that Remove returns
 		return nil, os.Remove(name)
@@ -39,22 +39,22 @@ func (osFS) removeLater(name string) (giveBack func(rest func(took time.Duration
 		return nil, err
 	}
 	size, err := file.Size()
-	if err != nil || size <= removePart {
+	if err != nil || size <= removeStep {
 		file.Close()
 		return nil, nil
 	}
-	return func(rest func(time.Duration)) {
+	return func(pause func(time.Duration)) {
 		defer file.Close() // frees what is left
-		if !ours(file.(*osFile).fd) {
+		if !soleHandle(file.(*osFile).fd) {
 			return
 		}
 		for size > 0 {
 			began := time.Now()
-			size = (size - 1) / removePart * removePart
+			size = (size - 1) / removeStep * removeStep
 			if file.Truncate(size) != nil {
 				return
 			}
-			rest(time.Since(began))
+			pause(time.Since(began))
 		}
 	}, nil
 }
@@ -134,7 +134,8 @@ func openFile(name string, flag int) (File, error) {
 		return nil, err
 	}
 	file := &osFile{File: f, fd: int(f.Fd())}
-	// The name may have been removed just before the open, and removeLater may be freeing the space.
+	// The name may have been removed just before the open, and removeLater may be freeing the
+	// space.
 	var st unix.Stat_t
 	if err := unix.Fstat(file.fd, &st); err == nil && st.Nlink == 0 {
 		f.Close()

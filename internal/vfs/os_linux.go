@@ -10,9 +10,9 @@ func startSync(fd int, off, n int64) error {
 	return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
 
-// ours reports whether an open file has no name and no other open handle, so that nothing can read
-// it any more.
-func ours(fd int) bool {
+// soleHandle reports whether an open file has no name and no other open handle, so that nothing can
+// read it any more.
+func soleHandle(fd int) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Nlink != 0 {
 		return false

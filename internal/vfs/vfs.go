@@ -59,21 +59,21 @@ type File interface {
 
 // RemoveLater removes a file like FS.Remove, but may defer freeing its space. If the file is large,
 // has no other name and is not open elsewhere, and the file system supports it, the space is freed
-// only by giveBack. The caller must call giveBack once. It frees 1 MiB at a time and calls rest
+// only by free. The caller must call free once. It frees 1 MiB at a time and calls rest
 // after each step with the step's duration. Freeing 16 MiB at once delays the syncs of all other
-// files by 3 to 16 ms, on ext4 with discard. giveBack is nil if there is nothing to do. After a
+// files by 3 to 16 ms, on ext4 with discard. free is nil if there is nothing to do. After a
 // crash the file either exists in full or is removed and all its space is free.
-func RemoveLater(fs FS, name string) (giveBack func(rest func(took time.Duration)), err error) {
+func RemoveLater(fs FS, name string) (free func(pause func(took time.Duration)), err error) {
 	if r, ok := fs.(interface {
-		removeLater(name string) (func(rest func(time.Duration)), error)
+		removeLater(name string) (func(pause func(time.Duration)), error)
 	}); ok {
 		return r.removeLater(name)
 	}
 	return nil, fs.Remove(name)
 }
 
-// removePart is the space freed in one step, in bytes.
-const removePart = 1 << 20
+// removeStep is the space freed in one step, in bytes.
+const removeStep = 1 << 20
 
 // Locker is implemented by file systems that can exclude other processes.
 type Locker interface {

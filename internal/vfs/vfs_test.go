@@ -376,7 +376,7 @@ func TestRemoveLater(t *testing.T) {
 		must(t, err)
 		defer f.Close()
 		must(t, os.Remove(f.Name()))
-		return ours(int(f.Fd()))
+		return soleHandle(int(f.Fd()))
 	}()
 	t.Logf("the file system supports leases: %v", leases)
 	content := bytes.Repeat([]byte("stele"), size/5)
@@ -388,13 +388,13 @@ func TestRemoveLater(t *testing.T) {
 	remove := func(t *testing.T, f FS, name string, want int) {
 		t.Helper()
 		parts := 0
-		giveBack, err := RemoveLater(f, name)
+		free, err := RemoveLater(f, name)
 		must(t, err)
 		if _, _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the name is still there: %v", err)
 		}
-		if giveBack != nil {
-			giveBack(func(time.Duration) { parts++ })
+		if free != nil {
+			free(func(time.Duration) { parts++ })
 		}
 		if parts != want {
 			t.Errorf("removed in %d parts, want %d", parts, want)
@@ -467,9 +467,9 @@ func TestOpenBesideRemoveLater(t *testing.T) {
 				}
 			})
 		}
-		giveBack, err := RemoveLater(OS(), name)
+		free, err := RemoveLater(OS(), name)
 		must(t, err)
-		giveBack(func(time.Duration) {})
+		free(func(time.Duration) {})
 		all.Wait()
 	}
 }

@@ -187,10 +187,10 @@ func (v *verifier) checkRow(want []ack, row *table.Row) {
 	for _, a := range want {
 		v.sum.Cells++
 		v.sum.Bytes += int64(a.Bytes)
-		value, there := values[version{a.Column, a.Timestamp}]
+		value, ok := values[version{a.Column, a.Timestamp}]
 		problem := ""
 		switch {
-		case !there:
+		case !ok:
 			v.sum.Missing++
 			problem = "is missing"
 		case len(value) != a.Bytes || checksum(value) != a.SHA256:

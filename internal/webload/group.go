@@ -51,13 +51,13 @@ func (g *group) anchors() []*rowChange {
 func (g *group) rows(language string) []*rowChange {
 	all := make([]*rowChange, len(g.pages))
 	for i, p := range g.pages {
-		spoken := p.doc.Language
-		if spoken == "" {
-			spoken = language
+		lang := p.doc.Language
+		if lang == "" {
+			lang = language
 		}
 		all[i] = &rowChange{row: p.Row, sets: []table.Mutation{
 			table.Set(contentsFamily, nil, p.Timestamp, p.contents),
-			table.Set(languageFamily, nil, p.Timestamp, []byte(spoken)),
+			table.Set(languageFamily, nil, p.Timestamp, []byte(lang)),
 		}}
 	}
 	return all

@@ -154,7 +154,7 @@ func (l *Loader) find(ctx context.Context, found chan<- webtable.Page) error {
 	var pages []webtable.Page
 	for p, err := range l.cfg.Site.Pages() {
 		if err != nil {
-			l.leaveOut(err)
+			l.skip(err)
 			continue
 		}
 		if pages = append(pages, p); len(pages) < findPages {
@@ -168,7 +168,7 @@ func (l *Loader) find(ctx context.Context, found chan<- webtable.Page) error {
 	return l.findAmong(ctx, pages, found)
 }
 
-func (l *Loader) leaveOut(err error) {
+func (l *Loader) skip(err error) {
 	l.stats.failed.Add(1)
 	l.warning.Lock()
 	defer l.warning.Unlock()
@@ -176,20 +176,20 @@ func (l *Loader) leaveOut(err error) {
 }
 
 func (l *Loader) findAmong(ctx context.Context, pages []webtable.Page, found chan<- webtable.Page) error {
-	there := make([]*table.Row, len(pages))
+	loaded := make([]*table.Row, len(pages))
 	if !l.cfg.Force && len(pages) > 0 {
 		rows := make([]string, len(pages))
 		for i := range pages {
 			rows[i] = pages[i].Row
 		}
 		var err error
-		there, err = l.cfg.Table.GetAll(ctx, rows, client.Columns(contentsFamily+":"), client.Filter(table.StripValue{}))
+		loaded, err = l.cfg.Table.GetAll(ctx, rows, client.Columns(contentsFamily+":"), client.Filter(table.StripValue{}))
 		if err != nil {
 			return fmt.Errorf("look up loaded pages: %w", err)
 		}
 	}
 	for i := range pages {
-		if hasVersion(there[i], pages[i].Timestamp) {
+		if hasVersion(loaded[i], pages[i].Timestamp) {
 			l.stats.skipped.Add(1)
 			l.stats.pageBytes.Add(pages[i].Size)
 			continue
@@ -233,7 +233,7 @@ func (l *Loader) read(ctx context.Context, found <-chan webtable.Page, read chan
 		var err error
 		if r.contents, err = l.cfg.Site.Read(&r.Page); err != nil {
 			l.memory.Release(r.memory)
-			l.leaveOut(err)
+			l.skip(err)
 			continue
 		}
 		r.doc = l.cfg.Site.Extract(&r.Page, r.contents)

@@ -32,7 +32,7 @@ type Document struct {
 
 // Extract parses a page: HTML of any quality, in any encoding that it declares.
 func (s *Site) Extract(p *Page, contents []byte) *Document {
-	x := extractor{site: s, page: p, byHref: map[string]int{}, byRow: map[string]int{}, said: map[saying]struct{}{}}
+	x := extractor{site: s, page: p, byHref: map[string]int{}, byRow: map[string]int{}, seen: map[linkText]struct{}{}}
 	x.base, _ = url.Parse(p.URL) // cannot fail: it is in normal form
 	x.tokens = html.NewTokenizer(bytes.NewReader(toUTF8(contents)))
 	for kind := x.tokens.Next(); kind != html.ErrorToken; kind = x.tokens.Next() {
@@ -72,7 +72,7 @@ type extractor struct {
 	byHref map[string]int // index in doc.Links of an href's target, or ignored
 	byRow  map[string]int // index in doc.Links of a row
 	texts  [][]string     // the texts of each of doc.Links
-	said   map[saying]struct{}
+	seen   map[linkText]struct{}
 
 	open   bool // inside a link
 	target int  // the link's index in doc.Links, or ignored
@@ -83,8 +83,8 @@ type extractor struct {
 
 const ignored = -1
 
-// A saying is a text of a link to one target. Duplicates are dropped.
-type saying struct {
+// A linkText is a text of a link to one target. Duplicates are dropped.
+type linkText struct {
 	target int
 	text   string
 }
@@ -235,7 +235,7 @@ func (x *extractor) resolve(href string) int {
 	at := ignored
 	if u, err := parseHref(href); err == nil {
 		if a, err := AddressOf(x.base.ResolveReference(u)); err == nil {
-			at = x.place(x.site.answering(a).Row)
+			at = x.place(x.site.served(a).Row)
 		}
 	}
 	x.byHref[href] = at
@@ -319,9 +319,9 @@ func (x *extractor) endLink() {
 	if x.target == ignored || len(x.text) == 0 {
 		return
 	}
-	s := saying{x.target, string(x.text)}
-	if _, again := x.said[s]; !again {
-		x.said[s] = struct{}{}
+	s := linkText{x.target, string(x.text)}
+	if _, again := x.seen[s]; !again {
+		x.seen[s] = struct{}{}
 		x.texts[x.target] = append(x.texts[x.target], s.text)
 	}
 }

@@ -171,9 +171,9 @@ func (s *Site) Read(p *Page) ([]byte, error) {
 	return contents[:n], nil
 }
 
-// answering returns the address of the page that a web server would serve for a: the index page if
+// served returns the address of the page that a web server would serve for a: the index page if
 // a is a directory of the site that has one, otherwise a.
-func (s *Site) answering(a Address) Address {
+func (s *Site) served(a Address) Address {
 	folder, ok := s.folder(a.Row)
 	if !ok {
 		return a

@@ -121,13 +121,13 @@ func TestReadableDropsUnknownFamilies(t *testing.T) {
 // TestMaskEnds: indexes outside a mask are not in the set.
 func TestMaskEnds(t *testing.T) {
 	full := Mask{math.MaxUint64, math.MaxUint64}
-	for place, want := range map[int]bool{-1: false, 0: true, 63: true, 64: true, 127: true, 128: false, 1000: false} {
-		if full.Has(place) != want {
-			t.Errorf("place %d is in the set: %v", place, !want)
+	for index, want := range map[int]bool{-1: false, 0: true, 63: true, 64: true, 127: true, 128: false, 1000: false} {
+		if full.Has(index) != want {
+			t.Errorf("index %d is in the set: %v", index, !want)
 		}
 	}
 	if (Mask{}).Has(0) {
-		t.Error("an empty mask has a place")
+		t.Error("an empty mask has a family")
 	}
 }
 

@@ -43,8 +43,8 @@ const (
 	viewsMax = 20_000
 	// grantsPerView is the number of grants that take about as much memory as a view.
 	grantsPerView = 4
-	// triesMax is the number of attempts to read rights that change while they are read.
-	triesMax = 5
+	// attemptsMax is the number of attempts to read rights that change while they are read.
+	attemptsMax = 5
 )
 
 // Cache caches the current rights of principals. It is safe for concurrent use.
@@ -54,9 +54,9 @@ type Cache struct {
 	// mu guards the fields in it and is never held across a read of files.
 	mu struct {
 		sync.RWMutex
-		epoch uint64 // of all cached entries
-		views map[viewKey]*View
-		known map[string]*Principal // nil for a name without a principal
+		epoch      uint64 // of all cached entries
+		views      map[viewKey]*View
+		principals map[string]*Principal // nil for a name without a principal
 		// policies are the grants on the cluster and on the tables that were read.
 		policies map[uint64]*Policy
 		// weight is the total size of all entries, in units of a view.
@@ -78,7 +78,7 @@ func NewCache(f Files) *Cache {
 
 func (c *Cache) resetLocked(epoch uint64) {
 	c.mu.epoch = epoch
-	c.mu.views, c.mu.known, c.mu.policies = map[viewKey]*View{}, map[string]*Principal{}, map[uint64]*Policy{}
+	c.mu.views, c.mu.principals, c.mu.policies = map[viewKey]*View{}, map[string]*Principal{}, map[uint64]*Policy{}
 	c.mu.weight = 0
 }
 
@@ -99,7 +99,7 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 	}
 	key := viewKey{principal, s.ID}
 	var v *View
-	t, err := c.steady(ctx, func(epoch uint64) error {
+	t, err := c.readConsistent(ctx, func(epoch uint64) error {
 		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 			return err
 		}
 		v = NewView(principal, cluster, grants, s)
-		c.keep(epoch, 1, func() { c.mu.views[key] = v })
+		c.insert(epoch, 1, func() { c.mu.views[key] = v })
 		return nil
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 // to be read.
 func (c *Cache) ViewNow(principal string, generation uint64, s *table.Schema) (*View, Ticket, error) {
 	c.mu.RLock()
-	epoch, v, p := c.mu.epoch, c.mu.views[viewKey{principal, s.ID}], c.mu.known[principal]
+	epoch, v, p := c.mu.epoch, c.mu.views[viewKey{principal, s.ID}], c.mu.principals[principal]
 	c.mu.RUnlock()
 	if v == nil || v.schema != s || p == nil || !c.files.Holds(epoch) {
 		return nil, Ticket{}, nil
@@ -140,7 +140,7 @@ func (c *Cache) ViewNow(principal string, generation uint64, s *table.Schema) (*
 // use the table's schema, so grants on dropped families count until they are removed. Errors: those
 // of View.
 func (c *Cache) Sees(ctx context.Context, principal string, generation, table uint64) (sees bool, t Ticket, err error) {
-	t, err = c.steady(ctx, func(epoch uint64) error {
+	t, err = c.readConsistent(ctx, func(epoch uint64) error {
 		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (c *Cache) Sees(ctx context.Context, principal string, generation, table ui
 		}
 		grants, err := c.grants(ctx, table, epoch)
 		if err == nil {
-			grants.of(principal, func(Grant) { sees = true })
+			grants.visit(principal, func(Grant) { sees = true })
 		}
 		return err
 	})
@@ -163,7 +163,7 @@ func (c *Cache) Sees(ctx context.Context, principal string, generation, table ui
 // Check returns nil if the principal is enabled and the generation of its certificate or token is
 // valid. Errors: those of View.
 func (c *Cache) Check(ctx context.Context, principal string, generation uint64) (Ticket, error) {
-	return c.steady(ctx, func(epoch uint64) error { return c.check(ctx, principal, generation, epoch) })
+	return c.readConsistent(ctx, func(epoch uint64) error { return c.check(ctx, principal, generation, epoch) })
 }
 
 // CertificateRevoked reports whether the principal's certificate with that serial number was
@@ -172,8 +172,8 @@ func (c *Cache) Check(ctx context.Context, principal string, generation uint64) 
 func (c *Cache) CertificateRevoked(t Ticket, principal, serial string) (revoked, known bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	p, looked := c.mu.known[principal]
-	if c.mu.epoch != t.epoch || !looked {
+	p, cached := c.mu.principals[principal]
+	if c.mu.epoch != t.epoch || !cached {
 		return false, false
 	}
 	return p != nil && p.Revoked(serial), true
@@ -202,7 +202,7 @@ func (c *Cache) check(ctx context.Context, principal string, generation, epoch u
 // CheckCluster returns nil if the principal has the right on the cluster. Errors: those of View,
 // and *DeniedError.
 func (c *Cache) CheckCluster(ctx context.Context, principal string, generation uint64, right Rights) (Ticket, error) {
-	return c.steady(ctx, func(epoch uint64) error {
+	return c.readConsistent(ctx, func(epoch uint64) error {
 		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
@@ -218,10 +218,10 @@ func (c *Cache) CheckCluster(ctx context.Context, principal string, generation u
 func (c *Cache) CheckNow(principal string, generation uint64) (err error, known bool) {
 	c.mu.RLock()
 	epoch := c.mu.epoch
-	p, looked := c.mu.known[principal]
+	p, cached := c.mu.principals[principal]
 	c.mu.RUnlock()
 	switch {
-	case !looked || !c.files.Holds(epoch):
+	case !cached || !c.files.Holds(epoch):
 		return nil, false
 	case p == nil:
 		return ErrUnknownPrincipal, true
@@ -244,11 +244,11 @@ func (c *Cache) CheckClusterNow(principal string, generation uint64, right Right
 	return cluster.Check(principal, right), true
 }
 
-// steady calls read until the epoch did not change during the call. The result of that call,
-// including an error about rights, is then valid at that epoch. Errors: ErrUncertain after triesMax
-// attempts.
-func (c *Cache) steady(ctx context.Context, read func(epoch uint64) error) (Ticket, error) {
-	for range triesMax {
+// readConsistent calls read until the epoch did not change during the call. The result of that
+// call, including an error about rights, is then valid at that epoch. Errors: ErrUncertain after
+// attemptsMax attempts.
+func (c *Cache) readConsistent(ctx context.Context, read func(epoch uint64) error) (Ticket, error) {
+	for range attemptsMax {
 		epoch, err := c.files.Epoch(ctx)
 		if err != nil {
 			return Ticket{}, fmt.Errorf("read the epoch of rights: %w", err)
@@ -264,10 +264,10 @@ func (c *Cache) steady(ctx context.Context, read func(epoch uint64) error) (Tick
 	return Ticket{}, ErrUncertain
 }
 
-// keep calls store under the lock unless epoch is older than the cached one. A later epoch, or an
+// insert calls store under the lock unless epoch is older than the cached one. A later epoch, or an
 // excess of weight, empties the cache first. weight is the size of the new entry in units of a
 // view.
-func (c *Cache) keep(epoch uint64, weight int, store func()) {
+func (c *Cache) insert(epoch uint64, weight int, store func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if epoch < c.mu.epoch {
@@ -284,7 +284,7 @@ func (c *Cache) keep(epoch uint64, weight int, store func()) {
 // removed principal may keep sending requests.
 func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Principal, error) {
 	c.mu.RLock()
-	p, known := c.mu.known[name]
+	p, known := c.mu.principals[name]
 	known = known && c.mu.epoch == epoch
 	c.mu.RUnlock()
 	if !known {
@@ -295,7 +295,7 @@ func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Prin
 		if p, err = decodeNamed(name, b); err != nil {
 			return nil, err
 		}
-		c.keep(epoch, 1, func() { c.mu.known[name] = p })
+		c.insert(epoch, 1, func() { c.mu.principals[name] = p })
 	}
 	if p == nil {
 		return nil, ErrUnknownPrincipal
@@ -334,7 +334,7 @@ func (c *Cache) grants(ctx context.Context, table, epoch uint64) (*Policy, error
 	if err != nil {
 		return nil, err
 	}
-	c.keep(epoch, 1+len(p.Grants)/grantsPerView, func() { c.mu.policies[table] = p })
+	c.insert(epoch, 1+len(p.Grants)/grantsPerView, func() { c.mu.policies[table] = p })
 	return p, nil
 }
 

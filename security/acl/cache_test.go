@@ -177,12 +177,13 @@ func TestRevocations(t *testing.T) {
 		}
 		stop.Store(true)
 		wg.Wait()
-		judge(t, path, slices.Concat(checks...), states)
+		verifyChecks(t, path, slices.Concat(checks...), states)
 	}
 }
 
-// judge compares each check with the state of the right if that did not change during the check.
-func judge(t *testing.T, path string, checks, states []span) {
+// verifyChecks compares each check with the state of the right if that did not change during the
+// check.
+func verifyChecks(t *testing.T, path string, checks, states []span) {
 	t.Helper()
 	count := map[bool]int{}
 	for _, ck := range checks {
@@ -242,7 +243,7 @@ func TestSlowReader(t *testing.T) {
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
 		t.Fatal("the change is not seen", err)
 	}
-	c.keep(1, 1, func() { c.mu.views[viewKey{"ann", 16}] = old })
+	c.insert(1, 1, func() { c.mu.views[viewKey{"ann", 16}] = old })
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
 		t.Error("an outdated view was cached", err)
 	}
@@ -382,7 +383,7 @@ func TestCacheAvoidsReads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.mu.views) + len(c.mu.known) + len(c.mu.policies); n > viewsMax || c.mu.weight < n {
+	if n := len(c.mu.views) + len(c.mu.principals) + len(c.mu.policies); n > viewsMax || c.mu.weight < n {
 		t.Errorf("%d views are cached, want at most %d", n, viewsMax)
 	}
 }

@@ -105,28 +105,28 @@ func (p *Policy) Revoke(g Grant) (*Policy, error) {
 
 // Forget returns the policy without the grants to a principal.
 func (p *Policy) Forget(principal string) *Policy {
-	return p.keep(func(g Grant) bool { return g.Principal != principal })
+	return p.filter(func(g Grant) bool { return g.Principal != principal })
 }
 
 // Prune returns the policy without grants on families that the table no longer has.
 func (p *Policy) Prune(s *table.Schema) *Policy {
-	return p.keep(func(g Grant) bool {
+	return p.filter(func(g Grant) bool {
 		return g.Family == 0 || slices.ContainsFunc(s.Families, func(f table.Family) bool { return f.ID == g.Family })
 	})
 }
 
-func (p *Policy) keep(which func(Grant) bool) *Policy {
+func (p *Policy) filter(keep func(Grant) bool) *Policy {
 	next := &Policy{Table: p.Table}
 	for _, g := range p.Grants {
-		if which(g) {
+		if keep(g) {
 			next.Grants = append(next.Grants, g)
 		}
 	}
 	return next
 }
 
-// of calls f for the grants to a principal, including those to everyone.
-func (p *Policy) of(principal string, f func(Grant)) {
+// visit calls f for the grants to a principal, including those to everyone.
+func (p *Policy) visit(principal string, f func(Grant)) {
 	for _, name := range [...]string{Everyone, principal} {
 		for i, _ := p.find(name, 0); i < len(p.Grants) && p.Grants[i].Principal == name; i++ {
 			f(p.Grants[i])
@@ -140,7 +140,7 @@ func (p *Policy) of(principal string, f func(Grant)) {
 // Rights returns the principal's rights on the whole scope of the policy, including implied ones.
 func (p *Policy) Rights(principal string) Rights {
 	var r Rights
-	p.of(principal, func(g Grant) {
+	p.visit(principal, func(g Grant) {
 		if g.Family == 0 {
 			r |= g.Rights
 		}

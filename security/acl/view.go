@@ -12,11 +12,11 @@ import (
 type Mask []uint64
 
 // Has reports whether the family at an index is in the set.
-func (m Mask) Has(place int) bool {
-	return uint(place)/64 < uint(len(m)) && m[place/64]&(1<<(place%64)) != 0
+func (m Mask) Has(index int) bool {
+	return uint(index)/64 < uint(len(m)) && m[index/64]&(1<<(index%64)) != 0
 }
 
-func (m Mask) set(place int) { m[place/64] |= 1 << (place % 64) }
+func (m Mask) set(index int) { m[index/64] |= 1 << (index % 64) }
 
 // Len returns the number of families in the set.
 func (m Mask) Len() int {
@@ -38,14 +38,14 @@ type View struct {
 	principal string
 	schema    *table.Schema
 	visible   *table.Schema
-	// whole is the rights on the table: on all present and future families.
-	whole Rights
+	// tableRights is the rights on the table: on all present and future families.
+	tableRights Rights
 	// seen, read and write are the families on which the principal has any right, Read and Write.
 	seen, read, write Mask
 	// readsAll and seesAll report whether read and seen contain all families.
 	readsAll, seesAll bool
-	// locked is a family that is visible but not writable; empty if there is none.
-	locked string
+	// unwritable is a family that is visible but not writable; empty if there is none.
+	unwritable string
 }
 
 // NewView compiles a view of a table from the grants on the cluster and on the table. Either may be
@@ -53,12 +53,12 @@ type View struct {
 func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	v := &View{principal: principal, schema: s, visible: s}
 	if cluster != nil && cluster.Table == Cluster {
-		v.whole = cluster.Rights(principal) &^ Monitor // Monitor makes no table visible
+		v.tableRights = cluster.Rights(principal) &^ Monitor // Monitor makes no table visible
 	}
 	byFamily := map[uint32]Rights{}
 	if grants != nil && grants.Table == s.ID && s.ID != Cluster {
-		v.whole |= grants.Rights(principal)
-		grants.of(principal, func(g Grant) {
+		v.tableRights |= grants.Rights(principal)
+		grants.visit(principal, func(g Grant) {
 			if g.Family != 0 {
 				byFamily[g.Family] |= g.Rights
 			}
@@ -67,7 +67,7 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	words := (len(s.Families) + 63) / 64
 	v.seen, v.read, v.write = make(Mask, words), make(Mask, words), make(Mask, words)
 	for i := range s.Families {
-		r := v.whole | byFamily[s.Families[i].ID]
+		r := v.tableRights | byFamily[s.Families[i].ID]
 		if r == 0 {
 			continue
 		}
@@ -77,14 +77,14 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 		}
 		if r.Has(Write) {
 			v.write.set(i)
-		} else if v.locked == "" {
-			v.locked = s.Families[i].Name
+		} else if v.unwritable == "" {
+			v.unwritable = s.Families[i].Name
 		}
 	}
 	v.readsAll, v.seesAll = v.read.Len() == len(s.Families), v.seen.Len() == len(s.Families)
 	if !v.seesAll {
 		v.visible = s.Clone()
-		v.visible.Families = v.seen.of(s)
+		v.visible.Families = v.seen.families(s)
 		v.visible.NextFamilyID = 1 // the real one would reveal the number of families
 		for i := range v.visible.Families {
 			v.visible.NextFamilyID = max(v.visible.NextFamilyID, v.visible.Families[i].ID+1)
@@ -94,8 +94,8 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	return v
 }
 
-// of returns the families of s that are in the set.
-func (m Mask) of(s *table.Schema) []table.Family {
+// families returns the families of s that are in the set.
+func (m Mask) families(s *table.Schema) []table.Family {
 	var fs []table.Family
 	for i := range s.Families {
 		if m.Has(i) {
@@ -106,10 +106,10 @@ func (m Mask) of(s *table.Schema) []table.Family {
 }
 
 // hidden reports whether the whole table is hidden from the principal.
-func (v *View) hidden() bool { return v.whole == 0 && len(v.visible.Families) == 0 }
+func (v *View) hidden() bool { return v.tableRights == 0 && len(v.visible.Families) == 0 }
 
-// place returns the index of a family in the schema, or -1 if the family is not visible.
-func (v *View) place(family string) int {
+// indexOf returns the index of a family in the schema, or -1 if the family is not visible.
+func (v *View) indexOf(family string) int {
 	fs := v.schema.Families
 	if len(fs) > 16 { // below that, a scan of short names is faster
 		i, ok := slices.BinarySearchFunc(fs, family, func(f table.Family, n string) int { return strings.Compare(f.Name, n) })
@@ -153,10 +153,10 @@ func (v *View) ReadsAll() bool { return v.readsAll }
 func (v *View) SeesAll() bool { return v.seesAll }
 
 // CanRead reports whether the principal may read the cells of a family.
-func (v *View) CanRead(family string) bool { return v.read.Has(v.place(family)) }
+func (v *View) CanRead(family string) bool { return v.read.Has(v.indexOf(family)) }
 
 // CanWrite reports whether the principal may change the cells of a family.
-func (v *View) CanWrite(family string) bool { return v.write.Has(v.place(family)) }
+func (v *View) CanWrite(family string) bool { return v.write.Has(v.indexOf(family)) }
 
 // Readable returns the readable cells, in the memory of cells. cells must be sorted by family, as
 // table.CompareCells does.
@@ -164,12 +164,12 @@ func (v *View) Readable(cells []table.Cell) []table.Cell {
 	if v.readsAll {
 		return cells
 	}
-	kept, place := cells[:0], 0
+	kept, index := cells[:0], 0
 	for i := range cells {
-		for place < len(v.schema.Families) && v.schema.Families[place].Name < cells[i].Family {
-			place++
+		for index < len(v.schema.Families) && v.schema.Families[index].Name < cells[i].Family {
+			index++
 		}
-		if place < len(v.schema.Families) && v.schema.Families[place].Name == cells[i].Family && v.read.Has(place) {
+		if index < len(v.schema.Families) && v.schema.Families[index].Name == cells[i].Family && v.read.Has(index) {
 			kept = append(kept, cells[i])
 		}
 	}
@@ -183,7 +183,7 @@ func (v *View) CheckTable(right Rights) error {
 	switch {
 	case v.hidden():
 		return ErrHidden
-	case v.whole.Has(right):
+	case v.tableRights.Has(right):
 		return nil
 	}
 	return v.denied(right, "")
@@ -204,7 +204,7 @@ func (v *View) CheckRead() error {
 	switch {
 	case v.hidden():
 		return ErrHidden
-	case v.read.Len() > 0 || v.whole.Has(Read): // a table may have no families
+	case v.read.Len() > 0 || v.tableRights.Has(Read): // a table may have no families
 		return nil
 	}
 	return v.denied(Read, "")
@@ -227,7 +227,7 @@ func (v *View) CheckModify(family string) error {
 
 // checkWrite checks that the principal may change a family.
 func (v *View) checkWrite(family string) error {
-	i := v.place(family)
+	i := v.indexOf(family)
 	switch {
 	case i < 0:
 		return &table.NoFamilyError{Table: v.schema.Name, Family: family}
@@ -277,8 +277,8 @@ func (v *View) Restrict(m *table.RowMutation) (*table.RowMutation, error) {
 
 // checkDeleteRow checks that the principal may delete everything visible in a row.
 func (v *View) checkDeleteRow() error {
-	if v.locked != "" || len(v.visible.Families) == 0 && !v.whole.Has(Write) {
-		return v.denied(Write, v.locked)
+	if v.unwritable != "" || len(v.visible.Families) == 0 && !v.tableRights.Has(Write) {
+		return v.denied(Write, v.unwritable)
 	}
 	return nil
 }

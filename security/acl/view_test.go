@@ -14,8 +14,8 @@ import (
 
 var names = []string{"ann", "bob", "cleo"}
 
-// chance returns random policies for a table.
-func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
+// randomPolicies returns random policies for a table.
+func randomPolicies(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 	cluster, grants = &Policy{}, &Policy{Table: s.ID}
 	add := func(p *Policy, family uint32) *Policy {
 		principal := append(slices.Clone(names), Everyone)[rng.IntN(len(names)+1)]
@@ -49,8 +49,8 @@ func model(principal string, right Rights, family uint32, cluster, grants *Polic
 	return false
 }
 
-// chanceSchema returns a random table with some families dropped.
-func chanceSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Schema {
+// randomSchema returns a random table with some families dropped.
+func randomSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Schema {
 	t.Helper()
 	var fs []string
 	for i := range rng.IntN(most + 1) {
@@ -72,8 +72,8 @@ func chanceSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Sche
 func TestModel(t *testing.T) {
 	rng := random(t)
 	for range soak(700) {
-		s := chanceSchema(t, rng, 16, []int{4, 4, 4, 20, 70}[rng.IntN(5)])
-		cluster, grants := chance(rng, s)
+		s := randomSchema(t, rng, 16, []int{4, 4, 4, 20, 70}[rng.IntN(5)])
+		cluster, grants := randomPolicies(rng, s)
 		principal := names[rng.IntN(len(names))]
 		v := NewView(principal, cluster, grants, s)
 		may := func(r Rights, family uint32) bool { return model(principal, r, family, cluster, grants) }
@@ -207,8 +207,8 @@ func TestVisibleGroups(t *testing.T) {
 	}
 }
 
-// chanceRow returns the cells of a random row in families.
-func chanceRow(rng *rand.Rand, families []table.Family) []table.Cell {
+// randomRow returns the cells of a random row in families.
+func randomRow(rng *rand.Rand, families []table.Family) []table.Cell {
 	var cells []table.Cell
 	for _, f := range families {
 		for i := range rng.IntN(4) {
@@ -247,8 +247,8 @@ func TestNothingLeaks(t *testing.T) {
 	var e table.Evaluator
 	hidden := 0
 	for range soak(5000) {
-		s := chanceSchema(t, rng, 16, 6)
-		cluster, grants := chance(rng, s)
+		s := randomSchema(t, rng, 16, 6)
+		cluster, grants := randomPolicies(rng, s)
 		v := NewView("ann", cluster, grants, s)
 		var readable []table.Family
 		for _, f := range s.Families {
@@ -256,7 +256,7 @@ func TestNothingLeaks(t *testing.T) {
 				readable = append(readable, f)
 			}
 		}
-		row := chanceRow(rng, s.Families)
+		row := randomRow(rng, s.Families)
 		var want []table.Cell
 		for _, c := range row {
 			if slices.ContainsFunc(readable, func(f table.Family) bool { return f.Name == c.Family }) {
@@ -314,8 +314,8 @@ func TestRestrict(t *testing.T) {
 	rng := random(t)
 	done, narrowed := 0, 0
 	for range soak(5000) {
-		s := chanceSchema(t, rng, 16, 5)
-		cluster, grants := chance(rng, s)
+		s := randomSchema(t, rng, 16, 5)
+		cluster, grants := randomPolicies(rng, s)
 		v := NewView("ann", cluster, grants, s)
 		m := &table.RowMutation{Row: []byte("r")}
 		for i := range 1 + rng.IntN(4) {
@@ -342,7 +342,7 @@ func TestRestrict(t *testing.T) {
 			narrowed++
 		}
 		real, seen, hidden := map[string]string{}, map[string]string{}, map[string]string{}
-		for _, c := range chanceRow(rng, s.Families) {
+		for _, c := range randomRow(rng, s.Families) {
 			column := c.Family + ":" + string(c.Qualifier)
 			real[column] = "old"
 			if v.Visible().Family(c.Family) != nil {
@@ -414,7 +414,7 @@ func TestAllocations(t *testing.T) {
 		}
 		s := schemaOf(t, 16, fs...)
 		v := NewView("ann", nil, &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read | Write}, {"ann", 3, Read}}}, s)
-		row := chanceRow(rand.New(rand.NewPCG(1, 1)), s.Families)
+		row := randomRow(rand.New(rand.NewPCG(1, 1)), s.Families)
 		work := make([]table.Cell, len(row))
 		m := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f00", nil, 0, nil), table.DeleteFamily("f00")}}
 		n := testing.AllocsPerRun(100, func() {

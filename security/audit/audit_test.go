@@ -375,7 +375,7 @@ func TestRefusals(t *testing.T) {
 		}
 		time.Sleep(2 * repeatEvery)
 		l.mu.Lock()
-		if n := len(l.mu.alike); n != 0 {
+		if n := len(l.mu.byKey); n != 0 {
 			t.Errorf("%d kinds are remembered", n)
 		}
 		l.mu.Unlock()
@@ -425,8 +425,8 @@ func TestFlood(t *testing.T) {
 			time.Sleep(flushEvery)
 		}
 		l.mu.Lock()
-		kinds := len(l.mu.alike)
-		for key, r := range l.mu.alike {
+		kinds := len(l.mu.byKey)
+		for key, r := range l.mu.byKey {
 			if len(key.on)+len(r.first.On)+len(r.first.Text) > 3*textBytesMax+10 {
 				t.Fatalf("%d bytes are kept of a refusal", len(key.on)+len(r.first.On))
 			}

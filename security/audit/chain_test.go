@@ -42,8 +42,8 @@ func TestOneRequester(t *testing.T) {
 		if count["eve"] != 5000 || count[""] != 5000 || count["ann"] != 1 || records["eve"] != refusalsOfOne || records[""] != refusalsOfOne {
 			t.Errorf("counts %v, records %v", count, records)
 		}
-		if len(l.mu.alike) > 2*refusalsOfOne+1 {
-			t.Errorf("%d kinds are recorded individually", len(l.mu.alike))
+		if len(l.mu.byKey) > 2*refusalsOfOne+1 {
+			t.Errorf("%d kinds are recorded individually", len(l.mu.byKey))
 		}
 	})
 }

@@ -226,8 +226,8 @@ func TestForgottenRequesters(t *testing.T) {
 			}
 			time.Sleep(repeatEvery)
 			l.mu.Lock()
-			if len(l.mu.alike) != 0 || len(l.mu.kinds) != 0 {
-				t.Errorf("round %d: %d refusals of %d requesters are remembered", round, len(l.mu.alike), len(l.mu.kinds))
+			if len(l.mu.byKey) != 0 || len(l.mu.perRequester) != 0 {
+				t.Errorf("round %d: %d refusals of %d requesters are remembered", round, len(l.mu.byKey), len(l.mu.perRequester))
 			}
 			l.mu.Unlock()
 			time.Sleep(flushEvery)

@@ -101,14 +101,14 @@ type Log struct {
 	// mu guards the fields in it and is never held across I/O.
 	mu struct {
 		sync.Mutex
-		alike  map[likeness]*refusal
-		kinds  map[requester]int // number of entries of alike by requester
-		others refusal           // refusals in excess of refusalsMax
+		byKey        map[refusalKey]*refusal
+		perRequester map[requester]int // number of entries of byKey by requester
+		overflow     refusal           // refusals in excess of refusalsMax
 	}
 }
 
-// likeness is the key by which refusals are aggregated.
-type likeness struct {
+// refusalKey is the key by which refusals are aggregated.
+type refusalKey struct {
 	requester
 	from, action, on, code string
 }
@@ -150,7 +150,7 @@ func Open(cfg Config) (*Log, error) {
 		}
 		*to.file, opened = f, append(opened, f)
 	}
-	l.mu.alike, l.mu.kinds = map[likeness]*refusal{}, map[requester]int{}
+	l.mu.byKey, l.mu.perRequester = map[refusalKey]*refusal{}, map[requester]int{}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	if cfg.Sink != nil {
@@ -208,21 +208,21 @@ func (l *Log) Refusal(r Record) {
 	if by.name == "" {
 		by.host = clean(host)
 	}
-	key := likeness{by, clean(host), clean(r.Action), clean(r.On), clean(r.Code)}
+	key := refusalKey{by, clean(host), clean(r.Action), clean(r.On), clean(r.Code)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := l.mu.alike[key]
-	if to == nil && l.mu.kinds[by] >= refusalsOfOne-1 { // one more record for all further kinds
-		key, r = likeness{requester: by}, Record{Who: r.Who, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals of one requester to record individually"}
-		to = l.mu.alike[key]
+	to := l.mu.byKey[key]
+	if to == nil && l.mu.perRequester[by] >= refusalsOfOne-1 { // one more record for all further kinds
+		key, r = refusalKey{requester: by}, Record{Who: r.Who, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals of one requester to record individually"}
+		to = l.mu.byKey[key]
 	}
-	if to == nil && len(l.mu.alike) < refusalsMax {
+	if to == nil && len(l.mu.byKey) < refusalsMax {
 		to = &refusal{}
-		l.mu.alike[key] = to
-		l.mu.kinds[by]++
+		l.mu.byKey[key] = to
+		l.mu.perRequester[by]++
 	}
 	if to == nil {
-		to = &l.mu.others
+		to = &l.mu.overflow
 		r = Record{Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals to record individually"}
 	}
 	if to.count++; to.count == 1 {
@@ -278,17 +278,17 @@ func (l *Log) due(all bool) []refusal {
 			r.count, r.written, r.first = 0, now, Record{}
 		}
 	}
-	for key, r := range l.mu.alike {
+	for key, r := range l.mu.byKey {
 		if r.count == 0 && now.Sub(r.written) >= repeatEvery {
-			delete(l.mu.alike, key)
-			if l.mu.kinds[key.requester]--; l.mu.kinds[key.requester] == 0 {
-				delete(l.mu.kinds, key.requester)
+			delete(l.mu.byKey, key)
+			if l.mu.perRequester[key.requester]--; l.mu.perRequester[key.requester] == 0 {
+				delete(l.mu.perRequester, key.requester)
 			}
 			continue
 		}
 		take(r)
 	}
-	take(&l.mu.others)
+	take(&l.mu.overflow)
 	slices.SortFunc(list, func(a, b refusal) int { return a.first.Time.Compare(b.first.Time) })
 	return list
 }

@@ -104,18 +104,18 @@ const textBytesMax = 256
 // keyText matches the start of a PEM private key of any kind.
 var keyText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY`)
 
-// lookBytesMax bounds the part of a text that is scanned, because requesters choose their texts.
-const lookBytesMax = 4 * textBytesMax
+// scanBytesMax bounds the part of a text that is scanned, because requesters choose their texts.
+const scanBytesMax = 4 * textBytesMax
 
 // tokenBytesMax exceeds the length of a token and of each line of a wrapped one.
 const tokenBytesMax = 150
 
 // clean makes an untrusted text fit for the log: valid UTF-8 of bounded length, without secrets.
 func clean(s string) string {
-	if len(s) > lookBytesMax {
-		s = s[:lookBytesMax]
+	if len(s) > scanBytesMax {
+		s = s[:scanBytesMax]
 		// Drop the last word, which may be a piece of a token, unless it is longer than any token.
-		if i := strings.LastIndexAny(s, " \t\r\n"); i > lookBytesMax-tokenBytesMax {
+		if i := strings.LastIndexAny(s, " \t\r\n"); i > scanBytesMax-tokenBytesMax {
 			s = s[:i]
 		}
 	}

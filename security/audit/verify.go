@@ -71,7 +71,7 @@ func (e *TamperError) Error() string {
 type verifier struct {
 	chains map[[2]string]*progress // by node and log
 	heads  []Head
-	met    []bool // whether each head was found
+	found  []bool // whether each head was found
 	errs   []error
 }
 
@@ -125,7 +125,7 @@ func Verify(name string, r io.Reader, heads []Head) ([]Chain, error) {
 }
 
 func newVerifier(heads []Head) *verifier {
-	return &verifier{chains: map[[2]string]*progress{}, heads: heads, met: make([]bool, len(heads))}
+	return &verifier{chains: map[[2]string]*progress{}, heads: heads, found: make([]bool, len(heads))}
 }
 
 // openLog opens all files of a log, newest first, before any is read. If the node rotates them
@@ -226,7 +226,7 @@ func (v *verifier) line(name string, n int, l *line, text []byte, log string) {
 	p.Last, p.To, p.Sum = l.Seq, l.Time, hex.EncodeToString(end.sum[:])
 	for i, h := range v.heads {
 		if h.Log == log && h.Seq == l.Seq && l.Seq != 0 {
-			v.met[i] = v.met[i] || h.Sum == p.Sum
+			v.found[i] = v.found[i] || h.Sum == p.Sum
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (v *verifier) done(name string) (all []Chain, err error) {
 		return strings.Compare(a.Node+"\x00"+a.Log, b.Node+"\x00"+b.Log)
 	})
 	for i, h := range v.heads {
-		if !v.met[i] {
+		if !v.found[i] {
 			v.tampered(name, 0, fmt.Sprintf("no line %d with SHA-256 %s in log %s: it was changed, removed or rotated out", h.Seq, h.Sum, h.Log))
 		}
 	}

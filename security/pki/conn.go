@@ -16,17 +16,17 @@ type Conn struct {
 	// Peer is the peer by its certificate; anonymous if it sent none.
 	Peer Peer
 
-	of      *Endpoint
-	wire    *wire
-	writing sync.Mutex // held by a Write that makes wire buffer records
+	endpoint *Endpoint
+	wire     *wire
+	writing  sync.Mutex // held by a Write that makes wire buffer records
 	// as is the principal that a peer without a certificate has authenticated as, and anonymous
 	// before. Guarded by Endpoint.mu.
 	as  Peer
 	end *time.Timer // closes the connection when the certificate or the anonymous period expires
-	// in is the listener that counts the connection as anonymous, at place; nil if the peer has a
+	// listener is the one that counts the connection as anonymous, at place; nil if the peer has a
 	// certificate.
-	in    *Listener
-	place *list.Element
+	listener *Listener
+	place    *list.Element
 }
 
 // Write implements net.Conn. The records of p are sent together as far as a buffer is free for
@@ -45,17 +45,17 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// goodbyeMax bounds the time for the TLS close notification, which is queued after pending writes
-// and replies of the reader. It only informs the peer's log, so 0.1 s suffices.
-const goodbyeMax = 100 * time.Millisecond
+// closeNotifyTimeout bounds the time for the TLS close notification, which is queued after pending
+// writes and replies of the reader. It only informs the peer's log, so 0.1 s suffices.
+const closeNotifyTimeout = 100 * time.Millisecond
 
-// Close closes the connection. It waits at most goodbyeMax for a peer that does not read.
+// Close closes the connection. It waits at most closeNotifyTimeout for a peer that does not read.
 func (c *Conn) Close() error {
-	c.of.forget(c) // from here on only Close sets the timer
-	c.end.Reset(goodbyeMax)
+	c.endpoint.unregister(c) // from here on only Close sets the timer
+	c.end.Reset(closeNotifyTimeout)
 	defer c.end.Stop()
-	if c.in != nil {
-		c.in.known(c)
+	if c.listener != nil {
+		c.listener.removeAnonymous(c)
 	}
 	if !c.writing.TryLock() { // a blocked Write holds the wire, and the close notification would wait for it
 		err := c.wire.Close()
@@ -70,19 +70,19 @@ func (c *Conn) Close() error {
 // last until then. The zero Time means no limit. Errors: *ManyConnsError; the connection then
 // remains anonymous.
 func (c *Conn) Stay(as Peer, until time.Time) error {
-	if c.in == nil {
+	if c.listener == nil {
 		return nil
 	}
-	if err := c.of.become(c, as, until); err != nil {
+	if err := c.endpoint.authenticate(c, as, until); err != nil {
 		return err
 	}
-	c.in.known(c)
+	c.listener.removeAnonymous(c)
 	return nil
 }
 
-// become counts a connection as that of a principal and sets its end. It ignores a connection that
-// was closed meanwhile, because a timer would retain it.
-func (e *Endpoint) become(c *Conn, as Peer, until time.Time) error {
+// authenticate counts a connection as that of a principal and sets its end. It ignores a connection
+// that was closed meanwhile, because a timer would retain it.
+func (e *Endpoint) authenticate(c *Conn, as Peer, until time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, open := e.mu.conns[c]; !open {
@@ -107,64 +107,65 @@ func (e *Endpoint) countLocked(p Peer) error {
 	if p.Kind != Principal {
 		return nil
 	}
-	if most := e.opts.PrincipalConnsMax; e.mu.of[p.Name] >= most {
+	if most := e.opts.PrincipalConnsMax; e.mu.perPrincipal[p.Name] >= most {
 		return &ManyConnsError{p.Name, most}
 	}
-	e.mu.of[p.Name]++
+	e.mu.perPrincipal[p.Name]++
 	return nil
 }
 
-// whoLocked returns the peer by its certificate or, without one, by its other authentication.
-func (c *Conn) whoLocked() Peer {
+// peerLocked returns the peer by its certificate or, without one, by its other authentication.
+func (c *Conn) peerLocked() Peer {
 	if c.Peer.Kind == Anonymous {
 		return c.as
 	}
 	return c.Peer
 }
 
-// begin registers the connection for Sever and sets its end: the expiry of the peer's certificate,
-// or the anonymous period. Errors: a *PeerError if the peer is refused by now, *ManyConnsError.
-func (c *Conn) begin(strangerLife time.Duration) error {
-	life := strangerLife
+// register registers the connection for Sever and sets its end: the expiry of the peer's
+// certificate, or the anonymous period. Errors: a *PeerError if the peer is refused by now,
+// *ManyConnsError.
+func (c *Conn) register(anonymousLife time.Duration) error {
+	life := anonymousLife
 	if c.Peer.Kind != Anonymous {
-		life = c.Peer.Ends.Sub(c.of.opts.Now())
+		life = c.Peer.Ends.Sub(c.endpoint.opts.Now())
 	}
 	c.end = time.AfterFunc(life, func() { _ = c.NetConn().Close() })
-	c.of.mu.Lock()
-	err := c.of.countLocked(c.Peer)
+	c.endpoint.mu.Lock()
+	err := c.endpoint.countLocked(c.Peer)
 	if err == nil {
-		c.of.mu.conns[c] = struct{}{}
+		c.endpoint.mu.conns[c] = struct{}{}
 	}
-	c.of.mu.Unlock()
+	c.endpoint.mu.Unlock()
 	if err != nil {
 		c.end.Stop()
 		return err
 	}
 	// The peer may have been refused since its handshake.
-	if err := c.of.refusal(c.Peer); err != nil {
+	if err := c.endpoint.checkRefused(c.Peer); err != nil {
 		c.end.Stop()
-		c.of.forget(c)
+		c.endpoint.unregister(c)
 		return err
 	}
 	return nil
 }
 
-func (e *Endpoint) forget(c *Conn) {
+func (e *Endpoint) unregister(c *Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, open := e.mu.conns[c]; !open {
 		return
 	}
 	delete(e.mu.conns, c)
-	if p := c.whoLocked(); p.Kind == Principal {
-		if e.mu.of[p.Name]--; e.mu.of[p.Name] == 0 {
-			delete(e.mu.of, p.Name)
+	if p := c.peerLocked(); p.Kind == Principal {
+		if e.mu.perPrincipal[p.Name]--; e.mu.perPrincipal[p.Name] == 0 {
+			delete(e.mu.perPrincipal, p.Name)
 		}
 	}
 }
 
-// refusal returns a *PeerError if Options.Refuse rejects the peer.
-func (e *Endpoint) refusal(p Peer) error {
+// checkRefused returns a *PeerError if Options.Refuse rejects the peer.
+func (e *Endpoint) checkRefused(p Peer) error {
 	if e.opts.Refuse == nil || p.Kind == Anonymous {
 		return nil
 	}
@@ -180,7 +181,7 @@ func (e *Endpoint) Sever(which func(Peer) bool) int {
 	e.mu.Lock()
 	var gone []*Conn
 	for c := range e.mu.conns {
-		if which(c.whoLocked()) {
+		if which(c.peerLocked()) {
 			gone = append(gone, c)
 		}
 	}
@@ -196,7 +197,7 @@ func (e *Endpoint) Principals() (all []Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.mu.conns {
-		if p := c.whoLocked(); p.Kind == Principal {
+		if p := c.peerLocked(); p.Kind == Principal {
 			all = append(all, p)
 		}
 	}
@@ -217,15 +218,15 @@ func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error
 
 // Over is Dial on an existing connection, which it takes ownership of.
 func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
-	below := &wire{Conn: nc, shaking: -1}
-	c := &Conn{Conn: tls.Client(below, e.DialNode(node)), wire: below, of: e}
+	below := &wire{Conn: nc, handshakeLeft: -1}
+	c := &Conn{Conn: tls.Client(below, e.DialNode(node)), wire: below, endpoint: e}
 	err := c.HandshakeContext(ctx)
 	if err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
 	}
 	if c.Peer, err = e.verify(c.ConnectionState(), asServer); err == nil {
-		err = c.begin(0)
+		err = c.register(0)
 	}
 	if err != nil {
 		_ = nc.Close()

@@ -56,8 +56,8 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 	return c
 }
 
-// errCrowded is the reason for ending an old handshake.
-var errCrowded = errors.New("too many handshakes at once")
+// errEvicted is the reason for ending an old handshake.
+var errEvicted = errors.New("too many handshakes at once")
 
 // Listener accepts TLS connections only. Accept returns each as a *Conn after its handshake, so a
 // peer that is slow or speaks another protocol does not delay others.
@@ -75,7 +75,7 @@ type Listener struct {
 	mu struct {
 		sync.Mutex
 		handshakes list.List // of *pending, oldest first
-		strangers  list.List // of *Conn without a certificate, oldest first
+		anonymous  list.List // of *Conn without a certificate, oldest first
 	}
 }
 
@@ -83,8 +83,8 @@ type Listener struct {
 // fields except conn.
 type pending struct {
 	conn net.Conn
-	// done means that the handshake is complete, crowded that it was ended in favor of a newer one.
-	done, crowded bool
+	// done means that the handshake is complete, evicted that it was ended in favor of a newer one.
+	done, evicted bool
 }
 
 // Listen returns a listener of TLS connections on inner, which it takes ownership of.
@@ -138,14 +138,14 @@ func (l *Listener) acceptLoop() {
 			}
 			continue
 		}
-		place := l.begin(c)
+		place := l.addHandshake(c)
 		l.tasks.Go(func() { l.serve(place) })
 	}
 }
 
-// begin adds a handshake. At the limit it ends the oldest one in progress. If all are complete and
-// waiting for Accept, it closes the new connection instead, and its handshake fails.
-func (l *Listener) begin(c net.Conn) *list.Element {
+// addHandshake adds a handshake. At the limit it ends the oldest one in progress. If all are
+// complete and waiting for Accept, it closes the new connection instead, and its handshake fails.
+func (l *Listener) addHandshake(c net.Conn) *list.Element {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := &pending{conn: c}
@@ -158,12 +158,12 @@ func (l *Listener) begin(c net.Conn) *list.Element {
 		_ = c.Close()
 	case l.mu.handshakes.Len() < l.cfg.HandshakesMax:
 	case oldest == nil:
-		h.crowded = true
+		h.evicted = true
 		_ = c.Close()
 	default:
 		gone := oldest.Value.(*pending)
 		l.mu.handshakes.Remove(oldest)
-		gone.crowded = true
+		gone.evicted = true
 		_ = gone.conn.Close()
 	}
 	return l.mu.handshakes.PushBack(h)
@@ -174,8 +174,8 @@ func (l *Listener) serve(place *list.Element) {
 	h := place.Value.(*pending)
 	c, err := l.shake(h.conn)
 	l.mu.Lock()
-	if err == nil && h.crowded {
-		err = errCrowded
+	if err == nil && h.evicted {
+		err = errEvicted
 	}
 	h.done = err == nil
 	l.mu.Unlock()
@@ -192,21 +192,21 @@ func (l *Listener) serve(place *list.Element) {
 	}
 	l.mu.Lock()
 	l.mu.handshakes.Remove(place) // no-op if it was removed already
-	crowded := h.crowded
+	evicted := h.evicted
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-	case l.ctx.Err() != nil && !judged(err): // ended by Close
-	case crowded:
-		l.cfg.Refused(h.conn.RemoteAddr(), errCrowded)
+	case l.ctx.Err() != nil && !causedByPeer(err): // ended by Close
+	case evicted:
+		l.cfg.Refused(h.conn.RemoteAddr(), errEvicted)
 	default:
 		l.cfg.Refused(h.conn.RemoteAddr(), err)
 	}
 }
 
-// judged reports whether a handshake failed because of the data that the peer sent. Such a failure
-// precedes any end of the connection by Close.
-func judged(err error) bool {
+// causedByPeer reports whether a handshake failed because of the data that the peer sent. Such a
+// failure precedes any end of the connection by Close.
+func causedByPeer(err error) bool {
 	plain, peer := tls.RecordHeaderError{}, (*PeerError)(nil)
 	return errors.As(err, &plain) || errors.As(err, &peer)
 }
@@ -214,11 +214,11 @@ func judged(err error) bool {
 // shake does the handshake, and closes the connection unless it succeeds.
 func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
-	below := &wire{Conn: nc, shaking: handshakeBytesMax}
-	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, of: l.cfg.Endpoint}
+	below := &wire{Conn: nc, handshakeLeft: handshakeBytesMax}
+	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, endpoint: l.cfg.Endpoint}
 	// Without a context, whose end would hide why a handshake failed. Close closes nc.
 	err := c.Handshake()
-	below.shaking = -1
+	below.handshakeLeft = -1
 	defer func() { below.head = nil }()
 	if err == nil {
 		c.Peer, err = l.cfg.Endpoint.Identify(c.ConnectionState())
@@ -229,7 +229,7 @@ func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 		if answer == nil {
 			answer = []byte{0x15, 3, 3, 0, 2, 2, 40} // fatal, handshake_failure
 		}
-		_ = nc.SetWriteDeadline(time.Now().Add(sayTime))
+		_ = nc.SetWriteDeadline(time.Now().Add(lingerTime))
 		_, _ = nc.Write(answer)
 		linger(nc)
 	} else if errors.As(err, &peer) {
@@ -237,47 +237,47 @@ func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	}
 	_ = nc.SetDeadline(time.Time{})
 	if err == nil {
-		err = c.begin(l.cfg.StrangerLife)
+		err = c.register(l.cfg.StrangerLife)
 	}
 	if err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
 	if c.Peer.Kind == Anonymous {
-		l.welcome(c)
+		l.addAnonymous(c)
 	}
 	return c, nil
 }
 
-// welcome counts a connection as anonymous and ends the oldest ones in excess of StrangersMax.
-func (l *Listener) welcome(c *Conn) {
+// addAnonymous counts a connection as anonymous and ends the oldest ones in excess of StrangersMax.
+func (l *Listener) addAnonymous(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.in, c.place = l, l.mu.strangers.PushBack(c)
-	for l.mu.strangers.Len() > l.cfg.StrangersMax {
-		oldest := l.mu.strangers.Front()
-		l.mu.strangers.Remove(oldest)
+	c.listener, c.place = l, l.mu.anonymous.PushBack(c)
+	for l.mu.anonymous.Len() > l.cfg.StrangersMax {
+		oldest := l.mu.anonymous.Front()
+		l.mu.anonymous.Remove(oldest)
 		_ = oldest.Value.(*Conn).NetConn().Close()
 	}
 }
 
-// known stops counting a connection as anonymous.
-func (l *Listener) known(c *Conn) {
+// removeAnonymous stops counting a connection as anonymous.
+func (l *Listener) removeAnonymous(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.strangers.Remove(c.place) // no-op if it was removed already
+	l.mu.anonymous.Remove(c.place) // no-op if it was removed already
 }
 
 // linger reads and discards what a rejected peer still sends. Closing with unread bytes would reset
 // the connection and lose the alert.
 func linger(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(sayTime))
+	_ = nc.SetDeadline(time.Now().Add(lingerTime))
 	if half, ok := nc.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, nc, sayBytes)
+		_, _ = io.CopyN(io.Discard, nc, lingerBytes)
 	}
 }
 
 const (
-	sayTime  = 500 * time.Millisecond
-	sayBytes = 64 << 10
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 64 << 10
 )

@@ -167,14 +167,14 @@ func TestListener(t *testing.T) {
 		if all := s.refused.all(); !errors.Is(all[len(all)-1], ErrOtherCluster) {
 			t.Errorf("why: %v", all[len(all)-1])
 		}
-		who, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
+		anon, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
 		if err != nil {
 			t.Error(err)
 		}
 		if p := <-s.peers; p.Kind != Anonymous {
 			t.Errorf("the peer is %v", p)
 		}
-		for _, c := range append(silent, good, bad, who) {
+		for _, c := range append(silent, good, bad, anon) {
 			_ = c.Close()
 		}
 		if err := s.l.Close(); err != nil {
@@ -187,14 +187,14 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// TestCrowdedAtTheEnd: a handshake that is evicted just as it succeeds is rejected, and its
+// TestEvictedAtTheEnd: a handshake that is evicted just as it succeeds is rejected, and its
 // connection is closed.
-func TestCrowdedAtTheEnd(t *testing.T) {
+func TestEvictedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 8)
 		here, there := net.Pipe()
 		s.l.mu.Lock()
-		place := s.l.mu.handshakes.PushBack(&pending{conn: there, crowded: true})
+		place := s.l.mu.handshakes.PushBack(&pending{conn: there, evicted: true})
 		s.l.mu.Unlock()
 		served := make(chan struct{})
 		go func() {
@@ -209,7 +209,7 @@ func TestCrowdedAtTheEnd(t *testing.T) {
 			t.Error("its connection is open")
 		}
 		<-served
-		if all := s.refused.all(); len(all) != 1 || !errors.Is(all[0], errCrowded) {
+		if all := s.refused.all(); len(all) != 1 || !errors.Is(all[0], errEvicted) {
 			t.Errorf("refused: %v", all)
 		}
 		if n := s.l.mu.handshakes.Len(); n != 0 {
@@ -339,9 +339,9 @@ func TestConnectionEndsWithCertificate(t *testing.T) {
 	})
 }
 
-// TestStrangers: K7, K8. A connection without a certificate ends after a minute unless its peer
-// authenticates by other means, and earlier if there are too many.
-func TestStrangers(t *testing.T) {
+// TestAnonymousConnections: K7, K8. A connection without a certificate ends after a minute unless
+// its peer authenticates by other means, and earlier if there are too many.
+func TestAnonymousConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 0)
 		_ = s.l.Close()
@@ -371,7 +371,7 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(59 * time.Second)
-		for name, c := range map[string]*Conn{"a stranger": leaves, "who stays": stays, "who stays an hour": hour} {
+		for name, c := range map[string]*Conn{"anonymous": leaves, "authenticated": stays, "authenticated for an hour": hour} {
 			if ended(c) {
 				t.Errorf("after 59 s the connection of %s has ended", name)
 			}
@@ -575,8 +575,8 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 	}
 }
 
-// TestPlainIsTold: a peer that does not speak TLS gets an alert.
-func TestPlainIsTold(t *testing.T) {
+// TestPlaintextGetsAlert: a peer that does not speak TLS gets an alert.
+func TestPlaintextGetsAlert(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ const (
 	rotateEvery = time.Hour
 	// rotateOwnEvery is the interval of checks on a node that signs by its own clock.
 	rotateOwnEvery = time.Minute
-	// clockRest is how long a node that signs by its own clock waits after the clock was set, or
-	// disagreed with the certificate at the start. A clock set wrong, for example while a host
+	// clockSettleTime is how long a node that signs by its own clock waits after the clock was set,
+	// or disagreed with the certificate at the start. A clock set wrong, for example while a host
 	// boots, is usually corrected soon.
-	clockRest = 10 * time.Minute
+	clockSettleTime = 10 * time.Minute
 	// retryMin is the first pause after a failed renewal. The pause doubles up to rotateEvery.
 	retryMin = time.Minute
 	// rotateBefore is the validity left when a certificate is renewed.
@@ -85,7 +85,7 @@ func NewRotator(cfg RotatorConfig) *Rotator {
 // Run renews the certificate when it is due, until ctx ends.
 func (r *Rotator) Run(ctx context.Context) {
 	for {
-		timer := time.NewTimer(r.look(ctx))
+		timer := time.NewTimer(r.tick(ctx))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -95,25 +95,25 @@ func (r *Rotator) Run(ctx context.Context) {
 	}
 }
 
-// every returns the interval of checks.
-func (r *Rotator) every() time.Duration {
+// interval returns the interval of checks.
+func (r *Rotator) interval() time.Duration {
 	if r.cfg.OwnClock() {
 		return rotateOwnEvery
 	}
 	return rotateEvery
 }
 
-// look renews the certificate if it is due, and returns the time until the next check.
-func (r *Rotator) look(ctx context.Context) time.Duration {
+// tick renews the certificate if it is due, and returns the time until the next check.
+func (r *Rotator) tick(ctx context.Context) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.due() {
-		return r.every()
+		return r.interval()
 	}
 	err := r.renewLocked(ctx)
 	if err == nil {
 		r.pause = 0
-		return r.every()
+		return r.interval()
 	}
 	if ctx.Err() != nil {
 		return rotateEvery
@@ -130,8 +130,8 @@ func (r *Rotator) look(ctx context.Context) time.Duration {
 
 // due reports whether to renew: after two thirds of the validity by the wall clock, or of NodeLife
 // by the monotonic clock since the credential was created or read. A node that signs by its own
-// clock waits until the clock has been stable for clockRest. It also renews a certificate that is
-// not valid yet: it was created while the clock was ahead, and peers reject it.
+// clock waits until the clock has been stable for clockSettleTime. It also renews a certificate
+// that is not valid yet: it was created while the clock was ahead, and peers reject it.
 func (r *Rotator) due() bool {
 	c, now := r.cfg.Endpoint.Credential(), r.cfg.Endpoint.opts.Now()
 	r.followClock(now)
@@ -140,7 +140,7 @@ func (r *Rotator) due() bool {
 		return over
 	}
 	later := now.Before(c.Begins()) && !r.jumped.Before(r.made) // if the clock did not change since, signing again does not help
-	return (over || later) && (r.jumped.IsZero() || time.Since(r.jumped) >= clockRest)
+	return (over || later) && (r.jumped.IsZero() || time.Since(r.jumped) >= clockSettleTime)
 }
 
 // followClock records whether the wall clock was set.

@@ -15,7 +15,7 @@ import (
 func TestRenewalPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
-		if got := r.rotator.look(t.Context()); got != time.Hour || r.asked.Load() != 0 {
+		if got := r.rotator.tick(t.Context()); got != time.Hour || r.asked.Load() != 0 {
 			t.Errorf("before it is due: %v, asked %d times", got, r.asked.Load())
 		}
 		time.Sleep(NodeLife - rotateBefore)
@@ -24,14 +24,14 @@ func TestRenewalPauses(t *testing.T) {
 			t.Helper()
 			for i, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 				most := minutes * time.Minute
-				if got := r.rotator.look(t.Context()); got > most || got <= most-most/4 {
+				if got := r.rotator.tick(t.Context()); got > most || got <= most-most/4 {
 					t.Errorf("after %d failures the pause is %v, want %v less up to a quarter", i+1, got, most)
 				}
 			}
 		}
 		pauses()
 		r.failWith(nil)
-		if got := r.rotator.look(t.Context()); got != time.Hour {
+		if got := r.rotator.tick(t.Context()); got != time.Hour {
 			t.Errorf("after a renewal: %v", got)
 		}
 		time.Sleep(NodeLife - rotateBefore)
@@ -39,13 +39,13 @@ func TestRenewalPauses(t *testing.T) {
 		pauses()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if got := r.rotator.look(ended); got != time.Hour {
+		if got := r.rotator.tick(ended); got != time.Hour {
 			t.Errorf("when it ends: %v", got)
 		}
 		cfg := r.rotator.cfg
 		cfg.OwnClock = func() bool { return true }
 		r.failWith(nil)
-		if got := NewRotator(cfg).look(t.Context()); got != time.Minute {
+		if got := NewRotator(cfg).tick(t.Context()); got != time.Minute {
 			t.Errorf("one that signs by its own clock looks again after %v", got)
 		}
 	})
@@ -86,8 +86,8 @@ func TestClockThatWasSet(t *testing.T) {
 		"by more":                         {Backdate/2 + 1, 0, false},
 		"back by half a day":              {-Backdate / 2, 0, true},
 		"back by more":                    {-Backdate/2 - 1, 0, false},
-		"by more, just before 10 minutes": {Backdate/2 + 1, clockRest - 1, false},
-		"by more, ten minutes ago":        {Backdate/2 + 1, clockRest, true},
+		"by more, just before 10 minutes": {Backdate/2 + 1, clockSettleTime - 1, false},
+		"by more, ten minutes ago":        {Backdate/2 + 1, clockSettleTime, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRotation(t)

@@ -21,8 +21,8 @@ type Endpoint struct {
 	mu struct {
 		sync.Mutex
 		conns map[*Conn]struct{} // open connections in both directions
-		// of is the number of connections of each principal, by name.
-		of map[string]int
+		// perPrincipal is the number of connections of each principal, by name.
+		perPrincipal map[string]int
 	}
 }
 
@@ -48,7 +48,7 @@ func NewEndpoint(c *Credential, o Options) *Endpoint {
 		o.PrincipalConnsMax = 1024
 	}
 	e := &Endpoint{opts: o}
-	e.mu.conns, e.mu.of = map[*Conn]struct{}{}, map[string]int{}
+	e.mu.conns, e.mu.perPrincipal = map[*Conn]struct{}{}, map[string]int{}
 	e.credential.Store(c)
 	return e
 }
@@ -158,16 +158,16 @@ func (e *Endpoint) verify(s tls.ConnectionState, as side) (Peer, error) {
 	if err != nil {
 		return Peer{}, err
 	}
-	if err := e.refusal(p); err != nil {
+	if err := e.checkRefused(p); err != nil {
 		return Peer{}, err
 	}
 	return p, nil
 }
 
 // DialPinned returns the configuration of a host that knows only the fingerprint of the cluster's
-// authority. The server must be a node whose certificate that authority signed. learnt, unless nil,
-// is then called with the trust for a credential. A nil now means time.Now.
-func DialPinned(f Fingerprint, now func() time.Time, learnt func(*Trust)) *tls.Config {
+// authority. The server must be a node whose certificate that authority signed. onTrust, unless
+// nil, is then called with the trust for a credential. A nil now means time.Now.
+func DialPinned(f Fingerprint, now func() time.Time, onTrust func(*Trust)) *tls.Config {
 	if now == nil {
 		now = time.Now
 	}
@@ -187,8 +187,8 @@ func DialPinned(f Fingerprint, now func() time.Time, learnt func(*Trust)) *tls.C
 			if err == nil {
 				err = wantNode(p, "")
 			}
-			if err == nil && learnt != nil {
-				learnt(trust)
+			if err == nil && onTrust != nil {
+				onTrust(trust)
 			}
 			return err
 		},

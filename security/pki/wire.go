@@ -11,9 +11,9 @@ import (
 // instead of one by one.
 type wire struct {
 	net.Conn
-	// shaking is the number of bytes that the handshake may still receive, or -1 after it. Used by
-	// the reader only.
-	shaking int
+	// handshakeLeft is the number of bytes that the handshake may still receive, or -1 after it.
+	// Used by the reader only.
+	handshakeLeft int
 	// head is the first bytes received, during the handshake. Used by the reader only.
 	head []byte
 
@@ -39,7 +39,7 @@ var (
 		b := make([]byte, 0, wireBytes)
 		return &b
 	}}
-	wireBuffersLent atomic.Int32
+	wireBuffersInUse atomic.Int32
 )
 
 // handshakeBytesMax bounds the bytes received in a handshake. Ours take 4 KiB. Package tls alone
@@ -54,14 +54,14 @@ var errLongHandshake = fmt.Errorf("handshake takes more than %d bytes", handshak
 
 // Read implements net.Conn.
 func (w *wire) Read(p []byte) (int, error) {
-	if w.shaking < 0 {
+	if w.handshakeLeft < 0 {
 		return w.Conn.Read(p)
 	}
-	if w.shaking == 0 {
+	if w.handshakeLeft == 0 {
 		return 0, errLongHandshake
 	}
-	n, err := w.Conn.Read(p[:min(len(p), w.shaking)])
-	w.shaking -= n
+	n, err := w.Conn.Read(p[:min(len(p), w.handshakeLeft)])
+	w.handshakeLeft -= n
 	w.head = append(w.head, p[:min(n, headBytes-len(w.head))]...)
 	return n, err
 }
@@ -97,8 +97,8 @@ func (w *wire) flushLocked() error {
 
 // hold starts buffering records, if a buffer is free.
 func (w *wire) hold() {
-	if wireBuffersLent.Add(1) > wireBuffersMax {
-		wireBuffersLent.Add(-1)
+	if wireBuffersInUse.Add(1) > wireBuffersMax {
+		wireBuffersInUse.Add(-1)
 		return
 	}
 	w.mu.Lock()
@@ -117,6 +117,6 @@ func (w *wire) release() error {
 	err := w.flushLocked()
 	wireBuffers.Put(w.mu.held)
 	w.mu.held = nil
-	wireBuffersLent.Add(-1)
+	wireBuffersInUse.Add(-1)
 	return err
 }

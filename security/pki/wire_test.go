@@ -152,24 +152,24 @@ func TestRecordsGoTogether(t *testing.T) {
 			t.Errorf("%d bytes of writer %d, want %d", came, i, rounds*n)
 		}
 	}
-	if n := wireBuffersLent.Load(); n != 0 {
+	if n := wireBuffersInUse.Load(); n != 0 {
 		t.Errorf("%d buffers are in use", n)
 	}
 }
 
 // TestBufferBound: exactly wireBuffersMax buffers can be in use.
 func TestBufferBound(t *testing.T) {
-	for lent, want := range map[int32]bool{wireBuffersMax - 1: true, wireBuffersMax: false} {
-		wireBuffersLent.Add(lent)
-		w := &wire{shaking: -1}
+	for inUse, want := range map[int32]bool{wireBuffersMax - 1: true, wireBuffersMax: false} {
+		wireBuffersInUse.Add(inUse)
+		w := &wire{handshakeLeft: -1}
 		w.hold()
 		if got := w.mu.held != nil; got != want {
-			t.Errorf("with %d of %d buffers in use: another is free: %v", lent, wireBuffersMax, got)
+			t.Errorf("with %d of %d buffers in use: another is free: %v", inUse, wireBuffersMax, got)
 		}
 		if err := w.release(); err != nil {
 			t.Error(err)
 		}
-		if n := wireBuffersLent.Add(-lent); n != 0 {
+		if n := wireBuffersInUse.Add(-inUse); n != 0 {
 			t.Errorf("%d buffers are in use", n)
 		}
 	}
@@ -179,8 +179,8 @@ func TestBufferBound(t *testing.T) {
 // all of them.
 func TestRecordsWithoutBuffers(t *testing.T) {
 	client, server, below := overCounting(t)
-	wireBuffersLent.Add(wireBuffersMax)
-	defer wireBuffersLent.Add(-wireBuffersMax)
+	wireBuffersInUse.Add(wireBuffersMax)
+	defer wireBuffersInUse.Add(-wireBuffersMax)
 	p := bytes.Repeat([]byte("x"), 10*recordBytes)
 	go func() { _, _ = client.Write(p) }()
 	if _, err := io.ReadFull(server, make([]byte, len(p))); err != nil {
@@ -189,7 +189,7 @@ func TestRecordsWithoutBuffers(t *testing.T) {
 	if writes, _ := below.take(); writes < 10 {
 		t.Errorf("10 records went out in %d pieces", writes)
 	}
-	if n := wireBuffersLent.Load(); n != wireBuffersMax {
+	if n := wireBuffersInUse.Load(); n != wireBuffersMax {
 		t.Errorf("%d buffers are in use", n)
 	}
 }
@@ -221,7 +221,7 @@ func TestCutRecord(t *testing.T) {
 		if err := <-read; err == nil {
 			t.Errorf("%d bytes: the other end takes it for a good end", n)
 		}
-		if n := wireBuffersLent.Load(); n != 0 {
+		if n := wireBuffersInUse.Load(); n != 0 {
 			t.Errorf("%d buffers are in use", n)
 		}
 	}
@@ -255,14 +255,14 @@ func TestCloseWhileWriting(t *testing.T) {
 			t.Fatalf("%s: the write goes on", what)
 		}
 	}
-	if n := wireBuffersLent.Load(); n != 0 {
+	if n := wireBuffersInUse.Load(); n != 0 {
 		t.Errorf("%d buffers are in use", n)
 	}
 }
 
-// TestCloseBesideDeafPeer: Close is prompt regardless of what is queued for a peer that does not
-// read.
-func TestCloseBesideDeafPeer(t *testing.T) {
+// TestCloseWithUnresponsivePeer: Close is prompt regardless of what is queued for a peer that does
+// not read.
+func TestCloseWithUnresponsivePeer(t *testing.T) {
 	for _, piece := range []int{1000, 100 << 10, 1 << 20} {
 		client, _, _ := overCounting(t)
 		var wrote atomic.Int64
@@ -290,8 +290,8 @@ func TestCloseBesideDeafPeer(t *testing.T) {
 	}
 }
 
-// TestCloseSaysGoodbyeForAWhile: a close notification that cannot be sent is abandoned.
-func TestCloseSaysGoodbyeForAWhile(t *testing.T) {
+// TestCloseNotifyTimeout: a close notification that cannot be sent is abandoned.
+func TestCloseNotifyTimeout(t *testing.T) {
 	client, _, below := overCounting(t)
 	below.stick()
 	closed := make(chan struct{})
@@ -325,7 +325,7 @@ func TestHandshakeBounds(t *testing.T) {
 				rest = rest[n:]
 			}
 		}()
-		w := &wire{Conn: near, shaking: 120}
+		w := &wire{Conn: near, handshakeLeft: 120}
 		got := make([]byte, 120)
 		if _, err := io.ReadFull(w, got); err != nil || !bytes.Equal(got, sent[:120]) {
 			t.Errorf("pieces of %d bytes: read %x, %v", piece, got, err)
@@ -336,7 +336,7 @@ func TestHandshakeBounds(t *testing.T) {
 		if n, err := w.Read(got); n != 0 || !errors.Is(err, errLongHandshake) {
 			t.Errorf("pieces of %d bytes: then %d bytes are read, %v", piece, n, err)
 		}
-		w.shaking = -1 // it has succeeded
+		w.handshakeLeft = -1 // it has succeeded
 		if _, err := io.ReadFull(w, got[:80]); err != nil || !bytes.Equal(got[:80], sent[120:]) {
 			t.Errorf("pieces of %d bytes: after the handshake %x, %v", piece, got[:80], err)
 		}
@@ -361,7 +361,7 @@ func TestHeldRecords(t *testing.T) {
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		below := &counting{Conn: near, closed: make(chan struct{})}
-		w := &wire{Conn: below, shaking: -1}
+		w := &wire{Conn: below, handshakeLeft: -1}
 		w.hold()
 		for _, n := range test.pieces {
 			if m, err := w.Write(make([]byte, n)); m != n || err != nil {
@@ -386,7 +386,7 @@ func TestHeldRecords(t *testing.T) {
 		near.Close()
 		far.Close()
 	}
-	if n := wireBuffersLent.Load(); n != 0 {
+	if n := wireBuffersInUse.Load(); n != 0 {
 		t.Errorf("%d buffers are in use", n)
 	}
 }

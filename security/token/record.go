@@ -104,7 +104,7 @@ func (r *JoinRecord) Spend(t Token, node string, key [sha256.Size]byte, now time
 	if kept == nil {
 		kept = &JoinRecord{}
 	}
-	good := same(t, Join, kept.ID, kept.Hash)
+	good := matches(t, Join, kept.ID, kept.Hash)
 	switch {
 	case !good || r == nil:
 		return nil, &RefusedError{t.id, ErrUnknown}
@@ -158,7 +158,7 @@ func (r *AccessRecord) Check(t Token, now time.Time) error {
 	if kept == nil {
 		kept = &AccessRecord{}
 	}
-	good := same(t, Access, kept.ID, kept.Hash)
+	good := matches(t, Access, kept.ID, kept.Hash)
 	if !good || r == nil {
 		return &RefusedError{t.id, ErrUnknown}
 	}
@@ -173,8 +173,8 @@ func (r *AccessRecord) Valid(now time.Time) error {
 	return nil
 }
 
-// same reports in constant time whether t matches the stored kind, id and hash.
-func same(t Token, kind Kind, id ID, hash [sha256.Size]byte) bool {
+// matches reports in constant time whether t matches the stored kind, id and hash.
+func matches(t Token, kind Kind, id ID, hash [sha256.Size]byte) bool {
 	h := t.hash()
 	equal := subtle.ConstantTimeCompare(h[:], hash[:]) & subtle.ConstantTimeCompare(t.id[:], id[:])
 	return equal == 1 && t.kind == kind && t.secret != nil

@@ -119,13 +119,13 @@ func decodeText(s string) ([]byte, bool) {
 	return out, acc&(1<<bits-1) == 0
 }
 
-// loose matches possible token texts, complete or truncated, also with line breaks.
-var loose = regexp.MustCompile(`(?i)(stele-(?:join|access)-)[0-9a-z]{8,}(?:\s+[0-9a-z]{20,})*`)
+// tokenPattern matches possible token texts, complete or truncated, also with line breaks.
+var tokenPattern = regexp.MustCompile(`(?i)(stele-(?:join|access)-)[0-9a-z]{8,}(?:\s+[0-9a-z]{20,})*`)
 
 // Scrub returns s with the secrets of all tokens removed. It is for logging untrusted texts.
 func Scrub(s string) string {
 	if !strings.Contains(strings.ToLower(s), "stele-") { // most texts; the regular expression takes 40 times as long
 		return s
 	}
-	return loose.ReplaceAllString(s, "${1}…")
+	return tokenPattern.ReplaceAllString(s, "${1}…")
 }

@@ -271,9 +271,9 @@ func (p *plot) addPanel(c *chart, reports []*Report, y int) int {
 		}
 	}
 	left := margin + int(float64(widest)*letterWidth) + 10
-	room := float64(plotWidth - margin - figureWidth - left)
+	barSpace := float64(plotWidth - margin - figureWidth - left)
 	step := tickStep(most)
-	scale := room / math.Max(most, step)
+	scale := barSpace / math.Max(most, step)
 	g := panel{Title: c.title, TitleY: y + 14, Top: y + headHeight}
 	if len(reports) > 1 && c.per != "" {
 		g.Title += "; " + c.per
