@@ -39,10 +39,11 @@ func (p *Program) FamilyHints(family string) Hints {
 }
 
 // demand describes the part of a filter's output that is used: the cells in the area, of those the
-// newest versions of each column, of those the first cells. Zero numbers mean no restriction. A
-// demand h on the input of filter f is correct for a demand d on its output if d(f(h(x))) = d(f(x))
-// for every x, and likewise for the cells that f sends to sinks. Any wider demand is then correct
-// too. The tests check each rule below against this definition.
+// newest versions of each column, of those the first cells. Zero numbers mean no restriction.
+//
+// Let d be the demand on the output of filter f. A demand h on its input is correct if d(f(h(x))) =
+// d(f(x)) for every x. The same must hold for the cells that f sends to sinks. Any wider demand is
+// then correct too. The tests check each rule below against this definition.
 type demand struct {
 	// none means that no cells are used; with a single family, none of that family. dead means that
 	// no cells of any family are used. Cells of an unused family still count for limits and

@@ -58,7 +58,7 @@ func TestOffsetAtTheEnd(t *testing.T) {
 			t.Errorf("after an offset of %d there are cells: %v, %v", offset, got, err)
 		}
 		if got, err := e.Eval(mustCompile(t, Condition{f, PassAll{}, nil}), []byte("r"), cells); err != nil || (len(got) > 0) != (want > 0) {
-			t.Errorf("a condition after an offset of %d gives out %d cells, %v", offset, len(got), err)
+			t.Errorf("a condition after an offset of %d emits %d cells, %v", offset, len(got), err)
 		}
 	}
 }

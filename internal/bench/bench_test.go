@@ -218,11 +218,11 @@ func TestConfigRefuses(t *testing.T) {
 		{Rows: RecordsMax + 1, Workloads: []Workload{YCSBC}}, {Options: "block=no"}, {Options: "versions=2"},
 	} {
 		if _, err := New(nil, cfg); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("%+v was accepted", cfg)
 		}
 	}
 	if _, err := ParseWorkloads("random-read,randm-write"); err == nil {
-		t.Error("a workload that there is not was taken")
+		t.Error("an unknown workload was accepted")
 	}
 	if b, err := New(nil, Config{Rows: 77}); err != nil || b.Operations() != 77 {
 		t.Errorf("%v operations, %v", b.Operations(), err)

@@ -57,8 +57,8 @@ const (
 	allNames   = "all"
 )
 
-// Paper returns the rate of one tablet server in the paper, in rows per second (§7, the table of
-// figure 6), or 0 if the workload is not in the paper.
+// Paper returns the rate of the paper's tablet server in rows per second (§7, the table of figure
+// 6). It is 0 if the workload is not in the paper.
 func (w Workload) Paper() float64 {
 	return map[Workload]float64{
 		RandomRead: 1212, RandomReadMem: 10811, RandomWrite: 8850, SequentialRead: 4425, SequentialWrite: 8547, Scan: 15385,

@@ -39,9 +39,9 @@
 // the distribution is over their age. A, B, C, F and D run in this order on one table, E on its
 // own. Records are loaded and compacted before, which is not measured. An operation is a call.
 //
-// All data read is checked: a record has its ten fields, each field has a value that was written to
-// it, no value is older than an update acknowledged before the read (except among concurrent
-// updates), and scans miss no loaded record.
+// All data read is checked. A record must have its ten fields, each with a value that was written
+// to it. Except among concurrent updates, no value may be older than an update acknowledged before
+// the read. Scans must not miss a loaded record.
 //
 // # Latency
 //

@@ -25,7 +25,7 @@ func TestRecordKeys(t *testing.T) {
 	}
 	for _, key := range []string{"", "user", "user0123456789012345678x", "xser01234567890123456789", "user99999999999999999999"} {
 		if _, _, ok := parseRecordKey([]byte(key)); ok {
-			t.Errorf("%q was taken for a key", key)
+			t.Errorf("%q parses as a key", key)
 		}
 	}
 }

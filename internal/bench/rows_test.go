@@ -85,7 +85,7 @@ func TestPermutation(t *testing.T) {
 			for i := range n {
 				row := o.at(i)
 				if row >= n || seen[row] {
-					t.Fatalf("n %d, seed %d: place %d is row %d, which is none or was there", n, seed, i, row)
+					t.Fatalf("n %d, seed %d: position %d is row %d, out of range or repeated", n, seed, i, row)
 				}
 				seen[row] = true
 				if i < 20 {

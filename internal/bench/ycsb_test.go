@@ -59,7 +59,7 @@ func TestBadRecordsAreCounted(t *testing.T) {
 			return client.NewRowMutation(string(appendRecordKey(nil, 17))).DeleteRow()
 		}},
 		{"another's field", YCSBC, func(b *Bench) *client.RowMutation { return field(b.mixed, 17, 3, 18, 0) }},
-		{"a stamp that nobody took", YCSBC, func(b *Bench) *client.RowMutation { return field(b.mixed, 17, 3, 17, 1e6) }},
+		{"a stamp never issued", YCSBC, func(b *Bench) *client.RowMutation { return field(b.mixed, 17, 3, 17, 1e6) }},
 		{"a lost update", YCSBB, func(b *Bench) *client.RowMutation {
 			for record := range uint64(rows) {
 				if least := b.mixed.floorsOf(record); least[3] > 0 {

@@ -34,7 +34,7 @@ func TestMemoryShares(t *testing.T) {
 		t.Fatalf("%d are free, want 12; %v", m.free, m.held)
 	}
 	if !m.Try("a", 12) {
-		t.Error("a user who holds nothing does not get all")
+		t.Error("a user that holds nothing does not get all")
 	}
 	m.Release("a", 12)
 	if !m.Try("", 8) || !m.Try("", 4) || m.Try("", 1) {
@@ -62,14 +62,14 @@ func TestMemoryWaits(t *testing.T) {
 		}
 		wait(t.Context(), "a", 2) // 6 of 10 are above half
 		if len(got) != 0 || !m.Try("b", 3) {
-			t.Fatal("one who waits for the own share has others wait, or has it exceeded")
+			t.Fatal("a waiter over its share blocks others, or exceeds it")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wait(ctx, "c", 5) // 3 are free
 		wait(t.Context(), "d", 2)
 		if len(got) != 0 || m.Try("e", 1) {
-			t.Fatal("one who waits for memory was passed")
+			t.Fatal("a waiter within its share was overtaken")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

@@ -57,7 +57,7 @@ func reaches(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
 	// Retry: an interface that has just come up may drop packets.
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if _, err := sender.Write([]byte("?")); err != nil {
-			t.Fatalf("a lost packet is told to its sender: %v", err)
+			t.Fatalf("the sender of a dropped packet gets an error: %v", err)
 		}
 		if err := receiver.SetReadDeadline(time.Now().Add(within / 3)); err != nil {
 			t.Fatal(err)
@@ -298,7 +298,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	for range 3 {
 		if !lines.Scan() {
-			t.Fatal("the process says nothing")
+			t.Fatal("the process prints nothing")
 		}
 	}
 	if err := cmd.Process.Kill(); err != nil {

@@ -13,7 +13,7 @@ func TestNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[addr] {
-			t.Fatalf("%s is given out twice", addr)
+			t.Fatalf("%s was returned twice", addr)
 		}
 		seen[addr] = true
 		l, err := net.Listen("tcp", addr)

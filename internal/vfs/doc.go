@@ -1,6 +1,6 @@
 // Package vfs is the file system interface of all packages that store data. They use an [FS] and
-// never call package os, so that the same code runs on real directories and, in tests, on an
-// in-memory file system that loses power at any chosen point.
+// never call package os. In tests, the same code runs on an in-memory file system that can lose
+// power at any chosen point.
 //
 // There are four file systems:
 //
@@ -31,9 +31,9 @@
 //
 // # Encrypted files
 //
-// A Crypt stores a file as a header page that identifies its key, the first page of the plaintext
-// in the clear, and a slot for each further 4,096 bytes. The last slot may be short. The first page
-// is in the clear for headers that rely on atomic sector writes:
+// A Crypt stores a file in three parts: a header page that identifies its key, the first page of
+// the plaintext in the clear, and a slot for each further 4,096 bytes. The last slot may be short.
+// The first page is in the clear for headers that rely on atomic sector writes:
 //
 //	+---------------+-----------------------+----------------------------+-----
 //	| header, 4096  | first page, up to     | slot 0, 28 + up to 4096    | ...

@@ -267,8 +267,8 @@ func (op nameOp) addTo(names map[string]bool) {
 	}
 }
 
-// SyncDir makes the changes in dir durable, and the earlier ones that they depend on, such as the
-// creation in another directory of a file moved to dir.
+// SyncDir makes the changes in dir durable, and the earlier changes that they depend on. For
+// example, a file may have been created in another directory and moved to dir.
 func (c *memCore) SyncDir(dir string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -404,7 +404,7 @@ func TestRemoveLater(t *testing.T) {
 		t.Helper()
 		p := make([]byte, size)
 		if _, err := r.ReadAt(p, 0); err != nil || !bytes.Equal(p, content) {
-			t.Errorf("who has it open does not read what was in it: %v", err)
+			t.Errorf("an open handle does not read the content: %v", err)
 		}
 	}
 	all := 0

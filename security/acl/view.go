@@ -30,10 +30,9 @@ func (m Mask) Len() int {
 // View is a table as visible to one principal: the rights of all grants combined, in a form that is
 // cheap to check for each cell. It is immutable and belongs to one version of the schema.
 //
-// A family on which the principal has no right is hidden: it is not in the Visible schema, its
-// cells are in no read, filter or predicate, and naming it gives the same error as a family that
-// does not exist. A table on which the principal has no right, nor on any of its families, is
-// ErrHidden.
+// A family on which the principal has no right is hidden. It is not in the Visible schema, and its
+// cells are in no read, filter or predicate. Naming it gives the same error as a family that does
+// not exist. A table on which the principal has no right, nor on any of its families, is ErrHidden.
 type View struct {
 	principal string
 	schema    *table.Schema

@@ -466,7 +466,7 @@ func TestLostRefusals(t *testing.T) {
 		}
 		closed(t, l)
 		if !strings.Contains(log.String(), "refusals=5") {
-			t.Errorf("the log says %q", log.String())
+			t.Errorf("the log is %q", log.String())
 		}
 	})
 }

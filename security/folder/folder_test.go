@@ -205,7 +205,7 @@ func TestIssuers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := g.SetAuthority(mustAuthority(t)); err == nil {
-		t.Error("another cluster's authority was taken")
+		t.Error("another cluster's authority was accepted")
 	}
 	if err := g.SetAuthority(first.Authority); err != nil {
 		t.Fatal(err)

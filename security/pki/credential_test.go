@@ -18,7 +18,7 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()

@@ -122,7 +122,7 @@ func TestListener(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(s.refused.all()); n != 42 {
-			t.Errorf("%d of 50 gave way, want 42", n)
+			t.Errorf("%d of 50 were evicted, want 42", n)
 		}
 		start := time.Now()
 		good, err := s.call(s.client)
@@ -161,7 +161,7 @@ func TestListener(t *testing.T) {
 		stranger.trust = trustIn(t, s.a)
 		bad := tls.Client(s.net.dial(), NewEndpoint(&stranger, Options{}).DialNode("n1"))
 		if _, err := bad.Read(make([]byte, 1)); err == nil { // a write would wait for the alert to be sent
-			t.Error("a node of another cluster was let in")
+			t.Error("a node of another cluster was accepted")
 		}
 		synctest.Wait()
 		if all := s.refused.all(); !errors.Is(all[len(all)-1], ErrOtherCluster) {
@@ -267,7 +267,7 @@ func TestListenerNobodyAccepts(t *testing.T) {
 		synctest.Wait()
 		late := tls.Client(s.net.dial(), s.client.DialNode("n1"))
 		if err := late.Handshake(); err == nil {
-			t.Error("one more was taken")
+			t.Error("one more was accepted")
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() { s.serve(&wg) })
@@ -461,7 +461,7 @@ func TestSever(t *testing.T) {
 	}
 	for what, c := range map[string]net.Conn{"from it": from, "to it": to} {
 		if err := swapByte(c); err == nil {
-			t.Errorf("the connection %s goes on", what)
+			t.Errorf("the connection %s stays open", what)
 		}
 	}
 	if err := swapByte(third); err != nil {
@@ -477,7 +477,7 @@ func TestSever(t *testing.T) {
 		t.Error(err)
 	} else {
 		if err := swapByte(c); !IsAlert(err) {
-			t.Errorf("it is not told why, but: %v", err)
+			t.Errorf("wrong reason: %v", err)
 		}
 		c.Close()
 	}
@@ -544,7 +544,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 		t.Errorf("the second connection: %v", err)
 	}
 	if meet(ann) != nil {
-		t.Error("a third connection was taken")
+		t.Error("a third connection was accepted")
 	}
 	var many *ManyConnsError
 	third := meet(nobody)

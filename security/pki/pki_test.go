@@ -258,14 +258,14 @@ func TestAttackers(t *testing.T) {
 			server := NewEndpoint(n1, at(epoch))
 			_, err, clientErr := handshake(t, server.Server(), attacker.DialNode(""))
 			if !errors.Is(err, test.asClient) || (err == nil) != (test.asClient == nil) {
-				t.Errorf("as a client: the node says %v, want %v (the client: %v)", err, test.asClient, clientErr)
+				t.Errorf("as a client: the node returns %v, want %v (the client: %v)", err, test.asClient, clientErr)
 			}
 			if test.asClient != nil && clientErr == nil {
-				t.Error("as a client: it does not hear of it")
+				t.Error("as a client: it gets no error")
 			}
 			_, _, err = handshake(t, attacker.Server(), NewEndpoint(n1, at(epoch)).DialNode("n2"))
 			if !errors.Is(err, test.asServer) || (err == nil) != (test.asServer == nil) {
-				t.Errorf("as a server: the node says %v, want %v", err, test.asServer)
+				t.Errorf("as a server: the node returns %v, want %v", err, test.asServer)
 			}
 			if pe := (*PeerError)(nil); err != nil && !errors.As(err, &pe) {
 				t.Errorf("as a server: %T is no PeerError", errors.Unwrap(err))
@@ -285,7 +285,7 @@ func TestOldTLS(t *testing.T) {
 			return c
 		}
 		if _, err, clientErr := handshake(t, e.Server(), old(e.DialNode(""))); err == nil || clientErr == nil {
-			t.Errorf("a client of %s was let in: %v, %v", tls.VersionName(version), err, clientErr)
+			t.Errorf("a client of %s was accepted: %v, %v", tls.VersionName(version), err, clientErr)
 		}
 		if _, err, clientErr := handshake(t, old(e.Server()), e.DialNode("")); err == nil || clientErr == nil {
 			t.Errorf("a server of %s was believed: %v, %v", tls.VersionName(version), err, clientErr)
@@ -417,7 +417,7 @@ func TestSwap(t *testing.T) {
 		"none":              AnonymousCredential(both),
 	} {
 		if peer.Swap(c) == nil {
-			t.Errorf("%s credential was taken", what)
+			t.Errorf("%s credential was accepted", what)
 		}
 	}
 }
@@ -562,7 +562,7 @@ func TestSignRefuses(t *testing.T) {
 		t.Errorf("16 hosts: %v", err)
 	}
 	if _, err := a.SignNode(good, "n1", slices.Repeat([]string{"h"}, 17), epoch); err == nil {
-		t.Error("17 hosts were taken")
+		t.Error("17 hosts were accepted")
 	}
 	for _, life := range []time.Duration{-time.Hour, time.Second, PrincipalLifeMax + 1} {
 		if _, err := a.SignPrincipal(good, "ann", 0, life, epoch); err == nil {

@@ -113,14 +113,14 @@ func TestRotator(t *testing.T) {
 		r.run(t, func() {
 			pass(20*day - 2*time.Hour)
 			if n := r.asked.Load(); n != 0 {
-				t.Errorf("asked %d times in the first two thirds of a life", n)
+				t.Errorf("%d requests in the first two thirds of a life", n)
 			}
 			last := r.endpoint.Credential()
 			for i := range int64(5) {
 				pass(20 * day)
 				c := r.endpoint.Credential()
 				if n := r.asked.Load(); n != i+1 || c.Peer().Serial == last.Peer().Serial || c.key == last.key {
-					t.Errorf("after %d more lives: asked %d times, and in use is %s after %s", i+1, n, c.Peer().Serial, last.Peer().Serial)
+					t.Errorf("after %d more lives: %d requests, and in use is %s after %s", i+1, n, c.Peer().Serial, last.Peer().Serial)
 				}
 				if left := time.Until(c.Ends()); left < NodeLife/3 {
 					t.Errorf("only %v are left", left)
@@ -149,18 +149,18 @@ func TestRotatorBesideClocks(t *testing.T) {
 					r.skew.Store(int64(test.skew))
 					pass(max(0, test.want-2*time.Hour))
 					if n := r.asked.Load(); n != 0 {
-						t.Errorf("asked %d times, too early", n)
+						t.Errorf("%d requests, too early", n)
 					}
 					pass(4 * time.Hour)
 					if n := r.asked.Load(); n == 0 {
-						t.Error("has not asked")
+						t.Error("no request was sent")
 					}
 					if time.Since(r.endpoint.Credential().Begins()) > Backdate+4*time.Hour {
 						t.Error("the new certificate is not in use")
 					}
 				})
 				if n := r.asked.Load(); n > 6 {
-					t.Errorf("asked %d times in hours", n)
+					t.Errorf("%d requests in hours", n)
 				}
 			})
 		})
@@ -241,14 +241,14 @@ func TestRotatorTriesAgain(t *testing.T) {
 			first := r.endpoint.Credential()
 			pass(20*day + 2*time.Hour)
 			if n := r.asked.Load(); n < 3 || n > 9 {
-				t.Errorf("asked %d times in two hours", n)
+				t.Errorf("%d requests in two hours", n)
 			}
 			if strings.Contains(r.log.String(), "ERROR") || !strings.Contains(r.log.String(), "WARN") {
-				t.Errorf("ten days are left, and the log says: %s", r.log.String())
+				t.Errorf("ten days are left, and the log is: %s", r.log.String())
 			}
 			pass(5 * day)
 			if n := r.asked.Load(); n < 100 || n > 200 {
-				t.Errorf("asked %d times in five days", n)
+				t.Errorf("%d requests in five days", n)
 			}
 			if !strings.Contains(r.log.String(), "level=ERROR") {
 				t.Error("four days are left, and the log has no error")
@@ -299,7 +299,7 @@ func TestRotatorTakesNothingWorse(t *testing.T) {
 	} {
 		r.sign = sign
 		if err := r.rotator.Renew(context.Background()); err == nil {
-			t.Errorf("%s certificate was taken", what)
+			t.Errorf("%s certificate was accepted", what)
 		}
 		if kept, err := ReadCredential(r.file); err != nil || r.endpoint.Credential() != first || kept.Peer() != first.Peer() {
 			t.Errorf("%s certificate is in use, or in the file: %v", what, err)

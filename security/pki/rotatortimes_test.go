@@ -16,7 +16,7 @@ func TestRenewalPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
 		if got := r.rotator.tick(t.Context()); got != time.Hour || r.asked.Load() != 0 {
-			t.Errorf("before it is due: %v, asked %d times", got, r.asked.Load())
+			t.Errorf("before it is due: %v, %d requests", got, r.asked.Load())
 		}
 		time.Sleep(NodeLife - rotateBefore)
 		r.failWith(errors.New("no master"))
@@ -145,7 +145,7 @@ func TestRetrust(t *testing.T) {
 	r := newRotation(t)
 	next := newAuthorityT(t, "c1")
 	if err := r.rotator.Retrust(trustIn(t, next)); err == nil {
-		t.Error("an authority that has not signed the certificate is trusted alone")
+		t.Error("an authority that has not signed the certificate is the only one trusted")
 	}
 	if err := r.rotator.Retrust(trustIn(t, r.a, next)); err != nil {
 		t.Fatal(err)

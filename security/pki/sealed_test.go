@@ -52,7 +52,7 @@ func TestSealedAuthority(t *testing.T) {
 		t.Error(err)
 	}
 	if CheckPassphrase("eleven byte") == nil {
-		t.Error("a short passphrase was taken")
+		t.Error("a short passphrase was accepted")
 	}
 }
 

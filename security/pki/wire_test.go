@@ -252,7 +252,7 @@ func TestCloseWhileWriting(t *testing.T) {
 				t.Errorf("%s: all was written", what)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("%s: the write goes on", what)
+			t.Fatalf("%s: the write continues", what)
 		}
 	}
 	if n := wireBuffersInUse.Load(); n != 0 {
@@ -285,7 +285,7 @@ func TestCloseWithUnresponsivePeer(t *testing.T) {
 			t.Errorf("pieces of %d bytes: closed after %v", piece, d)
 		}
 		if err := <-ended; err == nil {
-			t.Errorf("pieces of %d bytes: it goes on", piece)
+			t.Errorf("pieces of %d bytes: the write continues", piece)
 		}
 	}
 }

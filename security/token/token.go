@@ -56,9 +56,9 @@ func ParseID(s string) (ID, error) {
 // secretBytes is 128 bits, which cannot be guessed even with a fast hash.
 const secretBytes = 16
 
-// sealed is a secret that no verb of package fmt prints. A byte slice or a pointer to one would be
-// printed where it is in an unexported field of another type, because fmt then calls none of its
-// methods.
+// sealed is a secret that no verb of package fmt prints. If a Token is in an unexported field of
+// another type, fmt calls none of its methods. It would then print a byte slice, also behind a
+// pointer, but not the captured value of a func.
 type sealed func() [secretBytes]byte
 
 func seal(b [secretBytes]byte) sealed { return func() [secretBytes]byte { return b } }

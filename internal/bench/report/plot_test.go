@@ -142,7 +142,7 @@ func TestPlotRefuses(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 	if err := Plot(io.Discard, make([]*Report, RunsMax+1)...); err == nil {
-		t.Error("too many reports were taken")
+		t.Error("too many reports were accepted")
 	}
 }
 
