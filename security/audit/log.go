@@ -60,7 +60,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Dir == "":
-		return c, errors.New("audit log: no folder is set")
+		return c, errors.New("audit log: no directory is set")
 	case c.BytesMax < 2*batchBytesMax:
 		return c, fmt.Errorf("audit log: file size is %d bytes, want at least %d", c.BytesMax, 2*batchBytesMax)
 	case c.Files < 1 || c.Files > 1000:
