@@ -219,13 +219,13 @@ func randomRow(rng *rand.Rand, families []table.Family) []table.Cell {
 	return cells
 }
 
-func chanceFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
+func randomFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
 	family := "none"
 	if len(s.Families) > 0 {
 		family = s.Families[rng.IntN(len(s.Families))].Name
 	}
 	if depth > 0 && rng.IntN(2) == 0 {
-		sub := func() table.Filter { return chanceFilter(rng, s, depth-1) }
+		sub := func() table.Filter { return randomFilter(rng, s, depth-1) }
 		switch rng.IntN(3) {
 		case 0:
 			return table.Chain{sub(), sub()}
@@ -266,7 +266,7 @@ func TestNothingLeaks(t *testing.T) {
 		if len(want) < len(row) {
 			hidden++
 		}
-		p, err := table.Compile(chanceFilter(rng, s, 3))
+		p, err := table.Compile(randomFilter(rng, s, 3))
 		if err != nil {
 			t.Fatal(err)
 		}
