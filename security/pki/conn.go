@@ -19,7 +19,7 @@ type Conn struct {
 	endpoint *Endpoint
 	wire     *wire
 	writing  sync.Mutex // held by a Write that makes wire buffer records
-	// as is the principal that a peer without a certificate has authenticated as, and anonymous
+	// as is the identity of a peer that has authenticated without a certificate, and anonymous
 	// before. Guarded by Endpoint.mu.
 	as  Peer
 	end *time.Timer // closes the connection when the certificate or the anonymous period expires
@@ -66,9 +66,9 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Stay records that a peer without a certificate has authenticated as as, and lets its connection
-// last until then. The zero Time means no limit. Errors: *ManyConnsError; the connection then
-// remains anonymous.
+// Stay records the identity of a peer that has authenticated without a certificate, and lets its
+// connection last until then. The zero Time means no limit. Errors: *ManyConnsError; the connection
+// then remains anonymous.
 func (c *Conn) Stay(as Peer, until time.Time) error {
 	if c.listener == nil {
 		return nil

@@ -30,9 +30,9 @@ type Endpoint struct {
 type Options struct {
 	// Now is the wall clock for verifying certificates. Nil means time.Now.
 	Now func() time.Time
-	// Refuse rejects a peer although its certificate is valid, for example a removed node. It is
-	// called in each handshake and must not block. Nil rejects no peer. It does not affect existing
-	// connections: see Sever.
+	// Refuse returns an error to reject a peer although its certificate is valid, for example a
+	// removed node. It is called in each handshake and must not block. Nil rejects no peer. It does
+	// not affect existing connections: see Sever.
 	Refuse func(Peer) error
 	// PrincipalConnsMax bounds the connections of one principal, over all its certificates and
 	// tokens. Default 1024. One more is rejected.
