@@ -22,9 +22,9 @@ func mustApply(t *testing.T, s *Schema, texts ...string) *Schema {
 	return s
 }
 
-// TestGroupGoesWithItsLastFamily: a locality group without families is removed and makes way for
+// TestEmptyGroupIsRemoved: a locality group without families is removed and makes way for
 // another, also at the limit of groups.
-func TestGroupGoesWithItsLastFamily(t *testing.T) {
+func TestEmptyGroupIsRemoved(t *testing.T) {
 	s := NewSchema("t", 1)
 	for i := range int(DefaultLimits().Groups) - 1 {
 		s = mustApply(t, s, fmt.Sprintf("f%d:group=g%d,in-memory", i, i))

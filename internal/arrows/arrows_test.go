@@ -77,9 +77,9 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestTestsStayOut: packages that import testing are imported only by packages that do so too, not
-// by programs.
-func TestTestsStayOut(t *testing.T) {
+// TestProgramsImportNoTestPackages: packages that import testing are imported only by packages that
+// do so too, not by programs.
+func TestProgramsImportNoTestPackages(t *testing.T) {
 	forTests := make(map[string]bool)
 	for _, p := range packages(t) {
 		forTests[p.ImportPath] = slices.Contains(p.Imports, "testing")
@@ -105,15 +105,15 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestTour: ARCHITECTURE.md names each package, and defines each invariant that a comment, a page
-// or a test cites as "I" and a number.
-func TestTour(t *testing.T) {
-	tour, err := os.ReadFile("../../ARCHITECTURE.md")
+// TestArchitecturePage: ARCHITECTURE.md names each package, and defines each invariant that a
+// comment, a page or a test cites as "I" and a number.
+func TestArchitecturePage(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range packages(t) {
-		if path := strings.TrimPrefix(p.ImportPath, module); !strings.Contains(string(tour), "`"+path+"/`") {
+		if path := strings.TrimPrefix(p.ImportPath, module); !strings.Contains(string(page), "`"+path+"/`") {
 			t.Errorf("ARCHITECTURE.md does not name `%s/`", path)
 		}
 	}
@@ -142,7 +142,7 @@ func TestTour(t *testing.T) {
 		t.Fatalf("only %d invariants are cited: is the pattern broken?", len(places))
 	}
 	for name, path := range places {
-		if !strings.Contains(string(tour), "\n| "+name+" | ") {
+		if !strings.Contains(string(page), "\n| "+name+" | ") {
 			t.Errorf("%s cites %s, which ARCHITECTURE.md does not define", path, name)
 		}
 	}

@@ -90,7 +90,7 @@ func testFS(t *testing.T, f FS, root string) {
 	}
 }
 
-func TestOSLockKeepsOthersOut(t *testing.T) {
+func TestOSLockExcludesOthers(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "LOCK")
 	l, err := OS().(Locker).Lock(name)
 	must(t, err)
@@ -134,7 +134,7 @@ func TestCrashDropsWhatWasNotSynced(t *testing.T) {
 	}
 }
 
-func TestFolderNotSyncedTakesItsFilesAlong(t *testing.T) {
+func TestUnsyncedDirectoryLosesItsFiles(t *testing.T) {
 	m := NewMem(MemOptions{})
 	must(t, m.MkdirAll("/d/e"))
 	must(t, m.SyncDir("/d"))

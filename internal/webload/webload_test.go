@@ -381,8 +381,8 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
-// TestLeftOut: unreadable files are reported and counted, the others are loaded.
-func TestLeftOut(t *testing.T) {
+// TestUnreadableFilesAreSkipped: unreadable files are reported and counted, the others are loaded.
+func TestUnreadableFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.html", "a")
 	write(t, dir, "z.html", "z")

@@ -24,9 +24,10 @@ func TestSerialBounds(t *testing.T) {
 	}
 }
 
-// TestLoseEnds: a revoked certificate is kept until the principal's last certificate expires. If
-// that time is unknown, it is kept for the maximum lifetime of a certificate.
-func TestLoseEnds(t *testing.T) {
+// TestRevokedCertificateExpiry: a revoked certificate is kept until the principal's last
+// certificate expires. If that time is unknown, it is kept for the maximum lifetime of a
+// certificate.
+func TestRevokedCertificateExpiry(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000).UTC()
 	longest := now.Add(pki.PrincipalLifeMax)
 	for _, test := range []struct{ until, want time.Time }{
@@ -43,9 +44,9 @@ func TestLoseEnds(t *testing.T) {
 	}
 }
 
-// TestLostRecords: a record with too many revoked certificates, or with one that is not a pair, is
-// rejected even if each value is valid.
-func TestLostRecords(t *testing.T) {
+// TestRevokedCertificateRecords: a record with too many revoked certificates, or with one that is
+// not a pair, is rejected even if each value is valid.
+func TestRevokedCertificateRecords(t *testing.T) {
 	record := func(n, values int) []byte {
 		e := wire.GetEncoder()
 		defer e.Release()

@@ -253,8 +253,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestNothingIsSure: A4.
-func TestNothingIsSure(t *testing.T) {
+// TestUnknownRightsAreDenied: A4.
+func TestUnknownRightsAreDenied(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	ctx := context.Background()
 	service := newLockService()

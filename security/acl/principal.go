@@ -142,7 +142,7 @@ func DecodePrincipal(b []byte) (*Principal, error) {
 		}
 	}
 	if n == 7 {
-		p.decodeLost(&d)
+		p.decodeRevoked(&d)
 	}
 	if d.Err() == nil {
 		if err := pki.CheckName("name of a principal", p.Name); err != nil {
@@ -155,7 +155,7 @@ func DecodePrincipal(b []byte) (*Principal, error) {
 	return p, nil
 }
 
-func (p *Principal) decodeLost(d *wire.Decoder) {
+func (p *Principal) decodeRevoked(d *wire.Decoder) {
 	n := d.Array()
 	if d.Err() == nil && n > LostMax {
 		d.Fail(fmt.Errorf("%d revoked certificates, at most %d", n, LostMax))

@@ -162,9 +162,9 @@ func TestOtherPolicies(t *testing.T) {
 	}
 }
 
-// TestErrorsAreAlike: errors about a hidden family are identical to those about a family that does
-// not exist.
-func TestErrorsAreAlike(t *testing.T) {
+// TestHiddenFamilyErrors: errors about a hidden family are identical to those about a family that
+// does not exist.
+func TestHiddenFamilyErrors(t *testing.T) {
 	with, without := schemaOf(t, 16, "a", "secret"), schemaOf(t, 16, "a")
 	grants := &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read | Write}}}
 	hiding, lacking := NewView("ann", nil, grants, with), NewView("ann", nil, grants, without)

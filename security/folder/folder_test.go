@@ -131,9 +131,9 @@ func snapshot(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestBrokenOff: E1. The remains of an interrupted Init or Enrol are ignored and do not block
-// another attempt.
-func TestBrokenOff(t *testing.T) {
+// TestInterruptedInitAndEnrol: E1. The remains of an interrupted Init or Enrol are ignored and do
+// not block another attempt.
+func TestInterruptedInitAndEnrol(t *testing.T) {
 	f := At(filepath.Join(t.TempDir(), "security"))
 	half := Folder{dir: f.dir + ".new"}
 	for _, name := range []string{authorityFile, ".node.pem123"} {

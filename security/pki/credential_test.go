@@ -60,9 +60,9 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesThatDoNotFit: files with mismatched content are rejected, and no error contains part of
+// TestMismatchedFiles: files with mismatched content are rejected, and no error contains part of
 // a key.
-func TestFilesThatDoNotFit(t *testing.T) {
+func TestMismatchedFiles(t *testing.T) {
 	dir := t.TempDir()
 	a, other := newAuthorityT(t, "c1"), newAuthorityT(t, "c2")
 	c := nodeCredential(t, a, "n1", epoch)

@@ -131,8 +131,8 @@ func TestRotator(t *testing.T) {
 	})
 }
 
-// TestRotatorBesideClocks: the certificate does not expire when the wall clock is set.
-func TestRotatorBesideClocks(t *testing.T) {
+// TestRotatorWhenClockIsSet: the certificate does not expire when the wall clock is set.
+func TestRotatorWhenClockIsSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		skew time.Duration
 		want time.Duration // until it is renewed
@@ -233,7 +233,7 @@ func TestRotatorOfIssuer(t *testing.T) {
 	})
 }
 
-func TestRotatorTriesAgain(t *testing.T) {
+func TestRotatorRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
 		r.run(t, func() {
@@ -265,8 +265,8 @@ func TestRotatorTriesAgain(t *testing.T) {
 	})
 }
 
-// TestRotatorTakesNothingWorse: K4, and an invalid credential is never put in use.
-func TestRotatorTakesNothingWorse(t *testing.T) {
+// TestRotatorRejectsWorse: K4, and an invalid credential is never put in use.
+func TestRotatorRejectsWorse(t *testing.T) {
 	r := newRotation(t)
 	first := r.endpoint.Credential()
 	trust, other := trustIn(t, r.a), newAuthorityT(t, "c2")

@@ -103,8 +103,8 @@ func TestSpendForOneNode(t *testing.T) {
 	refused(t, err, ErrSpent)
 }
 
-// TestSpendTogether: T3, with a file changed by compare-and-set.
-func TestSpendTogether(t *testing.T) {
+// TestConcurrentSpend: T3, with a file changed by compare-and-set.
+func TestConcurrentSpend(t *testing.T) {
 	const uses, hosts = 3, 20
 	tok, r := newJoin(t, uses)
 	var mu sync.Mutex
@@ -205,8 +205,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestRecordsTellNothing: T1. No record contains any eight bytes of the secret.
-func TestRecordsTellNothing(t *testing.T) {
+// TestRecordsContainNoSecret: T1. No record contains any eight bytes of the secret.
+func TestRecordsContainNoSecret(t *testing.T) {
 	tok, r := newJoin(t, 1)
 	access := New(Access, pki.Fingerprint{}, epoch, 0)
 	a, err := NewAccessRecord(access, epoch, "ann", 0, "")

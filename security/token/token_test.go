@@ -111,8 +111,8 @@ func seed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 0))
 }
 
-// TestSlips: T5. A wrong, missing, doubled or swapped character is detected.
-func TestSlips(t *testing.T) {
+// TestTypingErrors: T5. A wrong, missing, doubled or swapped character is detected.
+func TestTypingErrors(t *testing.T) {
 	rng := seed(t)
 	for range 20 {
 		tok := New(Kind(1+rng.IntN(2)), pki.Fingerprint{byte(rng.Uint32())}, epoch, time.Hour)
@@ -174,8 +174,8 @@ type holder struct {
 	table    map[string]Token
 }
 
-// TestNothingTells: T2.
-func TestNothingTells(t *testing.T) {
+// TestNothingRevealsSecrets: T2.
+func TestNothingRevealsSecrets(t *testing.T) {
 	tok := example(Access)
 	h := holder{tok, tok, &tok, []Token{tok}, map[string]Token{"k": tok}}
 	var log bytes.Buffer

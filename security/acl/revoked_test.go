@@ -10,9 +10,9 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestLostCertificates: revoked certificates are bounded, round-trip, and are dropped after they
+// TestRevokedCertificates: revoked certificates are bounded, round-trip, and are dropped after they
 // expire. A record without any keeps its old form.
-func TestLostCertificates(t *testing.T) {
+func TestRevokedCertificates(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000).UTC()
 	p := &Principal{Name: "ann", Generation: 7, Created: now, Until: now.Add(time.Hour)}
 	before := len(p.Encode())
