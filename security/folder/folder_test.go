@@ -158,7 +158,7 @@ func TestInterruptedInitAndEnrol(t *testing.T) {
 		t.Errorf("files are %v, %v", entries, err)
 	}
 
-	// An Init that fails leaves no folder.
+	// A failed Init leaves no directory.
 	g := At(filepath.Join(t.TempDir(), "security"))
 	if _, err := g.Init("a/b", nil, epoch); err == nil {
 		t.Error("a node of a bad name")
