@@ -421,7 +421,7 @@ func TestEndOfZeroIsABound(t *testing.T) {
 		}
 		p, err := Compile(f)
 		if start == 100 {
-			if !errors.Is(err, ErrBadFilter) || !strings.Contains(err.Error(), "timestamps from 100 to 0") {
+			if !errors.Is(err, ErrBadFilter) || !strings.Contains(err.Error(), "start 100, end 0") {
 				t.Errorf("filter from 100 to 0: %v, want %v", err, ErrBadFilter)
 			}
 			continue

@@ -240,7 +240,7 @@ func TestSlowSink(t *testing.T) {
 		}
 		close(sink.free)
 		closed(t, l)
-		if !sink.closed || sink.lines == 0 || sink.lines > more || !strings.Contains(log.String(), "records="+strconv.Itoa(more+1-sink.lines)+" ") {
+		if !sink.closed || sink.lines == 0 || sink.lines > more || !strings.Contains(log.String(), "records="+strconv.Itoa(more+1-sink.lines)+"\n") {
 			t.Errorf("%d lines came, and the log is %s", sink.lines, log.String())
 		}
 	})

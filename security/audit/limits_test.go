@@ -301,7 +301,7 @@ func TestConfigLimits(t *testing.T) {
 		want string
 	}{
 		{Config{Dir: "/audit", BytesMax: 2*batchBytesMax - 1}, "at least 131072"}, {Config{Dir: "/audit", Files: -1}, "1 to 1000"},
-		{Config{Dir: "/audit", Files: 1001}, "1 to 1000"}, {Config{}, "no folder"},
+		{Config{Dir: "/audit", Files: 1001}, "1 to 1000"}, {Config{}, "no directory"},
 	} {
 		test.cfg.FS = vfs.NewMem(vfs.MemOptions{})
 		if _, err := Open(test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {

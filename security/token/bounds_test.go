@@ -107,7 +107,7 @@ func TestRecordBounds(t *testing.T) {
 		}
 	}
 	nine := record(recordVersion, id, hash, 1, 0, "ann", 1, "", 1)
-	if _, err := DecodeAccess(nine); err == nil || !strings.Contains(err.Error(), "9 values") {
+	if _, err := DecodeAccess(nine); err == nil || !strings.Contains(err.Error(), "9 elements") {
 		t.Errorf("a record with one value more: %v", err)
 	}
 }
