@@ -23,7 +23,7 @@ func webRow() []Cell {
 	return append(cells, cell("language", "", 5, "EN"))
 }
 
-// commonFilters are those of everyday reads, with the allocations allowed to each.
+// commonFilters are filters of typical reads and the allocations allowed for each.
 var commonFilters = []struct {
 	name   string
 	f      Filter

@@ -2,34 +2,34 @@ package table
 
 import "bytes"
 
-// BoundKind tells whether a Bound is there, and on which side its value lies.
+// BoundKind is the kind of a Bound: absent, inclusive or exclusive.
 type BoundKind uint8
 
 // The kinds of bound.
 const (
 	Unbounded BoundKind = iota
-	// BoundClosed has its value inside the range.
+	// BoundClosed includes its value in the range.
 	BoundClosed
-	// BoundOpen has its value outside the range.
+	// BoundOpen excludes its value from the range.
 	BoundOpen
 )
 
-// A Bound is one end of a ByteRange. The zero Bound is none.
+// A Bound is one end of a ByteRange. The zero Bound is unbounded.
 type Bound struct {
 	Kind  BoundKind
 	Value []byte
 }
 
-// Closed returns a bound that is inside its range. The bound keeps value.
+// Closed returns an inclusive bound. The bound keeps value.
 func Closed(value []byte) Bound { return Bound{BoundClosed, value} }
 
-// Open returns a bound that is outside its range. The bound keeps value.
+// Open returns an exclusive bound. The bound keeps value.
 func Open(value []byte) Bound { return Bound{BoundOpen, value} }
 
-// A ByteRange is a range of byte strings in byte order. The zero range is all.
+// A ByteRange is a range of byte strings in byte order. The zero range contains every string.
 type ByteRange struct{ Start, End Bound }
 
-// Contains tells whether b is in the range.
+// Contains reports whether b is in the range.
 func (r *ByteRange) Contains(b []byte) bool {
 	switch r.Start.Kind {
 	case BoundClosed:
@@ -50,8 +50,7 @@ func (r *ByteRange) Contains(b []byte) bool {
 	return true
 }
 
-// valid tells whether the range's bounds are of known kinds and in order. A range
-// may be empty.
+// valid reports whether the bounds are of known kinds and in order. A valid range may be empty.
 func (r *ByteRange) valid() bool {
 	if r.Start.Kind > BoundOpen || r.End.Kind > BoundOpen {
 		return false
@@ -59,7 +58,7 @@ func (r *ByteRange) valid() bool {
 	return r.Start.Kind == Unbounded || r.End.Kind == Unbounded || bytes.Compare(r.Start.Value, r.End.Value) <= 0
 }
 
-// empty tells whether the range is known to hold nothing.
+// empty reports whether the range is empty by its bounds alone.
 func (r *ByteRange) empty() bool {
 	if r.Start.Kind == Unbounded || r.End.Kind == Unbounded {
 		return false
@@ -68,7 +67,7 @@ func (r *ByteRange) empty() bool {
 	return c > 0 || c == 0 && (r.Start.Kind == BoundOpen || r.End.Kind == BoundOpen)
 }
 
-// and returns the range of what is in both.
+// and returns the intersection of both ranges.
 func (r ByteRange) and(o ByteRange) ByteRange {
 	if r.Start.startsBefore(o.Start) {
 		r.Start = o.Start
@@ -79,7 +78,7 @@ func (r ByteRange) and(o ByteRange) ByteRange {
 	return r
 }
 
-// or returns the smallest range that holds both.
+// or returns the smallest range that contains both.
 func (r ByteRange) or(o ByteRange) ByteRange {
 	if o.Start.startsBefore(r.Start) {
 		r.Start = o.Start
@@ -94,7 +93,7 @@ func (b Bound) equal(o Bound) bool {
 	return b.Kind == o.Kind && (b.Kind == Unbounded || bytes.Equal(b.Value, o.Value))
 }
 
-// startsBefore tells, of two starts, whether a range from b holds more.
+// startsBefore reports whether a range that starts at b contains more than one that starts at o.
 func (b Bound) startsBefore(o Bound) bool {
 	if b.Kind == Unbounded || o.Kind == Unbounded {
 		return b.Kind == Unbounded && o.Kind != Unbounded
@@ -105,7 +104,7 @@ func (b Bound) startsBefore(o Bound) bool {
 	return b.Kind == BoundClosed && o.Kind == BoundOpen
 }
 
-// endsBefore tells, of two ends, whether a range to b holds less.
+// endsBefore reports whether a range that ends at b contains less than one that ends at o.
 func (b Bound) endsBefore(o Bound) bool {
 	if b.Kind == Unbounded || o.Kind == Unbounded {
 		return o.Kind == Unbounded && b.Kind != Unbounded

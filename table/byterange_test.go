@@ -2,8 +2,8 @@ package table
 
 import "testing"
 
-// TestByteRanges: of all small ranges, the intersection holds what both hold, the
-// hull what either does, and an empty range nothing.
+// TestByteRanges checks, for all small ranges, that the intersection contains what both contain,
+// the hull what either contains, and an empty range nothing.
 func TestByteRanges(t *testing.T) {
 	points := []string{"", "\x00", "a", "a\x00", "b", "\xff"}
 	bounds := []Bound{{}}

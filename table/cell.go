@@ -6,35 +6,34 @@ import (
 	"strings"
 )
 
-// ServerTimestamp, as the timestamp of an OpSet mutation, asks the tablet server
-// for a timestamp of its own: real time in microseconds, strictly above every
-// timestamp that it has given out for the row before.
+// ServerTimestamp as the timestamp of an OpSet mutation requests a timestamp from the tablet
+// server: wall-clock time in microseconds, strictly greater than every timestamp it has assigned in
+// that row.
 const ServerTimestamp int64 = -1
 
 // A Cell is one version of one column of a row.
 type Cell struct {
 	// Family is the name of the column family.
 	Family string
-	// Qualifier is the rest of the column's name: any bytes, none included.
+	// Qualifier is the column name within the family: any bytes, possibly none.
 	Qualifier []byte
-	// Timestamp is in microseconds. Stored cells have no negative one.
+	// Timestamp is in microseconds. It is never negative in a stored cell.
 	Timestamp int64
 	// Value is any bytes. It is empty after StripValue.
 	Value []byte
-	// Labels are those that ApplyLabel filters put on the cell: none or one, as
-	// a cell passes through at most one of them. Never stored.
+	// Labels are set by ApplyLabel filters: at most one, since a cell passes through at most one of
+	// them. Labels are never stored.
 	Labels []string
 }
 
-// A Row is a row key and cells of that row, sorted as CompareCells sorts.
+// A Row is a row key and the cells of that row, in CompareCells order.
 type Row struct {
 	Key   []byte
 	Cells []Cell
 }
 
-// CompareCells orders the cells of a row: by family name, then qualifier, then
-// newest first. Two cells are equal in this order when one would replace the
-// other on a write; values and labels do not count.
+// CompareCells orders the cells of a row by family name, then qualifier, then newest first. Two
+// cells are equal if a write of one would replace the other. Values and labels are not compared.
 func CompareCells(a, b *Cell) int {
 	if a.Family != b.Family {
 		return strings.Compare(a.Family, b.Family)
@@ -45,8 +44,8 @@ func CompareCells(a, b *Cell) int {
 	return cmp.Compare(b.Timestamp, a.Timestamp)
 }
 
-// sameColumn tells whether a and b are versions of one column. Qualifiers are
-// compared first: neighbours mostly share their family.
+// sameColumn reports whether a and b are versions of one column. It compares qualifiers first
+// because adjacent cells mostly share their family.
 func sameColumn(a, b *Cell) bool {
 	return bytes.Equal(a.Qualifier, b.Qualifier) && a.Family == b.Family
 }

@@ -8,20 +8,19 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The codecs write and read the data model as MessagePack. A byte string may come
-// as bin or as str. What Decode functions fill aliases the input, but for names
-// and what is said to be copied.
+// The codecs encode the data model as MessagePack. A byte string may arrive as bin or as str.
+// Decoded byte slices alias the input unless documented otherwise; names are copied.
 //
-// The first error of a Decode function sticks to the wire.Decoder as well.
+// The first error of a Decode function is also recorded in the wire.Decoder.
 
-// later is how many elements are allowed where later versions may add some.
-const later = math.MaxInt
+// unlimited is the maximum number of elements of arrays that later versions may extend.
+const unlimited = math.MaxInt
 
-// errForm is what is wrong with values that are well-formed MessagePack.
+// errForm returns an error for well-formed MessagePack with an unexpected shape or value.
 func errForm(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// decodeError wraps err, or else the decoder's own error, as an error of the part
-// called path. It returns nil if there is neither.
+// decodeError wraps err, or the decoder's own error if err is nil, with the name of the part being
+// decoded. It returns nil if there is neither.
 func decodeError(d *wire.Decoder, path string, err error) error {
 	if err == nil {
 		err = d.Err()
@@ -36,7 +35,7 @@ func decodeError(d *wire.Decoder, path string, err error) error {
 	return &DecodeError{Path: path, Err: err}
 }
 
-// finish makes the error of a Decode function stick.
+// finish records the error of a Decode function in the decoder.
 func finish(d *wire.Decoder, err error) error {
 	if err != nil {
 		d.Fail(err)
@@ -44,8 +43,8 @@ func finish(d *wire.Decoder, err error) error {
 	return err
 }
 
-// elements reads the header of an array that is what, and checks that it has from
-// least to most elements.
+// elements reads an array header and checks that the array has least to most elements. what names
+// the array in errors.
 func elements(d *wire.Decoder, what string, least, most int) (int, error) {
 	n := d.Array()
 	if err := d.Err(); err != nil {
@@ -60,17 +59,17 @@ func elements(d *wire.Decoder, what string, least, most int) (int, error) {
 	return n, nil
 }
 
-// count reads the header of an array whose elements are what, of at most limit.
+// count reads an array header and checks that the array has at most limit elements.
 func count(d *wire.Decoder, what string, limit int64) (int, error) {
 	n := d.Array()
-	if err := within(what, n, limit); err != nil {
+	if err := checkLimit(what, n, limit); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
-// grow returns s emptied, with room for n elements if the rest of the input, of
-// which each takes at least size bytes, can hold so many.
+// grow returns s emptied, with capacity for n elements, limited to what the unread input can hold
+// at size or more bytes per element.
 func grow[T any](s []T, d *wire.Decoder, n, size int) []T {
 	n = min(n, len(d.Rest())/size+1)
 	if cap(s) < n {

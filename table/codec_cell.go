@@ -2,8 +2,8 @@ package table
 
 import "github.com/steledb/stele/internal/wire"
 
-// AppendCell writes a cell: [family, qualifier, timestamp, value], and then its
-// labels as an array if it has any.
+// AppendCell encodes a cell as [family, qualifier, timestamp, value], followed by an array of its
+// labels if it has any.
 func AppendCell(e *wire.Encoder, c *Cell) {
 	n := 4
 	if len(c.Labels) > 0 {
@@ -22,7 +22,7 @@ func AppendCell(e *wire.Encoder, c *Cell) {
 	}
 }
 
-// AppendRow writes a row: [key, [cell…]].
+// AppendRow encodes a row as [key, [cell…]].
 func AppendRow(e *wire.Encoder, key []byte, cells []Cell) {
 	e.Array(2)
 	e.Bin(key)
@@ -32,16 +32,16 @@ func AppendRow(e *wire.Encoder, key []byte, cells []Cell) {
 	}
 }
 
-// decodeCell reads what AppendCell wrote into c; further elements are ignored.
-// Qualifier and Value alias the input. Names are often those of the cell like, and
-// are then the same strings.
+// decodeCell decodes a cell into c and ignores further elements. Qualifier and Value alias the
+// input. Family and labels reuse the strings of like, usually the previous cell, where they are
+// equal.
 func decodeCell(d *wire.Decoder, c *Cell, in *Interner, like *Cell) error {
-	n, err := elements(d, "form", 4, later)
+	n, err := elements(d, "form", 4, unlimited)
 	if err != nil {
 		return err
 	}
 	family, labels := like.Family, like.Labels
-	c.Family = in.again(d.Bytes(), family)
+	c.Family = in.reuse(d.Bytes(), family)
 	if d.Err() != nil {
 		return decodeError(d, "family", nil)
 	}
@@ -68,14 +68,14 @@ func decodeCell(d *wire.Decoder, c *Cell, in *Interner, like *Cell) error {
 	return decodeError(d, "labels", nil)
 }
 
-// decodeLabels reads labels: the slice last if it says the same.
+// decodeLabels decodes labels. It returns last if that has the same single label.
 func decodeLabels(d *wire.Decoder, in *Interner, last []string) []string {
 	n := d.Array()
 	if n == 0 {
 		return nil
 	}
 	if n == 1 && len(last) == 1 {
-		if s := in.again(d.Bytes(), last[0]); s != last[0] {
+		if s := in.reuse(d.Bytes(), last[0]); s != last[0] {
 			return []string{s}
 		}
 		return last
@@ -87,15 +87,14 @@ func decodeLabels(d *wire.Decoder, in *Interner, last []string) []string {
 	return labels
 }
 
-// DecodeRow reads what AppendRow wrote into r, and uses the memory of r.Cells
-// again. Key, qualifiers and values alias the input; cells beside each other share
-// the strings of their families and labels. Errors: ErrBadEncoding.
+// DecodeRow decodes a row into r and reuses the memory of r.Cells. Key, qualifiers and values alias
+// the input. Adjacent cells share the strings of their families and labels. Errors: ErrBadEncoding.
 func DecodeRow(d *wire.Decoder, r *Row, in *Interner) error {
 	return finish(d, decodeRow(d, r, in))
 }
 
 func decodeRow(d *wire.Decoder, r *Row, in *Interner) error {
-	n, err := elements(d, "row", 2, later)
+	n, err := elements(d, "row", 2, unlimited)
 	if err != nil {
 		return err
 	}
@@ -118,7 +117,7 @@ func decodeRow(d *wire.Decoder, r *Row, in *Interner) error {
 		}
 		c := &r.Cells[i]
 		if i == 0 {
-			like = c // of the row before, in the same memory
+			like = c // the previous row's cell in the same memory
 		}
 		if err := decodeCell(d, c, in, like); err != nil {
 			r.Cells = r.Cells[:i]

@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// AppendFilter writes a filter as [name, argument…]:
+// AppendFilter encodes a filter as [name, argument…]:
 //
 //	["pass"] ["block"] ["sink"] ["strip"]
 //	["row", re] ["family", re] ["qualifier", re] ["value", re]
@@ -16,9 +16,8 @@ import (
 //	["cells_limit", n] ["cells_offset", n] ["versions", n]
 //	["chain", f…] ["interleave", f…] ["condition", predicate, true, false]
 //
-// A range is a map of at most one of "start_closed" and "start_open" and one of
-// "end_closed" and "end_open". A nil filter is nil; so is a timestamp that is no
-// bound.
+// A range is a map with at most one of "start_closed" and "start_open" and at most one of
+// "end_closed" and "end_open". A nil filter and an absent timestamp bound are encoded as nil.
 func AppendFilter(e *wire.Encoder, f Filter) {
 	if f == nil {
 		e.Nil()
@@ -118,16 +117,15 @@ func appendBound(e *wire.Encoder, side string, b *Bound) {
 	case BoundOpen:
 		e.Str(side + "_open")
 	default:
-		panic("BUG: write a bound of unknown kind")
+		panic("BUG: encode a bound of unknown kind")
 	}
 	e.Bin(b.Value)
 }
 
-// DecodeFilter reads what AppendFilter wrote, and nil as a nil Filter. The filter
-// has no part in the input's memory. Depth, number and bytes are checked against
-// lim, where nil means the defaults, before memory is taken for them; the rest is
-// for Compile to check. Errors: ErrBadFilter, as a *FilterError that leads to the
-// part at fault.
+// DecodeFilter decodes a filter; nil decodes to a nil Filter. The filter does not alias the input.
+// Depth, number of nodes and bytes are checked against lim before memory is allocated for them; nil
+// means the defaults. Compile checks everything else. Errors: ErrBadFilter, as a *FilterError with
+// the path of the invalid node.
 func DecodeFilter(d *wire.Decoder, lim *Limits) (Filter, error) {
 	l := filterDecoder{d: d, l: lim.orDefault()}
 	f, err := l.filter(scope{depth: 1})
@@ -140,7 +138,7 @@ type filterDecoder struct {
 	nodes, bytes int64
 }
 
-// bad returns the error of the filter at s: the decoder's own if it has one.
+// bad returns an error for the filter at s. It wraps the decoder's own error if there is one.
 func (f *filterDecoder) bad(s *scope, reason string) error {
 	if err := f.d.Err(); err != nil {
 		return &FilterError{Path: s.path(), Reason: reason, Err: err}
@@ -189,7 +187,7 @@ func (f *filterDecoder) filter(s scope) (Filter, error) {
 	return out, nil
 }
 
-// filterArgs is how many arguments a filter has.
+// filterArgs is the number of arguments of each filter.
 var filterArgs = [numKinds]struct{ least, most int }{
 	kindRowRegex: {1, 1}, kindRowSample: {1, 1}, kindFamilyRegex: {1, 1}, kindQualifierRegex: {1, 1},
 	kindValueRegex: {1, 1}, kindColumnRange: {2, 2}, kindValueRange: {1, 1}, kindTimestampRange: {2, 2},
@@ -199,7 +197,7 @@ var filterArgs = [numKinds]struct{ least, most int }{
 }
 
 func (f *filterDecoder) composite(s *scope, n int) (Filter, error) {
-	// Every part is a node: more than are left cannot be right.
+	// Every part is a node, so the parts must fit in the nodes that are left.
 	if left := f.l.FilterNodes - f.nodes; int64(n) > left {
 		return nil, s.over("filters in one tree", f.l.FilterNodes, f.nodes+int64(n))
 	}
@@ -276,7 +274,7 @@ func (f *filterDecoder) leafOfBytes(s *scope) (Filter, error) {
 	panic("BUG: no decoder for filter " + kindNames[s.kind])
 }
 
-// take reads a byte string, which still aliases the input, and counts its bytes.
+// take reads a byte string, which aliases the input, and counts its bytes against the limit.
 func (f *filterDecoder) take(s *scope) ([]byte, error) {
 	b := f.d.Bytes()
 	if f.bytes += int64(len(b)); f.bytes > f.l.FilterBytes {

@@ -8,7 +8,7 @@ import (
 
 func indexed(what string, i int) string { return what + " " + strconv.Itoa(i) }
 
-// AppendMutation writes a mutation, one of
+// AppendMutation encodes a mutation as one of
 //
 //	["set", family, qualifier, timestamp, value]
 //	["del_column", family, qualifier]
@@ -16,8 +16,8 @@ func indexed(what string, i int) string { return what + " " + strconv.Itoa(i) }
 //	["del_family", family]
 //	["del_row"]
 //
-// where nil as a timestamp asks the server for one, and as a start or an end is no
-// bound. It is a bug to write a mutation that Validate refuses for its Op.
+// A nil timestamp requests one from the server. A nil start or end is unbounded. The caller must
+// not encode a mutation with an Op that Validate rejects.
 func AppendMutation(e *wire.Encoder, m *Mutation) {
 	switch m.Op {
 	case OpSet:
@@ -53,12 +53,11 @@ func AppendMutation(e *wire.Encoder, m *Mutation) {
 		e.Array(1)
 		e.Str("del_row")
 	default:
-		panic("BUG: write a mutation of operation " + m.Op.String())
+		panic("BUG: encode a mutation of operation " + m.Op.String())
 	}
 }
 
-// appendTimestampEnd writes the end of a range of timestamps: a number, or nil for
-// no bound.
+// appendTimestampEnd encodes the end of a timestamp range: an integer, or nil if unbounded.
 func appendTimestampEnd(e *wire.Encoder, end TimestampEnd) {
 	if at, bounded := end.Bound(); bounded {
 		e.Int(at)
@@ -67,7 +66,7 @@ func appendTimestampEnd(e *wire.Encoder, end TimestampEnd) {
 	}
 }
 
-// decodeTimestampEnd reads what appendTimestampEnd writes.
+// decodeTimestampEnd decodes what appendTimestampEnd encoded.
 func decodeTimestampEnd(d *wire.Decoder) TimestampEnd {
 	if d.IsNil() {
 		return TimestampEnd{}
@@ -75,7 +74,7 @@ func decodeTimestampEnd(d *wire.Decoder) TimestampEnd {
 	return Before(d.Int())
 }
 
-// AppendMutations writes an array of mutations.
+// AppendMutations encodes an array of mutations.
 func AppendMutations(e *wire.Encoder, ms []Mutation) {
 	e.Array(len(ms))
 	for i := range ms {
@@ -83,17 +82,17 @@ func AppendMutations(e *wire.Encoder, ms []Mutation) {
 	}
 }
 
-// AppendRowMutation writes a row mutation: [row, [mutation…]].
+// AppendRowMutation encodes a row mutation as [row, [mutation…]].
 func AppendRowMutation(e *wire.Encoder, r *RowMutation) {
 	e.Array(2)
 	e.Bin(r.Row)
 	AppendMutations(e, r.Mutations)
 }
 
-// decodeMutation reads what AppendMutation wrote into m. Qualifier and Value alias
-// the input. A family that m had already keeps its string. Sizes are for Validate
-// to check. Errors: ErrBadEncoding, around ErrBadOp if the operation is unknown and
-// around ErrBadTimestamp if a number stands for what nil says in a Mutation.
+// decodeMutation decodes a mutation into m. Qualifier and Value alias the input. Family reuses the
+// string in m.Family if it is equal. Validate checks sizes. Errors: ErrBadEncoding, which wraps
+// ErrBadOp for an unknown operation and ErrBadTimestamp for the integer -1 where nil would request
+// a server timestamp.
 func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 	n := d.Array()
 	name := d.Bytes()
@@ -118,13 +117,13 @@ func decodeMutation(d *wire.Decoder, m *Mutation, in *Interner) error {
 	default:
 		return decodeError(d, "operation", ErrBadOp)
 	}
-	// An element too many may be an option that this version does not know: to
-	// ignore it could write what was not meant.
+	// An extra element may be an option that this version does not know. Ignoring it could write
+	// something other than the client meant.
 	if n != want {
 		return decodeError(d, "form", errForm("%s has %d elements, want %d", m.Op, n, want))
 	}
 	if n > 1 {
-		m.Family = in.again(d.Bytes(), family)
+		m.Family = in.reuse(d.Bytes(), family)
 		if d.Err() != nil {
 			return decodeError(d, "family", nil)
 		}
@@ -149,7 +148,8 @@ func decodeMutationTail(d *wire.Decoder, m *Mutation, n int) error {
 			return decodeError(d, "timestamp", nil)
 		}
 		if !server && m.Timestamp == ServerTimestamp {
-			// A clock that is off by a little must not pass for a wish.
+			// Only nil requests a server timestamp: a slightly wrong clock must not do so by
+			// accident.
 			return decodeError(d, "timestamp", &TimestampError{What: "timestamp is negative", Got: m.Timestamp})
 		}
 		m.Value = d.Bytes()
@@ -164,10 +164,9 @@ func decodeMutationTail(d *wire.Decoder, m *Mutation, n int) error {
 	return decodeError(d, "timestamp range", nil)
 }
 
-// DecodeMutations reads what AppendMutations wrote and returns it, in the memory
-// of ms if there is enough. More than lim.Mutations, where nil means the defaults,
-// are refused before there is room made for them. Errors: ErrBadEncoding, around
-// ErrLimit for that.
+// DecodeMutations decodes an array of mutations into ms, reusing its memory if it suffices. More
+// than lim.Mutations are rejected before memory is allocated for them; nil means the defaults.
+// Errors: ErrBadEncoding, which wraps ErrLimit for too many mutations.
 func DecodeMutations(d *wire.Decoder, ms []Mutation, in *Interner, lim *Limits) ([]Mutation, error) {
 	ms, err := decodeMutations(d, ms, in, lim.orDefault())
 	return ms, finish(d, err)
@@ -178,7 +177,7 @@ func decodeMutations(d *wire.Decoder, ms []Mutation, in *Interner, l *Limits) ([
 	if err = decodeError(d, "mutations", err); err != nil {
 		return ms[:0], err
 	}
-	// The shortest, ["del_row"], takes 9 bytes.
+	// The shortest mutation, ["del_row"], takes 9 bytes.
 	ms = grow(ms, d, n, 9)
 	family := ""
 	for i := range n {
@@ -189,7 +188,7 @@ func decodeMutations(d *wire.Decoder, ms []Mutation, in *Interner, l *Limits) ([
 		}
 		m := &ms[i]
 		if m.Family == "" {
-			m.Family = family // mutations beside each other are often of one family
+			m.Family = family // adjacent mutations often share a family
 		}
 		if err := decodeMutation(d, m, in); err != nil {
 			return ms[:i], decodeError(d, indexed("mutation", i), err)
@@ -199,9 +198,8 @@ func decodeMutations(d *wire.Decoder, ms []Mutation, in *Interner, l *Limits) ([
 	return ms, nil
 }
 
-// DecodeRowMutation reads what AppendRowMutation wrote into r, and uses the memory
-// of r.Mutations again. Row, qualifiers and values alias the input. Errors: those
-// of DecodeMutations.
+// DecodeRowMutation decodes a row mutation into r and reuses the memory of r.Mutations. Row,
+// qualifiers and values alias the input. Errors: those of DecodeMutations.
 func DecodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, lim *Limits) error {
 	return finish(d, decodeRowMutation(d, r, in, lim.orDefault()))
 }
@@ -219,7 +217,7 @@ func decodeRowMutation(d *wire.Decoder, r *RowMutation, in *Interner, l *Limits)
 	return err
 }
 
-// AppendRule writes a rule, one of
+// AppendRule encodes a rule as one of
 //
 //	["append", family, qualifier, value]
 //	["increment", family, qualifier, amount]
@@ -231,7 +229,7 @@ func AppendRule(e *wire.Encoder, r *Rule) {
 	case RuleIncrement:
 		e.Str("increment")
 	default:
-		panic("BUG: write a rule of unknown operation")
+		panic("BUG: encode a rule of unknown operation")
 	}
 	e.Str(r.Family)
 	e.Bin(r.Qualifier)
@@ -242,9 +240,9 @@ func AppendRule(e *wire.Encoder, r *Rule) {
 	}
 }
 
-// DecodeRule reads what AppendRule wrote into r. Qualifier and Value alias the
-// input. A family that r had already keeps its string. Errors: ErrBadEncoding,
-// around ErrBadOp if the operation is unknown.
+// DecodeRule decodes a rule into r. Qualifier and Value alias the input. Family reuses the string
+// in r.Family if it is equal. Errors: ErrBadEncoding, which wraps ErrBadOp for an unknown
+// operation.
 func DecodeRule(d *wire.Decoder, r *Rule, in *Interner) error {
 	return finish(d, decodeRule(d, r, in))
 }
@@ -268,7 +266,7 @@ func decodeRule(d *wire.Decoder, r *Rule, in *Interner) error {
 	if n != 4 {
 		return decodeError(d, "form", errForm("%s has %d elements, want 4", name, n))
 	}
-	r.Family = in.again(d.Bytes(), family)
+	r.Family = in.reuse(d.Bytes(), family)
 	if d.Err() != nil {
 		return decodeError(d, "family", nil)
 	}

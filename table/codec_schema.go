@@ -6,21 +6,20 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// AppendGCPolicy writes a policy as its text.
+// AppendGCPolicy encodes a policy as its text.
 func AppendGCPolicy(e *wire.Encoder, p *GCPolicy) { e.Str(p.String()) }
 
-// DecodeGCPolicy reads what AppendGCPolicy wrote. Errors: ErrBadEncoding, around
-// ErrBadGCPolicy or ErrLimit.
+// DecodeGCPolicy decodes a policy. Errors: ErrBadEncoding, which wraps ErrBadGCPolicy or ErrLimit.
 func DecodeGCPolicy(d *wire.Decoder) (GCPolicy, error) {
 	p, err := decodeGC(d)
 	return p, finish(d, err)
 }
 
 func decodeGC(d *wire.Decoder) (GCPolicy, error) {
-	// No policy within the limits needs more: 64 rules of some 20 bytes.
+	// A policy within the limits is shorter: 64 rules of about 20 bytes.
 	const most = 8 << 10
 	text := d.Bytes()
-	if err := within("gc policy bytes", len(text), most); err != nil {
+	if err := checkLimit("gc policy bytes", len(text), most); err != nil {
 		return GCPolicy{}, decodeError(d, "gc policy", err)
 	}
 	if d.Err() != nil {
@@ -30,8 +29,8 @@ func decodeGC(d *wire.Decoder) (GCPolicy, error) {
 	return p, decodeError(d, "gc policy", err)
 }
 
-// AppendFamily writes a family as a map: name, id, and unless they are the
-// defaults gc and group.
+// AppendFamily encodes a family as a map with the keys name, id, and, if they are not the defaults,
+// gc and group.
 func AppendFamily(e *wire.Encoder, f *Family) {
 	n := 2
 	if f.GC.Kind != GCNone {
@@ -79,12 +78,12 @@ func decodeFamily(d *wire.Decoder) (Family, error) {
 	return f, decodeError(d, "family", err)
 }
 
-// decodeMap calls each for the keys of a map. Each reads the value.
+// decodeMap calls each for every key of a map. each must read the value.
 func decodeMap(d *wire.Decoder, each func(key string) error) error {
 	for range d.Map() {
 		b := d.Bytes()
 		if len(b) > 64 {
-			b = b[:64] // no key of ours is longer
+			b = b[:64] // longer than any known key
 		}
 		key := string(b)
 		if err := decodeError(d, key, each(key)); err != nil {
@@ -94,7 +93,7 @@ func decodeMap(d *wire.Decoder, each func(key string) error) error {
 	return nil
 }
 
-// AppendGroup writes a locality group as a map: name, and unless they are zero
+// AppendGroup encodes a locality group as a map with the keys name and, if they are not zero,
 // block_bytes, compression, bloom and in_memory.
 func AppendGroup(e *wire.Encoder, g *LocalityGroup) {
 	n := 1
@@ -124,8 +123,8 @@ func AppendGroup(e *wire.Encoder, g *LocalityGroup) {
 	}
 }
 
-// DecodeGroup reads what AppendGroup wrote; unknown keys are ignored. The group is
-// not validated. Errors: ErrBadEncoding.
+// DecodeGroup decodes a locality group and ignores unknown keys. It does not validate the group.
+// Errors: ErrBadEncoding.
 func DecodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 	g, err := decodeGroup(d)
 	return g, finish(d, err)
@@ -161,7 +160,7 @@ func decodeGroup(d *wire.Decoder) (LocalityGroup, error) {
 	return g, decodeError(d, "group", err)
 }
 
-// AppendSchema writes a schema as a map: name, id, next_family_id, families and
+// AppendSchema encodes a schema as a map with the keys name, id, next_family_id, families and
 // groups.
 func AppendSchema(e *wire.Encoder, s *Schema) {
 	e.Map(5)
@@ -183,9 +182,8 @@ func AppendSchema(e *wire.Encoder, s *Schema) {
 	}
 }
 
-// DecodeSchema reads what AppendSchema wrote and validates it against lim, where
-// nil means the defaults; unknown keys are ignored. Errors: ErrBadEncoding, around
-// those of Schema.Validate.
+// DecodeSchema decodes a schema, ignores unknown keys, and validates the schema against lim; nil
+// means the defaults. Errors: ErrBadEncoding, which wraps those of Schema.Validate.
 func DecodeSchema(d *wire.Decoder, lim *Limits) (*Schema, error) {
 	s, err := decodeSchema(d, lim.orDefault())
 	if err := finish(d, err); err != nil {
@@ -223,7 +221,7 @@ func decodeSchema(d *wire.Decoder, l *Limits) (*Schema, error) {
 	return s, decodeError(d, "schema", err)
 }
 
-// decodeList reads an array of at most limit elements.
+// decodeList decodes an array of at most limit elements.
 func decodeList[T any](d *wire.Decoder, what string, limit int64, one func(*wire.Decoder) (T, error)) ([]T, error) {
 	n, err := count(d, what, limit)
 	if err != nil {

@@ -30,7 +30,7 @@ func genMutation(t *rapid.T) Mutation {
 	return DeleteRow()
 }
 
-// same compares without telling nil from empty.
+// same compares and treats nil and empty slices as equal.
 func same(a, b any) bool {
 	return reflect.DeepEqual(normal(reflect.ValueOf(a)), normal(reflect.ValueOf(b)))
 }
@@ -63,7 +63,7 @@ func normal(v reflect.Value) any {
 
 func TestMutationRoundTrip(t *testing.T) {
 	in := NewInterner(3)
-	var got RowMutation // one for all: its memory is used again
+	var got RowMutation // shared by all cases to exercise reuse of its memory
 	rapid.Check(t, func(t *rapid.T) {
 		want := RowMutation{Row: genKey(t)}
 		for range rapid.IntRange(0, 6).Draw(t, "mutations") {
@@ -125,7 +125,7 @@ func TestFilterRoundTrip(t *testing.T) {
 		if err != nil || d.More() {
 			t.Fatalf("decode %#v: %v", want, err)
 		}
-		clear(b) // the filter has no part in it
+		clear(b) // the filter must not alias it
 		if !same([]Filter{got}, []Filter{want}) {
 			t.Fatalf("got %#v, want %#v", got, want)
 		}
@@ -159,7 +159,8 @@ func TestSchemaRoundTrip(t *testing.T) {
 	})
 }
 
-// TestWireForms: the bytes, which other languages and stored schemas rely on.
+// TestWireForms pins the encoded bytes, on which clients in other languages and stored schemas
+// depend.
 func TestWireForms(t *testing.T) {
 	q, v := []byte("q"), []byte("v")
 	c := Cell{"f", q, 7, v, nil}
@@ -218,7 +219,7 @@ func TestWireForms(t *testing.T) {
 	}
 }
 
-// dump writes the next value as text: strings in quotes, byte strings in <>.
+// dump formats the next value as text: strings in quotes, byte strings in <>.
 func dump(d *wire.Decoder) string {
 	list := func(n int) string {
 		var parts []string
@@ -259,7 +260,7 @@ func dump(d *wire.Decoder) string {
 	return "error: " + d.Err().Error()
 }
 
-// pack writes values as any client of MessagePack would.
+// pack encodes values with a generic MessagePack encoder.
 func pack(v any) []byte {
 	return wiretest.Encode(func(e *wire.Encoder) { packInto(e, v) })
 }
@@ -337,19 +338,19 @@ func TestDecodeErrors(t *testing.T) {
 		{decodeSchema, map[string]any{"families": list{1, 2, 3}}, "families in a table: 3 is over", ErrLimit},
 		{decodeSchema, map[string]any{"families": list{map[string]any{"gc": "x"}}}, "schema: families: element 0: family: gc: gc policy: ", ErrBadGCPolicy},
 		{decodeSchema, map[string]any{"groups": list{map[string]any{"bloom": "x"}}}, "groups: element 0: group: bloom: unknown name", nil},
-		{decodeSchema, map[string]any{"name": "t"}, "there is no default group", ErrBadSchema},
+		{decodeSchema, map[string]any{"name": "t"}, "the default group is missing", ErrBadSchema},
 	} {
 		d := wire.NewDecoder(pack(tc.in))
 		err := tc.decode(&d)
 		var de *DecodeError
 		if !errors.As(err, &de) || !errors.Is(err, ErrBadEncoding) || !strings.Contains(err.Error(), tc.text) {
-			t.Errorf("%v: error %q, want a *DecodeError that says %q", tc.in, err, tc.text)
+			t.Errorf("%v: error %q, want a *DecodeError with %q", tc.in, err, tc.text)
 		}
 		if tc.is != nil && !errors.Is(err, tc.is) {
 			t.Errorf("%v: error %q is not %q", tc.in, err, tc.is)
 		}
 		if d.Err() == nil {
-			t.Errorf("%v: the error does not stick", tc.in)
+			t.Errorf("%v: the decoder does not record the error", tc.in)
 		}
 	}
 }
@@ -389,7 +390,7 @@ func TestDecodeFilterErrors(t *testing.T) {
 		_, err := DecodeFilter(&d, nil)
 		var fe *FilterError
 		if !errors.As(err, &fe) || !errors.Is(err, ErrBadFilter) || !strings.Contains(err.Error(), tc.text) {
-			t.Errorf("%.60v: error %q, want a *FilterError that says %q", tc.in, err, tc.text)
+			t.Errorf("%.60v: error %q, want a *FilterError with %q", tc.in, err, tc.text)
 			continue
 		}
 		if tc.path != "" && fe.Path != tc.path {
@@ -401,8 +402,8 @@ func TestDecodeFilterErrors(t *testing.T) {
 	}
 }
 
-// TestEndOfZeroIsABound: only nil stands for a range of timestamps without an end. A 0,
-// as of a computed time, must not select everything.
+// TestEndOfZeroIsABound: only nil means an unbounded timestamp range. A computed end of 0 must not
+// select everything.
 func TestEndOfZeroIsABound(t *testing.T) {
 	for _, start := range []any{nil, 0, 100} {
 		var rm RowMutation
@@ -420,7 +421,7 @@ func TestEndOfZeroIsABound(t *testing.T) {
 		}
 		p, err := Compile(f)
 		if start == 100 {
-			if !errors.Is(err, ErrBadFilter) || !strings.Contains(err.Error(), "timestamps from 100 to 0") {
+			if !errors.Is(err, ErrBadFilter) || !strings.Contains(err.Error(), "start 100, end 0") {
 				t.Errorf("filter from 100 to 0: %v, want %v", err, ErrBadFilter)
 			}
 			continue
@@ -435,7 +436,7 @@ func TestEndOfZeroIsABound(t *testing.T) {
 	}
 }
 
-// TestDecodeLenient: what other clients and other versions may send.
+// TestDecodeLenient covers input from other clients and later versions.
 func TestDecodeLenient(t *testing.T) {
 	var rm RowMutation
 	d := wire.NewDecoder(pack(list{"r", list{
@@ -469,7 +470,7 @@ func TestDecodeLenient(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocs: requests like the last one decode without an allocation.
+// TestDecodeAllocs: a request similar to the previous one decodes without an allocation.
 func TestDecodeAllocs(t *testing.T) {
 	schema := mustSchema(t, "anchor", "contents")
 	in := schema.Interner()
@@ -501,7 +502,7 @@ func TestDecodeAllocs(t *testing.T) {
 	}
 }
 
-// TestDecodeIsBounded: a few bytes that claim much take little.
+// TestDecodeIsBounded: a short input that declares many elements allocates little.
 func TestDecodeIsBounded(t *testing.T) {
 	head, err := hex.DecodeString("92a172dd0001869f") // [ "r", [ 99,999 elements
 	if err != nil {
@@ -518,7 +519,7 @@ func TestDecodeIsBounded(t *testing.T) {
 				t.Fatal("decoded")
 			}
 		})
-		// 112 bytes of a mutation for each 9 of input, 96 of a cell for each 5.
+		// 112 bytes of a mutation per 9 of input, 96 of a cell per 5.
 		if got > 20*uint64(len(b)) {
 			t.Errorf("%s: %d bytes of input took %d", name, len(b), got)
 		}

@@ -5,52 +5,49 @@ import (
 	"fmt"
 )
 
-// Sentinels. The typed errors of this package match theirs through errors.Is.
+// Sentinel errors. The typed errors of this package match their sentinel through errors.Is.
 var (
-	// ErrLimit means that something is over a limit: a *LimitError.
+	// ErrLimit means that a size or a count exceeds its limit: a *LimitError.
 	ErrLimit = errors.New("over the limit")
-	// ErrNoFamily means that a table has no such column family: a *NoFamilyError.
+	// ErrNoFamily means that the table has no such column family: a *NoFamilyError.
 	ErrNoFamily = errors.New("no such column family")
-	// ErrFamilyExists means that a table has a family of that name already.
+	// ErrFamilyExists means that the table already has a family of that name.
 	ErrFamilyExists = errors.New("column family exists")
-	// ErrNoGroup means that a table has no such locality group.
+	// ErrNoGroup means that the table has no such locality group.
 	ErrNoGroup = errors.New("no such locality group")
-	// ErrBadName means that a table, family or group name is empty or holds other
-	// bytes than [-_.a-zA-Z0-9]: a *NameError.
+	// ErrBadName means that a table, family or group name is empty or has bytes other than
+	// [-_.a-zA-Z0-9]: a *NameError.
 	ErrBadName = errors.New("bad name")
 	// ErrBadRowKey means that a row key is empty.
 	ErrBadRowKey = errors.New("row key is empty")
-	// ErrBadOp means that a mutation has none of the known operations.
+	// ErrBadOp means that the operation of a mutation or a rule is unknown.
 	ErrBadOp = errors.New("unknown operation")
 	// ErrNoRules means that a read-modify-write has no rules.
 	ErrNoRules = errors.New("read-modify-write has no rules: want at least 1")
 	// ErrNoMutations means that a row mutation is empty.
 	ErrNoMutations = errors.New("row mutation has no mutations")
-	// ErrBadTimestamp means that a timestamp or a range of timestamps cannot be: a
-	// *TimestampError.
+	// ErrBadTimestamp means that a timestamp or a timestamp range is invalid: a *TimestampError.
 	ErrBadTimestamp = errors.New("bad timestamp")
-	// ErrBadValue means that a stored value is not what an operation needs: an
-	// increment needs 8 bytes.
+	// ErrBadValue means that a stored value has the wrong form for an operation: an increment needs
+	// 8 bytes.
 	ErrBadValue = errors.New("value does not fit the operation")
-	// ErrBadFilter means that a filter cannot be compiled: a *FilterError.
+	// ErrBadFilter means that a filter does not compile: a *FilterError.
 	ErrBadFilter = errors.New("bad filter")
-	// ErrBadGCPolicy means that a garbage-collection policy cannot be: a
-	// *GCPolicyError.
+	// ErrBadGCPolicy means that a garbage-collection policy is invalid: a *GCPolicyError.
 	ErrBadGCPolicy = errors.New("bad gc policy")
-	// ErrBadSpec means that the text of a family specification cannot be read: a
-	// *SpecError.
+	// ErrBadSpec means that a family specification does not parse: a *SpecError.
 	ErrBadSpec = errors.New("bad family specification")
-	// ErrBadSchema means that a schema contradicts itself: a *SchemaError.
+	// ErrBadSchema means that a schema is inconsistent: a *SchemaError.
 	ErrBadSchema = errors.New("bad schema")
 	// ErrBadEncoding means that bytes do not decode: a *DecodeError.
 	ErrBadEncoding = errors.New("bad encoding")
 )
 
-// LimitError says what is over which limit.
+// LimitError reports which limit is exceeded and by what.
 type LimitError struct {
 	// What names the limit and its unit, such as "value bytes".
 	What string
-	// Limit is the most that is allowed, Got what was given.
+	// Limit is the maximum, Got the actual size or count.
 	Limit, Got int64
 }
 
@@ -61,14 +58,14 @@ func (e *LimitError) Error() string {
 // Is makes the error match ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
-func within(what string, got int, limit int64) error {
+func checkLimit(what string, got int, limit int64) error {
 	if int64(got) > limit {
 		return &LimitError{What: what, Limit: limit, Got: int64(got)}
 	}
 	return nil
 }
 
-// NoFamilyError names the family that a table does not have.
+// NoFamilyError names a column family that a table does not have.
 type NoFamilyError struct{ Table, Family string }
 
 func (e *NoFamilyError) Error() string {
@@ -78,9 +75,9 @@ func (e *NoFamilyError) Error() string {
 // Is makes the error match ErrNoFamily.
 func (e *NoFamilyError) Is(target error) bool { return target == ErrNoFamily }
 
-// NameError says what is wrong with a name.
+// NameError reports why a name is invalid.
 type NameError struct {
-	// What kind of name: "table name", "family name" or "group name".
+	// What is the kind of name: "table name", "family name" or "group name".
 	What, Name, Reason string
 }
 
@@ -91,7 +88,7 @@ func (e *NameError) Error() string {
 // Is makes the error match ErrBadName.
 func (e *NameError) Is(target error) bool { return target == ErrBadName }
 
-// TimestampError says which timestamp cannot be.
+// TimestampError reports an invalid timestamp and why it is invalid.
 type TimestampError struct {
 	What string
 	Got  int64 // microseconds
@@ -102,9 +99,9 @@ func (e *TimestampError) Error() string { return fmt.Sprintf("%s: %d µs", e.Wha
 // Is makes the error match ErrBadTimestamp.
 func (e *TimestampError) Is(target error) bool { return target == ErrBadTimestamp }
 
-// ElementError tells which element of a list is at fault.
+// ElementError reports which element of a list is invalid.
 type ElementError struct {
-	// What the elements are, such as "mutation", and which it is, from 0.
+	// What is the kind of element, such as "mutation". Index is its position, from 0.
 	What  string
 	Index int
 	Err   error
@@ -114,12 +111,12 @@ func (e *ElementError) Error() string { return fmt.Sprintf("%s %d: %v", e.What, 
 
 func (e *ElementError) Unwrap() error { return e.Err }
 
-// FilterError says which node of a filter is at fault.
+// FilterError reports which node of a filter is invalid.
 type FilterError struct {
 	// Path leads to the node from the root, such as "chain[1].condition.true".
 	Path   string
 	Reason string
-	// Err is the cause when there is one, such as a *LimitError.
+	// Err is the cause, such as a *LimitError, or nil.
 	Err error
 }
 
@@ -138,8 +135,8 @@ func (e *FilterError) Is(target error) bool { return target == ErrBadFilter }
 
 func (e *FilterError) Unwrap() error { return e.Err }
 
-// GCPolicyError says what is wrong with a policy. Offset is a byte position in
-// Text; both are zero for a policy that was not parsed.
+// GCPolicyError reports why a policy is invalid. Offset is a byte position in Text. Both are zero
+// if the policy was not parsed from text.
 type GCPolicyError struct {
 	Text   string
 	Offset int
@@ -156,12 +153,12 @@ func (e *GCPolicyError) Error() string {
 // Is makes the error match ErrBadGCPolicy.
 func (e *GCPolicyError) Is(target error) bool { return target == ErrBadGCPolicy }
 
-// SpecError says what is wrong with the text of a family specification.
+// SpecError reports why a family specification is invalid.
 type SpecError struct {
 	Text   string
-	Option string // the option at fault, empty for the text as a whole
+	Option string // the invalid option; empty for the text as a whole
 	Reason string
-	Err    error // the cause when there is one
+	Err    error // the cause, or nil
 }
 
 func (e *SpecError) Error() string {
@@ -180,7 +177,7 @@ func (e *SpecError) Is(target error) bool { return target == ErrBadSpec }
 
 func (e *SpecError) Unwrap() error { return e.Err }
 
-// SchemaError says how a schema contradicts itself.
+// SchemaError reports how a schema is inconsistent.
 type SchemaError struct{ Table, Reason string }
 
 func (e *SchemaError) Error() string { return fmt.Sprintf("schema of table %q: %s", e.Table, e.Reason) }
@@ -188,7 +185,7 @@ func (e *SchemaError) Error() string { return fmt.Sprintf("schema of table %q: %
 // Is makes the error match ErrBadSchema.
 func (e *SchemaError) Is(target error) bool { return target == ErrBadSchema }
 
-// DecodeError says which part of an encoded message is at fault.
+// DecodeError reports which part of an encoded message is invalid.
 type DecodeError struct {
 	// Path leads to the part, such as "mutation 3: qualifier".
 	Path string

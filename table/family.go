@@ -1,43 +1,42 @@
 package table
 
-// A Family is a column family: the unit of access rights, accounting, garbage
-// collection and, through its group, of storage.
+// A Family is a column family: the unit of access control, accounting and garbage collection, and,
+// through its locality group, of storage.
 type Family struct {
 	Name string
-	// ID is what stored cells bear in place of the name. It is given by
-	// Schema.AddFamily and never used again in the table, so that a family that is
-	// dropped and made anew does not find the old cells.
+	// ID identifies the family in stored cells in place of its name. Schema.AddFamily assigns it
+	// and never reuses it in the table, so that a family dropped and created again does not expose
+	// the old cells.
 	ID uint32
 	GC GCPolicy
-	// Group is the name of a locality group of the schema. Empty means the default
-	// group until the family is in a schema.
+	// Group is the name of a locality group of the schema. Empty means the default group; in a
+	// schema it is never empty.
 	Group string
 }
 
-// Equal tells whether two families are alike in all fields.
+// Equal reports whether both families are equal in all fields.
 func (f *Family) Equal(o *Family) bool {
 	return f.Name == o.Name && f.ID == o.ID && f.Group == o.Group && f.GC.Equal(&o.GC)
 }
 
-// Compression is how a locality group's blocks are compressed. Numbers are
-// stored: append only.
+// Compression is the block compression of a locality group. Values are stored: append only.
 type Compression uint8
 
-// The compressions.
+// The compression algorithms.
 const (
 	// CompressionDefault is CompressionS2.
 	CompressionDefault Compression = 0
 	CompressionNone    Compression = 1
 	CompressionS2      Compression = 2
 	CompressionZstd    Compression = 3
-	// CompressionTwoPass is the paper's: long common strings of the whole file
-	// first, then a fast pass.
+	// CompressionTwoPass is the paper's scheme: a first pass for long common strings of the whole
+	// file, then a fast pass.
 	CompressionTwoPass Compression = 4
 )
 
 var compressionNames = [...]string{"default", "none", "s2", "zstd", "two-pass"}
 
-// String returns the name that specifications use.
+// String returns the name used in family specifications.
 func (c Compression) String() string {
 	if int(c) < len(compressionNames) {
 		return compressionNames[c]
@@ -45,8 +44,8 @@ func (c Compression) String() string {
 	return "unknown"
 }
 
-// BloomMode is what the Bloom filters of a locality group's SSTables hold.
-// Numbers are stored: append only.
+// BloomMode is the granularity of the Bloom filters in a locality group's SSTables. Values are
+// stored: append only.
 type BloomMode uint8
 
 // The Bloom modes.
@@ -54,15 +53,15 @@ const (
 	// BloomDefault is BloomRowCol.
 	BloomDefault BloomMode = 0
 	BloomNone    BloomMode = 1
-	// BloomRow answers "has this file the row?".
+	// BloomRow filters by row.
 	BloomRow BloomMode = 2
-	// BloomRowCol answers that, and "has this file the column of this row?".
+	// BloomRowCol filters by row, and by row and column.
 	BloomRowCol BloomMode = 3
 )
 
 var bloomNames = [...]string{"default", "none", "row", "rowcol"}
 
-// String returns the name that specifications use.
+// String returns the name used in family specifications.
 func (b BloomMode) String() string {
 	if int(b) < len(bloomNames) {
 		return bloomNames[b]
@@ -70,7 +69,7 @@ func (b BloomMode) String() string {
 	return "unknown"
 }
 
-// DefaultGroup is the locality group that every table has.
+// DefaultGroup is the name of the locality group that every table has.
 const DefaultGroup = "default"
 
 // Sizes of SSTable blocks, in bytes.
@@ -81,12 +80,11 @@ const (
 	MaxBlockBytes     = 1 << 20
 )
 
-// A LocalityGroup is a set of families that are stored together, apart from the
-// others (paper §6).
+// A LocalityGroup is a set of families that are stored together, separately from the others (paper
+// §6).
 type LocalityGroup struct {
 	Name string
-	// BlockBytes is the size of a block before compression: from 1 KiB to 1 MiB, 0
-	// is 64 KiB.
+	// BlockBytes is the block size before compression: 1 KiB to 1 MiB; 0 means 64 KiB.
 	BlockBytes  int
 	Compression Compression
 	Bloom       BloomMode
@@ -108,7 +106,7 @@ func (g LocalityGroup) Effective() LocalityGroup {
 	return g
 }
 
-// validate checks the group's fields on behalf of table.
+// validate checks the group's fields. table is used in errors.
 func (g *LocalityGroup) validate(table string, l *Limits) error {
 	if err := checkName("group name", g.Name, l.TableNameBytes); err != nil {
 		return err

@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// A FamilySpec says how a family is to be, as text does on a command line:
+// A FamilySpec describes a family to create or alter. Its text form on the command line is:
 //
 //	contents:versions=3,group=pages,compression=zstd,block=8KiB,bloom=row,in-memory
 //
-// What it does not give stays as it is, or as the defaults are in a new family.
+// Options that are not given keep their current value, or the default in a new family.
 type FamilySpec struct {
 	Name string
-	// GC comes from versions= and age=, which given both are a union: at most so
-	// many, and none older; or from gc="…" with a whole policy. Nil is not given.
+	// GC comes from versions= and age=, or from gc="…" with a whole policy. If both versions= and
+	// age= are given, the policy is their union: at most N versions, none older than the age. Nil
+	// means not given.
 	GC *GCPolicy
-	// Group comes from group=. Empty is not given: a new family joins the default
-	// group.
+	// Group comes from group=. Empty means not given: a new family joins the default group.
 	Group string
-	// The rest are options of the family's group. Zero is not given.
+	// The remaining fields are options of the family's group. Zero means not given.
 	BlockBytes  int         // block=8KiB
 	Compression Compression // compression=none, s2, zstd or two-pass
 	Bloom       BloomMode   // bloom=none, row or rowcol
 	InMemory    *bool       // in-memory, or in-memory=false
 }
 
-// ParseFamilySpec reads a family specification. Names and sizes are checked when
-// it is applied. Errors: ErrBadSpec, as a *SpecError that names the option.
+// ParseFamilySpec parses a family specification. Names and sizes are checked when the specification
+// is applied. Errors: ErrBadSpec, as a *SpecError that names the option.
 func ParseFamilySpec(text string) (FamilySpec, error) {
 	name, options, _ := strings.Cut(text, ":")
 	p := specParser{text: text, spec: FamilySpec{Name: strings.TrimSpace(name)}}
@@ -67,7 +67,7 @@ func (p *specParser) bad(option string, err error) error {
 	return &SpecError{Text: p.text, Option: option, Err: err}
 }
 
-// cutOption cuts the options at the first comma that is not in double quotes.
+// cutOption splits options at the first comma outside double quotes.
 func (p *specParser) cutOption(options string) (option, rest string, err error) {
 	quoted := false
 	for i := range len(options) {
@@ -120,12 +120,12 @@ func (p *specParser) set(key, value string, given bool) (err error) {
 	case "block":
 		s.BlockBytes, err = parseBytes(value)
 	default:
-		return errors.New("is none of versions, age, gc, group, compression, block, bloom, in-memory")
+		return errors.New("unknown option: expected one of versions, age, gc, group, compression, block, bloom, in-memory")
 	}
 	return err
 }
 
-// parseRule reads a single rule.
+// parseRule parses a policy that is a single rule of the given kind.
 func parseRule(text string, kind GCKind) (*GCPolicy, error) {
 	p, err := ParseGCPolicy(text)
 	if err == nil && p.Kind != kind {
@@ -134,12 +134,11 @@ func parseRule(text string, kind GCKind) (*GCPolicy, error) {
 	return &p, err
 }
 
-// oneOf returns the place of value among names, of which the first is the default
-// and cannot be asked for.
+// oneOf returns the index of value in names. The first name, the default, is not accepted.
 func oneOf[T ~uint8](value string, names []string) (T, error) {
 	i := slices.Index(names[1:], value)
 	if i < 0 {
-		return 0, fmt.Errorf("%q is none of %s", value, strings.Join(names[1:], ", "))
+		return 0, fmt.Errorf("unknown value %q: expected one of %s", value, strings.Join(names[1:], ", "))
 	}
 	return T(i + 1), nil
 }
@@ -149,7 +148,7 @@ func parseBytes(text string) (int, error) {
 	n, err := strconv.Atoi(digits)
 	unit := map[string]int{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[text[len(digits):]]
 	if err != nil || unit == 0 || n <= 0 || n > math.MaxInt32/unit {
-		return 0, fmt.Errorf("%q is no size such as 8KiB, 1MiB or 65536", text)
+		return 0, fmt.Errorf("bad size %q: expected a size such as 8KiB, 1MiB or 65536", text)
 	}
 	return n * unit, nil
 }
@@ -159,7 +158,7 @@ func (p *specParser) finish() (FamilySpec, error) {
 		return p.spec, nil
 	}
 	if p.spec.GC != nil {
-		return FamilySpec{}, p.bad("gc", errors.New("cannot stand beside versions or age"))
+		return FamilySpec{}, p.bad("gc", errors.New("cannot be combined with versions or age"))
 	}
 	var rules []GCPolicy
 	for _, r := range []*GCPolicy{p.versions, p.age} {
@@ -172,7 +171,7 @@ func (p *specParser) finish() (FamilySpec, error) {
 	return p.spec, nil
 }
 
-// String returns the specification as text that ParseFamilySpec reads back.
+// String returns the text of the specification, which ParseFamilySpec accepts.
 func (f *FamilySpec) String() string {
 	var opts []string
 	add := func(given bool, opt string) {
@@ -197,7 +196,7 @@ func (f *FamilySpec) String() string {
 	return f.Name + ":" + strings.Join(opts, ",")
 }
 
-// specGC writes a policy as options: in the short form where there is one.
+// specGC formats a policy as options, in the short form if there is one.
 func specGC(p *GCPolicy) string {
 	switch {
 	case p.Kind == GCMaxVersions || p.Kind == GCMaxAge:
@@ -218,8 +217,8 @@ func formatBytes(n int) string {
 	return strconv.Itoa(n)
 }
 
-// Spec returns the specification of the family called name as it is, with the
-// options of its group; false if there is no such family.
+// Spec returns the current specification of the named family, including the options of its group.
+// It returns false if there is no such family.
 func (s *Schema) Spec(name string) (FamilySpec, bool) {
 	f := s.Family(name)
 	if f == nil {
@@ -238,14 +237,14 @@ func (s *Schema) Spec(name string) (FamilySpec, bool) {
 	return spec, true
 }
 
-// Apply returns the schema with families added or altered as specs say. Groups
-// that are not there are made, and those go whose last family moves to another; options of a group hold for all its families.
-// Errors: ErrFamilyExists when two specs are of one family, ErrBadSpec when two
-// give one option of a group differently, and those of Validate.
+// Apply returns the schema with families added or altered according to specs. It creates missing
+// groups and removes groups whose last family moves to another. Options of a group apply to all its
+// families. Errors: ErrFamilyExists if two specs name the same family, ErrBadSpec if two specs
+// conflict in an option of a group, and those of Validate.
 func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
 	c := s
-	given := make(map[string]*FamilySpec) // by group, what was asked of it so far
-	was := s
+	given := make(map[string]*FamilySpec) // by group: the options given so far
+	orig := s
 	for i := range specs {
 		spec := &specs[i]
 		for j := range specs[:i] {
@@ -254,14 +253,14 @@ func (s *Schema) Apply(specs ...FamilySpec) (*Schema, error) {
 			}
 		}
 		var err error
-		if c, err = c.apply(spec, given, was); err != nil {
+		if c, err = c.apply(spec, given, orig); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, was *Schema) (*Schema, error) {
+func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, orig *Schema) (*Schema, error) {
 	f := Family{Name: spec.Name, Group: spec.Group}
 	old := s.Family(spec.Name)
 	if old != nil {
@@ -280,10 +279,12 @@ func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, was *Sche
 		given[f.Group] = &FamilySpec{}
 	}
 	if option := given[f.Group].merge(spec); option != "" {
-		return nil, &SpecError{Text: spec.String(), Option: option, Reason: "another family gives group " + f.Group + " otherwise"}
+		return nil, &SpecError{Text: spec.String(), Option: option, Reason: "conflicts with the option of another family of group " + f.Group}
 	}
-	g := given[f.Group].group(s, was, f.Group)
-	if old != nil && f.Group != old.Group { // its group goes first, if it is the last one there: there may be no place for both
+	g := given[f.Group].group(s, orig, f.Group)
+	if old != nil && f.Group != old.Group {
+		// If this is the group's last family, remove the old group before the new one is added:
+		// the limit on groups may not allow both.
 		moving := *old
 		moving.Group = DefaultGroup
 		var err error
@@ -301,8 +302,8 @@ func (s *Schema) apply(spec *FamilySpec, given map[string]*FamilySpec, was *Sche
 	return c.AddFamily(f)
 }
 
-// merge takes the group options of o over. It returns the first one that f gives
-// otherwise.
+// merge copies the group options given in o to f. It returns the name of the first option that is
+// given differently in f and o, or "".
 func (f *FamilySpec) merge(o *FamilySpec) (option string) {
 	differ := func(name string, a, b int) {
 		if a != 0 && b != 0 && a != b && option == "" {
@@ -326,7 +327,8 @@ func (f *FamilySpec) merge(o *FamilySpec) (option string) {
 	return option
 }
 
-// group returns the group called name of s, else of the schema before, or a new one, altered as f says.
+// group returns the named group with the options of f applied. The group is taken from s, else from
+// the schema before the change, else it is new.
 func (f *FamilySpec) group(s, before *Schema, name string) LocalityGroup {
 	g := LocalityGroup{Name: name}
 	if old := s.Group(name); old != nil {

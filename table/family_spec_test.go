@@ -53,15 +53,15 @@ func TestParseFamilySpecErrors(t *testing.T) {
 		":versions=1":              "expected the name of a family",
 		"a:versions":               "versions: expected a value",
 		"a:versions=x":             "expected a number",
-		"a:colour=red":             "colour: is none of versions, age",
+		"a:colour=red":             "colour: unknown option: expected one of versions, age",
 		"a:versions=1,versions=2":  "versions: is given twice",
-		"a:versions=1,gc=none":     "gc: cannot stand beside",
-		"a:compression=lz4":        `"lz4" is none of none, s2, zstd`,
-		"a:compression=default":    `"default" is none of`,
-		"a:bloom=rows":             `"rows" is none of none, row, rowcol`,
-		"a:block=8KB":              "is no size such as 8KiB",
-		"a:block=-1":               "is no size",
-		"a:block=99999999999MiB":   "is no size",
+		"a:versions=1,gc=none":     "gc: cannot be combined with",
+		"a:compression=lz4":        `unknown value "lz4": expected one of none, s2, zstd`,
+		"a:compression=default":    `unknown value "default": expected`,
+		"a:bloom=rows":             `unknown value "rows": expected one of none, row, rowcol`,
+		"a:block=8KB":              "expected a size such as 8KiB",
+		"a:block=-1":               "bad size",
+		"a:block=99999999999MiB":   "bad size",
 		"a:in-memory=maybe":        "expected true or false",
 		`a:gc="versions=1`:         "a double quote is not closed",
 		"a:versions=1,,age=1d":     ": expected a value",
@@ -72,7 +72,7 @@ func TestParseFamilySpecErrors(t *testing.T) {
 		_, err := ParseFamilySpec(text)
 		var se *SpecError
 		if !errors.As(err, &se) || !errors.Is(err, ErrBadSpec) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want one that says %q", text, err, want)
+			t.Errorf("%q: error %v, want one with %q", text, err, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestApplySpecs(t *testing.T) {
 	if g := s.Group("pages"); g == nil || *g != pages {
 		t.Errorf("group %+v, want %+v", g, pages)
 	}
-	// What is not given stays.
+	// Options that are not given keep their value.
 	s, err = s.Apply(specs("contents:age=1d", "language:in-memory")...)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestApplySpecs(t *testing.T) {
 		t.Errorf("spec %s", spec.String())
 	}
 	if _, ok := s.Spec("none"); ok {
-		t.Error("there is a spec of no family")
+		t.Error("a missing family has a spec")
 	}
 	for _, tc := range []struct {
 		specs []FamilySpec

@@ -1,19 +1,17 @@
 package table
 
-// A Filter takes the cells of a row and gives out some of them, perhaps altered.
-// It is one of the types below, which are the filters of the public Cloud
-// Bigtable API with the semantics documented there. Compile makes a filter ready
-// to use; filters themselves are inert values and safe to share.
+// A Filter maps the cells of a row to a selection of them, possibly altered. It is one of the types
+// below: the filters of the public Cloud Bigtable API, with the semantics documented there. Filters
+// are immutable values and safe to share. Compile prepares a filter for evaluation.
 //
-// Regular expressions are RE2's over bytes, not text, and must match the whole of
-// what they are matched with. A dot matches any byte but a newline; \C matches
-// any byte.
+// Regular expressions have RE2 syntax, operate on bytes rather than text, and must match the whole
+// input. A dot matches any byte except a newline; \C matches any byte.
 type Filter interface {
 	// kind seals the interface.
 	kind() filterKind
 }
 
-// filterKind numbers the types of filter, for tables indexed by it.
+// filterKind identifies the type of a filter, as an index into tables.
 type filterKind uint8
 
 const (
@@ -40,80 +38,78 @@ const (
 )
 
 type (
-	// PassAll gives out every cell. So does a nil Filter.
+	// PassAll emits every cell. So does a nil Filter.
 	PassAll struct{}
 
-	// BlockAll gives out nothing.
+	// BlockAll emits nothing.
 	BlockAll struct{}
 
-	// Sink sends every cell straight to the result of the read, past all filters
-	// that would come after it, and gives out nothing. It is not allowed inside a
-	// Condition.
+	// Sink sends every cell directly to the result of the read, bypassing all filters after it, and
+	// emits nothing. It is not allowed inside a Condition.
 	Sink struct{}
 
-	// RowRegex gives out every cell of a row whose key matches.
+	// RowRegex emits every cell of a row whose key matches.
 	RowRegex string
 
-	// RowSample gives out every cell of a row with this probability, which is above
-	// 0 and below 1, and none otherwise.
+	// RowSample emits every cell of a row with this probability, and otherwise none. The
+	// probability is greater than 0 and less than 1.
 	RowSample float64
 
-	// FamilyRegex gives out the cells of families whose names match. For the sake
-	// of the public API it has no ':', not even escaped.
+	// FamilyRegex emits the cells of families whose names match. As in the public API, it must not
+	// contain ':', not even escaped.
 	FamilyRegex string
 
-	// QualifierRegex gives out the cells of columns whose qualifiers match.
+	// QualifierRegex emits the cells of columns whose qualifiers match.
 	QualifierRegex string
 
-	// ValueRegex gives out the cells whose values match.
+	// ValueRegex emits the cells whose values match.
 	ValueRegex string
 
-	// ColumnRange gives out the cells of one family whose qualifiers are in a range.
+	// ColumnRange emits the cells of one family whose qualifiers are in a range.
 	ColumnRange struct {
 		Family     string
 		Qualifiers ByteRange
 	}
 
-	// ValueRange gives out the cells whose values are in a range.
+	// ValueRange emits the cells whose values are in a range.
 	ValueRange ByteRange
 
-	// TimestampRange gives out the cells with timestamps in [Start, End), in
-	// microseconds. It may be empty: End may equal Start.
+	// TimestampRange emits the cells with timestamps in [Start, End), in microseconds. The range
+	// may be empty: End may equal Start.
 	TimestampRange struct {
 		Start int64
 		End   TimestampEnd
 	}
 
-	// CellsPerRowLimit gives out the first so many cells of the row: at least 1.
+	// CellsPerRowLimit emits the first N cells of the row. N is at least 1.
 	CellsPerRowLimit int64
 
-	// CellsPerRowOffset gives out all but the first so many cells of the row: not
-	// negative.
+	// CellsPerRowOffset emits all but the first N cells of the row. N is not negative.
 	CellsPerRowOffset int64
 
-	// CellsPerColumnLimit gives out the newest so many cells of each column: at
-	// least 1. Copies that an Interleave made count singly.
+	// CellsPerColumnLimit emits the newest N cells of each column. N is at least 1. Copies made by
+	// an Interleave are counted individually.
 	CellsPerColumnLimit int64
 
-	// StripValue gives out every cell with an empty value.
+	// StripValue emits every cell with an empty value.
 	StripValue struct{}
 
-	// ApplyLabel gives out every cell with a label: 1 to 15 of [a-z0-9-]. No cell
-	// may pass through two, so at most one part of a Chain may have any in it.
+	// ApplyLabel adds a label to every cell: 1 to 15 characters of [a-z0-9-]. A cell may not pass
+	// through two of them, so at most one part of a Chain may contain any.
 	ApplyLabel string
 
-	// Chain gives out what the last of its filters gives, the first getting the
-	// chain's cells and each other what the one before gave. It has at least one.
+	// Chain applies its filters in sequence, each to the output of the one before. It has at least
+	// one.
 	Chain []Filter
 
-	// Interleave gives each of its filters the cells that it gets, and gives out
-	// what they give, merged in the order of CompareCells. Copies of one cell stay,
-	// in the order of the filters that gave them. It has at least one.
+	// Interleave applies each of its filters to its input and merges their outputs in CompareCells
+	// order. Copies of a cell are kept, in the order of the filters that emitted them. It has at
+	// least one filter.
 	Interleave []Filter
 
-	// Condition gives out what True gives if Predicate gives any cell, and else
-	// what False gives; each gets the cells that the condition gets. A nil True or
-	// False gives nothing. A nil Predicate gives every cell, as everywhere.
+	// Condition emits the output of True if Predicate emits any cell, and otherwise that of False.
+	// All three get the input of the condition. A nil True or False emits nothing. A nil Predicate
+	// emits every cell, like any nil filter.
 	Condition struct{ Predicate, True, False Filter }
 )
 

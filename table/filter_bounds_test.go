@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRegexBytesAbove127: each byte above 127 in a pattern stands for itself, also between \Q and \E and in a class.
+// TestRegexBytesAbove127: each byte above 127 in a pattern matches itself, also between \Q and \E
+// and in a class.
 func TestRegexBytesAbove127(t *testing.T) {
 	for c := 0x80; c < 0x100; c++ {
 		in := string([]byte{byte(c)})
@@ -32,8 +33,8 @@ func TestRegexBytesAbove127(t *testing.T) {
 	}
 }
 
-// TestRegexCostExactly: the cost of a pattern counts instructions, the bounds of classes, and Unicode classes. A pattern at the
-// limit is compiled.
+// TestRegexCostExactly: the cost of a pattern counts instructions, bounds of classes, and Unicode
+// classes. A pattern exactly at the limit compiles.
 func TestRegexCostExactly(t *testing.T) {
 	for pattern, want := range map[string]int64{
 		"":                         nodeCost,
@@ -67,7 +68,8 @@ func TestRegexCostExactly(t *testing.T) {
 	}
 }
 
-// TestRegexLiteralSets: a pattern of up to 64 strings is a set, and above that it is for the regexp engine.
+// TestRegexLiteralSets: a pattern of up to 64 strings becomes a set; a larger one uses the regexp
+// engine.
 func TestRegexLiteralSets(t *testing.T) {
 	for pattern, want := range map[string]int{
 		"[ab][ab][ab][ab][ab][ab]":     64,
@@ -94,11 +96,11 @@ func TestRegexLiteralSets(t *testing.T) {
 	}
 }
 
-// TestRegexEdges: the ends of patterns and of quotes, and what the wildcards match at their edges.
+// TestRegexEdges covers the ends of patterns and quotes, and wildcards at the edges of the input.
 func TestRegexEdges(t *testing.T) {
 	for _, bad := range []string{`\`, `a\`, `a(`, "\\\x80", "\\\xff", "[\\\xc3]"} {
 		if _, _, err := compileRegex(bad, 1<<20); err == nil {
-			t.Errorf("pattern %+q is compiled", bad)
+			t.Errorf("pattern %+q compiles", bad)
 		}
 	}
 	for pattern, cases := range map[string]map[string]bool{
@@ -129,7 +131,8 @@ func TestRegexEdges(t *testing.T) {
 	}
 }
 
-// TestCheapToCompile: filters without patterns are cheap, and short patterns whose programs are about as long as they are.
+// TestCheapToCompile: filters without patterns, and with short patterns that do not expand, are
+// cheap.
 func TestCheapToCompile(t *testing.T) {
 	for f, want := range map[Filter]bool{
 		nil: true, CellsPerRowLimit(1): true, TimestampRange{Start: 1, End: Before(2)}: true,
@@ -143,7 +146,7 @@ func TestCheapToCompile(t *testing.T) {
 		if f != nil && (CheapToCompile(Chain{PassAll{}, f}) != want || CheapToCompile(Interleave{PassAll{}, f}) != want ||
 			CheapToCompile(Condition{Predicate: f}) != want || CheapToCompile(Condition{Predicate: PassAll{}, True: f}) != want ||
 			CheapToCompile(Condition{Predicate: PassAll{}, False: f}) != want) {
-			t.Errorf("%v within others", f)
+			t.Errorf("%v nested in others", f)
 		}
 	}
 	half := RowRegex(strings.Repeat("a", 129))

@@ -6,30 +6,31 @@ import (
 	"strings"
 )
 
-// A Program is a Filter made ready to evaluate: checked, and with its patterns
-// compiled. It does not change and is safe for concurrent use.
+// A Program is a compiled Filter: checked, with its patterns compiled. It is immutable and safe for
+// concurrent use.
 type Program struct {
 	root *node
-	// seed decides, with the key, which rows a RowSample gives out: the same ones
-	// whenever the program is used. Compile draws it, and Draw another.
+	// seed decides, together with the row key, which rows a RowSample emits. Compile draws it; Draw
+	// draws another.
 	seed uint64
-	// samples tells whether there is a RowSample.
+	// samples reports whether the filter contains a RowSample.
 	samples bool
 	// keyed reports whether Evaluator.MatchRow depends on the row key.
 	keyed bool
-	// sinks tells whether there are any.
+	// sinks reports whether the filter contains a Sink.
 	sinks bool
 	// cells is Limits.FilterCells.
 	cells int
-	// bytes is the memory that the program takes, by estimate; costly is what Costly reports.
+	// bytes is the estimated memory of the program. costly is the result of Costly.
 	bytes  int64
 	costly bool
 }
 
-// Bytes returns an estimate of the memory that the program takes.
+// Bytes returns the estimated memory of the program in bytes.
 func (p *Program) Bytes() int64 { return p.bytes }
 
-// ProgramBytesMax is the most that Program.Bytes returns for a filter within limits.
+// ProgramBytesMax returns the maximum of Program.Bytes for filters within lim. A nil lim means the
+// defaults.
 func ProgramBytesMax(lim *Limits) int64 {
 	l := lim.orDefault()
 	return l.FilterNodes*filterNodeCost + 2*l.FilterBytes + l.RegexCost
@@ -38,42 +39,41 @@ func ProgramBytesMax(lim *Limits) int64 {
 // filterNodeCost is the memory of a compiled filter without patterns, in bytes.
 const filterNodeCost = 320
 
-// Costly reports whether evaluating the program on rows of usual size may take longer than
+// Costly reports whether evaluating the program on rows of typical size may take longer than
 // reading them.
 func (p *Program) Costly() bool { return p != nil && p.costly }
 
-// costlyNodes is how many filters make a tree costly.
+// costlyNodes is the number of nodes above which a filter is costly.
 const costlyNodes = 64
 
 // node is a compiled filter.
 type node struct {
 	kind filterKind
-	// m matches for the regex kinds.
+	// m is the pattern of the regex kinds.
 	m *matcher
-	// family and keys are those of ColumnRange; ValueRange uses keys alone.
+	// family and keys belong to ColumnRange; ValueRange uses only keys.
 	family string
 	keys   ByteRange
-	// start and end are those of a TimestampRange that is not empty; an end of 0 is
-	// no bound.
+	// start and end bound a nonempty TimestampRange. An end of 0 means unbounded.
 	start, end int64
-	// n is the number of the limits and of the offset.
+	// n is the argument of the limits and of the offset.
 	n int
-	// labels is the slice that all labelled cells share.
+	// labels is shared by all labelled cells.
 	labels []string
-	// p is RowSample's probability, salt makes its decisions its own.
+	// p is RowSample's probability. salt makes its decisions independent of other RowSamples.
 	p    float64
 	salt uint64
-	// kids are the parts of Chain and Interleave; predicate, true and false of
-	// Condition, of which the latter two may be nil.
+	// kids are the parts of a Chain or an Interleave, or the predicate, true and false branches of
+	// a Condition. Either branch may be nil.
 	kids []*node
 }
 
-// Compile checks a filter by the default limits and makes a Program of it. A nil
-// filter passes all. Errors: ErrBadFilter, as a *FilterError that leads to the
-// part at fault and wraps the *LimitError of a limit.
+// Compile checks a filter against the default limits and compiles it. A nil filter passes every
+// cell. Errors: ErrBadFilter, as a *FilterError with the path of the invalid node; it wraps a
+// *LimitError if a limit is exceeded.
 func Compile(f Filter) (*Program, error) { return CompileLimits(f, nil) }
 
-// CompileLimits is Compile with other limits; nil means the defaults.
+// CompileLimits is Compile with explicit limits; nil means the defaults.
 func CompileLimits(f Filter, lim *Limits) (*Program, error) {
 	l := lim.orDefault()
 	c := compiler{l: l}
@@ -87,7 +87,7 @@ func CompileLimits(f Filter, lim *Limits) (*Program, error) {
 	}, nil
 }
 
-// compiler is the state of one compilation.
+// compiler holds the state of one compilation.
 type compiler struct {
 	l            *Limits
 	nodes, bytes int64
@@ -97,12 +97,12 @@ type compiler struct {
 	engines      bool // a pattern needs the regexp engine
 }
 
-// scope is what a filter's place in the tree means for it.
+// scope is the position of a filter in the tree.
 type scope struct {
 	depth int64
 	cond  bool   // inside a condition
-	up    *scope // the parent's, nil for the root
-	index int    // place among the parent's parts
+	up    *scope // of the parent; nil for the root
+	index int    // position among the parent's parts
 	kind  filterKind
 }
 
@@ -130,7 +130,7 @@ func (s *scope) over(what string, limit, got int64) error {
 	return &FilterError{Path: s.path(), Err: &LimitError{What: what, Limit: limit, Got: got}}
 }
 
-// compile compiles f, whose place is s.
+// compile compiles the filter f at position s.
 func (c *compiler) compile(f Filter, s scope) (*node, error) {
 	if c.nodes++; c.nodes > c.l.FilterNodes {
 		return nil, s.over("filters in one tree", c.l.FilterNodes, c.nodes)
@@ -235,7 +235,7 @@ func (c *compiler) compileNumbers(n *node, f Filter, s scope) (*node, error) {
 	case CellsPerColumnLimit:
 		return limit(int64(f), 1)
 	case RowSample:
-		if !(f > 0 && f < 1) { // so that NaN is refused
+		if !(f > 0 && f < 1) { // also rejects NaN
 			return nil, s.bad(fmt.Sprintf("probability of %v is not above 0 and below 1", float64(f)))
 		}
 		c.keyed = true
@@ -244,7 +244,7 @@ func (c *compiler) compileNumbers(n *node, f Filter, s scope) (*node, error) {
 	case TimestampRange:
 		end, bounded := f.End.Bound()
 		if f.Start < 0 || bounded && end < f.Start {
-			return nil, s.bad(fmt.Sprintf("timestamps from %d to %v are no range", f.Start, f.End))
+			return nil, s.bad(fmt.Sprintf("bad timestamp range: start %d, end %v", f.Start, f.End))
 		}
 		if bounded && end == f.Start {
 			n.kind = kindBlock
@@ -276,14 +276,16 @@ func (c *compiler) compileBytes(n *node, f Filter, s scope) (*node, error) {
 	return n, c.count(len(n.family)+len(n.keys.Start.Value)+len(n.keys.End.Value), s)
 }
 
-// cheapPatternBytes bounds the patterns that are quick to compile, in bytes together.
+// cheapPatternBytes is the maximum total size of patterns that are cheap to compile.
 const cheapPatternBytes = 256
 
-// CheapToCompile reports whether compiling f takes about as long as decoding it: the patterns of f are short, and none
-// has a repetition count or a character class, by which a few bytes make a long program.
+// CheapToCompile reports whether compiling f takes about as long as decoding it. That holds if its
+// patterns are short and none has a repetition count or a character class: those expand a few bytes
+// into a long program.
 func CheapToCompile(f Filter) bool { return patternBytes(f) <= cheapPatternBytes }
 
-// patternBytes returns the bytes of the patterns of f, or more than cheapPatternBytes if one is not quick to compile.
+// patternBytes returns the total size of the patterns of f in bytes, or more than cheapPatternBytes
+// if one of them is not cheap to compile.
 func patternBytes(f Filter) (n int) {
 	switch f := f.(type) {
 	case Chain:
@@ -308,7 +310,7 @@ func patternBytes(f Filter) (n int) {
 	return n
 }
 
-// linearBytes is patternBytes for a pattern.
+// linearBytes is patternBytes for a single pattern.
 func linearBytes(pattern string) int {
 	for i := range len(pattern) {
 		c := pattern[i]
@@ -320,7 +322,7 @@ func linearBytes(pattern string) int {
 	return len(pattern)
 }
 
-// count adds size bytes to those of the tree.
+// count adds size bytes to the total of the tree.
 func (c *compiler) count(size int, s scope) error {
 	if c.bytes += int64(size); c.bytes > c.l.FilterBytes {
 		return s.over("filter bytes", c.l.FilterBytes, c.bytes)
@@ -357,8 +359,7 @@ func validLabel(s string) bool {
 	return len(s) >= 1 && len(s) <= 15
 }
 
-// kindNames are the names of the filters on the wire, which paths in errors use
-// too.
+// kindNames are the names of the filters on the wire and in the paths of errors.
 var kindNames = [numKinds]string{
 	kindPass: "pass", kindBlock: "block", kindSink: "sink",
 	kindRowRegex: "row", kindRowSample: "sample",

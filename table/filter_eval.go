@@ -6,45 +6,43 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// An Evaluator holds the scratch memory in which programs are evaluated. The zero
-// Evaluator is ready for use, by one goroutine at a time, with any program.
+// An Evaluator holds the scratch memory for evaluating programs. The zero Evaluator is ready for
+// use with any program, by one goroutine at a time.
 type Evaluator struct {
 	p   *Program
 	key []byte
 	err error
-	// work is what the request at hand has cost. slices is of the match at hand.
+	// work is the cost of the current request. slices is the input of the current match.
 	work   work
 	slices slicedBytes
 
-	// free are scratch buffers not in use.
+	// free holds unused scratch buffers.
 	free [][]Cell
-	// held counts the cells of the scratch buffers in use, limit bounds it.
+	// held is the number of cells of scratch buffers in use; limit bounds it.
 	held, limit int
-	// stack holds the outputs of the interleaves that are being evaluated.
+	// stack holds the outputs of interleaves under evaluation.
 	stack []view
-	// sunk holds what sinks got, in buffers of its own.
+	// sunk holds the cells sent to sinks, each view in its own buffer.
 	sunk []view
-	// result is what the last Eval returned.
+	// result is the return value of the last Eval.
 	result view
 }
 
-// view is a run of cells on its way through the filters. If it has a buffer, the
-// cells are in that buffer and nothing else uses it: they may be changed in
-// place. If not, they are someone else's and read only.
+// view is a run of cells between two filters. If buf is set, the view owns it and the cells in it
+// may be modified in place. Otherwise the cells are shared and read-only.
 type view struct {
 	cells []Cell
 	buf   []Cell
 }
 
-// Eval gives out what p makes of the cells of the row called key. The cells are
-// sorted as CompareCells sorts, no two equal, and are not changed. The result may
-// alias them, or memory of the Evaluator that the next use overwrites; copies of
-// one cell in it follow each other. Errors: ErrLimit when the filter copies more
-// cells than Limits.FilterCells allows, or the request has used up its steps; those of
+// Eval applies p to the cells of a row. in must be in CompareCells order without equal cells, and
+// is not modified. The result may alias in, or memory of the Evaluator that its next use
+// overwrites. Copies of one cell are adjacent in the result. Errors: ErrLimit if the filter copies
+// more cells than Limits.FilterCells allows, or if the request has used up its steps; the errors of
 // the Pacer.
 func (e *Evaluator) Eval(p *Program, key []byte, in []Cell) ([]Cell, error) {
 	e.start(p, key, in)
-	defer e.work.rest()
+	defer e.work.endSlice()
 	out := e.eval(p.root, view{cells: in})
 	if len(e.sunk) > 0 && e.err == nil {
 		e.stack = append(e.stack[:0], e.sunk...)
@@ -61,21 +59,20 @@ func (e *Evaluator) Eval(p *Program, key []byte, in []Cell) ([]Cell, error) {
 	return out.cells, nil
 }
 
-// Matches tells whether Eval would give out any cell. It stops as soon as it
-// knows. Errors: those of Eval.
+// Matches reports whether Eval would return any cell. It stops at the first. Errors: those of Eval.
 func (e *Evaluator) Matches(p *Program, key []byte, in []Cell) (bool, error) {
 	if p.sinks {
 		out, err := e.Eval(p, key, in)
 		return len(out) > 0, err
 	}
 	e.start(p, key, in)
-	defer e.work.rest()
+	defer e.work.endSlice()
 	ok := e.exists(p.root, in)
 	return ok && e.err == nil, e.err
 }
 
 func (e *Evaluator) start(p *Program, key []byte, in []Cell) {
-	if e.err != nil { // buffers in use then are lost
+	if e.err != nil { // drop the buffers that were in use at the error
 		*e = Evaluator{free: e.free, work: e.work}
 	}
 	e.work.beginOwn()
@@ -85,8 +82,8 @@ func (e *Evaluator) start(p *Program, key []byte, in []Cell) {
 	e.held, e.limit = 0, p.cells+4*len(in)
 }
 
-// Reset lets go of all cells, and of scratch memory beyond some megabytes. Call it
-// before an Evaluator goes back to a pool.
+// Reset drops all references to cells, and scratch memory beyond 6 MiB. It must be called before
+// the Evaluator is returned to a pool.
 func (e *Evaluator) Reset() {
 	// 8192 cells of 96 bytes; 8 such buffers are 6 MiB.
 	const cells, buffers = 8192, 8
@@ -104,7 +101,7 @@ func (e *Evaluator) Reset() {
 	*e = Evaluator{free: free, stack: e.stack[:0], sunk: e.sunk[:0]}
 }
 
-// buffer returns an empty scratch buffer for n cells, or false over the limit.
+// buffer returns an empty scratch buffer for n cells, or false if that exceeds the limit.
 func (e *Evaluator) buffer(n int) ([]Cell, bool) {
 	if e.held+n > e.limit {
 		if e.err == nil {
@@ -121,7 +118,7 @@ func (e *Evaluator) buffer(n int) ([]Cell, bool) {
 			return b[:0], true
 		}
 	}
-	// Powers of two, so that rows of like sizes find the buffers of each other.
+	// Powers of two, so that rows of similar sizes can share buffers.
 	size := 32
 	for size < n {
 		size *= 2
@@ -130,7 +127,7 @@ func (e *Evaluator) buffer(n int) ([]Cell, bool) {
 	return make([]Cell, 0, size), true
 }
 
-// release gives back the buffer of a view that is not used any more.
+// release returns the buffer of an unused view to the free list.
 func (e *Evaluator) release(v view) {
 	if v.buf != nil {
 		e.held -= cap(v.buf)
@@ -138,7 +135,7 @@ func (e *Evaluator) release(v view) {
 	}
 }
 
-// own returns the view with its cells in a buffer of their own.
+// own returns the view with its cells in a buffer that it owns.
 func (e *Evaluator) own(v view) (view, bool) {
 	if v.buf != nil {
 		return v, true
@@ -151,8 +148,7 @@ func (e *Evaluator) own(v view) (view, bool) {
 	return view{buf, buf}, true
 }
 
-// eval gives out what n makes of v. The view is eval's to use up: what it does
-// not give out it releases.
+// eval applies n to v. It consumes v: if v's buffer is not part of the result, eval releases it.
 func (e *Evaluator) eval(n *node, v view) view {
 	if len(v.cells) == 0 || !e.spend(int64(len(v.cells))) {
 		e.release(v)
@@ -201,13 +197,13 @@ func (e *Evaluator) eval(n *node, v view) view {
 	return view{}
 }
 
-// matchKey decides for a filter that looks at the row key alone.
+// matchKey evaluates a filter that depends only on the row key.
 func (e *Evaluator) matchKey(n *node) bool {
 	key := e.key
 	if n.kind == kindRowRegex {
 		return e.match(n.m, key)
 	}
-	// A hash in place of dice: MatchRow, Eval and a retry agree on the row.
+	// A hash instead of a random number, so that MatchRow, Eval and a retry agree on the row.
 	var d xxhash.Digest
 	d.ResetWithSeed(e.p.seed + n.salt)
 	_, _ = d.Write(key)
@@ -229,10 +225,10 @@ func (e *Evaluator) transform(n *node, v view) view {
 	return v
 }
 
-// pick gives out the cells that a judge of n keeps. Cells that lie together stay
-// where they are; only a gap between them makes a copy, and not in a buffer.
+// pick returns the cells that n keeps. If they are contiguous it returns a subslice. Otherwise it
+// compacts the view's own buffer in place, or copies the cells to a new one.
 func (e *Evaluator) pick(n *node, v view) view {
-	cells, j := v.cells, judge{n: n, e: e}
+	cells, j := v.cells, selector{n: n, e: e}
 	start := 0
 	for start < len(cells) && !j.keeps(&cells[start]) {
 		start++
@@ -270,9 +266,9 @@ func (e *Evaluator) pick(n *node, v view) view {
 	return view{out, buf}
 }
 
-// A judge decides cell by cell, in their order, what a filter keeps. It remembers
-// the cell before, so that a pattern is matched once for each column or family.
-type judge struct {
+// A selector decides for one cell after another, in order, whether a filter keeps it. It remembers
+// the previous cell, so that a pattern is matched once per column or family.
+type selector struct {
 	n     *node
 	e     *Evaluator
 	prev  *Cell
@@ -280,7 +276,7 @@ type judge struct {
 	count int
 }
 
-func (j *judge) keeps(c *Cell) bool {
+func (j *selector) keeps(c *Cell) bool {
 	n, prev := j.n, j.prev
 	j.prev = c
 	switch n.kind {
@@ -312,5 +308,5 @@ func (j *judge) keeps(c *Cell) bool {
 	case kindTimestampRange:
 		return c.Timestamp >= n.start && (n.end == 0 || c.Timestamp < n.end)
 	}
-	panic("BUG: no judge for filter " + kindNames[n.kind])
+	panic("BUG: no selector for filter " + kindNames[n.kind])
 }

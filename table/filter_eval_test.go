@@ -33,10 +33,10 @@ func cloneCells(cells []Cell) []Cell {
 	return out
 }
 
-// TestEvalAgainstDefinition: random filters on random rows give what the reference
-// gives, leave the row as it was, and agree with Matches, MatchRow and Rows.
+// TestEvalAgainstDefinition evaluates random filters on random rows. The result equals that of the
+// reference, the input is unchanged, and Matches, MatchRow and Rows agree.
 func TestEvalAgainstDefinition(t *testing.T) {
-	var e Evaluator // one for all: its buffers are used again and again
+	var e Evaluator // shared by all cases to exercise reuse of its buffers
 	rapid.Check(t, func(t *rapid.T) {
 		f := genFilter(t, allLeaves, 5, true, true)
 		p, err := Compile(f)
@@ -59,10 +59,10 @@ func TestEvalAgainstDefinition(t *testing.T) {
 				t.Fatalf("filter %#v changed its input", f)
 			}
 			if ok, err := e.Matches(p, key, cells); err != nil || ok != (len(want) > 0) {
-				t.Fatalf("filter %#v: Matches %v, %v; Eval gives %d cells", f, ok, err, len(want))
+				t.Fatalf("filter %#v: Matches %v, %v; Eval returns %d cells", f, ok, err, len(want))
 			}
 			if len(want) > 0 && (!matchRow(p, key) || !some || !rows.Contains(key)) {
-				t.Fatalf("filter %#v gives cells of row %q that MatchRow or Rows rule out", f, key)
+				t.Fatalf("filter %#v emits cells of row %q that MatchRow or Rows excludes", f, key)
 			}
 			if rapid.Bool().Draw(t, "reset") {
 				e.Reset()
@@ -75,8 +75,8 @@ func cell(family, qualifier string, ts int64, value string, labels ...string) Ce
 	return Cell{family, []byte(qualifier), ts, []byte(value), labels}
 }
 
-// TestEvalExamples are the examples and statements of the Cloud Bigtable
-// reference (google.bigtable.v2.RowFilter).
+// TestEvalExamples covers the examples and statements of the Cloud Bigtable reference
+// (google.bigtable.v2.RowFilter).
 func TestEvalExamples(t *testing.T) {
 	row := []Cell{
 		cell("cf", "a", 30, "new"), cell("cf", "a", 20, "mid"), cell("cf", "a", 10, "old"),
@@ -148,7 +148,7 @@ func TestEvalExamples(t *testing.T) {
 	}
 }
 
-// TestInterleaveExample is the drawing in the reference of Interleave.
+// TestInterleaveExample is the diagram for Interleave in the reference.
 func TestInterleaveExample(t *testing.T) {
 	row := []Cell{
 		cell("far", "bar", 7, "a"), cell("far", "blah", 5, "x"),
@@ -168,7 +168,7 @@ func TestInterleaveExample(t *testing.T) {
 	}
 }
 
-// TestSinkExample is the drawing in the reference of Sink.
+// TestSinkExample is the diagram for Sink in the reference.
 func TestSinkExample(t *testing.T) {
 	row := []Cell{cell("A", "A", 1, "w"), cell("A", "B", 2, "x"), cell("B", "B", 4, "z")}
 	var e Evaluator
@@ -184,8 +184,8 @@ func TestSinkExample(t *testing.T) {
 	}
 }
 
-// TestInterleaveIsBounded: filters that double a row again and again end in a
-// typed error before they take memory.
+// TestInterleaveIsBounded: filters that double a row repeatedly fail with a typed error before they
+// allocate memory.
 func TestInterleaveIsBounded(t *testing.T) {
 	double := Interleave{PassAll{}, PassAll{}}
 	var chain Chain
@@ -205,7 +205,7 @@ func TestInterleaveIsBounded(t *testing.T) {
 		if !errors.As(err, &limit) || !errors.Is(err, ErrLimit) {
 			t.Fatalf("error %v, want a *LimitError", err)
 		}
-		// The Evaluator goes on working.
+		// The Evaluator remains usable.
 		out, err := e.Eval(mustCompile(t, double), []byte("r"), row)
 		if err != nil || len(out) != 200 {
 			t.Fatalf("after an error: %d cells, %v", len(out), err)
@@ -213,8 +213,8 @@ func TestInterleaveIsBounded(t *testing.T) {
 	}
 }
 
-// TestSample: decisions last for a seed, differ between seeds and between samples
-// in one filter, and come out at the probability asked for.
+// TestSample: decisions are stable for a seed, differ between seeds and between samples of one
+// filter, and have the requested probability.
 func TestSample(t *testing.T) {
 	p := mustCompile(t, RowSample(0.25))
 	p.seed = 42
@@ -275,8 +275,8 @@ func TestCompileErrors(t *testing.T) {
 		{CellsPerRowLimit(0), "root", "cells_limit of 0", nil},
 		{CellsPerColumnLimit(-1), "root", "versions of -1", nil},
 		{CellsPerRowOffset(-1), "root", "cells_offset of -1", nil},
-		{TimestampRange{5, Before(4)}, "root", "no range", nil},
-		{TimestampRange{-1, Before(4)}, "root", "no range", nil},
+		{TimestampRange{5, Before(4)}, "root", "bad timestamp range", nil},
+		{TimestampRange{-1, Before(4)}, "root", "bad timestamp range", nil},
 		{ColumnRange{"", ByteRange{}}, "root", "is empty", ErrBadName},
 		{ColumnRange{"f", rev}, "root", "ends before it starts", nil},
 		{ValueRange(rev), "root", "ends before it starts", nil},
@@ -307,7 +307,7 @@ func TestCompileErrors(t *testing.T) {
 			t.Errorf("error %q has path %q, want %q", err, fe.Path, tc.path)
 		}
 		if !contains(err.Error(), tc.text) {
-			t.Errorf("error %q does not say %q", err, tc.text)
+			t.Errorf("error %q does not contain %q", err, tc.text)
 		}
 		if tc.is != nil && !errors.Is(err, tc.is) {
 			t.Errorf("error %q is not %q", err, tc.is)
@@ -317,7 +317,7 @@ func TestCompileErrors(t *testing.T) {
 
 func contains(s, sub string) bool { return strings.Contains(s, sub) }
 
-// matchRow is Evaluator.MatchRow of a new one.
+// matchRow calls MatchRow of a new Evaluator.
 func matchRow(p *Program, key []byte) bool {
 	var e Evaluator
 	ok, err := e.MatchRow(p, key)
@@ -329,8 +329,8 @@ func (p *Program) matchKey(n *node, key []byte) bool {
 	return e.matchKey(n)
 }
 
-// TestDraw: a program that samples has other decisions each time it is drawn, and one
-// that does not is the same program.
+// TestDraw: each draw of a program with samples makes different decisions. A program without
+// samples is returned as is.
 func TestDraw(t *testing.T) {
 	p := mustCompile(t, Chain{Interleave{PassAll{}, RowSample(0.5)}, RowSample(0.5)})
 	q := p.Draw()
@@ -340,7 +340,7 @@ func TestDraw(t *testing.T) {
 			differ++
 		}
 	}
-	// Each passes about half, and half of the decisions differ.
+	// Each passes about half of the rows, so half of the decisions differ.
 	if differ < 300 {
 		t.Errorf("decisions about %d of 1000 rows differ", differ)
 	}

@@ -2,55 +2,54 @@ package table
 
 import "math"
 
-// Hints tell storage which cells of a row a program may leave unread. Giving Eval
-// only the cells that they keep never changes what it gives out, though it may
-// spare it an ErrLimit. The hints apply in the order of the fields: Families,
-// Qualifiers and timestamps first, then MaxVersions, then MaxCells.
+// Hints describe the cells of a row that need not be read to evaluate a program. Passing only the
+// other cells to Eval does not change its result, except that it may avoid an ErrLimit. Hints apply
+// in field order: Families, Qualifiers and timestamps, then MaxVersions, then MaxCells.
 type Hints struct {
-	// None tells that no cell matters: the program gives out nothing.
+	// None means that no cells are needed: the program emits nothing.
 	None bool
-	// Families tells of a family name whether its cells matter; nil means that all
-	// do. It is safe for concurrent use.
+	// Families reports whether the cells of the named family are needed. Nil means all families. It
+	// is safe for concurrent use.
 	Families func(name string) bool
-	// Qualifiers is the range of qualifiers that matter, in whatever family.
+	// Qualifiers is the range of qualifiers that are needed, in any family.
 	Qualifiers ByteRange
-	// Start and End bound the timestamps that matter: [Start, End), in
-	// microseconds. An End of 0 is no bound.
+	// Start and End bound the timestamps that are needed: [Start, End), in microseconds. An End of
+	// 0 means unbounded.
 	Start, End int64
-	// MaxVersions is how many of a column's newest cells matter; 0 means all.
+	// MaxVersions is the number of newest cells of each column that are needed; 0 means all.
 	MaxVersions int
-	// MaxCells is how many of the row's first cells matter; 0 means all.
+	// MaxCells is the number of first cells of the row that are needed; 0 means all.
 	MaxCells int
-	// Values tells whether values matter. If not, Eval may be given empty ones.
+	// Values reports whether values are needed. If not, Eval may be given empty values.
 	Values bool
 }
 
-// Hints returns what holds for whole rows. It takes some time: call it once for a
-// read.
+// Hints returns the hints for whole rows. Computing them takes some time: call it once per read.
 func (p *Program) Hints() Hints {
 	d := demander{}
 	return d.demand(p.root, demand{values: true}).hints(d)
 }
 
-// FamilyHints returns what holds for the cells of one family: often more than the
-// row's hints, when the program treats families differently. Families in it is
-// nil; MaxCells counts the family's cells alone.
+// FamilyHints returns the hints for the cells of one family. They are often tighter than the hints
+// for the row, if the program treats families differently. Families is nil, and MaxCells counts
+// only cells of the family.
 func (p *Program) FamilyHints(family string) Hints {
 	d := demander{family: family, single: true}
 	return d.demand(p.root, demand{values: true}).hints(d)
 }
 
-// demand is what a filter's output is looked at for: the output restricted to the
-// area, then to the newest versions of each column, then to the first cells. Zero
-// numbers are no restriction. A demand h is right for filter f under demand d when
-// d(f(h(x))) = d(f(x)) for every x, and the same for what f sinks; then so is each
-// wider one. The tests hold every rule below to that.
+// demand describes the part of a filter's output that is used: the cells in the area, of those the
+// newest versions of each column, of those the first cells. Zero numbers mean no restriction.
+//
+// Let d be the demand on the output of filter f. A demand h on its input is correct if d(f(h(x))) =
+// d(f(x)) for every x. The same must hold for the cells that f sends to sinks. Any wider demand is
+// then correct too. The tests check each rule below against this definition.
 type demand struct {
-	// none tells that no cell is looked at: of the family, when the demand is that
-	// of a single one. dead tells that none of any family is. The cells of a family
-	// that is not looked at still count, and a predicate may ask for them.
+	// none means that no cells are used; with a single family, none of that family. dead means that
+	// no cells of any family are used. Cells of an unused family still count for limits and
+	// offsets, and a predicate may need them.
 	none, dead bool
-	families   *familySet // nil is all
+	families   *familySet // nil means all
 	qualifiers ByteRange
 	start, end int64
 	versions   int
@@ -61,19 +60,20 @@ type demand struct {
 // familySet is a set of family names, as an expression over patterns.
 type familySet struct {
 	m    *matcher
-	name string // of a set of one name, when m, and and or are nil
+	name string // the only member if m, and and or are nil
 	and  []*familySet
 	or   []*familySet
-	// work bounds what has costs, in comparisons and steps of patterns for each byte.
-	// Sets share their parts, so a chain of n interleaves can make one of 2^n.
+	// work bounds the cost of has, in comparisons and pattern steps per byte. Sets share their
+	// parts, so a chain of n interleaves can produce a set of 2^n.
 	work int64
 }
 
-// familySetWork is the most work of a set. A wider set than one that would be over it is
-// as right, only less sharp.
+// familySetWork is the maximum work of a set. A set that would exceed it is replaced by a wider
+// one, which is also correct but less selective.
 const familySetWork = 256
 
-// familiesOf returns the set of families that match, nil if that costs too much to find out.
+// familiesOf returns the set of families that m matches, or nil (all families) if the match costs
+// too much.
 func familiesOf(m *matcher) *familySet {
 	if work := 1 + m.steps; work <= familySetWork {
 		return &familySet{m: m, work: work}
@@ -95,8 +95,8 @@ func (s *familySet) has(name string) bool {
 	return s.name == name
 }
 
-// bothFamilies returns a set that holds all families that are in both, and of those in
-// one of them alone as few as it can tell cheaply.
+// bothFamilies returns a set that contains the intersection of a and b. It is b if the exact
+// intersection costs too much.
 func bothFamilies(a, b *familySet) *familySet {
 	switch {
 	case a == nil:
@@ -109,8 +109,8 @@ func bothFamilies(a, b *familySet) *familySet {
 	return &familySet{and: []*familySet{a, b}, work: a.work + b.work}
 }
 
-// eitherFamilies returns a set that holds all families of both: nil, which has all, if
-// the union costs too much to look at.
+// eitherFamilies returns a set that contains the union of a and b. It is nil (all families) if the
+// exact union costs too much.
 func eitherFamilies(a, b *familySet) *familySet {
 	if a == b {
 		return a
@@ -121,7 +121,7 @@ func eitherFamilies(a, b *familySet) *familySet {
 	return &familySet{or: []*familySet{a, b}, work: a.work + b.work}
 }
 
-// demander works out demands, for all families or for a single one.
+// demander computes demands, for all families or for a single one.
 type demander struct {
 	family string
 	single bool
@@ -145,15 +145,15 @@ func (d demand) hints(w demander) Hints {
 	return h
 }
 
-// wholeArea tells whether the demand's area is all cells.
+// wholeArea reports whether the demand's area is all cells.
 func (d *demand) wholeArea() bool {
 	return d.families == nil && d.qualifiers.Start.Kind == Unbounded && d.qualifiers.End.Kind == Unbounded &&
 		d.start == 0 && d.end == 0
 }
 
-// spread drops the number of cells: something that the area does not tell of lies
-// between them. What it says of versions stays.
-func (d *demand) spread() {
+// dropCellLimit drops the cell limit, because cells outside the area may lie between those in it.
+// It keeps the version limit that the cell limit implies.
+func (d *demand) dropCellLimit() {
 	if d.cells != 0 && (d.versions == 0 || d.versions > d.cells) {
 		d.versions = d.cells
 	}
@@ -163,7 +163,7 @@ func (d *demand) spread() {
 // demand returns the demand on n's input when the demand on its output is d.
 func (w demander) demand(n *node, d demand) demand {
 	if n.kind == kindSink {
-		return demand{values: true} // goes to the result, whatever comes after
+		return demand{values: true} // goes to the result regardless of later filters
 	}
 	if n.kind == kindChain {
 		for i := len(n.kids) - 1; i >= 0; i-- {
@@ -198,7 +198,7 @@ func (w demander) demand(n *node, d demand) demand {
 	case kindFamilyRegex, kindColumnRange, kindQualifierRegex:
 		return w.demandColumns(n, d)
 	case kindValueRegex, kindValueRange:
-		d.spread()
+		d.dropCellLimit()
 		d.versions = 0
 		d.values = true
 	case kindTimestampRange:
@@ -208,7 +208,7 @@ func (w demander) demand(n *node, d demand) demand {
 		}
 	case kindCellsPerColumnLimit:
 		if d.end != 0 {
-			// The newest n that are counted may be those past the end.
+			// The newest n that the filter counts may be those past the end.
 			d.end, d.versions, d.cells = 0, n.n, 0
 		} else if d.versions == 0 || d.versions > n.n {
 			d.versions = n.n
@@ -235,7 +235,7 @@ func (w demander) demandColumns(n *node, d demand) demand {
 		d.qualifiers = d.qualifiers.and(n.keys)
 	case kindQualifierRegex:
 		if !n.m.exact {
-			d.spread()
+			d.dropCellLimit()
 		}
 		d.qualifiers = d.qualifiers.and(n.m.within)
 	}
@@ -245,17 +245,17 @@ func (w demander) demandColumns(n *node, d demand) demand {
 	return d
 }
 
-// demandRowLimit wants every cell that is counted, looked at or not.
+// demandRowLimit demands every cell that the limit counts, used or not.
 func (w demander) demandRowLimit(n *node, d demand) demand {
 	h := demand{cells: n.n, values: d.values}
-	// Of a single family, d.cells says nothing of where in the row they lie.
+	// For a single family, d.cells does not bound the position of its cells in the row.
 	if !w.single && d.wholeArea() && d.versions == 0 && d.cells != 0 {
 		h.cells = min(h.cells, d.cells)
 	}
 	return h
 }
 
-// demandRowOffset wants every cell that is counted, looked at or not.
+// demandRowOffset demands every cell that the offset counts, used or not.
 func (w demander) demandRowOffset(n *node, d demand) demand {
 	if d.none {
 		return demand{cells: n.n}
@@ -275,13 +275,13 @@ func (w demander) demandCondition(n *node, d demand) demand {
 		}
 	}
 	if branches.dead {
-		return branches // whatever the predicate says
+		return branches // regardless of the predicate
 	}
-	// The predicate's output is looked at for one cell, whichever.
+	// One cell of the predicate's output suffices, whichever it is.
 	return branches.or(w.demand(n.kids[0], demand{cells: 1}))
 }
 
-// or returns a demand that is wider than both.
+// or returns a demand that covers both.
 func (d demand) or(o demand) demand {
 	if d.none {
 		o.dead = o.dead && d.dead
@@ -306,10 +306,10 @@ func (d demand) or(o demand) demand {
 		}
 		return u
 	}
-	d.spread()
-	o.spread()
-	// The newest versions before two different ends are different ones. A different
-	// start does no harm: it takes from the oldest.
+	d.dropCellLimit()
+	o.dropCellLimit()
+	// With different ends, the newest versions are different cells. A different start is harmless:
+	// it excludes only the oldest versions.
 	if d.end == o.end && d.versions != 0 && o.versions != 0 {
 		u.versions = max(d.versions, o.versions)
 	}

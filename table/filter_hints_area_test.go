@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestHintsOfAreas: a number of cells passes a limit or an offset on the row only if nothing between them drops cells.
+// TestHintsOfAreas: a cell limit propagates through a limit or an offset on the row only if nothing
+// in between drops cells.
 func TestHintsOfAreas(t *testing.T) {
 	all := Hints{Values: true}
 	first := func(n int) Hints { return Hints{Values: true, MaxVersions: n, MaxCells: n} }
@@ -49,22 +50,23 @@ func TestHintsOfAreas(t *testing.T) {
 	} {
 		check(c.f, mustCompile(t, c.f).Hints(), c.want)
 	}
-	// A family's cells are its first, wherever in the row they lie.
+	// The hint counts a family's own cells, wherever they are in the row.
 	both := Chain{CellsPerRowLimit(5), CellsPerRowLimit(2)}
 	check(both, mustCompile(t, both).FamilyHints("b"), first(5))
 }
 
-// TestHintsOfFamilies: of two patterns in a chain a family has to match both, and a pattern that every name matches is none.
+// TestHintsOfFamilies: a family must match both patterns of a chain. A pattern that matches every
+// name restricts nothing.
 func TestHintsOfFamilies(t *testing.T) {
 	h := mustCompile(t, Chain{FamilyRegex("a|b"), FamilyRegex("b|contents")}).Hints()
 	for name, want := range map[string]bool{"a": false, "b": true, "contents": false} {
 		if h.Families == nil || h.Families(name) != want {
-			t.Errorf("family %s matters: %v", name, !want)
+			t.Errorf("family %s is needed: %v", name, !want)
 		}
 	}
 	for _, f := range []Filter{FamilyRegex(".*"), FamilyRegex(".+"), FamilyRegex(`\C+`)} {
 		if h := mustCompile(t, f).Hints(); h.Families != nil {
-			t.Errorf("%#v drops families", f)
+			t.Errorf("%#v restricts families", f)
 		}
 	}
 }

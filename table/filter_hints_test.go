@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// applyHints gives out the cells that h keeps, as the comment of Hints says.
+// applyHints returns the cells that h keeps, as defined by the doc comment of Hints.
 func applyHints(h Hints, cells []Cell) []Cell {
 	var out []Cell
 	if h.None {
@@ -36,8 +36,8 @@ func applyHints(h Hints, cells []Cell) []Cell {
 	return out
 }
 
-// between returns the cells of few, and of all some others: what a storage keeps
-// that heeds a hint here and there.
+// between returns all cells of few and some more of all, like storage that applies only some of the
+// hints.
 func between(t *rapid.T, few, all []Cell) []Cell {
 	var out []Cell
 	for i := range all {
@@ -50,8 +50,8 @@ func between(t *rapid.T, few, all []Cell) []Cell {
 	return out
 }
 
-// TestHintsChangeNothing: a row and what the hints leave of it, in whole or in
-// part, come to the same.
+// TestHintsChangeNothing: Eval returns the same for a row and for the row reduced by all or some of
+// the hints.
 func TestHintsChangeNothing(t *testing.T) {
 	check := func(t *rapid.T, f Filter) {
 		p, err := Compile(f)
@@ -106,12 +106,12 @@ func TestHintsChangeNothing(t *testing.T) {
 	})
 }
 
-// TestHintsExamples: what common reads are hoped to be told.
+// TestHintsExamples pins the hints of common reads.
 func TestHintsExamples(t *testing.T) {
 	exact := func(s string) ByteRange { return ByteRange{Closed([]byte(s)), Closed([]byte(s))} }
 	tests := []struct {
 		f        Filter
-		families string // of a, anchor, b, contents; "" is all of them and no func
+		families string // of a, anchor, b, contents; "" means all and no func
 		want     Hints
 	}{
 		{nil, "", Hints{Values: true}},
@@ -128,13 +128,13 @@ func TestHintsExamples(t *testing.T) {
 		// Which rows exist: one cell of each, without its value.
 		{Chain{CellsPerRowLimit(1), StripValue{}}, "", Hints{MaxVersions: 1, MaxCells: 1}},
 		{Chain{CellsPerRowOffset(20), CellsPerRowLimit(10)}, "", Hints{Values: true, MaxVersions: 30, MaxCells: 30}},
-		// Versions dropped between two limits make room for cells further on.
+		// Versions dropped between two limits let later cells in.
 		{Chain{CellsPerRowLimit(5), CellsPerColumnLimit(1), CellsPerRowLimit(2)}, "",
 			Hints{Values: true, MaxVersions: 5, MaxCells: 5}},
-		// The newest before one time are not the newest before another.
+		// The newest versions before one time differ from those before another.
 		{Interleave{Chain{TimestampRange{0, Before(5)}, CellsPerColumnLimit(1)}, Chain{TimestampRange{0, Before(9)}, CellsPerColumnLimit(1)}},
 			"", Hints{Values: true, End: 9}},
-		// The range holds cells that do not match, and may hold only those first.
+		// The range contains cells that do not match, and those may come first.
 		{Chain{QualifierRegex("a.*"), CellsPerRowLimit(1)}, "",
 			Hints{Values: true, MaxVersions: 1, Qualifiers: ByteRange{Closed([]byte("a")), Open([]byte("b"))}}},
 		{Chain{QualifierRegex(`a\C*`), CellsPerRowLimit(1)}, "",
@@ -167,7 +167,7 @@ func TestHintsExamples(t *testing.T) {
 	}
 }
 
-// TestFamilyHints: families that a program treats differently are told so.
+// TestFamilyHints: families that a program treats differently get different hints.
 func TestFamilyHints(t *testing.T) {
 	p := mustCompile(t, Interleave{
 		Chain{FamilyRegex("anchor"), CellsPerColumnLimit(1), StripValue{}},
@@ -185,7 +185,7 @@ func TestFamilyHints(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tc.family, g, w)
 		}
 	}
-	// Cells that are not wanted count all the same.
+	// Cells that are not emitted still count.
 	p = mustCompile(t, Chain{CellsPerRowLimit(3), FamilyRegex("b")})
 	if h := p.FamilyHints("a"); h.None || h.MaxCells != 3 {
 		t.Errorf("a family that counts has hints %+v", h)
@@ -221,8 +221,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestHintsOfChainsAreCheap: the work of Hints.Families does not double with each part of a chain. Without a bound it
-// matches 2^100 patterns here.
+// TestHintsOfChainsAreCheap: the cost of Hints.Families does not double with each part of a chain.
+// Without the bound, this filter would match 2^100 patterns.
 func TestHintsOfChainsAreCheap(t *testing.T) {
 	var chain Chain
 	for range 100 {
@@ -238,11 +238,11 @@ func TestHintsOfChainsAreCheap(t *testing.T) {
 		t.Errorf("the set of families has %d leaves, and work of %d", families.leaves(), families.work)
 	}
 	if h := p.Hints(); h.Families != nil && !h.Families("contents") {
-		t.Error("a family that passes is left out")
+		t.Error("a family that passes is excluded")
 	}
 }
 
-// leaves counts what has may look at, and stops at some number over each bound.
+// leaves counts the sets that has may visit. It stops at a number above every bound.
 func (s *familySet) leaves() (n int) {
 	for _, kid := range append(s.and, s.or...) {
 		if n += kid.leaves(); n > 1<<20 {

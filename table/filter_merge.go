@@ -1,6 +1,6 @@
 package table
 
-// interleave gives out what the parts of n make of v, merged.
+// interleave applies the parts of n to v and merges their outputs.
 func (e *Evaluator) interleave(n *node, v view) view {
 	if len(n.kids) == 1 {
 		return e.eval(n.kids[0], v)
@@ -15,7 +15,7 @@ func (e *Evaluator) interleave(n *node, v view) view {
 		}
 	}
 	if len(e.stack) == base+1 && e.stack[base].buf == nil {
-		// The one output is a part of v: it takes v's buffer over.
+		// The only output is a part of v and inherits v's buffer.
 		v.cells = e.stack[base].cells
 		e.stack = e.stack[:base]
 		return v
@@ -25,12 +25,11 @@ func (e *Evaluator) interleave(n *node, v view) view {
 	return out
 }
 
-// mergeFrom takes the views from the stack's place base on and gives out their
-// merge: a view of its own buffer, unless it is the only one. Of equal cells those
-// of the lower view come first.
+// mergeFrom pops the views from position base on and returns them merged, in a buffer of its own
+// unless there is only one. Equal cells are ordered by the position of their views.
 func (e *Evaluator) mergeFrom(base int) view {
 	for len(e.stack) > base+1 {
-		// A round merges neighbours, which keeps their order, and halves the number.
+		// Each round merges adjacent views, which preserves their order, and halves their number.
 		outs := e.stack[base:]
 		for i := 0; i < len(outs); i += 2 {
 			if i+1 == len(outs) {
@@ -54,7 +53,7 @@ func (e *Evaluator) mergeFrom(base int) view {
 	return v
 }
 
-// merge merges two views that have cells.
+// merge merges two nonempty views and releases them.
 func (e *Evaluator) merge(a, b view) (view, bool) {
 	buf, ok := e.buffer(len(a.cells) + len(b.cells))
 	if !ok {
@@ -74,8 +73,8 @@ func (e *Evaluator) merge(a, b view) (view, bool) {
 	return view{out, buf}, true
 }
 
-// exists tells whether n, which has no sink in it, gives out any of the cells. It
-// looks no further than the first.
+// exists reports whether n emits any of the cells. n must not contain a Sink. It stops at the first
+// cell.
 func (e *Evaluator) exists(n *node, cells []Cell) bool {
 	if len(cells) == 0 || e.err != nil || !e.spend(1) {
 		return false
@@ -111,7 +110,7 @@ func (e *Evaluator) exists(n *node, cells []Cell) bool {
 		}
 		return branch != nil && e.exists(branch, cells)
 	}
-	j := judge{n: n, e: e}
+	j := selector{n: n, e: e}
 	for i := range cells {
 		if !e.spend(1) {
 			return false

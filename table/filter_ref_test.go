@@ -9,9 +9,8 @@ import (
 	"rsc.io/binaryregexp"
 )
 
-// refEval is the definition of the filters, as plainly as it can be written: it
-// knows no buffers, no fast paths and no hints. coin decides for the samples,
-// which are numbered from 1 in the order of the tree.
+// refEval is the reference definition of the filters, as simple as possible: no buffers, no fast
+// paths, no hints. coin decides for samples, which are numbered from 1 in tree order.
 func refEval(f Filter, key []byte, cells []Cell, coin func(id uint64, p float64) bool) []Cell {
 	id := uint64(0)
 	r := &refRow{key: key, coin: coin}
@@ -128,7 +127,7 @@ func (r *refRow) eval(n *refNode, in []Cell) []Cell {
 	return r.transform(n, all(true))
 }
 
-// transform is the rest of eval. It may change in.
+// transform evaluates the remaining kinds of filter. It may modify in.
 func (r *refRow) transform(n *refNode, in []Cell) []Cell {
 	switch f := n.f.(type) {
 	case StripValue:
@@ -166,14 +165,14 @@ func (r *refRow) transform(n *refNode, in []Cell) []Cell {
 	panic("no reference for this filter")
 }
 
-// programCoin tosses the coins of a program.
+// programCoin returns the sample decisions of a program.
 func programCoin(p *Program, key []byte) func(uint64, float64) bool {
 	return func(id uint64, prob float64) bool {
 		return p.matchKey(&node{kind: kindRowSample, p: prob, salt: id}, key)
 	}
 }
 
-// What random rows and filters are made of: few enough that they meet.
+// Components of random rows and filters: few enough that filters match cells.
 var (
 	genFamilies   = []string{"a", "anchor", "b", "contents"}
 	genQualifiers = []string{"", "a", "ab", "abc", "b", "c\n", "\xff", "\xff\xff"}
@@ -186,8 +185,8 @@ var (
 	genLabels = []string{"x", "foo-1"}
 )
 
-// pick draws a number below n. rapid prefers small numbers, which would make most
-// filters a pass: the draw is spread, with 0 still the simplest.
+// pick draws a number below n. rapid prefers small numbers, which would make most filters a pass,
+// so the draw is spread evenly; 0 remains the simplest.
 func pick(t *rapid.T, what string, n int) int {
 	v := rapid.Uint32().Draw(t, what) * 2654435761
 	return int(uint64(v^v>>15) * uint64(n) >> 32)
@@ -233,15 +232,15 @@ var (
 		kindColumnRange, kindValueRange, kindTimestampRange, kindCellsPerRowLimit, kindCellsPerRowOffset,
 		kindCellsPerColumnLimit, kindStripValue, kindApplyLabel,
 	}
-	// countingLeaves are those whose order in a chain matters most.
+	// countingLeaves are the filters whose order in a chain matters most.
 	countingLeaves = []filterKind{
 		kindFamilyRegex, kindColumnRange, kindTimestampRange, kindCellsPerRowLimit, kindCellsPerRowOffset,
 		kindCellsPerColumnLimit,
 	}
 )
 
-// genFilter draws a filter that Compile accepts: sinks stay out of conditions, and
-// each path has one label at most.
+// genFilter draws a filter that Compile accepts: no sinks in conditions, at most one label on each
+// path.
 func genFilter(t *rapid.T, leaves []filterKind, depth int, sinks, labels bool) Filter {
 	if depth > 1 && pick(t, "composite", 2) == 1 {
 		return genComposite(t, leaves, kindChain+filterKind(pick(t, "kind", 3)), depth, sinks, labels)
@@ -319,7 +318,7 @@ func genComposite(t *rapid.T, leaves []filterKind, kind filterKind, depth int, s
 	return Interleave(parts)
 }
 
-// cellsText writes cells for comparison and for people.
+// cellsText formats cells for comparison and for error messages.
 func cellsText(cells []Cell) string {
 	var b strings.Builder
 	for _, c := range cells {

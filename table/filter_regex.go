@@ -11,25 +11,25 @@ import (
 	"rsc.io/binaryregexp/syntax"
 )
 
-// A matcher decides whether a byte string matches a pattern as a whole. Most
-// patterns that people write are a literal, a few literals, or a literal with a
-// wildcard before or after it; those are matched without the regexp engine.
+// A matcher decides whether a byte string as a whole matches a pattern. Most patterns are a
+// literal, a few literals, or a literal with a wildcard before or after it. Those are matched
+// without the regexp engine.
 type matcher struct {
 	op matchOp
-	// lit is the literal of all ops but matchAny, matchOneOf and matchRegexp.
+	// lit is the literal of all ops except matchAny, matchOneOf and matchRegexp.
 	lit []byte
-	// set holds the literals of matchOneOf, in byte order, at least two.
+	// set holds the literals of matchOneOf, at least two, in byte order.
 	set []string
-	// min is how many bytes matchAny and matchPrefix want beyond lit.
+	// min is the number of bytes that matchAny and matchPrefix require beyond lit.
 	min int
-	// line forbids newlines in what the wildcards match: they were dots.
+	// line forbids newlines in the bytes matched by wildcards, which were dots.
 	line bool
 	re   *binaryregexp.Regexp
-	// steps is how much matchRegexp works for each byte, at most: about the number of
-	// the program's instructions.
+	// steps is the maximum work of matchRegexp per byte: approximately the number of instructions
+	// of its program.
 	steps int64
-	// within is a range that holds everything that matches, exact tells whether
-	// everything in it matches.
+	// within is a range that contains every match. exact reports whether every string in it
+	// matches.
 	within ByteRange
 	exact  bool
 }
@@ -46,8 +46,7 @@ const (
 	matchOneOf            // abc|abd|x
 )
 
-// Finite sets are expanded up to this many strings: beyond it the engine is as
-// good.
+// maxLiterals is the largest finite set that is expanded. The engine is as fast for larger sets.
 const maxLiterals = 64
 
 func (m *matcher) match(b []byte) bool {
@@ -81,7 +80,7 @@ func (m *matcher) matchString(s string) bool {
 	case matchRegexp:
 		return m.re.MatchString(s)
 	}
-	// Family names are at most 64 bytes: the copy stays on the stack.
+	// Family names are at most 64 bytes, so the copy stays on the stack.
 	var buf [64]byte
 	return m.match(append(buf[:0], s...))
 }
@@ -97,10 +96,10 @@ func compareStringBytes(s string, b []byte) int {
 	return 1
 }
 
-// compileRegex compiles a pattern. cost is the estimated size of the compiled form
-// in bytes. The error tells what is wrong with the pattern; it is a *LimitError when
-// the pattern costs more than limit. The cost is bounded before anything is expanded:
-// a pattern of a few bytes can ask for a million nodes.
+// compileRegex compiles a pattern. cost is the estimated size of the compiled form in bytes. The
+// error describes what is wrong with the pattern; it is a *LimitError if the cost exceeds limit.
+// The cost is checked before anything is expanded, because a pattern of a few bytes can expand to a
+// million nodes.
 func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err error) {
 	text, classes, err := asciiPattern(pattern)
 	if err != nil {
@@ -109,7 +108,7 @@ func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err erro
 	if cost = classCost * int64(classes); cost > limit {
 		return nil, cost, overRegexCost(limit, cost)
 	}
-	// The pattern must be one by itself: "a)(b" would be one in parentheses.
+	// The pattern must be valid by itself: "a)(b" would become valid inside parentheses.
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, 0, regexError(err)
@@ -129,7 +128,7 @@ func compileRegex(pattern string, limit int64) (m *matcher, cost int64, err erro
 	if err != nil {
 		return nil, 0, regexError(err)
 	}
-	m = &matcher{op: matchRegexp, re: re, steps: size.nodes + 4} // 4: the anchors and the match
+	m = &matcher{op: matchRegexp, re: re, steps: size.nodes + 4} // 4: the anchors and the match instruction
 	if len(parts) > 0 {
 		if lit, ok := regexLiteral(parts[0]); ok {
 			m.within = prefixRange([]byte(lit))
@@ -150,10 +149,9 @@ func regexError(err error) error {
 	return err
 }
 
-// asciiPattern returns a pattern that means byte for byte what p means where p's
-// bytes above 127 stand for themselves: the parser wants text. It also ends an
-// open \Q, which would swallow what is put after the pattern. classes is the number
-// of Unicode classes in p, each of which the parser expands to kilobytes.
+// asciiPattern returns a pattern equivalent to p, with bytes above 127 escaped, because the parser
+// requires text. It closes an open \Q, which would quote whatever is appended to the pattern.
+// classes is the number of Unicode classes in p; the parser expands each to kilobytes.
 func asciiPattern(p string) (text string, classes int, err error) {
 	const hex = "0123456789abcdef"
 	var b strings.Builder
@@ -195,22 +193,21 @@ func asciiPattern(p string) (text string, classes int, err error) {
 	return b.String(), classes, nil
 }
 
-// regexSize is the size of a pattern's compiled form, by its parsed form.
+// regexSize is the estimated size of a pattern's compiled form.
 type regexSize struct {
-	nodes int64 // instructions, about
+	nodes int64 // approximate number of instructions
 	runes int64 // of character classes
 }
 
 const (
-	// nodeCost is the size of an instruction, in bytes: 40, its copy in the one-pass
-	// program as much, and the matching machine holds some 100 more for it.
+	// nodeCost is the memory of an instruction in bytes: 40, the same for its copy in the one-pass
+	// program, and about 100 more in the matching machine.
 	nodeCost = 200
-	// runeCost is the size of a bound of a character class: a rune in both programs.
+	// runeCost is the memory of one bound of a character class in bytes: a rune in both programs.
 	runeCost = 8
-	// classCost is the size of the largest Unicode class.
+	// classCost is the size of the largest Unicode class in bytes.
 	classCost = 10 << 10
-	// regexSizeMax is where sizes stop growing, so that they cannot overflow. It is
-	// over each limit.
+	// regexSizeMax caps sizes so that they cannot overflow. It exceeds every limit.
 	regexSizeMax = 1 << 40
 )
 
@@ -224,8 +221,8 @@ func (s regexSize) times(n int64) regexSize {
 	return regexSize{min(s.nodes*n, regexSizeMax), min(s.runes*n, regexSizeMax)}
 }
 
-// regexSizeOf estimates the size of re when its repetitions are written out. Nothing is
-// expanded: the time taken is that of a walk of the parsed tree.
+// regexSizeOf estimates the size of re with its repetitions expanded. It only walks the parsed tree
+// and expands nothing.
 func regexSizeOf(re *syntax.Regexp) regexSize {
 	size := regexSize{nodes: 1}
 	switch re.Op {
@@ -234,7 +231,7 @@ func regexSizeOf(re *syntax.Regexp) regexSize {
 	case syntax.OpCharClass:
 		return regexSize{1, int64(len(re.Rune))}
 	case syntax.OpRepeat:
-		// x{2,5} is written out as xx(x(x(x)?)?)?, x{2,} as xx+.
+		// x{2,5} expands to xx(x(x(x)?)?)?, and x{2,} to xx+.
 		most := max(re.Min, re.Max, 1)
 		size.nodes += 2 * int64(max(re.Max-re.Min, 0))
 		return size.plus(regexSizeOf(re.Sub[0]).times(int64(most)))
@@ -245,7 +242,7 @@ func regexSizeOf(re *syntax.Regexp) regexSize {
 	return size
 }
 
-// regexParts appends the parts of a concatenation, without groups.
+// regexParts appends the parts of a concatenation, with groups flattened.
 func regexParts(re *syntax.Regexp, parts []*syntax.Regexp) []*syntax.Regexp {
 	switch re.Op {
 	case syntax.OpCapture:
@@ -261,8 +258,8 @@ func regexParts(re *syntax.Regexp, parts []*syntax.Regexp) []*syntax.Regexp {
 	return append(parts, re)
 }
 
-// stripAnchors drops the anchors at both ends of a concatenation. A whole match
-// begins and ends where the text does: they say nothing there.
+// stripAnchors drops the anchors at both ends of a concatenation. They are redundant, since the
+// whole input must match.
 func stripAnchors(parts []*syntax.Regexp) []*syntax.Regexp {
 	for len(parts) > 0 && parts[0].Op == syntax.OpBeginText {
 		parts = parts[1:]
@@ -273,7 +270,7 @@ func stripAnchors(parts []*syntax.Regexp) []*syntax.Regexp {
 	return parts
 }
 
-// A wildcard is a star or plus of "any byte" or of "any byte but newline".
+// A wildcard is a star or plus of "any byte" or of "any byte except newline".
 type wildcard struct {
 	min  int
 	line bool
@@ -297,7 +294,7 @@ func regexWildcard(re *syntax.Regexp) (wildcard, bool) {
 	return wildcard{}, false
 }
 
-// regexLiteral returns the bytes of a literal.
+// regexLiteral returns the bytes of a case-sensitive literal.
 func regexLiteral(re *syntax.Regexp) (string, bool) {
 	if re.Op != syntax.OpLiteral || re.Flags&syntax.FoldCase != 0 {
 		return "", false
@@ -312,8 +309,8 @@ func regexLiteral(re *syntax.Regexp) (string, bool) {
 	return string(b), true
 }
 
-// simpleMatcher returns a matcher for a concatenation of at most a wildcard, a
-// literal and a wildcard, or nil.
+// simpleMatcher returns a matcher for an optional wildcard, a literal and an optional wildcard, or
+// nil if parts have another form.
 func simpleMatcher(parts []*syntax.Regexp) *matcher {
 	var before, after *wildcard
 	if len(parts) > 0 {
@@ -358,8 +355,7 @@ func wildcardMatcher(before *wildcard, lit []byte, after *wildcard) *matcher {
 	return nil
 }
 
-// literalMatcher returns the matcher of one of the strings in set, which has at
-// least one.
+// literalMatcher returns a matcher for the strings in set, which must not be empty.
 func literalMatcher(set []string) *matcher {
 	slices.Sort(set)
 	set = slices.Compact(set)
@@ -371,8 +367,7 @@ func literalMatcher(set []string) *matcher {
 	return m
 }
 
-// regexLiterals returns every string that re matches, if there are no more than
-// maxLiterals.
+// regexLiterals returns every string that re matches, if there are at most maxLiterals.
 func regexLiterals(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch:
@@ -423,8 +418,7 @@ func appendProduct(dst, heads, tails []string) []string {
 	return dst
 }
 
-// classLiterals returns the bytes of a character class, given as pairs of first
-// and last.
+// classLiterals returns the bytes of a character class, given as pairs of first and last.
 func classLiterals(ranges []rune) ([]string, bool) {
 	var set []string
 	for i := 0; i < len(ranges); i += 2 {
@@ -450,7 +444,7 @@ func prefixRange(prefix []byte) ByteRange {
 	return r
 }
 
-// prefixSuccessor returns the first byte string after all those that start with
+// prefixSuccessor returns the smallest byte string greater than every string that starts with
 // prefix, or nil if there is none.
 func prefixSuccessor(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {

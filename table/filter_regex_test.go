@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// latin1 maps bytes to the characters of the same number.
+// latin1 maps each byte to the character with the same number.
 func latin1(b string) string {
 	r := make([]rune, len(b))
 	for i := range len(b) {
@@ -18,8 +18,8 @@ func latin1(b string) string {
 	return string(r)
 }
 
-// oracle compiles pattern with the standard library: over text in which each
-// character stands for a byte, which is what RE2 calls Latin-1. It has no \C.
+// oracle compiles pattern with the standard library, over text in which each character represents
+// one byte (Latin-1 in RE2 terms). It does not support \C.
 func oracle(pattern string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	quoted := false
@@ -60,8 +60,8 @@ var regexTokens = []string{
 	`\x41`, `\xff`, `\x{e9}`, `\pL`, `\d`, `\.`, `(a|b)`, "[^\\n]", "\x00", "??", "(?i:A)",
 }
 
-// TestRegexAgainstStandardLibrary: patterns and strings at random match as the
-// standard library says, fast paths and ranges included.
+// TestRegexAgainstStandardLibrary compares random patterns and strings with the standard library,
+// including fast paths and ranges.
 func TestRegexAgainstStandardLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
@@ -97,8 +97,7 @@ func TestRegexAgainstStandardLibrary(t *testing.T) {
 	})
 }
 
-// TestRegexFastPaths: what is matched without the regexp engine, and what must not
-// be.
+// TestRegexFastPaths pins which patterns are matched without the regexp engine.
 func TestRegexFastPaths(t *testing.T) {
 	for pattern, want := range map[string]matchOp{
 		"":                  matchLiteral,
@@ -141,8 +140,8 @@ func TestRegexFastPaths(t *testing.T) {
 	}
 }
 
-// TestRegexCost: no pattern within the limit on length asks for much memory, and
-// those that would are refused at once.
+// TestRegexCost: no pattern within the length limit allocates much memory; expensive patterns are
+// rejected early.
 func TestRegexCost(t *testing.T) {
 	for _, pattern := range []string{
 		strings.Repeat(`\pL{900}`, 500),

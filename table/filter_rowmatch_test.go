@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMatchRowExamples: a row is passed over only if nothing of it comes out and nothing gets to a sink.
+// TestMatchRowExamples: a row is skipped only if it can emit nothing and send nothing to a sink.
 func TestMatchRowExamples(t *testing.T) {
 	sink := func(row string) Filter { return Chain{RowRegex(row), Interleave{Sink{}, PassAll{}}, BlockAll{}} }
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestMatchRowExamples(t *testing.T) {
 	}
 }
 
-// TestOffsetAtTheEnd: an offset of as many cells as the row has leaves none, for a condition as well.
+// TestOffsetAtTheEnd: an offset equal to the number of cells leaves none, also for a condition.
 func TestOffsetAtTheEnd(t *testing.T) {
 	cells := []Cell{{Family: "f", Qualifier: []byte("a")}, {Family: "f", Qualifier: []byte("b")}}
 	for offset, want := range map[int]int{0: 2, 1: 1, 2: 0, 3: 0} {
@@ -58,7 +58,7 @@ func TestOffsetAtTheEnd(t *testing.T) {
 			t.Errorf("after an offset of %d there are cells: %v, %v", offset, got, err)
 		}
 		if got, err := e.Eval(mustCompile(t, Condition{f, PassAll{}, nil}), []byte("r"), cells); err != nil || (len(got) > 0) != (want > 0) {
-			t.Errorf("a condition after an offset of %d gives out %d cells, %v", offset, len(got), err)
+			t.Errorf("a condition after an offset of %d emits %d cells, %v", offset, len(got), err)
 		}
 	}
 }
@@ -69,7 +69,8 @@ type paces struct{ calls int }
 func (p *paces) Pace() error { p.calls++; return nil }
 func (p *paces) Rest()       {}
 
-// TestWorkIsExact: all steps of the limit may be used and not one more, and the pacer is asked after each slice.
+// TestWorkIsExact: exactly the steps of the limit may be used, and the pacer is called after each
+// slice.
 func TestWorkIsExact(t *testing.T) {
 	var w work
 	w.begin(10, nil)
@@ -84,14 +85,14 @@ func TestWorkIsExact(t *testing.T) {
 	w.begin(3*workSlice, p)
 	for i, n := range []int64{workSlice, 1, workSlice - 1, 1, 1} {
 		if want := []int{0, 1, 1, 1, 2}[i]; !w.spend(n) || p.calls != want {
-			t.Errorf("after %d steps the pacer was asked %d times, want %d: %v", w.used, p.calls, want, w.failed)
+			t.Errorf("after %d steps the pacer was called %d times, want %d: %v", w.used, p.calls, want, w.failed)
 		}
 	}
 	e := Evaluator{}
 	e.work.begin(10, nil)
 	for used, want := range map[int64]bool{5: false, 6: true} {
 		if e.work.used = used; e.Tired() != want {
-			t.Errorf("after %d of 10 steps it is tired: %v", used, !want)
+			t.Errorf("after %d of 10 steps, Tired: %v", used, !want)
 		}
 	}
 }

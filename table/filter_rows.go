@@ -1,24 +1,24 @@
 package table
 
-// MatchRow reports whether Eval could give out any cell of a row with that key. A
-// row for which it is false need not be read. Errors: those of Eval.
+// MatchRow reports whether Eval could return any cell of a row with that key. If not, the row need
+// not be read. Errors: those of Eval.
 func (e *Evaluator) MatchRow(p *Program, key []byte) (bool, error) {
 	if !p.keyed {
 		return true, nil
 	}
-	if e.err != nil { // buffers in use then are lost
+	if e.err != nil { // drop the buffers that were in use at the error
 		*e = Evaluator{free: e.free, work: e.work}
 	}
 	e.work.beginOwn()
 	e.p, e.key = p, key
-	out, sunk := e.reach(p.root)
-	e.work.rest()
+	out, sunk := e.canEmit(p.root)
+	e.work.endSlice()
 	return (out || sunk) && e.err == nil, e.err
 }
 
-// reach reports whether cells of the row could come out of n, and whether they could
-// come to a sink in it.
-func (e *Evaluator) reach(n *node) (out, sunk bool) {
+// canEmit reports whether n could emit cells of the row, and whether a sink in it could receive
+// any.
+func (e *Evaluator) canEmit(n *node) (out, sunk bool) {
 	if !e.spend(1) {
 		return false, false
 	}
@@ -33,13 +33,13 @@ func (e *Evaluator) reach(n *node) (out, sunk bool) {
 		out = true
 		for i := 0; i < len(n.kids) && out; i++ {
 			var s bool
-			out, s = e.reach(n.kids[i])
+			out, s = e.canEmit(n.kids[i])
 			sunk = sunk || s
 		}
 		return out, sunk
 	case kindInterleave:
 		for _, kid := range n.kids {
-			o, s := e.reach(kid)
+			o, s := e.canEmit(kid)
 			out, sunk = out || o, sunk || s
 		}
 		return out, sunk
@@ -48,25 +48,24 @@ func (e *Evaluator) reach(n *node) (out, sunk bool) {
 			if kid == nil {
 				return false
 			}
-			o, _ := e.reach(kid)
+			o, _ := e.canEmit(kid)
 			return o
 		}
-		// Without a cell of the predicate it is the false branch for sure.
+		// If the predicate cannot emit a cell, only the false branch is evaluated.
 		return pass(n.kids[0]) && pass(n.kids[1]) || pass(n.kids[2]), false
 	}
 	return true, false
 }
 
-// Rows returns a range of row keys outside of which the program gives out nothing,
-// and whether it gives out anything at all. A row pattern that begins with a
-// literal narrows a scan to it.
+// Rows returns a range of row keys outside of which the program emits nothing, and whether it can
+// emit anything at all. A row pattern that starts with a literal restricts a scan to that prefix.
 func (p *Program) Rows() (ByteRange, bool) {
 	out, sunk := rowsOf(p.root)
 	all := out.or(sunk)
 	return all.keys, !all.none
 }
 
-// rowSpan is a range of row keys, or none.
+// rowSpan is a range of row keys, or no rows.
 type rowSpan struct {
 	none bool
 	keys ByteRange
@@ -91,8 +90,8 @@ func (s rowSpan) and(o rowSpan) rowSpan {
 	return s
 }
 
-// rowsOf returns the rows whose cells could come out of n, and those whose cells
-// could come to a sink in it.
+// rowsOf returns the rows whose cells n could emit, and the rows whose cells a sink in n could
+// receive.
 func rowsOf(n *node) (out, sunk rowSpan) {
 	sunk.none = true
 	switch n.kind {

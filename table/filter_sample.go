@@ -2,9 +2,8 @@ package table
 
 import "math/rand/v2"
 
-// Draw returns a program that gives out what p does, with decisions of its own for each
-// RowSample in it. It is p if there is none. A program that is used for several calls
-// is drawn anew for each.
+// Draw returns a program equivalent to p with a new seed for its RowSamples. It returns p if there
+// are none. A program used for several calls needs a new draw for each.
 func (p *Program) Draw() *Program {
 	if !p.samples {
 		return p

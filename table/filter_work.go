@@ -2,43 +2,44 @@ package table
 
 import "io"
 
-// A Pacer shares the processor between those who evaluate filters. The Evaluator asks it
-// before each slice of work, so that work which takes seconds can wait for its turn, and
-// ends with the request that it is for.
+// A Pacer schedules filter evaluation among concurrent requests. The Evaluator calls it before each
+// slice of work, so that evaluation that takes seconds waits for its turn and stops when its
+// request is cancelled.
 type Pacer interface {
-	// Pace is called before a slice of work. It may wait. Its error ends the evaluation.
+	// Pace is called before a slice of work and may block. An error ends the evaluation.
 	Pace() error
-	// Rest is called when the Evaluator returns after a call of Pace.
+	// Rest is called when the Evaluator returns after at least one call of Pace.
 	Rest()
 }
 
-// Work is counted in steps. A step is about what a regular expression's program does for
-// one instruction and one byte: 1 to 5 ns. Cells and bytes that are looked at without a
-// program count for less than they take to read.
+// Work is counted in steps. A step is approximately the work of one instruction of a regular
+// expression's program on one byte: 1 to 5 ns. Cells, and bytes matched without a program, cost
+// fewer steps than reading them takes.
 const (
-	// workSlice is the work between two calls of Pace, in steps: up to 2 milliseconds.
+	// workSlice is the work between two calls of Pace, in steps: up to 2 ms.
 	workSlice = 64 << 10
-	// freeSteps is the work that an Evaluator does at each use without asking the pacer, once the request was paced: less
-	// than it takes to read a row. A scan that tests short values would wait for a turn at each row otherwise.
+	// freeSteps is the work that an Evaluator may do in each use without calling Pace, once the
+	// request has been paced. It is less work than reading a row. Without it, a scan that matches
+	// short values would wait for a turn at each row.
 	freeSteps = 512
-	// chunkBytes are matched between two looks at the work.
+	// chunkBytes is the number of bytes matched between two checks of the limit.
 	chunkBytes = 64
-	// bytesPerStep is how many bytes a search without a program passes in one step.
+	// bytesPerStep is the number of bytes that a search without a program covers in one step.
 	bytesPerStep = 32
 )
 
-// work counts and bounds what filters cost one request.
+// work counts and bounds the cost of filters for one request.
 type work struct {
 	used, limit int64
-	// next is the work at which spend looks closer.
-	next   int64
-	pacer  Pacer
-	paced  bool // Pace was called, and Rest was not
-	turned bool // the request was paced before
-	failed error
+	// next is the value of used above which spend calls nextSlice.
+	next        int64
+	pacer       Pacer
+	paced       bool // Pace was called since the last Rest
+	pacedBefore bool // the request was paced in an earlier use
+	failed      error
 }
 
-// begin begins a request. The steps are at most limit.
+// begin starts a request that may use at most limit steps.
 func (w *work) begin(limit int64, p Pacer) {
 	*w = work{limit: limit, pacer: p}
 	w.advance(limit)
@@ -46,25 +47,25 @@ func (w *work) begin(limit int64, p Pacer) {
 
 func (w *work) advance(limit int64) { w.next = min(w.used+workSlice, limit) }
 
-// beginOwn begins a request for each use of an Evaluator that was not told of any.
+// beginOwn starts a request for a single use of an Evaluator without a preceding Begin.
 func (w *work) beginOwn() {
 	if w.limit == 0 {
 		*w = work{}
 	}
 }
 
-// spend counts n steps that are about to be done, and reports whether they may be.
+// spend charges n steps in advance and reports whether they may be done.
 func (w *work) spend(n int64) bool {
 	if w.used += n; w.used <= w.next {
 		return true
 	}
-	return w.look()
+	return w.nextSlice()
 }
 
-// fits reports whether n steps more stay within the slice at hand.
+// fits reports whether n more steps fit in the current slice.
 func (w *work) fits(n int64) bool { return w.used+n <= w.next }
 
-func (w *work) look() bool {
+func (w *work) nextSlice() bool {
 	limit := w.limit
 	if limit == 0 {
 		limit = defaultLimits.FilterSteps
@@ -85,28 +86,29 @@ func (w *work) look() bool {
 	return true
 }
 
-// rest has the pacer know that no work is done for now. A request that was paced once is paced in each further use of the
-// Evaluator that takes more than freeSteps: otherwise each of its rows had a slice of work outside any turn.
-func (w *work) rest() {
+// endSlice ends the current slice. A request that was paced once is paced in each later use that
+// takes more than freeSteps. Otherwise each of its rows could do a whole slice of unpaced work.
+func (w *work) endSlice() {
 	if w.paced {
-		w.paced, w.turned = false, true
+		w.paced, w.pacedBefore = false, true
 		w.pacer.Rest()
 	}
-	if w.turned && w.failed == nil {
+	if w.pacedBefore && w.failed == nil {
 		w.next = min(w.used+freeSteps, w.limit)
 	}
 }
 
-// turnFor has a request that was paced begin its next slice now unless n steps more fit into what it may do without.
-func (w *work) turnFor(n int64) {
-	if w.turned && !w.paced && !w.fits(n) {
+// startSliceFor makes a paced request start its next slice now, unless n more steps fit in
+// freeSteps.
+func (w *work) startSliceFor(n int64) {
+	if w.pacedBefore && !w.paced && !w.fits(n) {
 		w.next = w.used - 1
 	}
 }
 
-// Begin begins a request: until the next Begin or Reset, all evaluation together takes at
-// most that many steps, where 0 is the default of Limits.FilterSteps, and asks p, which may
-// be nil, before each slice of it.
+// Begin starts a request. Until the next Begin or Reset, all evaluation together takes at most
+// steps, and p is called before each slice. Zero steps mean the default of Limits.FilterSteps. p
+// may be nil.
 func (e *Evaluator) Begin(steps int64, p Pacer) {
 	if steps <= 0 {
 		steps = defaultLimits.FilterSteps
@@ -115,11 +117,11 @@ func (e *Evaluator) Begin(steps int64, p Pacer) {
 	e.err = nil
 }
 
-// Tired reports whether half of the steps of the request are used up: a scan that can go
-// on with another request ends its batch.
+// Tired reports whether more than half of the request's steps are used. A scan that can continue in
+// another request should then end its batch.
 func (e *Evaluator) Tired() bool { return e.work.used > e.work.limit/2 }
 
-// spend is work.spend, and notes why nothing more may be done.
+// spend is work.spend. It records the error if the limit is exceeded.
 func (e *Evaluator) spend(n int64) bool {
 	if e.work.spend(n) {
 		return true
@@ -130,13 +132,13 @@ func (e *Evaluator) spend(n int64) bool {
 	return false
 }
 
-// match reports whether m matches b. It is false if the work may not go on.
+// match reports whether m matches b. It returns false if the evaluation must stop.
 func (e *Evaluator) match(m *matcher, b []byte) bool {
 	if m.op != matchRegexp {
 		return e.spend(1+int64(len(b)/bytesPerStep)) && m.match(b)
 	}
 	cost := m.steps * int64(len(b)+1)
-	e.work.turnFor(cost) // so that the engine gets all of b at once if that fits into a slice
+	e.work.startSliceFor(cost) // so that all of b is matched in one call if that fits in a slice
 	if e.spend(0) && e.work.fits(cost) {
 		e.work.used += cost
 		return m.match(b)
@@ -147,18 +149,18 @@ func (e *Evaluator) match(m *matcher, b []byte) bool {
 	return ok && e.err == nil
 }
 
-// matchString is match for the name of a family, which is short.
+// matchString is match for a family name, which is short.
 func (e *Evaluator) matchString(m *matcher, s string) bool {
 	return e.spend(1+m.steps*int64(len(s)+1)) && m.matchString(s)
 }
 
-// slicedBytes gives bytes to a matcher, and ends early if the work may not go on: the
-// engines themselves cannot be stopped. It implements io.ByteReader.
+// slicedBytes feeds bytes to the regexp engine and ends early if the evaluation must stop, since
+// the engine itself cannot be interrupted. It implements io.ByteReader.
 type slicedBytes struct {
 	e     *Evaluator
 	b     []byte
 	at    int
-	steps int64 // for each byte
+	steps int64 // per byte
 }
 
 // ReadByte implements io.ByteReader.

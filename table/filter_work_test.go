@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// turns is a Pacer that counts, and fails after so many turns.
+// turns is a Pacer that counts its calls and fails after a set number of turns.
 type turns struct {
 	paced, rested int
-	until         int // turns; 0 is no bound
+	until         int // turns; 0 means unbounded
 	in            bool
 }
 
-var errTurnsOver = errors.New("turns are over")
+var errTurnsOver = errors.New("no turns left")
 
 func (p *turns) Pace() error {
 	p.in = true
@@ -26,15 +26,15 @@ func (p *turns) Pace() error {
 
 func (p *turns) Rest() { p.in, p.rested = false, p.rested+1 }
 
-// engineCell is a cell with a value on which the pattern `.*(?:x?){60}y` does all the work that it can.
+// engineCell returns a cell whose value makes the pattern `.*(?:x?){60}y` do its maximum work.
 func engineCell(size int) []Cell {
 	return []Cell{{Family: "f", Qualifier: []byte("q"), Timestamp: 1, Value: bytes.Repeat([]byte("x"), size)}}
 }
 
 const slowPattern = `.*(?:x?){60}y`
 
-// TestMatchingIsSliced: a match of large values asks the pacer again and again, rests when it is over, and gives what
-// the engine gives in one go.
+// TestMatchingIsSliced: matching a large value calls Pace for each slice, calls Rest at the end,
+// and returns the same result as a single call of the engine.
 func TestMatchingIsSliced(t *testing.T) {
 	for _, tc := range []struct {
 		pattern string
@@ -57,8 +57,8 @@ func TestMatchingIsSliced(t *testing.T) {
 	}
 }
 
-// TestMatchingEnds: what the pacer says, and the bound on steps, end a match in its middle, and nothing more is
-// evaluated for that request, whatever part of the filter it is.
+// TestMatchingEnds: a pacer error or the step limit stops a match midway. Nothing more is evaluated
+// for that request, in any part of the filter.
 func TestMatchingEnds(t *testing.T) {
 	cells := engineCell(50 << 10)
 	key := bytes.Repeat([]byte("x"), 60<<10)
@@ -116,7 +116,7 @@ func TestMatchingEnds(t *testing.T) {
 	}
 }
 
-// TestMatchRowEnds: so does the match of a key that is not read for it.
+// TestMatchRowEnds is TestMatchingEnds for MatchRow.
 func TestMatchRowEnds(t *testing.T) {
 	key := bytes.Repeat([]byte("x"), 60<<10)
 	p := mustCompile(t, Interleave{RowRegex(slowPattern), RowRegex(slowPattern), RowRegex("a.b")})
@@ -154,7 +154,7 @@ func TestCostly(t *testing.T) {
 		}
 	}
 	if (*Program)(nil).Costly() {
-		t.Error("no filter is costly")
+		t.Error("a nil program is costly")
 	}
 }
 
@@ -174,8 +174,8 @@ func BenchmarkSlowMatch(b *testing.B) {
 	}
 }
 
-// TestRowsArePaced: a request that needed a turn once does all further work in turns, row by row, but for rows that take less work
-// than to read them; one that did not, in none.
+// TestRowsArePaced: once a request has been paced, all its further work is paced row by row, except
+// rows that cost less than reading them. A request that was never paced stays unpaced.
 func TestRowsArePaced(t *testing.T) {
 	small, large := mustCompile(t, ValueRegex(`a.*b+`)), mustCompile(t, ValueRegex(slowPattern))
 	var e Evaluator
@@ -216,8 +216,8 @@ func TestRowsArePaced(t *testing.T) {
 	}
 }
 
-// TestMatchesAreCharged: each match takes steps of the request: one for each instruction and byte, or for 32 bytes if there is no
-// program, and one for the cell.
+// TestMatchesAreCharged: each match costs one step per instruction and byte, or one per 32 bytes
+// without a program, plus one for the cell.
 func TestMatchesAreCharged(t *testing.T) {
 	steps := func(m *matcher, n int) int64 { return m.steps * int64(n+1) }
 	key := bytes.Repeat([]byte("k"), 100)
@@ -247,7 +247,7 @@ func TestMatchesAreCharged(t *testing.T) {
 	}
 }
 
-// TestSlicedMatchesAreCharged: a match that is done in slices takes a step for each instruction and byte as well.
+// TestSlicedMatchesAreCharged: a match done in slices also costs one step per instruction and byte.
 func TestSlicedMatchesAreCharged(t *testing.T) {
 	for _, n := range []int{20_000, 20_001, 20_000 + chunkBytes - 1} {
 		p, cells := mustCompile(t, ValueRegex(slowPattern)), engineCell(n)

@@ -8,8 +8,8 @@ import (
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-// FuzzFilterDecode: what decodes encodes again to the same filter, and what
-// compiles evaluates as the reference does.
+// FuzzFilterDecode: a decoded filter encodes to the same filter, and a compiled filter evaluates
+// like the reference.
 func FuzzFilterDecode(f *testing.F) {
 	for _, filter := range []Filter{
 		nil, Chain{FamilyRegex("a.*"), CellsPerColumnLimit(1), StripValue{}},
@@ -24,7 +24,7 @@ func FuzzFilterDecode(f *testing.F) {
 		cell("a", "a", 2, "1"), cell("a", "a", 1, "a"), cell("a", "b", 1, "ab"), cell("b", "a", 3, "\xff"), cell("f", "ab", 2, ""),
 	}
 	key := []byte("com.cnn.www")
-	// Small limits: the fuzzer is to find wrong answers, not slow ones.
+	// Small limits, because the fuzzer should find wrong results rather than slow ones.
 	lim := &Limits{RegexCost: 32 << 10, FilterNodes: 50, FilterCells: 1000}
 	var e Evaluator
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -52,20 +52,19 @@ func FuzzFilterDecode(f *testing.F) {
 		}
 		text := cellsText(got)
 		if len(got) > 0 && !matchRow(p, key) {
-			t.Fatalf("%#v: MatchRow rules out what Eval gives", filter)
+			t.Fatalf("%#v: MatchRow excludes a row that Eval emits", filter)
 		}
 		hinted, err := e.Eval(p, key, applyHints(p.Hints(), cells))
 		if err != nil || cellsText(hinted) != text {
 			t.Fatalf("%#v: hints %+v change\n%sto\n%s%v", filter, p.Hints(), text, cellsText(hinted), err)
 		}
 		if ok, err := e.Matches(p, key, cells); err == nil && ok != (text != "") {
-			t.Fatalf("%#v: Matches %v, Eval gives\n%s", filter, ok, text)
+			t.Fatalf("%#v: Matches %v, Eval returns\n%s", filter, ok, text)
 		}
 	})
 }
 
-// FuzzMutationDecode: what decodes, validates without a panic and encodes again to
-// the same mutations.
+// FuzzMutationDecode: decoded mutations validate without a panic and encode to the same mutations.
 func FuzzMutationDecode(f *testing.F) {
 	q := []byte("q")
 	f.Add(wiretest.Encode(func(e *wire.Encoder) {
@@ -92,7 +91,7 @@ func FuzzMutationDecode(f *testing.F) {
 	})
 }
 
-// FuzzGCPolicyParse: what parses is valid, and its text parses to the same.
+// FuzzGCPolicyParse: a parsed policy is valid, and its text parses to the same policy.
 func FuzzGCPolicyParse(f *testing.F) {
 	for _, text := range []string{
 		"none", "versions=3", "age=30d", "versions=3 or age=30d", "versions=1 and (age=7d or versions=5)", "((age=1us))",
@@ -114,7 +113,7 @@ func FuzzGCPolicyParse(f *testing.F) {
 	})
 }
 
-// FuzzRowDecode: what decodes encodes again to the same row.
+// FuzzRowDecode: a decoded row encodes to the same row.
 func FuzzRowDecode(f *testing.F) {
 	f.Add(wiretest.Encode(func(e *wire.Encoder) {
 		AppendRow(e, []byte("r"), []Cell{cell("f", "q", 1, "v", "l"), cell("f", "r", 1, "v")})
@@ -134,7 +133,7 @@ func FuzzRowDecode(f *testing.F) {
 	})
 }
 
-// FuzzSchemaDecode: what decodes is valid and encodes again to the same schema.
+// FuzzSchemaDecode: a decoded schema is valid and encodes to the same schema.
 func FuzzSchemaDecode(f *testing.F) {
 	schema := mustSchema(f, "f:versions=2,group=g,block=1KiB,bloom=row,compression=none,in-memory", "a:age=1d")
 	f.Add(wiretest.Encode(func(e *wire.Encoder) { AppendSchema(e, schema) }))

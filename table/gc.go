@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// GCKind tells what a GCPolicy is. Numbers are stored: append only.
+// GCKind is the kind of a GCPolicy. Values are stored: append only.
 type GCKind uint8
 
 // The kinds of policy.
 const (
 	// GCNone keeps everything.
 	GCNone GCKind = 0
-	// GCMaxVersions makes garbage of a version that is out of the newest N.
+	// GCMaxVersions collects versions that are not among the newest N.
 	GCMaxVersions GCKind = 1
-	// GCMaxAge makes garbage of a version older than Age.
+	// GCMaxAge collects versions older than Age.
 	GCMaxAge GCKind = 2
-	// GCUnion makes garbage of what any of Rules does.
+	// GCUnion collects what any of Rules collects.
 	GCUnion GCKind = 3
-	// GCIntersection makes garbage of what all of Rules do.
+	// GCIntersection collects what all of Rules collect.
 	GCIntersection GCKind = 4
 )
 
-// A GCPolicy tells which versions of a column are garbage. The zero policy keeps
-// everything. Policies are values: copies share their Rules, which are not
-// changed once made.
+// A GCPolicy decides which versions of a column are garbage. The zero policy keeps everything.
+// Policies are immutable values: copies share their Rules.
 type GCPolicy struct {
 	Kind GCKind
-	// Versions is N of GCMaxVersions: at least 1.
+	// Versions is the N of GCMaxVersions: at least 1.
 	Versions int
-	// Age is that of GCMaxAge: whole microseconds, at least 1 µs.
+	// Age is the maximum age of GCMaxAge: whole microseconds, at least 1 µs.
 	Age time.Duration
 	// Rules are the parts of GCUnion and GCIntersection: at least 2, none GCNone.
 	Rules []GCPolicy
 }
 
-// MaxVersions returns the policy that keeps the newest n versions of a column.
+// MaxVersions returns a policy that keeps the newest n versions of a column.
 func MaxVersions(n int) GCPolicy { return GCPolicy{Kind: GCMaxVersions, Versions: n} }
 
-// MaxAge returns the policy that keeps versions that are no older than d.
+// MaxAge returns a policy that keeps versions no older than d.
 func MaxAge(d time.Duration) GCPolicy { return GCPolicy{Kind: GCMaxAge, Age: d} }
 
-// Union returns the policy that collects what any of rules does. Fewer than two
-// rules that collect anything make no union: it is then that rule, or none.
+// Union returns a policy that collects what any of rules collects. Rules that collect nothing are
+// ignored. If one rule remains, Union returns that rule; if none remains, it returns the zero
+// policy.
 func Union(rules ...GCPolicy) GCPolicy {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r GCPolicy) bool { return r.Kind == GCNone })
 	switch len(rules) {
@@ -54,8 +54,8 @@ func Union(rules ...GCPolicy) GCPolicy {
 	return GCPolicy{Kind: GCUnion, Rules: rules}
 }
 
-// Intersection returns the policy that collects what all of rules do. It is none
-// when one of them collects nothing, or when there are none.
+// Intersection returns a policy that collects what all of rules collect. It returns the zero policy
+// if one of them collects nothing, or if there are none.
 func Intersection(rules ...GCPolicy) GCPolicy {
 	for i := range rules {
 		if rules[i].Kind == GCNone {
@@ -71,17 +71,17 @@ func Intersection(rules ...GCPolicy) GCPolicy {
 	return GCPolicy{Kind: GCIntersection, Rules: slices.Clone(rules)}
 }
 
-// Equal tells whether two policies are written alike. "versions=1 or age=1d" is
-// not equal to "age=1d or versions=1", which collects the same.
+// Equal reports whether both policies have the same form. "versions=1 or age=1d" is not equal to
+// "age=1d or versions=1", although both collect the same versions.
 func (p *GCPolicy) Equal(o *GCPolicy) bool {
 	return p.Kind == o.Kind && p.Versions == o.Versions && p.Age == o.Age &&
 		slices.EqualFunc(p.Rules, o.Rules, func(a, b GCPolicy) bool { return a.Equal(&b) })
 }
 
-// Garbage tells whether the policy collects a version. ageMicros is now minus the
-// version's timestamp, by the clock rule of the package comment. outranked tells
-// whether the version is out of versions=n, by the sticky versions rule; it is
-// asked only for the n that VersionLeaves lists, and not kept.
+// Garbage reports whether the policy collects a version. ageMicros is now minus the version's
+// timestamp, by the clock rule of the package comment. outranked reports whether the version is out
+// of versions=n, by the sticky versions rule. It is called only for the n in VersionLeaves, and not
+// retained.
 func (p *GCPolicy) Garbage(outranked func(n int) bool, ageMicros int64) bool {
 	switch p.Kind {
 	case GCMaxVersions:
@@ -105,8 +105,8 @@ func (p *GCPolicy) Garbage(outranked func(n int) bool, ageMicros int64) bool {
 	return false
 }
 
-// VersionLeaves returns the different n of the versions=n rules in the policy, in
-// ascending order; nil if there are none.
+// VersionLeaves returns the distinct n of the versions=n rules in the policy, in ascending order,
+// or nil if there are none.
 func (p *GCPolicy) VersionLeaves() []int {
 	n := p.appendLeaves(nil)
 	slices.Sort(n)
@@ -123,9 +123,9 @@ func (p *GCPolicy) appendLeaves(n []int) []int {
 	return n
 }
 
-// MaxVersions returns an N such that a version that is out of versions=N is
-// garbage whatever its age: the smallest that can be told from the policy's form.
-// It is 0 if there is none. A reader of newest versions may stop after N of them.
+// MaxVersions returns an N such that a version out of versions=N is garbage at any age: the
+// smallest that follows from the form of the policy. It is 0 if there is none. A reader of newest
+// versions may stop after N of them.
 func (p *GCPolicy) MaxVersions() int {
 	switch p.Kind {
 	case GCMaxVersions:
@@ -152,8 +152,8 @@ func (p *GCPolicy) MaxVersions() int {
 	return 0
 }
 
-// MaxAge returns the age past which every version is garbage whatever its rank:
-// the smallest that can be told from the policy's form. It is 0 if there is none.
+// MaxAge returns the age beyond which every version is garbage at any rank: the smallest that
+// follows from the form of the policy. It is 0 if there is none.
 func (p *GCPolicy) MaxAge() time.Duration {
 	switch p.Kind {
 	case GCMaxAge:
@@ -180,8 +180,7 @@ func (p *GCPolicy) MaxAge() time.Duration {
 	return 0
 }
 
-// Validate checks the policy against lim, where nil means the defaults. Errors:
-// ErrBadGCPolicy, ErrLimit.
+// Validate checks the policy against lim; nil means the defaults. Errors: ErrBadGCPolicy, ErrLimit.
 func (p *GCPolicy) Validate(lim *Limits) error {
 	l := lim.orDefault()
 	nodes := int64(0)
@@ -206,18 +205,18 @@ func (p *GCPolicy) validate(l *Limits, depth int64, nodes *int64) error {
 	return nil
 }
 
-// checkFields checks one node, and that it has no fields of other kinds: they
-// would not survive a round trip through text.
+// checkFields checks one node. Fields of other kinds must be zero, because they would not survive a
+// round trip through text.
 func (p *GCPolicy) checkFields(depth int64) error {
 	bad := func(reason string) error { return &GCPolicyError{Reason: reason} }
 	if p.Kind != GCMaxVersions && p.Versions != 0 {
-		return bad("versions are set for another rule")
+		return bad("versions are set on a rule of another kind")
 	}
 	if p.Kind != GCMaxAge && p.Age != 0 {
-		return bad("age is set for another rule")
+		return bad("age is set on a rule of another kind")
 	}
 	if p.Kind != GCUnion && p.Kind != GCIntersection && len(p.Rules) != 0 {
-		return bad("rules are set for another rule")
+		return bad("rules are set on a rule of another kind")
 	}
 	switch p.Kind {
 	case GCNone:
@@ -242,6 +241,5 @@ func (p *GCPolicy) checkFields(depth int64) error {
 	return nil
 }
 
-// maxVersionsRule is the largest N of versions=N: what 32 bits hold, as in Cloud
-// Bigtable.
+// maxVersionsRule is the largest N of versions=N: 32 bits, as in Cloud Bigtable.
 const maxVersionsRule = 1<<31 - 1

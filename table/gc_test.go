@@ -95,7 +95,7 @@ func TestGCPolicyTextErrors(t *testing.T) {
 		_, err := ParseGCPolicy(text)
 		var pe *GCPolicyError
 		if !errors.As(err, &pe) || !errors.Is(err, ErrBadGCPolicy) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %q, want a *GCPolicyError that says %q", text, err, want)
+			t.Errorf("%q: error %q, want a *GCPolicyError with %q", text, err, want)
 		}
 	}
 	for _, text := range []string{
@@ -123,8 +123,8 @@ func TestGCPolicyRoundTrip(t *testing.T) {
 	})
 }
 
-// refGarbage is the meaning of a policy for a version with rank newer versions
-// beside it, where none was ever deleted.
+// refGarbage is the reference for a version outranked by rank newer versions, with no deletes in
+// its column.
 func refGarbage(p *GCPolicy, rank int, age time.Duration) bool {
 	some, all := false, true
 	for i := range p.Rules {
@@ -155,7 +155,7 @@ func TestGCPolicyGarbage(t *testing.T) {
 			for _, age := range []time.Duration{-time.Second, 0, time.Microsecond, 3 * time.Second, day, 3 * day, 100 * day} {
 				out := func(n int) bool {
 					if !slices.Contains(leaves, n) {
-						t.Fatalf("%s asks for versions=%d, leaves are %v", p.String(), n, leaves)
+						t.Fatalf("%s queries versions=%d, leaves are %v", p.String(), n, leaves)
 					}
 					return rank >= n
 				}

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// String returns the policy as text that ParseGCPolicy reads back to an equal
-// policy: "none", "versions=3", "age=30d", "versions=3 or age=30d",
-// "versions=1 and (age=7d or versions=5)".
+// String returns the text of the policy, which ParseGCPolicy parses to an equal policy: "none",
+// "versions=3", "age=30d", "versions=3 or age=30d", "versions=1 and (age=7d or versions=5)".
 func (p *GCPolicy) String() string {
 	var b strings.Builder
 	p.write(&b)
@@ -40,7 +39,7 @@ func (p *GCPolicy) write(b *strings.Builder) {
 	}
 }
 
-// writePart writes a part of another rule.
+// writePart writes a rule that is part of another, in parentheses if needed.
 func (p *GCPolicy) writePart(b *strings.Builder) {
 	if p.Kind != GCUnion && p.Kind != GCIntersection {
 		p.write(b)
@@ -51,8 +50,7 @@ func (p *GCPolicy) writePart(b *strings.Builder) {
 	b.WriteByte(')')
 }
 
-// ageUnits go from long to short. Years and months are left out: they differ in
-// length.
+// ageUnits is ordered from long to short. It has no years or months because their lengths vary.
 var ageUnits = []struct {
 	name string
 	d    time.Duration
@@ -61,17 +59,17 @@ var ageUnits = []struct {
 	{"ms", time.Millisecond}, {"us", time.Microsecond},
 }
 
-// formatAge writes an age in its longest whole unit.
+// formatAge formats an age in the longest unit that divides it.
 func formatAge(d time.Duration) string {
 	for _, u := range ageUnits {
 		if d%u.d == 0 {
 			return strconv.FormatInt(int64(d/u.d), 10) + u.name
 		}
 	}
-	return strconv.FormatInt(int64(d), 10) + "ns" // not a valid age; for error texts
+	return strconv.FormatInt(int64(d), 10) + "ns" // not a valid age; used in errors only
 }
 
-// ParseGCPolicy reads a policy as text:
+// ParseGCPolicy parses the text of a policy:
 //
 //	policy = "none" | any
 //	any    = all { "or" all }
@@ -79,10 +77,10 @@ func formatAge(d time.Duration) string {
 //	rule   = "versions=" N | "age=" N unit | "(" any ")"
 //	unit   = "d" | "h" | "m" | "s" | "ms" | "us"
 //
-// Spaces around words and parentheses do not matter; the empty text is "none".
-// "or" collects what either side does: "versions=3 or age=30d" keeps at most three
-// versions, and none older than 30 days. Errors: ErrBadGCPolicy, as a
-// *GCPolicyError that points into the text, and ErrLimit.
+// Spaces and tabs around words and parentheses are ignored. The empty text means "none". "or"
+// collects what either side collects: "versions=3 or age=30d" keeps at most three versions, none
+// older than 30 days. Errors: ErrBadGCPolicy, as a *GCPolicyError with the offset in the text, and
+// ErrLimit.
 func ParseGCPolicy(text string) (GCPolicy, error) {
 	p := gcParser{text: text, lim: &defaultLimits}
 	if p.space(); p.pos == len(text) || p.word("none") && p.atEnd() {
@@ -102,7 +100,7 @@ func ParseGCPolicy(text string) (GCPolicy, error) {
 	return policy, nil
 }
 
-// gcParser reads a policy by recursive descent, no deeper than the limit.
+// gcParser is a recursive-descent parser with bounded depth.
 type gcParser struct {
 	text string
 	pos  int
@@ -124,7 +122,7 @@ func (p *gcParser) atEnd() bool {
 	return p.pos == len(p.text)
 }
 
-// word reads w if it is next, and not part of a longer word.
+// word consumes w if it is next and not part of a longer word.
 func (p *gcParser) word(w string) bool {
 	p.space()
 	rest, ok := strings.CutPrefix(p.text[p.pos:], w)
@@ -135,10 +133,11 @@ func (p *gcParser) word(w string) bool {
 	return true
 }
 
-// list reads rules joined by kind's word: for GCUnion lists joined by "and", for
+// list parses rules joined by the word of kind: for GCUnion lists joined by "and", for
 // GCIntersection single rules.
 func (p *gcParser) list(depth int64, kind GCKind) (GCPolicy, error) {
-	// A level of the text is two here; a rule alone makes no level of the policy.
+	// One level of parentheses is two levels of recursion. A single rule adds no level to the
+	// policy.
 	if depth > 2*p.lim.GCPolicyDepth {
 		return GCPolicy{}, &LimitError{What: "levels of a gc policy", Limit: p.lim.GCPolicyDepth, Got: depth / 2}
 	}
@@ -214,7 +213,7 @@ func (p *gcParser) age() (GCPolicy, error) {
 	return GCPolicy{}, p.bad("expected a unit of time: d, h, m, s, ms or us")
 }
 
-// number reads digits right where the parser stands.
+// number parses digits at the current position.
 func (p *gcParser) number() (int64, bool) {
 	end := p.pos
 	for end < len(p.text) && '0' <= p.text[end] && p.text[end] <= '9' {

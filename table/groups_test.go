@@ -22,8 +22,9 @@ func mustApply(t *testing.T, s *Schema, texts ...string) *Schema {
 	return s
 }
 
-// TestGroupGoesWithItsLastFamily: a locality group that no family is in any more makes way for another one, at the limit of groups too.
-func TestGroupGoesWithItsLastFamily(t *testing.T) {
+// TestEmptyGroupIsRemoved: a locality group without families is removed and makes way for
+// another, also at the limit of groups.
+func TestEmptyGroupIsRemoved(t *testing.T) {
 	s := NewSchema("t", 1)
 	for i := range int(DefaultLimits().Groups) - 1 {
 		s = mustApply(t, s, fmt.Sprintf("f%d:group=g%d,in-memory", i, i))
@@ -36,13 +37,13 @@ func TestGroupGoesWithItsLastFamily(t *testing.T) {
 	}
 	var err error
 	if s, err = s.DropFamily("f1"); err != nil || s.Group("g1") != nil {
-		t.Errorf("the group of a family that was dropped is there: %v", err)
+		t.Errorf("the group of a dropped family remains: %v", err)
 	}
 	s = mustApply(t, s, "x:group=g2", "f2:group=new")
 	if g := s.Group("g2"); g == nil || !g.InMemory {
 		t.Errorf("a group with another family is %+v", g)
 	}
-	// One leaves a group and another one comes, in one change: the group stays as it was.
+	// One family leaves a group and another joins it in one change: the group keeps its options.
 	s = mustApply(t, s, "f3:group=g4", "f4:group=g3")
 	for _, name := range []string{"g3", "g4"} {
 		if g := s.Group(name); g == nil || !g.InMemory {

@@ -1,20 +1,20 @@
 package table
 
-// An Interner gives names that come again and again the same string, so that
-// decoding them does not allocate. A nil Interner makes a new string each time.
+// An Interner returns the same string for repeated names, so that decoding them does not allocate.
+// A nil Interner allocates each string.
 type Interner struct {
-	names map[string]string
-	room  int
+	names    map[string]string
+	capacity int
 }
 
-// NewInterner returns an Interner that remembers the first room names that it
-// meets, those of at most 64 bytes. It is for one goroutine at a time.
-func NewInterner(room int) *Interner {
-	return &Interner{names: make(map[string]string), room: room}
+// NewInterner returns an Interner that remembers the first capacity distinct names of at most 64
+// bytes. It is not safe for concurrent use.
+func NewInterner(capacity int) *Interner {
+	return &Interner{names: make(map[string]string), capacity: capacity}
 }
 
-// Interner returns one that knows the names of the schema's families and learns no
-// others. It is safe for concurrent use.
+// Interner returns an Interner with the names of the schema's families. It remembers no others and
+// is safe for concurrent use.
 func (s *Schema) Interner() *Interner {
 	in := &Interner{names: make(map[string]string, len(s.Families))}
 	for i := range s.Families {
@@ -32,15 +32,15 @@ func (in *Interner) Intern(b []byte) string {
 		return s
 	}
 	s := string(b)
-	if in.room > 0 && len(s) <= 64 {
-		in.room--
+	if in.capacity > 0 && len(s) <= 64 {
+		in.capacity--
 		in.names[s] = s
 	}
 	return s
 }
 
-// again returns b as a string: last, if that is the same.
-func (in *Interner) again(b []byte, last string) string {
+// reuse returns b as a string. It returns last if that is equal.
+func (in *Interner) reuse(b []byte, last string) string {
 	if string(b) == last {
 		return last
 	}

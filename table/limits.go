@@ -1,8 +1,8 @@
 package table
 
-// Limits bound what clients may send. A zero or negative field means its default. The
-// defaults are those of docs/rpc.md, "Limits"; a node may lower them, and may raise those that
-// the encodings allow.
+// Limits bound what clients may send. A zero or negative field means its default. The defaults are
+// documented in docs/rpc.md, "Limits". A node may lower them, and may raise those that the
+// encodings allow.
 type Limits struct {
 	RowKeyBytes     int64 // 64 KiB; a row key has at least 1 byte
 	TableNameBytes  int64 // 64 B; table names and locality group names
@@ -14,8 +14,8 @@ type Limits struct {
 	Mutations        int64 // 100,000 mutations in one row mutation
 	BatchRows        int64 // 100,000 rows in one batch of row mutations
 
-	Families      int64 // 1,000 families in a table; the paper foresees hundreds
-	Groups        int64 // 16 locality groups: each is a set of files in every tablet
+	Families      int64 // 1,000 families in a table; the paper expects hundreds
+	Groups        int64 // 16 locality groups: each adds a set of files to every tablet
 	GCPolicyNodes int64 // 64 rules in one GC policy
 	GCPolicyDepth int64 // 16 levels of a GC policy
 
@@ -23,21 +23,21 @@ type Limits struct {
 	FilterNodes int64 // 1,000 filters in one tree
 	FilterBytes int64 // 20 KiB of patterns, bounds and names in one tree
 	RegexBytes  int64 // 4 KiB in one pattern
-	// RegexCost bounds what the compiled patterns of one filter take together, in
-	// bytes by estimate: 512 KiB, some 2,500 instructions. Patterns of a few bytes such
-	// as \pL{1000} ask for megabytes, and matching takes time in proportion.
+	// RegexCost bounds the estimated memory of the compiled patterns of one filter, in bytes: 512
+	// KiB, about 2,500 instructions. Patterns of a few bytes such as \pL{1000} compile to
+	// megabytes, and matching takes proportional time.
 	RegexCost int64
-	// FilterCells bounds the copies of cells that evaluating a filter on one row may
-	// hold at once: 100,000 beyond four times the row's own cells. Twenty nested
-	// interleaves of two would otherwise turn one cell into a million.
+	// FilterCells bounds the copies of cells held at once while a filter is evaluated on one row:
+	// 100,000 beyond four times the row's own cells. Otherwise twenty nested interleaves of two
+	// would turn one cell into a million.
 	FilterCells int64
-	// FilterSteps bounds what evaluating a filter may cost one request: 256 Mi steps, one for
-	// each instruction of a pattern and each byte that it is matched with. That is a few
-	// seconds at the worst. A pattern of 25 instructions is matched with 10 MiB.
+	// FilterSteps bounds the cost of evaluating a filter for one request: 256 Mi steps, one for
+	// each instruction of a pattern and each byte matched. That is a few seconds at worst. It
+	// allows matching a pattern of 25 instructions against 10 MiB.
 	FilterSteps int64
 }
 
-// DefaultLimits returns the limits with every field filled in.
+// DefaultLimits returns the default limits.
 func DefaultLimits() Limits {
 	return Limits{
 		RowKeyBytes:      64 << 10,
@@ -64,8 +64,9 @@ func DefaultLimits() Limits {
 
 var defaultLimits = DefaultLimits()
 
-// orDefault returns l, or the defaults when l is nil, or a copy of l with its zero
-// fields filled in. It is on the path of every write: a full l costs no copy.
+// orDefault returns the defaults if l is nil, l if all its fields are set, and otherwise a copy of
+// l with defaults for unset fields. It is on the write path, where l should be full to avoid the
+// copy.
 func (l *Limits) orDefault() *Limits {
 	if l == nil {
 		return &defaultLimits
@@ -83,8 +84,8 @@ func (l *Limits) full() bool {
 		l.FilterDepth, l.FilterNodes, l.FilterBytes, l.RegexBytes, l.RegexCost, l.FilterCells, l.FilterSteps) > 0
 }
 
-// WithDefaults returns the limits with the zero fields filled in. Limits that are
-// used often should be full: a use of others makes this copy.
+// WithDefaults returns the limits with defaults for unset fields. Pass full limits to frequent
+// calls: otherwise each call makes this copy.
 func (l Limits) WithDefaults() Limits {
 	d := &defaultLimits
 	l.RowKeyBytes = orIfNone(l.RowKeyBytes, d.RowKeyBytes)
@@ -121,7 +122,7 @@ func (l *Limits) CheckRowKey(key []byte) error {
 	if len(key) == 0 {
 		return ErrBadRowKey
 	}
-	return within("row key bytes", len(key), l.orDefault().RowKeyBytes)
+	return checkLimit("row key bytes", len(key), l.orDefault().RowKeyBytes)
 }
 
 // CheckTableName checks a table's name. Errors: ErrBadName, ErrLimit.
@@ -134,8 +135,8 @@ func (l *Limits) CheckFamilyName(name string) error {
 	return checkName("family name", name, l.orDefault().FamilyNameBytes)
 }
 
-// checkName checks a name of one or more of [-_.a-zA-Z0-9]. "." and ".." are not names: the lock service has tables by
-// path.
+// checkName checks that a name has one or more of [-_.a-zA-Z0-9]. "." and ".." are rejected because
+// tables are paths in the lock service.
 func checkName(what, name string, limit int64) error {
 	if name == "" {
 		return &NameError{What: what, Reason: "is empty"}
@@ -144,11 +145,11 @@ func checkName(what, name string, limit int64) error {
 		return &LimitError{What: what + " bytes", Limit: limit, Got: int64(len(name))}
 	}
 	if name == "." || name == ".." {
-		return &NameError{What: what, Name: name, Reason: "is a step of a path: add a letter or a digit"}
+		return &NameError{What: what, Name: name, Reason: "is a path component: add a letter or a digit"}
 	}
 	for i := range len(name) {
 		if !nameByte(name[i]) {
-			return &NameError{What: what, Name: name, Reason: "has other characters than a-z A-Z 0-9 - _ ."}
+			return &NameError{What: what, Name: name, Reason: "has characters other than a-z A-Z 0-9 - _ ."}
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// limited is something that n of what a limit is about go into.
+// limited is an operation on n units of what a limit bounds.
 type limited struct {
 	name  string
 	n     int64
@@ -18,7 +18,8 @@ type limited struct {
 	do    func(l *Limits) error
 }
 
-// TestLimitsAreExact: what is at a limit is accepted, and with a limit of one less it is rejected with both numbers.
+// TestLimitsAreExact: input at a limit is accepted; with a limit of one less it is rejected with
+// both numbers.
 func TestLimitsAreExact(t *testing.T) {
 	nested := func(n int) Filter {
 		f := Filter(PassAll{})
@@ -115,7 +116,7 @@ func decoded(f Filter) func(l *Limits) error {
 	}
 }
 
-// TestGroupBounds: a group's block size, compression and Bloom mode are valid up to the last value.
+// TestGroupBounds: block size, compression and Bloom mode are valid up to their maximum.
 func TestGroupBounds(t *testing.T) {
 	for _, c := range []struct {
 		g    LocalityGroup
@@ -141,7 +142,8 @@ func TestGroupBounds(t *testing.T) {
 	}
 }
 
-// TestGroupNames: each name of a compression and a Bloom mode is read, also "default", and others are not.
+// TestGroupNames: every name of a compression and a Bloom mode decodes, including "default"; others
+// do not.
 func TestGroupNames(t *testing.T) {
 	for key, names := range map[string][]string{"compression": compressionNames[:], "bloom": bloomNames[:]} {
 		for i, name := range append(slices.Clone(names), "unknown") {
@@ -261,7 +263,7 @@ func TestResetKeepsSmallBuffers(t *testing.T) {
 	}
 }
 
-// TestSizesOfBlocks: a size is positive and fits 31 bits.
+// TestSizesOfBlocks: a size is positive and fits in 31 bits.
 func TestSizesOfBlocks(t *testing.T) {
 	for text, want := range map[string]int{
 		"1": 1, "1B": 1, "8KiB": 8192, "1MiB": 1 << 20, "2147483647": 1<<31 - 1, "2047MiB": 2047 << 20, "2097151KiB": 2097151 << 10,
@@ -273,7 +275,7 @@ func TestSizesOfBlocks(t *testing.T) {
 	}
 }
 
-// TestSpecOfPolicies: a union of versions and age has the short form, and no other policy has.
+// TestSpecOfPolicies: only a union of versions and age has the short form.
 func TestSpecOfPolicies(t *testing.T) {
 	v, a := MaxVersions(2), MaxAge(time.Hour)
 	for want, p := range map[string]GCPolicy{
@@ -287,7 +289,7 @@ func TestSpecOfPolicies(t *testing.T) {
 	}
 }
 
-// TestQuotedPolicies: a policy may be between quotes, of which both are needed.
+// TestQuotedPolicies: a policy may be quoted; both quotes are required.
 func TestQuotedPolicies(t *testing.T) {
 	for text, good := range map[string]bool{
 		`f:gc=versions=2`: true, `f:gc="versions=2"`: true, `f:gc="versions=2`: false, `f:gc=versions=2"`: false, `f:gc=""`: true, `f:gc="`: false,
@@ -317,7 +319,7 @@ func TestSchemaEqual(t *testing.T) {
 	}
 }
 
-// TestGroupsAreSorted: groups are in the order of their names, each there once.
+// TestGroupsAreSorted: groups are sorted by name without duplicates.
 func TestGroupsAreSorted(t *testing.T) {
 	for names, good := range map[string]bool{"a default": true, "default": true, "a a default": false, "default a": false, "a": false} {
 		s := NewSchema("t", 20)
@@ -331,7 +333,7 @@ func TestGroupsAreSorted(t *testing.T) {
 	}
 }
 
-// TestTimeRangeBounds: a delete's range holds at least one timestamp, none negative.
+// TestTimeRangeBounds: the range of a delete contains at least one timestamp, and none is negative.
 func TestTimeRangeBounds(t *testing.T) {
 	for _, c := range []struct {
 		start int64
@@ -347,7 +349,8 @@ func TestTimeRangeBounds(t *testing.T) {
 	}
 }
 
-// TestRuleBounds: versions and ages of rules are positive and not too large, in text and in policies.
+// TestRuleBounds: versions and ages of rules are positive and not too large, in text and in
+// policies.
 func TestRuleBounds(t *testing.T) {
 	for text, good := range map[string]bool{
 		"versions=0": false, "versions=1": true, "versions=2147483647": true, "versions=2147483648": false,
@@ -392,8 +395,8 @@ func TestNameBytes(t *testing.T) {
 	}
 }
 
-// TestScratchBuffers: buffers have powers of two of cells, the last that is large enough is used again, and no more cells are
-// held than the limit.
+// TestScratchBuffers: buffer sizes are powers of two, the last sufficient free buffer is reused,
+// and the held cells stay within the limit.
 func TestScratchBuffers(t *testing.T) {
 	for n, want := range map[int]int{0: 32, 32: 32, 33: 64, 64: 64, 65: 128} {
 		e := Evaluator{limit: 1000}
@@ -431,15 +434,15 @@ func TestOpNames(t *testing.T) {
 	}
 }
 
-// TestInternerBounds: an interner learns names of up to 64 bytes while it has space for them.
+// TestInternerBounds: an Interner remembers names of up to 64 bytes until its capacity is used up.
 func TestInternerBounds(t *testing.T) {
 	for n, want := range map[int]int{64: 1, 65: 0} {
-		in := &Interner{names: map[string]string{}, room: 2}
-		if got := in.Intern(make([]byte, n)); len(got) != n || len(in.names) != want || in.room != 2-want {
+		in := &Interner{names: map[string]string{}, capacity: 2}
+		if got := in.Intern(make([]byte, n)); len(got) != n || len(in.names) != want || in.capacity != 2-want {
 			t.Errorf("after a name of %d bytes it knows %d", n, len(in.names))
 		}
 	}
-	in := &Interner{names: map[string]string{}, room: 1}
+	in := &Interner{names: map[string]string{}, capacity: 1}
 	for _, name := range []string{"a", "b", "a"} {
 		if got := in.Intern([]byte(name)); got != name || len(in.names) != 1 {
 			t.Errorf("%q is interned as %q, and it knows %d", name, got, len(in.names))

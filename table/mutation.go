@@ -1,15 +1,13 @@
 package table
 
-// Op is what a Mutation does. Numbers are stored and sent: append only.
+// Op is the operation of a Mutation. Values are stored and sent: append only.
 type Op uint8
 
 // The operations.
 const (
-	// OpSet writes one cell. A cell of the same column and timestamp that is
-	// there already is replaced.
+	// OpSet writes one cell. It replaces a cell of the same column and timestamp.
 	OpSet Op = 1
-	// OpDeleteColumn deletes the versions of one column, or those in a range of
-	// timestamps.
+	// OpDeleteColumn deletes all versions of one column, or those in a timestamp range.
 	OpDeleteColumn Op = 2
 	// OpDeleteFamily deletes every cell of the row in one family.
 	OpDeleteFamily Op = 3
@@ -29,23 +27,22 @@ var opNames = [...]string{
 	OpSet: "set", OpDeleteColumn: "del_column", OpDeleteFamily: "del_family", OpDeleteRow: "del_row",
 }
 
-// A Mutation is one change to a row. A delete covers what was committed before
-// it and what stands before it in the same RowMutation, whatever the timestamps,
-// and nothing after it.
+// A Mutation is one change to a row. A delete covers everything committed before it and everything
+// before it in the same RowMutation, regardless of timestamps, and nothing after it.
 //
-// Which fields count depends on Op; the others are ignored.
+// Op determines which fields are used; the others are ignored.
 type Mutation struct {
 	Op Op
-	// Family counts for all but OpDeleteRow.
+	// Family is used by all operations except OpDeleteRow.
 	Family string
-	// Qualifier counts for OpSet and OpDeleteColumn.
+	// Qualifier is used by OpSet and OpDeleteColumn.
 	Qualifier []byte
-	// Timestamp, for OpSet, is in microseconds: ServerTimestamp, or not negative.
+	// Timestamp of OpSet is in microseconds: ServerTimestamp, or not negative.
 	Timestamp int64
-	// Value counts for OpSet.
+	// Value is used by OpSet.
 	Value []byte
-	// Start and End bound an OpDeleteColumn to timestamps in [Start, End), in
-	// microseconds. The zero values of both are every version.
+	// Start and End restrict OpDeleteColumn to timestamps in [Start, End), in microseconds. Their
+	// zero values cover every version.
 	Start int64
 	End   TimestampEnd
 }
@@ -60,8 +57,8 @@ func DeleteColumn(family string, qualifier []byte) Mutation {
 	return Mutation{Op: OpDeleteColumn, Family: family, Qualifier: qualifier}
 }
 
-// DeleteColumnRange returns a mutation that deletes the versions of a column with
-// timestamps in [start, end), in microseconds.
+// DeleteColumnRange returns a mutation that deletes the versions of a column with timestamps in
+// [start, end), in microseconds.
 func DeleteColumnRange(family string, qualifier []byte, start int64, end TimestampEnd) Mutation {
 	return Mutation{Op: OpDeleteColumn, Family: family, Qualifier: qualifier, Start: start, End: end}
 }
@@ -72,8 +69,8 @@ func DeleteFamily(family string) Mutation { return Mutation{Op: OpDeleteFamily, 
 // DeleteRow returns a mutation that deletes a row's cells.
 func DeleteRow() Mutation { return Mutation{Op: OpDeleteRow} }
 
-// Size returns the bytes of names and data that the mutation carries: what
-// Limits.RowMutationBytes counts, beside the row key.
+// Size returns the bytes of names and data in the mutation. Limits.RowMutationBytes bounds their
+// sum plus the row key.
 func (m *Mutation) Size() int64 {
 	switch m.Op {
 	case OpSet:
@@ -86,14 +83,13 @@ func (m *Mutation) Size() int64 {
 	return 0
 }
 
-// Validate checks the mutation against schema, which may be nil, and lim, where
-// nil means the defaults. Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp,
-// ErrLimit, and without a schema ErrBadName.
+// Validate checks the mutation against schema, which may be nil, and lim; nil means the defaults.
+// Errors: ErrBadOp, ErrNoFamily, ErrBadTimestamp, ErrLimit, and, without a schema, ErrBadName.
 func (m *Mutation) Validate(schema *Schema, lim *Limits) error {
 	return m.validate(schema, lim.orDefault())
 }
 
-// validate is Validate with limits that are filled in.
+// validate is Validate with full limits.
 func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Op == OpDeleteRow {
 		return nil
@@ -107,7 +103,7 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Op == OpDeleteFamily {
 		return nil
 	}
-	if err := within("qualifier bytes", len(m.Qualifier), l.QualifierBytes); err != nil {
+	if err := checkLimit("qualifier bytes", len(m.Qualifier), l.QualifierBytes); err != nil {
 		return err
 	}
 	if m.Op == OpDeleteColumn {
@@ -116,11 +112,11 @@ func (m *Mutation) validate(schema *Schema, l *Limits) error {
 	if m.Timestamp < 0 && m.Timestamp != ServerTimestamp {
 		return &TimestampError{What: "timestamp is negative", Got: m.Timestamp}
 	}
-	return within("value bytes", len(m.Value), l.ValueBytes)
+	return checkLimit("value bytes", len(m.Value), l.ValueBytes)
 }
 
-// checkTimeRange checks [start, end). An empty range is an error: a delete of
-// nothing is a mistake of the caller.
+// checkTimeRange checks [start, end). An empty range is an error, because deleting nothing is a
+// mistake of the caller.
 func checkTimeRange(start int64, end TimestampEnd) error {
 	last, bounded := end.Bound()
 	switch {
@@ -144,14 +140,14 @@ func checkFamilyIn(schema *Schema, family string, l *Limits) error {
 	return nil
 }
 
-// A RowMutation changes one row, atomically whatever families it touches. Its
-// mutations apply in order.
+// A RowMutation changes one row atomically, across any of its families. Its mutations apply in
+// order.
 type RowMutation struct {
 	Row       []byte
 	Mutations []Mutation
 }
 
-// Size returns the bytes of names and data that the row mutation carries.
+// Size returns the bytes of names and data in the row mutation, including the row key.
 func (r *RowMutation) Size() int64 {
 	n := int64(len(r.Row))
 	for i := range r.Mutations {
@@ -160,9 +156,9 @@ func (r *RowMutation) Size() int64 {
 	return n
 }
 
-// Validate checks the row mutation against schema, which may be nil, and lim,
-// where nil means the defaults. Errors: ErrBadRowKey, ErrNoMutations, ErrLimit,
-// and those of Mutation.Validate in an *ElementError that tells which mutation.
+// Validate checks the row mutation against schema, which may be nil, and lim; nil means the
+// defaults. Errors: ErrBadRowKey, ErrNoMutations, ErrLimit, and those of Mutation.Validate in an
+// *ElementError with the index of the mutation.
 func (r *RowMutation) Validate(schema *Schema, lim *Limits) error {
 	l := lim.orDefault()
 	if err := l.CheckRowKey(r.Row); err != nil {
@@ -171,7 +167,7 @@ func (r *RowMutation) Validate(schema *Schema, lim *Limits) error {
 	if len(r.Mutations) == 0 {
 		return ErrNoMutations
 	}
-	if err := within("mutations in a row mutation", len(r.Mutations), l.Mutations); err != nil {
+	if err := checkLimit("mutations in a row mutation", len(r.Mutations), l.Mutations); err != nil {
 		return err
 	}
 	for i := range r.Mutations {

@@ -52,7 +52,7 @@ func TestMutationValidate(t *testing.T) {
 		t.Errorf("name without schema: error %v", err)
 	}
 	if m = Set("unknown", q, 1, nil); m.Validate(nil, nil) != nil {
-		t.Error("without a schema every good name will do")
+		t.Error("a valid name is rejected without a schema")
 	}
 }
 
@@ -93,8 +93,7 @@ func TestRowMutationValidate(t *testing.T) {
 	}
 }
 
-// TestLimitsDefaults: every field has a default, fills in when zero, and stays
-// when given.
+// TestLimitsDefaults: every field has a default that replaces zero and leaves other values alone.
 func TestLimitsDefaults(t *testing.T) {
 	var zero Limits
 	def := reflect.ValueOf(DefaultLimits())

@@ -2,5 +2,6 @@
 
 package table
 
-// raceEnabled tells that sync.Pool drops items at random.
+// raceEnabled reports whether the race detector is on, in which case sync.Pool drops items at
+// random.
 const raceEnabled = true

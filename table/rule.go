@@ -1,20 +1,18 @@
 package table
 
-// RuleOp is what a Rule does. Numbers are stored: append only.
+// RuleOp is the operation of a Rule. Values are stored: append only.
 type RuleOp uint8
 
 // The operations of rules.
 const (
-	// RuleAppend puts Value behind the newest value of the column.
+	// RuleAppend appends Value to the newest value of the column.
 	RuleAppend RuleOp = 1
-	// RuleIncrement adds Amount to the newest value of the column, 8 bytes that
-	// are a big-endian two's complement integer. A sum out of range of an int64
-	// wraps around, as in Cloud Bigtable.
+	// RuleIncrement adds Amount to the newest value of the column: 8 bytes, a big-endian two's
+	// complement integer. The sum wraps around on int64 overflow, as in Cloud Bigtable.
 	RuleIncrement RuleOp = 2
 )
 
-// A Rule is one step of a ReadModifyWrite. A column that has no value counts as
-// empty, or as 0.
+// A Rule is one step of a ReadModifyWrite. A missing value counts as empty, or as 0.
 type Rule struct {
 	Op        RuleOp
 	Family    string
@@ -23,8 +21,8 @@ type Rule struct {
 	Amount    int64  // of RuleIncrement
 }
 
-// Validate checks the rule against schema, which may be nil, and lim, where nil
-// means the defaults. Errors: ErrBadOp, ErrNoFamily, ErrBadName, ErrLimit.
+// Validate checks the rule against schema, which may be nil, and lim; nil means the defaults.
+// Errors: ErrBadOp, ErrNoFamily, ErrLimit, and, without a schema, ErrBadName.
 func (r *Rule) Validate(schema *Schema, lim *Limits) error {
 	l := lim.orDefault()
 	if r.Op != RuleAppend && r.Op != RuleIncrement {
@@ -33,8 +31,8 @@ func (r *Rule) Validate(schema *Schema, lim *Limits) error {
 	if err := checkFamilyIn(schema, r.Family, l); err != nil {
 		return err
 	}
-	if err := within("qualifier bytes", len(r.Qualifier), l.QualifierBytes); err != nil {
+	if err := checkLimit("qualifier bytes", len(r.Qualifier), l.QualifierBytes); err != nil {
 		return err
 	}
-	return within("value bytes", len(r.Value), l.ValueBytes)
+	return checkLimit("value bytes", len(r.Value), l.ValueBytes)
 }

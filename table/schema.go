@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// A Schema is what a table is beside its cells. Schemas are not changed once
-// made: the methods that alter one return another.
+// A Schema describes a table: its name, id, families and locality groups. Schemas are immutable:
+// methods that alter a schema return a new one.
 type Schema struct {
 	Name string
-	// ID tells the table from others, past and to come, of the same name.
+	// ID distinguishes the table from earlier and later tables of the same name.
 	ID uint64
-	// NextFamilyID is the ID that the next family gets. It only grows.
+	// NextFamilyID is the ID of the next family. It never decreases.
 	NextFamilyID uint32
-	// Families are sorted by name.
+	// Families is sorted by name.
 	Families []Family
-	// Groups are sorted by name. DefaultGroup is always among them.
+	// Groups is sorted by name and always includes DefaultGroup.
 	Groups []LocalityGroup
 }
 
-// NewSchema returns the schema of a table without families. ID is the caller's.
+// NewSchema returns a schema without families. The caller chooses the table ID.
 func NewSchema(name string, id uint64) *Schema {
 	return &Schema{Name: name, ID: id, NextFamilyID: 1, Groups: []LocalityGroup{{Name: DefaultGroup}}}
 }
 
-// Family returns the family of that name, or nil. It is part of the schema: not
-// to be changed.
+// Family returns the named family, or nil. The result belongs to the schema and must not be
+// modified.
 func (s *Schema) Family(name string) *Family {
-	// Most tables have few families, and this is asked for every mutation: a walk
-	// over few short names beats a binary search.
+	// Most tables have few families, and every mutation looks one up. A linear scan of a few short
+	// names is faster than a binary search.
 	if len(s.Families) <= 16 {
 		for i := range s.Families {
 			if s.Families[i].Name == name {
@@ -44,8 +44,8 @@ func (s *Schema) Family(name string) *Family {
 	return nil
 }
 
-// Group returns the locality group of that name, or nil. It is part of the
-// schema: not to be changed.
+// Group returns the named locality group, or nil. The result belongs to the schema and must not be
+// modified.
 func (s *Schema) Group(name string) *LocalityGroup {
 	if i, ok := s.findGroup(name); ok {
 		return &s.Groups[i]
@@ -61,7 +61,7 @@ func (s *Schema) findGroup(name string) (int, bool) {
 	return slices.BinarySearchFunc(s.Groups, name, func(g LocalityGroup, n string) int { return strings.Compare(g.Name, n) })
 }
 
-// Clone returns a copy that shares nothing that may be changed.
+// Clone returns a copy that shares no mutable state.
 func (s *Schema) Clone() *Schema {
 	c := *s
 	c.Families = slices.Clone(s.Families)
@@ -69,23 +69,22 @@ func (s *Schema) Clone() *Schema {
 	return &c
 }
 
-// Equal tells whether two schemas are alike in all fields.
+// Equal reports whether both schemas are equal in all fields.
 func (s *Schema) Equal(o *Schema) bool {
 	return s.Name == o.Name && s.ID == o.ID && s.NextFamilyID == o.NextFamilyID &&
 		slices.Equal(s.Groups, o.Groups) &&
 		slices.EqualFunc(s.Families, o.Families, func(a, b Family) bool { return a.Equal(&b) })
 }
 
-// AddFamily returns the schema with f added, under a new ID whatever f.ID says. An
-// empty f.Group is the default group. Errors: ErrFamilyExists, ErrNoGroup, and
-// those of Validate.
+// AddFamily returns the schema with f added under a new ID; f.ID is ignored. An empty f.Group means
+// the default group. Errors: ErrFamilyExists, ErrNoGroup, and those of Validate.
 func (s *Schema) AddFamily(f Family) (*Schema, error) {
 	i, ok := s.findFamily(f.Name)
 	if ok {
 		return nil, fmt.Errorf("table %q, family %q: %w", s.Name, f.Name, ErrFamilyExists)
 	}
 	if s.NextFamilyID == 1<<32-1 {
-		return nil, &SchemaError{Table: s.Name, Reason: "family ids are used up"}
+		return nil, &SchemaError{Table: s.Name, Reason: "family ids are exhausted"}
 	}
 	if f.Group == "" {
 		f.Group = DefaultGroup
@@ -103,9 +102,9 @@ func (s *Schema) AddFamily(f Family) (*Schema, error) {
 	return c, nil
 }
 
-// SetFamily returns the schema with the policy and the group of the family f.Name
-// as in f. The family keeps its ID; an empty f.Group keeps its group. The group that it leaves goes with its last family. Errors:
-// ErrNoFamily, ErrNoGroup, and those of Validate.
+// SetFamily returns the schema with the policy and group of the family f.Name taken from f. The
+// family keeps its ID; if f.Group is empty, it keeps its group. A group that loses its last family
+// is removed. Errors: ErrNoFamily, ErrNoGroup, and those of Validate.
 func (s *Schema) SetFamily(f Family) (*Schema, error) {
 	i, ok := s.findFamily(f.Name)
 	if !ok {
@@ -128,8 +127,8 @@ func (s *Schema) SetFamily(f Family) (*Schema, error) {
 	return c, nil
 }
 
-// DropFamily returns the schema without the family. Its ID is not given again, and its group goes with its last family.
-// Errors: ErrNoFamily.
+// DropFamily returns the schema without the family. The family's ID is never reused, and its group
+// is removed with its last family. Errors: ErrNoFamily.
 func (s *Schema) DropFamily(name string) (*Schema, error) {
 	i, ok := s.findFamily(name)
 	if !ok {
@@ -142,8 +141,8 @@ func (s *Schema) DropFamily(name string) (*Schema, error) {
 	return c, nil
 }
 
-// dropIfEmpty removes a group that a family has left if it has no other, unless it is the default group. Files of it may be there
-// until the next major compaction of their tablets.
+// dropIfEmpty removes a group without families, unless it is the default group. Its files may
+// remain until the next major compaction of each tablet.
 func (s *Schema) dropIfEmpty(group string) {
 	if group == DefaultGroup || slices.ContainsFunc(s.Families, func(f Family) bool { return f.Group == group }) {
 		return
@@ -153,8 +152,7 @@ func (s *Schema) dropIfEmpty(group string) {
 	}
 }
 
-// SetGroup returns the schema with the group g.Name added or replaced. Errors:
-// those of Validate.
+// SetGroup returns the schema with the group g.Name added or replaced. Errors: those of Validate.
 func (s *Schema) SetGroup(g LocalityGroup) (*Schema, error) {
 	c := s.Clone()
 	if i, ok := c.findGroup(g.Name); ok {
@@ -172,19 +170,18 @@ func (s *Schema) noGroup(name string) error {
 	return fmt.Errorf("table %q, group %q: %w", s.Name, name, ErrNoGroup)
 }
 
-// Validate checks the schema against lim, where nil means the defaults. Errors:
-// ErrBadSchema, ErrBadName, ErrBadGCPolicy, ErrLimit; those of a family are in an
-// *ElementError.
+// Validate checks the schema against lim; nil means the defaults. Errors: ErrBadSchema, ErrBadName,
+// ErrBadGCPolicy, ErrLimit; those of a family are in an *ElementError.
 func (s *Schema) Validate(lim *Limits) error {
 	l := lim.orDefault()
 	if err := checkName("table name", s.Name, l.TableNameBytes); err != nil {
 		return err
 	}
-	if err := within("families in a table", len(s.Families), l.Families); err != nil {
+	if err := checkLimit("families in a table", len(s.Families), l.Families); err != nil {
 		return err
 	}
-	// A group for each family and the default one is all that can be of use.
-	if err := within("locality groups in a table", len(s.Groups), l.Families+1); err != nil {
+	// More groups than one per family and the default group are never useful.
+	if err := checkLimit("locality groups in a table", len(s.Groups), l.Families+1); err != nil {
 		return err
 	}
 	if err := s.validateGroups(l); err != nil {
@@ -194,7 +191,7 @@ func (s *Schema) Validate(lim *Limits) error {
 }
 
 func (s *Schema) validateGroups(l *Limits) error {
-	if err := within("locality groups of a table", len(s.Groups), l.Groups); err != nil {
+	if err := checkLimit("locality groups of a table", len(s.Groups), l.Groups); err != nil {
 		return err
 	}
 	for i := range s.Groups {
@@ -202,11 +199,11 @@ func (s *Schema) validateGroups(l *Limits) error {
 			return err
 		}
 		if i > 0 && s.Groups[i-1].Name >= s.Groups[i].Name {
-			return &SchemaError{Table: s.Name, Reason: "groups are not sorted by name, or one is there twice"}
+			return &SchemaError{Table: s.Name, Reason: "groups are not sorted by name or have duplicates"}
 		}
 	}
 	if s.Group(DefaultGroup) == nil {
-		return &SchemaError{Table: s.Name, Reason: "there is no default group"}
+		return &SchemaError{Table: s.Name, Reason: "the default group is missing"}
 	}
 	return nil
 }
@@ -222,17 +219,17 @@ func (s *Schema) validateFamilies(l *Limits) error {
 			return &ElementError{What: "family", Index: i, Err: err}
 		}
 		if i > 0 && s.Families[i-1].Name >= f.Name {
-			return &SchemaError{Table: s.Name, Reason: "families are not sorted by name, or one is there twice"}
+			return &SchemaError{Table: s.Name, Reason: "families are not sorted by name or have duplicates"}
 		}
 		if f.ID == 0 || f.ID >= s.NextFamilyID {
-			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " has an id that was not given out"}
+			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " has an unallocated id"}
 		}
 		if ids[f.ID] {
 			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " has another family's id"}
 		}
 		ids[f.ID] = true
 		if s.Group(f.Group) == nil {
-			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " is in a group that is not there"}
+			return &SchemaError{Table: s.Name, Reason: "family " + f.Name + " is in a group that does not exist"}
 		}
 	}
 	return nil

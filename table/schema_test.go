@@ -22,8 +22,8 @@ func mustSchema(t testing.TB, specs ...string) *Schema {
 	return s
 }
 
-// TestFamilyIDsAreNotReused: a family that is dropped and made anew has another ID,
-// and the schemas before the change stay as they were.
+// TestFamilyIDsAreNotReused: a family dropped and created again gets another ID, and schemas from
+// before the change are unmodified.
 func TestFamilyIDsAreNotReused(t *testing.T) {
 	s0 := mustSchema(t, "contents", "anchor:versions=1")
 	if a, c := s0.Family("anchor"), s0.Family("contents"); a.ID != 2 || c.ID != 1 || s0.NextFamilyID != 3 {
@@ -38,7 +38,7 @@ func TestFamilyIDsAreNotReused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := s2.Family("anchor"); f.ID != 3 || f.Group != DefaultGroup || f.GC.Kind != GCNone {
-		t.Errorf("made anew: %+v", f)
+		t.Errorf("created again: %+v", f)
 	}
 	s3, err := s2.SetFamily(Family{Name: "anchor", GC: MaxVersions(5)})
 	if err != nil {
@@ -98,14 +98,14 @@ func TestSchemaErrors(t *testing.T) {
 	}
 }
 
-// TestSchemaValidate: schemas that were not made by the methods are checked.
+// TestSchemaValidate covers schemas that were not built by the methods.
 func TestSchemaValidate(t *testing.T) {
 	for name, damage := range map[string]func(*Schema){
 		"order of families": func(s *Schema) { s.Families[0], s.Families[1] = s.Families[1], s.Families[0] },
 		"family twice":      func(s *Schema) { s.Families[1].Name = s.Families[0].Name },
 		"id twice":          func(s *Schema) { s.Families[1].ID = s.Families[0].ID },
 		"id of zero":        func(s *Schema) { s.Families[1].ID = 0 },
-		"id not given out":  func(s *Schema) { s.Families[1].ID = s.NextFamilyID },
+		"unallocated id":    func(s *Schema) { s.Families[1].ID = s.NextFamilyID },
 		"group missing":     func(s *Schema) { s.Families[1].Group = "none" },
 		"no default group":  func(s *Schema) { s.Groups = s.Groups[1:] },
 		"order of groups":   func(s *Schema) { s.Groups[0], s.Groups[1] = s.Groups[1], s.Groups[0] },
@@ -126,7 +126,7 @@ func TestSchemaValidate(t *testing.T) {
 	}
 }
 
-// TestFamilyLookup: few families and many are found alike.
+// TestFamilyLookup finds families in small and large schemas.
 func TestFamilyLookup(t *testing.T) {
 	s := NewSchema("many", 1)
 	for i := range 40 {

@@ -2,19 +2,17 @@ package table
 
 import "strconv"
 
-// A TimestampEnd is the upper bound of a range of timestamps. The zero TimestampEnd
-// is no bound. No number stands for it: an end that was computed as 0 must not
-// select every timestamp.
+// A TimestampEnd is the upper bound of a timestamp range. The zero TimestampEnd is unbounded. No
+// number means unbounded, so that an end computed as 0 cannot select every timestamp by accident.
 type TimestampEnd struct {
 	at      int64
 	bounded bool
 }
 
-// Before returns the bound below which timestamps, in microseconds, are in a range.
+// Before returns an exclusive upper bound, in microseconds.
 func Before(timestamp int64) TimestampEnd { return TimestampEnd{at: timestamp, bounded: true} }
 
-// Bound returns the first timestamp that is not in the range, and whether there is
-// such a bound.
+// Bound returns the first timestamp outside the range, and whether the range is bounded.
 func (e TimestampEnd) Bound() (timestamp int64, bounded bool) { return e.at, e.bounded }
 
 // Contains reports whether timestamp is below the bound.

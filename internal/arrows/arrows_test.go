@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/steledb/stele/"
 
-// allowed says which parts of the tree each part may import, beside itself,
-// table and internal packages.
+// allowed lists the top-level directories that each one may import, besides itself, table and
+// internal.
 var allowed = map[string][]string{
 	"cmd":      {"node", "client", "tablet", "blobfs", "raftmeta", "security"},
 	"node":     {"master", "tablet", "client", "blobfs", "raftmeta", "rpc", "security"},
@@ -27,18 +27,18 @@ var allowed = map[string][]string{
 	"blobfs":   {"rpc"},
 	"raftmeta": {"rpc"},
 	"rpc":      {},
-	"security": {}, // who is who, and who may what: those who serve and call decide by it
+	"security": {}, // identities and rights, used by servers and clients
 	"table":    {},
 	"internal": {"client", "rpc"}, // internal/bench and internal/webload are clients
 	"test":     {"node", "client", "raftmeta", "rpc", "security"},
 }
 
-// only says which part alone may import a library directly, and why.
+// only lists libraries that a single top-level directory may import, and why.
 var only = []struct{ library, part, why string }{
-	{"github.com/hashicorp/raft", "raftmeta", "Raft is one part's business: the others see files with generations"},
-	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node weighs"},
-	{"github.com/spf13/cobra", "cmd", "commands parse, call and print; the parts know no flags"},
-	{"github.com/prometheus/client_golang", "node", "parts count in plain atomics; the node exports"},
+	{"github.com/hashicorp/raft", "raftmeta", "the others see files with generations, not Raft"},
+	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node interprets"},
+	{"github.com/spf13/cobra", "cmd", "only commands know flags"},
+	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
 type listed struct {
@@ -53,13 +53,13 @@ func TestArrows(t *testing.T) {
 		part := partOf(p.ImportPath)
 		may, known := allowed[part]
 		if !known {
-			t.Errorf("%s: %q is no part of the house; see ARCHITECTURE.md", p.ImportPath, part)
+			t.Errorf("%s: %q is not a known top-level directory: see ARCHITECTURE.md", p.ImportPath, part)
 			continue
 		}
 		for _, imp := range p.Imports {
 			for _, o := range only {
 				if (imp == o.library || strings.HasPrefix(imp, o.library+"/")) && part != o.part {
-					t.Errorf("%s imports %s: %s alone may, because %s", p.ImportPath, imp, o.part, o.why)
+					t.Errorf("%s imports %s: only %s may, because %s", p.ImportPath, imp, o.part, o.why)
 				}
 			}
 			if !strings.HasPrefix(imp, module) {
@@ -67,35 +67,36 @@ func TestArrows(t *testing.T) {
 			}
 			to := partOf(imp)
 			if to != part && to != "table" && to != "internal" && !slices.Contains(may, to) {
-				t.Errorf("%s imports %s: the arrow %s → %s is not one of the tree's", p.ImportPath, imp, part, to)
+				t.Errorf("%s imports %s: %s → %s is not allowed", p.ImportPath, imp, part, to)
 			}
-			conformance := strings.HasSuffix(p.ImportPath, "test") // suites that a parent's implementations run
+			conformance := strings.HasSuffix(p.ImportPath, "test") // suites run by a parent's implementations
 			if to == part && part != "internal" && strings.HasPrefix(p.ImportPath, imp+"/") && !conformance {
-				t.Errorf("%s imports its parent %s: a parent glues its children, not the other way", p.ImportPath, imp)
+				t.Errorf("%s imports its parent %s: only parents import children", p.ImportPath, imp)
 			}
 		}
 	}
 }
 
-// TestTestsStayOut holds what tests share, which imports testing, out of the programs.
-func TestTestsStayOut(t *testing.T) {
+// TestProgramsImportNoTestPackages: packages that import testing are imported only by packages that
+// do so too, not by programs.
+func TestProgramsImportNoTestPackages(t *testing.T) {
 	forTests := make(map[string]bool)
 	for _, p := range packages(t) {
 		forTests[p.ImportPath] = slices.Contains(p.Imports, "testing")
 	}
 	if !forTests[module+"internal/wire/wiretest"] {
-		t.Fatal("no package is for tests: how are they told?")
+		t.Fatal("wiretest is not recognized as a test package: is the detection broken?")
 	}
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			if forTests[imp] && !forTests[p.ImportPath] {
-				t.Errorf("%s imports %s, which is for tests alone", p.ImportPath, imp)
+				t.Errorf("%s imports %s, which is for tests only", p.ImportPath, imp)
 			}
 		}
 	}
 }
 
-// TestDocs holds each package to a package comment.
+// TestDocs: each package has a package comment.
 func TestDocs(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.Doc == "" && len(p.Imports) > 0 {
@@ -104,15 +105,15 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestTour holds ARCHITECTURE.md to the tree: it names each package, and says what each
-// invariant is that a comment, a page or a test cites as "I" and a number.
-func TestTour(t *testing.T) {
-	tour, err := os.ReadFile("../../ARCHITECTURE.md")
+// TestArchitecturePage: ARCHITECTURE.md names each package, and defines each invariant that a
+// comment, a page or a test cites as "I" and a number.
+func TestArchitecturePage(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range packages(t) {
-		if path := strings.TrimPrefix(p.ImportPath, module); !strings.Contains(string(tour), "`"+path+"/`") {
+		if path := strings.TrimPrefix(p.ImportPath, module); !strings.Contains(string(page), "`"+path+"/`") {
 			t.Errorf("ARCHITECTURE.md does not name `%s/`", path)
 		}
 	}
@@ -138,16 +139,16 @@ func TestTour(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(places) < 10 {
-		t.Fatalf("only %d invariants are cited: how are they told?", len(places))
+		t.Fatalf("only %d invariants are cited: is the pattern broken?", len(places))
 	}
 	for name, path := range places {
-		if !strings.Contains(string(tour), "\n| "+name+" | ") {
-			t.Errorf("%s cites %s, and ARCHITECTURE.md does not say what that is", path, name)
+		if !strings.Contains(string(page), "\n| "+name+" | ") {
+			t.Errorf("%s cites %s, which ARCHITECTURE.md does not define", path, name)
 		}
 	}
 }
 
-// TestFileSizes holds each file to one noun's size.
+// TestFileSizes bounds the length of files.
 func TestFileSizes(t *testing.T) {
 	for _, p := range packages(t) {
 		files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))

@@ -1,8 +1,8 @@
-// Package arrows holds the test that keeps the tree's imports one-way:
+// Package arrows is the test of the tree's import rules:
 //
 //	cmd → node → {master, tablet} → {client, blobfs, raftmeta} → rpc
 //
-// with table and internal packages open to all, and security, which imports none of
-// these, to cmd, node and client. ARCHITECTURE.md says what each part is for: a test
-// holds that page to the tree.
+// Packages table and internal may be imported by all. Package security imports none of these, and
+// may be imported by cmd, node and client. ARCHITECTURE.md describes each package; another test
+// keeps that page complete.
 package arrows

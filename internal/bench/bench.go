@@ -15,24 +15,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A Result is what came out of one workload. In the paper's, rows count as operations.
+// A Result is the result of one workload. In the paper's workloads, rows count as operations.
 type Result struct {
 	Workload   Workload
 	Ops        int64
-	Bad        int64 // rows that were missing or had a value that they should not have
+	Bad        int64 // rows that were missing or had a wrong value
 	Took       time.Duration
 	Latency    Latency
-	Kinds      []Kind // of operations, of a workload that mixes them
+	Kinds      []Kind // by kind of operation, for YCSB workloads
 	Rows       int64  // in the table, before inserts
-	Tablets    int    // that the table was cut into
+	Tablets    int    // that the table was split into
 	Clients    int
 	Client     Usage // of this process
-	Nodes      Usage // of all nodes together; zero if that is not known
+	Nodes      Usage // of all nodes together; zero if unknown
 	PerSecond  float64
-	PaperRatio float64 // PerSecond over that of the paper's tablet server; 0 if it did not do this
+	PaperRatio float64 // PerSecond relative to the paper's tablet server; 0 if not in the paper
 }
 
-// Latency is how long calls took.
+// Latency is the distribution of call durations.
 type Latency struct{ P50, P99, P999, Max time.Duration }
 
 func latencyOf(h *hdrhistogram.Histogram) Latency {
@@ -40,40 +40,40 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 	return Latency{P50: at(50), P99: at(99), P999: at(99.9), Max: time.Duration(h.Max())}
 }
 
-// A Kind is what came out of one kind of operation.
+// A Kind is the result of one kind of operation.
 type Kind struct {
 	Name     string
 	Ops, Bad int64
 	Latency  Latency
 }
 
-// A Bench measures one node.
+// A Bench measures a cluster.
 type Bench struct {
 	cfg    Config
 	client *client.Client
-	name   string // what the tables' names begin with
+	name   string // prefix of the tables' names
 
 	random, sequential, memory *dataset
-	mixed, scanned             *records // of the YCSB workloads, and of the one that scans
-	tables                     []string // that were made
+	mixed, scanned             *records // of the YCSB workloads, and of the one with scans
+	tables                     []string // created tables
 
 	progress atomic.Pointer[progress]
 }
 
-// progress is how far a phase is.
+// progress is the progress of a phase.
 type progress struct {
 	done *atomic.Int64
 	of   int64
 }
 
-// A stage is what is measured of one workload.
+// A stage is the measured part of one workload.
 type stage struct {
 	run      func(ctx context.Context) (measure, error)
 	progress *progress
 	rows     int64
 }
 
-// New returns a Bench. Errors: those that say what is wrong with cfg.
+// New returns a Bench. It returns an error if cfg is invalid.
 func New(c *client.Client, cfg Config) (*Bench, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -82,14 +82,14 @@ func New(c *client.Client, cfg Config) (*Bench, error) {
 	return &Bench{cfg: cfg, client: c, name: "bench-" + strconv.FormatInt(time.Now().UnixMilli(), 36)}, nil
 }
 
-// Operations returns how many each of YCSB's workloads does.
+// Operations returns the number of operations of each YCSB workload.
 func (b *Bench) Operations() int64 { return b.cfg.Operations }
 
-// Tables returns the names of the tables that were made and are still there.
+// Tables returns the names of the created tables that still exist.
 func (b *Bench) Tables() []string { return b.tables }
 
-// Progress tells how many rows the current phase has done, of how many. It may be
-// called at any time.
+// Progress returns the number of rows done in the current phase, and their total. It may be called
+// at any time.
 func (b *Bench) Progress() (done, of int64) {
 	if p := b.progress.Load(); p != nil {
 		return p.done.Load(), p.of
@@ -97,9 +97,9 @@ func (b *Bench) Progress() (done, of int64) {
 	return 0, 0
 }
 
-// Run runs the workloads and hands each result to each, as it comes. It drops the
-// tables that it made unless they are to be kept, also when it fails. Errors: those of
-// the client, ctx's. Rows that are wrong are no error, but a figure of the Result.
+// Run runs the workloads and calls each with each result. It drops the created tables unless Keep
+// is set, also on errors. Errors: those of the client, ctx.Err(). Wrong rows are not an error but
+// are counted in the Result.
 func (b *Bench) Run(ctx context.Context, each func(Result)) (err error) {
 	defer func() { err = errors.Join(err, b.dropTables(ctx)) }()
 	for _, w := range running {
@@ -115,7 +115,7 @@ func (b *Bench) Run(ctx context.Context, each func(Result)) (err error) {
 	return nil
 }
 
-// dropTime is how long dropping the tables may take, when the rest was interrupted.
+// dropTime bounds dropping the tables after ctx was cancelled.
 const dropTime = 30 * time.Second
 
 func (b *Bench) dropTables(ctx context.Context) error {
@@ -169,14 +169,14 @@ func (b *Bench) phase(text string, p *progress) {
 	b.cfg.Phase(text)
 }
 
-// The seeds of the orders: reads must not come in the order of the writes, in which
-// rows lie together in files.
+// The seeds of the orders. Reads must not follow the order of the writes, because rows written
+// together are adjacent in files.
 const (
 	writeSeed = 1
-	readSeed  = 1000 // and the number of the pass
+	readSeed  = 1000 // plus the number of the pass
 )
 
-// prepare makes what one of the paper's workloads needs, and returns the lap that is to be measured.
+// prepare sets up one of the paper's workloads and returns its measured part.
 func (b *Bench) prepare(ctx context.Context, w Workload) (*stage, error) {
 	n := uint64(b.cfg.Rows)
 	l := &lap{pace: b.cfg.pace(b.cfg.Batch), atLeast: b.cfg.ReadTimeMin, do: read}
@@ -194,7 +194,7 @@ func (b *Bench) prepare(ctx context.Context, w Workload) (*stage, error) {
 		l.order = func(pass uint64) order { return permuted(n, readSeed+pass) }
 	case RandomReadMem:
 		slot = &b.memory
-		n = max(n/10, 1) // the paper's, too, has a tenth of the data
+		n = max(n/10, 1) // the paper also uses a tenth of the data
 		l.order = func(pass uint64) order { return permuted(n, readSeed+pass) }
 	case Scan:
 		l.do = scan
@@ -215,10 +215,10 @@ func (b *Bench) prepare(ctx context.Context, w Workload) (*stage, error) {
 		}
 		return s, nil
 	}
-	return s, b.settle(ctx, w, l.data)
+	return s, b.fill(ctx, w, l.data)
 }
 
-// create makes a table.
+// create creates a table.
 func (b *Bench) create(ctx context.Context, w Workload, rows uint64) (*dataset, error) {
 	suffix := "-sequential"
 	switch w {
@@ -232,11 +232,11 @@ func (b *Bench) create(ctx context.Context, w Workload, rows uint64) (*dataset, 
 		return nil, err
 	}
 	tablets := uint64(b.tabletsOf(int64(rows)))
-	var cuts []string
+	var splits []string
 	for i := uint64(1); i < tablets; i++ {
-		cuts = append(cuts, string(appendKey(nil, i*rows/tablets-1))) // a tablet ends with the row that it is cut at
+		splits = append(splits, string(appendKey(nil, i*rows/tablets-1))) // a split point is the last row of a tablet
 	}
-	t, err := b.createTable(ctx, suffix, cuts, spec)
+	t, err := b.createTable(ctx, suffix, splits, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -245,16 +245,16 @@ func (b *Bench) create(ctx context.Context, w Workload, rows uint64) (*dataset, 
 	return d, nil
 }
 
-// tabletsOf returns how many tablets a table of so many rows is cut into.
+// tabletsOf returns the number of tablets of a table with that many rows.
 func (b *Bench) tabletsOf(rows int64) int { return int(min(int64(b.cfg.Tablets), rows)) }
 
-func (b *Bench) createTable(ctx context.Context, suffix string, cuts []string, spec table.FamilySpec) (*client.Table, error) {
+func (b *Bench) createTable(ctx context.Context, suffix string, splits []string, spec table.FamilySpec) (*client.Table, error) {
 	name := b.name + suffix
 	specs := []table.FamilySpec{spec}
 	if b.cfg.User != nil {
 		specs = append(specs, table.FamilySpec{Name: "hidden"})
 	}
-	if _, err := b.client.CreateSplitTable(ctx, name, cuts, specs...); err != nil {
+	if _, err := b.client.CreateSplitTable(ctx, name, splits, specs...); err != nil {
 		return nil, err
 	}
 	b.tables = append(b.tables, name)
@@ -262,22 +262,21 @@ func (b *Bench) createTable(ctx context.Context, suffix string, cuts []string, s
 		return b.client.Table(name), nil
 	}
 	if err := b.client.Grant(ctx, client.Grant{Principal: b.cfg.UserName, Table: name, Family: spec.Name, Rights: "read,write"}); err != nil {
-		return nil, fmt.Errorf("give the user of the measurement a right: %w", err)
+		return nil, fmt.Errorf("grant rights to the measuring user: %w", err)
 	}
 	return b.cfg.User.Table(name), nil
 }
 
-// fillBatch is the batch in which rows are written that are only there to be read.
+// fillBatch is the batch size for rows that are written only to be read.
 const fillBatch = 500
 
-// settle sees to it that a dataset is written and in SSTables, or in memory if that is
-// its place.
-func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
+// fill makes sure that a dataset is written and in SSTables or, if in-memory, in memory.
+func (b *Bench) fill(ctx context.Context, w Workload, d *dataset) error {
 	if !d.written {
 		fill := &lap{data: d, do: write, pace: pace{clients: 4, batch: fillBatch}}
 		fill.order = func(uint64) order { return sequential(d.rows) }
 		if w == RandomRead {
-			// Files written in the order of their rows would not overlap.
+			// In row order, files would not overlap.
 			fill.order = func(uint64) order { return permuted(d.rows, writeSeed) }
 		}
 		b.phase(fmt.Sprintf("%s: writing the rows to read", w), fill.progress())
@@ -286,11 +285,11 @@ func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
 		}
 		d.written = true
 	}
-	if !d.settled {
+	if !d.compacted {
 		if err := b.compact(ctx, w, d.table.Name()); err != nil {
 			return err
 		}
-		d.settled = true
+		d.compacted = true
 	}
 	if !d.inMemory && !b.cfg.Warm {
 		return nil
@@ -303,7 +302,7 @@ func (b *Bench) settle(ctx context.Context, w Workload, d *dataset) error {
 	return err
 }
 
-// compact has a table's rows in SSTables, and merged as far as they will be.
+// compact compacts a table and waits until its merging compactions are done.
 func (b *Bench) compact(ctx context.Context, w Workload, name string) error {
 	b.phase(fmt.Sprintf("%s: compacting", w), nil)
 	if err := b.client.Compact(ctx, name, b.cfg.Major); err != nil {
@@ -312,14 +311,14 @@ func (b *Bench) compact(ctx context.Context, w Workload, name string) error {
 	return b.quiet(ctx, name)
 }
 
-// A node is taken to be quiet when its files have not changed for Config.quiet. It is
-// not waited for longer than quietWait: it may have other work.
+// A node counts as quiet when its files have not changed for Config.quiet. The wait ends after
+// quietWait, because the node may have other work.
 const (
 	quietPoll = 250 * time.Millisecond
 	quietWait = 2 * time.Minute
 )
 
-// quiet waits for the merging compactions that a compaction has called for.
+// quiet waits for the merging compactions triggered by a compaction.
 func (b *Bench) quiet(ctx context.Context, name string) error {
 	type state struct{ files, bytes, used int64 }
 	var last state

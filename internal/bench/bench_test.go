@@ -22,7 +22,7 @@ func startNode(t testing.TB, cfg Config) *client.Client {
 	return startNodeBehind(t, cfg, nil)
 }
 
-// startNodeBehind starts a node, and a client whose connections dial makes.
+// startNodeBehind starts a node, and a client that connects with dial.
 func startNodeBehind(t testing.TB, cfg Config, dial func(context.Context, string) (net.Conn, error)) *client.Client {
 	t.Helper()
 	n, err := node.Start(context.Background(), node.Config{
@@ -65,8 +65,8 @@ func run(t *testing.T, c *client.Client, cfg Config) map[Workload]Result {
 	return got
 }
 
-// TestAllWorkloads: every workload does all of its rows, and what it reads is right;
-// one row a call and many.
+// TestAllWorkloads: every workload processes all of its rows and reads correct data, with one row
+// per call and with many.
 func TestAllWorkloads(t *testing.T) {
 	for _, batch := range []int{1, 7} {
 		cfg := Config{Rows: 3000, Clients: 8, Batch: batch, ReadTimeMin: time.Millisecond, ValueBytes: 100, Tablets: batch}
@@ -90,7 +90,7 @@ func TestAllWorkloads(t *testing.T) {
 	}
 }
 
-// TestOnly: a workload that reads has its rows written for it.
+// TestOnly: the rows of a read workload are written for it.
 func TestOnly(t *testing.T) {
 	for _, w := range []Workload{RandomRead, Scan} {
 		cfg := Config{Rows: 2500, Clients: 4, Workloads: []Workload{w}, ReadTimeMin: time.Millisecond, Major: true, Warm: true, Options: "block=8KiB,compression=none"}
@@ -101,7 +101,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// TestBadRowsAreCounted: B4, for rows that are missing and for rows that are wrong.
+// TestBadRowsAreCounted: B4, for missing and for wrong rows.
 func TestBadRowsAreCounted(t *testing.T) {
 	ctx := context.Background()
 	cfg := Config{Rows: 1000, Clients: 2, Workloads: []Workload{SequentialWrite, SequentialRead, Scan}, ReadTimeMin: time.Nanosecond, ValueBytes: 100}
@@ -130,7 +130,7 @@ func TestBadRowsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRate: clients that keep to a rate take as long as it says.
+// TestRate: clients keep to the rate.
 func TestRate(t *testing.T) {
 	cfg := Config{Rows: 200, Clients: 4, Workloads: []Workload{SequentialWrite}, Rate: 1000, ValueBytes: 100}
 	got := run(t, startNode(t, cfg), cfg)
@@ -139,7 +139,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestConnectionsBreak: rows whose fate is unknown are written again, and all is there.
+// TestConnectionsBreak: rows with an unknown outcome are written again, and none is lost.
 func TestConnectionsBreak(t *testing.T) {
 	var mu sync.Mutex
 	var open []net.Conn
@@ -189,7 +189,7 @@ func TestConnectionsBreak(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was made is dropped also when the run is cut off.
+// TestInterrupted: created tables are also dropped when the run is cancelled.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -218,11 +218,11 @@ func TestConfigRefuses(t *testing.T) {
 		{Rows: RecordsMax + 1, Workloads: []Workload{YCSBC}}, {Options: "block=no"}, {Options: "versions=2"},
 	} {
 		if _, err := New(nil, cfg); err == nil {
-			t.Errorf("%+v was taken", cfg)
+			t.Errorf("%+v was accepted", cfg)
 		}
 	}
 	if _, err := ParseWorkloads("random-read,randm-write"); err == nil {
-		t.Error("a workload that there is not was taken")
+		t.Error("an unknown workload was accepted")
 	}
 	if b, err := New(nil, Config{Rows: 77}); err != nil || b.Operations() != 77 {
 		t.Errorf("%v operations, %v", b.Operations(), err)

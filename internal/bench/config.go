@@ -10,10 +10,10 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A Workload is one of the paper's, or of YCSB's.
+// A Workload is the name of a workload of the paper or of YCSB.
 type Workload string
 
-// The paper's workloads, in the order in which they run: what writes before what reads it.
+// The paper's workloads in the order in which they run: writes before the reads of their rows.
 const (
 	RandomWrite     Workload = "random-write"
 	RandomRead      Workload = "random-read"
@@ -23,7 +23,7 @@ const (
 	RandomReadMem   Workload = "random-read-mem"
 )
 
-// Those of YCSB.
+// The YCSB workloads.
 const (
 	YCSBA Workload = "ycsb-a"
 	YCSBB Workload = "ycsb-b"
@@ -33,40 +33,40 @@ const (
 	YCSBF Workload = "ycsb-f"
 )
 
-// PaperWorkloads lists the paper's in the order of its table.
+// PaperWorkloads returns the paper's workloads in the order of its table.
 func PaperWorkloads() []Workload {
 	return []Workload{RandomRead, RandomReadMem, RandomWrite, SequentialRead, SequentialWrite, Scan}
 }
 
-// YCSBWorkloads lists YCSB's.
+// YCSBWorkloads returns the YCSB workloads.
 func YCSBWorkloads() []Workload { return []Workload{YCSBA, YCSBB, YCSBC, YCSBD, YCSBE, YCSBF} }
 
-// Workloads lists all of them, the paper's first.
+// Workloads returns all workloads, the paper's first.
 func Workloads() []Workload { return append(PaperWorkloads(), YCSBWorkloads()...) }
 
-// running lists them in the order in which they run. D comes after those that must not
-// have its inserts, as YCSB's authors say.
+// running lists the workloads in the order in which they run. As YCSB's authors require, D comes
+// after the workloads that must not see its inserts.
 var running = []Workload{
 	RandomWrite, RandomRead, SequentialWrite, SequentialRead, Scan, RandomReadMem, YCSBA, YCSBB, YCSBC, YCSBF, YCSBD, YCSBE,
 }
 
-// The names of several workloads.
+// The names of groups of workloads.
 const (
 	paperNames = "paper"
 	ycsbNames  = "ycsb"
 	allNames   = "all"
 )
 
-// Paper returns what one tablet server of the paper did, in rows a second (§7, the
-// table of figure 6); 0 for what it did not do.
+// Paper returns the rate of the paper's tablet server in rows per second (§7, the table of figure
+// 6). It is 0 if the workload is not in the paper.
 func (w Workload) Paper() float64 {
 	return map[Workload]float64{
 		RandomRead: 1212, RandomReadMem: 10811, RandomWrite: 8850, SequentialRead: 4425, SequentialWrite: 8547, Scan: 15385,
 	}[w]
 }
 
-// ParseWorkloads reads names between commas; "paper", "ycsb" and "all" are several.
-// None is the paper's.
+// ParseWorkloads parses names separated by commas, including the groups "paper", "ycsb" and "all".
+// Empty means the paper's.
 func ParseWorkloads(text string) (ws []Workload, err error) {
 	if text == "" {
 		return PaperWorkloads(), nil
@@ -82,7 +82,7 @@ func ParseWorkloads(text string) (ws []Workload, err error) {
 		case name == allNames:
 			named = Workloads()
 		case !slices.Contains(running, named[0]):
-			return nil, fmt.Errorf("no workload %q: there are %s, %s, %s, %s", name, join(Workloads()), paperNames, ycsbNames, allNames)
+			return nil, fmt.Errorf("unknown workload %q: expected one of %s, %s, %s, %s", name, join(Workloads()), paperNames, ycsbNames, allNames)
 		}
 		for _, w := range named {
 			if !slices.Contains(ws, w) {
@@ -101,42 +101,43 @@ func join(ws []Workload) string {
 	return strings.Join(names, ", ")
 }
 
-// A Config says what to measure. Zero means the default given.
+// A Config configures a measurement. Zero fields mean the default given.
 type Config struct {
-	Rows       int64      // 1,000,000; of which random-read-mem takes a tenth
-	Clients    int        // 64 calls in flight
-	Batch      int        // 1 row a call, but in scans and YCSB's workloads
-	ValueBytes int        // 1000; at least 8, at most 1 MiB; YCSB's workloads have ten values of 100
+	Rows       int64      // 1,000,000; random-read-mem uses a tenth
+	Clients    int        // 64 concurrent calls
+	Batch      int        // 1 row per call; not used by scans and YCSB workloads
+	ValueBytes int        // 1000; 8 to 1 MiB; YCSB workloads have ten values of 100
 	Workloads  []Workload // the paper's
-	Tablets    int        // 1, that a table is cut into beforehand
-	Operations int64      // of each of YCSB's workloads: as many as rows
-	// Rate is the rows, or operations, a second that all clients together ask for: as
-	// many as they can. The paper's scans do not heed it.
+	Tablets    int        // 1; tables are pre-split into this many
+	Operations int64      // of each YCSB workload: the number of rows
+	// Rate is the target rate of all clients together in rows or operations per second. Default
+	// unlimited. The paper's scan ignores it.
 	Rate float64
-	// Options are those of the family that the values are in, as a family
-	// specification has them, such as "block=8KiB,compression=none": none.
+	// Options are further options of the family of the values, in the form of a family
+	// specification, such as "block=8KiB,compression=none". Default none.
 	Options string
-	// Major makes a major compaction of what is to be read, instead of minor ones.
+	// Major runs a major compaction before read workloads instead of minor ones.
 	Major bool
-	// Warm reads all rows once before workloads that read are measured.
+	// Warm reads all rows once before read workloads are measured.
 	Warm bool
-	// ReadTimeMin is how long workloads that read go on at least: 3 s.
+	// ReadTimeMin is the minimum duration of read workloads. Default 3 s.
 	ReadTimeMin time.Duration
-	// User, whose name is UserName, makes the calls that are measured, with a right on one family of two; the
-	// Bench's client makes the tables, and gives that right: the Bench's client.
+	// User, named UserName, makes the measured calls and has rights on one family of two. The
+	// Bench's client creates the tables and grants the rights. Default: the Bench's client makes
+	// all calls.
 	User     *client.Client
 	UserName string
-	// Keep leaves the tables there.
+	// Keep does not drop the tables.
 	Keep bool
-	// Phase is told what is done next: nobody.
+	// Phase is called at the start of each phase. It may be nil.
 	Phase func(text string)
-	// Measuring is called when the measured part of a workload begins, and what it
-	// returns when it ends: nothing.
+	// Measuring is called when the measured part of a workload starts; the function it returns is
+	// called at its end. It may be nil.
 	Measuring func(w Workload) (done func())
-	// NodeUsage returns what all nodes together have used so far: unknown.
+	// NodeUsage returns the total usage of all nodes so far. Nil means unknown.
 	NodeUsage func() Usage
 
-	// quiet is how long files must not have changed: 2 s.
+	// quiet is how long files must be unchanged. Default 2 s.
 	quiet time.Duration
 }
 
@@ -148,7 +149,7 @@ const (
 	ValueBytesMax = 1 << 20
 	TabletsMax    = 10_000
 	OperationsMax = 1e9 // updates are numbered in 32 bits
-	RecordsMax    = 1e8 // of YCSB, each of which takes 40 bytes here
+	RecordsMax    = 1e8 // of YCSB; each takes 40 bytes of memory
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -201,13 +202,13 @@ func (c Config) validate() error {
 		}
 	}
 	if c.Rows > RecordsMax && slices.ContainsFunc(c.Workloads, func(w Workload) bool { return w.ycsb() != nil }) {
-		return fmt.Errorf("rows: %d are more than the %.0f that YCSB's workloads take", c.Rows, float64(RecordsMax))
+		return fmt.Errorf("rows: %d is more than the %.0f that YCSB workloads support", c.Rows, float64(RecordsMax))
 	}
 	_, err := c.family(false)
 	return err
 }
 
-// family returns the specification of the family that holds the values.
+// family returns the specification of the family of the values.
 func (c Config) family(inMemory bool) (table.FamilySpec, error) {
 	text := family + ":versions=1,group=values"
 	if inMemory {
@@ -219,17 +220,16 @@ func (c Config) family(inMemory bool) (table.FamilySpec, error) {
 	return table.ParseFamilySpec(text)
 }
 
-// ClientConfig returns the configuration of a client that sends the batches of c
-// whole, over so many connections, and goes on when a node dies.
+// ClientConfig returns the configuration of a client that sends the batches of c whole, over the
+// given number of connections, and retries when a node fails.
 func (c Config) ClientConfig(connections int) client.Config {
 	batch, value := max(c.Batch, 1), max(c.ValueBytes, 1000)
 	return client.Config{
 		Conns: connections,
-		// Rows have one value, which may be written twice. Updates of YCSB are another
-		// matter, see user.update.
+		// Rows have one value, which may be written twice. YCSB updates may not: see user.update.
 		Replay:    client.ReplayAll,
 		BatchRows: max(batch, fillBatch),
-		// A mutation has a few names beside its value.
+		// A mutation has a few names in addition to its value.
 		BatchBytes: max(1<<20, int64(batch)*int64(value+100)),
 	}
 }

@@ -1,77 +1,74 @@
-// Package bench measures Stele with the six workloads of the paper's §7, and with the
-// six of YCSB (Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC
-// 2010). It knows the client and nothing of nodes.
+// Package bench measures Stele with the six workloads of the paper's §7, and with the six of YCSB
+// (Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010). It uses only the
+// client.
 //
 // # The paper's workloads
 //
-// R rows, numbered 0 to R-1. The key of a row is its number in 16 digits, its value
-// is incompressible, of 1000 bytes, and different from that of every other row.
+// There are R rows, numbered 0 to R-1. The key of a row is its number in 16 digits. Its value has
+// 1000 incompressible bytes and differs from that of every other row.
 //
-//	sequential-write  writes each row once; row numbers are given out in 10 ranges for
-//	                  each client, the next to whoever is done first
+//	sequential-write  writes each row once; the row numbers are divided into 10 ranges
+//	                  per client, each assigned to the next idle client
 //	random-write      the same, through a permutation of the row numbers
-//	sequential-read   reads what sequential-write wrote, in the same way
-//	random-read       reads what random-write wrote, through another permutation
+//	sequential-read   reads the rows of sequential-write, in the same way
+//	random-read       reads the rows of random-write, through another permutation
 //	random-read-mem   the same, on a tenth of the rows, in an in-memory locality group
-//	scan              reads what sequential-write wrote with Scanners, one for each
-//	                  range
+//	scan              reads the rows of sequential-write with Scanners, one per range
 //
-// Rows count as operations. Every value that is read is compared byte by byte.
+// Rows count as operations. Every value read is compared byte by byte.
 //
-// Workloads that read do so again and again until ReadTimeMin has passed. What they
-// read is written before, if no workload of the same run wrote it, and then all of it
-// is compacted, so that it comes from SSTables; that is not measured.
+// Read workloads repeat until ReadTimeMin has passed. If no workload of the same run wrote their
+// rows, these are written first. The table is then compacted, so that reads come from SSTables.
+// Neither is measured.
 //
 // # YCSB's workloads
 //
-// Records of ten fields of 100 bytes, each a row with ten columns. So many operations
-// are done, each of one kind, drawn anew:
+// A record has ten fields of 100 bytes: a row with ten columns. A workload does a given number of
+// operations, each of a random kind:
 //
 //	ycsb-a  reads 50%, updates 50%
 //	ycsb-b  reads 95%, updates 5%
 //	ycsb-c  reads
-//	ycsb-d  reads 95%, inserts 5%; reads ask for what was inserted last
-//	ycsb-e  scans 95%, inserts 5%; of 1 to 100 records, each length as often
+//	ycsb-d  reads 95%, inserts 5%; reads favor the records inserted last
+//	ycsb-e  scans 95%, inserts 5%; scans of 1 to 100 records, uniformly distributed
 //	ycsb-f  reads 50%, read-modify-writes 50%: a read, then an update of the same
-//	        record, as YCSB's is, and not Stele's atomic one
+//	        record, as in YCSB, instead of Stele's atomic one
 //
-// A read reads all fields, an update writes one, an insert writes a record. Records are
-// drawn with a scrambled Zipfian distribution, the start of scans too; in ycsb-d the
-// distribution is over their age. The constant is 0.99. A, B, C, F and D run in this
-// order on one table, E on one of its own. Records are loaded before and compacted,
-// which is not measured. An operation is a call.
+// A read reads all fields, an update writes one field, an insert writes a record. Records, and the
+// starts of scans, are drawn from a scrambled Zipfian distribution with constant 0.99; in ycsb-d
+// the distribution is over their age. A, B, C, F and D run in this order on one table, E on its
+// own. Records are loaded and compacted before, which is not measured. An operation is a call.
 //
-// Everything that is read is checked: that a record has its ten fields, that each has
-// a value which somebody wrote there, that it is not older than an update which was
-// acknowledged before (but for those under way together), and that scans miss no
-// record which was loaded.
+// All data read is checked. A record must have its ten fields, each with a value that was written
+// to it. Except among concurrent updates, no value may be older than an update acknowledged before
+// the read. Scans must not miss a loaded record.
 //
 // # Latency
 //
-// That of a call, which has Batch rows. Of a scan it is the time from one thousand
-// rows to the next, as the reader sees them come. With a Rate it counts from the
-// moment at which the call was due, so that a node that stands still is not measured
-// less often (coordinated omission).
+// Latency is that of a call, which has Batch rows. For a scan, it is the time between one thousand
+// rows and the next, as seen by the reader. With a Rate, latency counts from the time at which the
+// call was due, so that a stalled node is not sampled less often (coordinated omission).
 //
-// # Departures from the paper
+// # Differences from the paper and from YCSB
 //
-// It hashes row keys modulo R, which writes some rows twice and some never. A
-// permutation writes and reads each once, so that missing rows are found. Clients are
+// The paper hashes row keys modulo R, which writes some rows twice and some never. Here a
+// permutation writes and reads each row once, so that missing rows are detected. Clients are
 // goroutines of one process.
 //
-// And from YCSB: keys have a bijection's hash in 20 digits in place of FNV's without
-// zeros in front, so that scans can be checked; the probabilities of ycsb-d count
-// records in steps of a thousandth.
+// Differences from YCSB: keys are a bijective hash in 20 digits instead of FNV without leading
+// zeros, so that scans can be checked. The probabilities of ycsb-d are updated whenever the number
+// of records has grown by a thousandth.
 //
-// # Nouns
+// # Terms
 //
 //   - A Workload is one of the twelve names.
 //   - A dataset is a table of rows that workloads write or read.
 //   - A lap is one pass over the rows of a dataset by all clients.
-//   - records is a table of YCSB's records; a mixed is clients that do operations of
-//     several kinds on them.
-//   - A stamp is the number of an update; a floor is the least that may be read.
-//   - A Result is what came out of one workload.
+//   - records is a table of YCSB records. A mixed is a set of clients that do
+//     operations of several kinds on them.
+//   - A stamp is the number of an update. A floor is the lowest stamp that a read
+//     may return.
+//   - A Result is the result of one workload.
 //
 // # Goroutines
 //
@@ -83,11 +80,11 @@
 //
 // # Invariants
 //
-//	B1. Row i of a seed has the same key and value wherever it is made, and no two
-//	    rows have the same.
-//	B2. A permutation of R numbers gives each of them once.
-//	B3. A lap hands out each row once.
-//	B4. No value that differs from what was written is counted as read.
-//	B5. No read finds a stamp below the floor that its field had when the read began,
-//	    unless an acknowledged update was lost.
+//	B1. Row i of a seed always has the same key and value. No two rows have the same key or
+//	    value.
+//	B2. A permutation of R numbers yields each of them once.
+//	B3. A lap assigns each row once.
+//	B4. A value that differs from the one written is never counted as good.
+//	B5. No read returns a stamp below the field's floor at the start of the read, unless an
+//	    acknowledged update was lost.
 package bench

@@ -13,24 +13,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// family is the one that values are in, under an empty qualifier.
+// family is the family of the values, whose qualifier is empty.
 const family = "data"
 
-// scanUnit is the rows of a scan that one latency is of. A node sends some hundreds at
-// a time, so that most rows come without a wait and say nothing by themselves.
+// scanUnit is the number of rows of a scan per latency sample. A node sends some hundreds at a
+// time, so most single rows arrive without a wait.
 const scanUnit = 1000
 
 // A dataset is a table of rows.
 type dataset struct {
-	table    *client.Table
-	rows     uint64
-	values   values
-	inMemory bool
-	written  bool // all of it
-	settled  bool // and in SSTables
+	table     *client.Table
+	rows      uint64
+	values    values
+	inMemory  bool
+	written   bool // completely
+	compacted bool // compacted into SSTables
 }
 
-// action is what a lap does with rows.
+// action is the operation of a lap.
 type action int
 
 const (
@@ -39,8 +39,8 @@ const (
 	scan
 )
 
-// A lap is clients that pass over the rows of a dataset: once, or again and again until
-// some time is over.
+// A lap is one or more passes of all clients over the rows of a dataset. Passes repeat until
+// atLeast has elapsed.
 type lap struct {
 	pace
 	data    *dataset
@@ -56,7 +56,7 @@ type lap struct {
 
 func (l *lap) progress() *progress { return &progress{&l.ops, int64(l.data.rows)} }
 
-// A measure is what came of a lap.
+// A measure is the result of a lap.
 type measure struct {
 	ops, bad int64
 	took     time.Duration
@@ -64,9 +64,9 @@ type measure struct {
 	kinds    []Kind
 }
 
-// newHistogram makes room for latencies of 1 ns to 10 minutes, right to one in a
-// hundred. With a digit more the histograms of 64 clients do not fit a processor's
-// cache, and counting took 7% of the clients' time.
+// newHistogram returns a histogram for latencies of 1 ns to 10 minutes with a precision of 1%. With
+// another digit, the histograms of 64 clients exceed the processor's cache, and counting took 7% of
+// the clients' time.
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(10*time.Minute), 2) }
 
 // run runs the lap. An error of any client ends it.
@@ -99,19 +99,19 @@ func (l *lap) run(ctx context.Context) (measure, error) {
 	return m, context.Cause(ctx)
 }
 
-// take returns the next range, and the pass that it is of.
+// take returns the next range and its pass, or ok=false at the end of the lap.
 func (l *lap) take() (pass, from, to uint64, ok bool) {
 	pass, from, to = l.ranges.take()
 	return pass, from, to, pass == 0 || time.Since(l.began) < l.atLeast
 }
 
-// A worker is one client of a lap, with all that its calls need.
+// A worker is one client of a lap with its buffers.
 type worker struct {
 	lap     *lap
 	id      int
 	calls   int64
 	latency *hdrhistogram.Histogram
-	place   []uint64 // row numbers of the call
+	place   []uint64 // row numbers of the current call
 	key     []byte
 	rows    []string
 	changes []*client.RowMutation
@@ -148,7 +148,7 @@ func (w *worker) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// visit calls for the rows at [from, to) of an order, a batch a call.
+// visit processes the rows at [from, to) of an order, one batch per call.
 func (w *worker) visit(ctx context.Context, o order, from, to uint64) error {
 	for from < to && ctx.Err() == nil {
 		n := min(uint64(w.lap.batch), to-from)
@@ -168,7 +168,7 @@ func (w *worker) visit(ctx context.Context, o order, from, to uint64) error {
 	return ctx.Err()
 }
 
-// prepare makes the i-th row of a call.
+// prepare builds the i-th row of a call.
 func (w *worker) prepare(i int) {
 	w.key = appendKey(w.key[:0], w.place[i])
 	w.rows[i] = string(w.key)
@@ -209,7 +209,7 @@ func (w *worker) call(ctx context.Context, n int) error {
 	return err
 }
 
-// check counts the i-th row of a call if it is not what was written (B4).
+// check counts the i-th row of a call as bad if it differs from the one written (B4).
 func (w *worker) check(row *table.Row, i int) {
 	if row == nil || string(row.Key) != w.rows[i] || !w.lap.data.goodCells(row, w.place[i]) {
 		w.lap.bad.Add(1)
@@ -229,7 +229,7 @@ func (w *worker) scan(ctx context.Context, from, to uint64) error {
 		row := s.Row()
 		w.key = appendKey(w.key[:0], next)
 		if string(row.Key) != string(w.key) {
-			return fmt.Errorf("scan from row %016d: row %q in place of %q", from, row.Key, w.key)
+			return fmt.Errorf("scan from row %016d: got row %q, want %q", from, row.Key, w.key)
 		}
 		if !w.lap.data.goodCells(row, next) {
 			w.lap.bad.Add(1)
@@ -244,7 +244,7 @@ func (w *worker) scan(ctx context.Context, from, to uint64) error {
 	if rest := int64((next - from) % scanUnit); rest > 0 {
 		w.lap.ops.Add(rest)
 		if next-from < scanUnit {
-			w.record(time.Since(begin)) // the dataset is that small
+			w.record(time.Since(begin)) // the dataset is smaller than a unit
 		}
 	}
 	w.lap.bad.Add(int64(to - next))

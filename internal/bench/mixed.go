@@ -13,34 +13,34 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// mixed is clients that do operations of several kinds on records, in any order.
+// mixed is a set of clients that do operations of several kinds on records.
 type mixed struct {
 	pace
 	records    *records
 	blend      *blend
 	operations int64
 
-	// What clients draw records from, of which each has a copy.
+	// The distributions of records, copied by each client.
 	scrambled *scrambled
 	latest    *latest
 
 	began time.Time
-	taken atomic.Int64 // operations that were begun
+	taken atomic.Int64 // operations started
 	done  atomic.Int64
 }
 
-// insertRoom is how many times the inserts that are to be expected there is room for
-// among the records that are drawn; those that are not there yet are drawn again.
-const insertRoom = 2
+// insertFactor is the space for inserts in the distribution of records, as a multiple of the
+// expected number of inserts. If a record is drawn that does not exist yet, the draw is repeated.
+const insertFactor = 2
 
 func newMixed(r *records, b *blend, cfg Config) *mixed {
 	m := &mixed{pace: cfg.pace(1), records: r, blend: b, operations: cfg.Operations}
 	if b.latest {
-		m.latest = &latest{newZipf(r.inserted.there())}
+		m.latest = &latest{newZipf(r.inserted.existing())}
 		return m
 	}
-	room := uint64(float64(cfg.Operations) * b.parts[opInsert] * insertRoom)
-	m.scrambled = newScrambled(r.loaded + room)
+	inserts := uint64(float64(cfg.Operations) * b.parts[opInsert] * insertFactor)
+	m.scrambled = newScrambled(r.loaded + inserts)
 	return m
 }
 
@@ -70,10 +70,10 @@ func (m *mixed) run(ctx context.Context) (measure, error) {
 	return r, context.Cause(ctx)
 }
 
-// tally counts operations by their kind.
+// tally counts operations by kind.
 type tally struct {
 	ops, bad [operations]int64
-	latency  [operations]*hdrhistogram.Histogram // made with the first
+	latency  [operations]*hdrhistogram.Histogram // allocated on first use
 }
 
 func newTally() *tally { return &tally{} }
@@ -116,7 +116,7 @@ func (t *tally) measure() measure {
 	return m
 }
 
-// A user is one client of a mixed, with all that its operations need.
+// A user is one client of a mixed with its buffers.
 type user struct {
 	*mixed
 	id     int
@@ -166,20 +166,20 @@ func (u *user) choose() operation {
 	return last
 }
 
-// pick draws a record that is there.
+// pick draws an existing record.
 func (u *user) pick() uint64 {
-	there := u.records.inserted.there()
+	existing := u.records.inserted.existing()
 	if u.blend.latest {
-		return u.latest.draw(u.rand, there)
+		return u.latest.draw(u.rand, existing)
 	}
 	for {
-		if record := u.scrambled.draw(u.rand); record < there {
+		if record := u.scrambled.draw(u.rand); record < existing {
 			return record
 		}
 	}
 }
 
-// do does an operation, and tells whether what was read is what it should be.
+// do does an operation and reports whether the data read is correct.
 func (u *user) do(ctx context.Context, o operation) (good bool, err error) {
 	switch o {
 	case opInsert:
@@ -206,9 +206,9 @@ func (u *user) read(ctx context.Context, record uint64) (good bool, err error) {
 	return row != nil && string(row.Key) == string(u.key) && u.records.good(row, record, &least), nil
 }
 
-// once is how an update is sent. Of one that is sent again, the first might come late, and
-// take back what others wrote since: that would look like updates which are lost.
-var once = []client.ApplyOption{client.WithReplay(client.ReplayNever)}
+// noReplay disables retries of updates. A retried update's first attempt might be applied late and
+// overwrite newer updates, which would look like lost updates.
+var noReplay = []client.ApplyOption{client.WithReplay(client.ReplayNever)}
 
 // update writes one field of a loaded record.
 func (u *user) update(ctx context.Context, record uint64) error {
@@ -219,7 +219,7 @@ func (u *user) update(ctx context.Context, record uint64) error {
 	u.key = appendRecordKey(u.key[:0], record)
 	u.change.Reset(string(u.key))
 	u.change.Add(table.Set(family, fieldNames[field], table.ServerTimestamp, u.value[:]))
-	if err := r.table.Apply(ctx, &u.change, once...); err != nil {
+	if err := r.table.Apply(ctx, &u.change, noReplay...); err != nil {
 		return err
 	}
 	r.raise(record, field, floor)
@@ -236,13 +236,13 @@ func (u *user) insert(ctx context.Context) error {
 	return nil
 }
 
-// Of loading: it is not measured, and has batches of 100 KB.
+// Loading is not measured. Its batches have 100 KB.
 const (
 	loaders   = 4
 	loadBatch = 100
 )
 
-// loading is clients that write the records which are there from the beginning.
+// loading is the clients that write the initial records.
 type loading struct {
 	records *records
 	ranges  *ranges
@@ -264,7 +264,7 @@ func (l *loading) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// write writes ranges of records until none is left.
+// write writes ranges of records until none are left.
 func (l *loading) write(ctx context.Context) error {
 	batch := make([]*client.RowMutation, loadBatch)
 	for i := range batch {

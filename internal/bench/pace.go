@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A pace is how many clients call, for how many rows a call, and how often.
+// A pace is the number of clients, the rows per call, and the call rate.
 type pace struct {
 	clients, batch int
-	rate           float64 // rows a second of all clients together; 0 for as many as they can
+	rate           float64 // rows per second of all clients together; 0 for unlimited
 }
 
 func (c *Config) pace(batch int) pace { return pace{c.Clients, batch, c.Rate} }
 
-// due waits until a client's next call is due, when it has made so many, and returns
-// since when it was.
+// due waits until a client's next call is due, given the number of its calls so far, and returns
+// the time at which it was due.
 func (p pace) due(ctx context.Context, began time.Time, client int, calls int64) time.Time {
 	if p.rate == 0 {
 		return time.Now()

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A record of YCSB has so many fields of so many bytes.
+// The number of fields of a YCSB record, and their size.
 const (
 	recordFields = 10
 	fieldBytes   = 100
@@ -26,13 +26,12 @@ var fieldNames = func() (names [recordFields][]byte) {
 	return names
 }()
 
-// records is a table of YCSB's records. Those below loaded are written before what is
-// measured; the others are inserted.
+// records is a table of YCSB records. Those below loaded are written before the measurement; the
+// others are inserted.
 //
-// Each value of a field begins with a stamp, 0 for what was written first, and goes on
-// with bytes that only this stamp, field, record and table have. Thus a value that is
-// read proves that somebody wrote it there; a floor tells whether it is also new
-// enough (B5).
+// Each value of a field starts with a stamp, 0 for the initial value, followed by bytes unique to
+// the stamp, field, record and table. A value that is read therefore proves that it was written
+// there. The floor determines whether it is also recent enough (B5).
 type records struct {
 	table    *client.Table
 	seed     uint64
@@ -40,10 +39,10 @@ type records struct {
 	written  bool
 	inserted sequence
 
-	// floors has the least stamp that each field of the loaded records may have.
+	// floors is the lowest valid stamp of each field of the loaded records.
 	floors []atomic.Uint32
 	stamps stamps
-	// sorted has the hashes of the loaded records, if they are to be scanned.
+	// sorted is the sorted hashes of the loaded records, if they are to be scanned.
 	sorted []uint64
 }
 
@@ -59,8 +58,8 @@ func newRecords(t *client.Table, seed, n uint64, scanned bool) *records {
 	return r
 }
 
-// Record keys begin with a word and go on with a hash, so that records lie in the table
-// in another order than they are inserted in.
+// Record keys are a prefix and a hash, so that the order of records in the table differs from the
+// order of insertion.
 const (
 	recordPrefix = "user"
 	recordDigits = 20
@@ -75,7 +74,7 @@ func appendHashKey(b []byte, hash uint64) []byte {
 	return fmt.Appendf(b, recordPrefix+"%0*d", recordDigits, hash)
 }
 
-// parseRecordKey returns the record of a key.
+// parseRecordKey returns the hash and the record of a key.
 func parseRecordKey(key []byte) (hash, record uint64, ok bool) {
 	if len(key) != len(recordPrefix)+recordDigits || string(key[:len(recordPrefix)]) != recordPrefix {
 		return 0, 0, false
@@ -84,12 +83,12 @@ func parseRecordKey(key []byte) (hash, record uint64, ok bool) {
 	return hash, recordOfHash(hash), err == nil
 }
 
-// fieldStart is where the bytes of a value begin that has this stamp.
+// fieldStart is the start of the byte sequence of a value with this stamp.
 func (r *records) fieldStart(record uint64, field int, stamp uint32) uint64 {
 	return mix(mix(r.seed+record*golden) + (uint64(stamp)*recordFields+uint64(field))*golden)
 }
 
-// fillField writes a value to b, which has fieldBytes.
+// fillField writes a value to b, which has fieldBytes bytes.
 func (r *records) fillField(b []byte, record uint64, field int, stamp uint32) {
 	binary.LittleEndian.PutUint32(b, stamp)
 	x := r.fieldStart(record, field, stamp)
@@ -99,7 +98,7 @@ func (r *records) fillField(b []byte, record uint64, field int, stamp uint32) {
 	}
 }
 
-// stampOf returns the stamp of a value, if it is one of this record's field.
+// stampOf returns the stamp of a value, and whether it is a value of this record's field.
 func (r *records) stampOf(b []byte, record uint64, field int) (stamp uint32, ok bool) {
 	if len(b) != fieldBytes {
 		return 0, false
@@ -115,7 +114,7 @@ func (r *records) stampOf(b []byte, record uint64, field int) (stamp uint32, ok 
 	return stamp, true
 }
 
-// floorsOf returns the least stamps that a read which begins now may find.
+// floorsOf returns the lowest stamps that a read which starts now may return.
 func (r *records) floorsOf(record uint64) (least [recordFields]uint32) {
 	if record < r.loaded {
 		for f := range least {
@@ -125,7 +124,7 @@ func (r *records) floorsOf(record uint64) (least [recordFields]uint32) {
 	return least
 }
 
-// raise has a field's floor at stamp, if it is not above.
+// raise raises a field's floor to stamp if it is lower.
 func (r *records) raise(record uint64, field int, stamp uint32) {
 	floor := &r.floors[record*recordFields+uint64(field)]
 	for at := floor.Load(); at < stamp && !floor.CompareAndSwap(at, stamp); {
@@ -133,8 +132,8 @@ func (r *records) raise(record uint64, field int, stamp uint32) {
 	}
 }
 
-// good tells whether a row that was read has all fields of a record, with stamps no
-// less than least and none that nobody has taken.
+// good reports whether a row has all fields of a record, with stamps that were issued and are not
+// below least.
 func (r *records) good(row *table.Row, record uint64, least *[recordFields]uint32) bool {
 	if row == nil || len(row.Cells) != recordFields {
 		return false
@@ -151,29 +150,29 @@ func (r *records) good(row *table.Row, record uint64, least *[recordFields]uint3
 	return true
 }
 
-// stamps numbers the updates of a table, and knows how old those under way are.
+// stamps numbers the updates of a table and tracks those in progress.
 type stamps struct {
 	last   atomic.Uint32
 	oldest atomic.Uint32
-	active []activeStamp // of each client
+	active []activeStamp // by client
 }
 
-// activeStamp has a number that the stamp of a client's update is not below; 0 for none
-// under way. Each has a cache line of its own.
+// activeStamp is a lower bound of the stamp of a client's update in progress, or 0. It is padded to
+// a cache line.
 type activeStamp struct {
 	atomic.Uint32
 	_ [60]byte
 }
 
-// oldestEvery is after how many updates the oldest is looked for.
+// oldestEvery is the number of updates between recomputations of oldest.
 const oldestEvery = 8
 
-// begin returns the stamp of a client's next update, and the floor that it gives: no
-// update with a lower stamp may be seen once this one is acknowledged. Those below were
-// acknowledged before this one began, so it comes after them.
+// begin returns the stamp of a client's next update, and the floor that it implies: once this
+// update is acknowledged, no update below the floor may be read. Updates below it were acknowledged
+// before this one started, so this one comes after them.
 func (s *stamps) begin(client int) (stamp, floor uint32) {
-	// What is stored is not above the stamp, also when others take theirs in between;
-	// and who looks for the oldest before it is stored has taken a lower stamp.
+	// The stored value is not above the stamp, even if other clients get theirs in between. A
+	// client that computes the oldest before the store has a lower stamp.
 	s.active[client].Store(s.last.Load() + 1)
 	stamp = s.last.Add(1)
 	if stamp%oldestEvery == 0 {
@@ -192,23 +191,23 @@ func (s *stamps) begin(client int) (stamp, floor uint32) {
 
 func (s *stamps) end(client int) { s.active[client].Store(0) }
 
-// A sequence numbers inserted records, and knows up to which all are there.
+// A sequence numbers inserted records and tracks up to which number all exist.
 type sequence struct {
-	first  uint64 // number
+	first  uint64 // first number
 	issued atomic.Uint64
-	count  atomic.Uint64 // of those that are there without a gap
+	count  atomic.Uint64 // inserted records without a gap
 
 	// mu guards the fields in it.
 	mu struct {
 		sync.Mutex
-		early map[uint64]bool // that are there, beyond one that is not yet
+		early map[uint64]bool // inserted records after a gap
 	}
 }
 
 // next returns the number of the next record to insert.
 func (s *sequence) next() uint64 { return s.first + s.issued.Add(1) - 1 }
 
-// inserted notes that a record is there.
+// inserted records that a record exists.
 func (s *sequence) inserted(record uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,5 +225,5 @@ func (s *sequence) inserted(record uint64) {
 	s.count.Store(at)
 }
 
-// there returns how many records are there, the first ones included.
-func (s *sequence) there() uint64 { return s.first + s.count.Load() }
+// existing returns the number of existing records without a gap, including the initial ones.
+func (s *sequence) existing() uint64 { return s.first + s.count.Load() }

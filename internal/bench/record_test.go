@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestRecordKeys: keys tell their record, and no two have the same.
+// TestRecordKeys: keys identify their record and are unique.
 func TestRecordKeys(t *testing.T) {
 	seen := map[string]uint64{}
 	for _, record := range []uint64{0, 1, 2, 99, 1 << 20, 1 << 40, 1<<64 - 1} {
@@ -25,13 +25,12 @@ func TestRecordKeys(t *testing.T) {
 	}
 	for _, key := range []string{"", "user", "user0123456789012345678x", "xser01234567890123456789", "user99999999999999999999"} {
 		if _, _, ok := parseRecordKey([]byte(key)); ok {
-			t.Errorf("%q was taken for a key", key)
+			t.Errorf("%q parses as a key", key)
 		}
 	}
 }
 
-// TestFields: a value is known by its table, record, field and stamp, and one that
-// differs in any byte is not.
+// TestFields: a value identifies its table, record, field and stamp; a changed byte is detected.
 func TestFields(t *testing.T) {
 	r, other := newRecords(nil, 7, 10, false), newRecords(nil, 8, 10, false)
 	var b, again [fieldBytes]byte
@@ -70,8 +69,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestFloors: B5. A register that updates reach in any order never has a lower stamp
-// than a read that began before may find; and floors rise.
+// TestFloors: B5. A register updated in any order never has a lower stamp than the floor of a read
+// that started before; and floors rise.
 func TestFloors(t *testing.T) {
 	const clients, rounds = 8, 4000
 	r := newRecords(nil, 1, 1, false)
@@ -109,7 +108,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestSequence: records count as there when all before them are.
+// TestSequence: a record counts once all before it exist.
 func TestSequence(t *testing.T) {
 	s := sequence{first: 10}
 	var numbers []uint64
@@ -118,7 +117,7 @@ func TestSequence(t *testing.T) {
 	}
 	for i, want := range []struct{ insert, there uint64 }{{11, 10}, {13, 10}, {10, 12}, {14, 12}, {12, 15}} {
 		s.inserted(want.insert)
-		if got := s.there(); got != want.there || numbers[i] != 10+uint64(i) {
+		if got := s.existing(); got != want.there || numbers[i] != 10+uint64(i) {
 			t.Errorf("after %d, number %d: %d are there, want %d", want.insert, numbers[i], got, want.there)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKeys: B1, and that the order of keys is that of the numbers.
+// TestKeys: B1, and keys sort like their numbers.
 func TestKeys(t *testing.T) {
 	var last []byte
 	for _, i := range []uint64{0, 1, 9, 10, 99, 100, 12345, 999_999, 1_000_000, 9_999_999_999_999_999} {
@@ -52,7 +52,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestValuesIncompressible: alone, and many together.
+// TestValuesIncompressible: single values, and many together.
 func TestValuesIncompressible(t *testing.T) {
 	v := values{seed: 3, size: 1000}
 	var all []byte
@@ -85,7 +85,7 @@ func TestPermutation(t *testing.T) {
 			for i := range n {
 				row := o.at(i)
 				if row >= n || seen[row] {
-					t.Fatalf("n %d, seed %d: place %d is row %d, which is none or was there", n, seed, i, row)
+					t.Fatalf("n %d, seed %d: position %d is row %d, out of range or repeated", n, seed, i, row)
 				}
 				seen[row] = true
 				if i < 20 {
@@ -103,8 +103,8 @@ func TestPermutation(t *testing.T) {
 	}
 }
 
-// TestPermutationSpreads: each stretch of places goes all over the rows, and rows that
-// follow each other are far apart.
+// TestPermutationSpreads: each stretch of positions spreads over the rows, and consecutive rows are
+// far apart.
 func TestPermutationSpreads(t *testing.T) {
 	const n, parts, stretch = 1_000_000, 100, 10_000
 	for seed := range uint64(3) {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Usage is what processes have used since they began, or during a workload.
+// Usage is the resource usage of processes since their start, or during a workload.
 type Usage struct {
 	CPU        time.Duration
 	Allocs     int64 // objects on the heap
 	AllocBytes int64
 
-	// What a node's commit log did.
+	// Activity of a node's commit log.
 	LogCommits, LogAppends int64
 	LogAppendTime          time.Duration
 }
@@ -24,7 +24,7 @@ func (u Usage) minus(v Usage) Usage {
 	}
 }
 
-// Plus returns what u and v come to together.
+// Plus returns the sum of u and v.
 func (u Usage) Plus(v Usage) Usage {
 	return Usage{
 		CPU: u.CPU + v.CPU, Allocs: u.Allocs + v.Allocs, AllocBytes: u.AllocBytes + v.AllocBytes,
@@ -32,7 +32,7 @@ func (u Usage) Plus(v Usage) Usage {
 	}
 }
 
-// ownUsage returns that of this process.
+// ownUsage returns the usage of this process.
 func ownUsage() (u Usage) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {

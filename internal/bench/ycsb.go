@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// operation is a kind of operation of YCSB.
+// operation is a kind of YCSB operation.
 type operation int
 
 const (
@@ -26,13 +26,13 @@ func (o operation) String() string {
 	return [...]string{"read", "update", "insert", "scan", "read-modify-write"}[o]
 }
 
-// A blend is what a workload of YCSB does, in parts of one.
+// A blend is the mix of operations of a YCSB workload, as fractions of 1.
 type blend struct {
 	parts  [operations]float64
-	latest bool // reads ask for what was inserted last, not for what a hash likes best
+	latest bool // reads favor the latest inserts instead of hashed ranks
 }
 
-// blends are YCSB's core workloads, as its workloada to workloadf have them.
+// blends are YCSB's core workloads, workloada to workloadf.
 var blends = map[Workload]*blend{
 	YCSBA: {parts: [operations]float64{opRead: 0.5, opUpdate: 0.5}},
 	YCSBB: {parts: [operations]float64{opRead: 0.95, opUpdate: 0.05}},
@@ -42,18 +42,17 @@ var blends = map[Workload]*blend{
 	YCSBF: {parts: [operations]float64{opRead: 0.5, opReadModifyWrite: 0.5}},
 }
 
-// scanMax is how many records a scan asks for at most: any number from one, each as
-// often.
+// scanMax is the maximum number of records of a scan. Lengths from one are uniformly distributed.
 const scanMax = 100
 
-// ycsb returns what the workload does, if it is one of YCSB's.
+// ycsb returns the workload's mix, or nil if it is not a YCSB workload.
 func (w Workload) ycsb() *blend { return blends[w] }
 
-// prepareYCSB makes the records that a workload wants, and returns what is to be measured.
+// prepareYCSB loads the records of a workload and returns its measured part.
 func (b *Bench) prepareYCSB(ctx context.Context, w Workload) (*stage, error) {
 	slot, scanned := &b.mixed, w.ycsb().parts[opScan] > 0
 	if scanned {
-		slot = &b.scanned // without the inserts of others
+		slot = &b.scanned // without the inserts of other workloads
 	}
 	if *slot == nil {
 		r, err := b.createRecords(ctx, scanned)
@@ -86,11 +85,11 @@ func (b *Bench) createRecords(ctx context.Context, scanned bool) (*records, erro
 		suffix += "-scan"
 	}
 	tablets := uint64(b.tabletsOf(b.cfg.Rows))
-	var cuts []string
+	var splits []string
 	for i := uint64(1); i < tablets; i++ {
-		cuts = append(cuts, string(appendHashKey(nil, math.MaxUint64/tablets*i)))
+		splits = append(splits, string(appendHashKey(nil, math.MaxUint64/tablets*i)))
 	}
-	t, err := b.createTable(ctx, suffix, cuts, spec)
+	t, err := b.createTable(ctx, suffix, splits, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +98,7 @@ func (b *Bench) createRecords(ctx context.Context, scanned bool) (*records, erro
 	return r, nil
 }
 
-// load writes the records that are there from the beginning.
+// load writes the initial records.
 func (b *Bench) load(ctx context.Context, w Workload, r *records) error {
 	l := &loading{records: r, ranges: newRanges(r.loaded, loaders, loadBatch)}
 	b.phase(fmt.Sprintf("%s: loading the records", w), &progress{&l.done, int64(r.loaded)})
@@ -109,7 +108,7 @@ func (b *Bench) load(ctx context.Context, w Workload, r *records) error {
 	return nil
 }
 
-// mutation makes m write a whole record, in place of what it was.
+// mutation makes m write a whole record.
 func (r *records) mutation(m *client.RowMutation, record uint64) {
 	m.Reset(string(appendRecordKey(nil, record)))
 	all := make([]byte, recordFields*fieldBytes)
@@ -120,9 +119,9 @@ func (r *records) mutation(m *client.RowMutation, record uint64) {
 	}
 }
 
-// scanFrom reads n records from one on, and returns whether they are what they should
-// be: all that were loaded are there, none but those that were inserted comes between
-// them, and only the end of the table ends them.
+// scanFrom scans n records from one on and reports whether the result is correct: all loaded
+// records are there, only inserted records are between them, and only the end of the table shortens
+// it.
 func (r *records) scanFrom(ctx context.Context, from uint64, n int) (good bool, err error) {
 	hash := hashOf(from)
 	next, _ := slices.BinarySearch(r.sorted, hash)

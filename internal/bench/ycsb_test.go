@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestYCSB: every workload does its operations in the parts that it should, and what
-// they read is right; on one tablet and on several.
+// TestYCSB: every workload does its mix of operations and reads correct data, on one tablet and on
+// several.
 func TestYCSB(t *testing.T) {
 	const ops = 600
 	for _, tablets := range []int{1, 5} {
@@ -45,22 +45,21 @@ func TestYCSB(t *testing.T) {
 	}
 }
 
-// TestBadRecordsAreCounted: B4 and B5, for a record that is missing, for one with
-// another's value, for updates that are lost, and for scans that miss a record or find
-// one that nobody wrote.
+// TestBadRecordsAreCounted: B4 and B5, for a missing record, another record's value, lost updates,
+// and scans that miss a record or find an unknown one.
 func TestBadRecordsAreCounted(t *testing.T) {
 	const rows = 100
 	conn := startNode(t, Config{})
 	for _, c := range []struct {
 		what   string
-		before Workload // which what is wrong
+		before Workload // the workload before which data is damaged
 		spoil  func(b *Bench) *client.RowMutation
 	}{
 		{"missing", YCSBC, func(b *Bench) *client.RowMutation {
 			return client.NewRowMutation(string(appendRecordKey(nil, 17))).DeleteRow()
 		}},
 		{"another's field", YCSBC, func(b *Bench) *client.RowMutation { return field(b.mixed, 17, 3, 18, 0) }},
-		{"a stamp that nobody took", YCSBC, func(b *Bench) *client.RowMutation { return field(b.mixed, 17, 3, 17, 1e6) }},
+		{"a stamp never issued", YCSBC, func(b *Bench) *client.RowMutation { return field(b.mixed, 17, 3, 17, 1e6) }},
 		{"a lost update", YCSBB, func(b *Bench) *client.RowMutation {
 			for record := range uint64(rows) {
 				if least := b.mixed.floorsOf(record); least[3] > 0 {
@@ -117,8 +116,8 @@ func TestBadRecordsAreCounted(t *testing.T) {
 	}
 }
 
-// TestScanFrom: a scan is known to be wrong if it lacks a record, though it has as many
-// rows as it should, and only then.
+// TestScanFrom: a scan is wrong exactly if it misses a record, even if it has the right number of
+// rows.
 func TestScanFrom(t *testing.T) {
 	const rows, missing = 200, 17
 	ctx := context.Background()
@@ -150,7 +149,7 @@ func TestScanFrom(t *testing.T) {
 	}
 }
 
-// field writes to a record's field the value of another record, or of another time.
+// field writes to a record's field the value of another record or stamp.
 func field(r *records, record uint64, at int, from uint64, stamp uint32) *client.RowMutation {
 	value := make([]byte, fieldBytes)
 	r.fillField(value, from, at, stamp)

@@ -6,18 +6,17 @@ import (
 	"math/rand/v2"
 )
 
-// zipfTheta is YCSB's constant: the record of rank r is asked for in proportion to
-// 1/r^theta.
+// zipfTheta is YCSB's constant: the record of rank r is drawn in proportion to 1/r^theta.
 const zipfTheta = 0.99
 
-// A zipf draws ranks below n, the lowest most often, by the method of Gray et al.,
-// "Quickly generating billion-record synthetic databases" (SIGMOD 1994), as YCSB does.
+// A zipf draws ranks below n, low ranks most often, by the method of Gray et al., "Quickly
+// generating billion-record synthetic databases" (SIGMOD 1994), as YCSB does.
 type zipf struct {
 	n, zeta, alpha, eta float64
 }
 
-// Of zipfs: the sum that makes probabilities of the weights of two ranks, and of the
-// ranks that scrambled draws from, which is YCSB's figure for ten thousand million.
+// Normalization constants of zipfs: for two ranks, and for the ranks of scrambled, where it is
+// YCSB's value for ten billion.
 const (
 	zetaOf2        = 1 + 0.5034777750283594 // 0.5^theta
 	scrambledRanks = 10_000_000_000
@@ -41,7 +40,7 @@ func zeta(from, n uint64) (sum float64) {
 	return sum
 }
 
-// grow makes room for more ranks.
+// grow extends the range of ranks to n.
 func (z *zipf) grow(n uint64) { *z = zipfOf(n, z.zeta+zeta(uint64(z.n), n)) }
 
 func (z *zipf) draw(r *rand.Rand) uint64 {
@@ -55,8 +54,8 @@ func (z *zipf) draw(r *rand.Rand) uint64 {
 	return min(uint64(z.n*math.Pow(z.eta*u-z.eta+1, z.alpha)), uint64(z.n)-1)
 }
 
-// scrambled draws numbers below n, of which some are drawn often, all over the range:
-// YCSB's ScrambledZipfianGenerator.
+// scrambled draws numbers below n with hot numbers spread over the range: YCSB's
+// ScrambledZipfianGenerator.
 type scrambled struct {
 	zipf zipf
 	n    uint64
@@ -68,7 +67,7 @@ func newScrambled(n uint64) *scrambled {
 
 func (s *scrambled) draw(r *rand.Rand) uint64 { return fnv64(s.zipf.draw(r)) % s.n }
 
-// fnv64 is the hash of YCSB's ranks: FNV-1a of the eight bytes of x, without its sign.
+// fnv64 is YCSB's hash of ranks: the absolute value of FNV-1a of the eight bytes of x.
 func fnv64(x uint64) uint64 {
 	const offset, prime = 0xcbf29ce484222325, 1099511628211
 	var b [8]byte
@@ -83,12 +82,11 @@ func fnv64(x uint64) uint64 {
 	return h
 }
 
-// latest draws numbers up to the last, which are the more often drawn the later they
-// are: YCSB's SkewedLatestGenerator.
+// latest draws numbers below a count, recent ones more often: YCSB's SkewedLatestGenerator.
 type latest struct{ zipf zipf }
 
-// zipfGrowth is the part by which ranks may be more than a latest has counted until it
-// counts them: the probabilities of the others are right to that part.
+// zipfGrowth limits the error of latest: its distribution is recomputed when the count has grown by
+// more than 1/zipfGrowth.
 const zipfGrowth = 1000
 
 func (l *latest) draw(r *rand.Rand, count uint64) uint64 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestZipfFrequencies: ranks come as often as their weights say.
+// TestZipfFrequencies: ranks are drawn in proportion to their weights.
 func TestZipfFrequencies(t *testing.T) {
 	const n, draws = 1000, 1_000_000
 	z := newZipf(n)
@@ -21,7 +21,7 @@ func TestZipfFrequencies(t *testing.T) {
 	for rank, got := range count {
 		want := math.Pow(float64(rank+1), -zipfTheta) / total
 		sum += want
-		// The method is exact for the first two ranks, and near for the others.
+		// The method is exact for the first two ranks and approximate for the others.
 		if near := 0.25; rank < 50 && math.Abs(float64(got)/draws/want-1) > near {
 			t.Errorf("rank %d came %d times, want %.0f", rank, got, want*draws)
 		}
@@ -38,12 +38,12 @@ func TestZipfFrequencies(t *testing.T) {
 	}
 }
 
-// TestZetas: the constants are what their names say.
+// TestZetas checks the constants.
 func TestZetas(t *testing.T) {
 	if got := zeta(0, 2); math.Abs(got-zetaOf2) > 1e-12 {
 		t.Errorf("zeta of 2 is %.15f", got)
 	}
-	// The sum of the first million, and the integral of the rest (Euler and Maclaurin).
+	// The sum of the first million, and the integral of the others (Euler and Maclaurin).
 	const m, n = 1e6, float64(scrambledRanks)
 	s := 1 - zipfTheta
 	rest := (math.Pow(n, s)-math.Pow(m, s))/s + (math.Pow(n, -zipfTheta)-math.Pow(m, -zipfTheta))/2
@@ -52,7 +52,7 @@ func TestZetas(t *testing.T) {
 	}
 }
 
-// TestZipfGrows: one that has grown is one that was made so large.
+// TestZipfGrows: a grown zipf equals a new one of that size.
 func TestZipfGrows(t *testing.T) {
 	for _, n := range []uint64{1, 2, 10, 5000} {
 		z := newZipf(n)
@@ -63,8 +63,8 @@ func TestZipfGrows(t *testing.T) {
 	}
 }
 
-// TestScrambled: draws stay in their range, the most drawn number has the share that a
-// rank among ten thousand million has, and those that are drawn often are apart.
+// TestScrambled: draws stay in range, the most frequent number has the share of the first of ten
+// billion ranks, and frequent numbers are spread.
 func TestScrambled(t *testing.T) {
 	const n, draws = 10_000, 500_000
 	s := newScrambled(n)
@@ -102,8 +102,8 @@ func TestFNV(t *testing.T) {
 	}
 }
 
-// TestLatest: the later a record was inserted, the more often it is drawn, also while
-// records are added; and none is drawn that is not there.
+// TestLatest: recent records are drawn more often, also while records are added, and no missing
+// record is drawn.
 func TestLatest(t *testing.T) {
 	const first, draws = 1000, 200_000
 	l := latest{newZipf(first)}

@@ -4,7 +4,7 @@ import "hash/crc32"
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum returns the CRC-32C of the parts taken as one run of bytes.
+// Sum returns the CRC-32C of the concatenated parts.
 func Sum(parts ...[]byte) uint32 {
 	var c uint32
 	for _, p := range parts {
@@ -13,6 +13,5 @@ func Sum(parts ...[]byte) uint32 {
 	return c
 }
 
-// Update returns the CRC-32C of the bytes that c is the checksum of, followed
-// by p. The checksum of no bytes is 0.
+// Update returns the CRC-32C of data with checksum c followed by p. The checksum of no data is 0.
 func Update(c uint32, p []byte) uint32 { return crc32.Update(c, table, p) }

@@ -1,8 +1,7 @@
-// Package crc computes CRC-32C (Castagnoli), the one checksum of every file
-// and frame that Stele writes. The CPU computes it at some 20 GB/s, so it is
-// taken over everything that goes to a disk or a wire, headers included.
+// Package crc computes CRC-32C (Castagnoli), the checksum of every file and frame that Stele
+// writes. The CPU computes it at about 20 GB/s, so it covers everything that goes to a disk or to
+// the network, including headers.
 //
-// Checksums are stored as they come: nothing here stores the checksum of bytes
-// that themselves end in their own checksum, which is what LevelDB's masking
-// guards against.
+// Checksums are stored unmasked. LevelDB masks them because it checksums data that ends in its own
+// checksum; Stele never does.
 package crc

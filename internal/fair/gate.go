@@ -1,5 +1,6 @@
-// Package fair lets a few goroutines at a time do long work, and takes the users that they work for in
-// turn: a user with many requests delays only those. Memory is shared among users in the same way.
+// Package fair shares a resource among users. Gate limits the number of goroutines that do long
+// work and serves users round-robin, so a user with many requests delays only its own. Memory
+// shares memory in a similar way.
 package fair
 
 import (
@@ -9,31 +10,32 @@ import (
 	"sync"
 )
 
-// ErrCrowded means that as many goroutines wait for one user as may.
+// ErrCrowded means that the maximum number of goroutines already wait for the user.
 var ErrCrowded = errors.New("too many requests of the user wait for their turn")
 
-// Gate admits goroutines to turns. Users that wait get the next turns in rotation; the goroutines of one user
-// get theirs in the order in which they came, but for AcquireFirst.
+// Gate admits goroutines to turns. Waiting users get turns round-robin. The goroutines of one user
+// get theirs in order of arrival, except for AcquireFirst.
 type Gate struct {
 	mu      sync.Mutex
-	free    int // turns that may begin
+	free    int // unused turns
 	waitMax int
-	queues  map[string]*queue // of users that wait
-	ring    []*queue          // the same, the next first
+	queues  map[string]*queue // by user, of users with waiters
+	ring    []*queue          // the queues in order of their next turn
 }
 
-// queue is the goroutines of one user that wait.
+// queue is the waiting goroutines of one user.
 type queue struct {
 	user    string
-	waiters []chan struct{} // closed when the turn is the waiter's
+	waiters []chan struct{} // closed when the turn is granted
 }
 
-// New returns a gate for so many turns at a time, for which at most waitMax goroutines of one user wait.
+// New returns a gate for the given number of concurrent turns. At most waitMax goroutines of one
+// user may wait.
 func New(turns, waitMax int) *Gate {
 	return &Gate{free: turns, waitMax: waitMax, queues: map[string]*queue{}}
 }
 
-// TryAcquire takes a turn if one is free and nothing waits for it. It reports whether it did.
+// TryAcquire starts a turn if one is free and no goroutine waits for it. It reports whether it did.
 func (g *Gate) TryAcquire() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,11 +50,12 @@ func (g *Gate) tryLocked() bool {
 	return true
 }
 
-// Acquire waits for a turn, which ends with Release. Errors: ErrCrowded; ctx's.
+// Acquire waits for a turn, which Release ends. Errors: ErrCrowded; context.Cause(ctx).
 func (g *Gate) Acquire(ctx context.Context, user string) error { return g.acquire(ctx, user, false) }
 
-// AcquireFirst is Acquire for a goroutine for which others wait that are not known to the gate: it gets the user's next
-// turn, however many goroutines of the user wait. Errors: ctx's.
+// AcquireFirst is Acquire for a goroutine on which others depend that the gate does not know of. It
+// gets the user's next turn, ahead of the user's other waiters and regardless of their number.
+// Errors: context.Cause(ctx).
 func (g *Gate) AcquireFirst(ctx context.Context, user string) error {
 	return g.acquire(ctx, user, true)
 }
@@ -87,7 +90,7 @@ func (g *Gate) acquire(ctx context.Context, user string, first bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	i := slices.Index(q.waiters, ready)
-	if i < 0 { // the turn has come meanwhile
+	if i < 0 { // granted meanwhile
 		g.releaseLocked()
 		return context.Cause(ctx)
 	}
@@ -99,7 +102,7 @@ func (g *Gate) acquire(ctx context.Context, user string, first bool) error {
 	return context.Cause(ctx)
 }
 
-// Awaited reports whether anything waits for a turn.
+// Awaited reports whether any goroutine waits for a turn.
 func (g *Gate) Awaited() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// TestRotation: users get turns one after the other, however many of their goroutines wait.
+// TestRotation: users get turns round-robin regardless of their numbers of waiters.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(1, 3)
@@ -60,7 +60,8 @@ func TestRotation(t *testing.T) {
 	})
 }
 
-// TestAcquireFirst: a goroutine gets its user's next turn, in the rotation of users, also if as many wait as may.
+// TestAcquireFirst: a goroutine gets its user's next turn in the round-robin, also when the maximum
+// number waits.
 func TestAcquireFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(1, 2)
@@ -91,7 +92,7 @@ func TestAcquireFirst(t *testing.T) {
 	})
 }
 
-// TestTurnAtOnce: a goroutine whose context ends as its turn comes passes the turn on.
+// TestTurnAtOnce: a goroutine whose context ends as its turn is granted passes the turn on.
 func TestTurnAtOnce(t *testing.T) {
 	for range 200 {
 		g := New(2, 100)

@@ -6,28 +6,29 @@ import (
 	"sync"
 )
 
-// Memory is an amount of memory that users share. A user who holds some gets more only if at least as much is free
-// afterwards as that user then holds: alone half of it, with another who asks for all a third. One who holds none may get
-// all. The user "", which stands for the cluster itself, has no such bound. Requests of one user get memory in the order in which
-// they came: a large one that has to wait until the user holds little would never get it otherwise.
+// Memory is an amount of memory shared by users. A user that already holds some gets more only if
+// at least as much remains free as the user then holds: up to half if it is alone, a third with one
+// other. A user that holds none may get all. The user "", which stands for the cluster itself, has
+// no such limit. Requests of one user are served in order of arrival; otherwise a large one that
+// waits until the user holds little might never be served.
 type Memory struct {
 	mu      sync.Mutex
 	free    int64
-	held    map[string]int64 // by users
-	waiters []*memoryWaiter  // in the order in which they came
+	held    map[string]int64 // by user
+	waiters []*memoryWaiter  // in order of arrival
 }
 
 // memoryWaiter is a goroutine that waits for memory.
 type memoryWaiter struct {
 	user  string
 	n     int64
-	ready chan struct{} // closed when the memory is the waiter's
+	ready chan struct{} // closed when the memory is granted
 }
 
-// NewMemory returns so much memory, all of it free.
+// NewMemory returns n units of memory, all free.
 func NewMemory(n int64) *Memory { return &Memory{free: n, held: map[string]int64{}} }
 
-// mayLocked reports whether the share of a user allows n more.
+// mayLocked reports whether the user's share allows n more.
 func (m *Memory) mayLocked(user string, n int64) bool {
 	held := m.held[user]
 	return user == "" || held == 0 || held+n <= m.free-n
@@ -40,7 +41,8 @@ func (m *Memory) takeLocked(user string, n int64) {
 	}
 }
 
-// Try takes n for a user if that is possible without waiting, and without passing others that wait.
+// Try acquires n for a user without waiting, unless it would have to wait or would overtake an
+// earlier waiter. It reports whether it did.
 func (m *Memory) Try(user string, n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +56,7 @@ func (m *Memory) Try(user string, n int64) bool {
 	return true
 }
 
-// Acquire takes n for a user. It waits until ctx ends, whose error it returns then.
+// Acquire waits for n for a user, or until ctx ends. Errors: ctx.Err().
 func (m *Memory) Acquire(ctx context.Context, user string, n int64) error {
 	if m.Try(user, n) {
 		return nil
@@ -73,10 +75,10 @@ func (m *Memory) Acquire(ctx context.Context, user string, n int64) error {
 	defer m.mu.Unlock()
 	if i := slices.Index(m.waiters, w); i >= 0 {
 		m.waiters = slices.Delete(m.waiters, i, i+1)
-	} else { // it was granted meanwhile
+	} else { // granted meanwhile
 		m.releaseLocked(user, n)
 	}
-	m.grantLocked() // those behind it may be next
+	m.grantLocked() // later waiters may be next
 	return ctx.Err()
 }
 
@@ -98,10 +100,10 @@ func (m *Memory) releaseLocked(user string, n int64) {
 	}
 }
 
-// firstLocked returns the index of the first waiter whose share allows what it waits for and that no other of its user is
-// before, or -1.
+// firstLocked returns the index of the first waiter whose share allows its request and that has no
+// earlier waiter of its user, or -1.
 func (m *Memory) firstLocked() int {
-	var waits map[string]bool // users with a waiter before the one at hand
+	var waits map[string]bool // users with an earlier waiter
 	for i, w := range m.waiters {
 		switch {
 		case waits[w.user]:
@@ -116,9 +118,9 @@ func (m *Memory) firstLocked() int {
 	return -1
 }
 
-// grantLocked gives memory to those that wait, in the order in which they came. One whose share does not allow it is
-// passed over by other users; the first one whose share does, and for which too little is free, is not: it would never get a
-// large amount.
+// grantLocked grants memory to waiters in order of arrival. Users overtake a waiter that is over
+// its own share. They do not overtake the first waiter within its share, even if too little is free
+// for it; otherwise a large request might never be served.
 func (m *Memory) grantLocked() {
 	for i := m.firstLocked(); i >= 0 && m.waiters[i].n <= m.free; i = m.firstLocked() {
 		w := m.waiters[i]

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestMemoryShares: a user gets no more than is left free for others, one who holds none may get all, and the cluster's own
-// requests have no share.
+// TestMemoryShares: a user gets no more than remains free for others, a user that holds none may
+// get all, and the cluster's own requests have no limit.
 func TestMemoryShares(t *testing.T) {
 	m := NewMemory(12)
 	for _, step := range []struct {
@@ -34,7 +34,7 @@ func TestMemoryShares(t *testing.T) {
 		t.Fatalf("%d are free, want 12; %v", m.free, m.held)
 	}
 	if !m.Try("a", 12) {
-		t.Error("a user who holds nothing does not get all")
+		t.Error("a user that holds nothing does not get all")
 	}
 	m.Release("a", 12)
 	if !m.Try("", 8) || !m.Try("", 4) || m.Try("", 1) {
@@ -42,8 +42,8 @@ func TestMemoryShares(t *testing.T) {
 	}
 }
 
-// TestMemoryWaits: a request that waits for its user's share delays no other user; one who waits for memory is not passed by
-// others, and leaves nothing behind when the context ends.
+// TestMemoryWaits: a request over its user's share delays no other user. A request that waits for
+// free memory is not overtaken, and is removed when its context ends.
 func TestMemoryWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10)
@@ -62,14 +62,14 @@ func TestMemoryWaits(t *testing.T) {
 		}
 		wait(t.Context(), "a", 2) // 6 of 10 are above half
 		if len(got) != 0 || !m.Try("b", 3) {
-			t.Fatal("one who waits for the own share has others wait, or has it exceeded")
+			t.Fatal("a waiter over its share blocks others, or exceeds it")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wait(ctx, "c", 5) // 3 are free
 		wait(t.Context(), "d", 2)
 		if len(got) != 0 || m.Try("e", 1) {
-			t.Fatal("one who waits for memory was passed")
+			t.Fatal("a waiter within its share was overtaken")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -90,8 +90,8 @@ func TestMemoryWaits(t *testing.T) {
 	})
 }
 
-// TestMemoryInOrder: a user's large request gets memory when the user holds nothing more, whatever the user asks for meanwhile.
-// Other users do not wait for it.
+// TestMemoryInOrder: a user's large request is served once the user holds nothing, regardless of
+// the user's later requests. Other users do not wait for it.
 func TestMemoryInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10)
@@ -141,7 +141,8 @@ func TestMemoryInOrder(t *testing.T) {
 	})
 }
 
-// TestMemoryRandomly: whatever is taken, released and given up, nothing is lost, and no request waits for ever.
+// TestMemoryRandomly: under random requests, releases and cancellations no memory is lost and no
+// request waits forever.
 func TestMemoryRandomly(t *testing.T) {
 	const all = 100
 	m, done := NewMemory(all), make(chan error, 50)

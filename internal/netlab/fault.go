@@ -2,8 +2,8 @@ package netlab
 
 import "slices"
 
-// Cut loses all packets from each host of one set to each of another, that
-// direction alone, until Heal.
+// Cut drops all packets from each host in from to each host in to, in that direction only, until
+// Heal.
 func (l *Lab) Cut(from, to []*Host) {
 	l.t.Helper()
 	var pairs []pair
@@ -15,9 +15,9 @@ func (l *Lab) Cut(from, to []*Host) {
 	l.change(pairs)
 }
 
-// Partition loses all packets, in both directions, between hosts that no set has
-// together, until Heal. Hosts of no set are not affected. A host of several sets is a
-// bridge: it hears all of them, who do not hear each other.
+// Partition drops all packets, in both directions, between hosts that are not together in any set,
+// until Heal. Hosts in no set are not affected. A host in several sets reaches all of them,
+// although they do not reach each other.
 func (l *Lab) Partition(sets ...[]*Host) {
 	l.t.Helper()
 	var pairs []pair
@@ -33,7 +33,7 @@ func (l *Lab) Partition(sets ...[]*Host) {
 	l.change(pairs)
 }
 
-// Isolate loses all packets from and to a host, until Heal.
+// Isolate drops all packets from and to a host, until Heal.
 func (l *Lab) Isolate(h *Host) {
 	l.t.Helper()
 	l.Partition([]*Host{h}, slices.DeleteFunc(slices.Clone(l.hosts), func(o *Host) bool { return o == h }))
@@ -52,7 +52,7 @@ func (l *Lab) Heal() {
 	l.apply(ended)
 }
 
-// change cuts pairs, beside those that are cut already.
+// change adds cuts to the existing ones.
 func (l *Lab) change(pairs []pair) {
 	l.t.Helper()
 	l.mu.Lock()
@@ -67,7 +67,7 @@ func (l *Lab) change(pairs []pair) {
 	l.apply(news)
 }
 
-// apply brings the hosts' entries of pairs in line with the cuts.
+// apply updates the hosts' neighbor entries for pairs according to the cuts.
 func (l *Lab) apply(pairs []pair) {
 	l.t.Helper()
 	entries := make(map[*Host][]string)

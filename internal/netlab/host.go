@@ -17,7 +17,7 @@ type Host struct {
 	index  int // in lab.hosts
 	device string
 	link   string   // link address
-	space  *os.File // the namespace; it lives while this is open
+	ns     *os.File // the namespace, which exists while this is open
 
 	addr netip.Addr // guarded by lab.mu
 }
@@ -29,25 +29,25 @@ func (h *Host) Addr() netip.Addr {
 	return h.addr
 }
 
-// Port returns the host's address with a port, as Dial takes it.
+// Port returns the host's address with a port, in the form that Dial accepts.
 func (h *Host) Port(port uint16) string {
 	return netip.AddrPortFrom(h.Addr(), port).String()
 }
 
 func (h *Host) String() string { return h.Addr().String() }
 
-// Do calls f on a thread that is in the host's network. Sockets that f makes, and
-// processes that it starts, belong to that network for good.
+// Do calls f on a thread in the host's network. Sockets that f opens, and processes that it starts,
+// permanently belong to that network.
 func (h *Host) Do(f func() error) error {
 	done := make(chan error, 1)
-	// In a goroutine of its own: if the thread cannot go back, it ends with it.
+	// In its own goroutine, so that a thread that cannot return to its namespace ends with it.
 	go func() {
 		runtime.LockOSThread()
-		err := enter(h.space)
+		err := enter(h.ns)
 		if err == nil {
 			err = f()
 		}
-		if back := enter(h.lab.Here.space); back == nil {
+		if back := enter(h.lab.Here.ns); back == nil {
 			runtime.UnlockOSThread()
 		}
 		done <- err
@@ -55,7 +55,7 @@ func (h *Host) Do(f func() error) error {
 	return <-done
 }
 
-// Dial opens a connection from the host to an address that names no host by name.
+// Dial connects from the host to a numeric address.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := h.Do(func() (err error) {
@@ -65,12 +65,12 @@ func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return conn, err
 }
 
-// DialTCP is Dial for TCP, as package rpc takes it.
+// DialTCP is Dial for TCP, in the form that package rpc requires.
 func (h *Host) DialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return h.Dial(ctx, "tcp", address)
 }
 
-// Listen listens on a port of the host's.
+// Listen listens on a port of the host.
 func (h *Host) Listen(port uint16) (net.Listener, error) {
 	var l net.Listener
 	err := h.Do(func() (err error) {
@@ -85,35 +85,35 @@ func (h *Host) ip(commands ...string) error {
 	return h.Do(func() error { return ip(nil, commands...) })
 }
 
-func enter(space *os.File) error {
-	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
+func enter(ns *os.File) error {
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace: %w", err)
 	}
 	return nil
 }
 
-// ownSpace opens the network namespace of the calling thread.
-func ownSpace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
+// ownNamespace opens the network namespace of the calling thread.
+func ownNamespace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
 
-// newSpace makes a network namespace.
-func newSpace(back *os.File) (*os.File, error) {
+// newNamespace creates a network namespace.
+func newNamespace(back *os.File) (*os.File, error) {
 	type result struct {
-		space *os.File
-		err   error
+		ns  *os.File
+		err error
 	}
 	done := make(chan result, 1)
 	go func() {
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- result{nil, fmt.Errorf("make a network namespace: %w", err)}
+			done <- result{nil, fmt.Errorf("create network namespace: %w", err)}
 			return
 		}
-		space, err := ownSpace()
+		ns, err := ownNamespace()
 		if enter(back) == nil {
 			runtime.UnlockOSThread()
 		}
-		done <- result{space, err}
+		done <- result{ns, err}
 	}()
 	r := <-done
-	return r.space, r.err
+	return r.ns, r.err
 }

@@ -12,20 +12,19 @@ import (
 // hostsMax bounds the hosts of one lab.
 const hostsMax = 200
 
-// labs numbers the labs, so that those of parallel tests differ in all names.
+// labs numbers the labs, so that those of parallel tests have different names.
 var labs atomic.Uint32
 
-// A Lab is a network of hosts. Its methods, and those of its hosts that take no
-// error back, are for the test's goroutine: they end the test when the machine
-// refuses something.
+// A Lab is a network of hosts. Its methods, and those methods of its hosts that return no error,
+// must be called by the test's goroutine: they fail the test on errors.
 type Lab struct {
-	// Here is the host that the test itself runs on.
+	// Here is the host that runs the test itself.
 	Here *Host
 
 	t      testing.TB
 	number int
 
-	// mu guards what follows, and addr of the hosts. It is held while iproute2 runs.
+	// mu guards the fields below, and addr of the hosts. It is held while iproute2 runs.
 	mu        sync.Mutex
 	hosts     []*Host // Here first
 	cuts      map[pair]bool
@@ -35,7 +34,8 @@ type Lab struct {
 // pair is a direction: packets from one host to another.
 type pair struct{ from, to *Host }
 
-// New makes a network with so many hosts beside Here. It goes with the test.
+// New creates a network with the given number of hosts besides Here. It is removed at the end of
+// the test.
 func New(t testing.TB, hosts int) *Lab {
 	t.Helper()
 	if !Inside() {
@@ -45,11 +45,11 @@ func New(t testing.TB, hosts int) *Lab {
 		t.Fatalf("%d hosts; at most %d", hosts, hostsMax)
 	}
 	l := &Lab{t: t, number: int(labs.Add(1)), cuts: make(map[pair]bool)}
-	space, err := ownSpace()
+	ns, err := ownNamespace()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Here = &Host{lab: l, index: 0, device: fmt.Sprintf("lab%d", l.number), link: l.linkAddress(0), addr: l.address(0, 0), space: space}
+	l.Here = &Host{lab: l, index: 0, device: fmt.Sprintf("lab%d", l.number), link: l.linkAddress(0), addr: l.address(0, 0), ns: ns}
 	l.hosts = []*Host{l.Here}
 	t.Cleanup(l.close)
 	l.must(l.Here.ip(
@@ -63,10 +63,10 @@ func New(t testing.TB, hosts int) *Lab {
 	return l
 }
 
-// Hosts returns the hosts beside Here.
+// Hosts returns the hosts except Here.
 func (l *Lab) Hosts() []*Host { return l.hosts[1:] }
 
-// address is that of a host in its nth place.
+// address returns the address of a host after place renumberings.
 func (l *Lab) address(place, index int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(l.number), byte(place), byte(1 + index)})
 }
@@ -75,20 +75,21 @@ func (l *Lab) linkAddress(index int) string {
 	return fmt.Sprintf("02:4c:41:42:%02x:%02x", byte(l.number), index)
 }
 
-// nowhere is a link address that no host has.
-func (l *Lab) nowhere() string { return l.linkAddress(0xff) }
+// unusedLink returns a link address that no host has.
+func (l *Lab) unusedLink() string { return l.linkAddress(0xff) }
 
-// addHost makes a host, plugged in, that all others know.
+// addHost creates a host, connects it to the bridge, and adds neighbor entries for it to all
+// others.
 func (l *Lab) addHost() error {
 	i := len(l.hosts)
 	h := &Host{lab: l, index: i, device: "eth0", link: l.linkAddress(i), addr: l.address(0, i)}
 	var err error
-	if h.space, err = newSpace(l.Here.space); err != nil {
+	if h.ns, err = newNamespace(l.Here.ns); err != nil {
 		return err
 	}
 	port := fmt.Sprintf("lab%dp%d", l.number, i)
 	err = l.Here.Do(func() error {
-		return ip([]*os.File{h.space},
+		return ip([]*os.File{h.ns},
 			fmt.Sprintf("link add %s type veth peer name %s address %s netns /proc/self/fd/3", port, h.device, h.link),
 			fmt.Sprintf("link set %s master %s up", port, l.Here.device))
 	})
@@ -102,29 +103,30 @@ func (l *Lab) addHost() error {
 		return err
 	}
 	for _, other := range l.hosts[:i] {
-		if err := l.introduce(other, h); err != nil {
+		if err := l.addNeighbor(other, h); err != nil {
 			return err
 		}
-		if err := l.introduce(h, other); err != nil {
+		if err := l.addNeighbor(h, other); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// introduce tells from the link address of to, or a wrong one if that is cut.
-func (l *Lab) introduce(from, to *Host) error { return from.ip(l.entry(pair{from, to})) }
+// addNeighbor adds a neighbor entry for to at from, with a wrong link address if that direction is
+// cut.
+func (l *Lab) addNeighbor(from, to *Host) error { return from.ip(l.entry(pair{from, to})) }
 
 func (l *Lab) entry(p pair) string {
 	link := p.to.link
 	if l.cuts[p] {
-		link = l.nowhere()
+		link = l.unusedLink()
 	}
 	return fmt.Sprintf("neighbour replace %s lladdr %s dev %s nud permanent", p.to.addr, link, p.from.device)
 }
 
-// Renumber gives hosts other addresses, all at once. Connections to and from the old
-// ones lead nowhere from now on.
+// Renumber changes the addresses of hosts, all at once. Connections to and from the old addresses
+// stop working.
 func (l *Lab) Renumber(hosts ...*Host) {
 	l.t.Helper()
 	l.mu.Lock()
@@ -137,7 +139,7 @@ func (l *Lab) Renumber(hosts ...*Host) {
 			fmt.Sprintf("address add %s/16 dev %s", h.addr, h.device)))
 	}
 	for _, from := range l.hosts {
-		// A host's last address takes all its entries along.
+		// Removing a host's last address also removes its entries.
 		entries := []string{"neighbour flush dev " + from.device + " nud permanent"}
 		for _, to := range l.hosts {
 			if from != to {
@@ -155,7 +157,7 @@ func (l *Lab) must(err error) {
 	}
 }
 
-// close ends all processes, and drops the network.
+// close kills all processes and removes the network.
 func (l *Lab) close() {
 	for _, p := range l.processes {
 		p.Kill()
@@ -165,10 +167,10 @@ func (l *Lab) close() {
 		commands = append(commands, fmt.Sprintf("link del lab%dp%d", l.number, h.index))
 	}
 	if err := l.Here.ip(append(commands, "link del "+l.Here.device)...); err != nil {
-		l.t.Errorf("drop the network: %v", err)
+		l.t.Errorf("remove the network: %v", err)
 	}
 	for _, h := range l.hosts {
-		if err := h.space.Close(); err != nil {
+		if err := h.ns.Close(); err != nil {
 			l.t.Errorf("close the network of %v: %v", h, err)
 		}
 	}

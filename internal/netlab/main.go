@@ -12,17 +12,16 @@ import (
 	"testing"
 )
 
-// insideEnv tells the test binary that it runs in the namespaces.
+// insideEnv marks the process that runs in the namespaces.
 const insideEnv = "STELE_NETLAB_INSIDE"
 
-// Inside tells whether this process is, or was started by, the one that Main runs in
-// namespaces of its own.
+// Inside reports whether this process is, or was started by, the one that Main runs in separate
+// namespaces.
 func Inside() bool { return os.Getenv(insideEnv) != "" }
 
-// Main runs the tests of a package in namespaces of their own, and returns the code to
-// exit with. TestMain calls it. Outside, where it starts the binary again and waits,
-// the machine's own network is there: what the tests need of that is to be fetched
-// before.
+// Main runs the tests of a package in separate namespaces and returns the exit code. TestMain calls
+// it. Outside, where it starts the binary again and waits, the machine's own network is available;
+// anything the tests need from it must be fetched there.
 func Main(m *testing.M) int {
 	if !Inside() {
 		return runInside()
@@ -34,14 +33,14 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// runInside runs this binary again as the first process of new namespaces, and
-// returns its exit code.
+// runInside runs this binary again as the first process of new namespaces and returns its exit
+// code.
 func runInside() int {
 	// The kernel kills the child when the *thread* that started it ends.
 	runtime.LockOSThread()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	// Root stays root, and may use disks that nobody else may.
+	// Root stays root, to keep access to disks that other users lack.
 	cmd, err := startInside(os.Getuid() != 0)
 	if err != nil && os.Getuid() == 0 {
 		var again error
@@ -52,7 +51,7 @@ func runInside() int {
 		}
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, `netlab: this machine lets the tests have no network of their own: %v
+		fmt.Fprintf(os.Stderr, `netlab: this machine does not allow the tests to create a network: %v
 These tests need Linux with user namespaces for everyone (sysctl user.max_user_namespaces
 above 0, kernel.apparmor_restrict_unprivileged_userns=0 where it exists), or root with
 CAP_SYS_ADMIN (in a container: --privileged, or --cap-add SYS_ADMIN --security-opt
@@ -62,7 +61,7 @@ seccomp=unconfined).
 	}
 	go func() {
 		for s := range signals {
-			_ = cmd.Process.Signal(s) // an error: it has ended, and Wait tells
+			_ = cmd.Process.Signal(s) // on error it has ended, which Wait reports
 		}
 	}()
 	err = cmd.Wait()
@@ -101,25 +100,25 @@ func startInside(newUser bool) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// prepare makes the namespaces ready for labs.
+// prepare sets up the namespaces for labs.
 func prepare() error {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return fmt.Errorf("%w: install iproute2 (apt-get install iproute2)", err)
 	}
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts to this namespace: %w", err)
+		return fmt.Errorf("make mounts private to the namespace: %w", err)
 	}
-	// Processes are seen by the ids that they have here, as strace -p wants. Some
-	// containers forbid it; who needs it finds out.
+	// Show processes under their ids in this namespace, as strace -p requires. Some
+	// containers forbid it, which most tests do not notice.
 	_ = syscall.Mount("proc", "/proc", "proc", 0, "")
 	if err := ip(nil, "link set lo up"); err != nil {
-		return fmt.Errorf("this machine lets the tests have no network of their own: %w", err)
+		return fmt.Errorf("this machine does not allow the tests to create a network: %w", err)
 	}
 	return nil
 }
 
-// ip runs commands of iproute2, all in one process, in the network namespace of the
-// calling thread. Files are its descriptors 3 and up.
+// ip runs iproute2 commands, all in one process, in the network namespace of the calling thread.
+// files become its descriptors 3 and up.
 func ip(files []*os.File, commands ...string) error {
 	cmd := exec.Command("ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")

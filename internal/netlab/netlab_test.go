@@ -20,12 +20,12 @@ import (
 
 func TestMain(m *testing.M) {
 	switch os.Getenv("STELE_TEST_ROLE") {
-	case "count": // says how far it is, until it is killed
+	case "count": // prints its progress until it is killed
 		for i := 0; ; i++ {
 			fmt.Println(i)
 			time.Sleep(5 * time.Millisecond)
 		}
-	case "orphans": // a test binary that is killed in the middle: see TestKilledTestLeavesNothing
+	case "orphans": // a test binary killed midway: see TestKilledTestLeavesNothing
 		if netlab.Inside() {
 			orphans()
 		}
@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 
 const (
 	port   = 7000
-	within = 300 * time.Millisecond // of no answer is no connection
+	within = 300 * time.Millisecond // no answer within this time means no connection
 )
 
-// hears tells whether packets go from one host to the other, and arrive in time.
-func hears(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
+// reaches reports whether packets from one host arrive at the other in time.
+func reaches(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
 	t.Helper()
 	var receiver net.PacketConn
 	if err := to.Do(func() (err error) {
@@ -54,10 +54,10 @@ func hears(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
 		t.Fatal(err)
 	}
 	defer sender.Close()
-	// Again and again: an interface that has just come up may drop what it is given.
+	// Retry: an interface that has just come up may drop packets.
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		if _, err := sender.Write([]byte("?")); err != nil {
-			t.Fatalf("a lost packet is told to its sender: %v", err)
+			t.Fatalf("the sender of a dropped packet gets an error: %v", err)
 		}
 		if err := receiver.SetReadDeadline(time.Now().Add(within / 3)); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func hears(t *testing.T, from, to *netlab.Host, timeout time.Duration) bool {
 	return false
 }
 
-// expect holds what each host hears against the cuts, as text "0>1 1>0".
+// expect compares reachability between all hosts with the cuts, as text "0>1 1>0".
 func expect(t *testing.T, l *netlab.Lab, cuts string) {
 	t.Helper()
 	all := append([]*netlab.Host{l.Here}, l.Hosts()...)
@@ -88,14 +88,14 @@ func expect(t *testing.T, l *netlab.Lab, cuts string) {
 			if !want {
 				timeout = within / 3
 			}
-			if got := hears(t, from, to, timeout); got != want {
+			if got := reaches(t, from, to, timeout); got != want {
 				t.Errorf("packets from %d to %d arrive: %v, want %v (cuts: %s)", i, j, got, want, cuts)
 			}
 		}
 	}
 }
 
-// N1, N2: each cut loses what it says and nothing else; no host is 0 but Here.
+// TestCuts: N1, N2. Each cut affects only its direction. Host 0 is Here.
 func TestCuts(t *testing.T) {
 	l := netlab.New(t, 3)
 	h := append([]*netlab.Host{l.Here}, l.Hosts()...)
@@ -131,14 +131,14 @@ func echo(t *testing.T, h *netlab.Host) {
 			}
 			go func() {
 				defer c.Close()
-				_, _ = io.Copy(c, c) // until either side goes
+				_, _ = io.Copy(c, c) // until either side closes
 			}()
 		}
 	}()
 }
 
-// asks tells whether a line comes back over an open connection in time.
-func asks(t *testing.T, c net.Conn, timeout time.Duration) bool {
+// echoes reports whether a line is echoed over an open connection in time.
+func echoes(t *testing.T, c net.Conn, timeout time.Duration) bool {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
@@ -150,8 +150,8 @@ func asks(t *testing.T, c net.Conn, timeout time.Duration) bool {
 	return err == nil
 }
 
-// N1, N2: open connections stall while either direction is cut, and go on after;
-// new ones are not made meanwhile.
+// TestConnections: N1, N2. Open connections stall while either direction is cut and continue
+// afterwards; new ones cannot be opened meanwhile.
 func TestConnections(t *testing.T) {
 	l := netlab.New(t, 2)
 	a, b := l.Hosts()[0], l.Hosts()[1]
@@ -167,11 +167,11 @@ func TestConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if !asks(t, c, 5*time.Second) {
+			if !echoes(t, c, 5*time.Second) {
 				t.Fatal("no answer before the cut")
 			}
 			cut()
-			if asks(t, c, within) {
+			if echoes(t, c, within) {
 				t.Error("an answer through the cut")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -181,7 +181,7 @@ func TestConnections(t *testing.T) {
 				t.Error("a connection through the cut")
 			}
 			l.Heal()
-			if !asks(t, c, 20*time.Second) { // TCP tries again ever more rarely
+			if !echoes(t, c, 20*time.Second) { // TCP retransmits with increasing backoff
 				t.Error("no answer after the cut")
 			}
 		})
@@ -211,7 +211,7 @@ func TestRenumber(t *testing.T) {
 	c.Close()
 }
 
-// A counter is a process that says numbers.
+// counter starts a process that prints numbers.
 func counter(t *testing.T, h *netlab.Host) (*netlab.Process, <-chan string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -244,7 +244,7 @@ func TestPauseAndKill(t *testing.T) {
 	if err := p.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	for quiet := false; !quiet; { // what it had said before
+	for quiet := false; !quiet; { // earlier output
 		select {
 		case <-lines:
 		case <-time.After(200 * time.Millisecond):
@@ -263,15 +263,15 @@ func TestPauseAndKill(t *testing.T) {
 		for range lines {
 		}
 	}()
-	p.Kill() // a paused one too
+	p.Kill() // also when paused
 	var exit *exec.ExitError
 	if !errors.As(p.Err(), &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("ended by %v, want SIGKILL", p.Err())
 	}
-	p.Kill() // does nothing
+	p.Kill() // no-op
 }
 
-// orphans starts a process and never ends; it says its own namespace's name of it.
+// orphans starts a process and never ends. It prints the name of its namespace.
 func orphans() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "STELE_TEST_ROLE=count")
@@ -282,7 +282,8 @@ func orphans() {
 	select {}
 }
 
-// N3: a test binary that is killed takes its processes along, whose output ends.
+// TestKilledTestLeavesNothing: N3. When a test binary is killed, its processes end and their output
+// is closed.
 func TestKilledTestLeavesNothing(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "STELE_NETLAB_INSIDE=") }),
@@ -297,7 +298,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	for range 3 {
 		if !lines.Scan() {
-			t.Fatal("the process says nothing")
+			t.Fatal("the process prints nothing")
 		}
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -314,5 +315,5 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("a process outlives its test")
 	}
-	_ = cmd.Wait() // says "killed"
+	_ = cmd.Wait() // returns "killed"
 }

@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process runs on a host.
+// A Process is a process on a host.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // valid after done
 
-	// mu keeps signals from a process group that has been waited for.
+	// mu prevents signals to a process group that has been waited for.
 	mu     sync.Mutex
 	waited bool
 }
 
-// Start starts a command on the host, as a process group of its own. It ends with
-// the lab at the latest.
+// Start starts a command on the host in its own process group. The lab kills it at the end of the
+// test.
 func (h *Host) Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid = true
 	if cmd.WaitDelay == 0 {
-		cmd.WaitDelay = 5 * time.Second // for those who inherited its output
+		cmd.WaitDelay = 5 * time.Second // for processes that inherited its output
 	}
 	if err := h.Do(cmd.Start); err != nil {
 		return nil, err
@@ -49,20 +49,20 @@ func (h *Host) Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Pid returns the process's id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended. Err is what exec's Wait says of it.
+// Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns how the process ended, once it has.
+// Err waits for the process to end and returns the result of exec.Cmd.Wait.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
 }
 
-// Signal sends a signal to the process and all that it has started. One that has
-// ended gets none.
+// Signal sends a signal to the process and all that it started. It does nothing if the process has
+// ended.
 func (p *Process) Signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,17 +75,16 @@ func (p *Process) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// Kill ends the process as SIGKILL does, also one that is paused, and returns when
-// it has ended.
+// Kill kills the process (SIGKILL), even if it is paused, and waits until it has ended.
 func (p *Process) Kill() {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
-		panic("BUG: cannot kill a process of ours: " + err.Error())
+		panic("BUG: cannot kill own process: " + err.Error())
 	}
 	<-p.done
 }
 
-// Pause stops the process where it is (SIGSTOP): its connections stay open, and the
-// kernel still acknowledges what it is sent. It returns when no thread runs.
+// Pause stops the process (SIGSTOP). Its connections stay open, and the kernel still acknowledges
+// data sent to it. Pause returns when no thread runs.
 func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -102,5 +101,5 @@ func (p *Process) Pause() error {
 	}
 }
 
-// Resume lets a paused process go on (SIGCONT).
+// Resume continues a paused process (SIGCONT).
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }

@@ -2,5 +2,5 @@
 
 package planted
 
-// On tells whether the process makes the mistake.
+// On reports whether the bug is enabled.
 func On(Bug) bool { return false }

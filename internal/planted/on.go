@@ -10,5 +10,5 @@ import (
 
 var chosen = strings.Split(os.Getenv("STELE_BUG"), ",")
 
-// On tells whether the process makes the mistake.
+// On reports whether the bug is enabled.
 func On(b Bug) bool { return slices.Contains(chosen, string(b)) }

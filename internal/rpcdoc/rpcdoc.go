@@ -1,5 +1,5 @@
-// Package rpcdoc reads docs/rpc.md for the tests that hold it and the code together. Nothing
-// but tests imports it.
+// Package rpcdoc parses docs/rpc.md for the tests that keep it consistent with the code. It is
+// imported only by tests.
 package rpcdoc
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Part returns what lies between two headings.
+// Part returns the text between two headings.
 func Part(t testing.TB, from, to string) string {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
@@ -45,9 +45,9 @@ func Rows(text string) (rows [][]string) {
 	return rows
 }
 
-// CheckErrors holds a table of errors against the codes from first to last that have a name:
-// number, name, whether it is retryable as kinds say, and whether the call was executed,
-// which the codes in unknown leave open.
+// CheckErrors compares a table of errors with the named codes from first to last: the number, the
+// name, whether the error is retryable according to kinds, and whether the call was executed, which
+// is unknown for the codes in unknown.
 func CheckErrors(t testing.TB, text string, first, last rpc.Code, kinds []errkind.Kind, unknown ...rpc.Code) {
 	t.Helper()
 	var want []string
@@ -71,6 +71,6 @@ func CheckErrors(t testing.TB, text string, first, last rpc.Code, kinds []errkin
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the table has\n%s\nthe code\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the table has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -9,40 +9,39 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// BytesMax bounds a file that Read takes: more than any key or bundle of
-// certificates has.
+// BytesMax bounds the size of a file that Read accepts. It exceeds the size of any key or bundle of
+// certificates.
 const BytesMax = 256 << 10
 
-// modeBad are the permissions that a secret must not have: any for others, and to
-// write for the group, which may read it, as services are often set up.
+// modeBad are the permissions that a secret must not have: any for others, and write for the group.
+// The group may have read permission, as services are often set up.
 const modeBad = 0o027
 
-// ExposedError is about a secret that others can read or replace.
+// ExposedError means that other users can read or replace a secret.
 type ExposedError struct {
 	File string
 	Mode os.FileMode
 }
 
 func (e *ExposedError) Error() string {
-	return fmt.Sprintf("%s has the mode %04o, so other users can get at the secret in it: chmod 600 %s", e.File, e.Mode, e.File)
+	return fmt.Sprintf("%s has the mode %04o, which gives other users access to the secret in it: chmod 600 %s", e.File, e.Mode, e.File)
 }
 
-// TooLargeError is about a file that is no secret's.
+// TooLargeError means that a file is too large to be a secret.
 type TooLargeError struct{ File string }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("%s has more than %d bytes: it is no file of keys or certificates", e.File, BytesMax)
+	return fmt.Sprintf("%s has more than %d bytes: not a file of keys or certificates", e.File, BytesMax)
 }
 
-// Read returns what the file holds. Errors: *ExposedError, *TooLargeError, those of
-// package os.
+// Read returns the content of the file. Errors: *ExposedError, *TooLargeError, those of package os.
 func Read(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat() // of the file that is open, whatever the name stands for now
+	info, err := f.Stat() // of the open file, which may have been renamed since
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +61,8 @@ func Read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// Write makes content that of the file, for its owner alone. It is durable when
-// Write returns nil, under its name. Missing folders are made, for the owner alone.
+// Write replaces the content of the file, which is accessible only to its owner. Content and name
+// are durable when it returns nil. Missing directories are created with access for the owner only.
 func Write(name string, content []byte) error {
 	dir := filepath.Dir(name)
 	if err := makeDir(dir); err != nil {
@@ -74,7 +73,7 @@ func Write(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup() // does nothing once the file is in its place
+	defer f.Cleanup() // no-op once the file is in place
 	if _, err := f.Write(content); err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func Write(name string, content []byte) error {
 	return SyncDir(dir)
 }
 
-// Remove deletes the file for good. One that is not there is no error.
+// Remove deletes the file durably. It returns nil if the file does not exist.
 func Remove(name string) error {
 	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
 		return err
@@ -95,7 +94,7 @@ func Remove(name string) error {
 	return SyncDir(filepath.Dir(name))
 }
 
-// makeDir makes a folder, and those above it, all with durable names.
+// makeDir creates a directory and its parents, all with durable names.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -112,7 +111,7 @@ func makeDir(dir string) error {
 	return SyncDir(up)
 }
 
-// SyncDir makes the names in a folder durable.
+// SyncDir makes the names in a directory durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

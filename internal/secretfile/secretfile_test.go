@@ -40,8 +40,8 @@ func TestWriteThenRead(t *testing.T) {
 	}
 }
 
-// TestWriteHidesWhatWasOpen: a file that was readable by all is not so once written anew.
-func TestWriteHidesWhatWasOpen(t *testing.T) {
+// TestWriteRestrictsPermissions: a file that was readable by all is not after Write.
+func TestWriteRestrictsPermissions(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestReadRefusesExposed(t *testing.T) {
 	}
 }
 
-func TestReadRefusesWhatIsNoSecret(t *testing.T) {
+func TestReadRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "large")
 	if err := os.WriteFile(name, bytes.Repeat([]byte("x"), BytesMax+1), 0o600); err != nil {

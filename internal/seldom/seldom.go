@@ -1,4 +1,5 @@
-// Package seldom keeps logs readable, and disks free, of warnings that strangers can cause as often as they like.
+// Package seldom is a rate-limited log of warnings that unauthenticated peers can cause, so that
+// they can neither flood the log nor fill the disk.
 package seldom
 
 import (
@@ -7,42 +8,44 @@ import (
 	"time"
 )
 
-// A Warner says Most warnings in a Period. How many more there were says its next one.
+// A Warner logs at most Most warnings per Period. The next warning after that reports the number
+// suppressed.
 const (
 	Most   = 20
 	Period = time.Minute
 )
 
-// Warner says warnings of one kind. The zero Warner is ready; it may be used by many goroutines.
+// Warner is a rate-limited log of one kind of warning. The zero Warner is ready for use. It is safe
+// for concurrent use.
 type Warner struct {
-	mu     sync.Mutex
-	since  time.Time // of the period
-	said   int       // in it
-	unsaid int       // since the last that was said
+	mu         sync.Mutex
+	since      time.Time // start of the period
+	logged     int       // warnings in the period
+	suppressed int       // warnings suppressed since the last one logged
 }
 
-// Warn says msg, or counts it.
+// Warn logs msg, or only counts it if the period's limit is reached.
 func (w *Warner) Warn(log *slog.Logger, msg string, args ...any) {
-	say, unsaid := w.take()
-	if !say {
+	ok, suppressed := w.take()
+	if !ok {
 		return
 	}
-	if unsaid > 0 {
-		args = append(args, "unsaid_before", unsaid)
+	if suppressed > 0 {
+		args = append(args, "suppressed", suppressed)
 	}
 	log.Warn(msg, args...)
 }
 
-func (w *Warner) take() (say bool, unsaid int) {
+func (w *Warner) take() (ok bool, suppressed int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := time.Now(); w.since.IsZero() || now.Sub(w.since) >= Period {
-		w.since, w.said = now, 0
+		w.since, w.logged = now, 0
 	}
-	if w.said++; w.said > Most {
-		w.unsaid++
+	if w.logged++; w.logged > Most {
+		w.suppressed++
 		return false, 0
 	}
-	unsaid, w.unsaid = w.unsaid, 0
-	return true, unsaid
+	suppressed, w.suppressed = w.suppressed, 0
+	return true, suppressed
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestWarner: of many warnings some are said in each period, and how many were not.
+// TestWarner: at most Most warnings are logged per period, and the next one has the number
+// suppressed.
 func TestWarner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text strings.Builder
@@ -18,13 +19,13 @@ func TestWarner(t *testing.T) {
 			w.Warn(log, "stranger", "from", "x")
 		}
 		if n := strings.Count(text.String(), "msg=stranger from=x\n"); n != Most {
-			t.Errorf("said %d times:\n%s", n, text.String())
+			t.Errorf("logged %d times:\n%s", n, text.String())
 		}
 		text.Reset()
 		time.Sleep(Period)
 		w.Warn(log, "stranger")
 		w.Warn(log, "stranger")
-		if got := text.String(); strings.Count(got, "msg=stranger") != 2 || strings.Count(got, "unsaid_before=180\n") != 1 {
+		if got := text.String(); strings.Count(got, "msg=stranger") != 2 || strings.Count(got, "suppressed=180\n") != 1 {
 			t.Errorf("then:\n%s", got)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package stall tells when a disk does not come back: nothing can be called off that waits for one, so it is watched from outside.
-// It stands for no section of the paper. A Watch has a timer's goroutine, which runs what the caller gave.
+// Package stall detects stalled disk operations. Such an operation cannot be cancelled, so a timer
+// watches it from outside and runs a function of the caller.
 package stall
 
 import (
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Watch calls expire unless it is stopped in time. It counts the time in
-// quarters, each a timer of its own: a process that was itself stopped and goes
-// on finds one timer due, not four, and does not blame the disk.
+// Watch calls expire unless it is stopped in time. It measures the time in quarters, each with its
+// own timer. If the whole process was suspended, only one timer is due when it resumes, so the disk
+// is not blamed.
 type Watch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -20,7 +20,7 @@ type Watch struct {
 
 const ticks = 4
 
-// After starts a watch of so long. Stop has to be called; expire must not block for long.
+// After starts a watch of duration long. Stop must be called. expire must not block for long.
 func After(long time.Duration, expire func()) *Watch {
 	w := &Watch{left: ticks, quarter: long / ticks, expire: expire}
 	w.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is not stopped in time is told of once.
+// TestWatch: a watch that is not stopped in time expires once.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired := 0
@@ -24,13 +24,13 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestWatchForgivesAPause ticks as a process does that was stopped for
-// long: one timer is due when it goes on, and the write is done by then.
+// TestWatchForgivesAPause ticks like a process that was suspended for long: one timer is due when
+// it resumes, and the write completes by then.
 func TestWatchForgivesAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired := false
 		w := After(4*time.Second, func() { expired = true })
-		w.tick() // what the runtime runs on waking up, however late
+		w.tick() // the late timer after the process resumes
 		w.Stop()
 		time.Sleep(time.Minute)
 		if expired {

@@ -1,6 +1,6 @@
-// Package testport gives tests addresses for servers that are to listen there later, or that stop and listen
-// there again. A port that the kernel chose is no such address: between two uses it may become that of any outgoing
-// connection on the machine. These ports are not among those that the kernel gives out.
+// Package testport provides loopback addresses for test servers that listen later, or that stop and
+// listen again. A port chosen by the kernel is not suitable: between two uses the kernel may assign
+// it to an outgoing connection. These ports are outside the kernel's ephemeral range.
 package testport
 
 import (
@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// lowest is above the ports that servers have by default.
-	lowest = 12000
-	// kernelDefault is where the kernel's own ports begin if it does not say.
+	// portMin is above the default ports of servers.
+	portMin = 12000
+	// kernelDefault is the start of the ephemeral range if it cannot be read.
 	kernelDefault = 32768
 	triesMax      = 1000
 )
 
-var given struct {
+var used struct {
 	sync.Mutex
 	ports map[int]bool
 }
 
-// New returns an address on loopback that nobody listens on, and that it has not returned before.
+// New returns an unused address on loopback that it has not returned before.
 func New() (string, error) {
-	given.Lock()
-	defer given.Unlock()
-	if given.ports == nil {
-		given.ports = map[int]bool{}
+	used.Lock()
+	defer used.Unlock()
+	if used.ports == nil {
+		used.ports = map[int]bool{}
 	}
 	var last error
 	for range triesMax {
-		port := lowest + rand.IntN(kernels()-lowest)
-		if given.ports[port] {
+		port := portMin + rand.IntN(ephemeralStart()-portMin)
+		if used.ports[port] {
 			continue
 		}
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -44,20 +44,20 @@ func New() (string, error) {
 			last = err
 			continue
 		}
-		given.ports[port] = true
+		used.ports[port] = true
 		return addr, l.Close()
 	}
-	return "", fmt.Errorf("no free port between %d and %d in %d tries: %w", lowest, kernels(), triesMax, last)
+	return "", fmt.Errorf("no free port between %d and %d in %d tries: %w", portMin, ephemeralStart(), triesMax, last)
 }
 
-// kernels returns the first port that the kernel gives out.
-func kernels() int {
+// ephemeralStart returns the first port of the kernel's ephemeral range.
+func ephemeralStart() int {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	first := 0
 	if err == nil {
 		_, err = fmt.Sscan(string(b), &first)
 	}
-	if err != nil || first < lowest+triesMax {
+	if err != nil || first < portMin+triesMax {
 		return kernelDefault
 	}
 	return first

@@ -13,7 +13,7 @@ func TestNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[addr] {
-			t.Fatalf("%s is given out twice", addr)
+			t.Fatalf("%s was returned twice", addr)
 		}
 		seen[addr] = true
 		l, err := net.Listen("tcp", addr)
@@ -21,8 +21,8 @@ func TestNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if port := l.Addr().(*net.TCPAddr).Port; port >= kernels() {
-			t.Errorf("port %d is one of the kernel's, which begin at %d", port, kernels())
+		if port := l.Addr().(*net.TCPAddr).Port; port >= ephemeralStart() {
+			t.Errorf("port %d is one of the kernel's, which begin at %d", port, ephemeralStart())
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Crypt is an FS that encrypts the contents of files of another FS. Names and sizes are not
-// hidden. Its sizes and offsets are those of the plaintext.
+// Crypt is an FS that encrypts the contents of files of another FS. Names and sizes are not hidden.
+// Its sizes and offsets are those of the plaintext.
 type Crypt struct {
 	inner   FS
 	keys    map[uint32]*[DataKeyBytes]byte
@@ -17,8 +17,9 @@ type Crypt struct {
 	writes  cryptCallers
 }
 
-// NewCrypt returns a Crypt before inner for the files for which applies returns true; all others pass through.
-// New files use the key of the highest number. There must be at least one key.
+// NewCrypt returns a Crypt on top of inner. It encrypts files for which applies returns true and
+// passes others through. New files use the key with the highest number. At least one key is
+// required.
 func NewCrypt(inner FS, keys []DataKey, applies func(name string) bool) *Crypt {
 	c := &Crypt{inner: inner, keys: map[uint32]*[DataKeyBytes]byte{}, applies: applies,
 		reads: make(cryptCallers, cryptCalls), writes: make(cryptCallers, cryptCalls)}
@@ -40,7 +41,7 @@ func (c *Crypt) Create(name string) (File, error) {
 	h.encode(page)
 	if _, err := file.WriteAt(page, 0); err != nil {
 		file.Close()
-		if IsDiskFull(err) { // after any other error nothing more is written
+		if IsDiskFull(err) { // after any other error, do not touch the disk again
 			_ = c.inner.Remove(name)
 		}
 		return nil, err
@@ -71,7 +72,7 @@ func (c *Crypt) wrap(file File, h cryptHeader, name string) (File, error) {
 	secret := c.keys[h.key]
 	if secret == nil {
 		file.Close()
-		return nil, &DamageError{File: name, Reason: fmt.Sprintf("it is encrypted with data key %d, which the folder does not have", h.key)}
+		return nil, &DamageError{File: name, Reason: fmt.Sprintf("unknown data key %d", h.key)}
 	}
 	aead, err := h.aead(secret)
 	if err != nil {
@@ -81,7 +82,8 @@ func (c *Crypt) wrap(file File, h cryptHeader, name string) (File, error) {
 	return &cryptFile{inner: file, name: name, aead: aead, reads: c.reads, writes: c.writes, size: -1}, nil
 }
 
-// HasOldKey reports whether a file is encrypted with an older data key than new files of fsys. It is false if fsys is not a Crypt.
+// HasOldKey reports whether a file is encrypted with an older data key than new files of fsys. It
+// returns false if fsys is not a Crypt.
 func HasOldKey(fsys FS, name string) (bool, error) {
 	c, ok := fsys.(*Crypt)
 	if !ok || len(c.keys) == 1 || !c.applies(name) {
@@ -91,7 +93,8 @@ func HasOldKey(fsys FS, name string) (bool, error) {
 	return h.key != c.newest, err
 }
 
-// IsEncrypted reports whether a file of fsys, which is not a Crypt, has an intact encryption header.
+// IsEncrypted reports whether a file of fsys, which is not a Crypt, has an intact encryption
+// header.
 func IsEncrypted(fsys FS, name string) bool {
 	_, err := readHeader(fsys, name)
 	return err == nil
@@ -120,7 +123,7 @@ func headerOf(file File, name string) (cryptHeader, error) {
 // Remove implements FS.
 func (c *Crypt) Remove(name string) error { return c.inner.Remove(name) }
 
-func (c *Crypt) removeLater(name string) (giveBack func(rest func(took time.Duration)), err error) {
+func (c *Crypt) removeLater(name string) (free func(pause func(took time.Duration)), err error) {
 	return RemoveLater(c.inner, name)
 }
 
@@ -145,13 +148,14 @@ func (c *Crypt) Stat(name string) (size int64, mod time.Time, err error) {
 // SyncDir implements FS.
 func (c *Crypt) SyncDir(dir string) error { return c.inner.SyncDir(dir) }
 
-// FreeBytes implements FS. It returns plaintext bytes, headers of files not counted.
+// FreeBytes implements FS. It returns plaintext bytes and ignores the headers of files.
 func (c *Crypt) FreeBytes(dir string) (int64, error) {
 	n, err := c.inner.FreeBytes(dir)
 	return n / cryptSlotBytes * cryptUnitBytes, err
 }
 
-// Lock implements Locker, if the inner FS does; otherwise it returns a lock that excludes no other process.
+// Lock implements Locker if the inner FS does. Otherwise it returns a lock that excludes no other
+// process.
 func (c *Crypt) Lock(name string) (io.Closer, error) {
 	if l, ok := c.inner.(Locker); ok {
 		return l.Lock(name)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkCrypt compares files with and without encryption, in the page cache: what is
-// written and read by logs (8 KiB), random reads (64 KiB) and compactions (1 MiB).
+// BenchmarkCrypt compares files with and without encryption, in the page cache, with the sizes of
+// logs (8 KiB), random reads (64 KiB) and compactions (1 MiB).
 func BenchmarkCrypt(b *testing.B) {
 	plain := OS()
 	encrypted := NewCrypt(plain, []DataKey{{Number: 1}}, func(string) bool { return true })

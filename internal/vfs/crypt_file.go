@@ -10,26 +10,28 @@ import (
 	"unsafe"
 )
 
-// cryptStep is the number of slots that one read or write of the inner file takes: 64 KiB that begin anywhere.
+// cryptStep is the number of slots in one read or write of the inner file. 64 KiB at any offset fit
+// in it.
 const cryptStep = 17
 
-// cryptScratch is what one read or write needs.
+// cryptScratch is the scratch memory of one read or write.
 type cryptScratch struct {
 	stored [cryptClearBytes + cryptStep*cryptSlotBytes + cryptHeaderBytes]byte // with padding
 	unit   [cryptUnitBytes]byte
-	old    [cryptSlotBytes]byte              // stored slot, of which a part is overwritten
+	old    [cryptSlotBytes]byte              // stored slot that is partly overwritten
 	nonces [cryptStep * cryptNonceBytes]byte // random, for the slots of one write
 	index  [8]byte                           // additional data: number of the slot
 }
 
-// cryptCalls bounds the concurrent reads of a Crypt's files, and its concurrent writes: each call has a cryptScratch.
-// The two are separate, so that log appends do not queue behind many reads.
+// cryptCalls bounds the concurrent reads of a Crypt's files, and separately its concurrent writes,
+// because each call has a cryptScratch. The limits are separate so that log appends do not queue
+// behind reads.
 const cryptCalls = 16
 
-// CryptMemory is the most memory that the buffers of one Crypt take, in bytes.
+// CryptMemory is the maximum memory of the buffers of one Crypt, in bytes.
 const CryptMemory = 2 * cryptCalls * int64(unsafe.Sizeof(cryptScratch{}))
 
-// cryptCallers is a semaphore of calls with a cryptScratch.
+// cryptCallers is a semaphore for calls with a cryptScratch.
 type cryptCallers chan struct{}
 
 func (c cryptCallers) enter() *cryptScratch {
@@ -55,22 +57,23 @@ type cryptFile struct {
 	reads  cryptCallers
 	writes cryptCallers
 
-	// mu makes changes of the file through this handle take turns. Held across I/O.
+	// mu serializes changes of the file through this handle. It is held across I/O.
 	mu sync.Mutex
-	// size is that of the plaintext, as far as this handle changed it; -1: not known. Guarded by mu.
+	// size is the plaintext size as changed by this handle, or -1 if unknown. Guarded by mu.
 	size int64
-	// stable makes WriteAt leave units as they are that hold the same plaintext already. Guarded by mu.
+	// stable makes WriteAt keep units that already hold the same plaintext. Guarded by mu.
 	stable bool
 }
 
-// seal appends the slot of a unit. The caller never passes a nonce twice.
+// seal appends the slot of a unit. The caller must not pass a nonce twice.
 func (f *cryptFile) seal(b []byte, s *cryptScratch, index int64, nonce, unit []byte) []byte {
 	binary.LittleEndian.PutUint64(s.index[:], uint64(index))
 	b = append(b, nonce...)
 	return f.aead.Seal(b, nonce, unit, s.index[:])
 }
 
-// open decrypts a slot into dst, which has the length of the unit. Slots that were never written have only zeros.
+// open decrypts a slot into dst, which has the length of the unit. Slots that were never written
+// are all zeros.
 func (f *cryptFile) open(dst []byte, s *cryptScratch, index int64, slot []byte) bool {
 	if bytes.Equal(slot[:cryptNonceBytes], cryptZeros[:cryptNonceBytes]) && bytes.Equal(slot, cryptZeros[:len(slot)]) {
 		clear(dst)
@@ -81,13 +84,15 @@ func (f *cryptFile) open(dst []byte, s *cryptScratch, index int64, slot []byte) 
 	return err == nil
 }
 
-// unitStart returns where in the plaintext a slot's unit begins, and slotStart where in the stored file the slot does.
+// unitStart returns the offset of a slot's unit in the plaintext, and slotStart the offset of the
+// slot in the stored file.
 func unitStart(index int64) int64 { return cryptClearBytes + index*cryptUnitBytes }
 func slotStart(index int64) int64 {
 	return cryptHeaderBytes + cryptClearBytes + index*cryptSlotBytes
 }
 
-// ReadAt implements File. A *DamageError names the first unit that fails authentication; what comes before it was read.
+// ReadAt implements File. A *DamageError locates the first unit that fails authentication; the
+// bytes before it are valid.
 func (f *cryptFile) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return f.inner.ReadAt(p, off) // the error
@@ -111,7 +116,8 @@ func (f *cryptFile) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// readUnits reads up to cryptStep units from off on, with buf for the stored slots. It returns io.EOF if there are fewer.
+// readUnits reads up to cryptStep units at off, using buf for the stored slots. It returns io.EOF
+// at the end of the file.
 func (f *cryptFile) readUnits(s *cryptScratch, buf, p []byte, off int64) (n int, err error) {
 	index := (off - cryptClearBytes) / cryptUnitBytes
 	skip := off - unitStart(index)
@@ -126,7 +132,7 @@ func (f *cryptFile) readUnits(s *cryptScratch, buf, p []byte, off int64) (n int,
 		unit := len(slot) - cryptExtraBytes
 		if unit <= int(skip) {
 			if want*cryptSlotBytes == int64(got) {
-				return n, nil // the rest is another step's
+				return n, nil // the next step reads on
 			}
 			return n, io.EOF
 		}
@@ -147,18 +153,18 @@ func (f *cryptFile) readUnits(s *cryptScratch, buf, p []byte, off int64) (n int,
 	return n, nil
 }
 
-// WriteAt implements File. A unit that is written in part is read first.
+// WriteAt implements File. A unit that is partly overwritten is read first.
 func (f *cryptFile) WriteAt(p []byte, off int64) (n int, err error) { return f.write(p, off, false) }
 
-// write writes p at off. With last nothing that comes after counts: the disk's page is filled up with zeros, so that it
-// need not be read.
+// write writes p at off. If last is set, the bytes after p are not needed: the rest of the disk
+// page is filled with zeros, so that the page need not be read.
 func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
 	if off < 0 {
 		return f.inner.WriteAt(p, off) // the error
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.knowSize(); err != nil {
+	if err := f.loadSize(); err != nil {
 		return 0, err
 	}
 	s := f.writes.enter()
@@ -172,7 +178,7 @@ func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
 		m, err := f.writeStep(s, p[n:], off+int64(n), last)
 		n += m
 		if err != nil {
-			f.size = -1 // a part may have been written
+			f.size = -1 // part of p may have been written
 			return n, err
 		}
 		f.size = max(f.size, off+int64(n))
@@ -180,7 +186,8 @@ func (f *cryptFile) write(p []byte, off int64, last bool) (n int, err error) {
 	return n, nil
 }
 
-// writeStep writes what of p is in the clear, and up to cryptStep units. Called with mu held.
+// writeStep writes the part of p that is stored in the clear, and up to cryptStep units. mu must be
+// held.
 func (f *cryptFile) writeStep(s *cryptScratch, p []byte, off int64, last bool) (n int, err error) {
 	b, at := s.stored[:0], cryptHeaderBytes+off
 	if off < cryptClearBytes {
@@ -222,8 +229,8 @@ func (f *cryptFile) writeStep(s *cryptScratch, p []byte, off int64, last bool) (
 	return n, nil
 }
 
-// knowSize sets size, if it is not known yet. Called with mu held.
-func (f *cryptFile) knowSize() (err error) {
+// loadSize sets size if it is unknown. mu must be held.
+func (f *cryptFile) loadSize() (err error) {
 	if f.size < 0 {
 		if f.size, err = f.Size(); err != nil {
 			f.size = -1
@@ -232,7 +239,7 @@ func (f *cryptFile) knowSize() (err error) {
 	return err
 }
 
-// readOld reads the beginning of the unit of a slot that is about to be written in part.
+// readOld reads the stored beginning of a unit that will be partly overwritten.
 func (f *cryptFile) readOld(s *cryptScratch, unit []byte, index int64) error {
 	n, err := f.readUnits(s, s.old[:], unit, unitStart(index))
 	if n == len(unit) {
@@ -244,7 +251,8 @@ func (f *cryptFile) readOld(s *cryptScratch, unit []byte, index int64) error {
 	return err
 }
 
-// sameSlot returns the stored slot if the file is stable and the slot already holds unit, and nil otherwise.
+// sameSlot returns the stored slot if the file is stable and the slot already holds unit, and nil
+// otherwise.
 func (f *cryptFile) sameSlot(s *cryptScratch, index int64, unit []byte) []byte {
 	if !f.stable {
 		return nil
@@ -253,7 +261,7 @@ func (f *cryptFile) sameSlot(s *cryptScratch, index int64, unit []byte) []byte {
 	if n, _ := f.inner.ReadAt(slot, slotStart(index)); n < len(slot) {
 		return nil
 	}
-	was := make([]byte, len(unit)) // s.unit may be what is written
+	was := make([]byte, len(unit)) // not s.unit, which may hold unit
 	if !f.open(was, s, index, slot) || !bytes.Equal(was, unit) {
 		return nil
 	}
@@ -273,7 +281,7 @@ func (f *cryptFile) StartSync(off, n int64) error {
 func (f *cryptFile) Truncate(to int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.knowSize(); err != nil {
+	if err := f.loadSize(); err != nil {
 		return err
 	}
 	s := f.writes.enter()
@@ -281,7 +289,7 @@ func (f *cryptFile) Truncate(to int64) error {
 	return f.truncate(s, to)
 }
 
-// truncate sets the size. The last unit is written again where its length changes. Called with mu held.
+// truncate sets the size. It rewrites the last unit if its length changes. mu must be held.
 func (f *cryptFile) truncate(s *cryptScratch, to int64) error {
 	size := f.size
 	from := min(size, to)
@@ -319,7 +327,7 @@ func (f *cryptFile) Size() (int64, error) {
 func (f *cryptFile) Preallocate(n int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.knowSize(); err != nil {
+	if err := f.loadSize(); err != nil {
 		return err
 	}
 	if f.size < n {
@@ -335,8 +343,8 @@ func (f *cryptFile) Preallocate(n int64) error {
 // Close implements File.
 func (f *cryptFile) Close() error { return f.inner.Close() }
 
-// AppendAt writes p at off as WriteAt does, where nothing in the file behind p counts any more: the
-// bytes up to the end of the disk's page may be lost.
+// AppendAt is WriteAt for data after which the file's content is no longer needed: the bytes after
+// p up to the end of the disk page may be lost.
 func AppendAt(f File, p []byte, off int64) (n int, err error) {
 	if c, ok := f.(*cryptFile); ok {
 		return c.write(p, off, true)
@@ -344,8 +352,9 @@ func AppendAt(f File, p []byte, off int64) (n int, err error) {
 	return f.WriteAt(p, off)
 }
 
-// Stable returns f, or a File for it, whose WriteAt keeps bytes on the disk as they are where they hold p already. A power
-// loss while the same bytes are written again then leaves them as they were. An encrypted file would have others each time.
+// Stable returns f with a WriteAt that does not rewrite stored bytes that already hold p. A power
+// loss while the same bytes are rewritten then leaves them unchanged. A plain file has this
+// property; an encrypted file would store different bytes each time.
 func Stable(f File) File {
 	if c, ok := f.(*cryptFile); ok {
 		c.mu.Lock()
@@ -355,8 +364,8 @@ func Stable(f File) File {
 	return f
 }
 
-// WriteZeros makes len(zeros) bytes at off, of a file that is preallocated and has nothing there, take space. Encrypted
-// files have zeros on the disk there.
+// WriteZeros makes len(zeros) bytes at off occupy disk space. The file must be preallocated and
+// never written there. An encrypted file stores plain zeros.
 func WriteZeros(f File, zeros []byte, off int64) error {
 	if c, ok := f.(*cryptFile); ok {
 		from, to := cryptStored(off), cryptStored(off+int64(len(zeros)))
@@ -373,8 +382,8 @@ func WriteZeros(f File, zeros []byte, off int64) error {
 	return err
 }
 
-// VerifyHeader checks what opening an encrypted file need not: that both copies of its header are intact, with only zeros
-// beside them. Of other files it returns nil.
+// VerifyHeader checks what opening an encrypted file does not: that both copies of its header are
+// intact and the bytes around them are zero. It returns nil for other files.
 func VerifyHeader(f File) error {
 	c, ok := f.(*cryptFile)
 	if !ok {
@@ -389,7 +398,7 @@ func VerifyHeader(f File) error {
 			return err
 		}
 		if !bytes.Equal(page[at+cryptCopyBytes:at+cryptSecondCopy], cryptZeros[:cryptSecondCopy-cryptCopyBytes]) {
-			return &DamageError{File: c.name, Reason: "the encryption header is not zero where it should be"}
+			return &DamageError{File: c.name, Reason: "nonzero bytes beside the encryption header"}
 		}
 	}
 	return nil

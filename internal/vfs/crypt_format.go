@@ -34,7 +34,7 @@ const DataKeyBytes = 32
 
 // DataKey is a key from which the keys of files are derived.
 type DataKey struct {
-	Number uint32 // never 0; files name it
+	Number uint32 // never 0; stored in the header of files
 	Secret [DataKeyBytes]byte
 }
 
@@ -75,7 +75,7 @@ func (h cryptHeader) encode(page []byte) {
 	copy(page[cryptSecondCopy:], page[:cryptCopyBytes])
 }
 
-// decodeCryptHeader returns the first copy that is intact.
+// decodeCryptHeader returns the first intact copy of the header.
 func decodeCryptHeader(page []byte, file string) (cryptHeader, error) {
 	h, err := decodeCryptCopy(page[:cryptCopyBytes], file)
 	if err == nil {
@@ -93,10 +93,10 @@ func decodeCryptCopy(b []byte, file string) (cryptHeader, error) {
 		return cryptHeader{}, &DamageError{File: file, Reason: "not an encrypted file: wrong magic"}
 	}
 	if got, want := crc.Sum(b[:cryptCopyBytes-4]), le.Uint32(b[cryptCopyBytes-4:]); got != want {
-		return cryptHeader{}, &DamageError{File: file, Reason: fmt.Sprintf("encryption header has checksum %08x, not %08x", got, want)}
+		return cryptHeader{}, &DamageError{File: file, Reason: fmt.Sprintf("encryption header has checksum %08x, want %08x", got, want)}
 	}
 	if v := le.Uint32(b[8:]); v != cryptVersion {
-		return cryptHeader{}, &DamageError{File: file, Reason: fmt.Sprintf("encryption version %d is unknown", v)}
+		return cryptHeader{}, &DamageError{File: file, Reason: fmt.Sprintf("unknown encryption version %d", v)}
 	}
 	return cryptHeader{key: le.Uint32(b[12:]), salt: [cryptSaltBytes]byte(b[16:])}, nil
 }
@@ -114,8 +114,8 @@ func (h cryptHeader) aead(secret *[DataKeyBytes]byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// cryptStored returns the offset in the stored file of byte off of the plaintext, if off
-// is in the clear or begins a unit, and the stored size of a file of off bytes.
+// cryptStored converts a plaintext offset to the offset in the stored file, if off is in the clear
+// page or starts a unit. It also converts a plaintext size to the stored size.
 func cryptStored(off int64) int64 {
 	if off <= cryptClearBytes {
 		return cryptHeaderBytes + off
@@ -128,8 +128,8 @@ func cryptStored(off int64) int64 {
 	return stored
 }
 
-// cryptPlain returns the plaintext size of a stored file. A slot that is too short to hold
-// anything counts for nothing.
+// cryptPlain converts a stored size to the plaintext size. A final slot too short to hold data is
+// ignored.
 func cryptPlain(stored int64) int64 {
 	n := stored - cryptHeaderBytes
 	if n <= cryptClearBytes {

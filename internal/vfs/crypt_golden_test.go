@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// TestGoldenCrypt holds the example of the package comment to the code, and reads it back.
+// TestGoldenCrypt encodes and decodes the example of the package comment.
 func TestGoldenCrypt(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	stored := make([]byte, slotStart(0)+3+cryptExtraBytes)
-	_, example, _ := strings.Cut(string(doc), "a nonce\n// of bytes 0x03\n//\n")
+	_, example, _ := strings.Cut(string(doc), "a nonce of bytes 0x03\n//\n")
 	for line := range strings.Lines(example) {
 		fields := strings.Fields(strings.TrimPrefix(line, "//"))
 		if len(fields) == 0 {
@@ -60,7 +60,7 @@ func TestGoldenCrypt(t *testing.T) {
 	}
 }
 
-// dumpExample prints the lines of 16 bytes that have others than zeros.
+// dumpExample prints the 16-byte lines that are not all zeros.
 func dumpExample(b []byte) string {
 	var out strings.Builder
 	for at := 0; at < len(b); at += 16 {

@@ -20,8 +20,8 @@ func newMemCrypt() (*Mem, *Crypt) {
 	return mem, NewCrypt(mem, testKeys, allFiles)
 }
 
-// TestCryptIsAFile compares an encrypted file with a slice under random operations, through handles that are opened
-// again and again.
+// TestCryptIsAFile compares an encrypted file with a slice under random operations, with handles
+// opened repeatedly.
 func TestCryptIsAFile(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -92,8 +92,8 @@ func checkCryptFile(t *testing.T, fsys FS, file File, want []byte, rng *rand.Ran
 	}
 }
 
-// TestCryptHidesBytes checks that nothing of the plaintext but the first page is in the stored file, and that equal
-// bytes are stored as different ones.
+// TestCryptHidesBytes: none of the plaintext except the first page is in the stored file, and equal
+// bytes are stored differently.
 func TestCryptHidesBytes(t *testing.T) {
 	mem, fsys := newMemCrypt()
 	secret := bytes.Repeat([]byte("attack at dawn. "), 1024)
@@ -134,7 +134,7 @@ func readStored(t *testing.T, fsys FS, name string) []byte {
 	return b
 }
 
-// TestCryptNoncesDiffer checks that no nonce is used twice with a key, over rewrites and handles.
+// TestCryptNoncesDiffer: no nonce is used twice with a key, across rewrites and handles.
 func TestCryptNoncesDiffer(t *testing.T) {
 	mem, fsys := newMemCrypt()
 	file, _ := fsys.Create("f")
@@ -160,7 +160,7 @@ func TestCryptNoncesDiffer(t *testing.T) {
 	}
 }
 
-// TestCryptFindsEveryFlip flips each bit of a stored file. The first copy of the header is enough, as is the second.
+// TestCryptFindsEveryFlip flips each bit of a stored file. Either copy of the header suffices.
 func TestCryptFindsEveryFlip(t *testing.T) {
 	mem, fsys := newMemCrypt()
 	file, _ := fsys.Create("f")
@@ -200,7 +200,8 @@ func TestCryptFindsEveryFlip(t *testing.T) {
 	}
 }
 
-// TestCryptBounds checks that nothing before the file is read or written, and that a handle goes on after a write that failed half way.
+// TestCryptBounds: nothing before the file is read or written, and a handle stays usable after a
+// partly failed write.
 func TestCryptBounds(t *testing.T) {
 	mem, fsys := newMemCrypt()
 	file, _ := fsys.Create("f")
@@ -232,7 +233,7 @@ func TestCryptBounds(t *testing.T) {
 	}
 }
 
-// TestCryptKeepsUnitsInPlace checks that a slot is good in its place and its file alone.
+// TestCryptKeepsUnitsInPlace: a slot is valid only at its position in its file.
 func TestCryptKeepsUnitsInPlace(t *testing.T) {
 	mem, fsys := newMemCrypt()
 	for _, name := range []string{"a", "b"} {
@@ -255,7 +256,7 @@ func TestCryptKeepsUnitsInPlace(t *testing.T) {
 	}
 }
 
-// TestCryptKeys checks that files name their key: the newest of when they were created.
+// TestCryptKeys: a file records its key, the newest when it was created.
 func TestCryptKeys(t *testing.T) {
 	mem := NewMem(MemOptions{})
 	old := NewCrypt(mem, testKeys[:1], allFiles)
@@ -280,7 +281,7 @@ func TestCryptKeys(t *testing.T) {
 	}
 }
 
-// TestStableKeepsBytes checks that writing the same again changes nothing on the disk, and other bytes are written.
+// TestStableKeepsBytes: rewriting equal bytes changes nothing on disk; different bytes are written.
 func TestStableKeepsBytes(t *testing.T) {
 	mem, fsys := newMemCrypt()
 	file, _ := fsys.Create("f")
@@ -305,8 +306,8 @@ func TestStableKeepsBytes(t *testing.T) {
 	}
 }
 
-// TestAppendKeepsWhatWasSynced appends pages, and loses power in each of them: what was synced before is read back,
-// as the sectors that two slots share do not change in the first one's part.
+// TestAppendKeepsWhatWasSynced appends pages with a power loss in each append. Data synced before
+// is intact, because the earlier slot's part of a shared sector does not change.
 func TestAppendKeepsWhatWasSynced(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -380,7 +381,8 @@ func (f heldFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// TestCryptMemory checks that the number of calls with buffers is bounded while the disk stalls, and that writes do not wait for reads.
+// TestCryptMemory: the number of calls with buffers is bounded while the disk stalls, and writes do
+// not wait for reads.
 func TestCryptMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, fsys := newMemCrypt()

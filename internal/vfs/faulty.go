@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// OpKind says what an operation does. Reads are no operations.
+// OpKind is the kind of an operation. Reads are not operations.
 type OpKind uint8
 
-// The operations that a hook sees.
+// The operations passed to a hook.
 const (
 	OpCreate OpKind = iota + 1
 	OpWrite
@@ -32,7 +32,7 @@ func (k OpKind) String() string { return opNames[k] }
 
 // Op is one operation that changes files or names.
 type Op struct {
-	N       int64 // running number, from 1
+	N       int64 // sequence number, from 1
 	Kind    OpKind
 	Name    string
 	NewName string // OpRename
@@ -40,36 +40,35 @@ type Op struct {
 	Len     int64  // OpWrite, OpStartSync: bytes; OpTruncate and OpPreallocate: size
 }
 
-// String names the operation and its file, for test output.
+// String returns the number, kind and file of the operation, for test output.
 func (op Op) String() string {
 	return fmt.Sprintf("#%d %s %s", op.N, op.Kind, op.Name)
 }
 
-// Hook is asked before each operation. Nil lets it pass; any other error is the
-// operation's result and it is not done, except that a write that gets ErrTorn
-// is half done.
+// Hook is called before each operation. If it returns nil, the operation proceeds. Any other error
+// becomes the result of the operation, which is not done, except that a write that gets ErrTorn is
+// half done.
 type Hook func(op Op) error
 
-// ErrTorn makes a write put down the first half of its bytes and then fail.
+// ErrTorn makes a write store the first half of its bytes and then fail.
 var ErrTorn = errors.New("torn write")
 
-// ErrPowerCut is for hooks that end the world at some operation: unlike any
-// other error, a Sync that gets it leaves what it was to write for
-// [Mem.Crash] to choose from.
+// ErrPowerCut is for hooks that simulate a power loss at an operation. Unlike with any other error,
+// the data of a failed Sync may then survive [Mem.Crash].
 var ErrPowerCut = errors.New("power cut")
 
-// Faulty is an FS that asks a hook before it changes another FS.
+// Faulty is an FS that calls a hook before it changes another FS.
 type Faulty struct {
 	inner FS
 	hook  atomic.Pointer[Hook]
 	n     atomic.Int64
 }
 
-// NewFaulty returns a Faulty before inner, with no hook yet.
+// NewFaulty returns a Faulty on top of inner, without a hook.
 func NewFaulty(inner FS) *Faulty { return &Faulty{inner: inner} }
 
-// SetHook sets the hook; nil takes it away. It may be set at any time. The
-// hook is called with no lock held, from the goroutine that does the operation.
+// SetHook sets or, with nil, removes the hook, at any time. The hook is called by the goroutine
+// that does the operation, with no lock held.
 func (f *Faulty) SetHook(h func(op Op) error) {
 	if h == nil {
 		f.hook.Store(nil)
@@ -79,10 +78,10 @@ func (f *Faulty) SetHook(h func(op Op) error) {
 	f.hook.Store(&hook)
 }
 
-// Ops returns how many operations there have been.
+// Ops returns the number of operations so far.
 func (f *Faulty) Ops() int64 { return f.n.Load() }
 
-func (f *Faulty) ask(op Op) error {
+func (f *Faulty) callHook(op Op) error {
 	op.N = f.n.Add(1)
 	if h := f.hook.Load(); h != nil {
 		return (*h)(op)
@@ -92,7 +91,7 @@ func (f *Faulty) ask(op Op) error {
 
 // Create implements FS.
 func (f *Faulty) Create(name string) (File, error) {
-	if err := f.ask(Op{Kind: OpCreate, Name: name}); err != nil {
+	if err := f.callHook(Op{Kind: OpCreate, Name: name}); err != nil {
 		return nil, err
 	}
 	return f.wrap(name)(f.inner.Create(name))
@@ -115,7 +114,7 @@ func (f *Faulty) wrap(name string) func(File, error) (File, error) {
 
 // Remove implements FS.
 func (f *Faulty) Remove(name string) error {
-	if err := f.ask(Op{Kind: OpRemove, Name: name}); err != nil {
+	if err := f.callHook(Op{Kind: OpRemove, Name: name}); err != nil {
 		return err
 	}
 	return f.inner.Remove(name)
@@ -123,7 +122,7 @@ func (f *Faulty) Remove(name string) error {
 
 // Rename implements FS.
 func (f *Faulty) Rename(oldName, newName string) error {
-	if err := f.ask(Op{Kind: OpRename, Name: oldName, NewName: newName}); err != nil {
+	if err := f.callHook(Op{Kind: OpRename, Name: oldName, NewName: newName}); err != nil {
 		return err
 	}
 	return f.inner.Rename(oldName, newName)
@@ -131,7 +130,7 @@ func (f *Faulty) Rename(oldName, newName string) error {
 
 // MkdirAll implements FS.
 func (f *Faulty) MkdirAll(dir string) error {
-	if err := f.ask(Op{Kind: OpMkdir, Name: dir}); err != nil {
+	if err := f.callHook(Op{Kind: OpMkdir, Name: dir}); err != nil {
 		return err
 	}
 	return f.inner.MkdirAll(dir)
@@ -145,7 +144,7 @@ func (f *Faulty) Stat(name string) (int64, time.Time, error) { return f.inner.St
 
 // SyncDir implements FS.
 func (f *Faulty) SyncDir(dir string) error {
-	if err := f.ask(Op{Kind: OpSyncDir, Name: dir}); err != nil {
+	if err := f.callHook(Op{Kind: OpSyncDir, Name: dir}); err != nil {
 		return err
 	}
 	return f.inner.SyncDir(dir)
@@ -154,7 +153,7 @@ func (f *Faulty) SyncDir(dir string) error {
 // FreeBytes implements FS.
 func (f *Faulty) FreeBytes(dir string) (int64, error) { return f.inner.FreeBytes(dir) }
 
-// Lock implements Locker: it locks nothing when the FS behind cannot.
+// Lock implements Locker. It locks nothing if the inner FS cannot.
 func (f *Faulty) Lock(name string) (io.Closer, error) {
 	if l, ok := f.inner.(Locker); ok {
 		return l.Lock(name)
@@ -172,11 +171,11 @@ type faultyFile struct {
 	name string
 }
 
-// unsyncedLoser is a file that can play V4 of the package comment.
+// unsyncedLoser is a file that implements V4 of the package comment.
 type unsyncedLoser interface{ loseUnsynced() }
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
-	err := f.fs.ask(Op{Kind: OpWrite, Name: f.name, Off: off, Len: int64(len(p))})
+	err := f.fs.callHook(Op{Kind: OpWrite, Name: f.name, Off: off, Len: int64(len(p))})
 	if errors.Is(err, ErrTorn) {
 		n, werr := f.File.WriteAt(p[:len(p)/2], off)
 		return n, errors.Join(err, werr)
@@ -196,7 +195,7 @@ func (f *faultyFile) StartSync(off, n int64) error {
 }
 
 func (f *faultyFile) sync(op Op, do func() error) error {
-	err := f.fs.ask(op)
+	err := f.fs.callHook(op)
 	if err == nil {
 		return do()
 	}
@@ -207,14 +206,14 @@ func (f *faultyFile) sync(op Op, do func() error) error {
 }
 
 func (f *faultyFile) Truncate(size int64) error {
-	if err := f.fs.ask(Op{Kind: OpTruncate, Name: f.name, Len: size}); err != nil {
+	if err := f.fs.callHook(Op{Kind: OpTruncate, Name: f.name, Len: size}); err != nil {
 		return err
 	}
 	return f.File.Truncate(size)
 }
 
 func (f *faultyFile) Preallocate(n int64) error {
-	if err := f.fs.ask(Op{Kind: OpPreallocate, Name: f.name, Len: n}); err != nil {
+	if err := f.fs.callHook(Op{Kind: OpPreallocate, Name: f.name, Len: n}); err != nil {
 		return err
 	}
 	return f.File.Preallocate(n)

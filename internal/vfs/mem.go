@@ -13,22 +13,21 @@ import (
 	"time"
 )
 
-// Mem is a file system in memory that can lose power; see the package comment
-// for the disk it plays. It has the hook of a [Faulty]. Folders cannot be
-// renamed.
+// Mem is an in-memory file system that can lose power; see the package comment for its disk model.
+// It has the hook of a [Faulty]. Directories cannot be renamed.
 type Mem struct {
 	*Faulty
 	core *memCore
 }
 
-// MemOptions are the options of NewMem; the zero value will do.
+// MemOptions are the options of NewMem. The zero value is valid.
 type MemOptions struct {
-	// Capacity bounds the sum of all file sizes in bytes. Zero means no bound.
+	// Capacity bounds the sum of all file sizes in bytes. Zero means unbounded.
 	Capacity int64
 }
 
-// NewMem returns an empty file system with only a root folder. Relative names
-// are taken from the root.
+// NewMem returns an empty file system with only a root directory. Relative names are relative to
+// the root.
 func NewMem(opts MemOptions) *Mem {
 	core := newMemCore()
 	if opts.Capacity > 0 {
@@ -37,8 +36,8 @@ func NewMem(opts MemOptions) *Mem {
 	return &Mem{Faulty: NewFaulty(core), core: core}
 }
 
-// SetCapacity bounds the sum of the file sizes under dir, in bytes, as if a disk
-// of that size were mounted there. Zero takes the bound away.
+// SetCapacity bounds the sum of the file sizes under dir, in bytes, as if a disk of that size were
+// mounted there. Zero removes the bound.
 func (m *Mem) SetCapacity(dir string, bytes int64) {
 	m.core.mu.Lock()
 	defer m.core.mu.Unlock()
@@ -49,23 +48,23 @@ func (m *Mem) SetCapacity(dir string, bytes int64) {
 	m.core.capacity[memPath(dir)] = bytes
 }
 
-// memCore holds the tree as the two maps from full path to node that a crash
-// has to choose between.
+// memCore holds the current and the durable tree, as maps from full path to node. A crash chooses
+// between them.
 type memCore struct {
 	// mu guards everything below and the content of every node.
 	mu       sync.Mutex
-	names    map[string]*memNode // as programs see it
-	durable  map[string]*memNode // as synced
-	pending  []nameOp            // what leads from durable to names, in order
-	capacity map[string]int64    // by folder
+	names    map[string]*memNode // the current tree
+	durable  map[string]*memNode // the synced tree
+	pending  []nameOp            // changes from durable to names, in order
+	capacity map[string]int64    // by directory
 }
 
 type memNode struct {
 	dir    bool
 	mod    time.Time
-	data   []byte // as programs see it
+	data   []byte // current content
 	synced []byte
-	writes []memWrite // what leads from synced to data, in order
+	writes []memWrite // changes from synced to data, in order
 }
 
 // memWrite is a write, or, with truncate, a change of the size to off.
@@ -75,7 +74,7 @@ type memWrite struct {
 	truncate bool
 }
 
-// nameOp adds name, or moves from to name, or, with no node, removes name.
+// nameOp adds name, or moves from to name, or, with a nil node, removes name.
 type nameOp struct {
 	name, from string
 	node       *memNode
@@ -219,7 +218,7 @@ func (c *memCore) FreeBytes(dir string) (int64, error) {
 	return c.free(memPath(dir)), nil
 }
 
-// free returns the least room that any bound on name's folders leaves.
+// free returns the smallest free space of any bound on a directory that contains name.
 func (c *memCore) free(name string) int64 {
 	least := int64(math.MaxInt64)
 	for dir, limit := range c.capacity {
@@ -240,7 +239,7 @@ func under(name, dir string) bool {
 	return name == dir || dir == "/" || strings.HasPrefix(name, dir+"/")
 }
 
-// change does a change of names that a crash may undo until it is synced.
+// change applies a change of names that a crash may undo until it is synced.
 func (c *memCore) change(op nameOp) {
 	op.apply(c.names)
 	c.pending = append(c.pending, op)
@@ -268,8 +267,8 @@ func (op nameOp) addTo(names map[string]bool) {
 	}
 }
 
-// SyncDir makes the changes in dir durable, and before them those that they
-// build on: a file made in one folder and moved to another.
+// SyncDir makes the changes in dir durable, and the earlier changes that they depend on. For
+// example, a file may have been created in another directory and moved to dir.
 func (c *memCore) SyncDir(dir string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,7 +295,7 @@ func (c *memCore) SyncDir(dir string) error {
 	return nil
 }
 
-// clone returns a core with the given names and content, everything synced.
+// clone returns a core with the given names and content, all of it synced.
 func (c *memCore) clone(names map[string]*memNode, content func(*memNode) []byte) *memCore {
 	out := newMemCore()
 	out.capacity = maps.Clone(c.capacity)
@@ -311,7 +310,7 @@ func (c *memCore) clone(names map[string]*memNode, content func(*memNode) []byte
 	return out
 }
 
-// rooted tells whether every folder above name exists.
+// rooted reports whether every directory above name exists.
 func rooted(names map[string]*memNode, name string) bool {
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
 		if n := names[dir]; n == nil || !n.dir {

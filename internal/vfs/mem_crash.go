@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// SectorBytes is what a disk writes whole or not at all. Disks with 4 KiB
-// sectors give more than this; none in use gives less.
+// SectorBytes is the unit of atomic writes of a disk. Disks with 4 KiB sectors guarantee more; none
+// in use guarantees less.
 const SectorBytes = 512
 
-// Crash returns the file system as the machine finds it after a power loss now.
-// rng chooses what survives of everything not synced; nil drops it all. Open files and m
-// itself go on beside it, sharing nothing with it. The result has m's capacity and no hook.
+// Crash returns the file system as found after a power loss now. rng chooses what survives of the
+// data and names not synced; nil drops all of them. m and its open files stay usable and share
+// nothing with the result. The result has m's capacity and no hook.
 func (m *Mem) Crash(rng *rand.Rand) *Mem {
 	c := m.core
 	c.mu.Lock()
@@ -22,7 +22,7 @@ func (m *Mem) Crash(rng *rand.Rand) *Mem {
 	if rng != nil {
 		c.surviveNames(names, rng)
 	}
-	// A node may be reached by two names (a rename half undone); it must crash once.
+	// A node may have two names (a rename half undone) but must crash only once.
 	content := map[*memNode][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		n := names[name]
@@ -34,10 +34,10 @@ func (m *Mem) Crash(rng *rand.Rand) *Mem {
 	return &Mem{Faulty: NewFaulty(core), core: core}
 }
 
-// surviveNames applies some of the pending changes. Once one is lost, those
-// that build on it are lost as well (V3).
+// surviveNames applies some of the pending changes. Once one is lost, those that depend on it are
+// lost too (V3).
 func (c *memCore) surviveNames(names map[string]*memNode, rng *rand.Rand) {
-	keep := rng.Float64() // some crashes lose nearly all, some nearly nothing
+	keep := rng.Float64() // some crashes lose nearly everything, some nearly nothing
 	lost := map[string]bool{}
 	for _, op := range c.pending {
 		if rng.Float64() < keep && !op.touches(lost) && !lost[path.Dir(op.name)] {
@@ -48,9 +48,8 @@ func (c *memCore) surviveNames(names map[string]*memNode, rng *rand.Rand) {
 	}
 }
 
-// survive returns a file's content after the crash: the synced content and, of
-// what came after, nothing, everything, the first part of the writes, or any
-// set of sectors.
+// survive returns a file's content after the crash: the synced content plus, of the later writes,
+// none, all, a prefix, or a random set of sectors.
 func (n *memNode) survive(rng *rand.Rand) []byte {
 	data := slices.Clone(n.synced)
 	if rng == nil || len(n.writes) == 0 {
@@ -79,8 +78,8 @@ func (n *memNode) survive(rng *rand.Rand) []byte {
 	return data
 }
 
-// tear applies those sectors of a write that keep chooses, given the sector's
-// number within the write and how many there are.
+// tear applies those sectors of a write that keep selects, given the sector's index in the write
+// and the number of sectors.
 func (w memWrite) tear(data []byte, keep func(i, of int) bool) []byte {
 	if w.truncate {
 		if keep(0, 1) {

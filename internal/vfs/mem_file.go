@@ -16,7 +16,7 @@ type memFile struct {
 	closed   bool
 }
 
-// usableLocked says why the file cannot be used, if so.
+// usableLocked returns an error if the file is closed or, for writes, read-only.
 func (f *memFile) usableLocked(op string, write bool) error {
 	if f.closed {
 		return pathError(op, f.name, fs.ErrClosed)
@@ -55,7 +55,7 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, pathError("write", f.name, fs.ErrInvalid)
 	}
-	// Like a disk, take what fits.
+	// Like a disk, write what fits.
 	fits := p
 	if grow := off + int64(len(p)) - int64(len(f.node.data)); grow > 0 {
 		if free := f.core.free(f.name); grow > free {
@@ -142,7 +142,7 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// do makes a change that a crash may undo, whole or in part, until it is synced.
+// do applies a change that a crash may undo, in whole or in part, until it is synced.
 func (n *memNode) do(w memWrite) {
 	n.data = w.apply(n.data)
 	n.writes = append(n.writes, w)
@@ -160,7 +160,7 @@ func (w memWrite) apply(data []byte) []byte {
 	return data
 }
 
-// resize sets the length; bytes that come into being are zeros.
+// resize sets the length. New bytes are zero.
 func resize(data []byte, size int64) []byte {
 	if size <= int64(len(data)) {
 		clear(data[size:])

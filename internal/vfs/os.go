@@ -16,7 +16,7 @@ import (
 
 type osFS struct{}
 
-// OS returns the machine's file system. It implements [Locker].
+// OS returns the file system of the operating system. It implements [Locker].
 func OS() FS { return osFS{} }
 
 func (osFS) Create(name string) (File, error) {
@@ -29,9 +29,9 @@ func (osFS) OpenRead(name string) (File, error) { return openFile(name, os.O_RDO
 
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
-func (osFS) removeLater(name string) (giveBack func(rest func(took time.Duration)), err error) {
+func (osFS) removeLater(name string) (free func(pause func(took time.Duration)), err error) {
 	file, err := openFile(name, os.O_RDWR)
-	if err != nil { // a folder, or none, or whatever else Remove tells of
+	if err != nil { // a directory, missing, or another error that Remove returns
 		return nil, os.Remove(name)
 	}
 	if err := os.Remove(name); err != nil {
@@ -39,22 +39,22 @@ func (osFS) removeLater(name string) (giveBack func(rest func(took time.Duration
 		return nil, err
 	}
 	size, err := file.Size()
-	if err != nil || size <= removePart {
+	if err != nil || size <= removeStep {
 		file.Close()
 		return nil, nil
 	}
-	return func(rest func(time.Duration)) {
+	return func(pause func(time.Duration)) {
 		defer file.Close() // frees what is left
-		if !ours(file.(*osFile).fd) {
+		if !soleHandle(file.(*osFile).fd) {
 			return
 		}
 		for size > 0 {
 			began := time.Now()
-			size = (size - 1) / removePart * removePart
+			size = (size - 1) / removeStep * removeStep
 			if file.Truncate(size) != nil {
 				return
 			}
-			rest(time.Since(began))
+			pause(time.Since(began))
 		}
 	}, nil
 }
@@ -101,7 +101,7 @@ func (osFS) FreeBytes(dir string) (int64, error) {
 		if err != nil {
 			return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 		}
-		// Bavail, not Bfree: what root keeps for itself is not ours.
+		// Bavail excludes the space reserved for root.
 		return int64(st.Bavail) * int64(st.Bsize), nil
 	}
 }
@@ -118,12 +118,12 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// osFile adds to os.File a sync that allocates nothing.
+// osFile adds to os.File a Sync that does not allocate.
 type osFile struct {
 	*os.File
 	fd int
-	// mu keeps Close from freeing fd, which the kernel would hand to another
-	// file, while a Sync still uses the number.
+	// mu prevents Close from freeing fd, which the kernel could then reuse for another file, while
+	// a Sync uses it.
 	mu     sync.RWMutex
 	closed bool
 }
@@ -134,7 +134,8 @@ func openFile(name string, flag int) (File, error) {
 		return nil, err
 	}
 	file := &osFile{File: f, fd: int(f.Fd())}
-	// The name may have gone before the kernel has noted that the file is open: its room is given back then (removeLater).
+	// The name may have been removed just before the open, and removeLater may be freeing the
+	// space.
 	var st unix.Stat_t
 	if err := unix.Fstat(file.fd, &st); err == nil && st.Nlink == 0 {
 		f.Close()
@@ -185,7 +186,7 @@ func (f *osFile) Size() (int64, error) {
 	return fi.Size(), nil
 }
 
-// withFD runs a system call on the descriptor, again if a signal cut it short.
+// withFD runs a system call on the descriptor and retries it on EINTR.
 func (f *osFile) withFD(op string, call func(fd int) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

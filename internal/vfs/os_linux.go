@@ -4,19 +4,20 @@ import "golang.org/x/sys/unix"
 
 func fdatasync(fd int) error { return unix.Fdatasync(fd) }
 
-// startSync leaves errors of the disk to fdatasync: it does not take them from the file, as
-// waiting for them here would.
+// startSync does not wait for the writes. Waiting here would consume their errors, which fdatasync
+// must report.
 func startSync(fd int, off, n int64) error {
 	return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
 
-// ours tells whether an open file has no name any more and is open nowhere else, so that nobody else will ever read it.
-func ours(fd int) bool {
+// soleHandle reports whether an open file has no name and no other open handle, so that nothing can
+// read it any more.
+func soleHandle(fd int) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Nlink != 0 {
 		return false
 	}
-	// A write lease is only granted to who alone has the file open.
+	// A write lease is granted only if the file is not open elsewhere.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return false
 	}

@@ -12,6 +12,6 @@ func fdatasync(fd int) error { return unix.Fsync(fd) }
 
 func startSync(int, int64, int64) error { return errors.ErrUnsupported }
 
-func ours(int) bool { return false }
+func soleHandle(int) bool { return false }
 
 func fallocate(int, int64) error { return errors.ErrUnsupported }

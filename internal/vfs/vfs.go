@@ -7,87 +7,85 @@ import (
 	"time"
 )
 
-// FS is a tree of folders and files. Names are paths as package filepath
-// writes them. Errors satisfy errors.Is with fs.ErrNotExist and fs.ErrExist
-// where they apply; see also [IsDiskFull].
+// FS is a tree of directories and files. Names are paths in the form of package filepath. Errors
+// satisfy errors.Is with fs.ErrNotExist and fs.ErrExist where they apply; see also [IsDiskFull].
 type FS interface {
-	// Create makes a file that does not exist yet and opens it for reading
-	// and writing, with mode 0600. fs.ErrExist if the name is taken.
+	// Create creates a file that must not exist and opens it for reading and writing, with mode
+	// 0600. It returns fs.ErrExist if the name exists.
 	Create(name string) (File, error)
 	// Open opens an existing file for reading and writing.
 	Open(name string) (File, error)
 	// OpenRead opens an existing file for reading.
 	OpenRead(name string) (File, error)
-	// Remove removes a file or an empty folder. A file that is open stays
-	// readable through its handles.
+	// Remove removes a file or an empty directory. An open file stays readable through its handles.
 	Remove(name string) error
-	// Rename moves a file, replacing the one that has the new name. It is
-	// atomic, and durable only after SyncDir of the folders concerned.
+	// Rename moves a file and replaces one with the new name. It is atomic, and durable only after
+	// SyncDir of both directories.
 	Rename(oldName, newName string) error
-	// MkdirAll makes a folder and those above it, with mode 0700.
+	// MkdirAll creates a directory and its parents, with mode 0700.
 	MkdirAll(dir string) error
-	// ReadDir returns the names in a folder, sorted, without the path.
+	// ReadDir returns the names in a directory, sorted, without the path.
 	ReadDir(dir string) ([]string, error)
-	// Stat returns a file's size in bytes and the time of its last change.
+	// Stat returns a file's size in bytes and its modification time.
 	Stat(name string) (size int64, mod time.Time, err error)
-	// SyncDir makes the names of a folder durable.
+	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
-	// FreeBytes returns the bytes that may still be written under dir.
+	// FreeBytes returns the free space under dir in bytes.
 	FreeBytes(dir string) (int64, error)
 }
 
-// File is an open file. There is no file position.
+// File is an open file. It has no file position.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// Sync makes the bytes written so far durable, and the size if it
-	// changed (fdatasync). When it fails, nothing is known of any byte
-	// written since the last success, and trying again proves nothing.
+	// Sync makes the bytes written so far durable, and the size if it changed (fdatasync). After an
+	// error, the state of all bytes written since the last success is unknown, and a later success
+	// proves nothing.
 	Sync() error
-	// StartSync has n bytes at off begin their way to disk and does not wait for
-	// them, so that a later Sync has less to do. It makes nothing durable. After an
-	// error the same is known as after a failed Sync: nothing. Where the system
-	// has no such call it does nothing.
+	// StartSync starts writing n bytes at off to disk without waiting, so that a later Sync has
+	// less to do. It makes nothing durable. After an error, the state of the bytes is unknown, as
+	// after a failed Sync. It does nothing on systems without such a call.
 	StartSync(off, n int64) error
-	// Truncate sets the size; a file that grows reads as zeros there.
+	// Truncate sets the size. Bytes beyond the old size read as zeros.
 	Truncate(size int64) error
 	// Size returns the size in bytes.
 	Size() (int64, error)
-	// Preallocate reserves room for the first n bytes and makes the file at
-	// least that long, so that later writes there cannot find the disk full.
-	// Where the file system cannot reserve, only the size changes.
+	// Preallocate reserves space for the first n bytes and makes the file at least that long, so
+	// that later writes there cannot fail for lack of space. On file systems without reservation it
+	// changes only the size.
 	Preallocate(n int64) error
 }
 
-// RemoveLater removes a file as fs.Remove does. If the file system can, it keeps the room of a large one that is open nowhere else and
-// has no other name until giveBack is called, once, which gives it back a MiB at a time and calls rest after each with how long that took. To give back
-// 16 MiB at once holds up the syncs of all other files for 3 to 16 ms, on ext4 with discard. GiveBack is nil if there is nothing to do. A crash
-// finds the file whole or not at all, and gives back all its room.
-func RemoveLater(fs FS, name string) (giveBack func(rest func(took time.Duration)), err error) {
+// RemoveLater removes a file like FS.Remove, but may defer freeing its space. If the file is large,
+// has no other name and is not open elsewhere, and the file system supports it, the space is freed
+// only by free. The caller must call free once. It frees 1 MiB at a time and calls rest
+// after each step with the step's duration. Freeing 16 MiB at once delays the syncs of all other
+// files by 3 to 16 ms, on ext4 with discard. free is nil if there is nothing to do. After a
+// crash the file either exists in full or is removed and all its space is free.
+func RemoveLater(fs FS, name string) (free func(pause func(took time.Duration)), err error) {
 	if r, ok := fs.(interface {
-		removeLater(name string) (func(rest func(time.Duration)), error)
+		removeLater(name string) (func(pause func(time.Duration)), error)
 	}); ok {
 		return r.removeLater(name)
 	}
 	return nil, fs.Remove(name)
 }
 
-// removePart is how much room is given back at a time.
-const removePart = 1 << 20
+// removeStep is the space freed in one step, in bytes.
+const removeStep = 1 << 20
 
-// Locker is implemented by file systems that can keep other processes out.
+// Locker is implemented by file systems that can exclude other processes.
 type Locker interface {
-	// Lock takes the lock file name, making it if need be, until the result is
-	// closed or the process ends. ErrLocked if someone else has it.
+	// Lock locks the file name, creating it if needed, until the result is closed or the process
+	// ends. It returns ErrLocked if the file is locked by another holder.
 	Lock(name string) (io.Closer, error)
 }
 
-// ErrLocked means that another holder has the lock file.
+// ErrLocked means that the lock file is locked by another holder.
 var ErrLocked = errors.New("in use by another process")
 
-// IsDiskFull tells whether err means that there was no room: the disk or the
-// quota is full, as opposed to broken.
+// IsDiskFull reports whether err means that the disk or the quota is full.
 func IsDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

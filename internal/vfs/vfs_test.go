@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Every file system must agree on what programs see.
+// TestFileSystemsAgree: every file system behaves the same for programs.
 func TestFileSystemsAgree(t *testing.T) {
 	t.Run("os", func(t *testing.T) { testFS(t, OS(), t.TempDir()) })
 	t.Run("mem", func(t *testing.T) { testFS(t, NewMem(MemOptions{}), "/data") })
@@ -54,7 +54,7 @@ func testFS(t *testing.T, f FS, root string) {
 	if got := readAll(t, file); got != "\x00\x00\x00h\x00\x00" {
 		t.Errorf("content after truncate and preallocate %q", got)
 	}
-	must(t, file.StartSync(2, 100)) // not all of which is there
+	must(t, file.StartSync(2, 100)) // partly beyond the end of the file
 	must(t, file.Sync())
 	must(t, file.Close())
 	if file.Sync() == nil || file.StartSync(0, 1) == nil || file.Close() == nil {
@@ -90,7 +90,7 @@ func testFS(t *testing.T, f FS, root string) {
 	}
 }
 
-func TestOSLockKeepsOthersOut(t *testing.T) {
+func TestOSLockExcludesOthers(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "LOCK")
 	l, err := OS().(Locker).Lock(name)
 	must(t, err)
@@ -103,7 +103,7 @@ func TestOSLockKeepsOthersOut(t *testing.T) {
 	must(t, l.Close())
 }
 
-// V1: bytes are durable after Sync, names after SyncDir.
+// TestCrashDropsWhatWasNotSynced: V1. Bytes are durable after Sync, names after SyncDir.
 func TestCrashDropsWhatWasNotSynced(t *testing.T) {
 	m := NewMem(MemOptions{})
 	must(t, m.MkdirAll("/d"))
@@ -128,13 +128,13 @@ func TestCrashDropsWhatWasNotSynced(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	write(t, a, "x", 0) // the old world shares nothing with the new one
+	write(t, a, "x", 0) // the old file system shares nothing with the new one
 	if got := contentOf(t, after, "/d/a"); got != "synced" {
 		t.Errorf("the crashed copy changed to %q", got)
 	}
 }
 
-func TestFolderNotSyncedTakesItsFilesAlong(t *testing.T) {
+func TestUnsyncedDirectoryLosesItsFiles(t *testing.T) {
 	m := NewMem(MemOptions{})
 	must(t, m.MkdirAll("/d/e"))
 	must(t, m.SyncDir("/d"))
@@ -149,7 +149,7 @@ func TestFolderNotSyncedTakesItsFilesAlong(t *testing.T) {
 	}
 }
 
-// V2: each sector is old or new, every mix can happen.
+// TestCrashTearsBySector: V2. Each sector is old or new, in any combination.
 func TestCrashTearsBySector(t *testing.T) {
 	m := NewMem(MemOptions{})
 	f := create(t, m, "/f")
@@ -180,7 +180,8 @@ func TestCrashTearsBySector(t *testing.T) {
 	}
 }
 
-// V3: a rename is there or not, and what builds on a lost change is lost.
+// TestCrashKeepsNamesInOrder: V3. A rename is atomic, and changes that depend on a lost change are
+// lost.
 func TestCrashKeepsNamesInOrder(t *testing.T) {
 	m := NewMem(MemOptions{})
 	must(t, m.MkdirAll("/d"))
@@ -201,7 +202,7 @@ func TestCrashKeepsNamesInOrder(t *testing.T) {
 	if len(seen) != 3 || !seen["d: e:"] || !seen["d:tmp e:"] || !seen["d: e:final"] {
 		t.Errorf("outcomes %v", seen)
 	}
-	must(t, m.SyncDir("/e")) // carries the create in /d along
+	must(t, m.SyncDir("/e")) // includes the create in /d
 	for range 50 {
 		if got := contentOf(t, m.Crash(rng), "/e/final"); got != "1" {
 			t.Fatalf("content %q", got)
@@ -209,7 +210,7 @@ func TestCrashKeepsNamesInOrder(t *testing.T) {
 	}
 }
 
-// V4: a failed sync loses the data though reads show it.
+// TestFailedSyncLies: V4. A failed sync loses data that reads still return.
 func TestFailedSyncLies(t *testing.T) {
 	for kind, sync := range map[OpKind]func(File) error{
 		OpSync:      File.Sync,
@@ -243,7 +244,7 @@ func TestFailedSyncLies(t *testing.T) {
 	}
 }
 
-// A sync that was only started makes nothing durable.
+// TestStartSyncPromisesNothing: StartSync makes nothing durable.
 func TestStartSyncPromisesNothing(t *testing.T) {
 	m := NewMem(MemOptions{})
 	f := create(t, m, "/f")
@@ -299,7 +300,7 @@ func TestMemCapacity(t *testing.T) {
 	if err := f.Preallocate(20); !IsDiskFull(err) {
 		t.Errorf("preallocate: %v", err)
 	}
-	write(t, f, "over", 0) // takes no room
+	write(t, f, "over", 0) // takes no space
 	big := create(t, m, "/big")
 	must(t, big.Preallocate(90))
 	if free, _ := m.FreeBytes("/"); free != 0 {
@@ -366,17 +367,18 @@ func join(names []string) []byte {
 	return out
 }
 
-// What is removed is gone at once, and only from where nobody can read it is room given back before the last handle is closed.
+// TestRemoveLater: the name is removed at once. Space is freed before the last handle is closed
+// only if no other process can read the file.
 func TestRemoveLater(t *testing.T) {
 	const size = 5<<20 + 5
-	leases := func() bool { // whether the file system tells who has a file open
+	leases := func() bool { // whether the file system supports leases
 		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
 		must(t, err)
 		defer f.Close()
 		must(t, os.Remove(f.Name()))
-		return ours(int(f.Fd()))
+		return soleHandle(int(f.Fd()))
 	}()
-	t.Logf("the file system tells who has a file open: %v", leases)
+	t.Logf("the file system supports leases: %v", leases)
 	content := bytes.Repeat([]byte("stele"), size/5)
 	file := func(t *testing.T, size int) (name string) {
 		name = filepath.Join(t.TempDir(), "x")
@@ -386,13 +388,13 @@ func TestRemoveLater(t *testing.T) {
 	remove := func(t *testing.T, f FS, name string, want int) {
 		t.Helper()
 		parts := 0
-		giveBack, err := RemoveLater(f, name)
+		free, err := RemoveLater(f, name)
 		must(t, err)
 		if _, _, err := f.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the name is still there: %v", err)
 		}
-		if giveBack != nil {
-			giveBack(func(time.Duration) { parts++ })
+		if free != nil {
+			free(func(time.Duration) { parts++ })
 		}
 		if parts != want {
 			t.Errorf("removed in %d parts, want %d", parts, want)
@@ -402,7 +404,7 @@ func TestRemoveLater(t *testing.T) {
 		t.Helper()
 		p := make([]byte, size)
 		if _, err := r.ReadAt(p, 0); err != nil || !bytes.Equal(p, content) {
-			t.Errorf("who has it open does not read what was in it: %v", err)
+			t.Errorf("an open handle does not read the content: %v", err)
 		}
 	}
 	all := 0
@@ -438,7 +440,7 @@ func TestRemoveLater(t *testing.T) {
 	}
 }
 
-// Who opens a file while it is removed finds all of it or none.
+// TestOpenBesideRemoveLater: opening a file during its removal finds all of it or none.
 func TestOpenBesideRemoveLater(t *testing.T) {
 	dir := t.TempDir()
 	const size = 2 << 20
@@ -465,9 +467,9 @@ func TestOpenBesideRemoveLater(t *testing.T) {
 				}
 			})
 		}
-		giveBack, err := RemoveLater(OS(), name)
+		free, err := RemoveLater(OS(), name)
 		must(t, err)
-		giveBack(func(time.Duration) {})
+		free(func(time.Duration) {})
 		all.Wait()
 	}
 }

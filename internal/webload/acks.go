@@ -16,8 +16,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// An ack is a line of the acknowledgement file: a cell that the table acknowledged.
-// Rows and columns of a Webtable are text.
+// An ack is a line of the acknowledgement file: a cell that the table acknowledged. Rows and
+// columns of a Webtable are text.
 type ack struct {
 	Row       string `json:"row"`
 	Column    string `json:"column"`
@@ -26,14 +26,14 @@ type ack struct {
 	SHA256    string `json:"sha256"`    // of the value, in hex
 }
 
-// An AckWriter writes an acknowledgement file: JSON, a cell a line. It is safe for
-// concurrent use. A nil AckWriter writes nothing.
+// An AckWriter writes an acknowledgement file: JSON, one cell per line. It is safe for concurrent
+// use. A nil AckWriter writes nothing.
 type AckWriter struct {
 	// mu guards the fields in it.
 	mu struct {
 		sync.Mutex
 		out *bufio.Writer
-		err error // sticky: what follows a hole is worth nothing
+		err error // sticky: nothing is written after a failed write
 	}
 }
 
@@ -44,7 +44,7 @@ func NewAckWriter(w io.Writer) *AckWriter {
 	return a
 }
 
-// write notes changes that were acknowledged.
+// write records acknowledged changes.
 func (a *AckWriter) write(changes []*rowChange) error {
 	if a == nil || len(changes) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (a *AckWriter) write(changes []*rowChange) error {
 		a.mu.err = a.mu.out.Flush()
 	}
 	if a.mu.err != nil {
-		return fmt.Errorf("write the acknowledgement file: %w", a.mu.err)
+		return fmt.Errorf("write acknowledgement file: %w", a.mu.err)
 	}
 	return nil
 }
@@ -83,27 +83,27 @@ func checksum(value []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A Verification is what became of the cells of an acknowledgement file.
+// A Verification is the result of comparing an acknowledgement file with the table.
 type Verification struct {
-	Cells, Rows int64 // looked at
+	Cells, Rows int64 // compared
 	Bytes       int64 // of values
-	Missing     int64 // cells that the table does not have
-	Wrong       int64 // cells with another value
-	// First tells of the first that is missing or wrong.
+	Missing     int64 // cells not in the table
+	Wrong       int64 // cells with a different value
+	// First describes the first missing or wrong cell.
 	First string
 }
 
-// Bounds of what is verified at once.
+// Bounds of one batch of verification.
 const (
 	verifyRows  = 500
 	verifyBytes = 8 << 20
-	ackLineMax  = 1 << 20 // a row key and a qualifier, six bytes for one at the most
+	ackLineMax  = 1 << 20 // a row key and a qualifier, each byte escaped to at most six
 )
 
-// Verify reads an acknowledgement file, and every cell in it from the table. A last
-// line that is cut off does not count: its load was. Cells that the table's policies
-// have collected, or somebody deleted, are missing. done is told how far it is. Errors:
-// those of the client, of reading acks, and one for a line that is none.
+// Verify reads an acknowledgement file and compares every cell in it with the table. It ignores an
+// incomplete last line, left by an interrupted load. Cells that were deleted or garbage-collected
+// count as missing. done is called with the progress. Errors: those of the client, of reading acks,
+// and one for a malformed line.
 func Verify(ctx context.Context, t *client.Table, acks io.Reader, done func(Verification)) (Verification, error) {
 	v := verifier{table: t, cells: map[string][]ack{}}
 	in := bufio.NewReaderSize(acks, ackLineMax)
@@ -113,11 +113,11 @@ func Verify(ctx context.Context, t *client.Table, acks io.Reader, done func(Veri
 			break
 		}
 		if err != nil {
-			return v.sum, fmt.Errorf("read line %d of the acknowledgement file: %w", line, err)
+			return v.sum, fmt.Errorf("read acknowledgement file, line %d: %w", line, err)
 		}
 		var a ack
 		if err := json.Unmarshal(text, &a); err != nil || a.Row == "" || a.SHA256 == "" {
-			return v.sum, fmt.Errorf("line %d is not one of an acknowledgement file", line)
+			return v.sum, fmt.Errorf("line %d: not a record of an acknowledgement file", line)
 		}
 		v.add(a)
 		if len(v.rows) >= verifyRows || v.bytes >= verifyBytes {
@@ -132,12 +132,12 @@ func Verify(ctx context.Context, t *client.Table, acks io.Reader, done func(Veri
 	return v.sum, err
 }
 
-// verifier collects cells, row by row.
+// verifier collects cells by row.
 type verifier struct {
 	table    *client.Table
 	rows     []string
 	cells    map[string][]ack
-	families []string // that have cells to check: who looks for links need not read pages
+	families []string // families to read: to verify links, pages need not be read
 	bytes    int64
 	sum      Verification
 }
@@ -154,7 +154,7 @@ func (v *verifier) add(a ack) {
 	}
 }
 
-// check compares what was collected with the table.
+// check compares the collected cells with the table.
 func (v *verifier) check(ctx context.Context) error {
 	if len(v.rows) == 0 {
 		return nil
@@ -187,15 +187,15 @@ func (v *verifier) checkRow(want []ack, row *table.Row) {
 	for _, a := range want {
 		v.sum.Cells++
 		v.sum.Bytes += int64(a.Bytes)
-		value, there := values[version{a.Column, a.Timestamp}]
+		value, ok := values[version{a.Column, a.Timestamp}]
 		problem := ""
 		switch {
-		case !there:
+		case !ok:
 			v.sum.Missing++
 			problem = "is missing"
 		case len(value) != a.Bytes || checksum(value) != a.SHA256:
 			v.sum.Wrong++
-			problem = fmt.Sprintf("has another value, of %d bytes where %d were acknowledged", len(value), a.Bytes)
+			problem = fmt.Sprintf("has a different value: %d bytes, %d acknowledged", len(value), a.Bytes)
 		}
 		if problem != "" && v.sum.First == "" {
 			v.sum.First = fmt.Sprintf("row %s, column %s, timestamp %d %s", a.Row, a.Column, a.Timestamp, problem)

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A group is pages that are written together.
+// A group is the pages that are written together.
 type group struct {
 	pages []*readPage
 	bytes int64
@@ -22,13 +22,13 @@ func (g *group) add(r *readPage) {
 
 func (g *group) full() bool { return len(g.pages) == groupPagesMax || g.bytes >= groupBytesMax }
 
-// A rowChange is the cells to be set in one row.
+// A rowChange is the cells to set in one row.
 type rowChange struct {
 	row  string
 	sets []table.Mutation
 }
 
-// anchors returns the links of all pages, a change for each target.
+// anchors returns the links of all pages, one change per target.
 func (g *group) anchors() []*rowChange {
 	var all []*rowChange
 	byRow := map[string]*rowChange{}
@@ -51,19 +51,19 @@ func (g *group) anchors() []*rowChange {
 func (g *group) rows(language string) []*rowChange {
 	all := make([]*rowChange, len(g.pages))
 	for i, p := range g.pages {
-		spoken := p.doc.Language
-		if spoken == "" {
-			spoken = language
+		lang := p.doc.Language
+		if lang == "" {
+			lang = language
 		}
 		all[i] = &rowChange{row: p.Row, sets: []table.Mutation{
 			table.Set(contentsFamily, nil, p.Timestamp, p.contents),
-			table.Set(languageFamily, nil, p.Timestamp, []byte(spoken)),
+			table.Set(languageFamily, nil, p.Timestamp, []byte(lang)),
 		}}
 	}
 	return all
 }
 
-// write writes a group: links first, then, when they are durable, the pages (L1).
+// write writes a group: the links and, once they are durable, the pages (L1).
 func (l *Loader) write(ctx context.Context, g *group) error {
 	if err := l.apply(ctx, g.anchors()); err != nil {
 		return fmt.Errorf("write links: %w", err)
@@ -83,8 +83,8 @@ func (l *Loader) write(ctx context.Context, g *group) error {
 	return nil
 }
 
-// apply makes changes and notes those that are acknowledged. All of them have
-// timestamps, so they may be sent again when an answer is lost.
+// apply applies changes and records those that are acknowledged. All have timestamps, so they may
+// be retried if an answer is lost.
 func (l *Loader) apply(ctx context.Context, changes []*rowChange) error {
 	ms := make([]*client.RowMutation, len(changes))
 	for i, c := range changes {
@@ -108,15 +108,14 @@ func (l *Loader) apply(ctx context.Context, changes []*rowChange) error {
 	return errors.Join(err, l.cfg.Acks.write(acked))
 }
 
-// firstOf returns the error that says most about a batch: the others are mostly the
-// same, row by row.
+// firstOf returns the first error of a batch; the errors of other rows are usually the same.
 func firstOf(failed *client.BatchError) error {
 	for _, err := range failed.Errs {
 		if err != nil {
 			if failed.Failed == 1 {
 				return err
 			}
-			return fmt.Errorf("%d rows were not acknowledged, the first: %w", failed.Failed, err)
+			return fmt.Errorf("%d rows not acknowledged, the first: %w", failed.Failed, err)
 		}
 	}
 	return failed

@@ -16,52 +16,52 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The families of a Webtable. Contents and language have one column each, whose
-// qualifier is empty.
+// The families of a Webtable. Contents and language have a single column with an empty qualifier.
 const (
 	contentsFamily = "contents"
 	languageFamily = "language"
 	anchorFamily   = "anchor"
 )
 
-// Families are the column families of a Webtable, as Prepare makes them. Pages are in
-// a locality group of their own: who follows links does not want to read them.
+// Families are the column families of a Webtable that Prepare creates. Pages have their own
+// locality group, so that reading links does not read pages.
 var Families = []string{"contents:versions=3,group=pages,compression=zstd", anchorFamily, "language:versions=1"}
 
-// DefaultLanguage is that of pages that do not say theirs: "und", which is BCP 47 for
+// DefaultLanguage is the language of pages that declare none: "und", which is BCP 47 for
 // undetermined.
 const DefaultLanguage = "und"
 
 const (
-	// pagesBytesMax bounds the pages in memory. A page's text, links and mutations
-	// are alive together, in about twice its size.
+	// pagesBytesMax bounds the memory of pages. The text, links and mutations of a page together
+	// take about twice its size.
 	pagesBytesMax = 2 * webtable.PageBytesMax
 	pageFactor    = 2
-	// groupBytesMax is the size of the pages in a group: 4 MiB, of which contents
-	// compress well in one block, and a restart repeats little.
+	// groupBytesMax is the size of the pages in a group: 4 MiB. That compresses well in one block,
+	// and an interrupted load repeats little.
 	groupBytesMax = 4 << 20
 	groupPagesMax = 256
 	sendersMax    = 2
-	// findPages is the number of pages that the table is asked for at once.
+	// findPages is the number of pages looked up in the table at once.
 	findPages = 200
 )
 
-// A Config says what a Loader does. Zero values mean the defaults given.
+// A Config configures a Loader.
 type Config struct {
 	Table *client.Table
 	Site  *webtable.Site
-	// Language is that of pages that do not say theirs: DefaultLanguage.
+	// Language is the language of pages that declare none. Default DefaultLanguage.
 	Language string
-	// Force writes also pages that are there already.
+	// Force also writes pages that are already loaded.
 	Force bool
-	// Acks gets the acknowledgement file: nowhere.
+	// Acks gets the acknowledgement file. Nil writes none.
 	Acks *AckWriter
-	// Warn is told of files that are left out, one at a time: nobody.
+	// Warn is called for each file that is skipped because of an error, one call at a time. It may
+	// be nil.
 	Warn func(error)
 }
 
-// Prepare makes the Webtable, and reports whether it did; if there is one already, it
-// must have the families. Errors: client.ErrNoFamily, and those of the client.
+// Prepare creates the Webtable and reports whether it did. An existing table must have the
+// families. Errors: client.ErrNoFamily, and those of the client.
 func Prepare(ctx context.Context, c *client.Client, name string) (created bool, err error) {
 	var specs []table.FamilySpec
 	for _, text := range Families {
@@ -87,18 +87,18 @@ func Prepare(ctx context.Context, c *client.Client, name string) (created bool, 
 	return false, nil
 }
 
-// Stats is how far a load is.
+// Stats is the progress of a load.
 type Stats struct {
 	Pages     int64 // written
-	Skipped   int64 // were there already
-	Failed    int64 // left out, each told to Warn
-	PageBytes int64 // of the pages written and skipped
+	Skipped   int64 // already loaded
+	Failed    int64 // skipped because of an error, reported to Warn
+	PageBytes int64 // size of the pages written and skipped
 	Links     int64 // link elements that make up Anchors
 	Anchors   int64 // anchor cells written
 	Rows      int64 // row mutations acknowledged
 }
 
-// A Loader loads a site. It is used once.
+// A Loader loads a site. It can be used only once.
 type Loader struct {
 	cfg     Config
 	memory  *semaphore.Weighted
@@ -117,7 +117,7 @@ func New(cfg Config) *Loader {
 	return &Loader{cfg: cfg, memory: semaphore.NewWeighted(pagesBytesMax)}
 }
 
-// Stats returns how far the load is. It may be called at any time.
+// Stats returns the progress of the load. It may be called at any time.
 func (l *Loader) Stats() Stats {
 	s := &l.stats
 	return Stats{
@@ -126,10 +126,9 @@ func (l *Loader) Stats() Stats {
 	}
 }
 
-// Run loads the site. It returns nil when every page is durable in the table but those
-// that Stats counts as Failed. After any error the same load may be run again by
-// another Loader, and goes on. Errors: those of the client, ctx's, those of writing
-// the acknowledgement file.
+// Run loads the site. When it returns nil, every page is durable in the table except those counted
+// in Stats.Failed. After an error, another Loader can continue the load. Errors: those of the
+// client, ctx.Err(), those of writing the acknowledgement file.
 func (l *Loader) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	found := make(chan webtable.Page)
@@ -150,12 +149,12 @@ func (l *Loader) Run(ctx context.Context) error {
 	return work.Wait()
 }
 
-// find hands on the pages that the table does not have.
+// find passes on the pages that the table does not have.
 func (l *Loader) find(ctx context.Context, found chan<- webtable.Page) error {
 	var pages []webtable.Page
 	for p, err := range l.cfg.Site.Pages() {
 		if err != nil {
-			l.leaveOut(err)
+			l.skip(err)
 			continue
 		}
 		if pages = append(pages, p); len(pages) < findPages {
@@ -169,7 +168,7 @@ func (l *Loader) find(ctx context.Context, found chan<- webtable.Page) error {
 	return l.findAmong(ctx, pages, found)
 }
 
-func (l *Loader) leaveOut(err error) {
+func (l *Loader) skip(err error) {
 	l.stats.failed.Add(1)
 	l.warning.Lock()
 	defer l.warning.Unlock()
@@ -177,20 +176,20 @@ func (l *Loader) leaveOut(err error) {
 }
 
 func (l *Loader) findAmong(ctx context.Context, pages []webtable.Page, found chan<- webtable.Page) error {
-	there := make([]*table.Row, len(pages))
+	loaded := make([]*table.Row, len(pages))
 	if !l.cfg.Force && len(pages) > 0 {
 		rows := make([]string, len(pages))
 		for i := range pages {
 			rows[i] = pages[i].Row
 		}
 		var err error
-		there, err = l.cfg.Table.GetAll(ctx, rows, client.Columns(contentsFamily+":"), client.Filter(table.StripValue{}))
+		loaded, err = l.cfg.Table.GetAll(ctx, rows, client.Columns(contentsFamily+":"), client.Filter(table.StripValue{}))
 		if err != nil {
-			return fmt.Errorf("look for pages that are loaded already: %w", err)
+			return fmt.Errorf("look up loaded pages: %w", err)
 		}
 	}
 	for i := range pages {
-		if hasVersion(there[i], pages[i].Timestamp) {
+		if hasVersion(loaded[i], pages[i].Timestamp) {
 			l.stats.skipped.Add(1)
 			l.stats.pageBytes.Add(pages[i].Size)
 			continue
@@ -216,7 +215,7 @@ func hasVersion(row *table.Row, timestamp int64) bool {
 	return false
 }
 
-// A readPage is a page and what was found in it. It holds a share of the memory.
+// A readPage is a page with its contents and extracted data. It holds a share of the memory.
 type readPage struct {
 	webtable.Page
 	contents []byte
@@ -224,7 +223,7 @@ type readPage struct {
 	memory   int64
 }
 
-// read reads pages.
+// read reads and parses pages.
 func (l *Loader) read(ctx context.Context, found <-chan webtable.Page, read chan<- *readPage) error {
 	for p := range found {
 		r := &readPage{Page: p, memory: min(max(p.Size, 1)*pageFactor, pagesBytesMax)}
@@ -234,7 +233,7 @@ func (l *Loader) read(ctx context.Context, found <-chan webtable.Page, read chan
 		var err error
 		if r.contents, err = l.cfg.Site.Read(&r.Page); err != nil {
 			l.memory.Release(r.memory)
-			l.leaveOut(err)
+			l.skip(err)
 			continue
 		}
 		r.doc = l.cfg.Site.Extract(&r.Page, r.contents)
@@ -247,8 +246,8 @@ func (l *Loader) read(ctx context.Context, found <-chan webtable.Page, read chan
 	return nil
 }
 
-// send sends pages in groups. While a sender is free a group goes as it is, and else
-// it grows: so pages never wait for others that wait for their memory.
+// send writes pages in groups. A group is sent as soon as a sender is free, and grows until then.
+// So pages never wait for others that wait for their memory.
 func (l *Loader) send(ctx context.Context, read <-chan *readPage) error {
 	senders, sending := errgroup.WithContext(ctx)
 	places := make(chan struct{}, sendersMax)

@@ -45,8 +45,8 @@ func write(t testing.TB, dir, name, contents string) {
 	}
 }
 
-// writeSite writes n pages that link to each other, some of them large, and returns
-// how many pairs of page and target there are.
+// writeSite writes n pages that link to each other, some of them large, and returns the number of
+// pairs of page and target.
 func writeSite(t testing.TB, dir string, n int) (anchors int64) {
 	t.Helper()
 	for i := range n {
@@ -129,7 +129,7 @@ func contents(t testing.TB, tab *client.Table) (cells []string) {
 	return cells
 }
 
-// TestLoadAgain: L3, and a page that changes gets another version.
+// TestLoadAgain: L3, and a modified page gets another version.
 func TestLoadAgain(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -199,8 +199,8 @@ func TestPrepareRefusesOtherTables(t *testing.T) {
 	}
 }
 
-// TestLoadThroughBrokenConnections: a load goes on when connections break, whatever
-// was under way, and ends with what an undisturbed one has.
+// TestLoadThroughBrokenConnections: a load continues when connections break at any point, with the
+// same result as an undisturbed one.
 func TestLoadThroughBrokenConnections(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -256,7 +256,7 @@ func selfLinks(n int) (count int64) {
 	return count
 }
 
-// fragile is a connection that breaks after so many bytes.
+// fragile is a connection that breaks after a number of bytes.
 type fragile struct {
 	net.Conn
 	left atomic.Int64
@@ -278,8 +278,7 @@ func verify(t *testing.T, tab *client.Table, acks []byte, cells int64) {
 	}
 }
 
-// TestInterrupted: a load that is cut off leaves L1 and L2 true, and the next one
-// does the rest.
+// TestInterrupted: an interrupted load satisfies L1 and L2, and the next one completes it.
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	writeSite(t, dir, 120)
@@ -315,7 +314,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// checkPages checks that pages that are in the table have all their links there (L1).
+// checkPages checks that all links of the pages in the table are there (L1).
 func checkPages(t *testing.T, site *webtable.Site, tab *client.Table) {
 	t.Helper()
 	pages := map[string]bool{}
@@ -351,8 +350,7 @@ func checkPages(t *testing.T, site *webtable.Site, tab *client.Table) {
 	}
 }
 
-// TestVerifyFinds: what was lost or changed is found; a line that was cut off is not
-// held against anybody.
+// TestVerifyFinds: lost or modified cells are found; a truncated last line is ignored.
 func TestVerifyFinds(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -383,8 +381,8 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
-// TestLeftOut: files that cannot be read are told and counted, the others are loaded.
-func TestLeftOut(t *testing.T) {
+// TestUnreadableFilesAreSkipped: unreadable files are reported and counted, the others are loaded.
+func TestUnreadableFilesAreSkipped(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.html", "a")
 	write(t, dir, "z.html", "z")

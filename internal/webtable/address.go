@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// ErrNoRow means that a URL has no row: it is not of the web, or malformed.
-var ErrNoRow = errors.New("no web address")
+// ErrNoRow means that a URL has no row: it is not http or https, or is malformed.
+var ErrNoRow = errors.New("not a web address")
 
 // An Address is a URL in normal form, without its fragment, and its row.
 type Address struct {
@@ -51,7 +51,7 @@ func AddressOf(u *url.URL) (Address, error) {
 	return a, nil
 }
 
-// hostForms returns a host in normal form and reversed.
+// hostForms returns a host in normal form, and reversed.
 func hostForms(host string) (normal, reversed string, err error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		normal = ip.WithZone("").String()
@@ -76,8 +76,8 @@ func hostForms(host string) (normal, reversed string, err error) {
 	return normal, strings.Join(labels, "."), nil
 }
 
-// inHost tells whether a host name may hold r. Underscores are no host names by the
-// book, but there are such hosts.
+// inHost reports whether a host name may contain r. Underscores are not valid in host names, but
+// such hosts exist.
 func inHost(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '_'
 }
@@ -93,8 +93,8 @@ func portSuffix(scheme, port string) (string, error) {
 	return ":" + digits, nil
 }
 
-// normalEscapes percent-encodes what is not allowed, decodes what need not be
-// encoded, and writes the digits of the rest as capitals.
+// normalEscapes percent-encodes bytes that are not allowed, decodes those that need no encoding,
+// and writes the remaining escapes in upper case.
 func normalEscapes(s string, allowed func(c byte) bool) string {
 	plain := true
 	for i := 0; i < len(s) && plain; i++ {
@@ -140,8 +140,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// The characters of RFC 3986: unreserved ones never need encoding; the others may
-// stand as they are where the grammar of a path or of a query has them.
+// The character classes of RFC 3986. Unreserved characters never need encoding. The others may
+// appear unencoded where the grammar of a path or of a query allows them.
 func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
@@ -149,8 +149,8 @@ func unreserved(c byte) bool {
 func inPath(c byte) bool  { return unreserved(c) || strings.IndexByte("!$&'()*+,;=:@/", c) >= 0 }
 func inQuery(c byte) bool { return inPath(c) || c == '?' }
 
-// removeDots removes "." and ".." segments from a path, which is empty or begins
-// with a slash, and returns one that begins with a slash.
+// removeDots removes "." and ".." segments. path is empty or starts with a slash; the result starts
+// with a slash.
 func removeDots(path string) string {
 	if !strings.Contains(path, "/.") {
 		return "/" + strings.TrimPrefix(path, "/")
@@ -163,7 +163,7 @@ func removeDots(path string) string {
 		}
 		if s == "." || s == ".." {
 			if i == len(segments)-1 {
-				kept = append(kept, "") // what is left is a folder
+				kept = append(kept, "") // the result is a directory
 			}
 			continue
 		}

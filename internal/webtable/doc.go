@@ -1,6 +1,6 @@
-// Package webtable turns a folder of HTML pages into rows of the paper's Webtable
-// (§2, Figure 1): what a page is, which row it has, and which pages it links to.
-// It reads files and nothing else; package webload writes the rows.
+// Package webtable turns a directory of HTML pages into rows of the paper's Webtable (§2, Figure
+// 1). It determines which files are pages, the row of each page, and the pages it links to. It only
+// reads files; package webload writes the rows.
 //
 //	row                        column                          value
 //	org.python.docs/3/         contents:                       the page, byte for byte
@@ -9,8 +9,8 @@
 //
 // # Rows
 //
-// The row of a URL is its host with the labels reversed, so that the pages of a
-// domain stand together, then the path:
+// The row of a URL is its host with the labels reversed, so that the pages of a domain are
+// adjacent, followed by the path:
 //
 //	https://www.cnn.com/                     com.cnn.www
 //	https://www.cnn.com/index.html           com.cnn.www/index.html
@@ -18,61 +18,60 @@
 //	http://cnn.com:8080/%7Ejo/caf%c3%a9      com.cnn:8080/~jo/caf%C3%A9
 //	http://192.0.2.7/                        192.0.2.7
 //
-// The rules, so that a URL written in several ways has one row:
+// These rules give equivalent URLs the same row:
 //
-//   - The scheme is left out: http and https of one address are one page. Others
-//     than these two have no row.
-//   - The host is in lower case, international names in their ASCII form. Addresses
-//     are not reversed. User and password are left out.
-//   - The port follows the host unless it is the one of the scheme.
-//   - The path has no dot segments. A path that is only "/", with no query behind
-//     it, is left out.
-//   - The query stays as it is, parameter by parameter. An empty one is left out, and
-//     so is the fragment.
-//   - Bytes that a URL may not hold are percent-encoded, those that need not be are
-//     not, and the digits are capitals.
-//   - An index page is a page by its own name: /docs/ and /docs/index.html are two
-//     rows. But a link to a folder whose index.html or index.htm is among the loaded
-//     pages counts as a link to that page, as a web server would answer it.
+//   - The scheme is omitted: http and https of one address are the same page. Other
+//     schemes have no row.
+//   - The host is in lower case, international names in their ASCII form. IP
+//     addresses are not reversed. User and password are omitted.
+//   - The port follows the host unless it is the default of the scheme.
+//   - The path has no dot segments. A path of only "/" without a query is omitted.
+//   - The query is unchanged, parameter by parameter. An empty query and the fragment
+//     are omitted.
+//   - Bytes that a URL may not contain are percent-encoded, others are not, and the
+//     hexadecimal digits are in upper case.
+//   - An index page is a page under its own name: /docs/ and /docs/index.html are two
+//     rows. But if the index.html or index.htm of a directory is among the loaded
+//     pages, a link to the directory counts as a link to that page, as a web server
+//     would serve it.
 //
 // # Links
 //
-// A link is an a or area element with an href, resolved against the page or its
-// base element. A page's links are columns of the rows that they lead to, named by
-// the page's URL: anchor:https://docs.python.org/3/index.html. Targets need not be
-// pages of the folder; the row of one that is not has nothing but anchors, as for a
-// page that was never fetched.
+// A link is an a or area element with an href, resolved against the page or its base element. A
+// page's links are columns in the rows of their targets, named by the page's URL:
+// anchor:https://docs.python.org/3/index.html. A target need not be a page of the directory. The
+// row of such a target has only anchors, like a page that was never fetched.
 //
-// The text of a link is what the element shows, white space collapsed, with the alt
-// text of images, at most LinkTextMax bytes. Links from one page to the same target
-// are one column: their different texts, in the order of the page, a line each.
-// Links of a page to itself, and to what has no row, are not columns.
+// The text of a link is the visible text of the element, including the alt text of images, with
+// white space collapsed, at most LinkTextMax bytes. Links from one page to the same target are one
+// column with their distinct texts in page order, one per line. Links of a page to itself, and to
+// targets without a row, are ignored.
 //
 // # Times
 //
-// Every cell that comes from a page has the file's time of modification in
-// microseconds, the anchors too. So loading a folder again adds no versions.
+// Every cell derived from a page, including anchors, has the modification time of the file in
+// microseconds. So loading a directory again adds no versions.
 //
-// # Departures from the paper
+// # Differences from the paper
 //
-// Its figure names anchors by the referring site, such as cnnsi.com. It is pages that
-// refer, and many of one site refer to the same target: so the qualifier is the whole
-// URL. The language is a BCP 47 tag, such as en or pt-BR, where the figure has EN.
+// The paper's figure names anchors by the referring site, such as cnnsi.com. Here the qualifier is
+// the whole URL of the referring page, because many pages of a site refer to the same target. The
+// language is a BCP 47 tag, such as en or pt-BR, where the figure has EN.
 //
-// # Nouns
+// # Terms
 //
-//   - A Site is a folder and the URL that it stands for.
+//   - A Site is a directory and the URL that it is published under.
 //   - A Page is an HTML file of a Site, and its Address.
 //   - An Address is a URL in normal form and its row.
-//   - A Document is what is to be known of a page's text: language and Links.
+//   - A Document is the data extracted from a page: language and Links.
 //
 // # Invariants
 //
-//	W1. The same folder and base URL give the same rows, cells and timestamps.
-//	W2. URLs that are equal by the rules above have one row; AddressOf of an
-//	    Address's URL is that Address.
-//	W3. Extract takes time and memory in proportion to the page, whatever is in it,
-//	    and never fails: what cannot be read as a link is none.
+//	W1. The same directory and base URL give the same rows, cells and timestamps.
+//	W2. URLs that are equal by the rules above have one row. AddressOf of an Address's URL
+//	    is that Address.
+//	W3. Extract takes time and memory proportional to the size of the page, regardless of
+//	    its content, and never fails: anything that does not parse as a link is ignored.
 //
 // The package starts no goroutine.
 package webtable

@@ -11,29 +11,29 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// LinkTextMax bounds the text of one link, in bytes: 1 KiB. A link that is never
-// closed would otherwise take in the rest of its page.
+// LinkTextMax bounds the text of one link: 1 KiB. A link that is never closed would otherwise
+// include the rest of the page.
 const LinkTextMax = 1 << 10
 
-// A Link is what a page says of another.
+// A Link is one target of a page's links.
 type Link struct {
 	Row  string // of the target
-	Text string // a line for each different text; may be empty
+	Text string // the distinct texts, one per line; may be empty
 }
 
-// A Document is what Extract finds in a page.
+// A Document is the data that Extract found in a page.
 type Document struct {
-	Language string // a BCP 47 tag; empty if the page does not say
-	Links    []Link // one for each target, in the order of the page
-	// Elements counts the link elements that make up Links, Ignored those that lead
-	// to the page itself or to what has no row.
+	Language string // a BCP 47 tag; empty if the page does not declare it
+	Links    []Link // one per target, in page order
+	// Elements is the number of link elements that make up Links. Ignored is the number of those
+	// that lead to the page itself or to a target without a row.
 	Elements, Ignored int
 }
 
-// Extract reads a page's text: HTML of any quality, in any encoding that it declares.
+// Extract parses a page: HTML of any quality, in any encoding that it declares.
 func (s *Site) Extract(p *Page, contents []byte) *Document {
-	x := extractor{site: s, page: p, byHref: map[string]int{}, byRow: map[string]int{}, said: map[saying]struct{}{}}
-	x.base, _ = url.Parse(p.URL) // which is in normal form
+	x := extractor{site: s, page: p, byHref: map[string]int{}, byRow: map[string]int{}, seen: map[linkText]struct{}{}}
+	x.base, _ = url.Parse(p.URL) // cannot fail: it is in normal form
 	x.tokens = html.NewTokenizer(bytes.NewReader(toUTF8(contents)))
 	for kind := x.tokens.Next(); kind != html.ErrorToken; kind = x.tokens.Next() {
 		x.token(kind)
@@ -46,7 +46,7 @@ func (s *Site) Extract(p *Page, contents []byte) *Document {
 	return &x.doc
 }
 
-// toUTF8 decodes a page. What is no text in its encoding becomes U+FFFD.
+// toUTF8 decodes a page. Bytes that are invalid in its encoding become U+FFFD.
 func toUTF8(contents []byte) []byte {
 	encoding, name, certain := charset.DetermineEncoding(contents[:min(len(contents), 1024)], "")
 	if name == "utf-8" || !certain && utf8.Valid(contents) {
@@ -59,37 +59,37 @@ func toUTF8(contents []byte) []byte {
 	return decoded
 }
 
-// extractor walks over the tokens of one page.
+// extractor processes the tokens of one page.
 type extractor struct {
 	site      *Site
 	page      *Page
 	doc       Document
 	tokens    *html.Tokenizer
 	base      *url.URL
-	based     bool // base is the page's own choice
+	based     bool // base was set by a base element
 	languages languages
 
-	byHref map[string]int // where in doc.Links an href leads; or ignored
-	byRow  map[string]int // the same for rows
-	texts  [][]string     // of each of doc.Links
-	said   map[saying]struct{}
+	byHref map[string]int // index in doc.Links of an href's target, or ignored
+	byRow  map[string]int // index in doc.Links of a row
+	texts  [][]string     // the texts of each of doc.Links
+	seen   map[linkText]struct{}
 
-	open   bool // inside of a link
-	target int  // of that link: where in doc.Links, or ignored
+	open   bool // inside a link
+	target int  // the link's index in doc.Links, or ignored
 	text   []byte
-	space  bool // there is white space before what comes next
-	script bool // inside of script or style
+	space  bool // white space precedes the next text
+	script bool // inside script or style
 }
 
 const ignored = -1
 
-// A saying is a text of a link to one target. Each is kept once.
-type saying struct {
+// A linkText is a text of a link to one target. Duplicates are dropped.
+type linkText struct {
 	target int
 	text   string
 }
 
-// token takes in the token that the tokenizer stands at.
+// token processes the current token.
 func (x *extractor) token(kind html.TokenType) {
 	switch kind {
 	case html.TextToken:
@@ -112,7 +112,7 @@ func (x *extractor) token(kind html.TokenType) {
 	}
 }
 
-// inline lists the elements that do not part words. Any other does.
+// inline lists the elements that do not separate words. All others do.
 var inline = map[atom.Atom]bool{
 	atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true,
 	atom.Code: true, atom.Data: true, atom.Del: true, atom.Dfn: true, atom.Em: true, atom.Font: true, atom.I: true,
@@ -151,13 +151,13 @@ func (x *extractor) startTag(tag atom.Atom, more, opens bool) {
 	case atom.Script, atom.Style:
 		x.script = opens
 	case atom.Noscript:
-		x.tokens.NextIsNotRawText() // its links are meant for readers like us
+		x.tokens.NextIsNotRawText() // its links are meant for clients without scripts
 	default:
 		x.space = x.space || !inline[tag]
 	}
 }
 
-// attributes are those that matter of one tag.
+// attributes are the relevant attributes of one tag.
 type attributes struct {
 	isLink                                           bool // it has an href, which may be empty
 	href, alt, lang, name, property, content, pragma string
@@ -169,7 +169,7 @@ func (x *extractor) attributes(more bool) (a attributes) {
 		key, value, more = x.tokens.TagAttr()
 		switch string(key) {
 		case "href":
-			if !a.isLink { // of two the first counts
+			if !a.isLink { // the first one counts
 				a.isLink, a.href = true, string(value)
 			}
 		case "alt":
@@ -204,7 +204,7 @@ func (x *extractor) meta(a attributes) {
 	}
 }
 
-// rebase takes the page's first base element.
+// rebase applies the page's first base element.
 func (x *extractor) rebase(a attributes) {
 	if !a.isLink || x.based {
 		return
@@ -227,7 +227,7 @@ func (x *extractor) beginLink(href string) {
 	}
 }
 
-// resolve returns where in doc.Links an href leads.
+// resolve returns the index in doc.Links of an href's target, or ignored.
 func (x *extractor) resolve(href string) int {
 	if at, known := x.byHref[href]; known {
 		return at
@@ -235,7 +235,7 @@ func (x *extractor) resolve(href string) int {
 	at := ignored
 	if u, err := parseHref(href); err == nil {
 		if a, err := AddressOf(x.base.ResolveReference(u)); err == nil {
-			at = x.place(x.site.answering(a).Row)
+			at = x.place(x.site.served(a).Row)
 		}
 	}
 	x.byHref[href] = at
@@ -255,8 +255,8 @@ func (x *extractor) place(row string) int {
 	return at
 }
 
-// parseHref parses an href as browsers do: white space around it and line ends in it
-// do not count, and a percent sign may be just that.
+// parseHref parses an href as browsers do: it strips surrounding white space and embedded line
+// breaks and tabs, and accepts a bare percent sign.
 func parseHref(href string) (*url.URL, error) {
 	href = strings.Trim(href, " \t\r\n\f")
 	if strings.ContainsAny(href, "\t\r\n") {
@@ -281,7 +281,7 @@ func fixPercents(s string) string {
 	return out.String()
 }
 
-// addText adds text to the open link, if there is one.
+// addText adds text to the open link, if any.
 func (x *extractor) addText(s string) {
 	if !x.open || x.target == ignored {
 		return
@@ -306,8 +306,7 @@ func (x *extractor) addText(s string) {
 	}
 }
 
-// isSpace tells what is white space on a page, the space that does not break lines
-// included.
+// isSpace reports whether r is white space on a page, including the non-breaking space.
 func isSpace(r rune) bool {
 	return r == ' ' || r == '\n' || r == '\t' || r == '\r' || r == '\f' || r == 0xA0
 }
@@ -320,9 +319,9 @@ func (x *extractor) endLink() {
 	if x.target == ignored || len(x.text) == 0 {
 		return
 	}
-	s := saying{x.target, string(x.text)}
-	if _, again := x.said[s]; !again {
-		x.said[s] = struct{}{}
+	s := linkText{x.target, string(x.text)}
+	if _, again := x.seen[s]; !again {
+		x.seen[s] = struct{}{}
 		x.texts[x.target] = append(x.texts[x.target], s.text)
 	}
 }

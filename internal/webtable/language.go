@@ -2,12 +2,12 @@ package webtable
 
 import "strings"
 
-// languageTag returns a language as BCP 47 writes it, such as "pt-BR" for "PT_br",
-// or nothing if it is none.
+// languageTag returns a language in BCP 47 form, such as "pt-BR" for "PT_br", or "" if s is not a
+// tag.
 func languageTag(s string) string {
 	s, _, _ = strings.Cut(s, ",") // content-language may name several
 	s = strings.ReplaceAll(strings.TrimSpace(s), "_", "-")
-	if len(s) > 35 { // the longest that RFC 5646 has programs make room for
+	if len(s) > 35 { // the longest that RFC 5646 requires programs to support
 		return ""
 	}
 	parts := strings.Split(s, "-")
@@ -18,8 +18,7 @@ func languageTag(s string) string {
 		p = strings.ToLower(p)
 		switch {
 		case i == 0:
-			// Longer ones are allowed by the grammar, but none is registered: who
-			// writes "english" has not heard of tags.
+			// The grammar allows longer ones, but none is registered: "english" is not a tag.
 			if p != "x" && p != "i" && len(p) != 2 && len(p) != 3 || strings.ContainsFunc(p, digit) {
 				return ""
 			}
@@ -39,8 +38,8 @@ func alphanumeric(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || digit(r)
 }
 
-// Where a page may say its language, the best first: RFC 9110 and HTML have lang on
-// the html element go before what meta elements say.
+// The places where a page may declare its language, in order of preference: in RFC 9110 and HTML,
+// lang on the html element takes precedence over meta elements.
 const (
 	fromHTML = iota
 	fromBody
@@ -50,7 +49,7 @@ const (
 	languageSources
 )
 
-// languages collects what a page says.
+// languages holds the declarations of a page, by source.
 type languages [languageSources]string
 
 func (l *languages) note(source int, text string) {
@@ -59,7 +58,7 @@ func (l *languages) note(source int, text string) {
 	}
 }
 
-// best returns the language of the page; empty if it does not say.
+// best returns the language of the page, or "" if it is not declared.
 func (l *languages) best() string {
 	for _, tag := range l {
 		if tag != "" {

@@ -14,33 +14,31 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// PageBytesMax is the size of the largest page, in bytes: 32 MiB, below what a cell
-// may hold.
+// PageBytesMax is the maximum size of a page in bytes: 32 MiB, less than the limit of a cell.
 const PageBytesMax = 32 << 20
 
-// ErrTooLarge means that a page is over PageBytesMax.
+// ErrTooLarge means that a page exceeds PageBytesMax.
 var ErrTooLarge = errors.New("page is too large")
 
-// A Site is a folder of pages, and the URL under which they are on the web. It is
-// safe for concurrent use.
+// A Site is a directory of pages and the URL under which they are published. It is safe for
+// concurrent use.
 type Site struct {
 	dir  string
 	base Address // ends with a slash
-	root string  // of the rows of its pages
+	root string  // prefix of the rows of its pages
 }
 
 // A Page is an HTML file of a Site.
 type Page struct {
-	File string // within the folder, between slashes
+	File string // path within the directory, separated by slashes
 	Address
-	Timestamp int64 // time of modification in µs since 1970; 0 if before
+	Timestamp int64 // modification time in µs since 1970; 0 if earlier
 	Size      int64 // in bytes
 }
 
-// Open returns the Site that a folder holds. base is the URL of the folder: of the
-// web, with neither query nor fragment; a slash at its end is implied. Errors:
-// ErrNoRow and others that say what is wrong with base; those of the file system,
-// fs.ErrNotExist among them.
+// Open returns the Site of a directory. base is the URL of the directory: http or https, without
+// query and fragment. A slash at its end is implied. Errors: ErrNoRow and others about base; those
+// of the file system, including fs.ErrNotExist.
 func Open(dir, base string) (*Site, error) {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -57,7 +55,7 @@ func Open(dir, base string) (*Site, error) {
 		return nil, fmt.Errorf("base URL %q: %w", base, err)
 	}
 	s.root = strings.TrimSuffix(s.base.Row, "/") + "/"
-	// The walk would take a link for a file.
+	// WalkDir does not follow a symbolic link as its root.
 	if s.dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
@@ -68,13 +66,13 @@ func Open(dir, base string) (*Site, error) {
 	return s, err
 }
 
-// URL returns the URL of the folder.
+// URL returns the URL of the directory.
 func (s *Site) URL() string { return s.base.URL }
 
-// Pages walks over the pages, in the order of their names folder by folder: files
-// that end in .html, .htm or .xhtml, links to files followed, links to folders not.
-// What cannot be looked at comes as an error, with a Page that has only a File, and
-// the walk goes on.
+// Pages iterates over the pages in lexical order, directory by directory: files that end in .html,
+// .htm or .xhtml. Symbolic links to files are followed, those to directories are not. An entry that
+// cannot be read is yielded as an error with a Page that has only File, and the iteration
+// continues.
 func (s *Site) Pages() iter.Seq2[Page, error] {
 	return func(yield func(Page, error) bool) {
 		_ = filepath.WalkDir(s.dir, func(name string, entry fs.DirEntry, err error) error {
@@ -113,7 +111,7 @@ func isPage(name string) bool {
 	return false
 }
 
-// errNoFile means a folder, a device or the like under the name of a page.
+// errNoFile means that the name of a page belongs to a directory, a device or the like.
 var errNoFile = errors.New("not a file")
 
 func (s *Site) page(file string) (Page, error) {
@@ -137,7 +135,7 @@ func (p *Page) stamp(info fs.FileInfo) {
 	p.Timestamp = max(info.ModTime().UnixMicro(), 0)
 }
 
-// addressOf returns the address of a file in the folder.
+// addressOf returns the address of a file in the directory.
 func (s *Site) addressOf(file string) (Address, error) {
 	path := normalEscapes(strings.ReplaceAll(file, "%", "%25"), inPath)
 	a := Address{URL: s.base.URL + path, Row: s.root + path}
@@ -148,8 +146,8 @@ func (s *Site) addressOf(file string) (Address, error) {
 	return a, nil
 }
 
-// Read returns a page's contents, and sets its timestamp and size to those of what
-// was read. Errors: ErrTooLarge, and those of the file system.
+// Read returns a page's contents and sets its timestamp and size to those of the contents. Errors:
+// ErrTooLarge, and those of the file system.
 func (s *Site) Read(p *Page) ([]byte, error) {
 	f, err := os.Open(s.path(p.File))
 	if err != nil {
@@ -173,9 +171,9 @@ func (s *Site) Read(p *Page) ([]byte, error) {
 	return contents[:n], nil
 }
 
-// answering returns the address of the page that a web server would answer a with:
-// that of an index page if a is a folder of the site that has one, otherwise a.
-func (s *Site) answering(a Address) Address {
+// served returns the address of the page that a web server would serve for a: the index page if
+// a is a directory of the site that has one, otherwise a.
+func (s *Site) served(a Address) Address {
 	folder, ok := s.folder(a.Row)
 	if !ok {
 		return a
@@ -188,11 +186,10 @@ func (s *Site) answering(a Address) Address {
 	return a
 }
 
-// folder returns the folder of the site that a row is the URL of, empty or with a
-// slash at its end.
+// folder returns the directory of the site with the given row: empty, or with a slash at its end.
 func (s *Site) folder(row string) (string, bool) {
 	if row == strings.TrimSuffix(s.root, "/") && row == s.base.Row {
-		return "", true // the site is the whole host, whose row has no slash
+		return "", true // the site is a whole host, whose row has no slash
 	}
 	rest, ok := strings.CutPrefix(row, s.root)
 	if !ok || rest != "" && !strings.HasSuffix(rest, "/") || strings.Contains(rest, "?") {
@@ -205,9 +202,8 @@ func (s *Site) folder(row string) (string, bool) {
 	return folder, true
 }
 
-// Total returns how many pages there are and how many bytes they have, as far as they
-// can be looked at, for those who want to tell how far they are. It ends early when
-// stop says so.
+// Total returns the number of pages and their total size, as far as they are readable, for progress
+// reports. It ends early when stop returns true.
 func (s *Site) Total(stop func() bool) (pages, bytes int64) {
 	for p, err := range s.Pages() {
 		if err == nil {

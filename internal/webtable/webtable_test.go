@@ -44,7 +44,7 @@ func open(t testing.TB, dir string) *webtable.Site {
 	return s
 }
 
-// describe writes all that is to be known of a site's pages.
+// describe formats everything known about a site's pages.
 func describe(t *testing.T, s *webtable.Site) string {
 	t.Helper()
 	var out strings.Builder
@@ -68,7 +68,7 @@ func describe(t *testing.T, s *webtable.Site) string {
 	return out.String()
 }
 
-// TestGolden: folders, and all that comes of them (W1).
+// TestGolden: directories, and everything derived from them (W1).
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata/golden", func(t *testing.T, path string) {
 		dir := t.TempDir()
@@ -149,7 +149,7 @@ func TestLanguage(t *testing.T) {
 	}
 }
 
-// TestLinkTextBound: a link that is never closed does not take in its page (W3).
+// TestLinkTextBound: the text of a link that is never closed is bounded (W3).
 func TestLinkTextBound(t *testing.T) {
 	s := open(t, t.TempDir())
 	page := []byte(`<a href=x>` + strings.Repeat("é word ", 1<<15))
@@ -181,7 +181,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what cannot be read is told, and the rest is walked over.
+// TestUnreadable: unreadable entries are reported and the iteration continues.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "gone"), filepath.Join(dir, "b.html")); err != nil {
@@ -201,7 +201,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// FuzzExtract: W3, and W2 for whatever links come out.
+// FuzzExtract: W3, and W2 for the extracted links.
 func FuzzExtract(f *testing.F) {
 	golden, err := filepath.Glob("testdata/golden/*")
 	if err != nil {
@@ -212,7 +212,7 @@ func FuzzExtract(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text) // all its pages at once are a page too
+		f.Add(text) // all its pages together as one page
 	}
 	s := open(f, f.TempDir())
 	p := webtable.Page{File: "p.html", Address: webtable.Address{URL: base + "p.html", Row: "com.example.www/p.html"}}

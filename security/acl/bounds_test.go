@@ -14,7 +14,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestSerialBounds: a serial number of the most digits is valid, one more is not.
+// TestSerialBounds: a serial number of the maximum number of digits is valid; one more digit is
+// not.
 func TestSerialBounds(t *testing.T) {
 	for n, valid := range map[int]bool{0: false, 1: true, serialBytesMax: true, serialBytesMax + 1: false} {
 		if err := CheckSerial(strings.Repeat("a", n)); (err == nil) != valid {
@@ -23,9 +24,10 @@ func TestSerialBounds(t *testing.T) {
 	}
 }
 
-// TestLoseEnds: a revoked certificate is kept until the last certificate of the principal ends, and for the longest life of
-// a certificate if that end is not known.
-func TestLoseEnds(t *testing.T) {
+// TestRevokedCertificateExpiry: a revoked certificate is kept until the principal's last
+// certificate expires. If that time is unknown, it is kept for the maximum lifetime of a
+// certificate.
+func TestRevokedCertificateExpiry(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000).UTC()
 	longest := now.Add(pki.PrincipalLifeMax)
 	for _, test := range []struct{ until, want time.Time }{
@@ -35,16 +37,16 @@ func TestLoseEnds(t *testing.T) {
 		if err := p.Lose("a", now); err != nil || !p.Lost[0].Ends.Equal(test.want) {
 			t.Errorf("until %v: %+v, %v; want the end %v", test.until, p.Lost, err, test.want)
 		}
-		// Revoked certificates that end at this moment are still of use to a clock that lags.
+		// A certificate that expires now may still be valid by a clock that lags.
 		if err := p.Lose("b", p.Lost[0].Ends); err != nil || !p.Revoked("a") {
-			t.Errorf("until %v: the certificate is forgotten at the moment of its end: %+v, %v", test.until, p.Lost, err)
+			t.Errorf("until %v: the certificate is dropped exactly at its expiry: %+v, %v", test.until, p.Lost, err)
 		}
 	}
 }
 
-// TestLostRecords: a record with more revoked certificates than may be, or one that is not a pair, is rejected, though each
-// value in it is valid.
-func TestLostRecords(t *testing.T) {
+// TestRevokedCertificateRecords: a record with too many revoked certificates, or with one that is
+// not a pair, is rejected even if each value is valid.
+func TestRevokedCertificateRecords(t *testing.T) {
 	record := func(n, values int) []byte {
 		e := wire.GetEncoder()
 		defer e.Release()
@@ -74,8 +76,8 @@ func TestLostRecords(t *testing.T) {
 	}
 }
 
-// TestLargestNumbers: the largest id of a family is read as written; a larger number is not cut to 32 bits, since it would be
-// another family's id.
+// TestLargestNumbers: the largest family id round-trips. A larger number is rejected, not truncated
+// to 32 bits, which would be another family's id.
 func TestLargestNumbers(t *testing.T) {
 	p := &Policy{Table: 16, Grants: []Grant{{"ann", math.MaxUint32, Read}}}
 	if got, err := DecodePolicy(p.Encode()); err != nil || !reflect.DeepEqual(got, p) {
@@ -97,8 +99,8 @@ func TestLargestNumbers(t *testing.T) {
 	}
 }
 
-// TestReadableDropsUnknownFamilies: a row may have cells of families that were dropped. They are not given to a principal,
-// wherever they sort among those that he reads.
+// TestReadableDropsUnknownFamilies: a row may have cells of dropped families. They are not
+// returned, wherever they sort among readable ones.
 func TestReadableDropsUnknownFamilies(t *testing.T) {
 	s := schemaOf(t, 16, "b", "d", "f")
 	v := NewView("ann", nil, &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read}, {"ann", 2, Read}}}, s)
@@ -117,20 +119,20 @@ func TestReadableDropsUnknownFamilies(t *testing.T) {
 	}
 }
 
-// TestMaskEnds: places outside a mask are in no set.
+// TestMaskEnds: indexes outside a mask are not in the set.
 func TestMaskEnds(t *testing.T) {
 	full := Mask{math.MaxUint64, math.MaxUint64}
-	for place, want := range map[int]bool{-1: false, 0: true, 63: true, 64: true, 127: true, 128: false, 1000: false} {
-		if full.Has(place) != want {
-			t.Errorf("place %d is in the set: %v", place, !want)
+	for index, want := range map[int]bool{-1: false, 0: true, 63: true, 64: true, 127: true, 128: false, 1000: false} {
+		if full.Has(index) != want {
+			t.Errorf("index %d is in the set: %v", index, !want)
 		}
 	}
 	if (Mask{}).Has(0) {
-		t.Error("an empty mask has a place")
+		t.Error("an empty mask has a family")
 	}
 }
 
-// TestViewOfOne: what a principal with a right on one family may, asked for each family.
+// TestViewOfOne: the rights of a principal with a right on one family, checked for each family.
 func TestViewOfOne(t *testing.T) {
 	s := schemaOf(t, 16, "a", "b", "c")
 	v := NewView("ann", nil, &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read}, {"ann", 2, Write}}}, s)
@@ -143,12 +145,12 @@ func TestViewOfOne(t *testing.T) {
 		t.Errorf("%s sees all: %v", v.Principal(), v.SeesAll())
 	}
 	if all := NewView("ann", nil, &Policy{Table: 16, Grants: []Grant{{"ann", 0, Write}}}, s); !all.SeesAll() || all.ReadsAll() {
-		t.Error("a right to write all does not see all, or reads all")
+		t.Error("with write on all families: want all visible, not all readable")
 	}
 }
 
-// TestSees: a table is seen by a right on it, on a family of it or on the cluster, and by none of these else. A right to
-// monitor the cluster is none on a table.
+// TestSees: a right on a table, on one of its families, or on the cluster makes the table visible.
+// Monitor on the cluster does not.
 func TestSees(t *testing.T) {
 	service := newLockService()
 	for _, name := range []string{"whole", "family", "cluster", "monitor", "none", "disabled"} {
@@ -157,7 +159,7 @@ func TestSees(t *testing.T) {
 	service.put(ClusterFile, encoded(&Policy{}, Grant{"cluster", 0, Read}, Grant{"monitor", 0, Monitor}))
 	service.put(TableFile(16), encoded(&Policy{Table: 16}, Grant{"whole", 0, Read}, Grant{"family", 9, Write}))
 	c := NewCache(service.open())
-	for range 2 { // read, and from memory
+	for range 2 { // uncached, then cached
 		for name, want := range map[string]bool{"whole": true, "family": true, "cluster": true, "monitor": false, "none": false} {
 			if sees, _, err := c.Sees(t.Context(), name, 0, 16); err != nil || sees != want {
 				t.Errorf("%s sees the table: %v, %v; want %v", name, sees, err, want)
@@ -179,8 +181,8 @@ func TestSees(t *testing.T) {
 	}
 }
 
-// TestClusterRightFromMemory: a right on the cluster that was read is known at once, as long as nothing changes; one that was
-// not read is not.
+// TestClusterRightFromMemory: a cached right on the cluster is known without a read until something
+// changes. An uncached one is not.
 func TestClusterRightFromMemory(t *testing.T) {
 	service := newLockService()
 	for _, name := range []string{"ann", "bob"} {
@@ -211,12 +213,12 @@ func TestClusterRightFromMemory(t *testing.T) {
 	now("bob", Read, ErrDenied)
 	service.change(ClusterFile, nil)
 	if err, known := c.CheckClusterNow("ann", 5, Read); known {
-		t.Errorf("a right is known after it was taken away: %v", err)
+		t.Errorf("a right is known after it was revoked: %v", err)
 	}
 }
 
-// TestLargePoliciesAreBounded: the cache counts a policy by its grants, so that policies with many grants do not take more
-// memory than other rights.
+// TestLargePoliciesAreBounded: the cache weighs a policy by its grants, so that large policies do
+// not take more memory than other entries.
 func TestLargePoliciesAreBounded(t *testing.T) {
 	service := newLockService()
 	c := NewCache(service.open())

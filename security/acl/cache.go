@@ -10,57 +10,56 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Where rights are kept in the namespace of the lock service.
+// Paths of rights in the namespace of the lock service.
 const (
-	// EpochFile is written last by each change of what is below /acl. Its generation is
-	// the epoch.
+	// EpochFile is written last by each change below /acl. Its generation is the epoch.
 	EpochFile = "/acl/epoch"
-	// ClusterFile has the grants on the cluster.
+	// ClusterFile holds the grants on the cluster.
 	ClusterFile = "/acl/cluster"
 )
 
-// TableFile returns where the grants on a table are.
+// TableFile returns the path of the grants on a table.
 func TableFile(id uint64) string { return "/acl/tables/" + strconv.FormatUint(id, 10) }
 
-// PrincipalFile returns where a principal's record is.
+// PrincipalFile returns the path of a principal's record.
 func PrincipalFile(name string) string { return "/acl/principals/" + name }
 
-// Files is what a Cache needs of the node's session with the lock service.
+// Files is the part of the node's lock service session that a Cache needs.
 type Files interface {
-	// Epoch returns the epoch, and has the file cached from then on. Errors: those of a
-	// read, such as when there is no leader.
+	// Epoch returns the epoch. The session caches the epoch file from then on. Errors: those of a
+	// read, such as the lack of a leader.
 	Epoch(ctx context.Context) (uint64, error)
-	// Holds tells, asking nobody, whether the session's lease is sure and the epoch file
-	// is cached at that generation: it has not changed then.
+	// Holds reports, without a request, whether the session's lease is certain and the epoch file
+	// is cached at that generation. The epoch is then unchanged.
 	Holds(epoch uint64) bool
-	// Get returns what a file holds, at some moment between call and return; nil if
-	// there is none. Errors: those of a read.
+	// Get returns the content of a file at some point between call and return, or nil if it does
+	// not exist. Errors: those of a read.
 	Get(ctx context.Context, path string) ([]byte, error)
 }
 
 const (
-	// viewsMax bounds the views, principals and policies that a Cache keeps, some hundred
-	// bytes each for tables with few families and grants.
+	// viewsMax bounds the views, principals and policies in a Cache: a few hundred bytes each for
+	// tables with few families and grants.
 	viewsMax = 20_000
-	// grantsPerView is how many grants take about as much as a view.
+	// grantsPerView is the number of grants that take about as much memory as a view.
 	grantsPerView = 4
-	// triesMax is how often rights are read anew when they change while they are read.
-	triesMax = 5
+	// attemptsMax is the number of attempts to read rights that change while they are read.
+	attemptsMax = 5
 )
 
-// Cache knows the rights of principals as of now. It is safe for concurrent use.
+// Cache caches the current rights of principals. It is safe for concurrent use.
 type Cache struct {
 	files Files
 
-	// mu guards the fields in it. Never held across a read.
+	// mu guards the fields in it and is never held across a read of files.
 	mu struct {
 		sync.RWMutex
-		epoch uint64 // of what is kept
-		views map[viewKey]*View
-		known map[string]*Principal // nil: there is none of that name
-		// policies are the grants on tables that were read, and on the cluster.
+		epoch      uint64 // of all cached entries
+		views      map[viewKey]*View
+		principals map[string]*Principal // nil for a name without a principal
+		// policies are the grants on the cluster and on the tables that were read.
 		policies map[uint64]*Policy
-		// weight is of all that, in views.
+		// weight is the total size of all entries, in units of a view.
 		weight int
 	}
 }
@@ -70,7 +69,7 @@ type viewKey struct {
 	table     uint64
 }
 
-// NewCache returns a cache that is empty.
+// NewCache returns an empty cache.
 func NewCache(f Files) *Cache {
 	c := &Cache{files: f}
 	c.resetLocked(0)
@@ -79,28 +78,28 @@ func NewCache(f Files) *Cache {
 
 func (c *Cache) resetLocked(epoch uint64) {
 	c.mu.epoch = epoch
-	c.mu.views, c.mu.known, c.mu.policies = map[viewKey]*View{}, map[string]*Principal{}, map[uint64]*Policy{}
+	c.mu.views, c.mu.principals, c.mu.policies = map[viewKey]*View{}, map[string]*Principal{}, map[uint64]*Policy{}
 	c.mu.weight = 0
 }
 
-// Ticket is when rights were seen to hold. They are looked at when a request comes, and
-// the ticket again before its answer goes out.
+// Ticket identifies the epoch at which rights were checked. A server checks rights when a request
+// arrives, and checks that the ticket still holds before it answers.
 type Ticket struct{ epoch uint64 }
 
-// Holds tells whether no right has changed since the ticket was given out. It asks
-// nobody. False also when that is not sure.
+// Holds reports whether no right has changed since the ticket was issued. It makes no request. It
+// returns false if that is not certain.
 func (c *Cache) Holds(t Ticket) bool { return c.files.Holds(t.epoch) }
 
-// View returns the view of a table by a principal with a certificate or token of that
-// generation. Errors: ErrUnknownPrincipal, ErrDisabled, ErrRevoked, ErrUncertain,
-// *RecordError, those of Files.
+// View returns a principal's view of a table, if generation, that of its certificate or token, is
+// valid. Errors: ErrUnknownPrincipal, ErrDisabled, ErrRevoked, ErrUncertain, *RecordError, those of
+// Files.
 func (c *Cache) View(ctx context.Context, principal string, generation uint64, s *table.Schema) (*View, Ticket, error) {
 	if v, t, err := c.ViewNow(principal, generation, s); v != nil || err != nil {
 		return v, t, err
 	}
 	key := viewKey{principal, s.ID}
 	var v *View
-	t, err := c.steady(ctx, func(epoch uint64) error {
+	t, err := c.readConsistent(ctx, func(epoch uint64) error {
 		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
@@ -113,7 +112,7 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 			return err
 		}
 		v = NewView(principal, cluster, grants, s)
-		c.keep(epoch, 1, func() { c.mu.views[key] = v })
+		c.insert(epoch, 1, func() { c.mu.views[key] = v })
 		return nil
 	})
 	if err != nil {
@@ -122,11 +121,11 @@ func (c *Cache) View(ctx context.Context, principal string, generation uint64, s
 	return v, t, nil
 }
 
-// ViewNow is View for who cannot wait: it returns nil and no error if somebody would have
-// to be asked.
+// ViewNow is View from the cache only. It returns nil and no error if the lock service would have
+// to be read.
 func (c *Cache) ViewNow(principal string, generation uint64, s *table.Schema) (*View, Ticket, error) {
 	c.mu.RLock()
-	epoch, v, p := c.mu.epoch, c.mu.views[viewKey{principal, s.ID}], c.mu.known[principal]
+	epoch, v, p := c.mu.epoch, c.mu.views[viewKey{principal, s.ID}], c.mu.principals[principal]
 	c.mu.RUnlock()
 	if v == nil || v.schema != s || p == nil || !c.files.Holds(epoch) {
 		return nil, Ticket{}, nil
@@ -137,11 +136,11 @@ func (c *Cache) ViewNow(principal string, generation uint64, s *table.Schema) (*
 	return v, Ticket{epoch}, nil
 }
 
-// Sees tells whether a principal has any right on a table or a family of it, without the
-// table's schema: also on a family that was dropped, if its grants were not. Errors: those
+// Sees reports whether a principal has any right on a table or on one of its families. It does not
+// use the table's schema, so grants on dropped families count until they are removed. Errors: those
 // of View.
 func (c *Cache) Sees(ctx context.Context, principal string, generation, table uint64) (sees bool, t Ticket, err error) {
-	t, err = c.steady(ctx, func(epoch uint64) error {
+	t, err = c.readConsistent(ctx, func(epoch uint64) error {
 		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
@@ -154,32 +153,34 @@ func (c *Cache) Sees(ctx context.Context, principal string, generation, table ui
 		}
 		grants, err := c.grants(ctx, table, epoch)
 		if err == nil {
-			grants.of(principal, func(Grant) { sees = true })
+			grants.visit(principal, func(Grant) { sees = true })
 		}
 		return err
 	})
 	return sees, t, err
 }
 
-// Check returns nil if a certificate or token of that generation lets the principal in.
-// Errors: those of View.
+// Check returns nil if the principal is enabled and the generation of its certificate or token is
+// valid. Errors: those of View.
 func (c *Cache) Check(ctx context.Context, principal string, generation uint64) (Ticket, error) {
-	return c.steady(ctx, func(epoch uint64) error { return c.check(ctx, principal, generation, epoch) })
+	return c.readConsistent(ctx, func(epoch uint64) error { return c.check(ctx, principal, generation, epoch) })
 }
 
-// CertificateRevoked reports whether a principal's certificate with that serial number was revoked by itself, as of a ticket
-// that the principal got. It is not known if other rights were read since.
+// CertificateRevoked reports whether the principal's certificate with that serial number was
+// revoked individually, as of a ticket issued to the principal. known is false if the cache has
+// moved to another epoch since, or does not hold the principal.
 func (c *Cache) CertificateRevoked(t Ticket, principal, serial string) (revoked, known bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	p, looked := c.mu.known[principal]
-	if c.mu.epoch != t.epoch || !looked {
+	p, cached := c.mu.principals[principal]
+	if c.mu.epoch != t.epoch || !cached {
 		return false, false
 	}
 	return p != nil && p.Revoked(serial), true
 }
 
-// CertificateRevokedNow is CertificateRevoked as of now.
+// CertificateRevokedNow is CertificateRevoked as of the current epoch. known is also false if that
+// epoch is not certain.
 func (c *Cache) CertificateRevokedNow(principal, serial string) (revoked, known bool) {
 	c.mu.RLock()
 	t := Ticket{c.mu.epoch}
@@ -198,10 +199,10 @@ func (c *Cache) check(ctx context.Context, principal string, generation, epoch u
 	return p.Check(generation)
 }
 
-// CheckCluster returns nil if the principal has the right on the cluster. Errors: those of
-// View, and *DeniedError.
+// CheckCluster returns nil if the principal has the right on the cluster. Errors: those of View,
+// and *DeniedError.
 func (c *Cache) CheckCluster(ctx context.Context, principal string, generation uint64, right Rights) (Ticket, error) {
-	return c.steady(ctx, func(epoch uint64) error {
+	return c.readConsistent(ctx, func(epoch uint64) error {
 		if err := c.check(ctx, principal, generation, epoch); err != nil {
 			return err
 		}
@@ -213,14 +214,14 @@ func (c *Cache) CheckCluster(ctx context.Context, principal string, generation u
 	})
 }
 
-// CheckNow is Check for who cannot wait: known is false if somebody would have to be asked.
+// CheckNow is Check from the cache only. known is false if the lock service would have to be read.
 func (c *Cache) CheckNow(principal string, generation uint64) (err error, known bool) {
 	c.mu.RLock()
 	epoch := c.mu.epoch
-	p, looked := c.mu.known[principal]
+	p, cached := c.mu.principals[principal]
 	c.mu.RUnlock()
 	switch {
-	case !looked || !c.files.Holds(epoch):
+	case !cached || !c.files.Holds(epoch):
 		return nil, false
 	case p == nil:
 		return ErrUnknownPrincipal, true
@@ -228,10 +229,10 @@ func (c *Cache) CheckNow(principal string, generation uint64) (err error, known 
 	return p.Check(generation), true
 }
 
-// CheckClusterNow is CheckCluster for who cannot wait: known is false if somebody would have
-// to be asked.
+// CheckClusterNow is CheckCluster from the cache only. known is false if the lock service would
+// have to be read.
 func (c *Cache) CheckClusterNow(principal string, generation uint64, right Rights) (err error, known bool) {
-	if err, known := c.CheckNow(principal, generation); err != nil || !known { // the grants were not read for him
+	if err, known := c.CheckNow(principal, generation); err != nil || !known { // CheckCluster fails the same way before it reads the grants
 		return err, known
 	}
 	c.mu.RLock()
@@ -243,13 +244,14 @@ func (c *Cache) CheckClusterNow(principal string, generation uint64, right Right
 	return cluster.Check(principal, right), true
 }
 
-// steady calls read until nothing has changed meanwhile: what it has found then, an
-// error about rights as well, holds at that moment.
-func (c *Cache) steady(ctx context.Context, read func(epoch uint64) error) (Ticket, error) {
-	for range triesMax {
+// readConsistent calls read until the epoch did not change during the call. The result of that
+// call, including an error about rights, is then valid at that epoch. Errors: ErrUncertain after
+// attemptsMax attempts.
+func (c *Cache) readConsistent(ctx context.Context, read func(epoch uint64) error) (Ticket, error) {
+	for range attemptsMax {
 		epoch, err := c.files.Epoch(ctx)
 		if err != nil {
-			return Ticket{}, fmt.Errorf("find the epoch of rights: %w", err)
+			return Ticket{}, fmt.Errorf("read the epoch of rights: %w", err)
 		}
 		err = read(epoch)
 		if ctx.Err() != nil {
@@ -262,9 +264,10 @@ func (c *Cache) steady(ctx context.Context, read func(epoch uint64) error) (Tick
 	return Ticket{}, ErrUncertain
 }
 
-// keep runs store under the lock if what it stores is of the epoch that is kept, or of a
-// later one. Weight is how many views that is in memory.
-func (c *Cache) keep(epoch uint64, weight int, store func()) {
+// insert calls store under the lock unless epoch is older than the cached one. A later epoch, or an
+// excess of weight, empties the cache first. weight is the size of the new entry in units of a
+// view.
+func (c *Cache) insert(epoch uint64, weight int, store func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if epoch < c.mu.epoch {
@@ -277,11 +280,11 @@ func (c *Cache) keep(epoch uint64, weight int, store func()) {
 	store()
 }
 
-// principal returns the record of a principal. That there is none is kept, too: who was
-// removed may go on asking.
+// principal returns the record of a principal. The absence of a record is cached too, because a
+// removed principal may keep sending requests.
 func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Principal, error) {
 	c.mu.RLock()
-	p, known := c.mu.known[name]
+	p, known := c.mu.principals[name]
 	known = known && c.mu.epoch == epoch
 	c.mu.RUnlock()
 	if !known {
@@ -292,7 +295,7 @@ func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Prin
 		if p, err = decodeNamed(name, b); err != nil {
 			return nil, err
 		}
-		c.keep(epoch, 1, func() { c.mu.known[name] = p })
+		c.insert(epoch, 1, func() { c.mu.principals[name] = p })
 	}
 	if p == nil {
 		return nil, ErrUnknownPrincipal
@@ -300,7 +303,7 @@ func (c *Cache) principal(ctx context.Context, name string, epoch uint64) (*Prin
 	return p, nil
 }
 
-// decodeNamed reads the record of the principal of that name; nil if there are no bytes.
+// decodeNamed decodes the record of the named principal. It returns nil for nil bytes.
 func decodeNamed(name string, b []byte) (*Principal, error) {
 	if b == nil {
 		return nil, nil
@@ -310,12 +313,12 @@ func decodeNamed(name string, b []byte) (*Principal, error) {
 		return nil, err
 	}
 	if p.Name != name {
-		return nil, &RecordError{"principal", fmt.Errorf("record of %s is that of %s", name, p.Name)}
+		return nil, &RecordError{"principal", fmt.Errorf("record of principal %s has the name %s", name, p.Name)}
 	}
 	return p, nil
 }
 
-// grants returns the grants on a table, or on the cluster.
+// grants returns the grants on a table or on the cluster.
 func (c *Cache) grants(ctx context.Context, table, epoch uint64) (*Policy, error) {
 	c.mu.RLock()
 	p, current := c.mu.policies[table], c.mu.epoch == epoch
@@ -331,22 +334,22 @@ func (c *Cache) grants(ctx context.Context, table, epoch uint64) (*Policy, error
 	if err != nil {
 		return nil, err
 	}
-	c.keep(epoch, 1+len(p.Grants)/grantsPerView, func() { c.mu.policies[table] = p })
+	c.insert(epoch, 1+len(p.Grants)/grantsPerView, func() { c.mu.policies[table] = p })
 	return p, nil
 }
 
-// policy reads the grants of a file. One that is not there grants nothing.
+// policy reads a file of grants. A missing file grants nothing.
 func (c *Cache) policy(ctx context.Context, path string, table uint64) (*Policy, error) {
 	b, err := c.files.Get(ctx, path)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the grants %s: %w", path, err)
+		return nil, fmt.Errorf("read grants %s: %w", path, err)
 	case b == nil:
 		return &Policy{Table: table}, nil
 	}
 	p, err := DecodePolicy(b)
 	if err == nil && p.Table != table {
-		err = &RecordError{"grants", errors.New("they are of another table")}
+		err = &RecordError{"grants", errors.New("it is of another table")}
 	}
 	if err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// lockService keeps files as the real one does: a write of a cached file is done only
-// when no session caches it.
+// lockService models the real one: a write of a cached file completes only when no session caches
+// it.
 type lockService struct {
 	mu       sync.Mutex
 	files    map[string][]byte
@@ -21,11 +21,11 @@ type lockService struct {
 	sessions []*session
 }
 
-// session is a node's, and implements Files.
+// session is the session of one node. It implements Files.
 type session struct {
 	service *lockService
-	cached  atomic.Uint64 // the epoch; 0: none
-	broken  atomic.Bool   // no lease
+	cached  atomic.Uint64 // the epoch, or 0
+	broken  atomic.Bool   // the lease is lost
 	reads   atomic.Int64
 	slow    func()
 	fail    error
@@ -41,7 +41,7 @@ func (l *lockService) open() *session {
 	return s
 }
 
-// put writes a file, and not the epoch.
+// put writes a file without changing the epoch.
 func (l *lockService) put(path string, data []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,14 +98,15 @@ func encoded(p *Policy, gs ...Grant) []byte {
 	return p.Encode()
 }
 
-// span is when a check ran, or a right was there or not, on the test's clock.
+// span is the time of a check, or the time during which a right was granted or not, on the test's
+// clock.
 type span struct {
 	from, to int64
 	allowed  bool
 }
 
-// TestRevocations: A3. Servers check rights while these are given and taken away, in each
-// of the ways that there are.
+// TestRevocations: A3. Servers check rights through every method while rights are granted and
+// revoked.
 func TestRevocations(t *testing.T) {
 	rng := random(t)
 	s := schemaOf(t, 16, "a", "b")
@@ -149,7 +150,7 @@ func TestRevocations(t *testing.T) {
 							ck.allowed = err == nil && v.CheckRead() == nil
 						}
 						if holds := c.Holds(ticket); errors.Is(err, ErrUncertain) || ck.allowed && !holds {
-							continue // refused, since it is not sure
+							continue // refused because the epoch is not certain
 						}
 						ck.to = clock.Add(1)
 						ended.Add(1)
@@ -159,7 +160,7 @@ func TestRevocations(t *testing.T) {
 				})
 			}
 		}
-		var states []span // the spans in which the right was there, or not, all the time
+		var states []span // spans in which the right was granted, or not, throughout
 		stay := func(allowed bool) {
 			from := clock.Add(1)
 			for until := ended.Load() + rng.Int64N(2*servers*checkers); ended.Load() < until; {
@@ -176,12 +177,13 @@ func TestRevocations(t *testing.T) {
 		}
 		stop.Store(true)
 		wg.Wait()
-		judge(t, path, slices.Concat(checks...), states)
+		verifyChecks(t, path, slices.Concat(checks...), states)
 	}
 }
 
-// judge holds each check that ran wholly while a right was there, or was not, against it.
-func judge(t *testing.T, path string, checks, states []span) {
+// verifyChecks compares each check with the state of the right if that did not change during the
+// check.
+func verifyChecks(t *testing.T, path string, checks, states []span) {
 	t.Helper()
 	count := map[bool]int{}
 	for _, ck := range checks {
@@ -191,7 +193,7 @@ func judge(t *testing.T, path string, checks, states []span) {
 		}
 		count[ck.allowed]++
 		if ck.allowed != states[i].allowed {
-			t.Fatalf("%s: a check from %d to %d says %v, and the right was so from %d to %d: %v",
+			t.Fatalf("%s: a check from %d to %d returned %v, but the right was constant from %d to %d: %v",
 				path, ck.from, ck.to, ck.allowed, states[i].from, states[i].to, states[i].allowed)
 		}
 	}
@@ -200,8 +202,8 @@ func judge(t *testing.T, path string, checks, states []span) {
 	}
 }
 
-// TestChangeWhileRead: rights that change while they are read are read anew, and a view
-// of before is neither given out nor kept.
+// TestChangeWhileRead: rights that change while they are read are read again. An outdated view is
+// neither returned nor cached.
 func TestChangeWhileRead(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	service := newLockService()
@@ -216,16 +218,15 @@ func TestChangeWhileRead(t *testing.T) {
 		}
 	}
 	if v, _, err := c.View(context.Background(), "ann", 0, s); err != nil || v.CheckRead() == nil {
-		t.Errorf("a right that was taken away while it was read: %v", err)
+		t.Errorf("a right that was revoked while it was read: %v", err)
 	}
 	files.slow = func() { service.change(TableFile(16), nil) }
 	if _, _, err := c.View(context.Background(), "ann", 0, schemaOf(t, 17, "a")); !errors.Is(err, ErrUncertain) {
-		t.Errorf("rights that change all the time: %v", err)
+		t.Errorf("rights that change constantly: %v", err)
 	}
 }
 
-// TestSlowReader: who has read rights long ago does not put them in the place of newer
-// ones.
+// TestSlowReader: a slow reader does not replace newer cached rights by older ones.
 func TestSlowReader(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	service := newLockService()
@@ -242,18 +243,18 @@ func TestSlowReader(t *testing.T) {
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
 		t.Fatal("the change is not seen", err)
 	}
-	c.keep(1, 1, func() { c.mu.views[viewKey{"ann", 16}] = old })
+	c.insert(1, 1, func() { c.mu.views[viewKey{"ann", 16}] = old })
 	if v, _, err := c.View(ctx, "ann", 0, s); err != nil || v.CheckRead() == nil {
-		t.Error("a view of before was kept", err)
+		t.Error("an outdated view was cached", err)
 	}
 	service.put(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Read}))
 	if p, err := c.grants(ctx, Cluster, 99); err != nil || len(p.Grants) != 1 {
-		t.Error("grants of before were taken for a later epoch", err)
+		t.Error("outdated grants were used at a later epoch", err)
 	}
 }
 
-// TestNothingIsSure: A4.
-func TestNothingIsSure(t *testing.T) {
+// TestUnknownRightsAreDenied: A4.
+func TestUnknownRightsAreDenied(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	ctx := context.Background()
 	service := newLockService()
@@ -316,8 +317,7 @@ func TestNothingIsSure(t *testing.T) {
 	}
 }
 
-// TestGenerationsInCache: a view that is cached is not given to a certificate that was
-// revoked.
+// TestGenerationsInCache: a cached view is not returned for a revoked certificate.
 func TestGenerationsInCache(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	service := newLockService()
@@ -333,8 +333,8 @@ func TestGenerationsInCache(t *testing.T) {
 	}
 }
 
-// TestCacheAsksSeldom: what is known is not asked for, and what changes is.
-func TestCacheAsksSeldom(t *testing.T) {
+// TestCacheAvoidsReads: cached rights are not read again; changed rights are.
+func TestCacheAvoidsReads(t *testing.T) {
 	service := newLockService()
 	service.put(PrincipalFile("ann"), (&Principal{Name: "ann"}).Encode())
 	files := service.open()
@@ -363,7 +363,7 @@ func TestCacheAsksSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view(altered, 0) // the principal and the grants are known
+	view(altered, 0) // the principal and the grants are cached
 	service.change(ClusterFile, nil)
 	view(altered, 3)
 	before := files.reads.Load()
@@ -376,20 +376,19 @@ func TestCacheAsksSeldom(t *testing.T) {
 		}
 	}
 	if n := files.reads.Load() - before; n != 1 {
-		t.Errorf("%d files were read for somebody who is not known, and for what is", n)
+		t.Errorf("%d files were read for an unknown principal and for cached rights", n)
 	}
 	for i := range 2 * viewsMax {
 		if _, _, err := c.View(ctx, "ann", 0, &table.Schema{Name: "x", ID: uint64(100 + i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.mu.views) + len(c.mu.known) + len(c.mu.policies); n > viewsMax || c.mu.weight < n {
-		t.Errorf("%d views are kept, at most %d may be", n, viewsMax)
+	if n := len(c.mu.views) + len(c.mu.principals) + len(c.mu.policies); n > viewsMax || c.mu.weight < n {
+		t.Errorf("%d views are cached, want at most %d", n, viewsMax)
 	}
 }
 
-// TestClusterRightNow: who is not let in is known not to be, without anybody being asked again,
-// also if nothing but that was read.
+// TestClusterRightNow: a rejected principal is known from the cache, also if nothing else was read.
 func TestClusterRightNow(t *testing.T) {
 	service := newLockService()
 	service.put(PrincipalFile("ann"), (&Principal{Name: "ann", Generation: 5}).Encode())
@@ -399,14 +398,14 @@ func TestClusterRightNow(t *testing.T) {
 		c := NewCache(files)
 		for range 2 {
 			if err, known := c.CheckClusterNow(name, 4, Write); known {
-				t.Errorf("%s is known without anybody being asked: %v", name, err)
+				t.Errorf("%s is known without a read: %v", name, err)
 			}
 			if _, err := c.CheckCluster(t.Context(), name, 4, Write); !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 			reads := files.reads.Load()
 			if err, known := c.CheckClusterNow(name, 4, Write); !known || !errors.Is(err, want) || files.reads.Load() != reads {
-				t.Errorf("%s, once it was asked: known %v, %v, want %v", name, known, err, want)
+				t.Errorf("%s, after a read: known %v, %v, want %v", name, known, err, want)
 			}
 			service.change(PrincipalFile("other"), nil)
 		}

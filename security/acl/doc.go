@@ -1,85 +1,82 @@
-// Package acl says who may do what: read, write and administer the cluster, tables and
-// column families.
+// Package acl implements access control on the cluster, on tables and on column families.
 //
-// In the paper access control is per column family (§2: "Access control and both disk
-// and memory accounting are performed at the column-family level"), and Chubby keeps the
-// lists (§4). So here: grants are files of the lock service.
+// In the paper, access control is per column family (§2: "Access control and both disk and memory
+// accounting are performed at the column-family level"), and Chubby stores the lists (§4).
+// Likewise here: grants are files of the lock service.
 //
-// # Nouns
+// # Terms
 //
-//   - A principal is a person or program that the cluster knows by name.
-//   - A grant gives one principal, or everyone that is known, rights on the cluster, on
-//     a table, or on a family of it. Tables and families are named by ids, which are
-//     never used again, so a new table does not inherit the grants of one of its name.
-//     Rights add up; there are no grants that take away.
-//   - Monitor is a right on the cluster alone: to see how it is, and no table.
-//   - A policy is the grants on the cluster or on one table: one file.
-//   - A view is a table as one principal may see it, compiled from all grants.
-//   - The epoch grows with each change of any right: see below.
-//   - A ticket says at which epoch rights were looked at.
+//   - A principal is a person or a program registered with the cluster under a name.
+//   - A grant gives rights on the cluster, a table or a family to one principal or to every
+//     registered principal. Grants refer to tables and families by id. Ids are never reused, so a
+//     new table does not inherit the grants of an earlier one of the same name. Rights are
+//     additive; there are no negative grants.
+//   - Monitor is a right on the cluster only: to see the cluster's state, but no table.
+//   - A policy is the set of grants on the cluster or on one table. It is one file.
+//   - A view is a table as visible to one principal, compiled from all grants.
+//   - The epoch increases with each change of any right: see below.
+//   - A ticket records the epoch at which rights were checked.
 //
-// # What is not to be seen
+// # Visibility
 //
-// A family on which a principal has no right is absent. He gets the answers that he
-// would get if the table had never had it, or if it had been dropped:
+// A family on which a principal has no right is hidden. The principal gets the same answers as if
+// the table had never had the family, or as if it had been dropped:
 //
-//	read, scan, filter, predicate   its cells are taken out before any filter sees them,
-//	                                so no condition, limit, offset or sample tells of
-//	                                them; a row with no other cells is not there
-//	mutation that names it          the error of a family that does not exist
-//	deletion of a row               deletes the families that he sees, all of which he
-//	                                must be allowed to write; the others stay
-//	description of the table        lists the families that he sees, and their groups
+//	read, scan, filter, predicate   its cells are removed before any filter sees them, so they
+//	                                affect no condition, limit, offset or sample; a row with no
+//	                                other cells is absent
+//	mutation that names it          fails like one that names a family that does not exist
+//	deletion of a row               deletes the visible families, which requires the write right
+//	                                on all of them; the others are kept
+//	description of the table        lists the visible families and their groups
 //
-// A table of which he sees nothing, and on which he has no right, does not exist. Where he
-// sees something and may not do with it what he asks, he is told so. How long an
-// operation takes is not hidden.
+// A table with no visible family, on which the principal has no right, appears not to exist. An
+// operation on something visible without the required right fails with a DeniedError. The
+// duration of operations is not hidden.
 //
 // # Files
 //
-// MessagePack, below /acl in the namespace. Times are in milliseconds since 1970.
+// Files are MessagePack, below /acl in the namespace. Times are in milliseconds since 1970.
 //
 //	/acl/cluster            [1, 0, [[principal, 0, rights]...]]
 //	/acl/tables/<id>        [1, table's id, [[principal, family's id or 0, rights]...]]
 //	/acl/principals/<name>  [1, name, disabled, generation, created, until, [[serial, ends]...]]
-//	/acl/epoch              anything: only its generation counts
+//	/acl/epoch              any content: only its generation is used
 //
-// The last value of a principal has the certificates that were revoked one by one; it is left
-// out if there are none.
+// The last element of a principal lists the certificates that were revoked individually. It is
+// omitted if there are none.
 //
-// Grants are sorted by principal, then family; principal "*" is everyone; rights are the
-// sum of read 1, write 2, admin 4 and monitor 8. Example: on table 16, ann may read and write all,
-// and bob read the family 2:
+// Grants are sorted by principal, then family. Principal "*" is everyone. Rights are the sum of
+// read 1, write 2, admin 4 and monitor 8. Example: on table 16, ann has read and write on all
+// families, and bob has read on family 2:
 //
 //	93 01 10 92 93 a3 61 6e 6e 00 03 93 a3 62 6f 62 02 01
 //
-// Until is when the last certificate of a principal ends that was not revoked, 0 if there is none. A record without it, of five
-// values, does not tell, and he counts as one who has a certificate. It lets nobody in: by it is judged whether somebody would be
-// left who administers the cluster. Access tokens are not in it, since they have files (package token). Example: ann, disabled,
-// generation 300:
+// The element until is the expiry of the principal's last certificate that is not revoked, or 0 if
+// there is none. A record of five elements lacks it; the principal is then assumed to have a
+// certificate. Until does not grant access. It is used to check that an administrator of the
+// cluster would remain. Access tokens have files of their own (package token). Example: ann,
+// disabled, generation 300:
 //
 //	96 01 a3 61 6e 6e c3 cd 01 2c cf 00 00 01 a2 31 79 de 00 cf 00 00 01 a9 89 2b 0a 00
 //
 // # Revocation
 //
-// Who changes rights writes their file, then the epoch file, and then returns. A
-// server caches the epoch file in its session with the lock service, and keeps views as of
-// an epoch. The lock service commits a write of a cached file only when all sessions that
-// cache it have dropped it or are over, each by its server's own monotonic clock before
-// the leader's. So once the change has returned, no server believes in the epoch before
-// it, and what is read under a later epoch has the change in it.
+// A change of rights writes the file with the rights, then the epoch file, and then returns. A
+// server caches the epoch file in its session with the lock service, and caches views per epoch.
+// The lock service commits a write of a cached file only when every session that caches it has
+// dropped it or has expired. A session expires by its server's monotonic clock before it expires
+// at the leader. So once the change has returned, no server uses an earlier epoch, and everything
+// read under a later epoch includes the change.
 //
-// # Goroutines
-//
-// The package starts none.
+// The package starts no goroutine.
 //
 // # Invariants
 //
-//	A1. A view has the rights that the grants give together, neither more nor less.
-//	A2. Nothing that a principal gets depends on what is in families that are absent
-//	    for him.
-//	A3. No view is returned, and no ticket holds, that lacks a change of rights which
-//	    had returned before (I12).
-//	A4. When rights are not known, nothing is allowed.
-//	A5. To ask a view about a cell takes no allocation.
+//	A1. A view has exactly the rights of all grants together.
+//	A2. No answer to a principal depends on the content of families hidden from it.
+//	A3. No view is returned, and no ticket is valid, that lacks a change of rights which
+//	    returned earlier (I12).
+//	A4. If rights are unknown, nothing is allowed.
+//	A5. Checking a cell against a view does not allocate.
 package acl

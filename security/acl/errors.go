@@ -6,38 +6,39 @@ import (
 )
 
 var (
-	// ErrHidden means that a principal has no right at all on a table or its families.
-	// To him it is a table that does not exist.
+	// ErrHidden means that a principal has no right on a table or on any of its families. The table
+	// then appears not to exist.
 	ErrHidden = errors.New("no right on the table")
-	// ErrDenied means that a principal may see what he asks about and lacks the right
-	// needed: a *DeniedError.
+	// ErrDenied means that the object is visible to the principal but the required right is
+	// missing: a *DeniedError.
 	ErrDenied = errors.New("right is missing")
-	// ErrImplied means that a right cannot be taken away, since another that stays
-	// implies it.
+	// ErrImplied means that a right cannot be revoked because a remaining right implies it.
 	ErrImplied = errors.New("right is implied by another")
-	// ErrClusterRight means that a right was to be given on a table that there is on the cluster alone.
-	ErrClusterRight = errors.New("monitor is a right on the cluster alone")
-	// ErrNoGrant means that there is nothing to revoke.
+	// ErrClusterRight means that a grant on a table includes a right that exists only on the
+	// cluster.
+	ErrClusterRight = errors.New("monitor is a right on the cluster only")
+	// ErrNoGrant means that there is no such grant to revoke.
 	ErrNoGrant = errors.New("no such grant")
-	// ErrTooMany means that a table, or the cluster, has as many grants as it may have.
-	ErrTooMany = errors.New("too many grants")
-	// ErrDisabled means that a principal is not let in at present.
+	// ErrTooMany means that a table or the cluster has the maximum number of grants, or a principal
+	// the maximum number of individually revoked certificates.
+	ErrTooMany = errors.New("limit reached")
+	// ErrDisabled means that the principal is disabled.
 	ErrDisabled = errors.New("principal is disabled")
-	// ErrRevoked means that a certificate or token of a principal was revoked.
+	// ErrRevoked means that the principal's certificate or token was revoked.
 	ErrRevoked = errors.New("credential was revoked")
-	// ErrUnknownPrincipal means that there is no such principal, or no longer.
+	// ErrUnknownPrincipal means that the principal does not exist, or no longer exists.
 	ErrUnknownPrincipal = errors.New("unknown principal")
-	// ErrUncertain means that the rights are not known at present: too much changes, or
-	// the lease is not sure.
-	ErrUncertain = errors.New("rights are not known at present")
+	// ErrUncertain means that the rights cannot be determined now: they keep changing, or the
+	// session's lease may have expired.
+	ErrUncertain = errors.New("rights are unknown at present")
 )
 
-// DeniedError says which right is missing where.
+// DeniedError reports which right is missing, and on what.
 type DeniedError struct {
 	Principal string
 	Right     Rights
-	Table     string // empty: on the cluster
-	Family    string // empty: on the table as a whole
+	Table     string // empty for the cluster
+	Family    string // empty for the table as a whole
 }
 
 func (e *DeniedError) Error() string {
@@ -54,14 +55,14 @@ func (e *DeniedError) Error() string {
 // Is makes the error match ErrDenied.
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 
-// RecordError is about bytes that are no record of rights.
+// RecordError means that stored bytes are not a valid record of rights.
 type RecordError struct {
 	What string // "grants" or "principal"
 	Err  error
 }
 
 func (e *RecordError) Error() string {
-	return fmt.Sprintf("read the record of a %s: %v", e.What, e.Err)
+	return fmt.Sprintf("decode %s record: %v", e.What, e.Err)
 }
 
 func (e *RecordError) Unwrap() error { return e.Err }

@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestMonitor: the right monitor shows no table. Read on the cluster implies it, and so does admin.
+// TestMonitor: monitor makes no table visible. Read and Admin on the cluster imply it.
 func TestMonitor(t *testing.T) {
 	s := table.NewSchema("t", 16)
 	s, err := s.AddFamily(table.Family{Name: "f"})
@@ -33,7 +33,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// TestFamilyIDsAreHidden: a view that hides families does not count them.
+// TestFamilyIDsAreHidden: NextFamilyID of a visible schema does not reveal the number of hidden
+// families.
 func TestFamilyIDsAreHidden(t *testing.T) {
 	s := table.NewSchema("t", 16)
 	var err error
@@ -52,8 +53,9 @@ func TestFamilyIDsAreHidden(t *testing.T) {
 	}
 }
 
-// TestMonitorSeesNoTablets: where tablets are of tables, METADATA shows to those who see the tables: monitor does not count, and
-// a certificate that was revoked by itself is known by its serial number.
+// TestMonitorSeesNoTablets: METADATA shows the location of tablets to principals that see their
+// table; monitor does not suffice. An individually revoked certificate is known by its serial
+// number.
 func TestMonitorSeesNoTablets(t *testing.T) {
 	service, ctx := newLockService(), t.Context()
 	ann := &Principal{Name: "ann"}
@@ -64,7 +66,7 @@ func TestMonitorSeesNoTablets(t *testing.T) {
 	service.put(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Monitor}))
 	c := NewCache(service.open())
 	if sees, _, err := c.Sees(ctx, "ann", 0, 16); err != nil || sees {
-		t.Errorf("by monitor a table is seen: %v, %v", sees, err)
+		t.Errorf("with monitor a table is visible: %v, %v", sees, err)
 	}
 	ticket, err := c.CheckCluster(ctx, "ann", 0, Monitor)
 	if err != nil {
@@ -77,12 +79,12 @@ func TestMonitorSeesNoTablets(t *testing.T) {
 	}
 	service.change(ClusterFile, encoded(&Policy{}, Grant{"ann", 0, Read}))
 	if _, known := c.CertificateRevokedNow("ann", "ab13"); known {
-		t.Error("after a change of rights it is known without asking")
+		t.Error("after a change of rights it is known without a read")
 	}
 	if sees, _, err := c.Sees(ctx, "ann", 0, 16); err != nil || !sees {
-		t.Errorf("by read no table is seen: %v, %v", sees, err)
+		t.Errorf("with read no table is visible: %v, %v", sees, err)
 	}
 	if _, known := c.CertificateRevoked(ticket, "ann", "ab13"); known {
-		t.Error("a ticket of before tells")
+		t.Error("an outdated ticket still gives an answer")
 	}
 }

@@ -29,7 +29,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 0))
 }
 
-// soak multiplies how long random tests run.
+// soak multiplies the duration of random tests.
 func soak(n int) int {
 	if k, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && k > 1 {
 		return n * k
@@ -45,7 +45,7 @@ func TestRights(t *testing.T) {
 	}
 	for _, text := range []string{"", "reads", "read,", "all", "read write"} {
 		if got, err := ParseRights(text); err == nil {
-			t.Errorf("%q was read as %v", text, got)
+			t.Errorf("%q was parsed as %v", text, got)
 		}
 	}
 	for r := range all + 1 {
@@ -71,9 +71,9 @@ func TestRights(t *testing.T) {
 
 func TestGrantAndRevoke(t *testing.T) {
 	p := &Policy{Table: 16}
-	grant := func(who string, family uint32, r Rights) {
+	grant := func(principal string, family uint32, r Rights) {
 		t.Helper()
-		next, err := p.Grant(Grant{who, family, r})
+		next, err := p.Grant(Grant{principal, family, r})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,11 +165,11 @@ func TestGrantRefuses(t *testing.T) {
 		t.Errorf("one that is there: %v", err)
 	}
 	if n := len(full.Encode()); n > 256<<10 {
-		t.Errorf("the most grants take %d bytes, and a file has 256 KiB", n)
+		t.Errorf("%d bytes for the maximum number of grants; a file holds 256 KiB", n)
 	}
 }
 
-// TestGolden holds the example of the package's doc.
+// TestGolden pins the example of the package doc.
 func TestGolden(t *testing.T) {
 	policy := &Policy{Table: 16, Grants: []Grant{{"ann", 0, Read | Write}, {"bob", 2, Read}}}
 	const example = "93 01 10 92 93 a3 61 6e 6e 00 03 93 a3 62 6f 62 02 01"
@@ -213,7 +213,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(doc), example) || !strings.Contains(string(doc), examplePrincipal) {
-		t.Error("doc.go shows another example")
+		t.Error("doc.go has a different example")
 	}
 	for what, hex := range map[string]string{
 		"not sorted":            "93 01 10 92 93 a3 62 6f 62 00 03 93 a3 61 6e 6e 02 01",
@@ -250,7 +250,7 @@ func TestPrincipal(t *testing.T) {
 			t.Errorf("until 9000, and by another certificate until %d: %d", end, p.Until.UnixMilli())
 		}
 	}
-	// What earlier programs wrote does not tell.
+	// A record written by an earlier version has no until.
 	five := wiretest.Unhex(t, "95 01 a3 61 6e 6e c3 cd 01 2c cf 00 00 01 a2 31 79 de 00")
 	if p, err := DecodePrincipal(five); err != nil || p.Generation != 300 || !p.Until.Equal(UntilUnknown) {
 		t.Errorf("a record of five values: %+v, %v", p, err)
@@ -262,7 +262,7 @@ func TestPrincipal(t *testing.T) {
 		t.Error("a bad name was read")
 	}
 	if err := pki.CheckName("", Everyone); err == nil {
-		t.Error("a principal may be called as everyone is")
+		t.Error("a principal may have the name of everyone")
 	}
 }
 

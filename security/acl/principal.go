@@ -10,36 +10,37 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// Principal is what the cluster keeps of one.
+// Principal is the stored record of a principal.
 type Principal struct {
 	Name string
-	// Disabled keeps him out, whatever he shows.
+	// Disabled rejects every certificate and token of the principal.
 	Disabled bool
-	// Generation is the least of his certificates and tokens that are good. It is taken
-	// from the epoch when he is made and at each revocation, so it only grows, also
-	// when one of his name was there before.
+	// Generation is the lowest generation of certificates and tokens that is valid. It is set from
+	// the epoch when the principal is created and at each revocation. It therefore only grows, also
+	// if an earlier principal had the same name.
 	Generation uint64
-	Created    time.Time // in milliseconds
-	// Until is when the last of his certificates ends that were not revoked, in milliseconds: zero if there
-	// is none, UntilUnknown if that was not noted. His tokens have records of their own.
+	Created    time.Time // millisecond precision
+	// Until is the expiry of the last certificate that is not revoked, with millisecond precision.
+	// It is zero if there is none, and UntilUnknown if it was not recorded. Tokens have records of
+	// their own.
 	Until time.Time
-	// Lost are the certificates that were revoked one by one, by their serial numbers. A new generation revokes all.
+	// Lost lists the certificates that were revoked individually. A new generation revokes all.
 	Lost []LostCertificate
 }
 
-// LostCertificate is a certificate that was revoked.
+// LostCertificate is an individually revoked certificate.
 type LostCertificate struct {
-	Serial string    // in hexadecimal, as pki.Peer has it
-	Ends   time.Time // in milliseconds; after it the certificate is of no use anyway
+	Serial string    // in hexadecimal, as in pki.Peer
+	Ends   time.Time // upper bound of its expiry, millisecond precision
 }
 
-// LostMax bounds the certificates of one principal that are revoked one by one.
+// LostMax bounds the individually revoked certificates of one principal.
 const LostMax = 200
 
-// serialBytesMax bounds a serial number in hexadecimal: RFC 5280 has 20 bytes.
+// serialBytesMax is the maximum length of a serial number in hexadecimal: RFC 5280 allows 20 bytes.
 const serialBytesMax = 40
 
-// CheckSerial returns an error unless s is a serial number as pki.Peer has it.
+// CheckSerial returns an error unless s is a serial number in the form of pki.Peer.
 func CheckSerial(s string) error {
 	if len(s) == 0 || len(s) > serialBytesMax || strings.Trim(s, "0123456789abcdef") != "" {
 		return fmt.Errorf("serial number %.50q: want 1 to %d hexadecimal digits in lower case", s, serialBytesMax)
@@ -47,7 +48,8 @@ func CheckSerial(s string) error {
 	return nil
 }
 
-// Lose revokes one certificate, and forgets those that have ended. Errors: ErrTooMany, that of CheckSerial.
+// Lose revokes one certificate and drops revoked certificates that have expired. Errors:
+// ErrTooMany, that of CheckSerial.
 func (p *Principal) Lose(serial string, now time.Time) error {
 	if err := CheckSerial(serial); err != nil {
 		return err
@@ -57,9 +59,9 @@ func (p *Principal) Lose(serial string, now time.Time) error {
 		return nil
 	}
 	if len(p.Lost) >= LostMax {
-		return fmt.Errorf("%w: %d certificates of user %s are revoked one by one, the most: revoke all of them", ErrTooMany, LostMax, p.Name)
+		return fmt.Errorf("%w: user %s has %d individually revoked certificates, the maximum: revoke all of the user's certificates", ErrTooMany, p.Name, LostMax)
 	}
-	ends := p.Until // none of the certificates is good for longer
+	ends := p.Until // no certificate of the principal expires later
 	if ends.IsZero() || ends.Equal(UntilUnknown) {
 		ends = now.Add(pki.PrincipalLifeMax)
 	}
@@ -67,7 +69,7 @@ func (p *Principal) Lose(serial string, now time.Time) error {
 	return nil
 }
 
-// Revoked reports whether the certificate with that serial number was revoked by itself.
+// Revoked reports whether the certificate with that serial number was revoked individually.
 func (p *Principal) Revoked(serial string) bool {
 	for i := range p.Lost {
 		if p.Lost[i].Serial == serial {
@@ -77,18 +79,18 @@ func (p *Principal) Revoked(serial string) bool {
 	return false
 }
 
-// UntilUnknown is the Until of a record that does not tell: as if there was a certificate for ever.
+// UntilUnknown is the Until of a record without that element: as if a certificate never expired.
 var UntilUnknown = time.UnixMilli(millisMax).UTC()
 
-// Covers notes a certificate that he is given, which ends then.
+// Covers records that a certificate with that expiry was issued to the principal.
 func (p *Principal) Covers(end time.Time) {
 	if end.After(p.Until) {
 		p.Until = time.UnixMilli(end.UnixMilli()).UTC()
 	}
 }
 
-// Check returns nil if a certificate or token of that generation lets the principal in.
-// Errors: ErrDisabled, ErrRevoked.
+// Check returns nil if the principal is enabled and a certificate or token of that generation is
+// valid. Errors: ErrDisabled, ErrRevoked.
 func (p *Principal) Check(generation uint64) error {
 	switch {
 	case p.Disabled:
@@ -99,7 +101,7 @@ func (p *Principal) Check(generation uint64) error {
 	return nil
 }
 
-// Encode returns the record's bytes.
+// Encode returns the encoded record.
 func (p *Principal) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -121,10 +123,10 @@ func (p *Principal) Encode() []byte {
 	return slices.Clone(e.Bytes())
 }
 
-// millisMax bounds times that are read: milliseconds up to the year 10000.
+// millisMax caps decoded times: milliseconds up to the year 10000.
 const millisMax = 253402300800000
 
-// DecodePrincipal reads what Encode writes. Errors: *RecordError.
+// DecodePrincipal decodes what Encode returns. Errors: *RecordError.
 func DecodePrincipal(b []byte) (*Principal, error) {
 	d := wire.NewDecoder(b)
 	p := &Principal{}
@@ -140,7 +142,7 @@ func DecodePrincipal(b []byte) (*Principal, error) {
 		}
 	}
 	if n == 7 {
-		p.decodeLost(&d)
+		p.decodeRevoked(&d)
 	}
 	if d.Err() == nil {
 		if err := pki.CheckName("name of a principal", p.Name); err != nil {
@@ -153,17 +155,17 @@ func DecodePrincipal(b []byte) (*Principal, error) {
 	return p, nil
 }
 
-func (p *Principal) decodeLost(d *wire.Decoder) {
+func (p *Principal) decodeRevoked(d *wire.Decoder) {
 	n := d.Array()
 	if d.Err() == nil && n > LostMax {
-		d.Fail(fmt.Errorf("%d certificates are revoked, at most %d", n, LostMax))
+		d.Fail(fmt.Errorf("%d revoked certificates, at most %d", n, LostMax))
 	}
 	for range n {
 		if d.Err() != nil {
 			return
 		}
 		if two := d.Array(); d.Err() == nil && two != 2 {
-			d.Fail(fmt.Errorf("a revoked certificate has %d values, want 2", two))
+			d.Fail(fmt.Errorf("a revoked certificate has %d elements, expected 2", two))
 		}
 		l := LostCertificate{Serial: d.Str(), Ends: time.UnixMilli(int64(min(d.Uint(), millisMax))).UTC()}
 		if err := CheckSerial(l.Serial); d.Err() == nil && err != nil {

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// Rights is a set of rights. Numbers are stored: append only.
+// Rights is a set of rights. Values are stored: append only.
 type Rights uint8
 
 // The rights.
 const (
-	// Read is to get cells.
+	// Read allows reading cells.
 	Read Rights = 1
-	// Write is to change cells.
+	// Write allows changing cells.
 	Write Rights = 2
-	// Admin is to change schemas, tablets and rights. Who may give himself the other
-	// two has them: Admin implies Read and Write.
+	// Admin allows changing schemas, tablets and rights. It implies Read and Write, because its
+	// holder could grant them to itself.
 	Admin Rights = 4
-	// Monitor is to see how the cluster is: status, metrics and profiles, but no table and
-	// no row. It is a right on the cluster alone, and Read implies it there.
+	// Monitor allows reading the state of the cluster: status, metrics and profiles, but no table
+	// and no row. It exists on the cluster only, where Read implies it.
 	Monitor Rights = 8
 
 	all = Read | Write | Admin | Monitor
 )
 
-// implied returns the rights with those that they imply.
+// implied returns r with the rights that it implies added.
 func (r Rights) implied() Rights {
 	if r&Admin != 0 {
 		return r | all
@@ -35,7 +35,7 @@ func (r Rights) implied() Rights {
 	return r
 }
 
-// Has tells whether the set has all of want, or implies them.
+// Has reports whether the set has or implies all of want.
 func (r Rights) Has(want Rights) bool { return r.implied()&want == want }
 
 var rightNames = []struct {
@@ -43,7 +43,7 @@ var rightNames = []struct {
 	name  string
 }{{Read, "read"}, {Write, "write"}, {Admin, "admin"}, {Monitor, "monitor"}}
 
-// String returns the names with commas between, such as "read,write", or "none".
+// String returns the names separated by commas, such as "read,write", or "none".
 func (r Rights) String() string {
 	var names []string
 	for _, n := range rightNames {
@@ -57,7 +57,7 @@ func (r Rights) String() string {
 	return strings.Join(names, ",")
 }
 
-// ParseRights reads names with commas between: read, write, admin and monitor.
+// ParseRights parses names separated by commas: read, write, admin and monitor.
 func ParseRights(s string) (Rights, error) {
 	var r Rights
 	for word := range strings.SplitSeq(s, ",") {
@@ -68,7 +68,7 @@ func ParseRights(s string) (Rights, error) {
 			}
 		}
 		if !found {
-			return 0, fmt.Errorf("%q is none of the rights read, write, admin and monitor", word)
+			return 0, fmt.Errorf("unknown right %q: expected read, write, admin or monitor", word)
 		}
 	}
 	return r, nil

@@ -8,17 +8,17 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Mask is a set of families of a schema, by their places in Schema.Families.
+// Mask is a set of families of a schema, by their indexes in Schema.Families.
 type Mask []uint64
 
-// Has tells whether the family at a place is in the set.
-func (m Mask) Has(place int) bool {
-	return uint(place)/64 < uint(len(m)) && m[place/64]&(1<<(place%64)) != 0
+// Has reports whether the family at an index is in the set.
+func (m Mask) Has(index int) bool {
+	return uint(index)/64 < uint(len(m)) && m[index/64]&(1<<(index%64)) != 0
 }
 
-func (m Mask) set(place int) { m[place/64] |= 1 << (place % 64) }
+func (m Mask) set(index int) { m[index/64] |= 1 << (index % 64) }
 
-// Len returns how many families are in the set.
+// Len returns the number of families in the set.
 func (m Mask) Len() int {
 	n := 0
 	for _, w := range m {
@@ -27,37 +27,37 @@ func (m Mask) Len() int {
 	return n
 }
 
-// View is a table as one principal may see it: the rights of all grants together, ready
-// to be asked for each cell. It does not change. It is of one version of the schema.
+// View is a table as visible to one principal: the rights of all grants combined, in a form that is
+// cheap to check for each cell. It is immutable and belongs to one version of the schema.
 //
-// A family on which the principal has no right is absent: not in the Visible schema, its
-// cells in no read, filter or predicate, named in no other error than one that does not
-// exist. A table on which he has none, nor on any of its families, is ErrHidden.
+// A family on which the principal has no right is hidden. It is not in the Visible schema, and its
+// cells are in no read, filter or predicate. Naming it gives the same error as a family that does
+// not exist. A table on which the principal has no right, nor on any of its families, is ErrHidden.
 type View struct {
 	principal string
 	schema    *table.Schema
 	visible   *table.Schema
-	// whole is what he may on the table: on families that there are and will be.
-	whole Rights
-	// seen, read and write are the families on which he has any right, and these.
+	// tableRights is the rights on the table: on all present and future families.
+	tableRights Rights
+	// seen, read and write are the families on which the principal has any right, Read and Write.
 	seen, read, write Mask
-	// readsAll and seesAll tell that these hold all families.
+	// readsAll and seesAll report whether read and seen contain all families.
 	readsAll, seesAll bool
-	// locked is a family that he sees and may not write; empty if there is none.
-	locked string
+	// unwritable is a family that is visible but not writable; empty if there is none.
+	unwritable string
 }
 
-// NewView makes the view of a table from the grants on the cluster and on the table, of
-// which either may be nil: none. The policy of another table grants nothing.
+// NewView compiles a view of a table from the grants on the cluster and on the table. Either may be
+// nil, which grants nothing. The policy of another table grants nothing.
 func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	v := &View{principal: principal, schema: s, visible: s}
 	if cluster != nil && cluster.Table == Cluster {
-		v.whole = cluster.Rights(principal) &^ Monitor // by which no table is seen
+		v.tableRights = cluster.Rights(principal) &^ Monitor // Monitor makes no table visible
 	}
 	byFamily := map[uint32]Rights{}
 	if grants != nil && grants.Table == s.ID && s.ID != Cluster {
-		v.whole |= grants.Rights(principal)
-		grants.of(principal, func(g Grant) {
+		v.tableRights |= grants.Rights(principal)
+		grants.visit(principal, func(g Grant) {
 			if g.Family != 0 {
 				byFamily[g.Family] |= g.Rights
 			}
@@ -66,7 +66,7 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	words := (len(s.Families) + 63) / 64
 	v.seen, v.read, v.write = make(Mask, words), make(Mask, words), make(Mask, words)
 	for i := range s.Families {
-		r := v.whole | byFamily[s.Families[i].ID]
+		r := v.tableRights | byFamily[s.Families[i].ID]
 		if r == 0 {
 			continue
 		}
@@ -76,15 +76,15 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 		}
 		if r.Has(Write) {
 			v.write.set(i)
-		} else if v.locked == "" {
-			v.locked = s.Families[i].Name
+		} else if v.unwritable == "" {
+			v.unwritable = s.Families[i].Name
 		}
 	}
 	v.readsAll, v.seesAll = v.read.Len() == len(s.Families), v.seen.Len() == len(s.Families)
 	if !v.seesAll {
 		v.visible = s.Clone()
-		v.visible.Families = v.seen.of(s)
-		v.visible.NextFamilyID = 1 // it would count the families that there were
+		v.visible.Families = v.seen.families(s)
+		v.visible.NextFamilyID = 1 // the real one would reveal the number of families
 		for i := range v.visible.Families {
 			v.visible.NextFamilyID = max(v.visible.NextFamilyID, v.visible.Families[i].ID+1)
 		}
@@ -93,8 +93,8 @@ func NewView(principal string, cluster, grants *Policy, s *table.Schema) *View {
 	return v
 }
 
-// of returns the families in the set.
-func (m Mask) of(s *table.Schema) []table.Family {
+// families returns the families of s that are in the set.
+func (m Mask) families(s *table.Schema) []table.Family {
 	var fs []table.Family
 	for i := range s.Families {
 		if m.Has(i) {
@@ -104,14 +104,13 @@ func (m Mask) of(s *table.Schema) []table.Family {
 	return fs
 }
 
-// hidden tells whether the principal sees nothing of the table.
-func (v *View) hidden() bool { return v.whole == 0 && len(v.visible.Families) == 0 }
+// hidden reports whether the whole table is hidden from the principal.
+func (v *View) hidden() bool { return v.tableRights == 0 && len(v.visible.Families) == 0 }
 
-// place returns where a family is in the schema, and -1 for one that the principal does
-// not see.
-func (v *View) place(family string) int {
+// indexOf returns the index of a family in the schema, or -1 if the family is not visible.
+func (v *View) indexOf(family string) int {
 	fs := v.schema.Families
-	if len(fs) > 16 { // else a walk over short names is faster
+	if len(fs) > 16 { // below that, a scan of short names is faster
 		i, ok := slices.BinarySearchFunc(fs, family, func(f table.Family, n string) int { return strings.Compare(f.Name, n) })
 		if ok && v.seen.Has(i) {
 			return i
@@ -126,51 +125,50 @@ func (v *View) place(family string) int {
 	return -1
 }
 
-// usedGroups returns the locality groups that families are in, and the default one.
+// usedGroups returns the locality groups of families, and the default group.
 func usedGroups(s *table.Schema, families []table.Family) []table.LocalityGroup {
 	return slices.DeleteFunc(slices.Clone(s.Groups), func(g table.LocalityGroup) bool {
 		return g.Name != table.DefaultGroup && !slices.ContainsFunc(families, func(f table.Family) bool { return f.Group == g.Name })
 	})
 }
 
-// Principal returns whose view it is.
+// Principal returns the name of the principal.
 func (v *View) Principal() string { return v.principal }
 
-// Schema returns the schema of which it is.
+// Schema returns the schema that the view was compiled from.
 func (v *View) Schema() *table.Schema { return v.schema }
 
-// Visible returns the schema as the principal sees it: what requests are validated
-// against, and what is shown to him. It is Schema itself if nothing is hidden.
+// Visible returns the schema without hidden families. Requests are validated against it, and it is
+// the schema returned to the principal. It is Schema itself if nothing is hidden.
 func (v *View) Visible() *table.Schema { return v.visible }
 
-// ReadMask returns the families of Schema whose cells the principal gets. It is not to
-// be changed.
+// ReadMask returns the families of Schema that are readable. It must not be modified.
 func (v *View) ReadMask() Mask { return v.read }
 
-// ReadsAll tells whether no cell has to be left out.
+// ReadsAll reports whether all families are readable.
 func (v *View) ReadsAll() bool { return v.readsAll }
 
-// SeesAll reports whether no family is hidden from the principal.
+// SeesAll reports whether no family is hidden.
 func (v *View) SeesAll() bool { return v.seesAll }
 
-// CanRead tells whether the principal gets the cells of a family.
-func (v *View) CanRead(family string) bool { return v.read.Has(v.place(family)) }
+// CanRead reports whether the principal may read the cells of a family.
+func (v *View) CanRead(family string) bool { return v.read.Has(v.indexOf(family)) }
 
-// CanWrite tells whether the principal may change the cells of a family.
-func (v *View) CanWrite(family string) bool { return v.write.Has(v.place(family)) }
+// CanWrite reports whether the principal may change the cells of a family.
+func (v *View) CanWrite(family string) bool { return v.write.Has(v.indexOf(family)) }
 
-// Readable returns the cells that the principal gets, in the memory of cells. They come
-// sorted by family, as table.CompareCells sorts.
+// Readable returns the readable cells, in the memory of cells. cells must be sorted by family, as
+// table.CompareCells does.
 func (v *View) Readable(cells []table.Cell) []table.Cell {
 	if v.readsAll {
 		return cells
 	}
-	kept, place := cells[:0], 0
+	kept, index := cells[:0], 0
 	for i := range cells {
-		for place < len(v.schema.Families) && v.schema.Families[place].Name < cells[i].Family {
-			place++
+		for index < len(v.schema.Families) && v.schema.Families[index].Name < cells[i].Family {
+			index++
 		}
-		if place < len(v.schema.Families) && v.schema.Families[place].Name == cells[i].Family && v.read.Has(place) {
+		if index < len(v.schema.Families) && v.schema.Families[index].Name == cells[i].Family && v.read.Has(index) {
 			kept = append(kept, cells[i])
 		}
 	}
@@ -178,20 +176,20 @@ func (v *View) Readable(cells []table.Cell) []table.Cell {
 	return kept
 }
 
-// CheckTable returns nil if the principal has the right on the table as a whole. Errors:
-// ErrHidden, *DeniedError.
+// CheckTable returns nil if the principal has the right on the table as a whole. Errors: ErrHidden,
+// *DeniedError.
 func (v *View) CheckTable(right Rights) error {
 	switch {
 	case v.hidden():
 		return ErrHidden
-	case v.whole.Has(right):
+	case v.tableRights.Has(right):
 		return nil
 	}
 	return v.denied(right, "")
 }
 
-// CheckSeen returns nil if the principal has any right on the table or a family of it,
-// and else ErrHidden.
+// CheckSeen returns nil if the principal has any right on the table or on one of its families, and
+// otherwise ErrHidden.
 func (v *View) CheckSeen() error {
 	if v.hidden() {
 		return ErrHidden
@@ -199,20 +197,20 @@ func (v *View) CheckSeen() error {
 	return nil
 }
 
-// CheckRead returns nil if the principal may read the table, or a part of it: what a
-// read, a scan and a predicate need. Errors: ErrHidden, *DeniedError.
+// CheckRead returns nil if the principal may read the table or part of it, as reads, scans and
+// predicates require. Errors: ErrHidden, *DeniedError.
 func (v *View) CheckRead() error {
 	switch {
 	case v.hidden():
 		return ErrHidden
-	case v.read.Len() > 0 || v.whole.Has(Read): // a table may have no families
+	case v.read.Len() > 0 || v.tableRights.Has(Read): // a table may have no families
 		return nil
 	}
 	return v.denied(Read, "")
 }
 
-// CheckModify returns nil if the principal may read and write a family, as a
-// read-modify-write does. Errors: ErrHidden, ErrNoFamily, *DeniedError.
+// CheckModify returns nil if the principal may read and write a family, as a read-modify-write
+// requires. Errors: ErrHidden, ErrNoFamily, *DeniedError.
 func (v *View) CheckModify(family string) error {
 	if v.hidden() {
 		return ErrHidden
@@ -226,9 +224,9 @@ func (v *View) CheckModify(family string) error {
 	return nil
 }
 
-// checkWrite checks a change of one family.
+// checkWrite checks that the principal may change a family.
 func (v *View) checkWrite(family string) error {
-	i := v.place(family)
+	i := v.indexOf(family)
 	switch {
 	case i < 0:
 		return &table.NoFamilyError{Table: v.schema.Name, Family: family}
@@ -242,12 +240,12 @@ func (v *View) denied(right Rights, family string) error {
 	return &DeniedError{Principal: v.principal, Right: right, Table: v.schema.Name, Family: family}
 }
 
-// Restrict returns a row mutation as the principal may do it, which is m itself unless it
-// deletes a row of which he does not see all: then it deletes each family that he sees.
-// What stands before such a deletion is left out, since that covers it. The mutation has
-// been validated against Visible, and is not to be validated again: a deletion of the
-// row may have become as many as there are families. Errors: ErrHidden, and in a
-// *table.ElementError that tells which mutation: ErrNoFamily, *DeniedError.
+// Restrict returns m limited to what the principal may change. It returns m itself unless m deletes
+// a row with hidden families. In that case it replaces the last deletion of the row, which covers
+// all earlier mutations, by deletions of the visible families. m must have been validated against
+// Visible. The result must not be validated again, because it may have one deletion per family.
+// Errors: ErrHidden; ErrNoFamily and *DeniedError in a *table.ElementError with the index of the
+// mutation.
 func (v *View) Restrict(m *table.RowMutation) (*table.RowMutation, error) {
 	if v.hidden() {
 		return nil, ErrHidden
@@ -276,10 +274,10 @@ func (v *View) Restrict(m *table.RowMutation) (*table.RowMutation, error) {
 	return next, nil
 }
 
-// checkDeleteRow checks the deletion of all of a row that the principal sees.
+// checkDeleteRow checks that the principal may delete everything visible in a row.
 func (v *View) checkDeleteRow() error {
-	if v.locked != "" || len(v.visible.Families) == 0 && !v.whole.Has(Write) {
-		return v.denied(Write, v.locked)
+	if v.unwritable != "" || len(v.visible.Families) == 0 && !v.tableRights.Has(Write) {
+		return v.denied(Write, v.unwritable)
 	}
 	return nil
 }

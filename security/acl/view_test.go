@@ -14,12 +14,12 @@ import (
 
 var names = []string{"ann", "bob", "cleo"}
 
-// chance makes random policies for a table.
-func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
+// randomPolicies returns random policies for a table.
+func randomPolicies(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 	cluster, grants = &Policy{}, &Policy{Table: s.ID}
 	add := func(p *Policy, family uint32) *Policy {
-		who := append(slices.Clone(names), Everyone)[rng.IntN(len(names)+1)]
-		next, err := p.Grant(Grant{who, family, Rights(1 + rng.IntN(7))})
+		principal := append(slices.Clone(names), Everyone)[rng.IntN(len(names)+1)]
+		next, err := p.Grant(Grant{principal, family, Rights(1 + rng.IntN(7))})
 		if err != nil {
 			panic(err)
 		}
@@ -32,15 +32,15 @@ func chance(rng *rand.Rand, s *table.Schema) (cluster, grants *Policy) {
 		grants = add(grants, 0)
 	}
 	for range rng.IntN(6) {
-		grants = add(grants, 1+uint32(rng.IntN(int(s.NextFamilyID)+1))) // some are of families that are not there
+		grants = add(grants, 1+uint32(rng.IntN(int(s.NextFamilyID)+1))) // some name families that do not exist
 	}
 	return cluster, grants
 }
 
-// model says, the slow way, whether a principal has a right on a family (0: the whole).
-func model(who string, right Rights, family uint32, cluster, grants *Policy) bool {
+// model is a simple reference for whether a principal has a right on a family (0: on the whole).
+func model(principal string, right Rights, family uint32, cluster, grants *Policy) bool {
 	for _, g := range append(slices.Clone(cluster.Grants), grants.Grants...) {
-		mine := g.Principal == who || g.Principal == "*"
+		mine := g.Principal == principal || g.Principal == "*"
 		there := g.Family == 0 || g.Family == family
 		if mine && there && (g.Rights&right != 0 || g.Rights&Admin != 0) {
 			return true
@@ -49,8 +49,8 @@ func model(who string, right Rights, family uint32, cluster, grants *Policy) boo
 	return false
 }
 
-// chanceSchema makes a table, some families of which were dropped.
-func chanceSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Schema {
+// randomSchema returns a random table with some families dropped.
+func randomSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Schema {
 	t.Helper()
 	var fs []string
 	for i := range rng.IntN(most + 1) {
@@ -72,19 +72,19 @@ func chanceSchema(t *testing.T, rng *rand.Rand, id uint64, most int) *table.Sche
 func TestModel(t *testing.T) {
 	rng := random(t)
 	for range soak(700) {
-		s := chanceSchema(t, rng, 16, []int{4, 4, 4, 20, 70}[rng.IntN(5)])
-		cluster, grants := chance(rng, s)
-		who := names[rng.IntN(len(names))]
-		v := NewView(who, cluster, grants, s)
-		may := func(r Rights, family uint32) bool { return model(who, r, family, cluster, grants) }
+		s := randomSchema(t, rng, 16, []int{4, 4, 4, 20, 70}[rng.IntN(5)])
+		cluster, grants := randomPolicies(rng, s)
+		principal := names[rng.IntN(len(names))]
+		v := NewView(principal, cluster, grants, s)
+		may := func(r Rights, family uint32) bool { return model(principal, r, family, cluster, grants) }
 		any := func(family uint32) bool { return may(Read, family) || may(Write, family) || may(Admin, family) }
 		seen, reads := 0, 0
 		for i, f := range s.Families {
 			if v.CanRead(f.Name) != may(Read, f.ID) || v.ReadMask().Has(i) != may(Read, f.ID) {
-				t.Fatalf("%s reads %s: %v; %v %v", who, f.Name, v.CanRead(f.Name), cluster, grants)
+				t.Fatalf("%s reads %s: %v; %v %v", principal, f.Name, v.CanRead(f.Name), cluster, grants)
 			}
 			if got := v.Visible().Family(f.Name) != nil; got != any(f.ID) {
-				t.Fatalf("%s sees %s: %v; %v %v", who, f.Name, got, cluster, grants)
+				t.Fatalf("%s sees %s: %v; %v %v", principal, f.Name, got, cluster, grants)
 			}
 			set := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set(f.Name, nil, 0, nil)}}
 			_, err := v.Restrict(set)
@@ -102,8 +102,8 @@ func TestModel(t *testing.T) {
 		wantKind(t, v.CheckRead(), visible, true, reads > 0 || may(Read, 0))
 		for _, r := range []Rights{Read, Write, Admin} {
 			wantKind(t, v.CheckTable(r), visible, true, may(r, 0))
-			if got := cluster.Check(who, r) == nil; got != model(who, r, 0, cluster, &Policy{}) {
-				t.Fatalf("%s may %v on the cluster: %v; %v", who, r, got, cluster)
+			if got := cluster.Check(principal, r) == nil; got != model(principal, r, 0, cluster, &Policy{}) {
+				t.Fatalf("%s may %v on the cluster: %v; %v", principal, r, got, cluster)
 			}
 		}
 		wantKind(t, v.CheckSeen(), visible, true, true)
@@ -121,7 +121,7 @@ func anySeen(s *table.Schema, any func(uint32) bool) bool {
 	return slices.ContainsFunc(s.Families, func(f table.Family) bool { return any(f.ID) })
 }
 
-// wantKind checks which of the answers was given: hidden, absent, denied or none.
+// wantKind checks the kind of the result: hidden, absent, denied or no error.
 func wantKind(t *testing.T, err error, visible, there, allowed bool) {
 	t.Helper()
 	var want error
@@ -138,8 +138,8 @@ func wantKind(t *testing.T, err error, visible, there, allowed bool) {
 	}
 }
 
-// TestOtherPolicies: grants of another table, or of a table where the cluster's belong,
-// give nothing.
+// TestOtherPolicies: the policy of another table, or of a table in place of the cluster's, grants
+// nothing.
 func TestOtherPolicies(t *testing.T) {
 	s := schemaOf(t, 16, "a")
 	onTable := &Policy{Table: 16, Grants: []Grant{{"ann", 0, Admin}}}
@@ -155,16 +155,16 @@ func TestOtherPolicies(t *testing.T) {
 		}
 	}
 	if err := onTable.Check("ann", Read); err == nil {
-		t.Error("a table's grants hold on the cluster")
+		t.Error("a table's grants apply to the cluster")
 	}
 	if err := NewView("ann", cluster, nil, s).CheckTable(Admin); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestErrorsAreAlike: a family that is hidden is spoken of as one that is not there,
-// word for word.
-func TestErrorsAreAlike(t *testing.T) {
+// TestHiddenFamilyErrors: errors about a hidden family are identical to those about a family that
+// does not exist.
+func TestHiddenFamilyErrors(t *testing.T) {
 	with, without := schemaOf(t, 16, "a", "secret"), schemaOf(t, 16, "a")
 	grants := &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read | Write}}}
 	hiding, lacking := NewView("ann", nil, grants, with), NewView("ann", nil, grants, without)
@@ -191,7 +191,7 @@ func TestErrorsAreAlike(t *testing.T) {
 	}
 }
 
-// TestVisibleGroups: a locality group that only hidden families are in is hidden.
+// TestVisibleGroups: a locality group with only hidden families is hidden.
 func TestVisibleGroups(t *testing.T) {
 	s := table.NewSchema("t", 16)
 	s, err := s.Apply(table.FamilySpec{Name: "a", Group: "open"}, table.FamilySpec{Name: "b", Group: "closed"}, table.FamilySpec{Name: "c"})
@@ -207,8 +207,8 @@ func TestVisibleGroups(t *testing.T) {
 	}
 }
 
-// chanceRow makes the cells of a row in families.
-func chanceRow(rng *rand.Rand, families []table.Family) []table.Cell {
+// randomRow returns the cells of a random row in families.
+func randomRow(rng *rand.Rand, families []table.Family) []table.Cell {
 	var cells []table.Cell
 	for _, f := range families {
 		for i := range rng.IntN(4) {
@@ -219,13 +219,13 @@ func chanceRow(rng *rand.Rand, families []table.Family) []table.Cell {
 	return cells
 }
 
-func chanceFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
+func randomFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
 	family := "none"
 	if len(s.Families) > 0 {
 		family = s.Families[rng.IntN(len(s.Families))].Name
 	}
 	if depth > 0 && rng.IntN(2) == 0 {
-		sub := func() table.Filter { return chanceFilter(rng, s, depth-1) }
+		sub := func() table.Filter { return randomFilter(rng, s, depth-1) }
 		switch rng.IntN(3) {
 		case 0:
 			return table.Chain{sub(), sub()}
@@ -240,15 +240,15 @@ func chanceFilter(rng *rand.Rand, s *table.Schema, depth int) table.Filter {
 	}[rng.IntN(8)]
 }
 
-// TestNothingLeaks: A2. What a principal gets of a row, through any filter, is what he
-// would get if the table had never had the families that he may not read.
+// TestNothingLeaks: A2. What a principal gets of a row through any filter is the same as if the
+// table had never had the unreadable families.
 func TestNothingLeaks(t *testing.T) {
 	rng := random(t)
 	var e table.Evaluator
 	hidden := 0
 	for range soak(5000) {
-		s := chanceSchema(t, rng, 16, 6)
-		cluster, grants := chance(rng, s)
+		s := randomSchema(t, rng, 16, 6)
+		cluster, grants := randomPolicies(rng, s)
 		v := NewView("ann", cluster, grants, s)
 		var readable []table.Family
 		for _, f := range s.Families {
@@ -256,7 +256,7 @@ func TestNothingLeaks(t *testing.T) {
 				readable = append(readable, f)
 			}
 		}
-		row := chanceRow(rng, s.Families)
+		row := randomRow(rng, s.Families)
 		var want []table.Cell
 		for _, c := range row {
 			if slices.ContainsFunc(readable, func(f table.Family) bool { return f.Name == c.Family }) {
@@ -266,7 +266,7 @@ func TestNothingLeaks(t *testing.T) {
 		if len(want) < len(row) {
 			hidden++
 		}
-		p, err := table.Compile(chanceFilter(rng, s, 3))
+		p, err := table.Compile(randomFilter(rng, s, 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// apply applies a row mutation to cells of a row, keyed by column.
+// apply applies a row mutation to cells keyed by column.
 func apply(row map[string]string, m *table.RowMutation) {
 	for _, o := range m.Mutations {
 		maps.DeleteFunc(row, func(column, _ string) bool {
@@ -308,14 +308,14 @@ func apply(row map[string]string, m *table.RowMutation) {
 	}
 }
 
-// TestRestrict: a mutation does what it would in a table without the hidden families, and
-// leaves these as they are.
+// TestRestrict: a mutation does the same as in a table without the hidden families, and leaves
+// those unchanged.
 func TestRestrict(t *testing.T) {
 	rng := random(t)
 	done, narrowed := 0, 0
 	for range soak(5000) {
-		s := chanceSchema(t, rng, 16, 5)
-		cluster, grants := chance(rng, s)
+		s := randomSchema(t, rng, 16, 5)
+		cluster, grants := randomPolicies(rng, s)
 		v := NewView("ann", cluster, grants, s)
 		m := &table.RowMutation{Row: []byte("r")}
 		for i := range 1 + rng.IntN(4) {
@@ -342,7 +342,7 @@ func TestRestrict(t *testing.T) {
 			narrowed++
 		}
 		real, seen, hidden := map[string]string{}, map[string]string{}, map[string]string{}
-		for _, c := range chanceRow(rng, s.Families) {
+		for _, c := range randomRow(rng, s.Families) {
 			column := c.Family + ":" + string(c.Qualifier)
 			real[column] = "old"
 			if v.Visible().Family(c.Family) != nil {
@@ -375,7 +375,8 @@ func TestRestrict(t *testing.T) {
 	}
 }
 
-// TestTableWithoutFamilies: who may write it deletes rows of it, who may read it does not.
+// TestTableWithoutFamilies: a principal with write on the table may delete rows; one with read may
+// not.
 func TestTableWithoutFamilies(t *testing.T) {
 	m := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.DeleteRow()}}
 	for right, want := range map[Rights]error{Read: ErrDenied, Write: nil, Admin: nil} {
@@ -386,8 +387,8 @@ func TestTableWithoutFamilies(t *testing.T) {
 	}
 }
 
-// TestDeleteRowAmplifies: a request of many deletions does not become as many as there
-// are families for each.
+// TestDeleteRowAmplifies: many row deletions in one request do not expand to one deletion per
+// family each.
 func TestDeleteRowAmplifies(t *testing.T) {
 	var fs []string
 	grants := &Policy{Table: 16}
@@ -413,7 +414,7 @@ func TestAllocations(t *testing.T) {
 		}
 		s := schemaOf(t, 16, fs...)
 		v := NewView("ann", nil, &Policy{Table: 16, Grants: []Grant{{"ann", 1, Read | Write}, {"ann", 3, Read}}}, s)
-		row := chanceRow(rand.New(rand.NewPCG(1, 1)), s.Families)
+		row := randomRow(rand.New(rand.NewPCG(1, 1)), s.Families)
 		work := make([]table.Cell, len(row))
 		m := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f00", nil, 0, nil), table.DeleteFamily("f00")}}
 		n := testing.AllocsPerRun(100, func() {

@@ -52,8 +52,7 @@ func closed(t testing.TB, l *Log) {
 	}
 }
 
-// read returns the records of all files of a kind, the oldest first. Each line must be
-// one.
+// read returns the records of all files of a log, oldest first. Every line must be a record.
 func read(t testing.TB, fs vfs.FS, name string) (all []line) {
 	t.Helper()
 	for n := 100; n >= 0; n-- {
@@ -98,7 +97,7 @@ func sumOf(line string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestLine holds the example of the package's doc.
+// TestLine pins the example of the package doc.
 func TestLine(t *testing.T) {
 	const example = `{"time":"2027-01-01T12:00:00.000Z","node":"n1","kind":"principal","name":"ann","from":"10.0.0.9:4711","action":"drop_table","on":"table t","outcome":"done","request":"7f","log":"audit","seq":1,"prev":""}`
 	var b bytes.Buffer
@@ -111,7 +110,7 @@ func TestLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(doc), example) {
-		t.Error("doc.go shows another example")
+		t.Error("doc.go has a different example")
 	}
 	b.Reset()
 	first.add(&b, "audit.log", Record{From: "10.0.0.9:1", Action: "auth", Outcome: Refused, Code: "unauthenticated", Text: "unknown <token>", Time: noon.Add(time.Millisecond)}.line("n1", 12))
@@ -128,7 +127,7 @@ func TestHostileTexts(t *testing.T) {
 		"a\nb\r\n{\"forged\":1}\n", "\x00\x1b[31m\xff\xfe", strings.Repeat("é", 1000), strings.Repeat("\x01", 5000), `"}{"`, "\u2028",
 		"given " + tok, strings.Repeat(tok+" ", 8) + tok[:60] + "\n" + tok[60:], strings.Repeat(tok+" ", 8) + "\n" + tok, strings.Repeat("x", 1000) + tok, strings.ToUpper(tok), strings.Repeat("x", 240) + tok, key, "file:\n" + strings.ReplaceAll(key, "EC ", ""),
 	}
-	for pad := range 150 { // where the text is cut, a token is broken into lines
+	for pad := range 150 { // move the line break of a token across the cut
 		texts = append(texts, strings.Repeat(tok+" ", 7)+strings.Repeat(".", pad)+" "+tok[:60]+"\n"+tok[60:])
 	}
 	for _, text := range texts {
@@ -171,8 +170,8 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 0))
 }
 
-// TestPowerLoss: L1 and L2, at each operation of the disk while the log is opened, written
-// and begins new files.
+// TestPowerLoss: L1 and L2, with a power loss at each disk operation while the log is opened,
+// written and rotated.
 func TestPowerLoss(t *testing.T) {
 	rng := random(t)
 	long := strings.Repeat("x", textBytesMax)
@@ -196,7 +195,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 	clean := vfs.NewMem(vfs.MemOptions{})
 	if write(clean) != actions {
-		t.Fatal("without a power loss not all was written")
+		t.Fatal("incomplete without a power loss")
 	}
 	for cut := int64(1); cut <= clean.Ops(); cut++ {
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -241,7 +240,7 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a write that failed, as a whole or in part, does no harm to the next.
+// TestFullDisk: a write that failed in whole or in part does not affect the next one.
 func TestFullDisk(t *testing.T) {
 	for _, fault := range []error{syscall.ENOSPC, vfs.ErrTorn} {
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -271,7 +270,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedSync: nothing is acknowledged after an fsync has failed.
+// TestFailedSync: nothing is acknowledged after a failed fsync.
 func TestFailedSync(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	l := open(t, fs, nil)
@@ -376,7 +375,7 @@ func TestRefusals(t *testing.T) {
 		}
 		time.Sleep(2 * repeatEvery)
 		l.mu.Lock()
-		if n := len(l.mu.alike); n != 0 {
+		if n := len(l.mu.byKey); n != 0 {
 			t.Errorf("%d kinds are remembered", n)
 		}
 		l.mu.Unlock()
@@ -399,7 +398,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestFlood: L3. Refusals of ever other kinds, while the disk stands still and then goes on.
+// TestFlood: L3. Refusals of ever new kinds while the disk is blocked, and after that.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -426,17 +425,17 @@ func TestFlood(t *testing.T) {
 			time.Sleep(flushEvery)
 		}
 		l.mu.Lock()
-		kinds := len(l.mu.alike)
-		for key, r := range l.mu.alike {
+		kinds := len(l.mu.byKey)
+		for key, r := range l.mu.byKey {
 			if len(key.on)+len(r.first.On)+len(r.first.Text) > 3*textBytesMax+10 {
 				t.Fatalf("%d bytes are kept of a refusal", len(key.on)+len(r.first.On))
 			}
 		}
 		l.mu.Unlock()
 		if kinds > refusalsMax {
-			t.Errorf("%d kinds are told apart", kinds)
+			t.Errorf("%d kinds are recorded individually", kinds)
 		}
-		if err := l.Action(drop("u")); err != nil { // the other file goes on
+		if err := l.Action(drop("u")); err != nil { // the other file is not affected
 			t.Fatal(err)
 		}
 		close(stall)
@@ -450,7 +449,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestLostRefusals: refusals that cannot be written are told of in the node's log.
+// TestLostRefusals: refusals that cannot be written are reported in the node's log.
 func TestLostRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -467,7 +466,7 @@ func TestLostRefusals(t *testing.T) {
 		}
 		closed(t, l)
 		if !strings.Contains(log.String(), "refusals=5") {
-			t.Errorf("the log says %q", log.String())
+			t.Errorf("the log is %q", log.String())
 		}
 	})
 }

@@ -8,14 +8,16 @@ import (
 	"strings"
 )
 
-// chain is the end of a log: the number of its last line, and the SHA-256 of that line without its line feed. Each line
-// holds both of the line before it, so none can be changed or taken out without a change of all that follow.
+// chain is the head of a log: the number of its last line, and the SHA-256 of that line without its
+// line feed. Each line contains both for the line before it, so no line can be changed or removed
+// without changing all later ones.
 type chain struct {
 	seq uint64
 	sum [sha256.Size]byte
 }
 
-// chainAfter returns the end of a log whose last line this is. A line of a version without chains has the number 0.
+// chainAfter returns the head of a log whose last line is text. A line written by a version without
+// chains has the number 0.
 func chainAfter(text []byte) chain {
 	var l struct {
 		Seq uint64 `json:"seq"`
@@ -24,7 +26,7 @@ func chainAfter(text []byte) chain {
 	return chain{l.Seq, sha256.Sum256(text)}
 }
 
-// prev is what the next line holds of this one: nothing of a log without lines.
+// prev is the value of prev in the line after c: empty for a log without lines.
 func (c chain) prev() string {
 	if c == (chain{}) {
 		return ""
@@ -32,7 +34,7 @@ func (c chain) prev() string {
 	return hex.EncodeToString(c.sum[:])
 }
 
-// add appends a line to b with its place behind the chain's end, and returns the end that it makes.
+// add sets the chain fields of l to follow c, appends the line to b, and returns the new head.
 func (c chain) add(b *bytes.Buffer, file string, l *line) chain {
 	l.Log, l.Seq, l.Prev = strings.TrimSuffix(file, ".log"), c.seq+1, c.prev()
 	start := b.Len()

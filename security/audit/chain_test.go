@@ -17,8 +17,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// TestOneRequester: L3. A principal whose refusals are all of different kinds takes no more records than its share, and leaves
-// those of others.
+// TestOneRequester: L3. A principal with many kinds of refusals gets no more records than its
+// share, and does not displace those of others.
 func TestOneRequester(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := vfs.NewMem(vfs.MemOptions{})
@@ -42,17 +42,17 @@ func TestOneRequester(t *testing.T) {
 		if count["eve"] != 5000 || count[""] != 5000 || count["ann"] != 1 || records["eve"] != refusalsOfOne || records[""] != refusalsOfOne {
 			t.Errorf("counts %v, records %v", count, records)
 		}
-		if len(l.mu.alike) > 2*refusalsOfOne+1 {
-			t.Errorf("%d kinds are told apart", len(l.mu.alike))
+		if len(l.mu.byKey) > 2*refusalsOfOne+1 {
+			t.Errorf("%d kinds are recorded individually", len(l.mu.byKey))
 		}
 	})
 }
 
-// written returns a folder with some files of a log, and the chain's end.
+// written returns a directory with several files of a log, and the chain head.
 func written(t *testing.T, n int) (dir string, head Head) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "audit")
-	for half := range 2 { // the second takes the chain up
+	for half := range 2 { // the second half continues the chain
 		l, err := Open(Config{Dir: dir, Node: "n1", Files: 5, BytesMax: 2 * batchBytesMax})
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func written(t *testing.T, n int) (dir string, head Head) {
 	return dir, head
 }
 
-// TestVerify: L5, for each line of a log.
+// TestVerify: L5, for every line of a log.
 func TestVerify(t *testing.T) {
 	dir, head := written(t, 40)
 	all, err := VerifyFolder(dir, []Head{head})
@@ -124,7 +124,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestOlderLog: the lines of a version without chains stay, and those behind them are chained to the last.
+// TestOlderLog: lines of a version without chains are kept, and later lines are chained to the last
+// of them.
 func TestOlderLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	const old = `{"time":"2027-01-01T12:00:00.000Z","node":"n1","kind":"principal","name":"ann","action":"drop_table","outcome":"done"}` + "\n"
@@ -145,7 +146,8 @@ func TestOlderLog(t *testing.T) {
 	}
 }
 
-// TestSinks: each record also goes to the sink, a file that somebody else rotates or the journal; and chains can be verified there.
+// TestSinks: each record also goes to the sink, the journal or a file rotated by another program,
+// and its chains can be verified there.
 func TestSinks(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit-copy")
@@ -183,7 +185,7 @@ func TestSinks(t *testing.T) {
 	}
 	lines := strings.SplitAfter(text, "\n")
 	if _, err := Verify("copy", strings.NewReader(strings.Join(append(lines[:3:3], lines[3:]...), "")), []Head{{"audit", 9, strings.Repeat("0", 64)}}); err == nil {
-		t.Error("an end that is not there is not missed")
+		t.Error("a missing head is not detected")
 	}
 	for _, name := range []string{"", "somewhere", "./x"} {
 		if _, err := OpenSink(name); err == nil {
@@ -192,7 +194,7 @@ func TestSinks(t *testing.T) {
 	}
 }
 
-// TestJournal: a record is one message of an identifier of its own.
+// TestJournal: each record is one journal message with its own identifier.
 func TestJournal(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "journal")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -216,7 +218,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestSlowSink: a sink that blocks delays no action, and what it misses is counted.
+// TestSlowSink: a blocked sink delays no action, and dropped records are counted.
 func TestSlowSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -238,13 +240,13 @@ func TestSlowSink(t *testing.T) {
 		}
 		close(sink.free)
 		closed(t, l)
-		if !sink.closed || sink.lines == 0 || sink.lines > more || !strings.Contains(log.String(), "records="+strconv.Itoa(more+1-sink.lines)+" ") {
+		if !sink.closed || sink.lines == 0 || sink.lines > more || !strings.Contains(log.String(), "records="+strconv.Itoa(more+1-sink.lines)+"\n") {
 			t.Errorf("%d lines came, and the log is %s", sink.lines, log.String())
 		}
 	})
 }
 
-// stuck is a sink that takes nothing until it is free.
+// stuck is a sink that blocks until it is released.
 type stuck struct {
 	begun, free chan struct{}
 	lines       int

@@ -13,8 +13,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// file is a log of lines that begins anew when it is full. It is not safe for
-// concurrent use.
+// file is a rotated log file. It is not safe for concurrent use.
 type file struct {
 	fs       vfs.FS
 	dir      string
@@ -24,13 +23,13 @@ type file struct {
 
 	f    vfs.File
 	size int64
-	// chain is the place of the last line. head is the same for readers in other goroutines.
+	// chain is the position of the last line. head is a copy for readers in other goroutines.
 	chain chain
 	head  atomic.Pointer[chain]
-	// torn tells that bytes behind size may have been written.
+	// torn means that there may be bytes beyond size from an incomplete write.
 	torn bool
-	// failed is why nothing more is written: after a failed fsync nobody knows what
-	// the file holds.
+	// failed is set after a failed fsync, when the content of the file is unknown. All later writes
+	// fail with it.
 	failed error
 }
 
@@ -38,7 +37,7 @@ func openFile(fsys vfs.FS, dir, name string, bytesMax int64, files int) (*file, 
 	l := &file{fs: fsys, dir: dir, name: name, bytesMax: bytesMax, files: files}
 	l.head.Store(&chain{})
 	f, err := fsys.Open(l.path(0))
-	if errors.Is(err, fs.ErrNotExist) { // a new log, or a rotation was broken off
+	if errors.Is(err, fs.ErrNotExist) { // a new log, or an interrupted rotation
 		if err := l.resume(1); err != nil {
 			return nil, err
 		}
@@ -61,7 +60,7 @@ func openFile(fsys vfs.FS, dir, name string, bytesMax int64, files int) (*file, 
 	return l, nil
 }
 
-// path returns the name of the n-th file, the newest being 0.
+// path returns the path of the n-th file. The newest is 0.
 func (l *file) path(n int) string {
 	if n == 0 {
 		return filepath.Join(l.dir, l.name)
@@ -69,7 +68,7 @@ func (l *file) path(n int) string {
 	return filepath.Join(l.dir, l.name+"."+strconv.Itoa(n))
 }
 
-// begin makes a new file, whose name is durable.
+// begin creates a new file and makes its name durable.
 func (l *file) begin() (err error) {
 	if l.f, err = l.fs.Create(l.path(0)); err != nil {
 		return err
@@ -78,21 +77,21 @@ func (l *file) begin() (err error) {
 	return l.syncDir()
 }
 
-// syncDir makes the names of files durable.
+// syncDir makes renames and creations durable.
 func (l *file) syncDir() error {
 	if err := l.fs.SyncDir(l.dir); err != nil {
-		l.failed = fmt.Errorf("sync %s: %w; %s is written no more until the node is started again", l.dir, err, l.name)
+		l.failed = fmt.Errorf("sync %s: %w: no more writes to %s until the node restarts", l.dir, err, l.name)
 		return l.failed
 	}
 	return nil
 }
 
-// batchBytesMax bounds what is written before an fsync, and so what a power loss can
-// leave in pieces.
+// batchBytesMax bounds the bytes written before an fsync, and with them the size of an incomplete
+// tail after a power loss.
 const batchBytesMax = 64 << 10
 
-// repair cuts off what a power loss has left of the last batch: from the first line on,
-// in the last bytes of the file, that is none.
+// repair truncates the incomplete last batch after a power loss. It scans the last bytes of the
+// file and cuts at the first line that is not valid JSON.
 func (l *file) repair() error {
 	from := max(0, l.size-2*batchBytesMax)
 	b := make([]byte, l.size-from)
@@ -100,7 +99,7 @@ func (l *file) repair() error {
 		return err
 	}
 	good := 0
-	if from > 0 { // it begins in the midst of a line
+	if from > 0 { // the window starts within a line
 		good = bytes.IndexByte(b, '\n') + 1
 	}
 	for {
@@ -119,7 +118,7 @@ func (l *file) repair() error {
 	return l.f.Truncate(l.size)
 }
 
-// resume takes the chain up from the end of the n-th file, if there is one.
+// resume continues the chain from the end of the n-th file, if that exists.
 func (l *file) resume(n int) error {
 	f, err := l.fs.OpenRead(l.path(n))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +149,7 @@ func (l *file) publish() {
 	l.head.Store(&c)
 }
 
-// append writes lines durably, a batch at a time. It returns how many of them are written, and the bytes of those.
+// append writes lines durably in batches. It returns the number of lines written, and their bytes.
 func (l *file) append(lines ...*line) (written int, text []byte, err error) {
 	for written < len(lines) {
 		var batch, one bytes.Buffer
@@ -176,37 +175,37 @@ func (l *file) append(lines ...*line) (written int, text []byte, err error) {
 	return written, text, nil
 }
 
-// appendBatch writes lines, of at most batchBytesMax, durably. After an error none of them
-// counts as written.
+// appendBatch writes at most batchBytesMax of lines durably. After an error, none of them counts as
+// written.
 func (l *file) appendBatch(lines []byte) error {
 	if l.failed != nil {
 		return l.failed
 	}
 	if l.f == nil || l.size > 0 && l.size+int64(len(lines)) > l.bytesMax {
 		if err := l.rotate(); err != nil {
-			return fmt.Errorf("begin a new %s: %w", l.path(0), err)
+			return fmt.Errorf("rotate %s: %w", l.path(0), err)
 		}
 	}
 	if l.torn {
 		if err := l.f.Truncate(l.size); err != nil {
-			return fmt.Errorf("cut off a line of %s that was not written: %w", l.path(0), err)
+			return fmt.Errorf("truncate an incomplete line of %s: %w", l.path(0), err)
 		}
 		l.torn = false
 	}
 	if _, err := l.f.WriteAt(lines, l.size); err != nil {
-		l.torn = true // a full disk may have room again
+		l.torn = true // not permanent: a full disk may have free space later
 		return fmt.Errorf("write %s: %w", l.path(0), err)
 	}
 	if err := l.f.Sync(); err != nil {
-		l.failed = fmt.Errorf("sync %s: %w; it is written no more until the node is started again", l.path(0), err)
+		l.failed = fmt.Errorf("sync %s: %w: no more writes to it until the node restarts", l.path(0), err)
 		return l.failed
 	}
 	l.size += int64(len(lines))
 	return nil
 }
 
-// rotate gives each file the next number and begins a new one. What was broken off is
-// taken up again: a number that is free ends the row.
+// rotate gives each file the next number and creates a new one. It completes an interrupted
+// rotation: the renames stop at the first free number.
 func (l *file) rotate() error {
 	if l.f != nil {
 		if err := l.f.Close(); err != nil {
@@ -223,7 +222,7 @@ func (l *file) rotate() error {
 		}
 		last++
 	}
-	for n := last; n > 0; n-- { // replaces the oldest one
+	for n := last; n > 0; n-- { // the last rename replaces the oldest file
 		if err := l.fs.Rename(l.path(n-1), l.path(n)); err != nil {
 			return err
 		}

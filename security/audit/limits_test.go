@@ -19,8 +19,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// TestTornTailOfLongFile: only the torn bytes of a file that is longer than what is read of it are cut off, and the chain goes
-// on behind its last whole line.
+// TestTornTailOfLongFile: of a file longer than the scanned window only the torn bytes are
+// truncated, and the chain continues after its last complete line.
 func TestTornTailOfLongFile(t *testing.T) {
 	for _, torn := range []string{"", "{\"time\":", "no record\n", "\n"} {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -61,11 +61,11 @@ func TestTornTailOfLongFile(t *testing.T) {
 	}
 }
 
-// noReads fails to read files with a name.
+// noReads fails reads of the named files.
 type noReads struct {
 	vfs.FS
 	name  string
-	opens bool // the file opens, and its bytes cannot be read
+	opens bool // opening succeeds, reading fails
 }
 
 type noBytes struct{ vfs.File }
@@ -83,11 +83,11 @@ func (f noReads) OpenRead(name string) (vfs.File, error) {
 	return noBytes{file}, err
 }
 
-// TestUnreadableEnd: a log whose end cannot be read is not begun anew with another chain, which would look like one whose first
-// lines were removed.
+// TestUnreadableEnd: if the end of a log cannot be read, no new chain is started. It would look
+// like a log whose first lines were removed.
 func TestUnreadableEnd(t *testing.T) {
 	for _, opens := range []bool{false, true} {
-		for _, empty := range []bool{false, true} { // a power loss after a rename, and after the new file was made
+		for _, empty := range []bool{false, true} { // a power loss after the rename, and after the new file was created
 			m := vfs.NewMem(vfs.MemOptions{})
 			l := open(t, m, nil)
 			if err := l.Action(drop("a")); err != nil {
@@ -116,7 +116,7 @@ func TestUnreadableEnd(t *testing.T) {
 	}
 }
 
-// TestRotationClosesFiles: files that were rotated out are not kept open.
+// TestRotationClosesFiles: rotated files are closed.
 func TestRotationClosesFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	l, err := Open(Config{Dir: dir, Node: "n1", Files: 3})
@@ -145,8 +145,7 @@ func TestRotationClosesFiles(t *testing.T) {
 	}
 }
 
-// TestBatches: refusals that are written together need one fsync, not one each, and at most batchBytesMax are written before
-// each.
+// TestBatches: refusals written together share an fsync, with at most batchBytesMax per fsync.
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -178,7 +177,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// TestRepeatedRefusals: what is refused again is written once a minute, not each second; and exactly a minute later.
+// TestRepeatedRefusals: a repeated refusal is written once a minute, exactly a minute later.
 func TestRepeatedRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -200,8 +199,8 @@ func TestRepeatedRefusals(t *testing.T) {
 	})
 }
 
-// TestForgottenRequesters: a requester that was not refused for a while has all its kinds of refusals again, and refusals of
-// others are written in the second in which many are forgotten.
+// TestForgottenRequesters: a requester's share is restored after a while without refusals. Refusals
+// of others are written in the same flush that drops many old entries.
 func TestForgottenRequesters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -219,7 +218,7 @@ func TestForgottenRequesters(t *testing.T) {
 			if n := len(read(t, m, "refusals.log")) - before; n != refusalsOfOne-1+200 {
 				t.Errorf("round %d: %d records were written", round, n)
 			}
-			time.Sleep(repeatEvery - flushEvery) // all are forgotten with the next flush
+			time.Sleep(repeatEvery - flushEvery) // the next flush drops all entries
 			l.Refusal(refuse("other", "table a"))
 			time.Sleep(flushEvery)
 			if n := len(read(t, m, "refusals.log")) - before; n != refusalsOfOne+200 {
@@ -227,8 +226,8 @@ func TestForgottenRequesters(t *testing.T) {
 			}
 			time.Sleep(repeatEvery)
 			l.mu.Lock()
-			if len(l.mu.alike) != 0 || len(l.mu.kinds) != 0 {
-				t.Errorf("round %d: %d refusals of %d requesters are remembered", round, len(l.mu.alike), len(l.mu.kinds))
+			if len(l.mu.byKey) != 0 || len(l.mu.perRequester) != 0 {
+				t.Errorf("round %d: %d refusals of %d requesters are remembered", round, len(l.mu.byKey), len(l.mu.perRequester))
 			}
 			l.mu.Unlock()
 			time.Sleep(flushEvery)
@@ -237,7 +236,7 @@ func TestForgottenRequesters(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfManyHosts: refusals beyond the most that are told apart are counted in one record.
+// TestRefusalsOfManyHosts: refusals beyond refusalsMax are counted in one record.
 func TestRefusalsOfManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -253,8 +252,8 @@ func TestRefusalsOfManyHosts(t *testing.T) {
 	})
 }
 
-// TestHostsOfRefusals: connections from one host are one requester, whatever their ports. Addresses without a port are told
-// apart.
+// TestHostsOfRefusals: connections from one host are one requester regardless of port. Addresses
+// without a port are distinct.
 func TestHostsOfRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -269,8 +268,7 @@ func TestHostsOfRefusals(t *testing.T) {
 	})
 }
 
-// TestChainEndsAreLogged: the node's own log gets the ends of logs that have lines, when the audit log is opened and closed and
-// each hour.
+// TestChainEndsAreLogged: the heads of nonempty logs are logged on open, on close and every hour.
 func TestChainEndsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem(vfs.MemOptions{})
@@ -290,20 +288,20 @@ func TestChainEndsAreLogged(t *testing.T) {
 		}
 		closed(t, l)
 		closed(t, open(t, m, logged))
-		if n := strings.Count(log.String(), end); n != 4 || strings.Count(log.String(), "\n") != n { // the hour, and twice open and closed but for the first
+		if n := strings.Count(log.String(), end); n != 4 || strings.Count(log.String(), "\n") != n { // one hourly, two closes, and an open of the nonempty log
 			t.Errorf("the end was logged %d times: %s", n, log.String())
 		}
 	})
 }
 
-// TestConfigLimits: files that are too small, or too many, are rejected with the limit.
+// TestConfigLimits: too small or too many files are rejected with the limit.
 func TestConfigLimits(t *testing.T) {
 	for _, test := range []struct {
 		cfg  Config
 		want string
 	}{
 		{Config{Dir: "/audit", BytesMax: 2*batchBytesMax - 1}, "at least 131072"}, {Config{Dir: "/audit", Files: -1}, "1 to 1000"},
-		{Config{Dir: "/audit", Files: 1001}, "1 to 1000"}, {Config{}, "no folder"},
+		{Config{Dir: "/audit", Files: 1001}, "1 to 1000"}, {Config{}, "no directory"},
 	} {
 		test.cfg.FS = vfs.NewMem(vfs.MemOptions{})
 		if _, err := Open(test.cfg); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -317,7 +315,7 @@ func TestConfigLimits(t *testing.T) {
 	closed(t, l)
 }
 
-// TestOutcomes: an outcome that is none does not stop the node.
+// TestOutcomes: an invalid outcome does not panic.
 func TestOutcomes(t *testing.T) {
 	for o, want := range map[Outcome]string{0: "unknown", Done: "done", Refused: "refused", Failed: "failed", Failed + 1: "unknown", 255: "unknown"} {
 		if o.String() != want {
@@ -326,7 +324,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestCutTexts: a long text is cut between characters.
+// TestCutTexts: a long text is cut at a character boundary.
 func TestCutTexts(t *testing.T) {
 	for _, first := range []string{"", "x", "xx", "xxx"} {
 		s := clean(first + strings.Repeat("€", 200))
@@ -336,8 +334,8 @@ func TestCutTexts(t *testing.T) {
 	}
 }
 
-// TestVerifyRotated: a log of which as many files are there as nodes keep, and whose first lines were rotated out, is as it was
-// written; so is another log in its folder.
+// TestVerifyRotated: a log with the maximum number of files, whose first lines were rotated out,
+// verifies. So does another log in its directory.
 func TestVerifyRotated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	l, err := Open(Config{Dir: dir, Node: "n1"})
@@ -359,7 +357,7 @@ func TestVerifyRotated(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].First == 1 || all[0].Last != 40 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	// An end is of one log, and one line of it.
+	// A head belongs to one log and one line of it.
 	for _, h := range []Head{{"table-admins", head.seq, head.prev()}, {"audit", head.seq - 1, head.prev()}} {
 		var bad *TamperError
 		if _, err := VerifyFolder(dir, []Head{h}); !errors.As(err, &bad) || strings.Contains(err.Error(), ":0:") {
@@ -368,7 +366,7 @@ func TestVerifyRotated(t *testing.T) {
 	}
 }
 
-// TestVerifyLocates: the error has the file and line of what was changed.
+// TestVerifyLocates: the error has the file and line of the change.
 func TestVerifyLocates(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
@@ -395,31 +393,32 @@ func TestVerifyLocates(t *testing.T) {
 	b.Reset()
 	chain{}.add(&b, "refusals.log", drop("t").line("n1", 1))
 	write(b.String())
-	if _, err := VerifyFolder(dir, nil); err == nil || !strings.Contains(err.Error(), `record of the log "refusals"`) {
+	if _, err := VerifyFolder(dir, nil); err == nil || !strings.Contains(err.Error(), `another log: "refusals"`) {
 		t.Errorf("a record of another log: %v", err)
 	}
-	if _, err := Verify("copy", strings.NewReader(`{"seq":1}`), nil); err == nil || !strings.Contains(err.Error(), "copy:1: record of the log \"\"") {
+	if _, err := Verify("copy", strings.NewReader(`{"seq":1}`), nil); err == nil || !strings.Contains(err.Error(), "copy:1: record belongs to another log: \"\"") {
 		t.Errorf("a record of no log: %v", err)
 	}
-	// A line that no node writes is an error, not the end of the log.
+	// A line too long for a node to write is an error, not the end of the log.
 	write(strings.Repeat("x", 2*batchBytesMax))
 	if _, err := VerifyFolder(dir, nil); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("a long line: %v", err)
 	}
-	// The errors are bounded.
+	// The number of errors is bounded.
 	write(strings.Repeat("no record\n", 150))
 	if _, err := VerifyFolder(dir, nil); err == nil || strings.Count(err.Error(), "\n") != 99 {
 		t.Errorf("150 bad lines: %d errors", strings.Count(err.Error(), "\n")+1)
 	}
 }
 
-// failing is a sink that rejects all.
+// failing is a sink that rejects everything.
 type failing struct{}
 
 func (failing) Send([]byte) error { return syscall.EPIPE }
 func (failing) Close() error      { return nil }
 
-// TestShipperLogs: what a sink rejects, or is too slow for, is logged with the number of records; what it takes is not.
+// TestShipperLogs: records that the sink rejects, or that exceed the queue, are logged with their
+// number; delivered records are not logged.
 func TestShipperLogs(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -447,8 +446,8 @@ func TestShipperLogs(t *testing.T) {
 	}
 }
 
-// TestFileSinkFollows: a sink writes to the file of its name also after that was renamed while it is open, or its folder was
-// away; and opens it just when it must.
+// TestFileSinkFollows: the sink writes to the file at its path after a rename and after its
+// directory was missing, and reopens it only then.
 func TestFileSinkFollows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	path := filepath.Join(dir, "copy")
@@ -470,7 +469,7 @@ func TestFileSinkFollows(t *testing.T) {
 	opened := s.f
 	send("b\n")
 	if s.f != opened {
-		t.Error("the file was opened anew, though it has its name")
+		t.Error("the file was reopened although it was not renamed")
 	}
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)

@@ -17,28 +17,29 @@ import (
 // ErrClosed means that the log was closed.
 var ErrClosed = errors.New("audit log is closed")
 
-// Config says where and how much is written.
+// Config configures a Log. Zero fields mean their default.
 type Config struct {
-	// Dir is the folder of the files. It is made if it is not there, in one that is.
+	// Dir is the directory of the files. It is created if missing; its parent must exist.
 	Dir string
 	// Node is the id of this node.
 	Node string
-	// BytesMax is the size of one file: 16 MiB, some 80,000 records; at least 128 KiB.
+	// BytesMax is the maximum size of one file in bytes. Default 16 MiB, about 80,000 records; at
+	// least 128 KiB.
 	BytesMax int64
-	// Files is the number of files kept of each kind: 8.
+	// Files is the number of files kept of each log. Default 8.
 	Files int
-	// FS is where the folder is: the machine's file system.
+	// FS is the file system of Dir. Default: that of the operating system.
 	FS vfs.FS
-	// Now is the clock: time.Now.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Sink gets each record once it is written here; Close closes it. Nil: there is none.
+	// Sink gets each record after it has been written. Close closes it. Nil means none.
 	Sink Sink
-	// Logger gets the ends of the chains, each hour, and records that could not be written.
-	// Nil discards.
+	// Logger gets the heads of the chains every hour, and errors about records that could not be
+	// written. Nil discards.
 	Logger *slog.Logger
 }
 
-// filesKept is the number of files of each kind that nodes keep.
+// filesKept is the default of Config.Files.
 const filesKept = 8
 
 func (c Config) withDefaults() (Config, error) {
@@ -59,25 +60,25 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Dir == "":
-		return c, errors.New("no folder for the audit log")
+		return c, errors.New("audit log: no directory is set")
 	case c.BytesMax < 2*batchBytesMax:
-		return c, fmt.Errorf("files of the audit log have %d bytes, at least %d", c.BytesMax, 2*batchBytesMax)
+		return c, fmt.Errorf("audit log: file size is %d bytes, want at least %d", c.BytesMax, 2*batchBytesMax)
 	case c.Files < 1 || c.Files > 1000:
-		return c, fmt.Errorf("%d files of the audit log, want 1 to 1000", c.Files)
+		return c, fmt.Errorf("audit log: number of files is %d, want 1 to 1000", c.Files)
 	}
 	return c, nil
 }
 
 const (
-	// flushEvery is how long a refusal waits for others.
+	// flushEvery is the interval at which refusals are written.
 	flushEvery = time.Second
-	// repeatEvery is how often refusals that are alike are written.
+	// repeatEvery is the interval at which repeated identical refusals are written.
 	repeatEvery = time.Minute
-	// refusalsMax bounds the refusals that are told apart, and refusalsOfOne those of one principal, or of one
-	// host without a credential.
+	// refusalsMax bounds the distinct refusals in memory. refusalsOfOne bounds those of one
+	// principal, or of one host without a credential.
 	refusalsMax   = 1000
 	refusalsOfOne = 20
-	// headsEvery is how often the ends of the chains are logged.
+	// headsEvery is the interval at which chain heads are logged.
 	headsEvery = time.Hour
 )
 
@@ -87,42 +88,42 @@ type Log struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	// actions guards the fields in it, also while they are written.
+	// actions guards the fields in it, and is held while they are written.
 	actions struct {
 		sync.Mutex
-		file, tables *file // of the cluster's administrators, and of those of tables
+		file, tables *file // audit.log and table-admins.log
 		closed       bool
 	}
-	// refusals is written by flush alone, once it runs.
+	// refusals is written only by the flush goroutine once it runs.
 	refusals *file
 	ship     *shipper // nil without a sink
 
-	// mu guards the fields in it. Never held across I/O.
+	// mu guards the fields in it and is never held across I/O.
 	mu struct {
 		sync.Mutex
-		alike  map[likeness]*refusal
-		kinds  map[requester]int // of alike, by who was refused
-		others refusal           // what exceeds refusalsMax
+		byKey        map[refusalKey]*refusal
+		perRequester map[requester]int // number of entries of byKey by requester
+		overflow     refusal           // refusals in excess of refusalsMax
 	}
 }
 
-// likeness is what refusals that are counted together have in common.
-type likeness struct {
+// refusalKey is the key by which refusals are aggregated.
+type refusalKey struct {
 	requester
 	from, action, on, code string
 }
 
-// requester is a principal or node; or a host, of requests without a credential.
+// requester is a principal, a node, or, without a credential, a host.
 type requester struct{ kind, name, host string }
 
-// refusal is refusals that are alike.
+// refusal is an aggregate of identical refusals.
 type refusal struct {
-	first   Record // since they were last written
+	first   Record // the first since the last write
 	count   int64
-	written time.Time // on the monotonic clock; zero, which is long ago: never
+	written time.Time // time of the last write, by the monotonic clock; zero: never
 }
 
-// Open opens the log, and cuts off what a power loss has left in pieces.
+// Open opens the log and truncates incomplete lines left by a power loss.
 func Open(cfg Config) (*Log, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -149,7 +150,7 @@ func Open(cfg Config) (*Log, error) {
 		}
 		*to.file, opened = f, append(opened, f)
 	}
-	l.mu.alike, l.mu.kinds = map[likeness]*refusal{}, map[requester]int{}
+	l.mu.byKey, l.mu.perRequester = map[refusalKey]*refusal{}, map[requester]int{}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	if cfg.Sink != nil {
@@ -161,21 +162,21 @@ func Open(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// logHeads logs the ends of the chains: what is cut off a log afterwards is missed by them.
+// logHeads logs the heads of the chains, so that later truncation of a log can be detected.
 func (l *Log) logHeads() {
 	for _, f := range []*file{l.actions.file, l.actions.tables, l.refusals} {
 		if head := f.head.Load(); head.seq > 0 {
-			l.cfg.Logger.Info("end of the audit log", "file", f.name, "seq", head.seq, "sha256", head.prev())
+			l.cfg.Logger.Info("audit log head", "file", f.name, "seq", head.seq, "sha256", head.prev())
 		}
 	}
 }
 
-// Action records an action of an administrator of the cluster, or of a node. When it returns nil the record is durable.
-// Errors: those of the disk, ErrClosed.
+// Action records an action of a cluster administrator or of a node. The record is durable when it
+// returns nil. Errors: those of the disk, ErrClosed.
 func (l *Log) Action(r Record) error { return l.action(l.actions.file, r) }
 
-// TableAction is Action for administrators of single tables: nothing that they do displaces what the cluster's
-// administrators did.
+// TableAction is Action for administrators of single tables. Their records have a file of their
+// own, so they cannot displace those of cluster administrators.
 func (l *Log) TableAction(r Record) error { return l.action(l.actions.tables, r) }
 
 func (l *Log) action(to *file, r Record) error {
@@ -193,7 +194,7 @@ func (l *Log) action(to *file, r Record) error {
 	return err
 }
 
-// Refusal notes a refusal, to be written soon. It waits for nothing.
+// Refusal queues a refusal to be written by the next flush. It never blocks on I/O.
 func (l *Log) Refusal(r Record) {
 	if r.Time.IsZero() {
 		r.Time = l.cfg.Now()
@@ -207,25 +208,25 @@ func (l *Log) Refusal(r Record) {
 	if by.name == "" {
 		by.host = clean(host)
 	}
-	key := likeness{by, clean(host), clean(r.Action), clean(r.On), clean(r.Code)}
+	key := refusalKey{by, clean(host), clean(r.Action), clean(r.On), clean(r.Code)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	to := l.mu.alike[key]
-	if to == nil && l.mu.kinds[by] >= refusalsOfOne-1 { // one more, for all further kinds
-		key, r = likeness{requester: by}, Record{Who: r.Who, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "more kinds of refusals than are recorded one by one of one requester"}
-		to = l.mu.alike[key]
+	to := l.mu.byKey[key]
+	if to == nil && l.mu.perRequester[by] >= refusalsOfOne-1 { // one more record for all further kinds
+		key, r = refusalKey{requester: by}, Record{Who: r.Who, From: r.From, Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals of one requester to record individually"}
+		to = l.mu.byKey[key]
 	}
-	if to == nil && len(l.mu.alike) < refusalsMax {
+	if to == nil && len(l.mu.byKey) < refusalsMax {
 		to = &refusal{}
-		l.mu.alike[key] = to
-		l.mu.kinds[by]++
+		l.mu.byKey[key] = to
+		l.mu.perRequester[by]++
 	}
 	if to == nil {
-		to = &l.mu.others
-		r = Record{Time: r.Time, Action: "various", Outcome: Refused, Text: "more refusals of different kinds than are told apart"}
+		to = &l.mu.overflow
+		r = Record{Time: r.Time, Action: "various", Outcome: Refused, Text: "too many kinds of refusals to record individually"}
 	}
 	if to.count++; to.count == 1 {
-		r.clean() // a caller's large text is not kept
+		r.clean() // do not retain a large text of the caller
 		to.first = r
 	}
 }
@@ -247,7 +248,7 @@ func (l *Log) flushLoop(ctx context.Context) {
 	}
 }
 
-// flush writes refusals that are new, and each minute those that were repeated; or all.
+// flush writes new refusals, and repeated ones once a minute. If all is set it writes everything.
 func (l *Log) flush(all bool) {
 	due := l.due(all)
 	lines := make([]*line, len(due))
@@ -261,11 +262,11 @@ func (l *Log) flush(all bool) {
 		for _, r := range due[written:] {
 			lost += r.count
 		}
-		l.cfg.Logger.Error("refusals were not written to the audit log", "refusals", lost, "error", err)
+		l.cfg.Logger.Error("audit log write failed", "refusals", lost, "err", err)
 	}
 }
 
-// due takes the refusals that are to be written, in order of time.
+// due removes and returns the refusals that are due to be written, in order of time.
 func (l *Log) due(all bool) []refusal {
 	now := time.Now()
 	l.mu.Lock()
@@ -277,22 +278,22 @@ func (l *Log) due(all bool) []refusal {
 			r.count, r.written, r.first = 0, now, Record{}
 		}
 	}
-	for key, r := range l.mu.alike {
+	for key, r := range l.mu.byKey {
 		if r.count == 0 && now.Sub(r.written) >= repeatEvery {
-			delete(l.mu.alike, key)
-			if l.mu.kinds[key.requester]--; l.mu.kinds[key.requester] == 0 {
-				delete(l.mu.kinds, key.requester)
+			delete(l.mu.byKey, key)
+			if l.mu.perRequester[key.requester]--; l.mu.perRequester[key.requester] == 0 {
+				delete(l.mu.perRequester, key.requester)
 			}
 			continue
 		}
 		take(r)
 	}
-	take(&l.mu.others)
+	take(&l.mu.overflow)
 	slices.SortFunc(list, func(a, b refusal) int { return a.first.Time.Compare(b.first.Time) })
 	return list
 }
 
-// Close writes the refusals that wait, and closes the files.
+// Close writes queued refusals and closes the files and the sink.
 func (l *Log) Close() error {
 	l.actions.Lock()
 	was := l.actions.closed

@@ -12,15 +12,16 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// Outcome is what came of a request.
+// Outcome is the result of a request.
 type Outcome uint8
 
 const (
-	// Done was done.
+	// Done means that the action succeeded.
 	Done Outcome = 1
-	// Refused was not begun, since who asked may not, or is not known.
+	// Refused means that the action was not started, because the requester lacks the right or is
+	// unknown.
 	Refused Outcome = 2
-	// Failed was begun, and may have been done in part.
+	// Failed means that the action was started and may have been done in part.
 	Failed Outcome = 3
 )
 
@@ -35,13 +36,13 @@ func (o Outcome) String() string {
 
 // Record is one entry of the log.
 type Record struct {
-	// Who asked, and From which address.
+	// Who is the requester, From its address.
 	Who  pki.Peer
 	From string
-	// Action is the method, On what it is about: "table webtable", "node n2".
+	// Action is the method, On its subject: "table webtable", "node n2".
 	Action, On string
 	Outcome    Outcome
-	// Code and Text are the error's.
+	// Code and Text are those of the error.
 	Code, Text string
 	// Request is the request's trace id.
 	Request string
@@ -49,7 +50,7 @@ type Record struct {
 	Time time.Time
 }
 
-// line is a record as it is written. The order of the fields is that of the keys.
+// line is the encoded form of a record. The order of the fields is the order of the keys.
 type line struct {
 	Time     string `json:"time"`
 	Node     string `json:"node,omitempty"`
@@ -70,14 +71,14 @@ type line struct {
 
 const timeForm = "2006-01-02T15:04:05.000Z"
 
-// clean makes the record's texts fit for the log.
+// clean applies clean to the record's texts.
 func (r *Record) clean() {
 	for _, s := range []*string{&r.Who.Name, &r.From, &r.Action, &r.On, &r.Code, &r.Text, &r.Request} {
 		*s = clean(*s)
 	}
 }
 
-// line returns the record as it is written, without its place in a chain.
+// line returns the encoded form without the chain fields.
 func (r Record) line(node string, repeated int64) *line {
 	r.clean()
 	l := &line{
@@ -90,31 +91,31 @@ func (r Record) line(node string, repeated int64) *line {
 	return l
 }
 
-// encode appends the line to b, and a line feed.
+// encode appends the line and a line feed to b.
 func (l *line) encode(b *bytes.Buffer) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(l) // strings and numbers: it cannot fail
+	_ = e.Encode(l) // cannot fail for strings and numbers
 }
 
-// textBytesMax bounds each text of a record: names have at most 64 bytes, addresses less.
+// textBytesMax bounds each text of a record. Names have at most 64 bytes, addresses less.
 const textBytesMax = 256
 
-// keyText begins a private key in PEM, whatever kind it is.
+// keyText matches the start of a PEM private key of any kind.
 var keyText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY`)
 
-// lookBytesMax bounds what is looked at of a text: who makes refusals chooses their texts.
-const lookBytesMax = 4 * textBytesMax
+// scanBytesMax bounds the part of a text that is scanned, because requesters choose their texts.
+const scanBytesMax = 4 * textBytesMax
 
-// tokenBytesMax is more than a token has, or a line of one.
+// tokenBytesMax exceeds the length of a token and of each line of a wrapped one.
 const tokenBytesMax = 150
 
-// clean makes text of others fit for the log.
+// clean makes an untrusted text fit for the log: valid UTF-8 of bounded length, without secrets.
 func clean(s string) string {
-	if len(s) > lookBytesMax {
-		s = s[:lookBytesMax]
-		// Without the last word, unless it is longer than any token: it may be a piece of one.
-		if i := strings.LastIndexAny(s, " \t\r\n"); i > lookBytesMax-tokenBytesMax {
+	if len(s) > scanBytesMax {
+		s = s[:scanBytesMax]
+		// Drop the last word, which may be a piece of a token, unless it is longer than any token.
+		if i := strings.LastIndexAny(s, " \t\r\n"); i > scanBytesMax-tokenBytesMax {
 			s = s[:i]
 		}
 	}
@@ -123,7 +124,7 @@ func clean(s string) string {
 			s = s[:i[0]] + "(a private key)"
 		}
 	}
-	// Before it is cut: the rest of a token might not look like one.
+	// Scrub before cutting, because a part of a token may not be recognized.
 	s = strings.ToValidUTF8(token.Scrub(s), "�")
 	if len(s) <= textBytesMax {
 		return s

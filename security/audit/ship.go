@@ -13,24 +13,25 @@ import (
 	"time"
 )
 
-// Sink is a place outside of the log's folder that gets each record, too: one that rotation and
-// the node's own administrators do not reach.
+// Sink is a second destination of records outside the log's directory, out of reach of rotation and
+// of the node's own administrators.
 type Sink interface {
-	// Send takes whole lines. It may block for a short time.
+	// Send writes complete lines. It may block for a short time.
 	Send(lines []byte) error
 	Close() error
 }
 
-// shipBytesMax bounds the lines that wait for a sink. Beyond it records are dropped, and counted.
+// shipBytesMax bounds the bytes queued for a sink. Excess records are dropped and counted.
 const shipBytesMax = 4 << 20
 
-// shipper sends records to a sink in a goroutine of its own: a sink that blocks delays no action. A nil shipper does nothing.
+// shipper sends records to a sink in its own goroutine, so that a slow sink delays no action. A nil
+// shipper does nothing.
 type shipper struct {
 	sink Sink
 	log  *slog.Logger
 	more chan struct{}
 
-	// mu guards the fields in it. Never held across I/O.
+	// mu guards the fields in it and is never held across I/O.
 	mu struct {
 		sync.Mutex
 		waiting []byte
@@ -66,25 +67,25 @@ func (s *shipper) run(ctx context.Context) {
 		case <-s.more:
 			s.send()
 		case <-ctx.Done():
-			return // close sends the rest
+			return // close sends what is left
 		}
 	}
 }
 
-// send sends what is queued. What the sink rejects is in the log's own files alone.
+// send sends the queued lines. Lines that the sink rejects remain only in the log's own files.
 func (s *shipper) send() {
 	s.mu.Lock()
 	lines, dropped := s.mu.waiting, s.mu.dropped
 	s.mu.waiting, s.mu.dropped = nil, 0
 	s.mu.Unlock()
 	if dropped > 0 {
-		s.log.Error("records of the audit log were not sent to its second place", "records", dropped, "reason", "it takes too long")
+		s.log.Error("audit sink too slow: records dropped", "records", dropped)
 	}
 	if len(lines) == 0 {
 		return
 	}
 	if err := s.sink.Send(lines); err != nil {
-		s.log.Error("records of the audit log were not sent to its second place", "records", bytes.Count(lines, []byte("\n")), "error", err)
+		s.log.Error("audit sink failed", "records", bytes.Count(lines, []byte("\n")), "err", err)
 	}
 }
 
@@ -96,14 +97,14 @@ func (s *shipper) close() error {
 	return s.sink.Close()
 }
 
-// Journal is the value of OpenSink for systemd's journal.
+// Journal is the name of the systemd journal for OpenSink.
 const Journal = "journal"
 
-// journalSocket is where systemd's journal takes datagrams.
+// journalSocket is the datagram socket of the systemd journal.
 const journalSocket = "/run/systemd/journal/socket"
 
-// OpenSink opens the sink of that name: Journal, or the absolute path of a file that lines are appended to. Whoever rotates
-// that file gives it another name: then it is made anew.
+// OpenSink opens the named sink: Journal, or the absolute path of a file to append to. If the file
+// is renamed for rotation, a new one is created.
 func OpenSink(name string) (Sink, error) {
 	switch {
 	case name == Journal:
@@ -115,7 +116,7 @@ func OpenSink(name string) (Sink, error) {
 	return nil, fmt.Errorf("%q is neither %s nor the absolute path of a file", name, Journal)
 }
 
-// journalSink sends each line as a message of the identifier stele-audit.
+// journalSink sends each line as a journal message with the identifier stele-audit.
 type journalSink struct{ conn *net.UnixConn }
 
 func openJournal(socket string) (*journalSink, error) {
@@ -126,10 +127,11 @@ func openJournal(socket string) (*journalSink, error) {
 	return &journalSink{conn}, nil
 }
 
-// journalTimeout bounds one message: a journal that does not read must not keep a node from stopping.
+// journalTimeout bounds one message, so that a stuck journal cannot keep a node from stopping.
 const journalTimeout = time.Second
 
-// Send implements Sink. The journal's own form needs no length before a value without line feeds.
+// Send implements Sink. In the journal's protocol a value without line feeds needs no length
+// prefix.
 func (s *journalSink) Send(lines []byte) error {
 	for line := range bytes.Lines(lines) {
 		_ = s.conn.SetWriteDeadline(time.Now().Add(journalTimeout))
@@ -142,7 +144,7 @@ func (s *journalSink) Send(lines []byte) error {
 
 func (s *journalSink) Close() error { return s.conn.Close() }
 
-// fileSink appends to a file that it never cuts or renames.
+// fileSink appends to a file that it never truncates or renames.
 type fileSink struct {
 	path string
 	f    *os.File
@@ -164,7 +166,7 @@ func (s *fileSink) Send(lines []byte) error {
 	return s.f.Sync()
 }
 
-// follow opens the file anew if another, or none, has its name.
+// follow reopens the file if the path is missing or refers to another file.
 func (s *fileSink) follow() error {
 	var there, open fs.FileInfo
 	var err error

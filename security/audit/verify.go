@@ -15,28 +15,29 @@ import (
 	"strings"
 )
 
-// Chain is a log of one node as Verify found it.
+// Chain is the result of Verify for one log of one node.
 type Chain struct {
-	// Node wrote the log of that name: audit, table-admins or refusals.
+	// Node is the id of the node. Log is the name of the log: audit, table-admins or refusals.
 	Node, Log string
-	// First and Last are the numbers of its lines. Lines before First were rotated out, or removed.
+	// First and Last are the numbers of the first and last lines found. Lines before First were
+	// rotated out or removed.
 	First, Last uint64
 	// From and To are the times of those lines.
 	From, To string
 	// Sum is the SHA-256 of the last line, in hexadecimal.
 	Sum string
-	// Unchained counts lines of versions that had no chains, which are not verified.
+	// Unchained is the number of lines written by versions without chains. They are not verified.
 	Unchained int
 }
 
-// Head is the end of a log, noted elsewhere at some time: line Seq had the SHA-256 Sum.
+// Head is the head of a log that was recorded elsewhere: line Seq had the SHA-256 Sum.
 type Head struct {
 	Log string
 	Seq uint64
 	Sum string
 }
 
-// ParseHead reads LOG:SEQ:SHA256.
+// ParseHead parses LOG:SEQ:SHA256.
 func ParseHead(s string) (Head, error) {
 	parts := strings.Split(s, ":")
 	if len(parts) == 3 {
@@ -46,16 +47,16 @@ func ParseHead(s string) (Head, error) {
 			return Head{name, seq, strings.ToLower(parts[2])}, nil
 		}
 	}
-	return Head{}, fmt.Errorf("%q is not of the form LOG:SEQ:SHA256, with the log %s", s, strings.Join(logNames, ", "))
+	return Head{}, fmt.Errorf("bad head %q: expected LOG:SEQ:SHA256, where LOG is one of %s", s, strings.Join(logNames, ", "))
 }
 
-// logNames are the logs of a node.
+// logNames are the names of a node's logs.
 var logNames = []string{"audit", "table-admins", "refusals"}
 
-// TamperError locates a place at which a log is not as it was written.
+// TamperError locates a place where a log is not as it was written.
 type TamperError struct {
 	File   string
-	Line   int // from 1; 0: the file as a whole
+	Line   int // from 1; 0 for the file as a whole
 	Reason string
 }
 
@@ -66,11 +67,11 @@ func (e *TamperError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason)
 }
 
-// verifier reads lines of any number of chains.
+// verifier verifies lines of any number of chains.
 type verifier struct {
 	chains map[[2]string]*progress // by node and log
 	heads  []Head
-	met    []bool // of heads
+	found  []bool // whether each head was found
 	errs   []error
 }
 
@@ -80,8 +81,9 @@ type progress struct {
 	started bool
 }
 
-// VerifyFolder verifies the logs in a folder, as Config.Dir names it, while nothing writes there or while a node does.
-// Heads are ends of the logs that were noted before. Errors: *TamperError, maybe several; those of the disk.
+// VerifyFolder verifies the logs in a directory of the form of Config.Dir. A node may be writing to
+// it. heads are chain heads that were recorded earlier. Errors: one or more *TamperError; those of
+// the disk.
 func VerifyFolder(dir string, heads []Head) ([]Chain, error) {
 	v := newVerifier(heads)
 	found := false
@@ -95,14 +97,14 @@ func VerifyFolder(dir string, heads []Head) ([]Chain, error) {
 			if readErr := v.read(f.Name(), name, f); err == nil {
 				err = readErr
 			}
-			_ = f.Close() // it was read only
+			_ = f.Close() // opened for reading only
 		}
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range v.chains {
 			if p.Log == name && p.First > 1 && len(files) < filesKept {
-				v.tampered(filepath.Join(dir, name+".log"), 0, fmt.Sprintf("it begins with line %d and nothing was rotated out: lines were removed", p.First))
+				v.tampered(filepath.Join(dir, name+".log"), 0, fmt.Sprintf("the log starts at line %d but nothing was rotated out: lines were removed", p.First))
 			}
 		}
 	}
@@ -112,7 +114,8 @@ func VerifyFolder(dir string, heads []Head) ([]Chain, error) {
 	return v.done(dir)
 }
 
-// Verify verifies lines of any number of nodes and logs, such as a sink got them. Name is for errors.
+// Verify verifies lines of any number of nodes and logs, such as the content of a sink. name is
+// used in errors.
 func Verify(name string, r io.Reader, heads []Head) ([]Chain, error) {
 	v := newVerifier(heads)
 	if err := v.read(name, "", r); err != nil {
@@ -122,11 +125,11 @@ func Verify(name string, r io.Reader, heads []Head) ([]Chain, error) {
 }
 
 func newVerifier(heads []Head) *verifier {
-	return &verifier{chains: map[[2]string]*progress{}, heads: heads, met: make([]bool, len(heads))}
+	return &verifier{chains: map[[2]string]*progress{}, heads: heads, found: make([]bool, len(heads))}
 }
 
-// openLog opens the files of a log, the newest first, before any is read. If the node renames them meanwhile, one is met
-// under two names.
+// openLog opens all files of a log, newest first, before any is read. If the node rotates them
+// meanwhile, the same file may be opened under two names; it is returned once.
 func openLog(dir, name string) (files []*os.File, err error) {
 	path := filepath.Join(dir, name)
 	for n := 0; ; n++ {
@@ -135,7 +138,7 @@ func openLog(dir, name string) (files []*os.File, err error) {
 		}
 		f, err := os.Open(path)
 		switch {
-		case errors.Is(err, os.ErrNotExist) && n == 0: // between two steps of a rotation
+		case errors.Is(err, os.ErrNotExist) && n == 0: // in the middle of a rotation
 			continue
 		case errors.Is(err, os.ErrNotExist):
 			return files, nil
@@ -159,7 +162,7 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && bad == nil && os.SameFile(one, other)
 }
 
-// read reads the lines of a file; of one log alone if that is not empty.
+// read verifies the lines of a file. If log is not empty, all lines must belong to that log.
 func (v *verifier) read(name, log string, r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 64<<10), batchBytesMax)
@@ -172,11 +175,11 @@ func (v *verifier) read(name, log string, r io.Reader) error {
 		}
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
-			v.tampered(name, n, "no record: "+err.Error())
+			v.tampered(name, n, "not a record: "+err.Error())
 			continue
 		}
 		if log == "" && l.Log == "" || log != "" && l.Seq != 0 && l.Log != log {
-			v.tampered(name, n, fmt.Sprintf("record of the log %q is in that of another", l.Log))
+			v.tampered(name, n, fmt.Sprintf("record belongs to another log: %q", l.Log))
 			continue
 		}
 		v.line(name, n, &l, text, log)
@@ -210,11 +213,11 @@ func (v *verifier) line(name string, n int, l *line, text []byte, log string) {
 	case l.Seq == 0:
 		p.Unchained++
 	case l.Seq > 1 && l.Prev == "":
-		v.tampered(name, n, "number and prev do not belong together")
+		v.tampered(name, n, "seq and prev are inconsistent")
 	case p.started && l.Seq != p.end.seq+1:
 		v.tampered(name, n, fmt.Sprintf("line %d follows line %d: lines were removed, repeated or moved", l.Seq, p.end.seq))
 	case p.started && l.Prev != p.end.prev():
-		v.tampered(name, n, fmt.Sprintf("line %d does not hold the SHA-256 of the line before it: one of them was changed", l.Seq))
+		v.tampered(name, n, fmt.Sprintf("line %d does not have the SHA-256 of the previous line: one of them was changed", l.Seq))
 	}
 	if l.Seq != 0 && p.First == 0 {
 		p.First, p.From = l.Seq, l.Time
@@ -223,12 +226,12 @@ func (v *verifier) line(name string, n int, l *line, text []byte, log string) {
 	p.Last, p.To, p.Sum = l.Seq, l.Time, hex.EncodeToString(end.sum[:])
 	for i, h := range v.heads {
 		if h.Log == log && h.Seq == l.Seq && l.Seq != 0 {
-			v.met[i] = v.met[i] || h.Sum == p.Sum
+			v.found[i] = v.found[i] || h.Sum == p.Sum
 		}
 	}
 }
 
-// done returns the chains, and what is wrong with them.
+// done returns the chains, and the errors found in them.
 func (v *verifier) done(name string) (all []Chain, err error) {
 	for _, p := range v.chains {
 		all = append(all, p.Chain)
@@ -237,8 +240,8 @@ func (v *verifier) done(name string) (all []Chain, err error) {
 		return strings.Compare(a.Node+"\x00"+a.Log, b.Node+"\x00"+b.Log)
 	})
 	for i, h := range v.heads {
-		if !v.met[i] {
-			v.tampered(name, 0, fmt.Sprintf("line %d of the log %s with the SHA-256 %s is not there: it was changed, removed or rotated out", h.Seq, h.Log, h.Sum))
+		if !v.found[i] {
+			v.tampered(name, 0, fmt.Sprintf("no line %d with SHA-256 %s in log %s: it was changed, removed or rotated out", h.Seq, h.Sum, h.Log))
 		}
 	}
 	return all, errors.Join(v.errs...)

@@ -1,36 +1,34 @@
-// Package folder keeps what a node proves itself with: its keys and certificates, in one
-// folder.
+// Package folder stores a node's keys and certificates in one directory.
 //
 // # Files
 //
-//	node.pem    key and certificate of the node, and the authorities that it trusts; it
-//	            is written last: a node that has it belongs to a cluster
-//	ca.crt      the authorities' certificates, for programs that are not Stele's
-//	ca.key      key and certificate of the cluster's authority, where there is one: on the
-//	            node that the cluster was made on, and on nodes that vote
-//	ca.next.key  key and certificate of the authority that is to replace it, while it does
-//	gossip.key  keys of gossip, one to four lines of 64 hexadecimal digits: the first
-//	            encrypts, all decrypt
-//	join.key    the key by which a node asks to be enrolled, until it is
+//	node.pem     key and certificate of the node, and the authorities that it trusts. It is
+//	             written last: a node that has it belongs to a cluster
+//	ca.crt       the authorities' certificates, for other programs
+//	ca.key       key and certificate of the cluster's authority, on issuers: the node that
+//	             the cluster was created on, and voters
+//	ca.next.key  key and certificate of the next authority, during a replacement
+//	gossip.key   gossip keys, one to four lines of 64 hexadecimal digits: the first
+//	             encrypts, all decrypt
+//	join.key     the key with which a node requests enrollment, until it is enrolled
 //
-// The keys of authorities may be encrypted by a passphrase, which is kept elsewhere.
+// The keys of authorities may be encrypted with a passphrase, which is stored elsewhere. The files
+// and the directory are accessible only to their owner (package internal/secretfile).
 //
-// All are for their owner alone (package internal/secretfile), and so is the folder.
+// # Terms
 //
-// # Nouns
-//
-//   - A node is enrolled when its folder has all that it needs.
-//   - To init is to make a new cluster, of which this is the first node: its id, its
+//   - A node is enrolled when its directory has everything it needs.
+//   - Init creates a new cluster with this node as the first: its id, its
 //     authority, its gossip key, and the credential of its first principal.
-//   - An issuer is a node that has the authority's key, and so can sign.
+//   - An issuer is a node that has the authority's key and can sign.
 //
 // # Invariants
 //
-//	E1. A crash in Init leaves no folder, or all of it. One in Enrol leaves a node that
-//	    is not enrolled, or is; and Enrol can be called again.
-//	E2. Neither replaces a credential or an authority that is there. Renew replaces a
-//	    credential by one of the same node.
-//	E3. What Load returns belongs together: one cluster, one node.
+//	E1. A crash in Init leaves either no directory or a complete one. A crash in Enrol leaves
+//	    the node enrolled or not, and Enrol can be called again.
+//	E2. Neither replaces an existing credential or authority. Renew replaces a credential by
+//	    one of the same node.
+//	E3. The contents returned by Load are consistent: one cluster, one node.
 //
 // The package starts no goroutine.
 package folder

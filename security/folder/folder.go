@@ -27,60 +27,59 @@ const (
 	joinFile      = "join.key"
 )
 
-// FirstPrincipal is the name of the principal that Init makes: he may do everything.
+// FirstPrincipal is the name of the principal that Init creates. It has all rights.
 const FirstPrincipal = "admin"
 
 var (
-	// ErrNotEnrolled means that the node belongs to no cluster: there is no credential.
+	// ErrNotEnrolled means that the node has no credential and so belongs to no cluster.
 	ErrNotEnrolled = errors.New("node has no certificate of a cluster")
-	// ErrExists means that there are keys already, which are not to be replaced.
+	// ErrExists means that there are keys already, which must not be replaced.
 	ErrExists = errors.New("there are keys already")
 )
 
 const (
 	gossipKeyBytes = 32
-	// gossipKeysMax: the one in use, one that comes, one that goes, and one in hand.
+	// gossipKeysMax allows the current key, the next one, the previous one, and one spare.
 	gossipKeysMax = 4
 )
 
-// Contents is what the folder of an enrolled node holds.
+// Contents is the content of an enrolled node's directory.
 type Contents struct {
-	// Credential is the node's.
+	// Credential is that of the node.
 	Credential *pki.Credential
-	// Authority is nil on a node that is no issuer.
+	// Authority is that of the cluster; nil on a node that is not an issuer.
 	Authority *pki.Authority
-	// Next is the authority that is to replace it; nil if there is none.
+	// Next is the authority that will replace it, or nil.
 	Next *pki.Authority
-	// GossipKeys are of 32 bytes each; the first encrypts.
+	// GossipKeys have 32 bytes each. The first encrypts.
 	GossipKeys [][]byte
 }
 
-// Folder is a node's.
+// Folder is the directory of a node's keys.
 type Folder struct {
 	dir        string
 	passphrase string
 	readOnly   bool
 }
 
-// At returns the folder of that name. It need not be there.
+// At returns the folder at a path, which need not exist.
 func At(dir string) Folder { return Folder{dir: filepath.Clean(dir)} }
 
-// SealedBy returns the folder with the keys of authorities encrypted by a passphrase, unless that is empty. Load encrypts those
-// that are not.
+// SealedBy returns the folder with the keys of authorities encrypted with a passphrase, unless that
+// is empty. Load encrypts those that are not encrypted yet.
 func (f Folder) SealedBy(passphrase string) Folder {
 	f.passphrase = passphrase
 	return f
 }
 
-// NodeFile returns the name of the file with the node's credential, which a
-// pki.Rotator writes anew.
+// NodeFile returns the path of the node's credential, which a pki.Rotator rewrites.
 func (f Folder) NodeFile() string { return filepath.Join(f.dir, nodeFile) }
 
 func (f Folder) file(name string) string { return filepath.Join(f.dir, name) }
 
-// Init makes a new cluster with this node as the first of it, and returns the credential
-// of its first principal, which is for him alone and nowhere kept. Hosts are the names and
-// addresses of this host. Errors: ErrExists, those of package pki and of the disk.
+// Init creates a new cluster with this node as the first, and returns the credential of its first
+// principal, which is not stored. hosts are the names and addresses of this host. Errors:
+// ErrExists, those of package pki and of the disk.
 func (f Folder) Init(node string, hosts []string, now time.Time) (*pki.Credential, error) {
 	if err := f.checkFree(trustFile, authorityFile, gossipFile, nodeFile); err != nil {
 		return nil, err
@@ -102,14 +101,14 @@ func (f Folder) Init(node string, hosts []string, now time.Time) (*pki.Credentia
 	return first, f.initWith(&Contents{Credential: own, Authority: a, GossipKeys: [][]byte{key}})
 }
 
-// newCluster makes the id of a cluster.
+// newCluster returns a new cluster id.
 func newCluster() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
 	return "c" + hex.EncodeToString(b)
 }
 
-// issue makes a key, and the credential of the certificate that sign makes for it.
+// issue generates a key and returns the credential with the certificate that sign returns for it.
 func issue(a *pki.Authority, sign func(request []byte) (*x509.Certificate, error)) (*pki.Credential, error) {
 	key, err := pki.NewKey()
 	if err != nil {
@@ -130,14 +129,14 @@ func issue(a *pki.Authority, sign func(request []byte) (*x509.Certificate, error
 	return pki.NewCredential(key, leaf, trust)
 }
 
-// initWith writes all files into another folder, which then gets the name of this one:
-// half of an authority would be worse than none.
+// initWith writes all files to a temporary directory and renames it, because a partial authority
+// would be worse than none.
 func (f Folder) initWith(c *Contents) error {
-	if err := os.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be there if it is empty
-		return fmt.Errorf("make the folder of keys anew: %w", err)
+	if err := os.Remove(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty directory may exist
+		return fmt.Errorf("replace the directory of keys: %w", err)
 	}
 	half := Folder{dir: f.dir + ".new", passphrase: f.passphrase}
-	if err := os.RemoveAll(half.dir); err != nil { // of an Init that was broken off
+	if err := os.RemoveAll(half.dir); err != nil { // left by an interrupted Init
 		return err
 	}
 	if err := half.write(c); err != nil {
@@ -152,9 +151,9 @@ func (f Folder) initWith(c *Contents) error {
 	return secretfile.SyncDir(filepath.Dir(f.dir))
 }
 
-// Enrol keeps what a node has got from the cluster that it joins. A call that was broken
-// off may be repeated, also with another credential. Errors: ErrExists if the node is
-// enrolled, those of the disk.
+// Enrol stores what a node received from the cluster that it joins. An interrupted call may be
+// repeated, also with another credential. Errors: ErrExists if the node is enrolled, those of the
+// disk.
 func (f Folder) Enrol(c *Contents) error {
 	if err := f.checkFree(authorityFile, nodeFile); err != nil {
 		return err
@@ -165,8 +164,8 @@ func (f Folder) Enrol(c *Contents) error {
 	return secretfile.Remove(f.file(joinFile))
 }
 
-// Renew replaces the credential of a node that is enrolled, and has joined its cluster once
-// more, by another of the same node and cluster. Errors: those of Load, and of the disk.
+// Renew replaces the credential of an enrolled node that has joined its cluster again, by another
+// of the same node and cluster. Errors: those of Load, and of the disk.
 func (f Folder) Renew(c *Contents) error {
 	old, err := f.Load()
 	if err != nil {
@@ -174,7 +173,7 @@ func (f Folder) Renew(c *Contents) error {
 	}
 	was, is := old.Credential.Peer(), c.Credential.Peer()
 	if was.Name != is.Name || was.Cluster != is.Cluster {
-		return fmt.Errorf("the credential of %s of cluster %s cannot replace that of %s of cluster %s", is, is.Cluster, was, was.Cluster)
+		return fmt.Errorf("credential of %s of cluster %s cannot replace that of %s of cluster %s", is, is.Cluster, was, was.Cluster)
 	}
 	if err := f.write(c); err != nil {
 		return err
@@ -182,9 +181,8 @@ func (f Folder) Renew(c *Contents) error {
 	return secretfile.Remove(f.file(joinFile))
 }
 
-// JoinKey returns the key by which the node asks to be enrolled, and makes it if there is
-// none: until it is enrolled, the node asks with the same one, so that it is known when it
-// asks again.
+// JoinKey returns the key with which the node requests enrollment. It generates the key once and
+// reuses it until the node is enrolled, so that a repeated request is recognized.
 func (f Folder) JoinKey() (crypto.Signer, error) {
 	key, err := pki.ReadKey(f.file(joinFile))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -196,10 +194,10 @@ func (f Folder) JoinKey() (crypto.Signer, error) {
 	return key, pki.WriteKey(f.file(joinFile), key)
 }
 
-// write writes what every node has.
+// write writes the files that every node has.
 func (f Folder) write(c *Contents) error {
 	if p := c.Credential.Peer(); p.Kind != pki.Node {
-		return fmt.Errorf("credential of a node is that of %s", p)
+		return fmt.Errorf("credential of %s: want that of a node", p)
 	}
 	lines, err := formatGossipKeys(c.GossipKeys)
 	if err != nil {
@@ -214,11 +212,11 @@ func (f Folder) write(c *Contents) error {
 	return pki.WriteCredential(f.NodeFile(), c.Credential)
 }
 
-// checkFree returns ErrExists if there is one of the files.
+// checkFree returns ErrExists if one of the files exists.
 func (f Folder) checkFree(files ...string) error {
 	for _, name := range files {
 		if _, err := os.Lstat(f.file(name)); err == nil {
-			return fmt.Errorf("%w: %s; if no cluster is to have this node any more, move the folder away", ErrExists, f.file(name))
+			return fmt.Errorf("%w: %s: move the directory away if this node no longer belongs to a cluster", ErrExists, f.file(name))
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -226,8 +224,8 @@ func (f Folder) checkFree(files ...string) error {
 	return nil
 }
 
-// SetAuthority makes the node an issuer. It must be the authority of its cluster, one
-// that the node trusts.
+// SetAuthority makes the node an issuer. a must be an authority of its cluster that the node
+// trusts.
 func (f Folder) SetAuthority(a *pki.Authority) error {
 	c, err := pki.ReadCredential(f.NodeFile())
 	if err != nil {
@@ -239,7 +237,8 @@ func (f Folder) SetAuthority(a *pki.Authority) error {
 	return pki.WriteSealedAuthority(f.file(authorityFile), a, f.passphrase)
 }
 
-// SetGossipKeys replaces the keys of gossip, of which the first encrypts. After an error there are those of before.
+// SetGossipKeys replaces the gossip keys, of which the first encrypts. After an error the old ones
+// remain.
 func (f Folder) SetGossipKeys(keys [][]byte) error {
 	lines, err := formatGossipKeys(keys)
 	if err != nil {
@@ -248,7 +247,7 @@ func (f Folder) SetGossipKeys(keys [][]byte) error {
 	return secretfile.Write(f.file(gossipFile), lines)
 }
 
-// SetNext keeps the authority that is to replace the one that there is. The node need not trust it yet.
+// SetNext stores the authority that will replace the current one. The node need not trust it yet.
 func (f Folder) SetNext(a *pki.Authority) error {
 	return pki.WriteSealedAuthority(f.file(nextFile), a, f.passphrase)
 }
@@ -256,7 +255,8 @@ func (f Folder) SetNext(a *pki.Authority) error {
 // DropNext deletes the authority of SetNext.
 func (f Folder) DropNext() error { return secretfile.Remove(f.file(nextFile)) }
 
-// SetTrust writes the authorities' certificates for programs that are not Stele's. Those of the node are in its credential.
+// SetTrust writes the authorities' certificates for other programs. The node's own are in its
+// credential.
 func (f Folder) SetTrust(t *pki.Trust) error {
 	if b, err := os.ReadFile(f.file(trustFile)); err == nil && bytes.Equal(b, t.PEM()) {
 		return nil
@@ -264,23 +264,23 @@ func (f Folder) SetTrust(t *pki.Trust) error {
 	return secretfile.Write(f.file(trustFile), t.PEM())
 }
 
-// DropAuthority makes the node no issuer any more.
+// DropAuthority makes the node stop being an issuer.
 func (f Folder) DropAuthority() error {
 	return errors.Join(secretfile.Remove(f.file(authorityFile)), f.DropNext())
 }
 
-// Load reads the folder. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError,
-// those of the disk.
+// Load reads the directory. Errors: ErrNotEnrolled, *secretfile.ExposedError, *pki.FileError, those
+// of the disk.
 func (f Folder) Load() (*Contents, error) {
 	c := &Contents{}
 	var err error
 	if c.Credential, err = pki.ReadCredential(f.NodeFile()); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is not there", ErrNotEnrolled, f.NodeFile())
+		return nil, fmt.Errorf("%w: %s does not exist", ErrNotEnrolled, f.NodeFile())
 	} else if err != nil {
 		return nil, err
 	}
 	if p := c.Credential.Peer(); p.Kind != pki.Node {
-		return nil, &pki.FileError{File: f.NodeFile(), Reason: "it is the credential of " + p.String() + ", and not of a node"}
+		return nil, &pki.FileError{File: f.NodeFile(), Reason: "it is the credential of " + p.String() + ", not of a node"}
 	}
 	b, err := secretfile.Read(f.file(gossipFile))
 	if err != nil {
@@ -303,14 +303,15 @@ func (f Folder) Load() (*Contents, error) {
 	return c, nil
 }
 
-// Check returns the error that Load would return, and changes nothing in the folder.
+// Check returns the error that Load would return, without changing the directory.
 func (f Folder) Check() error {
 	f.readOnly = true
 	_, err := f.Load()
 	return err
 }
 
-// authority reads an authority's key, and encrypts it if there is a passphrase and it is not encrypted yet.
+// authority reads an authority's key. If a passphrase is set and the key is not encrypted yet, it
+// encrypts the file.
 func (f Folder) authority(name string) (*pki.Authority, error) {
 	a, sealed, err := pki.ReadSealedAuthority(f.file(name), f.passphrase)
 	if errors.Is(err, pki.ErrSealed) {
@@ -329,24 +330,24 @@ func checkAuthority(c *pki.Credential, a *pki.Authority) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the authority of cluster %s, %s, is none that the node trusts", a.Cluster(), a.Fingerprint())
+	return fmt.Errorf("node does not trust the authority of cluster %s with fingerprint %s", a.Cluster(), a.Fingerprint())
 }
 
 func formatGossipKeys(keys [][]byte) ([]byte, error) {
 	if len(keys) < 1 || len(keys) > gossipKeysMax {
-		return nil, fmt.Errorf("%d keys of gossip, want 1 to %d", len(keys), gossipKeysMax)
+		return nil, fmt.Errorf("%d gossip keys: want 1 to %d", len(keys), gossipKeysMax)
 	}
 	var b strings.Builder
 	for _, k := range keys {
 		if len(k) != gossipKeyBytes {
-			return nil, fmt.Errorf("key of gossip has %d bytes, must have %d", len(k), gossipKeyBytes)
+			return nil, fmt.Errorf("gossip key of %d bytes: want %d", len(k), gossipKeyBytes)
 		}
 		b.WriteString(hex.EncodeToString(k) + "\n")
 	}
 	return []byte(b.String()), nil
 }
 
-// parseGossipKeys reads what formatGossipKeys writes. No error holds any of it.
+// parseGossipKeys parses what formatGossipKeys returns. No error contains any part of a key.
 func parseGossipKeys(b []byte) (keys [][]byte, err error) {
 	for text := range strings.FieldsSeq(string(b)) {
 		k, err := hex.DecodeString(text)
@@ -356,7 +357,7 @@ func parseGossipKeys(b []byte) (keys [][]byte, err error) {
 		keys = append(keys, k)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("there is no key in it")
+		return nil, errors.New("it has no key")
 	}
 	return keys, nil
 }

@@ -32,7 +32,7 @@ func inited(t *testing.T) (Folder, *Contents, *pki.Credential) {
 	return f, c, admin
 }
 
-// joining is what a cluster gives a node that joins.
+// joining returns what a cluster gives a node that joins.
 func joining(t *testing.T, a *pki.Authority, node string) *Contents {
 	t.Helper()
 	c, err := issue(a, func(r []byte) (*x509.Certificate, error) { return a.SignNode(r, node, nil, epoch) })
@@ -131,9 +131,9 @@ func snapshot(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestBrokenOff: E1. What an Init or Enrol that was broken off has left does not count, and
-// is no hindrance.
-func TestBrokenOff(t *testing.T) {
+// TestInterruptedInitAndEnrol: E1. The remains of an interrupted Init or Enrol are ignored and do
+// not block another attempt.
+func TestInterruptedInitAndEnrol(t *testing.T) {
 	f := At(filepath.Join(t.TempDir(), "security"))
 	half := Folder{dir: f.dir + ".new"}
 	for _, name := range []string{authorityFile, ".node.pem123"} {
@@ -158,7 +158,7 @@ func TestBrokenOff(t *testing.T) {
 		t.Errorf("files are %v, %v", entries, err)
 	}
 
-	// An Init that fails leaves no folder.
+	// A failed Init leaves no directory.
 	g := At(filepath.Join(t.TempDir(), "security"))
 	if _, err := g.Init("a/b", nil, epoch); err == nil {
 		t.Error("a node of a bad name")
@@ -167,7 +167,7 @@ func TestBrokenOff(t *testing.T) {
 		t.Errorf("%s is there: %v", g.dir, err)
 	}
 
-	// Of an Enrol, all but the last file, of another cluster.
+	// An interrupted Enrol left all files of another cluster except the last.
 	other := joining(t, mustAuthority(t), "n2")
 	if err := g.Enrol(other); err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestIssuers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := g.SetAuthority(mustAuthority(t)); err == nil {
-		t.Error("another cluster's authority was taken")
+		t.Error("another cluster's authority was accepted")
 	}
 	if err := g.SetAuthority(first.Authority); err != nil {
 		t.Fatal(err)
@@ -282,8 +282,8 @@ func admin(t *testing.T, a *pki.Authority) *pki.Credential {
 	return c
 }
 
-// TestJoinKey: a host asks with one key until it is enrolled, however often it starts, and with
-// another when it joins again.
+// TestJoinKey: a host uses one join key until it is enrolled, also across restarts, and another one
+// when it joins again.
 func TestJoinKey(t *testing.T) {
 	_, c, _ := inited(t)
 	f := At(filepath.Join(t.TempDir(), "security"))
@@ -346,7 +346,8 @@ func TestJoinKey(t *testing.T) {
 	}
 }
 
-// TestSealedKeys: with a passphrase no key of an authority is in the clear; one that is, is encrypted when the folder is loaded.
+// TestSealedKeys: with a passphrase no authority key is stored in the clear; Load encrypts one that
+// is.
 func TestSealedKeys(t *testing.T) {
 	const passphrase = "correct horse battery"
 	dir := filepath.Join(t.TempDir(), "keys")
@@ -388,8 +389,8 @@ func TestSealedKeys(t *testing.T) {
 	}
 }
 
-// TestMostGossipKeys: as many keys of gossip as may be are written and read again; one more is rejected when it is written, and
-// when it is read.
+// TestMostGossipKeys: the maximum number of gossip keys round-trips; one more is rejected on write
+// and on read.
 func TestMostGossipKeys(t *testing.T) {
 	var keys [][]byte
 	for i := range gossipKeysMax {

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// Backdate is how long before its making a certificate begins to be valid, so that
-	// hosts whose clocks are less than a day behind take it.
+	// Backdate is how long before its creation a certificate becomes valid, so that hosts whose
+	// clocks are less than a day behind accept it.
 	Backdate = 24 * time.Hour
-	// NodeLife is how long a node's certificate is valid: 30 days. It is renewed when
-	// two thirds are over, so a cluster may be without a master for ten.
+	// NodeLife is the validity of a node's certificate: 30 days. It is renewed after two thirds of
+	// that, so a cluster may be without a master for ten days.
 	NodeLife = 30 * 24 * time.Hour
-	// PrincipalLife is how long a principal's is, unless it is asked for otherwise, and
-	// PrincipalLifeMax how long it may be.
+	// PrincipalLife is the default validity of a principal's certificate, and PrincipalLifeMax the
+	// maximum.
 	PrincipalLife    = 365 * 24 * time.Hour
 	PrincipalLifeMax = 10 * PrincipalLife
-	// authorityLife: longer than the hosts of any cluster live.
+	// authorityLife exceeds the lifetime of the hosts of any cluster.
 	authorityLife = 20 * 365 * 24 * time.Hour
 	// HostsMax bounds the names and addresses in a node's certificate.
 	HostsMax = 16
@@ -42,7 +42,7 @@ type Fingerprint [sha256.Size]byte
 // String returns 64 hexadecimal digits.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// FingerprintOf returns the certificate's.
+// FingerprintOf returns the fingerprint of a certificate.
 func FingerprintOf(c *x509.Certificate) Fingerprint { return sha256.Sum256(c.Raw) }
 
 // Authority signs the certificates of one cluster. It is safe for concurrent use.
@@ -52,7 +52,7 @@ type Authority struct {
 	cluster string
 }
 
-// NewAuthority makes the authority of a new cluster.
+// NewAuthority creates the authority of a new cluster.
 func NewAuthority(cluster string, now time.Time) (*Authority, error) {
 	if err := CheckName("id of a cluster", cluster); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func NewAuthority(cluster string, now time.Time) (*Authority, error) {
 		NotBefore: now.Add(-Backdate), NotAfter: now.Add(authorityLife),
 		URIs:                  []*url.URL{Peer{Cluster: cluster}.uri()},
 		KeyUsage:              x509.KeyUsageCertSign,
-		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true, // it signs no other authority
+		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true, // may not sign other authorities
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -80,14 +80,14 @@ func NewAuthority(cluster string, now time.Time) (*Authority, error) {
 	return newAuthority(cert, key)
 }
 
-// newAuthority makes one of what a file holds.
+// newAuthority returns the authority with an existing certificate and key.
 func newAuthority(cert *x509.Certificate, key crypto.Signer) (*Authority, error) {
 	cluster, err := checkAuthority(cert)
 	if err != nil {
 		return nil, err
 	}
 	if !keyOf(cert, key) {
-		return nil, errors.New("key and certificate do not belong together")
+		return nil, errors.New("private key does not match the certificate")
 	}
 	return &Authority{cert: cert, key: key, cluster: cluster}, nil
 }
@@ -95,22 +95,22 @@ func newAuthority(cert *x509.Certificate, key crypto.Signer) (*Authority, error)
 // Cluster returns the id of the cluster.
 func (a *Authority) Cluster() string { return a.cluster }
 
-// Certificate returns the authority's own.
+// Certificate returns the authority's own certificate.
 func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 
-// Fingerprint returns that of the authority's own certificate.
+// Fingerprint returns the fingerprint of the authority's own certificate.
 func (a *Authority) Fingerprint() Fingerprint { return FingerprintOf(a.cert) }
 
-// SignNode makes the certificate of the node with that id, for the key of the request,
-// of which nothing else counts. Hosts are the names and IP addresses at which clients
-// that check such may reach it. Errors: *NameError, *HostError, *RequestError.
+// SignNode returns a certificate for the node with that id. Only the public key of the request is
+// used. hosts are the names and IP addresses of the node, for clients that verify those. Errors:
+// *NameError, *HostError, *RequestError.
 func (a *Authority) SignNode(request []byte, id string, hosts []string, now time.Time) (*x509.Certificate, error) {
 	if err := CheckName("id of a node", id); err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	if len(hosts) > HostsMax {
-		return nil, fmt.Errorf("node %s has %d names and addresses, at most %d fit in a certificate", id, len(hosts), HostsMax)
+		return nil, fmt.Errorf("node %s has %d names and addresses: a certificate holds at most %d", id, len(hosts), HostsMax)
 	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
@@ -124,9 +124,8 @@ func (a *Authority) SignNode(request []byte, id string, hosts []string, now time
 	return a.sign(template, Peer{Kind: Node, Name: id}, request, NodeLife, now)
 }
 
-// SignPrincipal makes a certificate of the principal, for the key of the request, of
-// which nothing else counts. Life is PrincipalLife if zero. Errors: *NameError,
-// *RequestError.
+// SignPrincipal returns a certificate for the principal. Only the public key of the request is
+// used. A life of zero means PrincipalLife. Errors: *NameError, *RequestError.
 func (a *Authority) SignPrincipal(request []byte, name string, generation uint64, life time.Duration, now time.Time) (*x509.Certificate, error) {
 	if err := CheckName("name of a principal", name); err != nil {
 		return nil, err
@@ -135,7 +134,7 @@ func (a *Authority) SignPrincipal(request []byte, name string, generation uint64
 		life = PrincipalLife
 	}
 	if life < time.Minute || life > PrincipalLifeMax {
-		return nil, fmt.Errorf("certificate for %v: want one minute to ten years", life)
+		return nil, fmt.Errorf("certificate validity of %v: want one minute to ten years", life)
 	}
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	return a.sign(template, Peer{Kind: Principal, Name: name, Generation: generation}, request, life, now)
@@ -150,7 +149,7 @@ func (a *Authority) sign(template *x509.Certificate, p Peer, request []byte, lif
 	p.Cluster = a.cluster
 	template.SerialNumber, template.Subject = serial(), pkix.Name{CommonName: p.Name}
 	template.NotBefore, template.NotAfter = now.Add(-Backdate), now.Add(life)
-	if template.NotBefore.Before(a.cert.NotBefore) { // of a cluster that was made today, or a clock that went back
+	if template.NotBefore.Before(a.cert.NotBefore) { // the cluster was created today, or the clock was set back
 		template.NotBefore = a.cert.NotBefore
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {
@@ -166,7 +165,7 @@ func (a *Authority) sign(template *x509.Certificate, p Peer, request []byte, lif
 	return x509.ParseCertificate(der)
 }
 
-// serial returns a random number of 127 bits, so that no two certificates share one.
+// serial returns a random 127-bit serial number; collisions are negligible.
 func serial() *big.Int {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails
@@ -174,21 +173,21 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(b)
 }
 
-// checkAuthority tells which cluster's authority a certificate is of.
+// checkAuthority checks an authority's certificate and returns its cluster.
 func checkAuthority(c *x509.Certificate) (cluster string, err error) {
 	switch {
 	case !c.IsCA || c.KeyUsage&x509.KeyUsageCertSign == 0:
-		return "", errors.New("certificate is not that of an authority")
+		return "", errors.New("not a certificate of an authority")
 	case !goodKey(c.PublicKey):
-		return "", errors.New("authority has a key of a kind that is not used here")
+		return "", errors.New("authority has a key of an unsupported type")
 	}
 	if err := c.CheckSignatureFrom(c); err != nil {
-		return "", fmt.Errorf("certificate has not signed itself: %w", err)
+		return "", fmt.Errorf("certificate is not self-signed: %w", err)
 	}
 	return clusterOf(c)
 }
 
-// CheckHost returns a *HostError for what SignNode takes for no name or address of a host.
+// CheckHost returns a *HostError unless s is a host name or an IP address that SignNode accepts.
 func CheckHost(s string) error {
 	if net.ParseIP(s) == nil && !validHost(s) {
 		return &HostError{s}
@@ -196,7 +195,7 @@ func CheckHost(s string) error {
 	return nil
 }
 
-// validHost tells whether s can be a DNS name. A wildcard is none.
+// validHost reports whether s is a valid DNS name. Wildcards are not.
 func validHost(s string) bool {
 	for label := range strings.SplitSeq(s, ".") {
 		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
@@ -212,16 +211,16 @@ func validHost(s string) bool {
 	return len(s) <= 253
 }
 
-// NewKey makes a key: ECDSA on P-256, which every TLS library speaks.
+// NewKey generates an ECDSA key on P-256, which every TLS library supports.
 func NewKey() (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("generate a key: %w", err)
 	}
 	return key, nil
 }
 
-// goodKey tells whether certificates are made for keys of that kind.
+// goodKey reports whether certificates are issued for keys of that type.
 func goodKey(public any) bool {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -232,7 +231,7 @@ func goodKey(public any) bool {
 	return false
 }
 
-// keyOf tells whether key is that of the certificate.
+// keyOf reports whether key is the private key of the certificate.
 func keyOf(c *x509.Certificate, key crypto.Signer) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(c.PublicKey)

@@ -23,7 +23,8 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 )
 
-// TestKindsOfKeys: certificates are made for keys of ECDSA on P-256 and P-384 and of Ed25519, and for no others.
+// TestKindsOfKeys: certificates are issued for keys of ECDSA on P-256 and P-384 and of Ed25519
+// only.
 func TestKindsOfKeys(t *testing.T) {
 	a := newAuthorityT(t, "c1")
 	on := func(c elliptic.Curve) crypto.Signer {
@@ -60,9 +61,9 @@ func TestKindsOfKeys(t *testing.T) {
 	}
 }
 
-// TestRequestBytes: a request of 8 KiB is read, and one of a byte more is not.
+// TestRequestBytes: a request of 8 KiB is accepted, one byte more is not.
 func TestRequestBytes(t *testing.T) {
-	_, key, err := ed25519.GenerateKey(rand.Reader) // its signatures are all of one length
+	_, key, err := ed25519.GenerateKey(rand.Reader) // all signatures have the same length
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestRequestBytes(t *testing.T) {
 	}
 }
 
-// TestSerials: serial numbers have 127 bits, and no two certificates share one.
+// TestSerials: serial numbers have 127 bits and are unique.
 func TestSerials(t *testing.T) {
 	seen := map[string]bool{}
 	for range 64 {
@@ -98,22 +99,23 @@ func TestSerials(t *testing.T) {
 	}
 }
 
-// TestAuthorities: only a certificate that may sign others, has signed itself and names a cluster is that of an authority.
+// TestAuthorities: an authority's certificate must be a CA certificate, self-signed, and name a
+// cluster.
 func TestAuthorities(t *testing.T) {
 	for name, c := range map[string]struct {
 		uri    string
 		change func(*x509.Certificate)
-		want   string // of the error; empty: there is none
+		want   string // part of the error; empty for none
 	}{
 		"good":                     {"stele://c1", func(*x509.Certificate) {}, ""},
-		"not an authority":         {"stele://c1", func(c *x509.Certificate) { c.IsCA = false }, "not that of an authority"},
-		"one that may not sign":    {"stele://c1", func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }, "not that of an authority"},
-		"one for nothing":          {"stele://c1", func(c *x509.Certificate) { c.KeyUsage = 0 }, "not that of an authority"},
-		"of a bad name":            {"stele://-c1", func(*x509.Certificate) {}, "is not that of a cluster's authority"},
-		"of a node":                {"stele://c1/node/n1", func(*x509.Certificate) {}, "is not that of a cluster's authority"},
-		"of a uri with more":       {"stele://c1?x", func(*x509.Certificate) {}, "is not that of a cluster's authority"},
-		"of another scheme":        {"https://c1", func(*x509.Certificate) {}, "has not one stele:// uri"},
-		"of two clusters":          {"stele://c1", func(c *x509.Certificate) { c.URIs = append(c.URIs, &url.URL{Scheme: scheme, Host: "c2"}) }, "has not one stele:// uri"},
+		"not an authority":         {"stele://c1", func(c *x509.Certificate) { c.IsCA = false }, "not a certificate of an authority"},
+		"one that may not sign":    {"stele://c1", func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }, "not a certificate of an authority"},
+		"one for nothing":          {"stele://c1", func(c *x509.Certificate) { c.KeyUsage = 0 }, "not a certificate of an authority"},
+		"of a bad name":            {"stele://-c1", func(*x509.Certificate) {}, "is not a cluster authority's"},
+		"of a node":                {"stele://c1/node/n1", func(*x509.Certificate) {}, "is not a cluster authority's"},
+		"of a uri with more":       {"stele://c1?x", func(*x509.Certificate) {}, "is not a cluster authority's"},
+		"of another scheme":        {"https://c1", func(*x509.Certificate) {}, "does not have exactly one stele:// uri"},
+		"of two clusters":          {"stele://c1", func(c *x509.Certificate) { c.URIs = append(c.URIs, &url.URL{Scheme: scheme, Host: "c2"}) }, "does not have exactly one stele:// uri"},
 		"that may do more as well": {"stele://c1", func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageCRLSign }, ""},
 	} {
 		own := forge(t, nil, c.uri, func(template *x509.Certificate) {
@@ -127,12 +129,12 @@ func TestAuthorities(t *testing.T) {
 	}
 	a := newAuthorityT(t, "c1")
 	below := signedBy(t, a, "stele://c1", func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign })
-	if _, err := NewTrust(below.leaf); err == nil || !strings.Contains(err.Error(), "has not signed itself") {
+	if _, err := NewTrust(below.leaf); err == nil || !strings.Contains(err.Error(), "is not self-signed") {
 		t.Errorf("one that another authority has signed: %v", err)
 	}
 }
 
-// TestManyAuthorities: a credential may trust four authorities, and its file holds them all.
+// TestManyAuthorities: a credential may trust four authorities, all in its file.
 func TestManyAuthorities(t *testing.T) {
 	var all []*Authority
 	var certs []*x509.Certificate
@@ -167,7 +169,7 @@ func TestManyAuthorities(t *testing.T) {
 	}
 }
 
-// TestKeyFiles: a file of a key holds that and nothing else.
+// TestKeyFiles: a key file contains a key and nothing else.
 func TestKeyFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key.pem")
 	key, err := NewKey()
@@ -188,14 +190,14 @@ func TestKeyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, text := range map[string][]byte{
-		"a private key, and nothing else":   must(nodeCredential(t, a, "n1", epoch).PEM()),
-		"want a private key, and nothing":   {},
-		"after 1 blocks comes":              append(must(keyPEM(key)), 'x'),
-		"PEM block 1 is no private key":     pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}),
-		"PEM block 2 is of type \"OTHER\"":  append(must(keyPEM(key)), pem.EncodeToMemory(&pem.Block{Type: "OTHER"})...),
-		"more than 6 PEM blocks":            append(must(keyPEM(key)), []byte(strings.Repeat(string(trustIn(t, a).PEM()), pemBlocksMax))...),
-		"PEM block 2: x509":                 append(must(keyPEM(key)), pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: []byte("x")})...),
-		"PEM block 2 is of type \"PRIVATE ": append(must(keyPEM(key)), must(keyPEM(key))...),
+		"a private key and nothing else":     must(nodeCredential(t, a, "n1", epoch).PEM()),
+		"expected a private key and nothing": {},
+		"after PEM block 1":                  append(must(keyPEM(key)), 'x'),
+		"PEM block 1 is not an ECDSA":        pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}),
+		"PEM block 2 has type \"OTHER\"":     append(must(keyPEM(key)), pem.EncodeToMemory(&pem.Block{Type: "OTHER"})...),
+		"more than 6 PEM blocks":             append(must(keyPEM(key)), []byte(strings.Repeat(string(trustIn(t, a).PEM()), pemBlocksMax))...),
+		"PEM block 2: x509":                  append(must(keyPEM(key)), pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: []byte("x")})...),
+		"PEM block 2 has type \"PRIVATE ":    append(must(keyPEM(key)), must(keyPEM(key))...),
 	} {
 		if err := secretfile.Write(file, text); err != nil {
 			t.Fatal(err)
@@ -206,23 +208,23 @@ func TestKeyFiles(t *testing.T) {
 		}
 	}
 	for name, text := range map[string][]byte{"no certificate": must(keyPEM(a.key)), "no key": trustIn(t, a).PEM(), "two certificates": append(must(a.PEM()), trustIn(t, a).PEM()...)} {
-		if _, err := ParseAuthority(text); err == nil || !strings.Contains(err.Error(), "want a private key and one certificate") {
+		if _, err := ParseAuthority(text); err == nil || !strings.Contains(err.Error(), "expected a private key and one certificate") {
 			t.Errorf("an authority of %s: %v", name, err)
 		}
 	}
 }
 
-// TestErrorTexts: an error says who the peer claims to be, why it is not believed, and the cause, as far as there are any.
+// TestErrorTexts: an error has the reason, the claimed subject and the cause, as far as present.
 func TestErrorTexts(t *testing.T) {
 	node := Peer{Kind: Node, Name: "n1", Cluster: "c1"}
 	cause := errors.New("want node n2")
 	for want, err := range map[string]error{
-		"another node":                                                  &PeerError{Why: ErrOtherNode},
-		"another node: want node n2":                                    &PeerError{Why: ErrOtherNode, Detail: cause},
-		"refused, which says it is node n1 of cluster c1":               &PeerError{Why: ErrRefused, Claims: node},
-		"refused, which says it is node n1 of cluster c1: want node n2": &PeerError{Why: ErrRefused, Claims: node, Detail: cause},
-		"f: it is not a key":                                            &FileError{"f", "it is not a key", nil},
-		"f: it is not a key: want node n2":                              &FileError{"f", "it is not a key", cause},
+		"another node":                                               &PeerError{Why: ErrOtherNode},
+		"another node: want node n2":                                 &PeerError{Why: ErrOtherNode, Detail: cause},
+		"refused (claims to be node n1 of cluster c1)":               &PeerError{Why: ErrRefused, Claims: node},
+		"refused (claims to be node n1 of cluster c1): want node n2": &PeerError{Why: ErrRefused, Claims: node, Detail: cause},
+		"f: not a key":                                               &FileError{"f", "not a key", nil},
+		"f: not a key: want node n2":                                 &FileError{"f", "not a key", cause},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("the text is %q, want %q", got, want)
@@ -242,7 +244,7 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// TestDefaults: what a configuration leaves out has its documented default, and what it says counts.
+// TestDefaults: unset fields get the documented defaults, set fields are kept.
 func TestDefaults(t *testing.T) {
 	c := ListenerConfig{}.withDefaults()
 	if c.HandshakeTimeout != 10*time.Second || c.HandshakesMax != 256 || c.StrangerLife != time.Minute || c.StrangersMax != 256 || c.NotTLS([]byte("x")) != nil {

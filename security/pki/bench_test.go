@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkConn sends what a scan's answers come to: large writes, read as they come. cpu-ns/KiB is the processor time of both ends,
-// the kernel's included. What certificates add to plain is the floor of what they cost a scan.
+// BenchmarkConn sends data like the answers of a scan: large writes, read as they arrive.
+// cpu-ns/KiB is the processor time of both ends, including the kernel's. The difference between
+// certificates and plain is the minimum that TLS costs a scan.
 func BenchmarkConn(b *testing.B) {
 	run := func(b *testing.B, from, to net.Conn) {
 		const size = 128 << 10

@@ -10,25 +10,27 @@ import (
 	"time"
 )
 
-// Conn is a connection whose handshake is done.
+// Conn is a TLS connection after its handshake.
 type Conn struct {
 	*tls.Conn
-	// Peer is who is at the other end; anonymous if it has shown no certificate.
+	// Peer is the peer by its certificate; anonymous if it sent none.
 	Peer Peer
 
-	of      *Endpoint
-	wire    *wire
-	writing sync.Mutex // held by who has the wire hold records back
-	// as is whom a peer without certificate has proved to be, anonymous until then. Guarded by
-	// Endpoint.mu.
+	endpoint *Endpoint
+	wire     *wire
+	writing  sync.Mutex // held by a Write that makes wire buffer records
+	// as is the identity of a peer that has authenticated without a certificate, and anonymous
+	// before. Guarded by Endpoint.mu.
 	as  Peer
-	end *time.Timer // closes the connection with the certificate's life, or a stranger's
-	// in has counted the connection as a stranger's, at place; nil of a peer that is known.
-	in    *Listener
-	place *list.Element
+	end *time.Timer // closes the connection when the certificate or the anonymous period expires
+	// listener is the one that counts the connection as anonymous, at place; nil if the peer has a
+	// certificate.
+	listener *Listener
+	place    *list.Element
 }
 
-// Write implements net.Conn: the records of p go out together, as far as there is memory for that.
+// Write implements net.Conn. The records of p are sent together as far as a buffer is free for
+// them.
 func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) <= recordBytes {
 		return c.Conn.Write(p)
@@ -43,19 +45,19 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// goodbyeMax is how long a connection that is closed may take to say so, which TLS does behind what it writes, and behind
-// what its reader answers. A tenth of a second: it is for the log of the other end.
-const goodbyeMax = 100 * time.Millisecond
+// closeNotifyTimeout bounds the time for the TLS close notification, which is queued after pending
+// writes and replies of the reader. It only informs the peer's log, so 0.1 s suffices.
+const closeNotifyTimeout = 100 * time.Millisecond
 
-// Close closes the connection. It waits for no peer that does not read, but for goodbyeMax.
+// Close closes the connection. It waits at most closeNotifyTimeout for a peer that does not read.
 func (c *Conn) Close() error {
-	c.of.forget(c) // from now on nobody else sets the timer
-	c.end.Reset(goodbyeMax)
+	c.endpoint.unregister(c) // from here on only Close sets the timer
+	c.end.Reset(closeNotifyTimeout)
 	defer c.end.Stop()
-	if c.in != nil {
-		c.in.known(c)
+	if c.listener != nil {
+		c.listener.removeAnonymous(c)
 	}
-	if !c.writing.TryLock() { // TLS may take for written what the wire still writes, and wait to say goodbye behind it
+	if !c.writing.TryLock() { // a blocked Write holds the wire, and the close notification would wait for it
 		err := c.wire.Close()
 		_ = c.Conn.Close()
 		return err
@@ -64,23 +66,23 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Stay has the connection of a peer that has shown no certificate last until then, since
-// it has proved otherwise who it is; the zero Time is for as long as its owner keeps it. Errors:
-// *ManyConnsError, and then it is a stranger's still.
+// Stay records the identity of a peer that has authenticated without a certificate, and lets its
+// connection last until then. The zero Time means no limit. Errors: *ManyConnsError; the connection
+// then remains anonymous.
 func (c *Conn) Stay(as Peer, until time.Time) error {
-	if c.in == nil {
+	if c.listener == nil {
 		return nil
 	}
-	if err := c.of.become(c, as, until); err != nil {
+	if err := c.endpoint.authenticate(c, as, until); err != nil {
 		return err
 	}
-	c.in.known(c)
+	c.listener.removeAnonymous(c)
 	return nil
 }
 
-// become has a connection count as that of a principal, and last until then. One that was closed meanwhile is left alone: a timer
-// would keep it.
-func (e *Endpoint) become(c *Conn, as Peer, until time.Time) error {
+// authenticate counts a connection as that of a principal and sets its end. It ignores a connection
+// that was closed meanwhile, because a timer would retain it.
+func (e *Endpoint) authenticate(c *Conn, as Peer, until time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, open := e.mu.conns[c]; !open {
@@ -100,69 +102,70 @@ func (e *Endpoint) become(c *Conn, as Peer, until time.Time) error {
 	return nil
 }
 
-// countLocked counts a connection of a principal.
+// countLocked counts a connection of a principal. Errors: *ManyConnsError.
 func (e *Endpoint) countLocked(p Peer) error {
 	if p.Kind != Principal {
 		return nil
 	}
-	if most := e.opts.PrincipalConnsMax; e.mu.of[p.Name] >= most {
+	if most := e.opts.PrincipalConnsMax; e.mu.perPrincipal[p.Name] >= most {
 		return &ManyConnsError{p.Name, most}
 	}
-	e.mu.of[p.Name]++
+	e.mu.perPrincipal[p.Name]++
 	return nil
 }
 
-// whoLocked is who is at the other end, by whatever he has shown.
-func (c *Conn) whoLocked() Peer {
+// peerLocked returns the peer by its certificate or, without one, by its other authentication.
+func (c *Conn) peerLocked() Peer {
 	if c.Peer.Kind == Anonymous {
 		return c.as
 	}
 	return c.Peer
 }
 
-// begin has the connection end when the peer's certificate does, or a stranger's time is
-// over, and be found by Sever. Errors: a *PeerError for who is refused by now, *ManyConnsError.
-func (c *Conn) begin(strangerLife time.Duration) error {
-	life := strangerLife
+// register registers the connection for Sever and sets its end: the expiry of the peer's
+// certificate, or the anonymous period. Errors: a *PeerError if the peer is refused by now,
+// *ManyConnsError.
+func (c *Conn) register(anonymousLife time.Duration) error {
+	life := anonymousLife
 	if c.Peer.Kind != Anonymous {
-		life = c.Peer.Ends.Sub(c.of.opts.Now())
+		life = c.Peer.Ends.Sub(c.endpoint.opts.Now())
 	}
 	c.end = time.AfterFunc(life, func() { _ = c.NetConn().Close() })
-	c.of.mu.Lock()
-	err := c.of.countLocked(c.Peer)
+	c.endpoint.mu.Lock()
+	err := c.endpoint.countLocked(c.Peer)
 	if err == nil {
-		c.of.mu.conns[c] = struct{}{}
+		c.endpoint.mu.conns[c] = struct{}{}
 	}
-	c.of.mu.Unlock()
+	c.endpoint.mu.Unlock()
 	if err != nil {
 		c.end.Stop()
 		return err
 	}
-	// He may have come to be refused between his handshake and now.
-	if err := c.of.refusal(c.Peer); err != nil {
+	// The peer may have been refused since its handshake.
+	if err := c.endpoint.checkRefused(c.Peer); err != nil {
 		c.end.Stop()
-		c.of.forget(c)
+		c.endpoint.unregister(c)
 		return err
 	}
 	return nil
 }
 
-func (e *Endpoint) forget(c *Conn) {
+func (e *Endpoint) unregister(c *Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, open := e.mu.conns[c]; !open {
 		return
 	}
 	delete(e.mu.conns, c)
-	if p := c.whoLocked(); p.Kind == Principal {
-		if e.mu.of[p.Name]--; e.mu.of[p.Name] == 0 {
-			delete(e.mu.of, p.Name)
+	if p := c.peerLocked(); p.Kind == Principal {
+		if e.mu.perPrincipal[p.Name]--; e.mu.perPrincipal[p.Name] == 0 {
+			delete(e.mu.perPrincipal, p.Name)
 		}
 	}
 }
 
-// refusal returns a *PeerError for a peer that Options.Refuse turns away.
-func (e *Endpoint) refusal(p Peer) error {
+// checkRefused returns a *PeerError if Options.Refuse rejects the peer.
+func (e *Endpoint) checkRefused(p Peer) error {
 	if e.opts.Refuse == nil || p.Kind == Anonymous {
 		return nil
 	}
@@ -172,38 +175,38 @@ func (e *Endpoint) refusal(p Peer) error {
 	return nil
 }
 
-// Sever ends all connections, from and to peers for whom which returns true, and returns
-// how many those were. With Options.Refuse turning them away they get no new ones.
+// Sever closes all connections, in both directions, to peers for which which returns true, and
+// returns their number. Options.Refuse must already reject these peers, or they can reconnect.
 func (e *Endpoint) Sever(which func(Peer) bool) int {
 	e.mu.Lock()
 	var gone []*Conn
 	for c := range e.mu.conns {
-		if which(c.whoLocked()) {
+		if which(c.peerLocked()) {
 			gone = append(gone, c)
 		}
 	}
 	e.mu.Unlock()
 	for _, c := range gone {
-		_ = c.NetConn().Close() // its owner sees that, and closes it
+		_ = c.NetConn().Close() // the owner gets an error and closes c
 	}
 	return len(gone)
 }
 
-// Principals returns who has connections, by what he has shown, once for each connection.
+// Principals returns the principals with connections, once per connection.
 func (e *Endpoint) Principals() (all []Peer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.mu.conns {
-		if p := c.whoLocked(); p.Kind == Principal {
+		if p := c.peerLocked(); p.Kind == Principal {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// Dial connects to the node of that id at an address, or to whichever node of the cluster
-// is there if the id is empty. The context bounds the handshake as well. Errors: those of
-// the network, *PeerError. Only a first read tells whether the node takes our certificate.
+// Dial connects to the node of that id at an address, or to any node of the cluster if the id is
+// empty. The context also bounds the handshake. Errors: those of the network, *PeerError. Whether
+// the node accepts our certificate is known only after the first read.
 func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
@@ -213,17 +216,17 @@ func (e *Endpoint) Dial(ctx context.Context, node, addr string) (net.Conn, error
 	return e.Over(ctx, node, nc)
 }
 
-// Over is Dial by a connection that is there, which it then owns.
+// Over is Dial on an existing connection, which it takes ownership of.
 func (e *Endpoint) Over(ctx context.Context, node string, nc net.Conn) (net.Conn, error) {
-	below := &wire{Conn: nc, shaking: -1}
-	c := &Conn{Conn: tls.Client(below, e.DialNode(node)), wire: below, of: e}
+	below := &wire{Conn: nc, handshakeLeft: -1}
+	c := &Conn{Conn: tls.Client(below, e.DialNode(node)), wire: below, endpoint: e}
 	err := c.HandshakeContext(ctx)
 	if err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", nc.RemoteAddr(), err)
 	}
 	if c.Peer, err = e.verify(c.ConnectionState(), asServer); err == nil {
-		err = c.begin(0)
+		err = c.register(0)
 	}
 	if err != nil {
 		_ = nc.Close()

@@ -21,8 +21,8 @@ const (
 	pemCertificate = "CERTIFICATE"
 )
 
-// Credential is what one end of a connection brings: whom it trusts, and unless it is
-// anonymous its key and certificate. It does not change.
+// Credential is one end's side of authentication: the authorities it trusts and, unless it is
+// anonymous, its key and certificate. It is immutable.
 type Credential struct {
 	trust *Trust
 	key   crypto.Signer
@@ -31,38 +31,40 @@ type Credential struct {
 	chain tls.Certificate
 }
 
-// NewCredential returns the credential of a key and its certificate, which one of the
-// authorities must have signed. It may have expired: that is for the others to judge.
+// NewCredential returns the credential of a key and its certificate, which one of the authorities
+// must have signed. It does not check the validity period, which is up to the peer.
 func NewCredential(key crypto.Signer, leaf *x509.Certificate, trust *Trust) (*Credential, error) {
 	p, err := peerOf(leaf)
 	if err != nil {
 		return nil, err
 	}
 	if p.Cluster != trust.cluster {
-		return nil, fmt.Errorf("certificate is of cluster %s, and the authority of cluster %s", p.Cluster, trust.cluster)
+		return nil, fmt.Errorf("certificate of cluster %s, but authority of cluster %s", p.Cluster, trust.cluster)
 	}
 	if !keyOf(leaf, key) {
-		return nil, errors.New("key and certificate do not belong together")
+		return nil, errors.New("private key does not match the certificate")
 	}
 	for _, authority := range trust.authorities {
 		if leaf.CheckSignatureFrom(authority) != nil {
 			continue
 		}
 		c := &Credential{trust: trust, key: key, leaf: leaf, peer: p}
-		// The authority's certificate goes along: a host that joins knows but its fingerprint.
+		// The authority's certificate is included because a joining host knows only its
+		// fingerprint.
 		c.chain = tls.Certificate{Certificate: [][]byte{leaf.Raw, authority.Raw}, PrivateKey: key, Leaf: leaf}
 		return c, nil
 	}
-	return nil, errors.New("none of the authorities has signed the certificate")
+	return nil, errors.New("certificate is not signed by any of the authorities")
 }
 
 // AnonymousCredential returns the credential of a client without a certificate.
 func AnonymousCredential(trust *Trust) *Credential { return &Credential{trust: trust} }
 
-// Peer returns whose credential it is.
+// Peer returns the subject of the certificate.
 func (c *Credential) Peer() Peer { return c.peer }
 
-// Signer returns the certificate of the authority that has signed the credential's; nil if it has none.
+// Signer returns the certificate of the authority that signed the credential's certificate; nil for
+// an anonymous credential.
 func (c *Credential) Signer() *x509.Certificate {
 	if c.leaf == nil {
 		return nil
@@ -75,19 +77,19 @@ func (c *Credential) Signer() *x509.Certificate {
 	return nil
 }
 
-// Leaf returns the certificate; nil if there is none.
+// Leaf returns the certificate, or nil for an anonymous credential.
 func (c *Credential) Leaf() *x509.Certificate { return c.leaf }
 
-// Trust returns whom the credential trusts.
+// Trust returns the trusted authorities.
 func (c *Credential) Trust() *Trust { return c.trust }
 
-// Begins is the start of the certificate's life, Backdate before it was made.
+// Begins returns the start of the certificate's validity, Backdate before its creation.
 func (c *Credential) Begins() time.Time { return c.leaf.NotBefore }
 
-// Ends is the end of the certificate's life.
+// Ends returns the expiry of the certificate.
 func (c *Credential) Ends() time.Time { return c.leaf.NotAfter }
 
-// Hosts returns the names and addresses that the certificate is for beside who it names.
+// Hosts returns the host names and addresses in the certificate.
 func (c *Credential) Hosts() []string {
 	if c.leaf == nil {
 		return nil
@@ -99,13 +101,13 @@ func (c *Credential) Hosts() []string {
 	return hosts
 }
 
-// String tells whose the credential is, and nothing of the key.
+// String returns the subject. It includes nothing of the key.
 func (c *Credential) String() string { return "credential of " + c.peer.String() }
 
-// LogValue is String, for logs.
+// LogValue implements slog.LogValuer with String.
 func (c *Credential) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// PEM returns key, certificate and authorities as one file. It is a secret.
+// PEM returns key, certificate and authorities as one file, which is secret.
 func (c *Credential) PEM() ([]byte, error) {
 	b, err := keyPEM(c.key)
 	if err != nil {
@@ -115,17 +117,17 @@ func (c *Credential) PEM() ([]byte, error) {
 	return append(append(b, own...), c.trust.PEM()...), nil
 }
 
-// ParseCredential reads what PEM returns: one private key, its certificate, and then
-// those of the authorities. No error holds anything of the key.
+// ParseCredential parses what PEM returns: one private key, its certificate, and the certificates
+// of the authorities. No error contains any part of the key.
 func ParseCredential(b []byte) (*Credential, error) {
 	blocks, err := readPEM(b)
 	switch {
 	case err != nil:
 		return nil, err
 	case blocks.key == nil:
-		return nil, errors.New("there is no private key")
+		return nil, errors.New("no private key")
 	case len(blocks.certs) < 2:
-		return nil, errors.New("want the key's certificate, and after it the authority's")
+		return nil, errors.New("expected the key's certificate followed by that of the authority")
 	}
 	trust, err := NewTrust(blocks.certs[1:]...)
 	if err != nil {
@@ -134,8 +136,8 @@ func ParseCredential(b []byte) (*Credential, error) {
 	return NewCredential(blocks.key, blocks.certs[0], trust)
 }
 
-// WriteCredential keeps the credential in a file of its owner's alone. The old one, if
-// there is any, is replaced as a whole.
+// WriteCredential writes the credential to a file accessible only to its owner. It replaces an
+// existing file atomically.
 func WriteCredential(file string, c *Credential) error {
 	b, err := c.PEM()
 	if err != nil {
@@ -144,8 +146,8 @@ func WriteCredential(file string, c *Credential) error {
 	return secretfile.Write(file, b)
 }
 
-// ReadCredential reads what WriteCredential has written. Errors: *secretfile.ExposedError
-// for a file that others can read, *FileError for what it holds, those of package os.
+// ReadCredential reads what WriteCredential wrote. Errors: *secretfile.ExposedError for a file that
+// others can read, *FileError for invalid content, those of package os.
 func ReadCredential(file string) (*Credential, error) {
 	b, err := secretfile.Read(file)
 	if err != nil {
@@ -153,12 +155,12 @@ func ReadCredential(file string) (*Credential, error) {
 	}
 	c, err := ParseCredential(b)
 	if err != nil {
-		return nil, &FileError{file, "no credential can be made of it", err}
+		return nil, &FileError{file, "not a credential", err}
 	}
 	return c, nil
 }
 
-// PEM returns the authority's key and certificate as one file. It is a secret.
+// PEM returns the authority's key and certificate as one file, which is secret.
 func (a *Authority) PEM() ([]byte, error) {
 	b, err := keyPEM(a.key)
 	if err != nil {
@@ -167,11 +169,11 @@ func (a *Authority) PEM() ([]byte, error) {
 	return append(b, pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: a.cert.Raw})...), nil
 }
 
-// ParseAuthority reads what PEM returns. No error holds anything of the key.
+// ParseAuthority parses what PEM returns. No error contains any part of the key.
 func ParseAuthority(b []byte) (*Authority, error) {
 	blocks, err := readPEM(b)
 	if err == nil && (blocks.key == nil || len(blocks.certs) != 1) {
-		err = errors.New("want a private key and one certificate")
+		err = errors.New("expected a private key and one certificate")
 	}
 	if err != nil {
 		return nil, err
@@ -179,16 +181,16 @@ func ParseAuthority(b []byte) (*Authority, error) {
 	return newAuthority(blocks.certs[0], blocks.key)
 }
 
-// WriteAuthority keeps the authority's key in a file of its owner's alone.
+// WriteAuthority writes the authority to a file accessible only to its owner.
 func WriteAuthority(file string, a *Authority) error { return WriteSealedAuthority(file, a, "") }
 
-// ReadAuthority reads what WriteAuthority has written. Errors: as ReadCredential.
+// ReadAuthority reads what WriteAuthority wrote. Errors: those of ReadCredential.
 func ReadAuthority(file string) (*Authority, error) {
 	a, _, err := ReadSealedAuthority(file, "")
 	return a, err
 }
 
-// WriteKey keeps a key that has no certificate yet in a file of its owner's alone.
+// WriteKey writes a key without a certificate to a file accessible only to its owner.
 func WriteKey(file string, key crypto.Signer) error {
 	b, err := keyPEM(key)
 	if err != nil {
@@ -197,7 +199,7 @@ func WriteKey(file string, key crypto.Signer) error {
 	return secretfile.Write(file, b)
 }
 
-// ReadKey reads what WriteKey has written. Errors: as ReadCredential.
+// ReadKey reads what WriteKey wrote. Errors: those of ReadCredential.
 func ReadKey(file string) (crypto.Signer, error) {
 	b, err := secretfile.Read(file)
 	if err != nil {
@@ -205,15 +207,15 @@ func ReadKey(file string) (crypto.Signer, error) {
 	}
 	blocks, err := readPEM(b)
 	if err == nil && (blocks.key == nil || len(blocks.certs) > 0) {
-		err = errors.New("want a private key, and nothing else")
+		err = errors.New("expected a private key and nothing else")
 	}
 	if err != nil {
-		return nil, &FileError{file, "it is not a key", err}
+		return nil, &FileError{file, "not a key", err}
 	}
 	return blocks.key, nil
 }
 
-// ReadTrust reads a file with the authorities' certificates, which is no secret.
+// ReadTrust reads a file with the authorities' certificates, which is not secret.
 func ReadTrust(file string) (*Trust, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -221,7 +223,7 @@ func ReadTrust(file string) (*Trust, error) {
 	}
 	t, err := ParseTrust(b)
 	if err != nil {
-		return nil, &FileError{file, "it holds no authority of a cluster", err}
+		return nil, &FileError{file, "not a file of a cluster's authorities", err}
 	}
 	return t, nil
 }
@@ -229,29 +231,29 @@ func ReadTrust(file string) (*Trust, error) {
 func keyPEM(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("write a key: %w", err)
+		return nil, fmt.Errorf("encode a key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), nil
 }
 
-// pemBlocks is what a PEM file holds.
+// pemBlocks is the content of a PEM file.
 type pemBlocks struct {
-	key   crypto.Signer // nil if there is none
+	key   crypto.Signer // may be nil
 	certs []*x509.Certificate
 }
 
-// pemBlocksMax: a key, its certificate, and all authorities.
+// pemBlocksMax allows a key, its certificate, and all authorities.
 const pemBlocksMax = 2 + authoritiesMax
 
-// readPEM reads keys and certificates. Errors name the block, counted from 1, and hold
-// nothing of it.
+// readPEM reads keys and certificates. Errors contain the number of the block, from 1, and nothing
+// of its content.
 func readPEM(b []byte) (pemBlocks, error) {
 	var all pemBlocks
 	for n := 1; ; n++ {
 		block, rest := pem.Decode(b)
 		if block == nil {
 			if len(bytes.TrimSpace(b)) > 0 {
-				return all, fmt.Errorf("after %d blocks comes what is no PEM block", n-1)
+				return all, fmt.Errorf("data after PEM block %d is not a PEM block", n-1)
 			}
 			return all, nil
 		}
@@ -269,11 +271,11 @@ func readPEM(b []byte) (pemBlocks, error) {
 			k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 			signer, ok := k.(crypto.Signer)
 			if err != nil || !ok || !goodKey(signer.Public()) {
-				return all, fmt.Errorf("PEM block %d is no private key of ECDSA or Ed25519", n)
+				return all, fmt.Errorf("PEM block %d is not an ECDSA or Ed25519 private key", n)
 			}
 			all.key = signer
 		default:
-			return all, fmt.Errorf("PEM block %d is of type %q, or a second key", n, block.Type)
+			return all, fmt.Errorf("PEM block %d has type %q or is a second key", n, block.Type)
 		}
 	}
 }

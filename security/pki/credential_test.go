@@ -18,7 +18,7 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 )
 
-var update = flag.Bool("update", false, "write testdata anew")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -60,9 +60,9 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesThatDoNotFit: nothing that has been mixed up is taken, and no error tells
-// of a key.
-func TestFilesThatDoNotFit(t *testing.T) {
+// TestMismatchedFiles: files with mismatched content are rejected, and no error contains part of
+// a key.
+func TestMismatchedFiles(t *testing.T) {
 	dir := t.TempDir()
 	a, other := newAuthorityT(t, "c1"), newAuthorityT(t, "c2")
 	c := nodeCredential(t, a, "n1", epoch)
@@ -124,16 +124,16 @@ func TestFilesThatDoNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadAuthority(file); err == nil {
-		t.Error("an authority with another's key was taken")
+		t.Error("an authority with another key was accepted")
 	}
 	if _, err := NewTrust(a.Certificate(), other.Certificate()); err == nil {
 		t.Error("authorities of two clusters are trusted together")
 	}
 	if _, err := ParseTrust([]byte(keyText + ca)); err == nil {
-		t.Error("a key among the authorities was taken for none")
+		t.Error("a key among the authorities was ignored")
 	}
 	if _, err := ParseTrust([]byte(own)); err == nil {
-		t.Error("a node was taken for an authority")
+		t.Error("a node was accepted as an authority")
 	}
 }
 
@@ -182,7 +182,7 @@ func TestNothingPrintsKeys(t *testing.T) {
 		}
 	}
 	if !strings.Contains(all, "credential of node n1") {
-		t.Error("nothing says whose the credential is")
+		t.Error("the credential's subject is not printed")
 	}
 }
 

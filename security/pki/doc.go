@@ -1,90 +1,92 @@
-// Package pki makes a cluster's keys and certificates, and the TLS configurations by
-// which its nodes and clients know each other.
+// Package pki creates a cluster's keys and certificates, and the TLS configurations by which its
+// nodes and clients authenticate each other.
 //
-// The paper's servers run in one company's machine rooms and say nothing of this; §4
-// leaves access to Chubby's ACLs. Here anyone may reach a port.
+// The paper does not cover this: its servers run in one company's data centers, and §4 leaves
+// access control to Chubby's ACLs. Here the ports may be reachable by anyone.
 //
-// # Nouns
+// # Terms
 //
-//   - The authority is the cluster's own: it has signed itself, and signs nothing but
-//     the certificates of nodes and principals. Its key is ECDSA on P-256, which TLS
-//     libraries of all languages, and browsers, speak.
-//   - The fingerprint of the authority, SHA-256 of its certificate, is all that a host
-//     has to know to tell the cluster's nodes from others.
-//   - A node is known by its id; a principal, a person or a program, by its name and a
-//     generation. The cluster turns certificates of lower generations down than it
-//     has noted for the principal: so all of them can be revoked without a list.
-//   - A peer is who a certificate says it is of.
-//   - Trust is the authorities whose signatures count.
-//   - A credential is a key, its certificate and trust; or trust alone, of a client
-//     that proves itself otherwise. It is kept as one file.
-//   - An endpoint makes TLS configurations, and can change its credential at any time.
+//   - The authority is the cluster's own certificate authority. Its certificate is
+//     self-signed, and it signs only certificates of nodes and principals. Its key
+//     is ECDSA on P-256, which TLS libraries of all languages, and browsers, support.
+//   - The fingerprint of the authority is the SHA-256 of its certificate. It is all
+//     that a host needs to authenticate the cluster's nodes.
+//   - A node is identified by its id. A principal, a person or a program, is
+//     identified by its name and a generation. The cluster rejects certificates of
+//     a generation below the principal's current one, which revokes all of them
+//     without a revocation list.
+//   - A peer is the subject of a certificate.
+//   - Trust is the set of authorities whose signatures are accepted.
+//   - A credential is a key, its certificate and trust; or, for a client that
+//     authenticates by other means, trust alone. It is stored as one file.
+//   - An endpoint creates TLS configurations and can replace its credential at any
+//     time.
 //   - The rotator renews a node's certificate.
-//   - A listener takes connections whose handshake is done, from any number of hosts that
-//     may be slow, silent or hostile.
+//   - A listener accepts connections and completes their handshakes. It tolerates
+//     any number of slow, silent or hostile hosts.
 //
 // # Certificates
 //
-// X.509, version 3. Who the subject is stands in the one URI of its alternative names,
-// and is read from nowhere else:
+// Certificates are X.509, version 3. The subject is the only URI in the subject alternative names;
+// nothing else identifies it:
 //
 //	stele://<cluster>                                 the authority
 //	stele://<cluster>/node/<id>                       a node
 //	stele://<cluster>/principal/<name>/<generation>   a principal
 //
-// Each name is 1 to 64 of a-z A-Z 0-9 - _ . @, the first a letter or digit. The common
-// name is for people. Nodes also have the names and addresses of their hosts, for
-// clients in other languages that check those; a client of ours takes any node of the
-// cluster, since it is sent from one to the other, and nodes check the id of whom they
-// mean. Nodes' certificates are for servers and clients and last 30 days, principals'
-// are for clients and last a year unless asked otherwise, the authority's 20 years.
+// Each name is 1 to 64 of a-z A-Z 0-9 - _ . @, the first a letter or digit. The common name is
+// informational. Certificates of nodes also contain the names and addresses of their hosts, for
+// clients in other languages that verify those. Our client accepts any node of the cluster, because
+// nodes redirect it to each other. Nodes verify the id of the node that they dial. Certificates of
+// nodes are for servers and clients and last 30 days. Those of principals are for clients and last
+// a year by default. That of the authority lasts 20 years.
 //
 // # Clocks
 //
-// A certificate is judged by the wall clock of who looks at it. It begins to be valid a
-// day before it was made, so that clocks may be a day behind the signer's, and a node's
-// has ten days left when it is renewed, so that they may be days ahead. The rotator
-// also counts by the monotonic clock, in case the wall clock is set back.
+// A certificate is verified by the verifier's wall clock. It is valid from a day before it was
+// created, so clocks may be up to a day behind the signer's. A node's certificate is renewed with
+// ten days left, so clocks may be days ahead. The rotator also uses the monotonic clock, in case
+// the wall clock is set back.
 //
 // # Files
 //
-// PEM. A credential: PRIVATE KEY (PKCS #8), the CERTIFICATE of it, and the CERTIFICATEs
-// of one to four authorities. An authority: PRIVATE KEY and CERTIFICATE. Trust: one to
-// four CERTIFICATEs. Files with keys are for their owner alone, and are refused if
-// other users can read or replace them; they are written as a whole, durably, under a
-// new name first.
+// Files are PEM. A credential is a PRIVATE KEY (PKCS #8), its CERTIFICATE, and the CERTIFICATEs of
+// one to four authorities. An authority is a PRIVATE KEY and a CERTIFICATE. Trust is one to four
+// CERTIFICATEs. Files with keys are accessible only to their owner, and are rejected if other users
+// can read or replace them. They are written durably under a temporary name and renamed.
 //
 // # Memory
 //
-// TLS writes a record of 16 KiB at a time. What one Conn.Write comes to is kept back, and
-// goes out 128 KiB at a time, if one of 32 buffers is to be had; else record by record.
+// TLS writes one record of 16 KiB at a time. The records of one Conn.Write are buffered and sent
+// 128 KiB at a time if one of 32 buffers is free, and otherwise one by one.
 //
 // # Goroutines
 //
 //	goroutine   started by  ends with            does
-//	accept      Listen      Listener.Close       takes connections from the inner listener
-//	handshakes  accept      10 s, Close          at most 256 at once; then the oldest gives way
-//	ends        a Conn      its Close            a runtime timer: closes it with its certificate
+//	accept      Listen      Listener.Close       accepts connections of the inner listener
+//	handshakes  accept      10 s, Close          at most 256 at once; a further one ends the oldest
+//	ends        a Conn      its Close            a runtime timer: closes it when its certificate expires
 //
-// Rotator.Run runs on its caller's.
+// Rotator.Run runs on its caller's goroutine.
 //
 // # Invariants
 //
-//	K1. No handshake is done below TLS 1.3, or with a peer whose certificate is not
-//	    the cluster's, is out of its time or for another use; a connection to a node
-//	    is to the node that was meant.
-//	K2. A principal's certificate never passes for a node's.
-//	K3. From Swap's return on, no new connection uses the old credential.
-//	K4. A crash in a renewal leaves the old or the new credential, key and certificate
-//	    together.
-//	K5. No error, log line or String holds anything of a private key.
-//	K6. A joining host gives nothing away to a server that does not have the
-//	    authority of the fingerprint that it was given.
-//	K7. A connection ends when its peer's certificate does, and that of who has none soon,
-//	    unless he proves otherwise who he is.
-//	K8. Who does not finish a handshake keeps nobody out, and holds one of so many places;
-//	    so do strangers, in places of their own.
-//	K9. Once Refuse turns a peer away and Sever has returned, it has no connection.
-//	K10. Of one principal there are at most PrincipalConnsMax connections, by whatever he
-//	    has shown.
+//	K1. No handshake succeeds below TLS 1.3, or with a peer whose certificate is not
+//	    of the cluster, is outside its validity period or is for another use. A
+//	    connection to a node is to the intended node.
+//	K2. A principal's certificate is never accepted as a node's.
+//	K3. After Swap returns, no new connection uses the old credential.
+//	K4. A crash during a renewal leaves either the old or the new credential, with
+//	    matching key and certificate.
+//	K5. No error, log line or String contains any part of a private key.
+//	K6. A joining host sends nothing secret to a server that does not prove to have
+//	    the authority with the given fingerprint.
+//	K7. A connection ends when its peer's certificate expires. A connection without a
+//	    certificate ends soon, unless the peer authenticates by other means.
+//	K8. A peer that does not complete its handshake blocks no other, and occupies one
+//	    of a bounded number of slots. The same holds for anonymous peers, which have
+//	    separate slots.
+//	K9. Once Refuse rejects a peer and Sever has returned, the peer has no connection.
+//	K10. One principal has at most PrincipalConnsMax connections, over all its
+//	    certificates and tokens.
 package pki

@@ -6,53 +6,52 @@ import (
 	"net"
 )
 
-// Why a peer is not believed. All come in a *PeerError.
+// Reasons to reject a peer. They are wrapped in a *PeerError.
 var (
-	// ErrNoCertificate means that the peer has shown none.
+	// ErrNoCertificate means that the peer sent no certificate.
 	ErrNoCertificate = errors.New("no certificate")
-	// ErrExpired means that the certificate's time is over.
+	// ErrExpired means that the certificate has expired.
 	ErrExpired = errors.New("certificate has expired")
-	// ErrNotYetValid means that the certificate's time has not begun.
+	// ErrNotYetValid means that the validity period of the certificate has not begun.
 	ErrNotYetValid = errors.New("certificate is not valid yet")
-	// ErrOtherCluster means that the certificate is of another cluster.
+	// ErrOtherCluster means that the certificate belongs to another cluster.
 	ErrOtherCluster = errors.New("certificate is of another cluster")
-	// ErrUntrusted means that the cluster's authority has not signed the certificate, or
-	// not for what it is used for.
-	ErrUntrusted = errors.New("certificate is not of the cluster's authority")
-	// ErrNotNode means that the peer should be a node and is none.
+	// ErrUntrusted means that the certificate is not signed by the cluster's authority, or not for
+	// this use.
+	ErrUntrusted = errors.New("certificate not signed by the cluster's authority")
+	// ErrNotNode means that the peer is not a node, as required.
 	ErrNotNode = errors.New("not a node")
-	// ErrOtherNode means that the peer is another node than the one meant.
+	// ErrOtherNode means that the peer is not the intended node.
 	ErrOtherNode = errors.New("another node")
-	// ErrRefused means that the peer was turned away by who asked, such as a node that
-	// was removed.
+	// ErrRefused means that Options.Refuse rejected the peer, for example because the node was
+	// removed.
 	ErrRefused = errors.New("refused")
 )
 
-// ManyConnsError means that a principal has as many connections as one may have.
+// ManyConnsError means that a principal has the maximum number of connections.
 type ManyConnsError struct {
 	Name string
 	Max  int
 }
 
 func (e *ManyConnsError) Error() string {
-	return fmt.Sprintf("principal %q has %d connections, and no more are taken: share them, or use several principals", e.Name, e.Max)
+	return fmt.Sprintf("principal %q has %d connections, the maximum: share connections or use several principals", e.Name, e.Max)
 }
 
-// PeerError says who was not believed, and why.
+// PeerError reports which peer was rejected, and why.
 type PeerError struct {
-	// Claims is who the peer says it is, which nobody has confirmed; the zero Peer if
-	// that cannot be read.
+	// Claims is the unverified subject of the certificate; the zero Peer if it cannot be read.
 	Claims Peer
 	// Why is one of the errors above.
 	Why error
-	// Detail is the cause, if there is more to say. It may be nil.
+	// Detail is the cause, or nil.
 	Detail error
 }
 
 func (e *PeerError) Error() string {
 	s := e.Why.Error()
 	if e.Claims.Kind != Anonymous {
-		s = fmt.Sprintf("%s, which says it is %s of cluster %s", s, e.Claims, e.Claims.Cluster)
+		s = fmt.Sprintf("%s (claims to be %s of cluster %s)", s, e.Claims, e.Claims.Cluster)
 	}
 	if e.Detail != nil {
 		s += ": " + e.Detail.Error()
@@ -60,17 +59,17 @@ func (e *PeerError) Error() string {
 	return s
 }
 
-// Unwrap returns why, and the cause.
+// Unwrap returns Why and Detail.
 func (e *PeerError) Unwrap() []error { return []error{e.Why, e.Detail} }
 
-// IsAlert tells whether a connection ended by an alert of TLS: the other end does not take our
-// certificate, mostly.
+// IsAlert reports whether a connection ended with a TLS alert from the peer, usually because it
+// rejects our certificate.
 func IsAlert(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "remote error" // package tls does not export the type of what it wraps
+	return errors.As(err, &op) && op.Op == "remote error" // package tls does not export the wrapped type
 }
 
-// NameError is about a name that no certificate can be made for.
+// NameError means that a name is not valid in a certificate.
 type NameError struct {
 	What string // such as "name of a principal"
 	Name string
@@ -80,14 +79,14 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("%s %q: want 1 to %d of a-z A-Z 0-9 - _ . @, the first a letter or digit", e.What, e.Name, nameBytesMax)
 }
 
-// HostError is about a name or address of a node that no certificate can hold.
+// HostError means that a text is not a valid host name or IP address for a node's certificate.
 type HostError struct{ Host string }
 
 func (e *HostError) Error() string {
-	return fmt.Sprintf("%q is neither the name of a host nor an IP address", e.Host)
+	return fmt.Sprintf("%q is neither a host name nor an IP address", e.Host)
 }
 
-// FileError is about a file of keys and certificates that cannot be used.
+// FileError means that a file of keys or certificates is not usable.
 type FileError struct {
 	File   string
 	Reason string

@@ -11,24 +11,26 @@ import (
 	"time"
 )
 
-// ListenerConfig bounds what strangers may take of a Listener. Zero means the default.
+// ListenerConfig bounds the resources that unauthenticated peers can take of a Listener. Zero
+// fields mean their default.
 type ListenerConfig struct {
-	// Endpoint is the node's.
+	// Endpoint is that of the node.
 	Endpoint *Endpoint
-	// HandshakeTimeout is how long a handshake may take: 10 s.
+	// HandshakeTimeout bounds a handshake. Default 10 s.
 	HandshakeTimeout time.Duration
-	// HandshakesMax is how many are under way at once: 256. One more ends the oldest: a
-	// good one takes milliseconds, so it is those who say nothing that give way.
+	// HandshakesMax bounds the concurrent handshakes. Default 256. One more ends the oldest: an
+	// honest handshake takes milliseconds, so the oldest is a silent one.
 	HandshakesMax int
-	// StrangerLife is how long a connection lasts whose peer has shown no certificate, unless
-	// Conn.Stay says otherwise: 1 minute. StrangersMax is how many of them there are at once:
+	// StrangerLife is how long a connection without a client certificate lasts, unless Conn.Stay
+	// extends it. Default 1 minute. StrangersMax bounds the number of such connections. Default
 	// 256. One more ends the oldest.
 	StrangerLife time.Duration
 	StrangersMax int
-	// NotTLS returns what is answered to a peer whose first bytes, as many of the first 32 as have come, are not TLS.
-	// Nil, or an answer of nil, is a fatal alert.
+	// NotTLS returns the answer to a peer that does not speak TLS. first is the part of its first
+	// 32 bytes that has arrived. If NotTLS or its result is nil, the answer is a fatal alert.
 	NotTLS func(first []byte) []byte
-	// Refused is told why a connection was not taken. It must not block. Nil is not.
+	// Refused is called with the reason when a connection is rejected. It must not block. It may be
+	// nil.
 	Refused func(from net.Addr, err error)
 }
 
@@ -54,11 +56,11 @@ func (c ListenerConfig) withDefaults() ListenerConfig {
 	return c
 }
 
-// errCrowded is why an old handshake gives way.
-var errCrowded = errors.New("too many handshakes at once")
+// errEvicted is the reason for ending an old handshake.
+var errEvicted = errors.New("too many handshakes at once")
 
-// Listener takes TLS connections alone. Its Accept returns each with its handshake done,
-// as a *Conn: nobody who is slow at it, or speaks something else, keeps others waiting.
+// Listener accepts TLS connections only. Accept returns each as a *Conn after its handshake, so a
+// peer that is slow or speaks another protocol does not delay others.
 type Listener struct {
 	inner  net.Listener
 	cfg    ListenerConfig
@@ -69,23 +71,23 @@ type Listener struct {
 	ready  chan net.Conn
 	errs   chan error
 
-	// mu guards the fields in it. Never held across I/O.
+	// mu guards the fields in it and is never held across I/O.
 	mu struct {
 		sync.Mutex
-		handshakes list.List // of *pending, the oldest first
-		strangers  list.List // of *Conn, the oldest first
+		handshakes list.List // of *pending, oldest first
+		anonymous  list.List // of *Conn without a certificate, oldest first
 	}
 }
 
-// pending is a handshake that is under way, or done and not yet accepted. Its fields are
-// guarded by Listener.mu, but for conn.
+// pending is a handshake in progress, or complete but not yet accepted. Listener.mu guards its
+// fields except conn.
 type pending struct {
 	conn net.Conn
-	// done tells that the handshake is, crowded that it was ended to make room.
-	done, crowded bool
+	// done means that the handshake is complete, evicted that it was ended in favor of a newer one.
+	done, evicted bool
 }
 
-// Listen returns a listener of TLS connections that come by inner, which it then owns.
+// Listen returns a listener of TLS connections on inner, which it takes ownership of.
 func Listen(inner net.Listener, cfg ListenerConfig) *Listener {
 	cfg = cfg.withDefaults()
 	l := &Listener{inner: inner, cfg: cfg, tls: cfg.Endpoint.Server(), ready: make(chan net.Conn), errs: make(chan error)}
@@ -94,7 +96,7 @@ func Listen(inner net.Listener, cfg ListenerConfig) *Listener {
 	return l
 }
 
-// Accept returns the next connection, a *Conn. Errors are those of the inner listener.
+// Accept returns the next connection, a *Conn. Errors: those of the inner listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.ready:
@@ -106,10 +108,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr returns the inner listener's.
+// Addr returns the address of the inner listener.
 func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
-// Close ends the listener and all handshakes. Connections that were accepted live on.
+// Close ends the listener and all handshakes. Accepted connections stay open.
 func (l *Listener) Close() error {
 	l.cancel()
 	err := l.inner.Close()
@@ -127,7 +129,7 @@ func (l *Listener) acceptLoop() {
 		c, err := l.inner.Accept()
 		if err != nil {
 			select {
-			case l.errs <- err: // its caller may pause before it accepts again
+			case l.errs <- err: // the caller may pause before the next Accept
 			case <-l.ctx.Done():
 				return
 			}
@@ -136,14 +138,14 @@ func (l *Listener) acceptLoop() {
 			}
 			continue
 		}
-		place := l.begin(c)
+		place := l.addHandshake(c)
 		l.tasks.Go(func() { l.serve(place) })
 	}
 }
 
-// begin makes room for one more handshake. Where all are done and nobody accepts them, it
-// is the new connection that is closed: its handshake fails.
-func (l *Listener) begin(c net.Conn) *list.Element {
+// addHandshake adds a handshake. At the limit it ends the oldest one in progress. If all are
+// complete and waiting for Accept, it closes the new connection instead, and its handshake fails.
+func (l *Listener) addHandshake(c net.Conn) *list.Element {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := &pending{conn: c}
@@ -156,24 +158,24 @@ func (l *Listener) begin(c net.Conn) *list.Element {
 		_ = c.Close()
 	case l.mu.handshakes.Len() < l.cfg.HandshakesMax:
 	case oldest == nil:
-		h.crowded = true
+		h.evicted = true
 		_ = c.Close()
 	default:
 		gone := oldest.Value.(*pending)
 		l.mu.handshakes.Remove(oldest)
-		gone.crowded = true
+		gone.evicted = true
 		_ = gone.conn.Close()
 	}
 	return l.mu.handshakes.PushBack(h)
 }
 
-// serve does a handshake and hands the connection over.
+// serve does a handshake and passes the connection to Accept.
 func (l *Listener) serve(place *list.Element) {
 	h := place.Value.(*pending)
 	c, err := l.shake(h.conn)
 	l.mu.Lock()
-	if err == nil && h.crowded {
-		err = errCrowded
+	if err == nil && h.evicted {
+		err = errEvicted
 	}
 	h.done = err == nil
 	l.mu.Unlock()
@@ -189,21 +191,22 @@ func (l *Listener) serve(place *list.Element) {
 		}
 	}
 	l.mu.Lock()
-	l.mu.handshakes.Remove(place) // nothing if it is not there any more
-	crowded := h.crowded
+	l.mu.handshakes.Remove(place) // no-op if it was removed already
+	evicted := h.evicted
 	l.mu.Unlock()
 	switch {
 	case err == nil:
-	case l.ctx.Err() != nil && !judged(err): // ended by Close
-	case crowded:
-		l.cfg.Refused(h.conn.RemoteAddr(), errCrowded)
+	case l.ctx.Err() != nil && !causedByPeer(err): // ended by Close
+	case evicted:
+		l.cfg.Refused(h.conn.RemoteAddr(), errEvicted)
 	default:
 		l.cfg.Refused(h.conn.RemoteAddr(), err)
 	}
 }
 
-// judged reports whether a handshake failed for what the peer has sent: that it failed is known before the connection ends.
-func judged(err error) bool {
+// causedByPeer reports whether a handshake failed because of the data that the peer sent. Such a
+// failure precedes any end of the connection by Close.
+func causedByPeer(err error) bool {
 	plain, peer := tls.RecordHeaderError{}, (*PeerError)(nil)
 	return errors.As(err, &plain) || errors.As(err, &peer)
 }
@@ -211,11 +214,11 @@ func judged(err error) bool {
 // shake does the handshake, and closes the connection unless it succeeds.
 func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 	_ = nc.SetDeadline(time.Now().Add(l.cfg.HandshakeTimeout))
-	below := &wire{Conn: nc, shaking: handshakeBytesMax}
-	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, of: l.cfg.Endpoint}
-	// Not by a context: its end would hide why a handshake has failed. Close closes nc.
+	below := &wire{Conn: nc, handshakeLeft: handshakeBytesMax}
+	c := &Conn{Conn: tls.Server(below, l.tls), wire: below, endpoint: l.cfg.Endpoint}
+	// Without a context, whose end would hide why a handshake failed. Close closes nc.
 	err := c.Handshake()
-	below.shaking = -1
+	below.handshakeLeft = -1
 	defer func() { below.head = nil }()
 	if err == nil {
 		c.Peer, err = l.cfg.Endpoint.Identify(c.ConnectionState())
@@ -226,55 +229,55 @@ func (l *Listener) shake(nc net.Conn) (*Conn, error) {
 		if answer == nil {
 			answer = []byte{0x15, 3, 3, 0, 2, 2, 40} // fatal, handshake_failure
 		}
-		_ = nc.SetWriteDeadline(time.Now().Add(sayTime))
+		_ = nc.SetWriteDeadline(time.Now().Add(lingerTime))
 		_, _ = nc.Write(answer)
 		linger(nc)
 	} else if errors.As(err, &peer) {
-		linger(nc) // package tls has told why
+		linger(nc) // package tls has sent an alert
 	}
 	_ = nc.SetDeadline(time.Time{})
 	if err == nil {
-		err = c.begin(l.cfg.StrangerLife)
+		err = c.register(l.cfg.StrangerLife)
 	}
 	if err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
 	if c.Peer.Kind == Anonymous {
-		l.welcome(c)
+		l.addAnonymous(c)
 	}
 	return c, nil
 }
 
-// welcome counts a connection of a stranger, and ends the oldest where there are too many.
-func (l *Listener) welcome(c *Conn) {
+// addAnonymous counts a connection as anonymous and ends the oldest ones in excess of StrangersMax.
+func (l *Listener) addAnonymous(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.in, c.place = l, l.mu.strangers.PushBack(c)
-	for l.mu.strangers.Len() > l.cfg.StrangersMax {
-		oldest := l.mu.strangers.Front()
-		l.mu.strangers.Remove(oldest)
+	c.listener, c.place = l, l.mu.anonymous.PushBack(c)
+	for l.mu.anonymous.Len() > l.cfg.StrangersMax {
+		oldest := l.mu.anonymous.Front()
+		l.mu.anonymous.Remove(oldest)
 		_ = oldest.Value.(*Conn).NetConn().Close()
 	}
 }
 
-// known counts a connection no more as a stranger's.
-func (l *Listener) known(c *Conn) {
+// removeAnonymous stops counting a connection as anonymous.
+func (l *Listener) removeAnonymous(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.strangers.Remove(c.place) // nothing if it is not there any more
+	l.mu.anonymous.Remove(c.place) // no-op if it was removed already
 }
 
-// linger reads what a peer still sends that was told by an alert why it is not taken: to close
-// with bytes unread would take the alert back. Clients of ours know an alert by its first byte.
+// linger reads and discards what a rejected peer still sends. Closing with unread bytes would reset
+// the connection and lose the alert.
 func linger(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(sayTime))
+	_ = nc.SetDeadline(time.Now().Add(lingerTime))
 	if half, ok := nc.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, nc, sayBytes)
+		_, _ = io.CopyN(io.Discard, nc, lingerBytes)
 	}
 }
 
 const (
-	sayTime  = 500 * time.Millisecond
-	sayBytes = 64 << 10
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 64 << 10
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pipes is a network in memory, in virtual time.
+// pipes is an in-memory network in virtual time.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -41,7 +41,7 @@ func (p *pipes) dial() net.Conn {
 	return here
 }
 
-// refusals counts what a listener refuses.
+// refusals counts the connections that a listener rejects.
 type refusals struct {
 	mu   sync.Mutex
 	errs []error
@@ -59,7 +59,7 @@ func (r *refusals) all() []error {
 	return append([]error(nil), r.errs...)
 }
 
-// stage is a listener, whose connections echo, and a node that dials.
+// stage is a listener whose connections echo, and a node that dials it.
 type stage struct {
 	net     *pipes
 	refused refusals
@@ -96,7 +96,7 @@ func (s *stage) serve(wg *sync.WaitGroup) {
 	}
 }
 
-// call connects, and has a byte come back.
+// call connects and exchanges one byte.
 func (s *stage) call(e *Endpoint) (*tls.Conn, error) {
 	c := tls.Client(s.net.dial(), e.DialNode("n1"))
 	if err := c.Handshake(); err != nil {
@@ -105,7 +105,7 @@ func (s *stage) call(e *Endpoint) (*tls.Conn, error) {
 	return c, swapByte(c)
 }
 
-// TestListener: slow, silent and hostile ones do not keep a good one out.
+// TestListener: slow, silent and hostile peers do not block a good one.
 func TestListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 8)
@@ -122,7 +122,7 @@ func TestListener(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(s.refused.all()); n != 42 {
-			t.Errorf("%d of 50 gave way, want 42", n)
+			t.Errorf("%d of 50 were evicted, want 42", n)
 		}
 		start := time.Now()
 		good, err := s.call(s.client)
@@ -160,21 +160,21 @@ func TestListener(t *testing.T) {
 		stranger := *nodeCredential(t, newAuthorityT(t, "c2"), "n2", time.Now())
 		stranger.trust = trustIn(t, s.a)
 		bad := tls.Client(s.net.dial(), NewEndpoint(&stranger, Options{}).DialNode("n1"))
-		if _, err := bad.Read(make([]byte, 1)); err == nil { // a write would wait for who writes the alert
-			t.Error("a node of another cluster was let in")
+		if _, err := bad.Read(make([]byte, 1)); err == nil { // a write would wait for the alert to be sent
+			t.Error("a node of another cluster was accepted")
 		}
 		synctest.Wait()
 		if all := s.refused.all(); !errors.Is(all[len(all)-1], ErrOtherCluster) {
 			t.Errorf("why: %v", all[len(all)-1])
 		}
-		who, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
+		anon, err := s.call(NewEndpoint(AnonymousCredential(trustIn(t, s.a)), Options{}))
 		if err != nil {
 			t.Error(err)
 		}
 		if p := <-s.peers; p.Kind != Anonymous {
 			t.Errorf("the peer is %v", p)
 		}
-		for _, c := range append(silent, good, bad, who) {
+		for _, c := range append(silent, good, bad, anon) {
 			_ = c.Close()
 		}
 		if err := s.l.Close(); err != nil {
@@ -187,13 +187,14 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// TestCrowdedAtTheEnd: a handshake that gives way just when it succeeds is refused, and its connection is closed.
-func TestCrowdedAtTheEnd(t *testing.T) {
+// TestEvictedAtTheEnd: a handshake that is evicted just as it succeeds is rejected, and its
+// connection is closed.
+func TestEvictedAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 8)
 		here, there := net.Pipe()
 		s.l.mu.Lock()
-		place := s.l.mu.handshakes.PushBack(&pending{conn: there, crowded: true})
+		place := s.l.mu.handshakes.PushBack(&pending{conn: there, evicted: true})
 		s.l.mu.Unlock()
 		served := make(chan struct{})
 		go func() {
@@ -208,7 +209,7 @@ func TestCrowdedAtTheEnd(t *testing.T) {
 			t.Error("its connection is open")
 		}
 		<-served
-		if all := s.refused.all(); len(all) != 1 || !errors.Is(all[0], errCrowded) {
+		if all := s.refused.all(); len(all) != 1 || !errors.Is(all[0], errEvicted) {
 			t.Errorf("refused: %v", all)
 		}
 		if n := s.l.mu.handshakes.Len(); n != 0 {
@@ -219,7 +220,7 @@ func TestCrowdedAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestLongHandshake (I13): a hello that says that it is long is not buffered.
+// TestLongHandshake (I13): a hello that declares a large size is not buffered.
 func TestLongHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 8)
@@ -250,8 +251,8 @@ func TestLongHandshake(t *testing.T) {
 	})
 }
 
-// TestListenerNobodyAccepts: connections that wait to be accepted are bounded, and not
-// ended for those that come after them.
+// TestListenerNobodyAccepts: connections that wait for Accept are bounded, and not closed in favor
+// of later ones.
 func TestListenerNobodyAccepts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 4)
@@ -266,7 +267,7 @@ func TestListenerNobodyAccepts(t *testing.T) {
 		synctest.Wait()
 		late := tls.Client(s.net.dial(), s.client.DialNode("n1"))
 		if err := late.Handshake(); err == nil {
-			t.Error("one more was taken")
+			t.Error("one more was accepted")
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() { s.serve(&wg) })
@@ -288,7 +289,7 @@ func TestListenerNobodyAccepts(t *testing.T) {
 	})
 }
 
-// TestListenerCloses: Close ends handshakes, and connections nobody has accepted.
+// TestListenerCloses: Close ends handshakes and connections that were not accepted.
 func TestListenerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 4)
@@ -313,8 +314,8 @@ func TestListenerCloses(t *testing.T) {
 	})
 }
 
-// TestConnectionEndsWithCertificate: both sides end a connection when the other's
-// certificate is over, and no sooner.
+// TestConnectionEndsWithCertificate: both ends close a connection when the other's certificate
+// expires, and not earlier.
 func TestConnectionEndsWithCertificate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 4)
@@ -338,9 +339,9 @@ func TestConnectionEndsWithCertificate(t *testing.T) {
 	})
 }
 
-// TestStrangers: K7, K8. The connection of who shows no certificate ends after a minute, unless he
-// has proved otherwise who he is, and sooner if there are too many of them.
-func TestStrangers(t *testing.T) {
+// TestAnonymousConnections: K7, K8. A connection without a certificate ends after a minute unless
+// its peer authenticates by other means, and earlier if there are too many.
+func TestAnonymousConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 0)
 		_ = s.l.Close()
@@ -370,29 +371,29 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(59 * time.Second)
-		for name, c := range map[string]*Conn{"a stranger": leaves, "who stays": stays, "who stays an hour": hour} {
+		for name, c := range map[string]*Conn{"anonymous": leaves, "authenticated": stays, "authenticated for an hour": hour} {
 			if ended(c) {
 				t.Errorf("after 59 s the connection of %s has ended", name)
 			}
 		}
 		time.Sleep(2 * time.Second)
 		if !ended(leaves) || ended(stays) || ended(hour) {
-			t.Error("after a minute it is not the stranger's connection that has ended, and no other")
+			t.Error("after a minute: want only the anonymous connection closed")
 		}
 		time.Sleep(time.Hour)
 		if ended(stays) || !ended(hour) {
-			t.Error("after an hour it is not the connection that was to last so long that has ended")
+			t.Error("after an hour: want only the connection with that limit closed")
 		}
 		_, first := meet()
 		for range 2 {
 			meet()
 		}
 		if ended(first) {
-			t.Error("three are too many already: those who are known count")
+			t.Error("three are too many: authenticated connections are counted")
 		}
 		_, fourth := meet()
 		if !ended(first) || ended(fourth) {
-			t.Error("it is not the oldest that gives way")
+			t.Error("the oldest was not the one closed")
 		}
 		_ = s.l.Close()
 		s.client.Sever(func(Peer) bool { return true })
@@ -406,7 +407,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// listening is a stage of that endpoint, over a real network.
+// listening returns a stage with that endpoint over a real network.
 func listening(t testing.TB, e *Endpoint) *stage {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -418,8 +419,8 @@ func listening(t testing.TB, e *Endpoint) *stage {
 	return s
 }
 
-// TestSever: K9. Who is refused by now loses his connections, in both directions, and gets no
-// new one; others keep theirs.
+// TestSever: K9. A peer that is refused loses its connections in both directions and gets no new
+// ones; others keep theirs.
 func TestSever(t *testing.T) {
 	a := newAuthorityT(t, "c1")
 	clock := at(epoch)
@@ -460,7 +461,7 @@ func TestSever(t *testing.T) {
 	}
 	for what, c := range map[string]net.Conn{"from it": from, "to it": to} {
 		if err := swapByte(c); err == nil {
-			t.Errorf("the connection %s goes on", what)
+			t.Errorf("the connection %s stays open", what)
 		}
 	}
 	if err := swapByte(third); err != nil {
@@ -476,7 +477,7 @@ func TestSever(t *testing.T) {
 		t.Error(err)
 	} else {
 		if err := swapByte(c); !IsAlert(err) {
-			t.Errorf("it is not told why, but: %v", err)
+			t.Errorf("wrong reason: %v", err)
 		}
 		c.Close()
 	}
@@ -485,8 +486,8 @@ func TestSever(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfPrincipal: K10. A principal has so many connections and no more, whether he shows a certificate or
-// proves otherwise who he is; other principals and nodes have theirs.
+// TestConnectionsOfPrincipal: K10. A principal has a bounded number of connections over its
+// certificates and tokens. Other principals and nodes are not affected.
 func TestConnectionsOfPrincipal(t *testing.T) {
 	a := newAuthorityT(t, "c1")
 	now, clock := epoch, at(epoch)
@@ -498,7 +499,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 	var refused refusals
 	l := Listen(inner, ListenerConfig{Endpoint: ours, Refused: refused.add})
 	defer l.Close()
-	// meet connects and returns our end; nil if it was refused.
+	// meet connects and returns the server's end, or nil if it was rejected.
 	meet := func(c *Credential) *Conn {
 		t.Helper()
 		n := len(refused.all())
@@ -524,7 +525,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 					if !errors.As(all[n], &many) || many.Name != "ann" || many.Max != 2 {
 						t.Errorf("refused: %v", all[n])
 					}
-					// Whoever waits is given one that is not counted.
+					// A pending meet is given a connection that is not counted.
 					spare, err := NewEndpoint(nodeCredential(t, a, "n9", now), clock).Dial(t.Context(), "", l.Addr().String())
 					if err != nil {
 						t.Fatal(err)
@@ -543,7 +544,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 		t.Errorf("the second connection: %v", err)
 	}
 	if meet(ann) != nil {
-		t.Error("a third connection was taken")
+		t.Error("a third connection was accepted")
 	}
 	var many *ManyConnsError
 	third := meet(nobody)
@@ -559,7 +560,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 		t.Errorf("once one has gone: %v", err)
 	}
 	if meet(ann) != nil {
-		t.Error("one connection that is closed twice makes room for two")
+		t.Error("a connection closed twice is subtracted twice")
 	}
 	gone := meet(nobody)
 	_ = gone.Close()
@@ -567,15 +568,15 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 		t.Errorf("of one that is closed: %v", err)
 	}
 	if gone.end.Stop() {
-		t.Error("a timer keeps a connection that is closed")
+		t.Error("a timer retains a closed connection")
 	}
 	if n := ours.Sever(func(p Peer) bool { return p.Name == "ann" }); n != 2 {
 		t.Errorf("%d connections of hers were ended, want 2", n)
 	}
 }
 
-// TestPlainIsTold: who speaks in the clear is told so by an alert.
-func TestPlainIsTold(t *testing.T) {
+// TestPlaintextGetsAlert: a peer that does not speak TLS gets an alert.
+func TestPlaintextGetsAlert(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -600,7 +601,7 @@ func TestPlainIsTold(t *testing.T) {
 	}
 }
 
-// TestDial is over a real network.
+// TestDial uses a real network.
 func TestDial(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

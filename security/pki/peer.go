@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Kind is what a peer is.
+// Kind is the kind of a peer.
 type Kind uint8
 
 const (
-	// Anonymous has shown no certificate.
+	// Anonymous is a peer without a certificate.
 	Anonymous Kind = iota
 	// Node is a node of the cluster.
 	Node
-	// Principal is a person or program that the cluster knows by name.
+	// Principal is a person or a program registered with the cluster under a name.
 	Principal
 )
 
@@ -30,22 +30,22 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Peer is who a certificate says its holder is.
+// Peer is the subject of a certificate.
 type Peer struct {
 	Kind    Kind
 	Cluster string
 	// Name is the node's id, or the principal's name.
 	Name string
-	// Generation is that of the principal when the certificate was signed: the cluster
-	// turns down those of lower generations than the principal has by now.
+	// Generation is the principal's generation when the certificate was signed. The cluster rejects
+	// generations below the principal's current one.
 	Generation uint64
-	// Serial is the certificate's number in hexadecimal, for logs.
+	// Serial is the certificate's serial number in hexadecimal.
 	Serial string
-	// Ends is when the certificate expires.
+	// Ends is the expiry of the certificate.
 	Ends time.Time
 }
 
-// String is for people and logs: "node n1", "principal ann" or "anonymous".
+// String returns "node n1", "principal ann" or "anonymous".
 func (p Peer) String() string {
 	if p.Kind == Anonymous {
 		return p.Kind.String()
@@ -53,7 +53,7 @@ func (p Peer) String() string {
 	return p.Kind.String() + " " + p.Name
 }
 
-// scheme is that of the URIs in certificates:
+// scheme is the scheme of the URIs in certificates:
 //
 //	stele://<cluster>                                 the authority
 //	stele://<cluster>/node/<id>                       a node
@@ -71,7 +71,7 @@ func (p Peer) uri() *url.URL {
 	return u
 }
 
-// peerOf reads who a certificate is of. It does not verify anything.
+// peerOf returns the subject of a certificate. It does not verify the certificate.
 func peerOf(c *x509.Certificate) (Peer, error) {
 	u, err := onlyURI(c)
 	if err != nil {
@@ -88,41 +88,42 @@ func peerOf(c *x509.Certificate) (Peer, error) {
 	case len(parts) == 4 && parts[1] == "principal":
 		p.Kind, p.Name = Principal, parts[2]
 		if p.Generation, err = strconv.ParseUint(parts[3], 10, 64); err != nil {
-			return Peer{}, fmt.Errorf("generation %q is no number", parts[3])
+			return Peer{}, fmt.Errorf("generation %q is not a number", parts[3])
 		}
 	default:
-		return Peer{}, fmt.Errorf("uri %q is of neither a node nor a principal", u)
+		return Peer{}, fmt.Errorf("uri %q is neither a node's nor a principal's", u)
 	}
-	// One text for one peer: no escapes, queries or spare zeros that others read otherwise.
+	// Each peer has exactly one URI: no escapes, queries or leading zeros that other programs may
+	// interpret differently.
 	if !validName(p.Name) || !validName(p.Cluster) || p.uri().String() != u.String() {
-		return Peer{}, fmt.Errorf("uri %q is not in its one form", u)
+		return Peer{}, fmt.Errorf("uri %q is not in canonical form", u)
 	}
 	return p, nil
 }
 
-// clusterOf reads which cluster an authority's certificate is of.
+// clusterOf returns the cluster of an authority's certificate.
 func clusterOf(c *x509.Certificate) (string, error) {
 	u, err := onlyURI(c)
 	if err != nil {
 		return "", err
 	}
 	if !validName(u.Host) || u.String() != (Peer{Cluster: u.Host}).uri().String() {
-		return "", fmt.Errorf("uri %q is not that of a cluster's authority", u)
+		return "", fmt.Errorf("uri %q is not a cluster authority's", u)
 	}
 	return u.Host, nil
 }
 
 func onlyURI(c *x509.Certificate) (*url.URL, error) {
 	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
-		return nil, fmt.Errorf("certificate has not one %s:// uri", scheme)
+		return nil, fmt.Errorf("certificate does not have exactly one %s:// uri", scheme)
 	}
 	return c.URIs[0], nil
 }
 
-// nameBytesMax bounds names of principals, nodes and clusters.
+// nameBytesMax bounds the names of principals, nodes and clusters.
 const nameBytesMax = 64
 
-// CheckName returns a *NameError if nothing of the kind that what says can have that name.
+// CheckName returns a *NameError unless name is valid. what is the kind of name, for the error.
 func CheckName(what, name string) error {
 	if !validName(name) {
 		return &NameError{what, name}
@@ -130,7 +131,7 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// validName allows what stands for itself in URIs and in paths of the namespace.
+// validName allows only characters that need no escaping in URIs and in namespace paths.
 func validName(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// epoch is when the tests' clusters are made.
+// epoch is when the tests' clusters are created.
 var epoch = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newAuthorityT(t testing.TB, cluster string) *Authority {
@@ -81,8 +81,8 @@ func credential(t testing.TB, key crypto.Signer, leaf *x509.Certificate, a *Auth
 
 func at(now time.Time) Options { return Options{Now: func() time.Time { return now }} }
 
-// handshake connects a client to a server and has each send the other a byte. It
-// returns what each of them says, and the server's state.
+// handshake connects a client to a server and exchanges a byte in each direction. It returns the
+// error of each side, and the server's state.
 func handshake(t testing.TB, server, client *tls.Config) (s tls.ConnectionState, serverErr, clientErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,7 +136,7 @@ func TestHandshakesThatAreGood(t *testing.T) {
 	for name, test := range map[string]struct {
 		client     *Credential
 		want       Peer
-		node       string        // that the client wants
+		node       string        // intended by the client
 		serverSlow time.Duration // how far the server's clock is behind
 	}{
 		"node to node":            {client: n2, want: Peer{Kind: Node, Name: "n2"}, node: "n1"},
@@ -167,8 +167,8 @@ func TestHandshakesThatAreGood(t *testing.T) {
 	}
 }
 
-// forge returns a credential whose certificate somebody else than the authority has
-// signed, and which says whatever it likes.
+// forge returns a credential with arbitrary content whose certificate was not signed by the
+// authority.
 func forge(t testing.TB, signer *Credential, uri string, change func(*x509.Certificate)) *Credential {
 	t.Helper()
 	key, err := NewKey()
@@ -203,7 +203,7 @@ func forge(t testing.TB, signer *Credential, uri string, change func(*x509.Certi
 	return &Credential{key: key, leaf: leaf, chain: tls.Certificate{Certificate: append([][]byte{der}, chain...), PrivateKey: key, Leaf: leaf}}
 }
 
-// signedBy has an authority sign what a careless program might ask it to.
+// signedBy makes an authority sign arbitrary content, as a careless program might.
 func signedBy(t testing.TB, a *Authority, uri string, change func(*x509.Certificate)) *Credential {
 	t.Helper()
 	c := forge(t, &Credential{leaf: a.cert, key: a.key, chain: tls.Certificate{Certificate: [][]byte{a.cert.Raw}}}, uri, change)
@@ -211,13 +211,12 @@ func signedBy(t testing.TB, a *Authority, uri string, change func(*x509.Certific
 	return c
 }
 
-// TestAttackers: K1 and K2. Each attacker once connects to a good node, and once poses
-// as one.
+// TestAttackers: K1 and K2. Each attacker connects to a good node, and poses as one.
 func TestAttackers(t *testing.T) {
 	a, impostor, other := newAuthorityT(t, "c1"), newAuthorityT(t, "c1"), newAuthorityT(t, "c2")
 	n1, n2 := nodeCredential(t, a, "n1", epoch), nodeCredential(t, a, "n2", epoch)
 	trust := trustIn(t, a)
-	with := func(c *Credential) *Credential { // whatever it is, it trusts the cluster
+	with := func(c *Credential) *Credential { // with trust in the cluster
 		d := *c
 		d.trust = trust
 		return &d
@@ -225,8 +224,8 @@ func TestAttackers(t *testing.T) {
 	uri := "stele://c1/node/n2"
 	for name, test := range map[string]struct {
 		attacker *Credential
-		asClient error // why the node turns it down; nil if it does not
-		asServer error // why a node that wants n2 turns it down
+		asClient error // the node's reason to reject it, or nil
+		asServer error // the reason of a node that dials n2
 	}{
 		"expired":                       {nodeCredential(t, a, "n2", epoch.Add(-NodeLife-time.Minute)), ErrExpired, ErrExpired},
 		"not yet valid":                 {nodeCredential(t, a, "n2", epoch.Add(Backdate+time.Minute)), ErrNotYetValid, ErrNotYetValid},
@@ -259,14 +258,14 @@ func TestAttackers(t *testing.T) {
 			server := NewEndpoint(n1, at(epoch))
 			_, err, clientErr := handshake(t, server.Server(), attacker.DialNode(""))
 			if !errors.Is(err, test.asClient) || (err == nil) != (test.asClient == nil) {
-				t.Errorf("as a client: the node says %v, want %v (the client: %v)", err, test.asClient, clientErr)
+				t.Errorf("as a client: the node returns %v, want %v (the client: %v)", err, test.asClient, clientErr)
 			}
 			if test.asClient != nil && clientErr == nil {
-				t.Error("as a client: it does not hear of it")
+				t.Error("as a client: it gets no error")
 			}
 			_, _, err = handshake(t, attacker.Server(), NewEndpoint(n1, at(epoch)).DialNode("n2"))
 			if !errors.Is(err, test.asServer) || (err == nil) != (test.asServer == nil) {
-				t.Errorf("as a server: the node says %v, want %v", err, test.asServer)
+				t.Errorf("as a server: the node returns %v, want %v", err, test.asServer)
 			}
 			if pe := (*PeerError)(nil); err != nil && !errors.As(err, &pe) {
 				t.Errorf("as a server: %T is no PeerError", errors.Unwrap(err))
@@ -286,7 +285,7 @@ func TestOldTLS(t *testing.T) {
 			return c
 		}
 		if _, err, clientErr := handshake(t, e.Server(), old(e.DialNode(""))); err == nil || clientErr == nil {
-			t.Errorf("a client of %s was let in: %v, %v", tls.VersionName(version), err, clientErr)
+			t.Errorf("a client of %s was accepted: %v, %v", tls.VersionName(version), err, clientErr)
 		}
 		if _, err, clientErr := handshake(t, old(e.Server()), e.DialNode("")); err == nil || clientErr == nil {
 			t.Errorf("a server of %s was believed: %v, %v", tls.VersionName(version), err, clientErr)
@@ -297,7 +296,7 @@ func TestOldTLS(t *testing.T) {
 			t.Errorf("%s: from %s on, and tickets are not off", what, tls.VersionName(c.MinVersion))
 		}
 	}
-	// Where somebody has lowered the bar of a configuration, it is still seen.
+	// A lowered minimum version in a configuration is still detected.
 	server, client := e.Server(), e.DialNode("")
 	server.MinVersion, server.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	client.MinVersion = tls.VersionTLS12
@@ -359,7 +358,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestSwap: K3, with configurations that were made before.
+// TestSwap: K3, with configurations created before.
 func TestSwap(t *testing.T) {
 	a, next := newAuthorityT(t, "c1"), newAuthorityT(t, "c1")
 	old := nodeCredential(t, a, "n1", epoch)
@@ -385,7 +384,7 @@ func TestSwap(t *testing.T) {
 		t.Error("the old certificate is still shown")
 	}
 
-	// A change of authority: first all trust both, then each gets a new certificate.
+	// A change of authority: first everyone trusts both, then each gets a new certificate.
 	both := trustIn(t, a, next)
 	for _, e := range []*Endpoint{server, peer} {
 		c := e.Credential()
@@ -418,7 +417,7 @@ func TestSwap(t *testing.T) {
 		"none":              AnonymousCredential(both),
 	} {
 		if peer.Swap(c) == nil {
-			t.Errorf("%s credential was taken", what)
+			t.Errorf("%s credential was accepted", what)
 		}
 	}
 }
@@ -437,7 +436,7 @@ func TestDialPinned(t *testing.T) {
 		t.Fatal("nothing or something else was learnt")
 	}
 	learnt = nil
-	// Who replays the true authority's certificate behind one of its own gets nowhere.
+	// Replaying the true authority's certificate after a forged leaf does not help.
 	posing := forge(t, nil, "stele://c1/node/n1", nil)
 	posing.chain.Certificate = append(posing.chain.Certificate, a.cert.Raw)
 	posing.trust = trustIn(t, a)
@@ -465,7 +464,7 @@ func TestDialPinned(t *testing.T) {
 	}
 }
 
-// TestCertificateForm holds what other programs see of certificates.
+// TestCertificateForm pins the properties of certificates that other programs see.
 func TestCertificateForm(t *testing.T) {
 	a := newAuthorityT(t, "c1")
 	node := nodeCredential(t, a, "n1", epoch.Add(30*24*time.Hour)).leaf
@@ -496,7 +495,7 @@ func TestCertificateForm(t *testing.T) {
 	if !slices.Equal(node.DNSNames, []string{"host1.example"}) || len(node.IPAddresses) != 1 || node.IPAddresses[0].String() != "10.0.0.1" {
 		t.Errorf("the node's hosts are %v, %v", node.DNSNames, node.IPAddresses)
 	}
-	// A client in another language checks the chain and the name, and knows the authority.
+	// A client in another language trusts the authority and verifies the chain and the host name.
 	roots := x509.NewCertPool()
 	roots.AddCert(a.Certificate())
 	if _, err := node.Verify(x509.VerifyOptions{Roots: roots, DNSName: "host1.example", CurrentTime: epoch.Add(31 * 24 * time.Hour)}); err != nil {
@@ -563,7 +562,7 @@ func TestSignRefuses(t *testing.T) {
 		t.Errorf("16 hosts: %v", err)
 	}
 	if _, err := a.SignNode(good, "n1", slices.Repeat([]string{"h"}, 17), epoch); err == nil {
-		t.Error("17 hosts were taken")
+		t.Error("17 hosts were accepted")
 	}
 	for _, life := range []time.Duration{-time.Hour, time.Second, PrincipalLifeMax + 1} {
 		if _, err := a.SignPrincipal(good, "ann", 0, life, epoch); err == nil {
@@ -579,7 +578,7 @@ func TestSignRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	tampered := slices.Clone(good)
-	tampered[len(tampered)-1] ^= 1 // in the signature: somebody who has not the key
+	tampered[len(tampered)-1] ^= 1 // in the signature: the sender does not have the key
 	for name, r := range map[string][]byte{"none": nil, "cut": good[:len(good)-3], "tampered": tampered, "rsa": ofRSA, "large": make([]byte, 9000), "with more": append(slices.Clone(good), 0)} {
 		var bad *RequestError
 		if _, err := a.SignNode(r, "n1", nil, epoch); !errors.As(err, &bad) {

@@ -9,29 +9,28 @@ import (
 	"fmt"
 )
 
-// requestBytesMax bounds a request: one for a key of ours has some 200 bytes.
+// requestBytesMax bounds a request. One for a supported key has about 200 bytes.
 const requestBytesMax = 8 << 10
 
-// RequestError is about a request that no certificate is made for.
+// RequestError means that a certificate request is not acceptable.
 type RequestError struct{ Err error }
 
-func (e *RequestError) Error() string { return fmt.Sprintf("request for a certificate: %v", e.Err) }
+func (e *RequestError) Error() string { return fmt.Sprintf("certificate request: %v", e.Err) }
 
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// NewRequest returns what is sent to have a certificate made for a key: a PKCS #10
-// request, in DER. It proves that the sender has the key and says nothing else: who
-// signs decides what stands in the certificate.
+// NewRequest returns a certificate request for a key: PKCS #10, in DER. It proves possession of the
+// key and contains nothing else; the signer decides the content of the certificate.
 func NewRequest(key crypto.Signer) ([]byte, error) {
 	b, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make a request for a certificate: %w", err)
+		return nil, fmt.Errorf("create a certificate request: %w", err)
 	}
 	return b, nil
 }
 
-// KeyHash returns the SHA-256 of the public key that a request is for, once it is sure
-// that its sender has the private one. Errors: *RequestError.
+// KeyHash verifies a request's proof of possession and returns the SHA-256 of its public key.
+// Errors: *RequestError.
 func KeyHash(request []byte) ([sha256.Size]byte, error) {
 	public, err := readRequest(request)
 	if err != nil {
@@ -44,17 +43,17 @@ func KeyHash(request []byte) ([sha256.Size]byte, error) {
 	return sha256.Sum256(der), nil
 }
 
-// readRequest returns the public key that a request is for.
+// readRequest verifies a request and returns its public key.
 func readRequest(request []byte) (any, error) {
 	if len(request) > requestBytesMax {
-		return nil, &RequestError{fmt.Errorf("%d bytes, at most %d are taken", len(request), requestBytesMax)}
+		return nil, &RequestError{fmt.Errorf("%d bytes, at most %d", len(request), requestBytesMax)}
 	}
 	r, err := x509.ParseCertificateRequest(request)
 	if err != nil {
 		return nil, &RequestError{err}
 	}
-	if !goodKey(r.PublicKey) { // before its signature: large RSA keys take long
-		return nil, &RequestError{errors.New("want a key of ECDSA on P-256 or P-384, or of Ed25519")}
+	if !goodKey(r.PublicKey) { // before the signature, because large RSA keys take long to verify
+		return nil, &RequestError{errors.New("unsupported key: want ECDSA on P-256 or P-384, or Ed25519")}
 	}
 	if err := r.CheckSignature(); err != nil {
 		return nil, &RequestError{err}

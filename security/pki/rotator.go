@@ -12,60 +12,61 @@ import (
 )
 
 const (
-	// rotateEvery is how often the rotator looks at the clock: often enough that a
-	// clock that was set, or a host that slept, is noticed in good time.
+	// rotateEvery is the interval of checks: short enough to notice in time that the clock was set
+	// or the host was suspended.
 	rotateEvery = time.Hour
-	// rotateOwnEvery is how often one does that signs by its own clock.
+	// rotateOwnEvery is the interval of checks on a node that signs by its own clock.
 	rotateOwnEvery = time.Minute
-	// clockRest is how long one that signs by its own clock leaves that alone when it was set, or is at odds with
-	// the certificate at the start: what was set wrong, such as at the start of a host, is mostly put right soon.
-	clockRest = 10 * time.Minute
-	// retryMin is the pause after a renewal that failed; it doubles up to rotateEvery.
+	// clockSettleTime is how long a node that signs by its own clock waits after the clock was set,
+	// or disagreed with the certificate at the start. A clock set wrong, for example while a host
+	// boots, is usually corrected soon.
+	clockSettleTime = 10 * time.Minute
+	// retryMin is the first pause after a failed renewal. The pause doubles up to rotateEvery.
 	retryMin = time.Minute
-	// rotateBefore is how much of a certificate's life is left when it is renewed.
+	// rotateBefore is the validity left when a certificate is renewed.
 	rotateBefore = NodeLife / 3
-	// renewTimeout bounds one attempt.
+	// renewTimeout bounds one renewal attempt.
 	renewTimeout = time.Minute
-	// alarmBefore is the time left at which a renewal that fails is an error and no
-	// longer a warning.
+	// alarmBefore is the validity left below which a failed renewal is logged as an error instead
+	// of a warning.
 	alarmBefore = 5 * 24 * time.Hour
 )
 
-// RotatorConfig says how a node's certificate is renewed.
+// RotatorConfig configures a Rotator.
 type RotatorConfig struct {
-	// Endpoint gets the new credentials. Its own is that of the node.
+	// Endpoint gets the new credentials. Its current one is that of the node.
 	Endpoint *Endpoint
-	// File is where the credential is kept.
+	// File is the path of the credential.
 	File string
-	// Renew has a certificate made of a request. It returns the authorities, too,
-	// since they may be others by now.
+	// Renew gets a request signed. It also returns the authorities, which may have changed.
 	Renew func(ctx context.Context, request []byte) (*x509.Certificate, *Trust, error)
-	// OwnClock tells whether Renew goes by this host's clock: the node signs for itself. Nil: it does not.
+	// OwnClock reports whether Renew uses this host's clock, because the node signs for itself. Nil
+	// means false.
 	OwnClock func() bool
-	// Logger gets what was renewed and what failed. Nil discards.
+	// Logger gets renewals and failures. Nil discards.
 	Logger *slog.Logger
 }
 
 // Rotator renews a node's certificate before it expires.
 type Rotator struct {
 	cfg RotatorConfig
-	// mu guards the fields below, and is held while the credential is replaced: Run, Renew and Retrust may be called by
-	// different goroutines.
+	// mu guards the fields below and is held while the credential is replaced, because Run, Renew
+	// and Retrust may be called concurrently.
 	mu sync.Mutex
-	// made is when the credential in use was made or read, on the monotonic clock: a
-	// wall clock that was set back must not keep a node from renewing in time.
+	// made is when the current credential was created or read, by the monotonic clock: a wall clock
+	// set back must not delay a renewal.
 	made time.Time
-	// madeWall is what the wall clock said then.
+	// madeWall is the same time by the wall clock.
 	madeWall time.Time
 	pause    time.Duration
-	// ahead is by how much the wall clock has gone faster than the monotonic one since began, at the last look, and
-	// jumped when that was last seen to be quite another, on the monotonic clock.
+	// ahead is how far the wall clock has run ahead of the monotonic clock since began, at the last
+	// check. jumped is when it last changed substantially, by the monotonic clock.
 	ahead         time.Duration
 	began, jumped time.Time
 	beganWall     time.Time
 }
 
-// NewRotator returns a rotator that does nothing before Run.
+// NewRotator returns a rotator. It does nothing until Run.
 func NewRotator(cfg RotatorConfig) *Rotator {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -81,10 +82,10 @@ func NewRotator(cfg RotatorConfig) *Rotator {
 	return r
 }
 
-// Run renews the certificate whenever it is time, until ctx ends.
+// Run renews the certificate when it is due, until ctx ends.
 func (r *Rotator) Run(ctx context.Context) {
 	for {
-		timer := time.NewTimer(r.look(ctx))
+		timer := time.NewTimer(r.tick(ctx))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -94,25 +95,25 @@ func (r *Rotator) Run(ctx context.Context) {
 	}
 }
 
-// every is how long it is until the next look.
-func (r *Rotator) every() time.Duration {
+// interval returns the interval of checks.
+func (r *Rotator) interval() time.Duration {
 	if r.cfg.OwnClock() {
 		return rotateOwnEvery
 	}
 	return rotateEvery
 }
 
-// look renews the certificate if it is time, and returns when to look again.
-func (r *Rotator) look(ctx context.Context) time.Duration {
+// tick renews the certificate if it is due, and returns the time until the next check.
+func (r *Rotator) tick(ctx context.Context) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.due() {
-		return r.every()
+		return r.interval()
 	}
 	err := r.renewLocked(ctx)
 	if err == nil {
 		r.pause = 0
-		return r.every()
+		return r.interval()
 	}
 	if ctx.Err() != nil {
 		return rotateEvery
@@ -123,14 +124,14 @@ func (r *Rotator) look(ctx context.Context) time.Duration {
 	if ends.Sub(r.cfg.Endpoint.opts.Now()) < alarmBefore {
 		level = slog.LevelError
 	}
-	r.cfg.Logger.Log(ctx, level, "certificate cannot be renewed", "error", err, "expires", ends, "again_in", r.pause)
-	return r.pause - rand.N(r.pause/4) // so that nodes that failed together do not ask together
+	r.cfg.Logger.Log(ctx, level, "certificate renewal failed", "err", err, "expires", ends, "again_in", r.pause)
+	return r.pause - rand.N(r.pause/4) // so that nodes that failed together do not retry together
 }
 
-// due tells whether the certificate is to be renewed: when two thirds of its life are
-// over by the wall clock, or by the monotonic one since this process has it. One who signs by his own clock
-// believes in it when it has not jumped lately, and renews what begins later, too: it was made while the clock
-// was ahead, and nobody takes it.
+// due reports whether to renew: after two thirds of the validity by the wall clock, or of NodeLife
+// by the monotonic clock since the credential was created or read. A node that signs by its own
+// clock waits until the clock has been stable for clockSettleTime. It also renews a certificate
+// that is not valid yet: it was created while the clock was ahead, and peers reject it.
 func (r *Rotator) due() bool {
 	c, now := r.cfg.Endpoint.Credential(), r.cfg.Endpoint.opts.Now()
 	r.followClock(now)
@@ -138,11 +139,11 @@ func (r *Rotator) due() bool {
 	if !r.cfg.OwnClock() {
 		return over
 	}
-	later := now.Before(c.Begins()) && !r.jumped.Before(r.made) // else signing again is of no use
-	return (over || later) && (r.jumped.IsZero() || time.Since(r.jumped) >= clockRest)
+	later := now.Before(c.Begins()) && !r.jumped.Before(r.made) // if the clock did not change since, signing again does not help
+	return (over || later) && (r.jumped.IsZero() || time.Since(r.jumped) >= clockSettleTime)
 }
 
-// followClock notes whether the wall clock was set.
+// followClock records whether the wall clock was set.
 func (r *Rotator) followClock(now time.Time) {
 	ahead := now.Round(0).Sub(r.beganWall.Round(0)) - time.Since(r.began)
 	if (ahead - r.ahead).Abs() > Backdate/2 {
@@ -151,16 +152,16 @@ func (r *Rotator) followClock(now time.Time) {
 	r.ahead = ahead
 }
 
-// Renew renews the certificate now, with a new key. When it returns nil the new
-// credential is in the file, durably, and in use.
+// Renew renews the certificate now, with a new key. When it returns nil, the new credential is
+// durable and in use.
 func (r *Rotator) Renew(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.renewLocked(ctx)
 }
 
-// Retrust has the credential trust other authorities, one of which must have signed its certificate. When it returns nil
-// the new credential is in the file, durably, and in use.
+// Retrust replaces the trusted authorities, one of which must have signed the current certificate.
+// When it returns nil, the new credential is durable and in use.
 func (r *Rotator) Retrust(trust *Trust) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +171,7 @@ func (r *Rotator) Retrust(trust *Trust) error {
 		return err
 	}
 	if err := WriteCredential(r.cfg.File, c); err != nil {
-		return fmt.Errorf("keep the authorities: %w", err)
+		return fmt.Errorf("store the authorities: %w", err)
 	}
 	return r.cfg.Endpoint.Swap(c)
 }
@@ -198,7 +199,7 @@ func (r *Rotator) renewLocked(ctx context.Context) error {
 		return err
 	}
 	if err := WriteCredential(r.cfg.File, c); err != nil {
-		return fmt.Errorf("keep the renewed certificate: %w", err)
+		return fmt.Errorf("store the renewed certificate: %w", err)
 	}
 	if err := r.cfg.Endpoint.Swap(c); err != nil {
 		return err
@@ -208,25 +209,25 @@ func (r *Rotator) renewLocked(ctx context.Context) error {
 	return nil
 }
 
-// check refuses a credential that is worse than the one in use.
+// check rejects a credential that is worse than the current one.
 func (r *Rotator) check(c *Credential) error {
 	old, now := r.cfg.Endpoint.Credential(), r.cfg.Endpoint.opts.Now()
 	if c.peer.Kind != old.peer.Kind || c.peer.Name != old.peer.Name || c.trust.cluster != old.trust.cluster {
-		return fmt.Errorf("renewed certificate is that of %s of cluster %s", c.peer, c.trust.cluster)
+		return fmt.Errorf("renewed certificate is for %s of cluster %s", c.peer, c.trust.cluster)
 	}
 	for _, as := range []side{asServer, asClient} {
 		_, err := c.trust.verify([]*x509.Certificate{c.leaf}, as, now)
 		_, oldErr := old.trust.verify([]*x509.Certificate{old.leaf}, as, now)
 		clock := errors.Is(err, ErrExpired) || errors.Is(err, ErrNotYetValid)
 		if err != nil && !(clock && (oldErr != nil || r.setBack())) {
-			return fmt.Errorf("renewed certificate is no good here: %w", err)
+			return fmt.Errorf("renewed certificate does not verify on this host: %w", err)
 		}
 	}
 	return nil
 }
 
-// setBack tells whether the wall clock was set back since the credential in use was
-// made. Then it is this clock that is wrong about a certificate, and not the signer's.
+// setBack reports whether the wall clock was set back since the current credential was created or
+// read. In that case this clock is wrong about a certificate, not the signer's.
 func (r *Rotator) setBack() bool {
 	wall := r.cfg.Endpoint.opts.Now().Round(0).Sub(r.madeWall.Round(0))
 	return time.Since(r.made)-wall > Backdate/2

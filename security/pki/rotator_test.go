@@ -29,7 +29,7 @@ type rotation struct {
 	sign     func(request []byte) (*x509.Certificate, *Trust, error)
 }
 
-// lines is a log that is read while it is written.
+// lines is a log that can be read concurrently with writes.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -83,7 +83,7 @@ func (r *rotation) failWith(err error) {
 	r.fail.Store(&err)
 }
 
-// run runs the test beside the rotator.
+// run runs the test concurrently with the rotator.
 func (r *rotation) run(t *testing.T, test func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -113,14 +113,14 @@ func TestRotator(t *testing.T) {
 		r.run(t, func() {
 			pass(20*day - 2*time.Hour)
 			if n := r.asked.Load(); n != 0 {
-				t.Errorf("asked %d times in the first two thirds of a life", n)
+				t.Errorf("%d requests in the first two thirds of a life", n)
 			}
 			last := r.endpoint.Credential()
 			for i := range int64(5) {
 				pass(20 * day)
 				c := r.endpoint.Credential()
 				if n := r.asked.Load(); n != i+1 || c.Peer().Serial == last.Peer().Serial || c.key == last.key {
-					t.Errorf("after %d more lives: asked %d times, and in use is %s after %s", i+1, n, c.Peer().Serial, last.Peer().Serial)
+					t.Errorf("after %d more lives: %d requests, and in use is %s after %s", i+1, n, c.Peer().Serial, last.Peer().Serial)
 				}
 				if left := time.Until(c.Ends()); left < NodeLife/3 {
 					t.Errorf("only %v are left", left)
@@ -131,8 +131,8 @@ func TestRotator(t *testing.T) {
 	})
 }
 
-// TestRotatorBesideClocks: a wall clock that was set does not let the certificate expire.
-func TestRotatorBesideClocks(t *testing.T) {
+// TestRotatorWhenClockIsSet: the certificate does not expire when the wall clock is set.
+func TestRotatorWhenClockIsSet(t *testing.T) {
 	for name, test := range map[string]struct {
 		skew time.Duration
 		want time.Duration // until it is renewed
@@ -149,26 +149,26 @@ func TestRotatorBesideClocks(t *testing.T) {
 					r.skew.Store(int64(test.skew))
 					pass(max(0, test.want-2*time.Hour))
 					if n := r.asked.Load(); n != 0 {
-						t.Errorf("asked %d times, too early", n)
+						t.Errorf("%d requests, too early", n)
 					}
 					pass(4 * time.Hour)
 					if n := r.asked.Load(); n == 0 {
-						t.Error("has not asked")
+						t.Error("no request was sent")
 					}
 					if time.Since(r.endpoint.Credential().Begins()) > Backdate+4*time.Hour {
 						t.Error("the new certificate is not in use")
 					}
 				})
 				if n := r.asked.Load(); n > 6 {
-					t.Errorf("asked %d times in hours", n)
+					t.Errorf("%d requests in hours", n)
 				}
 			})
 		})
 	}
 }
 
-// TestRotatorOfIssuer: one who signs by his own clock does not sign by one that jumps ahead and is put right soon, and what
-// he has signed by one that was put right later he replaces.
+// TestRotatorOfIssuer: a node that signs by its own clock does not renew while the clock is briefly
+// ahead. It replaces what it signed by a clock that was corrected later.
 func TestRotatorOfIssuer(t *testing.T) {
 	issuer := func(t *testing.T) *rotation {
 		r := newRotation(t)
@@ -220,7 +220,7 @@ func TestRotatorOfIssuer(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // it has started anew since
+	synctest.Test(t, func(t *testing.T) { // it has restarted since
 		r := issuer(t)
 		if err := r.endpoint.Swap(nodeCredential(t, r.a, "n1", time.Now().Add(25*day))); err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestRotatorOfIssuer(t *testing.T) {
 	})
 }
 
-func TestRotatorTriesAgain(t *testing.T) {
+func TestRotatorRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
 		r.run(t, func() {
@@ -241,14 +241,14 @@ func TestRotatorTriesAgain(t *testing.T) {
 			first := r.endpoint.Credential()
 			pass(20*day + 2*time.Hour)
 			if n := r.asked.Load(); n < 3 || n > 9 {
-				t.Errorf("asked %d times in two hours", n)
+				t.Errorf("%d requests in two hours", n)
 			}
 			if strings.Contains(r.log.String(), "ERROR") || !strings.Contains(r.log.String(), "WARN") {
-				t.Errorf("ten days are left, and the log says: %s", r.log.String())
+				t.Errorf("ten days are left, and the log is: %s", r.log.String())
 			}
 			pass(5 * day)
 			if n := r.asked.Load(); n < 100 || n > 200 {
-				t.Errorf("asked %d times in five days", n)
+				t.Errorf("%d requests in five days", n)
 			}
 			if !strings.Contains(r.log.String(), "level=ERROR") {
 				t.Error("four days are left, and the log has no error")
@@ -265,8 +265,8 @@ func TestRotatorTriesAgain(t *testing.T) {
 	})
 }
 
-// TestRotatorTakesNothingWorse: K4, and nothing that is no good is put in use.
-func TestRotatorTakesNothingWorse(t *testing.T) {
+// TestRotatorRejectsWorse: K4, and an invalid credential is never put in use.
+func TestRotatorRejectsWorse(t *testing.T) {
 	r := newRotation(t)
 	first := r.endpoint.Credential()
 	trust, other := trustIn(t, r.a), newAuthorityT(t, "c2")
@@ -299,7 +299,7 @@ func TestRotatorTakesNothingWorse(t *testing.T) {
 	} {
 		r.sign = sign
 		if err := r.rotator.Renew(context.Background()); err == nil {
-			t.Errorf("%s certificate was taken", what)
+			t.Errorf("%s certificate was accepted", what)
 		}
 		if kept, err := ReadCredential(r.file); err != nil || r.endpoint.Credential() != first || kept.Peer() != first.Peer() {
 			t.Errorf("%s certificate is in use, or in the file: %v", what, err)

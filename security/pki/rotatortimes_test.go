@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// TestRenewalPauses: after a renewal that failed the next one is tried after a minute, then after twice as long each time, up to an
-// hour, each less up to a quarter. After one that succeeded all begins anew.
+// TestRenewalPauses: after a failed renewal the pause is a minute and then doubles up to an hour,
+// each less up to a quarter. A success resets it.
 func TestRenewalPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotation(t)
-		if got := r.rotator.look(t.Context()); got != time.Hour || r.asked.Load() != 0 {
-			t.Errorf("before it is due: %v, asked %d times", got, r.asked.Load())
+		if got := r.rotator.tick(t.Context()); got != time.Hour || r.asked.Load() != 0 {
+			t.Errorf("before it is due: %v, %d requests", got, r.asked.Load())
 		}
 		time.Sleep(NodeLife - rotateBefore)
 		r.failWith(errors.New("no master"))
@@ -24,14 +24,14 @@ func TestRenewalPauses(t *testing.T) {
 			t.Helper()
 			for i, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 				most := minutes * time.Minute
-				if got := r.rotator.look(t.Context()); got > most || got <= most-most/4 {
+				if got := r.rotator.tick(t.Context()); got > most || got <= most-most/4 {
 					t.Errorf("after %d failures the pause is %v, want %v less up to a quarter", i+1, got, most)
 				}
 			}
 		}
 		pauses()
 		r.failWith(nil)
-		if got := r.rotator.look(t.Context()); got != time.Hour {
+		if got := r.rotator.tick(t.Context()); got != time.Hour {
 			t.Errorf("after a renewal: %v", got)
 		}
 		time.Sleep(NodeLife - rotateBefore)
@@ -39,20 +39,20 @@ func TestRenewalPauses(t *testing.T) {
 		pauses()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if got := r.rotator.look(ended); got != time.Hour {
+		if got := r.rotator.tick(ended); got != time.Hour {
 			t.Errorf("when it ends: %v", got)
 		}
 		cfg := r.rotator.cfg
 		cfg.OwnClock = func() bool { return true }
 		r.failWith(nil)
-		if got := NewRotator(cfg).look(t.Context()); got != time.Minute {
+		if got := NewRotator(cfg).tick(t.Context()); got != time.Minute {
 			t.Errorf("one that signs by its own clock looks again after %v", got)
 		}
 	})
 }
 
-// TestRenewalIsDue: a certificate is renewed when ten days of it are left by the wall clock, or when it has been in use for twenty
-// days by the monotonic one, and not before.
+// TestRenewalIsDue: a certificate is renewed with ten days left by the wall clock, or after twenty
+// days by the monotonic clock, and not before.
 func TestRenewalIsDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		skew time.Duration
@@ -75,8 +75,8 @@ func TestRenewalIsDue(t *testing.T) {
 	}
 }
 
-// TestClockThatWasSet: who signs by an own clock waits ten minutes after the clock was set by more than half a day, and not at all
-// after less.
+// TestClockThatWasSet: a node that signs by its own clock waits ten minutes after the clock was set
+// by more than half a day, and not at all after less.
 func TestClockThatWasSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		set, pass time.Duration
@@ -86,8 +86,8 @@ func TestClockThatWasSet(t *testing.T) {
 		"by more":                         {Backdate/2 + 1, 0, false},
 		"back by half a day":              {-Backdate / 2, 0, true},
 		"back by more":                    {-Backdate/2 - 1, 0, false},
-		"by more, just before 10 minutes": {Backdate/2 + 1, clockRest - 1, false},
-		"by more, ten minutes ago":        {Backdate/2 + 1, clockRest, true},
+		"by more, just before 10 minutes": {Backdate/2 + 1, clockSettleTime - 1, false},
+		"by more, ten minutes ago":        {Backdate/2 + 1, clockSettleTime, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRotation(t)
@@ -108,12 +108,13 @@ func TestClockThatWasSet(t *testing.T) {
 	}
 }
 
-// TestCertificateAfterClockWasSet: a certificate that this host's clock finds good no more, or not yet, is taken only if the clock was
-// set back by more than half a day since the present one was made, or finds that one no good either.
+// TestCertificateAfterClockWasSet: a certificate that is not valid by this host's clock is accepted
+// only if the clock was set back by more than half a day since the current one was created, or if
+// the current one is not valid either.
 func TestCertificateAfterClockWasSet(t *testing.T) {
 	for name, c := range map[string]struct {
 		set    time.Duration // the host's clock
-		signed time.Duration // by the signer's clock, from the start on
+		signed time.Duration // by the signer's clock, since the start
 		want   bool
 	}{
 		"a good clock":                                 {0, 0, true},
@@ -138,12 +139,13 @@ func TestCertificateAfterClockWasSet(t *testing.T) {
 	}
 }
 
-// TestRetrust: other authorities are trusted from then on, by the file as well, and only if one of them has signed the certificate.
+// TestRetrust: new authorities are trusted at once and in the file, if one of them signed the
+// certificate.
 func TestRetrust(t *testing.T) {
 	r := newRotation(t)
 	next := newAuthorityT(t, "c1")
 	if err := r.rotator.Retrust(trustIn(t, next)); err == nil {
-		t.Error("an authority that has not signed the certificate is trusted alone")
+		t.Error("an authority that has not signed the certificate is the only one trusted")
 	}
 	if err := r.rotator.Retrust(trustIn(t, r.a, next)); err != nil {
 		t.Fatal(err)

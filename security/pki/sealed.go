@@ -16,25 +16,26 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 )
 
-// pemSealed is a private key that a passphrase encrypts: PKCS #8 with PBES2, PBKDF2 by HMAC-SHA-256, and AES-256-CBC. OpenSSL
-// reads and writes it: "openssl pkey -in ca.key", "openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256".
+// pemSealed is a passphrase-encrypted private key: PKCS #8 with PBES2, PBKDF2 with HMAC-SHA-256,
+// and AES-256-CBC. OpenSSL reads and writes it: "openssl pkey -in ca.key", "openssl pkcs8 -topk8
+// -v2 aes-256-cbc -v2prf hmacWithSHA256".
 const pemSealed = "ENCRYPTED PRIVATE KEY"
 
 const (
-	// sealedRounds is what OWASP advises for PBKDF2 by HMAC-SHA-256: 0.2 s.
+	// sealedRounds is the OWASP recommendation for PBKDF2 with HMAC-SHA-256. It takes 0.2 s.
 	sealedRounds = 600_000
-	// sealedRoundsMax bounds what is read: half a minute.
+	// sealedRoundsMax bounds the rounds of a file that is read: half a minute.
 	sealedRoundsMax = 100 * sealedRounds
 	sealedSaltBytes = 16
-	// PassphraseBytesMin is the least length of a passphrase, in bytes.
+	// PassphraseBytesMin is the minimum length of a passphrase, in bytes.
 	PassphraseBytesMin = 12
 )
 
 var (
-	// ErrSealed means that a key is encrypted, and no passphrase was given.
+	// ErrSealed means that a key is encrypted and no passphrase was given.
 	ErrSealed = errors.New("key is encrypted by a passphrase")
-	// ErrPassphrase means that a key is encrypted by another passphrase.
-	ErrPassphrase = errors.New("passphrase is not that of the key")
+	// ErrPassphrase means that the passphrase is wrong.
+	ErrPassphrase = errors.New("wrong passphrase")
 )
 
 var (
@@ -61,7 +62,7 @@ type (
 	}
 )
 
-// seal encrypts a private key in PKCS #8.
+// seal encrypts a PKCS #8 private key.
 func seal(der []byte, passphrase string) ([]byte, error) {
 	salt, iv := make([]byte, sealedSaltBytes), make([]byte, aes.BlockSize)
 	_, _ = rand.Read(salt) // never fails
@@ -96,7 +97,7 @@ func seal(der []byte, passphrase string) ([]byte, error) {
 	return asn1.Marshal(sealedKey{pkix.AlgorithmIdentifier{Algorithm: oidPBES2, Parameters: asn1.RawValue{FullBytes: params}}, text})
 }
 
-// unseal decrypts what seal returns. Errors: ErrPassphrase, and others for what is of another form.
+// unseal decrypts what seal returns. Errors: ErrPassphrase, and others for an unsupported form.
 func unseal(der []byte, passphrase string) ([]byte, error) {
 	var k sealedKey
 	var p pbes2Params
@@ -112,16 +113,16 @@ func unseal(der []byte, passphrase string) ([]byte, error) {
 		{func() []byte { return p.Encryption.Parameters.FullBytes }, &iv},
 	} {
 		if rest, err := asn1.Unmarshal(step.from(), step.to); err != nil || len(rest) > 0 {
-			return nil, errors.New("encrypted key is not of the form PKCS #8")
+			return nil, errors.New("encrypted key is not PKCS #8")
 		}
 	}
 	switch {
 	case !k.Algorithm.Algorithm.Equal(oidPBES2), !p.KeyDerivation.Algorithm.Equal(oidPBKDF2), !d.PRF.Algorithm.Equal(oidHMACSHA256), !p.Encryption.Algorithm.Equal(oidAES256CBC):
-		return nil, errors.New("key is encrypted otherwise than by PBES2 with PBKDF2, HMAC-SHA-256 and AES-256-CBC")
+		return nil, errors.New("unsupported encryption of the key: want PBES2 with PBKDF2, HMAC-SHA-256 and AES-256-CBC")
 	case d.Rounds < 1 || d.Rounds > sealedRoundsMax:
 		return nil, fmt.Errorf("encrypted key has %d rounds, want 1 to %d", d.Rounds, sealedRoundsMax)
 	case len(iv) != aes.BlockSize || len(k.Encrypted) == 0 || len(k.Encrypted)%aes.BlockSize != 0:
-		return nil, errors.New("encrypted key has a wrong length")
+		return nil, errors.New("encrypted key has the wrong length")
 	}
 	key, err := pbkdf2.Key(sha256.New, passphrase, d.Salt, d.Rounds, 32)
 	if err != nil {
@@ -140,7 +141,7 @@ func unseal(der []byte, passphrase string) ([]byte, error) {
 	return text[:len(text)-pad], nil
 }
 
-// CheckPassphrase returns an error unless a passphrase is long enough.
+// CheckPassphrase returns an error if a passphrase is too short.
 func CheckPassphrase(p string) error {
 	if len(p) < PassphraseBytesMin {
 		return fmt.Errorf("passphrase of the authority's key has %d bytes: want at least %d", len(p), PassphraseBytesMin)
@@ -148,7 +149,8 @@ func CheckPassphrase(p string) error {
 	return nil
 }
 
-// WriteSealedAuthority is WriteAuthority with the key encrypted by a passphrase, unless that is empty.
+// WriteSealedAuthority is WriteAuthority with the key encrypted with a passphrase, unless that is
+// empty.
 func WriteSealedAuthority(file string, a *Authority, passphrase string) error {
 	b, err := a.PEM()
 	if err != nil || passphrase == "" {
@@ -165,8 +167,8 @@ func WriteSealedAuthority(file string, a *Authority, passphrase string) error {
 	return secretfile.Write(file, append(pem.EncodeToMemory(block), rest...))
 }
 
-// ReadSealedAuthority is ReadAuthority for a key that may be encrypted. Sealed reports whether it is. Errors: ErrSealed and
-// ErrPassphrase in a *FileError, those of ReadAuthority.
+// ReadSealedAuthority is ReadAuthority for a key that may be encrypted. sealed reports whether it
+// is. Errors: ErrSealed and ErrPassphrase in a *FileError, those of ReadAuthority.
 func ReadSealedAuthority(file, passphrase string) (a *Authority, sealed bool, err error) {
 	b, err := secretfile.Read(file)
 	if err != nil {
@@ -183,10 +185,10 @@ func ReadSealedAuthority(file, passphrase string) (a *Authority, sealed bool, er
 		sealed, b = true, append(pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), rest...)
 	}
 	if a, err = ParseAuthority(b); err != nil {
-		if sealed { // a wrong passphrase passes for a right one once in 256 times
+		if sealed { // a wrong passphrase yields valid padding once in 256 times
 			return nil, true, &FileError{file, "it cannot be decrypted", ErrPassphrase}
 		}
-		return nil, false, &FileError{file, "it is not an authority's", err}
+		return nil, false, &FileError{file, "not an authority", err}
 	}
 	return a, sealed, nil
 }

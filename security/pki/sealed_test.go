@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// TestSealedAuthority: a key that a passphrase encrypts is read with that alone, by OpenSSL as well, and is not in the file.
+// TestSealedAuthority: an encrypted key is read only with its passphrase, also by OpenSSL, and is
+// not in the file in the clear.
 func TestSealedAuthority(t *testing.T) {
 	a := newAuthorityT(t, "c1")
 	file := filepath.Join(t.TempDir(), "ca.key")
@@ -51,11 +52,11 @@ func TestSealedAuthority(t *testing.T) {
 		t.Error(err)
 	}
 	if CheckPassphrase("eleven byte") == nil {
-		t.Error("a short passphrase was taken")
+		t.Error("a short passphrase was accepted")
 	}
 }
 
-// TestSealedLengths: keys with the least padding and with the most are read again.
+// TestSealedLengths: keys with the minimum and the maximum padding round-trip.
 func TestSealedLengths(t *testing.T) {
 	for _, n := range []int{15, 16} {
 		text := bytes.Repeat([]byte{0x10}, n)
@@ -69,7 +70,7 @@ func TestSealedLengths(t *testing.T) {
 	}
 }
 
-// TestSealedGarbage: what is no encrypted key is an error, and takes no time.
+// TestSealedGarbage: malformed input is rejected quickly.
 func TestSealedGarbage(t *testing.T) {
 	good, err := seal([]byte("a key"), "x")
 	if err != nil {
@@ -85,7 +86,7 @@ func TestSealedGarbage(t *testing.T) {
 	}
 }
 
-// sealing is what stands in an encrypted key, with few rounds.
+// sealing is the content of an encrypted key, with few rounds.
 type sealing struct {
 	scheme, derivation, prf, encryption asn1.ObjectIdentifier
 	rounds                              int
@@ -125,17 +126,17 @@ func (s *sealing) der(t *testing.T) []byte {
 	return encode(sealedKey{pkix.AlgorithmIdentifier{Algorithm: s.scheme, Parameters: asn1.RawValue{FullBytes: params}}, s.encrypted})
 }
 
-// TestSealedForms: an encrypted key of another algorithm, number of rounds or length is rejected with the reason, and one whose
-// padding is wrong counts as one under another passphrase.
+// TestSealedForms: an unsupported algorithm, number of rounds or length is rejected with the
+// reason. Wrong padding is reported as a wrong passphrase.
 func TestSealedForms(t *testing.T) {
 	pad := func(n int, with byte, text int) []byte {
 		return append(bytes.Repeat([]byte{'k'}, text), bytes.Repeat([]byte{with}, n)...)
 	}
-	const algorithm, rounds, length, passphrase = "otherwise than by", "rounds, want 1 to", "wrong length", "passphrase is not"
+	const algorithm, rounds, length, passphrase = "unsupported encryption", "rounds, want 1 to", "wrong length", "wrong passphrase"
 	other := asn1.ObjectIdentifier{1, 2, 3}
 	for name, c := range map[string]struct {
 		change func(s *sealing)
-		want   string // of the error; empty: there is none
+		want   string // part of the error; empty for none
 	}{
 		"good":                  {func(*sealing) {}, ""},
 		"another scheme":        {func(s *sealing) { s.scheme = other }, algorithm},

@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// Endpoint makes the TLS configurations of one node or client. Its credential can be
-// replaced at any time: connections that are made afterwards use the new one, also by
-// configurations that were made before. It is safe for concurrent use.
+// Endpoint creates the TLS configurations of one node or client. Its credential can be replaced at
+// any time. New connections then use the new one, also with configurations created earlier. It is
+// safe for concurrent use.
 type Endpoint struct {
 	credential atomic.Pointer[Credential]
 	opts       Options
 
-	// mu guards the fields in it. Never held across I/O.
+	// mu guards the fields in it and is never held across I/O.
 	mu struct {
 		sync.Mutex
-		conns map[*Conn]struct{} // that are open, in either direction
-		// of is how many those of each principal are, by name.
-		of map[string]int
+		conns map[*Conn]struct{} // open connections in both directions
+		// perPrincipal is the number of connections of each principal, by name.
+		perPrincipal map[string]int
 	}
 }
 
-// Options tune an Endpoint.
+// Options configure an Endpoint.
 type Options struct {
-	// Now is the wall clock, by which certificates expire. Nil means time.Now.
+	// Now is the wall clock for verifying certificates. Nil means time.Now.
 	Now func() time.Time
-	// Refuse may turn away a peer whose certificate is good, such as a node that was
-	// removed. It is called in each handshake and must not block. Nil refuses nobody. Who is
-	// to be refused from now on may have connections already: see Sever.
+	// Refuse returns an error to reject a peer although its certificate is valid, for example a
+	// removed node. It is called in each handshake and must not block. Nil rejects no peer. It does
+	// not affect existing connections: see Sever.
 	Refuse func(Peer) error
-	// PrincipalConnsMax is how many connections one principal may have, by whatever he shows:
-	// 1024. One more is refused.
+	// PrincipalConnsMax bounds the connections of one principal, over all its certificates and
+	// tokens. Default 1024. One more is rejected.
 	PrincipalConnsMax int
 }
 
@@ -48,15 +48,15 @@ func NewEndpoint(c *Credential, o Options) *Endpoint {
 		o.PrincipalConnsMax = 1024
 	}
 	e := &Endpoint{opts: o}
-	e.mu.conns, e.mu.of = map[*Conn]struct{}{}, map[string]int{}
+	e.mu.conns, e.mu.perPrincipal = map[*Conn]struct{}{}, map[string]int{}
 	e.credential.Store(c)
 	return e
 }
 
-// Credential returns the one in use.
+// Credential returns the current credential.
 func (e *Endpoint) Credential() *Credential { return e.credential.Load() }
 
-// Swap puts another credential in use. It must be of the same cluster and peer.
+// Swap replaces the credential. The new one must be of the same cluster and peer.
 func (e *Endpoint) Swap(c *Credential) error {
 	old := e.credential.Load()
 	if c.peer.Kind != old.peer.Kind || c.peer.Name != old.peer.Name || c.trust.cluster != old.trust.cluster {
@@ -67,21 +67,20 @@ func (e *Endpoint) Swap(c *Credential) error {
 	return nil
 }
 
-// base is what all configurations share.
+// base returns the common part of all configurations.
 func (e *Endpoint) base() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		Time:       e.opts.Now,
-		// A resumed session would bring a certificate that was looked at long ago.
+		// A resumed session would reuse a certificate that was verified long ago.
 		SessionTicketsDisabled: true,
-		// Small records first are for those who show a page before all of it is there.
+		// Small initial records help only browsers that render partial pages.
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
-// Server returns the configuration of a listener of a node. Clients may come without a
-// certificate, and are anonymous then: Identify tells who they are. One that they bring
-// must be good.
+// Server returns the configuration of a node's listener. A client without a certificate is
+// anonymous; see Identify. A certificate that a client sends must be valid.
 func (e *Endpoint) Server() *tls.Config {
 	c := e.base()
 	c.ClientAuth = tls.RequestClientCert // VerifyConnection verifies it
@@ -93,8 +92,8 @@ func (e *Endpoint) Server() *tls.Config {
 	return c
 }
 
-// Identify returns who is at the other end of a connection that a configuration of
-// Server has accepted. Errors: *PeerError.
+// Identify returns the peer of a connection that was accepted with a Server configuration. Errors:
+// *PeerError.
 func (e *Endpoint) Identify(s tls.ConnectionState) (Peer, error) {
 	if len(s.PeerCertificates) == 0 {
 		return Peer{}, nil
@@ -102,11 +101,11 @@ func (e *Endpoint) Identify(s tls.ConnectionState) (Peer, error) {
 	return e.verify(s, asClient)
 }
 
-// DialNode returns the configuration of a connection to the node of that id, or to any
-// node of the cluster if it is empty. What the node's host is called does not count.
+// DialNode returns the configuration of a connection to the node of that id, or to any node of the
+// cluster if id is empty. The node's host name is not verified.
 func (e *Endpoint) DialNode(id string) *tls.Config {
 	c := e.base()
-	c.InsecureSkipVerify = true // VerifyConnection does it: by who the node is, not where
+	c.InsecureSkipVerify = true // VerifyConnection verifies the node's identity instead of its host name
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		if e.Credential().leaf == nil {
 			return &tls.Certificate{}, nil
@@ -123,7 +122,7 @@ func (e *Endpoint) DialNode(id string) *tls.Config {
 	return c
 }
 
-// wantNode returns an error unless p is the node of that id, or any node if it is empty.
+// wantNode returns an error unless p is the node of that id, or any node if id is empty.
 func wantNode(p Peer, id string) error {
 	switch {
 	case p.Kind != Node:
@@ -134,8 +133,8 @@ func wantNode(p Peer, id string) error {
 	return nil
 }
 
-// RequireNode returns a *PeerError unless p is the node of that id, or any node if it is
-// empty: for what only nodes may do.
+// RequireNode returns a *PeerError unless p is the node of that id, or any node if id is empty. It
+// guards operations reserved for nodes.
 func RequireNode(p Peer, id string) error {
 	if p.Kind == Anonymous {
 		return &PeerError{Why: ErrNoCertificate}
@@ -146,36 +145,35 @@ func RequireNode(p Peer, id string) error {
 func (e *Endpoint) own() (*tls.Certificate, error) {
 	c := e.Credential()
 	if c.leaf == nil {
-		return nil, errors.New("there is no certificate to show")
+		return nil, errors.New("no certificate")
 	}
 	return &c.chain, nil
 }
 
 func (e *Endpoint) verify(s tls.ConnectionState, as side) (Peer, error) {
 	if s.Version < tls.VersionTLS13 {
-		return Peer{}, &PeerError{Why: ErrUntrusted, Detail: fmt.Errorf("connection is of %s", tls.VersionName(s.Version))}
+		return Peer{}, &PeerError{Why: ErrUntrusted, Detail: fmt.Errorf("connection uses %s", tls.VersionName(s.Version))}
 	}
 	p, err := e.Credential().trust.verify(s.PeerCertificates, as, e.opts.Now())
 	if err != nil {
 		return Peer{}, err
 	}
-	if err := e.refusal(p); err != nil {
+	if err := e.checkRefused(p); err != nil {
 		return Peer{}, err
 	}
 	return p, nil
 }
 
-// DialPinned returns the configuration of a host that knows no more of the cluster than
-// the fingerprint of its authority. The server must be a node that this authority has
-// signed; then learnt, unless nil, is called with the trust that a credential needs.
-// A nil now means time.Now.
-func DialPinned(f Fingerprint, now func() time.Time, learnt func(*Trust)) *tls.Config {
+// DialPinned returns the configuration of a host that knows only the fingerprint of the cluster's
+// authority. The server must be a node whose certificate that authority signed. onTrust, unless
+// nil, is then called with the trust for a credential. A nil now means time.Now.
+func DialPinned(f Fingerprint, now func() time.Time, onTrust func(*Trust)) *tls.Config {
 	if now == nil {
 		now = time.Now
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Time: now, SessionTicketsDisabled: true,
-		InsecureSkipVerify: true, // VerifyConnection does it
+		InsecureSkipVerify: true, // VerifyConnection verifies instead
 		VerifyConnection: func(s tls.ConnectionState) error {
 			authority := pinned(s.PeerCertificates, f)
 			if authority == nil {
@@ -189,8 +187,8 @@ func DialPinned(f Fingerprint, now func() time.Time, learnt func(*Trust)) *tls.C
 			if err == nil {
 				err = wantNode(p, "")
 			}
-			if err == nil && learnt != nil {
-				learnt(trust)
+			if err == nil && onTrust != nil {
+				onTrust(trust)
 			}
 			return err
 		},

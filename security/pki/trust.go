@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Trust is the authorities of a cluster whose signatures count: one, or during a
-// change of authority the old and the new one. It does not change.
+// Trust is the set of a cluster's authorities whose signatures are accepted: one, or the old and
+// the new one during a change of authority. It is immutable.
 type Trust struct {
 	cluster     string
 	authorities []*x509.Certificate
@@ -23,7 +23,7 @@ const authoritiesMax = 4
 // NewTrust returns the trust in authorities, which must be of one cluster.
 func NewTrust(authorities ...*x509.Certificate) (*Trust, error) {
 	if len(authorities) == 0 || len(authorities) > authoritiesMax {
-		return nil, fmt.Errorf("%d certificates of authorities: want 1 to %d", len(authorities), authoritiesMax)
+		return nil, fmt.Errorf("%d authorities: want 1 to %d", len(authorities), authoritiesMax)
 	}
 	t := &Trust{pool: x509.NewCertPool(), authorities: authorities}
 	for _, c := range authorities {
@@ -40,7 +40,7 @@ func NewTrust(authorities ...*x509.Certificate) (*Trust, error) {
 	return t, nil
 }
 
-// Signed reports whether one of the authorities has signed a certificate.
+// Signed reports whether one of the authorities signed a certificate.
 func (t *Trust) Signed(c *x509.Certificate) bool {
 	for _, a := range t.authorities {
 		if c.CheckSignatureFrom(a) == nil {
@@ -53,32 +53,31 @@ func (t *Trust) Signed(c *x509.Certificate) bool {
 // Cluster returns the cluster's id.
 func (t *Trust) Cluster() string { return t.cluster }
 
-// Authorities returns the certificates. The slice is not to be changed.
+// Authorities returns the certificates. The slice must not be modified.
 func (t *Trust) Authorities() []*x509.Certificate { return t.authorities }
 
-// PEM returns the authorities' certificates as a file that TLS libraries of all
-// languages take.
+// PEM returns the authorities' certificates as a file for any TLS library.
 func (t *Trust) PEM() []byte {
 	var b bytes.Buffer
 	for _, c := range t.authorities {
-		_ = pem.Encode(&b, &pem.Block{Type: pemCertificate, Bytes: c.Raw}) // a buffer takes all
+		_ = pem.Encode(&b, &pem.Block{Type: pemCertificate, Bytes: c.Raw}) // a bytes.Buffer never fails
 	}
 	return b.Bytes()
 }
 
-// ParseTrust reads what PEM returns.
+// ParseTrust parses what PEM returns.
 func ParseTrust(b []byte) (*Trust, error) {
 	blocks, err := readPEM(b)
 	if err != nil {
 		return nil, err
 	}
 	if blocks.key != nil {
-		return nil, errors.New("there is a private key among the authorities' certificates")
+		return nil, errors.New("private key among the authorities' certificates")
 	}
 	return NewTrust(blocks.certs...)
 }
 
-// side is who shows a certificate.
+// side is the role of the peer whose certificate is verified.
 type side x509.ExtKeyUsage
 
 const (
@@ -86,7 +85,8 @@ const (
 	asClient = side(x509.ExtKeyUsageClientAuth)
 )
 
-// verify returns whose certificates these are, the peer's own first. Errors: *PeerError.
+// verify verifies a chain, the peer's own certificate first, and returns its subject. Errors:
+// *PeerError.
 func (t *Trust) verify(chain []*x509.Certificate, s side, now time.Time) (Peer, error) {
 	if len(chain) == 0 {
 		return Peer{}, &PeerError{Why: ErrNoCertificate}
@@ -103,7 +103,7 @@ func (t *Trust) verify(chain []*x509.Certificate, s side, now time.Time) (Peer, 
 	case now.After(leaf.NotAfter):
 		return Peer{}, &PeerError{Claims: p, Why: ErrExpired, Detail: clockError(now, "until", leaf.NotAfter)}
 	case leaf.IsCA:
-		return Peer{}, &PeerError{Claims: p, Why: ErrUntrusted, Detail: errors.New("it is an authority's")}
+		return Peer{}, &PeerError{Claims: p, Why: ErrUntrusted, Detail: errors.New("it is an authority's certificate")}
 	}
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: t.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsage(s)}})
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *Trust) verify(chain []*x509.Certificate, s side, now time.Time) (Peer, 
 	return p, nil
 }
 
-// clockError names both times, so that whoever reads it sees which of them is wrong.
+// clockError reports both times, so that the operator can see which clock is wrong.
 func clockError(now time.Time, word string, bound time.Time) error {
-	return fmt.Errorf("valid %s %s, and here it is %s", word, bound.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	return fmt.Errorf("valid %s %s, but this host's clock is at %s", word, bound.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }

@@ -7,28 +7,30 @@ import (
 	"sync/atomic"
 )
 
-// wire is the connection below TLS. What one Conn.Write comes to goes out in pieces of wireBytes, not in one for
-// each record of 16 KiB.
+// wire is the connection below TLS. It sends the records of one Conn.Write in pieces of wireBytes
+// instead of one by one.
 type wire struct {
 	net.Conn
-	// shaking is how many bytes of the handshake are left to come, while it lasts; -1 afterwards. Of who reads.
-	shaking int
-	// head is what came first, while the handshake lasts. Of who reads.
+	// handshakeLeft is the number of bytes that the handshake may still receive, or -1 after it.
+	// Used by the reader only.
+	handshakeLeft int
+	// head is the first bytes received, during the handshake. Used by the reader only.
 	head []byte
 
-	// mu guards the fields in it, and keeps records in order: who reads may have one to send too. It is held while they are
-	// written, for the next must wait for them anyway.
+	// mu guards the fields in it and keeps records in order, because a reader may also send one.
+	// It is held during writes: the next record must wait for them anyway.
 	mu struct {
 		sync.Mutex
-		held *[]byte // records that are kept back; nil if none are
-		err  error   // of a write that may have come to a part of a record; whatever follows would be no record
+		held *[]byte // buffered records; nil while not buffering
+		err  error   // of a write that may have sent part of a record; later writes would corrupt the stream
 	}
 }
 
 const (
-	recordBytes = 16 << 10 // of plain bytes that a record has at most
+	recordBytes = 16 << 10 // maximum plaintext of a record
 	wireBytes   = 128 << 10
-	// wireBuffersMax bounds the memory: a peer that does not read keeps a buffer. Without one records go out one by one.
+	// wireBuffersMax bounds the memory: a peer that does not read occupies a buffer. Without a
+	// buffer, records are sent one by one.
 	wireBuffersMax = 32
 )
 
@@ -37,29 +39,29 @@ var (
 		b := make([]byte, 0, wireBytes)
 		return &b
 	}}
-	wireBuffersLent atomic.Int32
+	wireBuffersInUse atomic.Int32
 )
 
-// handshakeBytesMax is what a handshake may come to that is done here: ours take 4 KiB. Package tls would buffer 64 KiB of a
-// hello, and 256 KiB of certificates.
+// handshakeBytesMax bounds the bytes received in a handshake. Ours take 4 KiB. Package tls alone
+// would buffer 64 KiB of a hello and 256 KiB of certificates.
 const handshakeBytesMax = 16 << 10
 
-// headBytes is how much of what a peer sends first is kept for ListenerConfig.NotTLS.
+// headBytes is how much of a peer's first bytes is kept for ListenerConfig.NotTLS.
 const headBytes = 32
 
-// errLongHandshake is why a handshake ends that has not come to its end in handshakeBytesMax.
+// errLongHandshake ends a handshake that exceeds handshakeBytesMax.
 var errLongHandshake = fmt.Errorf("handshake takes more than %d bytes", handshakeBytesMax)
 
 // Read implements net.Conn.
 func (w *wire) Read(p []byte) (int, error) {
-	if w.shaking < 0 {
+	if w.handshakeLeft < 0 {
 		return w.Conn.Read(p)
 	}
-	if w.shaking == 0 {
+	if w.handshakeLeft == 0 {
 		return 0, errLongHandshake
 	}
-	n, err := w.Conn.Read(p[:min(len(p), w.shaking)])
-	w.shaking -= n
+	n, err := w.Conn.Read(p[:min(len(p), w.handshakeLeft)])
+	w.handshakeLeft -= n
 	w.head = append(w.head, p[:min(n, headBytes-len(w.head))]...)
 	return n, err
 }
@@ -93,10 +95,10 @@ func (w *wire) flushLocked() error {
 	return w.mu.err
 }
 
-// hold keeps records back until release, if there is a buffer for them.
+// hold starts buffering records, if a buffer is free.
 func (w *wire) hold() {
-	if wireBuffersLent.Add(1) > wireBuffersMax {
-		wireBuffersLent.Add(-1)
+	if wireBuffersInUse.Add(1) > wireBuffersMax {
+		wireBuffersInUse.Add(-1)
 		return
 	}
 	w.mu.Lock()
@@ -104,7 +106,8 @@ func (w *wire) hold() {
 	w.mu.held = wireBuffers.Get().(*[]byte)
 }
 
-// release writes what was kept back. Its error is that of any write since hold.
+// release sends the buffered records and stops buffering. It returns the error of any write since
+// hold.
 func (w *wire) release() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,6 +117,6 @@ func (w *wire) release() error {
 	err := w.flushLocked()
 	wireBuffers.Put(w.mu.held)
 	w.mu.held = nil
-	wireBuffersLent.Add(-1)
+	wireBuffersInUse.Add(-1)
 	return err
 }

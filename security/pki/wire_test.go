@@ -18,9 +18,9 @@ type counting struct {
 	mu     sync.Mutex
 	writes int
 	bytes  int
-	fails  int // the write that fails, from 1, after half of it; 0 is none
+	fails  int // number of the write that fails after half of it, from 1; 0 for none
 
-	stuck  bool // writes wait until it is closed, whatever their deadline
+	stuck  bool // writes block until close, regardless of deadlines
 	closed chan struct{}
 	once   sync.Once
 }
@@ -66,7 +66,7 @@ func (c *counting) take() (writes, bytes int) {
 	return writes, bytes
 }
 
-// overCounting returns both ends of a connection, and what counts the client's writes.
+// overCounting returns both ends of a connection, and the counter of the client's writes.
 func overCounting(t testing.TB) (client, server net.Conn, below *counting) {
 	t.Helper()
 	a := newAuthorityT(t, "c1")
@@ -100,8 +100,8 @@ func overCounting(t testing.TB) (client, server net.Conn, below *counting) {
 	return client, server, below
 }
 
-// TestRecordsGoTogether: the records of a large write go out in few pieces, a small one goes alone, and what several
-// write at once comes whole.
+// TestRecordsGoTogether: the records of a large write are sent in few pieces, a small write alone,
+// and concurrent writes arrive intact.
 func TestRecordsGoTogether(t *testing.T) {
 	client, server, below := overCounting(t)
 	const large = 1<<20 + 4711
@@ -152,34 +152,35 @@ func TestRecordsGoTogether(t *testing.T) {
 			t.Errorf("%d bytes of writer %d, want %d", came, i, rounds*n)
 		}
 	}
-	if n := wireBuffersLent.Load(); n != 0 {
-		t.Errorf("%d buffers are lent", n)
+	if n := wireBuffersInUse.Load(); n != 0 {
+		t.Errorf("%d buffers are in use", n)
 	}
 }
 
-// TestBufferBound: the last of the buffers is lent, and none beyond it.
+// TestBufferBound: exactly wireBuffersMax buffers can be in use.
 func TestBufferBound(t *testing.T) {
-	for lent, want := range map[int32]bool{wireBuffersMax - 1: true, wireBuffersMax: false} {
-		wireBuffersLent.Add(lent)
-		w := &wire{shaking: -1}
+	for inUse, want := range map[int32]bool{wireBuffersMax - 1: true, wireBuffersMax: false} {
+		wireBuffersInUse.Add(inUse)
+		w := &wire{handshakeLeft: -1}
 		w.hold()
 		if got := w.mu.held != nil; got != want {
-			t.Errorf("with %d of %d buffers lent: lends another is %v", lent, wireBuffersMax, got)
+			t.Errorf("with %d of %d buffers in use: another is free: %v", inUse, wireBuffersMax, got)
 		}
 		if err := w.release(); err != nil {
 			t.Error(err)
 		}
-		if n := wireBuffersLent.Add(-lent); n != 0 {
-			t.Errorf("%d buffers are lent", n)
+		if n := wireBuffersInUse.Add(-inUse); n != 0 {
+			t.Errorf("%d buffers are in use", n)
 		}
 	}
 }
 
-// TestRecordsWithoutBuffers: who finds all buffers lent, by those whose peers do not read, writes without.
+// TestRecordsWithoutBuffers: a write succeeds without a buffer when peers that do not read occupy
+// all of them.
 func TestRecordsWithoutBuffers(t *testing.T) {
 	client, server, below := overCounting(t)
-	wireBuffersLent.Add(wireBuffersMax)
-	defer wireBuffersLent.Add(-wireBuffersMax)
+	wireBuffersInUse.Add(wireBuffersMax)
+	defer wireBuffersInUse.Add(-wireBuffersMax)
 	p := bytes.Repeat([]byte("x"), 10*recordBytes)
 	go func() { _, _ = client.Write(p) }()
 	if _, err := io.ReadFull(server, make([]byte, len(p))); err != nil {
@@ -188,12 +189,13 @@ func TestRecordsWithoutBuffers(t *testing.T) {
 	if writes, _ := below.take(); writes < 10 {
 		t.Errorf("10 records went out in %d pieces", writes)
 	}
-	if n := wireBuffersLent.Load(); n != wireBuffersMax {
-		t.Errorf("%d buffers are lent", n)
+	if n := wireBuffersInUse.Load(); n != wireBuffersMax {
+		t.Errorf("%d buffers are in use", n)
 	}
 }
 
-// TestCutRecord: what follows a write that came to a part of a record only is not sent, and who writes is told.
+// TestCutRecord: after a write that sent part of a record, nothing more is sent and the writer gets
+// an error.
 func TestCutRecord(t *testing.T) {
 	for _, n := range []int{100, 3 * recordBytes, 1 << 20} {
 		client, server, below := overCounting(t)
@@ -219,13 +221,13 @@ func TestCutRecord(t *testing.T) {
 		if err := <-read; err == nil {
 			t.Errorf("%d bytes: the other end takes it for a good end", n)
 		}
-		if n := wireBuffersLent.Load(); n != 0 {
-			t.Errorf("%d buffers are lent", n)
+		if n := wireBuffersInUse.Load(); n != 0 {
+			t.Errorf("%d buffers are in use", n)
 		}
 	}
 }
 
-// TestCloseWhileWriting: a connection whose peer does not read can be closed, or given up in time.
+// TestCloseWhileWriting: a connection whose peer does not read can be closed, or times out.
 func TestCloseWhileWriting(t *testing.T) {
 	for what, end := range map[string]func(net.Conn) error{
 		"close":    net.Conn.Close,
@@ -240,7 +242,7 @@ func TestCloseWhileWriting(t *testing.T) {
 		for writes := 0; writes == 0; writes, _ = below.take() {
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(50 * time.Millisecond) // it may or may not be blocked by now
+		time.Sleep(50 * time.Millisecond) // it may or may not be blocked now
 		if err := end(client); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -250,16 +252,17 @@ func TestCloseWhileWriting(t *testing.T) {
 				t.Errorf("%s: all was written", what)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("%s: the write goes on", what)
+			t.Fatalf("%s: the write continues", what)
 		}
 	}
-	if n := wireBuffersLent.Load(); n != 0 {
-		t.Errorf("%d buffers are lent", n)
+	if n := wireBuffersInUse.Load(); n != 0 {
+		t.Errorf("%d buffers are in use", n)
 	}
 }
 
-// TestCloseBesideDeafPeer: a connection is closed at once, whatever is on its way to a peer that does not read.
-func TestCloseBesideDeafPeer(t *testing.T) {
+// TestCloseWithUnresponsivePeer: Close is prompt regardless of what is queued for a peer that does
+// not read.
+func TestCloseWithUnresponsivePeer(t *testing.T) {
 	for _, piece := range []int{1000, 100 << 10, 1 << 20} {
 		client, _, _ := overCounting(t)
 		var wrote atomic.Int64
@@ -277,18 +280,18 @@ func TestCloseBesideDeafPeer(t *testing.T) {
 			before = wrote.Load()
 		}
 		start := time.Now()
-		_ = client.Close()                             // which has to give up what was written
-		if d := time.Since(start); d > 4*time.Second { // TLS says goodbye for 5 s at most
+		_ = client.Close()                             // which has to abandon what is queued
+		if d := time.Since(start); d > 4*time.Second { // TLS waits up to 5 s for its close notification
 			t.Errorf("pieces of %d bytes: closed after %v", piece, d)
 		}
 		if err := <-ended; err == nil {
-			t.Errorf("pieces of %d bytes: it goes on", piece)
+			t.Errorf("pieces of %d bytes: the write continues", piece)
 		}
 	}
 }
 
-// TestCloseSaysGoodbyeForAWhile: what cannot be told that a connection ends is not told.
-func TestCloseSaysGoodbyeForAWhile(t *testing.T) {
+// TestCloseNotifyTimeout: a close notification that cannot be sent is abandoned.
+func TestCloseNotifyTimeout(t *testing.T) {
 	client, _, below := overCounting(t)
 	below.stick()
 	closed := make(chan struct{})
@@ -299,13 +302,13 @@ func TestCloseSaysGoodbyeForAWhile(t *testing.T) {
 	select {
 	case <-closed:
 	case <-time.After(4 * time.Second):
-		t.Error("it waits for who does not read")
+		t.Error("it waits for a peer that does not read")
 		below.Close()
 		<-closed
 	}
 }
 
-// TestHandshakeBounds: a handshake reads as many bytes as it may and no more, and of what came the first 32 are kept.
+// TestHandshakeBounds: a handshake reads exactly its limit, and the first 32 bytes are kept.
 func TestHandshakeBounds(t *testing.T) {
 	sent := make([]byte, 200)
 	for i := range sent {
@@ -322,7 +325,7 @@ func TestHandshakeBounds(t *testing.T) {
 				rest = rest[n:]
 			}
 		}()
-		w := &wire{Conn: near, shaking: 120}
+		w := &wire{Conn: near, handshakeLeft: 120}
 		got := make([]byte, 120)
 		if _, err := io.ReadFull(w, got); err != nil || !bytes.Equal(got, sent[:120]) {
 			t.Errorf("pieces of %d bytes: read %x, %v", piece, got, err)
@@ -333,7 +336,7 @@ func TestHandshakeBounds(t *testing.T) {
 		if n, err := w.Read(got); n != 0 || !errors.Is(err, errLongHandshake) {
 			t.Errorf("pieces of %d bytes: then %d bytes are read, %v", piece, n, err)
 		}
-		w.shaking = -1 // it has ended well
+		w.handshakeLeft = -1 // it has succeeded
 		if _, err := io.ReadFull(w, got[:80]); err != nil || !bytes.Equal(got[:80], sent[120:]) {
 			t.Errorf("pieces of %d bytes: after the handshake %x, %v", piece, got[:80], err)
 		}
@@ -342,7 +345,7 @@ func TestHandshakeBounds(t *testing.T) {
 	}
 }
 
-// TestHeldRecords: records wait until a buffer of 128 KiB is full, and not one byte more goes into it.
+// TestHeldRecords: records are buffered until 128 KiB are full, not one byte more.
 func TestHeldRecords(t *testing.T) {
 	for _, test := range []struct {
 		pieces []int
@@ -358,7 +361,7 @@ func TestHeldRecords(t *testing.T) {
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		below := &counting{Conn: near, closed: make(chan struct{})}
-		w := &wire{Conn: below, shaking: -1}
+		w := &wire{Conn: below, handshakeLeft: -1}
 		w.hold()
 		for _, n := range test.pieces {
 			if m, err := w.Write(make([]byte, n)); m != n || err != nil {
@@ -383,7 +386,7 @@ func TestHeldRecords(t *testing.T) {
 		near.Close()
 		far.Close()
 	}
-	if n := wireBuffersLent.Load(); n != 0 {
-		t.Errorf("%d buffers are lent", n)
+	if n := wireBuffersInUse.Load(); n != 0 {
+		t.Errorf("%d buffers are in use", n)
 	}
 }

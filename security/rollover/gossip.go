@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// KeyStage is how far a rotation of the gossip key is. Numbers are stored: append only.
+// KeyStage is the stage of a gossip key rotation. Values are stored: append only.
 type KeyStage uint8
 
-// The stages of a rotation, in their order.
+// The stages of a rotation, in order.
 const (
 	Install KeyStage = 1
 	Use     KeyStage = 2
@@ -41,12 +41,12 @@ func IDOfKey(key []byte) (id KeyID) {
 	return id
 }
 
-// KeyRecord is a rotation of the gossip key. It does not change.
+// KeyRecord is a rotation of the gossip key. It is immutable.
 type KeyRecord struct {
 	Stage KeyStage
 	// Old and New are the keys before and after the rotation.
 	Old, New KeyID
-	// Removed is RemovedDigest at the time when New was made. Nodes that were removed before do not have New.
+	// Removed is RemovedDigest when New was generated. Nodes removed before that do not have New.
 	Removed [sha256.Size]byte
 	Started time.Time
 }
@@ -60,25 +60,25 @@ type keyRecordText struct {
 	Started time.Time `json:"started"`
 }
 
-// Encode returns the record's bytes.
+// Encode returns the encoded record.
 func (r *KeyRecord) Encode() []byte {
-	b, _ := json.Marshal(keyRecordText{format, r.Stage, r.Old[:], r.New[:], r.Removed[:], r.Started.UTC().Truncate(time.Second)}) // it cannot fail
+	b, _ := json.Marshal(keyRecordText{format, r.Stage, r.Old[:], r.New[:], r.Removed[:], r.Started.UTC().Truncate(time.Second)}) // cannot fail
 	return b
 }
 
-// DecodeKeyRecord reads what KeyRecord.Encode writes.
+// DecodeKeyRecord decodes what KeyRecord.Encode returns.
 func DecodeKeyRecord(b []byte) (*KeyRecord, error) {
 	var t keyRecordText
 	if err := json.Unmarshal(b, &t); err != nil {
-		return nil, fmt.Errorf("read the rotation of the gossip key: %w", err)
+		return nil, fmt.Errorf("decode gossip key rotation: %w", err)
 	}
 	if t.Format != format || t.Stage < Install || t.Stage > Retire {
-		return nil, fmt.Errorf("rotation of the gossip key has the format %d and the stage %d: this version reads format %d, stages 1 to %d", t.Format, t.Stage, format, Retire)
+		return nil, fmt.Errorf("gossip key rotation of format %d, stage %d: this version reads format %d, stages 1 to %d", t.Format, t.Stage, format, Retire)
 	}
 	r := &KeyRecord{Stage: t.Stage, Started: t.Started}
 	for _, field := range []struct{ to, from []byte }{{r.Old[:], t.Old}, {r.New[:], t.New}, {r.Removed[:], t.Removed}} {
 		if copy(field.to, field.from); len(field.from) != sha256.Size {
-			return nil, fmt.Errorf("rotation of the gossip key has an id of %d bytes, want %d", len(field.from), sha256.Size)
+			return nil, fmt.Errorf("gossip key rotation has an id of %d bytes, want %d", len(field.from), sha256.Size)
 		}
 	}
 	return r, nil
@@ -91,10 +91,11 @@ func (r *KeyRecord) At(s KeyStage) *KeyRecord {
 	return &c
 }
 
-// Next returns the stage that follows when no node is waited for, which after the last is the same.
+// Next returns the stage to start when all nodes have completed the current one. The last stage has
+// no successor and returns itself.
 func (r *KeyRecord) Next() KeyStage { return min(r.Stage+1, Retire) }
 
-// Keys returns the keys that nodes accept at this stage. They encrypt by the first.
+// Keys returns the keys that nodes accept at this stage. The first encrypts.
 func (r *KeyRecord) Keys() []KeyID {
 	switch r.Stage {
 	case Install:
@@ -105,8 +106,8 @@ func (r *KeyRecord) Keys() []KeyID {
 	return []KeyID{r.New}
 }
 
-// RemovedDigest returns a digest of the removed nodes and the Raft epoch. A change of either requires another key. The epoch is 0 unless
-// the lock service was recovered.
+// RemovedDigest returns a digest of the removed nodes and the Raft epoch. A change of either
+// requires a new key. The epoch is 0 unless the lock service was recovered.
 func RemovedDigest(removed map[string]bool, raftEpoch uint64) (d [sha256.Size]byte) {
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(removed)) {
@@ -119,13 +120,14 @@ func RemovedDigest(removed map[string]bool, raftEpoch uint64) (d [sha256.Size]by
 	return d
 }
 
-// Done returns the bytes of a node's progress when it has done what the stage asks.
+// Done returns the encoded progress of a node that has completed the stage.
 func (r *KeyRecord) Done() []byte {
-	b, _ := json.Marshal(Progress{format, r.New[:], Stage(r.Stage)}) // it cannot fail
+	b, _ := json.Marshal(Progress{format, r.New[:], Stage(r.Stage)}) // cannot fail
 	return b
 }
 
-// IsDone reports whether a node's progress says that it has done what the stage asks. Nil, and what cannot be read, does not.
+// IsDone reports whether b, a node's encoded progress, shows that the node has completed the stage.
+// It is false for nil and for malformed progress.
 func (r *KeyRecord) IsDone(b []byte) bool {
 	var p Progress
 	return json.Unmarshal(b, &p) == nil && p.Format == format && bytes.Equal(p.New, r.New[:]) && KeyStage(p.Stage) >= r.Stage

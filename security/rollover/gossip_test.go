@@ -13,8 +13,8 @@ func keyRecord(s KeyStage) *KeyRecord {
 		Removed: RemovedDigest(map[string]bool{"n1": true}, 0), Started: time.Unix(1_800_000_000, 0).UTC()}
 }
 
-// TestKeyStages: what nodes accept and encrypt by at each stage, and that no two stages that follow each other lack a common key
-// that the earlier one encrypts by and the later one accepts.
+// TestKeyStages: the accepted and the encrypting key of each stage. Nodes at consecutive stages can
+// decrypt each other's messages.
 func TestKeyStages(t *testing.T) {
 	r := keyRecord(Install)
 	want := map[KeyStage][]KeyID{Install: {r.Old, r.New}, Use: {r.New, r.Old}, Retire: {r.New}}
@@ -42,7 +42,7 @@ func TestKeyStages(t *testing.T) {
 	}
 }
 
-// TestKeyProgress: progress counts for its own rotation, and for the stages up to its own.
+// TestKeyProgress: progress counts for its own rotation, and for stages up to its own.
 func TestKeyProgress(t *testing.T) {
 	r, other := keyRecord(Use), keyRecord(Retire)
 	other.New = IDOfKey([]byte("other"))
@@ -72,7 +72,7 @@ func TestBadKeyRecords(t *testing.T) {
 	}
 }
 
-// TestRemovedDigest: no two lists of nodes and Raft epochs have one digest.
+// TestRemovedDigest: different lists of nodes and Raft epochs have different digests.
 func TestRemovedDigest(t *testing.T) {
 	seen := map[[32]byte]bool{}
 	for _, ids := range []map[string]bool{nil, {"a": true}, {"a": true, "b": true}, {"ab": true}, {"a\nb": true}, {"b": true}, {"raft epoch 1": true}} {

@@ -1,39 +1,40 @@
-// Package rollover plans the replacement of a cluster's authority, and of its gossip key, while its nodes serve.
+// Package rollover plans the replacement of a cluster's authority, and of its gossip key, without
+// downtime.
 //
 // # Stages of the authority
 //
-// The old authority and the new one are both trusted until the last stage. A stage begins
-// when all nodes of the cluster have done what the one before it asks, so that no node
-// meets a certificate that it does not trust:
+// The old and the new authority are both trusted until the last stage. A stage starts when all
+// nodes of the cluster have completed the previous one, so that no node gets a certificate that it
+// does not trust:
 //
 //	trust   nodes trust both authorities; voters get the key of the new one
-//	sign    certificates of users are signed by the new authority; users get new ones now
+//	sign    the new authority signs certificates of users; users replace theirs now
 //	renew   nodes renew their certificates, signed by the new authority
-//	forget  nodes trust the new authority alone; voters delete the key of the old one
+//	forget  nodes trust only the new authority; voters delete the key of the old one
 //
-// The operator ends the stage sign, since users whose credentials are of before it are
-// locked out by those that follow. The other stages end by themselves. A node that is away
-// holds its stage up, until it is back or is removed from the cluster.
+// The operator ends the stage sign, because later stages lock out users with older credentials. The
+// other stages end by themselves. A node that is down blocks its stage until it is back or is
+// removed from the cluster.
 //
 // # Stages of the gossip key
 //
-// The key is replaced when a node was removed, since that node has it. The record names keys by
-// their ids (IDOfKey); the keys are in the nodes' folders alone, and a node gets a key that it
-// lacks from another node.
+// The key is replaced when a node is removed, because that node has it. The record identifies keys
+// by their ids (IDOfKey). The keys themselves are only in the nodes' directories. A node that lacks
+// a key gets it from another node.
 //
-//	install  nodes accept the new key beside the old one
-//	use      nodes encrypt by the new key, and accept the old one still
-//	retire   nodes accept the new key alone; the record stays until the next rotation
+//	install  nodes accept the new key in addition to the old one
+//	use      nodes encrypt with the new key and still accept the old one
+//	retire   nodes accept only the new key; the record stays until the next rotation
 //
-// A stage begins when all nodes that gossip sees have done what the one before it asks, so that
-// no message is lost. Nodes that are away hold nothing up: they get the keys of the stage by RPC
-// when they are back, before gossip accepts them.
+// A stage starts when all nodes that gossip considers alive have completed the previous one, so
+// that no message is lost. Nodes that are down block nothing. When they are back they get the keys
+// of the stage by RPC, before gossip accepts them.
 //
 // # Files
 //
-// JSON, in the namespace of the lock service: the records, and for each node and record how far it
-// has come. They are written by the master and by the node; a node that starts anew goes on by
-// them.
+// The records, and the progress of each node for each record, are JSON files in the namespace of
+// the lock service. The master writes the records and each node its progress. A restarted node
+// continues from them.
 //
 // The package starts no goroutine.
 package rollover
@@ -49,10 +50,10 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// Stage is how far a rollover has come. Numbers are stored: append only.
+// Stage is the stage of an authority rollover. Values are stored: append only.
 type Stage uint8
 
-// The stages, in their order. The zero Stage is no rollover.
+// The stages, in order. The zero Stage means no rollover.
 const (
 	Trust  Stage = 1
 	Sign   Stage = 2
@@ -71,7 +72,7 @@ func (s Stage) String() string {
 
 const format = 1
 
-// Record is a rollover that has begun. It does not change.
+// Record is a rollover in progress. It is immutable.
 type Record struct {
 	Stage   Stage
 	Old     *x509.Certificate
@@ -87,20 +88,20 @@ type recordText struct {
 	Started time.Time `json:"started"`
 }
 
-// Encode returns the record's bytes.
+// Encode returns the encoded record.
 func (r *Record) Encode() []byte {
-	b, _ := json.Marshal(recordText{format, r.Stage, r.Old.Raw, r.New.Raw, r.Started.UTC().Truncate(time.Second)}) // it cannot fail
+	b, _ := json.Marshal(recordText{format, r.Stage, r.Old.Raw, r.New.Raw, r.Started.UTC().Truncate(time.Second)}) // cannot fail
 	return b
 }
 
-// Decode reads what Encode writes.
+// Decode decodes what Encode returns.
 func Decode(b []byte) (*Record, error) {
 	var t recordText
 	if err := json.Unmarshal(b, &t); err != nil {
-		return nil, fmt.Errorf("read the rollover of the authority: %w", err)
+		return nil, fmt.Errorf("decode authority rollover: %w", err)
 	}
 	if t.Format != format || t.Stage < Trust || t.Stage > Forget {
-		return nil, fmt.Errorf("rollover of the authority has the format %d and the stage %d: this version knows format %d, stages 1 to %d", t.Format, t.Stage, format, Forget)
+		return nil, fmt.Errorf("authority rollover of format %d, stage %d: this version reads format %d, stages 1 to %d", t.Format, t.Stage, format, Forget)
 	}
 	r := &Record{Stage: t.Stage, Started: t.Started}
 	var err error
@@ -108,9 +109,9 @@ func Decode(b []byte) (*Record, error) {
 		r.New, err = x509.ParseCertificate(t.New)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the authorities of a rollover: %w", err)
+		return nil, fmt.Errorf("decode the certificates of an authority rollover: %w", err)
 	}
-	_, err = pki.NewTrust(r.Old, r.New) // of one cluster
+	_, err = pki.NewTrust(r.Old, r.New) // checks that both are of one cluster
 	return r, err
 }
 
@@ -121,7 +122,7 @@ func (r *Record) At(s Stage) *Record {
 	return &c
 }
 
-// Authorities returns the certificates that nodes trust at this stage, the one that they sign by last.
+// Authorities returns the certificates that nodes trust at this stage, with the new authority last.
 func (r *Record) Authorities() []*x509.Certificate {
 	if r.Stage == Forget {
 		return []*x509.Certificate{r.New}
@@ -129,28 +130,29 @@ func (r *Record) Authorities() []*x509.Certificate {
 	return []*x509.Certificate{r.Old, r.New}
 }
 
-// Progress is how far a node has come.
+// Progress is the last stage that a node has completed.
 type Progress struct {
 	Format int    `json:"format"`
 	New    []byte `json:"new"` // fingerprint of the new authority
 	Stage  Stage  `json:"stage"`
 }
 
-// Done returns the bytes of a node's progress when it has done what the stage asks.
+// Done returns the encoded progress of a node that has completed the stage.
 func (r *Record) Done() []byte {
 	f := pki.FingerprintOf(r.New)
-	b, _ := json.Marshal(Progress{format, f[:], r.Stage}) // it cannot fail
+	b, _ := json.Marshal(Progress{format, f[:], r.Stage}) // cannot fail
 	return b
 }
 
-// IsDone reports whether a node's progress says that it has done what the stage asks. Nil, and what cannot be read, does not.
+// IsDone reports whether b, a node's encoded progress, shows that the node has completed the stage.
+// It is false for nil and for malformed progress.
 func (r *Record) IsDone(b []byte) bool {
 	var p Progress
 	f := pki.FingerprintOf(r.New)
 	return json.Unmarshal(b, &p) == nil && p.Format == format && bytes.Equal(p.New, f[:]) && p.Stage >= r.Stage
 }
 
-// Waiting returns the nodes that have yet to do what the stage of r asks, of all that there are.
+// Waiting returns those of nodes that have not completed the stage of r, sorted.
 func Waiting(r interface{ IsDone(progress []byte) bool }, nodes []string, progress map[string][]byte) (waiting []string) {
 	for _, id := range nodes {
 		if !r.IsDone(progress[id]) {
@@ -161,8 +163,8 @@ func Waiting(r interface{ IsDone(progress []byte) bool }, nodes []string, progre
 	return waiting
 }
 
-// Next returns the stage that follows when no node is waited for: the same if the operator has to begin it, and the zero
-// Stage if all is done.
+// Next returns the stage to start when all nodes have completed the current one. It returns the
+// same stage if the operator must start the next one, and the zero Stage after the last.
 func (r *Record) Next() Stage {
 	switch r.Stage {
 	case Trust:

@@ -19,7 +19,8 @@ func authority(t *testing.T, cluster string) *pki.Authority {
 	return a
 }
 
-// TestStages: a stage ends when all nodes have done it, and progress of another rollover does not count.
+// TestStages: a stage ends when all nodes have completed it. Progress of another rollover does not
+// count.
 func TestStages(t *testing.T) {
 	one, two, three := authority(t, "c1"), authority(t, "c1"), authority(t, "c1")
 	r := &Record{Stage: Trust, Old: one.Certificate(), New: two.Certificate(), Started: time.Unix(1_800_000_000, 0).UTC()}
@@ -74,7 +75,7 @@ func TestBadRecords(t *testing.T) {
 	}
 }
 
-// TestEachStageIsKept: a record of each stage is read as it was written.
+// TestEachStageIsKept: a record of each stage round-trips.
 func TestEachStageIsKept(t *testing.T) {
 	r := &Record{Old: authority(t, "c1").Certificate(), New: authority(t, "c1").Certificate()}
 	for s := Trust; s <= Forget; s++ {
@@ -84,8 +85,8 @@ func TestEachStageIsKept(t *testing.T) {
 	}
 }
 
-// TestProgressOfOtherVersions: progress in a form that this version does not know is none: a node would lose the old authority
-// too early.
+// TestProgressOfOtherVersions: progress in an unknown format does not count. Otherwise a node would
+// drop the old authority too early.
 func TestProgressOfOtherVersions(t *testing.T) {
 	r := &Record{Stage: Sign, Old: authority(t, "c1").Certificate(), New: authority(t, "c1").Certificate()}
 	done := string(r.Done())

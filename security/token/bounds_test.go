@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// record returns the bytes of a record with these values.
+// record returns the encoded record with these elements.
 func record(values ...any) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -43,8 +43,8 @@ func record(values ...any) []byte {
 	return bytes.Clone(e.Bytes())
 }
 
-// TestRecordBounds: records at the limits are read. A record with one value beyond them is rejected, though all others are
-// valid.
+// TestRecordBounds: records at the limits decode. A record with one element beyond a limit is
+// rejected even if all others are valid.
 func TestRecordBounds(t *testing.T) {
 	id, hash := make([]byte, len(ID{})), make([]byte, sha256.Size)
 	spent := func(n int) (all [][]any) {
@@ -107,12 +107,12 @@ func TestRecordBounds(t *testing.T) {
 		}
 	}
 	nine := record(recordVersion, id, hash, 1, 0, "ann", 1, "", 1)
-	if _, err := DecodeAccess(nine); err == nil || !strings.Contains(err.Error(), "9 values") {
+	if _, err := DecodeAccess(nine); err == nil || !strings.Contains(err.Error(), "9 elements") {
 		t.Errorf("a record with one value more: %v", err)
 	}
 }
 
-// TestNewRecordLimits: what a record may hold at most, it can be made with.
+// TestNewRecordLimits: records can be created up to their limits.
 func TestNewRecordLimits(t *testing.T) {
 	access := New(Access, pki.Fingerprint{}, epoch, 0)
 	r, err := NewAccessRecord(access, epoch, "ann", 1, strings.Repeat("x", commentBytesMax))
@@ -134,10 +134,10 @@ func TestNewRecordLimits(t *testing.T) {
 	}
 }
 
-// TestRefusalsHint: an operator learns from the error what to do, which differs with the reason.
+// TestRefusalsHint: each reason has its own hint for the operator.
 func TestRefusalsHint(t *testing.T) {
 	for why, want := range map[error]string{
-		ErrUnknown: "not revoked", ErrExpired: "have a new one made", ErrOtherNode: "the node that it was made for", ErrSpent: "another host has used it",
+		ErrUnknown: "not revoked", ErrExpired: "create a new one", ErrOtherNode: "the node that it was created for", ErrSpent: "another host has used it",
 	} {
 		err := &RefusedError{ID{1}, why}
 		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "0100000000000000") || !errors.Is(err, why) {
@@ -146,7 +146,7 @@ func TestRefusalsHint(t *testing.T) {
 	}
 }
 
-// TestLateEnds: an end after 2106, whose seconds have more than 32 bits, is in the text.
+// TestLateEnds: an expiry after 2106, whose seconds exceed 32 bits, round-trips.
 func TestLateEnds(t *testing.T) {
 	late := time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)
 	tok := New(Access, pki.Fingerprint{}, epoch, 0)
@@ -156,7 +156,8 @@ func TestLateEnds(t *testing.T) {
 	}
 }
 
-// TestTextLimits: a text is read up to a length, with white space; a prefix alone is no token.
+// TestTextLimits: a text is accepted up to a length, white space included; a prefix alone is not a
+// token.
 func TestTextLimits(t *testing.T) {
 	text := example(Join).Reveal()
 	long := text + strings.Repeat(" ", textBytesMax-len(text))
@@ -173,7 +174,7 @@ func TestTextLimits(t *testing.T) {
 	}
 }
 
-// TestBase32: bytes of each length are written in the fewest characters and read again.
+// TestBase32: bytes of each length have the shortest encoding and decode again.
 func TestBase32(t *testing.T) {
 	for n := range 12 {
 		b := bytes.Repeat([]byte{0xff}, n)
@@ -185,12 +186,12 @@ func TestBase32(t *testing.T) {
 			t.Errorf("%d bytes are read as % x, %v", n, back, ok)
 		}
 	}
-	if _, ok := decodeText("zz"); ok { // ten bits, of which the last two are of no byte
-		t.Error("bits behind the last byte are ignored: two texts would be of one token")
+	if _, ok := decodeText("zz"); ok { // ten bits, the last two unused
+		t.Error("unused bits are ignored: one token would have two texts")
 	}
 }
 
-// TestBadIDNamesItsLength: the error names how many digits an id has.
+// TestBadIDNamesItsLength: the error names the number of digits of an id.
 func TestBadIDNamesItsLength(t *testing.T) {
 	if _, err := ParseID("12"); err == nil || !strings.Contains(err.Error(), "16 hexadecimal digits") {
 		t.Error(err)

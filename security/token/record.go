@@ -12,59 +12,58 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// Why a token that can be read is refused: a *RefusedError.
+// Reasons to reject a well-formed token. They are wrapped in a *RefusedError.
 var (
-	// ErrUnknown means that there is no such token, or that its secret is wrong: which
-	// of the two is not told.
+	// ErrUnknown means that the token does not exist or that its secret is wrong. The two cases are
+	// deliberately indistinguishable.
 	ErrUnknown = errors.New("unknown token")
-	// ErrExpired means that the token has ended.
+	// ErrExpired means that the token has expired.
 	ErrExpired = errors.New("token has expired")
-	// ErrSpent means that the token was used as often as it may be.
+	// ErrSpent means that the token has no uses left.
 	ErrSpent = errors.New("token is spent")
-	// ErrOtherNode means that the token is for one node, and not for the one that uses it.
+	// ErrOtherNode means that the token is restricted to another node.
 	ErrOtherNode = errors.New("token is for another node")
 )
 
-// RefusedError says which token is refused, and why.
+// RefusedError reports which token was rejected, and why.
 type RefusedError struct {
 	ID  ID
 	Why error // one of the above
 }
 
 func (e *RefusedError) Error() string {
-	hint := "see that it is of this cluster and was not revoked"
+	hint := "check that it belongs to this cluster and was not revoked"
 	switch e.Why {
 	case ErrExpired:
-		hint = "have a new one made"
+		hint = "create a new one"
 	case ErrOtherNode:
-		hint = "use it on the node that it was made for"
+		hint = "use it on the node that it was created for"
 	case ErrSpent:
-		hint = "another host has used it: have a new one made, and find out who did if nobody should have"
+		hint = "another host has used it: create a new one, and investigate if that use was not expected"
 	}
 	return fmt.Sprintf("%v (id %s): %s", e.Why, e.ID, hint)
 }
 
 func (e *RefusedError) Unwrap() error { return e.Why }
 
-// UsesMax bounds how often a join token may be used: its record keeps who did.
+// UsesMax bounds the uses of a join token, because its record lists them.
 const UsesMax = 1000
 
-// commentBytesMax bounds what people say of a token.
+// commentBytesMax bounds the comment of an access token.
 const commentBytesMax = 256
 
-// JoinRecord is what the cluster keeps of a join token: nothing that could be used in
-// its place.
+// JoinRecord is what the cluster stores of a join token. It cannot be used in place of the token.
 type JoinRecord struct {
 	ID            ID
 	Hash          [sha256.Size]byte
-	Created, Ends time.Time // in milliseconds
-	// Uses is how often the token may still be used.
+	Created, Ends time.Time // millisecond precision
+	// Uses is the number of uses left.
 	Uses int
-	// Node, unless empty, is the id of the only node that may use it: one that the cluster
-	// has and whose certificate has expired. Others are for nodes that are new: whoever
-	// signs must refuse the ids of those that there are, or a host could become any node.
+	// Node, unless empty, is the id of the only node that may use the token: an existing node whose
+	// certificate has expired. Other tokens are for new nodes. The signer must reject ids of
+	// existing nodes for them, or a host could impersonate any node.
 	Node string
-	// Spent is who has used it.
+	// Spent lists the uses so far.
 	Spent []Use
 }
 
@@ -74,18 +73,17 @@ type Use struct {
 	Key  [sha256.Size]byte // pki.KeyHash of the node's request
 }
 
-// NewJoinRecord returns the record of a join token that was just made. Node is as in the
-// record: empty for new nodes.
+// NewJoinRecord returns the record of a new join token. node is as in JoinRecord.Node.
 func NewJoinRecord(t Token, now time.Time, uses int, node string) (*JoinRecord, error) {
 	switch {
 	case t.kind != Join || t.secret == nil:
 		return nil, errors.New("not a join token")
 	case uses < 1 || uses > UsesMax:
-		return nil, fmt.Errorf("join token for %d hosts: want 1 to %d", uses, UsesMax)
+		return nil, fmt.Errorf("join token with %d uses: want 1 to %d", uses, UsesMax)
 	case t.ends.IsZero():
-		return nil, errors.New("join token without an end: give it a time to live")
+		return nil, errors.New("join token does not expire: set a time to live")
 	case node != "" && uses != 1:
-		return nil, fmt.Errorf("join token for node %s that is used %d times", node, uses)
+		return nil, fmt.Errorf("join token for node %s with %d uses: want 1", node, uses)
 	}
 	if node != "" {
 		if err := pki.CheckName("id of a node", node); err != nil {
@@ -95,18 +93,18 @@ func NewJoinRecord(t Token, now time.Time, uses int, node string) (*JoinRecord, 
 	return &JoinRecord{ID: t.id, Hash: t.hash(), Created: millis(now), Ends: t.ends, Uses: uses, Node: node}, nil
 }
 
-// Spend uses the token for a node with a key. It returns the record as it must be kept
-// before the node gets anything, by a compare-and-set, so that of two uses at once one
-// fails. A node that asks again with the same key, since the answer to it was lost, is let
-// in without another use: the record is r itself then. Errors: *RefusedError.
+// Spend uses the token for a node with a key. It returns the record to store by compare-and-set
+// before the node gets anything, so that one of two concurrent uses fails. A repeated request with
+// the same node and key succeeds without another use, because the first answer may have been lost.
+// Spend then returns r itself. Errors: *RefusedError.
 //
-// A nil record stands for a token that is not known. It takes as long as a wrong secret.
+// A nil record represents an unknown token. It takes as long as a wrong secret.
 func (r *JoinRecord) Spend(t Token, node string, key [sha256.Size]byte, now time.Time) (*JoinRecord, error) {
 	kept := r
 	if kept == nil {
 		kept = &JoinRecord{}
 	}
-	good := same(t, Join, kept.ID, kept.Hash)
+	good := matches(t, Join, kept.ID, kept.Hash)
 	switch {
 	case !good || r == nil:
 		return nil, &RefusedError{t.id, ErrUnknown}
@@ -125,21 +123,21 @@ func (r *JoinRecord) Spend(t Token, node string, key [sha256.Size]byte, now time
 	return &next, nil
 }
 
-// AccessRecord is what the cluster keeps of an access token.
+// AccessRecord is what the cluster stores of an access token.
 type AccessRecord struct {
 	ID      ID
 	Hash    [sha256.Size]byte
-	Created time.Time // in milliseconds
-	Ends    time.Time // the zero Time is never
-	// Principal is whom the token makes its bearer. Generation is the principal's when
-	// the token was made, as in certificates.
+	Created time.Time // millisecond precision
+	Ends    time.Time // zero means never
+	// Principal is the principal that the token authenticates. Generation is the principal's when
+	// the token was created, as in certificates.
 	Principal  string
 	Generation uint64
-	// Comment is for people.
+	// Comment is free text for operators.
 	Comment string
 }
 
-// NewAccessRecord returns the record of an access token that was just made.
+// NewAccessRecord returns the record of a new access token.
 func NewAccessRecord(t Token, now time.Time, principal string, generation uint64, comment string) (*AccessRecord, error) {
 	if t.kind != Access || t.secret == nil {
 		return nil, errors.New("not an access token")
@@ -148,26 +146,26 @@ func NewAccessRecord(t Token, now time.Time, principal string, generation uint64
 		return nil, err
 	}
 	if len(comment) > commentBytesMax {
-		return nil, fmt.Errorf("comment of %d bytes, at most %d are kept", len(comment), commentBytesMax)
+		return nil, fmt.Errorf("comment of %d bytes: want at most %d", len(comment), commentBytesMax)
 	}
 	return &AccessRecord{ID: t.id, Hash: t.hash(), Created: millis(now), Ends: t.ends, Principal: principal, Generation: generation, Comment: comment}, nil
 }
 
-// Check returns nil if the token is the record's, and has not ended. Errors:
-// *RefusedError. A nil record stands for a token that is not known.
+// Check returns nil if t is the token of this record and has not expired. A nil record represents
+// an unknown token. Errors: *RefusedError.
 func (r *AccessRecord) Check(t Token, now time.Time) error {
 	kept := r
 	if kept == nil {
 		kept = &AccessRecord{}
 	}
-	good := same(t, Access, kept.ID, kept.Hash)
+	good := matches(t, Access, kept.ID, kept.Hash)
 	if !good || r == nil {
 		return &RefusedError{t.id, ErrUnknown}
 	}
 	return r.Valid(now)
 }
 
-// Valid returns nil if the token, which Check has seen, has not ended since.
+// Valid returns nil if the token, which Check has accepted before, has not expired since.
 func (r *AccessRecord) Valid(now time.Time) error {
 	if !r.Ends.IsZero() && !now.Before(r.Ends) {
 		return &RefusedError{r.ID, ErrExpired}
@@ -175,27 +173,27 @@ func (r *AccessRecord) Valid(now time.Time) error {
 	return nil
 }
 
-// same compares a token with what was kept of one, in constant time.
-func same(t Token, kind Kind, id ID, hash [sha256.Size]byte) bool {
+// matches reports in constant time whether t matches the stored kind, id and hash.
+func matches(t Token, kind Kind, id ID, hash [sha256.Size]byte) bool {
 	h := t.hash()
 	equal := subtle.ConstantTimeCompare(h[:], hash[:]) & subtle.ConstantTimeCompare(t.id[:], id[:])
 	return equal == 1 && t.kind == kind && t.secret != nil
 }
 
-// millis is a time as records keep it.
+// millis truncates a time to the precision of records.
 func millis(t time.Time) time.Time { return time.UnixMilli(t.UnixMilli()).UTC() }
 
-// recordVersion is that of both records.
+// recordVersion is the version of both kinds of record.
 const recordVersion = 1
 
-// RecordError is about bytes that are no record of a token.
+// RecordError means that stored bytes are not a valid token record.
 type RecordError struct{ Err error }
 
-func (e *RecordError) Error() string { return fmt.Sprintf("read the record of a token: %v", e.Err) }
+func (e *RecordError) Error() string { return fmt.Sprintf("decode token record: %v", e.Err) }
 
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// Encode returns the record's bytes.
+// Encode returns the encoded record.
 func (r *JoinRecord) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -216,7 +214,7 @@ func (r *JoinRecord) Encode() []byte {
 	return slices.Clone(e.Bytes())
 }
 
-// DecodeJoin reads what Encode writes. Errors: *RecordError.
+// DecodeJoin decodes what Encode returns. Errors: *RecordError.
 func DecodeJoin(b []byte) (*JoinRecord, error) {
 	d := wire.NewDecoder(b)
 	r := &JoinRecord{}
@@ -225,7 +223,7 @@ func DecodeJoin(b []byte) (*JoinRecord, error) {
 	readFixed(&d, r.Hash[:])
 	r.Created, r.Ends = readTime(&d), readTime(&d)
 	if n := d.Uint(); n > UsesMax {
-		d.Fail(fmt.Errorf("%d uses are left", n))
+		d.Fail(fmt.Errorf("%d uses left, at most %d", n, UsesMax))
 	} else {
 		r.Uses = int(n)
 	}
@@ -237,7 +235,7 @@ func DecodeJoin(b []byte) (*JoinRecord, error) {
 	for range d.ArrayMax(UsesMax) {
 		var u Use
 		if d.Array() != 2 {
-			d.Fail(errors.New("a use is no pair"))
+			d.Fail(errors.New("a use is not a pair"))
 		}
 		u.Node = readName(&d)
 		readFixed(&d, u.Key[:])
@@ -247,12 +245,12 @@ func DecodeJoin(b []byte) (*JoinRecord, error) {
 		r.Spent = append(r.Spent, u)
 	}
 	if d.Err() == nil && r.Ends.IsZero() {
-		d.Fail(errors.New("it has no end"))
+		d.Fail(errors.New("the expiry is missing"))
 	}
 	return r, atEnd(&d)
 }
 
-// Encode returns the record's bytes.
+// Encode returns the encoded record.
 func (r *AccessRecord) Encode() []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -268,7 +266,7 @@ func (r *AccessRecord) Encode() []byte {
 	return slices.Clone(e.Bytes())
 }
 
-// DecodeAccess reads what Encode writes. Errors: *RecordError.
+// DecodeAccess decodes what Encode returns. Errors: *RecordError.
 func DecodeAccess(b []byte) (*AccessRecord, error) {
 	d := wire.NewDecoder(b)
 	r := &AccessRecord{}
@@ -278,7 +276,7 @@ func DecodeAccess(b []byte) (*AccessRecord, error) {
 	r.Created, r.Ends = readTime(&d), readTime(&d)
 	r.Principal, r.Generation, r.Comment = readName(&d), d.Uint(), d.Str()
 	if len(r.Comment) > commentBytesMax {
-		d.Fail(errors.New("its comment is too long"))
+		d.Fail(errors.New("the comment is too long"))
 	}
 	return r, atEnd(&d)
 }
@@ -288,15 +286,15 @@ func header(d *wire.Decoder, values int) {
 	switch {
 	case d.Err() != nil:
 	case v != recordVersion:
-		d.Fail(fmt.Errorf("it is of version %d, this program knows %d", v, recordVersion))
+		d.Fail(fmt.Errorf("unsupported version %d: expected %d", v, recordVersion))
 	case n != values:
-		d.Fail(fmt.Errorf("it has %d values, not %d", n, values))
+		d.Fail(fmt.Errorf("%d elements, expected %d", n, values))
 	}
 }
 
 func atEnd(d *wire.Decoder) error {
 	if d.More() {
-		d.Fail(errors.New("bytes follow it"))
+		d.Fail(errors.New("trailing bytes"))
 	}
 	if err := d.Err(); err != nil {
 		return &RecordError{err}
@@ -306,7 +304,7 @@ func atEnd(d *wire.Decoder) error {
 
 func readFixed(d *wire.Decoder, to []byte) {
 	if b := d.Bytes(); d.Err() == nil && copy(to, b) != len(b) || d.Err() == nil && len(b) != len(to) {
-		d.Fail(fmt.Errorf("a value has %d bytes, not %d", len(b), len(to)))
+		d.Fail(fmt.Errorf("value of %d bytes, expected %d", len(b), len(to)))
 	}
 }
 
@@ -320,7 +318,7 @@ func readName(d *wire.Decoder) string {
 	return s
 }
 
-// appendTime writes milliseconds since 1970; zero for the zero Time.
+// appendTime encodes milliseconds since 1970, or zero for the zero Time.
 func appendTime(e *wire.Encoder, t time.Time) {
 	if t.IsZero() {
 		e.Uint(0)
@@ -329,13 +327,13 @@ func appendTime(e *wire.Encoder, t time.Time) {
 	e.Uint(uint64(t.UnixMilli()))
 }
 
-// millisMax bounds times that are read: milliseconds up to the year 10000.
+// millisMax bounds decoded times: milliseconds up to the year 10000.
 const millisMax = 253402300800000
 
 func readTime(d *wire.Decoder) time.Time {
 	ms := d.Uint()
 	if ms > millisMax {
-		d.Fail(errors.New("a time is after the year 9999"))
+		d.Fail(errors.New("time is after the year 9999"))
 	}
 	if d.Err() != nil || ms == 0 {
 		return time.Time{}

@@ -68,7 +68,7 @@ func TestSpend(t *testing.T) {
 	otherKind := tok
 	otherKind.kind = Access
 	for what, bad := range map[string]Token{"wrong secret": wrong, "other id": otherID, "other kind": otherKind, "none": {}, "another": New(Join, pki.Fingerprint{1}, epoch, time.Hour)} {
-		for _, now := range []time.Time{epoch, epoch.Add(24 * time.Hour)} { // its end is not told either
+		for _, now := range []time.Time{epoch, epoch.Add(24 * time.Hour)} { // its expiry is not revealed either
 			if _, err := r.Spend(bad, "n1", key(1), now); !errors.Is(err, ErrUnknown) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -80,13 +80,13 @@ func TestSpend(t *testing.T) {
 	if unknown.Error() != mistaken.Error() {
 		t.Errorf("unknown: %v; wrong secret: %v", unknown, mistaken)
 	}
-	// One that would fit the empty record, if there were one.
+	// A token that would match the empty record.
 	if _, err := (*JoinRecord)(nil).Spend(Token{}, "", key(0), epoch); !errors.Is(err, ErrUnknown) {
 		t.Errorf("no token, no record: %v", err)
 	}
 }
 
-// TestSpendForOneNode: a token that renews one node does not make another.
+// TestSpendForOneNode: a token to renew one node does not admit another.
 func TestSpendForOneNode(t *testing.T) {
 	tok := New(Join, pki.Fingerprint{1}, epoch, time.Hour)
 	r, err := NewJoinRecord(tok, epoch, 1, "n1")
@@ -103,8 +103,8 @@ func TestSpendForOneNode(t *testing.T) {
 	refused(t, err, ErrSpent)
 }
 
-// TestSpendTogether: T3, with a file that is changed by compare-and-set.
-func TestSpendTogether(t *testing.T) {
+// TestConcurrentSpend: T3, with a file changed by compare-and-set.
+func TestConcurrentSpend(t *testing.T) {
 	const uses, hosts = 3, 20
 	tok, r := newJoin(t, uses)
 	var mu sync.Mutex
@@ -166,7 +166,7 @@ func TestNewRecordRefuses(t *testing.T) {
 		"bad name":       second(NewAccessRecord(access, epoch, "a/b", 1, "")), "comment": second(NewAccessRecord(access, epoch, "ann", 1, strings.Repeat("x", 257))),
 	} {
 		if err == nil {
-			t.Errorf("%s: a record was made", what)
+			t.Errorf("%s: a record was created", what)
 		}
 	}
 }
@@ -205,8 +205,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestRecordsTellNothing: T1. No record has any eight bytes of the secret.
-func TestRecordsTellNothing(t *testing.T) {
+// TestRecordsContainNoSecret: T1. No record contains any eight bytes of the secret.
+func TestRecordsContainNoSecret(t *testing.T) {
 	tok, r := newJoin(t, 1)
 	access := New(Access, pki.Fingerprint{}, epoch, 0)
 	a, err := NewAccessRecord(access, epoch, "ann", 0, "")
@@ -223,7 +223,7 @@ func TestRecordsTellNothing(t *testing.T) {
 			}
 		}
 	}
-	// The kind is a part of what is hashed.
+	// The kind is part of the hashed data.
 	same := access
 	same.kind = Join
 	if same.hash() == access.hash() {

@@ -10,21 +10,20 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// FormatError is about text that is no token. It holds nothing of the text.
+// FormatError means that a text is not a token. It contains nothing of the text.
 type FormatError struct{ Reason string }
 
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("not a token: %s; copy all of it, from \"stele-\" to its last character", e.Reason)
 }
 
-// textBytesMax bounds the text that Parse looks at.
+// textBytesMax bounds the text that Parse accepts.
 const textBytesMax = 1024
 
-// alphabet is Crockford's base 32, in which no two characters look alike.
+// alphabet is Crockford's base 32, which avoids characters that look alike.
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// values are the values of characters: as people write them, in either case, with I
-// and L for 1 and O for 0.
+// values maps characters to their values, in either case, with I and L for 1 and O for 0.
 var values = func() (v [256]int8) {
 	for i := range v {
 		v[i] = -1
@@ -37,8 +36,8 @@ var values = func() (v [256]int8) {
 	return v
 }()
 
-// Parse reads a token's text. White space anywhere in it, such as where a mail or a
-// terminal has broken the line, and quotes around it do not matter. Errors: *FormatError.
+// Parse parses the text of a token. It ignores white space anywhere, such as line breaks added by a
+// mail program or a terminal, and surrounding quotes. Errors: *FormatError.
 func Parse(text string) (Token, error) {
 	if len(text) > textBytesMax {
 		return Token{}, &FormatError{fmt.Sprintf("it has more than %d bytes", textBytesMax)}
@@ -56,18 +55,18 @@ func Parse(text string) (Token, error) {
 func parseBody(kind Kind, text string) (Token, error) {
 	want := (bodyBytes*8 + 4) / 5
 	if len(text) != want {
-		return Token{}, &FormatError{fmt.Sprintf("it has %d characters after %s, and must have %d", len(text), prefixes[kind], want)}
+		return Token{}, &FormatError{fmt.Sprintf("it has %d characters after %s, expected %d", len(text), prefixes[kind], want)}
 	}
 	b, ok := decodeText(text)
 	if !ok {
-		return Token{}, &FormatError{"a character is none of a token's"}
+		return Token{}, &FormatError{"it has a character that tokens do not use"}
 	}
 	sum := len(b) - 4
 	if binary.BigEndian.Uint32(b[sum:]) != checksum(kind, b[:sum]) {
-		return Token{}, &FormatError{"a character is wrong: its checksum does not fit"}
+		return Token{}, &FormatError{"a character is wrong: the checksum does not match"}
 	}
 	if b[0] != version {
-		return Token{}, &FormatError{fmt.Sprintf("it is of version %d, this program knows %d", b[0], version)}
+		return Token{}, &FormatError{fmt.Sprintf("unsupported version %d, expected %d", b[0], version)}
 	}
 	t := Token{kind: kind}
 	var secret [secretBytes]byte
@@ -82,10 +81,10 @@ func parseBody(kind Kind, text string) (Token, error) {
 	return t, nil
 }
 
-// checksum tells slips of the hand; it is no protection.
+// checksum detects typing errors. It is not a security measure.
 func checksum(kind Kind, b []byte) uint32 { return crc.Sum([]byte(prefixes[kind]), b) }
 
-// encodeText writes five bits a character, the last one's lowest being zero.
+// encodeText encodes five bits per character. The unused low bits of the last one are zero.
 func encodeText(b []byte) string {
 	out := make([]byte, 0, (len(b)*8+4)/5)
 	acc, bits := uint(0), 0
@@ -101,8 +100,8 @@ func encodeText(b []byte) string {
 	return string(out)
 }
 
-// decodeText reads what encodeText writes. False: a character that is none, or bits at
-// the end that should be zero.
+// decodeText decodes what encodeText returns. It returns false for an invalid character or nonzero
+// unused bits.
 func decodeText(s string) ([]byte, bool) {
 	out := make([]byte, 0, len(s)*5/8)
 	acc, bits := uint(0), 0
@@ -120,14 +119,13 @@ func decodeText(s string) ([]byte, bool) {
 	return out, acc&(1<<bits-1) == 0
 }
 
-// loose finds what may be the text of a token, whole or cut, also broken into lines.
-var loose = regexp.MustCompile(`(?i)(stele-(?:join|access)-)[0-9a-z]{8,}(?:\s+[0-9a-z]{20,})*`)
+// tokenPattern matches possible token texts, complete or truncated, also with line breaks.
+var tokenPattern = regexp.MustCompile(`(?i)(stele-(?:join|access)-)[0-9a-z]{8,}(?:\s+[0-9a-z]{20,})*`)
 
-// Scrub returns s with the secrets of all tokens in it cut out: for texts of others
-// that go to a log.
+// Scrub returns s with the secrets of all tokens removed. It is for logging untrusted texts.
 func Scrub(s string) string {
-	if !strings.Contains(strings.ToLower(s), "stele-") { // most texts: the search below takes 40 times as long
+	if !strings.Contains(strings.ToLower(s), "stele-") { // most texts; the regular expression takes 40 times as long
 		return s
 	}
-	return loose.ReplaceAllString(s, "${1}…")
+	return tokenPattern.ReplaceAllString(s, "${1}…")
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// Kind is what a token is for. Its text begins with the kind, so that people, and
-// programs that look for secrets that got loose, see what they have before them.
+// Kind is the purpose of a token. The text of a token starts with its kind, so that people and
+// secret scanners recognize it.
 type Kind uint8
 
 const (
 	// Join lets a host become a node of the cluster.
 	Join Kind = 1
-	// Access proves that a client is a principal.
+	// Access authenticates a client as a principal.
 	Access Kind = 2
 )
 
@@ -36,35 +36,35 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// ID names a token, and is no secret.
+// ID identifies a token. It is not secret.
 type ID [8]byte
 
 // String returns 16 hexadecimal digits.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// ParseID reads what String returns.
+// ParseID parses what String returns.
 func ParseID(s string) (ID, error) {
 	var id ID
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(id) {
-		return ID{}, fmt.Errorf("id of a token is not %d hexadecimal digits", 2*len(id))
+		return ID{}, fmt.Errorf("bad token id: expected %d hexadecimal digits", 2*len(id))
 	}
 	copy(id[:], b)
 	return id, nil
 }
 
-// secretBytes: nobody guesses 128 bits, however fast the hash is.
+// secretBytes is 128 bits, which cannot be guessed even with a fast hash.
 const secretBytes = 16
 
-// sealed is a secret that no verb of package fmt shows, not even where it is in
-// somebody's unexported field, so that no method of ours is called: it would show bytes,
-// and those behind a pointer.
+// sealed is a secret that no verb of package fmt prints. If a Token is in an unexported field of
+// another type, fmt calls none of its methods. It would then print a byte slice, also behind a
+// pointer, but not the captured value of a func.
 type sealed func() [secretBytes]byte
 
 func seal(b [secretBytes]byte) sealed { return func() [secretBytes]byte { return b } }
 
-// Token is what its owner has. Whatever prints, logs or marshals it gets its kind and
-// id alone; Reveal returns the text.
+// Token is the owner's side of a token. Printing, logging or marshalling it shows only its kind and
+// id; Reveal returns the text.
 type Token struct {
 	kind        Kind
 	id          ID
@@ -73,8 +73,8 @@ type Token struct {
 	ends        time.Time
 }
 
-// New makes a token with a new id and secret, for a cluster whose authority has that
-// fingerprint. It ends after ttl, or never if that is zero, to the second.
+// New creates a token with a new id and secret, for the cluster whose authority has that
+// fingerprint. It expires after ttl, rounded to seconds, or never if ttl is zero.
 func New(kind Kind, authority pki.Fingerprint, now time.Time, ttl time.Duration) Token {
 	t := Token{kind: kind, fingerprint: authority}
 	var secret [secretBytes]byte
@@ -87,22 +87,22 @@ func New(kind Kind, authority pki.Fingerprint, now time.Time, ttl time.Duration)
 	return t
 }
 
-// Kind returns what the token is for.
+// Kind returns the purpose of the token.
 func (t Token) Kind() Kind { return t.kind }
 
-// ID returns the token's name.
+// ID returns the token's id.
 func (t Token) ID() ID { return t.id }
 
-// Authority returns the fingerprint of the authority of the cluster that has made the
-// token: whoever uses it gives it to no other.
+// Authority returns the fingerprint of the authority of the token's cluster. The token must not be
+// sent to any other.
 func (t Token) Authority() pki.Fingerprint { return t.fingerprint }
 
-// Ends returns when the token ends, as it says itself; the zero Time is never. What
-// counts is what the cluster says.
+// Ends returns the expiry stated in the token; the zero Time means never. The cluster's record is
+// authoritative.
 func (t Token) Ends() time.Time { return t.ends }
 
-// hash is what the cluster keeps of a token. The kind is in it, so that no token
-// passes for one of another kind.
+// hash is the form of a token that the cluster stores. It covers the kind, so that a token cannot
+// be used as one of another kind.
 func (t Token) hash() [sha256.Size]byte {
 	h := sha256.New()
 	_, _ = io.WriteString(h, "stele "+t.kind.String()+" token 1\x00")
@@ -122,19 +122,19 @@ func (t Token) String() string {
 	return prefixes[t.kind] + "… (id " + t.id.String() + ")"
 }
 
-// LogValue is String, for package slog.
+// LogValue implements slog.LogValuer with String.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// MarshalText is String, for JSON and YAML.
+// MarshalText implements encoding.TextMarshaler with String.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 const (
 	version = 1
-	// bodyBytes: version, id, secret, fingerprint, end, checksum.
+	// bodyBytes is the size of version, id, secret, fingerprint, expiry and checksum.
 	bodyBytes = 1 + 8 + secretBytes + sha256.Size + 5 + 4
 )
 
-// Reveal returns the text by which the owner uses the token. It is a secret.
+// Reveal returns the text of the token, which is secret.
 func (t Token) Reveal() string {
 	if t.secret == nil {
 		return ""

@@ -18,7 +18,7 @@ import (
 
 var epoch = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 
-// example is the token of the package's doc.
+// example is the token of the package doc.
 func example(kind Kind) Token {
 	t := Token{kind: kind, id: ID{1, 2, 3, 4, 5, 6, 7, 8}, secret: seal([secretBytes]byte(bytes.Repeat([]byte{0xa1}, secretBytes))), ends: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for i := range t.fingerprint {
@@ -31,7 +31,7 @@ func equal(a, b Token) bool {
 	return a.kind == b.kind && a.id == b.id && a.secret() == b.secret() && a.fingerprint == b.fingerprint && a.ends.Equal(b.ends)
 }
 
-// TestText holds the worked example, and that the package's doc shows it.
+// TestText pins the worked example and checks that the package doc shows it.
 func TestText(t *testing.T) {
 	for kind, want := range map[Kind]string{Join: goldenJoin, Access: goldenAccess} {
 		if got := example(kind).Reveal(); got != want {
@@ -47,7 +47,7 @@ func TestText(t *testing.T) {
 	}
 	flat := strings.Join(strings.Fields(strings.ReplaceAll(string(doc), "//", "")), "")
 	if !strings.Contains(flat, goldenJoin) {
-		t.Error("doc.go shows another text")
+		t.Error("doc.go has a different text")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestNew(t *testing.T) {
 		t.Errorf("made %v, %v, %v", a.Kind(), a.Authority(), a.Ends())
 	}
 	if never := New(Access, f, epoch, 0); !never.Ends().IsZero() {
-		t.Errorf("a token for ever ends %v", never.Ends())
+		t.Errorf("a token without expiry ends %v", never.Ends())
 	}
 	if id, err := ParseID(a.ID().String()); err != nil || id != a.ID() {
 		t.Error(id, err)
@@ -78,7 +78,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestCopyAndPaste: what terminals, mails and people do to a text.
+// TestCopyAndPaste covers changes made by terminals, mail programs and people.
 func TestCopyAndPaste(t *testing.T) {
 	for _, kind := range []Kind{Join, Access} {
 		tok := New(kind, pki.Fingerprint{9}, epoch, time.Hour)
@@ -111,8 +111,8 @@ func seed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 0))
 }
 
-// TestSlips: T5. Each character that is wrong, missing, doubled or swapped is noticed.
-func TestSlips(t *testing.T) {
+// TestTypingErrors: T5. A wrong, missing, doubled or swapped character is detected.
+func TestTypingErrors(t *testing.T) {
 	rng := seed(t)
 	for range 20 {
 		tok := New(Kind(1+rng.IntN(2)), pki.Fingerprint{byte(rng.Uint32())}, epoch, time.Hour)
@@ -153,7 +153,7 @@ func TestSlips(t *testing.T) {
 	}
 }
 
-// TestNewerVersion: a text of a version to come is no slip.
+// TestNewerVersion: a text of a later version is reported as such, not as a typing error.
 func TestNewerVersion(t *testing.T) {
 	tok := example(Join)
 	body, _ := decodeText(tok.Reveal()[len("stele-join-"):])
@@ -165,7 +165,7 @@ func TestNewerVersion(t *testing.T) {
 	}
 }
 
-// holder is somebody's type with tokens in it.
+// holder is another package's type with tokens in its fields.
 type holder struct {
 	Exported Token
 	private  Token
@@ -174,8 +174,8 @@ type holder struct {
 	table    map[string]Token
 }
 
-// TestNothingTells: T2.
-func TestNothingTells(t *testing.T) {
+// TestNothingRevealsSecrets: T2.
+func TestNothingRevealsSecrets(t *testing.T) {
 	tok := example(Access)
 	h := holder{tok, tok, &tok, []Token{tok}, map[string]Token{"k": tok}}
 	var log bytes.Buffer
@@ -200,7 +200,7 @@ func TestNothingTells(t *testing.T) {
 		}
 	}
 	if !strings.Contains(all, "id 0102030405060708") {
-		t.Error("nothing says which token it is")
+		t.Error("the token's id is missing")
 	}
 	if (Token{}).String() != "no token" || (Token{}).Reveal() != "" {
 		t.Error("the zero token shows something")

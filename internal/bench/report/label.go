@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A setting is one of those that runs may differ in.
+// A setting is one in which runs may differ.
 type setting struct {
 	name  string // "rows"
 	value func(*Run) int64
@@ -17,7 +17,7 @@ var runSettings = []setting{
 	{"clients", func(r *Run) int64 { return int64(r.Clients) }},
 }
 
-// varying returns the settings that are not the same in all runs of a report.
+// varying returns the settings that differ between the runs of a report.
 func (r *Report) varying() (vs []setting) {
 	for _, s := range runSettings {
 		for i := range r.Runs {
@@ -30,8 +30,7 @@ func (r *Report) varying() (vs []setting) {
 	return vs
 }
 
-// label returns the values of settings that a run has, such as "1M rows, 10 tablets";
-// empty for no settings.
+// label returns a run's values of the given settings, such as "1M rows, 10 tablets".
 func (r *Run) label(vs []setting) string {
 	var parts []string
 	for _, s := range vs {
@@ -44,7 +43,7 @@ func (r *Run) label(vs []setting) string {
 	return strings.Join(parts, ", ")
 }
 
-// short returns n with a unit if that is no longer: 200k, 1.5M, 1234.
+// short formats n with a unit if that is not longer: 200k, 1.5M, 1234.
 func short(n int64) string {
 	for _, u := range []struct {
 		name string
@@ -57,7 +56,7 @@ func short(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// grouped returns n rounded, with its thousands apart.
+// grouped formats v rounded, with thousands separators.
 func grouped(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -66,7 +65,7 @@ func grouped(v float64) string {
 	return s
 }
 
-// latency returns microseconds at about three digits, with their unit.
+// latency formats microseconds with about three digits and a unit.
 func latency(us float64) string {
 	switch {
 	case us < 9.995:

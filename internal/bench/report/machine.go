@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is where the client ran.
+// Machine is the machine of the client.
 type Machine struct {
 	OS          string  `json:"os"`
 	Arch        string  `json:"arch"`
@@ -21,8 +21,7 @@ type Machine struct {
 	Load        float64 `json:"load"` // average of the last minute
 }
 
-// ThisMachine describes the machine of this process. What cannot be found out is left
-// out.
+// ThisMachine describes the machine of this process. Unknown fields are left empty.
 func ThisMachine() Machine {
 	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()}
 	var name unix.Utsname
@@ -41,7 +40,7 @@ func ThisMachine() Machine {
 	return m
 }
 
-// fieldOf returns what the first line "name: what" of a file says.
+// fieldOf returns the value of the first line "name: value" of a file.
 func fieldOf(path, name string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

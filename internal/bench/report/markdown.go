@@ -9,9 +9,9 @@ import (
 	"github.com/steledb/stele/internal/bench"
 )
 
-// WriteMarkdown writes reports as one table: a line for each workload, or kind of
-// operation of one, and a column for each run, with what it did a second and p50 and
-// p99 of its latency. Of several reports the columns stand one after another.
+// WriteMarkdown writes reports as one table, with a line for each workload or kind of operation,
+// and a column for each run. Cells have the rate, and the p50 and p99 of latency. The columns of
+// several reports follow each other.
 func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	t := markdown{cells: map[string]map[int]string{}}
 	for _, r := range reports {
@@ -48,8 +48,8 @@ type line struct {
 	order int // of the workload
 }
 
-// nameAmong returns what tells r apart from the other reports: how many nodes it is of,
-// if no two are of as many; nothing, if there is no other.
+// nameAmong returns a name that distinguishes r from the other reports: its number of nodes if that
+// is unique, otherwise its Name. It is empty if there is only one report.
 func nameAmong(r *Report, reports []*Report) string {
 	if len(reports) == 1 {
 		return ""
@@ -67,7 +67,7 @@ func nameAmong(r *Report, reports []*Report) string {
 	return fmt.Sprintf("%d nodes", r.Cluster.Nodes)
 }
 
-// add adds the column of a run, of the report of a name.
+// add adds the column of a run. report is the name of its report.
 func (t *markdown) add(r *Report, run *Run, report string) {
 	name := strings.TrimSuffix(strings.TrimPrefix(report+": "+run.label(r.varying()), ": "), ": ")
 	if name == "" {
@@ -109,7 +109,7 @@ func badText(n int64) string {
 	return fmt.Sprintf(", **%d bad**", n)
 }
 
-// Name tells reports apart for people: the program's version and when it measured.
+// Name identifies the report: the program's version and the time of the measurement.
 func (r *Report) Name() string {
 	return strings.TrimSpace(r.Program.Version + " " + r.Time.UTC().Format("2006-01-02 15:04"))
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/steledb/stele/internal/bench"
 )
 
-// RunsMax is how many reports a picture holds: there are as many colours.
+// RunsMax is the maximum number of reports in a chart, limited by the number of colors.
 const RunsMax = 4
 
-// ErrNothing means that reports have no results to draw.
-var ErrNothing = errors.New("there are no results")
+// ErrNothing means that the reports have no results to draw.
+var ErrNothing = errors.New("no results")
 
-// Plot writes a picture, as SVG, of reports beside each other: what each workload did a
-// second, how long calls took, and what processor time they took. The first report is
-// the one that others are compared with. Errors: ErrNothing; that they are too many.
+// Plot writes a chart of reports side by side, as SVG: the rate, latency and processor time of each
+// workload. The others are compared with the first. Errors: ErrNothing, and one for too many
+// reports.
 func Plot(w io.Writer, reports ...*Report) error {
 	if len(reports) > RunsMax {
-		return fmt.Errorf("%d reports are more than the %d that a picture holds", len(reports), RunsMax)
+		return fmt.Errorf("%d reports: a chart holds at most %d", len(reports), RunsMax)
 	}
 	p := newPlot(reports)
 	if len(p.Panels) == 0 {
@@ -38,8 +38,8 @@ var plotText string
 
 var plotTemplate = template.Must(template.New("plot").Parse(plotText))
 
-// Measures of a picture, in pixels. Text is of 12 pixels, and a letter of it is taken
-// to be letterWidth wide.
+// Dimensions in pixels. Text has a size of 12 pixels; its letters are assumed to be letterWidth
+// wide.
 const (
 	plotWidth   = 960
 	margin      = 24
@@ -51,10 +51,10 @@ const (
 	axisHeight  = 22
 	legendLine  = 18
 	letterWidth = 6.9
-	figureWidth = 190 // of what stands behind the longest bar
+	figureWidth = 190 // for the text after the longest bar
 )
 
-// A plot is a picture. Places are of the upper left corner.
+// A plot is the data of the SVG template. Positions are of the upper left corner.
 type plot struct {
 	Width, Height int
 	Margin        int
@@ -75,12 +75,12 @@ type note struct {
 	Text string
 }
 
-// A panel is bars of one unit.
+// A panel is a bar chart of one unit.
 type panel struct {
 	TitleY int
 	Title  string
 	Ticks  []tick
-	Top    int // of the lines at the ticks, and their end
+	Top    int // start of the grid lines; Bottom is their end
 	Bottom int
 	AxisY  int
 	Groups []group
@@ -99,7 +99,7 @@ type group struct {
 	Bars   []bar
 }
 
-// A bar is one figure; Faint is what goes on behind it, such as p99 behind p50.
+// A bar is one figure. Faint is its lighter continuation, such as p99 after p50.
 type bar struct {
 	X, Y, Width, Height int
 	FaintX, FaintWidth  int
@@ -109,25 +109,25 @@ type bar struct {
 	Tip                 string
 }
 
-// A figure is what a bar shows: value, and more behind it. Percent are of compared.
+// A figure is the data of a bar: value, and more for its continuation. Percentages are of compared.
 type figure struct {
 	value, more float64
 	compared    float64
 	text        string
 }
 
-// A series is the figures of a report by their label.
+// A series is the figures of a report by label.
 type series map[string]figure
 
-// A chart is what becomes a panel.
+// A chart is the definition of a panel.
 type chart struct {
 	title string
-	per   string // what percent are of, if there are several reports
+	per   string // the base of percentages, if there are several reports
 	tick  func(float64) string
 	of    func(v *Result, add func(kind string, f figure))
 }
 
-// charts are the panels of a picture, from above.
+// charts are the panels from top to bottom.
 var charts = []chart{
 	{"Rows or operations per second (longer is better)", "", tickCount, func(v *Result, add func(string, figure)) {
 		add("", figure{value: v.OpsPerS, compared: v.OpsPerS, text: grouped(v.OpsPerS) + "/s" + badPlain(v.Bad)})
@@ -137,7 +137,7 @@ var charts = []chart{
 			add(kind, figure{value: l.P50, more: l.P99 - l.P50, compared: l.P50, text: latencies(l)})
 		}
 		switch {
-		case v.Workload == bench.Scan: // of a thousand rows, which is another thing
+		case v.Workload == bench.Scan: // of a thousand rows, so not comparable
 		case len(v.Kinds) > 1:
 			for _, k := range v.Kinds {
 				one(k.Name, k.Latency)
@@ -179,7 +179,7 @@ func newPlot(reports []*Report) *plot {
 	return p
 }
 
-// legend says which run it is, in one line.
+// legend describes a report in one line.
 func (r *Report) legend() string {
 	parts := []string{r.Name()}
 	if n := r.Cluster.Nodes; n > 1 {
@@ -202,7 +202,7 @@ func (r *Report) legend() string {
 	return strings.Join(parts, " · ")
 }
 
-// noteTexts says where the runs ran, once if it was one place.
+// noteTexts describes the machines of the reports, without duplicates.
 func noteTexts(reports []*Report) (texts []string) {
 	for _, r := range reports {
 		m := &r.Machine
@@ -221,8 +221,8 @@ func noteTexts(reports []*Report) (texts []string) {
 	return texts
 }
 
-// labelled collects the figures of reports, and their labels in the order of the
-// workloads. A setting that varies in any of the reports is part of the labels.
+// labelled collects the figures of reports and their labels in the order of workloads. Labels
+// include the settings that vary in any of the reports.
 func labelled(c *chart, reports []*Report) (labels []string, all []series) {
 	var vary []setting
 	for _, s := range runSettings {
@@ -257,7 +257,7 @@ func labelled(c *chart, reports []*Report) (labels []string, all []series) {
 	return labels, all
 }
 
-// addPanel draws a chart at y, and returns where the next is to be.
+// addPanel draws a chart at y and returns the y of the next one.
 func (p *plot) addPanel(c *chart, reports []*Report, y int) int {
 	labels, all := labelled(c, reports)
 	if len(labels) == 0 {
@@ -271,9 +271,9 @@ func (p *plot) addPanel(c *chart, reports []*Report, y int) int {
 		}
 	}
 	left := margin + int(float64(widest)*letterWidth) + 10
-	room := float64(plotWidth - margin - figureWidth - left)
+	barSpace := float64(plotWidth - margin - figureWidth - left)
 	step := tickStep(most)
-	scale := room / math.Max(most, step)
+	scale := barSpace / math.Max(most, step)
 	g := panel{Title: c.title, TitleY: y + 14, Top: y + headHeight}
 	if len(reports) > 1 && c.per != "" {
 		g.Title += "; " + c.per
@@ -293,7 +293,7 @@ func (p *plot) addPanel(c *chart, reports []*Report, y int) int {
 	return g.Bottom + axisHeight + panelGap
 }
 
-// drawGroup draws the bars of a label at y, and returns where the next are to be.
+// drawGroup draws the bars of a label at y and returns the y of the next group.
 func drawGroup(label string, all []series, left, y int, scale float64) (group, int) {
 	g := group{Label: label, LabelX: left - 8}
 	top := y
@@ -317,7 +317,7 @@ func drawGroup(label string, all []series, left, y int, scale float64) (group, i
 	return g, y + groupGap
 }
 
-// tickStep returns a round number of which some four are in most.
+// tickStep returns a round step that divides most into about four.
 func tickStep(most float64) float64 {
 	if most <= 0 {
 		return 1

@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// A drawn is an element of a picture.
+// A drawn is an element of a chart.
 type drawn struct {
 	name, class, text   string
 	x, y, width, height float64
 }
 
-// draw plots reports and returns what is in the picture: it is well-formed XML.
+// draw plots reports and returns the elements of the chart, which must be well-formed XML.
 func draw(t *testing.T, reports ...*Report) (all []drawn, text string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -71,8 +71,8 @@ func texts(all []drawn) (found []string) {
 	return found
 }
 
-// TestPlot: bars are as long as their figures say, lie in the picture and not on each
-// other, and have their labels; runs are told apart and compared.
+// TestPlot: bars have the right lengths and labels, lie within the chart and do not overlap; runs
+// are distinguished and compared.
 func TestPlot(t *testing.T) {
 	before, after := example(), example()
 	before.Runs, after.Runs = before.Runs[:1], after.Runs[1:] // the second takes twice as long
@@ -80,7 +80,7 @@ func TestPlot(t *testing.T) {
 	all, _ := draw(t, before, after)
 	width, height := all[0].width, all[0].height
 	var bars []drawn
-	for _, e := range all[2:] { // but the picture, and what is behind it
+	for _, e := range all[2:] { // except the chart and its background
 		if e.name == "rect" && (e.x < 0 || e.y < 0 || e.x+e.width > width || e.y+e.height > height) {
 			t.Errorf("outside of the picture: %+v", e)
 		}
@@ -114,7 +114,7 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// TestPlotOfSeveralRuns: what varies between the runs of a report is in the labels.
+// TestPlotOfSeveralRuns: labels include the settings that vary between the runs of a report.
 func TestPlotOfSeveralRuns(t *testing.T) {
 	all, text := draw(t, example())
 	for _, want := range []string{"random-read, 200k rows", "random-read, 1M rows", "ycsb-a update, 1M rows", "v1.2.3 2026-11-21 15:00 · 1 tablet, 64 clients"} {
@@ -127,7 +127,7 @@ func TestPlotOfSeveralRuns(t *testing.T) {
 	}
 }
 
-// TestPlotEscapes: a report may say anything, and is still only text.
+// TestPlotEscapes: text of a report is escaped.
 func TestPlotEscapes(t *testing.T) {
 	r := example()
 	r.Program.Version, r.Machine.CPU = `</text><script>x</script>`, `"&<![CDATA[`
@@ -142,11 +142,11 @@ func TestPlotRefuses(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 	if err := Plot(io.Discard, make([]*Report, RunsMax+1)...); err == nil {
-		t.Error("too many reports were taken")
+		t.Error("too many reports were accepted")
 	}
 }
 
-// TestPlotWithoutFigures: a result of nothing has a picture, too.
+// TestPlotWithoutFigures: results of zero can be drawn.
 func TestPlotWithoutFigures(t *testing.T) {
 	draw(t, &Report{Runs: []Run{{Results: []Result{{Workload: "scan"}, {Workload: "ycsb-c"}}}}})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/internal/bench"
 )
 
-// What a file begins with.
+// The identification of a file.
 const (
 	Format  = "stele-bench"
 	Version = 1
@@ -30,34 +30,34 @@ type Report struct {
 	Runs     []Run     `json:"runs"`
 }
 
-// Program is what measured.
+// Program is the measuring program.
 type Program struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
 	Go      string `json:"go"`
 }
 
-// Cluster is what was measured.
+// Cluster is the measured cluster.
 type Cluster struct {
 	Nodes    int      `json:"nodes"`
 	Local    bool     `json:"local,omitempty"`
 	Versions []string `json:"versions,omitempty"`
 }
 
-// Settings are what all runs have.
+// Settings are common to all runs.
 type Settings struct {
 	Batch       int     `json:"batch"`
 	ValueBytes  int     `json:"value_bytes"`
 	Rate        float64 `json:"rate,omitempty"`
-	ReadSeconds float64 `json:"read_s,omitempty"` // that workloads which read go on for at least; 0: 3
+	ReadSeconds float64 `json:"read_s,omitempty"` // minimum duration of read workloads; 0 means 3
 	Family      string  `json:"family,omitempty"`
 	Major       bool    `json:"major,omitempty"`
-	Warm        bool    `json:"warm,omitempty"` // all rows were read before workloads that read, but YCSB's
+	Warm        bool    `json:"warm,omitempty"` // all rows were read before read workloads, except YCSB's
 	Connections int     `json:"connections"`
 	Memory      string  `json:"memory,omitempty"`
 }
 
-// A Run is a combination of settings, and what came out.
+// A Run is a combination of settings and its results.
 type Run struct {
 	Rows       int64    `json:"rows"`
 	Operations int64    `json:"operations"`
@@ -66,7 +66,7 @@ type Run struct {
 	Results    []Result `json:"results"`
 }
 
-// A Result is what came out of a workload.
+// A Result is the result of a workload.
 type Result struct {
 	Workload bench.Workload `json:"workload"`
 	Rows     int64          `json:"rows"`
@@ -90,7 +90,7 @@ type Latency struct {
 	Max  float64 `json:"max_us"`
 }
 
-// A Kind is what came out of a kind of operation.
+// A Kind is the result of one kind of operation.
 type Kind struct {
 	Name string `json:"name"`
 	Ops  int64  `json:"ops"`
@@ -108,7 +108,7 @@ type Usage struct {
 	LogAppend  float64 `json:"log_append_us,omitempty"`
 }
 
-// Sort puts the results in the order in which workloads are listed.
+// Sort sorts the results in the order of bench.Workloads.
 func (r *Run) Sort() {
 	order := bench.Workloads()
 	slices.SortFunc(r.Results, func(x, y Result) int { return slices.Index(order, x.Workload) - slices.Index(order, y.Workload) })
@@ -129,7 +129,7 @@ func usageOf(u bench.Usage, ops int64) Usage {
 	return r
 }
 
-// ResultOf returns r as a report has it.
+// ResultOf converts r to its form in a report.
 func ResultOf(r *bench.Result) Result {
 	v := Result{
 		Workload: r.Workload, Rows: r.Rows, Ops: r.Ops, Bad: r.Bad, Seconds: r.Took.Seconds(), OpsPerS: r.PerSecond,
@@ -153,13 +153,13 @@ func (r *Report) Write(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// fileMax bounds a file: thousands of runs have less.
+// fileMax bounds the size of a file. Thousands of runs fit.
 const fileMax = 64 << 20
 
-// ErrNoReport means that a file is none of a measurement.
+// ErrNoReport means that a file is not a report.
 var ErrNoReport = errors.New(`not a report of "stele bench --report"`)
 
-// Read reads a report. Errors: ErrNoReport; that it is of a later version.
+// Read reads a report. Errors: ErrNoReport, and one for a later version.
 func Read(in io.Reader) (*Report, error) {
 	b, err := io.ReadAll(io.LimitReader(in, fileMax))
 	if err != nil {
@@ -173,7 +173,7 @@ func Read(in io.Reader) (*Report, error) {
 		return nil, ErrNoReport
 	}
 	if r.Version > Version {
-		return nil, fmt.Errorf("it is of version %d, and this program knows none above %d: use a later one", r.Version, Version)
+		return nil, fmt.Errorf("report version %d is newer than %d, the latest supported: use a later program", r.Version, Version)
 	}
 	return r, nil
 }

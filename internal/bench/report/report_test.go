@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the files in testdata")
 
-// example is a report with all that one can have.
+// example is a report with all fields set.
 func example() *Report {
 	r := &Report{
 		Format: Format, Version: Version, Time: time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC),
@@ -47,8 +47,7 @@ func example() *Report {
 	return r
 }
 
-// TestFile: the shape of the file is the one that doc.go describes, and it is read as it
-// was written.
+// TestFile: the file has the form described in doc.go, and round-trips.
 func TestFile(t *testing.T) {
 	r := example()
 	r.Runs = r.Runs[:1]
@@ -97,8 +96,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestPerOperation: what was used is divided by operations, and of nodes that are not
-// known nothing is said.
+// TestPerOperation: usage is divided by operations; unknown node usage is omitted.
 func TestPerOperation(t *testing.T) {
 	v := ResultOf(&bench.Result{Workload: bench.RandomWrite, Ops: 1000, Took: time.Second, PerSecond: 1000, Client: bench.Usage{CPU: time.Millisecond, Allocs: 3000, AllocBytes: 500}})
 	if v.Client != (Usage{CPU: 1, Allocs: 3, AllocBytes: 0.5}) || v.Nodes != nil {
@@ -138,8 +136,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestMarkdown: runs stand beside each other, also those of several reports, and bad
-// rows are shouted.
+// TestMarkdown: runs of one or several reports are columns, and bad rows are highlighted.
 func TestMarkdown(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteMarkdown(&b, example()); err != nil {

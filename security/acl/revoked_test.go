@@ -10,9 +10,9 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestLostCertificates: revoked certificates are bounded, read as they were written, and forgotten when they have ended. A
-// record without any is as before.
-func TestLostCertificates(t *testing.T) {
+// TestRevokedCertificates: revoked certificates are bounded, round-trip, and are dropped after they
+// expire. A record without any keeps its old form.
+func TestRevokedCertificates(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000).UTC()
 	p := &Principal{Name: "ann", Generation: 7, Created: now, Until: now.Add(time.Hour)}
 	before := len(p.Encode())
@@ -21,7 +21,7 @@ func TestLostCertificates(t *testing.T) {
 	}
 	for _, bad := range []string{"", "0X", "AB", "ab c", fmt.Sprintf("%041x", 1)} {
 		if err := p.Lose(bad, now); err == nil {
-			t.Errorf("%q is taken for a serial number", bad)
+			t.Errorf("%q is accepted as a serial number", bad)
 		}
 	}
 	for i := range LostMax {
@@ -42,7 +42,7 @@ func TestLostCertificates(t *testing.T) {
 		t.Errorf("the record has %d bytes", n)
 	}
 	if err := p.Lose("ffff", now.Add(2*time.Hour)); err != nil || len(p.Lost) != 1 {
-		t.Errorf("after the others have ended there are %d, %v", len(p.Lost), err)
+		t.Errorf("after the others expired there are %d, %v", len(p.Lost), err)
 	}
 	for what, lost := range map[string]func(e *wire.Encoder){
 		"a long list":  func(e *wire.Encoder) { e.Array(LostMax + 1) },
@@ -59,7 +59,7 @@ func TestLostCertificates(t *testing.T) {
 		e.Uint(1)
 		lost(e)
 		if _, err := DecodePrincipal(e.Bytes()); err == nil {
-			t.Errorf("%s: was read", what)
+			t.Errorf("%s: decoded", what)
 		}
 		e.Release()
 	}
