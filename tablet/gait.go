@@ -6,33 +6,35 @@ import (
 )
 
 const (
-	// gaitBytes is a turn of a compaction: a block of 64 KiB that is read, and one that is written, raw. Two-pass compression, the
-	// slowest, works on these for 0.4 ms.
+	// gaitBytes is the work between two pauses, in raw bytes: 64 KiB read and 64 KiB written.
+	// Two-pass compression, the slowest, takes 0.4 ms for it.
 	gaitBytes = 128 << 10
-	// gaitRest is how many times as long as a turn a compaction rests after it, if anything was read meanwhile: it takes an eighth of
-	// a processor. With files piling up it is gaitRestBehind: a quarter.
+	// gaitRest is the pause after each slice of compaction work, as a multiple of the slice, while
+	// the server is serving reads: the compaction uses an eighth of a processor. gaitRestBehind
+	// applies while files pile up: a quarter.
 	gaitRest       = 7
 	gaitRestBehind = 3
-	// gaitRestMinor is the same of a minor compaction beside writes.
+	// gaitRestMinor is the multiple for a minor compaction while the server accepts writes.
 	gaitRestMinor = 1
-	// gaitWorkMax is what each gaitBytes of a turn are taken to have been worked on at most. 1 ms: what takes longer waits for the disk or
-	// for a processor.
+	// gaitWorkMax bounds the time counted as work for each gaitBytes. 1 ms: anything longer was
+	// spent waiting for the disk or for a processor.
 	gaitWorkMax = time.Millisecond
 )
 
-// gait is how fast a compaction goes: a merging or major one with rests while the server is read, so that reads find a processor that is
-// free, and without while nobody reads, compactions are far behind, or the tablet's major one is late; a minor one with rests while the server is written,
-// so that commits find a disk that is free. It is for one goroutine.
+// gait paces a compaction. A merging or major one pauses while the server is serving reads, so that
+// reads find a free processor. It does not pause while nothing is read, compactions are far behind,
+// or the tablet's major compaction is late. A minor one pauses while the server accepts writes, so
+// that commits find a free disk. A gait is used by one goroutine.
 type gait struct {
-	calls func() int64         // how many there were of those to which it gives way
-	rest  func() time.Duration // how many times as long as a turn to rest
+	calls func() int64         // number of operations that have priority, so far
+	rest  func() time.Duration // pause as a multiple of the slice
 	now   func() time.Duration // monotonic
 	sleep func(context.Context, time.Duration)
-	ctx   context.Context // of the compaction: no pause outlives it
+	ctx   context.Context // of the compaction; ends any pause
 
-	began time.Duration // the turn
-	seen  int64         // calls when it began
-	bytes int           // of it so far
+	began time.Duration // start of the slice
+	seen  int64         // calls at the start
+	bytes int           // processed in the slice
 }
 
 func (t *Tablet) newGait(ctx context.Context) *gait {
@@ -62,7 +64,8 @@ func (t *Tablet) gaitRest() time.Duration {
 	return gaitRest
 }
 
-// minorRest is 0 when somebody waits for the minor compaction, memory for writes gets short, or the log is not as safe as it should be.
+// minorRest returns 0 if a caller waits for the minor compaction, memory for writes gets short, or
+// the log lacks redundancy.
 func (t *Tablet) minorRest() time.Duration {
 	s := t.server
 	if t.minorWaiters.Load() > 0 || s.memtables.Load()+s.charged.Load() > s.cfg.MemtablesBytesMax/2 || s.logWriter.Weak() > 0 {
@@ -71,7 +74,7 @@ func (t *Tablet) minorRest() time.Duration {
 	return gaitRestMinor
 }
 
-// step says that so many bytes are read, or written, raw. It rests between turns.
+// step records raw bytes read or written. It pauses between slices.
 func (g *gait) step(bytes int) {
 	if g.bytes += bytes; g.bytes < gaitBytes {
 		return
@@ -82,11 +85,12 @@ func (g *gait) step(bytes int) {
 	g.turn()
 }
 
-// pauseStep is the longest pause in which rest is not asked again. One entry may be 100 MiB, and its pause seconds, in which
-// an operation may begin to wait for the compaction.
+// pauseStep bounds a sleep before rest is evaluated again. One entry may be 100 MiB and its pause
+// seconds, during which an operation may begin to wait for the compaction.
 const pauseStep = 10 * time.Millisecond
 
-// pause pauses for rest times the work, until ctx ends or rest reports that the compaction has become urgent.
+// pause sleeps for rest times work, until ctx ends or rest shows that the compaction has become
+// urgent.
 func (g *gait) pause(work time.Duration) {
 	for began := g.now(); g.ctx.Err() == nil; {
 		left := work*g.rest() - (g.now() - began)
@@ -97,7 +101,7 @@ func (g *gait) pause(work time.Duration) {
 	}
 }
 
-// sleepIn waits for d or until ctx ends.
+// sleepIn sleeps for d or until ctx ends.
 func sleepIn(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,20 +2,20 @@ package tablet
 
 import "fmt"
 
-// UnsureError means that a mutation is in the commit log, but that the server could
-// not prove any more, before it answered, that the tablet is its own: whoever serves
-// the tablet next may or may not find the mutation in the log.
+// UnsureError means that a mutation is in the commit log, but the server lost the proof that the
+// tablet is its own before it answered. The next server of the tablet may or may not find the
+// mutation in the log.
 //
-// It does not match its cause, which as an answer would say that nothing was executed.
+// It does not match its cause, which as an answer would mean that nothing was executed.
 type UnsureError struct{ Cause error }
 
 func (e *UnsureError) Error() string {
-	return fmt.Sprintf("mutation logged, and the right to acknowledge it lost meanwhile: %v", e.Cause)
+	return fmt.Sprintf("mutation logged, but its outcome is unknown: %v", e.Cause)
 }
 
-// provable returns nil while the server is provably the one that serves its tablets.
-// It is asked before an operation begins and, what counts, before its answer is
-// given: an operation may take any time, and so may the process sleep (I4).
+// provable returns nil while the server provably holds the right to serve its tablets. It is called
+// before an operation begins and before its answer is given. The second call is the one that
+// counts: an operation may take any time, and the process may be suspended (I4).
 func (s *Server) provable() error {
 	if f := s.cfg.Serving; f != nil {
 		return f()

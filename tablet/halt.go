@@ -9,42 +9,39 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// A halt is a time in which a tablet takes no writes, because it is being unloaded,
-// split or merged. Writers that come meanwhile wait for its end and then look for
-// the row's tablet anew.
+// halt is a write fence: while it is up, the tablet accepts no writes because it is being unloaded,
+// split or merged. Writers wait until it is lifted and then look up the row's tablet again.
 type halt struct {
 	over chan struct{}
 }
 
-// overHalt is the halt of a tablet that was taken out of service.
+// overHalt is the fence of a tablet that was taken out of service.
 var overHalt = func() *halt {
 	h := &halt{over: make(chan struct{})}
 	close(h.over)
 	return h
 }()
 
-// errHalted means that nothing was done because the tablet takes no writes now.
-var errHalted = errors.New("tablet takes no writes for a moment")
+// errHalted means that nothing was done because the tablet accepts no writes now.
+var errHalted = errors.New("tablet writes are fenced")
 
-// errGone is what a read gets of a tablet that was taken out of service after it was
-// looked up.
+// errGone is the error of a read whose tablet was taken out of service after it was looked up.
 var errGone = fmt.Errorf("tablet was taken out of service: %w", api.ErrNotServing)
 
-// halt ends the writes of t and returns when all that were accepted are visible. It
-// must be followed by resume or retire, and there is one at a time: see claim. If ctx ends first, writes go on,
-// and the error is ctx's cause.
+// halt fences writes to t and returns when all accepted ones are visible. The caller must call
+// resume or retire afterwards, and must hold the claim, so that there is one fence at a time. If
+// ctx ends first, the fence is lifted, and the error is ctx's cause.
 //
-// A writer holds a latch from before it looks whether the tablet is halted until its
-// commit is done. So when each latch was held once, nobody is left who did not look
-// or whose commit is under way. While the tablet has no latches nobody holds one, and who has them made
-// looks later.
+// A writer holds a latch from before it checks the fence until its commit is done. So once each
+// latch has been free, every writer that did not see the fence has finished. A tablet whose latches
+// are not allocated has no such writer, and a writer that allocates them checks the fence later.
 func (t *Tablet) halt(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.mu.gone {
 		t.halted.Store(&halt{over: make(chan struct{})})
 	}
 	t.mu.Unlock()
-	t.server.signalRoom() // a writer that waits for memory with a latch in hand lets go of it
+	t.server.signalRoom() // wake writers that wait for memory while holding a latch, so that they release it
 	if err := t.latches.passAll(ctx); err != nil {
 		t.resume()
 		return err
@@ -52,8 +49,9 @@ func (t *Tablet) halt(ctx context.Context) error {
 	return nil
 }
 
-// haltSoon is halt that waits for writes under way no longer than writers wait for it: the commit log may make no
-// progress, and then nothing has changed. The error is ctx's, or *api.OverloadedError.
+// haltSoon is halt that waits for pending writes at most for OverloadWait, as long as writers wait
+// for the fence. The commit log may make no progress; then nothing has changed. The error is ctx's,
+// or *api.OverloadedError.
 func (t *Tablet) haltSoon(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, t.server.cfg.OverloadWait, t.server.logStalled(t))
 	defer cancel()
@@ -63,12 +61,12 @@ func (t *Tablet) haltSoon(ctx context.Context) error {
 // logStalled returns the error of an operation on t that would have to wait for the commit log.
 func (s *Server) logStalled(t *Tablet) error {
 	return &api.OverloadedError{
-		Reason:     fmt.Sprintf("the commit log has not finished the writes of tablet %d under way within %v", t.id, s.cfg.OverloadWait),
+		Reason:     fmt.Sprintf("commit log did not finish pending writes of tablet %d within %v", t.id, s.cfg.OverloadWait),
 		RetryAfter: overloadRetry,
 	}
 }
 
-// resume lets writes in again, unless the tablet was taken out of service.
+// resume lifts the fence, unless the tablet was taken out of service.
 func (t *Tablet) resume() {
 	t.mu.Lock()
 	h := t.halted.Load()
@@ -79,8 +77,8 @@ func (t *Tablet) resume() {
 	h.end()
 }
 
-// retire takes t out of service for writers, for ever. Those that wait look for the
-// row's tablet anew, so what is served in its place must be in the tables by then.
+// retire takes t out of service for writers permanently. Waiting writers look up the row's tablet
+// again, so its replacement must be in the tables by then.
 func (t *Tablet) retire() {
 	t.mu.Lock()
 	h := t.halted.Load()
@@ -96,9 +94,8 @@ func (h *halt) end() {
 	}
 }
 
-// waitOut waits until the halt of t, if there is one, is over. since is when the
-// caller began to wait, and is set by the first call. Errors: api.ErrNotServing when
-// OverloadWait has passed, ErrClosed, ctx's.
+// waitOut waits until the fence of t, if any, is lifted. since is when the caller began to wait;
+// the first call sets it. Errors: api.ErrNotServing when OverloadWait has passed, ErrClosed, ctx's.
 func (s *Server) waitOut(ctx context.Context, t *Tablet, since *time.Time) error {
 	h := t.halted.Load()
 	if h == nil {
@@ -118,12 +115,12 @@ func (s *Server) waitOut(ctx context.Context, t *Tablet, since *time.Time) error
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		return fmt.Errorf("tablet %d takes no writes since %v: %w", t.id, s.cfg.OverloadWait, api.ErrNotServing)
+		return fmt.Errorf("tablet %d has accepted no writes for %v: %w", t.id, s.cfg.OverloadWait, api.ErrNotServing)
 	}
 }
 
-// claim makes the caller the only one who unloads, splits or merges t. The error is
-// ctx's, or errGone.
+// claim gives the caller the exclusive right to unload, split or merge t. The error is ctx's, or
+// errGone.
 func (t *Tablet) claim(ctx context.Context) error {
 	select {
 	case t.claimed <- struct{}{}:
@@ -142,12 +139,11 @@ func (t *Tablet) claim(ctx context.Context) error {
 
 func (t *Tablet) unclaim() { <-t.claimed }
 
-// errInterrupted ends a merging or major compaction that stands in the way of a
-// split, a merge or an unloading.
+// errInterrupted ends a merging or major compaction that blocks a split, a merge or an unload.
 var errInterrupted = errors.New("compaction interrupted")
 
-// interruptible returns a context that ends with ctx or with the next call of
-// stopMerging. mergeMu is held; done must be called before it is released.
+// interruptible returns a context that ends with ctx or with the next call of stopMerging. mergeMu
+// is held; done must be called before it is released.
 func (t *Tablet) interruptible(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t.mu.Lock()
@@ -164,8 +160,8 @@ func (t *Tablet) interruptible(ctx context.Context) (_ context.Context, done fun
 	}
 }
 
-// stopMerging ends the tablet's merging or major compaction, if one runs, and holds
-// mergeMu when it returns.
+// stopMerging ends the tablet's running merging or major compaction, if any, and returns with
+// mergeMu held.
 func (t *Tablet) stopMerging() {
 	t.mu.Lock()
 	t.mu.interrupts++

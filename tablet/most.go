@@ -2,26 +2,27 @@ package tablet
 
 import "time"
 
-// Most bounds what one Scan looks at, so that it ends though it finds nothing. It
-// looks at one row at least, and at whole rows.
+// Most bounds the work of one Scan, which may end without a result. A scan reads at least one row,
+// and whole rows only.
 type Most struct {
-	Rows  int       // rows that are looked at; 0 is no bound
-	Until time.Time // about when it ends; zero is no bound
+	Rows  int       // rows read; 0 means no bound
+	Until time.Time // approximate deadline; zero means no bound
 
-	// Looked is how many rows were looked at, also those of which nothing is left.
-	// Nobody may learn that of rows that he may not see: where Partly is set it is 0,
-	// Rows is no bound, and the key at which the scan goes on is not for who asked.
+	// Looked is the number of rows read, including those without a result. A caller must not learn
+	// the number of rows that it may not see. If Partly is set, Looked is 0, Rows does not apply,
+	// and the key to resume at must not be sent to the caller.
 	Looked int
-	Partly bool // who reads may not see all of the table
-	// Table is the id of the table that was scanned; 0 if no tablet of it was found.
+	Partly bool // the caller may not see the whole table
+	// Table is the id of the scanned table; 0 if no tablet of it was found.
 	Table uint64
-	// Inside tells that a scan which ends with api.ErrNotServing does so in the middle of a tablet, which was there before.
+	// Inside is set if a scan that ended with api.ErrNotServing did so inside a tablet that was
+	// served before.
 	Inside bool
 
 	begun, late bool
 }
 
-// enough tells whether the scan ends before the next row; otherwise it looks at that.
+// enough reports whether the scan ends before the next row. Otherwise it counts that row.
 func (m *Most) enough() bool {
 	if m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows) {
 		return true
@@ -33,7 +34,7 @@ func (m *Most) enough() bool {
 	return false
 }
 
-// again says that the row at hand will be looked at once more.
+// again uncounts the current row, which will be read again.
 func (m *Most) again() {
 	if m == nil {
 		return
@@ -44,7 +45,8 @@ func (m *Most) again() {
 	}
 }
 
-// over tells whether the time is up: tablets with few rows do not come to look at the clock.
+// over reports whether the deadline has passed. It reads the clock, since tablets with few rows
+// never reach checkTime otherwise.
 func (m *Most) over() bool {
 	if m != nil {
 		m.checkTime()
@@ -52,7 +54,7 @@ func (m *Most) over() bool {
 	return m != nil && m.late
 }
 
-// checkTime looks at the clock.
+// checkTime reads the clock.
 func (m *Most) checkTime() {
 	m.late = m.late || !m.Until.IsZero() && !time.Now().Before(m.Until)
 }

@@ -7,36 +7,37 @@ import (
 )
 
 const (
-	// pinnedShare is the part of CacheBytes that files of in-memory groups may have, in quarters. The
-	// other groups are read too.
+	// pinnedShare is the part of CacheBytes, in quarters, that files of in-memory groups may use.
+	// Other groups are read too.
 	pinnedShare = 3
-	// cacheLeast is the part of CacheBytes that the block cache keeps, whatever open files take: an eighth.
+	// cacheLeast divides CacheBytes: the block cache keeps an eighth, however much open files use.
 	cacheLeast = 8
-	// cacheStep is by which part of CacheBytes its rest must have changed before the block cache's size is
-	// set anew, which has it tidy up.
+	// cacheStep divides CacheBytes: the block cache is resized, which makes it evict, only for a
+	// change of 1/256.
 	cacheStep = 256
 )
 
-// readMemory divides CacheBytes among all that serves reads: what open files take for themselves (indexes, filters,
-// dictionaries), the files of in-memory groups, and the block cache, which has what these and others than reads leave (I13).
+// readMemory divides CacheBytes among all that serves reads: the state of open files (indexes,
+// filters, dictionaries), the files of in-memory groups, and the block cache. The block cache gets
+// what these and reservations for other purposes leave (I13).
 type readMemory struct {
 	total int64
 	cache *sstable.Cache
 
-	// mu guards what follows. Never held across I/O.
+	// mu guards the fields below. Never held across I/O.
 	mu     sync.Mutex
 	open   int64 // of open files
-	lent   int64 // to others than the tablet server
-	own    int64 // lent to compactions of huge values
+	lent   int64 // reserved by the node for other purposes
+	own    int64 // reserved for compactions of huge values and for loads
 	pinned int64
-	cached int64 // what the cache was told last
+	cached int64 // size last set for the cache
 }
 
 func newReadMemory(total int64) *readMemory {
 	return &readMemory{total: total, cached: total, cache: sstable.NewCache(total)}
 }
 
-// take counts the memory of a file that was opened, or that is closed if it is negative.
+// take adds the memory of an opened file, or subtracts that of a closed one if bytes is negative.
 func (m *readMemory) take(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,7 +45,7 @@ func (m *readMemory) take(bytes int64) {
 	m.settle()
 }
 
-// lend has others take that much of it, in place of what they took.
+// lend sets the memory reserved for purposes other than reads, in bytes.
 func (m *readMemory) lend(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +53,7 @@ func (m *readMemory) lend(bytes int64) {
 	m.settle()
 }
 
-// borrow has compactions take that much of it more, or fewer if it is negative.
+// borrow changes the memory reserved for compactions and loads by bytes, which may be negative.
 func (m *readMemory) borrow(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,11 +61,12 @@ func (m *readMemory) borrow(bytes int64) {
 	m.settle()
 }
 
-// LendCache has others than reads take so many bytes of CacheBytes, in place of what they took before: the block cache gives way, up to
-// seven eighths of it.
+// LendCache reserves bytes of CacheBytes for purposes other than reads, and replaces the previous
+// reservation. The block cache shrinks accordingly, by seven eighths at most.
 func (s *Server) LendCache(bytes int64) { s.memory.lend(bytes) }
 
-// pin takes memory for files of in-memory groups; false if they have as much as they may.
+// pin reserves memory for files of in-memory groups. It returns false if that would exceed their
+// limit.
 func (m *readMemory) pin(bytes int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,12 +85,12 @@ func (m *readMemory) unpin(bytes int64) {
 	m.settle()
 }
 
-// pinnedMax is what files of in-memory groups may have at the moment. mu is held.
+// pinnedMax returns the current limit of files of in-memory groups. mu is held.
 func (m *readMemory) pinnedMax() int64 {
 	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.lent-m.own))
 }
 
-// settle gives the cache what is left. mu is held.
+// settle sets the size of the cache to what is left. mu is held.
 func (m *readMemory) settle() {
 	left := max(m.total-m.open-m.lent-m.own-m.pinned, m.total/cacheLeast)
 	if d := left - m.cached; d > m.total/cacheStep || -d > m.total/cacheStep || left == m.total && d != 0 {
@@ -97,15 +99,15 @@ func (m *readMemory) settle() {
 	}
 }
 
-// ReadMemory is what has how much of the memory for reads, in bytes.
+// ReadMemory is the use of the memory for reads, in bytes.
 type ReadMemory struct {
-	Total       int64 // of all, and the block cache
+	Total       int64 // total, including the block cache
 	Open        int64 // indexes, filters and dictionaries of open files
-	Pinned      int64 // of files of in-memory groups
-	PinnedMax   int64 // that they may have at the moment
+	Pinned      int64 // files of in-memory groups
+	PinnedMax   int64 // current limit of Pinned
 	PinnedFiles int64
-	// Lacking is the data of in-memory groups that have been read and for which there is no room: it is
-	// read through the block cache.
+	// Lacking is the data of in-memory groups that were read but do not fit. It is read through the
+	// block cache.
 	Lacking int64
 }
 

@@ -6,14 +6,14 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// want is what a read wants of each row, as far as its filter tells storage.
+// want selects what a read needs of each row, as far as its filter's hints show.
 type want struct {
-	program  *table.Program // nil wants all
+	program  *table.Program // nil selects all
 	eval     *table.Evaluator
 	hints    table.Hints
-	sight    Sight  // what the reader may have
-	families []bool // by the index in the schema
-	fewer    bool   // not all families
+	sight    Sight  // what the caller may see
+	families []bool // by index in the schema
+	fewer    bool   // not all families are selected
 }
 
 func (w *want) init(f *table.Program, s *schema, sight Sight) {
@@ -33,7 +33,7 @@ func (w *want) init(f *table.Program, s *schema, sight Sight) {
 	}
 }
 
-// row tells whether the row can have cells that are wanted.
+// row reports whether the row can have selected cells.
 func (w *want) row(key []byte) (bool, error) {
 	if w.program != nil {
 		if w.hints.None {
@@ -51,7 +51,7 @@ func (w *want) row(key []byte) (bool, error) {
 
 func (w *want) family(f *family) bool { return !w.fewer || w.families[f.index] }
 
-// group says whether any wanted family is in the locality group.
+// group reports whether any selected family is in the locality group.
 func (w *want) group(s *schema, name string) bool {
 	for i := range s.families {
 		if s.families[i].Group == name && w.family(&s.families[i]) {
@@ -61,7 +61,7 @@ func (w *want) group(s *schema, name string) bool {
 	return false
 }
 
-// qualifier tells where q lies: below the wanted range (-1), in it, or above.
+// qualifier returns -1 if q is below the selected range, 0 if it is inside and 1 if it is above.
 func (w *want) qualifier(q []byte) int {
 	if lo := &w.hints.Qualifiers.Start; lo.Kind != table.Unbounded {
 		if c := bytes.Compare(q, lo.Value); c < 0 || c == 0 && lo.Kind == table.BoundOpen {
@@ -76,7 +76,7 @@ func (w *want) qualifier(q []byte) int {
 	return 0
 }
 
-// oneColumn returns the only column that is wanted, if there is but one.
+// oneColumn returns the selected column, if there is exactly one.
 func (w *want) oneColumn(s *schema) (*family, []byte, bool) {
 	lo, hi := &w.hints.Qualifiers.Start, &w.hints.Qualifiers.End
 	if !w.fewer || lo.Kind != table.BoundClosed || hi.Kind != table.BoundClosed || !bytes.Equal(lo.Value, hi.Value) {
