@@ -20,7 +20,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// fleet is the nodes.
+// fleet is the cluster under test.
 type fleet struct {
 	program string
 	dir     string
@@ -29,7 +29,7 @@ type fleet struct {
 	c       *client.Client
 }
 
-// process is a node, and the addresses that it keeps.
+// process is a node. It keeps its addresses across restarts.
 type process struct {
 	name, rpc, gossip string
 	cmd               *exec.Cmd
@@ -38,10 +38,10 @@ type process struct {
 
 const nodes = 3
 
-// patience is how long a cluster may take to come to rest before a run is given up.
+// patience bounds the wait for the cluster to settle before a run is aborted.
 const patience = 3 * time.Minute
 
-// newFleet starts the nodes in a folder, and returns when they are one cluster.
+// newFleet starts the nodes in a directory and returns when they form one cluster.
 func newFleet(ctx context.Context, program, dir, memory string) (*fleet, error) {
 	f := &fleet{program: program, dir: dir, memory: memory}
 	for i := range nodes {
@@ -88,7 +88,7 @@ func (f *fleet) addrs() string {
 	return strings.Join(all, ",")
 }
 
-// start starts a node and does not wait for it. Nodes end with this process.
+// start starts a node without waiting for it. Nodes end with this process.
 func (f *fleet) start(p *process) error {
 	log, err := os.OpenFile(filepath.Join(f.dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -108,7 +108,7 @@ func (f *fleet) start(p *process) error {
 	return nil
 }
 
-// await returns when a node serves.
+// await returns when a node is ready.
 func (f *fleet) await(ctx context.Context, p *process) error {
 	return until(ctx, p.name+" serves", func() error {
 		c, err := client.Open(ctx, p.rpc, client.Config{RetryTimeMax: -1})
@@ -124,7 +124,7 @@ func (f *fleet) await(ctx context.Context, p *process) error {
 	})
 }
 
-// end ends a node by a signal.
+// end ends a node with a signal.
 func (f *fleet) end(p *process, s os.Signal) {
 	_ = p.cmd.Process.Signal(s)
 	<-p.done
@@ -153,7 +153,7 @@ func (f *fleet) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// leader returns the node that leads the lock service, and is the master.
+// leader returns the node that leads the lock service and is the master.
 func (f *fleet) leader(ctx context.Context) (*process, error) {
 	raft, err := f.c.RaftStatus(ctx)
 	if err != nil {
@@ -166,13 +166,13 @@ func (f *fleet) leader(ctx context.Context) (*process, error) {
 	return f.nodes[i], nil
 }
 
-// place is where METADATA says that a tablet is.
+// place is the location of a tablet according to METADATA.
 type place struct {
 	end  string
-	addr string // of the node; none if it is nowhere
+	addr string // of the node; empty if unassigned
 }
 
-// places returns where the tablets of a table are, in order.
+// places returns the locations of a table's tablets in order.
 func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) {
 	from, to := metadata.TableRange(id)
 	s := f.c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(to)), client.Filter(metadata.Places()))
@@ -191,8 +191,8 @@ func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) 
 	return all, s.Err()
 }
 
-// settled returns when all nodes serve, all tablets are on nodes, as evenly as the balance has them, nothing has moved
-// for a while and logs have all their replicas.
+// settled returns when all nodes are ready, all tablets are assigned and balanced, no tablet has
+// moved for restTime, and logs have all their replicas.
 func (f *fleet) settled(ctx context.Context, id uint64) error {
 	for _, p := range f.nodes {
 		if err := f.await(ctx, p); err != nil {
@@ -201,7 +201,7 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 	}
 	var last []place
 	since := time.Now()
-	return until(ctx, "the cluster comes to rest", func() error {
+	return until(ctx, "the cluster has settled", func() error {
 		now, err := f.places(ctx, id)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 			return fmt.Errorf("tablets by node: %v", count)
 		}
 		if time.Since(since) < restTime {
-			return errors.New("tablets have moved a moment ago")
+			return errors.New("tablets moved recently")
 		}
 		for _, p := range f.nodes {
 			s, err := f.status(ctx, p)
@@ -231,10 +231,10 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 	})
 }
 
-// restTime is how long nothing must have moved.
+// restTime is how long no tablet must have moved.
 const restTime = 1500 * time.Millisecond
 
-// nodeStatus is what a node says of itself.
+// nodeStatus is the part of a node's status that is used here.
 type nodeStatus struct {
 	NodesAlive    int   `json:"nodes_alive"`
 	MemtableBytes int64 `json:"memtable_bytes"`
@@ -250,7 +250,7 @@ func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error
 	return s, err
 }
 
-// until tries until there is no error, for as long as patience lasts.
+// until repeats try until it succeeds, for at most patience.
 func until(ctx context.Context, what string, try func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
