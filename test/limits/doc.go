@@ -3,13 +3,13 @@
 // hostile clients. The peak of the process must stay below --memory (I13). Requests rejected for
 // lack of memory must fail as overloaded, and the node must keep serving. This is checked for
 //
-//    - an open node alone, without gossip and pages: each load in turn;
-//    - a node with certificates, gossip and pages, as in production: the same, and floods of the gossip
-//      port, pages that are not read, unfinished handshakes, and clients without certificates;
-//    - an open node: all writes together;
-//    - a production-like node: all loads together, with a quarter of the hostile clients;
-//    - three production-like nodes with replicas of each other's logs and files: all writes and reads
-//      together, while one node is killed, the others sort its logs, and it is started again.
+//   - an open node alone, without gossip and pages: each load in turn;
+//   - a node with certificates, gossip and pages, as in production: the same, and floods of the gossip
+//     port, pages that are not read, unfinished handshakes, and clients without certificates;
+//   - an open node: all writes together;
+//   - a production-like node: all loads together, with a quarter of the hostile clients;
+//   - three production-like nodes with replicas of each other's logs and files: all writes and reads
+//     together, while one node is killed, the others sort its logs, and it is started again.
 //
 // For the last two, the results of single calls are not checked, except for wrong data: they test
 // memory.
@@ -21,11 +21,11 @@
 // files of the lock service, uploads, and answers that are not read. Attackers are separate
 // processes. The test checks
 //
-//    - the memory of the nodes, as above;
-//    - the requests of another user, at a steady rate of 200 a second: none may fail, or take longer than
-//      5 s;
-//    - in the long form (make hostile) only, the 99th percentile of that user's single-row reads: less than
-//      10 times its value without an attack. This requires an otherwise idle machine;
-//    - the operations that an administrator must be able to do during the attack, and the audit log after
-//      it.
+//   - the memory of the nodes, as above;
+//   - the requests of another user, at a steady rate of 200 a second: none may fail, or take longer than
+//     5 s;
+//   - in the long form (make hostile) only, the 99th percentile of that user's single-row reads: less than
+//     10 times its value without an attack. This requires an otherwise idle machine;
+//   - the operations that an administrator must be able to do during the attack, and the audit log after
+//     it.
 package limits
