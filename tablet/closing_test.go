@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// awayMetadata answers nothing: until the caller has had enough, or with ErrClosed.
+// awayMetadata does not answer until the caller gives up, or fails with ErrClosed.
 type awayMetadata struct {
 	Metadata
 	asked  chan struct{} // closed by the first call
@@ -41,8 +41,7 @@ func awayFrom(s *fleetServer) *awayMetadata {
 	return m
 }
 
-// A server whose memtable is being written out, and that splits a tablet, while nobody answers about metadata, does
-// not wait for that when it closes.
+// Close does not wait for a minor compaction or a split whose metadata change gets no answer.
 func TestCloseWithoutMetadata(t *testing.T) {
 	for _, what := range []string{"minor compaction", "split"} {
 		t.Run(what, func(t *testing.T) {
@@ -53,7 +52,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if what == "split" { // which else is a minor compaction first
+			if what == "split" { // it would run a minor compaction first
 				if err := s.Compact(context.Background(), "t", false); err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +83,8 @@ func TestCloseWithoutMetadata(t *testing.T) {
 	}
 }
 
-// When metadata is closed for good, a split whose outcome is not known ends, and neither half may change its metadata.
+// When metadata is permanently closed, a split of unknown outcome ends, and neither half may change
+// its metadata.
 func TestMetadataIsClosed(t *testing.T) {
 	s := newFleet(t, Config{}, 1, "f:").servers[0]
 	m := awayFrom(s)
@@ -100,10 +100,10 @@ func TestMetadataIsClosed(t *testing.T) {
 			t.Errorf("split: %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the split goes on")
+		t.Fatal("the split has not ended")
 	}
 	all := s.allTablets()
 	if len(all) != 1 || !all[0].metaMu.closed {
-		t.Errorf("%d tablets; its metadata may be changed still", len(all))
+		t.Errorf("%d tablets, metadata may still change", len(all))
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// fleet is several tablet servers on one block store and one METADATA, and who serves
-// what, as a master has it.
+// fleet is several tablet servers on one block store and one METADATA, with the assignments that a
+// master would have.
 type fleet struct {
 	t      testing.TB
 	fs     *vfs.Mem
@@ -46,14 +46,14 @@ type fleetServer struct {
 	clock clock // its own; zero: the fleet's
 }
 
-// ownLogs takes note of the logs that a server has begun.
+// ownLogs records the logs that a server has created.
 type ownLogs struct {
 	Blobs
 	mu   sync.Mutex
 	logs []blobfs.ID
-	// stalled, while it is set, is what appends to the logs wait for.
+	// stalled, while set, blocks appends to the logs.
 	stalled atomic.Pointer[chan struct{}]
-	// full is what the logs return of Full.
+	// full is the result of the logs' Full.
 	full atomic.Pointer[error]
 }
 
@@ -144,7 +144,7 @@ func (f *fleet) start() *fleetServer {
 	return s
 }
 
-// assign makes s the owner of a tablet that is served nowhere, and loads it there.
+// assign makes s the owner of an unserved tablet, and loads it there.
 func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
 	key := metaKey(1, end)
 	f.meta.assign(key, s.name)
@@ -161,8 +161,8 @@ func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
 	return ErrNoMeta
 }
 
-// kill ends a server without writing its memtables out, and returns what its logs
-// hold as sorted runs, one for each half of the records.
+// kill ends a server without writing its memtables out, and returns the contents of its logs as
+// sorted runs, one for each half of the records.
 func (f *fleet) kill(s *fleetServer) []Run {
 	f.t.Helper()
 	s.lease.Store(false)
@@ -171,7 +171,7 @@ func (f *fleet) kill(s *fleetServer) []Run {
 	return f.readLogs(s)
 }
 
-// readLogs returns what the logs of a server that is no more hold.
+// readLogs returns the contents of a dead server's logs.
 func (f *fleet) readLogs(s *fleetServer) []Run {
 	f.t.Helper()
 	var records []commitlog.Record
@@ -270,8 +270,7 @@ func (it *memRunEntries) Value() []byte { return it.in[it.at].value }
 func (it *memRunEntries) Err() error    { return nil }
 func (it *memRunEntries) Close() error  { it.run.opened.Add(-1); return nil }
 
-// ranges returns the ends of the table's tablets in METADATA, in order, and who owns
-// each.
+// ranges returns the ends of the table's tablets in METADATA, in order, and their owners.
 func (f *fleet) ranges() (ends [][]byte, owners []string) {
 	f.meta.mu.Lock()
 	defer f.meta.mu.Unlock()
@@ -303,7 +302,7 @@ func (f *fleet) server(name string) *fleetServer {
 	return nil
 }
 
-// serverOf returns the server that METADATA gives a row's tablet to.
+// serverOf returns the server to which METADATA assigns a row's tablet.
 func (f *fleet) serverOf(row string) *fleetServer {
 	ends, owners := f.ranges()
 	for i, end := range ends {
@@ -331,7 +330,7 @@ func (f *fleet) read(row string) []string {
 	return out
 }
 
-// scan reads the whole table, tablet by tablet, wherever they are.
+// scan reads the whole table, tablet by tablet, from their servers.
 func (f *fleet) scan() map[string][]string {
 	f.t.Helper()
 	got, last := map[string][]string{}, ""
@@ -345,7 +344,7 @@ func (f *fleet) scan() map[string][]string {
 			return nil
 		})
 		if errors.Is(err, api.ErrNotServing) && string(next) > string(start) {
-			err = nil // the rest is elsewhere
+			err = nil // other servers have the rest
 		}
 		if err != nil {
 			f.t.Fatalf("scan from %q: %v", start, err)

@@ -13,16 +13,17 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// fullReserve is what the disks of these tests keep free, and fullExtent how long their extents are.
+// fullReserve is the reserve of these tests' disks, and fullExtent the length of their extents.
 const fullReserve, fullExtent = 8 << 20, 256 << 10
 
-// fullFleet is tablet servers, each on a node of its own, of a table with two tablets: rows up to "m", and the others.
+// fullFleet is a set of tablet servers, each on its own node, of a table with two tablets: rows up
+// to "m", and the others.
 type fullFleet struct {
 	*runNodes
 	t      *testing.T
 	meta   *memMetadata
 	schema *table.Schema
-	vital  bool // tablets that are loaded
+	vital  bool // of the loaded tablets
 }
 
 func newFullFleet(t *testing.T) *fullFleet {
@@ -53,7 +54,7 @@ func (f *fullFleet) start(i int, cfg Config) *Server {
 	return s
 }
 
-// load gives a tablet to server i.
+// load loads a tablet on server i.
 func (f *fullFleet) load(s *Server, i int, end string, runs []Run, recovered func()) {
 	f.t.Helper()
 	f.meta.assign(metaKey(1, []byte(end)), fmt.Sprint("s", i))
@@ -79,7 +80,7 @@ func (f *fullFleet) fill() {
 	f.full.Store(true)
 }
 
-// free returns the least that is free on a disk.
+// free returns the smallest free space of any disk.
 func (f *fullFleet) free() int64 {
 	least := int64(1 << 40)
 	for _, d := range f.disks {
@@ -99,7 +100,7 @@ func noError(t testing.TB, err error) {
 
 const fullValue = 10_000
 
-// writeRows writes up to n rows, until one is refused.
+// writeRows writes up to n rows, until one is rejected.
 func writeRows(s *Server, prefix string, n int) (done int, err error) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	value := make([]byte, fullValue)
@@ -135,8 +136,9 @@ func (f *fullFleet) checkRows(s *Server, prefix string, n int) {
 	}
 }
 
-// TestRecoveryOnFullDisks: when all disks are full, and a server dies, what its log has is sorted, loaded and written out, and the
-// log goes; and so does that of the server that lives. Then there is room for what removes things, and after that for users.
+// TestRecoveryOnFullDisks: if all disks are full and a server dies, the contents of its log are
+// sorted, loaded and written out, and the log is released; so is that of the surviving server. Then
+// there is space for deletions, and after these for users.
 func TestRecoveryOnFullDisks(t *testing.T) {
 	f := newFullFleet(t)
 	cfg := Config{MemtablesBytesMax: 16 << 20, MemtableBytes: 8 << 20}
@@ -215,8 +217,8 @@ func TestRecoveryOnFullDisks(t *testing.T) {
 	}
 }
 
-// TestWritersLeaveTheReserve: writers do not come by the reserve by way of minor compactions, which let the log's
-// extents be used again and again.
+// TestWritersLeaveTheReserve: writers do not consume the reserve through minor compactions, which
+// let the log's extents be reused again and again.
 func TestWritersLeaveTheReserve(t *testing.T) {
 	f := newFullFleet(t)
 	s := f.start(0, Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, OverloadWait: 20 * time.Millisecond})
@@ -225,7 +227,7 @@ func TestWritersLeaveTheReserve(t *testing.T) {
 	noError(t, err)
 	f.fill()
 	n := 0
-	for try := range 6 { // they do not give up
+	for try := range 6 { // writers keep retrying
 		more, err := writeRows(s, fmt.Sprint("b", try), 10_000)
 		if !errors.Is(err, blobfs.ErrDiskFull) {
 			t.Fatalf("after %d rows on full disks: %v", n, err)
@@ -239,7 +241,7 @@ func TestWritersLeaveTheReserve(t *testing.T) {
 	if free := f.free(); free < fullReserve*5/8 {
 		t.Errorf("%d bytes of %d are left after %d rows", free, fullReserve, n)
 	}
-	// Nor do compactions that only rewrite what there is.
+	// Compactions that only rewrite data do not use it either.
 	if err := s.Compact(t.Context(), testTable, true); !errors.Is(err, blobfs.ErrDiskFull) {
 		t.Errorf("a major compaction: %v", err)
 	}
@@ -267,7 +269,7 @@ func TestVitalTabletOnFullDisks(t *testing.T) {
 	}
 }
 
-// ends fails the test if f has not returned after some time.
+// ends fails the test if f has not returned after a minute.
 func ends(t *testing.T, what string, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -281,8 +283,9 @@ func ends(t *testing.T, what string, f func() error) error {
 	}
 }
 
-// TestFullDisksAndLostReplica: all disks are below their reserve when a node is lost with writes under way. Writes end, with a
-// typed error if they must; flushes and DropTable do what they are for; and with the space that these make, the server goes on.
+// TestFullDisksAndLostReplica: all disks are below their reserve when a node is lost during writes.
+// The writes end, with a typed error if necessary. Minor compactions and DropTable succeed, and
+// with the space that they free, the server continues.
 func TestFullDisksAndLostReplica(t *testing.T) {
 	f := newFullFleet(t)
 	s := f.start(0, Config{MemtablesBytesMax: 16 << 20, MemtableBytes: 8 << 20, OverloadWait: 50 * time.Millisecond})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A compaction rests while the server is read, so many times as long as it works.
+// A compaction pauses while the server is serving reads, for a multiple of its work.
 func TestGait(t *testing.T) {
 	const turn = 200 * time.Microsecond
 	for _, c := range []struct {
@@ -36,15 +36,16 @@ func TestGait(t *testing.T) {
 				}
 				reads += c.perTurn
 			}
-			// Reads before the first turn count for none.
+			// Reads before the first slice do not count.
 			if slept != 9*c.rest {
-				t.Errorf("rested %v in ten turns, want %v in nine of them", slept, c.rest)
+				t.Errorf("paused %v in ten slices, want %v in nine of them", slept, c.rest)
 			}
 		})
 	}
 }
 
-// A compaction takes an eighth of a processor beside reads, a quarter when files pile up, and all of it when they are too many.
+// A compaction uses an eighth of a processor beside reads, a quarter when files pile up, and all of
+// it when there are too many.
 func TestGaitByBacklog(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	tab := e.tabletOfTest()
@@ -55,7 +56,7 @@ func TestGaitByBacklog(t *testing.T) {
 		tab.setBacklog(cfg.backlogOf(files))
 		tab.mu.Unlock()
 		if got := tab.gaitRest(); got != want {
-			t.Errorf("with %d files rests are %d times as long as turns, want %d", files, got, want)
+			t.Errorf("with %d files the pause ratio is %d, want %d", files, got, want)
 		}
 	}
 	tab.lastMajor.Store(cfg.Now().Add(-cfg.MajorPeriod).UnixMicro())
@@ -63,11 +64,11 @@ func TestGaitByBacklog(t *testing.T) {
 	tab.setBacklog(noBacklog)
 	tab.mu.Unlock()
 	if got := tab.gaitRest(); got != 0 {
-		t.Errorf("rests are %d times as long as turns of a major compaction that is late", got)
+		t.Errorf("pause ratio of a late major compaction is %d", got)
 	}
 }
 
-// A minor compaction rests beside writes, but not while somebody waits for it, or memory is short.
+// A minor compaction pauses beside writes, but not while a caller waits for it, or memory is short.
 func TestMinorRest(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	tab := e.tabletOfTest()
@@ -75,7 +76,7 @@ func TestMinorRest(t *testing.T) {
 	want := func(what string, times time.Duration) {
 		t.Helper()
 		if got := tab.minorRest(); got != times {
-			t.Errorf("%s: rests are %d times as long as turns, want %d", what, got, times)
+			t.Errorf("%s: pause ratio is %d, want %d", what, got, times)
 		}
 	}
 	want("nothing is the matter", 1)
@@ -90,15 +91,15 @@ func TestMinorRest(t *testing.T) {
 	slept := false
 	g.sleep = func(context.Context, time.Duration) { slept = true }
 	if g.step(gaitBytes); slept {
-		t.Error("it rests though nobody writes")
+		t.Error("it pauses without writes")
 	}
 	e.mustApply("row", set("f", "q", 1, "value"))
 	if g.step(gaitBytes); !slept {
-		t.Error("it does not rest beside writes")
+		t.Error("it does not pause beside writes")
 	}
 }
 
-// Whether compactions are behind is known of each tablet that is served, and of no other.
+// Compactions are behind if they are for a served tablet, and for no other.
 func TestBehind(t *testing.T) {
 	e := newEnv(t, Config{FilesMerge: 30, FilesMax: 40, MemtableBytes: 64 << 10}, "f:")
 	add := func() {
@@ -136,7 +137,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// The pause after a slice of work on one large value ends when the compaction is to end, and when an operation begins to wait for it.
+// The pause after a slice of work on one large value ends early when the compaction is cancelled,
+// or when an operation begins to wait for it.
 func TestPauseEndsEarly(t *testing.T) {
 	for _, what := range []string{"interrupted", "urgent", "neither"} {
 		ctx, cancel := context.WithCancel(t.Context())

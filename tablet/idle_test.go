@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestIdleTabletIsSmall holds a tablet that has nothing and does nothing to 4 KiB: a server may have
-// thousands of them.
+// TestIdleTabletIsSmall: an empty, idle tablet takes at most 4 KiB, since a server may have
+// thousands.
 func TestIdleTabletIsSmall(t *testing.T) {
 	const tablets, most = 1000, 4 << 10
 	f := newFleet(t, Config{}, 1)

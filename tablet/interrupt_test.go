@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// heldBlobs begins no blob once it is armed, as a store that waits for its nodes: Create says only that
-// its caller's context has ended.
+// heldBlobs blocks Create once it is armed, like a store that waits for its nodes. The error of
+// Create is only that the caller's context has ended.
 type heldBlobs struct {
 	Blobs
-	armed chan struct{} // closed when Create is to wait
-	asked chan struct{} // closed by the first that waits
+	armed chan struct{} // closed when Create should block
+	asked chan struct{} // closed by the first blocked call
 	once  sync.Once
 }
 
@@ -32,8 +32,8 @@ func (b *heldBlobs) Create(ctx context.Context) (BlobWriter, error) {
 	return nil, ctx.Err()
 }
 
-// A compaction that has to make way for a split goes on in what came of the tablet, also if the store tells of it only
-// that a context ended: whoever asked for the compaction has not canceled it.
+// A compaction that a split interrupts continues in the resulting tablets, even if the store
+// reports only that a context ended: the caller of the compaction has not canceled it.
 func TestInterruptedCompactionGoesOn(t *testing.T) {
 	s := newFleet(t, Config{}, 1, "f:").servers[0]
 	for _, row := range []string{"row001", "row019"} {

@@ -17,7 +17,7 @@ func TestLatchExcludes(t *testing.T) {
 				l.lockShared()
 				shared.Add(1)
 				if alone.Load() != 0 {
-					t.Error("shared holder beside a lone one")
+					t.Error("shared holder beside an exclusive one")
 				}
 				shared.Add(-1)
 				l.unlockShared()
@@ -27,7 +27,7 @@ func TestLatchExcludes(t *testing.T) {
 			for range 500 {
 				l.lockAlone()
 				if alone.Add(1) != 1 || shared.Load() != 0 {
-					t.Error("lone holder is not alone")
+					t.Error("several exclusive holders")
 				}
 				alone.Add(-1)
 				l.unlockAlone()

@@ -2,7 +2,8 @@ package tablet
 
 import "testing"
 
-// TestCacheIsLent (I13): what others than reads take of the memory for reads, the block cache and in-memory groups have less.
+// TestCacheIsLent (I13): the block cache and in-memory groups shrink by the memory reserved for
+// other purposes.
 func TestCacheIsLent(t *testing.T) {
 	const total = 8 << 20
 	m := newReadMemory(total)

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// readRows reads rows with ReadRows, each as its cells; at is where the error is.
+// readRows reads rows with ReadRows, each as its cells; at is the index of the error.
 func readRows(t testing.TB, as For, keys []string, f *table.Program) (rows [][]string, at int, err error) {
 	t.Helper()
 	rows = make([][]string, len(keys))
@@ -31,7 +31,8 @@ func readRows(t testing.TB, as For, keys []string, f *table.Program) (rows [][]s
 	return rows, at, err
 }
 
-// TestReadRowsAsReadRow: whatever rows are read together, in whatever order, each is what it is when it is read alone.
+// TestReadRowsAsReadRow: rows that are read together, in any order, are the same as when read one
+// by one.
 func TestReadRowsAsReadRow(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -80,7 +81,7 @@ func TestReadRowsAsReadRow(t *testing.T) {
 				f = mustCompile(t, filter)
 			}
 			var ask []string
-			for range 1 + rng.IntN(4) { // pieces in order, scattered, doubled, backwards
+			for range 1 + rng.IntN(4) { // pieces in order, scattered, repeated, backwards
 				at := rng.IntN(len(keys))
 				switch rng.IntN(5) {
 				case 0:
@@ -113,7 +114,7 @@ func TestReadRowsAsReadRow(t *testing.T) {
 	}
 }
 
-// TestReadRowsErrors: an error is that of one row, and none is hidden by what was read before it.
+// TestReadRowsErrors: an error belongs to one row, and earlier results hide none.
 func TestReadRowsErrors(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 1}, "f:block=1KiB")
 	var keys []string
@@ -183,7 +184,8 @@ func TestReadRowsErrors(t *testing.T) {
 	}
 }
 
-// TestReadRowsReadsNothingAbsent: rows that are not there touch no disk, also in order (paper §6, "Bloom filters").
+// TestReadRowsReadsNothingAbsent: absent rows cause no disk reads, also in order (paper §6, "Bloom
+// filters").
 func TestReadRowsReadsNothingAbsent(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 1}, "f")
 	var absent []string
@@ -203,12 +205,13 @@ func TestReadRowsReadsNothingAbsent(t *testing.T) {
 	if _, _, err := readRows(t, e.For(nil), absent, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, n := e.reads.take(); n > 5 { // the filters let one in a hundred pass
+	if _, n := e.reads.take(); n > 5 { // the filters pass one in a hundred
 		t.Errorf("%d reads for 100 rows that are not there", n)
 	}
 }
 
-// BenchmarkReadRows reads a hundred rows of an SSTable that is in memory: such as follow each other, and any, also in order.
+// BenchmarkReadRows reads a hundred rows of a cached SSTable: adjacent ones, and random ones, also
+// in order.
 func BenchmarkReadRows(b *testing.B) {
 	const rows, batch = 20_000, 100
 	e := newEnv(b, Config{MemtablesBytesMax: 1 << 30, CacheBytes: 64 << 20}, "f:compression=none")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stuckMetadata saves nothing of one tablet.
+// stuckMetadata rejects changes of one tablet.
 type stuckMetadata struct {
 	Metadata
 	id    uint64
@@ -23,7 +23,8 @@ func (m *stuckMetadata) Save(ctx context.Context, meta *Meta) error {
 	return m.Metadata.Save(ctx, meta)
 }
 
-// TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not keep those of others from it.
+// TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not block those of
+// others.
 func TestOneTabletIsStuck(t *testing.T) {
 	s := newFleet(t, Config{}, 1, "f:").servers[0]
 	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row012")); err != nil {
@@ -72,11 +73,11 @@ func TestOneTabletIsStuck(t *testing.T) {
 	}
 }
 
-// hungMetadata answers nothing about one tablet until it is released: it saves nothing of it, and does not split it.
+// hungMetadata blocks saves and splits of one tablet until it is released.
 type hungMetadata struct {
 	Metadata
 	id      uint64
-	asked   chan struct{} // has a value once something was asked about the tablet
+	asked   chan struct{} // holds a value after a call about the tablet
 	release chan struct{}
 }
 
@@ -139,8 +140,9 @@ func filesAndFrozen(t *testing.T, x *Tablet) (files, frozen int) {
 	return files, len(v.frozen)
 }
 
-// TestMetadataOfOneTabletHangs: while a change of one tablet's metadata has no known outcome, be it a split or what a
-// compaction saves, the other tablets of its server have their minor and merging compactions.
+// TestMetadataOfOneTabletHangs: while a metadata change of one tablet has no known outcome, be it a
+// split or that of a compaction, the server's other tablets have their minor and merging
+// compactions.
 func TestMetadataOfOneTabletHangs(t *testing.T) {
 	for _, what := range []string{"split", "minor compaction", "merging compaction", "major compaction"} {
 		t.Run(what, func(t *testing.T) {
@@ -171,7 +173,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if what == "merging compaction" { // it is not to be over before its metadata hangs
+			if what == "merging compaction" { // it must not end before its metadata hangs
 				stuck.mergeMu.Lock()
 			}
 			write(stuck, "row001", 5)

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// wantedEnv is a server whose wishes to split are collected.
+// wantedEnv is a server whose OnSplitWanted calls are collected.
 func wantedEnv(t *testing.T, cfg Config) (*env, *[]SplitWanted) {
 	var got []SplitWanted
 	cfg.OnSplitWanted = func(w SplitWanted) { got = append(got, w) }
@@ -62,7 +62,7 @@ func TestSplitWantedByLoad(t *testing.T) {
 				if len(*got) != 0 {
 					t.Fatalf("after %d periods: %+v", period, *got)
 				}
-				for i := range 40_000 { // as operations do that find the tablet
+				for i := range 40_000 { // as operations do
 					if _, err := e.For(nil).tabletNow(testTable, []byte(c.row(i))); err != nil {
 						t.Fatal(err)
 					}
