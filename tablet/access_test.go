@@ -13,14 +13,14 @@ import (
 // script is an Access whose rights change several times.
 type script struct {
 	begun, changes int
-	sight          Sight
+	visible        Sight
 	refuse         error
 	wait           bool // Write returns ErrWouldWait
 }
 
 func (s *script) Begin() { s.begun++ }
 
-func (s *script) Read(context.Context, *table.Schema) (Sight, error) { return s.sight, s.refuse }
+func (s *script) Read(context.Context, *table.Schema) (Sight, error) { return s.visible, s.refuse }
 
 func (s *script) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
 	if s.wait {
@@ -122,8 +122,8 @@ func TestAccessChanges(t *testing.T) {
 	}
 }
 
-// TestSight: cells and rows that a caller may not see are removed before limits count them.
-func TestSight(t *testing.T) {
+// TestVisibility: cells and rows that a caller may not see are removed before limits count them.
+func TestVisibility(t *testing.T) {
 	e := newEnv(t, Config{}, "a:", "b:", "c:")
 	for i := range 6 {
 		row := fmt.Sprintf("r%d", i)
@@ -133,7 +133,7 @@ func TestSight(t *testing.T) {
 		}
 	}
 	scan := func(s Sight, f *table.Program) (all []string) {
-		_, err := e.For(&script{sight: s}).Scan(context.Background(), testTable, Range{}, f, nil, func(key []byte, cells []table.Cell) error {
+		_, err := e.For(&script{visible: s}).Scan(context.Background(), testTable, Range{}, f, nil, func(key []byte, cells []table.Cell) error {
 			for _, c := range cells {
 				all = append(all, string(key)+c.Family)
 			}
@@ -174,7 +174,7 @@ func TestSight(t *testing.T) {
 		}
 	}
 	no := errors.New("no")
-	_, err = e.For(&script{sight: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
+	_, err = e.For(&script{visible: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
 	if !errors.Is(err, no) {
 		t.Errorf("a row with an error of its access check: %v", err)
 	}

@@ -46,7 +46,7 @@ func (s *Server) checked(sc *schema, rm *table.RowMutation, a Access) (*table.Ro
 }
 
 // admit waits until there is memory for a checked mutation, and charges it. An admitted mutation
-// must be uncharged. admit does not wait while the tablet accepts no writes: the error is errHalted
+// must be uncharged. admit does not wait while the tablet accepts no writes: the error is errFenced
 // then.
 func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 	n := rowMutationBytes(rm)
@@ -63,15 +63,15 @@ func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 	deadline := time.NewTimer(s.cfg.OverloadWait)
 	defer deadline.Stop()
 	for {
-		room := s.roomSignal()
+		freed := s.memorySignal()
 		if s.tryCharge(t, n) {
 			return nil
 		}
-		if t.halted.Load() != nil {
-			return errHalted
+		if t.fence.Load() != nil {
+			return errFenced
 		}
 		select {
-		case <-room:
+		case <-freed:
 		case <-s.closing:
 			return ErrClosed
 		case <-deadline.C:
@@ -93,7 +93,7 @@ func (s *Server) mutationMax() int64 {
 // tryCharge reserves n bytes of the write memory if they are free. A mutation larger than all of it
 // is admitted when nothing else is charged.
 func (s *Server) tryCharge(t *Tablet, n int64) bool {
-	if t.vital {
+	if t.highPriority {
 		s.charged.Add(n)
 		return true
 	}
@@ -115,7 +115,7 @@ func (s *Server) tryCharge(t *Tablet, n int64) bool {
 func (s *Server) uncharge(n int64) {
 	s.charged.Add(-n)
 	if s.waiters.Load() > 0 {
-		s.signalRoom()
+		s.signalMemory()
 	}
 }
 
@@ -127,19 +127,19 @@ func (s *Server) overloadReason(t *Tablet) string {
 		s.memtables.Load(), s.cfg.MemtablesBytesMax, s.lingering.Load())
 }
 
-// roomSignal returns a channel that is closed when memory may have become free.
-func (s *Server) roomSignal() <-chan struct{} {
-	s.room.Lock()
-	defer s.room.Unlock()
-	return s.room.c
+// memorySignal returns a channel that is closed when memory may have become free.
+func (s *Server) memorySignal() <-chan struct{} {
+	s.memoryFreed.Lock()
+	defer s.memoryFreed.Unlock()
+	return s.memoryFreed.c
 }
 
-// signalRoom wakes the writers that wait for memory.
-func (s *Server) signalRoom() {
-	s.room.Lock()
-	close(s.room.c)
-	s.room.c = make(chan struct{})
-	s.room.Unlock()
+// signalMemory wakes the writers that wait for memory.
+func (s *Server) signalMemory() {
+	s.memoryFreed.Lock()
+	close(s.memoryFreed.c)
+	s.memoryFreed.c = make(chan struct{})
+	s.memoryFreed.Unlock()
 }
 
 // memtablesGrew adds n bytes to the memory of memtables. Above five eighths of the limit it has the

@@ -158,10 +158,10 @@ func (w *chaosWorker) read(row string) (out []string, ok bool) {
 	}
 }
 
-// chaosRun is a fleet whose tablets are split, merged, moved and recovered by one goroutine, the
+// chaosRun is a cluster whose tablets are split, merged, moved and recovered by one goroutine, the
 // master, while workers write.
 type chaosRun struct {
-	*fleet
+	*cluster
 	r    *rand.Rand
 	mu   sync.Mutex // guards servers, failure, ended
 	fate struct {
@@ -210,13 +210,13 @@ func (c *chaosRun) route(row string) *Server {
 }
 
 // some returns a tablet in METADATA and its server.
-func (c *chaosRun) some() (end []byte, s *fleetServer) {
+func (c *chaosRun) some() (end []byte, s *clusterServer) {
 	ends, owners := c.ranges()
 	i := c.r.IntN(len(ends))
 	return ends[i], c.server(owners[i])
 }
 
-func (c *chaosRun) other(s *fleetServer) *fleetServer {
+func (c *chaosRun) other(s *clusterServer) *clusterServer {
 	for {
 		if o := c.servers[c.r.IntN(len(c.servers))]; o != s {
 			return o
@@ -225,7 +225,7 @@ func (c *chaosRun) other(s *fleetServer) *fleetServer {
 }
 
 // load loads a tablet with its remaining runs.
-func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
+func (c *chaosRun) load(s *clusterServer, end []byte, runs []Run) {
 	key := metaKey(1, end)
 	c.pendMu.Lock()
 	runs = append(c.pending[key], runs...)
@@ -248,7 +248,7 @@ func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
 			c.pendMu.Unlock()
 		}
 		err := s.Load(context.Background(), l)
-		if errors.Is(err, errCut) && s.lease.Load() { // memory was short, so METADATA had to change
+		if errors.Is(err, errDisconnected) && s.lease.Load() { // memory was short, so METADATA had to change
 			c.load(s, end, nil)
 		} else if err != nil {
 			c.fail("load tablet that ends at %q: %v", end, err)
@@ -258,7 +258,7 @@ func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
 
 // expected reports whether an operation of the master may fail with err.
 func expected(err error) bool {
-	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errCut, ErrSettling, errUnloaded, context.Canceled} {
+	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errDisconnected, ErrSettling, errUnloaded, context.Canceled} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -288,7 +288,7 @@ func (c *chaosRun) act() {
 		s.clock.micros.Store(c.clock.micros.Load() - c.r.Int64N(3_600_000_000))
 	default:
 		name = "kill"
-		c.killAmidst(s, end)
+		c.killDuring(s, end)
 	}
 	if !expected(err) {
 		c.fail("%s: %v", name, err)
@@ -307,7 +307,7 @@ func (c *chaosRun) splitAt() []byte {
 }
 
 // join merges the tablet with the one below it, which is moved to the same server.
-func (c *chaosRun) join(s *fleetServer, end []byte) error {
+func (c *chaosRun) join(s *clusterServer, end []byte) error {
 	ends, owners := c.ranges()
 	i := slices.IndexFunc(ends, func(e []byte) bool { return string(e) == string(end) })
 	if i == 0 {
@@ -322,10 +322,10 @@ func (c *chaosRun) join(s *fleetServer, end []byte) error {
 	return s.Merge(context.Background(), refTo(ends[i-1]), refTo(end))
 }
 
-// killAmidst disconnects a server from METADATA at some change during an operation, and kills it.
+// killDuring disconnects a server from METADATA at some change during an operation, and kills it.
 // Its tablets, according to METADATA, go to the others.
-func (c *chaosRun) killAmidst(s *fleetServer, end []byte) {
-	c.meta.cut(s.name, 1+c.r.IntN(4))
+func (c *chaosRun) killDuring(s *clusterServer, end []byte) {
+	c.meta.disconnectAfter(s.name, 1+c.r.IntN(4))
 	what, at, later := c.r.IntN(4), c.splitAt(), time.Duration(c.r.IntN(20))*time.Millisecond
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -351,12 +351,12 @@ func (c *chaosRun) killAmidst(s *fleetServer, end []byte) {
 	s.Close()
 	wg.Wait()
 	c.mu.Lock()
-	c.fleet.servers = slices.DeleteFunc(c.servers, func(x *fleetServer) bool { return x == s })
+	c.cluster.servers = slices.DeleteFunc(c.servers, func(x *clusterServer) bool { return x == s })
 	c.mu.Unlock()
 	runs := c.readLogs(s)
 	fresh := c.start()
 	c.mu.Lock()
-	c.fleet.servers = append(c.servers, fresh)
+	c.cluster.servers = append(c.servers, fresh)
 	c.mu.Unlock()
 	ends, owners := c.ranges()
 	for i, end := range ends {
@@ -378,14 +378,14 @@ func TestSplitMergeMoveKill(t *testing.T) {
 func chaos(t *testing.T, seed uint64) {
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
 	c := &chaosRun{r: rand.New(rand.NewPCG(seed, 1)), pending: map[string][]Run{}, did: map[string]int{},
-		fleet: newFleet(t, cfg, 3, "all", "three:versions=3,group=g2")}
+		cluster: newCluster(t, cfg, 3, "all", "three:versions=3,group=g2")}
 	lost := rand.New(rand.NewPCG(seed, 2))
 	c.meta.setFaults(func() (before, after error) { // metadata's lock guards lost
 		switch lost.IntN(16) {
 		case 0:
-			before = fmt.Errorf("request lost: %w", errCut)
+			before = fmt.Errorf("request lost: %w", errDisconnected)
 		case 1:
-			after = fmt.Errorf("answer lost: %w", errCut)
+			after = fmt.Errorf("answer lost: %w", errDisconnected)
 		}
 		return before, after
 	}, nil)

@@ -12,7 +12,7 @@ import (
 func TestWritesAreCharged(t *testing.T) {
 	t.Parallel()
 	const size = 8 << 20
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	s := f.start(0, Config{MemtablesBytesMax: 64 << 20})
 	f.load(s, 0, "m", nil, nil)
 	rm := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, make([]byte, size))}}

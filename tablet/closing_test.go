@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// awayMetadata does not answer until the caller gives up, or fails with ErrClosed.
-type awayMetadata struct {
+// unreachableMetadata does not answer until the caller gives up, or fails with ErrClosed.
+type unreachableMetadata struct {
 	Metadata
-	asked  chan struct{} // closed by the first call
+	called chan struct{} // closed by the first call
 	once   sync.Once
 	closed atomic.Bool
 }
 
-func (m *awayMetadata) wait(ctx context.Context) error {
-	m.once.Do(func() { close(m.asked) })
+func (m *unreachableMetadata) wait(ctx context.Context) error {
+	m.once.Do(func() { close(m.called) })
 	if m.closed.Load() {
 		return fmt.Errorf("read METADATA: %w", ErrClosed)
 	}
@@ -27,16 +27,16 @@ func (m *awayMetadata) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (m *awayMetadata) Save(ctx context.Context, _ *Meta) error { return m.wait(ctx) }
+func (m *unreachableMetadata) Save(ctx context.Context, _ *Meta) error { return m.wait(ctx) }
 
-func (m *awayMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, error) {
+func (m *unreachableMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, error) {
 	return nil, m.wait(ctx)
 }
 
-func (m *awayMetadata) Split(ctx context.Context, _, _ *Meta) error { return m.wait(ctx) }
+func (m *unreachableMetadata) Split(ctx context.Context, _, _ *Meta) error { return m.wait(ctx) }
 
-func awayFrom(s *fleetServer) *awayMetadata {
-	m := &awayMetadata{Metadata: s.cfg.Metadata, asked: make(chan struct{})}
+func disconnectFrom(s *clusterServer) *unreachableMetadata {
+	m := &unreachableMetadata{Metadata: s.cfg.Metadata, called: make(chan struct{})}
 	s.cfg.Metadata = m
 	return m
 }
@@ -46,7 +46,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 	for _, what := range []string{"minor compaction", "split"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(t, Config{}, 1, "f:").servers[0]
+			s := newCluster(t, Config{}, 1, "f:").servers[0]
 			for _, row := range []string{"row001", "row019"} {
 				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
 					t.Fatal(err)
@@ -57,7 +57,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			m := awayFrom(s)
+			m := disconnectFrom(s)
 			result := make(chan error, 1)
 			if what == "split" {
 				go func() {
@@ -70,7 +70,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 				}
 				result <- ErrClosed
 			}
-			<-m.asked
+			<-m.called
 			began := time.Now()
 			s.Close()
 			if took := time.Since(began); took > metaClosing+5*time.Second {
@@ -86,8 +86,8 @@ func TestCloseWithoutMetadata(t *testing.T) {
 // When metadata is permanently closed, a split of unknown outcome ends, and neither half may change
 // its metadata.
 func TestMetadataIsClosed(t *testing.T) {
-	s := newFleet(t, Config{}, 1, "f:").servers[0]
-	m := awayFrom(s)
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
+	m := disconnectFrom(s)
 	m.closed.Store(true)
 	done := make(chan error, 1)
 	go func() {

@@ -19,12 +19,12 @@ import (
 //
 // Entries of dropped families are always dropped.
 type compaction struct {
-	ctx       context.Context // ends the compaction; may be nil
-	merge     merge
-	judge     judge
-	schema    *schema
-	wholePast bool
-	emit      func(f *family, key, value []byte) error // f is nil for a row deletion
+	ctx         context.Context // ends the compaction; may be nil
+	merge       merge
+	judge       judge
+	schema      *schema
+	fullHistory bool
+	emit        func(f *family, key, value []byte) error // f is nil for a row deletion
 
 	key               []byte // prefix of the current key: row, family and column part
 	rowEnd, familyEnd int
@@ -180,7 +180,7 @@ func (c *compaction) skipColumn() {
 
 // history copies the versions of a column with deleted ranges whose policy counts versions.
 func (c *compaction) history() error {
-	if !c.wholePast {
+	if !c.fullHistory {
 		for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
 			if ikey.Seq(c.merge.key()) > c.judge.full {
 				if err := c.emit(c.family, c.merge.key(), c.merge.value()); err != nil {
@@ -260,7 +260,7 @@ func (c *compaction) copyAgain() error {
 }
 
 func (c *compaction) keepDeletion(f *family, key, value []byte) error {
-	if c.wholePast {
+	if c.fullHistory {
 		return nil
 	}
 	return c.emit(f, key, value)

@@ -33,8 +33,8 @@ type Version interface {
 	Generation() uint64
 }
 
-// current reports whether operations may use the schema. The caller calls provable first: a Version
-// is valid only while the server's lease is.
+// current reports whether operations may use the schema. The caller calls checkServing first: a
+// Version is valid only while the server's lease is.
 func (s *schema) current() bool {
 	return s.version == nil || s.version.Current() || planted.On(planted.SchemaNotChecked)
 }
@@ -165,9 +165,9 @@ func (s *Server) adopt(sc *table.Schema, v Version) {
 	}
 }
 
-// agree sets the schemas of t, which is being registered, and of its table's served tablets to the
-// latest among them. tablesMu is held.
-func (sv *served) agree(t *Tablet) {
+// unifySchemas sets the schemas of t, which is being registered, and of its table's served tablets
+// to the latest among them. tablesMu is held.
+func (sv *served) unifySchemas(t *Tablet) {
 	last := t.schema.Load()
 	for _, other := range sv.tablets {
 		last.keepPointer(other.schema.Load())
@@ -201,7 +201,7 @@ func (w *write) settle() {
 		if err = w.lost(newSchema(sc, v)); err != nil {
 			break
 		}
-		if cause := s.provable(); cause != nil {
+		if cause := s.checkServing(); cause != nil {
 			err = &UnsureError{Cause: cause}
 			break
 		}

@@ -63,8 +63,8 @@ type schemaEnv struct {
 	// times. The last call of an operation is made when it is done but not answered.
 	hook struct {
 		sync.Mutex
-		during     func()
-		asked, ask int
+		during    func()
+		calls, at int
 	}
 }
 
@@ -84,7 +84,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	e.Server, err = Start(t.Context(), Config{Blobs: OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
 		e.hook.Lock()
 		defer e.hook.Unlock()
-		if e.hook.asked++; e.hook.asked == e.hook.ask && e.hook.during != nil {
+		if e.hook.calls++; e.hook.calls == e.hook.at && e.hook.during != nil {
 			e.hook.during()
 			e.hook.during = nil
 		}
@@ -106,7 +106,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 func (e *schemaEnv) whileUnderWay(asks int, change func()) {
 	e.hook.Lock()
 	defer e.hook.Unlock()
-	e.hook.asked, e.hook.ask, e.hook.during = 0, asks, change
+	e.hook.calls, e.hook.at, e.hook.during = 0, asks, change
 }
 
 func (e *schemaEnv) without(t *testing.T, family string) *table.Schema {
@@ -265,7 +265,7 @@ func TestSchemaIsReadOnce(t *testing.T) {
 	}
 	e.fail(nil)
 	if n, err := e.rowCells(t, "never"); n != 0 || err != nil {
-		t.Errorf("what was refused was written: %d cells, %v", n, err)
+		t.Errorf("a rejected write was executed: %d cells, %v", n, err)
 	}
 	e.change(nil)
 	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Loaded()) != 0 {

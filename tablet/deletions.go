@@ -68,9 +68,9 @@ func (d *deletions) count() int {
 	return d.taken
 }
 
-// withRoom runs a compaction, and repeats it as long as the disks are full and files were deleted
-// meanwhile. No lock is held.
-func (s *Server) withRoom(ctx context.Context, compact func() error) error {
+// withDiskSpace runs a compaction, and repeats it as long as the disks are full and files were
+// deleted meanwhile. No lock is held.
+func (s *Server) withDiskSpace(ctx context.Context, compact func() error) error {
 	for {
 		before := s.deletions.count()
 		err := compact()

@@ -36,33 +36,33 @@
 // returns the same result before and after a compaction. This requires a policy of versions=n to be
 // sticky: see judge. The time against which ages are measured never goes back while a server runs.
 //
-// Server timestamps are assigned under the commit log's lock, in sequence order. A server that loads
-// a tablet continues above the tablet's last timestamp.
+// Server timestamps are assigned under the commit log's lock, in sequence order. A server that
+// loads a tablet continues above the tablet's last timestamp.
 //
 // # Load and unload
 //
 // Load opens a tablet's files and recovers its part of the sorted runs of dead servers' logs. Runs
-// are sorted by table and row, not by tablet, because the tablet may have been split or merged since.
-// Unload stops serving a tablet after two minor compactions. Writers that meet the write fence wait
-// until it is lifted and then look up the row's tablet again. Reads are not fenced.
+// are sorted by table and row, not by tablet, because the tablet may have been split or merged
+// since. Unload stops serving a tablet after two minor compactions. Writers that meet the write
+// fence wait until it is lifted and then look up the row's tablet again. Reads are not fenced.
 //
 // Split makes two tablets of one. They share files and memtables, each within its bounds. Merge
 // makes one tablet of two. The bounds are part of a file's metadata, so data that one child has
-// deleted and compacted away cannot reappear from a file that its sibling still uses. A split writes
-// one row of Metadata, the lower child's. Until the upper child's row is next written it describes
-// the undivided tablet; Meta.Narrow corrects for that.
+// deleted and compacted away cannot reappear from a file that its sibling still uses. A split
+// writes one row of Metadata, the lower child's. Until the upper child's row is next written it
+// describes the undivided tablet; Meta.Narrow corrects for that.
 //
-// Config.OnSplitWanted receives tablets that have grown too large, or that for half a minute have had
-// more than their share of the load. The callback decides whether to split.
+// Config.OnSplitWanted receives tablets that have grown too large, or that for half a minute have
+// had more than their share of the load. The callback decides whether to split.
 //
-// The server calls Config.Serving when an operation begins and before it returns its result. A write
-// that is durable when the server finds its lease gone fails with an UnsureError.
+// The server calls Config.Serving when an operation begins and before it returns its result. A
+// write that is durable when the server finds its lease gone fails with an UnsureError.
 //
-// After Serving, the server checks the Version of the operation's schema. If the Version is no longer
-// current, the server reads the schema again from Config.Schemas. An operation that has not begun
-// waits for that, and a read runs again. A durable write is acknowledged if the families that it
-// wrote still exist, and otherwise fails with an UnsureError. A dropped table is no longer served
-// (I15).
+// After Serving, the server checks the Version of the operation's schema. If the Version is no
+// longer current, the server reads the schema again from Config.Schemas. An operation that has not
+// begun waits for that, and a read runs again. A durable write is acknowledged if the families that
+// it wrote still exist, and otherwise fails with an UnsureError. A dropped table is no longer
+// served (I15).
 //
 // # Compactions
 //
@@ -75,9 +75,9 @@
 // within MajorPeriod (I10).
 //
 // When the schema moves a family to another locality group, new entries go to that group. Each file
-// lists the families that it holds, so reads also find the family in its former group. While a tablet
-// has such files, no group has the complete history of any family. The next major compaction reads
-// the files of all groups as one input and writes each family to its group.
+// lists the families that it holds, so reads also find the family in its former group. While a
+// tablet has such files, no group has the complete history of any family. The next major compaction
+// reads the files of all groups as one input and writes each family to its group.
 //
 // # In-memory groups
 //
@@ -106,7 +106,7 @@
 //	minorLoop                  started by Open, stopped by Close; runs minor compactions
 //	mergeLoop                  the same; runs merging and major compactions
 //	compactions of a loop      one goroutine each, one at work per loop; more exist only while
-//	                           they wait for METADATA, the log or a lock: see turn
+//	                           they wait for METADATA, the log or a lock: see workSlot
 //	timerLoop                  the same as minorLoop; checks periodically for work that is due
 //	pinLoop                    the same; loads files of in-memory groups into memory
 //	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs
@@ -117,11 +117,11 @@
 //
 // # Locks
 //
-// Order: Tablet.minorMu or mergeMu, then metaMu, then mu. All but mu may be held across I/O. Latches
-// come before all of them. A latch holder waits only for the log and, at most for OverloadWait, for
-// memory. Tablet.claimed, which Unload, Split and Merge hold, comes first of all; of two tablets,
-// that of the lower one comes first. deletions.working is held across the I/O of deletions, with none
-// of the others.
+// Order: Tablet.minorMu or mergeMu, then metaMu, then mu. All but mu may be held across I/O.
+// Latches come before all of them. A latch holder waits only for the log and, at most for
+// OverloadWait, for memory. Tablet.claimed, which Unload, Split and Merge hold, comes first of all;
+// of two tablets, that of the lower one comes first. deletions.working is held across the I/O of
+// deletions, with none of the others.
 //
 // # Invariants
 //

@@ -24,7 +24,7 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, Config{}, 1, "f:")
+			f := newCluster(t, Config{}, 1, "f:")
 			s := f.servers[0]
 			fillRows(t, s.Server, 20)
 			if name == "merge" {
@@ -84,7 +84,7 @@ func (v *fakeVersion) Generation() uint64 { return v.generation }
 // of the dropped table are discarded, or rejected.
 func TestTableOfSameName(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	fillRows(t, s.Server, 3)
 	again := *f.schema
@@ -111,7 +111,7 @@ func TestTableOfSameName(t *testing.T) {
 // is chosen.
 func TestSplitRowBytes(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, Config{SplitRowBytes: 10}, 1, "f:")
+	f := newCluster(t, Config{SplitRowBytes: 10}, 1, "f:")
 	s := f.servers[0]
 	long := string(bytes.Repeat([]byte("x"), 11))
 	for _, row := range []string{long + "1", long + "2", long + "3"} {

@@ -35,22 +35,23 @@ func familyIDs(t *sstable.Table) (ids []uint32, known bool, err error) {
 	return ids, known, nil
 }
 
-// strays are the families that a group's file may hold although the schema has them in another
-// group, because they were moved. They are indexes into the schema, which reads use.
-type strays struct {
+// movedFamilies are the families that a group's file may hold although the schema has them in
+// another group, because they were moved. They are indexes into the schema, which reads use.
+type movedFamilies struct {
 	schema *schema
 	all    []int // indexes of families in the schema
 }
 
-// strayFamilies caches the strays for the last schema.
-type strayFamilies struct{ last atomic.Pointer[strays] }
+// movedFamilyCache caches the result of movedFamilies for the last schema.
+type movedFamilyCache struct{ last atomic.Pointer[movedFamilies] }
 
-// strays returns the families that are in the file and, according to the schema, not in the group.
-func (f *file) strays(s *schema, group string) []int {
-	if of := f.stray.last.Load(); of != nil && of.schema == s {
+// movedFamilies returns the families that are in the file but, according to the schema, not in the
+// group.
+func (f *file) movedFamilies(s *schema, group string) []int {
+	if of := f.moved.last.Load(); of != nil && of.schema == s {
 		return of.all
 	}
-	of := &strays{schema: s}
+	of := &movedFamilies{schema: s}
 	for i := range s.families {
 		fam := &s.families[i]
 		if fam.Group == group {
@@ -60,16 +61,16 @@ func (f *file) strays(s *schema, group string) []int {
 			of.all = append(of.all, i)
 		}
 	}
-	f.stray.last.Store(of)
+	f.moved.last.Store(of)
 	return of.all
 }
 
-// hasStrays reports whether a file of the view has families that were moved to another group. Then
-// no group has the complete history of its families.
-func (v *view) hasStrays(s *schema) bool {
+// hasMovedFamilies reports whether a file of the view has families that were moved to another
+// group. Then no group has the complete history of its families.
+func (v *view) hasMovedFamilies(s *schema) bool {
 	for i := range v.groups {
 		for _, f := range v.groups[i].files {
-			if len(f.strays(s, v.groups[i].name)) > 0 {
+			if len(f.movedFamilies(s, v.groups[i].name)) > 0 {
 				return true
 			}
 		}
@@ -79,12 +80,12 @@ func (v *view) hasStrays(s *schema) bool {
 
 // holds reports whether the group may have entries of a selected family that is, or was, in the
 // group.
-func (g *group) holds(w *want, s *schema) bool {
+func (g *group) holds(w *selection, s *schema) bool {
 	if w.group(s, g.name) {
 		return true
 	}
 	for _, f := range g.files {
-		for _, i := range f.strays(s, g.name) {
+		for _, i := range f.movedFamilies(s, g.name) {
 			if w.family(&s.families[i]) {
 				return true
 			}

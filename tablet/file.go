@@ -30,7 +30,7 @@ type file struct {
 
 	families      []uint32 // ids of the families with entries, ascending
 	familiesKnown bool     // if false, any family may have entries
-	stray         strayFamilies
+	moved         movedFamilyCache
 
 	weights      []familyWeight // sizes of the families, by id
 	weightsKnown bool           // if false, the file does not record them
@@ -51,7 +51,7 @@ func (o *opened) release() {
 		return
 	}
 	o.server.pins.drop(o)
-	o.server.memory.take(-o.table.MemoryBytes())
+	o.server.memory.addOpen(-o.table.MemoryBytes())
 	_ = o.blob.Close() // read only: nothing to lose
 }
 
@@ -109,7 +109,7 @@ func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, nu
 		blob.Close()
 		return nil, err
 	}
-	s.memory.take(t.MemoryBytes())
+	s.memory.addOpen(t.MemoryBytes())
 	return g, nil
 }
 

@@ -63,7 +63,7 @@ func (l *limitedBlob) Write(p []byte) (int, error) {
 func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, bytes int64, minor bool, step func(bytes int)) (*fileWriter, error) {
 	var blob BlobWriter
 	var err error
-	if minor || t.vital {
+	if minor || t.highPriority {
 		blob, err = t.server.cfg.Blobs.CreateVital(ctx, bytes)
 	} else {
 		blob, err = t.server.cfg.Blobs.Create(ctx)

@@ -31,21 +31,21 @@ type memMetadata struct {
 	fail  func() (before, after error)
 	// loadErr is the error of Load, if set.
 	loadErr error
-	// cuts are the numbers of changes that servers can still make. Then they are disconnected and
-	// get no answer, not even to the last change.
-	cuts map[string]int
+	// changesLeft are the numbers of changes that servers can still make. Then they are
+	// disconnected and get no answer, not even to the last change.
+	changesLeft map[string]int
 }
 
-var errCut = errors.New("cut off: outcome unknown")
+var errDisconnected = errors.New("cut off: outcome unknown")
 
-// cut disconnects a server after n more changes. It gets no answer to the last one.
-func (m *memMetadata) cut(owner string, n int) {
+// disconnectAfter disconnects a server after n more changes. It gets no answer to the last one.
+func (m *memMetadata) disconnectAfter(owner string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.cuts == nil {
-		m.cuts = map[string]int{}
+	if m.changesLeft == nil {
+		m.changesLeft = map[string]int{}
 	}
-	m.cuts[owner] = n
+	m.changesLeft[owner] = n
 }
 
 type metaRow struct {
@@ -202,8 +202,8 @@ func (m ownMetadata) Remove(_ context.Context, meta *Meta) error {
 func (m ownMetadata) Load(_ context.Context, table uint64, end []byte) (*Meta, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if left, is := m.cuts[m.owner]; is && left <= 0 {
-		return nil, errCut
+	if left, is := m.changesLeft[m.owner]; is && left <= 0 {
+		return nil, errDisconnected
 	}
 	if m.loadErr != nil {
 		return nil, m.loadErr
@@ -222,13 +222,13 @@ func (m ownMetadata) change(do func(after error) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var after error
-	if left, is := m.cuts[m.owner]; is {
-		m.cuts[m.owner] = left - 1
+	if left, is := m.changesLeft[m.owner]; is {
+		m.changesLeft[m.owner] = left - 1
 		if left <= 0 {
-			return errCut
+			return errDisconnected
 		}
 		if left == 1 {
-			after = errCut
+			after = errDisconnected
 		}
 	}
 	if m.fail != nil && after == nil {
@@ -357,7 +357,7 @@ func (e *env) close() {
 	}
 }
 
-// crash cuts the power: unsynced data is lost, or torn.
+// crash changesLeft the power: unsynced data is lost, or torn.
 func (e *env) crash() {
 	// No metadata change between the two: its consequences, such as the removal of files that it no
 	// longer names, must not be seen without it.
@@ -394,7 +394,7 @@ func (e *env) mustApply(row string, ms ...table.Mutation) int64 {
 	return ts
 }
 
-// cells formats cells as "fam:qual@ts=value".
+// cellStrings formats cells as "fam:qual@ts=value".
 func cellStrings(cells []table.Cell) []string {
 	var out []string
 	for _, c := range cells {

@@ -221,7 +221,7 @@ func TestCompactSecondReading(t *testing.T) {
 			src.entries = append(src.entries, heldEntry{ikey.AppendCell(bytes.Clone(column), ts, uint64(ts)), make([]byte, holdBytes/16)})
 		}
 		var stamps []int64
-		c := compaction{schema: sc, wholePast: true, emit: func(_ *family, key, _ []byte) error {
+		c := compaction{schema: sc, fullHistory: true, emit: func(_ *family, key, _ []byte) error {
 			stamps = append(stamps, ikey.Timestamp(key))
 			return nil
 		}}

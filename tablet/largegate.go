@@ -13,8 +13,8 @@ import (
 
 // largeGate bounds the memory of large cells and large rows that are read at the same time: their
 // blocks, which are not cached, and the answers that hold them. A read reserves memory as it needs
-// it. If there is not enough, it releases all that it holds and starts over: no read waits for
-// memory while it holds some.
+// it. If there is not enough, it releases its reservation before it waits, so that reads cannot
+// deadlock.
 type largeGate struct {
 	free  *semaphore.Weighted
 	total int64
@@ -33,9 +33,9 @@ const largeTimes = 3
 // reserves the total, and so runs alone.
 func (g *largeGate) needs(bytes int) int64 { return min(largeTimes*int64(bytes), g.total) }
 
-// enter waits for the memory of a read of the given bytes. ctx may report its end by Err and
+// reserve waits for the memory of a read of the given bytes. ctx may report its end by Err and
 // Deadline only. Errors: *api.OverloadedError, ctx's.
-func (g *largeGate) enter(ctx context.Context, bytes int) (taken int64, err error) {
+func (g *largeGate) reserve(ctx context.Context, bytes int) (taken int64, err error) {
 	taken = g.needs(bytes)
 	if g.free.TryAcquire(taken) {
 		return taken, nil
@@ -68,7 +68,7 @@ func (r *rows) Enter(bytes int) error {
 	if err := r.hold(bytes); err != nil {
 		return err
 	}
-	if int64(bytes)+r.largeBytes() > r.entered {
+	if int64(bytes)+r.largeBytes() > r.reserved {
 		for _, it := range r.iters {
 			it.LetGo()
 		}
@@ -84,40 +84,40 @@ func (r *rows) largeBytes() (held int64) {
 	return held
 }
 
-// hold extends the reservation to that of a read of the given bytes. Errors: errNoRoom, those of
-// enter.
+// hold extends the reservation to that of a read of the given bytes. Errors: errNoMemory, those of
+// reserve.
 func (r *rows) hold(bytes int) (err error) {
-	more := r.gate.needs(bytes) - r.entered
+	more := r.gate.needs(bytes) - r.reserved
 	switch {
 	case more <= 0:
 	case r.gate.free.TryAcquire(more):
-		r.entered += more
+		r.reserved += more
 	case r.yields:
-		r.lacks = bytes
-		return errNoRoom
+		r.lacking = bytes
+		return errNoMemory
 	default:
 		// two reads that held a part each would wait for each other
-		r.leave()
+		r.releaseMemory()
 		if r.turns != nil {
 			r.turns.End() // reads that hold the memory may wait for a turn
 		}
-		if r.entered, err = r.gate.enter(r.ctx, bytes); err != nil {
+		if r.reserved, err = r.gate.reserve(r.ctx, bytes); err != nil {
 			return err
 		}
 	}
-	r.room = max(r.room, int64(bytes))
+	r.covered = max(r.covered, int64(bytes))
 	return nil
 }
 
 // holdRow is hold for a row of which the given bytes are kept. Up to the size of a usual block it
 // reserves nothing.
 func (r *rows) holdRow(bytes int64) error {
-	if bytes <= r.room+sstable.GateBytes {
+	if bytes <= r.covered+sstable.GateBytes {
 		return nil
 	}
 	err := r.hold(int(bytes) + sstable.GateBytes)
-	if err == errNoRoom {
-		r.lacks *= 2 // the row may have more: do not start over for each part
+	if err == errNoMemory {
+		r.lacking *= 2 // the row may have more: do not start over for each part
 	}
 	return err
 }
@@ -125,31 +125,31 @@ func (r *rows) holdRow(bytes int64) error {
 // emitted releases the reservation of a scan for a finished row, unless it has reached large cells
 // of the next.
 func (r *rows) emitted() {
-	if r.entered > 0 && r.largeBytes() == 0 {
-		r.leave()
+	if r.reserved > 0 && r.largeBytes() == 0 {
+		r.releaseMemory()
 	}
 }
 
-// errNoRoom ends an attempt of a read that yields: it waits for memory in awaitRoom and starts
+// errNoMemory ends an attempt of a read that yields: it waits for memory in awaitMemory and starts
 // over. Meanwhile it holds no view, and so no memtables that are written out while it waits.
-var errNoRoom = errors.New("no memory for a large cell")
+var errNoMemory = errors.New("no memory for a large cell")
 
-// lacksRoom reports whether err is errNoRoom.
-func lacksRoom(err error) bool { return err != nil && errors.Is(err, errNoRoom) }
+// lacksMemory reports whether err is errNoMemory.
+func lacksMemory(err error) bool { return err != nil && errors.Is(err, errNoMemory) }
 
-// awaitRoom waits for the memory that the last attempt lacked, and keeps it for the next. Errors:
-// as enter.
-func (r *rows) awaitRoom(ctx context.Context) (err error) {
-	if r.entered, err = r.gate.enter(ctx, r.lacks); err == nil {
-		r.room = int64(r.lacks)
+// awaitMemory waits for the memory that the last attempt lacked, and keeps it for the next. Errors:
+// as reserve.
+func (r *rows) awaitMemory(ctx context.Context) (err error) {
+	if r.reserved, err = r.gate.reserve(ctx, r.lacking); err == nil {
+		r.covered = int64(r.lacking)
 	}
 	return err
 }
 
-// leave releases the read's reservation.
-func (r *rows) leave() {
-	if r.entered > 0 {
-		r.gate.free.Release(r.entered)
+// releaseMemory releases the read's reservation.
+func (r *rows) releaseMemory() {
+	if r.reserved > 0 {
+		r.gate.free.Release(r.reserved)
 	}
-	r.entered, r.room = 0, 0
+	r.reserved, r.covered = 0, 0
 }

@@ -17,7 +17,7 @@ import (
 // Only as many reads of large rows run at once as memory allows, however the rows are stored. The
 // others wait, and fail when they have waited for too long or their time is up. Reads of small rows
 // do not wait (I13).
-func TestLargeReadsTakeTurns(t *testing.T) {
+func TestLargeReadsAreBounded(t *testing.T) {
 	const cell = 1 << 20
 	zeros := make([]byte, cell)
 	for _, test := range []struct {
@@ -46,13 +46,13 @@ func TestLargeReadsTakeTurns(t *testing.T) {
 			for i := range 8 {
 				e.mustApply(fmt.Sprintf("large%d", i), test.row()...)
 			}
-			e.takeTurns(t, test.exact)
+			e.readLarge(t, test.exact)
 		})
 	}
 }
 
-// takeTurns reads large0 to large7, two of which fit at once.
-func (e *env) takeTurns(t *testing.T, exact bool) {
+// readLarge reads large0 to large7, two of which fit at once.
+func (e *env) readLarge(t *testing.T, exact bool) {
 	e.mustApply("small", table.Set("f", []byte("q"), 1, []byte("v")))
 	if err := e.Compact(t.Context(), testTable, true); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func (e *env) takeTurns(t *testing.T, exact bool) {
 
 // A read that waits for the memory of a large cell holds no memtables once they are written out,
 // and completes when there is memory (I13).
-func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
+func TestWaitForMemoryHoldsNoMemtable(t *testing.T) {
 	const cell, rows = 1 << 20, 6
 	ctx := t.Context()
 	collect := func(all *[]string) Emit {
@@ -206,7 +206,7 @@ func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
 
 // A scan's position inside a tablet that was unloaded is distinguished from the start of a tablet:
 // it may be a row that the caller may not see.
-func TestTabletGoesWhileScanWaits(t *testing.T) {
+func TestTabletUnloadedWhileScanWaits(t *testing.T) {
 	const cell = 1 << 20
 	ctx := t.Context()
 	e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, OverloadWait: 20 * time.Second}, "f:compression=none", "hidden:compression=none")
@@ -228,7 +228,7 @@ func TestTabletGoesWhileScanWaits(t *testing.T) {
 	ended := make(chan end, 1)
 	scan := func() {
 		var x end
-		x.next, x.err = e.For(&script{sight: Sight{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
+		x.next, x.err = e.For(&script{visible: Sight{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
 		ended <- x
 	}
 	go scan()

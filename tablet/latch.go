@@ -50,7 +50,7 @@ func (ls *latches) passAll(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 		}
-		all[i].unlockAlone()
+		all[i].unlockExclusive()
 	}
 	return nil
 }
@@ -60,11 +60,11 @@ func (l *latch) lockShared() { l.mu.RLock() }
 // tryLockShared locks the latch shared if that needs no waiting.
 func (l *latch) tryLockShared() bool { return l.mu.TryRLock() }
 
-// tryLockAlone locks the latch exclusively if that needs no waiting.
-func (l *latch) tryLockAlone() bool { return l.mu.TryLock() }
+// tryLockExclusive locks the latch exclusively if that needs no waiting.
+func (l *latch) tryLockExclusive() bool { return l.mu.TryLock() }
 
 func (l *latch) unlockShared() { l.mu.RUnlock() }
 
-func (l *latch) lockAlone() { l.mu.Lock() }
+func (l *latch) lockExclusive() { l.mu.Lock() }
 
-func (l *latch) unlockAlone() { l.mu.Unlock() }
+func (l *latch) unlockExclusive() { l.mu.Unlock() }

@@ -84,12 +84,12 @@ func TestCompactionsHoldNoMemtables(t *testing.T) {
 	if err := e.Compact(t.Context(), testTable, false); err != nil {
 		t.Fatal(err)
 	}
-	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), asked: make(chan struct{})}
+	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
 	e.Server.cfg.Blobs = b
 	close(b.armed)
 	tab, compacted := e.allTablets()[0], make(chan error, 1)
 	go func() { compacted <- tab.major(e.ctx) }()
-	<-b.asked
+	<-b.called
 	e.mustApply("b", set("f", "q", 1, "v"))
 	if err := tab.flush(t.Context()); err != nil {
 		t.Fatal(err)

@@ -202,7 +202,7 @@ func (r *recovery) sources(ctx context.Context) (sources []source, closeAll func
 // runs hold one large value at a time.
 func (r *recovery) memory(ctx context.Context) (release func(), err error) {
 	var largest, ahead int64
-	large := &letGo{}
+	large := &releaseGate{}
 	for _, e := range r.open {
 		if e, ok := e.(*runEntries); ok {
 			e.it.SetGate(large)
@@ -211,7 +211,7 @@ func (r *recovery) memory(ctx context.Context) (release func(), err error) {
 			ahead += 2 * runReadAhead // stored and decoded
 		}
 	}
-	large.room = largest
+	large.budget = largest
 	return r.server.recoveryMemory(ctx, ahead+2*largest+writeBytes(largest))
 }
 

@@ -21,7 +21,7 @@ func setCell(value string) table.Mutation {
 // I1, I8: a tablet moves between servers with all its data and without a log, and its timestamps
 // increase although each server's clock is behind the previous one's.
 func TestMove(t *testing.T) {
-	f := newFleet(t, Config{}, 3, "f:versions=100")
+	f := newCluster(t, Config{}, 3, "f:versions=100")
 	from := f.servers[0]
 	last := int64(0)
 	for i := range 10 {
@@ -62,7 +62,7 @@ func TestMove(t *testing.T) {
 // T4, T5: sequence numbers continue above those of the tablet, also in a server that has assigned
 // few so far, and files stay in order.
 func TestLoadRaisesNumbers(t *testing.T) {
-	f := newFleet(t, Config{}, 2, "f:")
+	f := newCluster(t, Config{}, 2, "f:")
 	a, b := f.servers[0], f.servers[1]
 	for i := range 50 {
 		if _, err := applySync(a.Server, "row", setCell(fmt.Sprint(i))); err != nil {
@@ -102,7 +102,7 @@ func TestLoadRaisesNumbers(t *testing.T) {
 func TestLoadFromRuns(t *testing.T) {
 	for name, limit := range map[string]int64{"in memory": 64 << 20, "to files": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, Config{MemtablesBytesMax: limit, MemtableBytes: 256 << 10}, 1, "f:", "g:group=g2")
+			f := newCluster(t, Config{MemtablesBytesMax: limit, MemtableBytes: 256 << 10}, 1, "f:", "g:group=g2")
 			dead := f.servers[0]
 			want := map[string][]string{}
 			last := int64(0)
@@ -185,7 +185,7 @@ func TestLoadFromRuns(t *testing.T) {
 // I4: a server that cannot prove its lease answers nothing, also if it lost the lease during the
 // operation.
 func TestServingGate(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	if _, err := applySync(s.Server, "row", setCell("1")); err != nil {
 		t.Fatal(err)
@@ -255,9 +255,9 @@ func TestServingGate(t *testing.T) {
 // Writers that arrive while a tablet is unloaded wait, and are then redirected; no acknowledged
 // write is lost or applied twice.
 func TestMoveUnderLoad(t *testing.T) {
-	f := newFleet(t, Config{}, 2, "f:")
+	f := newCluster(t, Config{}, 2, "f:")
 	ctx := context.Background()
-	var owner atomic.Pointer[fleetServer]
+	var owner atomic.Pointer[clusterServer]
 	owner.Store(f.servers[0])
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -311,8 +311,8 @@ func TestMoveUnderLoad(t *testing.T) {
 
 // T8: a write fence is up once no writer is left that did not see it before its commit, and a later
 // writer commits nothing until it is lifted.
-func TestHaltWaits(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+func TestFenceWaits(t *testing.T) {
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	x, err := s.tablet(lastTablet)
 	if err != nil {
@@ -320,18 +320,18 @@ func TestHaltWaits(t *testing.T) {
 	}
 	l := x.latches.of([]byte("row")) // as held by a writer that is about to commit
 	l.lockShared()
-	halted := make(chan struct{})
+	fenced := make(chan struct{})
 	go func() {
-		noError(t, x.halt(t.Context()))
-		close(halted)
+		noError(t, x.fenceWrites(t.Context()))
+		close(fenced)
 	}()
 	select {
-	case <-halted:
+	case <-fenced:
 		t.Fatal("fenced with a writer before its commit")
 	case <-time.After(20 * time.Millisecond):
 	}
 	l.unlockShared()
-	<-halted
+	<-fenced
 	next := s.commits.Next()
 	answered := make(chan error, 1)
 	go func() {
@@ -346,7 +346,7 @@ func TestHaltWaits(t *testing.T) {
 	if got := s.commits.Next(); got != next {
 		t.Fatalf("a fenced write was logged as number %d", next)
 	}
-	x.resume()
+	x.liftFence()
 	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}
@@ -355,9 +355,9 @@ func TestHaltWaits(t *testing.T) {
 // TestLogLater: with LogLater a server has no commit log before it has a tablet, and then logs what
 // it acknowledges (I1). A server that was closed meanwhile creates none.
 func TestLogLater(t *testing.T) {
-	f := newFleet(t, Config{LogLater: true}, 3, "f:")
+	f := newCluster(t, Config{LogLater: true}, 3, "f:")
 	a, b, c := f.servers[0], f.servers[1], f.servers[2]
-	begun := func(s *fleetServer) int {
+	begun := func(s *clusterServer) int {
 		s.blobs.mu.Lock()
 		defer s.blobs.mu.Unlock()
 		return len(s.blobs.logs)

@@ -13,7 +13,7 @@ import (
 // the next load creates another log, and the abandoned one is removed.
 func TestLogAfterLostAnswer(t *testing.T) {
 	ctx := t.Context()
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	s := f.start(0, Config{LogLater: true})
 	lost := make(chan struct{})
 	answer := func(ctx context.Context) error {

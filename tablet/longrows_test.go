@@ -39,7 +39,7 @@ func TestSplitLongRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(t, Config{SplitRowBytes: metadata.EndMax}, 1, "f:").servers[0]
+			s := newCluster(t, Config{SplitRowBytes: metadata.EndMax}, 1, "f:").servers[0]
 			for _, row := range c.rows {
 				cells := 1
 				if row == c.large {

@@ -98,7 +98,7 @@ func (t *Tablet) mergeLocked(ctx context.Context) error {
 			if from == to {
 				continue
 			}
-			less, end := t.server.together(g.files[from:to])
+			less, end := t.server.mergeableRange(g.files[from:to])
 			from, to = from+less, from+end
 			if err = t.mergeFiles(ctx, v, g, from, to); err != nil {
 				break
@@ -125,13 +125,13 @@ func (t *Tablet) majorLocked(ctx context.Context) error {
 	ctx, done := t.interruptible(ctx)
 	defer done()
 	began := t.server.cfg.Now()
-	v, err := t.acquireFew(ctx)
+	v, err := t.acquireMergeable(ctx)
 	if err != nil {
 		return err
 	}
 	defer v.release()
 	stamp := func(m *Meta) { m.LastMajor = began }
-	if v.hasStrays(t.schema.Load()) {
+	if v.hasMovedFamilies(t.schema.Load()) {
 		if err := t.regroup(ctx, v); err != nil {
 			return err
 		}
@@ -158,8 +158,8 @@ func (t *Tablet) majorLocked(ctx context.Context) error {
 func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int) error {
 	s, schema := t.server, t.schema.Load()
 	old := g.files[from:to]
-	wholePast := from == 0 && !v.hasStrays(schema)
-	files, err := t.rewrite(ctx, schema, old, wholePast, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
+	fullHistory := from == 0 && !v.hasMovedFamilies(schema)
+	files, err := t.rewrite(ctx, schema, old, fullHistory, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
 	if err != nil {
 		return err
 	}
@@ -168,12 +168,12 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	if added != nil {
 		addedMeta = &added.meta
 	}
-	may := func(*Meta) error { return nil }
+	precondition := func(*Meta) error { return nil }
 	change := func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) }
 	if added == nil || len(added.warm) == 0 || s.behind() {
-		err = t.replaceFiles(ctx, may, files, old, change, func(v *view) { v.replace(g.name, old, added) })
-	} else if err = t.replaceFiles(ctx, may, files, old, change, func(*view) {}); err == nil {
-		t.handOver(ctx, g.name, old, added)
+		err = t.replaceFiles(ctx, precondition, files, old, change, func(v *view) { v.replace(g.name, old, added) })
+	} else if err = t.replaceFiles(ctx, precondition, files, old, change, func(*view) {}); err == nil {
+		t.cutover(ctx, g.name, old, added)
 	}
 	if err == nil {
 		s.stats.merges.Add(1)
@@ -193,13 +193,13 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	may := func(m *Meta) error {
+	precondition := func(m *Meta) error {
 		if m.newDeletions(old) {
 			return errInterrupted // the compaction starts over
 		}
 		return nil
 	}
-	err = t.replaceFiles(ctx, may, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
+	err = t.replaceFiles(ctx, precondition, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
 	if err == nil {
 		t.server.stats.merges.Add(1)
 	}
@@ -210,7 +210,7 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 // learn reports whether any of these groups has two-pass compression. rewrite may wait for memory;
 // no holder of that memory waits for a lock. The output is cached, as far as the cache has space,
 // where the input is.
-func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast, learn bool,
+func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullHistory, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
 	s := t.server
 	writers := map[string]*fileWriter{}
@@ -229,14 +229,14 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	for _, f := range old {
 		bytes += f.bytes
 	}
-	gait := t.newGait(ctx)
-	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast}
+	pacer := t.newPacer(ctx)
+	c := compaction{ctx: ctx, schema: schema, fullHistory: fullHistory}
 	c.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, gait.step); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, pacer.step); err != nil {
 				return err
 			}
 			writers[name] = w
@@ -255,14 +255,14 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		}
 		defer s.learning.Release(1)
 	}
-	memory, room := rewriteBytes(old, s.cfg.CompactionMemory)
+	memory, budget := rewriteBytes(old, s.cfg.CompactionMemory)
 	release, err := s.compactionMemory(ctx, memory)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	c.judge.init(s.gcNow(), math.MaxUint64)
-	sources, large := rewriteSources(old, room, gait.step)
+	sources, large := rewriteSources(old, budget, pacer.step)
 	defer large.close()
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
@@ -288,10 +288,10 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	return files, nil
 }
 
-// replaceFiles makes the metadata change that replaces the old files with files, by group, if may
-// permits it. On error files are discarded.
-func (t *Tablet) replaceFiles(ctx context.Context, may func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
-	unclear, err := t.changeMetaIf(ctx, may, change, install)
+// replaceFiles makes the metadata change that replaces the old files with files, by group, on the
+// given precondition. On error files are discarded.
+func (t *Tablet) replaceFiles(ctx context.Context, precondition func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
+	unclear, err := t.changeMetaIf(ctx, precondition, change, install)
 	if err != nil {
 		discard(files, unclear)
 		return err
@@ -369,7 +369,7 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	return t.server.withRoom(ctx, func() error {
+	return t.server.withDiskSpace(ctx, func() error {
 		if major {
 			return t.major(ctx)
 		}
@@ -377,9 +377,9 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	})
 }
 
-// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see turn.
+// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see workSlot.
 func (s *Server) mergeLoop() {
-	turn := newTurn()
+	slot := newWorkSlot()
 	for {
 		select {
 		case <-s.closing:
@@ -387,15 +387,15 @@ func (s *Server) mergeLoop() {
 		case <-s.mergeQueue.wake:
 		}
 		for {
-			turn.take()
+			slot.acquire()
 			t := s.mergeQueue.take()
 			if t == nil {
-				turn.pass()
+				slot.release()
 				break
 			}
 			s.background.Go(func() {
-				defer turn.pass()
-				s.mergeQueued(turn.with(s.ctx), t)
+				defer slot.release()
+				s.mergeQueued(slot.with(s.ctx), t)
 			})
 		}
 	}
@@ -404,7 +404,7 @@ func (s *Server) mergeLoop() {
 // mergeQueued compacts a tablet, or queues it again.
 func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.withRoom(ctx, func() (err error) {
+	err := s.withDiskSpace(ctx, func() (err error) {
 		free, err = t.mergeIfFree(ctx)
 		return err
 	})
@@ -450,14 +450,14 @@ func (s *Server) timerLoop() {
 		case <-tick.C:
 		}
 		s.minorQueue.wakeUp()
-		s.lookForSplits(max(time.Since(last), time.Millisecond))
+		s.checkSplits(max(time.Since(last), time.Millisecond))
 		last = time.Now()
-		s.lookForMajors()
+		s.queueDueMajors()
 	}
 }
 
-// lookForMajors queues the tablets that are due for a major compaction or stalled.
-func (s *Server) lookForMajors() {
+// queueDueMajors queues the tablets that are due for a major compaction or stalled.
+func (s *Server) queueDueMajors() {
 	now := s.cfg.Now()
 	for _, t := range s.allTablets() {
 		if !now.Before(t.majorDue()) || t.stalled.Load() {

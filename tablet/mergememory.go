@@ -42,10 +42,10 @@ func mergeBytes(files []*file) (n int64) {
 // block and its compressed form.
 func writeBytes(largest int64) int64 { return 2 * largest }
 
-// rewriteBytes returns the approximate memory of a compaction of the files, and room, the bytes of
-// their large values that it holds at a time. Those are all if limit, in bytes, allows it, and
+// rewriteBytes returns the approximate memory of a compaction of the files, and budget, the bytes
+// of their large values that it holds at a time. Those are all if limit, in bytes, allows it, and
 // otherwise at least one.
-func rewriteBytes(files []*file, limit int64) (n, room int64) {
+func rewriteBytes(files []*file, limit int64) (n, budget int64) {
 	var largest, ahead, all int64
 	for _, f := range files {
 		largest = max(largest, f.largest)
@@ -57,20 +57,20 @@ func rewriteBytes(files []*file, limit int64) (n, room int64) {
 	return other + held, held - largest
 }
 
-// letGo is the gate of iterators that together hold at most room bytes of large blocks, but at
-// least one block. A released block is read again when its value is needed.
-type letGo struct {
-	room  int64
-	iters []*sstable.Iter
+// releaseGate is the gate of iterators that together hold at most budget bytes of large blocks, but
+// at least one block. A released block is read again when its value is needed.
+type releaseGate struct {
+	budget int64
+	iters  []*sstable.Iter
 }
 
 // Enter implements sstable.Gate.
-func (g *letGo) Enter(bytes int) error {
+func (g *releaseGate) Enter(bytes int) error {
 	held := int64(bytes)
 	for _, it := range g.iters {
 		held += int64(it.LargeBytes())
 	}
-	if held > g.room {
+	if held > g.budget {
 		for _, it := range g.iters {
 			it.LetGo()
 		}
@@ -78,16 +78,16 @@ func (g *letGo) Enter(bytes int) error {
 	return nil
 }
 
-func (g *letGo) close() {
+func (g *releaseGate) close() {
 	for _, it := range g.iters {
 		it.Close()
 	}
 }
 
-// rewriteSources returns the entries of the files for a compaction that holds room bytes of large
+// rewriteSources returns the entries of the files for a compaction that holds budget bytes of large
 // values at a time. It calls step with the bytes read.
-func rewriteSources(files []*file, room int64, step func(bytes int)) (sources []source, large *letGo) {
-	large = &letGo{room: room}
+func rewriteSources(files []*file, budget int64, step func(bytes int)) (sources []source, large *releaseGate) {
+	large = &releaseGate{budget: budget}
 	for _, f := range files {
 		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: step, Gate: large})
 		large.iters = append(large.iters, it)
@@ -103,9 +103,9 @@ func (s *Server) compactionMemory(ctx context.Context, bytes int64) (release fun
 	if err := s.merging.Acquire(ctx, share); err != nil {
 		return nil, err
 	}
-	s.memory.borrow(bytes - share)
+	s.memory.addWorking(bytes - share)
 	return func() {
-		s.memory.borrow(share - bytes)
+		s.memory.addWorking(share - bytes)
 		s.merging.Release(share)
 	}, nil
 }
@@ -117,17 +117,17 @@ func (s *Server) recoveryMemory(ctx context.Context, bytes int64) (release func(
 	if err := s.recovering.Acquire(ctx, share); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	s.memory.borrow(bytes)
+	s.memory.addWorking(bytes)
 	return func() {
-		s.memory.borrow(-bytes)
+		s.memory.addWorking(-bytes)
 		s.recovering.Release(share)
 	}, nil
 }
 
-// together returns the range [from, to) of files that a compaction may read at once (I13). If
+// mergeableRange returns the range [from, to) of files that a compaction may read at once (I13). If
 // memory does not suffice for all, it is the range of two or more files for which the fewest bytes
 // are rewritten per file removed. Huge values are then not rewritten whenever a file is added.
-func (s *Server) together(files []*file) (from, to int) {
+func (s *Server) mergeableRange(files []*file) (from, to int) {
 	if len(files) <= 2 || mergeBytes(files) <= s.cfg.CompactionMemory {
 		return 0, len(files)
 	}
@@ -147,15 +147,15 @@ func (s *Server) together(files []*file) (from, to int) {
 	return from, to
 }
 
-// tooMany returns a group of v and the range of its files to merge first, if a major compaction
-// could not read its input at once: the files of each group or, if families move, of all groups.
-// The group is nil if it can, or if no group has two files.
-func (s *Server) tooMany(v *view, move bool) (most *group, from, to int) {
+// oversizedGroup returns a group of v and the range of its files to merge first, if a major
+// compaction could not read its input at once: the files of each group or, if families move, of all
+// groups. The group is nil if it can, or if no group has two files.
+func (s *Server) oversizedGroup(v *view, move bool) (most *group, from, to int) {
 	sum := int64(0)
 	for i := range v.groups {
 		g := &v.groups[i]
 		sum += mergeBytes(g.files)
-		if from, to := s.together(g.files); to-from < len(g.files) {
+		if from, to := s.mergeableRange(g.files); to-from < len(g.files) {
 			return g, from, to
 		}
 		if most == nil || len(g.files) > len(most.files) {
@@ -168,15 +168,15 @@ func (s *Server) tooMany(v *view, move bool) (most *group, from, to int) {
 	return nil, 0, 0
 }
 
-// acquireFew acquires a view whose files a major compaction can read at once, after merging files
-// where there were too many. mergeMu is held.
-func (t *Tablet) acquireFew(ctx context.Context) (*view, error) {
+// acquireMergeable acquires a view whose files a major compaction can read at once, after merging
+// files where there were too many. mergeMu is held.
+func (t *Tablet) acquireMergeable(ctx context.Context) (*view, error) {
 	for {
 		v, err := t.acquireFiles()
 		if err != nil {
 			return nil, errUnloaded
 		}
-		g, from, to := t.server.tooMany(v, v.hasStrays(t.schema.Load()))
+		g, from, to := t.server.oversizedGroup(v, v.hasMovedFamilies(t.schema.Load()))
 		if g == nil {
 			return v, nil
 		}

@@ -61,9 +61,9 @@ func TestCompactionMemory(t *testing.T) {
 	}
 }
 
-// TestTogetherIsCheap: if only two files of huge values may be read at once, large ones are not
-// rewritten for every new file.
-func TestTogetherIsCheap(t *testing.T) {
+// TestMergeableRangeIsCheap: if only two files of huge values may be read at once, large ones are
+// not rewritten for every new file.
+func TestMergeableRangeIsCheap(t *testing.T) {
 	s := &Server{cfg: Config{CompactionMemory: 1}}
 	const size, joined = 10 << 20, 100 // a tablet of 1 GiB
 	var files []*file
@@ -79,7 +79,7 @@ func TestTogetherIsCheap(t *testing.T) {
 			if from == to {
 				break
 			}
-			less, end := s.together(files[from:to])
+			less, end := s.mergeableRange(files[from:to])
 			if end-less != 2 {
 				t.Fatalf("files %d to %d of %d", less, end, to-from)
 			}
@@ -208,11 +208,11 @@ func TestRewriteKeepsLittle(t *testing.T) {
 				}
 				defer v.release()
 				old := v.groups[0].files
-				takes, room := rewriteBytes(old, memory)
-				if len(old) != files || takes > max(memory, 4*value+files*readAheadBytes+1<<10) || room < value {
-					t.Fatalf("%d files take %d, and keep %d", len(old), takes, room)
+				takes, budget := rewriteBytes(old, memory)
+				if len(old) != files || takes > max(memory, 4*value+files*readAheadBytes+1<<10) || budget < value {
+					t.Fatalf("%d files take %d, and keep %d", len(old), takes, budget)
 				}
-				sources, large := rewriteSources(old, room, func(int) {})
+				sources, large := rewriteSources(old, budget, func(int) {})
 				defer large.close()
 				var m merge
 				m.reset(sources)
@@ -230,8 +230,8 @@ func TestRewriteKeepsLittle(t *testing.T) {
 				}
 				// A compressed value is known to be large only once it is read, and is held beside
 				// the others.
-				if m.err != nil || n != files*rows || int64(most) > room+value {
-					t.Errorf("%d entries, %d bytes of values at a time, of %d; %v", n, most, room, m.err)
+				if m.err != nil || n != files*rows || int64(most) > budget+value {
+					t.Errorf("%d entries, %d bytes of values at a time, of %d; %v", n, most, budget, m.err)
 				}
 				if memory == 1<<30 && most < files*value {
 					t.Errorf("%d bytes were kept, and there was memory for all", most)
@@ -241,9 +241,9 @@ func TestRewriteKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestCacheGivesWay (I13): the block cache shrinks by what a compaction or a load uses beyond its
+// TestCacheShrinks (I13): the block cache shrinks by what a compaction or a load uses beyond its
 // share.
-func TestCacheGivesWay(t *testing.T) {
+func TestCacheShrinks(t *testing.T) {
 	const cache, share = 64 << 20, 4 << 20
 	e := newEnv(t, Config{CacheBytes: cache, CompactionMemory: share, RecoveryMemory: share}, "f")
 	before := e.memory.cache.Stats().Budget

@@ -58,9 +58,9 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
 	huge := writeBytes(largest)
-	t.server.memory.borrow(huge)
-	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorGait(ctx).step)
-	t.server.memory.borrow(-huge)
+	t.server.memory.addWorking(huge)
+	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).step)
+	t.server.memory.addWorking(-huge)
 	if err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	for _, m := range v.frozen {
 		m.release()
 		if m.onWritten != nil {
-			waiting(ctx, m.onWritten)
+			withoutSlot(ctx, m.onWritten)
 		}
 	}
 	t.server.stats.minors.Add(1)
-	t.server.signalRoom()
+	t.server.signalMemory()
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 // were written from view v. On error the files are discarded; errRegrouped means that they must be
 // written again.
 func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
-	may := func(m *Meta) error {
+	precondition := func(m *Meta) error {
 		for _, f := range files {
 			if f.meta.RowDeletions > 0 && m.newGroups(v) {
 				return errRegrouped
@@ -96,7 +96,7 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 		}
 		return nil
 	}
-	unclear, err := t.changeMetaIf(ctx, may, func(m *Meta) {
+	unclear, err := t.changeMetaIf(ctx, precondition, func(m *Meta) {
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -175,7 +175,7 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 // minorLoop writes out frozen memtables. It also freezes memtables: under memory pressure the
 // largest one, and when the commit log grows too long the one with its oldest record.
 func (s *Server) minorLoop() {
-	w := minorWork{s: s, turn: newTurn()}
+	w := minorWork{s: s, slot: newWorkSlot()}
 	for {
 		select {
 		case <-s.closing:
@@ -188,26 +188,26 @@ func (s *Server) minorLoop() {
 	}
 }
 
-// minorWork is the state of minorLoop, which works on one tablet at a time: see turn.
+// minorWork is the state of minorLoop, which works on one tablet at a time: see workSlot.
 type minorWork struct {
 	s    *Server
-	turn turn
-	// stuck is the tablet whose failure is reported as blocking writes. Guarded by turn.
+	slot workSlot
+	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
 	stuck *Tablet
 }
 
 // next starts writing out a tablet, or freezes a memtable. It returns false if neither is due.
 func (w *minorWork) next() bool {
-	w.turn.take()
+	w.slot.acquire()
 	t := w.s.minorQueue.take()
 	if t == nil {
-		defer w.turn.pass()
+		defer w.slot.release()
 		return w.s.relieve()
 	}
 	t.minorPending.Store(true)
 	w.s.background.Go(func() {
 		defer w.s.minorQueue.wakeUp()
-		defer w.turn.pass()
+		defer w.slot.release()
 		w.write(t)
 	})
 	return true
@@ -223,7 +223,7 @@ func (w *minorWork) write(t *Tablet) {
 			s.minorQueue.add(t)
 		})
 	}
-	free, err := t.minorIfFree(w.turn.with(s.ctx))
+	free, err := t.minorIfFree(w.slot.with(s.ctx))
 	switch {
 	case !free:
 		again(busyPause)

@@ -37,9 +37,9 @@ type OpenRuns struct {
 type openRun struct {
 	readers int       // readers and waiting readers; guarded by OpenRuns.mu
 	used    time.Time // end of the last read; guarded by OpenRuns.mu
-	// turn holds a value while one reader opens the run.
-	turn  chan struct{}
-	table *sstable.Table // nil until opened; guarded by turn
+	// opening holds a value while one reader opens the run.
+	opening chan struct{}
+	table   *sstable.Table // nil until opened; guarded by opening
 	// largest is the size of its largest value in bytes, 0 if not recorded. Set with table.
 	largest int64
 	blob    BlobReader
@@ -61,7 +61,7 @@ func (o *OpenRuns) acquire(ctx context.Context, h blobfs.Handle) (*openRun, erro
 	o.mu.Lock()
 	r := o.mu.runs[h.ID]
 	if r == nil {
-		r = &openRun{turn: make(chan struct{}, 1)}
+		r = &openRun{opening: make(chan struct{}, 1)}
 		o.mu.runs[h.ID] = r
 	}
 	r.readers++
@@ -76,8 +76,8 @@ func (o *OpenRuns) acquire(ctx context.Context, h blobfs.Handle) (*openRun, erro
 // ready opens the run if it is not open. If that fails, the next reader tries again.
 func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error {
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.opening <- struct{}{}:
+		defer func() { <-r.opening }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

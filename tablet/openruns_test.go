@@ -134,7 +134,7 @@ func TestOpenRuns(t *testing.T) {
 		}
 		time.Sleep(openRunIdle/2 + time.Second)
 		synctest.Wait()
-		expect("runs that nobody read", 5, 4)
+		expect("idle runs", 5, 4)
 		time.Sleep(2 * openRunIdle)
 		expect("the last", 5, 5)
 
@@ -170,9 +170,9 @@ func TestOpenRuns(t *testing.T) {
 	})
 }
 
-// TestRunTellsLargest (I13): a load knows the largest value of its runs before it reads them, and
+// TestRunRecordsLargest (I13): a load knows the largest value of its runs before it reads them, and
 // reserves memory for it.
-func TestRunTellsLargest(t *testing.T) {
+func TestRunRecordsLargest(t *testing.T) {
 	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +211,6 @@ func TestRunTellsLargest(t *testing.T) {
 	}
 	defer release()
 	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*runReadAhead+4*most); got != want {
-		t.Errorf("a load takes %d bytes, want %d", got, want)
+		t.Errorf("a load reserves %d bytes, want %d", got, want)
 	}
 }

@@ -55,8 +55,8 @@ type pinning struct {
 	lacked int64 // counted in pins.lacking
 }
 
-// want requests that a file of an in-memory group be loaded, when a read has come to it.
-func (ps *pins) want(f *file) {
+// request queues a file of an in-memory group to be loaded, when a read has come to it.
+func (ps *pins) request(f *file) {
 	o := f.opened
 	switch state := o.pin.state.Load(); {
 	case state == pinDone || state == pinWaits:

@@ -14,16 +14,16 @@ import (
 
 // pinWorld is a table with an in-memory group, m, and another, in a server that counts its reads.
 type pinWorld struct {
-	t     *testing.T
-	s     *fleetServer
-	fleet *fleet
-	blobs *countedBlobs
-	rows  int
+	t       *testing.T
+	s       *clusterServer
+	cluster *cluster
+	blobs   *countedBlobs
+	rows    int
 }
 
 func newPinWorld(t *testing.T, cacheBytes int64) *pinWorld {
-	f := newFleet(t, Config{CacheBytes: cacheBytes}, 1, "m:group=small,in-memory", "f:")
-	w := &pinWorld{t: t, fleet: f, s: f.servers[0]}
+	f := newCluster(t, Config{CacheBytes: cacheBytes}, 1, "m:group=small,in-memory", "f:")
+	w := &pinWorld{t: t, cluster: f, s: f.servers[0]}
 	w.blobs = &countedBlobs{Blobs: w.s.cfg.Blobs}
 	w.s.cfg.Blobs = w.blobs
 	return w
@@ -170,7 +170,7 @@ func TestInMemoryGroup(t *testing.T) {
 
 // The memory of an in-memory group is released with the option, with the files, and with the
 // server.
-func TestInMemoryGroupGoes(t *testing.T) {
+func TestInMemoryGroupIsReleased(t *testing.T) {
 	w := newPinWorld(t, 1<<20)
 	w.fill(200, 100)
 	w.compact(false)
@@ -178,7 +178,7 @@ func TestInMemoryGroupGoes(t *testing.T) {
 	if m := w.settled(); m.PinnedFiles != 1 {
 		t.Fatalf("%+v", m)
 	}
-	off, err := w.fleet.schema.Apply(mustSpec(t, "m:in-memory=false"))
+	off, err := w.cluster.schema.Apply(mustSpec(t, "m:in-memory=false"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func mustSpec(t *testing.T, text string) table.FamilySpec {
 
 // An in-memory group without reads uses no memory: not for its first file, nor for compactions of
 // it, nor because of reads of another group, nor after a restart. A read of one row loads the file.
-func TestInMemoryGroupThatNobodyReads(t *testing.T) {
+func TestInMemoryGroupWithoutReads(t *testing.T) {
 	w := newPinWorld(t, 1<<20)
 	none := func(after string) {
 		t.Helper()
@@ -236,9 +236,9 @@ func TestInMemoryGroupThatNobodyReads(t *testing.T) {
 		none(fmt.Sprintf("a compaction, major %v", major))
 	}
 	w.fill(100, 100) // which the next server replays from the log
-	runs := w.fleet.kill(w.s)
-	w.s = w.fleet.start()
-	if err := w.fleet.load(w.s, nil, runs); err != nil {
+	runs := w.cluster.kill(w.s)
+	w.s = w.cluster.start()
+	if err := w.cluster.load(w.s, nil, runs); err != nil {
 		t.Fatal(err)
 	}
 	w.compact(false)
@@ -264,8 +264,8 @@ func TestInMemoryGroupIsLazy(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	from := w.s
-	w.s = w.fleet.start()
-	if err := w.fleet.move(from, w.s, nil); err != nil {
+	w.s = w.cluster.start()
+	if err := w.cluster.move(from, w.s, nil); err != nil {
 		t.Fatal(err)
 	}
 	if m := w.settled(); m.PinnedFiles != 0 || m.Pinned != 0 {
@@ -281,7 +281,7 @@ func TestInMemoryGroupIsLazy(t *testing.T) {
 }
 
 // A file that does not fit is read all the same, and reported; when there is memory it is loaded.
-func TestInMemoryGroupWithoutRoom(t *testing.T) {
+func TestInMemoryGroupWithoutMemory(t *testing.T) {
 	w := newPinWorld(t, 64<<10) // of which 48 KiB may be pinned
 	w.fill(600, 10)             // 120 KB
 	w.compact(false)
@@ -313,7 +313,7 @@ func TestInMemoryGroupUnderTraffic(t *testing.T) {
 	w := newPinWorld(t, 256<<10)
 	w.fill(300, 100)
 	w.compact(false)
-	on := w.fleet.schema
+	on := w.cluster.schema
 	off, err := on.Apply(mustSpec(t, "m:in-memory=false"))
 	if err != nil {
 		t.Fatal(err)

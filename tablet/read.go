@@ -104,8 +104,8 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 		if (err == errGone || err == errChanged) && ctx.Err() == nil {
 			continue // its replacement is in the tables
 		}
-		if lacksRoom(err) {
-			if err = r.rows.awaitRoom(ctx); err == nil {
+		if lacksMemory(err) {
+			if err = r.rows.awaitMemory(ctx); err == nil {
 				continue
 			}
 		}
@@ -125,9 +125,9 @@ func (r *reader) release() {
 	}
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
-	r.rows.leave() // if the read waited for memory and then found no large cell
+	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
 	r.rows.yields = false
-	r.rows.want.sight = Sight{}
+	r.rows.selection.visible = Sight{}
 	readerPool.Put(r)
 }
 
@@ -155,7 +155,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 		rs.keepEntries(r.row)
 	}
 	if err == nil && r.answers {
-		if err = t.server.provable(); err == nil && (changed(r.access) || !rs.schema.current()) {
+		if err = t.server.checkServing(); err == nil && (changed(r.access) || !rs.schema.current()) {
 			err = errChanged
 		}
 	}
@@ -186,14 +186,14 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 // those of the access.
 func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, of *reader) (err error) {
 	r.schema = t.schema.Load()
-	var sight Sight
+	var visible Sight
 	if a := of.access; a != nil {
-		if sight, err = a.Read(ctx, r.schema.table); err != nil {
+		if visible, err = a.Read(ctx, r.schema.table); err != nil {
 			return err
 		}
 	}
-	r.want.init(f, r.schema, sight)
-	r.want.eval = &of.eval
+	r.selection.init(f, r.schema, visible)
+	r.selection.eval = &of.eval
 	r.judge.init(t.server.gcNow(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
@@ -236,7 +236,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	// inside: the scan resumes in the middle of a tablet; passed: it has finished one
 	inside, passed := false, false
 	for !rg.passed(rg.Start) {
-		if err := s.provable(); err != nil {
+		if err := s.checkServing(); err != nil {
 			return nil, err
 		}
 		if passed && ctx.Err() != nil {
@@ -265,8 +265,8 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 				most.Table = t.table
 			}
 		}
-		if lacksRoom(err) {
-			if err = r.rows.awaitRoom(ctx); err == nil {
+		if lacksMemory(err) {
+			if err = r.rows.awaitMemory(ctx); err == nil {
 				if next != nil {
 					rg.Start, inside = next, true
 				}
@@ -274,7 +274,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 			}
 		}
 		if err == nil {
-			err = s.provable()
+			err = s.checkServing()
 		}
 		if err != nil {
 			return nil, err
@@ -287,7 +287,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	return nil, nil
 }
 
-// scan reads the part of a range that is in t. With errNoRoom it returns the key of the row that
+// scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *Most, emit Emit) ([]byte, error) {
 	v, snap, err := t.acquire()
@@ -300,7 +300,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		return nil, err
 	}
 	if rs.most = most; most != nil {
-		most.Partly = most.Partly || !rs.want.sight.all()
+		most.Partly = most.Partly || !rs.selection.visible.all()
 	}
 	r.row = r.row[:0]
 	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
@@ -325,7 +325,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		if rs.paused {
 			return bytes.Clone(ikey.RowKey(rs.key)), nil
 		}
-		if lacksRoom(rs.err) && len(rs.key) > 0 {
+		if lacksMemory(rs.err) && len(rs.key) > 0 {
 			most.again()
 			return bytes.Clone(ikey.RowKey(rs.key[:rs.rowEnd])), rs.err
 		}

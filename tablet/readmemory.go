@@ -25,45 +25,46 @@ type readMemory struct {
 	cache *sstable.Cache
 
 	// mu guards the fields below. Never held across I/O.
-	mu     sync.Mutex
-	open   int64 // of open files
-	lent   int64 // reserved by the node for other purposes
-	own    int64 // reserved for compactions of huge values and for loads
-	pinned int64
-	cached int64 // size last set for the cache
+	mu       sync.Mutex
+	open     int64 // of open files
+	reserved int64 // reserved by the node for other purposes
+	working  int64 // reserved for compactions of huge values and for loads
+	pinned   int64
+	cached   int64 // size last set for the cache
 }
 
 func newReadMemory(total int64) *readMemory {
 	return &readMemory{total: total, cached: total, cache: sstable.NewCache(total)}
 }
 
-// take adds the memory of an opened file, or subtracts that of a closed one if bytes is negative.
-func (m *readMemory) take(bytes int64) {
+// addOpen adds the memory of an opened file, or subtracts that of a closed one if bytes is
+// negative.
+func (m *readMemory) addOpen(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open += bytes
-	m.settle()
+	m.resizeCache()
 }
 
-// lend sets the memory reserved for purposes other than reads, in bytes.
-func (m *readMemory) lend(bytes int64) {
+// setReserved sets the memory reserved for purposes other than reads, in bytes.
+func (m *readMemory) setReserved(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lent = bytes
-	m.settle()
+	m.reserved = bytes
+	m.resizeCache()
 }
 
-// borrow changes the memory reserved for compactions and loads by bytes, which may be negative.
-func (m *readMemory) borrow(bytes int64) {
+// addWorking changes the memory reserved for compactions and loads by bytes, which may be negative.
+func (m *readMemory) addWorking(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.own += bytes
-	m.settle()
+	m.working += bytes
+	m.resizeCache()
 }
 
 // LendCache reserves bytes of CacheBytes for purposes other than reads, and replaces the previous
 // reservation. The block cache shrinks accordingly, by seven eighths at most.
-func (s *Server) LendCache(bytes int64) { s.memory.lend(bytes) }
+func (s *Server) LendCache(bytes int64) { s.memory.setReserved(bytes) }
 
 // pin reserves memory for files of in-memory groups. It returns false if that would exceed their
 // limit.
@@ -74,7 +75,7 @@ func (m *readMemory) pin(bytes int64) bool {
 		return false
 	}
 	m.pinned += bytes
-	m.settle()
+	m.resizeCache()
 	return true
 }
 
@@ -82,17 +83,17 @@ func (m *readMemory) unpin(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pinned -= bytes
-	m.settle()
+	m.resizeCache()
 }
 
 // pinnedMax returns the current limit of files of in-memory groups. mu is held.
 func (m *readMemory) pinnedMax() int64 {
-	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.lent-m.own))
+	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.reserved-m.working))
 }
 
-// settle sets the size of the cache to what is left. mu is held.
-func (m *readMemory) settle() {
-	left := max(m.total-m.open-m.lent-m.own-m.pinned, m.total/cacheLeast)
+// resizeCache sets the size of the cache to what is left. mu is held.
+func (m *readMemory) resizeCache() {
+	left := max(m.total-m.open-m.reserved-m.working-m.pinned, m.total/cacheLeast)
 	if d := left - m.cached; d > m.total/cacheStep || -d > m.total/cacheStep || left == m.total && d != 0 {
 		m.cached = left
 		m.cache.Resize(left)

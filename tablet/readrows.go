@@ -47,15 +47,15 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 		if sc == nil && err != errGone {
 			sc = r.rows.schema
 		}
-		if lacksRoom(err) {
-			err = r.rows.awaitRoom(ctx)
+		if lacksMemory(err) {
+			err = r.rows.awaitMemory(ctx)
 		}
 		if err != nil && (err != errGone || ctx.Err() != nil) { // its replacement is in the tables
 			return at, err
 		}
 	}
 	at = len(keys) - 1
-	if err := s.provable(); err != nil {
+	if err := s.checkServing(); err != nil {
 		return at, err
 	}
 	if changed(as.a) || !sc.current() {
@@ -181,7 +181,7 @@ func (r *reader) seekTo(row []byte) {
 func (r *reader) seekPoint(v *view, row []byte) {
 	rs := &r.rows
 	p := point{key: row, row: r.row}
-	if fam, qualifier, ok := rs.want.oneColumn(rs.schema); ok {
+	if fam, qualifier, ok := rs.selection.oneColumn(rs.schema); ok {
 		r.col = ikey.AppendColumn(ikey.AppendFamily(append(r.col[:0], r.row...), fam.Name, fam.ID), qualifier)
 		p.column = r.col
 	}

@@ -17,13 +17,13 @@ import (
 func readRows(t testing.TB, as For, keys []string, f *table.Program) (rows [][]string, at int, err error) {
 	t.Helper()
 	rows = make([][]string, len(keys))
-	asked, last := make([][]byte, len(keys)), -1
+	requested, last := make([][]byte, len(keys)), -1
 	for i, k := range keys {
-		asked[i] = []byte(k)
+		requested[i] = []byte(k)
 	}
-	at, err = as.ReadRows(t.Context(), testTable, asked, f, func(n int, key []byte, cells []table.Cell) error {
+	at, err = as.ReadRows(t.Context(), testTable, requested, f, func(n int, key []byte, cells []table.Cell) error {
 		if n <= last || string(key) != keys[n] {
-			t.Errorf("row %d, %q, is told as %q after row %d", n, keys[n], key, last)
+			t.Errorf("row %d, %q, is emitted as %q after row %d", n, keys[n], key, last)
 		}
 		last, rows[n] = n, cellStrings(cells)
 		return nil
@@ -142,11 +142,11 @@ func TestReadRowsErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	read := 0
-	asked := make([][]byte, len(keys))
+	requested := make([][]byte, len(keys))
 	for i, k := range keys {
-		asked[i] = []byte(k)
+		requested[i] = []byte(k)
 	}
-	at, err := e.For(nil).ReadRows(ctx, testTable, asked, nil, func(int, []byte, []table.Cell) error {
+	at, err := e.For(nil).ReadRows(ctx, testTable, requested, nil, func(int, []byte, []table.Cell) error {
 		if read++; read == 50 {
 			cancel()
 		}
@@ -156,7 +156,7 @@ func TestReadRowsErrors(t *testing.T) {
 		t.Errorf("given up after 50 rows: %d, %v", at, err)
 	}
 	no := errors.New("no")
-	at, err = e.For(nil).ReadRows(t.Context(), testTable, asked, nil, func(n int, _ []byte, _ []table.Cell) error {
+	at, err = e.For(nil).ReadRows(t.Context(), testTable, requested, nil, func(n int, _ []byte, _ []table.Cell) error {
 		if n == 7 {
 			return no
 		}
@@ -246,16 +246,16 @@ func BenchmarkReadRows(b *testing.B) {
 		{"any in order", func() []int { at := scattered(); slices.Sort(at); return slices.Compact(at) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			var asked [64][][]byte
-			for i := range asked {
+			var requested [64][][]byte
+			for i := range requested {
 				for _, at := range c.pick() {
-					asked[i] = append(asked[i], keys[at])
+					requested[i] = append(requested[i], keys[at])
 				}
 			}
 			read := 0
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, err := e.For(nil).ReadRows(context.Background(), testTable, asked[i%len(asked)], nil, func(int, []byte, []table.Cell) error { read++; return nil }); err != nil {
+				if _, err := e.For(nil).ReadRows(context.Background(), testTable, requested[i%len(requested)], nil, func(int, []byte, []table.Cell) error { read++; return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -186,47 +186,47 @@ func (as For) modify(ctx context.Context, tableName string, row []byte, f *table
 		if err == errChanged && ctx.Err() == nil {
 			continue
 		}
-		if err != errHalted {
+		if err != errFenced {
 			return stamp, err
 		}
-		if err := s.waitOut(ctx, t, &since); err != nil {
+		if err := s.waitForFence(ctx, t, &since); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// lockAlone locks a latch exclusively for an operation that may evaluate f. If f is costly, it
+// lockExclusive locks a latch exclusively for an operation that may evaluate f. If f is costly, it
 // waits for a turn first: otherwise other writes would wait for the turn as well. It gives up the
 // turn while it waits for the latch, whose holders may wait for the commit log. Errors: those of
 // Turns.Take.
-func (as For) lockAlone(ctx context.Context, l *latch, f *table.Program) error {
+func (as For) lockExclusive(ctx context.Context, l *latch, f *table.Program) error {
 	if as.turns != nil && f.Costly() {
 		if err := as.turns.Take(ctx); err != nil {
 			return err
 		}
 	}
-	if !l.tryLockAlone() {
+	if !l.tryLockExclusive() {
 		as.endTurn()
-		l.lockAlone()
+		l.lockExclusive()
 	}
 	return nil
 }
 
 // modifyIn is modify in the row's tablet. If the tablet accepts no writes or rights change
-// meanwhile, it does nothing and returns errHalted or errChanged.
+// meanwhile, it does nothing and returns errFenced or errChanged.
 func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
 	l := t.latches.of(row)
 	if planted.On(planted.CheckWithoutLatch) {
 		l = new(latch)
 	}
-	if err := as.lockAlone(ctx, l, f); err != nil {
+	if err := as.lockExclusive(ctx, l, f); err != nil {
 		return 0, err
 	}
-	if t.halted.Load() != nil {
+	if t.fence.Load() != nil {
 		as.endTurn()
-		l.unlockAlone()
-		return 0, errHalted
+		l.unlockExclusive()
+		return 0, errFenced
 	}
 	sc := t.schema.Load()
 	floor := t.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
@@ -252,11 +252,11 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		if admitted {
 			s.uncharge(s.chargeBytes(rm))
 		}
-		l.unlockAlone()
+		l.unlockExclusive()
 		if err == nil {
-			err = s.provable()
+			err = s.checkServing()
 		}
-		if err == nil && !sc.current() { // after provable
+		if err == nil && !sc.current() { // after checkServing
 			err = errChanged
 		}
 		return 0, err
@@ -266,7 +266,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		err   error
 	}
 	done := make(chan outcome, 1)
-	s.commitLatched(t, sc, rm, l, &alone{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	s.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
 		return o.stamp, o.err

@@ -13,16 +13,16 @@ import (
 // rows reads a view row by row. It merges the sources, applies deletions and GC policies, and
 // leaves out what the read does not select.
 type rows struct {
-	merge   merge
-	sources []source
-	mems    []*memSource    // those of sources, reused
-	iters   []*sstable.Iter // those of sources, to be closed
-	cached  []*sstable.EntriesIter
-	judge   judge
-	schema  *schema
-	want    want
-	limit   int64 // bytes of cells that one row may have
-	end     []byte
+	merge     merge
+	sources   []source
+	mems      []*memSource    // those of sources, reused
+	iters     []*sstable.Iter // those of sources, to be closed
+	cached    []*sstable.EntriesIter
+	judge     judge
+	schema    *schema
+	selection selection
+	limit     int64 // bytes of cells that one row may have
+	end       []byte
 
 	// key is the prefix of the current entry's key: row part, family part, column part, which end
 	// at the offsets.
@@ -41,12 +41,12 @@ type rows struct {
 	target   []byte
 	err      error
 
-	gate    *largeGate
-	entered int64 // bytes reserved in gate
-	room    int64 // bytes of cells that the reservation covers
-	yields  bool  // start over instead of waiting for memory
-	lacks   int   // bytes of cells for which there was no memory
-	turns   Turns // of the caller; may be nil
+	gate     *largeGate
+	reserved int64 // bytes reserved in gate
+	covered  int64 // bytes of cells that the reservation covers
+	yields   bool  // start over instead of waiting for memory
+	lacking  int   // bytes of cells for which there was no memory
+	turns    Turns // of the caller; may be nil
 
 	ctx  context.Context // of the current read
 	read int             // work since ctx was last checked, in entries
@@ -84,7 +84,7 @@ func (r *rows) next() ([]byte, bool) {
 		}
 		r.key, r.rowEnd = append(r.key[:0], key[:n]...), n
 		r.cells, r.quals, r.bytes = r.cells[:0], r.quals[:0], 0
-		if r.most != nil && (r.most.begun && r.want.eval.Tired() || r.most.enough()) {
+		if r.most != nil && (r.most.begun && r.selection.eval.Tired() || r.most.enough()) {
 			r.paused = true
 			return nil, false
 		}
@@ -92,7 +92,7 @@ func (r *rows) next() ([]byte, bool) {
 			break
 		}
 		row := ikey.RowKey(r.key)
-		wanted, err := r.want.row(row)
+		wanted, err := r.selection.row(row)
 		if err != nil {
 			r.err = err
 			break
@@ -142,7 +142,7 @@ func (r *rows) readRow() {
 		part := key[p.Row:p.Family]
 		r.family = r.schema.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
 		r.key, r.familyEnd = append(r.key[:r.rowEnd], part...), p.Family
-		if r.family == nil || !r.want.family(r.family) {
+		if r.family == nil || !r.selection.family(r.family) {
 			r.skip(r.key)
 			continue
 		}
@@ -171,9 +171,9 @@ func (r *rows) readFamily() {
 			continue
 		}
 		r.key = append(r.key[:r.familyEnd], key[p.Family:p.Column]...)
-		switch where := r.want.qualifier(ikey.Qualifier(r.key[r.familyEnd:])); {
+		switch where := r.selection.qualifier(ikey.Qualifier(r.key[r.familyEnd:])); {
 		case where < 0:
-			r.target = ikey.AppendColumn(append(r.target[:0], r.key[:r.familyEnd]...), r.want.hints.Qualifiers.Start.Value)
+			r.target = ikey.AppendColumn(append(r.target[:0], r.key[:r.familyEnd]...), r.selection.hints.Qualifiers.Start.Value)
 			if bytes.HasPrefix(key, r.target) { // open lower bound
 				r.skip(r.target)
 			} else {
@@ -221,18 +221,18 @@ func (r *rows) readColumn() {
 			r.skip(r.key)
 			return
 		case live:
-			if ts < r.want.hints.Start {
+			if ts < r.selection.hints.Start {
 				r.skip(r.key)
 				return
 			}
-			if end := r.want.hints.End; end != 0 && ts >= end {
+			if end := r.selection.hints.End; end != 0 && ts >= end {
 				break
 			}
 			if qualifier == nil {
 				qualifier = r.keepQualifier()
 			}
 			r.keep(qualifier, ts, r.merge.value())
-			if kept++; kept == r.want.hints.MaxVersions || r.full() {
+			if kept++; kept == r.selection.hints.MaxVersions || r.full() {
 				r.skip(r.key)
 				return
 			}
@@ -272,7 +272,7 @@ func (r *rows) readHistory() {
 	qualifier, kept := r.keepQualifier(), 0
 	for i := range r.versions {
 		v := &r.versions[i]
-		h := &r.want.hints
+		h := &r.selection.hints
 		if v.verdict != live || v.ts < h.Start || h.End != 0 && v.ts >= h.End {
 			continue
 		}
@@ -303,7 +303,7 @@ const (
 
 // full reports whether the row has all the cells that the filter can use.
 func (r *rows) full() bool {
-	n := r.want.hints.MaxCells
+	n := r.selection.hints.MaxCells
 	return n > 0 && len(r.cells) >= n
 }
 

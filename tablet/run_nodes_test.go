@@ -46,7 +46,7 @@ func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	for i := range n {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		store, err := blobfs.OpenIn(blobfs.Cluster{
-			Fleet: runFleet{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
+			Fleet: runMembers{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
 			Logs: blobfs.LogConfig{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
 		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: reserve, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -64,15 +64,15 @@ func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	return c
 }
 
-// runFleet is the membership as one of them sees it.
-type runFleet struct {
+// runMembers is the membership as one of them sees it.
+type runMembers struct {
 	*runNodes
 	self, n int
 }
 
-func (f runFleet) Self() string             { return fmt.Sprint("n", f.self) }
-func (f runFleet) Changed() <-chan struct{} { return nil }
-func (f runFleet) Members() (all []blobfs.Member) {
+func (f runMembers) Self() string             { return fmt.Sprint("n", f.self) }
+func (f runMembers) Changed() <-chan struct{} { return nil }
+func (f runMembers) Members() (all []blobfs.Member) {
 	free := int64(1 << 40)
 	if f.full.Load() {
 		free = 0
@@ -88,7 +88,7 @@ func (f runFleet) Members() (all []blobfs.Member) {
 	return all
 }
 
-func (f runFleet) Peer(_ context.Context, id string) (api.Peer, error) {
+func (f runMembers) Peer(_ context.Context, id string) (api.Peer, error) {
 	for i, s := range f.stores {
 		if id == fmt.Sprint("n", i) && !f.down[i].Load() {
 			return wirePeer{s.Peer()}, nil

@@ -518,7 +518,7 @@ func TestSortCrash(t *testing.T) {
 
 // A tablet is loaded from the sorted logs of its dead server.
 func TestLoadSorted(t *testing.T) {
-	f := newFleet(t, Config{}, 2, "f:versions=100")
+	f := newCluster(t, Config{}, 2, "f:versions=100")
 	a, b := f.servers[0], f.servers[1]
 	want := map[string]int{}
 	last := int64(0)

@@ -62,7 +62,7 @@ type Server struct {
 	backlogs  backlogs
 	deletions *deletions
 
-	room struct {
+	memoryFreed struct {
 		sync.Mutex
 		c chan struct{} // closed when memory may have become free
 	}
@@ -100,8 +100,8 @@ type served struct {
 	renewing chan struct{} // holds a value while the schema is being read; shared by all versions of a table's served
 }
 
-// with returns a copy of sv with the given tablets.
-func (sv *served) with(tablets []*Tablet) *served {
+// withTablets returns a copy of sv with the given tablets.
+func (sv *served) withTablets(tablets []*Tablet) *served {
 	return &served{id: sv.id, tablets: tablets, renewing: sv.renewing}
 }
 
@@ -141,7 +141,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.recovering = semaphore.NewWeighted(cfg.RecoveryMemory)
 	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.room.c = make(chan struct{})
+	s.memoryFreed.c = make(chan struct{})
 	s.tables.Store(&map[string]*served{})
 	if err := prepare(s); err != nil {
 		s.cancel()
@@ -181,7 +181,7 @@ func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 // CloseWithin is Close that waits for accepted commits until ctx ends, since their log may have
 // lost its nodes. The remaining commits fail with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
-	s.end()
+	s.beginClose()
 	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
 	s.minorQueue.close()
@@ -196,12 +196,12 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 // fail. It is for callers that wait for requests before they close the server. CloseWithin must
 // still be called.
 func (s *Server) Abandon() {
-	s.end()
+	s.beginClose()
 	s.commits.Abandon()
 }
 
-// end notifies all running work that the server is closing.
-func (s *Server) end() {
+// beginClose notifies all running work that the server is closing.
+func (s *Server) beginClose() {
 	s.closeOnce.Do(func() { close(s.closing) })
 	s.cancel()
 }
@@ -222,7 +222,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 // newTablet returns a tablet with its files open.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta)
-	t.vital = l.Vital
+	t.highPriority = l.Vital
 	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.mem}
 	v.hold()
@@ -264,7 +264,7 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 		old := m[name]
 		switch {
 		case old != nil && old.id == t.table:
-			n = old.with(slices.Clone(old.tablets))
+			n = old.withTablets(slices.Clone(old.tablets))
 		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
 			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
 			return
@@ -279,7 +279,7 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
 			return
 		}
-		n.agree(t)
+		n.unifySchemas(t)
 		n.tablets = slices.Insert(n.tablets, at, t)
 		m[name] = n
 	})
@@ -306,7 +306,7 @@ func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
 					}
 				}
 			}
-			m[name] = sv.with(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
+			m[name] = sv.withTablets(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
 			done = true
 		}
 	})
@@ -318,7 +318,7 @@ func (s *Server) unregister(t *Tablet) {
 	s.changeTables(func(m map[string]*served) {
 		for name, sv := range m {
 			if at := slices.Index(sv.tablets, t); at >= 0 {
-				m[name] = sv.with(slices.Delete(slices.Clone(sv.tablets), at, at+1))
+				m[name] = sv.withTablets(slices.Delete(slices.Clone(sv.tablets), at, at+1))
 			}
 		}
 	})
@@ -386,7 +386,7 @@ func (as For) Serves(ctx context.Context, tableName string, row []byte) error {
 
 // tabletNow is tabletOf without waiting. The error is errStale if the schema must be read first.
 func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
-	if err := as.s.provable(); err != nil {
+	if err := as.s.checkServing(); err != nil {
 		return nil, err
 	}
 	sv, err := as.s.servedOf(tableName)

@@ -173,7 +173,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 	}
 	for i := range v.groups {
 		g := &v.groups[i]
-		if !g.holds(&r.want, r.schema) {
+		if !g.holds(&r.selection, r.schema) {
 			continue
 		}
 		inMemory := r.schema.keepsInMemory(g.name)
@@ -183,7 +183,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 			}
 			switch {
 			case inMemory:
-				f.opened.server.pins.want(f)
+				f.opened.server.pins.request(f)
 			case p != nil:
 				if e, ok := f.table.Entries(p.row); ok {
 					r.addEntries(e)
@@ -246,7 +246,7 @@ func (r *rows) closeSources() {
 	for _, m := range r.mems {
 		m.Iter = memtable.Iter{}
 	}
-	r.leave()
+	r.releaseMemory()
 	for _, c := range r.cached {
 		c.Reset(sstable.Entries{})
 	}

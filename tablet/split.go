@@ -109,7 +109,7 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	low.bound(v, nil, at)
 	up.bound(v, at, nil)
 	h := halves{s.newChild(low), s.newChild(up)}
-	h.lower.vital, h.upper.vital = t.vital, t.vital
+	h.lower.highPriority, h.upper.highPriority = t.highPriority, t.highPriority
 	for _, c := range []*Tablet{h.lower, h.upper} {
 		if err := c.takeFiles(v); err != nil {
 			h.discard()
@@ -130,10 +130,10 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	}
 	t.metaMu.closed = true // METADATA has two tablets from here on
 	began := time.Now()
-	_ = t.halt(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
+	_ = t.fenceWrites(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
 	if err := s.commits.Between(func() { s.replace(t, h) }); err != nil {
 		h.discard()
-		t.resume() // for reads only; the log accepts no more writes
+		t.liftFence() // for reads only; the log accepts no more writes
 		return closedError(err)
 	}
 	t.retire()

@@ -32,7 +32,7 @@ func fillRows(t *testing.T, s *Server, n int) map[string][]string {
 	return want
 }
 
-func (f *fleet) mustHold(want map[string][]string) {
+func (f *cluster) mustHold(want map[string][]string) {
 	f.t.Helper()
 	got := f.scan()
 	for row, cells := range want {
@@ -57,7 +57,7 @@ func (f *fleet) mustHold(want map[string][]string) {
 	}
 }
 
-func (f *fleet) blobThere(h blobfs.Handle) bool {
+func (f *cluster) blobThere(h blobfs.Handle) bool {
 	r, err := f.store.OpenBlob(context.Background(), h)
 	if err == nil {
 		r.Close()
@@ -69,7 +69,7 @@ func (f *fleet) blobThere(h blobfs.Handle) bool {
 // other may need.
 func TestSplitSharesFiles(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	want := fillRows(t, s.Server, 100)
 	lower, id, err := s.Split(ctx, lastTablet, []byte("row049"))
@@ -148,7 +148,7 @@ func TestMergeResurrectsNothing(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		for _, which := range []string{"lower", "upper"} {
 			t.Run(fmt.Sprintf("%s deletes, moved %v", which, moved), func(t *testing.T) {
-				f := newFleet(t, Config{}, 2, "f:")
+				f := newCluster(t, Config{}, 2, "f:")
 				a, b := f.servers[0], f.servers[1]
 				want := fillRows(t, a.Server, 100)
 				if err := a.Compact(ctx, testTable, true); err != nil {
@@ -229,7 +229,7 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 		"second change lost":        {faults{{}, {after: unknown}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, Config{}, 1, "f:")
+			f := newCluster(t, Config{}, 1, "f:")
 			s := f.servers[0]
 			want := fillRows(t, s.Server, 20)
 			arm := func() {
@@ -304,8 +304,8 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 // bytes evenly.
 func TestSplitRow(t *testing.T) {
 	ctx := context.Background()
-	open := func(t *testing.T) (*fleet, *Server) {
-		f := newFleet(t, Config{}, 1, "f:")
+	open := func(t *testing.T) (*cluster, *Server) {
+		f := newCluster(t, Config{}, 1, "f:")
 		return f, f.servers[0].Server
 	}
 	put := func(t *testing.T, s *Server, row string, bytes int) {

@@ -14,7 +14,7 @@ import (
 // reject it at once: a tablet does while its own writes are pending. A drop waits for no write, and
 // a write that becomes durable afterwards is not acknowledged.
 func TestControlWhileLogStalls(t *testing.T) {
-	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: 20 * time.Millisecond}, 1, "f:").servers[0]
 	lower, _, err := s.Split(t.Context(), lastTablet, []byte("row012"))
 	noError(t, err)
 	for _, row := range []string{"row001", "row019"} {
@@ -48,7 +48,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 	if err := ends(t, "unload", func() error { return s.Unload(t.Context(), lower) }); !errors.As(err, &busy) {
 		t.Errorf("unload of a tablet with a write under way: %v", err)
 	}
-	if x, err := s.tablet(lower); err != nil || x.halted.Load() != nil {
+	if x, err := s.tablet(lower); err != nil || x.fence.Load() != nil {
 		t.Errorf("the tablet that was not unloaded accepts no writes: %v", err)
 	}
 	noError(t, ends(t, "unload", func() error { return s.Unload(t.Context(), lastTablet) }))
@@ -66,7 +66,7 @@ func TestControlWhileLogStalls(t *testing.T) {
 
 // Writers do not wait while an unload waits for a compaction to end.
 func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
-	s := newFleet(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
 	x := s.allTablets()[0]
 	x.mergeMu.Lock() // of a compaction that does not end
 	unloaded := make(chan error, 1)
@@ -89,7 +89,7 @@ func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 // full if that is the cause.
 func TestStalledLogGivesReason(t *testing.T) {
 	const batch = 4 << 10
-	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond, LogBatchBytes: batch}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: 20 * time.Millisecond, LogBatchBytes: batch}, 1, "f:").servers[0]
 	stalled := make(chan struct{})
 	s.blobs.stalled.Store(&stalled)
 	writes := make(chan error, 2)

@@ -11,7 +11,7 @@ import (
 type counters struct {
 	reads, scans, stalls, overloads atomic.Int64
 	minors, merges, majors          atomic.Int64
-	splits, joins                   atomic.Int64
+	splits, tabletMerges            atomic.Int64
 	splitPause                      atomic.Int64 // of the last split, in ns
 }
 
@@ -42,7 +42,7 @@ func (s *Server) Stats() Stats {
 		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
 		Stalls: s.stats.stalls.Load(), Overloads: s.stats.overloads.Load(),
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
-		Splits: s.stats.splits.Load(), Merges: s.stats.joins.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
+		Splits: s.stats.splits.Load(), Merges: s.stats.tabletMerges.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
 		MemtableBytes: s.memtables.Load(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
 		Cache: s.memory.cache.Stats(), Memory: s.readMemory(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
 	}

@@ -78,19 +78,19 @@ func (localLog) Full() error { return nil }
 // OnSpreadStore adapts store to Blobs for a tablet server whose logs are replicated on several
 // nodes and listed under the server's name.
 func OnSpreadStore(store *blobfs.Store, server string) Blobs {
-	return onSpreadStore{onStore{store}, server}
+	return onReplicatedStore{onStore{store}, server}
 }
 
-type onSpreadStore struct {
+type onReplicatedStore struct {
 	onStore
 	server string
 }
 
-func (s onSpreadStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
+func (s onReplicatedStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
 	return s.SpreadLogs(ctx, s.server)
 }
 
-func (s onSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+func (s onReplicatedStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
 	w, err := s.CreateSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s onSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, 
 	return w, nil
 }
 
-func (s onSpreadStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
+func (s onReplicatedStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
 	r, err := s.OpenSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err
@@ -106,19 +106,19 @@ func (s onSpreadStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, er
 	return r, nil
 }
 
-func (s onSpreadStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
+func (s onReplicatedStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
 	return s.RemoveSpreadLog(ctx, s.server, id)
 }
 
 // OnVitalSpreadStore is OnSpreadStore for a server of high-priority tablets (Load.Vital), whose
 // logs are high priority too.
 func OnVitalSpreadStore(store *blobfs.Store, server string) Blobs {
-	return onVitalSpreadStore{onSpreadStore{onStore{store}, server}}
+	return onHighPriorityStore{onReplicatedStore{onStore{store}, server}}
 }
 
-type onVitalSpreadStore struct{ onSpreadStore }
+type onHighPriorityStore struct{ onReplicatedStore }
 
-func (s onVitalSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+func (s onHighPriorityStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
 	w, err := s.CreateVitalSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func (m *stuckMetadata) Save(ctx context.Context, meta *Meta) error {
 // TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not block those of
 // others.
 func TestOneTabletIsStuck(t *testing.T) {
-	s := newFleet(t, Config{}, 1, "f:").servers[0]
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
 	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +77,12 @@ func TestOneTabletIsStuck(t *testing.T) {
 type hungMetadata struct {
 	Metadata
 	id      uint64
-	asked   chan struct{} // holds a value after a call about the tablet
+	called  chan struct{} // holds a value after a call about the tablet
 	release chan struct{}
 }
 
-func hangMetadata(t *testing.T, s *fleetServer, id uint64) *hungMetadata {
-	m := &hungMetadata{Metadata: s.cfg.Metadata, id: id, asked: make(chan struct{}, 1), release: make(chan struct{})}
+func hangMetadata(t *testing.T, s *clusterServer, id uint64) *hungMetadata {
+	m := &hungMetadata{Metadata: s.cfg.Metadata, id: id, called: make(chan struct{}, 1), release: make(chan struct{})}
 	s.cfg.Metadata = m
 	t.Cleanup(m.end)
 	return m
@@ -101,7 +101,7 @@ func (m *hungMetadata) wait(id uint64) {
 		return
 	}
 	select {
-	case m.asked <- struct{}{}:
+	case m.called <- struct{}{}:
 	default:
 	}
 	<-m.release
@@ -147,7 +147,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 	for _, what := range []string{"split", "minor compaction", "merging compaction", "major compaction"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(t, Config{FilesMerge: 4}, 1, "f:").servers[0]
+			s := newCluster(t, Config{FilesMerge: 4}, 1, "f:").servers[0]
 			if _, _, err := s.Split(t.Context(), lastTablet, []byte("row012")); err != nil {
 				t.Fatal(err)
 			}
@@ -186,20 +186,20 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					_, _, err := s.Split(t.Context(), stuck.ref(), []byte("row000"))
 					result <- err
 				}()
-				<-m.asked
+				<-m.called
 				s.mergeQueue.add(stuck)
 			case "minor compaction":
 				freeze(stuck, "row001")
-				<-m.asked
+				<-m.called
 			case "major compaction":
 				stuck.lastMajor.Store(0)
 				freeze(stuck, "row001") // which a major compaction writes out first
-				<-m.asked
+				<-m.called
 				s.mergeQueue.add(stuck)
 			default:
 				stuck.mergeMu.Unlock()
 				s.mergeQueue.add(stuck)
-				<-m.asked
+				<-m.called
 			}
 			s.mergeQueue.add(well)
 			within(t, "the files of the other tablet are merged", func() bool {

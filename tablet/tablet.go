@@ -11,14 +11,14 @@ import (
 
 // Tablet is one range of rows of one table, loaded on this server.
 type Tablet struct {
-	id      uint64
-	table   uint64 // id of the table
-	server  *Server
-	vital   bool   // see Load.Vital
-	start   []byte // start < row <= end; empty is no bound
-	end     []byte
-	schema  atomic.Pointer[schema]
-	latches latches
+	id           uint64
+	table        uint64 // id of the table
+	server       *Server
+	highPriority bool   // see Load.Vital
+	start        []byte // start < row <= end; empty is no bound
+	end          []byte
+	schema       atomic.Pointer[schema]
+	latches      latches
 
 	// applied is the sequence number of the last visible entry. All entries at or below it are in a
 	// memtable or a file.
@@ -27,8 +27,8 @@ type Tablet struct {
 	// stamped is the last server timestamp assigned. Written only under the commit log's lock.
 	stamped atomic.Int64
 
-	// halted is not nil while the tablet accepts no writes.
-	halted atomic.Pointer[halt]
+	// fence is not nil while the tablet accepts no writes.
+	fence atomic.Pointer[writeFence]
 
 	// claimed has capacity 1. It holds a value while the tablet is unloaded, split or merged.
 	claimed chan struct{}
@@ -36,7 +36,7 @@ type Tablet struct {
 	load load
 
 	// minorFailures counts consecutive failures of the tablet's minor compaction. Guarded by
-	// minorLoop's turn.
+	// minorLoop's slot.
 	minorFailures int
 	// minorPending is set while minorLoop writes the tablet out, or waits before a retry.
 	minorPending atomic.Bool
@@ -155,7 +155,7 @@ func (t *Tablet) install(change func(v *view)) (served bool) {
 	t.mu.Unlock()
 	old.release()
 	if t.stalled.Swap(stalled) && !stalled {
-		t.server.signalRoom()
+		t.server.signalMemory()
 	}
 	return true
 }
@@ -198,25 +198,25 @@ var errUnloaded = errors.New("tablet was unloaded")
 // changeMeta makes a metadata change durable and then installs the corresponding view. On error the
 // view is not installed; unclear reports that the metadata may have changed all the same.
 //
-// It does not end with ctx. It releases ctx's turn while it waits: see turn.
+// It does not end with ctx. It releases ctx's slot while it waits: see workSlot.
 func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	return t.changeMetaIf(ctx, func(*Meta) error { return nil }, change, install)
 }
 
-// changeMetaIf is changeMeta on the condition that may, called with the current metadata, returns
-// nil. Otherwise it returns may's error.
-func (t *Tablet) changeMetaIf(ctx context.Context, may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
-	waiting(ctx, func() { unclear, err = t.changeMetaNow(may, change, install) })
+// changeMetaIf is changeMeta on the condition that precondition, called with the current metadata,
+// returns nil. Otherwise it returns that error.
+func (t *Tablet) changeMetaIf(ctx context.Context, precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	withoutSlot(ctx, func() { unclear, err = t.changeMetaNow(precondition, change, install) })
 	return unclear, err
 }
 
-func (t *Tablet) changeMetaNow(may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+func (t *Tablet) changeMetaNow(precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	if t.metaClosed() {
 		return false, errUnloaded
 	}
-	if err := may(t.metaMu.meta); err != nil {
+	if err := precondition(t.metaMu.meta); err != nil {
 		return false, err
 	}
 	next := cloneMeta(t.metaMu.meta)
@@ -304,7 +304,7 @@ func (t *Tablet) unload(drop bool) {
 		m.release()
 	}
 	v.release()
-	t.server.signalRoom()
+	t.server.signalMemory()
 }
 
 // majorLate reports whether the major compaction is so overdue that it must not pause any more

@@ -70,7 +70,7 @@ func checkCostly(t *testing.T, s *Server, row string, turns Turns) <-chan error 
 // latch of its row has no turn, since the holder may wait for a stalled commit log. It takes a turn
 // again to evaluate the predicate.
 func TestNoTurnWhileLatchIsHeldByOther(t *testing.T) {
-	s := newFleet(t, Config{OverloadWait: time.Minute}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: time.Minute}, 1, "f:").servers[0]
 	_, err := applySync(s.Server, "row", table.Set("f", []byte("q"), 1, bytes.Repeat([]byte("x"), 20<<10)))
 	noError(t, err)
 	stalled := make(chan struct{})

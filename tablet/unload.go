@@ -37,12 +37,12 @@ func (s *Server) Unload(ctx context.Context, r Ref) error {
 	t.stopMerging()
 	defer t.mergeMu.Unlock()
 	if !planted.On(planted.UnloadWhileWritten) {
-		if err := t.haltSoon(ctx); err != nil {
+		if err := t.fenceWritesSoon(ctx); err != nil {
 			return fmt.Errorf("unload tablet %d: %w", t.id, err)
 		}
 	}
 	if err := t.flush(ctx); err != nil {
-		t.resume()
+		t.liftFence()
 		return notServing(err)
 	}
 	t.closeMeta()

@@ -119,7 +119,7 @@ func TestUsageByFamily(t *testing.T) {
 
 // TestUsageAfterSplit: files and memtables that two tablets share are counted once.
 func TestUsageAfterSplit(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:", "g:")
+	f := newCluster(t, Config{}, 1, "f:", "g:")
 	s := f.servers[0]
 	for i := range 200 {
 		if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), set("f", "q", 1, string(noise(1000))), set("g", "q", 1, string(noise(1000)))); err != nil {
@@ -183,7 +183,7 @@ func TestFamilyOfKeys(t *testing.T) {
 func TestSharedMemtable(t *testing.T) {
 	m := newMem(nil)
 	if n := m.ownBytes(); n != 0 {
-		t.Errorf("an empty one takes %d bytes", n)
+		t.Errorf("an empty one uses %d bytes", n)
 	}
 	col := ikey.AppendColumn(ikey.AppendFamily(ikey.AppendRow(nil, []byte("r")), "f", 1), []byte("q"))
 	if _, err := m.Add(ikey.AppendCell(col, 1, 1), make([]byte, 1<<20)); err != nil {
@@ -202,7 +202,7 @@ func TestSharedMemtable(t *testing.T) {
 // TestSizesAddUp: however often a tablet is split, the bytes and cells of its children on disk add
 // up to those of the files.
 func TestSizesAddUp(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	for i := range 200 {
 		if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), set("f", "q", 1, string(noise(1000)))); err != nil {
@@ -251,7 +251,7 @@ func TestSizesAddUp(t *testing.T) {
 }
 
 // blobBytes returns the size of all SSTables of the first server's tablets.
-func (f *fleet) blobBytes() (n int64) {
+func (f *cluster) blobBytes() (n int64) {
 	seen := map[string]bool{}
 	for _, sv := range *f.servers[0].Server.tables.Load() {
 		for _, t := range sv.tablets {

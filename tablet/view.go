@@ -51,7 +51,7 @@ func (h *held) unref() {
 	if n := h.bytes.Swap(0); n > 0 {
 		h.server.lingering.Add(-n)
 		if h.server.waiters.Load() > 0 {
-			h.server.signalRoom()
+			h.server.signalMemory()
 		}
 	}
 }

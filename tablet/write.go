@@ -14,18 +14,18 @@ import (
 
 // write is one row mutation from Apply to its answer.
 type write struct {
-	commit  commitlog.Commit
-	server  *Server
-	tablet  *Tablet
-	schema  *schema // with which the mutation was checked and encoded
-	latch   *latch
-	alone   *alone // set for a read-modify-write, which holds the latch exclusively
-	charged int64
-	done    func(timestamp int64, err error)
+	commit    commitlog.Commit
+	server    *Server
+	tablet    *Tablet
+	schema    *schema // with which the mutation was checked and encoded
+	latch     *latch
+	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
+	charged   int64
+	done      func(timestamp int64, err error)
 }
 
-// alone has the additional state of a read-modify-write.
-type alone struct {
+// exclusiveWrite has the additional state of a read-modify-write.
+type exclusiveWrite struct {
 	floor int64 // lower bound of the commit's timestamp, in µs, above what it read
 }
 
@@ -54,8 +54,8 @@ func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp
 		switch err {
 		case nil:
 			return
-		case errHalted:
-			err = s.waitOut(context.Background(), t, &since)
+		case errFenced:
+			err = s.waitForFence(context.Background(), t, &since)
 		case errChanged:
 			err = nil
 		}
@@ -67,7 +67,7 @@ func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp
 }
 
 // applyTo is one attempt of Apply in the row's tablet. If it returns an error, nothing has begun:
-// the error is errHalted, errChanged, or the result of the operation.
+// the error is errFenced, errChanged, or the result of the operation.
 func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int64, err error)) error {
 	s, sc := as.s, t.schema.Load()
 	if as.a != nil {
@@ -83,8 +83,8 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	l := t.latches.of(rm.Row)
 	l.lockShared()
 	switch {
-	case t.halted.Load() != nil:
-		err = errHalted
+	case t.fence.Load() != nil:
+		err = errFenced
 	case changed(as.a):
 		err = errChanged
 	default:
@@ -131,7 +131,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		s.uncharge(n)
 		return false
 	}
-	if t.halted.Load() != nil || changed(as.a) {
+	if t.fence.Load() != nil || changed(as.a) {
 		l.unlockShared()
 		s.uncharge(n)
 		return false
@@ -142,12 +142,12 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 
 // commitLatched submits rm, checked against sc and admitted, to the commit log. It releases the
 // latch when the commit is done.
-func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch, alone *alone, done func(int64, error)) {
+func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch, exclusive *exclusiveWrite, done func(int64, error)) {
 	w := writePool.Get().(*write)
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
-	w.server, w.tablet, w.schema, w.latch, w.alone, w.done = s, t, sc, l, alone, done
+	w.server, w.tablet, w.schema, w.latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
 	w.charged = s.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -170,9 +170,9 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 		err = w.tablet.applyCommit(c)
 	}
 	if err == nil {
-		if cause := w.server.provable(); cause != nil {
+		if cause := w.server.checkServing(); cause != nil {
 			err = &UnsureError{Cause: cause}
-		} else if !w.schema.current() { // after provable
+		} else if !w.schema.current() { // after checkServing
 			w.release()
 			go w.settle() // at most one per pending write, whose number rpc bounds
 			return
@@ -188,8 +188,8 @@ func (w *write) answer(err error) {
 
 // release releases the row's latch and the memory that the write was charged.
 func (w *write) release() {
-	if w.alone != nil {
-		w.latch.unlockAlone()
+	if w.exclusive != nil {
+		w.latch.unlockExclusive()
 	} else {
 		w.latch.unlockShared()
 	}
@@ -199,7 +199,7 @@ func (w *write) release() {
 // end recycles w and calls done, after release.
 func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.schema, w.latch, w.done, w.alone = nil, nil, nil, nil, nil, nil
+	w.server, w.tablet, w.schema, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}
@@ -275,8 +275,8 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 // order.
 func (w *write) Stamp() int64 {
 	next := w.tablet.stampFloor()
-	if w.alone != nil {
-		next = max(next, w.alone.floor)
+	if w.exclusive != nil {
+		next = max(next, w.exclusive.floor)
 	}
 	w.tablet.stamped.Store(next)
 	return next

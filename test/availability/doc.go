@@ -28,7 +28,7 @@
 //
 // # Nouns
 //
-//   - The fleet is the set of nodes: processes that can be killed and started again.
+//   - The cluster is the set of nodes: processes that can be killed and started again.
 //   - A prober writes to one tablet and records the start, end and outcome of each write.
 //   - A try is one measurement; a figure summarizes its tries.
 package main

@@ -67,7 +67,7 @@ func measure(ctx context.Context, o *options) (err error) {
 			}
 		}()
 	}
-	f, err := newFleet(ctx, o.program, o.dir, o.memory)
+	f, err := newCluster(ctx, o.program, o.dir, o.memory)
 	if f != nil {
 		defer f.stop()
 	}

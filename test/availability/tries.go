@@ -24,7 +24,7 @@ const (
 
 // run is a run of tries, under probes.
 type run struct {
-	f       *fleet
+	f       *cluster
 	o       *options
 	table   *table.Schema
 	ends    []string // of the tablets; the last has none
@@ -82,8 +82,8 @@ func (r *run) figure(ctx context.Context, what string) ([]*figure, error) {
 	return nil, fmt.Errorf("unknown figure %q", what)
 }
 
-// rest waits until the cluster has settled, and drops earlier writes.
-func (r *run) rest(ctx context.Context) error {
+// settle waits until the cluster has settled, and drops earlier writes.
+func (r *run) settle(ctx context.Context) error {
 	if err := r.f.settled(ctx, r.table.ID); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (r *run) kills(ctx context.Context) ([]*figure, error) {
 		}
 		kind.add(took)
 		filled.all = append(filled.all, float64(s.MemtableBytes>>20))
-		r.tell("kill of %s, master %v, %d MiB: %v", victim.name, victim == leader, s.MemtableBytes>>20, took.Round(time.Millisecond))
+		r.logf("kill of %s, master %v, %d MiB: %v", victim.name, victim == leader, s.MemtableBytes>>20, took.Round(time.Millisecond))
 		if err := r.f.start(victim); err != nil {
 			return nil, err
 		}
@@ -150,7 +150,7 @@ func (r *run) served(ctx context.Context, since time.Time) (took time.Duration, 
 // fill waits until the cluster has settled, and writes rows into a node's tablets until its
 // memtables hold the configured amount.
 func (r *run) fill(ctx context.Context, victim *process) error {
-	if err := r.rest(ctx); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	places, err := r.f.places(ctx, r.table.ID)
@@ -197,7 +197,7 @@ func (r *run) changes(ctx context.Context, what string, goal float64, do func(ct
 	base := &figure{what: "baseline: of as long before", goal: -1}
 	took := &figure{what: what + ": duration", goal: -1}
 	failures := &figure{what: what + ": failed writes", counts: true, goal: 0}
-	if err := r.rest(ctx); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
 	for i := range r.o.tries {
@@ -218,7 +218,7 @@ func (r *run) changes(ctx context.Context, what string, goal float64, do func(ct
 		base.add(before)
 		took.add(ended.Sub(began))
 		failures.all = append(failures.all, float64(failed))
-		r.tell("%s of tablet %d: slowest write %v, before %v, took %v", what, tablet, most.Round(time.Millisecond/10), before.Round(time.Millisecond/10), ended.Sub(began).Round(time.Millisecond))
+		r.logf("%s of tablet %d: slowest write %v, before %v, took %v", what, tablet, most.Round(time.Millisecond/10), before.Round(time.Millisecond/10), ended.Sub(began).Round(time.Millisecond))
 	}
 	return []*figure{slow, base, took, failures}, nil
 }
@@ -232,7 +232,7 @@ func (r *run) split(ctx context.Context, tablet int) error {
 
 // move moves a tablet to another node.
 func (r *run) move(ctx context.Context, tablet int) error {
-	to, err := r.elsewhere(ctx, r.probers[tablet].row)
+	to, err := r.otherNode(ctx, r.probers[tablet].row)
 	if err != nil {
 		return err
 	}
@@ -240,10 +240,10 @@ func (r *run) move(ctx context.Context, tablet int) error {
 	return err
 }
 
-// elsewhere returns the node with the fewest tablets among those that do not have a row. The
+// otherNode returns the node with the fewest tablets among those that do not have a row. The
 // balancer leaves moved tablets where they are, and the cluster does not settle while a node has
 // too few.
-func (r *run) elsewhere(ctx context.Context, row string) (*process, error) {
+func (r *run) otherNode(ctx context.Context, row string) (*process, error) {
 	places, err := r.f.places(ctx, r.table.ID)
 	if err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (r *run) masters(ctx context.Context) ([]*figure, error) {
 	failures := &figure{what: "kill of the master: failed writes", counts: true, goal: 0}
 	const long = 5 * time.Second
 	for range r.o.tries {
-		if err := r.rest(ctx); err != nil {
+		if err := r.settle(ctx); err != nil {
 			return nil, err
 		}
 		leader, err := r.f.leader(ctx)
@@ -280,7 +280,7 @@ func (r *run) masters(ctx context.Context) ([]*figure, error) {
 			return nil, err
 		}
 		time.Sleep(long)
-		probers, err := r.probersOff(ctx, leader)
+		probers, err := r.probersOutside(ctx, leader)
 		if err != nil {
 			return nil, err
 		}
@@ -292,7 +292,7 @@ func (r *run) masters(ctx context.Context) ([]*figure, error) {
 		slow.add(most)
 		base.add(before)
 		failures.all = append(failures.all, float64(failed))
-		r.tell("kill of the master %s: slowest write to %d tablets elsewhere %v, before %v, %d failed", leader.name, len(probers), most.Round(time.Millisecond), before.Round(time.Millisecond), failed)
+		r.logf("kill of the master %s: slowest write to %d tablets elsewhere %v, before %v, %d failed", leader.name, len(probers), most.Round(time.Millisecond), before.Round(time.Millisecond), failed)
 		if err := r.f.start(leader); err != nil {
 			return nil, err
 		}
@@ -327,9 +327,9 @@ func (r *run) empty(ctx context.Context, from *process) error {
 	return nil
 }
 
-// probersOff returns the probers whose tablets are not on a node. The balancer may have moved some
-// back to it after empty.
-func (r *run) probersOff(ctx context.Context, from *process) (all []*prober, err error) {
+// probersOutside returns the probers whose tablets are not on a node. The balancer may have moved
+// some back to it after empty.
+func (r *run) probersOutside(ctx context.Context, from *process) (all []*prober, err error) {
 	places, err := r.f.places(ctx, r.table.ID)
 	if err != nil {
 		return nil, err
@@ -352,7 +352,7 @@ func (r *run) restarts(ctx context.Context) ([]*figure, error) {
 	slow := &figure{what: "rolling restart: slowest write", goal: -1}
 	took := &figure{what: "rolling restart: duration", goal: -1}
 	for range max(1, r.o.tries/10) {
-		if err := r.rest(ctx); err != nil {
+		if err := r.settle(ctx); err != nil {
 			return nil, err
 		}
 		began := time.Now()
@@ -366,13 +366,13 @@ func (r *run) restarts(ctx context.Context) ([]*figure, error) {
 		failures.all = append(failures.all, float64(failed))
 		slow.add(most)
 		took.add(ended.Sub(began))
-		r.tell("rolling restart: %d writes failed, the slowest took %v, all %v", failed, most.Round(time.Millisecond), ended.Sub(began).Round(time.Millisecond))
+		r.logf("rolling restart: %d writes failed, the slowest took %v, all %v", failed, most.Round(time.Millisecond), ended.Sub(began).Round(time.Millisecond))
 	}
 	return []*figure{failures, slow, took}, nil
 }
 
 func (r *run) restart(ctx context.Context, p *process) error {
-	if _, err := r.f.run(ctx, "node", "drain", p.name, "--timeout", patience.String()); err != nil {
+	if _, err := r.f.run(ctx, "node", "drain", p.name, "--timeout", settleTimeout.String()); err != nil {
 		return err
 	}
 	r.f.end(p, syscall.SIGTERM)
@@ -388,7 +388,7 @@ func (r *run) restart(ctx context.Context, p *process) error {
 	return r.f.settled(ctx, r.table.ID)
 }
 
-// tell logs progress.
-func (r *run) tell(format string, args ...any) {
+// logf logs progress.
+func (r *run) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }

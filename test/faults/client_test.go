@@ -53,10 +53,10 @@ type lockClient struct {
 	clientConfig
 	recorder
 	lib *session.Client
-	// alone is used without sessions, so it is not notified of a silent leader.
-	alone  *session.Client
-	number atomic.Int64 // of operations, holds, and values
-	ctx    context.Context
+	// sessionless is used without sessions, so it is not notified of a silent leader.
+	sessionless *session.Client
+	number      atomic.Int64 // of operations, holds, and values
+	ctx         context.Context
 
 	counts struct {
 		sync.Mutex
@@ -87,7 +87,7 @@ func runClient() int {
 		return 1
 	}
 	dial := dialer(pki.NewEndpoint(credential, pki.Options{}))
-	for _, lib := range []**session.Client{&c.lib, &c.alone} {
+	for _, lib := range []**session.Client{&c.lib, &c.sessionless} {
 		*lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Dial: dial, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -105,7 +105,7 @@ func runClient() int {
 		workers.Go(func() { c.useRegisters(c.rand(i), c.lib) })
 	}
 	for i := range aloneWorkers {
-		workers.Go(func() { c.useRegisters(c.rand(300+i), c.alone) })
+		workers.Go(func() { c.useRegisters(c.rand(300+i), c.sessionless) })
 	}
 	workers.Go(func() { c.useCache() })
 	for i := range lockWorkers {
@@ -113,7 +113,7 @@ func runClient() int {
 	}
 	workers.Go(func() { c.useEphemerals(c.rand(200)) })
 	workers.Wait()
-	if err := errors.Join(c.lib.Close(), c.alone.Close()); err != nil {
+	if err := errors.Join(c.lib.Close(), c.sessionless.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

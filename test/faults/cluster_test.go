@@ -54,11 +54,11 @@ type node struct {
 	id     string // once known
 	proc   *netlab.Process
 	starts int
-	// wanted is set while the process should run; if it exits meanwhile, it has failed.
-	wanted bool
-	paused bool
-	// frail is set if the process may exit because of a fault.
-	frail bool
+	// shouldRun is set while the process should run; if it exits meanwhile, it has failed.
+	shouldRun bool
+	paused    bool
+	// mayExit is set if the process may exit because of a fault.
+	mayExit bool
 
 	mu   sync.Mutex
 	conn *client.Client // kept across calls
@@ -91,7 +91,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 	}
 	t.Cleanup(func() {
 		for _, n := range c.nodes {
-			n.wanted = false
+			n.shouldRun = false
 			n.disconnect()
 		}
 	})
@@ -170,7 +170,7 @@ func (n *node) start() {
 	if n.proc, err = n.host.Start(cmd); err != nil {
 		n.c.t.Fatal(err)
 	}
-	n.wanted = true
+	n.shouldRun = true
 }
 
 // folders returns the data directories.
@@ -187,7 +187,7 @@ func (n *node) folders() []string {
 
 // kill kills the process. Data that it wrote without syncing is kept: see losePower.
 func (n *node) kill() {
-	n.wanted, n.paused = false, false
+	n.shouldRun, n.paused = false, false
 	n.proc.Kill()
 }
 
@@ -202,7 +202,7 @@ func (n *node) stop() {
 // stopWithin stops the process within the given time and returns its exit error.
 func (n *node) stopWithin(most time.Duration) error {
 	n.c.t.Helper()
-	n.wanted = false
+	n.shouldRun = false
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		n.c.t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func (n *node) resume() {
 // ended returns an error if a node that should run has exited.
 func (c *cluster) ended() error {
 	for _, n := range c.nodes {
-		if !n.wanted || n.frail {
+		if !n.shouldRun || n.mayExit {
 			continue
 		}
 		select {
@@ -262,8 +262,8 @@ func tail(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// ask returns a client of this node only.
-func (n *node) ask(ctx context.Context) (*client.Client, error) {
+// connect returns a client of this node only.
+func (n *node) connect(ctx context.Context) (*client.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.conn != nil && n.at == n.address() {
@@ -286,13 +286,13 @@ func (n *node) disconnect() {
 	}
 }
 
-// askTimeout bounds a call to a node that may be paused or disconnected.
-const askTimeout = 2 * time.Second
+// callTimeout bounds a call to a node that may be paused or disconnected.
+const callTimeout = 2 * time.Second
 
 func (n *node) status() (*client.Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	conn, err := n.ask(ctx)
+	conn, err := n.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,9 +304,9 @@ func (n *node) status() (*client.Status, error) {
 }
 
 func (n *node) raft() (*client.RaftStatus, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	conn, err := n.ask(ctx)
+	conn, err := n.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (c *cluster) leader() *node {
 	for _, n := range c.nodes {
 		go func() {
 			f := found{}
-			if n.wanted && !n.paused {
+			if n.shouldRun && !n.paused {
 				if s, err := n.status(); err == nil && s.Leader {
 					if r, err := n.raft(); err == nil {
 						f = found{n, r.Term}
@@ -360,7 +360,7 @@ func (c *cluster) settled(atMost time.Duration, voters int) {
 func (c *cluster) unsettled(voters int) error {
 	var cluster, leader, master string
 	for _, n := range c.nodes {
-		if !n.wanted {
+		if !n.shouldRun {
 			continue
 		}
 		s, err := n.status()
@@ -500,7 +500,7 @@ func (c *cluster) checkLogs() {
 func (c *cluster) stopAll() {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		if n.wanted {
+		if n.shouldRun {
 			n.stop()
 		}
 	}

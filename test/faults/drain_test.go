@@ -43,23 +43,23 @@ func (r *wholeRun) drain(f fault) {
 	if len(v) == 0 {
 		return
 	}
-	ask := r.nodes[f.pick[len(f.pick)-1]].address()
-	if v[0].address() == ask {
-		ask = r.nodes[f.pick[0]].address()
+	via := r.nodes[f.pick[len(f.pick)-1]].address()
+	if v[0].address() == via {
+		via = r.nodes[f.pick[0]].address()
 	}
 	d := &drained{node: v[0], done: make(chan struct{})}
 	r.drained = append(r.drained, d)
 	most := drainTime
-	if !r.alone {
+	if !r.onlyFault {
 		most = drainStop // it may wait for unreachable nodes
 	}
 	go func() {
 		defer close(d.done)
 		start := time.Now()
-		d.out, d.err = r.stele("--addr", ask, "node", "drain", d.String(), "--timeout", most.String())
+		d.out, d.err = r.stele("--addr", via, "node", "drain", d.String(), "--timeout", most.String())
 		d.took = time.Since(start)
 	}()
-	if !r.alone {
+	if !r.onlyFault {
 		return
 	}
 	<-d.done
@@ -79,20 +79,20 @@ func (r *wholeRun) restartDrained(f fault) {
 	}
 	d := r.drained[i]
 	d.back = true
-	if d.wanted && !d.paused { // by a later fault
+	if d.shouldRun && !d.paused { // by a later fault
 		within := faultStop
-		if r.alone {
+		if r.onlyFault {
 			within = drainStop
 		}
 		start := time.Now()
 		err := d.stopWithin(within)
 		r.t.Logf("          %v stopped after %v: %v", d.node, time.Since(start).Round(10*time.Millisecond), err)
-		if err != nil && r.alone { // otherwise it may have waited for unreachable nodes
+		if err != nil && r.onlyFault { // otherwise it may have waited for unreachable nodes
 			r.t.Errorf("stop drained node %v: exited with %v", d.node, err)
 		}
 	}
 	time.Sleep(f.rest)
-	if !d.wanted {
+	if !d.shouldRun {
 		d.start()
 	}
 }

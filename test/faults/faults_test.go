@@ -191,7 +191,7 @@ func (r *faultRun) converges() {
 		}
 	}
 	// Sessions of killed clients end with their leases, their locks after the lock-delays.
-	err := await(30*time.Second, r.leftovers)
+	err := await(30*time.Second, r.orphans)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -227,8 +227,8 @@ func (r *faultRun) lastReads() {
 	}
 }
 
-// leftovers returns an error while a lock or ephemeral file of a client exists.
-func (r *faultRun) leftovers() error {
+// orphans returns an error while a lock or ephemeral file of a client exists.
+func (r *faultRun) orphans() error {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
 	left, err := r.lib.List(ctx, ephemeralDir)

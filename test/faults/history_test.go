@@ -130,7 +130,7 @@ func (h *histories) read(client int, path string) error {
 		case e.Bad != "":
 			h.bad = append(h.bad, fmt.Sprintf("client %d: %s", client, e.Bad))
 		case e.Tell != nil:
-			h.tell(*e.Tell)
+			h.addTallies(*e.Tell)
 		}
 	}
 	for _, e := range calls { // it was killed meanwhile
@@ -139,7 +139,7 @@ func (h *histories) read(client int, path string) error {
 	return lines.Err()
 }
 
-func (h *histories) tell(t tallies) {
+func (h *histories) addTallies(t tallies) {
 	h.tally.Answers += t.Answers
 	h.tally.Unknown += t.Unknown
 	h.tally.Void += t.Void

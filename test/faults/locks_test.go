@@ -117,11 +117,11 @@ func (c *lockClient) show(h hold) verdict {
 	if err := json.NewEncoder(conn).Encode(h); err != nil {
 		return absent
 	}
-	said, err := bufio.NewReader(conn).ReadString('\n')
+	output, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		return absent
 	}
-	return verdict(said[:len(said)-1])
+	return verdict(output[:len(output)-1])
 }
 
 // judge is a process outside the lock service that only receives sequencers. It rejects generations

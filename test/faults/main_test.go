@@ -107,8 +107,8 @@ func soakRuns() int {
 	return 1
 }
 
-// faultsAsked returns the number of faults in one run from STELE_FAULTS, or 0 if it is not set.
-func faultsAsked(t *testing.T) int {
+// faultsRequested returns the number of faults in one run from STELE_FAULTS, or 0 if it is not set.
+func faultsRequested(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("STELE_FAULTS")
 	if text == "" {

@@ -22,7 +22,7 @@ import (
 // command sends a master's command from one node's host to another, with the certificate of the
 // master.
 func (n *node) command(to *node, method string, master *node, epoch uint64) error {
-	ctx, cancel := context.WithTimeout(n.c.t.Context(), askTimeout)
+	ctx, cancel := context.WithTimeout(n.c.t.Context(), callTimeout)
 	defer cancel()
 	own, err := folder.At(master.keyFolder()).Load()
 	if err != nil {
@@ -156,7 +156,7 @@ func TestFailover(t *testing.T) {
 // next write of a session, and to the next answer to a client without one.
 func (c *cluster) failovers(from string, rounds int, do, undo func(*node)) {
 	c.t.Helper()
-	lib, alone := c.service(), c.service()
+	lib, sessionless := c.service(), c.service()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(rounds)*2*recoverTime)
 	defer cancel()
 	s := c.session(ctx, lib)
@@ -168,7 +168,7 @@ func (c *cluster) failovers(from string, rounds int, do, undo func(*node)) {
 	var writes, reads []time.Duration
 	for range rounds {
 		mark(c.t, lib, "before")
-		marked(c.t, alone, "before")
+		marked(c.t, sessionless, "before")
 		l := c.leader()
 		if l == nil {
 			c.t.Fatal("no leader")
@@ -181,7 +181,7 @@ func (c *cluster) failovers(from string, rounds int, do, undo func(*node)) {
 		do(l)
 		read := make(chan error, 1)
 		go func() {
-			_, err := alone.Get(ctx, "/faults/mark")
+			_, err := sessionless.Get(ctx, "/faults/mark")
 			reads = append(reads, time.Since(start))
 			read <- err
 		}()

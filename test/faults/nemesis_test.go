@@ -109,7 +109,7 @@ func (c *cluster) stopLeader(f fault) { c.victims(f, true)[0].stop() }
 // startAll starts killed nodes, sometimes late.
 func (c *cluster) startAll(f fault) {
 	for i, n := range c.victims(f, false) {
-		if !n.wanted {
+		if !n.shouldRun {
 			if i > 0 {
 				time.Sleep(min(f.rest/8, 200*time.Millisecond))
 			}

@@ -131,7 +131,7 @@ func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
 	if p.with != "" {
 		cfg.bugs += "," + string(p.with)
 	}
-	cfg.soundNodes = p.client
+	cfg.plantUsersOnly = p.client
 	if p.change != nil {
 		p.change(&cfg.user)
 	}
@@ -145,7 +145,7 @@ func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
 		}
 	}
 	time.Sleep(time.Second)
-	r.dismiss()
+	r.stopUsers()
 	bad := r.verdict()
 	r.abandon()
 	return p.found(t, bad)

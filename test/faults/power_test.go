@@ -130,7 +130,7 @@ func (d *disk) losePower() error {
 func (c *cluster) losePower(nodes ...*node) {
 	c.t.Helper()
 	for _, n := range nodes {
-		if n.wanted {
+		if n.shouldRun {
 			if err := n.proc.Pause(); err != nil {
 				c.t.Fatal(err)
 			}

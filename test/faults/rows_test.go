@@ -49,7 +49,7 @@ type rowWriter struct {
 	mu      sync.Mutex
 	fates   map[string]fate
 	keys    []string
-	counted struct{ acked, asked int64 } // increments of the counter
+	counted struct{ acked, requested int64 } // increments of the counter
 }
 
 // ledger collects the findings of all clients of a run for the test.
@@ -202,7 +202,7 @@ func (w *rowWriter) remove(ctx context.Context, c *client.Client, key string) {
 // increment adds one to the writer's counter.
 func (w *rowWriter) increment(ctx context.Context, c *client.Client) {
 	w.mu.Lock()
-	w.counted.asked++
+	w.counted.requested++
 	w.mu.Unlock()
 	_, err := c.Table(w.table).Increment(ctx, w.counterKey(), counterColumn, 1)
 	f, kind := outcomeOf(err)
@@ -211,7 +211,7 @@ func (w *rowWriter) increment(ctx context.Context, c *client.Client) {
 	case rowAcked:
 		w.counted.acked++
 	case rowRefused:
-		w.counted.asked--
+		w.counted.requested--
 	}
 	w.mu.Unlock()
 	w.ledger.count("increments " + kind)
@@ -303,8 +303,8 @@ func (w *rowWriter) judgeCounter(row *table.Row) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n < w.counted.acked || n > w.counted.asked {
-		w.ledger.violation("%s: counter of writer %d is %d after %d acknowledged increments of %d", w.table, w.number, n, w.counted.acked, w.counted.asked)
+	if n < w.counted.acked || n > w.counted.requested {
+		w.ledger.violation("%s: counter of writer %d is %d after %d acknowledged increments of %d", w.table, w.number, n, w.counted.acked, w.counted.requested)
 	}
 }
 

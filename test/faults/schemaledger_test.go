@@ -248,7 +248,7 @@ func (l *schemaLedger) scanned(table string, from int64, rows map[string]map[str
 	defer l.mu.Unlock()
 	for row := range rows {
 		if w := l.writes[row]; w == nil || w.table != table {
-			l.violation("scan of %s from %s: row %s, which nobody wrote there", table, seconds(from), row)
+			l.violation("scan of %s from %s: row %s, which was never written there", table, seconds(from), row)
 		}
 	}
 	for row, w := range l.writes {

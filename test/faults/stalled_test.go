@@ -78,7 +78,7 @@ func TestHungDisk(t *testing.T) {
 	if err := put(0); err != nil {
 		t.Fatal(err)
 	}
-	victim.frail = true
+	victim.mayExit = true
 	if err := victim.disks[1].freeze(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestHungDisk(t *testing.T) {
 		t.Fatalf("%v does not exit:\n%s", victim, tail(victim.log(), 10))
 	}
 	victim.start()
-	victim.frail = false
+	victim.mayExit = false
 	c.settled(60*time.Second, 3)
 	found, all := 0, rows.Scan(ctx)
 	defer all.Close()

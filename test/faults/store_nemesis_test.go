@@ -53,9 +53,9 @@ var storeKinds = map[string]struct{ do, undo func(*storeRun, fault) }{
 func storePlan(r *rand.Rand, faults, nodes int, longest time.Duration) (steps [][]fault) {
 	var waiting *fault
 	for _, f := range plan(r, slices.Collect(maps.Keys(storeKinds)), faults, nodes, longest) {
-		alone := strings.HasPrefix(f.kind, "flip") || strings.HasPrefix(f.kind, "lost") || f.kind == "full nodes"
+		single := strings.HasPrefix(f.kind, "flip") || strings.HasPrefix(f.kind, "lost") || f.kind == "full nodes"
 		switch {
-		case alone || r.IntN(2) == 0:
+		case single || r.IntN(2) == 0:
 			steps = append(steps, []fault{f})
 		case waiting == nil:
 			waiting = &f
@@ -154,10 +154,10 @@ type injury struct {
 func (r *storeRun) injure(f fault) {
 	r.t.Helper()
 	n := r.victims(f, false)[0]
-	if !n.wanted || n.paused {
+	if !n.shouldRun || n.paused {
 		return
 	}
-	n.frail = true
+	n.mayExit = true
 	r.injured = &injury{n, n.trace(syncs, "error=EIO")}
 }
 
@@ -189,8 +189,8 @@ func (n *node) trace(calls, inject string) *netlab.Process {
 	select {
 	case <-n.proc.Done(): // the tracer has ended too
 	case <-time.After(200 * time.Millisecond):
-		said, _ := os.ReadFile(out.Name())
-		t.Fatalf("strace may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
+		output, _ := os.ReadFile(out.Name())
+		t.Fatalf("strace may not trace a process here (%v): %s", p.Err(), tail(string(output), 3))
 	}
 	return p
 }
@@ -209,7 +209,7 @@ func (r *storeRun) mend(fault) {
 	}
 	n.kill()
 	r.injured.tracer.Kill()
-	r.injured, n.frail = nil, false
+	r.injured, n.mayExit = nil, false
 	n.start()
 }
 
@@ -295,7 +295,7 @@ func (r *storeRun) damage(f fault, what string, down bool) {
 		if what == "blob" {
 			r.renew()
 		}
-		if down && n.wanted {
+		if down && n.shouldRun {
 			n.kill()
 		}
 		done, err := r.flipOne(ctx, n, what)

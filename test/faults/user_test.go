@@ -141,7 +141,7 @@ func (u *user) work() {
 	workers.Wait()
 }
 
-func (u *user) tell(what string) {
+func (u *user) tally(what string) {
 	u.counts.Lock()
 	defer u.counts.Unlock()
 	u.counts.of[what]++
@@ -162,7 +162,7 @@ func (u *user) timeout(r *rand.Rand) (context.Context, context.CancelFunc) {
 // that nothing was changed.
 func (u *user) result(kind string, err error) rowAnswer {
 	if err == nil {
-		u.tell(kind)
+		u.tally(kind)
 		return rowAnswer{}
 	}
 	_, what := outcomeOf(err)
@@ -174,9 +174,9 @@ func (u *user) result(kind string, err error) rowAnswer {
 			u.bad("%s: %v", kind, err)
 		}
 	}
-	u.tell(kind + " " + what)
+	u.tally(kind + " " + what)
 	if what == "failed" {
-		u.tell(fmt.Sprintf("%.120q", err))
+		u.tally(fmt.Sprintf("%.120q", err))
 	}
 	got := rowAnswer{Error: err.Error()}
 	got.Unknown = errors.Is(err, client.ErrAmbiguous)
@@ -290,7 +290,7 @@ func (u *user) compareAndSet(ctx context.Context, r *rand.Rand, row string) {
 		return
 	}
 	if r.IntN(4) == 0 {
-		old = "nobody's"
+		old = "none"
 	}
 	c := rowCall{Kind: "cas", Row: row, Old: old, Value: u.value()}
 	op := u.begin(c)

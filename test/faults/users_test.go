@@ -112,8 +112,8 @@ func (r *wholeRun) resumeUsers(fault) {
 	}
 }
 
-// dismiss ends the users and waits until they have exited.
-func (r *wholeRun) dismiss() {
+// stopUsers ends the users and waits until they have exited.
+func (r *wholeRun) stopUsers() {
 	r.t.Helper()
 	for _, u := range r.users {
 		if u.killed {
@@ -125,7 +125,7 @@ func (r *wholeRun) dismiss() {
 	}
 	for i, u := range r.users {
 		if !u.killed {
-			r.seeOff(i+1, u)
+			r.awaitExit(i+1, u)
 		}
 		if err := r.h.read(i+1, u.history, u.killed); err != nil {
 			r.t.Error(err)
@@ -136,14 +136,14 @@ func (r *wholeRun) dismiss() {
 	}
 }
 
-// seeOff waits until a user has exited.
-func (r *wholeRun) seeOff(number int, u *userProcess) {
+// awaitExit waits until a user has exited.
+func (r *wholeRun) awaitExit(number int, u *userProcess) {
 	r.t.Helper()
 	select {
 	case <-u.proc.Done():
 		if err := u.proc.Err(); err != nil {
-			said, _ := os.ReadFile(strings.TrimSuffix(u.history, "jsonl") + "log")
-			r.t.Errorf("user %d: %v: %s", number, err, tail(string(said), 20))
+			output, _ := os.ReadFile(strings.TrimSuffix(u.history, "jsonl") + "log")
+			r.t.Errorf("user %d: %v: %s", number, err, tail(string(output), 20))
 		}
 	case <-time.After(r.cfg.user.Farewell + 30*time.Second):
 		r.t.Errorf("user %d does not exit", number)

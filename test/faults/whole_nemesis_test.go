@@ -86,7 +86,7 @@ func wholePlan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Dur
 // step does one or two faults, the second one while the first lasts.
 func (r *wholeRun) step(start time.Time, faults []fault) {
 	r.t.Helper()
-	r.alone = len(faults) == 1
+	r.onlyFault = len(faults) == 1
 	if drainsOnly(faults) { // leases that an earlier fault affected expire within this time
 		time.Sleep(api.LeaseDefault)
 		r.recovers()
@@ -120,7 +120,7 @@ func (r *wholeRun) cutPower(f fault, many int) { r.losePower(r.victims(f, false)
 
 // up returns running victims.
 func (r *wholeRun) up(f fault) []*node {
-	return slices.DeleteFunc(r.victims(f, false), func(n *node) bool { return !n.wanted || n.paused })
+	return slices.DeleteFunc(r.victims(f, false), func(n *node) bool { return !n.shouldRun || n.paused })
 }
 
 func (r *wholeRun) stopOne(f fault) {

@@ -43,21 +43,21 @@ const (
 // wholeRun is one run of a cluster whose tablets have faults.
 type wholeRun struct {
 	*cluster
-	seed    uint64
-	cfg     wholeConfig
-	lib     *session.Client
-	db      *client.Client // of the whole cluster, with long retries
-	users   []*userProcess
-	probed  int
-	slowest time.Duration
-	slow    []*netlab.Process // that slow down syncs
-	shaker  *shaker
-	end     func() // ends the test's own operations on tablets
-	h       userHistories
-	kinds   map[string]int // faults done, by kind
-	drained []*drained     // nodes that are or were drained
-	alone   bool           // the current fault is the only one
-	quiet   []period       // intervals without a fault
+	seed      uint64
+	cfg       wholeConfig
+	lib       *session.Client
+	db        *client.Client // of the whole cluster, with long retries
+	users     []*userProcess
+	probed    int
+	slowest   time.Duration
+	slow      []*netlab.Process // that slow down syncs
+	shaker    *shaker
+	end       func() // ends the test's own operations on tablets
+	h         userHistories
+	kinds     map[string]int // faults done, by kind
+	drained   []*drained     // nodes that are or were drained
+	onlyFault bool           // the current fault is the only one
+	quiet     []period       // intervals without a fault
 }
 
 // userProcess is a user on a host.
@@ -78,9 +78,9 @@ func TestCluster(t *testing.T) {
 	until := soakShare(1)
 	faults, longest := wholeFaultsLong, wholeLengthMax
 	runs := soakRuns()
-	switch asked := faultsAsked(t); {
-	case asked > 0:
-		faults, runs = asked, 1
+	switch requested := faultsRequested(t); {
+	case requested > 0:
+		faults, runs = requested, 1
 	case runs > 1:
 		faults, longest = wholeFaultsSoak, wholeLengthMaxSoak
 	case testing.Short():
@@ -113,12 +113,12 @@ func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, unti
 	until = until.Add(-min(wholeChecksMax, left/4))
 	switch {
 	case longest > wholeLengthMax: // a soak
-		cfg.roomy = true
+		cfg.largeDisks = true
 		cfg.user.ListWidth, cfg.user.ListPause = 500, 50*time.Millisecond
 		cfg.user.ListRows = int(min(listRowsSoak, listRowsSecond*left.Seconds())) / len(cfg.users)
 		cfg.user.Farewell = 10 * time.Minute
 	case faults >= wholeManyFaults:
-		cfg.roomy, cfg.user.Pace, cfg.user.Farewell = true, 200*time.Millisecond, 5*time.Minute
+		cfg.largeDisks, cfg.user.Pace, cfg.user.Farewell = true, 200*time.Millisecond, 5*time.Minute
 	}
 	r := newWholeRun(t, seed, cfg)
 	start, done := time.Now(), 0
@@ -141,11 +141,11 @@ type wholeConfig struct {
 	// which has no faults.
 	users, mortals []int
 	user           userConfig
-	roomy          bool // larger disks
+	largeDisks     bool // larger disks
 	shake          bool
 	// bugs are planted into the program; users run a separate program.
 	bugs                 string
-	soundNodes           bool // only into the users' program
+	plantUsersOnly       bool // only into the users' program
 	program, userProgram string
 }
 
@@ -153,11 +153,11 @@ type wholeConfig struct {
 func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	t.Helper()
 	c := newCluster(t, cfg.nodes)
-	if cfg.bugs != "" && !cfg.soundNodes {
+	if cfg.bugs != "" && !cfg.plantUsersOnly {
 		c.bugs, c.program = cfg.bugs, cfg.program
 	}
 	disk, more := int64(diskBytes), int64(moreDiskBytes)
-	if cfg.roomy {
+	if cfg.largeDisks {
 		// A node that is away keeps some extents of each finished log, which no sweep finds within
 		// the run: 1 GB in twenty minutes of faults.
 		disk, more = 10*disk, 10*more
@@ -281,7 +281,7 @@ func (r *wholeRun) diagnose() {
 func (r *wholeRun) finish() {
 	r.t.Helper()
 	r.end()
-	r.dismiss()
+	r.stopUsers()
 	r.losePower(r.nodes...)
 	for _, n := range r.nodes {
 		n.start()

@@ -38,7 +38,7 @@ func TestAttacks(t *testing.T) {
 	for _, n := range nodes {
 		t.Run(fmt.Sprintf("nodes=%d", n), func(t *testing.T) {
 			v := newVictims(t, program, n)
-			v.measureAlone(while)
+			v.measureBaseline(while)
 			for i := range attacks {
 				k := &attacks[i]
 				t.Run(k.name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAttacks(t *testing.T) {
 					v.under(k, while, share)
 				})
 			}
-			v.measureAlone(while)
+			v.measureBaseline(while)
 			if long {
 				v.judgeLatency()
 			}

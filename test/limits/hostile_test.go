@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// idleConns and staring are the numbers of connections per client of idle and stare.
-const idleConns, staring = 64, 64
+// idleConns and unreadPageConns are the numbers of connections per client of idle and unreadPages.
+const idleConns, unreadPageConns = 64, 64
 
 // unfinished sends the first 2 MiB of a message of 24 MiB, nearly the limit, and stops.
 func (s *site) unfinished(ctx context.Context, i int, done func(int)) error {
@@ -30,8 +30,8 @@ func (s *site) unfinished(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// lies sends lengths above the limit of any message; the node closes the connection.
-func (s *site) lies(ctx context.Context, i int, done func(int)) error {
+// oversized sends lengths above the limit of any message; the node closes the connection.
+func (s *site) oversized(ctx context.Context, i int, done func(int)) error {
 	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
@@ -47,8 +47,8 @@ func (s *site) lies(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// deaf requests huge rows many times and reads no answer.
-func (s *site) deaf(ctx context.Context, i int, done func(int)) error {
+// unreadRows requests huge rows many times and reads no answer.
+func (s *site) unreadRows(ctx context.Context, i int, done func(int)) error {
 	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
@@ -115,8 +115,8 @@ func (s *site) handshakes(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// strangers present no certificate and begin messages.
-func (s *site) strangers(ctx context.Context, i int, done func(int)) error {
+// withoutCertificate presents no certificate and begins messages.
+func (s *site) withoutCertificate(ctx context.Context, i int, done func(int)) error {
 	conn, err := dialTCP(ctx, s.nodes[i%len(s.nodes)].addr)
 	if err != nil {
 		return err
@@ -134,8 +134,8 @@ func (s *site) strangers(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// gossipers flood the gossip port with packets without a valid key, but with valid first bytes.
-func (s *site) gossipers(ctx context.Context, _ int, done func(int)) error {
+// gossipFlood floods the gossip port with packets without a valid key, but with valid first bytes.
+func (s *site) gossipFlood(ctx context.Context, _ int, done func(int)) error {
 	conn, err := dialTCP(ctx, s.gossip)
 	if err != nil {
 		return err
@@ -167,8 +167,8 @@ func (s *site) packets(ctx context.Context, _ int, done func(int)) error {
 	return nil
 }
 
-// look requests the metrics.
-func (s *site) look(ctx context.Context, _ int, done func(int)) error {
+// fetchPages requests the metrics.
+func (s *site) fetchPages(ctx context.Context, _ int, done func(int)) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/metrics", nil)
 	if err != nil {
 		return err
@@ -185,9 +185,9 @@ func (s *site) look(ctx context.Context, _ int, done func(int)) error {
 	return nil
 }
 
-// stare requests the metrics many times on many connections and reads nothing.
-func (s *site) stare(ctx context.Context, _ int, done func(int)) error {
-	for range staring {
+// unreadPages requests the metrics many times on many connections and reads nothing.
+func (s *site) unreadPages(ctx context.Context, _ int, done func(int)) error {
+	for range unreadPageConns {
 		conn, err := dialTCP(ctx, s.http)
 		if err != nil {
 			break

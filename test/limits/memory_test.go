@@ -39,8 +39,8 @@ var errWrong = errors.New("wrong data")
 type load struct {
 	what string
 	n    int
-	// alone is set for a load that adds nothing beside others: another load writes as large cells.
-	alone bool
+	// solo is set for a load that adds nothing beside others: another load writes as large cells.
+	solo bool
 	// least is the minimum to be done, in rows or similar units.
 	least int64
 	// do calls done for every row, or similar unit, that it wrote, read or sent correctly.
@@ -106,11 +106,11 @@ func loads(s *site) (writes, reads, hostile []*load) {
 		{what: "large writes", n: 256, least: 60, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("large", i%largeRows)).Set("f:q", large).Set("two:q", large))
 		}},
-		{what: "writes of wide rows", alone: true, n: 8, least: 300, do: func(ctx context.Context, i int, done func(int)) error {
+		{what: "writes of wide rows", solo: true, n: 8, least: 300, do: func(ctx context.Context, i int, done func(int)) error {
 			m := client.NewRowMutation(row("wide", i/wideCells%wideRows))
 			return write(ctx, done, m.Set(fmt.Sprint("f:q", i%wideCells), medium))
 		}},
-		{what: "writes of zeros", alone: true, n: 64, least: 20, do: func(ctx context.Context, i int, done func(int)) error {
+		{what: "writes of zeros", solo: true, n: 64, least: 20, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("zeros", i%hugeRows)).Set("f:q", zeros))
 		}},
 		{what: "huge writes", n: 64, least: 2, do: func(ctx context.Context, i int, done func(int)) error {
@@ -166,18 +166,18 @@ func loads(s *site) (writes, reads, hostile []*load) {
 	}
 	hostile = []*load{
 		{what: "unfinished messages", n: 400, least: 200, do: s.unfinished},
-		{what: "oversized lengths", n: 8, least: 1000, do: s.lies},
-		{what: "unread rows", n: 128, least: 4, do: s.deaf},
+		{what: "oversized lengths", n: 8, least: 1000, do: s.oversized},
+		{what: "unread rows", n: 128, least: 4, do: s.unreadRows},
 		{what: "idle connections", n: 64, least: 200, do: s.idle},
 	}
 	if s.http != "" {
-		hostile = append(hostile, &load{what: "pages", n: 64, least: 20, do: s.look}, &load{what: "unread pages", n: 16, least: 64, do: s.stare})
+		hostile = append(hostile, &load{what: "pages", n: 64, least: 20, do: s.fetchPages}, &load{what: "unread pages", n: 16, least: 64, do: s.unreadPages})
 	}
 	if s.gossip != "" {
-		hostile = append(hostile, &load{what: "gossip floods", n: 100, least: 50, do: s.gossipers}, &load{what: "gossip packets", n: 8, least: 100, do: s.packets})
+		hostile = append(hostile, &load{what: "gossip floods", n: 100, least: 50, do: s.gossipFlood}, &load{what: "gossip packets", n: 8, least: 100, do: s.packets})
 	}
 	if s.cred != nil {
-		hostile = append(hostile, &load{what: "unfinished handshakes", n: 400, least: 100, do: s.handshakes}, &load{what: "clients without certificate", n: 300, least: 50, do: s.strangers})
+		hostile = append(hostile, &load{what: "unfinished handshakes", n: 400, least: 100, do: s.handshakes}, &load{what: "clients without certificate", n: 300, least: 50, do: s.withoutCertificate})
 	}
 	return writes, reads, hostile
 }
@@ -256,7 +256,7 @@ func (s *site) repeat(ctx context.Context, l *load, g int) {
 		case err == nil, ctx.Err() != nil:
 		case errors.Is(err, client.ErrOverloaded):
 			l.refused.Add(1)
-		case s.rough && !errors.Is(err, errWrong), errors.Is(err, errTurnedAway):
+		case s.rough && !errors.Is(err, errWrong), errors.Is(err, errRejected):
 			l.refused.Add(1)
 			pause(ctx, 10*time.Millisecond)
 		default:
@@ -281,15 +281,15 @@ func TestMemoryUnderLoad(t *testing.T) {
 		while = shortTime
 	}
 	program := build(t)
-	alone := func(t *testing.T, s *site) {
+	each := func(t *testing.T, s *site) {
 		s.createTable()
 		writes, reads, hostile := loads(s)
 		for _, l := range slices.Concat(writes, reads, hostile) {
 			s.under(while, nil, l)
 		}
 	}
-	t.Run("open", func(t *testing.T) { alone(t, open(t, program)) })
-	t.Run("secured", func(t *testing.T) { alone(t, secured(t, program, 1)) })
+	t.Run("open", func(t *testing.T) { each(t, open(t, program)) })
+	t.Run("secured", func(t *testing.T) { each(t, secured(t, program, 1)) })
 	t.Run("writes together", func(t *testing.T) {
 		s := open(t, program)
 		s.createTable()
@@ -335,7 +335,7 @@ func TestMemoryUnderLoad(t *testing.T) {
 func together(loads []*load, share int64) (some []*load) {
 	for _, l := range loads {
 		switch {
-		case l.alone:
+		case l.solo:
 			continue
 		case share == 0:
 			l.least = 0

@@ -178,20 +178,20 @@ func (s *site) dial(ctx context.Context, i int) (net.Conn, error) {
 	}
 	over, err := pki.NewEndpoint(s.other, pki.Options{}).Over(ctx, "", conn)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
+		return nil, fmt.Errorf("%w: %w", errRejected, err)
 	}
 	return over, nil
 }
 
-// errTurnedAway means that the node rejected a connection: it has enough of them.
-var errTurnedAway = errors.New("connection rejected")
+// errRejected means that the node rejected a connection: it has enough of them.
+var errRejected = errors.New("connection rejected")
 
 // dialTCP connects to an address. The connection ends with ctx.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
+		return nil, fmt.Errorf("%w: %w", errRejected, err)
 	}
 	context.AfterFunc(ctx, func() { conn.Close() })
 	return conn, nil

@@ -27,10 +27,10 @@ type victims struct {
 	innocent *innocent
 	files    map[string]string // of credentials, by user
 	made     int               // tables created by administer
-	// alone is the 99th percentile of the innocent client's reads without an attack, the larger one
-	// of two measurements, before and after all attacks. attacked has the percentiles during
+	// baseline is the 99th percentile of the innocent client's reads without an attack, the larger
+	// one of two measurements, before and after all attacks. attacked has the percentiles during
 	// attacks by name.
-	alone    time.Duration
+	baseline time.Duration
 	attacked map[string]time.Duration
 }
 
@@ -120,11 +120,11 @@ func (v *victims) makeTable(a attackTable) {
 	}
 }
 
-// measureAlone measures the innocent client without an attack.
-func (v *victims) measureAlone(while time.Duration) {
+// measureBaseline measures the innocent client without an attack.
+func (v *victims) measureBaseline(while time.Duration) {
 	v.innocent.run(v.t.Context(), while)
 	v.judgeErrors("no attack")
-	v.alone = max(v.alone, quantile(v.innocent.mu.reads, 0.99))
+	v.baseline = max(v.baseline, quantile(v.innocent.mu.reads, 0.99))
 	v.report("no attack")
 }
 
@@ -255,10 +255,10 @@ func (v *victims) judgeLatency() {
 		if k.floods {
 			factor = floodFactor
 		}
-		times := float64(p99) / float64(v.alone)
+		times := float64(p99) / float64(v.baseline)
 		v.t.Logf("%28s %.1f times the 99th percentile alone, of %d", k.name, times, factor)
 		if times >= float64(factor) {
-			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", k.name, p99, v.alone, factor)
+			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", k.name, p99, v.baseline, factor)
 		}
 	}
 }

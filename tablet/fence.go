@@ -9,53 +9,54 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// halt is a write fence: while it is up, the tablet accepts no writes because it is being unloaded,
-// split or merged. Writers wait until it is lifted and then look up the row's tablet again.
-type halt struct {
-	over chan struct{}
+// writeFence is a write fence: while it is up, the tablet accepts no writes because it is being
+// unloaded, split or merged. Writers wait until it is lifted and then look up the row's tablet
+// again.
+type writeFence struct {
+	lifted chan struct{}
 }
 
-// overHalt is the fence of a tablet that was taken out of service.
-var overHalt = func() *halt {
-	h := &halt{over: make(chan struct{})}
-	close(h.over)
+// liftedFence is the fence of a tablet that was taken out of service.
+var liftedFence = func() *writeFence {
+	h := &writeFence{lifted: make(chan struct{})}
+	close(h.lifted)
 	return h
 }()
 
-// errHalted means that nothing was done because the tablet accepts no writes now.
-var errHalted = errors.New("tablet writes are fenced")
+// errFenced means that nothing was done because the tablet accepts no writes now.
+var errFenced = errors.New("tablet writes are fenced")
 
 // errGone is the error of a read whose tablet was taken out of service after it was looked up.
 var errGone = fmt.Errorf("tablet was taken out of service: %w", api.ErrNotServing)
 
-// halt fences writes to t and returns when all accepted ones are visible. The caller must call
-// resume or retire afterwards, and must hold the claim, so that there is one fence at a time. If
-// ctx ends first, the fence is lifted, and the error is ctx's cause.
+// fenceWrites fences writes to t and returns when all accepted ones are visible. The caller must
+// call liftFence or retire afterwards, and must hold the claim, so that there is one fence at a
+// time. If ctx ends first, the fence is lifted, and the error is ctx's cause.
 //
 // A writer holds a latch from before it checks the fence until its commit is done. So once each
 // latch has been free, every writer that did not see the fence has finished. A tablet whose latches
 // are not allocated has no such writer, and a writer that allocates them checks the fence later.
-func (t *Tablet) halt(ctx context.Context) error {
+func (t *Tablet) fenceWrites(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.mu.gone {
-		t.halted.Store(&halt{over: make(chan struct{})})
+		t.fence.Store(&writeFence{lifted: make(chan struct{})})
 	}
 	t.mu.Unlock()
-	t.server.signalRoom() // wake writers that wait for memory while holding a latch, so that they release it
+	t.server.signalMemory() // wake writers that wait for memory while holding a latch, so that they release it
 	if err := t.latches.passAll(ctx); err != nil {
-		t.resume()
+		t.liftFence()
 		return err
 	}
 	return nil
 }
 
-// haltSoon is halt that waits for pending writes at most for OverloadWait, as long as writers wait
-// for the fence. The commit log may make no progress; then nothing has changed. The error is ctx's,
-// or *api.OverloadedError.
-func (t *Tablet) haltSoon(ctx context.Context) error {
+// fenceWritesSoon is fenceWrites that waits for pending writes at most for OverloadWait, as long as
+// writers wait for the fence. The commit log may make no progress; then nothing has changed. The
+// error is ctx's, or *api.OverloadedError.
+func (t *Tablet) fenceWritesSoon(ctx context.Context) error {
 	within, cancel := context.WithTimeoutCause(ctx, t.server.cfg.OverloadWait, t.server.logStalled(t))
 	defer cancel()
-	return t.halt(within)
+	return t.fenceWrites(within)
 }
 
 // logStalled returns the error of an operation on t that would have to wait for the commit log.
@@ -66,38 +67,39 @@ func (s *Server) logStalled(t *Tablet) error {
 	}
 }
 
-// resume lifts the fence, unless the tablet was taken out of service.
-func (t *Tablet) resume() {
+// liftFence lifts the fence, unless the tablet was taken out of service.
+func (t *Tablet) liftFence() {
 	t.mu.Lock()
-	h := t.halted.Load()
+	h := t.fence.Load()
 	if !t.mu.gone {
-		t.halted.Store(nil)
+		t.fence.Store(nil)
 	}
 	t.mu.Unlock()
-	h.end()
+	h.lift()
 }
 
 // retire takes t out of service for writers permanently. Waiting writers look up the row's tablet
 // again, so its replacement must be in the tables by then.
 func (t *Tablet) retire() {
 	t.mu.Lock()
-	h := t.halted.Load()
+	h := t.fence.Load()
 	t.mu.gone = true
-	t.halted.Store(overHalt)
+	t.fence.Store(liftedFence)
 	t.mu.Unlock()
-	h.end()
+	h.lift()
 }
 
-func (h *halt) end() {
-	if h != nil && h != overHalt {
-		close(h.over)
+func (h *writeFence) lift() {
+	if h != nil && h != liftedFence {
+		close(h.lifted)
 	}
 }
 
-// waitOut waits until the fence of t, if any, is lifted. since is when the caller began to wait;
-// the first call sets it. Errors: api.ErrNotServing when OverloadWait has passed, ErrClosed, ctx's.
-func (s *Server) waitOut(ctx context.Context, t *Tablet, since *time.Time) error {
-	h := t.halted.Load()
+// waitForFence waits until the fence of t, if any, is lifted. since is when the caller began to
+// wait; the first call sets it. Errors: api.ErrNotServing when OverloadWait has passed, ErrClosed,
+// ctx's.
+func (s *Server) waitForFence(ctx context.Context, t *Tablet, since *time.Time) error {
+	h := t.fence.Load()
 	if h == nil {
 		return nil
 	}
@@ -108,7 +110,7 @@ func (s *Server) waitOut(ctx context.Context, t *Tablet, since *time.Time) error
 	timer := time.NewTimer(s.cfg.OverloadWait - now.Sub(*since))
 	defer timer.Stop()
 	select {
-	case <-h.over:
+	case <-h.lifted:
 		return nil
 	case <-s.closing:
 		return ErrClosed

@@ -21,9 +21,9 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// fleet is several tablet servers on one block store and one METADATA, with the assignments that a
-// master would have.
-type fleet struct {
+// cluster is several tablet servers on one block store and one METADATA, with the assignments that
+// a master would have.
+type cluster struct {
 	t      testing.TB
 	fs     *vfs.Mem
 	store  *blobfs.Store
@@ -32,18 +32,18 @@ type fleet struct {
 	clock  clock
 	cfg    Config
 
-	servers []*fleetServer
+	servers []*clusterServer
 	nextID  atomic.Uint64
 	names   atomic.Int64
 }
 
-// fleetServer is one instance of a server.
-type fleetServer struct {
+// clusterServer is one instance of a server.
+type clusterServer struct {
 	*Server
 	name  string
 	blobs *ownLogs
 	lease atomic.Bool
-	clock clock // its own; zero: the fleet's
+	clock clock // its own; zero: the cluster's
 }
 
 // ownLogs records the logs that a server has created.
@@ -92,9 +92,9 @@ func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error
 	return stallableLog{w, b}, nil
 }
 
-// newFleet starts n servers. The table has one tablet, which the first serves.
-func newFleet(t testing.TB, cfg Config, n int, specs ...string) *fleet {
-	f := &fleet{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), schema: testSchema(t, specs...), cfg: cfg}
+// newCluster starts n servers. The table has one tablet, which the first serves.
+func newCluster(t testing.TB, cfg Config, n int, specs ...string) *cluster {
+	f := &cluster{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), schema: testSchema(t, specs...), cfg: cfg}
 	f.clock.micros.Store(1_000_000_000_000)
 	var err error
 	if f.store, err = openStore(f.fs, 256<<10); err != nil {
@@ -118,9 +118,9 @@ func newFleet(t testing.TB, cfg Config, n int, specs ...string) *fleet {
 	return f
 }
 
-func (f *fleet) start() *fleetServer {
+func (f *cluster) start() *clusterServer {
 	f.t.Helper()
-	s := &fleetServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: OnStore(f.store)}}
+	s := &clusterServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: OnStore(f.store)}}
 	s.lease.Store(true)
 	cfg := f.cfg
 	cfg.Blobs, cfg.Metadata = s.blobs, ownMetadata{f.meta, s.name}
@@ -145,7 +145,7 @@ func (f *fleet) start() *fleetServer {
 }
 
 // assign makes s the owner of an unserved tablet, and loads it there.
-func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
+func (f *cluster) load(s *clusterServer, end []byte, runs []Run) error {
 	key := metaKey(1, end)
 	f.meta.assign(key, s.name)
 	all, err := f.meta.loads()
@@ -163,16 +163,16 @@ func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
 
 // kill ends a server without writing its memtables out, and returns the contents of its logs as
 // sorted runs, one for each half of the records.
-func (f *fleet) kill(s *fleetServer) []Run {
+func (f *cluster) kill(s *clusterServer) []Run {
 	f.t.Helper()
 	s.lease.Store(false)
 	s.Close()
-	f.servers = slices.DeleteFunc(f.servers, func(x *fleetServer) bool { return x == s })
+	f.servers = slices.DeleteFunc(f.servers, func(x *clusterServer) bool { return x == s })
 	return f.readLogs(s)
 }
 
 // readLogs returns the contents of a dead server's logs.
-func (f *fleet) readLogs(s *fleetServer) []Run {
+func (f *cluster) readLogs(s *clusterServer) []Run {
 	f.t.Helper()
 	var records []commitlog.Record
 	for _, id := range s.blobs.logs {
@@ -271,7 +271,7 @@ func (it *memRunEntries) Err() error    { return nil }
 func (it *memRunEntries) Close() error  { it.run.opened.Add(-1); return nil }
 
 // ranges returns the ends of the table's tablets in METADATA, in order, and their owners.
-func (f *fleet) ranges() (ends [][]byte, owners []string) {
+func (f *cluster) ranges() (ends [][]byte, owners []string) {
 	f.meta.mu.Lock()
 	defer f.meta.mu.Unlock()
 	type tablet struct {
@@ -293,7 +293,7 @@ func (f *fleet) ranges() (ends [][]byte, owners []string) {
 	return ends, owners
 }
 
-func (f *fleet) server(name string) *fleetServer {
+func (f *cluster) server(name string) *clusterServer {
 	for _, s := range f.servers {
 		if s.name == name {
 			return s
@@ -303,7 +303,7 @@ func (f *fleet) server(name string) *fleetServer {
 }
 
 // serverOf returns the server to which METADATA assigns a row's tablet.
-func (f *fleet) serverOf(row string) *fleetServer {
+func (f *cluster) serverOf(row string) *clusterServer {
 	ends, owners := f.ranges()
 	for i, end := range ends {
 		if len(end) == 0 || row <= string(end) {
@@ -313,11 +313,11 @@ func (f *fleet) serverOf(row string) *fleetServer {
 			break
 		}
 	}
-	f.t.Fatalf("row %q: nobody serves it", row)
+	f.t.Fatalf("row %q: not served", row)
 	return nil
 }
 
-func (f *fleet) read(row string) []string {
+func (f *cluster) read(row string) []string {
 	f.t.Helper()
 	var out []string
 	err := f.serverOf(row).ReadRow(context.Background(), testTable, []byte(row), nil, func(_ []byte, cells []table.Cell) error {
@@ -331,7 +331,7 @@ func (f *fleet) read(row string) []string {
 }
 
 // scan reads the whole table, tablet by tablet, from their servers.
-func (f *fleet) scan() map[string][]string {
+func (f *cluster) scan() map[string][]string {
 	f.t.Helper()
 	got, last := map[string][]string{}, ""
 	for start := []byte(nil); ; {
@@ -359,7 +359,7 @@ func (f *fleet) scan() map[string][]string {
 func refTo(end []byte) Ref { return Ref{1, string(end)} }
 
 // move moves a tablet as a master would.
-func (f *fleet) move(from, to *fleetServer, end []byte) error {
+func (f *cluster) move(from, to *clusterServer, end []byte) error {
 	if err := from.Unload(context.Background(), refTo(end)); err != nil {
 		return err
 	}

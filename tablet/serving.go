@@ -13,10 +13,10 @@ func (e *UnsureError) Error() string {
 	return fmt.Sprintf("mutation logged, but its outcome is unknown: %v", e.Cause)
 }
 
-// provable returns nil while the server provably holds the right to serve its tablets. It is called
-// before an operation begins and before its answer is given. The second call is the one that
+// checkServing returns nil while the server provably holds the right to serve its tablets. It is
+// called before an operation begins and before its answer is given. The second call is the one that
 // counts: an operation may take any time, and the process may be suspended (I4).
-func (s *Server) provable() error {
+func (s *Server) checkServing() error {
 	if f := s.cfg.Serving; f != nil {
 		return f()
 	}

@@ -46,10 +46,10 @@ func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []st
 	return found
 }
 
-// TestDeletedDataGoes (I10): deleted and expired data is in no SSTable once the period of major
-// compactions is over, also of an idle tablet. Logs are covered by the block store's
+// TestDeletedDataIsRemoved (I10): deleted and expired data is in no SSTable once the period of
+// major compactions is over, also of an idle tablet. Logs are covered by the block store's
 // TestReleasedLogGoes.
-func TestDeletedDataGoes(t *testing.T) {
+func TestDeletedDataIsRemoved(t *testing.T) {
 	const period = 24 * time.Hour
 	e := newEnv(t, Config{MajorPeriod: period}, "f:compression=none,versions=1", "old:compression=none,age=1h,group=g2")
 	secrets := map[string][]byte{}
@@ -77,14 +77,14 @@ func TestDeletedDataGoes(t *testing.T) {
 	e.mustApply("row of column", table.DeleteColumn("f", []byte("q")))
 	e.mustApply("row of overwritten", table.Set("f", []byte("q"), now+1, []byte("new")))
 	for _, secret := range secrets {
-		e.lookForMajors()
+		e.queueDueMajors()
 		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
 			t.Errorf("%q is gone before its time", secret)
 		}
 	}
 	e.clock.micros.Add((period * 9 / 10).Microseconds())
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		e.lookForMajors()
+		e.queueDueMajors()
 		var left []string
 		for how, secret := range secrets {
 			for _, dir := range []string{"/d0", "/d1"} {

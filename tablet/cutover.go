@@ -8,19 +8,19 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// handOverBytes is the part of a file that is read into the cache at once in place of the old
+// cutoverBytes is the part of a file that is read into the cache at once in place of the old
 // blocks. 1 MiB: while it is read, for a millisecond, reads of these rows find neither.
-const handOverBytes = 1 << 20
+const cutoverBytes = 1 << 20
 
-// handOver replaces old files of a group with added in the tablet's view, after the metadata names
+// cutover replaces old files of a group with added in the tablet's view, after the metadata names
 // added in their place. The cache may not have memory for the blocks of both, so the rows move over
 // step by step. For each range of rows the cache drops the blocks of the old files and loads the
-// equally hot ones of the new file. The view then uses the new file up to there. When handOver
+// equally hot ones of the new file. The view then uses the new file up to there. When cutover
 // returns, only added is used, also if ctx has ended. mergeMu is held.
-func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *file) {
+func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *file) {
 	added.refs.Add(1)
 	defer added.release()
-	now, g := old, t.newGait(ctx)
+	now, g := old, t.newPacer(ctx)
 	read := func(files []*file) (served bool) {
 		served = t.install(func(v *view) { v.replaceAll(name, now, files) })
 		now = files
@@ -44,12 +44,12 @@ func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *
 			p.release()
 		}
 		if !served || t.server.behind() {
-			return errNoHandOver
+			return errCutoverEnded
 		}
 		g.step(bytes)
 		return nil
 	}
-	if err := added.table.Warm(ctx, added.warm, handOverBytes, begin, end); err != nil && !errors.Is(err, errNoHandOver) && ctx.Err() == nil {
+	if err := added.table.Warm(ctx, added.warm, cutoverBytes, begin, end); err != nil && !errors.Is(err, errCutoverEnded) && ctx.Err() == nil {
 		t.server.log.Warn("compaction output not cached", "tablet", t.id, "blob", added.meta.Handle.ID.String(), "err", err)
 	}
 	added.warm = nil
@@ -58,8 +58,8 @@ func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *
 	}
 }
 
-// errNoHandOver ends a cutover without benefit: the tablet is gone, or there are too many files.
-var errNoHandOver = errors.New("cutover ended early")
+// errCutoverEnded ends a cutover without benefit: the tablet is gone, or there are too many files.
+var errCutoverEnded = errors.New("cutover ended early")
 
 // dropCachedIn removes the cached blocks of the file's rows between two keys. Another tablet may
 // have the others.

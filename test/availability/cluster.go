@@ -20,8 +20,8 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// fleet is the cluster under test.
-type fleet struct {
+// cluster is the set of nodes under test.
+type cluster struct {
 	program string
 	dir     string
 	memory  string
@@ -38,12 +38,12 @@ type process struct {
 
 const nodes = 3
 
-// patience bounds the wait for the cluster to settle before a run is aborted.
-const patience = 3 * time.Minute
+// settleTimeout bounds the wait for the cluster to settle before a run is aborted.
+const settleTimeout = 3 * time.Minute
 
-// newFleet starts the nodes in a directory and returns when they form one cluster.
-func newFleet(ctx context.Context, program, dir, memory string) (*fleet, error) {
-	f := &fleet{program: program, dir: dir, memory: memory}
+// newCluster starts the nodes in a directory and returns when they form one cluster.
+func newCluster(ctx context.Context, program, dir, memory string) (*cluster, error) {
+	f := &cluster{program: program, dir: dir, memory: memory}
 	for i := range nodes {
 		p := &process{name: fmt.Sprintf("n%d", i+1)}
 		for _, addr := range []*string{&p.rpc, &p.gossip} {
@@ -80,7 +80,7 @@ func newFleet(ctx context.Context, program, dir, memory string) (*fleet, error) 
 	})
 }
 
-func (f *fleet) addrs() string {
+func (f *cluster) addrs() string {
 	var all []string
 	for _, p := range f.nodes {
 		all = append(all, p.rpc)
@@ -89,7 +89,7 @@ func (f *fleet) addrs() string {
 }
 
 // start starts a node without waiting for it. Nodes end with this process.
-func (f *fleet) start(p *process) error {
+func (f *cluster) start(p *process) error {
 	log, err := os.OpenFile(filepath.Join(f.dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (f *fleet) start(p *process) error {
 }
 
 // await returns when a node is ready.
-func (f *fleet) await(ctx context.Context, p *process) error {
+func (f *cluster) await(ctx context.Context, p *process) error {
 	return until(ctx, p.name+" serves", func() error {
 		c, err := client.Open(ctx, p.rpc, client.Config{RetryTimeMax: -1})
 		if err != nil {
@@ -125,12 +125,12 @@ func (f *fleet) await(ctx context.Context, p *process) error {
 }
 
 // end ends a node with a signal.
-func (f *fleet) end(p *process, s os.Signal) {
+func (f *cluster) end(p *process, s os.Signal) {
 	_ = p.cmd.Process.Signal(s)
 	<-p.done
 }
 
-func (f *fleet) stop() {
+func (f *cluster) stop() {
 	if f.c != nil {
 		f.c.Close()
 	}
@@ -142,7 +142,7 @@ func (f *fleet) stop() {
 }
 
 // run runs a command of the program.
-func (f *fleet) run(ctx context.Context, args ...string) ([]byte, error) {
+func (f *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, f.program, append(args, "--addr", f.addrs())...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -154,7 +154,7 @@ func (f *fleet) run(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 // leader returns the node that leads the lock service and is the master.
-func (f *fleet) leader(ctx context.Context) (*process, error) {
+func (f *cluster) leader(ctx context.Context) (*process, error) {
 	raft, err := f.c.RaftStatus(ctx)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ type place struct {
 }
 
 // places returns the locations of a table's tablets in order.
-func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) {
+func (f *cluster) places(ctx context.Context, id uint64) (all []place, err error) {
 	from, to := metadata.TableRange(id)
 	s := f.c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(to)), client.Filter(metadata.Places()))
 	defer s.Close()
@@ -192,8 +192,8 @@ func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) 
 }
 
 // settled returns when all nodes are ready, all tablets are assigned and balanced, no tablet has
-// moved for restTime, and logs have all their replicas.
-func (f *fleet) settled(ctx context.Context, id uint64) error {
+// moved for quietTime, and logs have all their replicas.
+func (f *cluster) settled(ctx context.Context, id uint64) error {
 	for _, p := range f.nodes {
 		if err := f.await(ctx, p); err != nil {
 			return err
@@ -214,7 +214,7 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 			last, since = now, time.Now()
 			return fmt.Errorf("tablets by node: %v", count)
 		}
-		if time.Since(since) < restTime {
+		if time.Since(since) < quietTime {
 			return errors.New("tablets moved recently")
 		}
 		for _, p := range f.nodes {
@@ -231,8 +231,8 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 	})
 }
 
-// restTime is how long no tablet must have moved.
-const restTime = 1500 * time.Millisecond
+// quietTime is how long no tablet must have moved.
+const quietTime = 1500 * time.Millisecond
 
 // nodeStatus is the part of a node's status that is used here.
 type nodeStatus struct {
@@ -242,7 +242,7 @@ type nodeStatus struct {
 	Replicas      int64 `json:"replicas"`
 }
 
-func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error) {
+func (f *cluster) status(ctx context.Context, p *process) (s nodeStatus, err error) {
 	out, err := exec.CommandContext(ctx, f.program, "status", "--json", "--addr", p.rpc).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &s)
@@ -250,9 +250,9 @@ func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error
 	return s, err
 }
 
-// until repeats try until it succeeds, for at most patience.
+// until repeats try until it succeeds, for at most settleTimeout.
 func until(ctx context.Context, what string, try func() error) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(settleTimeout)
 	for {
 		err := try()
 		if err == nil {

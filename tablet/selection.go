@@ -6,35 +6,35 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// want selects what a read needs of each row, as far as its filter's hints show.
-type want struct {
+// selection is what a read needs of each row, as far as its filter's hints show.
+type selection struct {
 	program  *table.Program // nil selects all
 	eval     *table.Evaluator
 	hints    table.Hints
-	sight    Sight  // what the caller may see
+	visible  Sight  // what the caller may see
 	families []bool // by index in the schema
-	fewer    bool   // not all families are selected
+	subset   bool   // not all families are selected
 }
 
-func (w *want) init(f *table.Program, s *schema, sight Sight) {
-	w.program, w.sight, w.fewer = f, sight, false
+func (w *selection) init(f *table.Program, s *schema, visible Sight) {
+	w.program, w.visible, w.subset = f, visible, false
 	w.hints = table.Hints{}
 	if f != nil {
 		w.hints = f.Hints()
 	}
-	if w.hints.Families == nil && sight.Families == nil {
+	if w.hints.Families == nil && visible.Families == nil {
 		return
 	}
-	w.fewer = true
+	w.subset = true
 	w.families = w.families[:0]
 	for i := range s.families {
 		wanted := w.hints.Families == nil || w.hints.Families(s.families[i].Name)
-		w.families = append(w.families, wanted && sight.family(i))
+		w.families = append(w.families, wanted && visible.family(i))
 	}
 }
 
 // row reports whether the row can have selected cells.
-func (w *want) row(key []byte) (bool, error) {
+func (w *selection) row(key []byte) (bool, error) {
 	if w.program != nil {
 		if w.hints.None {
 			return false, nil
@@ -43,16 +43,16 @@ func (w *want) row(key []byte) (bool, error) {
 			return false, err
 		}
 	}
-	if w.sight.Row != nil {
-		return w.sight.Row(key)
+	if w.visible.Row != nil {
+		return w.visible.Row(key)
 	}
 	return true, nil
 }
 
-func (w *want) family(f *family) bool { return !w.fewer || w.families[f.index] }
+func (w *selection) family(f *family) bool { return !w.subset || w.families[f.index] }
 
 // group reports whether any selected family is in the locality group.
-func (w *want) group(s *schema, name string) bool {
+func (w *selection) group(s *schema, name string) bool {
 	for i := range s.families {
 		if s.families[i].Group == name && w.family(&s.families[i]) {
 			return true
@@ -62,7 +62,7 @@ func (w *want) group(s *schema, name string) bool {
 }
 
 // qualifier returns -1 if q is below the selected range, 0 if it is inside and 1 if it is above.
-func (w *want) qualifier(q []byte) int {
+func (w *selection) qualifier(q []byte) int {
 	if lo := &w.hints.Qualifiers.Start; lo.Kind != table.Unbounded {
 		if c := bytes.Compare(q, lo.Value); c < 0 || c == 0 && lo.Kind == table.BoundOpen {
 			return -1
@@ -77,9 +77,9 @@ func (w *want) qualifier(q []byte) int {
 }
 
 // oneColumn returns the selected column, if there is exactly one.
-func (w *want) oneColumn(s *schema) (*family, []byte, bool) {
+func (w *selection) oneColumn(s *schema) (*family, []byte, bool) {
 	lo, hi := &w.hints.Qualifiers.Start, &w.hints.Qualifiers.End
-	if !w.fewer || lo.Kind != table.BoundClosed || hi.Kind != table.BoundClosed || !bytes.Equal(lo.Value, hi.Value) {
+	if !w.subset || lo.Kind != table.BoundClosed || hi.Kind != table.BoundClosed || !bytes.Equal(lo.Value, hi.Value) {
 		return nil, nil, false
 	}
 	var only *family

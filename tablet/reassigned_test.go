@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// takenMetadata makes a change, then assigns the tablet to another server, and reports only the
-// latter.
-type takenMetadata struct {
+// reassignedMetadata makes a change, then assigns the tablet to another server, and reports only
+// the latter.
+type reassignedMetadata struct {
 	Metadata
-	on     atomic.Bool
-	unsent bool
-	says   error
+	on      atomic.Bool
+	unsent  bool
+	reports error
 }
 
-func (m *takenMetadata) Save(ctx context.Context, meta *Meta) error {
+func (m *reassignedMetadata) Save(ctx context.Context, meta *Meta) error {
 	if m.unsent && m.on.Swap(false) {
-		return fmt.Errorf("row of METADATA: %w: %w", m.says, ErrMetaUnsent)
+		return fmt.Errorf("row of METADATA: %w: %w", m.reports, ErrMetaUnsent)
 	}
 	if err := m.Metadata.Save(ctx, meta); err != nil || !m.on.Swap(false) {
 		return err
@@ -29,18 +29,18 @@ func (m *takenMetadata) Save(ctx context.Context, meta *Meta) error {
 	if err := m.Metadata.Save(ctx, others); err != nil {
 		return err
 	}
-	return fmt.Errorf("row of METADATA: %w", m.says)
+	return fmt.Errorf("row of METADATA: %w", m.reports)
 }
 
 // A metadata change took effect, but the server learns only that another writer has changed the row
 // since, for example because it was considered dead. The files that the change named stay, for the
 // tablet's next server (I1, T6).
-func TestFilesOfTakenTabletStay(t *testing.T) {
-	for name, says := range map[string]error{"changed": ErrMetaChanged, "lost": ErrMetaLost} {
+func TestFilesOfReassignedTabletStay(t *testing.T) {
+	for name, reports := range map[string]error{"changed": ErrMetaChanged, "lost": ErrMetaLost} {
 		for _, what := range []string{"minor", "major"} {
 			t.Run(name+" "+what, func(t *testing.T) {
-				s := newFleet(t, Config{}, 1, "f:").servers[0]
-				m := &takenMetadata{Metadata: s.cfg.Metadata, says: says}
+				s := newCluster(t, Config{}, 1, "f:").servers[0]
+				m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: reports}
 				s.cfg.Metadata = m
 				for i := range 3 {
 					if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), setCell("v")); err != nil {
@@ -95,9 +95,9 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 // A metadata change that was not sent, for example without a lease, leaves no file behind: such
 // attempts are repeated for as long as that lasts.
 func TestFilesOfUnsentChangeGo(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
-	m := &takenMetadata{Metadata: s.cfg.Metadata, says: ErrMetaChanged, unsent: true}
+	m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: ErrMetaChanged, unsent: true}
 	s.cfg.Metadata = m
 	blobs := func() (n int) {
 		s.deleteBlobs(t.Context())

@@ -37,9 +37,9 @@ func marked(t *testing.T, lib *session.Client, value string) {
 	}
 }
 
-// TestFleet starts five nodes one after the other, the founder last, cuts their power together, and
-// restarts them at other addresses.
-func TestFleet(t *testing.T) {
+// TestFormation starts five nodes one after the other, the founder last, cuts their power together,
+// and restarts them at other addresses.
+func TestFormation(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 5)
 	c.prepare()
@@ -97,9 +97,9 @@ func TestFleet(t *testing.T) {
 	c.stopAll()
 }
 
-// TestStrangers lets a node of another cluster try to join: each side rejects the other. A node of
-// the cluster with a different gossip key receives the cluster's key.
-func TestStrangers(t *testing.T) {
+// TestForeignNode lets a node of another cluster try to join: each side rejects the other. A node
+// of the cluster with a different gossip key receives the cluster's key.
+func TestForeignNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	home, other, wrongKey := c.nodes[0], c.nodes[1], c.nodes[2]
@@ -124,7 +124,7 @@ func TestStrangers(t *testing.T) {
 		n.args = []string{"--join", home.address()}
 		n.start()
 	}
-	other.wanted = false // it may exit
+	other.shouldRun = false // it may exit
 	// Each side logs once whom it rejects, and why.
 	for _, refusal := range []struct {
 		by      *node
@@ -198,7 +198,7 @@ func TestVoterReplacement(t *testing.T) {
 	votes := func() (all map[string]bool) {
 		all = map[string]bool{}
 		for _, n := range c.nodes {
-			if !n.wanted {
+			if !n.shouldRun {
 				continue
 			}
 			if r, err := n.raft(); err == nil {

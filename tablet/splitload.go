@@ -21,13 +21,13 @@ type SplitWanted struct {
 type load struct {
 	ops    atomic.Int64
 	rate   atomic.Int64 // operations per second in the last period
-	rows   atomic.Pointer[lateRows]
+	rows   atomic.Pointer[recentRows]
 	before int64 // ops at the end of the last period; used by timerLoop only
 	busy   int   // consecutive periods with more than its share; used by timerLoop only
 }
 
-// lateRows are sampled rows of recent operations.
-type lateRows [loadRows]atomic.Pointer[[]byte]
+// recentRows are sampled rows of recent operations.
+type recentRows [loadRows]atomic.Pointer[[]byte]
 
 const (
 	// loadRows is the number of sampled rows, one of every loadSample operations: those of a minute
@@ -45,7 +45,7 @@ func (l *load) note(row []byte) {
 		// not row itself: taking its address would cost every call an allocation
 		kept := bytes.Clone(row)
 		if l.rows.Load() == nil {
-			l.rows.CompareAndSwap(nil, new(lateRows))
+			l.rows.CompareAndSwap(nil, new(recentRows))
 		}
 		l.rows.Load()[n/loadSample%loadRows].Store(&kept)
 	}
@@ -89,9 +89,9 @@ func upper(rows [][]byte, row []byte) int {
 	return n
 }
 
-// lookForSplits passes the tablets that should be split to OnSplitWanted. elapsed is the time since
+// checkSplits passes the tablets that should be split to OnSplitWanted. elapsed is the time since
 // the last call.
-func (s *Server) lookForSplits(elapsed time.Duration) {
+func (s *Server) checkSplits(elapsed time.Duration) {
 	all := s.allTablets()
 	total := int64(0)
 	for _, t := range all {

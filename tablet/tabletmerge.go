@@ -49,10 +49,10 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	}
 	began := time.Now()
 	for _, t := range both {
-		if err := t.haltSoon(ctx); err != nil {
+		if err := t.fenceWritesSoon(ctx); err != nil {
 			return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 		}
-		defer t.resume() // if it is still served
+		defer t.liftFence() // if it is still served
 	}
 	for _, t := range both {
 		if err := t.flush(ctx); err != nil {
@@ -110,7 +110,7 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 // else can change their files or metadata: mergeMu and metaMu are held.
 func (s *Server) merge(lower, upper *Tablet) error {
 	before := upper.metaMu.meta
-	m := unite(lower.metaMu.meta, before)
+	m := mergeMeta(lower.metaMu.meta, before)
 	one := s.newChild(m)
 	lv, _, err := lower.acquire()
 	if err != nil {
@@ -141,13 +141,13 @@ func (s *Server) merge(lower, upper *Tablet) error {
 	}
 	lower.retire()
 	upper.retire()
-	s.stats.joins.Add(1)
+	s.stats.tabletMerges.Add(1)
 	s.mergeQueue.add(one)
 	return nil
 }
 
-// unite returns the combined metadata of both tablets.
-func unite(lower, upper *Meta) *Meta {
+// mergeMeta returns the combined metadata of both tablets.
+func mergeMeta(lower, upper *Meta) *Meta {
 	m := cloneMeta(upper)
 	m.Start = lower.Start
 	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)

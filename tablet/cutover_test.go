@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// handOverEnv is a server with a fully cached table in blocks of 8 KiB; two such tables do not fit.
-func handOverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
+// cutoverEnv is a server with a fully cached table in blocks of 8 KiB; two such tables do not fit.
+func cutoverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
 	t.Helper()
 	e = newEnv(t, Config{CacheBytes: int64(rows) * 1900}, "f:block=8KiB") // a quarter is for rows
 	e.countReads()
@@ -42,9 +42,9 @@ func handOverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
 
 // A table whose blocks fill the cache is still cached after a compaction, though old and new file
 // do not fit together.
-func TestHandOver(t *testing.T) {
+func TestCutover(t *testing.T) {
 	const rows = 6000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	counted := e.Server.cfg.Blobs.(*countedBlobs)
 	read := func() int64 {
 		before := counted.reads.Load()
@@ -71,9 +71,9 @@ func TestHandOver(t *testing.T) {
 }
 
 // A tablet that shares a file since a split evicts no blocks that its sibling reads.
-func TestHandOverLeavesOthersRows(t *testing.T) {
+func TestCutoverLeavesOtherRows(t *testing.T) {
 	const rows = 6000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	counted := e.Server.cfg.Blobs.(*countedBlobs)
 	if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/2))); err != nil {
 		t.Fatal(err)
@@ -99,8 +99,8 @@ func TestHandOverLeavesOthersRows(t *testing.T) {
 }
 
 // A table that is dropped during a cutover leaves no blob.
-func TestHandOverOfDroppedTable(t *testing.T) {
-	e, _ := handOverEnv(t, 3000)
+func TestCutoverOfDroppedTable(t *testing.T) {
+	e, _ := cutoverEnv(t, 3000)
 	var once sync.Once
 	tab := e.tabletOfTest()
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
@@ -134,14 +134,14 @@ func TestHandOverOfDroppedTable(t *testing.T) {
 }
 
 // A server that loses power during a cutover restarts with all rows (I1, I6).
-func TestDeathInHandOver(t *testing.T) {
+func TestPowerLossInCutover(t *testing.T) {
 	const rows = 3000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	tab := e.tabletOfTest()
 	var disk *vfs.Mem
 	var meta *memMetadata
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
-		if disk != nil || !handingOver(t, tab) {
+		if disk != nil || !inCutover(t, tab) {
 			return
 		}
 		e.meta.mu.Lock()
@@ -162,8 +162,8 @@ func TestDeathInHandOver(t *testing.T) {
 	}
 }
 
-// handingOver reports whether a tablet is read from parts of files.
-func handingOver(t *testing.T, tab *Tablet) bool {
+// inCutover reports whether a tablet is read from parts of files.
+func inCutover(t *testing.T, tab *Tablet) bool {
 	t.Helper()
 	v, _, err := tab.acquire()
 	if err != nil {
@@ -175,9 +175,9 @@ func handingOver(t *testing.T, tab *Tablet) bool {
 
 // At every moment of a cutover each row is in exactly one of the files (T5), also where older files
 // have no rows, and where the tablet has only a part of them.
-func TestHandOverStepByStep(t *testing.T) {
+func TestCutoverStepByStep(t *testing.T) {
 	const rows = 6000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/10))); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestHandOverStepByStep(t *testing.T) {
 	}
 	steps, parted := 0, 0
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
-		if handingOver(t, upper) {
+		if inCutover(t, upper) {
 			parted++
 		}
 		if steps++; steps%10 != 0 {
@@ -225,9 +225,9 @@ func TestHandOverStepByStep(t *testing.T) {
 
 // Reads during a cutover see each row once, with all acknowledged writes, also while a tablet is
 // split or dropped (I3, T5).
-func TestHandOverBesideReadsAndWrites(t *testing.T) {
+func TestCutoverBesideReadsAndWrites(t *testing.T) {
 	const rows = 3000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	ctx, stop := context.WithCancel(t.Context())
 	one := mustCompile(t, table.CellsPerColumnLimit(1))
 	var group sync.WaitGroup
