@@ -7,129 +7,130 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Access is what one caller may see and change of a table, as the one operation that it is
-// for asks it: each time with the schema by which a part of that is done. The operation
-// asks Holds before its answer is given, and before a mutation gets its place in the log,
-// and begins again if it does not.
+// Access defines what one caller may see and change of a table, for one operation. Its methods are
+// called with the schema by which that part of the operation is done. The operation calls Holds
+// before it returns its result, and before a mutation gets its place in the log. If Holds returns
+// false, it starts over.
 //
-// Errors of Read, Write and Modify become the operation's. An Access bounds how often it
-// lets one begin.
+// Errors of Read, Write and Modify become the operation's. An Access bounds how often it permits a
+// restart.
 type Access interface {
-	// Begin is called when the operation begins, and when it begins again.
+	// Begin is called when the operation begins, and again each time it starts over.
 	Begin()
-	// Read returns what the caller gets of a table.
+	// Read returns what the caller may see of a table.
 	Read(ctx context.Context, s *table.Schema) (Sight, error)
-	// Write returns rm as the caller may make it, which has been checked against the
-	// schema and is not checked again. The error is ErrWouldWait if it is asked by ApplyNow
-	// and does not know without waiting.
+	// Write checks rm against the schema and the caller's rights and returns it as the caller may
+	// make it. It is not checked again. The error is ErrWouldWait if ApplyNow calls it and the
+	// rights are not known without waiting.
 	Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutation, error)
-	// Modify checks the rules of a read-modify-write against the schema.
+	// Modify checks the rules of a read-modify-write against the schema and the caller's rights.
 	Modify(s *table.Schema, rules []table.Rule) error
-	// Holds tells whether all that was answered since Begin still holds. It waits for
-	// nothing.
+	// Holds reports whether all results since Begin are still valid. It does not block.
 	Holds() bool
 }
 
-// Sight is what a caller gets of a table. The zero Sight is all of it.
+// Sight is what a caller may see of a table. The zero value is the whole table.
 type Sight struct {
-	// Families has a bit for each family of the schema, by its place there; nil is all.
-	// Cells of others are left out before filters, limits and conditions see them.
+	// Families has a bit for each family of the schema, by its index there; nil means all. Cells of
+	// other families are removed before filters, limits and conditions see them.
 	Families []uint64
-	// Row tells whether the caller gets a row; nil is every row. Its error ends the read.
+	// Row reports whether the caller may see a row; nil means every row. Its error ends the read.
 	Row func(key []byte) (bool, error)
 }
 
-// all tells whether the caller gets all of the table.
+// all reports whether the caller may see the whole table.
 func (s *Sight) all() bool { return s.Families == nil && s.Row == nil }
 
 func (s *Sight) family(index int) bool {
 	return s.Families == nil || index/64 < len(s.Families) && s.Families[index/64]&(1<<(index%64)) != 0
 }
 
-// ErrWouldWait means that an Access has to ask somebody. ApplyNow does nothing then.
-var ErrWouldWait = errors.New("rights are to be asked for")
+// ErrWouldWait means that an Access cannot answer without waiting. ApplyNow then does nothing.
+var ErrWouldWait = errors.New("access check would wait")
 
-// ErrAccessChanged means that an Access did not hold any more when a scan, or a read of
-// several rows, had ended, or that the table's schema had changed: what was emitted is not to be given out.
-var ErrAccessChanged = errors.New("rights or the schema have changed during the read")
+// ErrAccessChanged means that the rights or the table's schema changed during a scan or a read of
+// several rows. The emitted rows must be discarded.
+var ErrAccessChanged = errors.New("rights or schema changed during the read")
 
-// errChanged has an operation begin again, because its Access does not hold any more or its schema is not current.
-var errChanged = errors.New("rights or the schema have changed")
+// errChanged makes an operation start over, because its Access no longer holds or its schema is not
+// current.
+var errChanged = errors.New("rights or schema changed")
 
-// For is a server as one caller may use it.
+// For is a server as seen by one caller.
 type For struct {
 	s     *Server
 	a     Access
 	turns Turns
-	table uint64 // id of the table; 0: whichever has the name
+	table uint64 // id of the table; 0: the current table of that name
 }
 
-// Turns are the turns in which one caller gets to do work that may take seconds, such as matching
-// long patterns with large values. Each operation calls them from one goroutine at a time.
+// Turns schedules one caller's work that may take seconds, such as matching long patterns against
+// large values. Each operation calls it from one goroutine at a time.
 type Turns interface {
-	// Take waits for the next turn, which is one of about a millisecond, and ends the turn before. Its
-	// error ends the operation.
+	// Take ends the current turn, if any, and waits for the next one. A turn lasts about a
+	// millisecond. An error ends the operation.
 	Take(ctx context.Context) error
-	// Resume returns at once if the operation has a turn. Otherwise it waits for the next turn as Take does, but
-	// before the caller's other operations: the operation holds a latch, for which other writes wait.
+	// Resume returns at once if the operation has a turn. Otherwise it waits for the next one like
+	// Take, but ahead of the caller's other operations, because the operation holds a latch that
+	// other writes wait for.
 	Resume(ctx context.Context) error
-	// End ends the turn, if the operation has one. An operation has none while it waits for a latch, for memory, or for
-	// the commit log.
+	// End ends the turn, if the operation has one. An operation has none while it waits for a
+	// latch, for memory, or for the commit log.
 	End()
 }
 
-// In returns the server as the caller may use it who waits for turns with what takes long.
+// In returns a copy of as whose long operations wait for turns.
 func (as For) In(turns Turns) For {
 	as.turns = turns
 	return as
 }
 
-// endTurn ends the turn of an operation, if it has one.
+// endTurn ends the operation's turn, if it has one.
 func (as For) endTurn() {
 	if as.turns != nil {
 		as.turns.End()
 	}
 }
 
-// Table returns the server for operations on the table with that id, 0 being whichever has the name: rows of another table
-// by the name are not served.
+// Table returns a copy of as for operations on the table with that id; 0 is the current table of
+// the name. Rows of another table with the same name are not served.
 func (as For) Table(id uint64) For {
 	as.table = id
 	return as
 }
 
-// For returns the server as a caller may use it, for one operation. Nil may do all.
+// For returns the server as seen by one caller, for one operation. A nil Access permits everything.
 func (s *Server) For(a Access) For { return For{s: s, a: a} }
 
-// changed tells whether an Access, which may be nil, does not hold any more.
+// changed reports whether an Access no longer holds. a may be nil.
 func changed(a Access) bool { return a != nil && !a.Holds() }
 
-// ReadRow is For.ReadRow of who may do all.
+// ReadRow is For.ReadRow without access control.
 func (s *Server) ReadRow(ctx context.Context, tableName string, row []byte, f *table.Program, emit Emit) error {
 	return s.For(nil).ReadRow(ctx, tableName, row, f, emit)
 }
 
-// Scan is For.Scan of who may do all.
+// Scan is For.Scan without access control.
 func (s *Server) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, emit Emit) (next []byte, err error) {
 	return s.For(nil).Scan(ctx, tableName, rg, f, nil, emit)
 }
 
-// Apply is For.Apply of who may do all.
+// Apply is For.Apply without access control.
 func (s *Server) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
 	s.For(nil).Apply(tableName, rm, done)
 }
 
-// ApplyNow is For.ApplyNow of who may do all.
+// ApplyNow is For.ApplyNow without access control.
 func (s *Server) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
 	return s.For(nil).ApplyNow(tableName, rm, done)
 }
 
-// CheckAndMutate is For.CheckAndMutate of who may do all.
+// CheckAndMutate is For.CheckAndMutate without access control.
 func (s *Server) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
 	return s.For(nil).CheckAndMutate(ctx, tableName, row, predicate, yes, no)
 }
 
-// ReadModifyWrite is For.ReadModifyWrite of who may do all.
+// ReadModifyWrite is For.ReadModifyWrite without access control.
 func (s *Server) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
 	return s.For(nil).ReadModifyWrite(ctx, tableName, row, rules)
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// script is an Access whose rights change a few times.
+// script is an Access whose rights change several times.
 type script struct {
 	begun, changes int
-	sight          Sight
+	visible        Sight
 	refuse         error
-	wait           bool // it would have to wait
+	wait           bool // Write returns ErrWouldWait
 }
 
 func (s *script) Begin() { s.begun++ }
 
-func (s *script) Read(context.Context, *table.Schema) (Sight, error) { return s.sight, s.refuse }
+func (s *script) Read(context.Context, *table.Schema) (Sight, error) { return s.visible, s.refuse }
 
 func (s *script) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
 	if s.wait {
@@ -34,11 +34,11 @@ func (s *script) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutat
 
 func (s *script) Modify(*table.Schema, []table.Rule) error { return s.refuse }
 
-// Holds is false as often as rights change, each time in another try.
+// Holds returns false changes times, once per attempt.
 func (s *script) Holds() bool { return s.begun > s.changes }
 
-// TestAccessChanges: an operation whose rights change while it is carried out begins again, and
-// takes effect once; one that is refused takes none.
+// TestAccessChanges: an operation whose rights change while it runs starts over and takes effect
+// once; a rejected one has no effect.
 func TestAccessChanges(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	ctx := context.Background()
@@ -93,10 +93,10 @@ func TestAccessChanges(t *testing.T) {
 		}
 		no := errors.New("no")
 		if err := do(e.For(&script{refuse: no})); !errors.Is(err, no) {
-			t.Errorf("%s that is refused: %v", name, err)
+			t.Errorf("%s that is rejected: %v", name, err)
 		}
 		if got := cells(); got != after {
-			t.Errorf("%s that is refused: %d cells, then %d", name, after, got)
+			t.Errorf("%s that is rejected: %d cells, then %d", name, after, got)
 		}
 	}
 	if got := e.read("r", table.ColumnRange{Family: "f", Qualifiers: table.ByteRange{Start: table.Closed([]byte("n")), End: table.Closed([]byte("n"))}}); len(got) != 1 {
@@ -106,7 +106,7 @@ func TestAccessChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if used := e.charged.Load(); used != 0 {
-		t.Errorf("%d bytes of writes are charged still", used)
+		t.Errorf("%d bytes of writes are still charged", used)
 	}
 	for name, s := range map[string]*script{"would wait": {wait: true}, "has changed": {changes: 1}} {
 		if _, taken := wait(func(done func(int64, error)) bool {
@@ -122,8 +122,8 @@ func TestAccessChanges(t *testing.T) {
 	}
 }
 
-// TestSight: cells and rows that a caller does not get are left out before limits count them.
-func TestSight(t *testing.T) {
+// TestVisibility: cells and rows that a caller may not see are removed before limits count them.
+func TestVisibility(t *testing.T) {
 	e := newEnv(t, Config{}, "a:", "b:", "c:")
 	for i := range 6 {
 		row := fmt.Sprintf("r%d", i)
@@ -133,7 +133,7 @@ func TestSight(t *testing.T) {
 		}
 	}
 	scan := func(s Sight, f *table.Program) (all []string) {
-		_, err := e.For(&script{sight: s}).Scan(context.Background(), testTable, Range{}, f, nil, func(key []byte, cells []table.Cell) error {
+		_, err := e.For(&script{visible: s}).Scan(context.Background(), testTable, Range{}, f, nil, func(key []byte, cells []table.Cell) error {
 			for _, c := range cells {
 				all = append(all, string(key)+c.Family)
 			}
@@ -169,14 +169,14 @@ func TestSight(t *testing.T) {
 		if got := scan(Sight{Row: odd}, first); !slices.Equal(got, []string{"r1a", "r3a", "r5a"}) {
 			t.Errorf("rows: %v", got)
 		}
-		if err := e.Compact(context.Background(), testTable, true); err != nil { // and again from files
+		if err := e.Compact(context.Background(), testTable, true); err != nil { // again from files
 			t.Fatal(err)
 		}
 	}
 	no := errors.New("no")
-	_, err = e.For(&script{sight: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
+	_, err = e.For(&script{visible: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
 	if !errors.Is(err, no) {
-		t.Errorf("a row of which is not known whether it is seen: %v", err)
+		t.Errorf("a row with an error of its access check: %v", err)
 	}
 }
 

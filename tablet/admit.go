@@ -10,14 +10,13 @@ import (
 	"github.com/steledb/stele/tablet/memtable"
 )
 
-// overloadRetry is what a refused writer is told to wait: about the time that
-// a minor compaction of one memtable takes.
+// overloadRetry is the retry-after of a rejected write: about the duration of one minor compaction.
 const overloadRetry = 500 * time.Millisecond
 
-// rowMutationBytes is about the memory that rm takes in the memtable. Every entry
-// there has a whole key, with the row's, in which zero bytes count double.
+// rowMutationBytes returns the approximate memory of rm in the memtable. Every entry there has a
+// whole key, including the row's, in which zero bytes are escaped as two.
 func rowMutationBytes(rm *table.RowMutation) int64 {
-	const entry = 96 // rest of the key, node, and what is lost to alignment
+	const entry = 96 // rest of the key, node, alignment
 	row := escapedLen(rm.Row)
 	n := int64(0)
 	for i := range rm.Mutations {
@@ -27,9 +26,10 @@ func rowMutationBytes(rm *table.RowMutation) int64 {
 	return n
 }
 
-// chargeBytes is what rm is charged until it is in the memtable: its place there, its coded form, and, as it has a batch of the log to
-// itself if it is larger than those are (see Config.LogBatchBytes), that too. What this adds is at most what leaves half of
-// the memory to others: it would wait for ever otherwise while they write.
+// chargeBytes returns the memory that rm is charged until it is in the memtable. It is its size
+// there and its encoded form, plus the part above LogBatchBytes, since a mutation larger than a log
+// batch has a batch to itself. The additional charges leave half of the memory to others; otherwise
+// rm would wait forever while they write.
 func (s *Server) chargeBytes(rm *table.RowMutation) int64 {
 	n := rowMutationBytes(rm)
 	return n + max(0, min(n+max(0, n-s.cfg.LogBatchBytes), s.cfg.MemtablesBytesMax/2-n))
@@ -37,7 +37,7 @@ func (s *Server) chargeBytes(rm *table.RowMutation) int64 {
 
 func escapedLen(b []byte) int64 { return int64(len(b) + bytes.Count(b, []byte{0})) }
 
-// checked returns a mutation as it may be made by one who has that access.
+// checked returns the mutation as a caller with that access may make it.
 func (s *Server) checked(sc *schema, rm *table.RowMutation, a Access) (*table.RowMutation, error) {
 	if a != nil {
 		return a.Write(sc.table, rm)
@@ -45,9 +45,9 @@ func (s *Server) checked(sc *schema, rm *table.RowMutation, a Access) (*table.Ro
 	return rm, rm.Validate(sc.table, s.limits)
 }
 
-// admit lets a mutation that was checked in when there is memory for it, and charges it.
-// Whatever is admitted must be uncharged. It does not wait while the tablet takes no
-// writes: the error is errHalted then.
+// admit waits until there is memory for a checked mutation, and charges it. An admitted mutation
+// must be uncharged. admit does not wait while the tablet accepts no writes: the error is errFenced
+// then.
 func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 	n := rowMutationBytes(rm)
 	if n > s.mutationMax() {
@@ -63,15 +63,15 @@ func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 	deadline := time.NewTimer(s.cfg.OverloadWait)
 	defer deadline.Stop()
 	for {
-		room := s.roomSignal()
+		freed := s.memorySignal()
 		if s.tryCharge(t, n) {
 			return nil
 		}
-		if t.halted.Load() != nil {
-			return errHalted
+		if t.fence.Load() != nil {
+			return errFenced
 		}
 		select {
-		case <-room:
+		case <-freed:
 		case <-s.closing:
 			return ErrClosed
 		case <-deadline.C:
@@ -84,23 +84,23 @@ func (s *Server) admit(t *Tablet, rm *table.RowMutation) error {
 	}
 }
 
-// mutationMax is the most memory that one row mutation may take: a memtable holds
-// it whole, so it can be no more than a memtable can, nor than there is for all.
+// mutationMax is the largest memory of one row mutation. It is held by one memtable, so it is
+// bounded by the size of a memtable and by the memory for all of them.
 func (s *Server) mutationMax() int64 {
 	return min(max(s.cfg.MemtablesBytesMax, 2*s.limits.ValueBytes), memtable.BytesMax/2)
 }
 
-// tryCharge takes n bytes of the write memory if they are to be had. A mutation
-// larger than all of it is let in when nothing else is there.
+// tryCharge reserves n bytes of the write memory if they are free. A mutation larger than all of it
+// is admitted when nothing else is charged.
 func (s *Server) tryCharge(t *Tablet, n int64) bool {
-	if t.vital {
+	if t.highPriority {
 		s.charged.Add(n)
 		return true
 	}
 	if t.stalled.Load() {
 		return false
 	}
-	// At most half, so that writes go on however long some read takes.
+	// At most half, so that writes continue however long a read takes.
 	lingering := min(s.lingering.Load(), s.cfg.MemtablesBytesMax/2)
 	used := s.memtables.Load() + s.charged.Load() + lingering
 	if used > 0 && used+n > s.cfg.MemtablesBytesMax {
@@ -115,36 +115,35 @@ func (s *Server) tryCharge(t *Tablet, n int64) bool {
 func (s *Server) uncharge(n int64) {
 	s.charged.Add(-n)
 	if s.waiters.Load() > 0 {
-		s.signalRoom()
+		s.signalMemory()
 	}
 }
 
 func (s *Server) overloadReason(t *Tablet) string {
 	if t.stalled.Load() {
-		return fmt.Sprintf("a locality group of tablet %d has %d files and compaction is behind", t.id, s.cfg.FilesMax)
+		return fmt.Sprintf("compactions are behind: a locality group of tablet %d has %d files", t.id, s.cfg.FilesMax)
 	}
-	return fmt.Sprintf("memtables hold %d of %d bytes and are being written out, and reads hold %d of those that were",
+	return fmt.Sprintf("memtables use %d of %d bytes and are being written out, and reads hold %d bytes of written ones",
 		s.memtables.Load(), s.cfg.MemtablesBytesMax, s.lingering.Load())
 }
 
-// roomSignal returns a channel that is closed when memory may be had again.
-func (s *Server) roomSignal() <-chan struct{} {
-	s.room.Lock()
-	defer s.room.Unlock()
-	return s.room.c
+// memorySignal returns a channel that is closed when memory may have become free.
+func (s *Server) memorySignal() <-chan struct{} {
+	s.memoryFreed.Lock()
+	defer s.memoryFreed.Unlock()
+	return s.memoryFreed.c
 }
 
-// signalRoom wakes the writers that wait for memory.
-func (s *Server) signalRoom() {
-	s.room.Lock()
-	close(s.room.c)
-	s.room.c = make(chan struct{})
-	s.room.Unlock()
+// signalMemory wakes the writers that wait for memory.
+func (s *Server) signalMemory() {
+	s.memoryFreed.Lock()
+	close(s.memoryFreed.c)
+	s.memoryFreed.c = make(chan struct{})
+	s.memoryFreed.Unlock()
 }
 
-// memtablesGrew counts memory that memtables took, and has the largest written
-// out before writers must wait: at five eighths, so that the rest of the budget
-// fills while the disk works.
+// memtablesGrew adds n bytes to the memory of memtables. Above five eighths of the limit it has the
+// largest memtable written out, so that the remaining memory fills while the disk works.
 func (s *Server) memtablesGrew(n int64) {
 	if n > 0 && s.memtables.Add(n) > s.cfg.MemtablesBytesMax*5/8 {
 		s.minorQueue.wakeUp()

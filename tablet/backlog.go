@@ -2,14 +2,16 @@ package tablet
 
 import "sync/atomic"
 
-// backlog tells how far compactions are behind with the files of a tablet, or of any tablet of a server.
+// backlog is how far compactions are behind with the files of a tablet, or of any tablet of a
+// server.
 type backlog uint8
 
 const (
 	noBacklog backlog = iota
-	// somewhatBehind: the files of a group are halfway from FilesMerge, at which they are to be merged, to half of FilesMax.
+	// somewhatBehind: a group has at least halfway from FilesMerge, where merging starts, to half
+	// of FilesMax files.
 	somewhatBehind
-	// farBehind: a group has half of FilesMax files. Reads suffer more from these than from compactions.
+	// farBehind: a group has half of FilesMax files. So many harm reads more than compactions do.
 	farBehind
 )
 
@@ -24,10 +26,10 @@ func (c *Config) backlogOf(files int) backlog {
 	return noBacklog
 }
 
-// backlogs counts the tablets of a server that have each backlog; of those that have none, nothing is known.
+// backlogs counts a server's tablets by backlog. The count of noBacklog is meaningless.
 type backlogs [farBehind + 1]atomic.Int64
 
-// worst returns the worst that a tablet has.
+// worst returns the worst backlog of any tablet.
 func (b *backlogs) worst() backlog {
 	for x := farBehind; x > noBacklog; x-- {
 		if b[x].Load() > 0 {
@@ -37,7 +39,7 @@ func (b *backlogs) worst() backlog {
 	return noBacklog
 }
 
-// setBacklog takes note of the tablet's. mu is held.
+// setBacklog updates the tablet's backlog. mu is held.
 func (t *Tablet) setBacklog(b backlog) {
 	if b == t.mu.backlog {
 		return
@@ -47,5 +49,5 @@ func (t *Tablet) setBacklog(b backlog) {
 	t.mu.backlog = b
 }
 
-// behind tells that compactions are far behind with the files of some tablet.
+// behind reports whether compactions are far behind with any tablet.
 func (s *Server) behind() bool { return s.backlogs.worst() == farBehind }

@@ -60,7 +60,7 @@ func TestWebtableRow(t *testing.T) {
 	check("after another restart")
 }
 
-// Files that a compaction has replaced leave the cache to those that are read: to the one in their place.
+// Files that a compaction has replaced leave the cache to the file that replaces them.
 func TestCacheForgetsReplacedFiles(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	for i := range 3 {
@@ -79,7 +79,7 @@ func TestCacheForgetsReplacedFiles(t *testing.T) {
 	}
 }
 
-// A mutation whose keys would not fit a memtable is refused before it is in the log.
+// A mutation whose keys would not fit in a memtable is rejected before it is logged.
 func TestMutationLargerThanMemory(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	row := string(make([]byte, 64<<10)) // zero bytes count double in keys
@@ -98,8 +98,8 @@ func TestMutationLargerThanMemory(t *testing.T) {
 	}
 }
 
-// Increments and appends of one column in one call build on each other, and hold
-// one value of it however many there are (I13).
+// Increments and appends to one column in one call build on each other, and hold one value of it
+// however many there are (I13).
 func TestReadModifyWriteOfOneColumn(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	e.mustApply("r", set("f", "q", table.ServerTimestamp, string(make([]byte, 1<<20))))
@@ -120,15 +120,15 @@ func TestReadModifyWriteOfOneColumn(t *testing.T) {
 	}
 }
 
-// A change of metadata whose outcome stays unknown, and that comes through later,
-// does not stop the tablet for good.
+// A metadata change whose outcome stays unknown, and that takes effect later, does not block the
+// tablet permanently.
 func TestUnclearMetadataChange(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	for i := range 6 {
 		e.mustApply("r", set("f", strconv.Itoa(i), 1, "v"))
 		e.meta.setFaults(func() (before, after error) { return nil, errors.New("outcome unknown") }, errors.New("no answer"))
 		if err := e.Compact(context.Background(), testTable, false); err == nil {
-			t.Fatal("the change of metadata was not refused")
+			t.Fatal("the metadata change did not fail")
 		}
 		e.meta.setFaults(nil, nil)
 		for n := 0; ; n++ {
@@ -151,7 +151,7 @@ func TestUnclearMetadataChange(t *testing.T) {
 	}
 }
 
-// A server whose disk is full starts and reads, and writes again when there is room.
+// A server with a full disk starts and serves reads, and accepts writes again when there is space.
 func TestOpenOnFullDisk(t *testing.T) {
 	e := newEnv(t, Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10}, "f")
 	for i := range 20 {
@@ -174,8 +174,8 @@ func TestOpenOnFullDisk(t *testing.T) {
 	e.mustApply("more", set("f", "q", 1, "v"))
 }
 
-// A version that was out of versions=n stays out when what outranked it is
-// deleted, whatever was compacted in between (the sticky versions rule).
+// A version that was out of versions=n stays out when what outranked it is deleted, whatever was
+// compacted in between (the sticky versions rule).
 func TestVersionsStayOut(t *testing.T) {
 	steps := []table.Mutation{
 		set("f", "q", 10, "ten"), set("f", "q", 20, "twenty"),
@@ -184,8 +184,8 @@ func TestVersionsStayOut(t *testing.T) {
 		table.DeleteColumnRange("f", []byte("q"), 5, table.Before(6)),
 	}
 	want := [][]string{{"f:q@10=ten"}, {"f:q@20=twenty"}, nil, {"f:q@5=five"}, {"f:q@5=five"}, nil}
-	// Each bit pattern says after which steps the memtable is written out, and
-	// whether the files are then merged, without or with the whole past.
+	// The bits of pattern select the steps after which the memtable is written out, and whether the
+	// files are then merged, without or with the complete history.
 	for pattern := range 1 << (len(steps) + 1) {
 		e := newEnv(t, Config{FilesMerge: 3}, "f:versions=1")
 		for i, m := range steps {

@@ -70,8 +70,8 @@ func BenchmarkReadRow(b *testing.B) {
 	}
 }
 
-// BenchmarkReadRowOfFile reads rows of 1000 bytes of an SSTable of 20 MB, uniformly with a cache that has all of it and with one
-// that has a tenth, and by a Zipfian distribution with that.
+// BenchmarkReadRowOfFile reads rows of 1000 bytes of an SSTable of 20 MB: uniformly with a cache of
+// its size and with a tenth of that, and by a Zipfian distribution with the latter.
 func BenchmarkReadRowOfFile(b *testing.B) {
 	const rows = 20_000
 	for _, c := range []struct {
@@ -115,9 +115,9 @@ func BenchmarkReadRowOfFile(b *testing.B) {
 	}
 }
 
-// BenchmarkSplit splits a tablet of 10,000 rows and merges the halves, while 4 writers
-// wait 1 ms for the disk with each commit. It tells for how long a split and a merge
-// stop writes at most, and the slowest write.
+// BenchmarkSplit splits a tablet of 10,000 rows and merges the halves, while 4 writers wait 1 ms
+// for the disk with each commit. It reports the longest write pause of a split and a merge, and the
+// slowest write.
 func BenchmarkSplit(b *testing.B) {
 	e := benchEnv(b, Config{}, 10_000)
 	e.fs.SetHook(func(op vfs.Op) error {

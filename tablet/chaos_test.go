@@ -14,14 +14,14 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A chaosWorker changes rows of its own, all over the table, and reads them: what was
-// acknowledged must be there, of a change of unknown fate all or nothing.
+// A chaosWorker changes its own rows, all over the table, and reads them. Acknowledged changes must
+// be present, changes of unknown outcome completely or not at all.
 type chaosWorker struct {
 	run   *chaosRun
 	id    int
 	r     *rand.Rand
 	m     *model
-	last  map[string]int64 // server timestamp of each row
+	last  map[string]int64 // last server timestamp of each row
 	count int
 }
 
@@ -52,7 +52,7 @@ func (w *chaosWorker) mutations() []table.Mutation {
 	return ms
 }
 
-// step makes one change and, now and then, one read.
+// step makes one change and sometimes a read.
 func (w *chaosWorker) step() {
 	row, ms := w.row(), w.mutations()
 	for {
@@ -84,8 +84,8 @@ func (w *chaosWorker) step() {
 	}
 }
 
-// settle finds out whether a change was made. Its server timestamp is not known, so
-// those that it may have given are taken from what is there.
+// settle determines whether a change was made. Its server timestamp is unknown, so possible ones
+// are taken from the cells that are present.
 func (w *chaosWorker) settle(row string, ms []table.Mutation) {
 	got, ok := w.read(row)
 	if !ok || slices.Equal(got, cellStrings(w.m.read(row, 0))) {
@@ -135,8 +135,8 @@ func (w *chaosWorker) check(row string) {
 	}
 }
 
-// read reads a row wherever it is served, also when the master has ended: a change of unknown fate must be settled. It returns false
-// when the run has failed.
+// read reads a row from its server, also after the master has ended: a change of unknown outcome
+// must be settled. It returns false if the run has failed.
 func (w *chaosWorker) read(row string) (out []string, ok bool) {
 	for {
 		out = nil
@@ -158,17 +158,17 @@ func (w *chaosWorker) read(row string) (out []string, ok bool) {
 	}
 }
 
-// chaosRun is a fleet whose tablets are split, merged, moved and recovered by one
-// goroutine, the master, while workers write.
+// chaosRun is a cluster whose tablets are split, merged, moved and recovered by one goroutine, the
+// master, while workers write.
 type chaosRun struct {
-	*fleet
+	*cluster
 	r    *rand.Rand
 	mu   sync.Mutex // guards servers, failure, ended
 	fate struct {
 		failure string
 		ended   bool
 	}
-	pending map[string][]Run // by end: what a tablet's server has not written out yet
+	pending map[string][]Run // by end: runs that a tablet's server has not written out yet
 	pendMu  sync.Mutex
 	did     map[string]int
 }
@@ -193,7 +193,7 @@ func (c *chaosRun) failed() bool {
 	return c.fate.failure != ""
 }
 
-// route returns the server of a row, or any if there is none now: it will say so.
+// route returns the server of a row, or any if there is none now: it rejects the request.
 func (c *chaosRun) route(row string) *Server {
 	ends, owners := c.ranges()
 	c.mu.Lock()
@@ -209,14 +209,14 @@ func (c *chaosRun) route(row string) *Server {
 	return c.servers[0].Server
 }
 
-// some returns a tablet in METADATA and the server that has it.
-func (c *chaosRun) some() (end []byte, s *fleetServer) {
+// some returns a tablet in METADATA and its server.
+func (c *chaosRun) some() (end []byte, s *clusterServer) {
 	ends, owners := c.ranges()
 	i := c.r.IntN(len(ends))
 	return ends[i], c.server(owners[i])
 }
 
-func (c *chaosRun) other(s *fleetServer) *fleetServer {
+func (c *chaosRun) other(s *clusterServer) *clusterServer {
 	for {
 		if o := c.servers[c.r.IntN(len(c.servers))]; o != s {
 			return o
@@ -224,8 +224,8 @@ func (c *chaosRun) other(s *fleetServer) *fleetServer {
 	}
 }
 
-// load loads a tablet with what is left of it in logs.
-func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
+// load loads a tablet with its remaining runs.
+func (c *chaosRun) load(s *clusterServer, end []byte, runs []Run) {
 	key := metaKey(1, end)
 	c.pendMu.Lock()
 	runs = append(c.pending[key], runs...)
@@ -248,7 +248,7 @@ func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
 			c.pendMu.Unlock()
 		}
 		err := s.Load(context.Background(), l)
-		if errors.Is(err, errCut) && s.lease.Load() { // memory was short, and so METADATA had to change
+		if errors.Is(err, errDisconnected) && s.lease.Load() { // memory was short, so METADATA had to change
 			c.load(s, end, nil)
 		} else if err != nil {
 			c.fail("load tablet that ends at %q: %v", end, err)
@@ -256,9 +256,9 @@ func (c *chaosRun) load(s *fleetServer, end []byte, runs []Run) {
 	}
 }
 
-// expected are the errors that what the master does may get without harm.
+// expected reports whether an operation of the master may fail with err.
 func expected(err error) bool {
-	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errCut, ErrSettling, errUnloaded, context.Canceled} {
+	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errDisconnected, ErrSettling, errUnloaded, context.Canceled} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -288,7 +288,7 @@ func (c *chaosRun) act() {
 		s.clock.micros.Store(c.clock.micros.Load() - c.r.Int64N(3_600_000_000))
 	default:
 		name = "kill"
-		c.killAmidst(s, end)
+		c.killDuring(s, end)
 	}
 	if !expected(err) {
 		c.fail("%s: %v", name, err)
@@ -306,8 +306,8 @@ func (c *chaosRun) splitAt() []byte {
 	return fmt.Appendf(nil, "%02d-w%d", c.r.IntN(chaosRows), c.r.IntN(4))
 }
 
-// join merges the tablet with the one below it, which is brought to the same server.
-func (c *chaosRun) join(s *fleetServer, end []byte) error {
+// join merges the tablet with the one below it, which is moved to the same server.
+func (c *chaosRun) join(s *clusterServer, end []byte) error {
 	ends, owners := c.ranges()
 	i := slices.IndexFunc(ends, func(e []byte) bool { return string(e) == string(end) })
 	if i == 0 {
@@ -322,10 +322,10 @@ func (c *chaosRun) join(s *fleetServer, end []byte) error {
 	return s.Merge(context.Background(), refTo(ends[i-1]), refTo(end))
 }
 
-// killAmidst ends a server's talk with METADATA at some change, has it do something,
-// and kills it. Its tablets, as METADATA has them, go to the others.
-func (c *chaosRun) killAmidst(s *fleetServer, end []byte) {
-	c.meta.cut(s.name, 1+c.r.IntN(4))
+// killDuring disconnects a server from METADATA at some change during an operation, and kills it.
+// Its tablets, according to METADATA, go to the others.
+func (c *chaosRun) killDuring(s *clusterServer, end []byte) {
+	c.meta.disconnectAfter(s.name, 1+c.r.IntN(4))
 	what, at, later := c.r.IntN(4), c.splitAt(), time.Duration(c.r.IntN(20))*time.Millisecond
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -351,12 +351,12 @@ func (c *chaosRun) killAmidst(s *fleetServer, end []byte) {
 	s.Close()
 	wg.Wait()
 	c.mu.Lock()
-	c.fleet.servers = slices.DeleteFunc(c.servers, func(x *fleetServer) bool { return x == s })
+	c.cluster.servers = slices.DeleteFunc(c.servers, func(x *clusterServer) bool { return x == s })
 	c.mu.Unlock()
 	runs := c.readLogs(s)
 	fresh := c.start()
 	c.mu.Lock()
-	c.fleet.servers = append(c.servers, fresh)
+	c.cluster.servers = append(c.servers, fresh)
 	c.mu.Unlock()
 	ends, owners := c.ranges()
 	for i, end := range ends {
@@ -366,9 +366,8 @@ func (c *chaosRun) killAmidst(s *fleetServer, end []byte) {
 	}
 }
 
-// I1, I3, I4, I5, I8, and no deleted cell comes back: tablets are split, merged and
-// moved under load, and servers killed with such a change under way, whose outcome
-// nobody knows.
+// I1, I3, I4, I5, I8, and no deleted cell reappears: tablets are split, merged and moved under
+// load, and servers killed during such a change, whose outcome is unknown.
 func TestSplitMergeMoveKill(t *testing.T) {
 	seed := testSeed(t)
 	for run := range uint64(soakRuns(4)) {
@@ -379,14 +378,14 @@ func TestSplitMergeMoveKill(t *testing.T) {
 func chaos(t *testing.T, seed uint64) {
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
 	c := &chaosRun{r: rand.New(rand.NewPCG(seed, 1)), pending: map[string][]Run{}, did: map[string]int{},
-		fleet: newFleet(t, cfg, 3, "all", "three:versions=3,group=g2")}
+		cluster: newCluster(t, cfg, 3, "all", "three:versions=3,group=g2")}
 	lost := rand.New(rand.NewPCG(seed, 2))
 	c.meta.setFaults(func() (before, after error) { // metadata's lock guards lost
 		switch lost.IntN(16) {
 		case 0:
-			before = fmt.Errorf("change that never came: %w", errCut)
+			before = fmt.Errorf("request lost: %w", errDisconnected)
 		case 1:
-			after = fmt.Errorf("change whose answer got lost: %w", errCut)
+			after = fmt.Errorf("answer lost: %w", errDisconnected)
 		}
 		return before, after
 	}, nil)
@@ -415,7 +414,7 @@ func chaos(t *testing.T, seed uint64) {
 	wg.Wait()
 	total := 0
 	c.mu.Lock()
-	c.fate.ended = false // so that what is read now is waited for
+	c.fate.ended = false // so that reads wait from here on
 	c.mu.Unlock()
 	for _, w := range workers {
 		total += w.count

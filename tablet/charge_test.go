@@ -6,12 +6,13 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestWritesAreCharged (I13): what a mutation takes until it is in the memtable counts within the memory for writes: its place there
-// and its coded form, and that of a large one in a batch of the log. What was charged is given back.
+// TestWritesAreCharged (I13): a mutation that is not in a memtable yet is charged to the memory for
+// writes: its size there, its encoded form, and that of a large one in a log batch. The charge is
+// released.
 func TestWritesAreCharged(t *testing.T) {
 	t.Parallel()
 	const size = 8 << 20
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	s := f.start(0, Config{MemtablesBytesMax: 64 << 20})
 	f.load(s, 0, "m", nil, nil)
 	rm := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, make([]byte, size))}}
@@ -28,7 +29,7 @@ func TestWritesAreCharged(t *testing.T) {
 	if n, m := s.chargeBytes(huge), rowMutationBytes(huge); n > max(m, 32<<20) {
 		t.Errorf("a value of half the memory is charged %d: it waits for all others to be written out", n)
 	}
-	for range 20 { // more than there is at once
+	for range 20 { // more than fits at once
 		if _, err := applySync(s, "a", rm.Mutations...); err != nil {
 			t.Fatal(err)
 		}

@@ -12,19 +12,19 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// Checked counts what Check has looked at.
+// Checked counts the items that Check has verified.
 type Checked struct {
 	SSTables, Logs   int64
-	Entries, Records int64 // of SSTables, of logs
+	Entries, Records int64 // entries of SSTables, records of logs
 }
 
-// Problem takes one thing that Check finds wrong: where, and what.
+// Problem receives one error that Check finds, with its file and offset.
 type Problem func(file string, offset int64, err error)
 
-// Check verifies what the metadata of tablets names, and every log, of a server
-// that is not running: each SSTable is there, whole, in order and holds internal
-// keys with the sequence numbers that the metadata says; each log record is whole
-// and holds entries. The error is ctx's.
+// Check verifies the SSTables that the metadata of tablets names, and every log, of a server that
+// is not running. Each SSTable must exist, be whole and in order, and hold internal keys with
+// sequence numbers in the range that the metadata records. Each log record must be whole and hold
+// entries. The error is ctx's.
 func Check(ctx context.Context, blobs Blobs, metas []*Meta, report Problem) (Checked, error) {
 	var sum Checked
 	checked := map[blobfs.ID]bool{}
@@ -32,10 +32,9 @@ func Check(ctx context.Context, blobs Blobs, metas []*Meta, report Problem) (Che
 		for _, g := range m.Groups {
 			for i := range g.Files {
 				f := &g.Files[i]
-				// Files of tablets that were merged have numbers that overlap, in
-				// other rows.
+				// Files of merged tablets have overlapping sequence numbers, in different rows.
 				if i > 0 && f.MinSeq < g.Files[i-1].MinSeq {
-					report(f.Handle.ID.String(), 0, fmt.Errorf("tablet %d, group %s: first sequence number %d, that of the file before is %d", m.ID, g.Name, f.MinSeq, g.Files[i-1].MinSeq))
+					report(f.Handle.ID.String(), 0, fmt.Errorf("tablet %d, group %s: first sequence number %d is below %d of the preceding file", m.ID, g.Name, f.MinSeq, g.Files[i-1].MinSeq))
 				}
 				if checked[f.Handle.ID] {
 					continue // shared
@@ -112,7 +111,7 @@ func checkKeys(ctx context.Context, blob BlobReader, f *FileMeta, sum *Checked) 
 		return err
 	}
 	if n != f.Entries {
-		return fmt.Errorf("%d entries, the metadata says %d", n, f.Entries)
+		return fmt.Errorf("%d entries, metadata has %d", n, f.Entries)
 	}
 	return nil
 }
@@ -143,7 +142,7 @@ func checkLog(ctx context.Context, blobs Blobs, id blobfs.ID, sum *Checked) erro
 				return err
 			})
 			if err == nil && ops != rec.Ops {
-				err = fmt.Errorf("%w: %d entries, the header says %d", errBadBody, ops, rec.Ops)
+				err = fmt.Errorf("%w: %d entries, header has %d", errBadBody, ops, rec.Ops)
 			}
 			if err != nil {
 				return fmt.Errorf("record %d: %w", rec.First, err)
@@ -153,7 +152,7 @@ func checkLog(ctx context.Context, blobs Blobs, id blobfs.ID, sum *Checked) erro
 	}
 }
 
-// placeOf returns the file and offset that err names, or file and 0.
+// placeOf returns the file and offset in err, or file and 0.
 func placeOf(err error, file string) (string, int64) {
 	var extent *blobfs.CorruptError
 	var t *sstable.CorruptError
@@ -166,8 +165,8 @@ func placeOf(err error, file string) (string, int64) {
 	return file, 0
 }
 
-// CheckSSTable verifies a blob if it is an SSTable, and returns how many entries it has; -1 if it is none.
-// The error is the blob's, or ctx's.
+// CheckSSTable verifies a blob if it is an SSTable and returns its number of entries, or -1 if it
+// is not one. The error is the blob's, or ctx's.
 func CheckSSTable(ctx context.Context, blobs Blobs, h blobfs.Handle, report Problem) (entries int64, err error) {
 	blob, err := blobs.OpenBlob(ctx, h)
 	if err != nil {

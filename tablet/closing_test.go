@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// awayMetadata answers nothing: until the caller has had enough, or with ErrClosed.
-type awayMetadata struct {
+// unreachableMetadata does not answer until the caller gives up, or fails with ErrClosed.
+type unreachableMetadata struct {
 	Metadata
-	asked  chan struct{} // closed by the first call
+	called chan struct{} // closed by the first call
 	once   sync.Once
 	closed atomic.Bool
 }
 
-func (m *awayMetadata) wait(ctx context.Context) error {
-	m.once.Do(func() { close(m.asked) })
+func (m *unreachableMetadata) wait(ctx context.Context) error {
+	m.once.Do(func() { close(m.called) })
 	if m.closed.Load() {
 		return fmt.Errorf("read METADATA: %w", ErrClosed)
 	}
@@ -27,38 +27,37 @@ func (m *awayMetadata) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (m *awayMetadata) Save(ctx context.Context, _ *Meta) error { return m.wait(ctx) }
+func (m *unreachableMetadata) Save(ctx context.Context, _ *Meta) error { return m.wait(ctx) }
 
-func (m *awayMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, error) {
+func (m *unreachableMetadata) Load(ctx context.Context, _ uint64, _ []byte) (*Meta, error) {
 	return nil, m.wait(ctx)
 }
 
-func (m *awayMetadata) Split(ctx context.Context, _, _ *Meta) error { return m.wait(ctx) }
+func (m *unreachableMetadata) Split(ctx context.Context, _, _ *Meta) error { return m.wait(ctx) }
 
-func awayFrom(s *fleetServer) *awayMetadata {
-	m := &awayMetadata{Metadata: s.cfg.Metadata, asked: make(chan struct{})}
+func disconnectFrom(s *clusterServer) *unreachableMetadata {
+	m := &unreachableMetadata{Metadata: s.cfg.Metadata, called: make(chan struct{})}
 	s.cfg.Metadata = m
 	return m
 }
 
-// A server whose memtable is being written out, and that splits a tablet, while nobody answers about metadata, does
-// not wait for that when it closes.
+// Close does not wait for a minor compaction or a split whose metadata change gets no answer.
 func TestCloseWithoutMetadata(t *testing.T) {
 	for _, what := range []string{"minor compaction", "split"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(t, Config{}, 1, "f:").servers[0]
+			s := newCluster(t, Config{}, 1, "f:").servers[0]
 			for _, row := range []string{"row001", "row019"} {
 				if _, err := applySync(s.Server, row, setCell(row)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if what == "split" { // which else is a minor compaction first
+			if what == "split" { // it would run a minor compaction first
 				if err := s.Compact(context.Background(), "t", false); err != nil {
 					t.Fatal(err)
 				}
 			}
-			m := awayFrom(s)
+			m := disconnectFrom(s)
 			result := make(chan error, 1)
 			if what == "split" {
 				go func() {
@@ -71,7 +70,7 @@ func TestCloseWithoutMetadata(t *testing.T) {
 				}
 				result <- ErrClosed
 			}
-			<-m.asked
+			<-m.called
 			began := time.Now()
 			s.Close()
 			if took := time.Since(began); took > metaClosing+5*time.Second {
@@ -84,10 +83,11 @@ func TestCloseWithoutMetadata(t *testing.T) {
 	}
 }
 
-// When metadata is closed for good, a split whose outcome is not known ends, and neither half may change its metadata.
+// When metadata is permanently closed, a split of unknown outcome ends, and neither half may change
+// its metadata.
 func TestMetadataIsClosed(t *testing.T) {
-	s := newFleet(t, Config{}, 1, "f:").servers[0]
-	m := awayFrom(s)
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
+	m := disconnectFrom(s)
 	m.closed.Store(true)
 	done := make(chan error, 1)
 	go func() {
@@ -100,10 +100,10 @@ func TestMetadataIsClosed(t *testing.T) {
 			t.Errorf("split: %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the split goes on")
+		t.Fatal("the split has not ended")
 	}
 	all := s.allTablets()
 	if len(all) != 1 || !all[0].metaMu.closed {
-		t.Errorf("%d tablets; its metadata may be changed still", len(all))
+		t.Errorf("%d tablets, metadata may still change", len(all))
 	}
 }

@@ -10,32 +10,32 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// policy is a family's GC policy with what the hot paths ask of it worked out.
+// policy is a family's GC policy with values precomputed for the hot paths.
 type policy struct {
 	gc          *table.GCPolicy
-	leaves      []int // the n of its versions=n rules
-	maxVersions int   // beyond these, garbage whatever the age; 0: no such number
-	maxAge      int64 // older, garbage whatever the rank, in µs; 0: no such age
+	leaves      []int // n of each versions=n rule
+	maxVersions int   // versions of a higher rank are garbage whatever their age; 0: no limit
+	maxAge      int64 // older versions are garbage whatever their rank, in µs; 0: no limit
 }
 
 func newPolicy(gc *table.GCPolicy) policy {
 	return policy{gc: gc, leaves: gc.VersionLeaves(), maxVersions: gc.MaxVersions(), maxAge: gc.MaxAge().Microseconds()}
 }
 
-// verdict is what becomes of one version of a column.
+// verdict is the decision about one version of a column.
 type verdict uint8
 
 const (
 	live     verdict = iota
 	hidden           // committed after the read's sequence number
 	replaced         // the same version was written again later
-	deleted          // by a deletion that was committed after it
+	deleted          // by a deletion committed after it
 	garbage          // by the family's GC policy
 	rest             // garbage, and so are all older versions of the column
 )
 
-// timeRange is a deletion of those versions of a column whose timestamps are in
-// [start, end), end 0 being none.
+// timeRange is a deletion of the versions of a column with timestamps in [start, end); end 0 means
+// no end.
 type timeRange struct {
 	start, end int64
 	seq        uint64
@@ -45,34 +45,33 @@ func (r *timeRange) covers(ts int64, seq uint64) bool {
 	return seq < r.seq && ts >= r.start && (r.end == 0 || ts < r.end)
 }
 
-// judge decides which versions of one column live. Versions come newest first,
-// and of the same timestamp the last commit first, as internal keys are ordered.
+// judge decides which versions of one column live. Versions come newest first, and versions with
+// the same timestamp last commit first, as internal keys are ordered.
 //
-// The law is table's: a version is out of versions=n from the moment at which n
-// newer ones stand beside it, even if those are deleted later. As long as
-// nothing but whole columns, families and rows was deleted, that is the same as
-// being beyond the n newest that live: what a whole deletion covers counts for
-// nothing, and nothing that it leaves was ever beside it. Only a deletion of a
-// range of timestamps makes the order of commits matter: see history.
+// The rule is that of package table: a version is out of versions=n from the moment at which n
+// newer ones exist beside it, even if those are deleted later. If only whole columns, families and
+// rows were deleted, that is the same as not being among the n newest live versions: what a whole
+// deletion covers does not count, and it never coexisted with what the deletion leaves. Only the
+// deletion of a range of timestamps makes the order of commits matter: see settle.
 type judge struct {
 	now  int64  // µs
 	snap uint64 // entries with a higher sequence number are hidden
 
 	policy *policy
-	full   uint64      // the last deletion of all the column; older entries are dead
-	ranges []timeRange // deletions of parts of it, after full
-	cover  cover       // of ranges, when they are many
+	full   uint64      // last deletion of the whole column; older entries are dead
+	ranges []timeRange // later deletions of parts of it
+	cover  cover       // index of ranges, if they are many
 	replay replay
 
 	seen   bool
 	lastTS int64
-	rank   int // versions that stand above the next one
+	rank   int // number of newer versions that count
 
-	outranked func(n int) bool // bound once: a method value costs an allocation
+	outranked func(n int) bool // set once: a method value costs an allocation
 }
 
 func (j *judge) init(now int64, snap uint64) {
-	const keep = 1024 // ranges or versions; judges last, and one large column should not
+	const keep = 1024 // ranges or versions; judges are reused, and should not keep the buffers of one large column
 	j.now, j.snap = now, snap
 	if cap(j.ranges) > keep {
 		j.ranges, j.cover = nil, cover{}
@@ -91,8 +90,7 @@ func (j *judge) column(p *policy, full uint64) {
 	j.cover.built, j.seen, j.rank = false, false, 0
 }
 
-// delete takes note of a deletion in the column. Those come before its versions,
-// the last commit first.
+// delete records a deletion in the column. Deletions come before the versions, last commit first.
 func (j *judge) delete(start, end int64, seq uint64) {
 	switch {
 	case seq > j.snap || seq <= j.full:
@@ -104,10 +102,10 @@ func (j *judge) delete(start, end int64, seq uint64) {
 	}
 }
 
-// needsHistory says that the versions must be judged together, by settle.
+// needsHistory reports whether the versions must be judged together, by settle.
 func (j *judge) needsHistory() bool { return len(j.ranges) > 0 && len(j.policy.leaves) > 0 }
 
-// version judges the next version.
+// version returns the verdict on the next version.
 func (j *judge) version(ts int64, seq uint64) verdict {
 	if seq > j.snap {
 		return hidden
@@ -149,21 +147,21 @@ func (j *judge) isDeleted(ts int64, seq uint64) bool {
 	return false
 }
 
-// fewRanges is how many ranges are looked at one by one: for so few, a structure
-// to search in costs more than it saves.
+// fewRanges is the number of ranges up to which a linear search is used; an index pays off above
+// it.
 const fewRanges = 8
 
-// cover tells the last deletion of a timestamp in O(log ranges). A column may
-// have as many ranges as versions, and asks for each version.
+// cover finds the last deletion of a timestamp in O(log ranges). A column may have as many ranges
+// as versions, and each version is looked up.
 type cover struct {
-	bounds []int64  // ascending; segment i goes from bounds[i] to the next, the last on without end
-	seqs   []uint64 // by segment: of the last deletion that covers it; 0: none
-	open   slots    // segments that no deletion covers so far
+	bounds []int64  // ascending; segment i starts at bounds[i] and ends at the next bound; the last one has no end
+	seqs   []uint64 // by segment: last deletion that covers it; 0: none
+	open   slots    // segments not covered so far
 	built  bool
 }
 
-// build takes O(ranges log ranges): the last deletion comes first, so that each
-// segment is written once. It puts ranges in that order.
+// build takes O(ranges log ranges): it sorts ranges by last deletion first, so that each segment is
+// written once.
 func (c *cover) build(ranges []timeRange) {
 	slices.SortFunc(ranges, func(a, b timeRange) int { return cmp.Compare(b.seq, a.seq) })
 	c.built, c.bounds = true, c.bounds[:0]
@@ -208,7 +206,7 @@ func (c *cover) last(ts int64) uint64 {
 	return c.seqs[at]
 }
 
-// version is one version of a column whose history must be known.
+// version is one version of a column whose history is needed.
 type version struct {
 	ts      int64
 	seq     uint64
@@ -216,13 +214,13 @@ type version struct {
 	verdict verdict
 }
 
-// settle judges all versions of a column together, by replaying its commits. It
-// takes O(n log n) for n versions and ranges. The error is the cause of ctx.
+// settle judges all versions of a column together, by replaying its commits. It takes O(n log n)
+// for n versions and ranges. The error is the cause of ctx.
 func (j *judge) settle(ctx context.Context, vs []version) error {
 	j.prepare(vs)
 	r := &j.replay
 	for leaf, n := range j.policy.leaves {
-		if n >= len(r.times) { // so many never stand beside each other; later leaves are larger
+		if n >= len(r.times) { // so many versions never coexist; later leaves are larger
 			break
 		}
 		if leaf == 0 {
@@ -235,8 +233,8 @@ func (j *judge) settle(ctx context.Context, vs []version) error {
 	return j.conclude(ctx, vs)
 }
 
-// prepare gives the versions that no history can save their verdict, and lists
-// the commits of the others and of the deletions for replay.
+// prepare decides the versions for which history does not matter, and lists the commits of the
+// others and of the deletions for replay.
 func (j *judge) prepare(vs []version) {
 	r := &j.replay
 	r.events, r.times = r.events[:0], r.times[:0]
@@ -269,7 +267,7 @@ func (j *judge) prepare(vs []version) {
 	r.holders = slices.Grow(r.holders[:0], len(r.times))[:len(r.times)]
 }
 
-// conclude gives the other versions their verdict.
+// conclude decides the other versions.
 func (j *judge) conclude(ctx context.Context, vs []version) error {
 	var v, last *version
 	outranked := func(n int) bool {
@@ -297,19 +295,19 @@ func (j *judge) conclude(ctx context.Context, vs []version) error {
 	return nil
 }
 
-// replay is the commits of a column, to be gone through in their order.
+// replay holds the commits of a column, to be processed in commit order.
 type replay struct {
 	events   []event
-	times    []int64 // the different timestamps, newest first
-	standing slots   // of times: those with a version that stands
-	holders  []int   // by slot of times: index of the version that stands
+	times    []int64 // distinct timestamps, newest first
+	standing slots   // slots of times that have a version among the newest
+	holders  []int   // by slot of times: index of that version
 }
 
-// event is the commit of a version or, when set is negative, of a deletion.
+// event is the commit of a version or, if set is negative, of a deletion.
 type event struct {
 	seq      uint64
 	set      int // index of the version
-	from, to int // slots of times: that of the version, or those of the deletion
+	from, to int // slots of times: that of the version, or the range of the deletion
 }
 
 // slot returns the first slot whose timestamp is below ts.
@@ -317,9 +315,9 @@ func (r *replay) slot(ts int64) int {
 	return sort.Search(len(r.times), func(i int) bool { return r.times[i] < ts })
 }
 
-// outrank replays the commits under versions=n and sets bit on each version that
-// was out of the n newest at some time. Whoever leaves does so once for each time
-// that it came, so deletions of many versions cost no more than those versions did.
+// outrank replays the commits under versions=n and sets bit on each version that was not among the
+// n newest at some time. Each removal matches one earlier insertion, so deletions of many versions
+// cost no more than those versions did.
 func (r *replay) outrank(ctx context.Context, vs []version, n int, bit uint64) error {
 	r.standing.reset(len(r.times))
 	count := 0
@@ -350,9 +348,9 @@ func (r *replay) outrank(ctx context.Context, vs []version, n int, bit uint64) e
 	return nil
 }
 
-// slots is a set of numbers below a bound. Above the bits of the members are bits
-// that say which words of the level below are not empty, and so on up to a single
-// word: finding a member looks at one or two words of each level, whatever the set.
+// slots is a set of numbers below a bound: a bitmap, with upper levels that mark the non-empty
+// words of the level below, up to a single word. Finding a member reads one or two words of each
+// level, whatever the set.
 type slots struct{ levels [][]uint64 }
 
 // reset makes s empty, for numbers below n.

@@ -8,50 +8,48 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// compaction copies the entries of some memtables or files that live on. What
-// it may leave out depends on whether it has the whole past in hand:
+// compaction copies the live entries of some memtables or files. What it may drop depends on
+// whether it has the complete history:
 //
-//   - Any compaction leaves out what a later commit in the same input replaced,
-//     deleted whole or outranked: whatever such an entry could still have decided
-//     is decided the same way by what stays.
-//   - With the whole past (the oldest file of the group among the input), it also
-//     leaves out the deletions themselves, and judges columns that had a range of
-//     versions deleted. Without it those columns stay as they are: a version in an
-//     older file may depend on their history.
+//   - Any compaction drops entries that a later commit in the same input replaced, deleted whole or
+//     outranked: the remaining entries decide everything that such an entry could still decide.
+//   - With the complete history (the oldest file of the group is among the input) it also drops the
+//     deletions themselves, and judges columns in which ranges of versions were deleted. Without it
+//     those columns stay as they are: a version in an older file may depend on their history.
 //
-// Entries of dropped families are left out always.
+// Entries of dropped families are always dropped.
 type compaction struct {
-	ctx       context.Context // given up when it ends; nil: never
-	merge     merge
-	judge     judge
-	schema    *schema
-	wholePast bool
-	emit      func(f *family, key, value []byte) error // f is nil for a delete row
+	ctx         context.Context // ends the compaction; may be nil
+	merge       merge
+	judge       judge
+	schema      *schema
+	fullHistory bool
+	emit        func(f *family, key, value []byte) error // f is nil for a row deletion
 
-	key               []byte // prefix: row, family and column part
+	key               []byte // prefix of the current key: row, family and column part
 	rowEnd, familyEnd int
 	rowFull           uint64
 	family            *family
 	familyFull        uint64
 	versions          []version
 	start             []byte      // key of the first of versions
-	held              []heldEntry // those of versions, if they are small together
+	held              []heldEntry // entries of versions, if they are small together
 }
 
-// heldEntry is an entry that is kept until its column is judged.
+// heldEntry is an entry held until its column is judged.
 type heldEntry struct{ key, value []byte }
 
-// holdBytes bounds what a compaction holds of a column until it is judged. What a
-// larger column has is read a second time: most columns are far smaller, and need
-// no second seek in each file.
+// holdBytes bounds the entries of a column that a compaction holds until it is judged, in bytes.
+// Entries of larger columns are read a second time. Most columns are far smaller and need no second
+// seek in each file.
 const holdBytes = 1 << 20
 
-// checkRows is after how many rows a compaction looks whether it is given up.
+// checkRows is the number of rows after which a compaction checks its context.
 const checkRows = 64
 
-// errColumnChanged means that a source did not give the same entries twice. Files
-// do not change, so it is a bug, or memory that fails.
-var errColumnChanged = errors.New("a column changed between two readings of a compaction")
+// errColumnChanged means that a source returned different entries for a second read. Files are
+// immutable, so this is a bug or faulty memory.
+var errColumnChanged = errors.New("column changed between two reads of a compaction")
 
 func (c *compaction) run() error {
 	c.merge.first()
@@ -83,7 +81,7 @@ func (c *compaction) row() error {
 			return err
 		}
 		if p.Kind == ikey.KindDeleteRow {
-			if c.rowFull == 0 { // the latest covers what the earlier ones do
+			if c.rowFull == 0 { // the latest one covers all that earlier ones do
 				c.rowFull = ikey.Seq(key)
 				if err := c.keepDeletion(nil, key, nil); err != nil {
 					return err
@@ -180,10 +178,9 @@ func (c *compaction) skipColumn() {
 	}
 }
 
-// history copies the versions of a column in which ranges were deleted and whose
-// policy counts versions.
+// history copies the versions of a column with deleted ranges whose policy counts versions.
 func (c *compaction) history() error {
-	if !c.wholePast {
+	if !c.fullHistory {
 		for c.merge.valid() && bytes.HasPrefix(c.merge.key(), c.key) {
 			if ikey.Seq(c.merge.key()) > c.judge.full {
 				if err := c.emit(c.family, c.merge.key(), c.merge.value()); err != nil {
@@ -198,7 +195,7 @@ func (c *compaction) history() error {
 	if c.merge.err != nil {
 		return c.merge.err
 	}
-	// A compaction is given up where it writes, so nothing ends this before.
+	// A compaction checks its context where it writes, so this need not be interrupted.
 	if err := c.judge.settle(context.Background(), c.versions); err != nil {
 		return err
 	}
@@ -216,8 +213,8 @@ func (c *compaction) history() error {
 	return nil
 }
 
-// collect goes past a column's versions and takes note of them. It says whether it
-// holds their entries too.
+// collect advances past a column's versions and records them. It reports whether it holds their
+// entries too.
 func (c *compaction) collect() bool {
 	c.versions, c.held = c.versions[:0], c.held[:0]
 	c.start = append(c.start[:0], c.merge.key()...)
@@ -238,8 +235,7 @@ func (c *compaction) collect() bool {
 	return bytesHeld <= holdBytes
 }
 
-// copyAgain goes back to the first of the versions that were judged and copies
-// those that live.
+// copyAgain seeks back to the first of the judged versions and copies those that live.
 func (c *compaction) copyAgain() error {
 	c.merge.seekGE(c.start)
 	for i := range c.versions {
@@ -264,7 +260,7 @@ func (c *compaction) copyAgain() error {
 }
 
 func (c *compaction) keepDeletion(f *family, key, value []byte) error {
-	if c.wholePast {
+	if c.fullHistory {
 		return nil
 	}
 	return c.emit(f, key, value)

@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A group with two-pass compression: files of memtables have a cheap one, what they
-// are merged into has it, with a dictionary, and all is read back.
+// In a group with two-pass compression, files of minor compactions use a cheaper one, merged files
+// use it, with a dictionary, and all data is read back.
 func TestTwoPassGroup(t *testing.T) {
 	e := newEnv(t, Config{}, "contents:group=pages,compression=two-pass", "anchor")
 	frame := ""

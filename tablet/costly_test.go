@@ -35,8 +35,9 @@ func (s *turnstile) Resume(ctx context.Context) error {
 
 func (s *turnstile) End() { s.in = false }
 
-// TestCostlyFilters: an operation that matches long patterns with large values waits for turns, ends with its context in
-// the middle of a value, and is bounded; a scan ends its batch before it comes to the bound, and goes on behind it.
+// TestCostlyFilters: an operation that matches long patterns against large values waits for turns,
+// is bounded, and ends with its context inside a value. A scan ends its batch before it reaches the
+// bound, and can be resumed.
 func TestCostlyFilters(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	e.limits.FilterSteps = 24 << 20
@@ -51,7 +52,7 @@ func TestCostlyFilters(t *testing.T) {
 		}
 		return p
 	}
-	// Some 125 instructions: 2.5 Mi steps for a value, a tenth of what a request may have.
+	// Some 125 instructions: 2.5 Mi steps for a value, a tenth of a request's bound.
 	slow := compile(table.ValueRegex(`.*(?:x?){60}y`))
 	endless := compile(table.ValueRegex(`.*(?:x?){900}y`))
 	nothing := func([]byte, []table.Cell) error { return nil }
@@ -77,7 +78,7 @@ func TestCostlyFilters(t *testing.T) {
 		},
 	}
 	for name, do := range operations {
-		latched := name == "check and mutate" // takes one turn for all
+		latched := name == "check and mutate" // one turn for all
 		var over *table.LimitError
 		if err := do(e.For(nil), t.Context(), endless); !errors.As(err, &over) || over.What != "filter steps" {
 			t.Errorf("%s without bound: %v", name, err)

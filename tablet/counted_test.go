@@ -12,14 +12,14 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// countedBlobs counts what is read of sealed blobs.
+// countedBlobs counts reads of sealed blobs.
 type countedBlobs struct {
 	Blobs
 	reads, bytes atomic.Int64
-	before       atomic.Pointer[func()] // called before each read, but by the reads that it makes
+	before       atomic.Pointer[func()] // called before each read, except its own
 }
 
-// hook has before called from now on.
+// hook sets before.
 func (b *countedBlobs) hook(before func()) {
 	var inner atomic.Bool
 	hook := func() {
@@ -53,7 +53,7 @@ func (r countedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error)
 	return r.BlobReader.ReadChecked(p, off, ok)
 }
 
-// countReads has the files that the server opens from now on counted.
+// countReads counts the reads of files opened from now on.
 func (e *env) countReads() *countedBlobs {
 	b := &countedBlobs{Blobs: e.Server.cfg.Blobs}
 	e.Server.cfg.Blobs = b
@@ -77,7 +77,7 @@ func mustCompile(t testing.TB, f table.Filter) *table.Program {
 	return p
 }
 
-// count scans the table through f and returns how many rows have something left.
+// count scans the table through f and returns the number of rows with a result.
 func (e *env) count(f *table.Program) int {
 	e.t.Helper()
 	n := 0
@@ -87,8 +87,8 @@ func (e *env) count(f *table.Program) int {
 	return n
 }
 
-// A scan of a locality group of small metadata reads nothing of the pages beside it, by whichever filter it is told to
-// (paper §6, "Locality groups").
+// A scan of a locality group with small metadata reads nothing of the pages beside it, whichever
+// filter selects it (paper §6, "Locality groups").
 func TestScanReadsItsGroupOnly(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 1}, "contents:group=pages", "anchor", "language")
 	counted := e.countReads()
@@ -129,8 +129,8 @@ func TestScanReadsItsGroupOnly(t *testing.T) {
 	}
 }
 
-// Who looks up what is not there touches no disk: the Bloom filters of all files know, of rows and of columns
-// (paper §6, "Bloom filters").
+// Lookups of absent rows and columns read nothing from disk, thanks to the Bloom filters of all
+// files (paper §6, "Bloom filters").
 func TestAbsentKeysTouchNoDisk(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 1}, "f:bloom=rowcol", "r:group=rows,bloom=row", "none:group=without,bloom=none")
 	counted := e.countReads()
@@ -141,7 +141,7 @@ func TestAbsentKeysTouchNoDisk(t *testing.T) {
 			e.mustApply(row, table.Set("f", []byte("here"), 1, randomValue(50)), table.Set("r", []byte("here"), 1, randomValue(50)))
 		}
 		if file == files-1 {
-			break // what is in a memtable
+			break // memtable contents
 		}
 		if err := e.tabletOfTest().flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -164,12 +164,12 @@ func TestAbsentKeysTouchNoDisk(t *testing.T) {
 			}
 		}
 		if n := counted.reads.Load() - before; n > most {
-			t.Errorf("%s: %d look-ups took %d reads of the disk, and may take %d", what, rows, n, most)
+			t.Errorf("%s: %d lookups made %d disk reads, want at most %d", what, rows, n, most)
 		}
 	}
 	absent := func(i int) string { return fmt.Sprintf("row%05d-absent", i) }
 	present := func(i int) string { return fmt.Sprintf("row%05d-%d", i, i%(files-1)) }
-	// A filter is wrong about 1 key in 256 at most: of each look-up's 3 files in 2 groups.
+	// A filter has false positives for at most 1 key in 256: of each lookup's 3 files in 2 groups.
 	wrong := int64(rows * (files - 1) * 2 / 256 * 3)
 	look("rows", nil, absent, wrong)
 	look("a column of absent rows", table.ColumnRange{Family: "f", Qualifiers: exactly("here")}, absent, wrong)
@@ -181,7 +181,7 @@ func TestAbsentKeysTouchNoDisk(t *testing.T) {
 	before := counted.reads.Load()
 	look("rows of a group without filter", table.FamilyRegex("none"), absent, rows)
 	if counted.reads.Load() == before {
-		t.Error("nothing was read of a group without filter: reads are not counted")
+		t.Error("a group without filter was not read: reads are not counted")
 	}
 }
 

@@ -16,13 +16,13 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A crash worker changes rows of its own, so that what they must hold is known:
-// what was acknowledged, and of the one mutation that was in flight all or nothing.
+// A crashWorker changes its own rows, so their contents are known: all acknowledged changes, and
+// the one pending mutation completely or not at all.
 type crashWorker struct {
 	id       int
 	r        *rand.Rand
 	acked    *model
-	inFlight func(m *model) // applies the mutation whose outcome is unknown
+	inFlight func(m *model) // applies the mutation of unknown outcome
 	count    int
 }
 
@@ -61,8 +61,8 @@ func (w *crashWorker) run(s *Server, steps int) bool {
 	return true
 }
 
-// check compares the worker's rows with what they may hold, and settles which of
-// the two it was.
+// check compares the worker's rows with their two possible contents, and records which one they
+// have.
 func (w *crashWorker) check(e *env) error {
 	mismatch := func(m *model) error {
 		for i := range 4 {
@@ -85,7 +85,7 @@ func (w *crashWorker) check(e *env) error {
 	return err
 }
 
-// A disk fault is what the hook does at the operation that it waits for.
+// A diskFault is injected at a chosen operation.
 type diskFault int
 
 const (
@@ -116,7 +116,7 @@ func (f diskFault) arm(fs *vfs.Mem, n int64, cut *atomic.Bool) {
 	})
 }
 
-// crashRun is one life of a disk: work, a fault, recovery, and again.
+// crashRun repeats on one disk: work, a fault, recovery.
 func crashRun(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
@@ -140,12 +140,12 @@ func crashRun(t *testing.T, seed uint64) {
 			if cut.Load() {
 				before = vfs.ErrPowerCut
 			}
-			if rand.IntN(20) == 0 { // an answer that got lost
+			if rand.IntN(20) == 0 { // a lost answer
 				after = errors.New("outcome unknown")
 			}
 			return before, after
 		}, nil)
-		if e.Server == nil { // the last life ended in a crash during recovery
+		if e.Server == nil { // the previous run crashed during recovery
 			t.Fatal("BUG: no server")
 		}
 		var wg sync.WaitGroup
@@ -158,7 +158,7 @@ func crashRun(t *testing.T, seed uint64) {
 		wg.Wait()
 		e.crash()
 		e.fs.SetHook(nil)
-		// Recovery may be cut short as well, and must be able to start again.
+		// Recovery may be interrupted too, and must be repeatable.
 		for n := int64(1 + r.IntN(6)); r.IntN(2) == 0; n += int64(r.IntN(8)) {
 			var cut atomic.Bool
 			powerCut.arm(e.fs, n, &cut)
@@ -183,7 +183,7 @@ func crashRun(t *testing.T, seed uint64) {
 	}
 }
 
-// checkOffline runs the checker that operators run.
+// checkOffline runs the checker that operators use.
 func checkOffline(t *testing.T, e *env) {
 	t.Helper()
 	e.meta.mu.Lock()
@@ -210,8 +210,8 @@ func checkOffline(t *testing.T, e *env) {
 	}
 }
 
-// I1, I3, T1, T3, T4: whatever operation of the disk the power goes at, or that
-// fails, recovery yields every acknowledged mutation, and no part of another.
+// I1, I3, T1, T3, T4: at whatever disk operation the power fails or an error occurs, recovery
+// yields every acknowledged mutation, and no part of another.
 func TestCrashPoints(t *testing.T) {
 	seed := testSeed(t)
 	for run := range uint64(soakRuns(60)) {

@@ -13,35 +13,38 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// Schemas is the source of table schemas: the lock service, read through a session's consistent cache.
+// Schemas is the source of table schemas: the lock service, read through a session's consistent
+// cache.
 type Schemas interface {
-	// Schema returns the schema of the table with that id and name, and its Version. The error is api.ErrNoTable if
-	// the table was dropped, also if another table has the name.
+	// Schema returns the schema of the table with that id and name, and its Version. The error is
+	// api.ErrNoTable if the table was dropped, even if another table has the name now.
 	Schema(ctx context.Context, id uint64, name string) (*table.Schema, Version, error)
 }
 
-// Version is the version of a schema that was read. A change of a schema returns only when no server whose lease
-// holds (Config.Serving) has a current Version of what was there before.
+// Version is the version of a schema that was read. A schema change returns only when no server
+// with a valid lease (Config.Serving) has a current Version of the previous schema.
 type Version interface {
-	// Current reports whether the schema has not changed since it was read. Once false it stays false. It must be
-	// cheap, must not wait, and says nothing while Config.Serving returns an error.
+	// Current reports whether the schema has not changed since it was read. Once false it stays
+	// false. It must be cheap and must not block. Its result has no meaning while Config.Serving
+	// returns an error.
 	Current() bool
-	// Generation grows with each change of the schema, and is larger than that of any dropped table by the same name.
+	// Generation grows with each change of the schema, and is larger than that of any dropped table
+	// with the same name.
 	Generation() uint64
 }
 
-// current reports whether operations may use the schema. The caller asks provable first: a Version counts only while
-// the server's lease holds.
+// current reports whether operations may use the schema. The caller calls checkServing first: a
+// Version is valid only while the server's lease is.
 func (s *schema) current() bool {
 	return s.version == nil || s.version.Current() || planted.On(planted.SchemaNotChecked)
 }
 
-// follows reports whether the schema may take the place of another: it was read of the same or a later version of the
-// table. So the schemas of a tablet succeed each other in the order of their changes, and a compaction knows each family of
-// which it finds cells.
+// follows reports whether the schema may replace old: it was read from the same or a later version
+// of the table. The schemas of a tablet therefore follow each other in the order of their changes,
+// and a compaction knows every family of which it finds cells.
 func (s *schema) follows(old *schema) bool {
 	switch {
-	case s.version == nil || old.version == nil: // SetSchema alone changes one without
+	case s.version == nil || old.version == nil: // schemas without a version change by SetSchema only
 		return s.version != nil
 	case s.version.Generation() == old.version.Generation():
 		return s.version.Current()
@@ -49,26 +52,27 @@ func (s *schema) follows(old *schema) bool {
 	return s.version.Generation() > old.version.Generation()
 }
 
-// keepPointer gives s the table of old if they are equal: what was made of that is found by its pointer.
+// keepPointer makes s share old's table if they are equal, because derived values are cached by its
+// pointer.
 func (s *schema) keepPointer(old *schema) {
 	if s.table != old.table && reflect.DeepEqual(s.table, old.table) {
 		s.table = old.table
 	}
 }
 
-// errStale means that an operation has not begun, because the schema of its table may have changed.
-var errStale = errors.New("schema of the table is to be read again")
+// errStale means that an operation has not begun because its table's schema may have changed.
+var errStale = errors.New("table schema must be read again")
 
 const (
-	// renewTimeout bounds how long an operation waits for a schema. A change of the schema takes longer only if
-	// a server that has its old version neither answers nor loses its lease.
+	// renewTimeout bounds how long an operation waits for a schema. A schema change takes longer
+	// only if a server that has the old version neither answers nor loses its lease.
 	renewTimeout = 5 * time.Second
-	// renewalsMax is how many schemas RenewSchemas reads at a time.
+	// renewalsMax bounds the schemas that RenewSchemas reads concurrently.
 	renewalsMax = 16
 )
 
-// RenewSchemas reads the schemas of served tables that are not current, and drops the tablets of tables that are gone. It
-// returns the first error; the other tables are renewed all the same.
+// RenewSchemas reads the schemas of served tables that are not current, and drops the tablets of
+// tables that no longer exist. It returns the first error, after renewing the other tables.
 func (s *Server) RenewSchemas(ctx context.Context) (err error) {
 	results := make(chan error)
 	under, next := 0, 0
@@ -93,8 +97,8 @@ func (s *Server) RenewSchemas(ctx context.Context) (err error) {
 	return err
 }
 
-// renewSchema makes the schema by which a table is served current, or stops serving the table if it was dropped. Callers
-// that come meanwhile wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
+// renewSchema makes the schema of a served table current, or stops serving the table if it was
+// dropped. Concurrent callers wait for the first. Errors: ErrClosed, api.ErrUnavailable, ctx's.
 func (s *Server) renewSchema(ctx context.Context, tableName string) error {
 	sv := (*s.tables.Load())[tableName]
 	if sv == nil {
@@ -124,12 +128,13 @@ func (s *Server) renewSchema(ctx context.Context, tableName string) error {
 	return nil
 }
 
-// renewError is the error of an operation that could not learn the schema of its table. Nothing was executed.
+// renewError returns the error of an operation that could not read its table's schema. Nothing was
+// executed.
 func (s *Server) renewError(ctx context.Context, tableName string, err error) error {
 	if s.ctx.Err() != nil {
 		return ErrClosed
 	}
-	return fmt.Errorf("%w: schema of table %q is not known, as the lock service does not answer or a change of it is under way: %s",
+	return fmt.Errorf("%w: read schema of table %q, lock service unreachable or schema change pending: %s",
 		api.ErrUnavailable, tableName, err.Error())
 }
 
@@ -143,7 +148,7 @@ func (sv *served) current() bool {
 	return true
 }
 
-// adopt has a table served by a schema that was read.
+// adopt sets the schema of a table's tablets to one that was read.
 func (s *Server) adopt(sc *table.Schema, v Version) {
 	s.tablesMu.Lock()
 	defer s.tablesMu.Unlock()
@@ -160,9 +165,9 @@ func (s *Server) adopt(sc *table.Schema, v Version) {
 	}
 }
 
-// agree gives a tablet that is registered, and those of its table that are served, the latest of their schemas. tablesMu
-// is held.
-func (sv *served) agree(t *Tablet) {
+// unifySchemas sets the schemas of t, which is being registered, and of its table's served tablets
+// to the latest among them. tablesMu is held.
+func (sv *served) unifySchemas(t *Tablet) {
 	last := t.schema.Load()
 	for _, other := range sv.tablets {
 		last.keepPointer(other.schema.Load())
@@ -179,8 +184,9 @@ func (sv *served) agree(t *Tablet) {
 	}
 }
 
-// settle answers a write that is durable, and whose schema changed before its answer was given: as acknowledged if all
-// families that it writes are those of the table still, otherwise with an *UnsureError.
+// settle answers a durable write whose schema changed before it was answered. It acknowledges the
+// write if the table still has all families that it wrote. Otherwise it fails it with an
+// *UnsureError.
 func (w *write) settle() {
 	s, t := w.server, w.tablet
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
@@ -195,7 +201,7 @@ func (w *write) settle() {
 		if err = w.lost(newSchema(sc, v)); err != nil {
 			break
 		}
-		if cause := s.provable(); cause != nil {
+		if cause := s.checkServing(); cause != nil {
 			err = &UnsureError{Cause: cause}
 			break
 		}
@@ -211,7 +217,7 @@ func (w *write) lost(now *schema) error {
 	c := &w.commit
 	_, err := eachEntry(c.Body, c.First, c.Time, nil, func(key, _ []byte) error {
 		if id := ikey.FamilyOf(key); id != 0 && !now.hasFamily(id) {
-			return fmt.Errorf("a family that it writes was dropped: %w", table.ErrNoFamily)
+			return fmt.Errorf("family was dropped during the write: %w", table.ErrNoFamily)
 		}
 		return nil
 	})
@@ -221,7 +227,7 @@ func (w *write) lost(now *schema) error {
 	return nil
 }
 
-// hasFamily reports whether the schema has the family of that id.
+// hasFamily reports whether the schema has the family with that id.
 func (s *schema) hasFamily(id uint32) bool {
 	for i := range s.families {
 		if s.families[i].ID == id {

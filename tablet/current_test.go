@@ -13,13 +13,13 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// catalog is Schemas of one table, as a lock service has them: change ends the Version of what was there before.
+// catalog is a Schemas with one table, like the lock service: change ends the current Version.
 type catalog struct {
 	mu      sync.Mutex
 	schema  *table.Schema // nil: dropped
 	version *fakeVersion
 	reads   int
-	err     error // what Schema returns, if set
+	err     error // error of Schema, if set
 }
 
 func (c *catalog) Schema(_ context.Context, id uint64, _ string) (*table.Schema, Version, error) {
@@ -47,24 +47,24 @@ func (c *catalog) change(to *table.Schema) {
 	c.schema = to
 }
 
-// fail has reads fail from now on, or not if err is nil.
+// fail makes reads fail with err, or succeed if err is nil.
 func (c *catalog) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err
 }
 
-// schemaEnv is a server of one tablet of a table whose schema is in a catalog.
+// schemaEnv is a server with one tablet of a table whose schema is in a catalog.
 type schemaEnv struct {
 	*Server
 	*catalog
 	schema *table.Schema // at first
-	// hook.during, if set, is called once, when operations have checked so many times whether the server serves. The last
-	// check of an operation is when it is done and its answer is not given.
+	// hook.during, if set, is called once, after operations have called Serving the given number of
+	// times. The last call of an operation is made when it is done but not answered.
 	hook struct {
 		sync.Mutex
-		during     func()
-		asked, ask int
+		during    func()
+		calls, at int
 	}
 }
 
@@ -84,7 +84,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	e.Server, err = Start(t.Context(), Config{Blobs: OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
 		e.hook.Lock()
 		defer e.hook.Unlock()
-		if e.hook.asked++; e.hook.asked == e.hook.ask && e.hook.during != nil {
+		if e.hook.calls++; e.hook.calls == e.hook.at && e.hook.during != nil {
 			e.hook.during()
 			e.hook.during = nil
 		}
@@ -101,12 +101,12 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	return e
 }
 
-// whileUnderWay runs change when the next operation is done and has not been answered. Asks is how many times that checks whether
-// the server serves.
+// whileUnderWay runs change when the next operation is done but not answered. asks is the number of
+// calls of Serving that it makes.
 func (e *schemaEnv) whileUnderWay(asks int, change func()) {
 	e.hook.Lock()
 	defer e.hook.Unlock()
-	e.hook.asked, e.hook.ask, e.hook.during = 0, asks, change
+	e.hook.calls, e.hook.at, e.hook.during = 0, asks, change
 }
 
 func (e *schemaEnv) without(t *testing.T, family string) *table.Schema {
@@ -126,8 +126,8 @@ func (e *schemaEnv) rowCells(t *testing.T, row string) (n int, err error) {
 
 func setIn(family string) table.Mutation { return table.Set(family, []byte("q"), 7, []byte("v")) }
 
-// TestWriteUnderWay (I15): a write that was checked by a schema is acknowledged after that has changed only if what it
-// wrote is there by the new one. One that is not acknowledged is of unknown outcome.
+// TestWriteUnderWay (I15): a write whose schema changes before its answer is acknowledged only if
+// the new schema has what it wrote. Otherwise its outcome is unknown.
 func TestWriteUnderWay(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -161,17 +161,17 @@ func TestWriteUnderWay(t *testing.T) {
 				err := write(e)
 				var unsure *UnsureError
 				if x.unsure != errors.As(err, &unsure) || !x.unsure && err != nil {
-					t.Errorf("%v; unsure is wanted: %v", err, x.unsure)
+					t.Errorf("%v; want unsure %v", err, x.unsure)
 				}
 				if e.hook.during != nil {
-					t.Error("the schema was not changed while the write was under way")
+					t.Error("the schema was not changed during the write")
 				}
 			})
 		}
 	}
 }
 
-// TestReadUnderWay (I15): a read that was made by a schema that has changed is not answered, but made again.
+// TestReadUnderWay (I15): a read whose schema changes before its answer runs again.
 func TestReadUnderWay(t *testing.T) {
 	row, ctx := []byte("r"), context.Background()
 	inF, err := table.Compile(table.FamilyRegex("f"))
@@ -223,7 +223,7 @@ func TestReadUnderWay(t *testing.T) {
 				t.Errorf("%d cells, %v; want the one of the family that is left", n, err)
 			}
 			if e.hook.during != nil {
-				t.Error("the schema was not changed while the operation was under way")
+				t.Error("the schema was not changed during the operation")
 			}
 			e.whileUnderWay(x.asks, func() { e.change(nil) })
 			if n, err := read(e); !errors.Is(err, api.ErrNotServing) {
@@ -233,8 +233,9 @@ func TestReadUnderWay(t *testing.T) {
 	}
 }
 
-// TestSchemaIsReadOnce: operations that come while the schema is not current wait for one read of it, and those that cannot
-// wait are made elsewhere. While it cannot be read they are refused, and nothing is executed.
+// TestSchemaIsReadOnce: operations that arrive while the schema is not current wait for one read of
+// it, and those that cannot wait return to the caller. While it cannot be read they fail, and
+// nothing is executed.
 func TestSchemaIsReadOnce(t *testing.T) {
 	e := newSchemaEnv(t, "f:")
 	e.change(e.schema)
@@ -264,7 +265,7 @@ func TestSchemaIsReadOnce(t *testing.T) {
 	}
 	e.fail(nil)
 	if n, err := e.rowCells(t, "never"); n != 0 || err != nil {
-		t.Errorf("what was refused was written: %d cells, %v", n, err)
+		t.Errorf("a rejected write was executed: %d cells, %v", n, err)
 	}
 	e.change(nil)
 	if err := e.RenewSchemas(t.Context()); err != nil || len(e.Loaded()) != 0 {

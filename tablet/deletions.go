@@ -9,21 +9,21 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// deletions are SSTables and logs to be deleted, in order. A read or the applier that releases the last reference to a file does not
-// wait for the disk and for other nodes.
+// deletions is the queue of SSTables and logs to delete. A read or the applier that releases the
+// last reference to a file does not wait for the disk and for other nodes.
 type deletions struct {
 	wake chan struct{} // capacity 1: something was added
 
-	// working is held by who deletes. Held across I/O.
+	// working is held by the goroutine that deletes. Held across I/O.
 	working sync.Mutex
 
-	// mu guards what follows. Never held across I/O.
+	// mu guards the fields below. Never held across I/O.
 	mu    sync.Mutex
 	queue []deletion
-	taken int // so far
+	taken int // number of deletions taken from the queue so far
 }
 
-// deletion is an SSTable or a log to be deleted.
+// deletion is an SSTable or a log to delete.
 type deletion struct {
 	id  blobfs.ID
 	log bool
@@ -34,7 +34,7 @@ func newDeletions() *deletions { return &deletions{wake: make(chan struct{}, 1)}
 // add queues the blob of an SSTable.
 func (d *deletions) add(id blobfs.ID) { d.put(deletion{id: id}) }
 
-// addLog queues a log. It is tried again until it is gone.
+// addLog queues a log. Its deletion is retried until it succeeds.
 func (d *deletions) addLog(id blobfs.ID) { d.put(deletion{id, true}) }
 
 func (d *deletions) put(x deletion) {
@@ -47,7 +47,7 @@ func (d *deletions) put(x deletion) {
 	}
 }
 
-// take returns the first deletion and removes it from the queue.
+// take removes and returns the first deletion.
 func (d *deletions) take() (x deletion, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,8 +68,9 @@ func (d *deletions) count() int {
 	return d.taken
 }
 
-// withRoom runs a compaction, and again as long as the disks are full and files were deleted meanwhile. No lock is held.
-func (s *Server) withRoom(ctx context.Context, compact func() error) error {
+// withDiskSpace runs a compaction, and repeats it as long as the disks are full and files were
+// deleted meanwhile. No lock is held.
+func (s *Server) withDiskSpace(ctx context.Context, compact func() error) error {
 	for {
 		before := s.deletions.count()
 		err := compact()
@@ -83,7 +84,7 @@ func (s *Server) withRoom(ctx context.Context, compact func() error) error {
 	}
 }
 
-// deleteBlobs deletes what is to be deleted, and returns when nothing is left, or ctx has ended.
+// deleteBlobs processes the queue until it is empty or ctx has ended.
 func (s *Server) deleteBlobs(ctx context.Context) {
 	d := s.deletions
 	d.working.Lock()
@@ -98,13 +99,14 @@ func (s *Server) deleteBlobs(ctx context.Context) {
 			continue
 		}
 		if err := s.cfg.Blobs.Delete(context.Background(), x.id); err != nil {
-			// The next start finds it again among blobs that no metadata names.
-			s.log.Warn("delete sstable", "blob", x.id.String(), "error", err)
+			// The next start finds it among the blobs that no metadata names.
+			s.log.Warn("sstable not deleted", "blob", x.id.String(), "err", err)
 		}
 	}
 }
 
-// deleteLog removes an abandoned log, or has that done later. One whose server ends before is removed with the server's other logs.
+// deleteLog removes an abandoned log, or queues it again later. If the server ends before, the log
+// is removed with the server's other logs.
 func (s *Server) deleteLog(ctx context.Context, id blobfs.ID) {
 	ctx, cancel := context.WithTimeout(ctx, deleteLogTimeout)
 	defer cancel()
@@ -113,7 +115,7 @@ func (s *Server) deleteLog(ctx context.Context, id blobfs.ID) {
 		return
 	}
 	if ctx.Err() == nil {
-		s.log.Warn("remove abandoned commit log", "log", id.String(), "error", err, "retry in", retryPauseMax)
+		s.log.Warn("abandoned commit log not removed", "log", id.String(), "err", err, "retry_in", retryPauseMax)
 	}
 	time.AfterFunc(retryPauseMax, func() { s.deletions.addLog(id) })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// heldDeletes are blobs whose deletion takes until gate is closed.
+// heldDeletes are blobs whose deletion blocks until gate is closed.
 type heldDeletes struct {
 	Blobs
 	gate    chan struct{}
@@ -23,7 +23,8 @@ func (b *heldDeletes) Delete(ctx context.Context, id blobfs.ID) error {
 	return b.Blobs.Delete(ctx, id)
 }
 
-// Neither a read nor the applier, on which all commits wait, waits for the disks from which a file is deleted that it let go of last.
+// Neither a read nor the applier, on which all commits wait, waits for the deletion of a file of
+// which it releases the last reference.
 func TestDeletionsHoldUpNobody(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	held := &heldDeletes{Blobs: e.Server.cfg.Blobs, gate: make(chan struct{})}
@@ -60,7 +61,7 @@ func TestDeletionsHoldUpNobody(t *testing.T) {
 	}
 	close(held.gate)
 	e.close()
-	if n := held.deleted.Load(); n != 3 { // of two files and what the compaction made of the first
+	if n := held.deleted.Load(); n != 3 { // two files and the compaction's output of the first
 		t.Errorf("%d blobs deleted, want 3", n)
 	}
 }

@@ -1,5 +1,5 @@
-// Package tablet is the tablet server (paper §5): it serves reads and writes of
-// row ranges of tables, from a commit log, memtables and SSTables.
+// Package tablet is the tablet server (paper §5). It serves reads and writes of row ranges of
+// tables from a commit log, memtables and SSTables.
 //
 //	          writes                                reads
 //	            │                                     │
@@ -9,156 +9,152 @@
 //	                           SSTables ◀── view: memtables + SSTables,
 //	                        merging, major            merged row by row
 //
-// The package sees the rest of the world through interfaces: Blobs (where files
-// and logs are), Metadata (where a tablet's row of METADATA is), Access (what a caller
-// may see and change) and the clock.
+// The package depends on the rest of the system through interfaces: Blobs (SSTables and commit
+// logs), Metadata (METADATA rows), Schemas (table schemas), Access (what a caller may see and
+// change) and a clock.
 //
 // # Nouns
 //
 //   - A Tablet is a range of rows, start < row <= end, of one table.
-//   - A view is what a read sees: the memtables and the files that together hold
-//     each entry once. Views never change; compactions replace them.
-//   - An entry is an internal key (see ikey) and a value. Each has a sequence
-//     number, and a mutation takes as many as it has operations.
-//   - A commit is visible when the tablet's applied number has passed its last
-//     entry. A read looks at one number, so it sees whole mutations only.
-//   - The redo point of a tablet is the sequence number up to which its entries
-//     are in files. Recovery replays what the log has beyond it.
-//   - A run is what a piece of a dead server's log holds, sorted by table and
-//     internal key: SortLog writes it, Load reads a tablet's part of it. OpenRuns are
-//     those that are open, for many loads: each is opened once.
+//   - A view is the set of memtables and files that a read uses. Together they hold each entry
+//     exactly once. Views are immutable; compactions replace them.
+//   - An entry is an internal key (see ikey) and a value. Each entry has a sequence number. A
+//     mutation uses one sequence number for each of its operations.
+//   - A commit is visible when the tablet's applied number has passed its last entry. A read loads
+//     that number once, so it sees whole mutations only.
+//   - The redo point of a tablet is the sequence number up to which its entries are in files.
+//     Recovery replays the log above it.
+//   - A run is a piece of a dead server's log, sorted by table and internal key. SortLog writes it,
+//     and Load reads a tablet's part of it. OpenRuns shares open runs among loads, so that each is
+//     opened once.
+//   - A write fence stops writes to a tablet while it is unloaded, split or merged.
 //
 // # Semantics
 //
-// A deletion covers the entries with lower sequence numbers, whatever the
-// timestamps. GC policies are judged on read; compactions only take away what no
-// read can see any more, so a read gives the same answer before and after one.
-// For that, a policy of versions=n must be sticky: see judge. The time by which
-// ages are judged never goes back while a server runs.
+// A deletion covers the entries with lower sequence numbers, whatever their timestamps. Reads
+// evaluate GC policies; compactions remove only what no read can return any more. A read therefore
+// returns the same result before and after a compaction. This requires a policy of versions=n to be
+// sticky: see judge. The time against which ages are measured never goes back while a server runs.
 //
-// Server timestamps are given under the commit log's lock, in sequence order. They go
-// on above the tablet's last when another server loads it.
+// Server timestamps are assigned under the commit log's lock, in sequence order. A server that
+// loads a tablet continues above the tablet's last timestamp.
 //
-// # Coming and going
+// # Load and unload
 //
-// Load takes a tablet in: its files, and of a dead server's log what is in sorted
-// runs. Those are sorted by table and row, never by tablet: a tablet may have been split
-// or merged since. Unload gives it away after two minor compactions. While writes are stopped
-// (a halt) writers wait; then they look for the row's tablet anew. Reads go on.
+// Load opens a tablet's files and recovers its part of the sorted runs of dead servers' logs. Runs
+// are sorted by table and row, not by tablet, because the tablet may have been split or merged
+// since. Unload stops serving a tablet after two minor compactions. Writers that meet the write
+// fence wait until it is lifted and then look up the row's tablet again. Reads are not fenced.
 //
-// Split makes two tablets of one, which share files and memtables, each within its
-// bounds; Merge makes one of two. Bounds are part of a file's metadata: what a child has
-// deleted and compacted away cannot come back from the file that its sibling still has.
-// A split writes one row of Metadata, the lower child's, so the row of the upper one tells
-// of the undivided tablet until it is next written; Meta.Narrow puts that right.
+// Split makes two tablets of one. They share files and memtables, each within its bounds. Merge
+// makes one tablet of two. The bounds are part of a file's metadata, so data that one child has
+// deleted and compacted away cannot reappear from a file that its sibling still uses. A split
+// writes one row of Metadata, the lower child's. Until the upper child's row is next written it
+// describes the undivided tablet; Meta.Narrow corrects for that.
 //
-// A tablet that has grown large, or that for half a minute has had more to do than its
-// share, is told of through Config.OnSplitWanted; who hears of it decides.
+// Config.OnSplitWanted receives tablets that have grown too large, or that for half a minute have
+// had more than their share of the load. The callback decides whether to split.
 //
-// Config.Serving is asked when an operation begins and before its answer is given. A
-// write that finds the server's lease gone when it is durable is answered with an
-// UnsureError.
+// The server calls Config.Serving when an operation begins and before it returns its result. A
+// write that is durable when the server finds its lease gone fails with an UnsureError.
 //
-// So is the Version of the schema by which an operation is done, after Serving. If it is not current any more, the schema is
-// read again from Config.Schemas: an operation that has not begun waits for that, a read is made again, and a write that is durable
-// is acknowledged if the families that it wrote are there still, else answered with an UnsureError. A table that was
-// dropped is not served from then on (I15).
+// After Serving, the server checks the Version of the operation's schema. If the Version is no
+// longer current, the server reads the schema again from Config.Schemas. An operation that has not
+// begun waits for that, and a read runs again. A durable write is acknowledged if the families that
+// it wrote still exist, and otherwise fails with an UnsureError. A dropped table is no longer
+// served (I15).
 //
 // # Compactions
 //
-// A minor compaction writes frozen memtables as one file per locality group. It lets
-// the log go, and has room on full disks, as have runs and all files of METADATA: Blobs.CreateVital. A
-// merging compaction takes neighbouring files, so files of a group stay ordered
-// by sequence number; pickMerge has the policy. A compaction that takes in the
-// oldest file has the whole past in hand and drops deletions with what they
-// cover; one that takes all files is a major compaction. Each tablet has one
+// A minor compaction writes frozen memtables as one file per locality group and releases their part
+// of the commit log. Its files, sorted runs, and all files of METADATA are high priority
+// (Blobs.CreateVital): they may use the reserve of a full disk. A merging compaction takes
+// neighbouring files, so the files of a group stay ordered by sequence number; pickMerge has the
+// policy. A compaction that includes the oldest file has the complete history and drops deletions
+// with what they cover. One that includes all files is a major compaction. Each tablet has one
 // within MajorPeriod (I10).
 //
-// A family that the schema puts into another locality group is written there from then on. Each file lists
-// the families that it has, so reads look for a family where it was, too. While a tablet has such
-// files no group has the whole past of anything; the next major compaction takes the files of
-// all groups as one input, and each family goes where it is to be.
+// When the schema moves a family to another locality group, new entries go to that group. Each file
+// lists the families that it holds, so reads also find the family in its former group. While a
+// tablet has such files, no group has the complete history of any family. The next major compaction
+// reads the files of all groups as one input and writes each family to its group.
 //
 // # In-memory groups
 //
-// A file of an in-memory group is read into memory when it is first read, whole,
-// and stays there, decompressed, as long as it is open. What compactions write of
-// a group of whose files one was read is there before it takes the place of what was
-// (paper §6, "Locality groups"). What is only written takes no memory.
+// The first read of a file of an in-memory group loads the whole file into memory, decompressed. It
+// stays there until the file is closed. If a file of such a group was loaded, compactions load the
+// file that replaces it before they install it (paper §6, "Locality groups"). A group that is only
+// written uses no memory.
 //
 // # Caches
 //
-// The block cache has blocks of files, the scan cache the entries of rows that are
-// asked for again and again and whose blocks had no room; a quarter of the caches'
-// memory is for these (paper §6, "Caching for read performance"). Both are of
-// files, which never change: nothing in them is ever out of date. What a merging or major compaction writes is in the
-// block cache when it is read, as far as what it replaces was there.
+// The block cache holds blocks of files. The scan cache holds the entries of rows that are read
+// repeatedly and whose blocks did not fit; it has a quarter of the caches' memory (paper §6,
+// "Caching for read performance"). Both hold data of immutable files, so neither can be stale. The
+// output of a merging or major compaction is cached to the extent that its inputs were.
 //
 // # Departures from the paper
 //
-// One memtable holds all locality groups of a tablet; the groups part when it is
-// written out. Deletion entries carry sequence numbers. Families have ids, so a
-// dropped family's cells do not come back with its name. The tablet's metadata is
-// one compare-and-set row, and a file is deleted when no view holds it and that
-// row no longer names it.
+// One memtable holds all locality groups of a tablet; a minor compaction separates them. Deletion
+// entries carry sequence numbers. Families have ids, so the cells of a dropped family do not
+// reappear when its name is used again. The tablet's metadata is one row, replaced by
+// compare-and-set. A file is deleted when no view holds it and that row no longer names it.
 //
 // # Goroutines
 //
-//	commitlog writer, applier  see commitlog; the applier alone adds to memtables
-//	                           and freezes them
-//	minorLoop                  started by Open, ends with Close; writes memtables out
-//	mergeLoop                  the same; merging and major compactions
-//	their compactions          one goroutine for each, one of each loop at work; more only
-//	                           while they wait for METADATA, the log or a lock: see turn
-//	timerLoop                  the same; looks for what is due
-//	pinLoop                    the same; reads files of in-memory groups into memory
+//	commitlog writer, applier  see commitlog; only the applier adds to memtables and freezes them
+//	minorLoop                  started by Open, stopped by Close; runs minor compactions
+//	mergeLoop                  the same; runs merging and major compactions
+//	compactions of a loop      one goroutine each, one at work per loop; more exist only while
+//	                           they wait for METADATA, the log or a lock: see workSlot
+//	timerLoop                  the same as minorLoop; checks periodically for work that is due
+//	pinLoop                    the same; loads files of in-memory groups into memory
 //	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs
-//	Config.OnFailure           called once, when the commit log has failed; nobody joins it
+//	Config.OnFailure           called once when the commit log has failed; not joined
 //
-// Every queue holds each tablet once. Writers that find no memory wait
-// OverloadWait, then get an error.
+// Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail
+// with an error.
 //
 // # Locks
 //
-// Order: Tablet.minorMu or mergeMu, metaMu, mu. Only mu is never held across I/O.
-// Latches come before all of them, and a latch holder waits only for the log and, for
-// OverloadWait at most, for memory. Tablet.claimed, which Unload, Split and Merge
-// hold, comes first of all; of two tablets that of the lower one. deletions.working is held across the I/O of
-// deletions, with none of these.
+// Order: Tablet.minorMu or mergeMu, then metaMu, then mu. All but mu may be held across I/O.
+// Latches come before all of them. A latch holder waits only for the log and, at most for
+// OverloadWait, for memory. Tablet.claimed, which Unload, Split and Merge hold, comes first of all;
+// of two tablets, that of the lower one comes first. deletions.working is held across the I/O of
+// deletions, with none of the others.
 //
 // # Invariants
 //
 //	T1. An entry is visible only after its record is durable (I1).
-//	T2. Entries of one commit become visible together (I3).
-//	T3. Every entry at or below the redo point is in a file that the metadata
-//	    names, unless it can decide no read any more.
-//	T4. A log extent is released only when all its records are below the redo
-//	    points of their tablets (I1).
-//	T5. What the files of a group have of a row is in order of its sequence
-//	    numbers, without overlap; the first n files have the oldest of any row.
-//	T6. A file's blob is deleted only when no metadata names it and no view holds
-//	    it (I6). One that two tablets may name is deleted by neither.
+//	T2. The entries of one commit become visible together (I3).
+//	T3. Every entry at or below the redo point is in a file that the metadata names, unless it
+//	    can no longer affect any read.
+//	T4. A log extent is released only when all its records are below the redo points of their
+//	    tablets (I1).
+//	T5. The files of a group hold the entries of each row in order of their sequence numbers,
+//	    without overlap. The first n files hold the oldest entries of every row.
+//	T6. A file's blob is deleted only when no metadata names it and no view holds it (I6). A blob
+//	    that two tablets may name is deleted by neither.
 //	T7. Memory is bounded (I13).
-//	    Memtables and mutations on their way to them stay within MemtablesBytesMax, or one
-//	    mutation that alone is larger. Memtables that are written out and that reads hold
-//	    still count, for half of it at most.
-//	    Merging and major compactions hold no memtables, and no read that waits for the
-//	    memory of a large cell or row does, unless it has a row's latch.
-//	    What serves reads stays within CacheBytes: open files, in-memory groups, of
-//	    which what does not fit is read from disk, and the block cache.
-//	    What merging and major compactions have of files stays within CompactionMemory, or the
-//	    block cache gives way to what one takes more: it keeps one large value of its files at a
-//	    time then. The cache gives way to minor compactions, for their largest value, and to loads, for
-//	    the sorted runs that they read, RecoveryMemory together.
-//	    An operation on a tablet that is no write does not wait for the commit log, but for
-//	    writes of that tablet that are under way, and for those OverloadWait at most; a drop
-//	    for none.
-//	T8. When a halt of a tablet has begun, none of its commits is under way and
-//	    none begins; what was acknowledged is in its memtables (I1, I2).
-//	T9. While a tablet's change of metadata has no known outcome there is no other,
-//	    so the redo point by which its log is read again is the one in use.
-//	T10. Deletions are dropped only by a compaction that has all older entries of what they
-//	    cover: while a family has entries in two groups, only by one of both.
-//	T11. The schemas by which a tablet is compacted succeed each other in the order of their changes, and what a compaction
-//	    takes in was written by the one that it goes by, or an earlier one.
+//	    Memtables and mutations not yet in a memtable stay within MemtablesBytesMax, or are one
+//	    larger mutation. Memtables that are written out and still held by reads count too, at most
+//	    for half of that bound.
+//	    Merging and major compactions hold no memtables. Neither does a read that waits for the
+//	    memory of a large cell or row, unless it holds a row's latch.
+//	    What serves reads stays within CacheBytes: open files, in-memory groups and the block
+//	    cache. Files of in-memory groups that do not fit are read from disk.
+//	    Merging and major compactions hold at most CompactionMemory of their files. A compaction
+//	    that needs more holds one large value of its files at a time, and the block cache shrinks
+//	    by the excess. The cache also shrinks for minor compactions, by their largest value, and
+//	    for the sorted runs that loads read, RecoveryMemory together.
+//	    An operation on a tablet other than a write does not wait for the commit log. It waits only
+//	    for that tablet's pending writes, at most for OverloadWait. A drop waits for none.
+//	T8. Once a tablet's write fence is up, none of its commits is pending and none begins. What
+//	    was acknowledged is in its memtables (I1, I2).
+//	T9. While the outcome of a tablet's metadata change is unknown, no other change begins. The
+//	    redo point used to read its log is therefore the one in effect.
+//	T10. A deletion is dropped only by a compaction that has all older entries that it covers.
+//	    While a family has entries in two groups, only a compaction of both may drop it.
+//	T11. The schemas by which a tablet is compacted follow each other in the order of their
+//	    changes. The inputs of a compaction were written by its schema or an earlier one.
 package tablet

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestDropWhileSplitOrMerged: a table that is dropped while one of its tablets is split, or two are merged, leaves
-// nothing that would be served, or kept in memory and written out in vain.
+// TestDropWhileSplitOrMerged: a table that is dropped during a split or merge of its tablets leaves
+// nothing that is served, kept in memory, or written out needlessly.
 func TestDropWhileSplitOrMerged(t *testing.T) {
 	ctx := context.Background()
 	for name, change := range map[string]func(s *Server) error{
@@ -24,7 +24,7 @@ func TestDropWhileSplitOrMerged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, Config{}, 1, "f:")
+			f := newCluster(t, Config{}, 1, "f:")
 			s := f.servers[0]
 			fillRows(t, s.Server, 20)
 			if name == "merge" {
@@ -80,11 +80,11 @@ type fakeVersion struct {
 func (v *fakeVersion) Current() bool      { return !v.over.Load() }
 func (v *fakeVersion) Generation() uint64 { return v.generation }
 
-// TestTableOfSameName: tablets of two tables by the same name are not served side by side: those of the dropped table go,
-// or do not come.
+// TestTableOfSameName: tablets of two tables with the same name are not served side by side: those
+// of the dropped table are discarded, or rejected.
 func TestTableOfSameName(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	fillRows(t, s.Server, 3)
 	again := *f.schema
@@ -107,10 +107,11 @@ func TestTableOfSameName(t *testing.T) {
 	}
 }
 
-// TestSplitRowBytes: no tablet ends at a row that Metadata cannot keep as an end, whoever chooses it.
+// TestSplitRowBytes: no tablet ends at a row that Metadata cannot store as an end, however the row
+// is chosen.
 func TestSplitRowBytes(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, Config{SplitRowBytes: 10}, 1, "f:")
+	f := newCluster(t, Config{SplitRowBytes: 10}, 1, "f:")
 	s := f.servers[0]
 	long := string(bytes.Repeat([]byte("x"), 11))
 	for _, row := range []string{long + "1", long + "2", long + "3"} {

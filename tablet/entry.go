@@ -9,20 +9,19 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// The body of a commit log record is a row mutation as the entries that it puts
-// into the memtable:
+// The body of a commit log record is a row mutation as the entries that it adds to the memtable:
 //
 //	body  = length of row part | row part | entry …
 //	entry = form (1 byte) | length of suffix | suffix | length of value | value
 //
-// Lengths are uvarints. Row part and suffix are pieces of an internal key (see
-// ikey); what is missing is added when the entry is applied:
+// Lengths are uvarints. Row part and suffix are pieces of an internal key (see ikey). The missing
+// part is added when the entry is applied:
 //
 //	form 1  a cell with its own timestamp   + sequence number
 //	form 2  a cell with the server's        + the record's time + sequence number
 //	form 3  a deletion                      + sequence number
 //
-// Forms are append-only numbers.
+// Form numbers are append-only.
 const (
 	formCell       = 1
 	formServerCell = 2
@@ -31,12 +30,11 @@ const (
 
 var errBadBody = errors.New("malformed body of a commit log record")
 
-// seqPlaceholder is what ikey wants where the sequence number is not known yet.
+// seqPlaceholder is passed to ikey while the sequence number is unknown.
 const seqPlaceholder = 0
 
-// appendBody codes rm, which has passed table's validation. It returns the
-// number of entries and whether any needs the server's time. The error is
-// table.ErrNoFamily.
+// appendBody encodes rm, which has passed table's validation. It returns the number of entries and
+// whether any needs the server's time. The error is table.ErrNoFamily.
 func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops uint32, needTime bool, err error) {
 	var scratch [256]byte
 	part := ikey.AppendRow(scratch[:0], rm.Row)
@@ -62,7 +60,7 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 			}
 		case table.OpDeleteColumn:
 			suffix = ikey.AppendDeleteColumn(ikey.AppendColumn(suffix, m.Qualifier), seqPlaceholder)
-			end, _ := m.End.Bound() // Validate rejects a bound of 0, which is no bound on disk
+			end, _ := m.End.Bound() // Validate rejects a bound of 0, which means no bound on disk
 			value = ikey.AppendRange(nil, m.Start, end)
 		case table.OpDeleteFamily:
 			suffix, value = ikey.AppendDeleteFamily(suffix, seqPlaceholder), nil
@@ -82,9 +80,9 @@ func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops 
 	return dst, uint32(len(rm.Mutations)), needTime, nil
 }
 
-// eachEntry calls f for each entry of a record's body, with its internal key
-// (valid during the call, in scratch's memory, which is returned to be used
-// again) and its value. The error wraps errBadBody or is f's.
+// eachEntry calls f for each entry of a record's body, with its internal key and its value. The key
+// is valid during the call; its memory is scratch, which is returned for reuse. The error wraps
+// errBadBody or is f's.
 func eachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key, value []byte) error) ([]byte, error) {
 	row, rest, err := takeBytes(body)
 	if err != nil {
@@ -117,12 +115,11 @@ func eachEntry(body []byte, first uint64, time int64, scratch []byte, f func(key
 	return scratch, nil
 }
 
-// rowOf returns the key of the row that a record's body is about. The error wraps
-// errBadBody.
+// rowOf returns the row key of a record's body. The error wraps errBadBody.
 func rowOf(body []byte) ([]byte, error) {
 	part, _, err := takeBytes(body)
 	if err == nil && ikey.RowLen(part) != len(part) {
-		err = fmt.Errorf("%w: the row part %.64x is none", errBadBody, part)
+		err = fmt.Errorf("%w: row part %.64x is malformed", errBadBody, part)
 	}
 	if err != nil {
 		return nil, err

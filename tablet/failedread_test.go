@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestFailedReadIsNoPartOfARow: a read of a row of several blocks, of which one cannot be read, is told so: it gets all of the row or an
-// error. So does a scan that ends with that row.
+// TestFailedReadIsNoPartOfARow: a read of a row of several blocks, one of which cannot be read,
+// fails and never returns a part of the row. So does a scan that ends with that row.
 func TestFailedReadIsNoPartOfARow(t *testing.T) {
 	const cells = 4
 	e := newEnv(t, Config{CacheBytes: 1}, "f:compression=none,block=4KiB", "g:group=g,compression=none,block=4KiB")

@@ -11,9 +11,8 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// propFamilies is the property of an SSTable that lists the ids of the families
-// of which it has entries, each as a uvarint, ascending. A file that was written before there was
-// such a list may have any.
+// propFamilies is the property of an SSTable that lists the ids of the families with entries, each
+// as a uvarint, ascending. Files of earlier versions lack it and may hold any family.
 const propFamilies = "tablet.families"
 
 func appendFamilies(p []byte, ids map[uint32]bool) []byte {
@@ -23,7 +22,7 @@ func appendFamilies(p []byte, ids map[uint32]bool) []byte {
 	return p
 }
 
-// familyIDs returns the families that a file lists, or known false.
+// familyIDs returns the ids of the families that a file lists; known is false if it has no list.
 func familyIDs(t *sstable.Table) (ids []uint32, known bool, err error) {
 	p, known := t.Properties()[propFamilies]
 	for len(p) > 0 {
@@ -36,23 +35,23 @@ func familyIDs(t *sstable.Table) (ids []uint32, known bool, err error) {
 	return ids, known, nil
 }
 
-// strays are the families of which a group's file may have entries though by the schema they
-// are in another group: they were moved since. They are found by name, since the schema is
-// what reads go by.
-type strays struct {
+// movedFamilies are the families that a group's file may hold although the schema has them in
+// another group, because they were moved. They are indexes into the schema, which reads use.
+type movedFamilies struct {
 	schema *schema
 	all    []int // indexes of families in the schema
 }
 
-// strayFamilies is the strays by the schema that was last asked about.
-type strayFamilies struct{ last atomic.Pointer[strays] }
+// movedFamilyCache caches the result of movedFamilies for the last schema.
+type movedFamilyCache struct{ last atomic.Pointer[movedFamilies] }
 
-// strays returns the families that are in the file and, by the schema, not in the group.
-func (f *file) strays(s *schema, group string) []int {
-	if of := f.stray.last.Load(); of != nil && of.schema == s {
+// movedFamilies returns the families that are in the file but, according to the schema, not in the
+// group.
+func (f *file) movedFamilies(s *schema, group string) []int {
+	if of := f.moved.last.Load(); of != nil && of.schema == s {
 		return of.all
 	}
-	of := &strays{schema: s}
+	of := &movedFamilies{schema: s}
 	for i := range s.families {
 		fam := &s.families[i]
 		if fam.Group == group {
@@ -62,16 +61,16 @@ func (f *file) strays(s *schema, group string) []int {
 			of.all = append(of.all, i)
 		}
 	}
-	f.stray.last.Store(of)
+	f.moved.last.Store(of)
 	return of.all
 }
 
-// hasStrays says whether some file of the view has families that were moved to another group.
-// Then no group has the whole past of its families.
-func (v *view) hasStrays(s *schema) bool {
+// hasMovedFamilies reports whether a file of the view has families that were moved to another
+// group. Then no group has the complete history of its families.
+func (v *view) hasMovedFamilies(s *schema) bool {
 	for i := range v.groups {
 		for _, f := range v.groups[i].files {
-			if len(f.strays(s, v.groups[i].name)) > 0 {
+			if len(f.movedFamilies(s, v.groups[i].name)) > 0 {
 				return true
 			}
 		}
@@ -79,14 +78,14 @@ func (v *view) hasStrays(s *schema) bool {
 	return false
 }
 
-// holds says whether the group may have entries of a wanted family: of one that is in it, or of one
-// that was.
-func (g *group) holds(w *want, s *schema) bool {
+// holds reports whether the group may have entries of a selected family that is, or was, in the
+// group.
+func (g *group) holds(w *selection, s *schema) bool {
 	if w.group(s, g.name) {
 		return true
 	}
 	for _, f := range g.files {
-		for _, i := range f.strays(s, g.name) {
+		for _, i := range f.movedFamilies(s, g.name) {
 			if w.family(&s.families[i]) {
 				return true
 			}
@@ -95,8 +94,8 @@ func (g *group) holds(w *want, s *schema) bool {
 	return false
 }
 
-// regroup puts, by group, the added files in the place of the old ones, of any group. Files that
-// joined since stay behind them.
+// regroup replaces the old files, of any group, with the added ones, by group. Files added since
+// stay behind them.
 func (v *view) regroup(old []*file, added map[string]*file) {
 	for i := range v.groups {
 		g := &v.groups[i]
@@ -118,10 +117,11 @@ func (v *view) regroup(old []*file, added map[string]*file) {
 	}
 }
 
-// A deletion of a row is written to the groups that have files, and regroup moves what is older than it to
-// one that may have none: whichever is installed later looks whether the other came between, and is done again.
+// A row deletion is written to the groups that have files, and regroup moves older entries to a
+// group that may have none. Whichever is installed later checks for the other, and is repeated if
+// necessary.
 
-// newDeletions says whether files that are none of the old ones delete rows.
+// newDeletions reports whether files other than the old ones have row deletions.
 func (m *Meta) newDeletions(old []*file) bool {
 	for _, g := range m.Groups {
 		for i := range g.Files {
@@ -134,7 +134,7 @@ func (m *Meta) newDeletions(old []*file) bool {
 	return false
 }
 
-// newGroups says whether a group that had no files in v has some.
+// newGroups reports whether a group without files in v has some in m.
 func (m *Meta) newGroups(v *view) bool {
 	return slices.ContainsFunc(m.Groups, func(g GroupMeta) bool {
 		of := v.group(g.Name)
@@ -142,8 +142,8 @@ func (m *Meta) newGroups(v *view) bool {
 	})
 }
 
-// errRegrouped ends a minor compaction that wrote deletions of rows by a view of before.
-var errRegrouped = errors.New("families were moved to another locality group meanwhile")
+// errRegrouped ends a minor compaction that wrote row deletions from an outdated view.
+var errRegrouped = errors.New("families moved to another locality group during the compaction")
 
 // regroup is view.regroup for metadata.
 func (m *Meta) regroup(old []*file, added map[string]*file) {

@@ -9,39 +9,39 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// file is what a tablet has of an open SSTable: all of it, or the rows within bounds.
-// It is counted by the views that hold it; when the last one goes and the file is out
-// of the tablet's metadata, its blob goes too, or is abandoned if other tablets may have it.
+// file is an open SSTable, or the rows of it within bounds, as used by one tablet. Views hold
+// references. When the last one is released and the metadata no longer names the file, its blob is
+// deleted, or abandoned if other tablets may use it.
 type file struct {
 	meta   FileMeta
 	table  *sstable.Table
 	opened *opened
-	whole  *file // that this is a part of, for the time of a handOver; nil: none
+	whole  *file // during a cutover, the file that this is a part of; else nil
 	refs   atomic.Int32
 	unlink atomic.Bool // delete the blob with the last reference
 	delete func(f *file)
 
-	warm sstable.Blocks // those made of what was in the cache, of a file that a compaction wrote
+	warm sstable.Blocks // blocks of a compaction's output that were made of cached ones
 
-	bytes        int64 // on disk, of what counts, about
-	largest      int64 // bytes of the largest value, 0 if that is not known
-	inner        bool  // the bounds leave out some of the tablet's rows
-	columnFilter bool  // the Bloom filter knows columns, not only rows
+	bytes        int64 // approximate size on disk within the bounds
+	largest      int64 // bytes of the largest value, 0 if unknown
+	inner        bool  // the bounds exclude some of the tablet's rows
+	columnFilter bool  // the Bloom filter has columns, not only rows
 
-	families      []uint32 // ids of those that it has entries of, ascending
-	familiesKnown bool     // if not, it may have any
-	stray         strayFamilies
+	families      []uint32 // ids of the families with entries, ascending
+	familiesKnown bool     // if false, any family may have entries
+	moved         movedFamilyCache
 
-	weights      []familyWeight // what it has of each, by id
-	weightsKnown bool           // if not, it does not say
+	weights      []familyWeight // sizes of the families, by id
+	weightsKnown bool           // if false, the file does not record them
 }
 
-// opened is a blob that is open for the files of one or several tablets.
+// opened is an open blob, used by the files of one or several tablets.
 type opened struct {
 	blob   BlobReader
 	table  *sstable.Table
 	server *Server
-	lo, hi []byte // keys of the tablet that opened it; nil is no bound
+	lo, hi []byte // key range of the tablet that opened it; nil means no bound
 	refs   atomic.Int32
 	pin    pinning
 }
@@ -51,7 +51,7 @@ func (o *opened) release() {
 		return
 	}
 	o.server.pins.drop(o)
-	o.server.memory.take(-o.table.MemoryBytes())
+	o.server.memory.addOpen(-o.table.MemoryBytes())
 	_ = o.blob.Close() // read only: nothing to lose
 }
 
@@ -69,7 +69,7 @@ func (f *file) release() {
 	}
 }
 
-// deleteLater has the blob deleted with the last reference.
+// deleteLater marks the blob to be deleted with the last reference.
 func (f *file) deleteLater() {
 	if f.whole != nil {
 		f = f.whole
@@ -77,8 +77,8 @@ func (f *file) deleteLater() {
 	f.unlink.Store(true)
 }
 
-// openFile opens the SSTable that m describes for a tablet with the rows
-// start < row <= end. The block cache knows it by num, or does not if that is 0.
+// openFile opens the SSTable that m describes for a tablet with the rows start < row <= end. num is
+// its number in the block cache; 0 assigns a new one.
 func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, num uint64) (*file, error) {
 	blob, err := s.cfg.Blobs.OpenBlob(ctx, m.Handle)
 	if err != nil {
@@ -109,12 +109,12 @@ func (s *Server) openFile(ctx context.Context, m FileMeta, start, end []byte, nu
 		blob.Close()
 		return nil, err
 	}
-	s.memory.take(t.MemoryBytes())
+	s.memory.addOpen(t.MemoryBytes())
 	return g, nil
 }
 
-// as returns the file with other metadata, for a tablet with the rows
-// start < row <= end. The errors are those of reading the file's index.
+// as returns the file with other metadata, for a tablet with the rows start < row <= end. The
+// errors are those of reading the file's index.
 func (f *file) as(m FileMeta, start, end []byte) (*file, error) {
 	g := &file{meta: m, table: f.table, opened: f.opened, delete: f.delete, columnFilter: f.columnFilter,
 		families: f.families, familiesKnown: f.familiesKnown, weights: f.weights, weightsKnown: f.weightsKnown, largest: f.largest}
@@ -131,8 +131,8 @@ func (f *file) as(m FileMeta, start, end []byte) (*file, error) {
 	return g, nil
 }
 
-// rowBounds returns the internal keys from which on, and below which, the rows
-// start < row <= end are; nil is no bound.
+// rowBounds returns the internal keys lo, inclusive, and hi, exclusive, of the rows start < row <=
+// end; nil means no bound.
 func rowBounds(start, end []byte) (lo, hi []byte) {
 	if len(start) > 0 {
 		lo = ikey.AppendRowEnd(nil, start)
@@ -143,8 +143,9 @@ func rowBounds(start, end []byte) (lo, hi []byte) {
 	return lo, hi
 }
 
-// deleteFile has the blob of a file removed that no view and no metadata holds, and removes its blocks from the
-// cache, where they would push out those that are read. One that another tablet may have is left to the sweep.
+// deleteFile queues the deletion of a file that no view and no metadata holds, and removes its
+// blocks from the cache, where they would displace useful ones. A blob that another tablet may use
+// is left to garbage collection.
 func (s *Server) deleteFile(f *file) {
 	if f.meta.Shared {
 		s.cfg.Blobs.Abandon(f.meta.Handle)

@@ -16,26 +16,29 @@ type fileWriter struct {
 	w        *sstable.Writer
 	meta     FileMeta
 	sums     familySums
-	families map[uint32]bool // ids of those that were added
-	last     *family         // that was added
-	largest  int             // value, in bytes
+	families map[uint32]bool // ids of the families added
+	last     *family         // last family added
+	largest  int             // largest value, in bytes
 }
 
-// budgetBurst is what compactions write at once after a while in which they wrote nothing, in bytes: two writes of sstable.Writer. With
-// 32 MiB each began by keeping a processor from reads for 60 ms.
+// budgetBurst is the number of bytes that compactions may write at once after writing nothing for a
+// while: two writes of sstable.Writer. With 32 MiB each compaction began by keeping a processor
+// from reads for 60 ms.
 const budgetBurst = 512 << 10
 
 const (
-	// learnBytesMax is what a compaction holds back of a file at once to learn from, if there is memory for it. 16 MiB: of one
-	// site's pages half of what the whole file would teach; a file's dictionary is full after two.
+	// learnBytesMax bounds the data of a file, in bytes, that a compaction holds back at once to
+	// learn from. 16 MiB: of pages of one site that gives half of the gain of the whole file, and
+	// twice as much fills a file's dictionary.
 	learnBytesMax = 16 << 20
-	// learnWorkBytes is what learning takes beside.
+	// learnWorkBytes is the additional memory of learning, in bytes.
 	learnWorkBytes = 8 << 20
 )
 
 func learns(g table.LocalityGroup) bool { return g.Compression == table.CompressionTwoPass }
 
-// limitedBlob makes a blob's writer keep to the server's budget of bytes per second, unless compactions are behind.
+// limitedBlob limits a blob's writer to the server's budget of bytes per second, unless compactions
+// are far behind.
 type limitedBlob struct {
 	BlobWriter
 	ctx    context.Context
@@ -51,13 +54,16 @@ func (l *limitedBlob) Write(p []byte) (int, error) {
 	return l.BlobWriter.Write(p)
 }
 
-// newFileWriter begins a file of group g, of about so many bytes, by a minor compaction or another. Step, if it is not nil, is told of what is written. A minor
-// compaction is vital: without it no commit log goes, and with full disks there would never be room again. Others
-// need room for what they replace as well, so they may wait.
+// newFileWriter begins a file of group g, of about the given size in bytes, for a minor or another
+// compaction. It calls step, if not nil, with the bytes written.
+//
+// A file of a minor compaction is high priority: without it no commit log is released, and full
+// disks would never get free space again. Other compactions also need space for their inputs, so
+// they may wait.
 func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, bytes int64, minor bool, step func(bytes int)) (*fileWriter, error) {
 	var blob BlobWriter
 	var err error
-	if minor || t.vital {
+	if minor || t.highPriority {
 		blob, err = t.server.cfg.Blobs.CreateVital(ctx, bytes)
 	} else {
 		blob, err = t.server.cfg.Blobs.Create(ctx)
@@ -67,8 +73,8 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, byte
 	}
 	opts := sstable.Options{BlockBytes: g.BlockBytes, Compression: g.Compression}
 	if minor && g.Compression == table.CompressionTwoPass {
-		// The memtable waits, and the file is soon merged into another, which is
-		// large enough to learn from.
+		// The memtable occupies memory meanwhile, and the file is soon merged into a larger one,
+		// which is large enough to learn from.
 		opts.Compression = table.CompressionZstd
 	}
 	if !minor {
@@ -104,7 +110,7 @@ func (w *fileWriter) add(f *family, key, value []byte) error {
 	return w.w.Add(key, value)
 }
 
-// wasCached says that the block cache had the entry that was added last.
+// wasCached records that the entry added last was in the block cache.
 func (w *fileWriter) wasCached(key, value []byte) { w.w.WasCached(len(key) + len(value)) }
 
 // finish makes the file durable and opens it.
@@ -129,8 +135,8 @@ func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 	return f, err
 }
 
-// discard gives up files that were finished but not registered. Their blobs stay
-// if the failed change of metadata may yet name them: the next start tells.
+// discard releases files that were finished but not installed. If named is set, the metadata may
+// yet name them, so their blobs stay; the next start removes unnamed ones.
 func discard(files map[string]*file, named bool) {
 	for _, f := range files {
 		f.unlink.Store(!named)

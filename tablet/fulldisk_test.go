@@ -13,20 +13,21 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// fullReserve is what the disks of these tests keep free, and fullExtent how long their extents are.
+// fullReserve is the reserve of these tests' disks, and fullExtent the length of their extents.
 const fullReserve, fullExtent = 8 << 20, 256 << 10
 
-// fullFleet is tablet servers, each on a node of its own, of a table with two tablets: rows up to "m", and the others.
-type fullFleet struct {
+// fullCluster is a set of tablet servers, each on its own node, of a table with two tablets: rows
+// up to "m", and the others.
+type fullCluster struct {
 	*runNodes
-	t      *testing.T
-	meta   *memMetadata
-	schema *table.Schema
-	vital  bool // tablets that are loaded
+	t            *testing.T
+	meta         *memMetadata
+	schema       *table.Schema
+	highPriority bool // of the loaded tablets
 }
 
-func newFullFleet(t *testing.T) *fullFleet {
-	f := &fullFleet{runNodes: newReservedNodes(t, 3, fullExtent, fullReserve), t: t, meta: newMemMetadata(), schema: testSchema(t, "f")}
+func newFullCluster(t *testing.T) *fullCluster {
+	f := &fullCluster{runNodes: newReservedNodes(t, 3, fullExtent, fullReserve), t: t, meta: newMemMetadata(), schema: testSchema(t, "f")}
 	for i, m := range []*Meta{{ID: 1, Table: 1, End: []byte("m")}, {ID: 2, Table: 1, Start: []byte("m")}} {
 		m.LastMajor = time.Now()
 		f.meta.rows[metaKey(1, m.End)] = metaRow{EncodeMeta(m), 1, fmt.Sprint("s", i)}
@@ -34,10 +35,10 @@ func newFullFleet(t *testing.T) *fullFleet {
 	return f
 }
 
-func (f *fullFleet) blobs(i int) Blobs { return OnSpreadStore(f.stores[i], fmt.Sprint("s", i)) }
+func (f *fullCluster) blobs(i int) Blobs { return OnSpreadStore(f.stores[i], fmt.Sprint("s", i)) }
 
 // start starts server i.
-func (f *fullFleet) start(i int, cfg Config) *Server {
+func (f *fullCluster) start(i int, cfg Config) *Server {
 	f.t.Helper()
 	if cfg.Blobs == nil {
 		cfg.Blobs = f.blobs(i)
@@ -53,22 +54,22 @@ func (f *fullFleet) start(i int, cfg Config) *Server {
 	return s
 }
 
-// load gives a tablet to server i.
-func (f *fullFleet) load(s *Server, i int, end string, runs []Run, recovered func()) {
+// load loads a tablet on server i.
+func (f *fullCluster) load(s *Server, i int, end string, runs []Run, recovered func()) {
 	f.t.Helper()
 	f.meta.assign(metaKey(1, []byte(end)), fmt.Sprint("s", i))
 	all, err := f.meta.loads()
 	noError(f.t, err)
 	for _, l := range all {
 		if string(l.Meta.End) == end {
-			l.Schema, l.Vital, l.Runs, l.OnRecovered = f.schema, f.vital, runs, recovered
+			l.Schema, l.Vital, l.Runs, l.OnRecovered = f.schema, f.highPriority, runs, recovered
 			noError(f.t, s.Load(f.t.Context(), l))
 		}
 	}
 }
 
 // fill leaves each disk less than an extent above its reserve.
-func (f *fullFleet) fill() {
+func (f *fullCluster) fill() {
 	for i, s := range f.stores {
 		used := int64(0)
 		for _, x := range s.Stats().Folders {
@@ -79,8 +80,8 @@ func (f *fullFleet) fill() {
 	f.full.Store(true)
 }
 
-// free returns the least that is free on a disk.
-func (f *fullFleet) free() int64 {
+// free returns the smallest free space of any disk.
+func (f *fullCluster) free() int64 {
 	least := int64(1 << 40)
 	for _, d := range f.disks {
 		n, err := d.FreeBytes("/a")
@@ -99,7 +100,7 @@ func noError(t testing.TB, err error) {
 
 const fullValue = 10_000
 
-// writeRows writes up to n rows, until one is refused.
+// writeRows writes up to n rows, until one is rejected.
 func writeRows(s *Server, prefix string, n int) (done int, err error) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	value := make([]byte, fullValue)
@@ -121,7 +122,7 @@ func writeRows(s *Server, prefix string, n int) (done int, err error) {
 	return done, nil
 }
 
-func (f *fullFleet) checkRows(s *Server, prefix string, n int) {
+func (f *fullCluster) checkRows(s *Server, prefix string, n int) {
 	f.t.Helper()
 	for i := range n {
 		got := 0
@@ -135,10 +136,11 @@ func (f *fullFleet) checkRows(s *Server, prefix string, n int) {
 	}
 }
 
-// TestRecoveryOnFullDisks: when all disks are full, and a server dies, what its log has is sorted, loaded and written out, and the
-// log goes; and so does that of the server that lives. Then there is room for what removes things, and after that for users.
+// TestRecoveryOnFullDisks: if all disks are full and a server dies, the contents of its log are
+// sorted, loaded and written out, and the log is released; so is that of the surviving server. Then
+// there is space for deletions, and after these for users.
 func TestRecoveryOnFullDisks(t *testing.T) {
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	cfg := Config{MemtablesBytesMax: 16 << 20, MemtableBytes: 8 << 20}
 	dead, lives := f.start(0, cfg), f.start(1, cfg)
 	f.load(dead, 0, "m", nil, nil)
@@ -209,23 +211,23 @@ func TestRecoveryOnFullDisks(t *testing.T) {
 	for _, s := range f.stores {
 		w, err := s.Create(t.Context())
 		if err != nil {
-			t.Fatalf("with room again: %v", err)
+			t.Fatalf("with free space again: %v", err)
 		}
 		w.Abort()
 	}
 }
 
-// TestWritersLeaveTheReserve: writers do not come by the reserve by way of minor compactions, which let the log's
-// extents be used again and again.
+// TestWritersLeaveTheReserve: writers do not consume the reserve through minor compactions, which
+// let the log's extents be reused again and again.
 func TestWritersLeaveTheReserve(t *testing.T) {
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	s := f.start(0, Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, OverloadWait: 20 * time.Millisecond})
 	f.load(s, 0, "m", nil, nil)
 	_, err := writeRows(s, "a", 300) // the log has released extents
 	noError(t, err)
 	f.fill()
 	n := 0
-	for try := range 6 { // they do not give up
+	for try := range 6 { // writers keep retrying
 		more, err := writeRows(s, fmt.Sprint("b", try), 10_000)
 		if !errors.Is(err, blobfs.ErrDiskFull) {
 			t.Fatalf("after %d rows on full disks: %v", n, err)
@@ -239,20 +241,21 @@ func TestWritersLeaveTheReserve(t *testing.T) {
 	if free := f.free(); free < fullReserve*5/8 {
 		t.Errorf("%d bytes of %d are left after %d rows", free, fullReserve, n)
 	}
-	// Nor do compactions that only rewrite what there is.
+	// Compactions that only rewrite data do not use it either.
 	if err := s.Compact(t.Context(), testTable, true); !errors.Is(err, blobfs.ErrDiskFull) {
 		t.Errorf("a major compaction: %v", err)
 	}
 }
 
-// TestVitalTabletOnFullDisks: METADATA is written, and compacted, when users' tables are not.
-func TestVitalTabletOnFullDisks(t *testing.T) {
-	f := newFullFleet(t)
+// TestHighPriorityTabletOnFullDisks: METADATA is written, and compacted, when users' tables are
+// not.
+func TestHighPriorityTabletOnFullDisks(t *testing.T) {
+	f := newFullCluster(t)
 	f.fill()
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, LogLater: true}
 	cfg.Blobs = OnVitalSpreadStore(f.stores[0], "s0")
 	s := f.start(0, cfg)
-	f.vital = true
+	f.highPriority = true
 	f.load(s, 0, "m", nil, nil)
 	const rows = 60
 	for _, prefix := range []string{"a", "b"} {
@@ -267,7 +270,7 @@ func TestVitalTabletOnFullDisks(t *testing.T) {
 	}
 }
 
-// ends fails the test if f has not returned after some time.
+// ends fails the test if f has not returned after a minute.
 func ends(t *testing.T, what string, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -281,10 +284,11 @@ func ends(t *testing.T, what string, f func() error) error {
 	}
 }
 
-// TestFullDisksAndLostReplica: all disks are below their reserve when a node is lost with writes under way. Writes end, with a
-// typed error if they must; flushes and DropTable do what they are for; and with the space that these make, the server goes on.
+// TestFullDisksAndLostReplica: all disks are below their reserve when a node is lost during writes.
+// The writes end, with a typed error if necessary. Minor compactions and DropTable succeed, and
+// with the space that they free, the server continues.
 func TestFullDisksAndLostReplica(t *testing.T) {
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	s := f.start(0, Config{MemtablesBytesMax: 16 << 20, MemtableBytes: 8 << 20, OverloadWait: 50 * time.Millisecond})
 	f.load(s, 0, "m", nil, nil)
 	const rows = 200
@@ -316,7 +320,7 @@ func TestFullDisksAndLostReplica(t *testing.T) {
 	f.checkRows(s, "b", more)
 	noError(t, ends(t, "a flush", func() error { return s.allTablets()[0].flush(t.Context()) }))
 	noError(t, ends(t, "DropTable", func() error { return s.DropTable(testTable) }))
-	noError(t, ends(t, "a write with room again", func() error {
+	noError(t, ends(t, "a write with free space again", func() error {
 		for {
 			done := make(chan error, 1)
 			rm := &table.RowMutation{Row: []byte("r"), Mutations: []table.Mutation{table.Set("f", nil, 1, []byte("v"))}}

@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// bytesByGroup tells what was read of the files of each group since the last call.
+// bytesByGroup returns the bytes read of each group's files since the last call.
 func (e *env) bytesByGroup() map[string]int64 {
 	of, _ := e.reads.take()
 	stats, err := e.TabletStats(testTable)
@@ -36,7 +36,7 @@ func (e *env) compact(major bool) {
 	}
 }
 
-// scanFamily reads all of a family, and returns how many cells it has.
+// scanFamily reads all of a family, and returns its number of cells.
 func (e *env) scanFamily(name string) (cells int) {
 	e.t.Helper()
 	p, err := table.Compile(table.FamilyRegex(name))
@@ -60,7 +60,7 @@ func (e *env) pages(rows int) {
 	}
 }
 
-// move puts a family into a group, which is made if it is not there.
+// move moves a family to a group, which is created if necessary.
 func (e *env) move(family, group string) {
 	e.t.Helper()
 	s, err := e.schema.Apply(table.FamilySpec{Name: family, Group: group})
@@ -73,8 +73,8 @@ func (e *env) move(family, group string) {
 	e.schema = s
 }
 
-// A family moves to another locality group while it is served: at once for what is written from then
-// on, at the next major compaction for the rest, and no read sees a difference.
+// A family moves to another locality group while it is served: at once for new writes, at the next
+// major compaction for older entries, and no read sees a difference.
 func TestFamilyMovesOnline(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: -1, FilesMerge: 2}, "language", "contents")
 	e.pages(100)
@@ -93,13 +93,13 @@ func TestFamilyMovesOnline(t *testing.T) {
 	e.move("contents", "pages")
 	check("moved")
 	e.mustApply("page0008", set("contents", "", 1, "new"))
-	e.compact(false) // merges what it can, and must not take deletions for done
+	e.compact(false) // merges what it can, and must keep deletions
 	check("after a minor compaction")
 	e.close()
 	e.open()
 	check("after a restart")
 
-	// What is deleted now is in the new group alone, what it covers in the old one.
+	// A deletion is now in the new group only, what it covers in the old one.
 	e.mustApply("page0007", table.DeleteFamily("contents"))
 	e.mustApply("page0009", table.DeleteRow())
 	e.mustApply("page0009", set("language", "", 1, "EN"), set("contents", "", 1, "again"))
@@ -108,7 +108,7 @@ func TestFamilyMovesOnline(t *testing.T) {
 		e.mustApply("page0010", set("language", "", 1, "EN"))
 		e.compact(false)
 		if got := read(); !reflect.DeepEqual(got, want) {
-			t.Fatalf("a deleted page came back: %q", got)
+			t.Fatalf("a deleted page reappeared: %q", got)
 		}
 	}
 	e.compact(true)

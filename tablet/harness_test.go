@@ -20,31 +20,32 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// memMetadata is a Metadata that outlives the servers, as METADATA does. fail, if
-// set, is asked before each change.
+// memMetadata is a Metadata that outlives the servers, like METADATA. fail, if set, is called
+// before each change.
 type memMetadata struct {
 	mu   sync.Mutex
 	rows map[string]metaRow // by metaKey
-	// known are the generations at which servers know rows, by owner and metaKey; none is the row's own.
+	// known are the generations of rows as servers know them, by owner and metaKey; none is the
+	// row's own.
 	known map[string]uint64
 	fail  func() (before, after error)
-	// loadErr is what Load returns, if set.
+	// loadErr is the error of Load, if set.
 	loadErr error
-	// cuts are the changes that servers can still make; then they hear nothing more,
-	// also of the change that is the last.
-	cuts map[string]int
+	// changesLeft are the numbers of changes that servers can still make. Then they are
+	// disconnected and get no answer, not even to the last change.
+	changesLeft map[string]int
 }
 
-var errCut = errors.New("cut off: outcome unknown")
+var errDisconnected = errors.New("cut off: outcome unknown")
 
-// cut lets a server make n more changes, of whose last it does not hear.
-func (m *memMetadata) cut(owner string, n int) {
+// disconnectAfter disconnects a server after n more changes. It gets no answer to the last one.
+func (m *memMetadata) disconnectAfter(owner string, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.cuts == nil {
-		m.cuts = map[string]int{}
+	if m.changesLeft == nil {
+		m.changesLeft = map[string]int{}
 	}
-	m.cuts[owner] = n
+	m.changesLeft[owner] = n
 }
 
 type metaRow struct {
@@ -104,14 +105,14 @@ func (m *memMetadata) Remove(ctx context.Context, meta *Meta) error {
 	return ownMetadata{memMetadata: m}.Remove(ctx, meta)
 }
 
-// create makes the row of a tablet that belongs to no server.
+// create creates the row of an unassigned tablet.
 func (m *memMetadata) create(meta *Meta) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rows[metaKey(meta.Table, meta.End)] = metaRow{meta: EncodeMeta(meta), gen: 1}
 }
 
-// loads returns all tablets of table 1, each narrowed to what the row before leaves it.
+// loads returns all tablets of table 1, each narrowed by the preceding row.
 func (m *memMetadata) loads() ([]Load, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +133,7 @@ func (m *memMetadata) loads() ([]Load, error) {
 	return all, nil
 }
 
-// ownMetadata is the rows of the tablets that are assigned to owner.
+// ownMetadata is the Metadata of one server, with the tablets assigned to it.
 type ownMetadata struct {
 	*memMetadata
 	owner string
@@ -150,7 +151,7 @@ func (m ownMetadata) owned(key string) (metaRow, error) {
 	return row, nil
 }
 
-// set makes a row what the owner says of it. The owner does not hear of it if after is an error.
+// set replaces a row. If after is an error, the owner gets no answer.
 func (m ownMetadata) set(meta *Meta, gen uint64, after error) {
 	key := metaKey(meta.Table, meta.End)
 	m.rows[key] = metaRow{EncodeMeta(meta), gen, m.owner}
@@ -201,8 +202,8 @@ func (m ownMetadata) Remove(_ context.Context, meta *Meta) error {
 func (m ownMetadata) Load(_ context.Context, table uint64, end []byte) (*Meta, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if left, is := m.cuts[m.owner]; is && left <= 0 {
-		return nil, errCut
+	if left, is := m.changesLeft[m.owner]; is && left <= 0 {
+		return nil, errDisconnected
 	}
 	if m.loadErr != nil {
 		return nil, m.loadErr
@@ -221,13 +222,13 @@ func (m ownMetadata) change(do func(after error) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var after error
-	if left, is := m.cuts[m.owner]; is {
-		m.cuts[m.owner] = left - 1
+	if left, is := m.changesLeft[m.owner]; is {
+		m.changesLeft[m.owner] = left - 1
 		if left <= 0 {
-			return errCut
+			return errDisconnected
 		}
 		if left == 1 {
-			after = errCut
+			after = errDisconnected
 		}
 	}
 	if m.fail != nil && after == nil {
@@ -245,7 +246,7 @@ func (m ownMetadata) change(do func(after error) error) error {
 // clock is a clock that the test sets.
 type clock struct {
 	micros atomic.Int64
-	looked atomic.Pointer[func()] // if not nil, called by whoever asks for the time
+	looked atomic.Pointer[func()] // if not nil, called for each reading
 }
 
 func (c *clock) now() time.Time {
@@ -255,7 +256,7 @@ func (c *clock) now() time.Time {
 	return time.UnixMicro(c.micros.Load())
 }
 
-// env is a server on a disk in memory, that can be closed, crashed and opened.
+// env is a server on a disk in memory that can be closed, crashed and reopened.
 type env struct {
 	keys   []blobfs.MasterKey
 	t      testing.TB
@@ -267,7 +268,7 @@ type env struct {
 	extent int64
 	nextID atomic.Uint64
 
-	reads blobReads // of SSTables, by all servers
+	reads blobReads // reads of SSTables, by all servers
 
 	store *blobfs.Store
 	*Server
@@ -275,7 +276,7 @@ type env struct {
 
 const testTable = "t"
 
-// lastTablet is the tablet with the last rows of the table that tests have, by which it begins.
+// lastTablet is the last tablet of the tests' table, which begins as its only one.
 var lastTablet = Ref{Table: 1}
 
 func testSchema(t testing.TB, specs ...string) *table.Schema {
@@ -299,7 +300,7 @@ func newEnv(t testing.TB, cfg Config, specs ...string) *env {
 	return newEncryptedEnv(t, nil, cfg, specs...)
 }
 
-// newEncryptedEnv is newEnv with a store that is encrypted by master keys, if there are any.
+// newEncryptedEnv is newEnv with a store that is encrypted by master keys, if any.
 func newEncryptedEnv(t testing.TB, keys []blobfs.MasterKey, cfg Config, specs ...string) *env {
 	e := &env{t: t, keys: keys, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), cfg: cfg, extent: 256 << 10}
 	e.schema = testSchema(t, specs...)
@@ -356,15 +357,15 @@ func (e *env) close() {
 	}
 }
 
-// crash cuts the power: what was not synced is lost, or torn.
+// crash changesLeft the power: unsynced data is lost, or torn.
 func (e *env) crash() {
-	// No change of metadata between the two: what follows one, such as the removal
-	// of the files that it no longer names, must not be seen without it.
+	// No metadata change between the two: its consequences, such as the removal of files that it no
+	// longer names, must not be seen without it.
 	e.meta.mu.Lock()
 	meta := e.meta.cloneLocked()
 	disk := e.fs.Crash(rand.New(rand.NewPCG(uint64(e.clock.micros.Load()), 1)))
 	e.meta.mu.Unlock()
-	e.close() // what it still writes goes to the old disk and the old metadata
+	e.close() // later writes go to the old disk and the old metadata
 	e.fs, e.meta = disk, meta
 }
 
@@ -393,7 +394,7 @@ func (e *env) mustApply(row string, ms ...table.Mutation) int64 {
 	return ts
 }
 
-// cells formats cells as "fam:qual@ts=value".
+// cellStrings formats cells as "fam:qual@ts=value".
 func cellStrings(cells []table.Cell) []string {
 	var out []string
 	for _, c := range cells {
@@ -426,8 +427,8 @@ func (e *env) read(row string, f table.Filter) []string {
 	return out
 }
 
-// testSeed returns the seed of a random test: of STELE_SEED, or of the clock. It
-// logs how to replay it.
+// testSeed returns the seed of a random test, from STELE_SEED or the clock, and logs how to replay
+// it.
 func testSeed(t testing.TB) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if v := os.Getenv("STELE_SEED"); v != "" {
@@ -441,7 +442,7 @@ func testSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// soakRuns returns how many runs of a random test to make: n, times STELE_SOAK.
+// soakRuns returns the number of runs of a random test: n times STELE_SOAK.
 func soakRuns(n int) int {
 	if times, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && times > 0 {
 		return n * times

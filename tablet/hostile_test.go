@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// fill writes versions 1 to n of one column and deletes each of dels of them: all
-// that a hostile client needs.
+// fill writes versions 1 to n of one column and deletes each of dels of them, which a hostile
+// client could do.
 func fill(e *env, fam string, n, dels int64) {
 	const batch = 5000
 	q := []byte("q")
@@ -37,8 +37,8 @@ func fill(e *env, fam string, n, dels int64) {
 	}
 }
 
-// A column of as many versions and deletions as one likes is read in time that
-// does not grow with their product. The bound is a tenth of what the square cost.
+// A column with any number of versions and deletions is read in time that does not grow with their
+// product. The bound is a tenth of what the square took.
 func TestHostileColumn(t *testing.T) {
 	const n = 100_000
 	for _, tc := range []struct {
@@ -78,7 +78,7 @@ func TestHostileColumn(t *testing.T) {
 	}
 }
 
-// A read whose context has ended stops inside a row, wherever it stands there.
+// A read whose context has ended stops anywhere inside a row.
 func TestCancelledInsideRow(t *testing.T) {
 	const n = 3 * checkEntries
 	for _, tc := range []struct {
@@ -103,7 +103,7 @@ func TestCancelledInsideRow(t *testing.T) {
 	}
 }
 
-// What a read holds of a column's deletions is bounded like its cells.
+// The deletions of a column that a read holds are bounded like its cells.
 func TestDeletionsHeldAreBounded(t *testing.T) {
 	e := newEnv(t, Config{RowReadBytesMax: 1 << 20}, "f:")
 	fill(e, "f", 10, 1<<20/rangeBytes)
@@ -135,8 +135,8 @@ func TestCancelledWhileSkipping(t *testing.T) {
 	}
 }
 
-// A column too large to be held while it is judged is compacted to what a read
-// showed before, also between other columns and over several files.
+// A column too large to be held while it is judged is compacted to the versions that a read
+// returned before, also between other columns and over several files.
 func TestCompactLargeHistory(t *testing.T) {
 	ctx := context.Background()
 	for _, size := range []int{10, 20_000} { // held, and read twice
@@ -175,7 +175,7 @@ func TestCompactLargeHistory(t *testing.T) {
 	}
 }
 
-// listSource is a source in memory whose seeks the test can spoil.
+// listSource is a source in memory whose seeks can fail.
 type listSource struct {
 	entries []heldEntry
 	at      int
@@ -196,8 +196,8 @@ func (s *listSource) SeekGE(key []byte) bool {
 	return s.ok()
 }
 
-// A compaction whose second reading of a column fails, or differs from the first,
-// ends with an error and not with a file that lacks something.
+// A compaction whose second read of a column fails, or differs from the first, fails and does not
+// write an incomplete file.
 func TestCompactSecondReading(t *testing.T) {
 	broken := errors.New("broken disk")
 	for _, tc := range []struct {
@@ -221,7 +221,7 @@ func TestCompactSecondReading(t *testing.T) {
 			src.entries = append(src.entries, heldEntry{ikey.AppendCell(bytes.Clone(column), ts, uint64(ts)), make([]byte, holdBytes/16)})
 		}
 		var stamps []int64
-		c := compaction{schema: sc, wholePast: true, emit: func(_ *family, key, _ []byte) error {
+		c := compaction{schema: sc, fullHistory: true, emit: func(_ *family, key, _ []byte) error {
 			stamps = append(stamps, ikey.Timestamp(key))
 			return nil
 		}}

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestIdleTabletIsSmall holds a tablet that has nothing and does nothing to 4 KiB: a server may have
-// thousands of them.
+// TestIdleTabletIsSmall: an empty, idle tablet takes at most 4 KiB, since a server may have
+// thousands.
 func TestIdleTabletIsSmall(t *testing.T) {
 	const tablets, most = 1000, 4 << 10
-	f := newFleet(t, Config{}, 1)
+	f := newCluster(t, Config{}, 1)
 	s := f.servers[0]
 	heap := func() int64 {
 		runtime.GC()
@@ -31,9 +31,9 @@ func TestIdleTabletIsSmall(t *testing.T) {
 		start = end
 	}
 	if got := (heap() - before) / tablets; got > most {
-		t.Fatalf("an idle tablet takes %d bytes, more than %d", got, most)
+		t.Fatalf("an idle tablet uses %d bytes, more than %d", got, most)
 	} else {
-		t.Logf("an idle tablet takes %d bytes", got)
+		t.Logf("an idle tablet uses %d bytes", got)
 	}
 	if !s.Has(Ref{2, string(start)}) || !s.Has(lastTablet) || s.Has(Ref{2, ""}) || s.Has(Ref{3, ""}) {
 		t.Fatal("the server does not know what it has")

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// heldBlobs begins no blob once it is armed, as a store that waits for its nodes: Create says only that
-// its caller's context has ended.
+// heldBlobs blocks Create once it is armed, like a store that waits for its nodes. The error of
+// Create is only that the caller's context has ended.
 type heldBlobs struct {
 	Blobs
-	armed chan struct{} // closed when Create is to wait
-	asked chan struct{} // closed by the first that waits
-	once  sync.Once
+	armed  chan struct{} // closed when Create should block
+	called chan struct{} // closed by the first blocked call
+	once   sync.Once
 }
 
 func (b *heldBlobs) Create(ctx context.Context) (BlobWriter, error) {
@@ -27,15 +27,15 @@ func (b *heldBlobs) Create(ctx context.Context) (BlobWriter, error) {
 	if !waits {
 		return b.Blobs.Create(ctx)
 	}
-	close(b.asked)
+	close(b.called)
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// A compaction that has to make way for a split goes on in what came of the tablet, also if the store tells of it only
-// that a context ended: whoever asked for the compaction has not canceled it.
+// A compaction that a split interrupts continues in the resulting tablets, even if the store
+// reports only that a context ended: the caller of the compaction has not canceled it.
 func TestInterruptedCompactionGoesOn(t *testing.T) {
-	s := newFleet(t, Config{}, 1, "f:").servers[0]
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
 	for _, row := range []string{"row001", "row019"} {
 		if _, err := applySync(s.Server, row, setCell(row)); err != nil {
 			t.Fatal(err)
@@ -46,12 +46,12 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 	if err := s.Compact(ctx, "t", false); err != nil {
 		t.Fatal(err)
 	}
-	b := &heldBlobs{Blobs: s.cfg.Blobs, armed: make(chan struct{}), asked: make(chan struct{})}
+	b := &heldBlobs{Blobs: s.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
 	s.cfg.Blobs = b
 	close(b.armed)
 	compacted := make(chan error, 1)
 	go func() { compacted <- s.Compact(ctx, "t", true) }()
-	<-b.asked
+	<-b.called
 	if _, _, err := s.Split(ctx, lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// largeGate bounds the memory of large cells, and of large rows, that are read at the same time: of their blocks, which no cache may
-// keep, and of the answers that they go into. A read takes what it has come to need, and one that finds no more begins again with nothing
-// in its hands: nobody waits for memory while he holds some.
+// largeGate bounds the memory of large cells and large rows that are read at the same time: their
+// blocks, which are not cached, and the answers that hold them. A read reserves memory as it needs
+// it. If there is not enough, it releases its reservation before it waits, so that reads cannot
+// deadlock.
 type largeGate struct {
 	free  *semaphore.Weighted
 	total int64
@@ -24,16 +25,17 @@ func newLargeGate(total int64, wait time.Duration) *largeGate {
 	return &largeGate{free: semaphore.NewWeighted(total), total: total, wait: wait}
 }
 
-// largeTimes is how many times the bytes of its cells a read is taken to need: their blocks, as stored and decompressed,
-// and the answer.
+// largeTimes is the estimated memory of a read as a multiple of the bytes of its cells: the blocks,
+// stored and decompressed, and the answer.
 const largeTimes = 3
 
-// needs returns what a read of so many bytes takes. One above all that there is takes that, and so is alone.
+// needs returns the memory to reserve for a read of the given bytes. A read above the total
+// reserves the total, and so runs alone.
 func (g *largeGate) needs(bytes int) int64 { return min(largeTimes*int64(bytes), g.total) }
 
-// enter waits for the memory of so many bytes. ctx may tell of its end by Err and Deadline alone. Errors: *api.OverloadedError,
-// ctx's.
-func (g *largeGate) enter(ctx context.Context, bytes int) (taken int64, err error) {
+// reserve waits for the memory of a read of the given bytes. ctx may report its end by Err and
+// Deadline only. Errors: *api.OverloadedError, ctx's.
+func (g *largeGate) reserve(ctx context.Context, bytes int) (taken int64, err error) {
 	taken = g.needs(bytes)
 	if g.free.TryAcquire(taken) {
 		return taken, nil
@@ -59,13 +61,14 @@ func (g *largeGate) enter(ctx context.Context, bytes int) (taken int64, err erro
 	return 0, &api.OverloadedError{Reason: "no memory for large cells", RetryAfter: g.wait / 2}
 }
 
-// Enter implements sstable.Gate for a read. Of several files that have a large entry next, as many keep it in memory as is taken for
-// the largest; the others keep its key, and read it again when its turn comes.
+// Enter implements sstable.Gate for a read. If several files have a large entry next, they hold as
+// many in memory as fit the reservation for the largest. The others keep only the key, and load the
+// entry again when its turn comes.
 func (r *rows) Enter(bytes int) error {
 	if err := r.hold(bytes); err != nil {
 		return err
 	}
-	if int64(bytes)+r.largeBytes() > r.entered {
+	if int64(bytes)+r.largeBytes() > r.reserved {
 		for _, it := range r.iters {
 			it.LetGo()
 		}
@@ -73,7 +76,7 @@ func (r *rows) Enter(bytes int) error {
 	return nil
 }
 
-// largeBytes is what the blocks of large entries take at which files stand.
+// largeBytes returns the memory of the blocks of large entries that the iterators hold.
 func (r *rows) largeBytes() (held int64) {
 	for _, it := range r.iters {
 		held += int64(it.LargeBytes())
@@ -81,67 +84,72 @@ func (r *rows) largeBytes() (held int64) {
 	return held
 }
 
-// hold takes what the read of so many bytes takes more than it has. Errors: errNoRoom, those of enter.
+// hold extends the reservation to that of a read of the given bytes. Errors: errNoMemory, those of
+// reserve.
 func (r *rows) hold(bytes int) (err error) {
-	more := r.gate.needs(bytes) - r.entered
+	more := r.gate.needs(bytes) - r.reserved
 	switch {
 	case more <= 0:
 	case r.gate.free.TryAcquire(more):
-		r.entered += more
+		r.reserved += more
 	case r.yields:
-		r.lacks = bytes
-		return errNoRoom
+		r.lacking = bytes
+		return errNoMemory
 	default:
-		r.leave() // two that had a part each would wait for one another
+		// two reads that held a part each would wait for each other
+		r.releaseMemory()
 		if r.turns != nil {
-			r.turns.End() // reads that have the memory may wait for a turn
+			r.turns.End() // reads that hold the memory may wait for a turn
 		}
-		if r.entered, err = r.gate.enter(r.ctx, bytes); err != nil {
+		if r.reserved, err = r.gate.reserve(r.ctx, bytes); err != nil {
 			return err
 		}
 	}
-	r.room = max(r.room, int64(bytes))
+	r.covered = max(r.covered, int64(bytes))
 	return nil
 }
 
-// holdRow is hold for a row of which so many bytes are kept. What is no more than a usual block takes nothing.
+// holdRow is hold for a row of which the given bytes are kept. Up to the size of a usual block it
+// reserves nothing.
 func (r *rows) holdRow(bytes int64) error {
-	if bytes <= r.room+sstable.GateBytes {
+	if bytes <= r.covered+sstable.GateBytes {
 		return nil
 	}
 	err := r.hold(int(bytes) + sstable.GateBytes)
-	if err == errNoRoom {
-		r.lacks *= 2 // there may be more of the row: it is not to begin again for each part
+	if err == errNoMemory {
+		r.lacking *= 2 // the row may have more: do not start over for each part
 	}
 	return err
 }
 
-// emitted gives back what a scan has taken for a row that is done with, unless it has come to large cells of the next.
+// emitted releases the reservation of a scan for a finished row, unless it has reached large cells
+// of the next.
 func (r *rows) emitted() {
-	if r.entered > 0 && r.largeBytes() == 0 {
-		r.leave()
+	if r.reserved > 0 && r.largeBytes() == 0 {
+		r.releaseMemory()
 	}
 }
 
-// errNoRoom ends a try of a read that yields: it is to wait for memory by awaitRoom, and begin again. Meanwhile it has no view,
-// and so none of the memtables that are written out while it waits.
-var errNoRoom = errors.New("no memory for a large cell at the moment")
+// errNoMemory ends an attempt of a read that yields: it waits for memory in awaitMemory and starts
+// over. Meanwhile it holds no view, and so no memtables that are written out while it waits.
+var errNoMemory = errors.New("no memory for a large cell")
 
-// lacksRoom tells whether err is errNoRoom.
-func lacksRoom(err error) bool { return err != nil && errors.Is(err, errNoRoom) }
+// lacksMemory reports whether err is errNoMemory.
+func lacksMemory(err error) bool { return err != nil && errors.Is(err, errNoMemory) }
 
-// awaitRoom waits for what the last try lacked, and keeps it for the next. Errors: as enter.
-func (r *rows) awaitRoom(ctx context.Context) (err error) {
-	if r.entered, err = r.gate.enter(ctx, r.lacks); err == nil {
-		r.room = int64(r.lacks)
+// awaitMemory waits for the memory that the last attempt lacked, and keeps it for the next. Errors:
+// as reserve.
+func (r *rows) awaitMemory(ctx context.Context) (err error) {
+	if r.reserved, err = r.gate.reserve(ctx, r.lacking); err == nil {
+		r.covered = int64(r.lacking)
 	}
 	return err
 }
 
-// leave gives back what the read has taken.
-func (r *rows) leave() {
-	if r.entered > 0 {
-		r.gate.free.Release(r.entered)
+// releaseMemory releases the read's reservation.
+func (r *rows) releaseMemory() {
+	if r.reserved > 0 {
+		r.gate.free.Release(r.reserved)
 	}
-	r.entered, r.room = 0, 0
+	r.reserved, r.covered = 0, 0
 }

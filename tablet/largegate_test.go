@@ -14,15 +14,16 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Of reads of large rows so many are under way at once as there is memory for, whatever they are stored as; the others wait, and are
-// refused when they have waited for long enough or their time is up. Reads of small rows are not held up (I13).
-func TestLargeReadsTakeTurns(t *testing.T) {
+// Only as many reads of large rows run at once as memory allows, however the rows are stored. The
+// others wait, and fail when they have waited for too long or their time is up. Reads of small rows
+// do not wait (I13).
+func TestLargeReadsAreBounded(t *testing.T) {
 	const cell = 1 << 20
 	zeros := make([]byte, cell)
 	for _, test := range []struct {
 		what, compression string
 		row               func() []table.Mutation
-		exact             bool // each takes as much as it needs, and no more
+		exact             bool // each reserves exactly what it needs
 	}{
 		{"cells", "none", func() []table.Mutation { return []table.Mutation{table.Set("f", []byte("q"), 1, randomValue(cell))} }, true},
 		{"cells of zeros", "s2", func() []table.Mutation { return []table.Mutation{table.Set("f", []byte("q"), 1, zeros)} }, true},
@@ -45,13 +46,13 @@ func TestLargeReadsTakeTurns(t *testing.T) {
 			for i := range 8 {
 				e.mustApply(fmt.Sprintf("large%d", i), test.row()...)
 			}
-			e.takeTurns(t, test.exact)
+			e.readLarge(t, test.exact)
 		})
 	}
 }
 
-// takeTurns reads large0 to large7, of which two have room at once.
-func (e *env) takeTurns(t *testing.T, exact bool) {
+// readLarge reads large0 to large7, two of which fit at once.
+func (e *env) readLarge(t *testing.T, exact bool) {
 	e.mustApply("small", table.Set("f", []byte("q"), 1, []byte("v")))
 	if err := e.Compact(t.Context(), testTable, true); err != nil {
 		t.Fatal(err)
@@ -113,14 +114,14 @@ func (e *env) takeTurns(t *testing.T, exact bool) {
 		}
 	}
 	if !e.large.free.TryAcquire(e.large.total) {
-		t.Error("memory is taken, and nobody reads")
+		t.Error("memory is reserved without reads")
 	}
 	e.large.free.Release(e.large.total)
 }
 
-// Who waits for the memory of a large cell keeps no memtable from being let go of once it is written out, and reads what he was to read
-// when there is memory (I13).
-func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
+// A read that waits for the memory of a large cell holds no memtables once they are written out,
+// and completes when there is memory (I13).
+func TestWaitForMemoryHoldsNoMemtable(t *testing.T) {
 	const cell, rows = 1 << 20, 6
 	ctx := t.Context()
 	collect := func(all *[]string) Emit {
@@ -156,7 +157,7 @@ func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
 				most := Most{Rows: 1}
 				next, err := e.For(nil).Scan(ctx, testTable, rg, nil, &most, emit)
 				if looked += most.Looked; err != nil || next == nil {
-					if looked != rows && looked != rows+1 { // zzz, of which nothing is left, may be there by then
+					if looked != rows && looked != rows+1 { // zzz, which is filtered out, may be present by then
 						t.Errorf("looked at %d rows", looked)
 					}
 					return err
@@ -182,7 +183,7 @@ func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
 		var got []string
 		ended := make(chan error, 1)
 		go func() { ended <- read(e, collect(&got)) }()
-		for gate.free.TryAcquire(0) { // nobody is in line
+		for gate.free.TryAcquire(0) { // no read waits yet
 			time.Sleep(time.Millisecond)
 		}
 		e.mustApply("zzz", table.Set("f", []byte("q"), 1, randomValue(cell/4)), table.DeleteRow())
@@ -190,21 +191,22 @@ func TestWaitForRoomHoldsNoMemtable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := e.lingering.Load(); n != 0 {
-			t.Errorf("%s: %d bytes of memtables are held by who waits", what, n)
+			t.Errorf("%s: waiting reads hold %d bytes of memtables", what, n)
 		}
 		gate.free.Release(gate.total)
 		if err := <-ended; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %q", what, err, got)
 		}
 		if !gate.free.TryAcquire(gate.total) {
-			t.Errorf("%s: not all memory was given back", what)
+			t.Errorf("%s: not all memory was released", what)
 		}
 		e.close()
 	}
 }
 
-// Where a scan was when the tablet went is told apart from where tablets begin: it may be a row that its caller may not see.
-func TestTabletGoesWhileScanWaits(t *testing.T) {
+// A scan's position inside a tablet that was unloaded is distinguished from the start of a tablet:
+// it may be a row that the caller may not see.
+func TestTabletUnloadedWhileScanWaits(t *testing.T) {
 	const cell = 1 << 20
 	ctx := t.Context()
 	e := newEnv(t, Config{RowReadBytesMax: 2*largeTimes*cell + cell, OverloadWait: 20 * time.Second}, "f:compression=none", "hidden:compression=none")
@@ -226,11 +228,11 @@ func TestTabletGoesWhileScanWaits(t *testing.T) {
 	ended := make(chan end, 1)
 	scan := func() {
 		var x end
-		x.next, x.err = e.For(&script{sight: Sight{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
+		x.next, x.err = e.For(&script{visible: Sight{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
 		ended <- x
 	}
 	go scan()
-	for gate.free.TryAcquire(0) { // nobody is in line
+	for gate.free.TryAcquire(0) { // no read waits yet
 		time.Sleep(time.Millisecond)
 	}
 	if err := e.Unload(ctx, lastTablet); err != nil {

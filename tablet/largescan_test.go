@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestScanOfLargeCellsHoldsFew (I13): a scan of many files, all of which have a large cell next, holds few of these at a time, and finds
-// all.
+// TestScanOfLargeCellsHoldsFew (I13): a scan of many files that all have a large cell next holds
+// few of these at a time, and returns all.
 func TestScanOfLargeCellsHoldsFew(t *testing.T) {
 	const cell, files = 2 << 20, 16
 	e := newEnv(t, Config{CacheBytes: 1, FilesMerge: files + 2, LargeReadBytes: 2 * cell}, "f:compression=none")

@@ -9,21 +9,21 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// latchStripes bounds the latches of a tablet. Two rows that share a stripe only
-// wait for each other needlessly.
+// latchStripes is the number of latches of a tablet. Rows that share a stripe wait for each other
+// needlessly, but correctly.
 const latchStripes = 256
 
-// latch orders the commits of a row. A plain write holds it shared from before
-// its sequence number is given until it is applied; a read-modify-write holds it
-// alone from before its read until it is applied, so nothing comes between.
-// New shared holders queue behind those who wait to be alone.
+// latch orders the commits of a row. A plain write holds it shared from before its sequence number
+// is assigned until it is applied. A read-modify-write holds it exclusively from before its read
+// until it is applied, so no other commit comes between. New shared holders queue behind waiting
+// exclusive ones.
 //
-// A holder never waits for a second latch while its commit is not yet in the
-// log's hands, so latches cannot deadlock.
+// A holder never waits for a second latch before its commit is in the log's queue, so latches
+// cannot deadlock.
 type latch struct{ mu sync.RWMutex }
 
-// latches are those of one tablet. They are made with the first write: a server may hold
-// thousands of tablets that have none.
+// latches are the latches of one tablet. They are allocated with the first write, since a server
+// may have thousands of tablets without writes.
 type latches struct {
 	stripes atomic.Pointer[[latchStripes]latch]
 }
@@ -37,11 +37,11 @@ func (ls *latches) of(row []byte) *latch {
 	return &all[xxhash.Sum64(row)%latchStripes]
 }
 
-// passAll returns when each latch was free once, or with ctx's error.
+// passAll returns once each latch has been free at some time, or with ctx's error.
 func (ls *latches) passAll(ctx context.Context) error {
 	all := ls.stripes.Load()
 	if all == nil {
-		return nil // none was ever held
+		return nil // no latch was ever held
 	}
 	for i := range all {
 		for pause := 50 * time.Microsecond; !all[i].mu.TryLock(); pause = min(2*pause, 5*time.Millisecond) {
@@ -50,21 +50,21 @@ func (ls *latches) passAll(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 		}
-		all[i].unlockAlone()
+		all[i].unlockExclusive()
 	}
 	return nil
 }
 
 func (l *latch) lockShared() { l.mu.RLock() }
 
-// tryLockShared takes the latch shared if that needs no waiting.
+// tryLockShared locks the latch shared if that needs no waiting.
 func (l *latch) tryLockShared() bool { return l.mu.TryRLock() }
 
-// tryLockAlone takes the latch alone if that needs no waiting.
-func (l *latch) tryLockAlone() bool { return l.mu.TryLock() }
+// tryLockExclusive locks the latch exclusively if that needs no waiting.
+func (l *latch) tryLockExclusive() bool { return l.mu.TryLock() }
 
 func (l *latch) unlockShared() { l.mu.RUnlock() }
 
-func (l *latch) lockAlone() { l.mu.Lock() }
+func (l *latch) lockExclusive() { l.mu.Lock() }
 
-func (l *latch) unlockAlone() { l.mu.Unlock() }
+func (l *latch) unlockExclusive() { l.mu.Unlock() }

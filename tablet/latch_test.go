@@ -9,15 +9,15 @@ import (
 func TestLatchExcludes(t *testing.T) {
 	var ls latches
 	l := ls.of([]byte("row"))
-	var shared, alone atomic.Int32
+	var shared, exclusive atomic.Int32
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 2000 {
 				l.lockShared()
 				shared.Add(1)
-				if alone.Load() != 0 {
-					t.Error("shared holder beside a lone one")
+				if exclusive.Load() != 0 {
+					t.Error("shared holder beside an exclusive one")
 				}
 				shared.Add(-1)
 				l.unlockShared()
@@ -25,12 +25,12 @@ func TestLatchExcludes(t *testing.T) {
 		})
 		wg.Go(func() {
 			for range 500 {
-				l.lockAlone()
-				if alone.Add(1) != 1 || shared.Load() != 0 {
-					t.Error("lone holder is not alone")
+				l.lockExclusive()
+				if exclusive.Add(1) != 1 || shared.Load() != 0 {
+					t.Error("several exclusive holders")
 				}
-				alone.Add(-1)
-				l.unlockAlone()
+				exclusive.Add(-1)
+				l.unlockExclusive()
 			}
 		})
 	}

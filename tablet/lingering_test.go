@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// waitLingering waits until the memtables that are written out and not let go of have some bytes, or none.
+// waitLingering waits until some memtables that are written out are still held, or none are.
 func (e *env) waitLingering(some bool) {
 	e.t.Helper()
 	for end := time.Now().Add(10 * time.Second); e.lingering.Load() > 0 != some; time.Sleep(time.Millisecond) {
@@ -17,8 +17,8 @@ func (e *env) waitLingering(some bool) {
 	}
 }
 
-// TestMemtablesThatReadsHoldCount (I13): memtables that are written out count within the memory for them, up to half of it, until the
-// reads that look at them are over; also those that a split has given to two tablets.
+// TestMemtablesThatReadsHoldCount (I13): memtables that are written out count within the memory for
+// them, up to half of it, until the reads that hold them end; also those that a split has shared.
 func TestMemtablesThatReadsHoldCount(t *testing.T) {
 	const memory, size = 8 << 20, 1 << 20
 	for _, split := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestMemtablesThatReadsHoldCount(t *testing.T) {
 			t.Fatalf("split %v: %d bytes that the read holds count, and %d of memtables", split, held, e.memtables.Load())
 		}
 		if tab := e.allTablets()[0]; e.tryCharge(tab, memory-held+1) {
-			t.Errorf("split %v: there is room for what the read holds", split)
+			t.Errorf("split %v: memory that the read holds is available", split)
 		}
 		close(end)
 		if err := <-ended; err != nil {
@@ -58,7 +58,7 @@ func TestMemtablesThatReadsHoldCount(t *testing.T) {
 			t.Errorf("split %v: %d bytes count when the read is over", split, n)
 		}
 		if tab := e.allTablets()[0]; !e.tryCharge(tab, memory) {
-			t.Errorf("split %v: there is no room when the read is over", split)
+			t.Errorf("split %v: memory is not available after the read", split)
 		}
 		e.uncharge(memory)
 	}
@@ -76,19 +76,20 @@ func TestReadsHoldHalfAtMost(t *testing.T) {
 	e.lingering.Add(-10 * memory)
 }
 
-// TestCompactionsHoldNoMemtables (I13): what is written out while a compaction of files runs is let go of.
+// TestCompactionsHoldNoMemtables (I13): memtables that are written out during a compaction of files
+// are released.
 func TestCompactionsHoldNoMemtables(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	e.mustApply("a", set("f", "q", 1, "v"))
 	if err := e.Compact(t.Context(), testTable, false); err != nil {
 		t.Fatal(err)
 	}
-	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), asked: make(chan struct{})}
+	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
 	e.Server.cfg.Blobs = b
 	close(b.armed)
 	tab, compacted := e.allTablets()[0], make(chan error, 1)
 	go func() { compacted <- tab.major(e.ctx) }()
-	<-b.asked
+	<-b.called
 	e.mustApply("b", set("f", "q", 1, "v"))
 	if err := tab.flush(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,40 +9,40 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Load is a tablet to be served.
+// Load describes a tablet to load.
 type Load struct {
-	// Meta is narrowed to the rows that METADATA gives the tablet: see Meta.Narrow.
+	// Meta is narrowed to the rows that METADATA assigns to the tablet: see Meta.Narrow.
 	Meta   *Meta
 	Schema *table.Schema
-	// Version is that of Schema. Nil: the schema changes by SetSchema alone.
+	// Version is the version of Schema. Nil means that only SetSchema changes the schema.
 	Version Version
 
-	// Vital tells that writes are never held back for want of memory: those of METADATA are
-	// small, and what makes memory free waits for them. And all files of the tablet are vital to the block store, not
-	// only those of minor compactions.
+	// Vital marks a tablet of METADATA as high priority. Its writes never wait for memory: they are
+	// small, and freeing memory depends on them. All its files are high priority in the block
+	// store, not only those of minor compactions.
 	Vital bool
 
-	// Runs are what is left in the commit logs of servers that are no more.
+	// Runs are the sorted runs of dead servers' commit logs.
 	Runs []Run
-	// OnRecovered, if not nil, is called once when the tablet's Metadata says that
-	// Runs are not needed any more. It may take its time: compactions wait.
+	// OnRecovered, if not nil, is called once Metadata no longer depends on Runs. It may block:
+	// only compactions wait for it.
 	OnRecovered func()
 }
 
-// Run is a piece of a dead server's commit log, sorted by table and key (paper §6,
-// "Commit-log implementation").
+// Run is a piece of a dead server's commit log, sorted by table and key (paper §6, "Commit-log
+// implementation").
 type Run interface {
-	// Entries returns the entries of a table's rows with start < row <= end, an
-	// empty start or end being no bound.
+	// Entries returns the entries of a table's rows with start < row <= end, an empty start or end
+	// meaning no bound.
 	Entries(ctx context.Context, table uint64, start, end []byte) (RunEntries, error)
-	// MaxSeq and MaxTime are no lower than the sequence number and the server
-	// timestamp (µs) of any record in the run.
+	// MaxSeq and MaxTime are at least the sequence number and the server timestamp (µs) of every
+	// record in the run.
 	MaxSeq() uint64
 	MaxTime() int64
 }
 
-// RunEntries are entries in the order of their internal keys (see ikey). An entry
-// may be in several runs. Keys are valid until the next move, values for ever.
+// RunEntries iterates over entries in the order of their internal keys (see ikey). An entry may be
+// in several runs. Keys are valid until the next move, values indefinitely.
 type RunEntries interface {
 	First() bool
 	SeekGE(key []byte) bool
@@ -53,15 +53,16 @@ type RunEntries interface {
 	Close() error
 }
 
-// ErrServed means that a tablet, or another with some of its rows, is served already.
+// ErrServed means that the tablet, or another one with some of its rows, is already served.
 var ErrServed = errors.New("tablet is served already")
 
-// Load opens a tablet's files, takes in what the runs have of it and begins to serve
-// it. Its entries get sequence numbers above all that it has, and its server
-// timestamps go on above the last, whatever the clock says (I8). What came from the
-// runs is written out at once, which OnRecovered tells of. Errors: ErrServed, api.ErrNoTable if a
-// later table has the name, ErrClosed, those of
-// the runs, a *sstable.CorruptError or *blobfs.CorruptError.
+// Load opens a tablet's files, recovers its entries of the runs and starts serving it. Its new
+// entries get sequence numbers above all that it has. Its server timestamps continue above the last
+// one, whatever the clock shows (I8). Recovered entries are written out at once; then OnRecovered
+// is called.
+//
+// Errors: ErrServed, api.ErrNoTable if a later table has the name, ErrClosed, those of the runs, a
+// *sstable.CorruptError or *blobfs.CorruptError.
 func (s *Server) Load(ctx context.Context, l Load) error {
 	if err := s.BeginLog(ctx); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 		err = s.register(l.Schema.Name, t)
 	}
 	if err != nil {
-		t.unload(false) // nobody has seen it
+		t.unload(false) // not reachable yet
 		return fmt.Errorf("load tablet %d of table %s: %w", t.id, l.Schema.Name, err)
 	}
 	switch {
@@ -97,7 +98,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	return nil
 }
 
-// recovery takes the entries of runs into a tablet that is not served yet.
+// recovery adds the entries of runs to a tablet that is not served yet.
 type recovery struct {
 	server *Server
 	tablet *Tablet
@@ -107,8 +108,8 @@ type recovery struct {
 	open   []RunEntries
 }
 
-// run puts the entries into memtables. If those come to more than recoveries may
-// take of the memory, it writes them to files instead, without holding them.
+// run adds the entries to memtables. If they exceed the memory for recoveries, it writes them to
+// files instead, without holding them.
 func (r *recovery) run(ctx context.Context) error {
 	if len(r.load.Runs) == 0 {
 		return nil
@@ -137,7 +138,7 @@ func (r *recovery) run(ctx context.Context) error {
 	return r.toFiles(ctx, sources)
 }
 
-// fill puts the entries into memtables, until they are all there or do not fit.
+// fill adds the entries to memtables until all are added or they do not fit.
 func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fits bool, err error) {
 	s := r.server
 	var m merge
@@ -162,9 +163,9 @@ func (r *recovery) fill(ctx context.Context, sources []source) (mems []*mem, fit
 	return mems, true, m.err
 }
 
-// freeze makes mems wait to be written out. They have the rows in order, not the
-// sequence numbers: all must be in files before the redo point moves, so one minor
-// compaction takes them all, and each stands for the numbers of all.
+// freeze queues mems to be written out. They hold the rows in order, not the sequence numbers, so
+// all must be in files before the redo point moves. One minor compaction takes them all, and each
+// is marked with the whole range of sequence numbers.
 func (r *recovery) freeze(mems []*mem) {
 	r.frozen = len(mems)
 	for i, m := range mems {
@@ -197,24 +198,24 @@ func (r *recovery) sources(ctx context.Context) (sources []source, closeAll func
 	return sources, closeAll, nil
 }
 
-// memory acquires what the runs that are open take of the memory while they are read, and what is written of them to files. They keep one
-// large value at a time.
+// memory acquires the memory for reading the open runs and for writing their entries to files. The
+// runs hold one large value at a time.
 func (r *recovery) memory(ctx context.Context) (release func(), err error) {
 	var largest, ahead int64
-	large := &letGo{}
+	large := &releaseGate{}
 	for _, e := range r.open {
 		if e, ok := e.(*runEntries); ok {
 			e.it.SetGate(large)
 			large.iters = append(large.iters, e.it)
 			largest = max(largest, e.run.largest)
-			ahead += 2 * runReadAhead // as it is stored and decoded
+			ahead += 2 * runReadAhead // stored and decoded
 		}
 	}
-	large.room = largest
+	large.budget = largest
 	return r.server.recoveryMemory(ctx, ahead+2*largest+writeBytes(largest))
 }
 
-// toFiles writes the entries out and makes the tablet's metadata name the files.
+// toFiles writes the entries to files and records the files in the tablet's metadata.
 func (r *recovery) toFiles(ctx context.Context, sources []source) error {
 	t := r.tablet
 	v, _, err := t.acquire()

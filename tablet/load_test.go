@@ -18,10 +18,10 @@ func setCell(value string) table.Mutation {
 	return table.Set("f", []byte("q"), table.ServerTimestamp, []byte(value))
 }
 
-// I1, I8: a tablet goes from server to server with all that it has, needs no log
-// there, and its timestamps go up though each server's clock is behind the last's.
+// I1, I8: a tablet moves between servers with all its data and without a log, and its timestamps
+// increase although each server's clock is behind the previous one's.
 func TestMove(t *testing.T) {
-	f := newFleet(t, Config{}, 3, "f:versions=100")
+	f := newCluster(t, Config{}, 3, "f:versions=100")
 	from := f.servers[0]
 	last := int64(0)
 	for i := range 10 {
@@ -59,10 +59,10 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// T4, T5: numbers go on above those of the tablet, also in a server that has given
+// T4, T5: sequence numbers continue above those of the tablet, also in a server that has assigned
 // few so far, and files stay in order.
 func TestLoadRaisesNumbers(t *testing.T) {
-	f := newFleet(t, Config{}, 2, "f:")
+	f := newCluster(t, Config{}, 2, "f:")
 	a, b := f.servers[0], f.servers[1]
 	for i := range 50 {
 		if _, err := applySync(a.Server, "row", setCell(fmt.Sprint(i))); err != nil {
@@ -97,12 +97,12 @@ func TestLoadRaisesNumbers(t *testing.T) {
 	}
 }
 
-// I1, I8: what a dead server's log has is served again, from memory or, if that is
-// short, from files, and the runs are given up only when metadata names the files.
+// I1, I8: the contents of a dead server's log are served again, from memory or, if that is short,
+// from files. The runs are released only when metadata names the files.
 func TestLoadFromRuns(t *testing.T) {
 	for name, limit := range map[string]int64{"in memory": 64 << 20, "to files": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, Config{MemtablesBytesMax: limit, MemtableBytes: 256 << 10}, 1, "f:", "g:group=g2")
+			f := newCluster(t, Config{MemtablesBytesMax: limit, MemtableBytes: 256 << 10}, 1, "f:", "g:group=g2")
 			dead := f.servers[0]
 			want := map[string][]string{}
 			last := int64(0)
@@ -121,7 +121,7 @@ func TestLoadFromRuns(t *testing.T) {
 					{Family: "f", Qualifier: []byte("q"), Timestamp: ts, Value: value},
 					{Family: "g", Qualifier: []byte("q"), Timestamp: 5, Value: []byte("v")},
 				})
-				if i == 200 { // so that runs hold what is in files as well
+				if i == 200 { // so that runs also hold entries that are in files
 					if err := dead.Compact(context.Background(), testTable, false); err != nil {
 						t.Fatal(err)
 					}
@@ -176,21 +176,21 @@ func TestLoadFromRuns(t *testing.T) {
 				t.Fatalf("%d rows after a major compaction", got)
 			}
 			if len(recovered) != 0 {
-				t.Fatal("the end of the recovery was told twice")
+				t.Fatal("OnRecovered was called twice")
 			}
 		})
 	}
 }
 
-// I4: a server that cannot prove its lease answers nothing, also when it lost it
-// while the operation ran.
+// I4: a server that cannot prove its lease answers nothing, also if it lost the lease during the
+// operation.
 func TestServingGate(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	if _, err := applySync(s.Server, "row", setCell("1")); err != nil {
 		t.Fatal(err)
 	}
-	var late atomic.Int64 // questions after which the lease is over
+	var late atomic.Int64 // calls after which the lease has expired
 	s.cfg.Serving = func() error {
 		if late.Add(-1) < 0 {
 			return api.ErrUnavailable
@@ -252,12 +252,12 @@ func TestServingGate(t *testing.T) {
 	}
 }
 
-// Writers that come while a tablet is unloaded wait, and then are told to look
-// elsewhere; none of those acknowledged is lost, none comes twice.
+// Writers that arrive while a tablet is unloaded wait, and are then redirected; no acknowledged
+// write is lost or applied twice.
 func TestMoveUnderLoad(t *testing.T) {
-	f := newFleet(t, Config{}, 2, "f:")
+	f := newCluster(t, Config{}, 2, "f:")
 	ctx := context.Background()
-	var owner atomic.Pointer[fleetServer]
+	var owner atomic.Pointer[clusterServer]
 	owner.Store(f.servers[0])
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -309,29 +309,29 @@ func TestMoveUnderLoad(t *testing.T) {
 	t.Logf("%d increments, slowest of 20 moves %v", total, worst)
 }
 
-// T8: a halt begins when nobody is left who did not see it before the commit, and a
-// writer that comes later commits nothing until it is over.
-func TestHaltWaits(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+// T8: a write fence is up once no writer is left that did not see it before its commit, and a later
+// writer commits nothing until it is lifted.
+func TestFenceWaits(t *testing.T) {
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	x, err := s.tablet(lastTablet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := x.latches.of([]byte("row")) // as a writer holds it that is about to commit
+	l := x.latches.of([]byte("row")) // as held by a writer that is about to commit
 	l.lockShared()
-	halted := make(chan struct{})
+	fenced := make(chan struct{})
 	go func() {
-		noError(t, x.halt(t.Context()))
-		close(halted)
+		noError(t, x.fenceWrites(t.Context()))
+		close(fenced)
 	}()
 	select {
-	case <-halted:
-		t.Fatal("halted with a writer before its commit")
+	case <-fenced:
+		t.Fatal("fenced with a writer before its commit")
 	case <-time.After(20 * time.Millisecond):
 	}
 	l.unlockShared()
-	<-halted
+	<-fenced
 	next := s.commits.Next()
 	answered := make(chan error, 1)
 	go func() {
@@ -340,24 +340,24 @@ func TestHaltWaits(t *testing.T) {
 	}()
 	select {
 	case err := <-answered:
-		t.Fatalf("a write during a halt was answered: %v", err)
+		t.Fatalf("a fenced write was answered: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
 	if got := s.commits.Next(); got != next {
-		t.Fatalf("a write during a halt was logged as number %d", next)
+		t.Fatalf("a fenced write was logged as number %d", next)
 	}
-	x.resume()
+	x.liftFence()
 	if err := <-answered; err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestLogLater: with LogLater a server has no commit log before it has a tablet, and what it acknowledges then
-// is in one (I1); one that was closed meanwhile begins none.
+// TestLogLater: with LogLater a server has no commit log before it has a tablet, and then logs what
+// it acknowledges (I1). A server that was closed meanwhile creates none.
 func TestLogLater(t *testing.T) {
-	f := newFleet(t, Config{LogLater: true}, 3, "f:")
+	f := newCluster(t, Config{LogLater: true}, 3, "f:")
 	a, b, c := f.servers[0], f.servers[1], f.servers[2]
-	begun := func(s *fleetServer) int {
+	begun := func(s *clusterServer) int {
 		s.blobs.mu.Lock()
 		defer s.blobs.mu.Unlock()
 		return len(s.blobs.logs)

@@ -6,7 +6,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Loaded is a tablet that a server has, in short.
+// Loaded summarizes a tablet that a server has.
 type Loaded struct {
 	ID, Table uint64
 	End       []byte
@@ -14,7 +14,7 @@ type Loaded struct {
 	Load      float64 // operations a second
 }
 
-// Loaded returns the tablets that the server has.
+// Loaded returns the server's tablets.
 func (s *Server) Loaded() []Loaded {
 	var all []Loaded
 	for _, sv := range *s.tables.Load() {
@@ -25,7 +25,7 @@ func (s *Server) Loaded() []Loaded {
 	return all
 }
 
-// Tables returns the tables of which the server has tablets, with their ids.
+// Tables returns the ids of the tables of which the server has tablets, by name.
 func (s *Server) Tables() map[string]uint64 {
 	tables := map[string]uint64{}
 	for name, sv := range *s.tables.Load() {
@@ -34,8 +34,8 @@ func (s *Server) Tables() map[string]uint64 {
 	return tables
 }
 
-// Schema returns the schema by which a table is served here; nil if it is not. It is the one that an Access is asked
-// with, unless it is changed meanwhile.
+// Schema returns the schema with which a table is served here, or nil if it is not. An Access is
+// called with it unless it is changed meanwhile.
 func (s *Server) Schema(tableName string) *table.Schema {
 	sv := (*s.tables.Load())[tableName]
 	if sv == nil || len(sv.tablets) == 0 {
@@ -44,7 +44,8 @@ func (s *Server) Schema(tableName string) *table.Schema {
 	return sv.tablets[0].schema.Load().table
 }
 
-// Overlaps says whether the server has rows of a table above start and up to end; an empty end is no end.
+// Overlaps reports whether the server has rows of a table above start and up to end; an empty end
+// means no bound.
 func (s *Server) Overlaps(tableID uint64, start, end []byte) bool {
 	for _, sv := range *s.tables.Load() {
 		if sv.id == tableID && slices.ContainsFunc(sv.tablets, func(t *Tablet) bool {

@@ -9,33 +9,32 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// logBlob is the log blob of this run of the server. It is created when there is
-// room on the disk for it: a server on a full disk starts, reads, and refuses
-// writes until there is.
+// logBlob is the log blob of this run of the server. It is created when the disk has space for it:
+// a server on a full disk starts, serves reads, and rejects writes until there is space.
 type logBlob struct {
 	blobs Blobs
 	id    blobfs.ID
 	w     atomic.Pointer[LogWriter]
 
-	// opening guards what follows and id. Held while the blob is created or closed.
+	// opening guards the fields below and id. Held while the blob is created or closed.
 	opening sync.Mutex
 	closed  bool
 	// abandoned are the blobs of failed attempts. Each of them may exist.
 	abandoned []blobfs.ID
-	// remove has an abandoned blob removed in the background.
+	// remove removes an abandoned blob in the background.
 	remove func(blobfs.ID)
 }
 
-// open creates the blob, if that is not done. A failed attempt may have created it, and its ID cannot be used
-// again then: the next attempt has an ID of its own. Abandoned blobs are removed once the log is open. The error is
-// blobfs.ErrDiskFull, ErrClosed, or of a broken disk.
+// open creates the blob, if that is not done. A failed attempt may have created a blob, and its ID
+// must not be used again, so the next attempt uses a new ID. Abandoned blobs are removed once the
+// log is open. The error is blobfs.ErrDiskFull, ErrClosed, or of a broken disk.
 func (l *logBlob) open(ctx context.Context) error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
 	switch {
 	case l.w.Load() != nil:
 		return nil
-	case l.closed: // nothing is to be written to it any more, so nobody needs to find it
+	case l.closed: // nothing will be written, so no log is needed
 		return ErrClosed
 	}
 	for {

@@ -9,11 +9,11 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestLogAfterLostAnswer: if the creation of the commit log takes effect but its answer is lost, the next load creates
-// another log, and the abandoned one is removed.
+// TestLogAfterLostAnswer: if the creation of the commit log takes effect but its answer is lost,
+// the next load creates another log, and the abandoned one is removed.
 func TestLogAfterLostAnswer(t *testing.T) {
 	ctx := t.Context()
-	f := newFullFleet(t)
+	f := newFullCluster(t)
 	s := f.start(0, Config{LogLater: true})
 	lost := make(chan struct{})
 	answer := func(ctx context.Context) error {

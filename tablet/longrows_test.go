@@ -11,7 +11,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestSplitLongRows: tablets split whose row keys are longer than METADATA can keep, at a short row between two of them.
+// TestSplitLongRows: tablets whose row keys are longer than METADATA can store split at a short key
+// between two rows.
 func TestSplitLongRows(t *testing.T) {
 	long := func(prefix string) string {
 		return prefix + strings.Repeat("\xff", int(table.DefaultLimits().RowKeyBytes)-len(prefix))
@@ -26,7 +27,7 @@ func TestSplitLongRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows  []string
 		large string // has most bytes
-		ends  int    // the most bytes of the split point, 0 if there is none
+		ends  int    // largest split point in bytes, 0 if there is none
 	}{
 		"first byte differs":           {firsts, "", 1},
 		"last bytes differ":            {lasts, "", int(metadata.EndMax)},
@@ -38,7 +39,7 @@ func TestSplitLongRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(t, Config{SplitRowBytes: metadata.EndMax}, 1, "f:").servers[0]
+			s := newCluster(t, Config{SplitRowBytes: metadata.EndMax}, 1, "f:").servers[0]
 			for _, row := range c.rows {
 				cells := 1
 				if row == c.large {

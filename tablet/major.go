@@ -11,18 +11,16 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// mergeFilesMax bounds the files that one merging compaction reads, so that it
-// ends in bounded time and memory.
+// mergeFilesMax bounds the files that one merging compaction reads, and with them its time and
+// memory.
 const mergeFilesMax = 12
 
-// pickMerge chooses which of a group's files a merging compaction takes, as a run
-// [from, to) of files next to each other in age, or none. sizes are in bytes,
-// oldest file first.
+// pickMerge returns the range [from, to) of a group's files that a merging compaction takes; the
+// range may be empty. The files are neighbours in age. sizes are in bytes, oldest file first.
 //
-// The run starts at the oldest file that is no larger than all newer ones
-// together, so a byte is rewritten only when the data that is merged with it has
-// grown as large: about log2(tablet size / memtable size) times in its life. A
-// read merges at most filesMerge files plus what came in while one compaction ran.
+// The range starts at the oldest file that is no larger than all newer ones together. So a byte is
+// rewritten only with about as much newer data: about log2(tablet size / memtable size) times in
+// its life. A read merges at most filesMerge files plus those that arrive during one compaction.
 func pickMerge(sizes []int64, filesMerge int) (from, to int) {
 	n := len(sizes)
 	if n < filesMerge {
@@ -41,8 +39,8 @@ func pickMerge(sizes []int64, filesMerge int) (from, to int) {
 	return 0, 0
 }
 
-// mergeDue runs the merging compactions that the tablet's file counts call for,
-// or a major compaction if its period is over.
+// mergeDue runs the merging compactions that the tablet's file counts require, or a major
+// compaction if one is due.
 func (t *Tablet) mergeDue(ctx context.Context) error {
 	if t.majorIsDue() {
 		if err := t.flush(ctx); err != nil {
@@ -55,8 +53,8 @@ func (t *Tablet) mergeDue(ctx context.Context) error {
 	return t.mergeLocked(ctx)
 }
 
-// mergeIfFree is mergeDue if minorMu and mergeMu are free. Otherwise it returns false: their holder may wait for the
-// metadata of this tablet, and other tablets must not.
+// mergeIfFree is mergeDue if minorMu and mergeMu are free. Otherwise it returns false: the holder
+// may wait for this tablet's metadata, and other tablets must not wait with it.
 func (t *Tablet) mergeIfFree(ctx context.Context) (free bool, err error) {
 	due := t.majorIsDue()
 	if due {
@@ -100,7 +98,7 @@ func (t *Tablet) mergeLocked(ctx context.Context) error {
 			if from == to {
 				continue
 			}
-			less, end := t.server.together(g.files[from:to])
+			less, end := t.server.mergeableRange(g.files[from:to])
 			from, to = from+less, from+end
 			if err = t.mergeFiles(ctx, v, g, from, to); err != nil {
 				break
@@ -114,8 +112,8 @@ func (t *Tablet) mergeLocked(ctx context.Context) error {
 	}
 }
 
-// major rewrites each group of the tablet as one file at most, without deletions
-// and what they cover, and without what the GC policies collect (paper §5.4).
+// major rewrites each group of the tablet as at most one file. It drops deletions with what they
+// cover, and what the GC policies collect (paper §5.4).
 func (t *Tablet) major(ctx context.Context) error {
 	t.mergeMu.Lock()
 	defer t.mergeMu.Unlock()
@@ -127,13 +125,13 @@ func (t *Tablet) majorLocked(ctx context.Context) error {
 	ctx, done := t.interruptible(ctx)
 	defer done()
 	began := t.server.cfg.Now()
-	v, err := t.acquireFew(ctx)
+	v, err := t.acquireMergeable(ctx)
 	if err != nil {
 		return err
 	}
 	defer v.release()
 	stamp := func(m *Meta) { m.LastMajor = began }
-	if v.hasStrays(t.schema.Load()) {
+	if v.hasMovedFamilies(t.schema.Load()) {
 		if err := t.regroup(ctx, v); err != nil {
 			return err
 		}
@@ -155,13 +153,13 @@ func (t *Tablet) majorLocked(ctx context.Context) error {
 	return err
 }
 
-// mergeFiles rewrites the files [from, to) of a group of v as one. mergeMu is held, so
-// only newer files can have joined since v was read.
+// mergeFiles rewrites the files [from, to) of a group of v as one. mergeMu is held, so only newer
+// files can have been added since v was acquired.
 func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int) error {
 	s, schema := t.server, t.schema.Load()
 	old := g.files[from:to]
-	wholePast := from == 0 && !v.hasStrays(schema)
-	files, err := t.rewrite(ctx, schema, old, wholePast, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
+	fullHistory := from == 0 && !v.hasMovedFamilies(schema)
+	files, err := t.rewrite(ctx, schema, old, fullHistory, learns(*groupOf(schema, g.name)), func(*family) string { return g.name })
 	if err != nil {
 		return err
 	}
@@ -170,12 +168,12 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	if added != nil {
 		addedMeta = &added.meta
 	}
-	may := func(*Meta) error { return nil }
+	precondition := func(*Meta) error { return nil }
 	change := func(m *Meta) { m.replaceFiles(g.name, old, addedMeta) }
 	if added == nil || len(added.warm) == 0 || s.behind() {
-		err = t.replaceFiles(ctx, may, files, old, change, func(v *view) { v.replace(g.name, old, added) })
-	} else if err = t.replaceFiles(ctx, may, files, old, change, func(*view) {}); err == nil {
-		t.handOver(ctx, g.name, old, added)
+		err = t.replaceFiles(ctx, precondition, files, old, change, func(v *view) { v.replace(g.name, old, added) })
+	} else if err = t.replaceFiles(ctx, precondition, files, old, change, func(*view) {}); err == nil {
+		t.cutover(ctx, g.name, old, added)
 	}
 	if err == nil {
 		s.stats.merges.Add(1)
@@ -183,8 +181,8 @@ func (t *Tablet) mergeFiles(ctx context.Context, v *view, g *group, from, to int
 	return err
 }
 
-// regroup is a major compaction of a tablet of which families were moved to other locality groups:
-// all files are one input, and each family goes where it is now. mergeMu is held.
+// regroup is a major compaction of a tablet with families that moved to another locality group. All
+// files are one input, and each family is written to its current group. mergeMu is held.
 func (t *Tablet) regroup(ctx context.Context, v *view) error {
 	var old []*file
 	for _, g := range v.groups {
@@ -195,23 +193,24 @@ func (t *Tablet) regroup(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	may := func(m *Meta) error {
+	precondition := func(m *Meta) error {
 		if m.newDeletions(old) {
-			return errInterrupted // and begun anew
+			return errInterrupted // the compaction starts over
 		}
 		return nil
 	}
-	err = t.replaceFiles(ctx, may, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
+	err = t.replaceFiles(ctx, precondition, files, old, func(m *Meta) { m.regroup(old, files) }, func(v *view) { v.regroup(old, files) })
 	if err == nil {
 		t.server.stats.merges.Add(1)
 	}
 	return err
 }
 
-// rewrite writes what lives on of some files, by the group that each family is to be in; learn is whether a group is
-// among these that has two-pass compression. It waits for others that have the memory; nobody who has it waits for a lock.
-// As far as the cache has room its blocks are there where those that they are made of are.
-func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, wholePast, learn bool,
+// rewrite writes the live entries of some files to the group that groupFor returns for each family.
+// learn reports whether any of these groups has two-pass compression. rewrite may wait for memory;
+// no holder of that memory waits for a lock. The output is cached, as far as the cache has space,
+// where the input is.
+func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullHistory, learn bool,
 	groupFor func(*family) string) (files map[string]*file, err error) {
 	s := t.server
 	writers := map[string]*fileWriter{}
@@ -223,21 +222,21 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 			discard(files, false)
 		}
 		if errors.Is(err, context.Canceled) && context.Cause(ctx) == errInterrupted {
-			err = errInterrupted // the block store tells only that ctx has ended
+			err = errInterrupted // the block store reports only that ctx has ended
 		}
 	}()
 	bytes := int64(0)
 	for _, f := range old {
 		bytes += f.bytes
 	}
-	gait := t.newGait(ctx)
-	c := compaction{ctx: ctx, schema: schema, wholePast: wholePast}
+	pacer := t.newPacer(ctx)
+	c := compaction{ctx: ctx, schema: schema, fullHistory: fullHistory}
 	c.emit = func(f *family, key, value []byte) error {
 		name := groupFor(f)
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, gait.step); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, pacer.step); err != nil {
 				return err
 			}
 			writers[name] = w
@@ -256,14 +255,14 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		}
 		defer s.learning.Release(1)
 	}
-	memory, room := rewriteBytes(old, s.cfg.CompactionMemory)
+	memory, budget := rewriteBytes(old, s.cfg.CompactionMemory)
 	release, err := s.compactionMemory(ctx, memory)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	c.judge.init(s.gcNow(), math.MaxUint64)
-	sources, large := rewriteSources(old, room, gait.step)
+	sources, large := rewriteSources(old, budget, pacer.step)
 	defer large.close()
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
@@ -277,8 +276,8 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 		}
 		files[name] = f
 		delete(writers, name)
-		// What is left of the old files stands for all of them: files stay in order,
-		// whatever was dropped.
+		// A new file covers the sequence numbers of all old ones: files stay in order, whatever was
+		// dropped.
 		for _, o := range old {
 			f.meta.MinSeq, f.meta.MaxSeq = min(f.meta.MinSeq, o.meta.MinSeq), max(f.meta.MaxSeq, o.meta.MaxSeq)
 		}
@@ -289,10 +288,10 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, whole
 	return files, nil
 }
 
-// replaceFiles makes the change by which files, by group, stand for the old ones, if it may. If it fails,
-// files are given up.
-func (t *Tablet) replaceFiles(ctx context.Context, may func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
-	unclear, err := t.changeMetaIf(ctx, may, change, install)
+// replaceFiles makes the metadata change that replaces the old files with files, by group, on the
+// given precondition. On error files are discarded.
+func (t *Tablet) replaceFiles(ctx context.Context, precondition func(*Meta) error, files map[string]*file, old []*file, change func(*Meta), install func(*view)) error {
+	unclear, err := t.changeMetaIf(ctx, precondition, change, install)
 	if err != nil {
 		discard(files, unclear)
 		return err
@@ -303,10 +302,10 @@ func (t *Tablet) replaceFiles(ctx context.Context, may func(*Meta) error, files 
 	return nil
 }
 
-// readAheadBytes is how much a compaction reads from each file at once.
+// readAheadBytes is the read size of compactions for each file, in bytes.
 const readAheadBytes = 1 << 20
 
-// flush writes all of the tablet's memtables out.
+// flush writes out all of the tablet's memtables.
 func (t *Tablet) flush(ctx context.Context) error {
 	if err := t.server.commits.Between(t.freeze); err != nil {
 		return closedError(err)
@@ -318,10 +317,10 @@ func (t *Tablet) flush(ctx context.Context) error {
 	return nil
 }
 
-// Compact writes the memtables of a table's tablets out and runs the merging
-// compactions that are due or, if major, a major compaction of each tablet. It
-// returns when that is done and what was replaced is deleted, and may be given up half-way at no harm. Errors:
-// api.ErrNoTable, api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
+// Compact writes out the memtables of a table's tablets and runs the merging compactions that are
+// due or, if major is set, a major compaction of each tablet. It returns when that is done and the
+// replaced files are deleted. It may be interrupted at any time. Errors: api.ErrNoTable,
+// api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
 	defer s.deleteBlobs(ctx)
 	for end, last := []byte(nil), false; !last; {
@@ -329,7 +328,7 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 		if err != nil {
 			return err
 		}
-		if end != nil { // those up to here are done
+		if end != nil { // earlier tablets are done
 			tablets = slices.DeleteFunc(slices.Clone(tablets), func(t *Tablet) bool { return len(t.end) > 0 && string(t.end) <= string(end) })
 		}
 		if len(tablets) == 0 {
@@ -338,7 +337,7 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 		t := tablets[0]
 		err = t.flushAndCompact(ctx, major)
 		if (errors.Is(err, errUnloaded) || errors.Is(err, errInterrupted)) && ctx.Err() == nil {
-			continue // it was split, merged, unloaded or dropped, or will be
+			continue // it was, or is being, split, merged, unloaded or dropped
 		}
 		if err != nil {
 			return err
@@ -361,16 +360,16 @@ func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
 		if !errors.Is(err, errUnloaded) && !errors.Is(err, errInterrupted) || ctx.Err() != nil {
 			return err
 		}
-		// It was split, merged or unloaded, or will be.
+		// It was, or is being, split, merged or unloaded.
 	}
 }
 
-// flushAndCompact is CompactTablet for a tablet that stays.
+// flushAndCompact is one attempt of CompactTablet.
 func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	return t.server.withRoom(ctx, func() error {
+	return t.server.withDiskSpace(ctx, func() error {
 		if major {
 			return t.major(ctx)
 		}
@@ -378,9 +377,9 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	})
 }
 
-// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see turn.
+// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see workSlot.
 func (s *Server) mergeLoop() {
-	turn := newTurn()
+	slot := newWorkSlot()
 	for {
 		select {
 		case <-s.closing:
@@ -388,24 +387,24 @@ func (s *Server) mergeLoop() {
 		case <-s.mergeQueue.wake:
 		}
 		for {
-			turn.take()
+			slot.acquire()
 			t := s.mergeQueue.take()
 			if t == nil {
-				turn.pass()
+				slot.release()
 				break
 			}
 			s.background.Go(func() {
-				defer turn.pass()
-				s.mergeQueued(turn.with(s.ctx), t)
+				defer slot.release()
+				s.mergeQueued(slot.with(s.ctx), t)
 			})
 		}
 	}
 }
 
-// mergeQueued compacts a tablet, or has that done later.
+// mergeQueued compacts a tablet, or queues it again.
 func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.withRoom(ctx, func() (err error) {
+	err := s.withDiskSpace(ctx, func() (err error) {
 		free, err = t.mergeIfFree(ctx)
 		return err
 	})
@@ -414,11 +413,11 @@ func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 		time.AfterFunc(busyPause, func() { s.mergeQueue.add(t) })
 	case err == nil || errors.Is(err, errUnloaded):
 	case errors.Is(err, errInterrupted):
-		s.mergeQueue.add(t) // it may be served on; what interrupts holds mergeMu
+		s.mergeQueue.add(t) // it may still be served; the interrupting caller holds mergeMu
 	case s.ctx.Err() != nil:
 	default:
-		s.log.Error("compaction", "tablet", t.id, "error", err)
-		if errors.Is(err, blobfs.ErrDiskFull) { // damaged files do not heal: the timer comes back to them
+		s.log.Error("compaction failed", "tablet", t.id, "err", err)
+		if errors.Is(err, blobfs.ErrDiskFull) { // other errors, such as corrupt files, wait for the timer
 			s.mergeQueue.add(t)
 			s.sleep(retryPauseMax)
 		}
@@ -426,10 +425,10 @@ func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 }
 
 const (
-	// timerPeriod is how often the server looks for major compactions that are due, for
-	// a commit log that grew too long and for tablets that should be split.
+	// timerPeriod is how often the server checks for due major compactions, an oversized commit
+	// log, and tablets that should be split.
 	timerPeriod = 10 * time.Second
-	// weakPeriod is how often it looks whether its log is as safe as it should be.
+	// weakPeriod is how often it checks the redundancy of its log.
 	weakPeriod = time.Second
 )
 
@@ -451,14 +450,14 @@ func (s *Server) timerLoop() {
 		case <-tick.C:
 		}
 		s.minorQueue.wakeUp()
-		s.lookForSplits(max(time.Since(last), time.Millisecond))
+		s.checkSplits(max(time.Since(last), time.Millisecond))
 		last = time.Now()
-		s.lookForMajors()
+		s.queueDueMajors()
 	}
 }
 
-// lookForMajors has the tablets compacted whose time has come.
-func (s *Server) lookForMajors() {
+// queueDueMajors queues the tablets that are due for a major compaction or stalled.
+func (s *Server) queueDueMajors() {
 	now := s.cfg.Now()
 	for _, t := range s.allTablets() {
 		if !now.Before(t.majorDue()) || t.stalled.Load() {

@@ -8,7 +8,7 @@ import (
 
 // source is a sorted run of entries: a memtable or an SSTable.
 type source interface {
-	// First, SeekGE and Next say whether they came to an entry.
+	// First, SeekGE and Next report whether they found an entry.
 	First() bool
 	SeekGE(key []byte) bool
 	Next() bool
@@ -17,11 +17,11 @@ type source interface {
 	Err() error
 }
 
-// merge goes through the entries of several sources in key order. Keys are
-// unique across sources, since each ends in its sequence number.
+// merge iterates over the entries of several sources in key order. Keys are unique across sources,
+// since each ends in its sequence number.
 //
-// It is a binary heap of the sources that have an entry, smallest key first.
-// With one source left, the usual case after Bloom filters, the heap costs nothing.
+// It is a binary heap, smallest key first, of the sources that have an entry. With one source left,
+// the usual case after Bloom filters, the heap costs nothing.
 type merge struct {
 	all  []source
 	heap []head
@@ -53,8 +53,8 @@ func (m *merge) seekGE(key []byte) {
 	m.heapify()
 }
 
-// advanceTo is seekGE for a key at or above the current one: sources that are
-// there already are left alone.
+// advanceTo is seekGE for a key at or above the current one. It does not move sources that are
+// already there.
 func (m *merge) advanceTo(key []byte) {
 	kept := m.heap[:0]
 	for _, h := range m.heap {
@@ -75,7 +75,8 @@ func (m *merge) advanceTo(key []byte) {
 func (m *merge) valid() bool { return len(m.heap) > 0 && m.err == nil }
 func (m *merge) key() []byte { return m.heap[0].key }
 
-// value returns the value of the current entry. There is an error, and the merge is not valid any more, if it cannot be read.
+// value returns the value of the current entry. If it cannot be read, err is set and the merge is
+// no longer valid.
 func (m *merge) value() []byte {
 	src := m.heap[0].src
 	v := src.Value()
@@ -85,7 +86,7 @@ func (m *merge) value() []byte {
 	return v
 }
 
-// cached tells whether the block cache has the current entry, if there is one.
+// cached reports whether the current entry, if any, is in the block cache.
 func (m *merge) cached() bool { return len(m.heap) > 0 && isCached(m.heap[0].src) }
 
 func isCached(s source) bool {
@@ -113,7 +114,7 @@ func (m *merge) next() {
 	m.down(0)
 }
 
-// ended takes note of why a source has no entry.
+// ended records a source's error, if that is why it has no entry.
 func (m *merge) ended(s source) {
 	if err := s.Err(); err != nil && m.err == nil {
 		m.err = err

@@ -9,11 +9,12 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// propLargest is the property of an SSTable that has the bytes of its largest value, as a
-// uvarint. A file that was written before there was such a property has none.
+// propLargest is the property of an SSTable with the size of its largest value in bytes, as a
+// uvarint. Files of earlier versions lack it.
 const propLargest = "tablet.largest"
 
-// largestValue returns the bytes of the largest value in a file, 0 if it does not tell.
+// largestValue returns the size of the largest value in a file in bytes, or 0 if it is not
+// recorded.
 func largestValue(t *sstable.Table) (int64, error) {
 	p, ok := t.Properties()[propLargest]
 	if !ok {
@@ -26,8 +27,8 @@ func largestValue(t *sstable.Table) (int64, error) {
 	return int64(largest), nil
 }
 
-// mergeBytes is about what a compaction has of the file in memory: its largest block, as it is stored and
-// decoded, and what is read ahead.
+// mergeBytes returns the approximate memory that a compaction uses for the file: its largest block,
+// stored and decoded, and the read-ahead.
 func (f *file) mergeBytes() int64 { return 2*f.largest + min(readAheadBytes, f.bytes) }
 
 func mergeBytes(files []*file) (n int64) {
@@ -37,12 +38,14 @@ func mergeBytes(files []*file) (n int64) {
 	return n
 }
 
-// writeBytes is what a compaction has in memory of the largest value that it writes: the block and its compressed form.
+// writeBytes returns the memory that a compaction uses to write a largest value, in bytes: the
+// block and its compressed form.
 func writeBytes(largest int64) int64 { return 2 * largest }
 
-// rewriteBytes is what a compaction of the files has in memory, about, and room the bytes of large values of them that it
-// keeps at a time: all if limit, in bytes, is enough for that, one at least.
-func rewriteBytes(files []*file, limit int64) (n, room int64) {
+// rewriteBytes returns the approximate memory of a compaction of the files, and budget, the bytes
+// of their large values that it holds at a time. Those are all if limit, in bytes, allows it, and
+// otherwise at least one.
+func rewriteBytes(files []*file, limit int64) (n, budget int64) {
 	var largest, ahead, all int64
 	for _, f := range files {
 		largest = max(largest, f.largest)
@@ -54,20 +57,20 @@ func rewriteBytes(files []*file, limit int64) (n, room int64) {
 	return other + held, held - largest
 }
 
-// letGo is the gate of iterators that together keep room bytes of large blocks, one block at least. What they let go of is read
-// again when its turn comes.
-type letGo struct {
-	room  int64
-	iters []*sstable.Iter
+// releaseGate is the gate of iterators that together hold at most budget bytes of large blocks, but
+// at least one block. A released block is read again when its value is needed.
+type releaseGate struct {
+	budget int64
+	iters  []*sstable.Iter
 }
 
 // Enter implements sstable.Gate.
-func (g *letGo) Enter(bytes int) error {
+func (g *releaseGate) Enter(bytes int) error {
 	held := int64(bytes)
 	for _, it := range g.iters {
 		held += int64(it.LargeBytes())
 	}
-	if held > g.room {
+	if held > g.budget {
 		for _, it := range g.iters {
 			it.LetGo()
 		}
@@ -75,16 +78,16 @@ func (g *letGo) Enter(bytes int) error {
 	return nil
 }
 
-func (g *letGo) close() {
+func (g *releaseGate) close() {
 	for _, it := range g.iters {
 		it.Close()
 	}
 }
 
-// rewriteSources returns the entries of the files for a compaction, which keeps room bytes of large values at a time. step is told of what is
-// read.
-func rewriteSources(files []*file, room int64, step func(bytes int)) (sources []source, large *letGo) {
-	large = &letGo{room: room}
+// rewriteSources returns the entries of the files for a compaction that holds budget bytes of large
+// values at a time. It calls step with the bytes read.
+func rewriteSources(files []*file, budget int64, step func(bytes int)) (sources []source, large *releaseGate) {
+	large = &releaseGate{budget: budget}
 	for _, f := range files {
 		it := f.table.NewIter(sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: readAheadBytes, Loaded: step, Gate: large})
 		large.iters = append(large.iters, it)
@@ -93,38 +96,38 @@ func rewriteSources(files []*file, room int64, step func(bytes int)) (sources []
 	return sources, large
 }
 
-// compactionMemory acquires the memory of a compaction that takes so many bytes. The block cache gives way to what CompactionMemory is
-// not enough for.
+// compactionMemory acquires the given memory for a compaction. The block cache shrinks by what
+// exceeds CompactionMemory.
 func (s *Server) compactionMemory(ctx context.Context, bytes int64) (release func(), err error) {
 	share := min(bytes, s.cfg.CompactionMemory)
 	if err := s.merging.Acquire(ctx, share); err != nil {
 		return nil, err
 	}
-	s.memory.borrow(bytes - share)
+	s.memory.addWorking(bytes - share)
 	return func() {
-		s.memory.borrow(share - bytes)
+		s.memory.addWorking(share - bytes)
 		s.merging.Release(share)
 	}, nil
 }
 
-// recoveryMemory acquires the memory of a load that has so many bytes of sorted runs in memory; one of more than RecoveryMemory is
-// alone. The block cache gives way to all of it.
+// recoveryMemory acquires the given memory for a load of sorted runs. A load that needs more than
+// RecoveryMemory runs alone. The block cache shrinks by all of it.
 func (s *Server) recoveryMemory(ctx context.Context, bytes int64) (release func(), err error) {
 	share := min(bytes, s.cfg.RecoveryMemory)
 	if err := s.recovering.Acquire(ctx, share); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	s.memory.borrow(bytes)
+	s.memory.addWorking(bytes)
 	return func() {
-		s.memory.borrow(-bytes)
+		s.memory.addWorking(-bytes)
 		s.recovering.Release(share)
 	}, nil
 }
 
-// together returns which of the files, a run [from, to) of them, a compaction may read at once (I13): all, if there is memory
-// for that, or else two or more of which the fewest bytes are rewritten for each file that goes, so that huge values
-// are not rewritten whenever a file joins.
-func (s *Server) together(files []*file) (from, to int) {
+// mergeableRange returns the range [from, to) of files that a compaction may read at once (I13). If
+// memory does not suffice for all, it is the range of two or more files for which the fewest bytes
+// are rewritten per file removed. Huge values are then not rewritten whenever a file is added.
+func (s *Server) mergeableRange(files []*file) (from, to int) {
 	if len(files) <= 2 || mergeBytes(files) <= s.cfg.CompactionMemory {
 		return 0, len(files)
 	}
@@ -144,15 +147,15 @@ func (s *Server) together(files []*file) (from, to int) {
 	return from, to
 }
 
-// tooMany returns a group of v and which of its files are to be merged first, as a major compaction could not
-// read what it reads at once: the files of each group or, if families are to move, of all. The group is nil if it can, or if
-// no group has two files.
-func (s *Server) tooMany(v *view, move bool) (most *group, from, to int) {
+// oversizedGroup returns a group of v and the range of its files to merge first, if a major
+// compaction could not read its input at once: the files of each group or, if families move, of all
+// groups. The group is nil if it can, or if no group has two files.
+func (s *Server) oversizedGroup(v *view, move bool) (most *group, from, to int) {
 	sum := int64(0)
 	for i := range v.groups {
 		g := &v.groups[i]
 		sum += mergeBytes(g.files)
-		if from, to := s.together(g.files); to-from < len(g.files) {
+		if from, to := s.mergeableRange(g.files); to-from < len(g.files) {
 			return g, from, to
 		}
 		if most == nil || len(g.files) > len(most.files) {
@@ -165,15 +168,15 @@ func (s *Server) tooMany(v *view, move bool) (most *group, from, to int) {
 	return nil, 0, 0
 }
 
-// acquireFew acquires a view of which a major compaction can read the files at once, after it has merged
-// those that were too many. mergeMu is held.
-func (t *Tablet) acquireFew(ctx context.Context) (*view, error) {
+// acquireMergeable acquires a view whose files a major compaction can read at once, after merging
+// files where there were too many. mergeMu is held.
+func (t *Tablet) acquireMergeable(ctx context.Context) (*view, error) {
 	for {
 		v, err := t.acquireFiles()
 		if err != nil {
 			return nil, errUnloaded
 		}
-		g, from, to := t.server.tooMany(v, v.hasStrays(t.schema.Load()))
+		g, from, to := t.server.oversizedGroup(v, v.hasMovedFamilies(t.schema.Load()))
 		if g == nil {
 			return v, nil
 		}

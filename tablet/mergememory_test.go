@@ -12,8 +12,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestCompactionMemory (I13): a compaction of files with huge values takes as many at once as its memory is for, two at least, also
-// after a restart, and a major one still leaves one file with all that there was.
+// TestCompactionMemory (I13): a compaction of files with huge values takes as many at once as its
+// memory allows, at least two, also after a restart. A major one still leaves one file with all
+// entries.
 func TestCompactionMemory(t *testing.T) {
 	const value, files = 1 << 20, 5
 	for _, test := range []struct {
@@ -21,7 +22,7 @@ func TestCompactionMemory(t *testing.T) {
 		merges int64
 	}{
 		{64 << 20, 1},
-		{3*(2*value+64) + 3*readAheadBytes, 2}, // three, and then these and two
+		{3*(2*value+64) + 3*readAheadBytes, 2}, // three, and then their result and two
 		{1, 4},
 	} {
 		t.Run(fmt.Sprint(test.memory), func(t *testing.T) {
@@ -60,9 +61,9 @@ func TestCompactionMemory(t *testing.T) {
 	}
 }
 
-// TestTogetherIsCheap: where only two files of huge values may be read at once, what is large is not written again
-// whenever a file joins.
-func TestTogetherIsCheap(t *testing.T) {
+// TestMergeableRangeIsCheap: if only two files of huge values may be read at once, large ones are
+// not rewritten for every new file.
+func TestMergeableRangeIsCheap(t *testing.T) {
 	s := &Server{cfg: Config{CompactionMemory: 1}}
 	const size, joined = 10 << 20, 100 // a tablet of 1 GiB
 	var files []*file
@@ -78,7 +79,7 @@ func TestTogetherIsCheap(t *testing.T) {
 			if from == to {
 				break
 			}
-			less, end := s.together(files[from:to])
+			less, end := s.mergeableRange(files[from:to])
 			if end-less != 2 {
 				t.Fatalf("files %d to %d of %d", less, end, to-from)
 			}
@@ -93,8 +94,9 @@ func TestTogetherIsCheap(t *testing.T) {
 	}
 }
 
-// TestCompactionsWaitForMemory (I13): a compaction that finds no memory waits, in the way of neither writes nor minor compactions;
-// it ends with its context, and when a tablet is to be split or unloaded.
+// TestCompactionsWaitForMemory (I13): a compaction that gets no memory waits without blocking
+// writes or minor compactions. It ends with its context, and when a tablet is to be split or
+// unloaded.
 func TestCompactionsWaitForMemory(t *testing.T) {
 	e := newEnv(t, Config{FilesMerge: 20, FilesMax: 40}, "f:compression=none")
 	x := e.allTablets()[0]
@@ -132,7 +134,7 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Fatalf("given up: %v", err)
+		t.Fatalf("interrupted: %v", err)
 	}
 	if n := e.Stats().MergingCompactions; n != 0 {
 		t.Errorf("%d merges without memory", n)
@@ -145,12 +147,12 @@ func TestCompactionsWaitForMemory(t *testing.T) {
 		t.Errorf("%d merges with memory", n)
 	}
 	if !all.TryAcquire(memory) {
-		t.Error("memory is taken, and nothing is compacted")
+		t.Error("memory is reserved without compactions")
 	}
 }
 
-// TestMoveMemory (I13): a compaction that moves families between groups reads the files of all groups, which are fewer before
-// if there is no memory for them all.
+// TestMoveMemory (I13): a compaction that moves families between groups reads the files of all
+// groups. If memory does not suffice, some are merged before.
 func TestMoveMemory(t *testing.T) {
 	const value = 64 << 10
 	for _, test := range []struct{ memory, merges int64 }{
@@ -184,7 +186,8 @@ func TestMoveMemory(t *testing.T) {
 	}
 }
 
-// TestRewriteKeepsLittle (I13): a compaction keeps as many large values of its files as its memory is for, one at least, and gets all of them.
+// TestRewriteKeepsLittle (I13): a compaction holds as many large values of its files as its memory
+// allows, at least one, and gets all of them.
 func TestRewriteKeepsLittle(t *testing.T) {
 	const value, files, rows = 1 << 20, 4, 5
 	for _, memory := range []int64{1, 8 << 20, 1 << 30} {
@@ -205,11 +208,11 @@ func TestRewriteKeepsLittle(t *testing.T) {
 				}
 				defer v.release()
 				old := v.groups[0].files
-				takes, room := rewriteBytes(old, memory)
-				if len(old) != files || takes > max(memory, 4*value+files*readAheadBytes+1<<10) || room < value {
-					t.Fatalf("%d files take %d, and keep %d", len(old), takes, room)
+				takes, budget := rewriteBytes(old, memory)
+				if len(old) != files || takes > max(memory, 4*value+files*readAheadBytes+1<<10) || budget < value {
+					t.Fatalf("%d files take %d, and keep %d", len(old), takes, budget)
 				}
-				sources, large := rewriteSources(old, room, func(int) {})
+				sources, large := rewriteSources(old, budget, func(int) {})
 				defer large.close()
 				var m merge
 				m.reset(sources)
@@ -225,9 +228,10 @@ func TestRewriteKeepsLittle(t *testing.T) {
 					}
 					most = max(most, held)
 				}
-				// What is compressed is known to be large only once it is read, and is kept beside what was there.
-				if m.err != nil || n != files*rows || int64(most) > room+value {
-					t.Errorf("%d entries, %d bytes of values at a time, of %d; %v", n, most, room, m.err)
+				// A compressed value is known to be large only once it is read, and is held beside
+				// the others.
+				if m.err != nil || n != files*rows || int64(most) > budget+value {
+					t.Errorf("%d entries, %d bytes of values at a time, of %d; %v", n, most, budget, m.err)
 				}
 				if memory == 1<<30 && most < files*value {
 					t.Errorf("%d bytes were kept, and there was memory for all", most)
@@ -237,8 +241,9 @@ func TestRewriteKeepsLittle(t *testing.T) {
 	}
 }
 
-// TestCacheGivesWay (I13): what a compaction or a load takes beyond its share the block cache has less.
-func TestCacheGivesWay(t *testing.T) {
+// TestCacheShrinks (I13): the block cache shrinks by what a compaction or a load uses beyond its
+// share.
+func TestCacheShrinks(t *testing.T) {
 	const cache, share = 64 << 20, 4 << 20
 	e := newEnv(t, Config{CacheBytes: cache, CompactionMemory: share, RecoveryMemory: share}, "f")
 	before := e.memory.cache.Stats().Budget
@@ -257,7 +262,7 @@ func TestCacheGivesWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if less := before - e.memory.cache.Stats().Budget; less != c.less {
-			t.Errorf("%s: the cache gives way to %d bytes, want %d", c.name, less, c.less)
+			t.Errorf("%s: the cache shrinks by %d bytes, want %d", c.name, less, c.less)
 		}
 		if c.bytes >= share { // another waits
 			ctx, cancel := context.WithCancel(t.Context())
@@ -284,7 +289,8 @@ func (b createsWatched) CreateVital(ctx context.Context, bytes int64) (BlobWrite
 	return b.Blobs.CreateVital(ctx, bytes)
 }
 
-// TestMinorMemory (I13): a minor compaction counts the block of the largest value and its compressed form.
+// TestMinorMemory (I13): a minor compaction reserves memory for the block of the largest value and
+// its compressed form.
 func TestMinorMemory(t *testing.T) {
 	const value = 4 << 20
 	e := newEnv(t, Config{CacheBytes: 64 << 20}, "f")
@@ -298,7 +304,7 @@ func TestMinorMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if less := before - least.Load(); less != 2*value {
-		t.Errorf("the cache gives way to %d bytes, want %d", less, 2*value)
+		t.Errorf("the cache shrinks by %d bytes, want %d", less, 2*value)
 	}
 	if now := e.memory.cache.Stats().Budget; now > before || now < before-1<<20 {
 		t.Errorf("the cache has %d bytes afterwards, and had %d", now, before)

@@ -10,32 +10,32 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Meta is what must be known of a tablet to load it: its METADATA row (paper
-// §5.3: "the list of SSTables that comprise a tablet and a set of redo points").
+// Meta is a tablet's METADATA row, with all that is needed to load it (paper §5.3: "the list of
+// SSTables that comprise a tablet and a set of redo points").
 type Meta struct {
 	ID    uint64
 	Table uint64 // id of the table
 
-	// Start and End bound the tablet's rows: Start < row <= End as in METADATA,
-	// an empty Start or End being no bound.
+	// Start and End bound the tablet's rows: Start < row <= End as in METADATA, an empty Start or
+	// End meaning no bound.
 	Start, End []byte
 
-	// Redo is the redo point: every entry of the tablet with a sequence number
-	// at or below it is in Groups. The rest is in the commit log.
+	// Redo is the redo point: every entry of the tablet with a sequence number at or below it is in
+	// Groups. Later entries are in the commit log.
 	Redo uint64
 
-	// Stamped is the last server timestamp given up to Redo, in µs.
+	// Stamped is the last server timestamp assigned up to Redo, in µs.
 	Stamped int64
 
 	// LastMajor is when the last major compaction of the whole tablet began.
 	LastMajor time.Time
 
-	// Groups are the files of each locality group that has any.
+	// Groups holds the files of each locality group that has any.
 	Groups []GroupMeta
 }
 
-// GroupMeta is the files of one locality group. What they have of any one row is in
-// the order of their sequence numbers, oldest first; MinSeq does not go down.
+// GroupMeta holds the files of one locality group, sorted by MinSeq. They hold the entries of each
+// row in order of their sequence numbers, oldest first.
 type GroupMeta struct {
 	Name  string
 	Files []FileMeta
@@ -50,24 +50,23 @@ type FileMeta struct {
 	RawBytes     int64 // of keys and values, before compression
 	RowDeletions int64 // delete row and delete family entries
 
-	// Start and End bound what counts of the file: its entries of rows with
-	// Start < row <= End, an empty one being no bound. They are set when a tablet
-	// is split, and stay when it is merged with another.
+	// Start and End limit the file to the entries of rows with Start < row <= End, an empty one
+	// meaning no bound. A split sets them, and a merge keeps them.
 	Start, End []byte
-	// Shared says that the metadata of another tablet may name the blob too, so
-	// that it is not for this one's server to delete it.
+	// Shared means that the metadata of another tablet may name the blob too, so that this tablet's
+	// server must not delete it.
 	Shared bool
 }
 
-// same says whether f and g are the same part of the same SSTable.
+// same reports whether f and g are the same part of the same SSTable.
 func (f *FileMeta) same(g *FileMeta) bool {
 	return f.Handle.ID == g.Handle.ID && string(f.Start) == string(g.Start) && string(f.End) == string(g.End)
 }
 
-// bounded says whether not all that is in the file's blob counts.
+// bounded reports whether the file is limited to a part of its blob.
 func (f *FileMeta) bounded() bool { return len(f.Start) > 0 || len(f.End) > 0 }
 
-// holds says whether what the file has of a row counts.
+// holds reports whether row is within the file's bounds.
 func (f *FileMeta) holds(row []byte) bool { return inRange(f.Start, f.End, row) }
 
 // within narrows the bounds to start < row <= end. It returns false if nothing is left.
@@ -84,22 +83,22 @@ func (f *FileMeta) within(start, end []byte) bool {
 	return len(f.End) == 0 || string(f.Start) < string(f.End)
 }
 
-// inRange says whether start < row <= end, where empty is no bound.
+// inRange reports whether start < row <= end, where empty means no bound.
 func inRange(start, end, row []byte) bool {
 	return (len(start) == 0 || string(row) > string(start)) && (len(end) == 0 || string(row) <= string(end))
 }
 
-// Narrow makes start, the end of the row before in METADATA, the tablet's. A split
-// writes the lower tablet's row alone, so the upper's, which m may be, still tells of
-// the undivided tablet: from start on its files count, and they are the lower's too.
+// Narrow sets the tablet's start to start, the end of the preceding METADATA row. A split writes
+// only the lower tablet's row, so m may be an upper row that still describes the undivided tablet.
+// Its files are then bounded by start and marked as shared with the lower tablet.
 //
-// The error says that m begins above start: rows would be nobody's.
+// The error means that m begins above start, so that no tablet would have the rows between.
 func (m *Meta) Narrow(start []byte) error {
 	if string(start) == string(m.Start) {
 		return nil
 	}
 	if string(start) < string(m.Start) || len(m.End) > 0 && string(start) >= string(m.End) {
-		return fmt.Errorf("%w: tablet %d has the rows from %.64q to %.64q, the one before it ends at %.64q", errBadMeta, m.ID, m.Start, m.End, start)
+		return fmt.Errorf("%w: tablet %d has rows from %.64q to %.64q, but the preceding tablet ends at %.64q", errBadMeta, m.ID, m.Start, m.End, start)
 	}
 	m.Start = append([]byte(nil), start...)
 	for i := range m.Groups {
@@ -116,11 +115,11 @@ func (m *Meta) Narrow(start []byte) error {
 	return nil
 }
 
-// metaVersion is the first element of a coded Meta. Later versions append
-// fields; a reader skips those that it does not know.
+// metaVersion is the first element of an encoded Meta. Later versions append fields; readers skip
+// unknown ones.
 const metaVersion = 1
 
-// Bounds on what DecodeMeta believes.
+// Limits of DecodeMeta.
 const (
 	metaGroupsMax = 1 << 10
 	metaFilesMax  = 1 << 16
@@ -128,7 +127,7 @@ const (
 
 var errBadMeta = errors.New("malformed tablet metadata")
 
-// EncodeMeta codes m as one MessagePack value:
+// EncodeMeta encodes m as one MessagePack value:
 //
 //	[version, id, table, start, end, redo, stamped, last major µs,
 //	 [[group, [[handle, min seq, max seq, entries, raw bytes, row deletions,
@@ -167,10 +166,10 @@ func EncodeMeta(m *Meta) []byte {
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeMeta reads what EncodeMeta wrote.
+// DecodeMeta decodes the result of EncodeMeta.
 func DecodeMeta(b []byte) (*Meta, error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return nil, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadMeta, n, len(b), err)
+		return nil, fmt.Errorf("%w: message ends after %d of %d bytes: %v", errBadMeta, n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()
@@ -207,7 +206,7 @@ func decodeGroup(d *wire.Decoder) GroupMeta {
 			MinSeq: d.Uint(), MaxSeq: d.Uint(),
 			Entries: d.Int(), RawBytes: d.Int(), RowDeletions: d.Int(),
 		}
-		if n >= 9 { // else of a time when tablets were not split
+		if n >= 9 { // older versions lack these fields
 			f.Start = append(f.Start, d.Bytes()...)
 			f.End = append(f.End, d.Bytes()...)
 			f.Shared = d.Bool()

@@ -12,9 +12,8 @@ import (
 	"github.com/steledb/stele/internal/planted"
 )
 
-// minor writes the tablet's frozen memtables out, as one SSTable for each
-// locality group that has entries (paper §5.4). It returns errUnloaded when the
-// tablet is not served any more.
+// minor writes out the tablet's frozen memtables, as one SSTable for each locality group that has
+// entries (paper §5.4). It returns errUnloaded if the tablet is no longer served.
 func (t *Tablet) minor(ctx context.Context) error {
 	t.minorWaiters.Add(1)
 	defer t.minorWaiters.Add(-1)
@@ -23,8 +22,8 @@ func (t *Tablet) minor(ctx context.Context) error {
 	return t.minorLocked(ctx)
 }
 
-// minorIfFree is minor if minorMu is free. Otherwise it does nothing and returns false: its holder may wait for the
-// metadata of this tablet, and other tablets must not.
+// minorIfFree is minor if minorMu is free. Otherwise it does nothing and returns false: the holder
+// may wait for this tablet's metadata, and other tablets must not wait with it.
 func (t *Tablet) minorIfFree(ctx context.Context) (bool, error) {
 	if !t.minorMu.TryLock() {
 		return false, nil
@@ -59,9 +58,9 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 		sources = append(sources, boundedSource(&memSource{m.Iter()}, m.start, m.end))
 	}
 	huge := writeBytes(largest)
-	t.server.memory.borrow(huge)
-	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorGait(ctx).step)
-	t.server.memory.borrow(-huge)
+	t.server.memory.addWorking(huge)
+	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).step)
+	t.server.memory.addWorking(-huge)
 	if err != nil {
 		return err
 	}
@@ -77,18 +76,19 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	for _, m := range v.frozen {
 		m.release()
 		if m.onWritten != nil {
-			waiting(ctx, m.onWritten)
+			withoutSlot(ctx, m.onWritten)
 		}
 	}
 	t.server.stats.minors.Add(1)
-	t.server.signalRoom()
+	t.server.signalMemory()
 	return nil
 }
 
-// addFiles makes files, by group, the newest of the tablet, and redo its redo point.
-// They were written by view v. If it fails, the files are given up; errRegrouped means that they are to be written anew.
+// addFiles installs files, by group, as the newest of the tablet, and redo as its redo point. They
+// were written from view v. On error the files are discarded; errRegrouped means that they must be
+// written again.
 func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, redo uint64, stamped int64, install func(n *view)) error {
-	may := func(m *Meta) error {
+	precondition := func(m *Meta) error {
 		for _, f := range files {
 			if f.meta.RowDeletions > 0 && m.newGroups(v) {
 				return errRegrouped
@@ -96,7 +96,7 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 		}
 		return nil
 	}
-	unclear, err := t.changeMetaIf(ctx, may, func(m *Meta) {
+	unclear, err := t.changeMetaIf(ctx, precondition, func(m *Meta) {
 		m.Redo = max(m.Redo, redo)
 		m.Stamped = max(m.Stamped, stamped)
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -114,8 +114,8 @@ func (t *Tablet) addFiles(ctx context.Context, v *view, files map[string]*file, 
 	return err
 }
 
-// writeSources writes entries that are newer than v's files as SSTables, by group. bytes is the most that they come
-// to, about, 0 if that is not known. Step, if it is not nil, is told of what is written.
+// writeSources writes entries newer than v's files as SSTables, by group. bytes is their
+// approximate maximum size, 0 if unknown. It calls step, if not nil, with the bytes written.
 func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, bytes int64, step func(bytes int)) (files map[string]*file, err error) {
 	s, schema := t.server, t.schema.Load()
 	writers := map[string]*fileWriter{}
@@ -141,8 +141,8 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 		if f != nil {
 			return add(f.Group, f, key, value)
 		}
-		// What the deletion of a row covers among these entries is left out
-		// here; it is still needed where older files are.
+		// The entries here that the row deletion covers are dropped. The deletion is kept for
+		// groups with older files.
 		for i := range v.groups {
 			if len(v.groups[i].files) > 0 {
 				if err := add(v.groups[i].name, nil, key, value); err != nil {
@@ -172,11 +172,10 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 	return files, nil
 }
 
-// minorLoop writes frozen memtables out, and freezes what must go: under
-// pressure the largest memtable, and when the commit log grows too long the one
-// that holds its oldest record.
+// minorLoop writes out frozen memtables. It also freezes memtables: under memory pressure the
+// largest one, and when the commit log grows too long the one with its oldest record.
 func (s *Server) minorLoop() {
-	w := minorWork{s: s, turn: newTurn()}
+	w := minorWork{s: s, slot: newWorkSlot()}
 	for {
 		select {
 		case <-s.closing:
@@ -189,32 +188,33 @@ func (s *Server) minorLoop() {
 	}
 }
 
-// minorWork is what minorLoop does, one tablet at a time: see turn.
+// minorWork is the state of minorLoop, which works on one tablet at a time: see workSlot.
 type minorWork struct {
 	s    *Server
-	turn turn
-	// stuck is the tablet whose failure is reported as what blocks writes. Guarded by turn.
+	slot workSlot
+	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
 	stuck *Tablet
 }
 
-// next begins to write a tablet out, or freezes a memtable. It returns false if neither is to be done.
+// next starts writing out a tablet, or freezes a memtable. It returns false if neither is due.
 func (w *minorWork) next() bool {
-	w.turn.take()
+	w.slot.acquire()
 	t := w.s.minorQueue.take()
 	if t == nil {
-		defer w.turn.pass()
+		defer w.slot.release()
 		return w.s.relieve()
 	}
 	t.minorPending.Store(true)
 	w.s.background.Go(func() {
 		defer w.s.minorQueue.wakeUp()
-		defer w.turn.pass()
+		defer w.slot.release()
 		w.write(t)
 	})
 	return true
 }
 
-// write writes a tablet out. If that fails, it is tried again later, and the other tablets do not wait for it.
+// write writes out a tablet. If that fails, it is retried later, and other tablets do not wait for
+// it.
 func (w *minorWork) write(t *Tablet) {
 	s := w.s
 	again := func(pause time.Duration) {
@@ -223,14 +223,14 @@ func (w *minorWork) write(t *Tablet) {
 			s.minorQueue.add(t)
 		})
 	}
-	free, err := t.minorIfFree(w.turn.with(s.ctx))
+	free, err := t.minorIfFree(w.slot.with(s.ctx))
 	switch {
 	case !free:
 		again(busyPause)
 	case err == nil || errors.Is(err, errUnloaded):
 		t.minorPending.Store(false)
 		t.minorFailures = 0
-		if w.stuck == t || s.writesBlocked() != nil { // a full disk has room again
+		if w.stuck == t || s.writesBlocked() != nil { // a full disk has space again
 			s.blocked.Store(nil)
 		}
 		s.mergeQueue.add(t)
@@ -239,19 +239,18 @@ func (w *minorWork) write(t *Tablet) {
 	default:
 		pause := min(retryPauseMin<<min(t.minorFailures, 10), retryPauseMax)
 		t.minorFailures++
-		s.log.Error("minor compaction", "tablet", t.id, "error", err, "retry in", pause)
+		s.log.Error("minor compaction failed", "tablet", t.id, "err", err, "retry_in", pause)
 		w.stuck = t
 		s.blocked.Store(&err)
 		again(pause)
 	}
 }
 
-// The pauses between attempts of a compaction of one tablet that failed, for want of disk
-// space as a rule.
+// Pauses between attempts of a tablet's compaction after a failure, usually for lack of disk space.
 const (
 	retryPauseMin = 100 * time.Millisecond
 	retryPauseMax = 10 * time.Second
-	busyPause     = 5 * time.Millisecond // while a tablet is being split, merged or compacted by another
+	busyPause     = 5 * time.Millisecond // while another goroutine splits, merges or compacts the tablet
 )
 
 // sleep waits for d or until the server closes.
@@ -264,7 +263,7 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-// writesBlocked returns why memtables cannot be written out, if they cannot.
+// writesBlocked returns the error if memtables cannot be written out because the disks are full.
 func (s *Server) writesBlocked() error {
 	if err := s.blocked.Load(); err != nil && errors.Is(*err, blobfs.ErrDiskFull) {
 		return *err
@@ -272,15 +271,13 @@ func (s *Server) writesBlocked() error {
 	return nil
 }
 
-// logIsWeak says whether what memtables hold is in a part of the log that is not as safe as it
-// should be.
+// logIsWeak reports whether memtable entries are in a part of the log that lacks redundancy.
 func (s *Server) logIsWeak() bool {
 	weak := s.logWriter.Weak()
 	return weak > 0 && s.commits.Covered(s.redo()) < weak
 }
 
-// relieve freezes a memtable if the budget of memory or of log calls for it, and
-// says whether it did.
+// relieve freezes a memtable if the memory or log limit requires it, and reports whether it did.
 func (s *Server) relieve() bool {
 	var victim *Tablet
 	switch {
@@ -299,14 +296,15 @@ func (s *Server) relieve() bool {
 			}
 		}
 	}
-	// A tablet that is being written out, or is to be tried again, releases no memory sooner if more of it is frozen.
+	// Freezing more of a tablet that is being written out, or waits for a retry, releases no memory
+	// sooner.
 	if victim == nil || victim.minorPending.Load() {
 		return false
 	}
 	return s.commits.Between(victim.freeze) == nil
 }
 
-// activeBytes returns the memory of the entries in the active memtable.
+// activeBytes returns the memory of the active memtable's entries.
 func (t *Tablet) activeBytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -316,10 +314,9 @@ func (t *Tablet) activeBytes() int64 {
 	return 0
 }
 
-// redo returns the server's redo point: every commit with a lower sequence number
-// is in files.
+// redo returns the server's redo point: every commit with a lower sequence number is in files.
 func (s *Server) redo() uint64 {
-	// Read first: a commit that is applied meanwhile is then above it.
+	// Loaded first: a commit that is applied meanwhile is then above it.
 	redo := s.appliedNext.Load()
 	for _, t := range s.allTablets() {
 		if seq := t.unflushed(); seq != 0 {
@@ -329,7 +326,7 @@ func (s *Server) redo() uint64 {
 	return redo
 }
 
-// releaseLogs gives back the log space that no tablet needs.
+// releaseLogs releases the log space that no tablet needs.
 func (s *Server) releaseLogs() {
 	redo := s.redo()
 	s.logWriter.Release(s.commits.Covered(redo))
@@ -345,7 +342,7 @@ func (s *Server) releaseLogs() {
 	s.oldLogs.Unlock()
 	for _, id := range done {
 		if err := s.cfg.Blobs.RemoveLog(s.ctx, id); err != nil {
-			s.log.Warn("remove commit log", "log", id.String(), "error", err) // found again at the next start
+			s.log.Warn("commit log not removed", "log", id.String(), "err", err) // the next start finds it
 		}
 	}
 }

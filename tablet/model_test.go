@@ -15,12 +15,12 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The model is the law of table's package comment at its plainest: maps, changed
-// in commit order, with versions=n enforced at once.
+// The model implements the rules of table's package comment in the simplest way: maps, changed in
+// commit order, with versions=n enforced at once.
 type model struct {
 	rows  map[string]map[column]map[int64]string
 	rules map[string]rule
-	now   int64 // the latest time of a read: age never shrinks
+	now   int64 // latest time of a read: ages never shrink
 }
 
 type column struct{ family, qualifier string }
@@ -83,7 +83,7 @@ func (m *model) read(row string, now int64) []table.Cell {
 	return cells
 }
 
-// randomRun makes random changes and compares what is read with the model.
+// randomRun makes random changes and compares reads with the model.
 type randomRun struct {
 	*env
 	r     *rand.Rand
@@ -150,7 +150,7 @@ func (rr *randomRun) step() {
 		rr.clock.micros.Add(rr.r.Int64N(20_000_000))
 	case k < 925:
 		rr.check(rr.row())                           // so that the server has seen this time
-		rr.clock.micros.Add(-rr.r.Int64N(5_000_000)) // a clock that goes back
+		rr.clock.micros.Add(-rr.r.Int64N(5_000_000)) // the clock goes back
 	case k < 970:
 		if err := rr.Compact(ctx, testTable, false); err != nil {
 			rr.t.Fatal(err)
@@ -171,7 +171,7 @@ func (rr *randomRun) step() {
 	}
 }
 
-// moveFamily puts a family into another locality group.
+// moveFamily moves a family to another locality group.
 func (rr *randomRun) moveFamily() {
 	group := []string{table.DefaultGroup, "g2", "g3"}[rr.r.IntN(3)]
 	s, err := rr.schema.Apply(table.FamilySpec{Name: rr.family(), Group: group})
@@ -184,8 +184,8 @@ func (rr *randomRun) moveFamily() {
 	rr.schema = s
 }
 
-// reopen opens the server with the clock no earlier than any time that it was: what
-// had expired is known to a running server, not to the next.
+// reopen opens the server with the clock at its latest time so far: only a running server knows
+// what had expired.
 func (rr *randomRun) reopen() {
 	rr.m.now = max(rr.m.now, rr.clock.micros.Load())
 	rr.clock.micros.Store(rr.m.now)
@@ -260,7 +260,7 @@ func (rr *randomRun) check(row string) {
 	if got := rr.read(row, nil); !slices.Equal(got, cellStrings(want)) {
 		rr.t.Fatalf("row %q at %d:\ngot  %q\nwant %q", row, rr.clock.micros.Load(), got, cellStrings(want))
 	}
-	// Through a filter, which storage answers in part by itself.
+	// Through a filter, of which storage evaluates a part itself.
 	fam := rr.family()
 	limit := 1 + rr.r.IntN(2)
 	f := table.Chain{table.FamilyRegex(fam), table.CellsPerColumnLimit(limit)}
@@ -329,9 +329,8 @@ func newRandomRun(t testing.TB, seed uint64) *randomRun {
 	}
 }
 
-// I1, I3, I8 and the semantics of deletions and GC: random operations with
-// deletions, explicit old timestamps, compactions, restarts and power cuts at
-// random moments read as the model says.
+// I1, I3, I8 and the semantics of deletions and GC: random operations with deletions, explicit old
+// timestamps, compactions, restarts and power cuts at random moments agree with the model.
 func TestModel(t *testing.T) {
 	seed := testSeed(t)
 	for run := range uint64(soakRuns(6)) {

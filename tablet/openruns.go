@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// openRunsMax bounds the runs that are kept open while nobody reads them: the logs of a server have
+	// openRunsMax bounds the runs that are kept open without readers. The logs of a server have
 	// some dozens of pieces, and an open run takes some 100 KiB.
 	openRunsMax = 128
-	// openRunIdle is how long: loads of a recovery follow each other closely, and the blob of a run that is
-	// open takes room after it was removed.
+	// openRunIdle is how long a run is kept open without readers. Loads of a recovery follow each
+	// other closely, and the blob of an open run uses disk space after it was removed.
 	openRunIdle = time.Minute
 )
 
-// OpenRuns are sorted runs that are open, for all loads of a server: when it dies, each run has
-// something of many tablets. It is safe for concurrent use.
+// OpenRuns holds open sorted runs for all loads of a server. After a server died, each run has
+// entries of many tablets. It is safe for concurrent use.
 type OpenRuns struct {
 	blobs Blobs
 
@@ -28,24 +28,24 @@ type OpenRuns struct {
 	mu struct {
 		sync.Mutex
 		runs   map[blobfs.ID]*openRun
-		timer  *time.Timer // of the next look for what is idle; nil if none is to come
+		timer  *time.Timer // next check for idle runs; nil if none is scheduled
 		closed bool
 	}
 }
 
 // openRun is a run that is open, or being opened.
 type openRun struct {
-	readers int       // who reads it, or waits for it; guarded by OpenRuns.mu
-	used    time.Time // when the last one ended; the same
-	// turn holds a value while the run is being opened, which one reader does.
-	turn  chan struct{}
-	table *sstable.Table // nil before; set in one's turn
-	// largest is the bytes of its largest value, 0 if it does not tell. Set with table.
+	readers int       // readers and waiting readers; guarded by OpenRuns.mu
+	used    time.Time // end of the last read; guarded by OpenRuns.mu
+	// opening holds a value while one reader opens the run.
+	opening chan struct{}
+	table   *sstable.Table // nil until opened; guarded by opening
+	// largest is the size of its largest value in bytes, 0 if not recorded. Set with table.
 	largest int64
 	blob    BlobReader
 }
 
-// NewOpenRuns returns a set of runs, none of which is open.
+// NewOpenRuns returns an empty set of open runs.
 func NewOpenRuns(blobs Blobs) *OpenRuns {
 	o := &OpenRuns{blobs: blobs}
 	o.mu.runs = map[blobfs.ID]*openRun{}
@@ -55,12 +55,13 @@ func NewOpenRuns(blobs Blobs) *OpenRuns {
 // Run returns the run that m describes, for Load. Nothing is read before Entries is called.
 func (o *OpenRuns) Run(m RunMeta) Run { return &sortedRun{open: o, meta: m} }
 
-// acquire returns a run, open. It must be released. Errors: those of Blobs, a *sstable.CorruptError, ctx's.
+// acquire returns an open run, which the caller must release. Errors: those of Blobs, a
+// *sstable.CorruptError, ctx's.
 func (o *OpenRuns) acquire(ctx context.Context, h blobfs.Handle) (*openRun, error) {
 	o.mu.Lock()
 	r := o.mu.runs[h.ID]
 	if r == nil {
-		r = &openRun{turn: make(chan struct{}, 1)}
+		r = &openRun{opening: make(chan struct{}, 1)}
 		o.mu.runs[h.ID] = r
 	}
 	r.readers++
@@ -72,11 +73,11 @@ func (o *OpenRuns) acquire(ctx context.Context, h blobfs.Handle) (*openRun, erro
 	return r, nil
 }
 
-// ready opens the run if nobody has. If one fails, the next tries it.
+// ready opens the run if it is not open. If that fails, the next reader tries again.
 func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error {
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.opening <- struct{}{}:
+		defer func() { <-r.opening }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -99,7 +100,7 @@ func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error
 	return nil
 }
 
-// release ends a reader's use of a run. One that could not be read is opened anew for the next.
+// release ends a reader's use of a run. If reading failed, the next reader opens the run again.
 func (o *OpenRuns) release(id blobfs.ID, r *openRun, failed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,14 +138,15 @@ func (o *OpenRuns) closeOldestLocked() {
 	}
 }
 
-// close closes a run that nobody reads or will.
+// close closes a run without current or future readers.
 func (r *openRun) close() {
 	if r.blob != nil {
 		_ = r.blob.Close() // read only: nothing to lose
 	}
 }
 
-// closeIdle closes the runs that nobody has read for openRunIdle, and comes again while there are others.
+// closeIdle closes the runs that were not read for openRunIdle, and schedules the next check if
+// others remain.
 func (o *OpenRuns) closeIdle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,7 +163,7 @@ func (o *OpenRuns) closeIdle() {
 	}
 }
 
-// Close closes the runs that nobody reads. Those that are read are closed when that is over.
+// Close closes the runs without readers. The others are closed when their last reader ends.
 func (o *OpenRuns) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

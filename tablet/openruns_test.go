@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// openings counts the blobs that are opened and closed, and fails when it is told to.
+// openings counts opened and closed blobs, and can be made to fail.
 type openings struct {
 	Blobs
 	opened, closed atomic.Int64
@@ -48,7 +48,7 @@ func (c closing) ReadChecked(p []byte, off int64, ok func(p []byte) error) error
 	return c.BlobReader.ReadChecked(p, off, ok)
 }
 
-// sortedRuns makes n runs of table 16, of a row each.
+// sortedRuns creates n runs of table 16 with one row each.
 func sortedRuns(t *testing.T, blobs Blobs, n int) (runs []RunMeta) {
 	t.Helper()
 	for i := range n {
@@ -68,7 +68,7 @@ func sortedRuns(t *testing.T, blobs Blobs, n int) (runs []RunMeta) {
 	return runs
 }
 
-// readRun reads the one entry that a run of sortedRuns has.
+// readRun reads the only entry of a run of sortedRuns.
 func readRun(ctx context.Context, r Run) error {
 	e, err := r.Entries(ctx, 16, nil, nil)
 	if err != nil {
@@ -80,8 +80,8 @@ func readRun(ctx context.Context, r Run) error {
 	return e.Close()
 }
 
-// TestOpenRuns: each run is opened once for all who read it, again after it could not be read, and closed when nobody
-// has for a while, when there are too many, or with all.
+// TestOpenRuns: each run is opened once for all readers, and again after a failed read. It is
+// closed when it was idle for a while, when there are too many, or with all.
 func TestOpenRuns(t *testing.T) {
 	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestOpenRuns(t *testing.T) {
 		}
 		time.Sleep(openRunIdle/2 + time.Second)
 		synctest.Wait()
-		expect("runs that nobody read", 5, 4)
+		expect("idle runs", 5, 4)
 		time.Sleep(2 * openRunIdle)
 		expect("the last", 5, 5)
 
@@ -165,13 +165,14 @@ func TestOpenRuns(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := readRun(gone, other); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a reader that has left: %v", err)
+			t.Fatalf("a cancelled reader: %v", err)
 		}
 	})
 }
 
-// TestRunTellsLargest (I13): a load knows the largest value of its runs before it reads them, and counts what it has of them in memory.
-func TestRunTellsLargest(t *testing.T) {
+// TestRunRecordsLargest (I13): a load knows the largest value of its runs before it reads them, and
+// reserves memory for it.
+func TestRunRecordsLargest(t *testing.T) {
 	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +211,6 @@ func TestRunTellsLargest(t *testing.T) {
 	}
 	defer release()
 	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*runReadAhead+4*most); got != want {
-		t.Errorf("a load takes %d bytes, want %d", got, want)
+		t.Errorf("a load reserves %d bytes, want %d", got, want)
 	}
 }

@@ -12,49 +12,51 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// pinQueue is how many files may wait to be read into memory. One that finds it full is asked for again
-// by the next read.
+// pinQueue is the number of files that may wait to be loaded into memory. If it is full, the next
+// read of a file requests it again.
 const pinQueue = 1024
 
-// pinRetry is after how long a file is tried again for which there was no room in memory, or that could not be read.
+// pinRetry is the time until the next attempt for a file that did not fit in memory or could not be
+// read.
 const pinRetry = 10 * time.Second
 
-// pins keeps the files of in-memory groups in memory, each from when it is first read (paper §6, "Locality groups").
+// pins holds the files of in-memory groups in memory, each from its first read on (paper §6,
+// "Locality groups").
 type pins struct {
 	memory *readMemory
 	queue  chan *opened
 	log    *slog.Logger
-	began  time.Time // retries are counted from it, by the monotonic clock
+	began  time.Time // origin of retry times, on the monotonic clock
 
-	files   atomic.Int64 // that are in memory
-	lacking atomic.Int64 // bytes of files for which there was no room
+	files   atomic.Int64 // files in memory
+	lacking atomic.Int64 // bytes of files that did not fit
 }
 
 func newPins(m *readMemory, log *slog.Logger) *pins {
 	return &pins{memory: m, queue: make(chan *opened, pinQueue), log: log, began: time.Now()}
 }
 
-// The states of a pinning.
+// States of a pinning.
 const (
-	pinNone   = iota // nobody has read the file
-	pinWaits         // it was read, and will be in memory
-	pinDone          // it is
-	pinFailed        // it could not be; tried again after pinRetry
+	pinNone   = iota // the file was not read
+	pinWaits         // it was read and waits to be loaded
+	pinDone          // it is in memory
+	pinFailed        // loading failed; retried after pinRetry
 )
 
-// pinning is how far an open file is on its way into memory.
+// pinning is the state of loading an open file into memory.
 type pinning struct {
 	state   atomic.Int32
-	retryAt atomic.Int64 // of pinFailed, in ns after pins.began
+	retryAt atomic.Int64 // for pinFailed, in ns after pins.began
 
-	// mu guards what follows, and is held when what is pinned changes. Never held across I/O.
+	// mu guards the fields below, and is held when the pinned data changes. Never held across I/O.
 	mu     sync.Mutex
-	bytes  int64 // that readMemory counts
-	lacked int64 // that pins.lacking counts
+	bytes  int64 // counted in readMemory
+	lacked int64 // counted in pins.lacking
 }
 
-// want has a file read into memory that a reader of an in-memory group has come to.
-func (ps *pins) want(f *file) {
+// request queues a file of an in-memory group to be loaded, when a read has come to it.
+func (ps *pins) request(f *file) {
 	o := f.opened
 	switch state := o.pin.state.Load(); {
 	case state == pinDone || state == pinWaits:
@@ -64,7 +66,7 @@ func (ps *pins) want(f *file) {
 	case !o.pin.state.CompareAndSwap(state, pinWaits):
 		return
 	}
-	o.refs.Add(1) // which are more than none: the reader's view has one
+	o.refs.Add(1) // refs is positive: the reader's view has one
 	select {
 	case ps.queue <- o:
 	default:
@@ -73,7 +75,7 @@ func (ps *pins) want(f *file) {
 	}
 }
 
-// now reads a file into memory that nobody reads yet, if one of those has been read that were there before it: what
+// now loads a file that is not in use yet, if one of the files that it replaces was read. Data that
 // is only written takes no memory.
 func (ps *pins) now(ctx context.Context, f *file, before []*file) {
 	if !slices.ContainsFunc(before, func(old *file) bool { return old.opened.pin.state.Load() != pinNone }) {
@@ -83,7 +85,7 @@ func (ps *pins) now(ctx context.Context, f *file, before []*file) {
 	ps.load(ctx, f.opened)
 }
 
-// load reads a file into memory that waits for it.
+// load loads a waiting file into memory.
 func (ps *pins) load(ctx context.Context, o *opened) {
 	if o.pin.state.Load() != pinWaits {
 		return
@@ -104,20 +106,20 @@ func (ps *pins) load(ctx context.Context, o *opened) {
 		o.pin.bytes = granted
 		ps.files.Add(1)
 		return
-	case err == nil: // it is not wanted any more
+	case err == nil: // dropped meanwhile
 		o.table.Unpin()
 	case errors.Is(err, sstable.ErrNoGrant):
 		o.pin.lacked = int64(o.table.Meta().RawBytes)
 		ps.lacking.Add(o.pin.lacked)
 	case ctx.Err() == nil:
-		ps.log.Warn("a file of an in-memory group was not read into memory; reads go to its disk", "blob", o.table.Name(), "error", err)
+		ps.log.Warn("file of an in-memory group not loaded, reading from disk", "blob", o.table.Name(), "err", err)
 	}
 	ps.memory.unpin(granted)
 	o.pin.retryAt.Store(int64(time.Since(ps.began) + pinRetry))
 	o.pin.state.CompareAndSwap(pinWaits, pinFailed)
 }
 
-// drop gives up what is in memory of a file that is closed, or whose group is not in-memory any more.
+// drop releases the memory of a file that is closed, or whose group is no longer in-memory.
 func (ps *pins) drop(o *opened) {
 	o.pin.mu.Lock()
 	defer o.pin.mu.Unlock()
@@ -130,13 +132,13 @@ func (ps *pins) drop(o *opened) {
 	ps.clear(o)
 }
 
-// clear forgets that there was no room for a file. Its mu is held.
+// clear resets the count of a file that did not fit. Its mu is held.
 func (ps *pins) clear(o *opened) {
 	ps.lacking.Add(-o.pin.lacked)
 	o.pin.lacked = 0
 }
 
-// pinLoop reads into memory what is wanted there, one file at a time: all of them are read meanwhile.
+// pinLoop loads requested files one at a time. All of them are read from disk meanwhile.
 func (s *Server) pinLoop() {
 	for {
 		select {
@@ -150,7 +152,7 @@ func (s *Server) pinLoop() {
 	}
 }
 
-// drain lets go of the files that wait.
+// drain releases the waiting files.
 func (ps *pins) drain() {
 	for {
 		select {
@@ -162,7 +164,8 @@ func (ps *pins) drain() {
 	}
 }
 
-// unpinOthers gives up the files of groups that were in-memory by the schema before.
+// unpinOthers releases the memory of groups that were in-memory in the schema before and no longer
+// are.
 func (t *Tablet) unpinOthers(before *schema) {
 	if len(before.inMemory) == 0 {
 		return

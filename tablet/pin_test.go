@@ -12,24 +12,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// pinWorld is a table of an in-memory group, m, and another, in a server that counts its reads.
+// pinWorld is a table with an in-memory group, m, and another, in a server that counts its reads.
 type pinWorld struct {
-	t     *testing.T
-	s     *fleetServer
-	fleet *fleet
-	blobs *countedBlobs
-	rows  int
+	t       *testing.T
+	s       *clusterServer
+	cluster *cluster
+	blobs   *countedBlobs
+	rows    int
 }
 
 func newPinWorld(t *testing.T, cacheBytes int64) *pinWorld {
-	f := newFleet(t, Config{CacheBytes: cacheBytes}, 1, "m:group=small,in-memory", "f:")
-	w := &pinWorld{t: t, fleet: f, s: f.servers[0]}
+	f := newCluster(t, Config{CacheBytes: cacheBytes}, 1, "m:group=small,in-memory", "f:")
+	w := &pinWorld{t: t, cluster: f, s: f.servers[0]}
 	w.blobs = &countedBlobs{Blobs: w.s.cfg.Blobs}
 	w.s.cfg.Blobs = w.blobs
 	return w
 }
 
-// fill writes n more rows, with so many random bytes in f.
+// fill writes n more rows, with the given number of random bytes in f.
 func (w *pinWorld) fill(n, bytes int) {
 	w.t.Helper()
 	big := make([]byte, bytes)
@@ -56,7 +56,7 @@ func (w *pinWorld) compact(major bool) {
 	}
 }
 
-// read reads family m of all rows, by points and by a scan, and returns how many reads of blobs that took.
+// read reads family m of all rows, by points and by a scan, and returns the number of blob reads.
 func (w *pinWorld) read() int64 {
 	w.t.Helper()
 	before := w.blobs.reads.Load()
@@ -88,7 +88,7 @@ func (w *pinWorld) read() int64 {
 	return w.blobs.reads.Load() - before
 }
 
-// flood reads all of f, which the cache cannot hold.
+// flood reads all of f, which exceeds the cache.
 func (w *pinWorld) flood() {
 	w.t.Helper()
 	only, err := table.Compile(table.FamilyRegex("f"))
@@ -100,7 +100,7 @@ func (w *pinWorld) flood() {
 	}
 }
 
-// settled waits until no file waits to be pinned, and returns how memory is divided.
+// settled waits until no file waits to be loaded, and returns the use of memory.
 func (w *pinWorld) settled() ReadMemory {
 	w.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -129,7 +129,8 @@ func (w *pinWorld) settled() ReadMemory {
 	return ReadMemory{}
 }
 
-// An in-memory group is read from disk once: not after compactions, splits, and whatever else is read meanwhile.
+// An in-memory group is read from disk once, and not again after compactions, splits, or other
+// reads.
 func TestInMemoryGroup(t *testing.T) {
 	w := newPinWorld(t, 1<<20)
 	w.fill(400, 4<<10)
@@ -167,8 +168,9 @@ func TestInMemoryGroup(t *testing.T) {
 	}
 }
 
-// What an in-memory group has in memory goes with the option, with the files, and with the server.
-func TestInMemoryGroupGoes(t *testing.T) {
+// The memory of an in-memory group is released with the option, with the files, and with the
+// server.
+func TestInMemoryGroupIsReleased(t *testing.T) {
 	w := newPinWorld(t, 1<<20)
 	w.fill(200, 100)
 	w.compact(false)
@@ -176,7 +178,7 @@ func TestInMemoryGroupGoes(t *testing.T) {
 	if m := w.settled(); m.PinnedFiles != 1 {
 		t.Fatalf("%+v", m)
 	}
-	off, err := w.fleet.schema.Apply(mustSpec(t, "m:in-memory=false"))
+	off, err := w.cluster.schema.Apply(mustSpec(t, "m:in-memory=false"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,9 +219,9 @@ func mustSpec(t *testing.T, text string) table.FamilySpec {
 	return spec
 }
 
-// An in-memory group that nobody reads takes no memory: not by its first file, nor by what compactions make of that and
-// others, nor by what is read of another group, nor after a restart. A read of one row has the file in memory.
-func TestInMemoryGroupThatNobodyReads(t *testing.T) {
+// An in-memory group without reads uses no memory: not for its first file, nor for compactions of
+// it, nor because of reads of another group, nor after a restart. A read of one row loads the file.
+func TestInMemoryGroupWithoutReads(t *testing.T) {
 	w := newPinWorld(t, 1<<20)
 	none := func(after string) {
 		t.Helper()
@@ -233,10 +235,10 @@ func TestInMemoryGroupThatNobodyReads(t *testing.T) {
 		w.compact(major)
 		none(fmt.Sprintf("a compaction, major %v", major))
 	}
-	w.fill(100, 100) // which the next server has from the log
-	runs := w.fleet.kill(w.s)
-	w.s = w.fleet.start()
-	if err := w.fleet.load(w.s, nil, runs); err != nil {
+	w.fill(100, 100) // which the next server replays from the log
+	runs := w.cluster.kill(w.s)
+	w.s = w.cluster.start()
+	if err := w.cluster.load(w.s, nil, runs); err != nil {
 		t.Fatal(err)
 	}
 	w.compact(false)
@@ -252,7 +254,7 @@ func TestInMemoryGroupThatNobodyReads(t *testing.T) {
 	}
 }
 
-// A tablet's files are pinned by the first read of them on a server, and not when it is loaded.
+// A tablet's files are loaded by their first read on a server, not with the tablet.
 func TestInMemoryGroupIsLazy(t *testing.T) {
 	w := newPinWorld(t, 1<<20)
 	w.fill(200, 100)
@@ -262,8 +264,8 @@ func TestInMemoryGroupIsLazy(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	from := w.s
-	w.s = w.fleet.start()
-	if err := w.fleet.move(from, w.s, nil); err != nil {
+	w.s = w.cluster.start()
+	if err := w.cluster.move(from, w.s, nil); err != nil {
 		t.Fatal(err)
 	}
 	if m := w.settled(); m.PinnedFiles != 0 || m.Pinned != 0 {
@@ -278,8 +280,8 @@ func TestInMemoryGroupIsLazy(t *testing.T) {
 	}
 }
 
-// What does not fit is read all the same, and told; when there is room it gets it.
-func TestInMemoryGroupWithoutRoom(t *testing.T) {
+// A file that does not fit is read all the same, and reported; when there is memory it is loaded.
+func TestInMemoryGroupWithoutMemory(t *testing.T) {
 	w := newPinWorld(t, 64<<10) // of which 48 KiB may be pinned
 	w.fill(600, 10)             // 120 KB
 	w.compact(false)
@@ -289,7 +291,7 @@ func TestInMemoryGroupWithoutRoom(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	w.read()
-	// Rows go, and with the next compaction there is room.
+	// Rows are deleted, and after the next compaction there is memory.
 	for i := 100; i < 600; i++ {
 		if _, err := applySync(w.s.Server, fmt.Sprintf("row%05d", i), table.DeleteRow()); err != nil {
 			t.Fatal(err)
@@ -298,19 +300,20 @@ func TestInMemoryGroupWithoutRoom(t *testing.T) {
 	w.rows = 100
 	w.compact(true)
 	if m := w.settled(); m.PinnedFiles != 1 || m.Lacking != 0 {
-		t.Errorf("when there is room: %+v", m)
+		t.Errorf("with free memory: %+v", m)
 	}
 	if n := w.read(); n != 0 {
-		t.Errorf("when there is room: %d reads of the disk", n)
+		t.Errorf("with free memory: %d disk reads", n)
 	}
 }
 
-// Reads, compactions, splits and changes of the option at once: nothing is read wrongly, and no memory is lost count of.
+// Concurrent reads, compactions, splits and changes of the option: no read is wrong, and all memory
+// is accounted for.
 func TestInMemoryGroupUnderTraffic(t *testing.T) {
 	w := newPinWorld(t, 256<<10)
 	w.fill(300, 100)
 	w.compact(false)
-	on := w.fleet.schema
+	on := w.cluster.schema
 	off, err := on.Apply(mustSpec(t, "m:in-memory=false"))
 	if err != nil {
 		t.Fatal(err)

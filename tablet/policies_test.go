@@ -15,7 +15,8 @@ type mergePolicy struct {
 	pick func(sizes []int64) (from, to int)
 }
 
-// ratioPolicy merges, once there are so many files, from the oldest one that is no larger than ratio times all newer ones.
+// ratioPolicy merges, from filesMerge files on, from the oldest one that is no larger than ratio
+// times all newer ones.
 func ratioPolicy(name string, filesMerge int, ratio float64) mergePolicy {
 	return mergePolicy{name, func(sizes []int64) (from, to int) {
 		n := len(sizes)
@@ -36,8 +37,8 @@ func ratioPolicy(name string, filesMerge int, ratio float64) mergePolicy {
 	}}
 }
 
-// tieredPolicy merges neighbours that are about as large as each other: four that are within half and one and a half times
-// their mean, as Cassandra's size tiers are.
+// tieredPolicy merges neighbours of similar size: four that are within half and one and a half
+// times their mean, like Cassandra's size tiers.
 func tieredPolicy(sizes []int64) (from, to int) {
 	const least, most = 4, 32
 	for to = len(sizes); to >= least; to-- {
@@ -74,7 +75,7 @@ func mergePolicies() []mergePolicy {
 // keyPattern is what a workload writes and reads of a tablet of n rows: keys from 0 to n-1.
 type keyPattern struct {
 	name   string
-	loaded bool // the rows are there, and what writing them took does not count
+	loaded bool // the rows are preloaded, and writing them does not count
 	writes func(rng *rand.Rand, n int) []uint32
 	reads  func(rng *rand.Rand, n int) func(written int) uint32
 }
@@ -97,7 +98,7 @@ func uniformReads(rng *rand.Rand, n int) func(int) uint32 {
 	return func(int) uint32 { return uint32(rng.IntN(n)) }
 }
 
-// drawn returns what draws numbers as often as their weights say.
+// drawn returns a generator of numbers with the given weights.
 func drawn(rng *rand.Rand, weights []float64) func() uint32 {
 	sums, sum := make([]float64, len(weights)), 0.0
 	for i, w := range weights {
@@ -112,8 +113,8 @@ func drawn(rng *rand.Rand, weights []float64) func() uint32 {
 
 func zipfWeight(rank int) float64 { return math.Pow(float64(rank+1), -0.99) }
 
-// zipfKeys returns what draws keys as YCSB does: of ten thousand million ranks, each of which is some key's. The first ones make keys
-// hot, all others together come to as much for one key as for another.
+// zipfKeys returns a generator of keys like YCSB's: of ten thousand million ranks, each of which
+// belongs to a key. The first ones make keys hot; the others are spread evenly over all keys.
 func zipfKeys(rng *rand.Rand, n int) func() uint32 {
 	const first = 1 << 16
 	weights, rest := make([]float64, n), 26.46902820178302 // the weight of all ranks
@@ -153,16 +154,17 @@ func keyPatterns() []keyPattern {
 	}
 }
 
-// amplification is what a policy costs.
+// amplification is the cost of a policy.
 type amplification struct {
-	write            float64 // entries written to files for each that was put
-	files, filesMost float64 // that a scan merges
-	point            float64 // that a read of a row looks into: those that have it, and one of a hundred others
-	space, spaceMost float64 // entries in files for each row that there is
+	write            float64 // entries written to files per entry put
+	files, filesMost float64 // files that a scan merges
+	point            float64 // files that a row read looks into: those that have it, and one in a hundred others
+	space, spaceMost float64 // entries in files per existing row
 	written, samples int
 }
 
-// policyRun is a locality group with its files, oldest first. Each is the rows that it has, ascending.
+// policyRun is a locality group with its files, oldest first. A file is the ascending list of its
+// rows.
 type policyRun struct {
 	policy mergePolicy
 	files  [][]uint32
@@ -198,7 +200,7 @@ func (r *policyRun) flush(mem map[uint32]bool) {
 	}
 }
 
-// mergeKeys returns the keys that are in any of the files, once each.
+// mergeKeys returns the keys in any of the files, once each.
 func mergeKeys(files [][]uint32) []uint32 {
 	if len(files) == 1 {
 		return files[0]
@@ -271,10 +273,11 @@ func runPolicy(p mergePolicy, pattern keyPattern, n, memtable int) amplification
 	return a
 }
 
-// betterBy is how much a policy must be better by to be called so: one part of this.
+// betterBy divides a cost: a policy is better if it costs less by more than this part.
 const betterBy = 50
 
-// beats tells whether a is no worse than b in writing, in scans, in reads of rows and in space, and better in one.
+// beats reports whether a is no worse than b in writing, in scans, in reads of rows and in space,
+// and better in one.
 func (a *amplification) beats(b *amplification) bool {
 	mine, its := [4]float64{a.write, a.files, a.point, a.space}, [4]float64{b.write, b.files, b.point, b.space}
 	better := false
@@ -287,13 +290,14 @@ func (a *amplification) beats(b *amplification) bool {
 	return better
 }
 
-// TestMergePolicies measures what pickMerge and others cost, in entries, for what the six workloads and YCSB's write: no other may be
-// better at writing, at reading and in space at once, and pickMerge keeps its promises. -v prints the table. How many rows there are
-// makes no difference, only how many memtables they are.
+// TestMergePolicies measures the cost of pickMerge and others, in entries, for the writes of the
+// six workloads and YCSB's. No other policy may be better at writing, at reading and in space at
+// once, and pickMerge must keep its bounds. -v prints the table. The result depends on the number
+// of memtables, not of rows.
 func TestMergePolicies(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 16
-	for _, parts := range []int{16, 128} { // memtables of a 16th of the tablet and of a 128th
+	for _, parts := range []int{16, 128} { // memtables of a 16th and of a 128th of the tablet
 		for _, pattern := range keyPatterns() {
 			var table strings.Builder
 			var ours amplification

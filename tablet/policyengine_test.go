@@ -10,12 +10,12 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// policyScale is how large the tablets are that policies are measured with.
+// policyScale is the size of the tablets with which policies are measured.
 type policyScale struct {
 	memtable int   // bytes
 	cache    int64 // bytes
 	rows     int   // of a thousand bytes
-	reads    int   // operations between writes that count, after half as many that the cache gets to know the files by
+	reads    int   // measured operations between writes, after half as many to warm the cache
 }
 
 var (
@@ -24,12 +24,12 @@ var (
 	policiesTested   = policyScale{memtable: 16 << 10, cache: 256 << 10, rows: 400, reads: 30}
 )
 
-// policyWorkloads are those of the paper and YCSB's, as "stele bench" names them.
+// policyWorkloads are those of the paper and YCSB's, by their names in "stele bench".
 var policyWorkloads = []string{"sequential-write", "random-write", "sequential-read", "random-read", "random-read-mem", "scan",
 	"ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f"}
 
-// measurePolicy returns the counts of each workload. What is read is read between writes, of tablets of all sizes and at any time of
-// what the policy does: what it has after a certain number of memtables is chance.
+// measurePolicy returns the counts of each workload. Reads are measured between writes, at all
+// sizes of the tablet: the number of files after a certain number of memtables is random.
 func measurePolicy(t testing.TB, p mergePolicy, scale policyScale) map[string]*policyCounts {
 	counts := map[string]*policyCounts{}
 	for _, w := range policyWorkloads {
@@ -53,7 +53,7 @@ func measurePolicy(t testing.TB, p mergePolicy, scale policyScale) map[string]*p
 	rows = paperRows{newPolicyTablet(t, p, scale.memtable, int64(n)<<13, ",in-memory"), scale, permutation(rng, n/2)}
 	rows.measure(&policyCounts{}, rows.readRandomly(counts["random-read-mem"]))
 	for _, measure := range []func(y *ycsbRecords, n int, scale policyScale, counts map[string]*policyCounts){measureUpdates, measureInserts} {
-		// Memtables have less of cells that are smaller.
+		// Memtables hold less data if cells are smaller.
 		measure(&ycsbRecords{policyTablet: newPolicyTablet(t, p, scale.memtable, scale.cache/2, "")}, n/2, scale, counts)
 	}
 	return counts
@@ -77,7 +77,8 @@ type paperRows struct {
 
 func paperKey(k uint32) []byte { return fmt.Appendf(nil, "%016d", k) }
 
-// measure writes the rows, which counts for c. From a quarter of them on read is called whenever a memtable has become a file.
+// measure writes the rows, which counts for c. From a quarter of them on, read is called whenever a
+// memtable was written out.
 func (r *paperRows) measure(c *policyCounts, read func(written int)) {
 	r.phase([]*policyCounts{c}, func() {
 		written := 0
@@ -112,7 +113,7 @@ type ycsbRecords struct {
 	records int
 }
 
-// recordKey returns the key of a record. The hash is one that no two numbers have.
+// recordKey returns the key of a record. The hash is injective.
 func recordKey(record int) []byte {
 	return fmt.Appendf(nil, "user%020d", uint64(record)*0x9e3779b97f4a7c15)
 }
@@ -132,7 +133,7 @@ func (y *ycsbRecords) update(record int) {
 	y.apply(recordKey(record), false, randomCell(y.rng, recordField(y.rng.IntN(10)), 100))
 }
 
-// mixed does what a workload does: so many operations that count for it, after half as many.
+// mixed runs a workload: the given number of measured operations, after half as many others.
 func (y *ycsbRecords) mixed(c *policyCounts, ops int, do func()) {
 	run := func(n int) {
 		for range n {
@@ -146,8 +147,9 @@ func (y *ycsbRecords) mixed(c *policyCounts, ops int, do func()) {
 
 func (y *ycsbRecords) chance(percent int) bool { return y.rng.IntN(100) < percent }
 
-// measureUpdates loads n records, and has each updated twice as often as it has fields, on average. ycsb-a goes on all the time, the others
-// of those with updates, or with none, every four memtables or so; what is written and the space, of the second half, count for all of them.
+// measureUpdates loads n records, and updates each on average twice as often as it has fields.
+// ycsb-a runs all the time, the other workloads about every four memtables. Writes and space of the
+// second half count for all of them.
 func measureUpdates(y *ycsbRecords, n int, scale policyScale, counts map[string]*policyCounts) {
 	for y.records < n {
 		y.insert()
@@ -182,8 +184,8 @@ func measureUpdates(y *ycsbRecords, n int, scale policyScale, counts map[string]
 	})
 }
 
-// measureInserts inserts n records. From a quarter of them on ycsb-d and ycsb-e read every four memtables or so; what is written and the
-// space count for both.
+// measureInserts inserts n records. From a quarter of them on, ycsb-d and ycsb-e read about every
+// four memtables. Writes and space count for both.
 func measureInserts(y *ycsbRecords, n int, scale policyScale, counts map[string]*policyCounts) {
 	zipf := zipfKeys(y.rng, n)
 	hot := func() int {
@@ -224,7 +226,7 @@ func measureInserts(y *ycsbRecords, n int, scale policyScale, counts map[string]
 	})
 }
 
-// report tells what a workload has cost.
+// report reports the cost of a workload.
 func (c *policyCounts) report(b *testing.B, workload string) {
 	b.ReportMetric(0, "ns/op")
 	if c.samples > 0 {
@@ -238,13 +240,14 @@ func (c *policyCounts) report(b *testing.B, workload string) {
 	if c.scans > 0 {
 		b.ReportMetric(c.scanFiles/c.scans, "files/scan")
 	}
-	if c.rows > 0 && workload != "random-read-mem" { // whose files come into memory some time after they are written
+	if c.rows > 0 && workload != "random-read-mem" { // its files are loaded into memory some time after they are written
 		b.ReportMetric(c.blocks/c.rows, "blocks/row")
 		b.ReportMetric(c.disk/c.rowBytes, "disk/byte")
 	}
 }
 
-// amplifications are the costs that policies are weighed by: of rows that are written in order and at random, of updates and of inserts.
+// amplifications are the costs by which policies are compared: of rows written in order and at
+// random, of updates and of inserts.
 func amplifications(of map[string]*policyCounts) map[string]*amplification {
 	get := func(write, scan, read string) *amplification {
 		w, s, r := of[write], of[scan], of[read]
@@ -263,12 +266,13 @@ func amplifications(of map[string]*policyCounts) map[string]*amplification {
 	}
 }
 
-// undominated fails if another policy is better than pickMerge in every way at once, for anything that workloads write.
+// undominated fails if another policy is better than pickMerge in every respect, for any of the
+// workloads' writes.
 func undominated(t testing.TB, counts map[string]map[string]*policyCounts) {
 	ours := amplifications(counts["stele"])
 	for _, p := range mergePolicies() {
 		if counts[p.name] == nil {
-			continue // it was not asked for
+			continue // not selected
 		}
 		for what, a := range amplifications(counts[p.name]) {
 			t.Logf("%s, %s: written %.2f, %.1f files, %.2f of a row, space %.2f, %.2f at most", p.name, what, a.write, a.files, a.point, a.space, a.spaceMost)
@@ -279,8 +283,8 @@ func undominated(t testing.TB, counts map[string]map[string]*policyCounts) {
 	}
 }
 
-// TestMergePoliciesMeasured is TestMergePolicies with tablets, at a small scale: by counts, so that it does not matter how fast the
-// machine is.
+// TestMergePoliciesMeasured is TestMergePolicies with tablets, at a small scale. It uses counts,
+// which do not depend on the speed of the machine.
 func TestMergePoliciesMeasured(t *testing.T) {
 	t.Parallel()
 	counts := map[string]map[string]*policyCounts{}
@@ -298,7 +302,8 @@ func TestMergePoliciesMeasured(t *testing.T) {
 	}
 }
 
-// BenchmarkMergePolicies measures what each policy costs each workload: see scripts/bench-policies.sh.
+// BenchmarkMergePolicies measures the cost of each policy for each workload: see
+// scripts/bench-policies.sh.
 func BenchmarkMergePolicies(b *testing.B) {
 	counts := map[string]map[string]*policyCounts{}
 	for _, p := range mergePolicies() {
@@ -310,7 +315,7 @@ func BenchmarkMergePolicies(b *testing.B) {
 			}
 		})
 	}
-	if counts["stele"] != nil { // else others were asked for
+	if counts["stele"] != nil { // otherwise not selected
 		undominated(b, counts)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// countedFiles counts, beside what is read of sealed blobs, what is written to blobs and what of that is there.
+// countedFiles counts reads of sealed blobs, bytes written to blobs, and their current size.
 type countedFiles struct {
 	*countedBlobs
 	mu struct {
@@ -54,7 +54,7 @@ func (c *countedFiles) Delete(ctx context.Context, id blobfs.ID) error {
 	return err
 }
 
-// countedWriter is for blobs that are sealed: no compaction of these tests is given up.
+// countedWriter is for blobs that are sealed: no compaction of these tests is aborted.
 type countedWriter struct {
 	BlobWriter
 	of     *countedFiles
@@ -75,47 +75,48 @@ func (w *countedWriter) Seal(ctx context.Context) (blobfs.Handle, error) {
 	return h, err
 }
 
-// policyCounts is what a tablet was asked for, and what that took.
+// policyCounts are the operations on a tablet and their costs.
 type policyCounts struct {
-	reads, readFiles float64 // of one row; the files that each looks into
+	reads, readFiles float64 // of one row; files that they look into
 	scans, scanFiles float64
-	rows, rowBytes   float64 // that reads and scans returned, and their bytes
-	blocks, disk     float64 // blocks that they looked up, in the cache or not; bytes from the disk
+	rows, rowBytes   float64 // returned by reads and scans
+	blocks, disk     float64 // blocks that they looked up, cached or not; bytes from the disk
 
-	// Of what is written, by sums of what there is after each memtable.
+	// Of writes, as sums of the values after each memtable.
 	samples   float64
-	written   float64 // bytes of files that were written for each byte that was put
-	space     float64 // bytes of files for each byte of cells that live
+	written   float64 // bytes written to files per byte put
+	space     float64 // bytes of files per byte of live cells
 	files     float64
-	spaceMost float64 // no sum: the most, while compactions run
+	spaceMost float64 // not a sum: the maximum, during compactions
 }
 
 func (c *policyCounts) fields() []*float64 {
 	return []*float64{&c.reads, &c.readFiles, &c.scans, &c.scanFiles, &c.rows, &c.rowBytes, &c.blocks, &c.disk}
 }
 
-// policyTablet is a tablet whose files are merged by some policy, at once when a memtable has become one of them: nothing goes on
-// beside what the test does, so that its counts do not depend on how fast the machine is.
+// policyTablet is a tablet whose files are merged by a given policy, as soon as a memtable was
+// written out. Nothing else runs beside the test, so its counts do not depend on the speed of the
+// machine.
 type policyTablet struct {
 	*env
 	rng      *rand.Rand
 	files    *countedFiles
-	memtable int // bytes at which it becomes a file
-	held     int // bytes in it, about: with what cells take beside what they are, which is not always the same
+	memtable int // bytes at which it is written out
+	held     int // approximate bytes in it, with the overhead of cells, which varies
 	live     float64
 	compact  int64        // bytes that compactions read
-	counts   policyCounts // of reads, and since a phase has begun of writes
+	counts   policyCounts // of reads, and of writes since a phase began
 	batch    sync.WaitGroup
 
-	// Of a phase: what had been written and was put, and whether it has come so far that samples are taken.
+	// Of a phase: bytes written and put before it, and whether sampling has begun.
 	before, put float64
 	sampled     bool
 }
 
-// newPolicyTablet returns a tablet with memtables of so many bytes. Its family keeps one version, as those of "stele bench" do; its
-// blocks are small, as the tablet and the cache are, which else would be of few.
+// newPolicyTablet returns a tablet with memtables of the given bytes. Its family keeps one version,
+// like those of "stele bench". Its blocks are small, like the tablet and the cache.
 func newPolicyTablet(t testing.TB, p mergePolicy, memtable int, cache int64, options string) *policyTablet {
-	never := 1 << 20 // files that a writer would wait for
+	never := 1 << 20 // files at which a writer would wait
 	e := newEnv(t, Config{
 		MemtableBytes: 64 << 20, CacheBytes: cache, FilesMax: never, CompactionBytesPerSecond: -1, SplitBytes: -1, SplitOps: -1,
 		pick: func(sizes []int64, _ int) (from, to int) { return p.pick(sizes) },
@@ -133,7 +134,7 @@ func (m *policyTablet) now() *policyCounts {
 	return &c
 }
 
-// during adds to c what the reads that do does take.
+// during adds the cost of do's reads to c.
 func (m *policyTablet) during(c *policyCounts, do func()) {
 	before := m.now()
 	do()
@@ -143,7 +144,8 @@ func (m *policyTablet) during(c *policyCounts, do func()) {
 	}
 }
 
-// phase has do write, and each of these counts what that takes. sampled tells do's progress.
+// phase runs do, which writes, and adds its cost to each of the counts. sampled receives do's
+// progress.
 func (m *policyTablet) phase(of []*policyCounts, do func()) {
 	written, _, _ := m.files.take()
 	m.before, m.put, m.sampled = float64(written), 0, false
@@ -156,10 +158,10 @@ func (m *policyTablet) phase(of []*policyCounts, do func()) {
 	}
 }
 
-// cellOverhead is what a cell takes of a memtable beside its value, about, in bytes.
+// cellOverhead is the approximate overhead of a cell in a memtable, in bytes.
 const cellOverhead = 150
 
-// apply begins to write a row. If it is new, its cells live beside those that are there.
+// apply starts writing a row. If it is new, its cells are live in addition to the others.
 func (m *policyTablet) apply(row []byte, isNew bool, cells ...table.Mutation) {
 	bytes := len(row)
 	for i := range cells {
@@ -179,7 +181,8 @@ func (m *policyTablet) apply(row []byte, isNew bool, cells ...table.Mutation) {
 	})
 }
 
-// settle waits for what was begun to be written, and has the memtable become a file if it is so large. It tells whether it was.
+// settle waits for pending writes, and writes out the memtable if it is large enough. It reports
+// whether it was.
 func (m *policyTablet) settle() bool {
 	m.batch.Wait()
 	if m.held < m.memtable {
@@ -189,7 +192,7 @@ func (m *policyTablet) settle() bool {
 	return true
 }
 
-// flushNow has the memtable become a file, and files be merged.
+// flushNow writes out the memtable and merges files.
 func (m *policyTablet) flushNow() {
 	m.held = 0
 	before := m.files.bytes.Load()
@@ -209,7 +212,8 @@ func (m *policyTablet) flushNow() {
 	c.files += float64(len(m.sstables()))
 }
 
-// take returns the bytes of blobs that were written, those that are there, and the most that were since the last call.
+// take returns the bytes of blobs written, the current bytes, and their maximum since the last
+// call.
 func (c *countedFiles) take() (written, there, most int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +221,7 @@ func (c *countedFiles) take() (written, there, most int64) {
 	return c.mu.written, c.mu.there, most
 }
 
-// sstables are the tablet's files. Nothing compacts it meanwhile, so they stay.
+// sstables returns the tablet's files. Nothing compacts them meanwhile, so they stay.
 func (m *policyTablet) sstables() []*file {
 	v, _, err := m.tabletOfTest().acquire()
 	if err != nil {
@@ -237,7 +241,7 @@ func (m *policyTablet) emit(row []byte, cells []table.Cell) error {
 	return nil
 }
 
-// get reads a row, which must be there.
+// get reads a row, which must exist.
 func (m *policyTablet) get(row []byte) {
 	at := point{key: row, row: ikey.AppendRow(nil, row)}
 	for _, f := range m.sstables() {
@@ -256,13 +260,13 @@ func (m *policyTablet) get(row []byte) {
 	m.trim()
 }
 
-// trim has the cache let go of what is above its budget, which it else does beside what goes on.
+// trim evicts what is above the cache's budget, which otherwise happens in the background.
 func (m *policyTablet) trim() {
 	cache := m.memory.cache
 	cache.Resize(cache.Stats().Budget)
 }
 
-// scan reads n rows from one on, or those that there are.
+// scan reads n rows from a row on, or those that exist.
 func (m *policyTablet) scan(from []byte, n int) {
 	m.counts.scanFiles += float64(len(m.sstables()))
 	m.counts.scans++

@@ -2,8 +2,7 @@ package tablet
 
 import "sync"
 
-// queue is the tablets that wait for some work, each at most once: so it is
-// bounded by their number.
+// queue holds the tablets that wait for some work, each at most once, so their number bounds it.
 type queue struct {
 	mu struct {
 		sync.Mutex
@@ -20,7 +19,7 @@ func newQueue() *queue {
 	return q
 }
 
-// add puts t at the end, if it is not in the queue.
+// add appends t, if it is not in the queue.
 func (q *queue) add(t *Tablet) {
 	q.mu.Lock()
 	if !q.mu.member[t] && !q.mu.closed {
@@ -31,7 +30,7 @@ func (q *queue) add(t *Tablet) {
 	q.wakeUp()
 }
 
-// take removes the first tablet, or returns nil.
+// take removes and returns the first tablet, or returns nil.
 func (q *queue) take() *Tablet {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,7 +51,7 @@ func (q *queue) wakeUp() {
 	}
 }
 
-// close empties the queue; nothing can be added any more.
+// close empties the queue. Later calls of add do nothing.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.mu.closed = true

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// reader is what a read works with. Readers are pooled: their buffers last.
+// reader is the state of a read. Readers are pooled, so their buffers are reused.
 type reader struct {
 	rows rows
 	eval table.Evaluator
@@ -21,20 +21,20 @@ type reader struct {
 	end  []byte
 	col  []byte
 
-	// answers is whether what is emitted is an answer, and not for our own use.
+	// answers is set if the emitted rows are the result of the operation, not for internal use.
 	answers bool
-	access  Access // of who reads; nil gets all
-	latched bool   // a latch is held: the operation keeps a turn that it has
+	access  Access // of the caller; nil permits everything
+	latched bool   // a latch is held: the operation keeps its turn
 }
 
-// begin readies r for one operation as a caller may do it.
+// begin prepares r for one operation of a caller.
 func (r *reader) begin(as For) {
 	r.access, r.rows.turns, r.latched = as.a, as.turns, false
 	r.eval.Begin(as.s.limits.FilterSteps, r)
 }
 
-// latchedShare is the part of the steps of a filter that it may take while a row's latch is held: other rows
-// have the same latch.
+// latchedShare divides the steps that a filter may use while a row's latch is held, because other
+// rows share the latch.
 const latchedShare = 16
 
 // beginLatched is begin for an operation that holds a latch, and may have a turn already.
@@ -66,8 +66,8 @@ func (r *reader) Rest() {
 	}
 }
 
-// ErrStop and ErrLast are what an Emit returns to end a scan: ErrStop without
-// having taken the row, ErrLast after having taken it.
+// ErrStop and ErrLast are returned by an Emit to end a scan: ErrStop if it did not accept the row,
+// ErrLast if it did.
 var (
 	ErrStop = errors.New("stop before this row")
 	ErrLast = errors.New("stop after this row")
@@ -75,13 +75,13 @@ var (
 
 var readerPool = sync.Pool{New: func() any { return &reader{} }}
 
-// Emit takes one row of a read. The cells, their qualifiers and the key are valid
-// during the call; values may be kept. An error ends the read and is returned.
+// Emit receives one row of a read. The cells, their qualifiers and the key are valid during the
+// call; values may be kept. An error ends the read, which returns it.
 type Emit func(key []byte, cells []table.Cell) error
 
-// ReadRow reads one row through f, where nil passes every cell, and calls emit if
-// anything is left of it. Errors: api.ErrNoTable, api.ErrNotServing, table.ErrLimit
-// when the row or the filter's work on it is too large, a *sstable.CorruptError, and emit's.
+// ReadRow reads one row through f and calls emit if any cell is left. A nil f passes every cell.
+// Errors: api.ErrNoTable, api.ErrNotServing, table.ErrLimit when the row or the filter's work on it
+// is too large, a *sstable.CorruptError, and emit's.
 func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *table.Program, emit Emit) error {
 	s := as.s
 	if err := s.limits.CheckRowKey(row); err != nil {
@@ -102,10 +102,10 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 		}
 		err = r.readRow(ctx, t, row, f, emit)
 		if (err == errGone || err == errChanged) && ctx.Err() == nil {
-			continue // what is served in its place is in the tables
+			continue // its replacement is in the tables
 		}
-		if lacksRoom(err) {
-			if err = r.rows.awaitRoom(ctx); err == nil {
+		if lacksMemory(err) {
+			if err = r.rows.awaitMemory(ctx); err == nil {
 				continue
 			}
 		}
@@ -113,7 +113,7 @@ func (as For) ReadRow(ctx context.Context, tableName string, row []byte, f *tabl
 	}
 }
 
-// release puts r back into the pool, with no hold on what it has read.
+// release returns r to the pool, without references to what it read.
 func (r *reader) release() {
 	const keep = 1024 // cells
 	if cap(r.rows.cells) > keep {
@@ -125,9 +125,9 @@ func (r *reader) release() {
 	}
 	r.eval.Reset()
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
-	r.rows.leave() // of who has waited, and then found no large cell
+	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
 	r.rows.yields = false
-	r.rows.want.sight = Sight{}
+	r.rows.selection.visible = Sight{}
 	readerPool.Put(r)
 }
 
@@ -155,7 +155,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 		rs.keepEntries(r.row)
 	}
 	if err == nil && r.answers {
-		if err = t.server.provable(); err == nil && (changed(r.access) || !rs.schema.current()) {
+		if err = t.server.checkServing(); err == nil && (changed(r.access) || !rs.schema.current()) {
 			err = errChanged
 		}
 	}
@@ -165,7 +165,7 @@ func (r *reader) readRow(ctx context.Context, t *Tablet, row []byte, f *table.Pr
 	return emit(key, cells)
 }
 
-// filtered returns what the filter leaves of the row at hand.
+// filtered returns the cells of the current row that pass the filter.
 func (r *reader) filtered(f *table.Program, key []byte) ([]table.Cell, error) {
 	if f == nil {
 		return r.rows.cells, nil
@@ -173,7 +173,7 @@ func (r *reader) filtered(f *table.Program, key []byte) ([]table.Cell, error) {
 	return r.eval.Eval(f, key, r.rows.cells)
 }
 
-// emit passes the row at hand through the filter and on.
+// emit calls emit with the cells of the current row that pass the filter, if any.
 func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 	cells, err := r.filtered(f, key)
 	if err != nil || len(cells) == 0 {
@@ -182,18 +182,18 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 	return emit(key, cells)
 }
 
-// init readies r for a read of t at snap, by one who has the reader's access. Errors: those of the
-// access.
+// init prepares r for a read of t at sequence number snap with the access of the reader. Errors:
+// those of the access.
 func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, of *reader) (err error) {
 	r.schema = t.schema.Load()
-	var sight Sight
+	var visible Sight
 	if a := of.access; a != nil {
-		if sight, err = a.Read(ctx, r.schema.table); err != nil {
+		if visible, err = a.Read(ctx, r.schema.table); err != nil {
 			return err
 		}
 	}
-	r.want.init(f, r.schema, sight)
-	r.want.eval = &of.eval
+	r.selection.init(f, r.schema, visible)
+	r.selection.eval = &of.eval
 	r.judge.init(t.server.gcNow(), snap)
 	r.limit = t.server.cfg.RowReadBytesMax
 	r.end, r.err, r.ctx, r.read, r.key = nil, nil, ctx, 0, r.key[:0]
@@ -202,22 +202,23 @@ func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Progra
 	return nil
 }
 
-// Range is the rows of a scan: Start <= row < End, where nil is no bound.
+// Range is the row range of a scan: Start <= row < End, where nil means no bound.
 type Range struct{ Start, End []byte }
 
-// passed says whether no row at or after key is in the range.
+// passed reports whether the range ends at or before key.
 func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >= string(rg.End) }
 
-// Scan reads rows in order through f, where nil passes every cell, and calls emit
-// for each row of which anything is left. It returns nil when the range is
-// finished, or the key at which the scan goes on when emit or most, which may be nil, ends it. Rows are
-// whole and consistent each by itself, not with each other. Rows that were emitted
-// count for nothing if there is an error but the one below. Errors: as ReadRow.
+// Scan reads rows in order through f and calls emit for each row of which any cell is left. A nil f
+// passes every cell. Scan returns nil when the range is finished, or the key to resume at when emit
+// or most ends it; most may be nil. Each row is whole and consistent by itself, but rows are not
+// consistent with each other. On any error but the one below, the emitted rows must be discarded.
+// Errors: as ReadRow.
 //
-// A scan that comes to a row which is not served here ends with api.ErrNotServing and
-// that row as next: what was emitted before is all that there is before it.
+// A scan that reaches a row that is not served here ends with api.ErrNotServing and that row as
+// next. The emitted rows are then all rows before it.
 func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *Most, emit Emit) (next []byte, err error) {
-	var sc *schema // of the first tablet: while it is current it is that of all
+	// of the first tablet; while it is current, all tablets have the same
+	var sc *schema
 	if as.a != nil {
 		as.a.Begin()
 	}
@@ -232,9 +233,10 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	defer r.release()
 	r.begin(as)
 	r.rows.yields = true
-	inside, passed := false, false // whether it goes on within a tablet, and has passed one
+	// inside: the scan resumes in the middle of a tablet; passed: it has finished one
+	inside, passed := false, false
 	for !rg.passed(rg.Start) {
-		if err := s.provable(); err != nil {
+		if err := s.checkServing(); err != nil {
 			return nil, err
 		}
 		if passed && ctx.Err() != nil {
@@ -255,7 +257,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 		}
 		next, err := r.scan(ctx, t, rg, f, most, emit)
 		if err == errGone && ctx.Err() == nil {
-			continue // nothing was read, and what is served in its place is in the tables
+			continue // nothing was read, and the replacement is in the tables
 		}
 		if sc == nil && err != errGone {
 			sc, as.table = r.rows.schema, t.table
@@ -263,8 +265,8 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 				most.Table = t.table
 			}
 		}
-		if lacksRoom(err) {
-			if err = r.rows.awaitRoom(ctx); err == nil {
+		if lacksMemory(err) {
+			if err = r.rows.awaitMemory(ctx); err == nil {
 				if next != nil {
 					rg.Start, inside = next, true
 				}
@@ -272,7 +274,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 			}
 		}
 		if err == nil {
-			err = s.provable()
+			err = s.checkServing()
 		}
 		if err != nil {
 			return nil, err
@@ -285,8 +287,8 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 	return nil, nil
 }
 
-// scan reads the part of a range that is in t. With errNoRoom it returns the key of the row for which there is none, if it has
-// come to one.
+// scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
+// lacked memory, if it has reached one.
 func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *Most, emit Emit) ([]byte, error) {
 	v, snap, err := t.acquire()
 	if err != nil {
@@ -298,7 +300,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		return nil, err
 	}
 	if rs.most = most; most != nil {
-		most.Partly = most.Partly || !rs.want.sight.all()
+		most.Partly = most.Partly || !rs.selection.visible.all()
 	}
 	r.row = r.row[:0]
 	if string(t.start) >= string(rg.Start) && len(t.start) > 0 {
@@ -323,7 +325,7 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 		if rs.paused {
 			return bytes.Clone(ikey.RowKey(rs.key)), nil
 		}
-		if lacksRoom(rs.err) && len(rs.key) > 0 {
+		if lacksMemory(rs.err) && len(rs.key) > 0 {
 			most.again()
 			return bytes.Clone(ikey.RowKey(rs.key[:rs.rowEnd])), rs.err
 		}

@@ -10,24 +10,24 @@ import (
 
 var errReadFails = errors.New("the disk does not answer")
 
-// blobReads counts what is read of sealed blobs, and has reads fail.
+// blobReads counts reads of sealed blobs, and can make reads fail.
 type blobReads struct {
 	mu sync.Mutex
 	of map[blobfs.ID]int64 // bytes
 	n  int                 // reads
 
-	fails bool // all but left more
+	fails bool // all after left more
 	left  int
 }
 
-// failAfter has all reads fail but the next n; none if n is negative.
+// failAfter makes all reads after the next n fail; none if n is negative.
 func (c *blobReads) failAfter(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fails, c.left = n >= 0, n
 }
 
-// take returns the bytes that were read since the last call, by blob, and the reads.
+// take returns the bytes read since the last call, by blob, and the number of reads.
 func (c *blobReads) take() (map[blobfs.ID]int64, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

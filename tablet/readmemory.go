@@ -7,64 +7,67 @@ import (
 )
 
 const (
-	// pinnedShare is the part of CacheBytes that files of in-memory groups may have, in quarters. The
-	// other groups are read too.
+	// pinnedShare is the part of CacheBytes, in quarters, that files of in-memory groups may use.
+	// Other groups are read too.
 	pinnedShare = 3
-	// cacheLeast is the part of CacheBytes that the block cache keeps, whatever open files take: an eighth.
+	// cacheLeast divides CacheBytes: the block cache keeps an eighth, however much open files use.
 	cacheLeast = 8
-	// cacheStep is by which part of CacheBytes its rest must have changed before the block cache's size is
-	// set anew, which has it tidy up.
+	// cacheStep divides CacheBytes: the block cache is resized, which makes it evict, only for a
+	// change of 1/256.
 	cacheStep = 256
 )
 
-// readMemory divides CacheBytes among all that serves reads: what open files take for themselves (indexes, filters,
-// dictionaries), the files of in-memory groups, and the block cache, which has what these and others than reads leave (I13).
+// readMemory divides CacheBytes among all that serves reads: the state of open files (indexes,
+// filters, dictionaries), the files of in-memory groups, and the block cache. The block cache gets
+// what these and reservations for other purposes leave (I13).
 type readMemory struct {
 	total int64
 	cache *sstable.Cache
 
-	// mu guards what follows. Never held across I/O.
-	mu     sync.Mutex
-	open   int64 // of open files
-	lent   int64 // to others than the tablet server
-	own    int64 // lent to compactions of huge values
-	pinned int64
-	cached int64 // what the cache was told last
+	// mu guards the fields below. Never held across I/O.
+	mu       sync.Mutex
+	open     int64 // of open files
+	reserved int64 // reserved by the node for other purposes
+	working  int64 // reserved for compactions of huge values and for loads
+	pinned   int64
+	cached   int64 // size last set for the cache
 }
 
 func newReadMemory(total int64) *readMemory {
 	return &readMemory{total: total, cached: total, cache: sstable.NewCache(total)}
 }
 
-// take counts the memory of a file that was opened, or that is closed if it is negative.
-func (m *readMemory) take(bytes int64) {
+// addOpen adds the memory of an opened file, or subtracts that of a closed one if bytes is
+// negative.
+func (m *readMemory) addOpen(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open += bytes
-	m.settle()
+	m.resizeCache()
 }
 
-// lend has others take that much of it, in place of what they took.
-func (m *readMemory) lend(bytes int64) {
+// setReserved sets the memory reserved for purposes other than reads, in bytes.
+func (m *readMemory) setReserved(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lent = bytes
-	m.settle()
+	m.reserved = bytes
+	m.resizeCache()
 }
 
-// borrow has compactions take that much of it more, or fewer if it is negative.
-func (m *readMemory) borrow(bytes int64) {
+// addWorking changes the memory reserved for compactions and loads by bytes, which may be negative.
+func (m *readMemory) addWorking(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.own += bytes
-	m.settle()
+	m.working += bytes
+	m.resizeCache()
 }
 
-// LendCache has others than reads take so many bytes of CacheBytes, in place of what they took before: the block cache gives way, up to
-// seven eighths of it.
-func (s *Server) LendCache(bytes int64) { s.memory.lend(bytes) }
+// LendCache reserves bytes of CacheBytes for purposes other than reads, and replaces the previous
+// reservation. The block cache shrinks accordingly, by seven eighths at most.
+func (s *Server) LendCache(bytes int64) { s.memory.setReserved(bytes) }
 
-// pin takes memory for files of in-memory groups; false if they have as much as they may.
+// pin reserves memory for files of in-memory groups. It returns false if that would exceed their
+// limit.
 func (m *readMemory) pin(bytes int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +75,7 @@ func (m *readMemory) pin(bytes int64) bool {
 		return false
 	}
 	m.pinned += bytes
-	m.settle()
+	m.resizeCache()
 	return true
 }
 
@@ -80,32 +83,32 @@ func (m *readMemory) unpin(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pinned -= bytes
-	m.settle()
+	m.resizeCache()
 }
 
-// pinnedMax is what files of in-memory groups may have at the moment. mu is held.
+// pinnedMax returns the current limit of files of in-memory groups. mu is held.
 func (m *readMemory) pinnedMax() int64 {
-	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.lent-m.own))
+	return max(0, min(m.total*pinnedShare/4, m.total-m.total/cacheLeast-m.open-m.reserved-m.working))
 }
 
-// settle gives the cache what is left. mu is held.
-func (m *readMemory) settle() {
-	left := max(m.total-m.open-m.lent-m.own-m.pinned, m.total/cacheLeast)
+// resizeCache sets the size of the cache to what is left. mu is held.
+func (m *readMemory) resizeCache() {
+	left := max(m.total-m.open-m.reserved-m.working-m.pinned, m.total/cacheLeast)
 	if d := left - m.cached; d > m.total/cacheStep || -d > m.total/cacheStep || left == m.total && d != 0 {
 		m.cached = left
 		m.cache.Resize(left)
 	}
 }
 
-// ReadMemory is what has how much of the memory for reads, in bytes.
+// ReadMemory is the use of the memory for reads, in bytes.
 type ReadMemory struct {
-	Total       int64 // of all, and the block cache
+	Total       int64 // total, including the block cache
 	Open        int64 // indexes, filters and dictionaries of open files
-	Pinned      int64 // of files of in-memory groups
-	PinnedMax   int64 // that they may have at the moment
+	Pinned      int64 // files of in-memory groups
+	PinnedMax   int64 // current limit of Pinned
 	PinnedFiles int64
-	// Lacking is the data of in-memory groups that have been read and for which there is no room: it is
-	// read through the block cache.
+	// Lacking is the data of in-memory groups that were read but do not fit. It is read through the
+	// block cache.
 	Lacking int64
 }
 

@@ -2,21 +2,22 @@ package tablet
 
 import "testing"
 
-// TestCacheIsLent (I13): what others than reads take of the memory for reads, the block cache and in-memory groups have less.
-func TestCacheIsLent(t *testing.T) {
+// TestCacheIsLent (I13): the block cache and in-memory groups shrink by the memory reserved for
+// other purposes.
+func TestReservedCache(t *testing.T) {
 	const total = 8 << 20
 	m := newReadMemory(total)
-	for _, x := range []struct{ lent, cache, pinned int64 }{
+	for _, x := range []struct{ reserved, cache, pinned int64 }{
 		{0, total, 6 << 20}, {2 << 20, 6 << 20, 5 << 20}, {1 << 20, 7 << 20, 6 << 20}, {5 << 20, 3 << 20, 2 << 20},
 		{8 << 20, 1 << 20, 0}, {80 << 20, 1 << 20, 0}, {0, total, 6 << 20},
 	} {
-		m.lend(x.lent)
+		m.setReserved(x.reserved)
 		if budget := m.cache.Stats().Budget; budget != x.cache || m.pinnedMax() != x.pinned {
-			t.Errorf("with %d lent: %d for the cache, %d for in-memory groups; want %d, %d", x.lent, budget, m.pinnedMax(), x.cache, x.pinned)
+			t.Errorf("with %d lent: %d for the cache, %d for in-memory groups; want %d, %d", x.reserved, budget, m.pinnedMax(), x.cache, x.pinned)
 		}
 	}
-	m.take(1 << 20)
-	m.lend(2 << 20)
+	m.addOpen(1 << 20)
+	m.setReserved(2 << 20)
 	if budget := m.cache.Stats().Budget; budget != 5<<20 {
 		t.Errorf("beside open files, %d are left for the cache", budget)
 	}

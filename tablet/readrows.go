@@ -10,19 +10,19 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// EmitNth is Emit of the nth row that was asked for.
+// EmitNth is Emit for the nth requested row.
 type EmitNth func(n int, key []byte, cells []table.Cell) error
 
-// ReadRows reads rows one after another, each as ReadRow does, and calls emit in their order for those of which
-// anything is left. Rows that were emitted count for nothing if there is an error; at is where it came up. Rows
-// that follow each other closely in the table are read as a scan reads them, which costs a third. Errors: those of
-// ReadRow, ErrAccessChanged.
+// ReadRows reads rows one after another, each like ReadRow, and calls emit in the same order for
+// those of which any cell is left. On error, the emitted rows must be discarded, and at is the
+// index where it occurred. Rows that are close together in the table are read like a scan, at a
+// third of the cost. Errors: those of ReadRow, ErrAccessChanged.
 func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *table.Program, emit EmitNth) (at int, err error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
 	s := as.s
-	var sc *schema // of the first tablet: while it is current it is that of all
+	var sc *schema // of the first tablet; while it is current, all tablets have the same
 	if as.a != nil {
 		as.a.Begin()
 	}
@@ -47,15 +47,15 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 		if sc == nil && err != errGone {
 			sc = r.rows.schema
 		}
-		if lacksRoom(err) {
-			err = r.rows.awaitRoom(ctx)
+		if lacksMemory(err) {
+			err = r.rows.awaitMemory(ctx)
 		}
-		if err != nil && (err != errGone || ctx.Err() != nil) { // what is served in its place is in the tables
+		if err != nil && (err != errGone || ctx.Err() != nil) { // its replacement is in the tables
 			return at, err
 		}
 	}
 	at = len(keys) - 1
-	if err := s.provable(); err != nil {
+	if err := s.checkServing(); err != nil {
 		return at, err
 	}
 	if changed(as.a) || !sc.current() {
@@ -64,14 +64,15 @@ func (as For) ReadRows(ctx context.Context, tableName string, keys [][]byte, f *
 	return at, nil
 }
 
-// adjacentTries is how often it is tried to read rows as a scan, which costs a seek in each file, and is paid
-// back by the rows that follow closely; adjacentLeast are those that must be left to be read, in order.
+// adjacentTries bounds the attempts to read rows as a scan. An attempt costs a seek in each file,
+// which pays off if the next rows are close. adjacentLeast is the number of remaining rows, in
+// order, that an attempt requires.
 const (
 	adjacentTries = 2
 	adjacentLeast = 4
 )
 
-// readRowsOf reads those of keys, from the one at from on, that are in t, and returns how many these are.
+// readRowsOf reads the keys from index from on, as far as they are in t, and returns their number.
 func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from int, f *table.Program, emit EmitNth) (n int, err error) {
 	v, snap, err := t.acquire()
 	if err != nil {
@@ -83,7 +84,8 @@ func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from 
 		return 0, err
 	}
 	defer rs.closeSources()
-	scans, found, tries := false, false, adjacentTries // scans: the sources are those of a scan
+	// scans: the sources are those of a scan
+	scans, found, tries := false, false, adjacentTries
 	for ; from+n < len(keys); n++ {
 		left := keys[from+n:]
 		if n > 0 {
@@ -140,7 +142,7 @@ func (r *reader) readRowsOf(ctx context.Context, t *Tablet, keys [][]byte, from 
 	return n, nil
 }
 
-// ascend tells whether the first of the keys are in order, as those of rows that are neighbours.
+// ascend reports whether the first few keys are in order, as those of neighbouring rows are.
 func ascend(keys [][]byte) bool {
 	const first = 8
 	for i := 1; i < min(len(keys), first); i++ {
@@ -151,11 +153,11 @@ func ascend(keys [][]byte) bool {
 	return true
 }
 
-// near goes on to target, if that takes but a few steps, and tells whether it did.
+// near steps to target if that takes only a few steps, and reports whether it did.
 func (r *rows) near(target []byte) bool {
 	for range skipNexts {
 		if r.err == nil && !r.merge.valid() {
-			r.err = r.merge.err // nil: nothing is behind the last entry
+			r.err = r.merge.err // nil at the end
 		}
 		if r.err != nil {
 			return false
@@ -168,18 +170,18 @@ func (r *rows) near(target []byte) bool {
 	return false
 }
 
-// seekTo readies r for a row: its part of the key, and where that ends.
+// seekTo sets r to a row: its part of the key, and the end of that.
 func (r *reader) seekTo(row []byte) {
 	r.row = ikey.AppendRow(r.row[:0], row)
 	r.end = ikey.AppendRowEnd(r.end[:0], row)
 	r.rows.end = r.end
 }
 
-// seekPoint merges the sources that have something of the row that seekTo was called for, and goes to it.
+// seekPoint merges the sources that may hold the row set by seekTo, and seeks to it.
 func (r *reader) seekPoint(v *view, row []byte) {
 	rs := &r.rows
 	p := point{key: row, row: r.row}
-	if fam, qualifier, ok := rs.want.oneColumn(rs.schema); ok {
+	if fam, qualifier, ok := rs.selection.oneColumn(rs.schema); ok {
 		r.col = ikey.AppendColumn(ikey.AppendFamily(append(r.col[:0], r.row...), fam.Name, fam.ID), qualifier)
 		p.column = r.col
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// readRows reads rows with ReadRows, each as its cells; at is where the error is.
+// readRows reads rows with ReadRows, each as its cells; at is the index of the error.
 func readRows(t testing.TB, as For, keys []string, f *table.Program) (rows [][]string, at int, err error) {
 	t.Helper()
 	rows = make([][]string, len(keys))
-	asked, last := make([][]byte, len(keys)), -1
+	requested, last := make([][]byte, len(keys)), -1
 	for i, k := range keys {
-		asked[i] = []byte(k)
+		requested[i] = []byte(k)
 	}
-	at, err = as.ReadRows(t.Context(), testTable, asked, f, func(n int, key []byte, cells []table.Cell) error {
+	at, err = as.ReadRows(t.Context(), testTable, requested, f, func(n int, key []byte, cells []table.Cell) error {
 		if n <= last || string(key) != keys[n] {
-			t.Errorf("row %d, %q, is told as %q after row %d", n, keys[n], key, last)
+			t.Errorf("row %d, %q, is emitted as %q after row %d", n, keys[n], key, last)
 		}
 		last, rows[n] = n, cellStrings(cells)
 		return nil
@@ -31,7 +31,8 @@ func readRows(t testing.TB, as For, keys []string, f *table.Program) (rows [][]s
 	return rows, at, err
 }
 
-// TestReadRowsAsReadRow: whatever rows are read together, in whatever order, each is what it is when it is read alone.
+// TestReadRowsAsReadRow: rows that are read together, in any order, are the same as when read one
+// by one.
 func TestReadRowsAsReadRow(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -80,7 +81,7 @@ func TestReadRowsAsReadRow(t *testing.T) {
 				f = mustCompile(t, filter)
 			}
 			var ask []string
-			for range 1 + rng.IntN(4) { // pieces in order, scattered, doubled, backwards
+			for range 1 + rng.IntN(4) { // pieces in order, scattered, repeated, backwards
 				at := rng.IntN(len(keys))
 				switch rng.IntN(5) {
 				case 0:
@@ -113,7 +114,7 @@ func TestReadRowsAsReadRow(t *testing.T) {
 	}
 }
 
-// TestReadRowsErrors: an error is that of one row, and none is hidden by what was read before it.
+// TestReadRowsErrors: an error belongs to one row, and earlier results hide none.
 func TestReadRowsErrors(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 1}, "f:block=1KiB")
 	var keys []string
@@ -141,11 +142,11 @@ func TestReadRowsErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	read := 0
-	asked := make([][]byte, len(keys))
+	requested := make([][]byte, len(keys))
 	for i, k := range keys {
-		asked[i] = []byte(k)
+		requested[i] = []byte(k)
 	}
-	at, err := e.For(nil).ReadRows(ctx, testTable, asked, nil, func(int, []byte, []table.Cell) error {
+	at, err := e.For(nil).ReadRows(ctx, testTable, requested, nil, func(int, []byte, []table.Cell) error {
 		if read++; read == 50 {
 			cancel()
 		}
@@ -155,7 +156,7 @@ func TestReadRowsErrors(t *testing.T) {
 		t.Errorf("given up after 50 rows: %d, %v", at, err)
 	}
 	no := errors.New("no")
-	at, err = e.For(nil).ReadRows(t.Context(), testTable, asked, nil, func(n int, _ []byte, _ []table.Cell) error {
+	at, err = e.For(nil).ReadRows(t.Context(), testTable, requested, nil, func(n int, _ []byte, _ []table.Cell) error {
 		if n == 7 {
 			return no
 		}
@@ -183,7 +184,8 @@ func TestReadRowsErrors(t *testing.T) {
 	}
 }
 
-// TestReadRowsReadsNothingAbsent: rows that are not there touch no disk, also in order (paper §6, "Bloom filters").
+// TestReadRowsReadsNothingAbsent: absent rows cause no disk reads, also in order (paper §6, "Bloom
+// filters").
 func TestReadRowsReadsNothingAbsent(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 1}, "f")
 	var absent []string
@@ -203,12 +205,13 @@ func TestReadRowsReadsNothingAbsent(t *testing.T) {
 	if _, _, err := readRows(t, e.For(nil), absent, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, n := e.reads.take(); n > 5 { // the filters let one in a hundred pass
+	if _, n := e.reads.take(); n > 5 { // the filters pass one in a hundred
 		t.Errorf("%d reads for 100 rows that are not there", n)
 	}
 }
 
-// BenchmarkReadRows reads a hundred rows of an SSTable that is in memory: such as follow each other, and any, also in order.
+// BenchmarkReadRows reads a hundred rows of a cached SSTable: adjacent ones, and random ones, also
+// in order.
 func BenchmarkReadRows(b *testing.B) {
 	const rows, batch = 20_000, 100
 	e := newEnv(b, Config{MemtablesBytesMax: 1 << 30, CacheBytes: 64 << 20}, "f:compression=none")
@@ -243,16 +246,16 @@ func BenchmarkReadRows(b *testing.B) {
 		{"any in order", func() []int { at := scattered(); slices.Sort(at); return slices.Compact(at) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			var asked [64][][]byte
-			for i := range asked {
+			var requested [64][][]byte
+			for i := range requested {
 				for _, at := range c.pick() {
-					asked[i] = append(asked[i], keys[at])
+					requested[i] = append(requested[i], keys[at])
 				}
 			}
 			read := 0
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, err := e.For(nil).ReadRows(context.Background(), testTable, asked[i%len(asked)], nil, func(int, []byte, []table.Cell) error { read++; return nil }); err != nil {
+				if _, err := e.For(nil).ReadRows(context.Background(), testTable, requested[i%len(requested)], nil, func(int, []byte, []table.Cell) error { read++; return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}

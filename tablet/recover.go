@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// recover loads the tablets, replays the commit logs of earlier runs into their
-// memtables and begins a new log (paper §5.3).
+// recover loads the tablets, replays the commit logs of earlier runs into their memtables and
+// begins a new log (paper §5.3).
 func (s *Server) recover(ctx context.Context, tablets []Load) error {
 	byTable := map[uint64]*served{}
 	next := uint64(1)
@@ -44,14 +44,14 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 		return err
 	}
 	for _, t := range s.allTablets() {
-		// Nothing is applied yet, so this goroutine may play the applier.
+		// The applier has no work yet, so this goroutine may do its work.
 		t.freeze()
 	}
 	s.releaseLogs()
 	return nil
 }
 
-// beginLog begins the server's commit log, with the sequence number next.
+// beginLog begins the server's commit log with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
 	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID(), remove: s.deletions.addLog}
 	s.logWriter = w
@@ -69,22 +69,22 @@ func (s *Server) beginLog(ctx context.Context, next uint64) error {
 	return nil
 }
 
-// BeginLog begins the commit log, on the disks, if that has not been done and there is room for it. Load does
-// so, too. Errors: ErrClosed, those of Blobs.
+// BeginLog creates the commit log on disk, if that has not been done and there is space. Load does
+// so too. Errors: ErrClosed, those of Blobs.
 func (s *Server) BeginLog(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	err := s.logWriter.open(ctx)
 	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
-		return fmt.Errorf("begin a commit log: %w", err)
+		return fmt.Errorf("create commit log: %w", err)
 	}
 	return nil
 }
 
-// oldLogsInOrder returns the logs of earlier runs by their first sequence numbers,
-// which are all above those of the log before: then a memtable that grows full
-// meanwhile can be written out, for all that is older has been replayed.
+// oldLogsInOrder returns the logs of earlier runs by their first sequence numbers, each of which is
+// above all those of the log before. All older entries are then replayed before a memtable fills up
+// and is written out.
 func (s *Server) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
 	var logs []oldLog
 	first := map[blobfs.ID]uint64{}
@@ -110,7 +110,7 @@ func (s *Server) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
 	return logs, nil
 }
 
-// firstSeq returns the first sequence number in a log, or 0 if it has none.
+// firstSeq returns the first sequence number in a log, or 0 if it is empty.
 func (s *Server) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
 	r, err := s.cfg.Blobs.OpenLog(ctx, id)
 	if err != nil {
@@ -128,9 +128,9 @@ func (s *Server) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
 	return rec.First, err
 }
 
-// replay puts the records of a log that are in no file into the memtables of
-// their tablets, which it finds by the rows: a record may be older than a split or a
-// merge. It returns the log's highest sequence number.
+// replay adds the records of a log that are in no file to the memtables of their tablets. It finds
+// the tablet by the row, since a record may be older than a split or a merge. It returns the log's
+// highest sequence number.
 func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*served) (maxSeq uint64, err error) {
 	r, err := s.cfg.Blobs.OpenLog(ctx, id)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*se
 	}
 }
 
-// spill writes a memtable out that has grown full during recovery.
+// spill writes out a memtable that has filled up during recovery.
 func (s *Server) spill(ctx context.Context, t *Tablet) error {
 	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
 		return nil
@@ -184,15 +184,15 @@ func (s *Server) spill(ctx context.Context, t *Tablet) error {
 	t.freeze()
 	err := t.minor(ctx)
 	if errors.Is(err, blobfs.ErrDiskFull) {
-		// Better to hold the log in memory than not to serve what there is.
+		// Holding the log in memory is better than not serving.
 		s.diskWasFull = true
-		s.log.Warn("disk full: the commit log is replayed into memory", "tablet", t.id, "memtables", s.memtables.Load())
+		s.log.Warn("disk full: replaying commit log into memory", "tablet", t.id, "memtables", s.memtables.Load())
 		return nil
 	}
 	return err
 }
 
-// reportingAppender tells the server when its log has failed for good.
+// reportingAppender reports a permanent failure of the log to the server.
 type reportingAppender struct {
 	LogWriter
 	server *Server
@@ -202,7 +202,7 @@ func (a *reportingAppender) Append(ctx context.Context, p []byte) (int64, error)
 	pos, err := a.LogWriter.Append(ctx, p)
 	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) && ctx.Err() == nil {
 		a.server.failure.Do(func() {
-			a.server.log.Error("commit log failed: no more writes are taken", "error", err)
+			a.server.log.Error("commit log failed, no more writes accepted", "err", err)
 			if f := a.server.cfg.OnFailure; f != nil {
 				go f(err)
 			}

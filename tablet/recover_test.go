@@ -8,8 +8,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// T3: recovery finds the place of a record by its table and row: the tablet that
-// the record names may have been split since.
+// T3: recovery finds a record's tablet by table and row: the tablet that the record names may have
+// been split since.
 func TestRecoveryByRow(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	for _, row := range []string{"a", "m", "m\x00", "z"} {
@@ -25,7 +25,7 @@ func TestRecoveryByRow(t *testing.T) {
 	var loads []Load
 	for _, m := range []*Meta{{ID: 2, Table: 1, End: []byte("m")}, {ID: 1, Table: 1, Start: []byte("m")}, {ID: 3, Table: 9}} {
 		l := Load{Meta: m, Schema: e.schema}
-		if m.Table == 9 { // whose tablet takes any row, but not of this table
+		if m.Table == 9 { // whose tablet holds any row, but not of this table
 			l.Schema = table.NewSchema("other", 9)
 		}
 		loads = append(loads, l)

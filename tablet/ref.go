@@ -7,14 +7,15 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// Ref names a tablet by the key of its METADATA row. A split and a merge leave the upper tablet its Ref. The tablet's id is for
-// logs and users only: the lock service issues it, and one that lost its last writes may issue it again.
+// Ref names a tablet by the key of its METADATA row. The upper tablet of a split or a merge keeps
+// its Ref. Tablet ids are for logs and users only: the lock service assigns them, and may assign
+// one again after losing its last writes.
 type Ref struct {
 	Table uint64 // the table's id
-	End   string // the tablet's last possible row; empty is no end
+	End   string // the tablet's last possible row; empty means no end
 }
 
-// String returns the table and the end for errors and logs.
+// String formats the table and the end for errors and logs.
 func (r Ref) String() string {
 	if r.End == "" {
 		return fmt.Sprintf("tablet of table %d to its last row", r.Table)
@@ -30,7 +31,7 @@ func (l *Loaded) Ref() Ref { return Ref{l.Table, string(l.End)} }
 
 func (t *Tablet) ref() Ref { return Ref{t.table, string(t.end)} }
 
-// find returns the tablet of that name, nil if it is not served.
+// find returns the tablet of that name, or nil if it is not served.
 func (s *Server) find(r Ref) *Tablet {
 	for _, sv := range *s.tables.Load() {
 		if sv.id != r.Table {
@@ -58,7 +59,8 @@ func (s *Server) tablet(r Ref) (*Tablet, error) {
 // Has reports whether the server has the tablet of that name.
 func (s *Server) Has(r Ref) bool { return s.find(r) != nil }
 
-// Settling reports whether a tablet is being split off: Metadata may have it, and it is not served by its name yet.
+// Settling reports whether a tablet is being split off: Metadata may have it, but it is not served
+// by its name yet.
 func (s *Server) Settling(r Ref) bool {
 	s.tablesMu.Lock()
 	defer s.tablesMu.Unlock()

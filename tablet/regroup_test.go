@@ -7,9 +7,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestRowDeletedWhileFamilyMoves (I1): a row is deleted, and that is written out, at some moment of the compaction that moves what it had
-// to another group, which has nothing yet. The row does not come back. Moments are looks at the clock: before the
-// compaction reads the view, and after.
+// TestRowDeletedWhileFamilyMoves (I1): a row is deleted, and the deletion written out, at some
+// moment of the compaction that moves its entries to another, empty group. The row does not
+// reappear. Moments are readings of the clock: before the compaction acquires the view, and after.
 func TestRowDeletedWhileFamilyMoves(t *testing.T) {
 	const moments = 6
 	deleted := 0
@@ -19,7 +19,7 @@ func TestRowDeletedWhileFamilyMoves(t *testing.T) {
 		e.compact(false)
 		e.move("f", "new")
 		x := e.allTablets()[0]
-		var looks atomic.Int64 // others look, too
+		var looks atomic.Int64 // others read it too
 		gone := make(chan struct{})
 		look := func() {
 			if looks.Add(1) != int64(moment)+1 {

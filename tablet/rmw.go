@@ -13,10 +13,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// CheckAndMutate applies yes to the row if predicate gives out any cell of it,
-// and no otherwise; a nil predicate passes every cell, and an empty list of
-// mutations changes nothing. It returns which. Nothing of the row is changed
-// between the check and the mutation (I2).
+// CheckAndMutate applies yes to the row if predicate passes any cell of it, and no otherwise. It
+// reports whether the predicate matched. A nil predicate passes every cell; an empty list of
+// mutations changes nothing. The row cannot change between the check and the mutation (I2).
 //
 // Errors: as Apply and ReadRow. If ctx ends first, the mutation may still be made.
 func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, predicate *table.Program, yes, no []table.Mutation) (matched bool, err error) {
@@ -38,8 +37,8 @@ func (as For) CheckAndMutate(ctx context.Context, tableName string, row []byte, 
 	return matched, err
 }
 
-// checkBranches checks both sets of mutations, whichever the predicate will choose: a
-// request that is wrong fails whatever is in the row.
+// checkBranches checks both lists of mutations, whatever the predicate will choose: an invalid
+// request fails whatever the row holds.
 func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) error {
 	for _, branch := range []struct {
 		when      string
@@ -49,7 +48,8 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 			continue
 		}
 		_, err := as.s.checked(sc, &table.RowMutation{Row: row, Mutations: branch.mutations}, as.a)
-		if errors.Is(err, api.ErrNoTable) { // a table that is hidden from the caller is answered as one that does not exist
+		// a table that is hidden from the caller is reported as missing
+		if errors.Is(err, api.ErrNoTable) {
 			return err
 		}
 		if err != nil {
@@ -59,19 +59,18 @@ func (as For) checkBranches(sc *schema, row []byte, yes, no []table.Mutation) er
 	return nil
 }
 
-// ReadModifyWrite applies rules to the newest cells of their columns, in order,
-// and returns the row with the cells that it has written, one for each column.
+// ReadModifyWrite applies rules in order to the newest cells of their columns. It returns the row
+// with the cells that it has written, one for each column.
 //
-// A new cell bears the server's time, or the timestamp of the cell that it is made
-// from if that is in the future: it is then the newest all the same. Errors: as
-// Apply and ReadRow, api.ErrNotNumber, table.ErrBadOp. If ctx ends first, the
-// rules may still be applied.
+// A new cell has the server's timestamp, or that of the cell that it replaces if that is in the
+// future, so that the new cell is the newest. Errors: as Apply and ReadRow, api.ErrNotNumber,
+// table.ErrBadOp. If ctx ends first, the rules may still be applied.
 func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte, rules []table.Rule) (table.Row, error) {
 	s, result := as.s, table.Row{Key: slices.Clone(row)}
 	stamp, err := as.modify(ctx, tableName, row, nil, func(r *reader, t *Tablet) (*table.RowMutation, error) {
 		rm := &table.RowMutation{Row: row}
 		result.Cells = nil
-		// Who may read what the rules are about sees all of it.
+		// A caller with read access to the columns of the rules sees all their cells.
 		if err := s.checkRules(t.schema.Load().table, rules, as.a); err != nil {
 			return nil, err
 		}
@@ -101,7 +100,7 @@ func (as For) ReadModifyWrite(ctx context.Context, tableName string, row []byte,
 	return result, nil
 }
 
-// checkRules checks rules against a schema, as one who has that access may see it.
+// checkRules checks rules against a schema and the caller's access.
 func (s *Server) checkRules(sc *table.Schema, rules []table.Rule, a Access) error {
 	if a != nil {
 		return a.Modify(sc, rules)
@@ -114,8 +113,8 @@ func (s *Server) checkRules(sc *table.Schema, rules []table.Rule, a Access) erro
 	return nil
 }
 
-// applyRule adds to rm the mutation that a rule comes to, or changes the one of an
-// earlier rule about the same column.
+// applyRule adds the mutation of a rule to rm, or changes that of an earlier rule for the same
+// column.
 func (r *reader) applyRule(ctx context.Context, t *Tablet, rm *table.RowMutation, rule *table.Rule) error {
 	at := slices.IndexFunc(rm.Mutations, func(m table.Mutation) bool {
 		return m.Family == rule.Family && string(m.Qualifier) == string(rule.Qualifier)
@@ -151,7 +150,7 @@ func (r *reader) applyRule(ctx context.Context, t *Tablet, rm *table.RowMutation
 	return nil
 }
 
-// newest puts the newest cell of the rule's column into cell, if there is one.
+// newest sets cell to the newest cell of the rule's column, if there is one.
 func (r *reader) newest(ctx context.Context, t *Tablet, row []byte, rule *table.Rule, cell *table.Cell) error {
 	f, err := table.Compile(table.Chain{
 		table.ColumnRange{Family: rule.Family, Qualifiers: table.ByteRange{Start: table.Closed(rule.Qualifier), End: table.Closed(rule.Qualifier)}},
@@ -169,9 +168,10 @@ func (r *reader) newest(ctx context.Context, t *Tablet, row []byte, rule *table.
 // decision returns the mutation of a read-modify-write.
 type decision func(*reader, *Tablet) (*table.RowMutation, error)
 
-// modify runs decide, which may evaluate f, and commits the mutation that it returns, with the
-// row's latch held alone from before decide until the commit is visible. It returns the commit's timestamp. decide runs
-// again if the row's tablet was split, merged or unloaded before the commit, or if rights have changed.
+// modify runs decide, which may evaluate f, and commits the mutation that it returns. It returns
+// the commit's timestamp. The row's latch is held exclusively from before decide until the commit
+// is visible. decide runs again if the row's tablet was split, merged or unloaded before the
+// commit, or if rights have changed.
 func (as For) modify(ctx context.Context, tableName string, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
 	if err := s.limits.CheckRowKey(row); err != nil {
@@ -186,49 +186,50 @@ func (as For) modify(ctx context.Context, tableName string, row []byte, f *table
 		if err == errChanged && ctx.Err() == nil {
 			continue
 		}
-		if err != errHalted {
+		if err != errFenced {
 			return stamp, err
 		}
-		if err := s.waitOut(ctx, t, &since); err != nil {
+		if err := s.waitForFence(ctx, t, &since); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// lockAlone takes a latch alone for an operation that may evaluate f. If f is costly, the operation waits for a turn first:
-// otherwise other writes would wait for that turn with it. It does not keep the turn while it waits for the latch, since
-// its holders may wait for the commit log. Errors: those of Turns.Take.
-func (as For) lockAlone(ctx context.Context, l *latch, f *table.Program) error {
+// lockExclusive locks a latch exclusively for an operation that may evaluate f. If f is costly, it
+// waits for a turn first: otherwise other writes would wait for the turn as well. It gives up the
+// turn while it waits for the latch, whose holders may wait for the commit log. Errors: those of
+// Turns.Take.
+func (as For) lockExclusive(ctx context.Context, l *latch, f *table.Program) error {
 	if as.turns != nil && f.Costly() {
 		if err := as.turns.Take(ctx); err != nil {
 			return err
 		}
 	}
-	if !l.tryLockAlone() {
+	if !l.tryLockExclusive() {
 		as.endTurn()
-		l.lockAlone()
+		l.lockExclusive()
 	}
 	return nil
 }
 
-// modifyIn is modify in the row's tablet. It does nothing if that takes no
-// writes, or if rights change meanwhile; the error is errHalted or errChanged then.
+// modifyIn is modify in the row's tablet. If the tablet accepts no writes or rights change
+// meanwhile, it does nothing and returns errFenced or errChanged.
 func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
 	l := t.latches.of(row)
 	if planted.On(planted.CheckWithoutLatch) {
 		l = new(latch)
 	}
-	if err := as.lockAlone(ctx, l, f); err != nil {
+	if err := as.lockExclusive(ctx, l, f); err != nil {
 		return 0, err
 	}
-	if t.halted.Load() != nil {
+	if t.fence.Load() != nil {
 		as.endTurn()
-		l.unlockAlone()
-		return 0, errHalted
+		l.unlockExclusive()
+		return 0, errFenced
 	}
 	sc := t.schema.Load()
-	floor := t.stampFloor() // the commit's timestamp is no lower, even if the clock goes back
+	floor := t.stampFloor() // lower bound of the commit's timestamp, even if the clock goes back
 	if as.a != nil {
 		as.a.Begin()
 	}
@@ -244,18 +245,18 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		}
 		admitted = err == nil
 	}
-	if err == nil && (changed(as.a) || t.schema.Load() != sc) { // what was read was read by the schema at hand
+	if err == nil && (changed(as.a) || t.schema.Load() != sc) { // the row was read with schema sc
 		err = errChanged
 	}
 	if err != nil || !admitted {
 		if admitted {
 			s.uncharge(s.chargeBytes(rm))
 		}
-		l.unlockAlone()
+		l.unlockExclusive()
 		if err == nil {
-			err = s.provable()
+			err = s.checkServing()
 		}
-		if err == nil && !sc.current() { // after provable
+		if err == nil && !sc.current() { // after checkServing
 			err = errChanged
 		}
 		return 0, err
@@ -265,7 +266,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		err   error
 	}
 	done := make(chan outcome, 1)
-	s.commitLatched(t, sc, rm, l, &alone{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
+	s.commitLatched(t, sc, rm, l, &exclusiveWrite{floor: floor}, func(stamp int64, err error) { done <- outcome{stamp, err} })
 	select {
 	case o := <-done:
 		return o.stamp, o.err

@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestBothBranchesAreChecked: mutations that cannot be made are an error whichever branch
-// the predicate chooses, and nothing is changed then.
+// TestBothBranchesAreChecked: invalid mutations are an error whichever branch the predicate
+// chooses, and nothing is changed.
 func TestBothBranchesAreChecked(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	ctx := context.Background()
@@ -42,8 +42,8 @@ func TestBothBranchesAreChecked(t *testing.T) {
 	}
 }
 
-// TestIncrementWraps: a sum that does not fit into 64 bits wraps around, as it does in
-// Cloud Bigtable. Clients of its API count on that.
+// TestIncrementWraps: a sum that does not fit in 64 bits wraps around, as in Cloud Bigtable, whose
+// clients rely on it.
 func TestIncrementWraps(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	for _, c := range []struct{ from, add, want int64 }{

@@ -10,68 +10,67 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// rows reads a view row by row: it merges the sources, applies deletions and GC
-// policies, and leaves out what the reader said that it does not want.
+// rows reads a view row by row. It merges the sources, applies deletions and GC policies, and
+// leaves out what the read does not select.
 type rows struct {
-	merge   merge
-	sources []source
-	mems    []*memSource    // those of sources, used again
-	iters   []*sstable.Iter // those of sources, to be closed
-	cached  []*sstable.EntriesIter
-	judge   judge
-	schema  *schema
-	want    want
-	limit   int64 // bytes of cells that one row may have
-	end     []byte
+	merge     merge
+	sources   []source
+	mems      []*memSource    // those of sources, reused
+	iters     []*sstable.Iter // those of sources, to be closed
+	cached    []*sstable.EntriesIter
+	judge     judge
+	schema    *schema
+	selection selection
+	limit     int64 // bytes of cells that one row may have
+	end       []byte
 
-	// key is the prefix of the entry's key that was last split: row part, family
-	// part, column part, which end at the offsets.
+	// key is the prefix of the current entry's key: row part, family part, column part, which end
+	// at the offsets.
 	key                 []byte
 	rowEnd, familyEnd   int
 	family              *family
-	familyFull, rowFull uint64 // deletion of the family, the row; 0: none
+	familyFull, rowFull uint64 // sequence numbers of the deletions of the family and the row; 0: none
 
-	// The row that next found.
+	// The row that next returned.
 	cells []table.Cell
 	bytes int64
 
-	quals    []byte // memory of the row's qualifiers
+	quals    []byte // buffer of the row's qualifiers
 	versions []version
 	values   [][]byte // those of versions
 	target   []byte
 	err      error
 
-	gate    *largeGate
-	entered int64 // bytes of it
-	room    int64 // bytes of cells that they are for
-	yields  bool  // who reads would rather begin again than wait for it
-	lacks   int   // bytes of cells for which there was no room
-	turns   Turns // of the caller; nil waits for none
+	gate     *largeGate
+	reserved int64 // bytes reserved in gate
+	covered  int64 // bytes of cells that the reservation covers
+	yields   bool  // start over instead of waiting for memory
+	lacking  int   // bytes of cells for which there was no memory
+	turns    Turns // of the caller; may be nil
 
-	ctx  context.Context // of the read at hand, which lasts no longer
-	read int             // work since the last look whether the time is up, in entries
+	ctx  context.Context // of the current read
+	read int             // work since ctx was last checked, in entries
 
-	most   *Most // that a scan looks at; nil is no bound
-	paused bool  // next has ended at a row, of which key is the part, since that was enough
+	most   *Most // bounds of a scan; may be nil
+	paused bool  // next stopped before the row of key because a bound was reached
 }
 
-// checkEntries is after how many entries a reader looks whether its time is up. It
-// counts entries, wanted or not, since a single row may have millions of them. A
-// row counts as rowEntries for what it costs itself, and a seek as seekEntries:
-// it may have to read a block.
+// checkEntries is the number of entries after which a reader checks ctx and its deadline. It counts
+// entries, selected or not, since a single row may have millions. A row counts as rowEntries for
+// its own cost, and a seek as seekEntries, as it may have to read a block.
 const (
 	checkEntries = 4096
 	rowEntries   = 16
 	seekEntries  = 64
 )
 
-// skipNexts is how many entries are stepped over before a seek: a seek costs
-// about as much as so many steps.
+// skipNexts is the number of entries that are stepped over before a seek: a seek costs about as
+// much as so many steps.
 const skipNexts = 6
 
-// next goes to the next row that has a cell, and returns its key, or false at the
-// end of the range, when it has paused, or on an error. Key and cells are valid until the next call;
-// the values of the cells stay valid.
+// next advances to the next row that has a cell and returns its key. It returns false at the end of
+// the range, when it has paused, or on an error. Key and cells are valid until the next call; cell
+// values stay valid.
 func (r *rows) next() ([]byte, bool) {
 	for r.err == nil && r.merge.valid() {
 		key := r.merge.key()
@@ -85,7 +84,7 @@ func (r *rows) next() ([]byte, bool) {
 		}
 		r.key, r.rowEnd = append(r.key[:0], key[:n]...), n
 		r.cells, r.quals, r.bytes = r.cells[:0], r.quals[:0], 0
-		if r.most != nil && (r.most.begun && r.want.eval.Tired() || r.most.enough()) {
+		if r.most != nil && (r.most.begun && r.selection.eval.Tired() || r.most.enough()) {
 			r.paused = true
 			return nil, false
 		}
@@ -93,7 +92,7 @@ func (r *rows) next() ([]byte, bool) {
 			break
 		}
 		row := ikey.RowKey(r.key)
-		wanted, err := r.want.row(row)
+		wanted, err := r.selection.row(row)
 		if err != nil {
 			r.err = err
 			break
@@ -104,7 +103,7 @@ func (r *rows) next() ([]byte, bool) {
 		}
 		r.readRow()
 		if r.err == nil {
-			r.err = r.merge.err // the row may go on where it could not be read
+			r.err = r.merge.err // the row may continue where reading failed
 		}
 		if len(r.cells) > 0 && r.err == nil {
 			return row, true
@@ -143,7 +142,7 @@ func (r *rows) readRow() {
 		part := key[p.Row:p.Family]
 		r.family = r.schema.familyOf(ikey.FamilyName(part), ikey.FamilyID(part))
 		r.key, r.familyEnd = append(r.key[:r.rowEnd], part...), p.Family
-		if r.family == nil || !r.want.family(r.family) {
+		if r.family == nil || !r.selection.family(r.family) {
 			r.skip(r.key)
 			continue
 		}
@@ -172,10 +171,10 @@ func (r *rows) readFamily() {
 			continue
 		}
 		r.key = append(r.key[:r.familyEnd], key[p.Family:p.Column]...)
-		switch where := r.want.qualifier(ikey.Qualifier(r.key[r.familyEnd:])); {
+		switch where := r.selection.qualifier(ikey.Qualifier(r.key[r.familyEnd:])); {
 		case where < 0:
-			r.target = ikey.AppendColumn(append(r.target[:0], r.key[:r.familyEnd]...), r.want.hints.Qualifiers.Start.Value)
-			if bytes.HasPrefix(key, r.target) { // the open end of the range
+			r.target = ikey.AppendColumn(append(r.target[:0], r.key[:r.familyEnd]...), r.selection.hints.Qualifiers.Start.Value)
+			if bytes.HasPrefix(key, r.target) { // open lower bound
 				r.skip(r.target)
 			} else {
 				r.skipTo(r.target)
@@ -222,18 +221,18 @@ func (r *rows) readColumn() {
 			r.skip(r.key)
 			return
 		case live:
-			if ts < r.want.hints.Start {
+			if ts < r.selection.hints.Start {
 				r.skip(r.key)
 				return
 			}
-			if end := r.want.hints.End; end != 0 && ts >= end {
+			if end := r.selection.hints.End; end != 0 && ts >= end {
 				break
 			}
 			if qualifier == nil {
 				qualifier = r.keepQualifier()
 			}
 			r.keep(qualifier, ts, r.merge.value())
-			if kept++; kept == r.want.hints.MaxVersions || r.full() {
+			if kept++; kept == r.selection.hints.MaxVersions || r.full() {
 				r.skip(r.key)
 				return
 			}
@@ -273,7 +272,7 @@ func (r *rows) readHistory() {
 	qualifier, kept := r.keepQualifier(), 0
 	for i := range r.versions {
 		v := &r.versions[i]
-		h := &r.want.hints
+		h := &r.selection.hints
 		if v.verdict != live || v.ts < h.Start || h.End != 0 && v.ts >= h.End {
 			continue
 		}
@@ -284,8 +283,8 @@ func (r *rows) readHistory() {
 	}
 }
 
-// dropHistory lets go of the values that readHistory has seen, also of the memory
-// for many of them: a reader lives on.
+// dropHistory drops the values that readHistory collected, and large buffers for them, since
+// readers are pooled.
 func (r *rows) dropHistory() {
 	const keep = 1024
 	clear(r.values)
@@ -294,17 +293,17 @@ func (r *rows) dropHistory() {
 	}
 }
 
-// versionBytes, rangeBytes and cellBytes are what a version, a range of deleted
-// versions and a cell take beside their contents, in bytes.
+// versionBytes, rangeBytes and cellBytes are the memory of a version, a deleted range of versions
+// and a cell without their contents, in bytes.
 const (
 	versionBytes = 104
 	rangeBytes   = 104
 	cellBytes    = 104
 )
 
-// full says that the row has all the cells that matter.
+// full reports whether the row has all the cells that the filter can use.
 func (r *rows) full() bool {
-	n := r.want.hints.MaxCells
+	n := r.selection.hints.MaxCells
 	return n > 0 && len(r.cells) >= n
 }
 
@@ -332,14 +331,13 @@ func (r *rows) tooLarge(got int64) {
 	r.err = &table.LimitError{What: "row bytes of one read (ask for fewer columns or versions)", Limit: r.limit, Got: got}
 }
 
-// step goes to the next entry.
+// step advances to the next entry.
 func (r *rows) step() {
 	r.merge.next()
 	r.worked(1)
 }
 
-// worked takes note of as much work as n entries are, and looks now and then
-// whether the reader's time is up.
+// worked records work equivalent to n entries, and checks ctx and the deadline every checkEntries.
 func (r *rows) worked(n int) {
 	if r.read += n; r.read < checkEntries {
 		return
@@ -353,7 +351,7 @@ func (r *rows) worked(n int) {
 	}
 }
 
-// skip goes past the entries whose keys start with prefix.
+// skip advances past the entries whose keys start with prefix.
 func (r *rows) skip(prefix []byte) {
 	for range skipNexts {
 		if r.err != nil || !r.merge.valid() || !bytes.HasPrefix(r.merge.key(), prefix) {
@@ -365,7 +363,7 @@ func (r *rows) skip(prefix []byte) {
 	r.advance(r.target)
 }
 
-// skipTo goes to the first entry at or above target.
+// skipTo advances to the first entry at or above target, by steps if it is near.
 func (r *rows) skipTo(target []byte) {
 	for range skipNexts {
 		if r.err != nil || !r.merge.valid() || bytes.Compare(r.merge.key(), target) >= 0 {

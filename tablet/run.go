@@ -13,11 +13,11 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// RunMeta is what must be known of a sorted run to read it. The entries are in an SSTable. Its keys are
+// RunMeta describes a sorted run. The entries are in an SSTable. Its keys are
 //
 //	table id (8 bytes, big-endian) | internal key (see ikey)
 //
-// and its values the entries' as in the log.
+// and its values are those of the log.
 type RunMeta struct {
 	Handle   blobfs.Handle // of the SSTable; zero if there are no entries
 	Entries  int64
@@ -32,13 +32,13 @@ const (
 	runValues  = 6
 )
 
-var errBadRun = errors.New("malformed description of a sorted run")
+var errBadRun = errors.New("malformed metadata of a sorted run")
 
-// EncodeRun codes m as the MessagePack array
+// EncodeRun encodes m as the MessagePack array
 //
 //	[1, entries, raw bytes, max seq, max time, handle or nil]
 //
-// Later versions append values; readers pass over those that they do not know.
+// Later versions append values; readers skip unknown ones.
 func EncodeRun(m *RunMeta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -56,7 +56,7 @@ func EncodeRun(m *RunMeta) []byte {
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeRun reads what EncodeRun wrote.
+// DecodeRun decodes the result of EncodeRun.
 func DecodeRun(b []byte) (RunMeta, error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
 		return RunMeta{}, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
@@ -81,14 +81,15 @@ func DecodeRun(b []byte) (RunMeta, error) {
 	return m, nil
 }
 
-// runsVersion is of several runs.
+// runsVersion marks the encoding of several runs.
 const runsVersion = 2
 
-// EncodeRuns codes the runs of a piece of a log: one as EncodeRun does, which all readers know, and several as the MessagePack array
+// EncodeRuns encodes the runs of a piece of a log: a single run like EncodeRun, which all readers
+// understand, and several as the MessagePack array
 //
 //	[2, [run…]]
 //
-// with each as EncodeRun codes it.
+// with each run encoded by EncodeRun.
 func EncodeRuns(runs []RunMeta) []byte {
 	if len(runs) == 1 {
 		return EncodeRun(&runs[0])
@@ -104,7 +105,7 @@ func EncodeRuns(runs []RunMeta) []byte {
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeRuns reads what EncodeRuns wrote.
+// DecodeRuns decodes the result of EncodeRuns.
 func DecodeRuns(b []byte) (runs []RunMeta, err error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
 		return nil, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
@@ -127,7 +128,7 @@ func DecodeRuns(b []byte) (runs []RunMeta, err error) {
 	return runs, nil
 }
 
-// sortedRun is a Run that SortLog wrote.
+// sortedRun is a Run written by SortLog.
 type sortedRun struct {
 	open *OpenRuns
 	meta RunMeta
@@ -136,11 +137,11 @@ type sortedRun struct {
 func (r *sortedRun) MaxSeq() uint64 { return r.meta.MaxSeq }
 func (r *sortedRun) MaxTime() int64 { return r.meta.MaxTime }
 
-// runReadAhead is how much of a run is read at once, in bytes. 256 KiB: a tablet's part of a run may be less,
+// runReadAhead is the read size for runs, in bytes. 256 KiB: a tablet's part of a run may be less,
 // and a tablet has one iterator in each of dozens of runs.
 const runReadAhead = 256 << 10
 
-// Entries implements Run. Besides those of the blob, an error is a *sstable.CorruptError.
+// Entries implements Run. Errors: those of the blob, a *sstable.CorruptError.
 func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte) (RunEntries, error) {
 	if r.meta.Entries == 0 {
 		return noEntries{}, nil
@@ -165,12 +166,12 @@ func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte
 	return e, nil
 }
 
-// runEntries are a table's entries of a run, without the table in their keys.
+// runEntries iterates over a table's entries of a run, with the table id removed from their keys.
 type runEntries struct {
 	of  *sortedRun
-	run *openRun // until it is closed
+	run *openRun // nil once closed
 	it  *sstable.Iter
-	key []byte // the table's id, and room for what is looked for
+	key []byte // the table's id, and a buffer for the key of a seek
 }
 
 const tableIDLen = 8
@@ -196,7 +197,7 @@ func (e *runEntries) Close() error {
 	return err
 }
 
-// noEntries are none.
+// noEntries is an empty RunEntries.
 type noEntries struct{}
 
 func (noEntries) First() bool        { return false }

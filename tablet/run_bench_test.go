@@ -12,7 +12,8 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// BenchmarkSortLog sorts a piece of 64 MiB, with values of so many random bytes, from one file on disk to another.
+// BenchmarkSortLog sorts a piece of 64 MiB, with values of the given number of random bytes, from
+// one file on disk to another.
 func BenchmarkSortLog(b *testing.B) {
 	for _, size := range []int{1000, 100} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) { benchSort(b, size) })
@@ -52,7 +53,7 @@ func benchSort(b *testing.B, size int) {
 	b.ReportMetric(float64(bytes)*float64(b.N)/1e6/busy.Seconds(), "MB/cpu-s")
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time of this process.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -61,7 +62,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// writeBenchLog writes a log of 64 MiB and returns how many bytes its batches come to.
+// writeBenchLog writes a log of 64 MiB and returns the bytes of its batches.
 func writeBenchLog(b *testing.B, blobs Blobs, id blobfs.ID, size int) (bytes int64) {
 	w, err := blobs.CreateLog(b.Context(), id)
 	if err != nil {

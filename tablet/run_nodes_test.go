@@ -18,18 +18,18 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// runNodes are block stores that see each other, and the lists of their logs.
+// runNodes are block stores connected to each other, and the lists of their logs.
 type runNodes struct {
 	stores []*blobfs.Store
 	disks  []*vfs.Mem
-	full   atomic.Bool // so all say
+	full   atomic.Bool // all report full disks
 
-	// saved, if it is set, is called after a list was saved; its error is the answer.
+	// saved, if set, is called after a list was saved; its error is the answer.
 	saved atomic.Pointer[func(ctx context.Context) error]
 
 	reserve  int64         // of each disk
-	measured atomic.Bool   // members report what is free above the reserve
-	down     []atomic.Bool // nodes that cannot be reached
+	measured atomic.Bool   // members report the free space above the reserve
+	down     []atomic.Bool // unreachable nodes
 
 	mu    sync.Mutex
 	lists map[string][]byte
@@ -40,13 +40,13 @@ func newRunNodes(t testing.TB, n int, extent int64) *runNodes {
 	return newReservedNodes(t, n, extent, -1)
 }
 
-// newReservedNodes is newRunNodes of nodes that keep so much of their disks free.
+// newReservedNodes is newRunNodes with a disk reserve.
 func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	c := &runNodes{lists: map[string][]byte{}, gens: map[string]uint64{}, reserve: reserve, down: make([]atomic.Bool, n)}
 	for i := range n {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		store, err := blobfs.OpenIn(blobfs.Cluster{
-			Fleet: runFleet{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
+			Fleet: runMembers{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
 			Logs: blobfs.LogConfig{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
 		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: reserve, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -64,15 +64,15 @@ func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	return c
 }
 
-// runFleet is what one of them sees.
-type runFleet struct {
+// runMembers is the membership as one of them sees it.
+type runMembers struct {
 	*runNodes
 	self, n int
 }
 
-func (f runFleet) Self() string             { return fmt.Sprint("n", f.self) }
-func (f runFleet) Changed() <-chan struct{} { return nil }
-func (f runFleet) Members() (all []blobfs.Member) {
+func (f runMembers) Self() string             { return fmt.Sprint("n", f.self) }
+func (f runMembers) Changed() <-chan struct{} { return nil }
+func (f runMembers) Members() (all []blobfs.Member) {
 	free := int64(1 << 40)
 	if f.full.Load() {
 		free = 0
@@ -88,7 +88,7 @@ func (f runFleet) Members() (all []blobfs.Member) {
 	return all
 }
 
-func (f runFleet) Peer(_ context.Context, id string) (api.Peer, error) {
+func (f runMembers) Peer(_ context.Context, id string) (api.Peer, error) {
 	for i, s := range f.stores {
 		if id == fmt.Sprint("n", i) && !f.down[i].Load() {
 			return wirePeer{s.Peer()}, nil
@@ -97,7 +97,7 @@ func (f runFleet) Peer(_ context.Context, id string) (api.Peer, error) {
 	return nil, errors.New("no such node")
 }
 
-// wirePeer copies the bytes that are sent, as a connection does: who sends them uses the buffer again.
+// wirePeer copies sent bytes, as a connection does: the sender reuses the buffer.
 type wirePeer struct{ api.Peer }
 
 func (p wirePeer) Piece(ctx context.Context, s api.StreamID, off int64, b []byte, done func(error)) {

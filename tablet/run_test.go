@@ -31,7 +31,7 @@ type runLog struct {
 
 const deadServer = "dead.1"
 
-// writeRunLog writes the mutations of tablets of several tables, which split meanwhile.
+// writeRunLog writes mutations of tablets of several tables, which are split meanwhile.
 func writeRunLog(t testing.TB, c *runNodes, rng *rand.Rand) *runLog {
 	l := &runLog{id: blobfs.NewID(), byTable: map[uint64][]heldEntry{}}
 	w, err := c.stores[0].CreateSpreadLog(t.Context(), deadServer, l.id)
@@ -53,7 +53,7 @@ func writeRunLog(t testing.TB, c *runNodes, rng *rand.Rand) *runLog {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A row's tablet depends on the splits so far: another before one than after.
+		// A row's tablet depends on the splits so far: it changes with a split.
 		id := uint64(slices.Max(rm.Row))%uint64(splits) + 1
 		c := &commitlog.Commit{Table: tables[rng.IntN(len(tables))], Tablet: id, Ops: ops, Body: body, Stamp: stamp, Done: func(c *commitlog.Commit, err error) {
 			if err != nil {
@@ -86,7 +86,8 @@ type stampFunc func() int64
 
 func (f stampFunc) Stamp() int64 { return f() }
 
-// runMutation is of a few rows with zero bytes in them, and now and then has a value longer than an extent.
+// runMutation returns a mutation of one of a few rows with zero bytes in their keys, sometimes with
+// a value longer than an extent.
 func runMutation(rng *rand.Rand) *table.RowMutation {
 	row := make([]byte, 1+rng.IntN(3))
 	for i := range row {
@@ -116,8 +117,8 @@ func runMutation(rng *rand.Rand) *table.RowMutation {
 	return rm
 }
 
-// sortPieces ends the log at one node and has its pieces sorted at all, at once. One sorter gives up half way, and
-// another does its work.
+// sortPieces ends the log at one node and sorts its pieces on all nodes at once. One sorter is
+// interrupted halfway, and another does its work.
 func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (all []RunMeta) {
 	t.Helper()
 	pieces, err := c.stores[1].EndSpreadLog(t.Context(), deadServer, id, bytes)
@@ -152,7 +153,8 @@ func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (a
 	return all
 }
 
-// sortPiece sorts a piece in so much memory; the sorter dies before it seals a run if die is not nil.
+// sortPiece sorts a piece in the given memory; if die is not nil, the sorter dies before it seals a
+// run.
 func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p blobfs.LogPiece, memory int64, die func()) ([]RunMeta, error) {
 	r, err := store.OpenLogPiece(ctx, deadServer, id, p)
 	if err != nil {
@@ -164,7 +166,7 @@ func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p blobfs.
 
 var errSorterDied = errors.New("this sorter is dead")
 
-// dyingBlobs fail a blob's seal, and call die before, unless that is nil.
+// dyingBlobs fail a blob's seal, after calling die if it is not nil.
 type dyingBlobs struct {
 	Blobs
 	die func()
@@ -197,8 +199,8 @@ func sortWhole(ctx context.Context, blobs Blobs, p Payloads, bytes int64) (RunMe
 	return runs[0], nil
 }
 
-// Every entry of the log is in exactly one run, with its own numbers and times, in order; and a tablet gets what
-// is its by table and row, whatever the id that its tablet had then.
+// Every entry of the log is in exactly one run, with its own sequence number and time, in order. A
+// tablet gets its entries by table and row, whatever its id was then.
 func TestSortLog(t *testing.T) {
 	seed := testSeed(t)
 	for i := range uint64(soakRuns(6)) {
@@ -242,7 +244,7 @@ func TestSortLog(t *testing.T) {
 	}
 }
 
-// checkRuns cuts a table into tablets and holds what each gets of the runs against want.
+// checkRuns divides a table into tablets and compares what each gets of the runs with want.
 func checkRuns(t testing.TB, runs []Run, id uint64, want []heldEntry, rng *rand.Rand) {
 	t.Helper()
 	ends := [][]byte{nil}
@@ -265,7 +267,7 @@ func checkRuns(t testing.TB, runs []Run, id uint64, want []heldEntry, rng *rand.
 	}
 }
 
-// runRange merges what the runs have of a tablet.
+// runRange merges a tablet's entries of the runs.
 func runRange(t testing.TB, runs []Run, id uint64, start, end []byte) (got []heldEntry) {
 	t.Helper()
 	var sources []source
@@ -335,7 +337,7 @@ func TestSortLogTwice(t *testing.T) {
 	}
 }
 
-// payloads are batches whose positions count up.
+// payloads are batches with ascending positions.
 type payloads [][]byte
 
 func (p *payloads) Next() ([]byte, int64, error) {
@@ -347,7 +349,8 @@ func (p *payloads) Next() ([]byte, int64, error) {
 	return next, int64(2 - len(*p)), nil
 }
 
-// A piece that comes to more than there is memory for is sorted into several runs (I13), of which none is left if one is not written.
+// A piece that exceeds the memory is sorted into several runs (I13). If one cannot be written, none
+// is left.
 func TestSortLogInParts(t *testing.T) {
 	store, err := openStore(vfs.NewMem(vfs.MemOptions{}), 256<<10)
 	if err != nil {
@@ -408,7 +411,7 @@ func (b thirdFails) CreateVital(ctx context.Context, bytes int64) (BlobWriter, e
 	return dyingWriter{w, func() {}}, nil
 }
 
-// A run whose block was damaged says in which file and where, and gives no entry of it.
+// A run with a damaged block reports the file and the offset, and returns no entry of the block.
 func TestRunCorrupt(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	store, err := openStore(fs, 256<<10)
@@ -456,7 +459,7 @@ func appendRunBody(t testing.TB, row string, value []byte) []byte {
 	return body
 }
 
-// damagedBlobs read a bit wrong at an offset.
+// damagedBlobs flip a bit at an offset.
 type damagedBlobs struct {
 	Blobs
 	off int64
@@ -481,7 +484,7 @@ func (r damagedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error)
 	})
 }
 
-// A sorter whose machine loses its power before the run is sealed leaves nothing that is taken for one.
+// A sorter that loses power before it seals the run leaves nothing that is mistaken for one.
 func TestSortCrash(t *testing.T) {
 	fs := vfs.NewMem(vfs.MemOptions{})
 	store, err := openStore(fs, 64<<10)
@@ -513,9 +516,9 @@ func TestSortCrash(t *testing.T) {
 	}
 }
 
-// A tablet is loaded from the sorted logs of the server that had it.
+// A tablet is loaded from the sorted logs of its dead server.
 func TestLoadSorted(t *testing.T) {
-	f := newFleet(t, Config{}, 2, "f:versions=100")
+	f := newCluster(t, Config{}, 2, "f:versions=100")
 	a, b := f.servers[0], f.servers[1]
 	want := map[string]int{}
 	last := int64(0)
@@ -577,7 +580,7 @@ func TestRunGolden(t *testing.T) {
 			t.Errorf("%d of %d bytes are read", i, len(b))
 		}
 	}
-	// A later version's value more is passed over.
+	// An additional value of a later version is skipped.
 	more := append([]byte{0x97}, append(b[1:], 0xc0)...)
 	if got, err := DecodeRun(more); err != nil || got.MaxSeq != m.MaxSeq {
 		t.Errorf("with a value more: %+v, %v", got, err)

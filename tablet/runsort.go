@@ -16,18 +16,21 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// Payloads are what is sorted into a run: batches of a commit log, or of a piece of one.
+// Payloads iterates over the batches of a commit log, or of a piece of one, that are sorted into
+// runs.
 type Payloads interface {
-	// Next returns the next batch, valid until the call after, and the position after it; io.EOF after
-	// the last.
+	// Next returns the next batch, valid until the following call, and the position after it. The
+	// error is io.EOF after the last one.
 	Next() (payload []byte, pos int64, err error)
 }
 
-// SortLog sorts what p returns into a run, which is on disk when it returns (paper §6, "Commit-log
-// implementation"). bytes is about how long p is. It takes memory for that, and for 56 bytes of each
-// record and 16 of each entry: where these come to more than memory, unless that is 0, there are several runs, each of which is sorted. One batch is in
-// one run, however long it is. If it does not come to its end, it leaves an unfinished blob at most.
-// Errors: those of p and of blobs, commitlog.ErrBadRecord, ctx's.
+// SortLog sorts the entries of p into runs, which are durable when it returns (paper §6,
+// "Commit-log implementation"). bytes is the approximate length of p.
+//
+// It uses memory for the data, 56 bytes for each record and 16 for each entry. If that would exceed
+// memory, it writes several runs, each of which is sorted; memory 0 means no limit. A batch is
+// never divided between runs, however long it is. If SortLog is interrupted, it leaves at most one
+// unfinished blob. Errors: those of p and of blobs, commitlog.ErrBadRecord, ctx's.
 func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes, memory int64) (runs []RunMeta, err error) {
 	if memory == 0 {
 		memory = math.MaxInt64
@@ -72,24 +75,26 @@ func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes, memory int64) 
 	return append(runs, m), nil
 }
 
-// batchMemory is how many times its bytes a batch is taken to need before it is added: keys are longer than in it.
+// batchMemory is the estimated memory of a batch, as a multiple of its bytes: keys are longer in
+// memory.
 const batchMemory = 2
 
-// deleteRuns deletes runs that nobody will hear of. What is left of them the sweep finds.
+// deleteRuns deletes runs that are not returned to the caller. Garbage collection removes what
+// remains.
 func deleteRuns(ctx context.Context, blobs Blobs, runs []RunMeta) {
 	for i := range runs {
 		_ = blobs.Delete(context.WithoutCancel(ctx), runs[i].Handle.ID)
 	}
 }
 
-// arenaBytesMax is what is allocated at once at most, in bytes. 256 MiB: four pieces of the usual size.
+// arenaBytesMax bounds the initial allocation, in bytes. 256 MiB: four pieces of the usual size.
 const arenaBytesMax = 256 << 20
 
-// runSorter takes records apart into entries and orders these. What is to be compared lies in
-// one arena: of each record the row part, of each entry what follows it in the key, then the value.
+// runSorter splits records into entries and sorts them. The compared data lies in one arena: the
+// row part of each record, and of each entry the rest of its key, then its value.
 type runSorter struct {
 	arena   []byte
-	rows    []runRow   // of each record
+	rows    []runRow   // one per record
 	entries []runEntry // of all records
 	scratch []byte
 	meta    RunMeta
@@ -98,19 +103,19 @@ type runSorter struct {
 // runRow is the row of a record.
 type runRow struct {
 	table    uint64
-	prefix   uint64 // the row's first bytes that are not the same in all rows
+	prefix   uint64 // the row's first bytes after the common prefix of all rows
 	off, len uint32
 }
 
-// runEntry is an entry: suffix bytes of key at off, then value bytes.
+// runEntry is an entry: suffix bytes of the key at off, then value bytes.
 type runEntry struct {
-	row                uint32 // of its record; once rows are ordered, its row's place among them
+	row                uint32 // index of its record's row; after sorting, index among the distinct rows
 	off, suffix, value uint32
 }
 
-var errRunTooLarge = errors.New("a piece of a commit log comes to more than 4 GiB")
+var errRunTooLarge = errors.New("commit log piece exceeds 4 GiB")
 
-// add takes a batch of records in.
+// add adds a batch of records.
 func (s *runSorter) add(batch []byte) error {
 	for len(batch) > 0 {
 		var r commitlog.Record
@@ -128,7 +133,7 @@ func (s *runSorter) add(batch []byte) error {
 func (s *runSorter) addRecord(r *commitlog.Record) error {
 	part, _, err := takeBytes(r.Body)
 	if err == nil && ikey.RowLen(part) != len(part) {
-		err = fmt.Errorf("%w: the row part %.64x is none", errBadBody, part)
+		err = fmt.Errorf("%w: row part %.64x is malformed", errBadBody, part)
 	}
 	if err != nil {
 		return err
@@ -147,7 +152,7 @@ func (s *runSorter) addRecord(r *commitlog.Record) error {
 		return nil
 	})
 	if err == nil && len(s.entries)-first != int(r.Ops) {
-		err = fmt.Errorf("%w: it has %d entries and says %d", errBadBody, len(s.entries)-first, r.Ops)
+		err = fmt.Errorf("%w: %d entries, header has %d", errBadBody, len(s.entries)-first, r.Ops)
 	}
 	if err != nil || r.Ops == 0 {
 		return err
@@ -158,12 +163,12 @@ func (s *runSorter) addRecord(r *commitlog.Record) error {
 	return nil
 }
 
-// takes is the memory for what was added, and for sorting it.
+// takes returns the memory of the added data and of sorting it, in bytes.
 func (s *runSorter) takes() int64 {
 	return int64(len(s.arena)) + int64(len(s.rows))*56 + int64(len(s.entries))*16
 }
 
-// finish sorts what was added and writes it; without entries there is no blob.
+// finish sorts the added entries and writes them. Without entries there is no blob.
 func (s *runSorter) finish(ctx context.Context, blobs Blobs) (RunMeta, error) {
 	if len(s.entries) == 0 {
 		return s.meta, nil
@@ -181,7 +186,7 @@ func (s *runSorter) compareRows(a, b *runRow) int {
 	return bytes.Compare(s.rowPart(a), s.rowPart(b))
 }
 
-// sort orders the entries: first the rows, then what is of one row.
+// sort sorts the rows, then the entries of each row.
 func (s *runSorter) sort() {
 	s.prefixes()
 	order := make([]uint32, len(s.rows))
@@ -209,7 +214,8 @@ func (s *runSorter) sort() {
 	})
 }
 
-// prefixes sets the rows' prefixes: most comparisons then stay away from the arena, which no cache holds.
+// prefixes sets the rows' prefixes, so that most comparisons avoid the arena, which exceeds any
+// cache.
 func (s *runSorter) prefixes() {
 	same := s.rowPart(&s.rows[0])
 	for i := range s.rows {
@@ -227,7 +233,7 @@ func (s *runSorter) prefixes() {
 	}
 }
 
-// bytes is how many bytes the entries have with their keys.
+// bytes returns the size of the entries with their keys.
 func (s *runSorter) bytes() (n int64) {
 	for i := range s.entries {
 		e := &s.entries[i]
@@ -236,7 +242,8 @@ func (s *runSorter) bytes() (n int64) {
 	return n
 }
 
-// write writes the entries as an SSTable, which is vital: the log goes when the tablets have read it.
+// write writes the entries as a high-priority SSTable: the log is released when the tablets have
+// read it.
 func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err error) {
 	blob, err := blobs.CreateVital(ctx, s.bytes())
 	if err != nil {
@@ -278,8 +285,8 @@ func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err erro
 	return m, nil
 }
 
-// repeats says whether an entry is the one before once more: a batch may have been appended again, since
-// it was not known whether it was there.
+// repeats reports whether b repeats a: a batch may have been appended again after an attempt with
+// an unknown outcome.
 func (s *runSorter) repeats(a, b *runEntry) bool {
 	return a.row == b.row && a.suffix == b.suffix && a.value == b.value &&
 		bytes.Equal(s.arena[a.off:][:a.suffix+a.value], s.arena[b.off:][:b.suffix+b.value])

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// A scan ends where what the server has ends, and says where that is.
+// A scan ends where the server's rows end, and returns that key.
 func TestScanStopsAtWhatIsNotServed(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	ctx := context.Background()
@@ -21,7 +21,7 @@ func TestScanStopsAtWhatIsNotServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} { // nobody has (h, p]
+	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} { // (h, p] is not served
 		m := &Meta{ID: uint64(10 + i), Table: 2, Start: []byte(rg[0]), End: []byte(rg[1]), LastMajor: e.clock.now()}
 		if err := e.AddTablet(ctx, Load{Meta: m, Schema: s}); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestScanStopsAtWhatIsNotServed(t *testing.T) {
 		name       string
 		start, end string // "-" is no end
 		last       string // the row at which emit ends it
-		rows, next string // next: missing with ErrNotServing, at what follows it
+		rows, next string // next: "missing" with ErrNotServing, at the key that follows
 	}{
 		{"all", "", "-", "", "a d d\x00 h ", missing + "h\x00"},
 		{"up to the gap", "", "h\x00", "", "a d d\x00 h ", ""},
@@ -75,7 +75,8 @@ func TestScanStopsAtWhatIsNotServed(t *testing.T) {
 	}
 }
 
-// A scan that is bounded ends though it finds nothing, and goes on to find what one without a bound does.
+// A bounded scan ends without a result, and finds the same rows as an unbounded one when it is
+// resumed.
 func TestBoundedScan(t *testing.T) {
 	const all = 1000
 	e := newEnv(t, Config{}, "f", "hidden")
@@ -109,8 +110,8 @@ func TestBoundedScan(t *testing.T) {
 		{"rows", Most{Rows: 7}, nil, all / 7, all / 7},
 		{"one row", Most{Rows: 1}, nil, all - 1, all - 1},
 		{"time", Most{Until: time.Unix(1, 0)}, nil, 1, 10},
-		{"rows that he may not see", Most{Rows: 7}, &script{sight: Sight{Families: []uint64{1}}}, 0, 0},
-		{"time where he may not see all", Most{Until: time.Unix(1, 0)}, &script{sight: Sight{Families: []uint64{1}}}, 1, 10},
+		{"rows that the caller may not see", Most{Rows: 7}, &script{visible: Sight{Families: []uint64{1}}}, 0, 0},
+		{"time without access to all rows", Most{Until: time.Unix(1, 0)}, &script{visible: Sight{Families: []uint64{1}}}, 1, 10},
 	} {
 		var got []string
 		var rg Range
@@ -144,7 +145,7 @@ func TestBoundedScan(t *testing.T) {
 	}
 }
 
-// A scan of many small tablets ends when its time is up, or its caller's, though it finds nothing.
+// A scan of many small tablets without results ends at its deadline, or with its caller's context.
 func TestScanOfManyTabletsEnds(t *testing.T) {
 	const all, of = 100, 5
 	e := newEnv(t, Config{}, "f")
@@ -160,7 +161,7 @@ func TestScanOfManyTabletsEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nothing := func([]byte, []table.Cell) error { return errors.New("a row that was not asked for") }
+	nothing := func([]byte, []table.Cell) error { return errors.New("unexpected row") }
 	var rg Range
 	ends := 0
 	for {

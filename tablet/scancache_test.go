@@ -9,10 +9,10 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Rows that are asked for again and again are served from memory though their blocks have no room there, and what is
-// written and compacted meanwhile is seen at once.
+// Rows that are read repeatedly are served from memory though their blocks do not fit, and
+// concurrent writes and compactions are visible at once.
 func TestHotRows(t *testing.T) {
-	e := newEnv(t, Config{CacheBytes: 1 << 20}, "f:") // of 64 KiB blocks: room for 14
+	e := newEnv(t, Config{CacheBytes: 1 << 20}, "f:") // 14 blocks of 64 KiB
 	counted := e.countReads()
 	const rows, hot = 6000, 80
 	for i := range rows {
@@ -33,10 +33,10 @@ func TestHotRows(t *testing.T) {
 	}
 	for range 60 {
 		read()
-		time.Sleep(time.Millisecond) // the cache hears of its hits late, and not of all
+		time.Sleep(time.Millisecond) // the cache records its hits late, and not all
 	}
 	if n := read(); n > hot/2 {
-		t.Errorf("%d reads of the disk for %d hot rows", n, hot)
+		t.Errorf("%d disk reads for %d hot rows", n, hot)
 	}
 	s := e.Stats().Cache
 	if s.RowHits < hot*20 || s.RowMisses == 0 {
@@ -61,7 +61,7 @@ func TestHotRows(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 4 { // the third has it of the scan cache
+		for range 4 { // the third reads from the scan cache
 			if got := e.read(row(3), table.CellsPerColumnLimit(1)); !slices.Equal(got, want) {
 				t.Fatalf("after a %s: %q, want %q", step, got, want)
 			}

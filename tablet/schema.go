@@ -6,12 +6,12 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// schema is a table's schema in the form that the hot paths want. It never changes.
+// schema is a table's schema, prepared for the hot paths. It is immutable.
 type schema struct {
 	table    *table.Schema
 	version  Version  // nil: current until SetSchema
-	families []family // in the order of names, as in table
-	inMemory []string // names of groups
+	families []family // sorted by name, as in table
+	inMemory []string // names of in-memory groups
 }
 
 type family struct {
@@ -33,15 +33,14 @@ func newSchema(t *table.Schema, v Version) *schema {
 	return s
 }
 
-// keepsInMemory says whether a locality group is an in-memory one.
+// keepsInMemory reports whether a locality group is an in-memory group.
 func (s *schema) keepsInMemory(group string) bool {
 	return len(s.inMemory) > 0 && slices.Contains(s.inMemory, group)
 }
 
 // family returns the family of that name, or nil.
 func (s *schema) family(name string) *family {
-	// Tables have few families: a scan beats a map up to a dozen, and binary
-	// search follows from there.
+	// Most tables have few families; for up to eight a linear scan is fastest.
 	if len(s.families) <= 8 {
 		for i := range s.families {
 			if s.families[i].Name == name {
@@ -65,10 +64,10 @@ func (s *schema) family(name string) *family {
 	return nil
 }
 
-// familyOf returns the live family that a key's family part means. It is nil for
-// a family that was dropped, even if one of that name was created since.
+// familyOf returns the live family of a key's family part. It is nil for a dropped family, even if
+// a new one has its name.
 func (s *schema) familyOf(name []byte, id uint32) *family {
-	f := s.family(string(name)) // no copy: the compiler sees a comparison only
+	f := s.family(string(name)) // no allocation: the string is only compared
 	if f == nil || f.ID != id {
 		return nil
 	}

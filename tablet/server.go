@@ -19,14 +19,13 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// ErrClosed means that the server is closed or closing. It matches
-// api.ErrUnavailable.
+// ErrClosed means that the server is closed or closing. It matches api.ErrUnavailable.
 var ErrClosed = fmt.Errorf("tablet server closed: %w", api.ErrUnavailable)
 
 // Server serves tablets. Its methods are safe for concurrent use.
 type Server struct {
 	cfg     Config
-	partial bool // begun by Start: other servers may have tablets of any table
+	partial bool // started by Start: other servers may have tablets of any table
 	log     *slog.Logger
 	limits  *table.Limits
 	memory  *readMemory
@@ -36,35 +35,36 @@ type Server struct {
 	commits   *commitlog.Log
 	logWriter *logBlob
 
-	// tables maps table names to what is served of them. Replaced, never changed.
+	// tables maps table names to their served tablets. The map is immutable and is replaced as a
+	// whole.
 	tables   atomic.Pointer[map[string]*served]
-	tablesMu sync.Mutex // guards replacing tables, and settling
+	tablesMu sync.Mutex
 	settling map[Ref]bool
 
-	// oldLogs are the logs of earlier runs that some tablet may still need.
+	// oldLogs are the logs of earlier runs of the server that some tablet may still need.
 	oldLogs struct {
 		sync.Mutex
 		list []oldLog
 	}
 
-	// gcClock is the latest time by which a GC policy was judged, in µs. It never
-	// goes back with the wall clock: what a read found expired stays so.
+	// gcClock is the latest time, in µs, at which a GC policy was evaluated. It never goes back
+	// with the wall clock, so a cell that a read found expired stays expired.
 	gcClock atomic.Int64
 
-	// appliedNext is above the sequence number of every applied commit and at or
-	// below that of every other.
+	// appliedNext is above the sequence number of every applied commit and at or below that of
+	// every other.
 	appliedNext atomic.Uint64
-	memtables   atomic.Int64 // bytes of all memtables that are not written out
-	lingering   atomic.Int64 // bytes of those that are, and that reads look at still
+	memtables   atomic.Int64 // bytes of memtables that are not written out yet
+	lingering   atomic.Int64 // bytes of memtables that are written out but still held by reads
 	charged     atomic.Int64 // bytes of mutations that are not in a memtable yet
-	waiters     atomic.Int64 // writers that wait for room
+	waiters     atomic.Int64 // writers that wait for memory
 
 	backlogs  backlogs
 	deletions *deletions
 
-	room struct {
+	memoryFreed struct {
 		sync.Mutex
-		c chan struct{} // closed when there may be room again
+		c chan struct{} // closed when memory may have become free
 	}
 
 	minorQueue *queue
@@ -72,12 +72,12 @@ type Server struct {
 	budget     *rate.Limiter       // bytes that merging and major compactions write
 	merging    *semaphore.Weighted // CompactionMemory
 	recovering *semaphore.Weighted // RecoveryMemory
-	learning   *semaphore.Weighted // who has LearnMemory: one
+	learning   *semaphore.Weighted // LearnMemory, one holder at a time
 	blocked    atomic.Pointer[error]
 
-	pressed atomic.Bool // a writer found no room
+	pressed atomic.Bool // a writer found no memory
 
-	diskWasFull bool // during recovery, which alone uses it
+	diskWasFull bool // used by recovery only
 
 	ctx        context.Context // of compactions; ends with Close
 	cancel     context.CancelFunc
@@ -93,27 +93,26 @@ type oldLog struct {
 	maxSeq uint64
 }
 
-// served is the tablets of one table, in the order of their ranges.
+// served holds the tablets of one table that are served here, in the order of their ranges.
 type served struct {
 	id       uint64
 	tablets  []*Tablet
-	renewing chan struct{} // has a value while the schema is read; the same for all of a table's
+	renewing chan struct{} // holds a value while the schema is being read; shared by all versions of a table's served
 }
 
-// with returns sv with other tablets.
-func (sv *served) with(tablets []*Tablet) *served {
+// withTablets returns a copy of sv with the given tablets.
+func (sv *served) withTablets(tablets []*Tablet) *served {
 	return &served{id: sv.id, tablets: tablets, renewing: sv.renewing}
 }
 
-// Open recovers the tablets from their files and the commit logs that it finds,
-// and serves them. The error names what is wrong: a *blobfs.CorruptError or a
-// *sstable.CorruptError when data is damaged.
+// Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
+// them. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
 func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
 	return newServer(cfg, func(s *Server) error { return s.recover(ctx, tablets) })
 }
 
-// Start begins a server that serves nothing yet and knows of no commit log but its
-// own: see Server.Load. A table of which it serves nothing may be there all the same.
+// Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
+// Server.Load. A table of which it serves nothing may still exist.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return newServer(cfg, func(s *Server) error {
 		s.partial = true
@@ -142,7 +141,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.recovering = semaphore.NewWeighted(cfg.RecoveryMemory)
 	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.room.c = make(chan struct{})
+	s.memoryFreed.c = make(chan struct{})
 	s.tables.Store(&map[string]*served{})
 	if err := prepare(s); err != nil {
 		s.cancel()
@@ -157,7 +156,8 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	return s, nil
 }
 
-// releaseAll closes the files of a server that ends, or does not come up, and deletes until ctx ends those that are no more.
+// releaseAll closes the files of a server that is closing or did not start. It deletes unreferenced
+// files until ctx ends.
 func (s *Server) releaseAll(ctx context.Context) {
 	s.pins.drain()
 	for _, sv := range *s.tables.Load() {
@@ -174,14 +174,14 @@ func (s *Server) releaseAll(ctx context.Context) {
 	s.deleteBlobs(ctx)
 }
 
-// Close finishes the commits that were accepted, ends compactions and stops
-// serving. What memtables hold stays in the commit log; see Flush.
+// Close completes the accepted commits, stops compactions and stops serving. Memtable entries
+// remain in the commit log.
 func (s *Server) Close() error { return s.CloseWithin(context.Background()) }
 
-// CloseWithin is Close that waits until ctx ends for commits that were accepted: their log may have
-// lost the nodes that it is on. Those that are left end with a *commitlog.FailedError.
+// CloseWithin is Close that waits for accepted commits until ctx ends, since their log may have
+// lost its nodes. The remaining commits fail with a *commitlog.FailedError.
 func (s *Server) CloseWithin(ctx context.Context) error {
-	s.end()
+	s.beginClose()
 	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
 	s.minorQueue.close()
@@ -192,20 +192,21 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 	return err
 }
 
-// Abandon ends what waits for the commit log, or for anything else that the server has, as CloseWithin does when its
-// ctx is over; that is to be called still. It is for callers who wait for requests before they close the server.
+// Abandon makes operations that wait for the commit log, or for any other resource of the server,
+// fail. It is for callers that wait for requests before they close the server. CloseWithin must
+// still be called.
 func (s *Server) Abandon() {
-	s.end()
+	s.beginClose()
 	s.commits.Abandon()
 }
 
-// end has all that is under way hear that the server closes.
-func (s *Server) end() {
+// beginClose notifies all running work that the server is closing.
+func (s *Server) beginClose() {
 	s.closeOnce.Do(func() { close(s.closing) })
 	s.cancel()
 }
 
-// AddTablet begins to serve a tablet that has no entries in any log.
+// AddTablet starts serving a tablet that has no entries in any log.
 func (s *Server) AddTablet(ctx context.Context, l Load) error {
 	t, err := s.newTablet(ctx, l)
 	if err != nil {
@@ -218,10 +219,10 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 	return nil
 }
 
-// newTablet opens the files of a tablet.
+// newTablet returns a tablet with its files open.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta)
-	t.vital = l.Vital
+	t.highPriority = l.Vital
 	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.mem}
 	v.hold()
@@ -243,7 +244,7 @@ func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	return t, nil
 }
 
-// newChild returns a tablet without schema and files.
+// newChild returns a tablet without a schema and files.
 func (s *Server) newChild(m *Meta) *Tablet {
 	t := &Tablet{id: m.ID, table: m.Table, server: s, start: m.Start, end: m.End, mem: newMem(s), claimed: make(chan struct{}, 1)}
 	t.metaMu.meta = m
@@ -253,8 +254,9 @@ func (s *Server) newChild(m *Meta) *Tablet {
 	return t
 }
 
-// register makes a tablet reachable under its table's name. Of two tables by that name one was dropped: if it is the
-// other, its tablets go. Errors: ErrServed, api.ErrNoTable if it is the tablet's.
+// register makes a tablet reachable under its table's name. If another table is served under that
+// name, one of the two was dropped. If it is the other one, its tablets are discarded. Errors:
+// ErrServed, and api.ErrNoTable if the tablet's own table was dropped.
 func (s *Server) register(name string, t *Tablet) (err error) {
 	var dropped *served
 	s.changeTables(func(m map[string]*served) {
@@ -262,7 +264,7 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 		old := m[name]
 		switch {
 		case old != nil && old.id == t.table:
-			n = old.with(slices.Clone(old.tablets))
+			n = old.withTablets(slices.Clone(old.tablets))
 		case old != nil && len(old.tablets) > 0 && !t.schema.Load().follows(old.tablets[0].schema.Load()):
 			err = fmt.Errorf("tablet %d of table %d, whose name is that of table %d now: %w", t.id, t.table, old.id, api.ErrNoTable)
 			return
@@ -277,7 +279,7 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 			err = fmt.Errorf("tablet %d: %w", t.id, ErrServed)
 			return
 		}
-		n.agree(t)
+		n.unifySchemas(t)
 		n.tablets = slices.Insert(n.tablets, at, t)
 		m[name] = n
 	})
@@ -288,8 +290,8 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 	return s.discardTable(dropped)
 }
 
-// exchange puts tablets that have the same rows in the place of others, for operations
-// that begin later. False means that they are not served any more: their table was dropped.
+// exchange replaces tablets with others of the same rows, for operations that begin later. It
+// returns false if the old ones are no longer served because their table was dropped.
 func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
 	s.changeTables(func(m map[string]*served) {
 		for name, sv := range m {
@@ -297,14 +299,14 @@ func (s *Server) exchange(old, fresh []*Tablet) (done bool) {
 			if at < 0 {
 				continue
 			}
-			for _, t := range fresh { // under the lock, so that no change of schema is missed
+			for _, t := range fresh { // under the lock, so that no schema change is missed
 				for _, o := range old {
 					if sc, now := o.schema.Load(), t.schema.Load(); now == nil || sc != now && sc.follows(now) {
 						t.schema.Store(sc)
 					}
 				}
 			}
-			m[name] = sv.with(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
+			m[name] = sv.withTablets(slices.Replace(slices.Clone(sv.tablets), at, at+len(old), fresh...))
 			done = true
 		}
 	})
@@ -316,13 +318,13 @@ func (s *Server) unregister(t *Tablet) {
 	s.changeTables(func(m map[string]*served) {
 		for name, sv := range m {
 			if at := slices.Index(sv.tablets, t); at >= 0 {
-				m[name] = sv.with(slices.Delete(slices.Clone(sv.tablets), at, at+1))
+				m[name] = sv.withTablets(slices.Delete(slices.Clone(sv.tablets), at, at+1))
 			}
 		}
 	})
 }
 
-// compareEnds orders the ends of ranges: no end is above all.
+// compareEnds orders the ends of ranges. An empty end means no bound and is the largest.
 func compareEnds(a, b []byte) int {
 	switch {
 	case len(a) == 0 && len(b) == 0:
@@ -335,7 +337,7 @@ func compareEnds(a, b []byte) int {
 	return slices.Compare(a, b)
 }
 
-// gcNow returns the time by which to judge GC policies, in µs.
+// gcNow returns the time, in µs, at which to evaluate GC policies.
 func (s *Server) gcNow() int64 {
 	now := s.cfg.Now().UnixMicro()
 	for {
@@ -361,8 +363,9 @@ func (s *Server) changeTables(change func(m map[string]*served)) {
 	s.tables.Store(&m)
 }
 
-// tabletOf returns the tablet of a row for an operation that begins, when the schema of its table is known to be
-// current. Errors: api.ErrNoTable, api.ErrNotServing, those of renewSchema, Config.Serving's.
+// tabletOf returns the tablet of a row for a new operation, once the schema of the table is known
+// to be current. Errors: api.ErrNoTable, api.ErrNotServing, those of renewSchema and
+// Config.Serving.
 func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tablet, error) {
 	for {
 		t, err := as.tabletNow(tableName, row)
@@ -375,15 +378,15 @@ func (as For) tabletOf(ctx context.Context, tableName string, row []byte) (*Tabl
 	}
 }
 
-// Serves returns nil if an operation on the row may begin. Errors: those of tabletOf.
+// Serves returns nil if an operation on the row may begin. Errors: as tabletOf.
 func (as For) Serves(ctx context.Context, tableName string, row []byte) error {
 	_, err := as.tabletOf(ctx, tableName, row)
 	return err
 }
 
-// tabletNow is tabletOf without waiting: the error is errStale if the schema has to be read first.
+// tabletNow is tabletOf without waiting. The error is errStale if the schema must be read first.
 func (as For) tabletNow(tableName string, row []byte) (*Tablet, error) {
-	if err := as.s.provable(); err != nil {
+	if err := as.s.checkServing(); err != nil {
 		return nil, err
 	}
 	sv, err := as.s.servedOf(tableName)
@@ -421,8 +424,8 @@ func (sv *served) at(row []byte) *Tablet {
 	return sv.tablets[lo]
 }
 
-// servedOf returns what is served of a table. The error is api.ErrNoTable, or
-// api.ErrNotServing if other servers may have tablets of it.
+// servedOf returns the served tablets of a table. The error is api.ErrNoTable, or api.ErrNotServing
+// if other servers may have tablets of it.
 func (s *Server) servedOf(tableName string) (*served, error) {
 	sv := (*s.tables.Load())[tableName]
 	switch {
@@ -434,8 +437,7 @@ func (s *Server) servedOf(tableName string) (*served, error) {
 	return nil, fmt.Errorf("table %q: %w", tableName, api.ErrNoTable)
 }
 
-// tablets returns the tablets of a table, in the order of their ranges. Errors: as
-// servedOf.
+// tablets returns the served tablets of a table in range order. Errors: as servedOf.
 func (s *Server) tablets(tableName string) ([]*Tablet, error) {
 	sv, err := s.servedOf(tableName)
 	if err != nil {
@@ -452,8 +454,8 @@ func (s *Server) allTablets() []*Tablet {
 	return all
 }
 
-// SetSchema changes the schema by which a table's tablets are served. Operations
-// that began before may end by the old one. The error is api.ErrNoTable.
+// SetSchema changes the schema of a table's tablets. Operations that began before may complete with
+// the old one. The error is api.ErrNoTable.
 func (s *Server) SetSchema(sc *table.Schema) error {
 	s.tablesMu.Lock()
 	defer s.tablesMu.Unlock()
@@ -468,9 +470,10 @@ func (s *Server) SetSchema(sc *table.Schema) error {
 	return nil
 }
 
-// DropTable stops serving a table. Its files are deleted soon after the reads that use
-// them have ended. Its metadata must be gone already. It waits neither for writes under way, which get api.ErrNotServing if they
-// come through, nor for changes of metadata: it is what makes space on full disks. Errors: api.ErrNoTable, ErrClosed.
+// DropTable stops serving a table whose metadata is already gone. Its files are deleted soon after
+// the last read of them ends. DropTable frees space on full disks, so it does not wait for pending
+// writes or metadata changes. Such writes fail with api.ErrNotServing if they become durable.
+// Errors: api.ErrNoTable, ErrClosed.
 func (s *Server) DropTable(tableName string) error {
 	sv := (*s.tables.Load())[tableName]
 	if sv == nil {
@@ -479,7 +482,7 @@ func (s *Server) DropTable(tableName string) error {
 	return s.dropTable(tableName, sv.id)
 }
 
-// dropTable is DropTable for the table with that id, unless it is not served any more.
+// dropTable is DropTable for the table with that id. It does nothing if that table is not served.
 func (s *Server) dropTable(tableName string, id uint64) error {
 	var dropped *served
 	s.changeTables(func(m map[string]*served) {
@@ -491,7 +494,8 @@ func (s *Server) dropTable(tableName string, id uint64) error {
 	return s.discardTable(dropped)
 }
 
-// discardTable lets go of tablets of a dropped table that are not reachable any more; nil is none.
+// discardTable releases the tablets of a dropped table that are no longer reachable. dropped may be
+// nil.
 func (s *Server) discardTable(dropped *served) error {
 	if dropped == nil || len(dropped.tablets) == 0 {
 		return nil
@@ -507,10 +511,9 @@ func (s *Server) discardTable(dropped *served) error {
 	return nil
 }
 
-// saveMeta makes next the metadata of t durable. It does not end with the caller's
-// patience: a change that was begun must be known to have happened or not, or the
-// tablet could never change its metadata again. unclear is true if the error
-// leaves open whether it happened.
+// saveMeta makes next the durable metadata of t. It does not end with the caller's context: the
+// outcome of a change must be known before the next one. unclear reports that after the error the
+// change may still have happened.
 func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 	ctx, cancel := t.server.metaContext()
 	defer cancel()
@@ -520,16 +523,17 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 		t.lastMajor.Store(next.LastMajor.UnixMicro())
 		return false, nil
 	}
-	// That another has changed the row does not say that this change was not made before: then the other's row names
-	// the files, too.
+	// Another writer may have changed the row after this change was made. Its row then names the
+	// files too.
 	unclear = !errors.Is(err, ErrMetaTooLarge) && !errors.Is(err, ErrMetaUnsent)
 	if errors.Is(err, ErrMetaLost) {
 		t.metaMu.closed = true
 		t.server.lost(t, err)
 		return unclear, err
 	}
-	// No other server changes the row while this one serves the tablet, so a row that was changed was changed by an
-	// attempt that came through after it was given up. The next attempt replaces what that one wrote.
+	// Only this server changes the row while it serves the tablet. If the row has changed, an
+	// earlier attempt took effect after it was given up. The next attempt replaces what that one
+	// wrote.
 	saved, loadErr := t.server.cfg.Metadata.Load(ctx, t.table, t.end)
 	if loadErr != nil || string(EncodeMeta(saved)) != string(EncodeMeta(next)) {
 		return unclear, err
@@ -539,14 +543,14 @@ func (t *Tablet) saveMeta(next *Meta) (unclear bool, err error) {
 	return false, nil
 }
 
-// metaTimeout bounds a change of metadata: several elections of a lock service.
+// metaTimeout bounds a metadata change. 30 s: several elections of the lock service.
 const metaTimeout = 30 * time.Second
 
-// metaClosing is what a change of metadata gets still once the server closes: whoever has the tablets next finds out
-// what came of it, as after a crash.
+// metaClosing is how long a metadata change may continue once the server closes. The next server of
+// the tablet determines its outcome, as after a crash.
 const metaClosing = 2 * time.Second
 
-// metaContext bounds a change of metadata.
+// metaContext returns a context that bounds a metadata change.
 func (s *Server) metaContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), metaTimeout)
 	stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(metaClosing, cancel) })

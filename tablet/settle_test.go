@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The reference for settle is the law at its plainest: each commit is replayed on
-// a sorted list of what stands, and each deletion is asked about each version.
+// The reference for settle implements the rules in the simplest way: each commit is replayed on a
+// sorted list of the versions that count, and each deletion is checked for each version.
 type refColumn struct {
 	*judge
 	sets []refVersion
@@ -141,11 +141,10 @@ func randomColumn(r *rand.Rand, j *judge, commits int, times int64) []version {
 	return vs
 }
 
-// settle and isDeleted give each version of random columns the verdict that the
-// plain reference gives.
+// settle and isDeleted agree with the reference for each version of random columns.
 func TestSettleLikeReference(t *testing.T) {
 	seed := testSeed(t)
-	var j judge // one for all, as in a reader: nothing of one column may reach the next
+	var j judge // one for all, as in a reader: columns must not affect each other
 	for run := range uint64(soakRuns(3000)) {
 		r := rand.New(rand.NewPCG(seed, run))
 		commits, times := 1+r.IntN(60), 1+r.Int64N(40)
@@ -225,7 +224,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// A column of many versions is not judged to the end when nobody waits for it.
+// Judging a column of many versions ends with its context.
 func TestSettleCancelled(t *testing.T) {
 	why := errors.New("the reader left")
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -8,14 +8,15 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// filterName is in each SSTable and says which prefixes of keys its Bloom filter
-// knows: row parts, and row parts with family and column parts.
+// The filter name of an SSTable identifies the key prefixes in its Bloom filter: row parts, or also
+// row parts with family and column parts.
 const (
 	filterNameRow       = "row"
 	filterNameRowColumn = "row+column"
 )
 
-// rowPrefixes and rowColumnPrefixes say what of a key goes into the Bloom filter.
+// rowPrefixes and rowColumnPrefixes append the lengths of the key prefixes that go into the Bloom
+// filter.
 func rowPrefixes(key []byte, dst []int) []int {
 	if n := ikey.RowLen(key); n > 0 {
 		dst = append(dst, n)
@@ -35,8 +36,8 @@ func rowColumnPrefixes(key []byte, dst []int) []int {
 	return dst
 }
 
-// FilterPrefixes returns what the Bloom filter of that name holds of a key, or nil
-// for a name that this program does not write. See sstable.VerifyOptions.
+// FilterPrefixes returns the function for the key prefixes in a Bloom filter of that name, or nil
+// if the name is unknown. See sstable.VerifyOptions.
 func FilterPrefixes(name string) func(key []byte, dst []int) []int {
 	switch name {
 	case filterNameRow:
@@ -52,14 +53,13 @@ type memSource struct{ memtable.Iter }
 
 func (memSource) Err() error { return nil }
 
-// bounded is the entries of a source with keys from lo on and below hi; nil is no
-// bound.
+// bounded limits a source to keys at or above lo and below hi; nil means no bound.
 type bounded struct {
 	source
 	lo, hi []byte
 }
 
-// boundedSource returns the entries of src with rows start < row <= end.
+// boundedSource limits src to the rows start < row <= end.
 func boundedSource(src source, start, end []byte) source {
 	if len(start) == 0 && len(end) == 0 {
 		return src
@@ -89,7 +89,7 @@ func (b *bounded) in(ok bool) bool {
 	return ok && (b.hi == nil || bytes.Compare(b.source.Key(), b.hi) < 0)
 }
 
-// newer is those entries of a source that have sequence numbers above than.
+// newer limits a source to entries with sequence numbers above than.
 type newer struct {
 	source
 	than uint64
@@ -121,7 +121,7 @@ func (n *newer) Err() error {
 	return n.source.Err()
 }
 
-// distinct is the entries of several sources, those that several have but once.
+// distinct merges sources and returns duplicate entries once.
 type distinct struct {
 	merge merge
 	last  []byte
@@ -142,15 +142,15 @@ func (d *distinct) Key() []byte   { return d.merge.key() }
 func (d *distinct) Value() []byte { return d.merge.value() }
 func (d *distinct) Err() error    { return d.merge.err }
 
-// point is the place that a read is about when it is about one row, or one
-// column of one row: key parts for the Bloom filters.
+// point is the row, or the column of a row, that a point read looks up, as key parts for the Bloom
+// filters.
 type point struct {
 	key    []byte // of the row
 	row    []byte // row part
 	column []byte // row, family and column part; nil for the whole row
 }
 
-// mayHold says whether f can hold anything that a read of p must see.
+// mayHold reports whether f may hold an entry that a read of p must see.
 func (p *point) mayHold(f *file) bool {
 	if f.inner && !f.meta.holds(p.key) {
 		return false
@@ -158,8 +158,7 @@ func (p *point) mayHold(f *file) bool {
 	if !f.table.MayContain(p.row) {
 		return false
 	}
-	// The deletions of a row or family are not under its columns: a file that
-	// has any must be read.
+	// Deletions of rows and families are not filed under columns: a file that has any must be read.
 	if p.column != nil && f.meta.RowDeletions == 0 && f.columnFilter {
 		return f.table.MayContain(p.column)
 	}
@@ -174,7 +173,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 	}
 	for i := range v.groups {
 		g := &v.groups[i]
-		if !g.holds(&r.want, r.schema) {
+		if !g.holds(&r.selection, r.schema) {
 			continue
 		}
 		inMemory := r.schema.keepsInMemory(g.name)
@@ -184,7 +183,7 @@ func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
 			}
 			switch {
 			case inMemory:
-				f.opened.server.pins.want(f)
+				f.opened.server.pins.request(f)
 			case p != nil:
 				if e, ok := f.table.Entries(p.row); ok {
 					r.addEntries(e)
@@ -216,7 +215,7 @@ func (r *rows) addMem(m *mem) {
 	r.sources = append(r.sources, src)
 }
 
-// addEntries adds what the scan cache has of a row in a file.
+// addEntries adds the entries of a row in a file that the scan cache holds.
 func (r *rows) addEntries(e sstable.Entries) {
 	if e.Empty() {
 		return
@@ -231,14 +230,14 @@ func (r *rows) addEntries(e sstable.Entries) {
 	r.sources = append(r.sources, it)
 }
 
-// keepEntries has the scan cache keep what was read of the row, where that is worth it. The sources move.
+// keepEntries offers the entries of the row to the scan cache. It moves the sources.
 func (r *rows) keepEntries(row []byte) {
 	for _, it := range r.iters {
 		it.Keep(row)
 	}
 }
 
-// closeSources gives the iterators back.
+// closeSources closes the iterators and drops the references to their data.
 func (r *rows) closeSources() {
 	for i, it := range r.iters {
 		it.Close()
@@ -247,7 +246,7 @@ func (r *rows) closeSources() {
 	for _, m := range r.mems {
 		m.Iter = memtable.Iter{}
 	}
-	r.leave()
+	r.releaseMemory()
 	for _, c := range r.cached {
 		c.Reset(sstable.Entries{})
 	}

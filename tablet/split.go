@@ -11,24 +11,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// Split splits a tablet at row at: the lower child has the rows up to and with at and
-// a new id, the upper one the rest and the tablet's id. A nil at is a row that parts
-// the bytes about evenly. It returns the lower child's name and id.
+// Split splits a tablet at row at. The lower child has the rows up to and including at and gets a
+// new id; the upper one has the other rows and keeps the tablet's id. If at is nil, Split chooses a
+// row that divides the bytes about evenly. It returns the lower child's name and id.
 //
-// The children share the tablet's files and memtables, each within its bounds, so
-// nothing is written but the lower child's row of Metadata; that is the split. Reads
-// and writes go on until it is durable. Then writers wait until the commits under way
-// are done and the children are in the tablet's place.
+// The children share the tablet's files and memtables, each within its bounds. The only write is
+// the lower child's row of Metadata, which is the split. Reads and writes go on until it is
+// durable. Then writers wait until the pending commits are done and the children have replaced the
+// tablet.
 //
-// Once begun, a split does not end with ctx: its outcome must be known before the
-// tablet's metadata may change again. While it is not known the tablet is served on as
-// a whole: its log is found by row, and the redo point that both rows have is one.
+// Once begun, a split does not end with ctx: its outcome must be known before the tablet's metadata
+// may change again. While it is unknown, the tablet is served as a whole. Recovery finds its log
+// records by row, and both rows have the same redo point.
 //
-// Errors: api.ErrNotServing, ErrNoSplitRow, ErrBadSplitRow, those of Metadata, ErrClosed, *api.OverloadedError while
-// the commit log makes no progress, ctx's.
+// Errors: api.ErrNotServing, ErrNoSplitRow, ErrBadSplitRow, those of Metadata, ErrClosed,
+// *api.OverloadedError while the commit log makes no progress, ctx's.
 func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uint64, err error) {
 	if s.cfg.NewTabletID == nil {
-		return Ref{}, 0, errors.New("split a tablet: the server has no source of tablet ids")
+		return Ref{}, 0, errors.New("split tablet: server has no source of tablet ids")
 	}
 	t, err := s.tablet(r)
 	if err != nil {
@@ -38,15 +38,15 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 		return Ref{}, 0, err
 	}
 	defer t.unclaim()
-	// What the children share of memtables each of them writes out, so let it be
-	// little. Nothing that came from runs is left in memtables.
+	// Each child writes out the shared memtables, so keep them small. Afterwards no entries from
+	// runs are left in memtables.
 	if err := t.flushMost(ctx); err != nil {
 		return Ref{}, 0, notServing(err)
 	}
 	if at, err = t.checkSplitRow(ctx, at); err != nil {
 		return Ref{}, 0, err
 	}
-	if s.commits.AppendAge() > s.cfg.OverloadWait { // the split could not end
+	if s.commits.AppendAge() > s.cfg.OverloadWait { // the split could not complete
 		return Ref{}, 0, fmt.Errorf("split tablet %d: %w", t.id, s.logStalled(t))
 	}
 	if id, err = s.cfg.NewTabletID(ctx); err != nil {
@@ -67,9 +67,8 @@ func (s *Server) Split(ctx context.Context, r Ref, at []byte) (lower Ref, id uin
 	return Ref{t.table, string(at)}, id, nil
 }
 
-// ErrBadSplitRow means that a tablet cannot be split at a row, since one half would
-// have no place.
-var ErrBadSplitRow = errors.New("row to split at is not inside the tablet's range")
+// ErrBadSplitRow means that a tablet cannot be split at a row because one half would have no rows.
+var ErrBadSplitRow = errors.New("split row is not inside the tablet's range")
 
 // checkSplitRow returns the row to split at.
 func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
@@ -85,7 +84,7 @@ func (t *Tablet) checkSplitRow(ctx context.Context, at []byte) ([]byte, error) {
 	return bytes.Clone(at), nil
 }
 
-// checkEnd checks that a tablet can end at a row.
+// checkEnd checks that a tablet may end at a row.
 func (s *Server) checkEnd(row []byte) error {
 	if limit := s.cfg.SplitRowBytes; limit > 0 && int64(len(row)) > limit {
 		return &table.LimitError{What: "split row bytes", Limit: limit, Got: int64(len(row))}
@@ -96,8 +95,8 @@ func (s *Server) checkEnd(row []byte) error {
 // halves are the children of a tablet that is being split.
 type halves struct{ lower, upper *Tablet }
 
-// split does what is to be done when nothing else can change t's files or metadata:
-// minorMu, mergeMu and metaMu are held.
+// split performs the split while nothing else can change t's files or metadata: minorMu, mergeMu
+// and metaMu are held.
 func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	m := t.metaMu.meta
 	low, up := cloneMeta(m), cloneMeta(m)
@@ -110,7 +109,7 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	low.bound(v, nil, at)
 	up.bound(v, at, nil)
 	h := halves{s.newChild(low), s.newChild(up)}
-	h.lower.vital, h.upper.vital = t.vital, t.vital
+	h.lower.highPriority, h.upper.highPriority = t.highPriority, t.highPriority
 	for _, c := range []*Tablet{h.lower, h.upper} {
 		if err := c.takeFiles(v); err != nil {
 			h.discard()
@@ -124,24 +123,24 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 		if errors.Is(err, ErrMetaLost) {
 			t.metaMu.closed = true
 			s.lost(t, err)
-		} else if errors.Is(err, ErrClosed) { // and not known whether it happened
+		} else if errors.Is(err, ErrClosed) { // the outcome is unknown
 			t.metaMu.closed = true
 		}
 		return err
 	}
-	t.metaMu.closed = true // whatever comes, METADATA has two tablets
+	t.metaMu.closed = true // METADATA has two tablets from here on
 	began := time.Now()
-	_ = t.halt(context.Background()) // ends with the writes under way, which AppendAge says go on
+	_ = t.fenceWrites(context.Background()) // waits for pending writes; AppendAge showed that the log makes progress
 	if err := s.commits.Between(func() { s.replace(t, h) }); err != nil {
 		h.discard()
-		t.resume() // to reads; the log takes no writes any more
+		t.liftFence() // for reads only; the log accepts no more writes
 		return closedError(err)
 	}
 	t.retire()
 	pause := time.Since(began)
 	s.stats.splits.Add(1)
 	s.stats.splitPause.Store(int64(pause))
-	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "writes stopped for", pause)
+	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "write_pause", pause)
 	for _, c := range []*Tablet{h.lower, h.upper} {
 		s.minorQueue.add(c)
 		s.mergeQueue.add(c)
@@ -149,9 +148,9 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	return nil
 }
 
-// bound narrows the files, which v has open, to start < row <= end, leaves out those
-// that have nothing there, and marks the others as shared. Those too that the other
-// child leaves out: the row of the upper one names them until it is written anew.
+// bound narrows the files, which v has open, to start < row <= end. It removes those without
+// entries there and marks the others as shared. Files that the other child removes are marked too,
+// because the upper row names them until it is next written.
 func (m *Meta) bound(v *view, start, end []byte) {
 	for i := range m.Groups {
 		var files []FileMeta
@@ -197,15 +196,14 @@ func (t *Tablet) takeFiles(views ...*view) error {
 	return nil
 }
 
-// discard gives up children that are not served.
+// discard releases children that are not served.
 func (h *halves) discard() {
 	for _, c := range []*Tablet{h.lower, h.upper} {
 		c.unload(false)
 	}
 }
 
-// replace puts the children in the place of t. It runs on the applier, with writes
-// halted.
+// replace puts the children in the place of t. It runs on the applier, with writes fenced.
 func (s *Server) replace(t *Tablet, h halves) {
 	if t.unloaded { // the table was dropped meanwhile
 		h.discard()
@@ -223,7 +221,7 @@ func (s *Server) replace(t *Tablet, h halves) {
 		c.stamped.Store(t.stamped.Load())
 		for _, m := range mems {
 			p := m.part(c.start, c.end)
-			p.held.refs.Add(1) // of the view
+			p.held.refs.Add(1) // for the view
 			c.mu.current.frozen = append(c.mu.current.frozen, p)
 		}
 	}
@@ -233,8 +231,8 @@ func (s *Server) replace(t *Tablet, h halves) {
 	t.unload(false)
 }
 
-// settleSplit makes the split durable. The error says that it did not happen, or is
-// ErrClosed: then it is not known.
+// settleSplit makes the split durable. The error means that it did not happen, except ErrClosed,
+// after which the outcome is unknown.
 func (s *Server) settleSplit(low, up *Meta) error {
 	return s.settle(func(ctx context.Context, again bool) error {
 		err := s.cfg.Metadata.Split(ctx, low, up)
@@ -248,15 +246,16 @@ func (s *Server) settleSplit(low, up *Meta) error {
 			}
 			return loadErr
 		}
-		if saved.ID == low.ID { // an earlier try came through
+		if saved.ID == low.ID { // an earlier attempt succeeded
 			return nil
 		}
 		return err
 	})
 }
 
-// settle does try, and again while its outcome is not known: nobody could tell what to
-// serve. The error is one of Metadata's that say that it did not happen, or ErrClosed, of this server or of Metadata.
+// settle repeats try until its outcome is known, since otherwise it would be unknown what to serve.
+// The error is one of Metadata's that mean that the change did not happen, or ErrClosed of this
+// server or of Metadata.
 func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 	for n, pause := 0, settlePauseMin; ; n, pause = n+1, min(2*pause, settlePauseMax) {
 		ctx, cancel := s.metaContext()
@@ -268,7 +267,7 @@ func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
 			return err
 		}
-		s.log.Warn("a change of metadata has no known outcome", "error", err, "tried again in", pause)
+		s.log.Warn("metadata change outcome unknown", "err", err, "retry_in", pause)
 		s.sleep(pause)
 		select {
 		case <-s.closing:
@@ -278,12 +277,12 @@ func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 	}
 }
 
-// The pauses between attempts of a change of metadata whose outcome is not known.
+// Pauses between attempts of a metadata change with an unknown outcome.
 const (
 	settlePauseMin = 5 * time.Millisecond
 	settlePauseMax = time.Second
 )
 
-// ErrSettling means that a tablet is being split off or merged, and that it is not
-// known yet whether it is one. Its rows are served.
+// ErrSettling means that a tablet is being split off or merged and the outcome is not known yet.
+// Its rows are served.
 var ErrSettling = errors.New("tablet is being split off or merged")

@@ -12,7 +12,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// fillRows writes rows, flushing halfway, and returns what each must hold.
+// fillRows writes rows, with a flush halfway, and returns their expected contents.
 func fillRows(t *testing.T, s *Server, n int) map[string][]string {
 	t.Helper()
 	want := map[string][]string{}
@@ -32,7 +32,7 @@ func fillRows(t *testing.T, s *Server, n int) map[string][]string {
 	return want
 }
 
-func (f *fleet) mustHold(want map[string][]string) {
+func (f *cluster) mustHold(want map[string][]string) {
 	f.t.Helper()
 	got := f.scan()
 	for row, cells := range want {
@@ -57,7 +57,7 @@ func (f *fleet) mustHold(want map[string][]string) {
 	}
 }
 
-func (f *fleet) blobThere(h blobfs.Handle) bool {
+func (f *cluster) blobThere(h blobfs.Handle) bool {
 	r, err := f.store.OpenBlob(context.Background(), h)
 	if err == nil {
 		r.Close()
@@ -65,11 +65,11 @@ func (f *fleet) blobThere(h blobfs.Handle) bool {
 	return err == nil
 }
 
-// I5, T6: children share what the tablet had, each within its bounds, and neither
-// deletes what the other may need.
+// I5, T6: children share the tablet's files, each within its bounds, and neither deletes what the
+// other may need.
 func TestSplitSharesFiles(t *testing.T) {
 	ctx := context.Background()
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	want := fillRows(t, s.Server, 100)
 	lower, id, err := s.Split(ctx, lastTablet, []byte("row049"))
@@ -91,7 +91,7 @@ func TestSplitSharesFiles(t *testing.T) {
 	if !first.Shared || string(first.End) != "row049" || first.Start != nil {
 		t.Fatalf("the lower child has %+v", first)
 	}
-	// The upper row is as it was. Whoever loads it from there must know better.
+	// The upper row is unchanged. A server that loads it must correct its bounds.
 	all, err := f.meta.loads()
 	if err != nil {
 		t.Fatal(err)
@@ -136,19 +136,19 @@ func TestSplitSharesFiles(t *testing.T) {
 	f.mustHold(want)
 	for _, l := range all {
 		if f.blobThere(l.Meta.Groups[0].Files[0].Handle) {
-			t.Fatal("a blob that nobody shares and that was compacted is still there")
+			t.Fatal("a compacted blob that is no longer shared still exists")
 		}
 	}
 }
 
-// What a child has deleted and compacted away does not come back from the file that
-// its sibling has still, whoever served them before they are merged.
+// What a child has deleted and compacted away does not reappear from the file that its sibling
+// still has, whichever servers served them before they are merged.
 func TestMergeResurrectsNothing(t *testing.T) {
 	ctx := context.Background()
 	for _, moved := range []bool{false, true} {
 		for _, which := range []string{"lower", "upper"} {
 			t.Run(fmt.Sprintf("%s deletes, moved %v", which, moved), func(t *testing.T) {
-				f := newFleet(t, Config{}, 2, "f:")
+				f := newCluster(t, Config{}, 2, "f:")
 				a, b := f.servers[0], f.servers[1]
 				want := fillRows(t, a.Server, 100)
 				if err := a.Compact(ctx, testTable, true); err != nil {
@@ -210,8 +210,8 @@ func TestMergeResurrectsNothing(t *testing.T) {
 	}
 }
 
-// I5: whatever becomes of the answer to a change of METADATA, there is one outcome,
-// and the server serves what METADATA says.
+// I5: whatever happens to the answer of a METADATA change, there is one outcome, and the server
+// serves what METADATA has.
 func TestSplitAndMergeOutcomes(t *testing.T) {
 	ctx := context.Background()
 	unknown, refused := errors.New("outcome unknown"), ErrMetaTooLarge
@@ -229,11 +229,11 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 		"second change lost":        {faults{{}, {after: unknown}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFleet(t, Config{}, 1, "f:")
+			f := newCluster(t, Config{}, 1, "f:")
 			s := f.servers[0]
 			want := fillRows(t, s.Server, 20)
 			arm := func() {
-				if err := s.Compact(ctx, testTable, false); err != nil { // so that the next change is the one
+				if err := s.Compact(ctx, testTable, false); err != nil { // so that the next change is the one to fail
 					t.Fatal(err)
 				}
 				left := slices.Clone(c.faults)
@@ -285,7 +285,7 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 			}
 			check(tablets)
 			f.mustHold(want)
-			// And the same from its files and log.
+			// The same after a restart from its files and log.
 			runs := f.kill(s)
 			s = f.start()
 			f.servers = append(f.servers, s)
@@ -300,12 +300,12 @@ func TestSplitAndMergeOutcomes(t *testing.T) {
 	}
 }
 
-// A split that is wanted at a row which does not part the tablet is refused, and one
-// without a row parts the bytes evenly.
+// A split at a row that does not divide the tablet is rejected, and one without a row divides the
+// bytes evenly.
 func TestSplitRow(t *testing.T) {
 	ctx := context.Background()
-	open := func(t *testing.T) (*fleet, *Server) {
-		f := newFleet(t, Config{}, 1, "f:")
+	open := func(t *testing.T) (*cluster, *Server) {
+		f := newCluster(t, Config{}, 1, "f:")
 		return f, f.servers[0].Server
 	}
 	put := func(t *testing.T, s *Server, row string, bytes int) {
@@ -337,7 +337,7 @@ func TestSplitRow(t *testing.T) {
 			_, s := open(t)
 			for i := range 1000 {
 				n := 1000
-				if i >= 750 { // three quarters of the rows, half of the bytes
+				if i >= 750 { // a quarter of the rows with half of the bytes
 					n = 3000
 				}
 				put(t, s, fmt.Sprintf("row%03d", i), n)
@@ -402,7 +402,7 @@ func TestSplitRow(t *testing.T) {
 	}
 	t.Run("given", func(t *testing.T) {
 		_, s := open(t)
-		lower, _, err := s.Split(ctx, lastTablet, []byte("m")) // of nothing: as a table is parted when it is made
+		lower, _, err := s.Split(ctx, lastTablet, []byte("m")) // of an empty tablet, as when a table is created with split points
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,8 +432,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// A split is undone by nothing when the process ends, and the next finds it, with
-// the log of the undivided tablet.
+// A split survives a restart: the next process recovers it from the log of the undivided tablet.
 func TestSplitThenRestart(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	want := fillRows(t, e.Server, 60)

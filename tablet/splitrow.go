@@ -12,28 +12,27 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// ErrNoSplitRow means that a tablet has no row at which both halves would get
-// something: it has one row, or none.
+// ErrNoSplitRow means that a tablet has no row at which both halves would be non-empty: it has at
+// most one row.
 var ErrNoSplitRow = errors.New("tablet has no row to split at")
 
-// splitSamples is about how many samples of each file are looked at: the halves are
-// even to within 1/splitSamples of the bytes.
+// splitSamples is the approximate number of samples of each file: the halves are even to within
+// 1/splitSamples of the bytes.
 const splitSamples = 256
 
-// splitTries bounds the rows that are tried, best first. More than a few are bad
-// only if the tablet is mostly one row.
+// splitTries bounds the rows that are tried, best first. More than a few fail only if the tablet is
+// mostly one row.
 const splitTries = 64
 
-// sample is a row and about the bytes that a source has between the sample before and
-// it.
+// sample is a row and the approximate bytes of a source since the previous sample.
 type sample struct {
 	row   []byte
 	bytes int64
 }
 
-// splitRow returns the row that parts the tablet's bytes most evenly, as far as the
-// indexes of its files and its memtables tell, and leaves neither half empty. The
-// error is ErrNoSplitRow, errGone, or of reading files.
+// splitRow returns the row that divides the tablet's bytes most evenly and leaves neither half
+// empty, as estimated from the indexes of its files and its memtables. The error is ErrNoSplitRow,
+// errGone, or of reading files.
 func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 	v, _, err := t.acquire()
 	if err != nil {
@@ -54,7 +53,7 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 	}
 	type candidate struct {
 		row []byte
-		off int64 // from the middle
+		off int64 // distance from the middle
 	}
 	var candidates []candidate
 	below := int64(0)
@@ -68,8 +67,9 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 		candidates = nil
 	}
 	for i := range candidates[:min(len(candidates), splitTries)] {
-		// Of the rows from there on the first that there is: an index has less than whole rows, and METADATA's
-		// tablets should end where one of its rows is, for whoever looks for the first row behind a key.
+		// An index has shortened keys, so take the first existing row from there on. METADATA's
+		// tablets should end at one of its rows, for clients that look for the first row after a
+		// key.
 		row := candidates[i].row
 		if there := rows.from(ikey.AppendRow(nil, row)); there != nil {
 			row = there
@@ -86,13 +86,13 @@ func (t *Tablet) splitRow(ctx context.Context) ([]byte, error) {
 	switch {
 	case rows.merge.err != nil:
 		return nil, rows.merge.err
-	case first != nil && t.server.checkEnd(first) == nil && rows.parts(first): // as uneven as can be, but parted
+	case first != nil && t.server.checkEnd(first) == nil && rows.parts(first): // as uneven as possible, but split
 		return first, nil
 	}
 	return nil, ErrNoSplitRow
 }
 
-// samples returns rows all over the tablet.
+// samples returns rows from all over the tablet.
 func (t *Tablet) samples(v *view) ([]sample, error) {
 	var all []sample
 	for _, g := range v.groups {
@@ -123,7 +123,7 @@ func (t *Tablet) samples(v *view) ([]sample, error) {
 	return all, nil
 }
 
-// rowCursor finds rows of a tablet that have entries, deletions among them.
+// rowCursor finds rows of a tablet that have entries, including deletions.
 type rowCursor struct {
 	merge  merge
 	lo, hi []byte
@@ -163,14 +163,14 @@ func (c *rowCursor) from(key []byte) []byte {
 	return bytes.Clone(ikey.RowPrefix(c.merge.key()))
 }
 
-// parts says whether there is a row above that one.
+// parts reports whether there is a row above row.
 func (c *rowCursor) parts(row []byte) bool { return c.from(ikey.AppendRowEnd(nil, row)) != nil }
 
-// wholeRowMax is the longest row that a tablet ends at whole. Ends are in memory with every client, so of longer rows only
-// as much is taken as it takes to part them, like in the index of an SSTable.
+// wholeRowMax is the longest row, in bytes, that is used whole as the end of a tablet. Clients keep
+// ends in memory, so longer rows are shortened to a separator, as in the index of an SSTable.
 const wholeRowMax = 1 << 10
 
-// after returns where to split so that row is the last one of the lower half.
+// after returns a split key that makes row the last one of the lower half.
 func (c *rowCursor) after(row []byte) []byte {
 	if len(row) <= wholeRowMax {
 		return row
@@ -181,12 +181,12 @@ func (c *rowCursor) after(row []byte) []byte {
 	return row
 }
 
-// below returns where to split so that row is the first one of the upper half.
+// below returns a split key that makes row the first one of the upper half.
 func (c *rowCursor) below(row []byte) []byte {
 	if len(row) <= wholeRowMax {
 		return rowBelow(row)
 	}
-	// What row begins with is below it. The longer that is, the fewer rows come between.
+	// A prefix of row is below it. The longer the prefix, the fewer rows lie between.
 	n := sort.Search(len(row), func(n int) bool {
 		return string(c.from(ikey.AppendRow(nil, row[:n]))) == string(row)
 	})
@@ -204,7 +204,7 @@ func separator(row, next []byte) []byte {
 	}
 	switch {
 	case n >= len(row) || n >= len(next):
-		return row // next begins with it
+		return row // row is a prefix of next
 	case len(next) > n+1:
 		return next[:n+1]
 	}
@@ -216,8 +216,8 @@ func separator(row, next []byte) []byte {
 	return row
 }
 
-// rowBelow returns a row key below row that few rows come between: a split there puts
-// row into the upper half.
+// rowBelow returns a key below row with few possible keys between. A split there puts row into the
+// upper half.
 func rowBelow(row []byte) []byte {
 	if len(row) == 0 {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-// While the commit log makes no progress, tablets are written out, split, unloaded and dropped, or refuse it at once: a tablet is as
-// long as writes of its own are under way. What is dropped is not waited for, and a write that comes through afterwards is not acknowledged.
+// While the commit log makes no progress, tablets are written out, split, unloaded and dropped, or
+// reject it at once: a tablet does while its own writes are pending. A drop waits for no write, and
+// a write that becomes durable afterwards is not acknowledged.
 func TestControlWhileLogStalls(t *testing.T) {
-	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: 20 * time.Millisecond}, 1, "f:").servers[0]
 	lower, _, err := s.Split(t.Context(), lastTablet, []byte("row012"))
 	noError(t, err)
 	for _, row := range []string{"row001", "row019"} {
@@ -47,8 +48,8 @@ func TestControlWhileLogStalls(t *testing.T) {
 	if err := ends(t, "unload", func() error { return s.Unload(t.Context(), lower) }); !errors.As(err, &busy) {
 		t.Errorf("unload of a tablet with a write under way: %v", err)
 	}
-	if x, err := s.tablet(lower); err != nil || x.halted.Load() != nil {
-		t.Errorf("the tablet that was not unloaded takes no writes: %v", err)
+	if x, err := s.tablet(lower); err != nil || x.fence.Load() != nil {
+		t.Errorf("the tablet that was not unloaded accepts no writes: %v", err)
 	}
 	noError(t, ends(t, "unload", func() error { return s.Unload(t.Context(), lastTablet) }))
 	noError(t, ends(t, "drop", func() error { return s.DropTable(testTable) }))
@@ -63,9 +64,9 @@ func TestControlWhileLogStalls(t *testing.T) {
 	}
 }
 
-// Writers do not wait while an unloading waits for a compaction to end.
+// Writers do not wait while an unload waits for a compaction to end.
 func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
-	s := newFleet(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: 100 * time.Millisecond}, 1, "f:").servers[0]
 	x := s.allTablets()[0]
 	x.mergeMu.Lock() // of a compaction that does not end
 	unloaded := make(chan error, 1)
@@ -84,10 +85,11 @@ func TestUnloadStopsMergingBeforeWriters(t *testing.T) {
 	}
 }
 
-// A write that finds the batch full of a log that makes no progress is refused as overloaded, or with disk full if that is why.
+// If the log makes no progress and its batch is full, a write fails as overloaded, or with disk
+// full if that is the cause.
 func TestStalledLogGivesReason(t *testing.T) {
 	const batch = 4 << 10
-	s := newFleet(t, Config{OverloadWait: 20 * time.Millisecond, LogBatchBytes: batch}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: 20 * time.Millisecond, LogBatchBytes: batch}, 1, "f:").servers[0]
 	stalled := make(chan struct{})
 	s.blobs.stalled.Store(&stalled)
 	writes := make(chan error, 2)

@@ -11,38 +11,38 @@ import (
 type counters struct {
 	reads, scans, stalls, overloads atomic.Int64
 	minors, merges, majors          atomic.Int64
-	splits, joins                   atomic.Int64
+	splits, tabletMerges            atomic.Int64
 	splitPause                      atomic.Int64 // of the last split, in ns
 }
 
-// Stats are figures of a server, since it was opened or of the moment.
+// Stats are statistics of a server, cumulative since it was opened or current.
 type Stats struct {
 	Tables, Tablets int
 
 	Reads, Scans      int64
-	Stalls, Overloads int64 // writers that waited for memory; those refused
+	Stalls, Overloads int64 // writers that waited for memory; writers rejected
 
 	MinorCompactions, MergingCompactions, MajorCompactions int64
 
 	Splits, Merges int64         // of tablets
-	SplitPause     time.Duration // for which the last split stopped writes
+	SplitPause     time.Duration // how long the last split fenced writes
 
 	MemtableBytes, MemtableBytesMax int64
 	Cache                           sstable.CacheStats
 	Memory                          ReadMemory
 	Log                             commitlog.Stats
-	LogPendingBytes                 int64 // that recovery would read
-	Blocked                         error // why memtables cannot be written out; nil if they can
+	LogPendingBytes                 int64 // that a recovery would read
+	Blocked                         error // why memtables cannot be written out, or nil
 }
 
-// Stats returns the server's figures.
+// Stats returns the server's statistics.
 func (s *Server) Stats() Stats {
 	st := Stats{
 		Tables: len(*s.tables.Load()), Tablets: len(s.allTablets()),
 		Reads: s.stats.reads.Load(), Scans: s.stats.scans.Load(),
 		Stalls: s.stats.stalls.Load(), Overloads: s.stats.overloads.Load(),
 		MinorCompactions: s.stats.minors.Load(), MergingCompactions: s.stats.merges.Load(), MajorCompactions: s.stats.majors.Load(),
-		Splits: s.stats.splits.Load(), Merges: s.stats.joins.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
+		Splits: s.stats.splits.Load(), Merges: s.stats.tabletMerges.Load(), SplitPause: time.Duration(s.stats.splitPause.Load()),
 		MemtableBytes: s.memtables.Load(), MemtableBytesMax: s.cfg.MemtablesBytesMax,
 		Cache: s.memory.cache.Stats(), Memory: s.readMemory(), Log: s.commits.Stats(), LogPendingBytes: s.commits.Pending(s.redo()),
 	}
@@ -52,7 +52,7 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// Add adds the figures of another server.
+// Add adds the statistics of another server.
 func (s *Stats) Add(o *Stats) {
 	s.Tables, s.Tablets = s.Tables+o.Tables, s.Tablets+o.Tablets
 	s.Reads, s.Scans = s.Reads+o.Reads, s.Scans+o.Scans
@@ -72,18 +72,18 @@ func (s *Stats) Add(o *Stats) {
 	}
 }
 
-// TabletStats are figures of one tablet.
+// TabletStats are statistics of one tablet.
 type TabletStats struct {
 	ID            uint64
 	Start, End    []byte
 	MemtableBytes int64
-	Bytes         int64 // in files and memtables; of shared ones, about the part with its rows
-	OpsPerSecond  int64 // of late
+	Bytes         int64 // in files and memtables; an estimate of the tablet's part of shared ones
+	OpsPerSecond  int64 // in the last period
 	Files         []FileStats
 }
 
-// FileStats are figures of one SSTable. If several tablets share the file since a split,
-// each counts about the part with its rows, and the bytes of all parts are the file's.
+// FileStats are statistics of one SSTable. If several tablets share the file since a split, each
+// counts an estimate of its part, and the parts add up to the file.
 type FileStats struct {
 	Group    string
 	Blob     string
@@ -92,8 +92,8 @@ type FileStats struct {
 	Entries  int64
 }
 
-// TabletStats returns the figures of a table's tablets, in the order of their
-// ranges. The error is api.ErrNoTable.
+// TabletStats returns the statistics of a table's tablets in range order. The error is
+// api.ErrNoTable.
 func (s *Server) TabletStats(tableName string) ([]TabletStats, error) {
 	tablets, err := s.tablets(tableName)
 	if err != nil {

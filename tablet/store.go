@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// OnStore returns store as the Blobs of a tablet server whose logs are on this node alone.
+// OnStore adapts store to Blobs for a tablet server whose logs are on this node only.
 func OnStore(store *blobfs.Store) Blobs { return onStore{store} }
 
 type onStore struct{ *blobfs.Store }
@@ -67,30 +67,30 @@ func (s onStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
 	return r, nil
 }
 
-// localLog is a log on this node's disks, which are as safe as they are.
+// localLog is a log on this node's disks, without replicas.
 type localLog struct{ *blobfs.LogWriter }
 
 func (localLog) Weak() int64 { return 0 }
 
-// Full implements LogWriter: an append that finds no space fails at once.
+// Full implements LogWriter. An append that finds no space fails at once.
 func (localLog) Full() error { return nil }
 
-// OnSpreadStore returns store as the Blobs of a tablet server whose logs are on several
-// nodes, and listed under the server's name.
+// OnSpreadStore adapts store to Blobs for a tablet server whose logs are replicated on several
+// nodes and listed under the server's name.
 func OnSpreadStore(store *blobfs.Store, server string) Blobs {
-	return onSpreadStore{onStore{store}, server}
+	return onReplicatedStore{onStore{store}, server}
 }
 
-type onSpreadStore struct {
+type onReplicatedStore struct {
 	onStore
 	server string
 }
 
-func (s onSpreadStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
+func (s onReplicatedStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
 	return s.SpreadLogs(ctx, s.server)
 }
 
-func (s onSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+func (s onReplicatedStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
 	w, err := s.CreateSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s onSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, 
 	return w, nil
 }
 
-func (s onSpreadStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
+func (s onReplicatedStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
 	r, err := s.OpenSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err
@@ -106,18 +106,19 @@ func (s onSpreadStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, er
 	return r, nil
 }
 
-func (s onSpreadStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
+func (s onReplicatedStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
 	return s.RemoveSpreadLog(ctx, s.server, id)
 }
 
-// OnVitalSpreadStore is OnSpreadStore for a server of tablets that are vital, see Load.Vital: so are its logs.
+// OnVitalSpreadStore is OnSpreadStore for a server of high-priority tablets (Load.Vital), whose
+// logs are high priority too.
 func OnVitalSpreadStore(store *blobfs.Store, server string) Blobs {
-	return onVitalSpreadStore{onSpreadStore{onStore{store}, server}}
+	return onHighPriorityStore{onReplicatedStore{onStore{store}, server}}
 }
 
-type onVitalSpreadStore struct{ onSpreadStore }
+type onHighPriorityStore struct{ onReplicatedStore }
 
-func (s onVitalSpreadStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+func (s onHighPriorityStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
 	w, err := s.CreateVitalSpreadLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err

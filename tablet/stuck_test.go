@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stuckMetadata saves nothing of one tablet.
+// stuckMetadata rejects changes of one tablet.
 type stuckMetadata struct {
 	Metadata
 	id    uint64
@@ -23,9 +23,10 @@ func (m *stuckMetadata) Save(ctx context.Context, meta *Meta) error {
 	return m.Metadata.Save(ctx, meta)
 }
 
-// TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not keep those of others from it.
+// TestOneTabletIsStuck: a tablet whose memtables cannot be written out does not block those of
+// others.
 func TestOneTabletIsStuck(t *testing.T) {
-	s := newFleet(t, Config{}, 1, "f:").servers[0]
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
 	if _, _, err := s.Split(context.Background(), lastTablet, []byte("row012")); err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +73,16 @@ func TestOneTabletIsStuck(t *testing.T) {
 	}
 }
 
-// hungMetadata answers nothing about one tablet until it is released: it saves nothing of it, and does not split it.
+// hungMetadata blocks saves and splits of one tablet until it is released.
 type hungMetadata struct {
 	Metadata
 	id      uint64
-	asked   chan struct{} // has a value once something was asked about the tablet
+	called  chan struct{} // holds a value after a call about the tablet
 	release chan struct{}
 }
 
-func hangMetadata(t *testing.T, s *fleetServer, id uint64) *hungMetadata {
-	m := &hungMetadata{Metadata: s.cfg.Metadata, id: id, asked: make(chan struct{}, 1), release: make(chan struct{})}
+func hangMetadata(t *testing.T, s *clusterServer, id uint64) *hungMetadata {
+	m := &hungMetadata{Metadata: s.cfg.Metadata, id: id, called: make(chan struct{}, 1), release: make(chan struct{})}
 	s.cfg.Metadata = m
 	t.Cleanup(m.end)
 	return m
@@ -100,7 +101,7 @@ func (m *hungMetadata) wait(id uint64) {
 		return
 	}
 	select {
-	case m.asked <- struct{}{}:
+	case m.called <- struct{}{}:
 	default:
 	}
 	<-m.release
@@ -139,13 +140,14 @@ func filesAndFrozen(t *testing.T, x *Tablet) (files, frozen int) {
 	return files, len(v.frozen)
 }
 
-// TestMetadataOfOneTabletHangs: while a change of one tablet's metadata has no known outcome, be it a split or what a
-// compaction saves, the other tablets of its server have their minor and merging compactions.
+// TestMetadataOfOneTabletHangs: while a metadata change of one tablet has no known outcome, be it a
+// split or that of a compaction, the server's other tablets have their minor and merging
+// compactions.
 func TestMetadataOfOneTabletHangs(t *testing.T) {
 	for _, what := range []string{"split", "minor compaction", "merging compaction", "major compaction"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := newFleet(t, Config{FilesMerge: 4}, 1, "f:").servers[0]
+			s := newCluster(t, Config{FilesMerge: 4}, 1, "f:").servers[0]
 			if _, _, err := s.Split(t.Context(), lastTablet, []byte("row012")); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +173,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if what == "merging compaction" { // it is not to be over before its metadata hangs
+			if what == "merging compaction" { // it must not end before its metadata hangs
 				stuck.mergeMu.Lock()
 			}
 			write(stuck, "row001", 5)
@@ -184,20 +186,20 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					_, _, err := s.Split(t.Context(), stuck.ref(), []byte("row000"))
 					result <- err
 				}()
-				<-m.asked
+				<-m.called
 				s.mergeQueue.add(stuck)
 			case "minor compaction":
 				freeze(stuck, "row001")
-				<-m.asked
+				<-m.called
 			case "major compaction":
 				stuck.lastMajor.Store(0)
 				freeze(stuck, "row001") // which a major compaction writes out first
-				<-m.asked
+				<-m.called
 				s.mergeQueue.add(stuck)
 			default:
 				stuck.mergeMu.Unlock()
 				s.mergeQueue.add(stuck)
-				<-m.asked
+				<-m.called
 			}
 			s.mergeQueue.add(well)
 			within(t, "the files of the other tablet are merged", func() bool {

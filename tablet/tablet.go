@@ -11,84 +11,84 @@ import (
 
 // Tablet is one range of rows of one table, loaded on this server.
 type Tablet struct {
-	id      uint64
-	table   uint64 // id of the table
-	server  *Server
-	vital   bool   // see Load
-	start   []byte // start < row <= end; empty is no bound
-	end     []byte
-	schema  atomic.Pointer[schema]
-	latches latches
+	id           uint64
+	table        uint64 // id of the table
+	server       *Server
+	highPriority bool   // see Load.Vital
+	start        []byte // start < row <= end; empty is no bound
+	end          []byte
+	schema       atomic.Pointer[schema]
+	latches      latches
 
-	// applied is the sequence number of the last entry that is visible: all at
-	// or below it are in a memtable or a file.
+	// applied is the sequence number of the last visible entry. All entries at or below it are in a
+	// memtable or a file.
 	applied atomic.Uint64
 
-	// stamped is the last server timestamp given. Written under the commit
-	// log's lock only.
+	// stamped is the last server timestamp assigned. Written only under the commit log's lock.
 	stamped atomic.Int64
 
-	// halted is not nil while the tablet takes no writes.
-	halted atomic.Pointer[halt]
+	// fence is not nil while the tablet accepts no writes.
+	fence atomic.Pointer[writeFence]
 
-	// claimed has one place, held while the tablet is unloaded, split or merged.
+	// claimed has capacity 1. It holds a value while the tablet is unloaded, split or merged.
 	claimed chan struct{}
 
 	load load
 
-	// minorFailures is how often in a row its minor compaction has failed. Guarded by minorLoop's turn.
+	// minorFailures counts consecutive failures of the tablet's minor compaction. Guarded by
+	// minorLoop's slot.
 	minorFailures int
-	// minorPending is set while minorLoop writes the tablet out, or waits before it tries again.
+	// minorPending is set while minorLoop writes the tablet out, or waits before a retry.
 	minorPending atomic.Bool
 
-	// lastMajor is that of the metadata, in µs, for those who do not wait for a
-	// change of it.
+	// lastMajor is LastMajor of the metadata, in µs, for readers that must not wait for a metadata
+	// change.
 	lastMajor atomic.Int64
 
-	// stalled says that reads have too many files to merge; writers wait.
+	// stalled is set while reads have too many files to merge. Writers wait.
 	stalled atomic.Bool
 
-	// The applier's own.
+	// Used by the applier only.
 	mem      *mem
 	scratch  []byte
-	unloaded bool // commits that come later are dropped with the tablet
+	unloaded bool // later commits are discarded with the tablet
 
-	// minorMu and mergeMu let one minor and one other compaction run at a time.
-	// Held across I/O. Order: minorMu or mergeMu, then metaMu, then mu.
+	// minorMu and mergeMu serialize minor compactions, and merging and major ones. Held across I/O.
+	// Order: minorMu or mergeMu, then metaMu, then mu.
 	minorMu, mergeMu sync.Mutex
-	minorWaiters     atomic.Int32 // who wait for a minor compaction, so that it does not rest
+	minorWaiters     atomic.Int32 // callers waiting for a minor compaction, which then does not pause
 
-	// metaMu guards the tablet's metadata, and is held while a change of it is
-	// made durable and its view installed.
+	// metaMu guards the tablet's metadata. It is held while a change is made durable and its view
+	// is installed.
 	metaMu struct {
 		sync.Mutex
-		meta   *Meta // as in Metadata; replaced, never changed
-		closed bool  // unloaded: no change any more
+		meta   *Meta // as in Metadata; immutable, replaced as a whole
+		closed bool  // unloaded: no more changes
 	}
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		current *view   // nil when unloaded
-		gone    bool    // out of service for good; see retire
-		dropped bool    // with its metadata
-		backlog backlog // Server.backlogs counts it
+		gone    bool    // permanently out of service; see retire
+		dropped bool    // dropped together with its metadata
+		backlog backlog // counted in Server.backlogs
 
-		interrupt  context.CancelCauseFunc // of the merging or major compaction that runs
-		interrupts int                     // callers of stopMerging that wait
+		interrupt  context.CancelCauseFunc // cancels the running merging or major compaction
+		interrupts int                     // waiting callers of stopMerging
 	}
 }
 
-// holds says whether row is in the tablet's range.
+// holds reports whether row is in the tablet's range.
 func (t *Tablet) holds(row []byte) bool {
 	return inRange(t.start, t.end, row)
 }
 
-// acquire returns the current view and a sequence number to read it at. The view
-// must be released. The error is errGone.
+// acquire returns the current view and the sequence number to read it at. The caller must release
+// the view. The error is errGone.
 //
-// The number is taken after the view: a compaction may have dropped from the
-// view's files what newer entries replaced, and those are then visible too.
+// The number is loaded after the view. A compaction may have dropped entries from the view's files
+// that newer ones replaced, and those are then visible too.
 func (t *Tablet) acquire() (*view, uint64, error) {
 	t.mu.Lock()
 	v := t.mu.current
@@ -101,8 +101,8 @@ func (t *Tablet) acquire() (*view, uint64, error) {
 	return v, t.applied.Load(), nil
 }
 
-// acquireFiles is acquire without memtables: who works on files for long would keep those in memory that are written out meanwhile.
-// The error is errGone.
+// acquireFiles is acquire without memtables, for long work on files: holding the view would keep
+// memtables in memory after they are written out. The error is errGone.
 func (t *Tablet) acquireFiles() (*view, error) {
 	v, _, err := t.acquire()
 	if err != nil {
@@ -120,14 +120,15 @@ func (t *Tablet) isDropped() bool {
 	return t.mu.dropped
 }
 
-// drop lets the metadata change no more: it is gone. It does not wait for a change that is under way, which fails.
+// drop marks the tablet as dropped, together with its metadata, so that the metadata cannot change
+// any more. It does not wait for a pending change, which fails.
 func (t *Tablet) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.dropped = true
 }
 
-// setCurrent gives a tablet that nobody serves yet its first view.
+// setCurrent sets the first view of a tablet that is not served yet.
 func (t *Tablet) setCurrent(v *view) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,8 +136,8 @@ func (t *Tablet) setCurrent(v *view) {
 	t.setBacklog(t.server.cfg.backlogOf(v.mostFiles()))
 }
 
-// install makes change's result the current view. It does nothing, and returns false, when the
-// tablet is unloaded.
+// install applies change to a copy of the current view and makes the copy current. If the tablet is
+// unloaded, it does nothing and returns false.
 func (t *Tablet) install(change func(v *view)) (served bool) {
 	t.mu.Lock()
 	old := t.mu.current
@@ -154,13 +155,13 @@ func (t *Tablet) install(change func(v *view)) (served bool) {
 	t.mu.Unlock()
 	old.release()
 	if t.stalled.Swap(stalled) && !stalled {
-		t.server.signalRoom()
+		t.server.signalMemory()
 	}
 	return true
 }
 
-// freeze puts an empty memtable in the place of the active one, which waits to be
-// written out. It runs on the applier.
+// freeze replaces the active memtable with an empty one and queues it to be written out. It runs on
+// the applier.
 func (t *Tablet) freeze() {
 	if t.mem.Len() == 0 {
 		return
@@ -175,8 +176,7 @@ func (t *Tablet) freeze() {
 	t.server.minorQueue.add(t)
 }
 
-// unflushed returns the first sequence number that is in no file, or 0 if there
-// is none.
+// unflushed returns the first sequence number that is in no file, or 0.
 func (t *Tablet) unflushed() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,31 +192,31 @@ func (t *Tablet) unflushed() uint64 {
 	return v.active.minSeq.Load()
 }
 
-// errUnloaded ends the work of a compaction whose tablet was unloaded meanwhile.
+// errUnloaded ends a compaction whose tablet was unloaded meanwhile.
 var errUnloaded = errors.New("tablet was unloaded")
 
-// changeMeta makes a change of the tablet's metadata durable and then installs
-// the view that goes with it. If it fails, the view was not installed; unclear is
-// true if the metadata may be changed all the same.
+// changeMeta makes a metadata change durable and then installs the corresponding view. On error the
+// view is not installed; unclear reports that the metadata may have changed all the same.
 //
-// It does not end with ctx, whose turn it passes on while it waits: see turn.
+// It does not end with ctx. It releases ctx's slot while it waits: see workSlot.
 func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	return t.changeMetaIf(ctx, func(*Meta) error { return nil }, change, install)
 }
 
-// changeMetaIf is changeMeta unless may, which looks at the metadata as it is, returns an error, which is then its own.
-func (t *Tablet) changeMetaIf(ctx context.Context, may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
-	waiting(ctx, func() { unclear, err = t.changeMetaNow(may, change, install) })
+// changeMetaIf is changeMeta on the condition that precondition, called with the current metadata,
+// returns nil. Otherwise it returns that error.
+func (t *Tablet) changeMetaIf(ctx context.Context, precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+	withoutSlot(ctx, func() { unclear, err = t.changeMetaNow(precondition, change, install) })
 	return unclear, err
 }
 
-func (t *Tablet) changeMetaNow(may func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
+func (t *Tablet) changeMetaNow(precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	if t.metaClosed() {
 		return false, errUnloaded
 	}
-	if err := may(t.metaMu.meta); err != nil {
+	if err := precondition(t.metaMu.meta); err != nil {
 		return false, err
 	}
 	next := cloneMeta(t.metaMu.meta)
@@ -270,19 +270,18 @@ func (m *Meta) replaceFiles(name string, removed []*file, added *FileMeta) {
 	m.Groups[at].Files = files
 }
 
-// metaClosed reports whether the metadata may not change any more. metaMu is held.
+// metaClosed reports whether the metadata must not change any more. metaMu is held.
 func (t *Tablet) metaClosed() bool { return t.metaMu.closed || t.isDropped() }
 
-// closeMeta lets the metadata change no more.
+// closeMeta prevents further metadata changes.
 func (t *Tablet) closeMeta() {
 	t.metaMu.Lock()
 	defer t.metaMu.Unlock()
 	t.metaMu.closed = true
 }
 
-// unload takes the tablet out of service: reads that start later get
-// api.ErrNotServing, compactions end. If drop, its files are deleted when the last
-// read ends. It runs on the applier.
+// unload takes the tablet out of service. Later reads fail with api.ErrNotServing, and compactions
+// end. If drop is set, its files are deleted when the last read ends. It runs on the applier.
 func (t *Tablet) unload(drop bool) {
 	t.unloaded = true
 	t.mu.Lock()
@@ -305,16 +304,17 @@ func (t *Tablet) unload(drop bool) {
 		m.release()
 	}
 	v.release()
-	t.server.signalRoom()
+	t.server.signalMemory()
 }
 
-// majorLate says whether the major compaction has waited for so long after it was due that it must not take its time any more (I10).
+// majorLate reports whether the major compaction is so overdue that it must not pause any more
+// (I10).
 func (t *Tablet) majorLate() bool {
 	return t.server.cfg.Now().After(t.majorDue().Add(t.server.cfg.MajorPeriod / 16))
 }
 
-// majorDue says when the tablet is to have its next major compaction: an eighth of the period
-// before it is over, since others may be due then, and each takes its time.
+// majorDue returns the time of the tablet's next major compaction. It is an eighth of the period
+// before the deadline, because other tablets may be due at the same time and each takes a while.
 func (t *Tablet) majorDue() time.Time {
 	return time.UnixMicro(t.lastMajor.Load()).Add(t.server.cfg.MajorPeriod / 8 * 7)
 }

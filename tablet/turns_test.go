@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// turnWatch gives every turn at once, and knows whether the operation has one.
+// turnWatch grants every turn at once, and records whether the operation has one.
 type turnWatch struct {
 	in            atomic.Bool
 	taken, resume atomic.Int32
@@ -31,7 +31,8 @@ func (w *turnWatch) Resume(context.Context) error {
 
 func (w *turnWatch) End() { w.in.Store(false) }
 
-// untilTurnEnds waits until the operation, which has had a turn, has none. done must not report its end before.
+// untilTurnEnds waits until the operation, which has had a turn, has none. done must not report its
+// end before.
 func (w *turnWatch) untilTurnEnds(t *testing.T, done <-chan error) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); w.taken.Load() == 0 || w.in.Load(); time.Sleep(time.Millisecond) {
@@ -46,7 +47,8 @@ func (w *turnWatch) untilTurnEnds(t *testing.T, done <-chan error) {
 	}
 }
 
-// checkCostly begins a check-and-mutate of a row, whose predicate takes more than one slice of work on 20 KiB.
+// checkCostly starts a check-and-mutate of a row, whose predicate takes more than one slice of work
+// on 20 KiB.
 func checkCostly(t *testing.T, s *Server, row string, turns Turns) <-chan error {
 	t.Helper()
 	p, err := table.Compile(table.ValueRegex(`.*a?b?y`))
@@ -64,10 +66,11 @@ func checkCostly(t *testing.T, s *Server, row string, turns Turns) <-chan error 
 	return done
 }
 
-// TestNoTurnWhileLatchIsHeldByOther: a check-and-mutate with a costly predicate that waits for the latch of its row has no
-// turn: the holder may wait for a commit log that stalls. It takes one again to evaluate the predicate.
+// TestNoTurnWhileLatchIsHeldByOther: a check-and-mutate with a costly predicate that waits for the
+// latch of its row has no turn, since the holder may wait for a stalled commit log. It takes a turn
+// again to evaluate the predicate.
 func TestNoTurnWhileLatchIsHeldByOther(t *testing.T) {
-	s := newFleet(t, Config{OverloadWait: time.Minute}, 1, "f:").servers[0]
+	s := newCluster(t, Config{OverloadWait: time.Minute}, 1, "f:").servers[0]
 	_, err := applySync(s.Server, "row", table.Set("f", []byte("q"), 1, bytes.Repeat([]byte("x"), 20<<10)))
 	noError(t, err)
 	stalled := make(chan struct{})
@@ -96,8 +99,8 @@ func TestNoTurnWhileLatchIsHeldByOther(t *testing.T) {
 	}
 }
 
-// TestNoTurnWhileMemoryIsTaken: a check-and-mutate with a costly predicate that waits for the memory of a large cell has no
-// turn: reads that have the memory may wait for one.
+// TestNoTurnWhileMemoryIsTaken: a check-and-mutate with a costly predicate that waits for the
+// memory of a large cell has no turn, since reads that hold the memory may wait for one.
 func TestNoTurnWhileMemoryIsTaken(t *testing.T) {
 	e := newEnv(t, Config{OverloadWait: time.Minute}, "f:")
 	e.mustApply("row", table.Set("f", []byte("q"), 1, bytes.Repeat([]byte("x"), 512<<10)))

@@ -11,15 +11,14 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// propFamilyBytes is the property of an SSTable that says what it has of each family: its id, the
-// bytes of keys and values before compression, and the entries, each as a uvarint, by ascending
-// id. Deletions of rows are of no family. Files that were written before there was such a list
-// have none.
+// propFamilyBytes is the property of an SSTable with the size of each family: its id, the bytes of
+// keys and values before compression, and the entries, each as a uvarint, by ascending id. Row
+// deletions belong to no family. Files of earlier versions lack it.
 const propFamilyBytes = "tablet.family-bytes"
 
-// familySum is what there is of one family somewhere.
+// familySum is the size of one family in a memtable or file.
 type familySum struct {
-	id             uint32 // 0 is none: deletions of rows
+	id             uint32 // 0 means no family: row deletions
 	bytes, entries atomic.Int64
 }
 
@@ -28,9 +27,9 @@ func (f *familySum) add(bytes int) {
 	f.entries.Add(1)
 }
 
-// familySums counts by family. One goroutine adds, any read.
+// familySums counts by family. One goroutine adds, any may read.
 type familySums struct {
-	last *familySum // the adding goroutine's own
+	last *familySum // used by the adding goroutine only
 	all  atomic.Pointer[[]*familySum]
 }
 
@@ -59,7 +58,7 @@ func (s *familySums) list() []*familySum {
 	return nil
 }
 
-// Add adds an entry, and counts it for its family.
+// Add adds an entry and counts it for its family.
 func (m *mem) Add(key, value []byte) (bool, error) {
 	added, err := m.Table.Add(key, value)
 	if added {
@@ -81,13 +80,14 @@ func appendFamilySums(p []byte, sums *familySums) []byte {
 	return p
 }
 
-// familyWeight is the bytes of keys and values of a family in a file.
+// familyWeight is the size of a family's keys and values in a file, in bytes.
 type familyWeight struct {
 	id    uint32
 	bytes int64
 }
 
-// familyWeights returns what a file says that it has of each family; known is false if it does not.
+// familyWeights returns the size of each family as recorded in a file; known is false if it is not
+// recorded.
 func familyWeights(t *sstable.Table) (all []familyWeight, known bool, err error) {
 	p, known := t.Properties()[propFamilyBytes]
 	for len(p) > 0 {
@@ -107,33 +107,34 @@ func familyWeights(t *sstable.Table) (all []familyWeight, known bool, err error)
 	return all, known, nil
 }
 
-// Usage is what a table takes on a server.
+// Usage is the resource usage of a table on a server.
 type Usage struct {
 	Table   string
 	ID      uint64
 	Tablets int
 	Files   int
-	// DiskBytes are of SSTables, each counted once, whatever its replicas; of one that two tablets
-	// share since a split, each has the part with its rows.
+	// DiskBytes is the size of the SSTables, each counted once regardless of its replicas. If
+	// tablets share an SSTable since a split, each counts its part.
 	DiskBytes int64
-	// UndividedBytes are those of them in files that do not say what they have of each family. They
-	// are divided as the rest of the group is.
+	// UndividedBytes is the part of DiskBytes in files that do not record the sizes of their
+	// families. It is divided like the other files of the group.
 	UndividedBytes int64
-	// MemtableBytes are of memtables, InMemoryBytes of files of in-memory groups that are there.
+	// MemtableBytes is the size of memtables, InMemoryBytes that of loaded files of in-memory
+	// groups.
 	MemtableBytes, InMemoryBytes int64
-	// Families are by name. The last has no name if something is left of families that were dropped.
+	// Families is sorted by name. The last one has no name if data of dropped families is left.
 	Families []FamilyUsage
 }
 
-// FamilyUsage is a family's part of a Usage. SSTables and memtables are divided by what keys and
-// values of each family come to before compression.
+// FamilyUsage is a family's part of a Usage. SSTables and memtables are divided in proportion to
+// the size of each family's keys and values before compression.
 type FamilyUsage struct {
 	Name, Group                             string
 	DiskBytes, MemtableBytes, InMemoryBytes int64
-	Files                                   int // that have some of it
+	Files                                   int // files with entries of the family
 }
 
-// Usage returns what a table takes here, by its id, or each if that is 0; by id.
+// Usage returns the usage of the table with that id, or of every table if it is 0, sorted by id.
 func (s *Server) Usage(tableID uint64) (all []Usage) {
 	for name, sv := range *s.tables.Load() {
 		if tableID != 0 && sv.id != tableID || len(sv.tablets) == 0 {
@@ -150,14 +151,14 @@ func (s *Server) Usage(tableID uint64) (all []Usage) {
 	return all
 }
 
-// TableSize is what a table takes on a server, in short.
+// TableSize summarizes the size of a table on a server.
 type TableSize struct {
 	Table                    string
 	ID                       uint64
 	DiskBytes, MemtableBytes int64
 }
 
-// Sizes returns what each table takes here. It is for those who ask again and again.
+// Sizes returns the size of each table. It is cheap enough for frequent calls.
 func (s *Server) Sizes() (all []TableSize) {
 	for name, sv := range *s.tables.Load() {
 		x := TableSize{Table: name, ID: sv.id}
@@ -179,16 +180,17 @@ func (s *Server) Sizes() (all []TableSize) {
 	return all
 }
 
-// ownBytes is the memory of a memtable's entries; of one that a split gave to two tablets, half.
+// ownBytes returns the memory of a memtable's entries. If a split shared it between two tablets, it
+// is half.
 func (m *mem) ownBytes() int64 {
 	if m.Len() == 0 {
-		return 0 // what it takes is its own
+		return 0 // an empty memtable's overhead is not counted
 	}
 	return m.Bytes() / int64(max(1, m.held.owners.Load()))
 }
 
-// memtableBytes is the memory of the entries in the view's memtables. Each tablet that
-// shares a memtable since a split counts an equal part of it.
+// memtableBytes returns the memory of the entries in the view's memtables. Tablets that share a
+// memtable since a split count equal parts of it.
 func (v *view) memtableBytes() int64 {
 	n := v.active.ownBytes()
 	for _, m := range v.frozen {
@@ -233,7 +235,7 @@ func (u *usageSum) add(t *Tablet) {
 	}
 }
 
-// memtable divides a memtable.
+// memtable adds a memtable, divided by family.
 func (u *usageSum) memtable(m *mem) {
 	bytes := m.ownBytes()
 	u.MemtableBytes += bytes
@@ -246,8 +248,8 @@ func (u *usageSum) memtable(m *mem) {
 	divide(bytes, weights, func(id uint32, n int64) { u.family(id).MemtableBytes += n })
 }
 
-// group divides the files of a group: first those that say what they have, since the others are
-// divided alike.
+// group adds the files of a group, divided by family. Files with recorded sizes come first, since
+// the others are divided in the same proportion.
 func (u *usageSum) group(g *group) {
 	like := map[uint32]int64{}
 	for _, known := range []bool{true, false} {
@@ -278,9 +280,9 @@ func (u *usageSum) group(g *group) {
 	}
 }
 
-// likely guesses what a file has of each family that does not say: of those that it lists, or else
-// of all that are in the group, as much as other files of the group have. A byte is added to each,
-// so that those without any are equal.
+// likely estimates the size of each family in a file that does not record it. The families are
+// those that the file lists, or else all of the group, in the proportion of the group's other
+// files. One byte is added to each, so that families without data are equal.
 func (u *usageSum) likely(f *file, group string, like map[uint32]int64) (weights []familyWeight) {
 	if f.familiesKnown {
 		for _, id := range f.families {
@@ -296,7 +298,7 @@ func (u *usageSum) likely(f *file, group string, like map[uint32]int64) (weights
 	return weights
 }
 
-// divide calls each with the share of each family in bytes; together they are all of it.
+// divide calls each with every family's share of bytes. The shares add up to bytes.
 func divide(bytes int64, weights []familyWeight, each func(id uint32, n int64)) {
 	total, seen, given := 0.0, 0.0, int64(0)
 	for _, w := range weights {
@@ -313,7 +315,7 @@ func divide(bytes int64, weights []familyWeight, each func(id uint32, n int64)) 
 	}
 }
 
-// pinnedBytes is what the file takes in memory, as it is of an in-memory group, about.
+// pinnedBytes returns the approximate memory of a loaded file of an in-memory group.
 func (f *file) pinnedBytes() int64 {
 	p := &f.opened.pin
 	if p.state.Load() != pinDone {
@@ -325,7 +327,8 @@ func (f *file) pinnedBytes() int64 {
 	return f.portion(n)
 }
 
-// portion returns the tablet's part of a figure of the whole file, which several tablets may share, about.
+// portion returns approximately the tablet's part of a value n of the whole file, which several
+// tablets may share.
 func (f *file) portion(n int64) int64 {
 	if f.bytes < f.meta.Handle.Length {
 		n = int64(float64(n) * float64(f.bytes) / float64(f.meta.Handle.Length))
@@ -333,10 +336,10 @@ func (f *file) portion(n int64) int64 {
 	return n
 }
 
-// result returns the sum, families by name, with what is left of dropped ones as one.
+// result returns the sum with families sorted by name and dropped families combined.
 func (u *usageSum) result() Usage {
 	dropped := FamilyUsage{}
-	for i := range u.schema.families { // also those that have nothing
+	for i := range u.schema.families { // include families without data
 		u.family(u.schema.families[i].ID)
 	}
 	for _, id := range slices.Sorted(maps.Keys(u.families)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// usage returns what the test's table takes, and its families by name; it checks that the parts
-// are the whole.
+// usage returns the usage of the test's table, and its families by name. It checks that the parts
+// add up.
 func (e *env) usage() (Usage, map[string]FamilyUsage) {
 	e.t.Helper()
 	all := e.Usage(0)
@@ -30,11 +30,11 @@ func (e *env) usage() (Usage, map[string]FamilyUsage) {
 	return u, by
 }
 
-// about tells whether got is within a tenth of want.
+// about reports whether got is within a tenth of want.
 func about(got, want int64) bool { return got*10 >= want*9 && got*10 <= want*11 }
 
-// TestUsageByFamily: families of one file are told apart, in memtables and on disk, also of files
-// that do not say what they have, of dropped families, and across a restart.
+// TestUsageByFamily: the families of one file are counted separately, in memtables and on disk,
+// also in files that do not record their sizes, of dropped families, and across a restart.
 func TestUsageByFamily(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: -1}, "small", "large", "empty", "alone:group=own")
 	const rows = 100
@@ -67,7 +67,7 @@ func TestUsageByFamily(t *testing.T) {
 	e.open()
 	check("opened again", false)
 
-	// Files from before there were lists: as the others of the group.
+	// Files of earlier versions: in proportion to the others of the group.
 	v, _, err := e.tabletOfTest().acquire()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestUsageByFamily(t *testing.T) {
 		t.Errorf("beside a file that has a list: %+v", by)
 	}
 
-	// What is left of a dropped family.
+	// Data of a dropped family.
 	s := *e.schema
 	s.Families = nil
 	for _, f := range e.schema.Families {
@@ -117,9 +117,9 @@ func TestUsageByFamily(t *testing.T) {
 	}
 }
 
-// TestUsageAfterSplit: files that two tablets share are counted once, and memtables too.
+// TestUsageAfterSplit: files and memtables that two tablets share are counted once.
 func TestUsageAfterSplit(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:", "g:")
+	f := newCluster(t, Config{}, 1, "f:", "g:")
 	s := f.servers[0]
 	for i := range 200 {
 		if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), set("f", "q", 1, string(noise(1000))), set("g", "q", 1, string(noise(1000)))); err != nil {
@@ -149,7 +149,7 @@ func TestUsageAfterSplit(t *testing.T) {
 	}
 }
 
-// TestUsageOfInMemoryGroup: what is pinned is told.
+// TestUsageOfInMemoryGroup: pinned memory is reported.
 func TestUsageOfInMemoryGroup(t *testing.T) {
 	w := newPinWorld(t, 0)
 	w.fill(100, 1000)
@@ -164,7 +164,7 @@ func TestUsageOfInMemoryGroup(t *testing.T) {
 	}
 }
 
-// TestFamilyOfKeys: each kind of key tells its family.
+// TestFamilyOfKeys: each kind of key yields its family.
 func TestFamilyOfKeys(t *testing.T) {
 	row := ikey.AppendRow(nil, []byte("r\x00w"))
 	fam := ikey.AppendFamily(row, "f", 7<<24|1)
@@ -179,11 +179,11 @@ func TestFamilyOfKeys(t *testing.T) {
 	}
 }
 
-// TestSharedMemtable: one that two tablets have is half of each.
+// TestSharedMemtable: a memtable that two tablets share counts half for each.
 func TestSharedMemtable(t *testing.T) {
 	m := newMem(nil)
 	if n := m.ownBytes(); n != 0 {
-		t.Errorf("an empty one takes %d bytes", n)
+		t.Errorf("an empty one uses %d bytes", n)
 	}
 	col := ikey.AppendColumn(ikey.AppendFamily(ikey.AppendRow(nil, []byte("r")), "f", 1), []byte("q"))
 	if _, err := m.Add(ikey.AppendCell(col, 1, 1), make([]byte, 1<<20)); err != nil {
@@ -199,10 +199,10 @@ func TestSharedMemtable(t *testing.T) {
 	}
 }
 
-// TestSizesAddUp: however often a tablet is split, the bytes and cells of its children on
-// disk are together those of the files.
+// TestSizesAddUp: however often a tablet is split, the bytes and cells of its children on disk add
+// up to those of the files.
 func TestSizesAddUp(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
 	for i := range 200 {
 		if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), set("f", "q", 1, string(noise(1000)))); err != nil {
@@ -250,8 +250,8 @@ func TestSizesAddUp(t *testing.T) {
 	check(5)
 }
 
-// blobBytes is the size of all SSTables that tablets of the fleet's first server have.
-func (f *fleet) blobBytes() (n int64) {
+// blobBytes returns the size of all SSTables of the first server's tablets.
+func (f *cluster) blobBytes() (n int64) {
 	seen := map[string]bool{}
 	for _, sv := range *f.servers[0].Server.tables.Load() {
 		for _, t := range sv.tablets {

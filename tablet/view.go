@@ -6,21 +6,21 @@ import (
 	"github.com/steledb/stele/tablet/memtable"
 )
 
-// mem is a memtable with the sequence numbers in it.
+// mem is a memtable and the range of its sequence numbers.
 type mem struct {
 	*memtable.Table
 	// minSeq is the first entry's sequence number; 0 while there is none.
 	minSeq atomic.Uint64
-	// maxSeq is the last entry's. It is final once the memtable is frozen.
+	// maxSeq is the last entry's sequence number. It is final once the memtable is frozen.
 	maxSeq atomic.Uint64
-	// stamped is the last server timestamp given when the memtable was frozen.
+	// stamped is the last server timestamp assigned when the memtable was frozen.
 	stamped int64
-	// onWritten, if not nil, is called when the memtable is in files that the
-	// metadata names. Set before the memtable is frozen.
+	// onWritten, if not nil, is called once the metadata names the files that the memtable was
+	// written to. Set before the memtable is frozen.
 	onWritten func()
 
-	// start and end bound what counts of it: start < row <= end, empty being no
-	// bound. Set where a split gave it to two tablets.
+	// start and end bound the rows that belong to the tablet: start < row <= end, empty meaning no
+	// bound. Set where a split shared the memtable between two tablets.
 	start, end []byte
 
 	held     *held
@@ -28,12 +28,12 @@ type mem struct {
 	released atomic.Bool
 }
 
-// held is the memory of a memtable that one tablet has, or two after a split.
+// held counts the memory of a memtable that one tablet has, or two after a split.
 type held struct {
 	server *Server
-	bytes  atomic.Int64 // what it adds to Server.memtables or, when it has no owner any more, to Server.lingering
+	bytes  atomic.Int64 // part of Server.memtables or, without owners, of Server.lingering
 	owners atomic.Int32
-	refs   atomic.Int32 // of owners and of views
+	refs   atomic.Int32 // owners and views
 }
 
 func newMem(s *Server) *mem {
@@ -43,7 +43,7 @@ func newMem(s *Server) *mem {
 	return m
 }
 
-// unref takes note that a view or an owner has let go of the memtable. The last gives the memory back.
+// unref drops the reference of a view or an owner. The last one releases the memory.
 func (h *held) unref() {
 	if h.refs.Add(-1) > 0 {
 		return
@@ -51,13 +51,12 @@ func (h *held) unref() {
 	if n := h.bytes.Swap(0); n > 0 {
 		h.server.lingering.Add(-n)
 		if h.server.waiters.Load() > 0 {
-			h.server.signalRoom()
+			h.server.signalMemory()
 		}
 	}
 }
 
-// part returns what a frozen memtable has of the rows start < row <= end, for
-// another tablet.
+// part returns the rows start < row <= end of a frozen memtable, for another tablet.
 func (m *mem) part(start, end []byte) *mem {
 	p := &mem{Table: m.Table, held: m.held, sums: m.sums, stamped: m.stamped, start: start, end: end}
 	p.minSeq.Store(m.minSeq.Load())
@@ -67,7 +66,7 @@ func (m *mem) part(start, end []byte) *mem {
 	return p
 }
 
-// count adds to the server's memory what the memtable has grown.
+// count adds the growth of the memtable to the server's memory.
 func (m *mem) count() {
 	if grown := m.Bytes() - m.held.bytes.Load(); grown > 0 {
 		m.held.bytes.Add(grown)
@@ -75,8 +74,8 @@ func (m *mem) count() {
 	}
 }
 
-// release ends the tablet's part in the memtable, which is written out or is to be no more. Its memory is given back when no
-// read looks at it any more either.
+// release drops the tablet's ownership of the memtable, which is written out or discarded. The
+// memory is released once no read uses it either.
 func (m *mem) release() {
 	if m.released.Swap(true) {
 		return
@@ -89,18 +88,18 @@ func (m *mem) release() {
 	m.held.unref()
 }
 
-// group is the files of one locality group, oldest first.
+// group holds the files of one locality group, oldest first.
 type group struct {
 	name  string
 	files []*file
 }
 
-// view is what a read looks at: memtables and files that together hold each
-// entry of the tablet exactly once. A view never changes; a tablet replaces it.
+// view is the set of memtables and files that a read uses. Together they hold each entry of the
+// tablet exactly once. A view is immutable; a tablet replaces it.
 type view struct {
 	active *mem
 	frozen []*mem  // oldest first
-	groups []group // in the order of names
+	groups []group // sorted by name
 
 	// refs counts the readers, and the tablet while the view is current.
 	refs atomic.Int32
@@ -123,7 +122,7 @@ func (v *view) filesOf(name string) []*file {
 	return nil
 }
 
-// fileOf returns the file of the view that is of the same SSTable as m, or nil.
+// fileOf returns the view's file of the same SSTable as m, or nil.
 func (v *view) fileOf(m *FileMeta) *file {
 	for _, g := range v.groups {
 		for _, f := range g.files {
@@ -135,7 +134,7 @@ func (v *view) fileOf(m *FileMeta) *file {
 	return nil
 }
 
-// hold has a new view hold what is in it, until its last release.
+// hold takes references on the contents of a new view. Its last release drops them.
 func (v *view) hold() {
 	v.eachMem(func(m *mem) { m.held.refs.Add(1) })
 	for _, g := range v.groups {
@@ -158,7 +157,7 @@ func (v *view) release() {
 	}
 }
 
-// mostFiles returns the number of files of the group that has the most.
+// mostFiles returns the number of files of the largest group.
 func (v *view) mostFiles() (n int) {
 	for i := range v.groups {
 		n = max(n, len(v.groups[i].files))
@@ -167,7 +166,7 @@ func (v *view) mostFiles() (n int) {
 }
 
 func (v *view) eachMem(f func(m *mem)) {
-	if v.active != nil { // else it is of files alone
+	if v.active != nil { // nil in a view of files only
 		f(v.active)
 	}
 	for _, m := range v.frozen {
@@ -175,7 +174,7 @@ func (v *view) eachMem(f func(m *mem)) {
 	}
 }
 
-// clone returns a view with the same contents, to be changed and installed.
+// clone returns a copy of the view, to be changed and installed.
 func (v *view) clone() *view {
 	n := &view{active: v.active, frozen: append([]*mem(nil), v.frozen...)}
 	for _, g := range v.groups {
@@ -184,8 +183,8 @@ func (v *view) clone() *view {
 	return n
 }
 
-// replace puts the files added in the place of those removed, which stand next
-// to each other in the named group, or at its end if there are none.
+// replace puts added in the place of the removed files, which are neighbours in the named group. If
+// removed is empty, it appends added.
 func (v *view) replace(name string, removed []*file, added *file) {
 	if added == nil {
 		v.replaceAll(name, removed, nil)

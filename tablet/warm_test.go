@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// What reads find in memory they find there after a compaction, and what they do not stays on disk.
+// Cached data is still cached after a compaction, and other data is not.
 func TestCompactionsLeaveCacheWarm(t *testing.T) {
 	e := newEnv(t, Config{CacheBytes: 64 << 20}, "f:", "g:group=other")
 	counted := e.countReads()
@@ -40,7 +40,7 @@ func TestCompactionsLeaveCacheWarm(t *testing.T) {
 			e.move("g", table.DefaultGroup)
 		}
 		e.mustCompact(t, true)
-		if n := read(1000, 2000); n > 4 { // the blocks at the ends have others' rows too
+		if n := read(1000, 2000); n > 4 { // the blocks at the ends have other rows too
 			t.Errorf("%s: %d reads of what was in memory", step, n)
 		}
 	}

@@ -12,39 +12,38 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// write is one row mutation on its way from Apply to its answer.
+// write is one row mutation from Apply to its answer.
 type write struct {
-	commit  commitlog.Commit
-	server  *Server
-	tablet  *Tablet
-	schema  *schema // by which the mutation was checked and coded
-	latch   *latch
-	alone   *alone // of a read-modify-write, which holds the latch alone
-	charged int64
-	done    func(timestamp int64, err error)
+	commit    commitlog.Commit
+	server    *Server
+	tablet    *Tablet
+	schema    *schema // with which the mutation was checked and encoded
+	latch     *latch
+	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
+	charged   int64
+	done      func(timestamp int64, err error)
 }
 
-// alone is what a read-modify-write knows beyond a plain write.
-type alone struct {
-	floor int64 // what it read is older than this timestamp, in µs
+// exclusiveWrite has the additional state of a read-modify-write.
+type exclusiveWrite struct {
+	floor int64 // lower bound of the commit's timestamp, in µs, above what it read
 }
 
-// bodyKeepMax is the largest body buffer that is kept for another write, in bytes.
+// bodyKeepMax is the largest body buffer, in bytes, that is kept for another write.
 const bodyKeepMax = 64 << 10
 
 var writePool = sync.Pool{New: func() any { return new(write) }}
 
-// Apply commits one row mutation and calls done when it is durable and visible,
-// with the server timestamp that its cells got (0 if none asked for one). It
-// returns as soon as the mutation has its place in the commit log; rm's memory
-// may be used again then. done must not block: later commits wait behind it.
+// Apply commits one row mutation and calls done when it is durable and visible. timestamp is the
+// server timestamp of its cells, or 0 if none asked for one. Apply returns as soon as the mutation
+// has its place in the commit log; rm may be reused then. done must not block: later commits wait
+// for it.
 //
-// Apply itself blocks, for OverloadWait at most, while the server is out of
-// memory for writes, and as long while the tablet is split, merged or unloaded. Errors given to done: api.ErrNoTable,
-// api.ErrNotServing, those of table.RowMutation.Validate, *api.OverloadedError,
-// blobfs.ErrDiskFull, ErrClosed. Nothing
-// is written then. A *commitlog.FailedError or *UnsureError means that the mutation may
-// or may not survive.
+// Apply itself blocks while the server has no memory for writes, and while the tablet is split,
+// merged or unloaded, each for OverloadWait at most. Errors passed to done: api.ErrNoTable,
+// api.ErrNotServing, those of table.RowMutation.Validate, *api.OverloadedError, blobfs.ErrDiskFull,
+// ErrClosed. Nothing is written then. After a *commitlog.FailedError or *UnsureError the mutation
+// may or may not survive.
 func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
 	s := as.s
 	for since := (time.Time{}); ; {
@@ -55,8 +54,8 @@ func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp
 		switch err {
 		case nil:
 			return
-		case errHalted:
-			err = s.waitOut(context.Background(), t, &since)
+		case errFenced:
+			err = s.waitForFence(context.Background(), t, &since)
 		case errChanged:
 			err = nil
 		}
@@ -67,8 +66,8 @@ func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp
 	}
 }
 
-// applyTo is one try of Apply in the row's tablet. With an error nothing was begun: errHalted,
-// errChanged, or what is to be told.
+// applyTo is one attempt of Apply in the row's tablet. If it returns an error, nothing has begun:
+// the error is errFenced, errChanged, or the result of the operation.
 func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int64, err error)) error {
 	s, sc := as.s, t.schema.Load()
 	if as.a != nil {
@@ -84,8 +83,8 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	l := t.latches.of(rm.Row)
 	l.lockShared()
 	switch {
-	case t.halted.Load() != nil:
-		err = errHalted
+	case t.fence.Load() != nil:
+		err = errFenced
 	case changed(as.a):
 		err = errChanged
 	default:
@@ -97,8 +96,8 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	return err
 }
 
-// ApplyNow is Apply if that needs no waiting: for memory, for the row's latch, for
-// the commit log or for rights. Otherwise it does nothing and returns false.
+// ApplyNow is Apply if it can run without waiting for memory, for the row's latch, for the commit
+// log or for access rights. Otherwise it does nothing and returns false.
 func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) bool {
 	s := as.s
 	t, err := as.tabletNow(tableName, rm.Row)
@@ -122,7 +121,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 	}
 	n := rowMutationBytes(rm)
 	if n > s.mutationMax() {
-		return false // Apply tells which
+		return false // Apply returns the error
 	}
 	if n = s.chargeBytes(rm); !s.tryCharge(t, n) {
 		return false
@@ -132,7 +131,7 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 		s.uncharge(n)
 		return false
 	}
-	if t.halted.Load() != nil || changed(as.a) {
+	if t.fence.Load() != nil || changed(as.a) {
 		l.unlockShared()
 		s.uncharge(n)
 		return false
@@ -141,14 +140,14 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 	return true
 }
 
-// commitLatched hands rm, which was checked against sc and admitted, to the commit log.
-// The latch is released when the commit is done.
-func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch, alone *alone, done func(int64, error)) {
+// commitLatched submits rm, checked against sc and admitted, to the commit log. It releases the
+// latch when the commit is done.
+func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch, exclusive *exclusiveWrite, done func(int64, error)) {
 	w := writePool.Get().(*write)
 	if w.commit.Done == nil {
-		w.commit.Done = w.finish // once: a method value costs an allocation
+		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
-	w.server, w.tablet, w.schema, w.latch, w.alone, w.done = s, t, sc, l, alone, done
+	w.server, w.tablet, w.schema, w.latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
 	w.charged = s.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -171,11 +170,11 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 		err = w.tablet.applyCommit(c)
 	}
 	if err == nil {
-		if cause := w.server.provable(); cause != nil {
+		if cause := w.server.checkServing(); cause != nil {
 			err = &UnsureError{Cause: cause}
-		} else if !w.schema.current() { // after provable
+		} else if !w.schema.current() { // after checkServing
 			w.release()
-			go w.settle() // one for each write in flight at most, whose number rpc bounds
+			go w.settle() // at most one per pending write, whose number rpc bounds
 			return
 		}
 	}
@@ -187,20 +186,20 @@ func (w *write) answer(err error) {
 	w.end(err)
 }
 
-// release lets go of the row and of the memory that the write was charged.
+// release releases the row's latch and the memory that the write was charged.
 func (w *write) release() {
-	if w.alone != nil {
-		w.latch.unlockAlone()
+	if w.exclusive != nil {
+		w.latch.unlockExclusive()
 	} else {
 		w.latch.unlockShared()
 	}
 	w.server.uncharge(w.charged)
 }
 
-// end gives the answer, after release.
+// end recycles w and calls done, after release.
 func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.schema, w.latch, w.done, w.alone = nil, nil, nil, nil, nil, nil
+	w.server, w.tablet, w.schema, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}
@@ -208,8 +207,8 @@ func (w *write) end(err error) {
 	done(time, err)
 }
 
-// notCommitted returns why the commit log did not accept a commit. If it is busy because
-// no disk has space, that is the reason.
+// notCommitted returns why the commit log did not accept a commit. If it is busy because no disk
+// has space, the error says so.
 func (s *Server) notCommitted(err error) error {
 	if errors.Is(err, commitlog.ErrBusy) {
 		if full := s.logWriter.Full(); full != nil {
@@ -219,8 +218,8 @@ func (s *Server) notCommitted(err error) error {
 	return closedError(err)
 }
 
-// closedError gives what a commit log that takes no more, or not now, says the form of a server that
-// is closed or overloaded: nothing was written.
+// closedError converts an error of a commit log that accepts nothing, or nothing now, to that of a
+// closed or overloaded server. Nothing was written.
 func closedError(err error) error {
 	if errors.Is(err, commitlog.ErrBusy) {
 		return &api.OverloadedError{Reason: "the commit log has not finished earlier writes", RetryAfter: overloadRetry}
@@ -231,9 +230,10 @@ func closedError(err error) error {
 	return err
 }
 
-// applyCommit puts a durable commit into the memtable and makes it visible. It
-// runs on the applier, the only goroutine that adds to memtables. The error says that the tablet was taken out of service
-// meanwhile: errGone if it was dropped, so that nothing is left of the commit, *UnsureError if another server has it.
+// applyCommit adds a durable commit to the memtable and makes it visible. It runs on the applier,
+// the only goroutine that adds to memtables. An error means that the tablet was taken out of
+// service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
+// *UnsureError if another server has it.
 func (t *Tablet) applyCommit(c *commitlog.Commit) error {
 	defer t.server.appliedNext.Store(c.First + uint64(c.Ops))
 	if t.unloaded {
@@ -246,14 +246,13 @@ func (t *Tablet) applyCommit(c *commitlog.Commit) error {
 		t.freeze()
 	}
 	if err := t.add(c.Body, c.First, c.Ops, c.Time); err != nil {
-		panic(fmt.Sprintf("BUG: apply a commit that was just coded: %v", err))
+		panic(fmt.Sprintf("BUG: apply a commit that was just encoded: %v", err))
 	}
 	t.applied.Store(c.First + uint64(c.Ops) - 1)
 	return nil
 }
 
-// add puts the entries of a record's body into the active memtable. Entries that
-// are there already stay.
+// add adds the entries of a record's body to the active memtable. Existing entries stay.
 func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	m := t.mem
 	scratch, err := eachEntry(body, first, time, t.scratch, func(key, value []byte) error {
@@ -271,20 +270,20 @@ func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	return err
 }
 
-// Stamp returns the tablet's next server timestamp, in µs: the time of day, or just
-// above the one before it if the clock stands or went back (I8). The commit log
-// calls it in sequence order.
+// Stamp returns the tablet's next server timestamp, in µs: the current time, or one above the
+// previous timestamp if the clock stands or went back (I8). The commit log calls it in sequence
+// order.
 func (w *write) Stamp() int64 {
 	next := w.tablet.stampFloor()
-	if w.alone != nil {
-		next = max(next, w.alone.floor)
+	if w.exclusive != nil {
+		next = max(next, w.exclusive.floor)
 	}
 	w.tablet.stamped.Store(next)
 	return next
 }
 
-// stampFloor is at or below every timestamp that the tablet will give while the clock
-// does not go back.
+// stampFloor returns a lower bound of the tablet's future timestamps, in µs, which holds while the
+// clock does not go back.
 func (t *Tablet) stampFloor() int64 {
 	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// options are what a run is told.
+// options are the command line options of a run.
 type options struct {
 	program, dir, memory string
 	tries, tablets       int
@@ -23,19 +23,20 @@ type options struct {
 	json, keep           bool
 }
 
-// tabletMiB is what a tablet's memtable surely keeps before it is written out at 64 MiB.
+// tabletMiB is what a tablet's memtable can safely hold, in MiB, before it is written out at 64
+// MiB.
 const tabletMiB = 48
 
 func main() {
 	var o options
 	flag.StringVar(&o.program, "stele", "bin/stele", "the program")
-	flag.StringVar(&o.dir, "dir", "", "folder for the nodes' data (default: a temporary one)")
+	flag.StringVar(&o.dir, "dir", "", "directory for the nodes' data (default: a temporary one)")
 	flag.StringVar(&o.memory, "memory", "2GiB", "memory of each node; a fifth is for memtables, of which a tablet has 64 MiB at most")
-	flag.IntVar(&o.tries, "tries", 10, "tries of each figure; of restarts a tenth")
+	flag.IntVar(&o.tries, "tries", 10, "tries of each figure; restarts have a tenth of them")
 	flag.IntVar(&o.tablets, "tablets", 24, "tablets that are probed")
 	flag.IntVar(&o.mib, "log-mib", 64, "MiB that a node has in memtables when it is killed")
 	flag.StringVar(&o.only, "only", "kill,master,split,move,restart", "figures to measure")
-	flag.BoolVar(&o.json, "json", false, "print JSON, an object a figure")
+	flag.BoolVar(&o.json, "json", false, "print JSON, one object per figure")
 	flag.BoolVar(&o.keep, "keep", false, "keep the nodes' data and logs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -48,7 +49,7 @@ func main() {
 
 func measure(ctx context.Context, o *options) (err error) {
 	if most := o.tablets / nodes * tabletMiB; o.mib > most {
-		return fmt.Errorf("%d tablets on %d nodes keep at most %d MiB each in memtables, not %d: say --tablets %d and --memory %dGiB or more",
+		return fmt.Errorf("%d tablets on %d nodes hold at most %d MiB each in memtables, not %d: use --tablets %d and --memory %dGiB or more",
 			o.tablets, nodes, most, o.mib, (o.mib+tabletMiB-1)/tabletMiB*nodes, o.mib*6>>10+1)
 	}
 	if o.dir == "" {
@@ -66,7 +67,7 @@ func measure(ctx context.Context, o *options) (err error) {
 			}
 		}()
 	}
-	f, err := newFleet(ctx, o.program, o.dir, o.memory)
+	f, err := newCluster(ctx, o.program, o.dir, o.memory)
 	if f != nil {
 		defer f.stop()
 	}
@@ -90,7 +91,7 @@ func measure(ctx context.Context, o *options) (err error) {
 	return nil
 }
 
-// figure is what was measured of one thing, in ms, or as a number if it counts.
+// figure has the measurements of one thing, in ms, or as counts.
 type figure struct {
 	what   string
 	counts bool
@@ -100,7 +101,7 @@ type figure struct {
 
 func (f *figure) add(d time.Duration) { f.all = append(f.all, float64(d.Microseconds())/1000) }
 
-// at returns the value that a share of all is not above.
+// at returns the quantile of the measurements for the given share.
 func (f *figure) at(share float64) float64 {
 	if len(f.all) == 0 {
 		return 0

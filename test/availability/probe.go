@@ -16,7 +16,7 @@ type write struct {
 	err          error
 }
 
-// prober writes a row of one tablet over and over.
+// prober writes a row of one tablet repeatedly.
 type prober struct {
 	t     *client.Table
 	row   string
@@ -27,10 +27,11 @@ type prober struct {
 }
 
 const (
-	// probePause is the pause between two writes to a tablet, probeFast that to one that is looked at closely.
+	// probePause is the pause between two writes to a tablet, probeFast that during a measurement
+	// of the tablet.
 	probePause = 20 * time.Millisecond
 	probeFast  = time.Millisecond
-	// probeTimeout is how long a write may take until it counts as failed.
+	// probeTimeout is the time after which a write counts as failed.
 	probeTimeout = time.Minute
 )
 
@@ -53,7 +54,7 @@ func (p *prober) run(ctx context.Context) {
 	}
 }
 
-// forget forgets the writes that ended before.
+// forget drops the writes that ended earlier.
 func (p *prober) forget(before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +67,7 @@ func (p *prober) forget(before time.Time) {
 	p.all = kept
 }
 
-// answered returns when the first write that was under way at t, or began after it, was answered well.
+// answered returns when the first write that began after t succeeded.
 func (p *prober) answered(t time.Time) (at time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +79,8 @@ func (p *prober) answered(t time.Time) (at time.Time, ok bool) {
 	return at, false
 }
 
-// slowest returns how long the slowest write took that was under way between two times, and how many failed.
+// slowest returns the duration of the slowest write that was pending between two times, and the
+// number of failed ones.
 func (p *prober) slowest(from, to time.Time) (most time.Duration, failed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 
 // run is a run of tries, under probes.
 type run struct {
-	f       *fleet
+	f       *cluster
 	o       *options
 	table   *table.Schema
 	ends    []string // of the tablets; the last has none
@@ -34,7 +34,7 @@ type run struct {
 	splits  int
 }
 
-// prepare makes the table and begins to probe.
+// prepare creates the table and starts the probers.
 func (r *run) prepare(ctx context.Context) (err error) {
 	if r.table, err = r.f.c.CreateTable(ctx, tableName, table.FamilySpec{Name: "f"}); err != nil {
 		return err
@@ -62,10 +62,10 @@ func (r *run) end() {
 	r.work.Wait()
 }
 
-// rowOf returns a row of the i-th tablet: those above the end of the one before.
+// rowOf returns a row of the i-th tablet, above the end of the preceding one.
 func rowOf(i int, rest string) string { return fmt.Sprintf("t%04d-%s", i, rest) }
 
-// figure makes the tries of one thing.
+// figure measures one figure.
 func (r *run) figure(ctx context.Context, what string) ([]*figure, error) {
 	switch what {
 	case "kill":
@@ -79,11 +79,11 @@ func (r *run) figure(ctx context.Context, what string) ([]*figure, error) {
 	case "restart":
 		return r.restarts(ctx)
 	}
-	return nil, fmt.Errorf("there is no figure %q", what)
+	return nil, fmt.Errorf("unknown figure %q", what)
 }
 
-// rest waits until the cluster is at rest, and forgets what was.
-func (r *run) rest(ctx context.Context) error {
+// settle waits until the cluster has settled, and drops earlier writes.
+func (r *run) settle(ctx context.Context) error {
 	if err := r.f.settled(ctx, r.table.ID); err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func (r *run) rest(ctx context.Context) error {
 // kills measures the time from SIGKILL of a node until all tablets are served.
 func (r *run) kills(ctx context.Context) ([]*figure, error) {
 	plain := &figure{what: fmt.Sprintf("kill of a node with %d MiB in memtables, until the last tablet serves", r.o.mib), goal: goalKill}
-	master := &figure{what: "the same, of the node that is the master", goal: goalKill}
-	filled := &figure{what: "MiB that only its logs kept", counts: true, goal: -1}
+	master := &figure{what: "kill of the master's node, until the last tablet serves", goal: goalKill}
+	filled := &figure{what: "MiB held only by its logs", counts: true, goal: -1}
 	for i := range r.o.tries {
 		victim := r.f.nodes[i%nodes]
 		if err := r.fill(ctx, victim); err != nil {
@@ -123,7 +123,7 @@ func (r *run) kills(ctx context.Context) ([]*figure, error) {
 		}
 		kind.add(took)
 		filled.all = append(filled.all, float64(s.MemtableBytes>>20))
-		r.tell("kill of %s, master %v, %d MiB: %v", victim.name, victim == leader, s.MemtableBytes>>20, took.Round(time.Millisecond))
+		r.logf("kill of %s, master %v, %d MiB: %v", victim.name, victim == leader, s.MemtableBytes>>20, took.Round(time.Millisecond))
 		if err := r.f.start(victim); err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (r *run) kills(ctx context.Context) ([]*figure, error) {
 	return []*figure{plain, master, filled}, nil
 }
 
-// served returns how long after a time the last tablet was written.
+// served returns how long after a time the last tablet answered a write.
 func (r *run) served(ctx context.Context, since time.Time) (took time.Duration, err error) {
 	err = until(ctx, "all tablets serve", func() error {
 		took = 0
@@ -147,10 +147,10 @@ func (r *run) served(ctx context.Context, since time.Time) (took time.Duration, 
 	return took, err
 }
 
-// fill writes rows into a node's tablets once the cluster is at rest, for the memtables to have what
-// the run is told.
+// fill waits until the cluster has settled, and writes rows into a node's tablets until its
+// memtables hold the configured amount.
 func (r *run) fill(ctx context.Context, victim *process) error {
-	if err := r.rest(ctx); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	places, err := r.f.places(ctx, r.table.ID)
@@ -188,16 +188,16 @@ func (r *run) fill(ctx context.Context, victim *process) error {
 	return nil
 }
 
-// window is how long after a change its effects are waited for.
+// window is how long the effects of a change are observed.
 const window = 500 * time.Millisecond
 
-// changes measures the slowest write to a tablet while something is done to it.
+// changes measures the slowest write to a tablet during an operation on it.
 func (r *run) changes(ctx context.Context, what string, goal float64, do func(ctx context.Context, tablet int) error) ([]*figure, error) {
-	slow := &figure{what: what + ": the slowest write to the tablet", goal: goal}
+	slow := &figure{what: what + ": slowest write to the tablet", goal: goal}
 	base := &figure{what: "baseline: of as long before", goal: -1}
-	took := &figure{what: what + ": until it was done", goal: -1}
+	took := &figure{what: what + ": duration", goal: -1}
 	failures := &figure{what: what + ": failed writes", counts: true, goal: 0}
-	if err := r.rest(ctx); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
 	for i := range r.o.tries {
@@ -218,21 +218,21 @@ func (r *run) changes(ctx context.Context, what string, goal float64, do func(ct
 		base.add(before)
 		took.add(ended.Sub(began))
 		failures.all = append(failures.all, float64(failed))
-		r.tell("%s of tablet %d: slowest write %v, before %v, took %v", what, tablet, most.Round(time.Millisecond/10), before.Round(time.Millisecond/10), ended.Sub(began).Round(time.Millisecond))
+		r.logf("%s of tablet %d: slowest write %v, before %v, took %v", what, tablet, most.Round(time.Millisecond/10), before.Round(time.Millisecond/10), ended.Sub(began).Round(time.Millisecond))
 	}
 	return []*figure{slow, base, took, failures}, nil
 }
 
-// split splits a tablet beside the row that is probed. The lower part has less with each time.
+// split splits a tablet next to the probed row. The lower part shrinks with each call.
 func (r *run) split(ctx context.Context, tablet int) error {
 	r.splits++
 	_, err := r.f.c.SplitTablet(ctx, tableName, rowOf(tablet, fmt.Sprintf("a%06d", 999999-r.splits)))
 	return err
 }
 
-// move brings a tablet to another node.
+// move moves a tablet to another node.
 func (r *run) move(ctx context.Context, tablet int) error {
-	to, err := r.elsewhere(ctx, r.probers[tablet].row)
+	to, err := r.otherNode(ctx, r.probers[tablet].row)
 	if err != nil {
 		return err
 	}
@@ -240,9 +240,10 @@ func (r *run) move(ctx context.Context, tablet int) error {
 	return err
 }
 
-// elsewhere returns the node with the fewest tablets of those that do not have a row: the balance leaves tablets that were moved
-// where they are, and the cluster is not at rest while a node has too few.
-func (r *run) elsewhere(ctx context.Context, row string) (*process, error) {
+// otherNode returns the node with the fewest tablets among those that do not have a row. The
+// balancer leaves moved tablets where they are, and the cluster does not settle while a node has
+// too few.
+func (r *run) otherNode(ctx context.Context, row string) (*process, error) {
 	places, err := r.f.places(ctx, r.table.ID)
 	if err != nil {
 		return nil, err
@@ -261,14 +262,14 @@ func (r *run) elsewhere(ctx context.Context, row string) (*process, error) {
 	return to, nil
 }
 
-// masters measures what writes to others see of the master's death.
+// masters measures the effect of the master's death on writes to other nodes.
 func (r *run) masters(ctx context.Context) ([]*figure, error) {
-	slow := &figure{what: "kill of the master: the slowest write to tablets that it has not", goal: goalSlow}
+	slow := &figure{what: "kill of the master: slowest write to tablets on other nodes", goal: goalSlow}
 	base := &figure{what: "baseline: of as long before", goal: -1}
 	failures := &figure{what: "kill of the master: failed writes", counts: true, goal: 0}
 	const long = 5 * time.Second
 	for range r.o.tries {
-		if err := r.rest(ctx); err != nil {
+		if err := r.settle(ctx); err != nil {
 			return nil, err
 		}
 		leader, err := r.f.leader(ctx)
@@ -279,7 +280,7 @@ func (r *run) masters(ctx context.Context) ([]*figure, error) {
 			return nil, err
 		}
 		time.Sleep(long)
-		probers, err := r.probersOff(ctx, leader)
+		probers, err := r.probersOutside(ctx, leader)
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +292,7 @@ func (r *run) masters(ctx context.Context) ([]*figure, error) {
 		slow.add(most)
 		base.add(before)
 		failures.all = append(failures.all, float64(failed))
-		r.tell("kill of the master %s: slowest write to %d tablets elsewhere %v, before %v, %d failed", leader.name, len(probers), most.Round(time.Millisecond), before.Round(time.Millisecond), failed)
+		r.logf("kill of the master %s: slowest write to %d tablets elsewhere %v, before %v, %d failed", leader.name, len(probers), most.Round(time.Millisecond), before.Round(time.Millisecond), failed)
 		if err := r.f.start(leader); err != nil {
 			return nil, err
 		}
@@ -299,7 +300,7 @@ func (r *run) masters(ctx context.Context) ([]*figure, error) {
 	return []*figure{slow, base, failures}, nil
 }
 
-// empty brings the tablets of a node to others.
+// empty moves a node's tablets to others.
 func (r *run) empty(ctx context.Context, from *process) error {
 	var others []*process
 	for _, p := range r.f.nodes {
@@ -326,8 +327,9 @@ func (r *run) empty(ctx context.Context, from *process) error {
 	return nil
 }
 
-// probersOff returns the probers whose tablets are not on a node: the balance may have given it some again since it was emptied.
-func (r *run) probersOff(ctx context.Context, from *process) (all []*prober, err error) {
+// probersOutside returns the probers whose tablets are not on a node. The balancer may have moved
+// some back to it after empty.
+func (r *run) probersOutside(ctx context.Context, from *process) (all []*prober, err error) {
 	places, err := r.f.places(ctx, r.table.ID)
 	if err != nil {
 		return nil, err
@@ -344,13 +346,13 @@ func (r *run) probersOff(ctx context.Context, from *process) (all []*prober, err
 	return all, nil
 }
 
-// restarts measures what writes see of a restart of all nodes, one after another.
+// restarts measures the effect of a rolling restart on writes.
 func (r *run) restarts(ctx context.Context) ([]*figure, error) {
 	failures := &figure{what: "rolling restart: failed writes", counts: true, goal: 0}
-	slow := &figure{what: "rolling restart: the slowest write", goal: -1}
-	took := &figure{what: "rolling restart: until all nodes were restarted", goal: -1}
+	slow := &figure{what: "rolling restart: slowest write", goal: -1}
+	took := &figure{what: "rolling restart: duration", goal: -1}
 	for range max(1, r.o.tries/10) {
-		if err := r.rest(ctx); err != nil {
+		if err := r.settle(ctx); err != nil {
 			return nil, err
 		}
 		began := time.Now()
@@ -364,13 +366,13 @@ func (r *run) restarts(ctx context.Context) ([]*figure, error) {
 		failures.all = append(failures.all, float64(failed))
 		slow.add(most)
 		took.add(ended.Sub(began))
-		r.tell("rolling restart: %d writes failed, the slowest took %v, all %v", failed, most.Round(time.Millisecond), ended.Sub(began).Round(time.Millisecond))
+		r.logf("rolling restart: %d writes failed, the slowest took %v, all %v", failed, most.Round(time.Millisecond), ended.Sub(began).Round(time.Millisecond))
 	}
 	return []*figure{failures, slow, took}, nil
 }
 
 func (r *run) restart(ctx context.Context, p *process) error {
-	if _, err := r.f.run(ctx, "node", "drain", p.name, "--timeout", patience.String()); err != nil {
+	if _, err := r.f.run(ctx, "node", "drain", p.name, "--timeout", settleTimeout.String()); err != nil {
 		return err
 	}
 	r.f.end(p, syscall.SIGTERM)
@@ -386,7 +388,7 @@ func (r *run) restart(ctx context.Context, p *process) error {
 	return r.f.settled(ctx, r.table.ID)
 }
 
-// tell tells how it goes.
-func (r *run) tell(format string, args ...any) {
+// logf logs progress.
+func (r *run) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// An account is a row with two sums, in different locality groups, that come to accountTotal
-// at each moment, and with the number of the last transfer by compare-and-set.
+// An account is a row with two amounts in different locality groups, whose sum is accountTotal at
+// any time, and with the number of the last transfer by compare-and-set.
 
 func accountKey(i int) string { return fmt.Sprintf("%02x-account", i*255/accounts) }
 
@@ -32,7 +32,7 @@ func account(i int, x, y int64, transfer int) *client.RowMutation {
 	return client.NewRowMutation(accountKey(i)).Set("a:x", amount(x)).Set("b:y", amount(y)).Set("a:transfer", []byte(strconv.Itoa(transfer)))
 }
 
-// balance reads an account and checks it. Not ok: nobody knows.
+// balance reads an account and checks it. ok is false if it is unknown.
 func (u *user) balance(key string, row *table.Row) (x, y int64, transfer int, ok bool) {
 	x, y = number(row, "a:x"), number(row, "b:y")
 	c, there := client.Latest(row, "a:transfer")
@@ -44,8 +44,7 @@ func (u *user) balance(key string, row *table.Row) (x, y int64, transfer int, ok
 	return x, y, transfer, true
 }
 
-// transfer moves amounts within accounts, by two increments in one step or by
-// compare-and-set.
+// transfer moves amounts within accounts, by two increments in one request or by compare-and-set.
 func (u *user) transfer(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		i, d := r.IntN(accounts), r.Int64N(100)-50
@@ -78,7 +77,7 @@ func (u *user) transferSet(ctx context.Context, i int, d int64) {
 	u.end(op, got)
 }
 
-// audit reads all accounts again and again.
+// audit reads all accounts repeatedly.
 func (u *user) audit(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		ctx, cancel := context.WithTimeout(u.ctx, 10*time.Second)

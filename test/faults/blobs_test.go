@@ -12,15 +12,15 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// blobWriter stores blobs, reads them back and deletes some. What is in a blob follows from
-// its name, which no other has.
+// blobWriter stores blobs, reads them and deletes some. The contents of a blob follow from its
+// name, which is unique.
 type blobWriter struct {
 	number int
 	ledger *ledger
 	file   *os.File
 	fates  map[string]fate   // by name
-	ids    map[string]string // of those that were acknowledged, by name
-	names  []string          // of those, in order
+	ids    map[string]string // of acknowledged blobs, by name
+	names  []string          // of acknowledged blobs, in order
 }
 
 // blobLengthMax is more than one extent.
@@ -45,7 +45,7 @@ func (w *blobWriter) settle(name string, f fate, id string, err error) {
 	}
 }
 
-// work stores, reads and deletes blobs by any of the nodes until the context ends.
+// work stores, reads and deletes blobs through any of the nodes until the context ends.
 func (w *blobWriter) work(ctx context.Context, conns []*client.Client, r *rand.Rand) {
 	for n := 0; ctx.Err() == nil; n++ {
 		c := conns[r.IntN(len(conns))]
@@ -92,8 +92,7 @@ func (w *blobWriter) remove(ctx context.Context, c *client.Client, i int) {
 	w.ledger.count("blob deletions " + kind)
 }
 
-// read reads a blob that is there. The error is that of a node that cannot be reached, unless
-// it must be read.
+// read reads an existing blob. A node that cannot be reached is an error only if must is set.
 func (w *blobWriter) read(ctx context.Context, c *client.Client, name string, must bool) {
 	var b bytes.Buffer
 	_, err := c.GetBlob(ctx, w.ids[name], &b)
@@ -113,7 +112,7 @@ func (w *blobWriter) read(ctx context.Context, c *client.Client, name string, mu
 	}
 }
 
-// check reads all that must be there, and looks for what must not.
+// check reads all blobs that must exist, and searches for others.
 func (w *blobWriter) check(ctx context.Context, c *client.Client) (int, error) {
 	for _, name := range w.names {
 		w.read(ctx, c, name, true)

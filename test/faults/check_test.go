@@ -8,9 +8,8 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// TestModel shows that the checker of registers lets pass what may be and nothing
-// else: of each history the last operation is right as it is, and wrong with the other
-// answer.
+// TestModel tests the checker of registers: the last operation of each history is accepted as it
+// is, and rejected with the other answer.
 func TestModel(t *testing.T) {
 	set := func(value string, gen uint64, old string) call {
 		return call{Kind: "set", Path: "/f", Value: value, Gen: gen, Old: old}
@@ -54,21 +53,21 @@ func TestModel(t *testing.T) {
 				}
 				ok := porcupine.CheckOperations(registers, history)
 				if !ok && porcupine.CheckOperations(registers, withoutUnseen(history)) {
-					t.Errorf("%+v is taken for right without what nobody has seen", last)
+					t.Errorf("%+v is accepted without unseen writes", last)
 				}
 				return ok
 			}
 			if !check(test.right) {
-				t.Errorf("%+v is taken for wrong", test.right)
+				t.Errorf("%+v is rejected", test.right)
 			}
 			if check(test.wrong) {
-				t.Errorf("%+v is taken for right", test.wrong)
+				t.Errorf("%+v is accepted", test.wrong)
 			}
 		})
 	}
 }
 
-// TestOverlaps shows the same for holds.
+// TestOverlaps tests the checker of holds.
 func TestOverlaps(t *testing.T) {
 	a := span{hold: hold{Lock: "/l", Session: 1, Gen: 5}, from: 10, to: 20}
 	for name, test := range map[string]struct {

@@ -18,28 +18,29 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// Where clients work.
+// Directories that clients use.
 const (
 	filesDir     = "/faults/files"
 	locksDir     = "/faults/locks"
 	ephemeralDir = "/faults/ephemeral"
 )
 
-// clientConfig is what a client process is told in configEnv, as JSON. It ends when
-// its standard input does.
+// clientConfig configures a client process, as JSON in configEnv. The process ends with its
+// standard input.
 type clientConfig struct {
 	Number  int
 	Seed    uint64
 	Servers []string
-	// Credential is a file with that of a node, to whom all of the lock service is open.
+	// Credential is the file with a node's credential, which permits all operations on the lock
+	// service.
 	Credential string
-	Judge      string // address of the third party
-	History    string // a file that is there: a client may be killed before it does anything
+	Judge      string // address of the judge
+	History    string // an existing file: a client may be killed before it does anything
 }
 
 const configEnv = "FAULTS_CLIENT"
 
-// The workers of one client process.
+// Workers of one client process.
 const (
 	registerWorkers = 2
 	lockWorkers     = 3
@@ -52,10 +53,10 @@ type lockClient struct {
 	clientConfig
 	recorder
 	lib *session.Client
-	// alone is used without sessions: nothing tells it that a leader has gone silent.
-	alone  *session.Client
-	number atomic.Int64 // of operations, holds, and values
-	ctx    context.Context
+	// sessionless is used without sessions, so it is not notified of a silent leader.
+	sessionless *session.Client
+	number      atomic.Int64 // of operations, holds, and values
+	ctx         context.Context
 
 	counts struct {
 		sync.Mutex
@@ -86,7 +87,7 @@ func runClient() int {
 		return 1
 	}
 	dial := dialer(pki.NewEndpoint(credential, pki.Options{}))
-	for _, lib := range []**session.Client{&c.lib, &c.alone} {
+	for _, lib := range []**session.Client{&c.lib, &c.sessionless} {
 		*lib, err = session.NewClient(session.Config{Locator: session.Addresses(c.Servers), Dial: dial, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -96,7 +97,7 @@ func runClient() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.ctx = ctx
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // nothing comes but its end
+		_, _ = io.Copy(io.Discard, os.Stdin) // blocks until standard input is closed
 		cancel()
 	}()
 	var workers sync.WaitGroup
@@ -104,7 +105,7 @@ func runClient() int {
 		workers.Go(func() { c.useRegisters(c.rand(i), c.lib) })
 	}
 	for i := range aloneWorkers {
-		workers.Go(func() { c.useRegisters(c.rand(300+i), c.alone) })
+		workers.Go(func() { c.useRegisters(c.rand(300+i), c.sessionless) })
 	}
 	workers.Go(func() { c.useCache() })
 	for i := range lockWorkers {
@@ -112,7 +113,7 @@ func runClient() int {
 	}
 	workers.Go(func() { c.useEphemerals(c.rand(200)) })
 	workers.Wait()
-	if err := errors.Join(c.lib.Close(), c.alone.Close()); err != nil {
+	if err := errors.Join(c.lib.Close(), c.sessionless.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -134,16 +135,15 @@ func (c *lockClient) pause(r *rand.Rand, below time.Duration) {
 	}
 }
 
-// farewell bounds what a client still asks when it is told to end.
+// farewell bounds the last requests of a client that is ending.
 const farewell = 10 * time.Second
 
-// session opens a session, trying until it has one. It returns nil when the client
-// ends.
+// session opens a session, retrying until it succeeds. It returns nil when the client ends.
 func (c *lockClient) session(r *rand.Rand, name string) *session.Session {
 	for c.ctx.Err() == nil {
 		lease := api.LeaseMin + time.Duration(r.Int64N(int64(2500*time.Millisecond)))
 		if c.Number%2 == 1 {
-			lease *= 3 // these hear late that something is wrong, and are waited for longer
+			lease *= 3 // longer leases notice faults later, and others wait for them longer
 		}
 		s, err := c.lib.Open(c.ctx, session.Options{Name: fmt.Sprintf("client %d %s", c.Number, name), Lease: lease})
 		if err == nil {
@@ -162,14 +162,13 @@ func (c *lockClient) end(s *session.Session) error {
 	return s.Close(ctx)
 }
 
-// seen is what a worker knows of a register.
+// seen is a worker's knowledge of a register.
 type seen struct {
 	gen   uint64
 	value string
 }
 
-// useRegisters reads and changes registers, with a session if lib is the one that
-// has them.
+// useRegisters reads and changes registers, with a session if lib supports them.
 func (c *lockClient) useRegisters(r *rand.Rand, lib *session.Client) {
 	for c.ctx.Err() == nil {
 		var s *session.Session
@@ -199,7 +198,7 @@ func (c *lockClient) useRegisters(r *rand.Rand, lib *session.Client) {
 			got := c.operate(timeout, lib, s, o)
 			switch {
 			case got.Void || got.Unknown || got.Refused:
-				delete(last, path) // its next set takes it for no file, unless a get comes before
+				delete(last, path) // without a get in between, the next set expects no file
 			case o.Kind == "set":
 				last[path] = seen{got.Gen, o.Value}
 			default:
@@ -208,21 +207,21 @@ func (c *lockClient) useRegisters(r *rand.Rand, lib *session.Client) {
 			c.pause(r, 30*time.Millisecond)
 		}
 		if s != nil {
-			_ = c.end(s) // an error: it ends by its lease
+			_ = c.end(s) // after an error it ends with its lease
 		}
 	}
 }
 
-// eraLength is short, so that few operations of unknown outcome meet on one register.
+// eraLength is short, so that few operations of unknown outcome are on one register.
 const eraLength = 1500 * time.Millisecond
 
-// register returns the path of a register of this era, or the last.
+// register returns the path of a register of the current or the previous era.
 func (c *lockClient) register(r *rand.Rand) string {
 	return fmt.Sprintf("%s/%d-%d", filesDir, now()/int64(eraLength)-r.Int64N(2), r.IntN(6))
 }
 
-// useCache reads through the cache of one session, also where nothing else is heard:
-// it waits for nothing that is not cached.
+// useCache reads only through the cache of one session, even without other messages, and waits for
+// nothing that is not cached.
 func (c *lockClient) useCache() {
 	r := c.rand(400)
 	for c.ctx.Err() == nil {
@@ -239,12 +238,11 @@ func (c *lockClient) useCache() {
 			})
 		}
 		readers.Wait()
-		_ = c.end(s) // an error: it ends by its lease
+		_ = c.end(s) // after an error it ends with its lease
 	}
 }
 
-// operate makes a call, with the session's standing if there is one, and writes call
-// and answer to the history.
+// operate makes a call, on behalf of the session if there is one, and records call and answer.
 func (c *lockClient) operate(timeout time.Duration, lib *session.Client, s *session.Session, o call) (got answer) {
 	number := c.number.Add(1)
 	ctx, cancel := context.WithTimeout(c.ctx, timeout)
@@ -292,7 +290,7 @@ func (c *lockClient) operate(timeout time.Duration, lib *session.Client, s *sess
 	return got
 }
 
-// outcome says what an error tells of an operation.
+// outcome returns what an error means for an operation.
 func outcome(err error) answer {
 	got := answer{Error: err.Error()}
 	var differs *api.GenerationError
@@ -309,7 +307,7 @@ func outcome(err error) answer {
 	return got
 }
 
-// useEphemerals makes ephemeral files and looks whether they are there (F5).
+// useEphemerals creates ephemeral files and checks that they exist (F5).
 func (c *lockClient) useEphemerals(r *rand.Rand) {
 	for c.ctx.Err() == nil {
 		s := c.session(r, "ephemerals")
@@ -328,7 +326,7 @@ func (c *lockClient) useEphemerals(r *rand.Rand) {
 	}
 }
 
-// ephemeral makes a file and looks at it for a while. It tells whether it was made.
+// ephemeral creates a file and checks it for a while. It reports whether the file was created.
 func (c *lockClient) ephemeral(r *rand.Rand, s *session.Session, path string) bool {
 	ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// clockEnv names the file that tells a node by how many seconds its wall clock is off: eight
-// bytes in the machine's order. Monotonic time is not changed by it, as by a clock that is set.
+// clockEnv names the file with the offset of a node's wall clock in seconds: eight bytes in the
+// machine's byte order. It does not affect monotonic time, as setting a clock does not.
 const clockEnv = "FAULTS_CLOCK"
 
 const (
@@ -46,8 +46,8 @@ var shift = func() *int64 {
 	clockShift = "\tsec += wallShift()\n"
 )
 
-// overlay makes a file for "go build -overlay" by which the program's wall clock, in all of its
-// packages, is the machine's and what the file of clockEnv says.
+// overlay creates a file for "go build -overlay" that adds the offset in clockEnv's file to the
+// program's wall clock, in all of its packages.
 func overlay(dir string) (string, error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -60,7 +60,7 @@ func overlay(dir string) (string, error) {
 	}
 	text := string(now)
 	if strings.Count(text, clockPlace) != 1 {
-		return "", fmt.Errorf("%s/time.go does not read the clock as this test knows it", sources)
+		return "", fmt.Errorf("%s/time.go has an unexpected clock function", sources)
 	}
 	text = strings.Replace(text, clockPlace, clockPlace+clockShift, 1)
 	replace := map[string]string{}
@@ -79,7 +79,7 @@ func overlay(dir string) (string, error) {
 	return file, os.WriteFile(file, b, 0o600)
 }
 
-// setClock puts the node's wall clock forward, or back.
+// setClock sets the offset of the node's wall clock.
 func (n *node) setClock(off time.Duration) {
 	n.c.t.Helper()
 	f, err := os.OpenFile(n.clockFile(), os.O_CREATE|os.O_WRONLY, 0o600)

@@ -30,43 +30,42 @@ const (
 	judgePort  = 7200
 )
 
-// cluster is nodes on hosts of a lab.
+// cluster is a set of nodes on the hosts of a lab.
 type cluster struct {
 	t     *testing.T
 	lab   *netlab.Lab
-	dir   string // of data folders, logs and histories
+	dir   string // of data directories, logs and histories
 	nodes []*node
-	// settings are flags of all nodes, beside those that every node has.
+	// settings are additional flags of all nodes.
 	settings []string
 	program  string
-	bugs     string // that are planted into the program
-	keys     *keys  // of its nodes, once they have any
+	bugs     string // planted bugs of the program
+	keys     *keys  // of its nodes, once created
 }
 
-// node is a process of the program, or the place of one.
+// node is a process of the program, or successive ones, on a host.
 type node struct {
 	c      *cluster
 	number int
 	host   *netlab.Host
-	args   []string // of this one's own
-	disks  []*disk  // with its data folders, unless it has just one, on the machine's
+	args   []string // of this node only
+	disks  []*disk  // of its data directories; if empty, it has one on the machine's disk
 	keys   *keys
-	id     string // once it was known
+	id     string // once known
 	proc   *netlab.Process
 	starts int
-	// wanted tells that the process shall run; what ends while it is set has failed.
-	wanted bool
-	paused bool
-	// frail tells that the process may end by itself, for what is done to it.
-	frail bool
+	// shouldRun is set while the process should run; if it exits meanwhile, it has failed.
+	shouldRun bool
+	paused    bool
+	// mayExit is set if the process may exit because of a fault.
+	mayExit bool
 
 	mu   sync.Mutex
 	conn *client.Client // kept across calls
-	at   string         // the address that it is of
+	at   string         // address of conn
 }
 
-// newCluster makes places for nodes; none is started. Its folder stays if the test
-// fails.
+// newCluster creates a cluster without starting its nodes. Its directory is kept if the test fails.
 func newCluster(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stele-faults-run-")
@@ -74,7 +73,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, dir: dir, program: program()}
-	t.Cleanup(func() { // runs last: after the lab's
+	t.Cleanup(func() { // runs last, after the lab's
 		if !t.Failed() {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Error(err)
@@ -82,7 +81,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 			return
 		}
 		for _, n := range c.nodes {
-			_ = os.RemoveAll(filepath.Join(n.data(), "blobs")) // large, and not what these tests are of
+			_ = os.RemoveAll(filepath.Join(n.data(), "blobs")) // large, and not needed for the analysis
 		}
 		t.Logf("logs, histories and data: %s", dir)
 	})
@@ -92,14 +91,14 @@ func newCluster(t *testing.T, nodes int) *cluster {
 	}
 	t.Cleanup(func() {
 		for _, n := range c.nodes {
-			n.wanted = false
+			n.shouldRun = false
 			n.disconnect()
 		}
 	})
 	return c
 }
 
-// formed makes a cluster whose nodes all vote.
+// formed returns a cluster whose nodes all vote.
 func formed(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	c := newCluster(t, nodes)
@@ -107,7 +106,7 @@ func formed(t *testing.T, nodes int) *cluster {
 	return c
 }
 
-// form has all nodes come up and form one cluster.
+// form starts all nodes and waits until they form one cluster.
 func (c *cluster) form() {
 	c.t.Helper()
 	c.prepare()
@@ -117,7 +116,8 @@ func (c *cluster) form() {
 	c.settled(90*time.Second, min(len(c.nodes), 5))
 }
 
-// prepare gives all nodes keys, and the same flags, by which they form one cluster: the first founds it.
+// prepare gives all nodes keys, and the flags with which they form one cluster. The first founds
+// it.
 func (c *cluster) prepare() {
 	c.t.Helper()
 	c.keys = c.secure(c.nodes...)
@@ -161,7 +161,7 @@ func (n *node) start() {
 		args = append(args, "--data-dir", f)
 	}
 	cmd := exec.Command(n.c.program, slices.Concat(args, n.c.settings, n.args)...)
-	// STELE_… variables are settings to it.
+	// without STELE_… variables, which configure nodes
 	cmd.Env = []string{"HOME=" + n.c.dir, "TMPDIR=" + n.c.dir, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1", clockEnv + "=" + n.clockFile()}
 	if n.c.bugs != "" {
 		cmd.Env = append(cmd.Env, bugEnv+"="+n.c.bugs)
@@ -170,10 +170,10 @@ func (n *node) start() {
 	if n.proc, err = n.host.Start(cmd); err != nil {
 		n.c.t.Fatal(err)
 	}
-	n.wanted = true
+	n.shouldRun = true
 }
 
-// folders returns the data folders.
+// folders returns the data directories.
 func (n *node) folders() []string {
 	if len(n.disks) == 0 {
 		return []string{n.data()}
@@ -185,24 +185,24 @@ func (n *node) folders() []string {
 	return all
 }
 
-// kill ends the process. What it wrote and did not sync stays: see losePower.
+// kill kills the process. Data that it wrote without syncing is kept: see losePower.
 func (n *node) kill() {
-	n.wanted, n.paused = false, false
+	n.shouldRun, n.paused = false, false
 	n.proc.Kill()
 }
 
-// stop has the process end in order.
+// stop stops the process cleanly.
 func (n *node) stop() {
 	n.c.t.Helper()
 	if err := n.stopWithin(faultStop); err != nil {
-		n.c.t.Errorf("%v was told to stop and ended with %v", n, err)
+		n.c.t.Errorf("stop %v: exited with %v", n, err)
 	}
 }
 
-// stopWithin has the process end in a bounded time, and returns what it ended with.
+// stopWithin stops the process within the given time and returns its exit error.
 func (n *node) stopWithin(most time.Duration) error {
 	n.c.t.Helper()
-	n.wanted = false
+	n.shouldRun = false
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		n.c.t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func (n *node) stopWithin(most time.Duration) error {
 	return nil
 }
 
-// stacks has the process write all its goroutines to its log, and ends it.
+// stacks makes the process log its goroutines, and kills it.
 func (n *node) stacks() {
 	_ = n.proc.Signal(syscall.SIGQUIT) // it is killed in any case
 	select {
@@ -242,10 +242,10 @@ func (n *node) resume() {
 	n.paused = false
 }
 
-// ended returns an error if a node has ended that nobody told to.
+// ended returns an error if a node that should run has exited.
 func (c *cluster) ended() error {
 	for _, n := range c.nodes {
-		if !n.wanted || n.frail {
+		if !n.shouldRun || n.mayExit {
 			continue
 		}
 		select {
@@ -262,8 +262,8 @@ func tail(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// ask makes calls to this node alone.
-func (n *node) ask(ctx context.Context) (*client.Client, error) {
+// connect returns a client of this node only.
+func (n *node) connect(ctx context.Context) (*client.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.conn != nil && n.at == n.address() {
@@ -286,13 +286,13 @@ func (n *node) disconnect() {
 	}
 }
 
-// askTimeout bounds a question to a node that may be paused or cut off.
-const askTimeout = 2 * time.Second
+// callTimeout bounds a call to a node that may be paused or disconnected.
+const callTimeout = 2 * time.Second
 
 func (n *node) status() (*client.Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	conn, err := n.ask(ctx)
+	conn, err := n.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,9 +304,9 @@ func (n *node) status() (*client.Status, error) {
 }
 
 func (n *node) raft() (*client.RaftStatus, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	conn, err := n.ask(ctx)
+	conn, err := n.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +323,7 @@ func (c *cluster) leader() *node {
 	for _, n := range c.nodes {
 		go func() {
 			f := found{}
-			if n.wanted && !n.paused {
+			if n.shouldRun && !n.paused {
 				if s, err := n.status(); err == nil && s.Leader {
 					if r, err := n.raft(); err == nil {
 						f = found{n, r.Term}
@@ -334,7 +334,7 @@ func (c *cluster) leader() *node {
 		}()
 	}
 	var best found
-	for range c.nodes { // an old leader may not know of its fall
+	for range c.nodes { // a deposed leader may not know it yet
 		if f := <-all; f.n != nil && f.term >= best.term {
 			best = f
 		}
@@ -342,8 +342,8 @@ func (c *cluster) leader() *node {
 	return best.n
 }
 
-// settled waits until all nodes that shall run are one cluster with so many voters,
-// all of them there, and agree on leader and master.
+// settled waits until all running nodes are one cluster with the given number of voters, all alive,
+// and agree on leader and master.
 func (c *cluster) settled(atMost time.Duration, voters int) {
 	c.t.Helper()
 	start := time.Now()
@@ -356,11 +356,11 @@ func (c *cluster) settled(atMost time.Duration, voters int) {
 	c.t.Logf("settled in %v", time.Since(start).Round(10*time.Millisecond))
 }
 
-// unsettled says what is missing.
+// unsettled returns an error that describes what is missing.
 func (c *cluster) unsettled(voters int) error {
 	var cluster, leader, master string
 	for _, n := range c.nodes {
-		if !n.wanted {
+		if !n.shouldRun {
 			continue
 		}
 		s, err := n.status()
@@ -368,7 +368,7 @@ func (c *cluster) unsettled(voters int) error {
 			return fmt.Errorf("%v: %w", n, err)
 		}
 		if !s.Ready {
-			return fmt.Errorf("%v is not ready: it waits for %s", n, s.Reason)
+			return fmt.Errorf("%v is not ready: %s", n, s.Reason)
 		}
 		r, err := n.raft()
 		if err != nil {
@@ -379,13 +379,13 @@ func (c *cluster) unsettled(voters int) error {
 		}
 		switch {
 		case s.Cluster != cluster:
-			return fmt.Errorf("%v is of cluster %s, the first node of %s", n, s.Cluster, cluster)
+			return fmt.Errorf("%v belongs to cluster %s, the first node to %s", n, s.Cluster, cluster)
 		case r.Leader == "" || r.Leader != leader:
-			return fmt.Errorf("%v says that %q leads, the first node %q", n, r.Leader, leader)
+			return fmt.Errorf("%v reports leader %q, the first node %q", n, r.Leader, leader)
 		case r.Master == "" || r.Master != master:
-			return fmt.Errorf("%v says that %q is master, the first node %q", n, r.Master, master)
+			return fmt.Errorf("%v reports master %q, the first node %q", n, r.Master, master)
 		case r.Master != r.Leader:
-			return fmt.Errorf("%v says that %s is master, but %s leads", n, r.Master, r.Leader)
+			return fmt.Errorf("%v reports master %s, but leader %s", n, r.Master, r.Leader)
 		}
 		vote := 0
 		for _, x := range r.Servers {
@@ -400,7 +400,7 @@ func (c *cluster) unsettled(voters int) error {
 	return nil
 }
 
-// service returns the lock service as a client in the test's own network has it.
+// service returns a client of the lock service in the test's own network.
 func (c *cluster) service() *session.Client {
 	c.t.Helper()
 	lib, err := session.NewClient(session.Config{Locator: session.Addresses(c.addresses()), Dial: dialer(c.keys.node), Logger: slog.New(slog.DiscardHandler)})
@@ -415,7 +415,7 @@ func (c *cluster) service() *session.Client {
 	return lib
 }
 
-// direct calls the lock service of this node, whether it leads or not.
+// direct calls the lock service of this node, whether it is the leader or not.
 func (n *node) direct(ctx context.Context, f func(api.Service) error) error {
 	conn, err := rpc.Dial(ctx, n.address(), rpc.ConnConfig{Dialer: dialer(n.keys.node)})
 	if err != nil {
@@ -425,9 +425,9 @@ func (n *node) direct(ctx context.Context, f func(api.Service) error) error {
 	return f(api.Remote(conn))
 }
 
-// agree waits until all nodes hold the same files under dir, as the leader does. Files
-// may still change: what a client had sent when it was cut off may reach the leader
-// seconds after the client has ended.
+// agree waits until all nodes hold the same files under dir as the leader. Files may still change:
+// a request that a disconnected client had sent may reach the leader seconds after the client has
+// ended.
 func (c *cluster) agree(lib *session.Client, dir string, atMost time.Duration) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), atMost)
@@ -444,7 +444,7 @@ func (c *cluster) agree(lib *session.Client, dir string, atMost time.Duration) {
 	c.t.Logf("all nodes hold the same %d files in %s", files, dir)
 }
 
-// disagreement returns how many files there are, and an error if some node has others.
+// disagreement returns the number of files, and an error if a node has others.
 func (c *cluster) disagreement(ctx context.Context, lib *session.Client, dir string) (int, error) {
 	files, err := lib.List(ctx, dir)
 	if err != nil && !errors.Is(err, api.ErrNotFound) {
@@ -466,7 +466,7 @@ func (c *cluster) disagreement(ctx context.Context, lib *session.Client, dir str
 	return len(files), nil
 }
 
-// has returns an error if the node has another state of a file.
+// has returns an error if the node has a different state of a file.
 func (n *node) has(ctx context.Context, all []api.File) error {
 	return n.direct(ctx, func(s api.Service) error {
 		for _, want := range all {
@@ -482,25 +482,25 @@ func (n *node) has(ctx context.Context, all []api.File) error {
 	})
 }
 
-// checkLogs looks for what no node may say.
+// checkLogs searches the logs for lines that no node may write.
 func (c *cluster) checkLogs() {
 	c.t.Helper()
 	for _, n := range c.nodes {
 		for line := range strings.Lines(n.log()) {
 			for _, bad := range []string{"BUG:", "panic:", "DATA RACE", "fatal error:"} {
 				if strings.Contains(line, bad) {
-					c.t.Errorf("%v says: %s", n, line)
+					c.t.Errorf("%v logged: %s", n, line)
 				}
 			}
 		}
 	}
 }
 
-// stopAll stops all nodes that run, in order, and looks at their logs.
+// stopAll stops all running nodes cleanly, and checks their logs.
 func (c *cluster) stopAll() {
 	c.t.Helper()
 	for _, n := range c.nodes {
-		if n.wanted {
+		if n.shouldRun {
 			n.stop()
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a small file system of a node's own, in memory, with one data folder.
+// disk is a small file system of a node in memory, with one data directory.
 type disk struct {
 	path string
-	// image is the file that the file system is in, if it can lose power.
+	// image is the file of the file system, if it can lose power.
 	image string
 }
 
-// addDisk gives a node that was never started a disk of so many bytes.
+// addDisk adds a disk of the given size in bytes to a node that was never started.
 func (n *node) addDisk(name string, bytes int64) *disk {
 	n.c.t.Helper()
 	d := &disk{path: filepath.Join(n.c.dir, n.String(), name)}
@@ -27,7 +27,7 @@ func (n *node) addDisk(name string, bytes int64) *disk {
 	return d
 }
 
-// inMemory makes a folder of so many bytes that goes with the test.
+// inMemory creates a directory of the given size in bytes that is removed with the test.
 func (c *cluster) inMemory(path string, bytes int64) {
 	c.t.Helper()
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -47,7 +47,7 @@ func (d *disk) folder() string  { return filepath.Join(d.path, "data") }
 func (d *disk) blobs() string   { return filepath.Join(d.folder(), "blobs") }
 func (d *disk) ballast() string { return filepath.Join(d.path, "ballast") }
 
-// fill leaves so many bytes free.
+// fill fills the disk except for leave bytes.
 func (d *disk) fill(leave int64) error {
 	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -68,13 +68,13 @@ func (d *disk) fill(leave int64) error {
 			at += more
 		}
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINTR) {
-			err = nil // somebody was faster
+			err = nil // another process was faster
 		}
 	}
 	return fmt.Errorf("fill disk %s: %w", d.path, err)
 }
 
-// empty gives the room back that fill took.
+// empty frees the space that fill used.
 func (d *disk) empty() error {
 	if err := os.Remove(d.ballast()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -82,10 +82,10 @@ func (d *disk) empty() error {
 	return nil
 }
 
-// lose removes what the block store has on the disk, as if the disk had been replaced.
+// lose removes the block store's data on the disk, as if the disk had been replaced.
 func (d *disk) lose() error { return os.RemoveAll(d.blobs()) }
 
-// files returns the names of the disk's extents of blobs, and of its log files.
+// files returns the names of the disk's blob extents and log files.
 func (d *disk) files() (blobs, logs []string, err error) {
 	for dir, suffix := range map[string]string{"blobs": "", "logs": ".log"} {
 		entries, err := os.ReadDir(filepath.Join(d.blobs(), dir))

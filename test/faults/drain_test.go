@@ -10,55 +10,56 @@ import (
 )
 
 const (
-	// drainTime bounds a drain that meets no other fault.
+	// drainTime bounds a drain without another fault.
 	drainTime = 60 * time.Second
-	// drainStop and faultStop bound the end of a process after SIGTERM: of one that was drained, and of any: what it
-	// waits for may not be there.
+	// drainStop and faultStop bound the exit of a process after SIGTERM: of a drained one, and of
+	// any one, which may wait for unreachable nodes.
 	drainStop, faultStop = 15 * time.Second, 30 * time.Second
-	// drainPatience is how long an operation may wait, at most, in a drain and restart that meet no fault.
+	// drainPatience bounds the wait of an operation during a drain and restart without another
+	// fault.
 	drainPatience = 5 * time.Second
-	// waitMin is how long an operation has waited at least that was given up in its own time, of 500 ms or more: a client
-	// does not begin a pause that would outlast it. What fails sooner was refused.
+	// waitMin is the minimum wait of an operation that its own timeout of 500 ms or more ended: a
+	// client does not begin a pause that would outlast it. An earlier failure was a rejection.
 	waitMin = 200 * time.Millisecond
 )
 
 // drained is a node that an operator takes out of the cluster for a while.
 type drained struct {
 	*node
-	done chan struct{} // closed once the command has ended
+	done chan struct{} // closed when the command has ended
 	back bool          // it was stopped and started again
 	out  string
 	err  error
 	took time.Duration
 }
 
-// period is a time.
+// period is a time interval.
 type period struct{ from, to int64 }
 
-// drain has the operator drain a node, while another fault begins if there is one.
+// drain drains a node, while another fault begins if there is one.
 func (r *wholeRun) drain(f fault) {
 	r.t.Helper()
 	v := r.up(f)
 	if len(v) == 0 {
 		return
 	}
-	ask := r.nodes[f.pick[len(f.pick)-1]].address()
-	if v[0].address() == ask {
-		ask = r.nodes[f.pick[0]].address()
+	via := r.nodes[f.pick[len(f.pick)-1]].address()
+	if v[0].address() == via {
+		via = r.nodes[f.pick[0]].address()
 	}
 	d := &drained{node: v[0], done: make(chan struct{})}
 	r.drained = append(r.drained, d)
 	most := drainTime
-	if !r.alone {
-		most = drainStop // it may wait for what is not there
+	if !r.onlyFault {
+		most = drainStop // it may wait for unreachable nodes
 	}
 	go func() {
 		defer close(d.done)
 		start := time.Now()
-		d.out, d.err = r.stele("--addr", ask, "node", "drain", d.String(), "--timeout", most.String())
+		d.out, d.err = r.stele("--addr", via, "node", "drain", d.String(), "--timeout", most.String())
 		d.took = time.Since(start)
 	}()
-	if !r.alone {
+	if !r.onlyFault {
 		return
 	}
 	<-d.done
@@ -69,7 +70,7 @@ func (r *wholeRun) drain(f fault) {
 	}
 }
 
-// restartDrained stops the node in order and starts it again.
+// restartDrained stops the node cleanly and starts it again.
 func (r *wholeRun) restartDrained(f fault) {
 	r.t.Helper()
 	i := slices.IndexFunc(r.drained, func(d *drained) bool { return !d.back })
@@ -78,29 +79,29 @@ func (r *wholeRun) restartDrained(f fault) {
 	}
 	d := r.drained[i]
 	d.back = true
-	if d.wanted && !d.paused { // by what came after
+	if d.shouldRun && !d.paused { // by a later fault
 		within := faultStop
-		if r.alone {
+		if r.onlyFault {
 			within = drainStop
 		}
 		start := time.Now()
 		err := d.stopWithin(within)
 		r.t.Logf("          %v stopped after %v: %v", d.node, time.Since(start).Round(10*time.Millisecond), err)
-		if err != nil && r.alone { // if not, it may have waited for what was not there
-			r.t.Errorf("%v was drained, told to stop, and ended with %v", d.node, err)
+		if err != nil && r.onlyFault { // otherwise it may have waited for unreachable nodes
+			r.t.Errorf("stop drained node %v: exited with %v", d.node, err)
 		}
 	}
 	time.Sleep(f.rest)
-	if !d.wanted {
+	if !d.shouldRun {
 		d.start()
 	}
 }
 
-// undrain takes the wishes back, once all faults are over.
+// undrain undrains the nodes, once all faults are over.
 func (r *wholeRun) undrain() {
 	r.t.Helper()
 	for _, d := range r.drained {
-		<-d.done // or it would drain it again
+		<-d.done // otherwise it would drain the node again
 		r.t.Logf("          %v: drain %v after %v", d.node, d.err, d.took.Round(100*time.Millisecond))
 		var out string
 		err := await(recoverTime, func() (err error) {
@@ -116,7 +117,7 @@ func (r *wholeRun) undrain() {
 	r.drained = nil
 }
 
-// refused tells of operations that failed while nothing but a drain and restart went on.
+// refused returns the operations that failed while only a drain and restart were in progress.
 func (h *userHistories) refused(quiet []period) (bad []string) {
 	for _, op := range h.failed {
 		took := op.to - op.from

@@ -23,26 +23,26 @@ import (
 )
 
 const (
-	// recoverTime bounds the time from a fault's end to the next answer: all nodes may
-	// have to start, on a machine that is busy with other tests.
+	// recoverTime bounds the time from a fault's end to the next answer. All nodes may have to
+	// start, on a machine that is busy with other tests.
 	recoverTime = 45 * time.Second
-	// faultsShort, faultsLong and faultsSoak are the faults of one run.
+	// faultsShort, faultsLong and faultsSoak are the numbers of faults of one run.
 	faultsShort, faultsLong, faultsSoak = 3, 20, 25
 )
 
-// faultRun is one life of a cluster under faults.
+// faultRun is one run of a cluster under faults.
 type faultRun struct {
 	*cluster
 	seed    uint64
 	faults  int             // done
-	lib     *session.Client // in the test's own network, which no fault meets
+	lib     *session.Client // in the test's own network, which has no faults
 	judge   *judge
 	clients []*clientProcess
 	slowest time.Duration // to recover
 	h       *histories    // once the clients have ended
 }
 
-// clientProcess is a client on the host of a node, or the place of one.
+// clientProcess is a client, or successive ones, on the host of a node.
 type clientProcess struct {
 	host      *netlab.Host
 	number    int // of the last one started here
@@ -63,7 +63,7 @@ func TestFaults(t *testing.T) {
 		faults = faultsShort
 	}
 	if runs == 1 {
-		t.Parallel() // it waits much
+		t.Parallel() // mostly waiting
 	}
 	until := soakShare(5)
 	for i := 0; i < runs && time.Now().Before(until); i++ {
@@ -110,7 +110,7 @@ func runFaults(t *testing.T, seed uint64, faults int, longest time.Duration, unt
 	r.judgeAll()
 }
 
-// startClient starts a client in its place.
+// startClient starts a client.
 func (r *faultRun) startClient(p *clientProcess) {
 	r.t.Helper()
 	p.number++
@@ -171,7 +171,7 @@ func (r *faultRun) recovers() {
 	}
 }
 
-// converges ends the clients and looks at what is left (F7).
+// converges ends the clients and checks the remaining state (F7).
 func (r *faultRun) converges() {
 	r.t.Helper()
 	for _, p := range r.clients {
@@ -190,9 +190,8 @@ func (r *faultRun) converges() {
 			r.t.Errorf("client %s does not end", filepath.Base(p.histories[len(p.histories)-1]))
 		}
 	}
-	// Sessions of clients that were killed end by their leases, their locks by the
-	// lock-delays.
-	err := await(30*time.Second, r.leftovers)
+	// Sessions of killed clients end with their leases, their locks after the lock-delays.
+	err := await(30*time.Second, r.orphans)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -201,8 +200,8 @@ func (r *faultRun) converges() {
 	r.stopAll()
 }
 
-// lastReads reads the histories, and then each register that was ever used, so that an
-// acknowledged write that is lost by now breaks F1.
+// lastReads reads the histories, and then each register that was ever used, so that an acknowledged
+// write that was lost violates F1.
 func (r *faultRun) lastReads() {
 	r.t.Helper()
 	var paths []string
@@ -228,8 +227,8 @@ func (r *faultRun) lastReads() {
 	}
 }
 
-// leftovers returns an error while a lock or ephemeral file of a client is there.
-func (r *faultRun) leftovers() error {
+// orphans returns an error while a lock or ephemeral file of a client exists.
+func (r *faultRun) orphans() error {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
 	left, err := r.lib.List(ctx, ephemeralDir)
@@ -251,7 +250,7 @@ func (r *faultRun) leftovers() error {
 	return nil
 }
 
-// judgeAll checks what the clients and the third party have seen.
+// judgeAll checks the findings of the clients and the judge.
 func (r *faultRun) judgeAll() {
 	r.t.Helper()
 	h := r.h
@@ -261,10 +260,10 @@ func (r *faultRun) judgeAll() {
 	}
 	r.t.Logf("%+v; the judge accepted %d and refused %d", h.tally, accepts, refusals)
 	if h.tally.Answers < 100*r.faults || h.tally.Holds < 5*r.faults || accepts < 5*r.faults {
-		r.t.Errorf("too little happened to show anything: %+v", h.tally)
+		r.t.Errorf("too few operations to be conclusive: %+v", h.tally)
 	}
 	if porcupine.CheckOperationsTimeout(registers, withoutUnseen(h.ops), 30*time.Second) == porcupine.Ok {
-		return // what had no effect is as good as made in the end
+		return // a write without effect may be ordered last
 	}
 	result, info := porcupine.CheckOperationsVerbose(registers, h.ops, 2*time.Minute)
 	if result != porcupine.Ok {
@@ -275,7 +274,7 @@ func (r *faultRun) judgeAll() {
 		r.t.Errorf("registers of %d operations are not linearizable (%v): %s", len(h.ops), result, path)
 		for _, part := range registers.Partition(h.ops) {
 			if !porcupine.CheckOperations(registers, part) {
-				r.t.Logf("the shortest that shows it:\n%s", shortest(part))
+				r.t.Logf("shortest failing prefix:\n%s", shortest(part))
 			}
 		}
 	}

@@ -12,43 +12,42 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// entry is a line of a client's history. One of its parts is there.
+// entry is a line of a client's history. Exactly one of its parts is set.
 type entry struct {
-	// At is when it was written; of a call, before the call was made.
+	// At is when it was written; for a call, before the call was made.
 	At   int64
-	Op   int64    `json:",omitempty"` // numbers an operation: its call and its answer
+	Op   int64    `json:",omitempty"` // number of an operation, in its call and its answer
 	Call *call    `json:",omitempty"`
 	Got  *answer  `json:",omitempty"`
-	Hold *hold    `json:",omitempty"` // it begins
+	Hold *hold    `json:",omitempty"` // begin of a hold
 	Held int64    `json:",omitempty"` // number of a hold that is believed in at At
-	Bad  string   `json:",omitempty"` // a violation that the client has seen itself
-	Tell *tallies `json:",omitempty"` // what the client has done, in the end
+	Bad  string   `json:",omitempty"` // a violation found by the client itself
+	Tell *tallies `json:",omitempty"` // the client's counters, at its end
 }
 
 // call is an operation on a register.
 type call struct {
 	Kind string // "get", "cached" (a get too), "set", "delete"
 	Path string
-	// Value is what a set writes: no two write the same.
+	// Value is the value of a set: all are distinct.
 	Value string `json:",omitempty"`
-	// Gen is the generation that is compared; AnyGeneration none. Old is the value
-	// that came with it.
+	// Gen is the generation to compare; AnyGeneration for none. Old is the value that came with it.
 	Gen uint64 `json:",omitempty"`
 	Old string `json:",omitempty"`
 }
 
-// answer is what came of a call.
+// answer is the outcome of a call.
 type answer struct {
-	// Void: nothing was changed, or learnt. Unknown: who knows.
+	// Void: nothing was changed or learnt. Unknown: the outcome is unknown.
 	Void, Unknown bool `json:",omitempty"`
 	// Refused: the generation found was Gen.
 	Refused bool   `json:",omitempty"`
-	Gen     uint64 `json:",omitempty"` // found, or made; zero: no file
+	Gen     uint64 `json:",omitempty"` // found or created; zero: no file
 	Value   string `json:",omitempty"` // found
 	Error   string `json:",omitempty"`
 }
 
-// hold is a lock as a client got it.
+// hold is a lock as a client acquired it.
 type hold struct {
 	Number  int64
 	Lock    string
@@ -57,11 +56,11 @@ type hold struct {
 	Gen     uint64
 }
 
-// tallies count what a client has done.
+// tallies count a client's operations.
 type tallies struct{ Answers, Unknown, Void, CacheReads, Holds, Ephemerals, Sessions int }
 
-// recorder writes a client's history. Each entry is one write, so that a kill loses
-// at most the entry that was about to be written.
+// recorder writes a client's history. Each entry is one write, so a kill loses at most the entry
+// that was about to be written.
 type recorder struct {
 	mu   sync.Mutex
 	file *os.File
@@ -83,14 +82,14 @@ func (r *recorder) bad(format string, args ...any) {
 	r.put(entry{At: now(), Bad: fmt.Sprintf(format, args...)})
 }
 
-// span is a hold as the history tells it.
+// span is a hold as reconstructed from a history.
 type span struct {
 	hold
 	client   int
 	from, to int64
 }
 
-// histories is what all clients wrote, one after the other.
+// histories are the histories of all clients, one after the other.
 type histories struct {
 	ops     []porcupine.Operation
 	holds   []*span
@@ -131,7 +130,7 @@ func (h *histories) read(client int, path string) error {
 		case e.Bad != "":
 			h.bad = append(h.bad, fmt.Sprintf("client %d: %s", client, e.Bad))
 		case e.Tell != nil:
-			h.tell(*e.Tell)
+			h.addTallies(*e.Tell)
 		}
 	}
 	for _, e := range calls { // it was killed meanwhile
@@ -140,7 +139,7 @@ func (h *histories) read(client int, path string) error {
 	return lines.Err()
 }
 
-func (h *histories) tell(t tallies) {
+func (h *histories) addTallies(t tallies) {
 	h.tally.Answers += t.Answers
 	h.tally.Unknown += t.Unknown
 	h.tally.Void += t.Void
@@ -157,13 +156,14 @@ func (h *histories) add(client int, c entry, got answer, at int64) {
 		return
 	}
 	if got.Unknown {
-		// It may take effect at any time from now on, or never: as good as at the end.
+		// It may take effect at any later time, or never, which is equivalent to an effect at the
+		// end.
 		at = math.MaxInt64
 	}
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: *c.Call, Call: c.At, Output: got, Return: at})
 }
 
-// files reads all histories in a folder's files that tests wrote.
+// readHistories reads the histories in files that tests wrote.
 func readHistories(t *testing.T, paths []string) *histories {
 	t.Helper()
 	h := &histories{}

@@ -14,18 +14,19 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// keys are those of a cluster.
+// keys are the keys of a cluster.
 type keys struct {
 	file     string          // with the credential of its first user, who may do everything
-	admin    *pki.Credential // the same
-	nodeFile string          // with that of a node which there is not
-	node     *pki.Endpoint   // as which the test looks at what is for nodes alone
+	admin    *pki.Credential // same as file
+	nodeFile string          // with the credential of a node that does not exist
+	node     *pki.Endpoint   // with which the test uses what only nodes may use
 }
 
-// keyFolder is where the node has its keys.
+// keyFolder returns the directory of the node's keys.
 func (n *node) keyFolder() string { return filepath.Join(n.folders()[0], nodes.SecurityFolder) }
 
-// secure makes the keys of a cluster of these nodes, of which the first is to found it. None has started.
+// secure creates the keys of a cluster of these nodes, the first of which will found it. None has
+// started.
 func (c *cluster) secure(members ...*node) *keys {
 	c.t.Helper()
 	made, err := c.makeKeys(members)
@@ -76,7 +77,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 	return k, errors.Join(pki.WriteCredential(k.file, k.admin), pki.WriteCredential(k.nodeFile, tester))
 }
 
-// enrol makes a node's certificate, as the node that has the authority does for a token.
+// enrol issues a node's certificate, as the node with the authority does for a token.
 func enrol(by *folder.Contents, id string) (*pki.Credential, error) {
 	key, err := pki.NewKey()
 	if err != nil {
@@ -97,13 +98,13 @@ func enrol(by *folder.Contents, id string) (*pki.Credential, error) {
 	return pki.NewCredential(key, leaf, trust)
 }
 
-// as returns the configuration of a client who may do everything.
+// as returns cfg with the credential of the first user, who may do everything.
 func (k *keys) as(cfg client.Config) client.Config {
 	cfg.Credential = k.admin
 	return cfg
 }
 
-// dialer returns how to connect as a node.
+// dialer returns a dial function that connects as a node.
 func dialer(as *pki.Endpoint) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) { return as.Dial(ctx, "", addr) }
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// The linked list is what HBase's ITBLL writes: rounds of rows, each of which names a row of
-// the round before. The last round of a loop is named by its first, so that in the end each
-// row is named by exactly one other: a row that was lost is missed by the one that names it,
-// and takes along what it names itself.
+// The linked list is that of HBase's ITBLL: rounds of rows, each of which names a row of the
+// preceding round. The first round of a loop names the last one, so that in the end each row is
+// named by exactly one other. If a row is lost, the row that names it points nowhere, and the row
+// that it named is named by none.
 
-// loopRounds is how many rounds make a loop.
+// loopRounds is the number of rounds of a loop.
 const loopRounds = 20
 
-// listBuckets are the first bytes of keys, by which parts of the list are read.
+// listBuckets is the number of first bytes of keys; parts of the list are read by these.
 const listBuckets = 256
 
 // listWriter is a user that writes its part of the list.
 type listWriter struct {
 	*user
 	rand *rand.Rand
-	keys [listBuckets][]string // that were acknowledged
+	keys [listBuckets][]string // acknowledged keys
 	rows int
 }
 
@@ -39,14 +39,14 @@ func (u *user) writeList(r *rand.Rand) {
 	u.put(userEntry{At: now(), Listed: w.rows})
 }
 
-// over tells whether the user is to end, and has written as many rows as it should.
+// over reports whether the user is ending and has written its minimum of rows.
 func (w *listWriter) over() bool { return w.ctx.Err() != nil && w.rows >= w.ListRows }
 
-// loop writes a loop, or what it has come to when the user is told to end.
+// loop writes a loop, which is shorter if the user is ending.
 func (w *listWriter) loop() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
 	defer cancel()
-	// What is begun is brought to its end.
+	// A loop that was begun is completed.
 	stop := context.AfterFunc(w.ctx, func() { time.AfterFunc(w.Farewell, cancel) })
 	defer stop()
 	first := w.round(ctx, nil)
@@ -56,12 +56,12 @@ func (w *listWriter) loop() {
 		w.look()
 		pause(w.ctx, w.ListPause)
 	}
-	// Turned by one, so that all chains are one.
+	// Rotated by one, so that all chains are one.
 	w.apply(ctx, first, append(slices.Clone(last[1:]), last[0]))
 	w.rows += len(first)
 }
 
-// round writes rows that name those of the round before, and returns their keys.
+// round writes rows that name those of the preceding round, and returns their keys.
 func (w *listWriter) round(ctx context.Context, before []string) (keys []string) {
 	for range w.ListWidth {
 		keys = append(keys, fmt.Sprintf("%016x", w.rand.Uint64()))
@@ -74,7 +74,7 @@ func (w *listWriter) round(ctx context.Context, before []string) (keys []string)
 	return keys
 }
 
-// apply writes rows until all are acknowledged. To write the same twice does no harm.
+// apply writes rows until all are acknowledged. Writing the same row twice is harmless.
 func (w *listWriter) apply(ctx context.Context, keys, names []string) {
 	todo := map[string]string{}
 	for i, k := range keys {
@@ -122,8 +122,8 @@ func bucketOf(key string) int {
 	return int(n)
 }
 
-// look reads a part of the list: all that this user was acknowledged before must come, once, in
-// order, whoever serves it and however it is split meanwhile.
+// look scans a part of the list. It must return all rows acknowledged to this user before, once and
+// in order, whatever servers and tablets are involved.
 func (w *listWriter) look() {
 	from := w.rand.IntN(listBuckets)
 	to := min(listBuckets, from+1+w.rand.IntN(4))
@@ -132,7 +132,7 @@ func (w *listWriter) look() {
 		want = append(want, w.keys[b]...)
 	}
 	slices.Sort(want)
-	want = slices.Compact(want) // a first round's may have been written twice
+	want = slices.Compact(want) // those of a first round may have been written twice
 	opts := []client.ScanOption{client.Start(fmt.Sprintf("%02x", from)), client.BatchRows(1 + w.rand.IntN(200))}
 	if to < listBuckets {
 		opts = append(opts, client.End(fmt.Sprintf("%02x", to)))
@@ -160,7 +160,7 @@ func (w *listWriter) look() {
 	}
 }
 
-// listCheck looks at the whole list.
+// listCheck checks the whole list.
 type listCheck struct {
 	names map[string]string // by key
 	order string
@@ -181,7 +181,7 @@ func (l *listCheck) wrong(format string, args ...any) {
 	}
 }
 
-// check tells what is wrong, if so many rows should be there.
+// check returns the errors of a list that should have the given number of rows.
 func (l *listCheck) check(rows int) []string {
 	if len(l.names) != rows {
 		l.wrong("%d rows, want %d", len(l.names), rows)

@@ -17,11 +17,10 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-// locks is how many there are; the last is taken in both modes, the others
-// exclusively.
+// locks is the number of locks; the last one is acquired in both modes, the others exclusively.
 const locks = 6
 
-// useLocks takes locks, shows them to the judge, and gives them back.
+// useLocks acquires locks, shows them to the judge, and releases them.
 func (c *lockClient) useLocks(r *rand.Rand) {
 	for c.ctx.Err() == nil {
 		s := c.session(r, "locks")
@@ -31,11 +30,11 @@ func (c *lockClient) useLocks(r *rand.Rand) {
 		for held := false; !held && c.ctx.Err() == nil && s.Err() == nil; c.pause(r, 50*time.Millisecond) {
 			held = c.useLock(r, s)
 		}
-		_ = c.end(s) // an error: it ends by its lease
+		_ = c.end(s) // after an error it ends with its lease
 	}
 }
 
-// useLock tells whether it has left the lock for the session's end to free it.
+// useLock reports whether it left the lock to be released by the session's end.
 func (c *lockClient) useLock(r *rand.Rand, s *session.Session) (held bool) {
 	which := r.IntN(locks)
 	mode := api.Exclusive
@@ -57,7 +56,7 @@ func (c *lockClient) useLock(r *rand.Rand, s *session.Session) (held bool) {
 	c.count(func(t *tallies) { t.Holds++ })
 	length := 200 * time.Millisecond
 	if r.IntN(4) == 0 {
-		length = 4 * time.Second // through faults
+		length = 4 * time.Second // long enough for faults
 	}
 	c.believe(r, s, l, h, now()+r.Int64N(int64(length)))
 	if r.IntN(10) == 0 {
@@ -73,8 +72,7 @@ func (c *lockClient) useLock(r *rand.Rand, s *session.Session) (held bool) {
 	return false
 }
 
-// believe writes to the history for how long the lock is held, and asks others
-// meanwhile.
+// believe records how long the lock is believed to be held, and checks sequencers meanwhile.
 func (c *lockClient) believe(r *rand.Rand, s *session.Session, l *session.Lock, h hold, until int64) {
 	for now() < until && c.ctx.Err() == nil && s.Err() == nil {
 		at := now()
@@ -97,7 +95,7 @@ func (c *lockClient) believe(r *rand.Rand, s *session.Session, l *session.Lock, 
 	}
 }
 
-// verdict is what the judge says.
+// verdict is the answer of the judge.
 type verdict string
 
 const (
@@ -119,15 +117,15 @@ func (c *lockClient) show(h hold) verdict {
 	if err := json.NewEncoder(conn).Encode(h); err != nil {
 		return absent
 	}
-	said, err := bufio.NewReader(conn).ReadString('\n')
+	output, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		return absent
 	}
-	return verdict(said[:len(said)-1])
+	return verdict(output[:len(output)-1])
 }
 
-// judge is a third party that knows nothing of the lock service but the sequencers
-// it is shown: it refuses generations lower than one that it has seen.
+// judge is a process outside the lock service that only receives sequencers. It rejects generations
+// lower than one that it has seen.
 type judge struct {
 	listener net.Listener
 
@@ -140,7 +138,7 @@ type judge struct {
 	}
 }
 
-// startJudge has a judge listen on a host until the test ends.
+// startJudge runs a judge on a host until the test ends.
 func startJudge(t *testing.T, h *netlab.Host, port uint16) *judge {
 	t.Helper()
 	l, err := h.Listen(port)
@@ -189,7 +187,7 @@ func (j *judge) weigh(h hold) (v verdict) {
 	return v
 }
 
-// findings returns what broke F3, and how many were accepted and refused.
+// findings returns violations of F3, and the numbers of accepted and rejected sequencers.
 func (j *judge) findings() (bad []string, accepts, refusals int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

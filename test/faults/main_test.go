@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/internal/netlab"
-	_ "github.com/steledb/stele/node" // the nodes are built of it: a passed test is run anew when it changes
+	_ "github.com/steledb/stele/node" // the nodes are built from it: rerun cached tests when it changes
 )
 
 const (
-	// roleEnv tells the test binary to be something else than a test.
+	// roleEnv makes the test binary run as a client or user instead of a test.
 	roleEnv    = "FAULTS_ROLE"
-	programEnv = "FAULTS_PROGRAM" // the path of the program, once it is built
+	programEnv = "FAULTS_PROGRAM" // path of the program, once built
 	programDir = "../../cmd/stele"
 )
 
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run builds the program, while the machine's network is there to fetch what is
-// missing, and runs the tests.
+// run builds the program, while the machine's network can still download missing modules, and runs
+// the tests.
 func run(m *testing.M) int {
 	if netlab.Inside() {
 		return netlab.Main(m)
@@ -68,15 +68,15 @@ func run(m *testing.M) int {
 	return netlab.Main(m)
 }
 
-// program is the path of the program under test.
+// program returns the path of the program under test.
 func program() string { return os.Getenv(programEnv) }
 
-// TestProgramSources looks at what the program is built of, so that "go test" takes
-// no result of an older one from its cache.
+// TestProgramSources opens the program's sources, so that "go test" does not use a cached result of
+// an older program.
 func TestProgramSources(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(programDir, "*.go"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no sources of the program: %v", err)
+		t.Fatalf("program sources not found: %v", err)
 	}
 	for _, f := range files {
 		if _, err := os.Stat(f); err != nil {
@@ -85,7 +85,7 @@ func TestProgramSources(t *testing.T) {
 	}
 }
 
-// testSeed returns the seed of a random test, and tells how to run it again.
+// testSeed returns the seed of a random test, and logs how to replay it.
 func testSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
@@ -95,11 +95,11 @@ func testSeed(t *testing.T) uint64 {
 			t.Fatalf("STELE_SEED: %v", err)
 		}
 	}
-	t.Logf("seed %d: the same faults again, in what they meet there is chance: STELE_SEED=%d go test ./test/faults -count=1 -run '^%s$'", seed, seed, t.Name())
+	t.Logf("seed %d: replay the same faults, with different timing: STELE_SEED=%d go test ./test/faults -count=1 -run '^%s$'", seed, seed, t.Name())
 	return seed
 }
 
-// soakRuns returns how many runs of a random test to make: one, or STELE_SOAK.
+// soakRuns returns the number of runs of a random test: one, or STELE_SOAK.
 func soakRuns() int {
 	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && n > 0 {
 		return n
@@ -107,8 +107,8 @@ func soakRuns() int {
 	return 1
 }
 
-// faultsAsked returns how many faults STELE_FAULTS asks for in one run; 0 if it does not.
-func faultsAsked(t *testing.T) int {
+// faultsRequested returns the number of faults in one run from STELE_FAULTS, or 0 if it is not set.
+func faultsRequested(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("STELE_FAULTS")
 	if text == "" {
@@ -116,14 +116,14 @@ func faultsAsked(t *testing.T) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("STELE_FAULTS: %q is no number of faults", text)
+		t.Fatalf("STELE_FAULTS: %q is not a positive number", text)
 	}
 	return n
 }
 
-// soakShare returns when a random test is to end so that those that come after it, in the order of
-// their files, have time as well: it gets one of so many parts of what is left. STELE_SOAK_END, in seconds since 1970, is when
-// the package is to be done.
+// soakShare returns the deadline of a random test. It divides the remaining time by tests, so that
+// later tests, in the order of their files, have time too. STELE_SOAK_END is the deadline of the
+// package in seconds since 1970.
 func soakShare(tests int64) time.Time {
 	left := 365 * 24 * time.Hour
 	if end, err := strconv.ParseInt(os.Getenv("STELE_SOAK_END"), 10, 64); err == nil {
@@ -132,7 +132,7 @@ func soakShare(tests int64) time.Time {
 	return time.Now().Add(left / time.Duration(tests))
 }
 
-// now reads the clock that all processes of the machine share, in nanoseconds.
+// now reads the monotonic clock, which all processes of the machine share, in nanoseconds.
 func now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -141,7 +141,7 @@ func now() int64 {
 	return ts.Nano()
 }
 
-// await calls f until it returns nil, at most for so long, and returns its last error.
+// await calls f until it returns nil, for at most the given time, and returns its last error.
 func await(atMost time.Duration, f func() error) error {
 	for end := time.Now().Add(atMost); ; time.Sleep(50 * time.Millisecond) {
 		err := f()

@@ -13,19 +13,19 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// register is a file as the model sees it; zero is none.
+// register is the model's state of a file; the zero value means no file.
 type register struct {
 	Value string
-	// Gen is its generation. If Vague, it is not known, for the answer to who wrote it
-	// was lost: it is more than Gen.
+	// Gen is its generation. If Vague, the generation is only known to be above Gen, because the
+	// writer's answer was lost.
 	Gen   uint64
 	Vague bool
 }
 
 func (r register) exists() bool { return r.Value != "" }
 
-// is tells whether the register may be of that generation and value, and what it then
-// is known to be. A value is written once, so it tells the generation; "" is any.
+// is reports whether the register may have that generation and value, and returns its state if so.
+// Values are written once, so a value determines the generation; "" matches any.
 func (r register) is(gen uint64, value string) (register, bool) {
 	switch {
 	case !r.Vague:
@@ -36,8 +36,7 @@ func (r register) is(gen uint64, value string) (register, bool) {
 	return r, false
 }
 
-// step applies an operation with what is known of its outcome, and tells whether it
-// can have gone so.
+// step applies an operation with its outcome, and reports whether the outcome is possible.
 func (r register) step(c call, got answer) (register, bool) {
 	switch {
 	case c.Kind == "get" || c.Kind == "cached":
@@ -83,7 +82,7 @@ func (r register) perhaps(c call) register {
 	return register{Value: c.Value, Gen: r.Gen, Vague: true}
 }
 
-// registers is what files must look like from outside (F1).
+// registers is the model of files (F1).
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byPath := map[string][]porcupine.Operation{}
@@ -105,9 +104,9 @@ var registers = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
 }
 
-// withoutUnseen leaves out the writes of unknown outcome whose value nobody has read.
-// If the others are in order, all are, for these may come after everything; and the
-// checker, which would try each of them everywhere, needs much less time.
+// withoutUnseen removes writes of unknown outcome whose value was never read. If the others are
+// linearizable, all are, since these may be ordered last. The checker, which would try each of them
+// everywhere, is much faster without them.
 func withoutUnseen(history []porcupine.Operation) (less []porcupine.Operation) {
 	seen := map[string]bool{}
 	for _, op := range history {
@@ -122,12 +121,12 @@ func withoutUnseen(history []porcupine.Operation) (less []porcupine.Operation) {
 	return less
 }
 
-// overlaps returns what breaks F2 and F3 among the holds.
+// overlaps returns the violations of F2 and F3 among the holds.
 func overlaps(holds []*span) (broken []string) {
 	byLock := map[string][]*span{}
 	for _, s := range holds {
 		if s.to == s.from {
-			continue // it was lost before its session looked
+			continue // it was lost before its session checked
 		}
 		byLock[s.Lock] = append(byLock[s.Lock], s)
 	}
@@ -150,11 +149,11 @@ func overlaps(holds []*span) (broken []string) {
 	return broken
 }
 
-// shortest returns the operations of one register up to where no order explains them
-// any more, in the order of their answers.
+// shortest returns the shortest prefix of one register's operations that no order explains, in the
+// order of their answers.
 func shortest(part []porcupine.Operation) string {
 	slices.SortFunc(part, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-	// What was not answered yet may have been done.
+	// Unanswered operations may have been executed.
 	until := func(n int) (history []porcupine.Operation) {
 		end := part[n-1].Return
 		for i, op := range part {

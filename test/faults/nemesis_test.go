@@ -8,23 +8,23 @@ import (
 	"github.com/steledb/stele/internal/netlab"
 )
 
-// fault is something that is done to the cluster for a while. All that is random in
-// it is drawn before, so that a seed tells the faults.
+// fault is something done to the cluster for a while. Its random choices are made in advance, so
+// that a seed determines the faults.
 type fault struct {
 	kind   string
-	length time.Duration // of those that repeat something, altogether
-	rest   time.Duration // afterwards, before the next
-	pick   []int         // an order of the nodes, to take victims from
+	length time.Duration // total length, for repeating faults
+	rest   time.Duration // pause before the next
+	pick   []int         // permutation of the nodes, from which victims are taken
 }
 
-// lengthMax bounds the length of a fault: in a soak whole minutes, as leases and grace
-// periods are. Most are short, for there it is that a leader is just about to change.
+// lengthMax bounds the length of a fault. In a soak it is minutes, like leases and grace periods.
+// Most faults are short, because a leader is then just about to change.
 const (
 	lengthMax     = 9 * time.Second
 	lengthMaxSoak = 60 * time.Second
 )
 
-// kinds are the faults: what they do, and what undoes them.
+// kinds are the faults: functions that do and undo them.
 var kinds = map[string]struct{ do, undo func(*faultRun, fault) }{
 	"kill leader":   {(*faultRun).killLeader, (*faultRun).startAll},
 	"kill one":      {func(r *faultRun, f fault) { r.kill(f, 1) }, (*faultRun).startAll},
@@ -54,7 +54,7 @@ var kinds = map[string]struct{ do, undo func(*faultRun, fault) }{
 	"pause client": {(*faultRun).pauseClient, (*faultRun).resumeClients},
 }
 
-// plan draws faults of the kinds given: each comes before any comes again.
+// plan draws faults of the given kinds. Each kind comes once before any is repeated.
 func plan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Duration) (all []fault) {
 	var deck []string
 	for len(all) < faults {
@@ -64,7 +64,7 @@ func plan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Duration
 		}
 		f := fault{kind: deck[0], pick: r.Perm(nodes)}
 		deck = deck[1:]
-		// Half of them in the first quarter, one in eight in the last half.
+		// Half of the lengths are in the first quarter, one in eight in the last half.
 		most := longest >> r.IntN(4)
 		f.length = time.Duration(300+r.Int64N(most.Milliseconds())) * time.Millisecond
 		f.rest = time.Duration(r.Int64N(1500)) * time.Millisecond
@@ -73,8 +73,8 @@ func plan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Duration
 	return all
 }
 
-// victims returns nodes in the order of the fault, the leader first if it is wanted
-// and there is one.
+// victims returns nodes in the order of the fault, with the leader, if any, first if leaderFirst is
+// set.
 func (c *cluster) victims(f fault, leaderFirst bool) []*node {
 	var all []*node
 	for _, i := range f.pick {
@@ -106,10 +106,10 @@ func (c *cluster) kill(f fault, many int) {
 
 func (c *cluster) stopLeader(f fault) { c.victims(f, true)[0].stop() }
 
-// startAll starts who was killed, now and then late.
+// startAll starts killed nodes, sometimes late.
 func (c *cluster) startAll(f fault) {
 	for i, n := range c.victims(f, false) {
-		if !n.wanted {
+		if !n.shouldRun {
 			if i > 0 {
 				time.Sleep(min(f.rest/8, 200*time.Millisecond))
 			}
@@ -120,8 +120,8 @@ func (c *cluster) startAll(f fault) {
 
 func (c *cluster) pauseLeader(f fault) { c.victims(f, true)[0].pause() }
 
-// stutter pauses who leads for about as long as it takes to elect another, again and
-// again: when it goes on it finds questions of those who have not heard.
+// stutter repeatedly pauses the leader for about the time of an election. When it resumes, it
+// receives requests of clients that have not noticed.
 func (r *faultRun) stutter(f fault) {
 	for end := time.Now().Add(f.length); time.Now().Before(end); {
 		r.pauseLeader(f)
@@ -150,7 +150,7 @@ func (c *cluster) split(f fault, many int, leaderFirst bool) {
 	c.lab.Partition(v[:many], v[many:])
 }
 
-// bridge leaves one node that hears both halves.
+// bridge leaves one node connected to both halves.
 func (c *cluster) bridge(f fault) {
 	v := hosts(c.victims(f, f.rest%2 == 0))
 	half := len(v) / 2
@@ -173,7 +173,7 @@ func (c *cluster) muteLeader(f fault) {
 	c.lab.Cut(v[:1], v[1:])
 }
 
-// oneWay loses packets between some nodes, each in one direction.
+// oneWay drops packets between some nodes, each in one direction.
 func (c *cluster) oneWay(f fault) {
 	v := hosts(c.victims(f, false))
 	for i := range v {
@@ -182,7 +182,7 @@ func (c *cluster) oneWay(f fault) {
 	}
 }
 
-// flap isolates the leader again and again, for about as long as an election takes.
+// flap repeatedly isolates the leader for about the time of an election.
 func (r *faultRun) flap(f fault) {
 	for end := time.Now().Add(f.length); time.Now().Before(end); {
 		r.split(f, 1, true)

@@ -17,23 +17,23 @@ import (
 	"github.com/steledb/stele/internal/planted"
 )
 
-// bugEnv tells programs that are built with the tag plantedbugs which mistakes to make.
+// bugEnv selects the bugs of programs that are built with the tag plantedbugs.
 const bugEnv = "STELE_BUG"
 
-// plant is a mistake, and what brings it to light: faults that are made several times while users
-// are at work, until what they have seen is judged as in TestCluster.
+// plant is a planted bug with the faults that expose it. They are repeated while users are at work,
+// and then the users' findings are judged as in TestCluster.
 type plant struct {
 	bugs   planted.Bug
-	with   planted.Bug // another, without which the first does not show
+	with   planted.Bug // another bug, without which the first has no effect
 	nodes  int
 	rounds int
 	do     func(r *wholeRun, round int)
 	change func(*userConfig)
-	finds  string // a pattern of what is found
-	client bool   // it is made by the users' programs alone
-	// schemas tells that it is looked for by the faults of TestSchemas instead.
+	finds  string // pattern of the expected violations
+	client bool   // only in the users' programs
+	// schemas is set if the faults of TestSchemas are used instead.
 	schemas bool
-	long    bool // it is left to soaks
+	long    bool // only in soaks
 }
 
 const (
@@ -63,13 +63,13 @@ var plants = []plant{
 	{bugs: planted.MetadataUnchecked, nodes: 5, rounds: 6, do: (*wholeRun).cutWhileWriting, finds: anything, long: true},
 }
 
-// TestPlantedBugs plants one mistake after the other into the program, and expects that the users, and
-// the checks of TestCluster, find each.
+// TestPlantedBugs plants one bug at a time into the program, and expects the users and the checks
+// of TestCluster to find it.
 func TestPlantedBugs(t *testing.T) {
 	seed := testSeed(t)
 	soak := soakRuns() > 1
 	if testing.Short() {
-		t.Logf("only in longer runs")
+		t.Logf("skipped: only in longer runs")
 		return
 	}
 	if !soak {
@@ -94,12 +94,12 @@ func TestPlantedBugs(t *testing.T) {
 				}
 				t.Logf("not found in try %d", try+1)
 			}
-			t.Errorf("nobody noticed")
+			t.Errorf("bug not found")
 		})
 	}
 }
 
-// plantedPrograms builds the program, and that of users, with mistakes to choose from.
+// plantedPrograms builds the program, and that of users, with selectable bugs.
 func plantedPrograms(t *testing.T) (nodes, users string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ func plantedPrograms(t *testing.T) (nodes, users string) {
 	return nodes, users
 }
 
-// run returns what was found.
+// run returns the violation that was found.
 func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
 	if p.schemas {
 		return p.found(t, schemaViolations(t, seed, string(p.bugs), program))
@@ -131,7 +131,7 @@ func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
 	if p.with != "" {
 		cfg.bugs += "," + string(p.with)
 	}
-	cfg.soundNodes = p.client
+	cfg.plantUsersOnly = p.client
 	if p.change != nil {
 		p.change(&cfg.user)
 	}
@@ -145,13 +145,13 @@ func (p *plant) run(t *testing.T, seed uint64, program, users string) string {
 		}
 	}
 	time.Sleep(time.Second)
-	r.dismiss()
+	r.stopUsers()
 	bad := r.verdict()
 	r.abandon()
 	return p.found(t, bad)
 }
 
-// found returns what of all that is wrong was looked for.
+// found returns the first expected violation.
 func (p *plant) found(t *testing.T, bad []string) string {
 	for _, b := range bad {
 		if regexp.MustCompile(p.finds).MatchString(b) {
@@ -160,13 +160,13 @@ func (p *plant) found(t *testing.T, bad []string) string {
 	}
 	for i, b := range bad {
 		if i < 3 {
-			t.Logf("not what was looked for: %.300s", b)
+			t.Logf("unexpected violation: %.300s", b)
 		}
 	}
 	return ""
 }
 
-// runUnplanted makes all those faults with the program as it is: nobody notices anything.
+// runUnplanted makes all those faults with the unmodified program: no violation may be found.
 func runUnplanted(t *testing.T, seed uint64) {
 	r := newWholeRun(t, seed, wholeConfig{
 		nodes: 5, users: []int{0, 0, 0},
@@ -181,14 +181,14 @@ func runUnplanted(t *testing.T, seed uint64) {
 			r.awaitServed()
 		}
 		if r.noticed() {
-			t.Errorf("a user noticed something by what is to show %q", plants[i].bugs)
+			t.Errorf("a user found a violation without %q planted", plants[i].bugs)
 			break
 		}
 	}
 	r.finish()
 }
 
-// noticed tells whether a user has told of a violation.
+// noticed reports whether a user has recorded a violation.
 func (r *wholeRun) noticed() bool {
 	for _, u := range r.users {
 		if b, err := os.ReadFile(u.history); err == nil && strings.Contains(string(b), `,"Bad":"`) {
@@ -198,7 +198,7 @@ func (r *wholeRun) noticed() bool {
 	return false
 }
 
-// abandon ends a cluster that has done its work.
+// abandon ends a cluster that is no longer needed.
 func (r *wholeRun) abandon() {
 	for _, n := range r.nodes {
 		n.kill()
@@ -207,7 +207,7 @@ func (r *wholeRun) abandon() {
 
 // awaitServed waits until all tables are served.
 func (r *wholeRun) awaitServed() {
-	_ = await(30*time.Second, func() error { // what is wrong is told in the end
+	_ = await(30*time.Second, func() error { // violations are reported in the end
 		ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 		defer cancel()
 		return r.probe(ctx)
@@ -216,7 +216,7 @@ func (r *wholeRun) awaitServed() {
 
 func (r *wholeRun) wait(int) { time.Sleep(4 * time.Second) }
 
-// crashOne kills a node, and starts it again.
+// crashOne kills a node and starts it again.
 func (r *wholeRun) crashOne(round int) {
 	n := r.nodes[round%len(r.nodes)]
 	n.kill()
@@ -252,8 +252,8 @@ func crashServer(name string) func(*wholeRun, int) {
 	}
 }
 
-// moveAll moves the first tablet of each table from the node that has it to the next: after fewer moves than there are
-// nodes it is not where it was.
+// moveAll moves the first tablet of each table to the next node. It does not return to its first
+// node in fewer moves than there are nodes.
 func (r *wholeRun) moveAll(int) {
 	var moves sync.WaitGroup
 	for _, name := range userTables {
@@ -275,7 +275,7 @@ func (r *wholeRun) moveBetweenClocks(round int) {
 	r.moveAll(round)
 }
 
-// splitAndMerge has rows deleted in one part of a tablet whose files the other shares.
+// splitAndMerge deletes rows in one part of a tablet whose files the other part shares.
 func (r *wholeRun) splitAndMerge(int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
@@ -287,7 +287,7 @@ func (r *wholeRun) splitAndMerge(int) {
 	_, _ = r.db.MergeTablets(ctx, rowsTable, client.TabletRef{})
 }
 
-// crashInCompaction kills all nodes while memtables are written out all the time.
+// crashInCompaction kills all nodes while memtables are written out continuously.
 func (r *wholeRun) crashInCompaction(int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
 	var busy sync.WaitGroup
@@ -314,8 +314,8 @@ func (r *wholeRun) crashAll() {
 	}
 }
 
-// crashSlowDisks cuts the power of all nodes while none of them has yet written and synced what it was given. Where
-// disks cannot lose power, what was written is there after it, whether it was synced or not.
+// crashSlowDisks cuts the power of all nodes before any of them has synced its recent writes. If
+// disks cannot lose power, unsynced data is kept.
 func (r *wholeRun) crashSlowDisks(int) {
 	for _, n := range r.nodes {
 		r.slow = append(r.slow, n.trace("pwrite64,"+syncs, "delay_enter=50000"))
@@ -330,7 +330,7 @@ func (r *wholeRun) crashSlowDisks(int) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// crashBehind kills a node just when one of the others has fallen behind with its log.
+// crashBehind kills a node just when another one has fallen behind with its log.
 func (r *wholeRun) crashBehind(round int) {
 	n := r.serverOf(listTable)
 	behind := r.nodes[(n.number)%len(r.nodes)] // the next
@@ -343,7 +343,7 @@ func (r *wholeRun) crashBehind(round int) {
 	time.Sleep(500 * time.Millisecond)
 }
 
-// cutOff cuts a node off from the other nodes, not from users.
+// cutOff disconnects a node from the other nodes, not from users.
 func (r *wholeRun) cutOff(n *node) {
 	for _, o := range r.nodes {
 		if o != n {
@@ -352,7 +352,7 @@ func (r *wholeRun) cutOff(n *node) {
 	}
 }
 
-// isolateServer cuts the node that has the counters off from the other nodes, not from users.
+// isolateServer disconnects the node that has the counters from the other nodes, not from users.
 func (r *wholeRun) isolateServer(int) {
 	r.cutOff(r.serverOf(countTable))
 	time.Sleep(6 * time.Second)
@@ -360,8 +360,8 @@ func (r *wholeRun) isolateServer(int) {
 	r.awaitServed()
 }
 
-// sleepingServer has the node that has the counters sleep for longer than its lease, with an answer to its
-// last question of it on the way, and wake up where nobody tells it better.
+// sleepingServer pauses the node that has the counters for longer than its lease, with an answer to
+// its last lease request in transit, and resumes it where no other node can correct it.
 func (r *wholeRun) sleepingServer(int) {
 	n := r.serverOf(countTable)
 	n.pause()
@@ -374,8 +374,8 @@ func (r *wholeRun) sleepingServer(int) {
 	r.awaitServed()
 }
 
-// cutFromMaster cuts the connection between a node and the one that leads: it loses its lease, and can
-// still write to its log on the others.
+// cutFromMaster cuts the connection between a node and the leader. It loses its lease but can still
+// write to its log on the others.
 func (r *wholeRun) cutFromMaster(round int) {
 	l := r.leader()
 	n := r.serverOf(userTables[round%len(userTables)])
@@ -390,7 +390,7 @@ func (r *wholeRun) cutFromMaster(round int) {
 	r.awaitServed()
 }
 
-// cutWhileWriting isolates a node while it changes rows of METADATA all the time.
+// cutWhileWriting isolates a node while it changes rows of METADATA continuously.
 func (r *wholeRun) cutWhileWriting(round int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 	var busy sync.WaitGroup

@@ -14,20 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk that can lose power is ext4 on a loop device. What its processes have written and not synced is
-// in the kernel's cache alone, which ext4 drops when it is told to shut down as by a power cut; the next
-// mount finds what a machine finds that starts again. Only root may use loop devices.
+// A disk that can lose power is ext4 on a loop device. Unsynced writes of its processes are only in
+// the kernel's cache, which ext4 drops when it is shut down as by a power cut. The next mount finds
+// what a restarted machine would. Only root may use loop devices.
 
 const (
-	// ext4Shutdown is EXT4_IOC_SHUTDOWN; ext4NoFlush has it write nothing more, not even its journal.
+	// ext4Shutdown is EXT4_IOC_SHUTDOWN; with ext4NoFlush it writes nothing more, not even its
+	// journal.
 	ext4Shutdown, ext4NoFlush = 0x8004587d, 2
-	// diskOwn is what the file system needs for itself.
+	// diskOwn is the size that the file system itself needs.
 	diskOwn = 16 << 20
-	// diskOptions: nothing is written that nobody asked for, as far as ext4 lets one choose.
+	// diskOptions avoid unrequested writes as far as ext4 permits.
 	diskOptions = "loop,commit=300,noauto_da_alloc,nodiscard"
 )
 
-// canLosePower returns why no disk of this machine can lose power, nil if they can.
+// canLosePower returns why no disk of this machine can lose power, or nil.
 var canLosePower = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "stele-faults-power-")
 	if err != nil {
@@ -44,7 +45,7 @@ var canLosePower = sync.OnceValue(func() error {
 	return d.unplug()
 })
 
-// addPoweredDisk is addDisk of a disk that can lose power, where that can be had.
+// addPoweredDisk is addDisk of a disk that can lose power, if available.
 func (n *node) addPoweredDisk(name string, bytes int64) *disk {
 	t := n.c.t
 	t.Helper()
@@ -67,7 +68,7 @@ func (n *node) addPoweredDisk(name string, bytes int64) *disk {
 	return d
 }
 
-// format makes the file system and plugs it in.
+// format creates the file system and mounts it.
 func (d *disk) format(bytes int64) error {
 	f, err := os.Create(d.image)
 	if err != nil {
@@ -78,7 +79,7 @@ func (d *disk) format(bytes int64) error {
 	}
 	mkfs := exec.Command("mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-N", "8192", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", d.image)
 	if out, err := mkfs.CombinedOutput(); err != nil {
-		return fmt.Errorf("make a disk that can lose power: %w: %s", err, out)
+		return fmt.Errorf("create a disk that can lose power: %w: %s", err, out)
 	}
 	return d.plug()
 }
@@ -94,7 +95,7 @@ func (d *disk) unplug() error {
 	return await(10*time.Second, func() error { return unix.Unmount(d.path, 0) })
 }
 
-// cut drops what is not synced. From then on all calls fail.
+// cut drops unsynced data. From then on all calls fail.
 func (d *disk) cut() error {
 	if d.image == "" {
 		return nil
@@ -110,7 +111,7 @@ func (d *disk) cut() error {
 	return nil
 }
 
-// losePower has the disk lose what is not synced. Nobody may use it meanwhile.
+// losePower drops the disk's unsynced data. The disk must not be in use.
 func (d *disk) losePower() error {
 	if d.image == "" {
 		return nil
@@ -124,11 +125,12 @@ func (d *disk) losePower() error {
 	return d.plug()
 }
 
-// losePower ends processes as a power cut does: none sees its disks fail, and what they did not sync is lost.
+// losePower ends processes as a power cut does: none sees its disks fail, and unsynced data is
+// lost.
 func (c *cluster) losePower(nodes ...*node) {
 	c.t.Helper()
 	for _, n := range nodes {
-		if n.wanted {
+		if n.shouldRun {
 			if err := n.proc.Pause(); err != nil {
 				c.t.Fatal(err)
 			}
@@ -160,7 +162,7 @@ func TestPowerCut(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Logf("as root: %v", err)
 		}
-		t.Logf("no disk can lose power here, where a power cut is a kill: it takes root, loop devices and mkfs.ext4")
+		t.Logf("no disk can lose power here, power cuts are kills: requires root, loop devices and mkfs.ext4")
 		return
 	}
 	d := newCluster(t, 1).nodes[0].addPoweredDisk("disk", 1<<20)
@@ -186,9 +188,9 @@ func TestPowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(name); err != nil || string(b) != want {
-		t.Errorf("after a power cut there is %q (%v), synced was %q", b, err, want)
+		t.Errorf("after a power cut: got %q (%v), synced %q", b, err, want)
 	}
 	if b, err := os.ReadFile(name + ".2"); err == nil {
-		t.Errorf("after a power cut there is %q, which was not synced", b)
+		t.Errorf("after a power cut: got %q, which was not synced", b)
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// The forms of files are read here as the documentation of package blobfs/local has them, with
-// nothing of the code that writes them.
+// Files are parsed here as the documentation of package blobfs/local specifies them, without the
+// code that writes them.
 const (
 	pageBytes   = 4096
 	chunkBytes  = 64 << 10
@@ -33,12 +33,12 @@ const (
 	frameBytes  = 40
 )
 
-// An extent that is needed, of a blob or of a log.
+// extent is an extent in use, of a blob or of a log.
 type extent struct {
 	of     string // id of the blob or log
 	number uint64 // index in the blob, or number in the log
 	log    bool
-	length int64  // of a log's extent: bytes of frames that must be there
+	length int64  // of a log's extent: required bytes of frames
 	crc    uint32 // of a blob's extent: of its table of checksums
 }
 
@@ -49,7 +49,7 @@ func (x extent) String() string {
 	return fmt.Sprintf("extent %d of blob %s", x.number, x.of)
 }
 
-// needed returns the extents that SSTables of tablets, blobs and commit logs are made of.
+// needed returns the extents of all SSTables of tablets, blobs and commit logs.
 func needed(ctx context.Context, lib *session.Client, rows *client.Client) (all []extent, err error) {
 	metas, err := tabletMetas(ctx, lib, rows)
 	if err != nil {
@@ -98,7 +98,7 @@ func needed(ctx context.Context, lib *session.Client, rows *client.Client) (all 
 	return all, nil
 }
 
-// tabletMetas returns what METADATA and the root's file say that tablets consist of.
+// tabletMetas returns the metadata of all tablets in METADATA and in the root's file.
 func tabletMetas(ctx context.Context, lib *session.Client, rows *client.Client) (metas [][]byte, err error) {
 	f, err := lib.Get(ctx, metadata.RootPath)
 	if err != nil {
@@ -128,7 +128,7 @@ func extentsOf(h blobfs.Handle) (all []extent) {
 	return all
 }
 
-// list returns the files so many directories below a directory.
+// list returns the files the given number of directories below a directory.
 func list(ctx context.Context, lib *session.Client, dir string, below int) (all []api.File, err error) {
 	var walk func(string, int) error
 	walk = func(dir string, depth int) error {
@@ -146,7 +146,7 @@ func list(ctx context.Context, lib *session.Client, dir string, below int) (all 
 			}
 			f, gerr := lib.Get(ctx, st.Path)
 			if errors.Is(gerr, api.ErrNotFound) {
-				continue // it went meanwhile
+				continue // it was removed meanwhile
 			}
 			all, err = append(all, f), gerr
 		}
@@ -182,7 +182,7 @@ func (n *node) copies(x extent) (good []string, err error) {
 	return good, nil
 }
 
-// verifyAll has nodes read all replicas of all blobs.
+// verifyAll makes nodes read all replicas of all blobs.
 func verifyAll(ctx context.Context, db *client.Client) error {
 	for after := ""; ; {
 		page, err := db.Blobs(ctx, after, true)
@@ -200,8 +200,8 @@ func verifyAll(ctx context.Context, db *client.Client) error {
 	}
 }
 
-// short returns an error if something that is needed has too few good replicas. Those of logs
-// are not made anew: their extents soon go.
+// short returns an error if an extent in use has too few good replicas. Replicas of logs are not
+// restored, as their extents are soon released.
 func (c *cluster) short(ctx context.Context, lib *session.Client, rows *client.Client) error {
 	all, err := needed(ctx, lib, rows)
 	if err != nil {
@@ -237,7 +237,7 @@ func (c *cluster) holders(x extent) (all []*node, err error) {
 	return all, nil
 }
 
-// goodExtent tells whether a file is this extent of a blob, whole.
+// goodExtent reports whether a file is this extent of a blob, complete.
 func goodExtent(name string, x extent) (bool, error) {
 	base, _, _ := strings.Cut(filepath.Base(name), "of")
 	if base != fmt.Sprintf("%s.%d", x.of, x.number) {
@@ -267,8 +267,8 @@ func goodExtent(name string, x extent) (bool, error) {
 	return true, nil
 }
 
-// goodReplica tells whether a file is a replica of this extent of a log, with all frames
-// that it must have.
+// goodReplica reports whether a file is a replica of this extent of a log, with all frames that it
+// must have.
 func goodReplica(name string, x extent) (bool, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -291,7 +291,7 @@ func goodReplica(name string, x extent) (bool, error) {
 	return at[len(at)-1]-pageBytes >= x.length, nil
 }
 
-// replicaHeader returns the header of a replica of a log's extent that counts, or nil.
+// replicaHeader returns the current header of a replica of a log's extent, or nil.
 func replicaHeader(b []byte) (best []byte) {
 	le := binary.LittleEndian
 	for _, at := range []int{0, 2048} {
@@ -309,8 +309,7 @@ func replicaHeader(b []byte) (best []byte) {
 	return best
 }
 
-// replicaFrames returns where the good frames of a replica begin, and where the last
-// one ends.
+// replicaFrames returns where the good frames of a replica begin, and where the last one ends.
 func replicaFrames(b, header []byte) (at []int64) {
 	le := binary.LittleEndian
 	next := int64(pageBytes)

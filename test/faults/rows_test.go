@@ -19,15 +19,15 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The fates of a row. Rows are written once, by one writer, and may be deleted once.
+// Fates of a row. Rows are written once, by one writer, and may be deleted once.
 type fate string
 
 const (
 	rowUnderWay fate = "under way"
 	rowAcked    fate = "acknowledged"
-	rowRefused  fate = "refused" // surely not written
+	rowRefused  fate = "refused" // certainly not written
 	rowUnknown  fate = "unknown"
-	rowDeleting fate = "deleting" // or who knows whether it was deleted
+	rowDeleting fate = "deleting" // or of unknown outcome
 	rowDeleted  fate = "deleted"
 )
 
@@ -38,8 +38,8 @@ const (
 	counterColumn = family + ":n"
 )
 
-// rowWriter writes rows to a table, and remembers what came of each. Its history is a file
-// of what it remembers, in order.
+// rowWriter writes rows to a table and records the fate of each. Its history is a file of these
+// records, in order.
 type rowWriter struct {
 	table  string
 	number int
@@ -49,10 +49,10 @@ type rowWriter struct {
 	mu      sync.Mutex
 	fates   map[string]fate
 	keys    []string
-	counted struct{ acked, asked int64 } // increments of the counter
+	counted struct{ acked, requested int64 } // increments of the counter
 }
 
-// ledger is what all clients of a run found out, for the test.
+// ledger collects the findings of all clients of a run for the test.
 type ledger struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -92,7 +92,7 @@ func (l *ledger) String() string {
 	return b.String()
 }
 
-// settle notes what is known of a row from now on.
+// settle records the fate of a row from now on.
 func (w *rowWriter) settle(key string, f fate, err error) {
 	line := struct {
 		At    int64
@@ -118,7 +118,7 @@ func (w *rowWriter) settle(key string, f fate, err error) {
 	}
 }
 
-// key returns the key of the writer's nth row: they come in no order.
+// key returns the key of the writer's nth row: they come in random order.
 func (w *rowWriter) key(n int) string {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d.%d", w.number, n)
@@ -127,7 +127,7 @@ func (w *rowWriter) key(n int) string {
 
 func (w *rowWriter) counterKey() string { return fmt.Sprintf("counter-%d", w.number) }
 
-// valueOf is what stands in a row: no two have the same, and each can be told from its key.
+// valueOf returns the contents of a row: all are distinct, and each follows from its key.
 func valueOf(key string) []byte {
 	h := fnv.New64a()
 	h.Write([]byte(key))
@@ -150,7 +150,7 @@ func valueOf(key string) []byte {
 	return b
 }
 
-// outcomeOf says what an error means for a change, and its kind for the statistics.
+// outcomeOf returns what an error means for a change, and its kind for the statistics.
 func outcomeOf(err error) (fate, string) {
 	switch {
 	case err == nil:
@@ -173,7 +173,7 @@ func outcomeOf(err error) (fate, string) {
 	return rowUnknown, "failed"
 }
 
-// write writes a row, or deletes one that was written.
+// write writes a row.
 func (w *rowWriter) write(ctx context.Context, c *client.Client, key string) error {
 	w.settle(key, rowUnderWay, nil)
 	err := c.Table(w.table).Apply(ctx, client.NewRowMutation(key).Set(valueColumn, valueOf(key)))
@@ -202,7 +202,7 @@ func (w *rowWriter) remove(ctx context.Context, c *client.Client, key string) {
 // increment adds one to the writer's counter.
 func (w *rowWriter) increment(ctx context.Context, c *client.Client) {
 	w.mu.Lock()
-	w.counted.asked++
+	w.counted.requested++
 	w.mu.Unlock()
 	_, err := c.Table(w.table).Increment(ctx, w.counterKey(), counterColumn, 1)
 	f, kind := outcomeOf(err)
@@ -211,7 +211,7 @@ func (w *rowWriter) increment(ctx context.Context, c *client.Client) {
 	case rowAcked:
 		w.counted.acked++
 	case rowRefused:
-		w.counted.asked--
+		w.counted.requested--
 	}
 	w.mu.Unlock()
 	w.ledger.count("increments " + kind)
@@ -229,7 +229,7 @@ func (w *rowWriter) work(ctx context.Context, c *client.Client, r *rand.Rand) {
 		case n%3 == 1 && old != "":
 			w.read(call, c, old)
 		default:
-			_ = w.write(call, c, w.key(n)) // it is remembered
+			_ = w.write(call, c, w.key(n)) // it is recorded
 		}
 		cancel()
 		pause(ctx, time.Duration(r.Int64N(int64(30*time.Millisecond))))
@@ -247,7 +247,7 @@ func (w *rowWriter) any(r *rand.Rand) (string, fate) {
 	return key, w.fates[key]
 }
 
-// read reads a row, which nobody changes meanwhile, and looks whether it is as it must be.
+// read reads a row, which does not change meanwhile, and checks it.
 func (w *rowWriter) read(ctx context.Context, c *client.Client, key string) {
 	row, err := c.Table(w.table).Get(ctx, key)
 	switch {
@@ -265,7 +265,7 @@ func (w *rowWriter) read(ctx context.Context, c *client.Client, key string) {
 	}
 }
 
-// judge compares a row that was read, or nil, with what must be there.
+// judge compares a row that was read, or nil, with what must exist.
 func (w *rowWriter) judge(key string, row *table.Row) {
 	w.mu.Lock()
 	f, known := w.fates[key]
@@ -293,7 +293,7 @@ func (w *rowWriter) judge(key string, row *table.Row) {
 	}
 }
 
-// judgeCounter does the same with the counter.
+// judgeCounter checks the counter.
 func (w *rowWriter) judgeCounter(row *table.Row) {
 	var n int64
 	if row != nil && len(row.Cells) > 0 {
@@ -303,12 +303,12 @@ func (w *rowWriter) judgeCounter(row *table.Row) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n < w.counted.acked || n > w.counted.asked {
-		w.ledger.violation("%s: counter of writer %d is %d after %d acknowledged increments of %d", w.table, w.number, n, w.counted.acked, w.counted.asked)
+	if n < w.counted.acked || n > w.counted.requested {
+		w.ledger.violation("%s: counter of writer %d is %d after %d acknowledged increments of %d", w.table, w.number, n, w.counted.acked, w.counted.requested)
 	}
 }
 
-// pause waits, or until the context ends.
+// pause waits for d or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

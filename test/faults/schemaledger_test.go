@@ -10,25 +10,26 @@ import (
 // target is a family of a table, by their names.
 type target struct{ table, family string }
 
-// life is one incarnation of a target: from the creation of the table or family to its drop. Times are those of now;
-// zero of the last two is not yet. A creation or drop takes effect between the two times of it.
+// life is one incarnation of a target: from the creation of the table or family to its drop. Times
+// are those of now; zero in the last two means not yet. A creation or drop takes effect between its
+// two times.
 type life struct {
 	id           uint64 // of the table
-	born, made   int64  // the creation began, and returned
-	doomed, dead int64  // the drop began, and returned
-	unknown      bool   // the outcome of a change of the target is not known: nothing is judged
+	born, made   int64  // creation began, returned
+	doomed, dead int64  // drop began, returned
+	unknown      bool   // the outcome of a change of the target is unknown: nothing is judged
 }
 
 // schemaWrite is one row that is written once. Its value follows from the key.
 type schemaWrite struct {
 	table    string
 	families []string
-	id       uint64 // of the table, which the request named; 0: by name only
+	id       uint64 // table id in the request; 0: by name only
 	from, to int64
 	fate     fate
 }
 
-// schemaLedger is what a run knows of tables and rows. It judges (D1 to D4).
+// schemaLedger records a run's tables and rows, and judges reads and writes (D1 to D4).
 type schemaLedger struct {
 	ledger
 
@@ -36,21 +37,21 @@ type schemaLedger struct {
 	lives  map[target][]*life
 	writes map[string]*schemaWrite // by row
 	acked  []string
-	tables []string // names to read and write, dropped ones among them
+	tables []string // names to read and write, including dropped ones
 }
 
 func newSchemaLedger() *schemaLedger {
 	return &schemaLedger{lives: map[target][]*life{}, writes: map[string]*schemaWrite{}}
 }
 
-// begin records that a row will be written. id is that of the table that the request names, 0 for none.
+// begin records that a row will be written. id is the table id in the request, 0 for none.
 func (l *schemaLedger) begin(row, table string, id uint64, families []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writes[row] = &schemaWrite{table: table, families: families, id: id, from: now(), to: math.MaxInt64, fate: rowUnderWay}
 }
 
-// end records what came of a write, and judges it by D2.
+// end records the outcome of a write, and judges it by D2.
 func (l *schemaLedger) end(row string, f fate) {
 	l.count("writes " + string(f))
 	l.mu.Lock()
@@ -73,7 +74,8 @@ func (l *schemaLedger) end(row string, f fate) {
 	}
 }
 
-// possible returns the lives into which a write may have gone; judged is false if that is not known. mu is held.
+// possible returns the lives into which a write may have gone; judged is false if that is unknown.
+// mu is held.
 func (l *schemaLedger) possible(w *schemaWrite, family string) (all []*life, judged bool) {
 	for _, x := range l.lives[target{w.table, family}] {
 		if x.unknown && w.to >= x.born {
@@ -104,7 +106,7 @@ func (l *schemaLedger) bear(table string, families ...string) (fresh []*life) {
 	for _, f := range families {
 		x := &life{born: now()}
 		if all := l.lives[target{table, f}]; len(all) > 0 {
-			x.id = all[len(all)-1].id // of a family that is added again
+			x.id = all[len(all)-1].id // for a family that is added again
 		}
 		l.lives[target{table, f}] = append(l.lives[target{table, f}], x)
 		fresh = append(fresh, x)
@@ -121,7 +123,7 @@ func (l *schemaLedger) made(all []*life, id uint64) {
 	}
 }
 
-// last returns the present lives of targets.
+// last returns the current lives of targets.
 func (l *schemaLedger) last(table string, families ...string) (all []*life) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +144,7 @@ func (l *schemaLedger) change(all []*life, do func(*life)) {
 	}
 }
 
-// use and retire say which tables are read and written.
+// use and retire set which tables are read and written.
 func (l *schemaLedger) use(table string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +167,7 @@ func (l *schemaLedger) pick(n func(int) int) string {
 	return l.tables[n(len(l.tables))]
 }
 
-// idOf returns the id of a life of a table, the present one or an earlier one; 0 if there is none.
+// idOf returns the id of a current or earlier life of a table; 0 if there is none.
 func (l *schemaLedger) idOf(table string, n func(int) int) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +184,7 @@ func (l *schemaLedger) idOf(table string, n func(int) int) uint64 {
 	return ids[n(len(ids))]
 }
 
-// recent returns a row that was acknowledged, most often lately, and its table.
+// recent returns an acknowledged row, usually a recent one, and its table.
 func (l *schemaLedger) recent(n func(int) int) (row, table string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +199,7 @@ func (l *schemaLedger) recent(n func(int) int) (row, table string) {
 	return row, l.writes[row].table
 }
 
-// read judges a read of a row, which found these families of it. gone says that the table was not there.
+// read judges a read of a row that found these families. gone is set if the table did not exist.
 func (l *schemaLedger) read(row string, from int64, found map[string]string, gone bool) {
 	to := now()
 	l.count("rows read")
@@ -217,7 +219,7 @@ func (l *schemaLedger) read(row string, from int64, found map[string]string, gon
 // stands reports whether no drop of a life had begun at a time.
 func (l *schemaLedger) stands(x *life, at int64) bool { return x.doomed == 0 || x.doomed > at }
 
-// judge judges what was found of a row's family by a read from one time to another (D1, D3). mu is held.
+// judge judges the result for a row's family of a read between two times (D1, D3). mu is held.
 func (l *schemaLedger) judge(row string, w *schemaWrite, family, value string, there bool, from, to int64) {
 	possible, judged := l.possible(w, family)
 	if !judged {
@@ -246,7 +248,7 @@ func (l *schemaLedger) scanned(table string, from int64, rows map[string]map[str
 	defer l.mu.Unlock()
 	for row := range rows {
 		if w := l.writes[row]; w == nil || w.table != table {
-			l.violation("scan of %s from %s: row %s, which nobody wrote there", table, seconds(from), row)
+			l.violation("scan of %s from %s: row %s, which was never written there", table, seconds(from), row)
 		}
 	}
 	for row, w := range l.writes {
@@ -260,7 +262,7 @@ func (l *schemaLedger) scanned(table string, from int64, rows map[string]map[str
 	}
 }
 
-// counted returns how often something was counted.
+// counted returns a counter.
 func (l *schemaLedger) counted(what string) int {
 	l.ledger.mu.Lock()
 	defer l.ledger.mu.Unlock()

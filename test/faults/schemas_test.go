@@ -21,45 +21,47 @@ import (
 )
 
 const (
-	// schemaFaults... are the faults of one run, schemaLength... bound their length.
+	// schemaFaults... are the numbers of faults of one run, schemaLength... bound their length.
 	schemaFaultsShort, schemaFaults, schemaFaultsSoak = 1, 5, 60
 	schemaLengthMax, schemaLengthMaxSoak              = 3 * time.Second, 20 * time.Second
-	// schemaTime is when the last fault of a run begins that is no soak: on a busy machine there are fewer.
+	// schemaTime is the latest begin of a fault in a run that is not a soak: a busy machine has
+	// fewer faults.
 	schemaTime = 20 * time.Second
-	// schemaOwners is how many goroutines change schemas, each those of its own tables.
+	// schemaOwners is the number of goroutines that change schemas, each of its own tables.
 	schemaOwners = 3
 	// schemaPace bounds the pause of writers and readers after each operation.
 	schemaPace = 25 * time.Millisecond
 	// schemaCall bounds one change of a schema.
 	schemaCall = 30 * time.Second
-	// schemaTables is how many tables of each owner are written to, dropped ones among them.
+	// schemaTables is the number of tables of each owner that are written to, including dropped
+	// ones.
 	schemaTables = 2
 )
 
-// schemaFamilies are the families of each table, which are dropped and added again.
+// schemaFamilies are the families of each table. They are dropped and added again.
 var schemaFamilies = []string{"a", "b"}
 
-// schemaKinds are the faults of TestSchemas, of wholeKinds.
+// schemaKinds are the faults of TestSchemas, a subset of wholeKinds.
 var schemaKinds = []string{"kill one", "kill master", "pause one", "pause master", "isolate one"}
 
-// schemaRun is one life of a cluster whose tables come and go.
+// schemaRun is one run of a cluster whose tables are created and dropped.
 type schemaRun struct {
 	*cluster
-	db     *client.Client // of changes, moves and scans
+	db     *client.Client // for changes, moves and scans
 	ledger *schemaLedger
 	seed   uint64
 	rows   atomic.Int64
-	ctx    context.Context // of all that uses the cluster
+	ctx    context.Context // of all goroutines that use the cluster
 
-	// calm is closed when the fault under way is over and tables are served again.
+	// calm is closed when the current fault is over and tables are served again.
 	calm struct {
 		sync.Mutex
 		c chan struct{}
 	}
 }
 
-// TestSchemas drops, creates and alters tables while these are written, read, moved, split and merged, and nodes are
-// killed, paused and cut off (D1 to D4).
+// TestSchemas drops, creates and alters tables while they are written, read, moved, split and
+// merged, and nodes are killed, paused and disconnected (D1 to D4).
 func TestSchemas(t *testing.T) {
 	seed := testSeed(t)
 	until := soakShare(4)
@@ -72,7 +74,7 @@ func TestSchemas(t *testing.T) {
 		faults = schemaFaultsShort
 	}
 	if runs == 1 {
-		t.Parallel() // it waits much
+		t.Parallel() // mostly waiting
 		runSchemas(t, seed, faults, longest, time.Time{})
 		return
 	}
@@ -98,7 +100,7 @@ func runSchemas(t *testing.T, seed uint64, faults int, longest time.Duration, un
 	r.stopAll()
 }
 
-// schemaViolations returns what a run finds in a program with a planted mistake.
+// schemaViolations returns the violations of a run with a planted bug.
 func schemaViolations(t *testing.T, seed uint64, bugs, program string) []string {
 	c := newCluster(t, 3)
 	c.bugs, c.program = bugs, program
@@ -109,7 +111,8 @@ func schemaViolations(t *testing.T, seed uint64, bugs, program string) []string 
 	return bad
 }
 
-// run makes faults while schemas change, and returns what is wrong. The zero until is schemaTime from now.
+// run makes faults while schemas change, and returns the violations. A zero until means schemaTime
+// from now.
 func (r *schemaRun) run(faults int, longest time.Duration, until time.Time) []string {
 	r.t.Helper()
 	stop := r.begin()
@@ -130,7 +133,7 @@ func (r *schemaRun) run(faults int, longest time.Duration, until time.Time) []st
 	return bad
 }
 
-// newSchemaRun brings up the cluster, and a table of which each fault's end is seen.
+// newSchemaRun starts the cluster, and creates the table that shows the end of each fault.
 func newSchemaRun(c *cluster, seed uint64) *schemaRun {
 	c.t.Helper()
 	c.form()
@@ -144,7 +147,7 @@ func newSchemaRun(c *cluster, seed uint64) *schemaRun {
 	return r
 }
 
-// open returns a client with a cache of its own.
+// open returns a client with its own cache.
 func (r *schemaRun) open() *client.Client {
 	r.t.Helper()
 	db, err := client.Open(r.t.Context(), strings.Join(r.addresses(), ","),
@@ -156,7 +159,7 @@ func (r *schemaRun) open() *client.Client {
 	return db
 }
 
-// begin starts all that uses the cluster; stop ends it.
+// begin starts all goroutines that use the cluster; stop ends them.
 func (r *schemaRun) begin() (stop func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.ctx = ctx
@@ -222,7 +225,7 @@ func (r *schemaRun) fault(f fault) {
 	time.Sleep(f.rest)
 }
 
-// awaitCalm waits for the end of the fault under way: requests that were on their way have come to an end then.
+// awaitCalm waits for the end of the current fault, when pending requests have ended too.
 func (r *schemaRun) awaitCalm() {
 	r.calm.Lock()
 	c := r.calm.c
@@ -257,7 +260,7 @@ func (r *schemaRun) recovers() {
 	}
 }
 
-// finish returns what is wrong, after a last scan of all tables.
+// finish returns the violations, after a last scan of all tables.
 func (r *schemaRun) finish() []string {
 	r.t.Helper()
 	r.ctx = r.t.Context()
@@ -278,7 +281,7 @@ func (r *schemaRun) finish() []string {
 	return r.ledger.violations()
 }
 
-// row returns a row key that was not used before: they are spread over the table.
+// row returns a new row key; keys are spread over the table.
 func (r *schemaRun) row() string {
 	n := r.rows.Add(1)
 	h := fnv.New32a()
@@ -286,7 +289,7 @@ func (r *schemaRun) row() string {
 	return fmt.Sprintf("%02x-%d", h.Sum32()&0xff, n)
 }
 
-// families returns one or all of the families of tables.
+// schemaChoice returns one or all of the families of tables.
 func schemaChoice(random *rand.Rand) []string {
 	if n := random.IntN(len(schemaFamilies) + 1); n < len(schemaFamilies) {
 		return schemaFamilies[n : n+1]
@@ -294,12 +297,12 @@ func schemaChoice(random *rand.Rand) []string {
 	return schemaFamilies
 }
 
-// pause pauses after an operation.
+// idle pauses after an operation.
 func (r *schemaRun) idle(random *rand.Rand) {
 	pause(r.ctx, time.Duration(random.Int64N(int64(schemaPace))))
 }
 
-// settle records what came of a write.
+// settle records the outcome of a write.
 func (r *schemaRun) settle(row string, err error) {
 	switch {
 	case err == nil:
@@ -314,7 +317,7 @@ func (r *schemaRun) settle(row string, err error) {
 	}
 }
 
-// write writes rows with a client that remembers where tables are.
+// write writes rows with a client that caches tablet locations.
 func (r *schemaRun) write(random *rand.Rand, db *client.Client) {
 	for ; r.ctx.Err() == nil; r.idle(random) {
 		name := r.ledger.pick(random.IntN)
@@ -358,7 +361,7 @@ func schemaMutation(row string, families []string) *client.RowMutation {
 	return m
 }
 
-// writeMany writes rows in one call: each has an outcome of its own.
+// writeMany writes rows in one call; each has its own outcome.
 func (r *schemaRun) writeMany(ctx context.Context, random *rand.Rand, t *client.Table) {
 	var ms []*client.RowMutation
 	families := schemaChoice(random)
@@ -379,8 +382,9 @@ func (r *schemaRun) writeMany(ctx context.Context, random *rand.Rand, t *client.
 	}
 }
 
-// writePlain writes rows as a client does that knows nothing but docs/rpc.md: it asks any node, and then the one that
-// the answer names. It names the table by its name alone, or the table's id too, which may be that of the one before.
+// writePlain writes rows like a client that only follows docs/rpc.md. It calls any node, and then
+// the one that the answer names. It names the table by its name only, or also by its id, which may
+// be that of an earlier table.
 func (r *schemaRun) writePlain(random *rand.Rand) {
 	conns := map[string]*rpc.Conn{}
 	defer func() {
@@ -409,7 +413,7 @@ func (r *schemaRun) writePlain(random *rand.Rand) {
 	}
 }
 
-// mutate sends a request to a node, and once more to the one that the node names.
+// mutate sends a request to a node, and again to the one that the answer names.
 func (r *schemaRun) mutate(ctx context.Context, conns map[string]*rpc.Conn, addr string, req *api.MutateRequest) (err error) {
 	for range 2 {
 		conn := conns[addr]
@@ -442,7 +446,7 @@ func (r *schemaRun) mutate(ctx context.Context, conns map[string]*rpc.Conn, addr
 	return err
 }
 
-// read reads rows that were acknowledged.
+// read reads acknowledged rows.
 func (r *schemaRun) read(random *rand.Rand, db *client.Client) {
 	for ; r.ctx.Err() == nil; r.idle(random) {
 		row, name := r.ledger.recent(random.IntN)
@@ -475,7 +479,8 @@ func schemaCells(row *table.Row) map[string]string {
 	return found
 }
 
-// scan scans a table and has the ledger judge it. The caller does not change the table's schema meanwhile.
+// scan scans a table and lets the ledger judge the result. The caller does not change the table's
+// schema meanwhile.
 func (r *schemaRun) scan(name string) {
 	err := await(recoverTime, func() error {
 		from, rows := now(), map[string]map[string]string{}
@@ -497,7 +502,7 @@ func (r *schemaRun) scan(name string) {
 	}
 }
 
-// shake moves, splits and merges tablets of tables that may be dropped at any moment.
+// shake moves, splits and merges tablets of tables that may be dropped at any time.
 func (r *schemaRun) shake(random *rand.Rand) {
 	for ; r.ctx.Err() == nil; pause(r.ctx, time.Duration(random.Int64N(int64(150*time.Millisecond)))) {
 		name := r.ledger.pick(random.IntN)
@@ -531,13 +536,13 @@ func (r *schemaRun) shake(random *rand.Rand) {
 	}
 }
 
-// schemaOwner changes the schemas of tables of its own.
+// schemaOwner changes the schemas of its own tables.
 type schemaOwner struct {
 	*schemaRun
 	number, made int
-	live         []string // that are there
-	free         []string // that may be created again
-	used         []string // that are written to, the newest last
+	live         []string // existing
+	free         []string // may be created again
+	used         []string // written to, newest last
 }
 
 // run makes one change after the other.
@@ -552,13 +557,13 @@ func (o *schemaOwner) run(random *rand.Rand) {
 		}
 		name := o.live[random.IntN(len(o.live))]
 		switch n := random.IntN(10); {
-		case n < 3: // another table in its place
+		case n < 3: // replace the table
 			o.scan(name)
 			if o.drop(name) && slices.Contains(o.free, name) {
 				pause(o.ctx, time.Duration(random.Int64N(int64(20*time.Millisecond))))
 				o.create(name)
 			}
-		case n < 5: // as a table is renamed
+		case n < 5: // as if a table were renamed
 			if len(o.live) < schemaTables {
 				if len(o.free) > 0 && random.IntN(2) == 0 {
 					o.create(o.free[0])
@@ -580,7 +585,7 @@ func (o *schemaOwner) run(random *rand.Rand) {
 	}
 }
 
-// fresh returns a name that was never used.
+// fresh returns an unused name.
 func (o *schemaOwner) fresh() string {
 	o.made++
 	return fmt.Sprintf("t%d-%d", o.number, o.made)
@@ -594,8 +599,9 @@ func schemaSpec(family string) table.FamilySpec {
 	return spec
 }
 
-// try makes a change until its outcome is known: it is made if an attempt succeeds, or if a later one is answered with
-// after. sure is false if an earlier attempt may still be under way, and so undo what comes later.
+// try repeats a change until its outcome is known: it was made if an attempt succeeds, or if a
+// later one fails with after. sure is false if an earlier attempt may still be pending, and so undo
+// a later change.
 func (o *schemaOwner) try(what, name string, after error, do func(context.Context) error) (made, sure bool) {
 	sure = true
 	for attempt := 0; o.ctx.Err() == nil; attempt++ {
@@ -622,7 +628,7 @@ func (o *schemaOwner) try(what, name string, after error, do func(context.Contex
 	return false, false
 }
 
-// errNothing is answered to no change.
+// errNothing matches the error of no change.
 var errNothing = errors.New("nothing")
 
 func (o *schemaOwner) create(name string) {
@@ -651,7 +657,7 @@ func (o *schemaOwner) create(name string) {
 	o.live = append(o.live, name)
 }
 
-// abandon leaves a table alone, of which it is not known what becomes of it.
+// abandon stops using a table whose state is unknown.
 func (o *schemaOwner) abandon(name string, all []*life) {
 	o.ledger.count("tables abandoned")
 	o.ledger.change(all, func(x *life) { x.unknown = true })
@@ -675,7 +681,7 @@ func (o *schemaOwner) drop(name string) bool {
 		return false
 	}
 	o.ledger.change(all, func(x *life) { x.dead = now() })
-	if sure { // or an attempt that is still under way could drop the next of that name
+	if sure { // otherwise a pending attempt could drop the next table of that name
 		o.free = append(o.free, name)
 	}
 	if len(o.used) > schemaTables {
@@ -713,7 +719,7 @@ func (o *schemaOwner) renewFamily(name, family string, after time.Duration) {
 	o.ledger.change(fresh, func(x *life) { x.made = now() })
 }
 
-// alter makes a change after which all families are what they were.
+// alter makes a change that leaves all families as they were.
 func (o *schemaOwner) alter(name string, do func(context.Context) error) {
 	if made, sure := o.try("alterations", name, errNothing, do); !made || !sure {
 		o.abandon(name, o.ledger.last(name, schemaFamilies...))

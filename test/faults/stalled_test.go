@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// freeze has all that is written to a disk hang, until thaw. What is read comes.
+// freeze makes all writes to a disk hang until thaw. Reads work.
 func (d *disk) freeze() error { return d.ioctl("freeze", 0xc0045877) } // FIFREEZE
 
 func (d *disk) thaw() error { return d.ioctl("thaw", 0xc0045878) } // FITHAW
@@ -32,11 +32,12 @@ func (d *disk) ioctl(what string, request uint) error {
 	return nil
 }
 
-// A disk of a node hangs for good, not that which the lock service writes to: the node ends by itself, with a line that says why, and others
-// serve its tablets. No write that was acknowledged is lost, and when the disk is back so is the node.
+// A disk of a node hangs permanently, though not the one that the lock service uses. The node exits
+// and logs the reason, and others serve its tablets. No acknowledged write is lost, and when the
+// disk is back so is the node.
 func TestHungDisk(t *testing.T) {
 	if err := canLosePower(); err != nil {
-		t.Logf("no disk can hang here: it takes root, loop devices and mkfs.ext4: %v", err)
+		t.Logf("no disk can hang here, requires root, loop devices and mkfs.ext4: %v", err)
 		return
 	}
 	t.Parallel()
@@ -77,21 +78,21 @@ func TestHungDisk(t *testing.T) {
 	if err := put(0); err != nil {
 		t.Fatal(err)
 	}
-	victim.frail = true
+	victim.mayExit = true
 	if err := victim.disks[1].freeze(); err != nil {
 		t.Fatal(err)
 	}
 	thaw := func() error { return victim.disks[1].thaw() }
-	defer func() { _ = thaw() }() // or nothing could be unmounted
+	defer func() { _ = thaw() }() // otherwise nothing could be unmounted
 	began, acked, slowest := time.Now(), 1, time.Duration(0)
 	ended := time.Duration(0)
 	for ended == 0 || time.Since(began) < ended+15*time.Second {
 		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("%v is still there:\n%s", victim, tail(victim.log(), 10))
+			t.Fatalf("%v has not exited:\n%s", victim, tail(victim.log(), 10))
 		}
 		start := time.Now()
 		switch err := put(acked); {
-		case errors.Is(err, client.ErrAmbiguous): // the node ended meanwhile: once more
+		case errors.Is(err, client.ErrAmbiguous): // the node exited meanwhile: retry
 			continue
 		case err != nil:
 			t.Fatalf("write %d after %v: %v", acked, time.Since(began), err)
@@ -103,20 +104,20 @@ func TestHungDisk(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Logf("the node gave up after %v; %d writes, the slowest took %v", ended.Round(time.Second), acked, slowest.Round(time.Millisecond))
+	t.Logf("the node exited after %v; %d writes, slowest %v", ended.Round(time.Second), acked, slowest.Round(time.Millisecond))
 	if err := thaw(); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-victim.proc.Done():
 		if victim.proc.Err() == nil {
-			t.Error("it ended without an error")
+			t.Error("the node exited without an error")
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%v does not end:\n%s", victim, tail(victim.log(), 10))
+		t.Fatalf("%v does not exit:\n%s", victim, tail(victim.log(), 10))
 	}
 	victim.start()
-	victim.frail = false
+	victim.mayExit = false
 	c.settled(60*time.Second, 3)
 	found, all := 0, rows.Scan(ctx)
 	defer all.Close()

@@ -48,14 +48,14 @@ var storeKinds = map[string]struct{ do, undo func(*storeRun, fault) }{
 	"lost disks":             {func(r *storeRun, f fault) { r.lose(f, 2) }, (*storeRun).startAll},
 }
 
-// storePlan draws the steps: one fault, or two at a time if neither takes replicas away for
-// good, or all room.
+// storePlan draws the steps: one fault, or two at a time if neither removes replicas permanently,
+// or uses all disk space.
 func storePlan(r *rand.Rand, faults, nodes int, longest time.Duration) (steps [][]fault) {
 	var waiting *fault
 	for _, f := range plan(r, slices.Collect(maps.Keys(storeKinds)), faults, nodes, longest) {
-		alone := strings.HasPrefix(f.kind, "flip") || strings.HasPrefix(f.kind, "lost") || f.kind == "full nodes"
+		single := strings.HasPrefix(f.kind, "flip") || strings.HasPrefix(f.kind, "lost") || f.kind == "full nodes"
 		switch {
-		case alone || r.IntN(2) == 0:
+		case single || r.IntN(2) == 0:
 			steps = append(steps, []fault{f})
 		case waiting == nil:
 			waiting = &f
@@ -110,8 +110,8 @@ func (r *storeRun) fill(f fault, nodes, disks int, leave int64) {
 	}
 }
 
-// fillNodes fills all disks, and writes until that is noticed: what is then told is that
-// the disks are full.
+// fillNodes fills all disks, and writes until that fails. The error must be that the disks are
+// full.
 func (r *storeRun) fillNodes(f fault) {
 	r.t.Helper()
 	r.fill(f, len(r.nodes), 2, storeReserve/2)
@@ -130,7 +130,7 @@ func (r *storeRun) fillNodes(f fault) {
 			return
 		}
 	}
-	r.t.Errorf("%d rows were written to full disks without a word of it; the last: %v", n, err)
+	r.t.Errorf("%d rows were written to full disks without a disk full error; the last: %v", n, err)
 }
 
 func (r *storeRun) emptyAll(fault) {
@@ -144,27 +144,27 @@ func (r *storeRun) emptyAll(fault) {
 	}
 }
 
-// injury is what makes the syncs of a node's process fail.
+// injury makes the syncs of a node's process fail.
 type injury struct {
 	node   *node
 	tracer *netlab.Process
 }
 
-// injure lets no sync of a node succeed. The node may well give up.
+// injure makes all syncs of a node fail. The node may exit.
 func (r *storeRun) injure(f fault) {
 	r.t.Helper()
 	n := r.victims(f, false)[0]
-	if !n.wanted || n.paused {
+	if !n.shouldRun || n.paused {
 		return
 	}
-	n.frail = true
+	n.mayExit = true
 	r.injured = &injury{n, n.trace(syncs, "error=EIO")}
 }
 
-// syncs are the system calls by which data becomes durable.
+// syncs are the system calls that make data durable.
 const syncs = "fsync,fdatasync"
 
-// trace has something done to system calls of the node's process, until the tracer that it returns ends.
+// trace tampers with system calls of the node's process until the returned tracer ends.
 func (n *node) trace(calls, inject string) *netlab.Process {
 	t := n.c.t
 	t.Helper()
@@ -177,25 +177,25 @@ func (n *node) trace(calls, inject string) *netlab.Process {
 	cmd.Stdout, cmd.Stderr = out, out
 	p, err := n.c.lab.Here.Start(cmd)
 	if err != nil {
-		t.Fatalf("do something to system calls: %v: install strace", err)
+		t.Fatalf("trace system calls: %v: install strace", err)
 	}
 	select {
-	case <-n.proc.Done(): // it noticed at once
+	case <-n.proc.Done(): // it exited at once
 		return p
 	case <-p.Done():
 	case <-time.After(200 * time.Millisecond):
 		return p
 	}
 	select {
-	case <-n.proc.Done(): // so the tracer has ended, too
+	case <-n.proc.Done(): // the tracer has ended too
 	case <-time.After(200 * time.Millisecond):
-		said, _ := os.ReadFile(out.Name())
-		t.Fatalf("strace, which does something to system calls, may not trace a process here (%v): %s", p.Err(), tail(string(said), 3))
+		output, _ := os.ReadFile(out.Name())
+		t.Fatalf("strace may not trace a process here (%v): %s", p.Err(), tail(string(output), 3))
 	}
 	return p
 }
 
-// mend ends that, and has a new disk, or a new start, make good what it has done.
+// mend ends the injury, and a new disk or a restart repairs its effects.
 func (r *storeRun) mend(fault) {
 	r.t.Helper()
 	if r.injured == nil {
@@ -209,11 +209,11 @@ func (r *storeRun) mend(fault) {
 	}
 	n.kill()
 	r.injured.tracer.Kill()
-	r.injured, n.frail = nil, false
+	r.injured, n.mayExit = nil, false
 	n.start()
 }
 
-// spare returns an error if what is on these disks is on no others.
+// spare returns an error if data on these disks is on no others.
 func (r *storeRun) spare(ctx context.Context, n *node, disks []*disk) error {
 	all, err := needed(ctx, r.lib, r.patient)
 	if err != nil {
@@ -240,7 +240,7 @@ func (r *storeRun) spare(ctx context.Context, n *node, disks []*disk) error {
 	return nil
 }
 
-// renew writes the tables anew, so that all extents have as many replicas as there should be.
+// renew rewrites the tables, so that all extents have their full number of replicas.
 func (r *storeRun) renew() {
 	r.t.Helper()
 	if err := r.probe(recoverTime); err != nil {
@@ -253,7 +253,7 @@ func (r *storeRun) renew() {
 	}
 }
 
-// lose takes disks away from a node while it is down, once nothing is there alone.
+// lose removes disks from a node while it is down, once all their data has other replicas.
 func (r *storeRun) lose(f fault, disks int) {
 	r.t.Helper()
 	n := r.victims(f, false)[0]
@@ -263,7 +263,7 @@ func (r *storeRun) lose(f fault, disks int) {
 	for {
 		r.renew()
 		n.kill()
-		// Logs may be about to give up what had a replica there.
+		// Logs may be about to release extents with a replica there.
 		err := await(3*time.Second, func() error { return r.spare(ctx, n, gone) })
 		if err == nil {
 			break
@@ -271,7 +271,7 @@ func (r *storeRun) lose(f fault, disks int) {
 		r.t.Logf("          not yet: %v", err)
 		n.start()
 		r.recovers()
-		_ = verifyAll(ctx, r.all[0]) // rot that is found is healed
+		_ = verifyAll(ctx, r.all[0]) // corruption that is found is repaired
 		if ctx.Err() != nil {
 			r.t.Fatalf("what %v has is not on other nodes: %v", n, err)
 		}
@@ -295,7 +295,7 @@ func (r *storeRun) damage(f fault, what string, down bool) {
 		if what == "blob" {
 			r.renew()
 		}
-		if down && n.wanted {
+		if down && n.shouldRun {
 			n.kill()
 		}
 		done, err := r.flipOne(ctx, n, what)
@@ -311,7 +311,7 @@ func (r *storeRun) damage(f fault, what string, down bool) {
 	r.t.Fatalf("found no %s to damage", what)
 }
 
-// flipOne flips a bit of a file, and tells which, if there is one that may be damaged.
+// flipOne flips a bit of a file that may be damaged, if there is one, and describes it.
 func (r *storeRun) flipOne(ctx context.Context, n *node, what string) (string, error) {
 	if what == "holders" {
 		name := filepath.Join(n.disks[r.rand.IntN(len(n.disks))].blobs(), "holders")
@@ -355,7 +355,7 @@ func (r *storeRun) flipOne(ctx context.Context, n *node, what string) (string, e
 		if at := replicaFrames(b, replicaHeader(b)); len(at) > 1 {
 			from := at[0]
 			if r.rand.IntN(2) == 0 {
-				from = at[len(at)-2] // the last one looks torn by a crash, not rotten
+				from = at[len(at)-2] // damage to the last one looks like a torn write, not corruption
 			}
 			return r.flipIn(mine[0], from, at[len(at)-1])
 		}
@@ -363,7 +363,7 @@ func (r *storeRun) flipOne(ctx context.Context, n *node, what string) (string, e
 	return "", nil
 }
 
-// flipIn flips a bit from one place in a file to before another.
+// flipIn flips a bit within a range of a file.
 func (r *storeRun) flipIn(name string, from, to int64) (string, error) {
 	at, bit := from+r.rand.Int64N(to-from), r.rand.IntN(8)
 	rel, _ := filepath.Rel(r.dir, name)

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// storeFaultsShort, storeFaultsLong and storeFaultsSoak are the faults of one run.
+	// storeFaultsShort, storeFaultsLong and storeFaultsSoak are the numbers of faults of one run.
 	storeFaultsShort, storeFaultsLong, storeFaultsSoak = 4, 20, 25
 	// storeLengthMax and storeLengthMaxSoak bound the length of a fault.
 	storeLengthMax, storeLengthMaxSoak = 2500 * time.Millisecond, 20 * time.Second
-	// What each node has: extents are so small that logs go on to the next all the time.
+	// Sizes of each node: extents are so small that logs begin new ones all the time.
 	diskBytes, moreDiskBytes = 192 << 20, 96 << 20
 	storeReserve             = 8 << 20
 	storeTables              = 3
 	writersEach              = 2
 )
 
-// storeRun is one life of a cluster whose block store meets faults.
+// storeRun is one run of a cluster whose block store has faults.
 type storeRun struct {
 	*cluster
 	seed    uint64
@@ -40,13 +40,13 @@ type storeRun struct {
 	writers []*rowWriter
 	probes  []*rowWriter // one for each table, used by the test
 	blobs   *blobWriter
-	served  []*node          // whose tables they are
-	conns   []*client.Client // to those
+	served  []*node          // nodes that serve the tables
+	conns   []*client.Client // to these nodes
 	all     []*client.Client // to all nodes
-	patient *client.Client   // of the whole cluster, for what is read in the middle of a fault
+	patient *client.Client   // of the whole cluster, for reads during a fault
 	probed  int
 	slowest time.Duration
-	rand    *rand.Rand // for what depends on what is found, and is not planned
+	rand    *rand.Rand // for choices that depend on the state and are not planned
 	injured *injury    // while a process cannot sync
 	end     func()     // of clients
 }
@@ -64,7 +64,7 @@ func TestBlockStore(t *testing.T) {
 		faults = storeFaultsShort
 	}
 	if runs == 1 {
-		t.Parallel() // it waits much
+		t.Parallel() // mostly waiting
 	}
 	for i := 0; i < runs && time.Now().Before(until); i++ {
 		if runs == 1 {
@@ -95,7 +95,7 @@ func runStore(t *testing.T, seed uint64, faults int, longest time.Duration, unti
 	r.finish()
 }
 
-// newStoreRun brings up a cluster, tables on some of its nodes, and clients.
+// newStoreRun starts a cluster, tables on some of its nodes, and clients.
 func newStoreRun(t *testing.T, seed uint64) *storeRun {
 	c := newCluster(t, 5)
 	c.settings = []string{"--extent-size", "4MiB", "--reserve", fmt.Sprint(storeReserve)}
@@ -148,7 +148,7 @@ func newStoreRun(t *testing.T, seed uint64) *storeRun {
 	return r
 }
 
-// client returns a client of one node alone, which holds on to it.
+// client returns a client of one node only, which keeps its connection.
 func (r *storeRun) client(n *node) *client.Client {
 	r.t.Helper()
 	c, err := client.Open(context.Background(), n.address(), r.keys.as(client.Config{DialTimeout: time.Second, RetryTimeMax: time.Second}))
@@ -173,12 +173,12 @@ func (r *storeRun) history(name string) *os.File {
 	return f
 }
 
-// compactNowAndThen has SSTables made and merged.
+// compactNowAndThen writes and merges SSTables from time to time.
 func (r *storeRun) compactNowAndThen(ctx context.Context) {
 	rnd := rand.New(rand.NewPCG(r.seed, 3))
 	for pause(ctx, time.Second); ctx.Err() == nil; pause(ctx, time.Duration(rnd.Int64N(int64(5*time.Second)))) {
 		i := rnd.IntN(storeTables)
-		_ = r.compact(ctx, i, rnd.IntN(3) == 0) // it is counted
+		_ = r.compact(ctx, i, rnd.IntN(3) == 0) // errors are counted
 	}
 }
 
@@ -208,7 +208,7 @@ func (r *storeRun) probe(atMost time.Duration) error {
 			if err := w.write(ctx, r.conns[i], key); err != nil {
 				return fmt.Errorf("table on %v: %w", r.served[i], err)
 			}
-			for key := range maps.Keys(w.fates) { // any
+			for key := range maps.Keys(w.fates) { // any row
 				row, err := r.conns[i].Table(w.table).Get(ctx, key)
 				if err != nil {
 					return fmt.Errorf("read row %s of the table on %v: %w", key, r.served[i], err)
@@ -253,7 +253,7 @@ func (r *storeRun) diagnose() {
 	}
 }
 
-// finish looks at all rows, twice: as they are, and after all nodes have lost power (S1 to S4).
+// finish checks all rows twice: as they are, and after a power cut of all nodes (S1 to S4).
 func (r *storeRun) finish() {
 	r.t.Helper()
 	r.end()
@@ -270,11 +270,11 @@ func (r *storeRun) finish() {
 	r.checkReplicas()
 	r.stopAll()
 	if n := r.ledger.counts["writes acknowledged"]; n < 100 {
-		r.t.Errorf("only %d rows were written, which shows little", n)
+		r.t.Errorf("only %d rows were written, too few to be conclusive", n)
 	}
 }
 
-// checkRows reads all tables and compares them with what the writers remember.
+// checkRows reads all tables and compares them with the writers' records.
 func (r *storeRun) checkRows(when string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
@@ -319,7 +319,7 @@ func (r *storeRun) checkRows(when string) {
 	if r.t.Failed() {
 		r.t.FailNow()
 	}
-	r.t.Logf("%s: %d rows and %d blobs, all as they must be", when, rows, blobs)
+	r.t.Logf("%s: %d rows and %d blobs, all correct", when, rows, blobs)
 }
 
 func (r *storeRun) tables() (all []string) {
@@ -329,12 +329,12 @@ func (r *storeRun) tables() (all []string) {
 	return all
 }
 
-// restoreTime bounds the time until what was damaged is whole again: nodes ask each other
-// what they hold when they come back, and rot is looked for.
+// restoreTime bounds the time until damaged data is repaired: nodes exchange lists of their
+// replicas when they return, and corruption is searched for.
 const restoreTime = 2 * time.Minute
 
-// checkReplicas waits until all that is needed has its replicas again (S6). Rot is found by
-// whoever reads, or by the scrub within days: here by who asks for a check.
+// checkReplicas waits until all extents in use have their replicas again (S6). Corruption is found
+// by reads, or by the scrub within days; here by a requested check.
 func (r *storeRun) checkReplicas() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), restoreTime)
@@ -352,9 +352,9 @@ func (r *storeRun) checkReplicas() {
 		return err
 	})
 	if err != nil {
-		r.t.Errorf("not whole after %v: %v", restoreTime, err)
+		r.t.Errorf("replicas not restored after %v: %v", restoreTime, err)
 		r.diagnose()
 		return
 	}
-	r.t.Logf("all that is needed has all its replicas after %v", time.Since(start).Round(100*time.Millisecond))
+	r.t.Logf("all replicas restored after %v", time.Since(start).Round(100*time.Millisecond))
 }

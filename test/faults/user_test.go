@@ -23,10 +23,10 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// The tables that users share. Each has families a and b, of different locality groups.
+// Tables that users share. Each has families a and b in different locality groups.
 const (
-	rowsTable  = "rows"  // rows of a few eras, for the model of rows
-	countTable = "count" // counters that live as long as the run
+	rowsTable  = "rows"  // rows of eras, for the model of rows
+	countTable = "count" // counters that last for the whole run
 	bankTable  = "bank"  // accounts
 	listTable  = "list"  // the linked list
 )
@@ -38,24 +38,24 @@ var userFamilies = []string{"a:versions=1", "b:versions=1,group=second"}
 
 const (
 	userEnv      = "FAULTS_USER"
-	rowGroups    = 6 // that rows begin with: their eras are side by side
+	rowGroups    = 6 // prefixes of rows: their eras are adjacent
 	counters     = 12
 	accounts     = 8
 	accountTotal = 2000
 	scanRows     = 30
 )
 
-// userConfig is what a user process is told in userEnv, as JSON. It ends when its standard
-// input does.
+// userConfig configures a user process, as JSON in userEnv. The process ends with its standard
+// input.
 type userConfig struct {
 	Number     int
 	Seed       uint64
 	Servers    []string
 	Credential string // a file
-	History    string // a file that is there
-	// ListWidth is how many chains the process makes at a time.
+	History    string // an existing file
+	// ListWidth is the number of chains that the process writes at a time.
 	ListWidth int
-	// ListRows is how many rows of the list it writes at least.
+	// ListRows is the minimum number of list rows to write.
 	ListRows int
 	// Pace bounds the pause after each operation.
 	Pace time.Duration
@@ -63,9 +63,9 @@ type userConfig struct {
 	ListPause time.Duration
 	// Farewell bounds the closing of the list.
 	Farewell time.Duration
-	// Tables are those that are used: all if none is named.
+	// Tables are the tables to use; empty means all.
 	Tables []string
-	// Watch is how many workers do nothing but read counters.
+	// Watch is the number of workers that only read counters.
 	Watch int
 }
 
@@ -102,7 +102,7 @@ func runUser() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	u.ctx, u.counts.of = ctx, map[string]int{}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // nothing comes but its end
+		_, _ = io.Copy(io.Discard, os.Stdin) // blocks until standard input is closed
 		cancel()
 	}()
 	for u.db == nil && ctx.Err() == nil {
@@ -141,7 +141,7 @@ func (u *user) work() {
 	workers.Wait()
 }
 
-func (u *user) tell(what string) {
+func (u *user) tally(what string) {
 	u.counts.Lock()
 	defer u.counts.Unlock()
 	u.counts.of[what]++
@@ -153,16 +153,16 @@ func (u *user) bad(format string, args ...any) {
 
 func (u *user) pause(r *rand.Rand) { pause(u.ctx, time.Duration(r.Int64N(int64(u.Pace)))) }
 
-// timeout bounds one operation, some of them so tightly that they are given up in a fault.
+// timeout bounds one operation. Some timeouts are so short that operations fail during a fault.
 func (u *user) timeout(r *rand.Rand) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(u.ctx, 500*time.Millisecond+time.Duration(r.Int64N(int64(5*time.Second))))
 }
 
-// result says what an error means. An error that does not say that the outcome is unknown
-// says that nothing was changed.
+// result returns what an error means. An error that does not mean that the outcome is unknown means
+// that nothing was changed.
 func (u *user) result(kind string, err error) rowAnswer {
 	if err == nil {
-		u.tell(kind)
+		u.tally(kind)
 		return rowAnswer{}
 	}
 	_, what := outcomeOf(err)
@@ -174,9 +174,9 @@ func (u *user) result(kind string, err error) rowAnswer {
 			u.bad("%s: %v", kind, err)
 		}
 	}
-	u.tell(kind + " " + what)
+	u.tally(kind + " " + what)
 	if what == "failed" {
-		u.tell(fmt.Sprintf("%.120q", err))
+		u.tally(fmt.Sprintf("%.120q", err))
 	}
 	got := rowAnswer{Error: err.Error()}
 	got.Unknown = errors.Is(err, client.ErrAmbiguous)
@@ -184,7 +184,7 @@ func (u *user) result(kind string, err error) rowAnswer {
 	return got
 }
 
-// begin writes a call to the history.
+// begin records a call in the history.
 func (u *user) begin(c rowCall) (op int64) {
 	op = u.number.Add(1)
 	u.put(userEntry{At: now(), Op: op, Call: &c})
@@ -196,7 +196,7 @@ func (u *user) end(op int64, got rowAnswer) { u.put(userEntry{At: now(), Op: op,
 // rowKey returns the key of a row of an era.
 func rowKey(group int, era int64) string { return fmt.Sprintf("%d/%08d", group, era) }
 
-// row returns a row of this era or the last, and now and then one of long ago.
+// row returns a row of the current or the previous era, and sometimes an old one.
 func (u *user) row(r *rand.Rand) string {
 	era := now()/int64(eraLength) - r.Int64N(2)
 	return rowKey(r.IntN(rowGroups), era)
@@ -208,7 +208,7 @@ func (u *user) oldRow(r *rand.Rand) string {
 
 func (u *user) value() string { return fmt.Sprintf("%d.%d", u.Number, u.number.Add(1)) }
 
-// useRows does what the model of rows knows.
+// useRows makes operations that the model covers.
 func (u *user) useRows(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		ctx, cancel := u.timeout(r)
@@ -232,7 +232,7 @@ func (u *user) useRows(r *rand.Rand) {
 	}
 }
 
-// filled is a mutation that writes a value to both families of a row.
+// filled returns a mutation that writes a value to both families of a row.
 func filled(row, value string) *client.RowMutation {
 	return client.NewRowMutation(row).Set("a:v", []byte(value)).Set("b:v", []byte(value))
 }
@@ -246,7 +246,7 @@ func (u *user) putRow(ctx context.Context, row string) {
 	u.end(op, got)
 }
 
-// putRows writes rows of all groups in one call: each is an operation of its own.
+// putRows writes rows of all groups in one call; each is a separate operation.
 func (u *user) putRows(ctx context.Context, r *rand.Rand) {
 	var ms []*client.RowMutation
 	var ops []int64
@@ -274,7 +274,7 @@ func (u *user) deleteRow(ctx context.Context, row string) {
 	u.end(op, u.result("delete", u.db.Table(rowsTable).Apply(ctx, client.NewRowMutation(row).DeleteRow())))
 }
 
-// increment adds one to a counter. Kind says who looks at what comes of it.
+// increment adds one to a counter. kind determines who checks the result.
 func (u *user) increment(ctx context.Context, tableName, row, kind string) {
 	op := u.begin(rowCall{Kind: kind, Row: row})
 	n, err := u.db.Table(tableName).Increment(ctx, row, "b:n", 1)
@@ -283,14 +283,14 @@ func (u *user) increment(ctx context.Context, tableName, row, kind string) {
 	u.end(op, got)
 }
 
-// compareAndSet writes a value if there is the one that was read.
+// compareAndSet writes a value if the row still has the one that was read.
 func (u *user) compareAndSet(ctx context.Context, r *rand.Rand, row string) {
 	old, ok := u.getRow(ctx, row)
 	if !ok || old == "" {
 		return
 	}
 	if r.IntN(4) == 0 {
-		old = "nobody's"
+		old = "none"
 	}
 	c := rowCall{Kind: "cas", Row: row, Old: old, Value: u.value()}
 	op := u.begin(c)
@@ -312,7 +312,7 @@ func (u *user) getRow(ctx context.Context, row string) (value string, ok bool) {
 	return got.Value, err == nil
 }
 
-// contents returns what a row holds. What is written together must be there together (I3).
+// contents returns the contents of a row. Cells written together must be present together (I3).
 func (u *user) contents(key string, row *table.Row) (value string, n int64) {
 	a, inA := client.Latest(row, "a:v")
 	b, inB := client.Latest(row, "b:v")
@@ -325,7 +325,7 @@ func (u *user) contents(key string, row *table.Row) (value string, n int64) {
 	return string(a.Value), number(row, "b:n")
 }
 
-// scanRows reads rows in their order.
+// scanRows scans rows.
 func (u *user) scanRows(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		ctx, cancel := context.WithTimeout(u.ctx, 10*time.Second)
@@ -352,13 +352,13 @@ func (u *user) scan(ctx context.Context, from string, opts ...client.ScanOption)
 		rows = append(rows, rowSeen{key, value, n})
 	}
 	got = u.result("scan", s.Err())
-	got.Void = false // what came before an error is true
+	got.Void = false // rows before an error are valid
 	got.Whole = s.Err() == nil && len(rows) < scanRows
 	got.Rows = rows
 	return got
 }
 
-// count adds to counters that all users share.
+// count increments counters that all users share.
 func (u *user) count(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		ctx, cancel := u.timeout(r)
@@ -367,7 +367,7 @@ func (u *user) count(r *rand.Rand) {
 	}
 }
 
-// watch reads counters. Who never writes does not hear that a server takes no writes any more.
+// watch reads counters. A client that never writes does not notice that a server rejects writes.
 func (u *user) watch(r *rand.Rand) {
 	for ; u.ctx.Err() == nil; u.pause(r) {
 		ctx, cancel := context.WithTimeout(u.ctx, 20*time.Second)
@@ -381,14 +381,14 @@ func (u *user) watch(r *rand.Rand) {
 	}
 }
 
-// counterKey returns the key of a counter: they are spread over all rows.
+// counterKey returns the key of a counter: they are spread over the table.
 func counterKey(i int) string {
 	h := fnv.New32a()
 	fmt.Fprint(h, i)
 	return fmt.Sprintf("%08x-%d", h.Sum32(), i)
 }
 
-// summary is a ledger of all users together.
+// summary formats the counts of all users.
 func summary(counts map[string]int) string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(counts)) {

@@ -15,40 +15,40 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// userEntry is a line of a user's history. One of its parts is there.
+// userEntry is a line of a user's history. Exactly one of its parts is set.
 type userEntry struct {
-	// At is when it was written; of a call, before the call was made.
+	// At is when it was written; for a call, before the call was made.
 	At     int64
-	Op     int64          `json:",omitempty"` // numbers an operation: its call and its answer
+	Op     int64          `json:",omitempty"` // number of an operation, in its call and its answer
 	Call   *rowCall       `json:",omitempty"`
 	Got    *rowAnswer     `json:",omitempty"`
-	Bad    string         `json:",omitempty"` // a violation that the user has seen itself
-	Listed int            `json:",omitempty"` // rows of the list, in the end
-	Tell   map[string]int `json:",omitempty"` // what the user has done, in the end
+	Bad    string         `json:",omitempty"` // a violation found by the user itself
+	Listed int            `json:",omitempty"` // rows of the list, at the end
+	Tell   map[string]int `json:",omitempty"` // the user's counters, at its end
 }
 
 // rowCall is an operation.
 type rowCall struct {
-	// Kind is, on a row that the model knows, "put", "delete", "cas", "incr", "get" or "scan" (from
-	// Row, N of them); elsewhere "count", an increment by one, "watch", a read of a counter, or "transfer", the
-	// one with number N.
+	// Kind is, for a row of the model, "put", "delete", "cas", "incr", "get" or "scan" (from Row, N
+	// rows). For others it is "count", an increment by one, "watch", a read of a counter, or
+	// "transfer", with number N.
 	Kind string
 	Row  string
-	// Value is what is written: no two write the same. Old is compared.
+	// Value is the written value: all are distinct. Old is compared.
 	Value string `json:",omitempty"`
 	Old   string `json:",omitempty"`
 	N     int64  `json:",omitempty"`
 }
 
-// rowAnswer is what came of a call.
+// rowAnswer is the outcome of a call.
 type rowAnswer struct {
-	// Void: nothing was changed, or learnt. Unknown: who knows.
+	// Void: nothing was changed or learnt. Unknown: the outcome is unknown.
 	Void, Unknown bool   `json:",omitempty"`
 	Matched       bool   `json:",omitempty"` // of a cas or transfer
 	Value         string `json:",omitempty"` // of a get
 	N             int64  `json:",omitempty"` // of a get, or the sum after an increment
-	Stamp         int64  `json:",omitempty"` // timestamp that a put was given
-	// Rows are what a scan found. Whole: there are no more.
+	Stamp         int64  `json:",omitempty"` // server timestamp of a put
+	// Rows are the result of a scan. Whole: there are no more.
 	Rows  []rowSeen `json:",omitempty"`
 	Whole bool      `json:",omitempty"`
 	Error string    `json:",omitempty"`
@@ -60,7 +60,7 @@ type rowSeen struct {
 	N          int64
 }
 
-// rowOp is an operation with what came of it.
+// rowOp is an operation with its outcome.
 type rowOp struct {
 	rowCall
 	rowAnswer
@@ -68,16 +68,16 @@ type rowOp struct {
 	from, to int64
 }
 
-// userHistories is what all users wrote.
+// userHistories are the histories of all users.
 type userHistories struct {
 	ops    []rowOp
-	failed []rowOp // those that had an error, with when it came
+	failed []rowOp // failed operations, with the time of the error
 	bad    []string
 	counts map[string]int
 	listed int
 }
 
-// read reads a user's history. One that was killed may have left half a line in the end.
+// read reads a user's history. The last line of a killed user's may be incomplete.
 func (h *userHistories) read(client int, path string, killed bool) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -132,13 +132,14 @@ func (h *userHistories) add(client int, c userEntry, got rowAnswer, at int64) {
 		return
 	}
 	if got.Unknown {
-		// It may take effect at any time from now on, or never: as good as at the end.
+		// It may take effect at any later time, or never, which is equivalent to an effect at the
+		// end.
 		at = math.MaxInt64
 	}
 	h.ops = append(h.ops, rowOp{*c.Call, got, client, c.At, at})
 }
 
-// judge checks all that the model and the counters tell. Final are the counters in the end.
+// judge checks the histories against the model and the counters. final has the final counters.
 func (h *userHistories) judge(final map[string]int64) (bad []string) {
 	bad = append(bad, h.bad...)
 	byRow := map[string][]rowOp{}
@@ -162,8 +163,8 @@ func (h *userHistories) judge(final map[string]int64) (bad []string) {
 	return append(bad, h.backward()...)
 }
 
-// miscounted tells what is wrong with a counter: its sums are different, grow with time, also for those
-// who only read it, and in the end it is between the increments that were acknowledged and those that may
+// miscounted returns the violations of a counter. Its sums must be distinct and grow with time,
+// also for readers. In the end it must be between the acknowledged increments and those that may
 // have been made.
 func miscounted(row string, ops []rowOp, final int64) (bad []string) {
 	acked, unknown, most := int64(0), int64(0), int64(0)
@@ -203,7 +204,7 @@ func miscounted(row string, ops []rowOp, final int64) (bad []string) {
 	return bad
 }
 
-// twice tells of transfers that were made from the same state.
+// twice returns transfers that were made from the same state.
 func twice(row string, ops []rowOp) (bad []string) {
 	made := map[int64]rowOp{}
 	for _, op := range ops {
@@ -218,7 +219,7 @@ func twice(row string, ops []rowOp) (bad []string) {
 	return bad
 }
 
-// backward tells of timestamps that a row was given out of order (I8).
+// backward returns server timestamps of a row that are out of order (I8).
 func (h *userHistories) backward() (bad []string) {
 	byRow := map[string][]rowOp{}
 	for _, op := range h.ops {
@@ -242,7 +243,7 @@ func (h *userHistories) backward() (bad []string) {
 	return bad
 }
 
-// rowState is a row as the model sees it.
+// rowState is the model's state of a row.
 type rowState struct {
 	value string
 	n     int64
@@ -269,7 +270,7 @@ func (s rowState) step(c rowCall, got rowAnswer) (rowState, bool) {
 	return s, true
 }
 
-// rowModel is what a row must look like from outside (I2).
+// rowModel is the model of a row (I2).
 var rowModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byRow := map[string][]porcupine.Operation{}
@@ -287,13 +288,13 @@ var rowModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v → %+v", input, output) },
 }
 
-// rowOps returns the operations that the model knows: those of scans are gets of the rows that
-// they found, and of those that they should have found and did not.
+// rowOps returns the operations that the model covers. Scans count as gets of the rows that they
+// returned, and of those that they should have returned.
 func (h *userHistories) rowOps() (all []porcupine.Operation) {
 	add := func(op *rowOp, c rowCall, got rowAnswer) {
 		all = append(all, porcupine.Operation{ClientId: op.client, Input: c, Call: op.from, Output: got, Return: op.to})
 	}
-	first := map[string]int64{} // when a row was first written to
+	first := map[string]int64{} // time of a row's first write
 	for i := range h.ops {
 		op := &h.ops[i]
 		switch op.Kind {
@@ -328,8 +329,8 @@ func (h *userHistories) rowOps() (all []porcupine.Operation) {
 	return all
 }
 
-// withoutUnseenRows leaves out what is of unknown outcome and whose value nobody has read: if the
-// others are in order, all are, for these may come after everything.
+// withoutUnseenRows removes writes of unknown outcome whose value was never read: if the others are
+// linearizable, all are, since these may be ordered last.
 func withoutUnseenRows(history []porcupine.Operation) (less []porcupine.Operation) {
 	seen := map[string]bool{}
 	for _, op := range history {
@@ -347,11 +348,11 @@ func withoutUnseenRows(history []porcupine.Operation) (less []porcupine.Operatio
 	return less
 }
 
-// shortestRow returns the operations of one row up to where no order explains them any more, in the
+// shortestRow returns the shortest prefix of one row's operations that no order explains, in the
 // order of their answers.
 func shortestRow(part []porcupine.Operation) string {
 	slices.SortFunc(part, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-	// What was not answered yet may have been done.
+	// Unanswered operations may have been executed.
 	until := func(n int) (history []porcupine.Operation) {
 		end := part[n-1].Return
 		for i, op := range part {

@@ -11,8 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// TestRowModel shows that the checker of rows lets pass what may be and nothing else: of each
-// history the last operation is right as it is, and wrong with the other answer.
+// TestRowModel tests the checker of rows: the last operation of each history is accepted as it is,
+// and rejected with the other answer.
 func TestRowModel(t *testing.T) {
 	type done struct {
 		rowCall
@@ -50,21 +50,21 @@ func TestRowModel(t *testing.T) {
 				}
 				whole := porcupine.CheckOperations(rowModel, history)
 				if !whole && porcupine.CheckOperations(rowModel, withoutUnseenRows(history)) {
-					t.Errorf("%+v is taken for right without what nobody has seen", last)
+					t.Errorf("%+v is accepted without unseen writes", last)
 				}
 				return whole
 			}
 			if !check(test.right) {
-				t.Errorf("%+v is taken for wrong", test.right)
+				t.Errorf("%+v is rejected", test.right)
 			}
 			if check(test.wrong) {
-				t.Errorf("%+v is taken for right", test.wrong)
+				t.Errorf("%+v is accepted", test.wrong)
 			}
 		})
 	}
 }
 
-// TestUserChecks shows that the other checks find what they are for.
+// TestUserChecks tests the other checks.
 func TestUserChecks(t *testing.T) {
 	count := func(from, to, n int64) rowOp {
 		return rowOp{rowCall{Kind: "count", Row: "c"}, rowAnswer{N: n, Unknown: n == 0}, 1, from, to}
@@ -117,7 +117,7 @@ func TestUserChecks(t *testing.T) {
 		bad   int
 	}{
 		"right":             {map[string]string{"1": "2", "2": "3", "3": "1"}, 3, 0},
-		"a lost row":        {map[string]string{"1": "2", "3": "1"}, 3, 3}, // its name leads nowhere, and nobody names what it named
+		"a lost row":        {map[string]string{"1": "2", "3": "1"}, 3, 3}, // it is missing, and the row that it named is named by none
 		"a row named twice": {map[string]string{"1": "2", "2": "1", "3": "1"}, 3, 2},
 	} {
 		l := listCheck{names: test.names}
@@ -134,11 +134,12 @@ func TestUserChecks(t *testing.T) {
 	scan := rowOp{rowCall{Kind: "scan", Row: "a"}, rowAnswer{Rows: []rowSeen{{"c", "x", 0}}}, 1, 10, 11}
 	h = &userHistories{ops: []rowOp{{rowCall{Kind: "put", Row: "b", Value: "y"}, rowAnswer{}, 1, 1, 2}, {rowCall{Kind: "put", Row: "c", Value: "x"}, rowAnswer{}, 1, 1, 2}, scan}}
 	if porcupine.CheckOperations(rowModel, h.rowOps()) {
-		t.Error("a scan that leaves out a row is taken for right")
+		t.Error("a scan that omits a row is accepted")
 	}
 }
 
-// TestRefused shows which failures are held against a drain and restart that meet no fault.
+// TestRefused tests which failures count as violations during a drain and restart without another
+// fault.
 func TestRefused(t *testing.T) {
 	second := int64(time.Second)
 	failed := func(from, to int64, err string) rowOp {
@@ -165,8 +166,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTornHistory shows that what a user had under way when it was killed is of unknown outcome, and that
-// half a line is only forgiven to one who was killed, at the end.
+// TestTornHistory tests that pending operations of a killed user have an unknown outcome, and that
+// only the last line of a killed user's history may be incomplete.
 func TestTornHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "user.jsonl")
 	write := func(lines string) {
@@ -181,13 +182,13 @@ func TestTornHistory(t *testing.T) {
 		t.Error(err)
 	}
 	if len(h.ops) != 1 || !h.ops[0].Unknown || h.ops[0].to != math.MaxInt64 {
-		t.Errorf("a write that was under way is %+v, want one of unknown outcome", h.ops)
+		t.Errorf("a pending write is %+v, want an unknown outcome", h.ops)
 	}
 	if err := (&userHistories{}).read(1, path, false); err == nil {
-		t.Error("half a line of a user that was not killed is taken for whole")
+		t.Error("an incomplete line of a user that was not killed is accepted")
 	}
 	write(`{"At":2,"Op` + "\n" + call)
 	if err := (&userHistories{}).read(1, path, true); err == nil {
-		t.Error("half a line in the middle is taken for whole")
+		t.Error("an incomplete line in the middle is accepted")
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/steledb/stele/internal/netlab"
 )
 
-// userPauseMin is how long users sleep at least that are paused.
+// userPauseMin is the minimum time for which users are paused.
 const userPauseMin = time.Second
 
-// startUser starts one more user.
+// startUser starts another user.
 func (r *wholeRun) startUser(host *netlab.Host, mortal bool) {
 	r.t.Helper()
 	cfg := r.cfg.user
@@ -51,7 +51,7 @@ func (r *wholeRun) startUser(host *netlab.Host, mortal bool) {
 	r.users = append(r.users, u)
 }
 
-// killUsers kills users in the middle of what they do, again and again; another starts in the place of each.
+// killUsers repeatedly kills users at work and starts another in place of each.
 func (r *wholeRun) killUsers(f fault) {
 	r.t.Helper()
 	for end := time.Now().Add(f.length); ; {
@@ -69,23 +69,23 @@ func (r *wholeRun) killMortals() {
 		if u.mortal && !u.killed {
 			u.proc.Kill()
 			u.killed, u.paused = true, false
-			_ = u.stdin.Close() // nobody reads it any more
+			_ = u.stdin.Close() // no longer read
 		}
 	}
 }
 
-// startUsers starts a user for each that was killed and has no successor.
+// startUsers starts a user for each killed one without a successor.
 func (r *wholeRun) startUsers(fault) {
 	r.t.Helper()
 	for _, u := range slices.Clone(r.users) {
 		if u.mortal && u.killed {
-			u.mortal = false // it has had its life
+			u.mortal = false // already replaced
 			r.startUser(u.host, true)
 		}
 	}
 }
 
-// pauseUsers pauses some of the users, in the middle of what they do.
+// pauseUsers pauses some of the users at work.
 func (r *wholeRun) pauseUsers(f fault) {
 	r.t.Helper()
 	awake := slices.DeleteFunc(slices.Clone(r.users), func(u *userProcess) bool { return u.killed })
@@ -112,8 +112,8 @@ func (r *wholeRun) resumeUsers(fault) {
 	}
 }
 
-// dismiss has the users end, and waits until they have.
-func (r *wholeRun) dismiss() {
+// stopUsers ends the users and waits until they have exited.
+func (r *wholeRun) stopUsers() {
 	r.t.Helper()
 	for _, u := range r.users {
 		if u.killed {
@@ -125,7 +125,7 @@ func (r *wholeRun) dismiss() {
 	}
 	for i, u := range r.users {
 		if !u.killed {
-			r.seeOff(i+1, u)
+			r.awaitExit(i+1, u)
 		}
 		if err := r.h.read(i+1, u.history, u.killed); err != nil {
 			r.t.Error(err)
@@ -136,17 +136,17 @@ func (r *wholeRun) dismiss() {
 	}
 }
 
-// seeOff waits until a user has ended.
-func (r *wholeRun) seeOff(number int, u *userProcess) {
+// awaitExit waits until a user has exited.
+func (r *wholeRun) awaitExit(number int, u *userProcess) {
 	r.t.Helper()
 	select {
 	case <-u.proc.Done():
 		if err := u.proc.Err(); err != nil {
-			said, _ := os.ReadFile(strings.TrimSuffix(u.history, "jsonl") + "log")
-			r.t.Errorf("user %d: %v: %s", number, err, tail(string(said), 20))
+			output, _ := os.ReadFile(strings.TrimSuffix(u.history, "jsonl") + "log")
+			r.t.Errorf("user %d: %v: %s", number, err, tail(string(output), 20))
 		}
 	case <-time.After(r.cfg.user.Farewell + 30*time.Second):
-		r.t.Errorf("user %d does not end", number)
+		r.t.Errorf("user %d does not exit", number)
 		_ = u.proc.Signal(15)
 	}
 }

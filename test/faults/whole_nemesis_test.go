@@ -55,7 +55,8 @@ var wholeKinds = map[string]struct{ do, undo func(*wholeRun, fault) }{
 	"clocks apart":  {(*wholeRun).clocksApart, (*wholeRun).rightClocks},
 }
 
-// wholeChoice returns the kinds of faults to make: all, or those that STELE_FAULT_KINDS names, separated by commas.
+// wholeChoice returns the kinds of faults to make: all, or those in STELE_FAULT_KINDS, separated by
+// commas.
 func wholeChoice(t *testing.T) (kinds []string) {
 	t.Helper()
 	chosen := os.Getenv("STELE_FAULT_KINDS")
@@ -64,7 +65,7 @@ func wholeChoice(t *testing.T) (kinds []string) {
 	}
 	for kind := range strings.SplitSeq(chosen, ",") {
 		if _, ok := wholeKinds[kind]; !ok {
-			t.Fatalf("STELE_FAULT_KINDS: no fault %q; there are %q", kind, slices.Sorted(maps.Keys(wholeKinds)))
+			t.Fatalf("STELE_FAULT_KINDS: unknown fault %q; known are %q", kind, slices.Sorted(maps.Keys(wholeKinds)))
 		}
 		kinds = append(kinds, kind)
 	}
@@ -85,8 +86,8 @@ func wholePlan(r *rand.Rand, kinds []string, faults, nodes int, longest time.Dur
 // step does one or two faults, the second one while the first lasts.
 func (r *wholeRun) step(start time.Time, faults []fault) {
 	r.t.Helper()
-	r.alone = len(faults) == 1
-	if drainsOnly(faults) { // what an earlier fault took from leases is seen when they end
+	r.onlyFault = len(faults) == 1
+	if drainsOnly(faults) { // leases that an earlier fault affected expire within this time
 		time.Sleep(api.LeaseDefault)
 		r.recovers()
 	}
@@ -117,13 +118,13 @@ func (r *wholeRun) nothing(fault) {}
 
 func (r *wholeRun) cutPower(f fault, many int) { r.losePower(r.victims(f, false)[:many]...) }
 
-// up returns victims that run.
+// up returns running victims.
 func (r *wholeRun) up(f fault) []*node {
-	return slices.DeleteFunc(r.victims(f, false), func(n *node) bool { return !n.wanted || n.paused })
+	return slices.DeleteFunc(r.victims(f, false), func(n *node) bool { return !n.shouldRun || n.paused })
 }
 
 func (r *wholeRun) stopOne(f fault) {
-	if v := r.up(f); len(v) == len(r.nodes) { // or it may wait for what is not there
+	if v := r.up(f); len(v) == len(r.nodes) { // otherwise it may wait for unreachable nodes
 		v[0].stop()
 	}
 }
@@ -173,7 +174,7 @@ func (r *wholeRun) speedUp(fault) {
 	r.slow = nil
 }
 
-// setClocks sets the clocks of nodes wrong, which stay so until another fault sets them right.
+// setClocks sets wrong clocks on nodes, which keep them until another fault corrects them.
 func (r *wholeRun) setClocks(f fault, off time.Duration, nodes int) {
 	for _, n := range r.victims(f, false)[:nodes] {
 		n.setClock(off)
@@ -192,7 +193,7 @@ func (r *wholeRun) rightClocks(fault) {
 	}
 }
 
-// shaker forces on tablets what happens to them by themselves now and then.
+// shaker forces operations on tablets that otherwise happen only occasionally.
 type shaker struct {
 	db    *client.Client
 	nodes []string
@@ -230,10 +231,10 @@ func (s *shaker) run(ctx context.Context) {
 	}
 }
 
-// tabletsMost is how many tablets of a table are split on.
+// tabletsMost is the number of tablets of a table above which none is split.
 const tabletsMost = 6
 
-// shake does one thing to a table.
+// shake makes one operation on a table.
 func (s *shaker) shake(ctx context.Context, name string) (what string, err error) {
 	at := client.TabletRef{Row: fmt.Sprintf("%x", s.rand.Uint32())}
 	switch n := s.rand.IntN(20); {
@@ -263,7 +264,7 @@ func (s *shaker) shake(ctx context.Context, name string) (what string, err error
 
 func (s *shaker) node() string { return s.nodes[s.rand.IntN(len(s.nodes))] }
 
-// place returns a row to split at, most often where rows are written just now.
+// place returns a row to split at, usually where rows are being written.
 func (s *shaker) place(name string) string {
 	if name == rowsTable {
 		return rowKey(s.rand.IntN(rowGroups), now()/int64(eraLength)-s.rand.Int64N(8))

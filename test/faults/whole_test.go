@@ -22,42 +22,42 @@ import (
 )
 
 const (
-	// wholeFaultsShort, wholeFaultsLong and wholeFaultsSoak are the faults of one run.
+	// wholeFaultsShort, wholeFaultsLong and wholeFaultsSoak are the numbers of faults of one run.
 	wholeFaultsShort, wholeFaultsLong, wholeFaultsSoak = 3, 14, 30
 	// wholeLengthMax and wholeLengthMaxSoak bound the length of a fault.
 	wholeLengthMax, wholeLengthMaxSoak = 6 * time.Second, 60 * time.Second
-	// listRowsSoak is how many rows the linked list has at least in the end of a soak's run.
+	// listRowsSoak is the minimum final size of the linked list in a soak's run.
 	listRowsSoak = 1_000_000
-	// listRowsSecond is how many of them it is given a second for, in a run that has less time.
+	// listRowsSecond is the number of its rows per second, in a run that has less time.
 	listRowsSecond = 1000
-	// wholeManyFaults is from where on a run is long: disks are larger, and users slower, or their histories
-	// could not be judged in time.
+	// wholeManyFaults is the number of faults from which on a run is long: disks are larger, and
+	// users slower, since their histories could not be judged in time otherwise.
 	wholeManyFaults = 100
-	// wholeRunMin is the least time that a further run of a soak is begun for; wholeChecksMax is for what comes after
-	// the faults.
+	// wholeRunMin is the minimum remaining time to begin another run of a soak; wholeChecksMax is
+	// for the checks after the faults.
 	wholeRunMin, wholeChecksMax = 4 * time.Minute, 4 * time.Minute
 	// probeTable has rows that only the test writes.
 	probeTable = "probe"
 )
 
-// wholeRun is one life of a cluster whose tablets meet faults.
+// wholeRun is one run of a cluster whose tablets have faults.
 type wholeRun struct {
 	*cluster
-	seed    uint64
-	cfg     wholeConfig
-	lib     *session.Client
-	db      *client.Client // of the whole cluster, patient
-	users   []*userProcess
-	probed  int
-	slowest time.Duration
-	slow    []*netlab.Process // that slow syncs down
-	shaker  *shaker
-	end     func() // of what the test itself does to tablets
-	h       userHistories
-	kinds   map[string]int // of faults that were done
-	drained []*drained     // nodes that drain, or have
-	alone   bool           // the fault under way
-	quiet   []period       // when users may have met no fault
+	seed      uint64
+	cfg       wholeConfig
+	lib       *session.Client
+	db        *client.Client // of the whole cluster, with long retries
+	users     []*userProcess
+	probed    int
+	slowest   time.Duration
+	slow      []*netlab.Process // that slow down syncs
+	shaker    *shaker
+	end       func() // ends the test's own operations on tablets
+	h         userHistories
+	kinds     map[string]int // faults done, by kind
+	drained   []*drained     // nodes that are or were drained
+	onlyFault bool           // the current fault is the only one
+	quiet     []period       // intervals without a fault
 }
 
 // userProcess is a user on a host.
@@ -66,7 +66,8 @@ type userProcess struct {
 	proc    *netlab.Process
 	stdin   io.WriteCloser
 	history string
-	// mortal tells that it may be killed: it is no writer of the list, for a chain that ends is a lost row.
+	// mortal is set if it may be killed: it does not write the list, since a chain that ends is a
+	// lost row.
 	mortal, killed, paused bool
 }
 
@@ -77,16 +78,16 @@ func TestCluster(t *testing.T) {
 	until := soakShare(1)
 	faults, longest := wholeFaultsLong, wholeLengthMax
 	runs := soakRuns()
-	switch asked := faultsAsked(t); {
-	case asked > 0:
-		faults, runs = asked, 1
+	switch requested := faultsRequested(t); {
+	case requested > 0:
+		faults, runs = requested, 1
 	case runs > 1:
 		faults, longest = wholeFaultsSoak, wholeLengthMaxSoak
 	case testing.Short():
 		faults = wholeFaultsShort
 	}
 	if runs == 1 {
-		t.Parallel() // it waits much
+		t.Parallel() // mostly waiting
 	}
 	for i := 0; i < runs && (i == 0 || time.Until(until) > wholeRunMin); i++ {
 		if runs == 1 {
@@ -105,19 +106,19 @@ func TestCluster(t *testing.T) {
 
 func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, until time.Time) {
 	cfg := wholeConfig{
-		nodes: 5, users: []int{0, 1, 2}, mortals: []int{0, 3}, shake: true, // two of them hear everybody, three are on hosts of nodes
+		nodes: 5, users: []int{0, 1, 2}, mortals: []int{0, 3}, shake: true, // two of them reach all nodes, three are on hosts of nodes
 		user: userConfig{ListWidth: 20, Pace: 60 * time.Millisecond, ListPause: 100 * time.Millisecond, Farewell: time.Minute},
 	}
 	left := time.Until(until)
 	until = until.Add(-min(wholeChecksMax, left/4))
 	switch {
 	case longest > wholeLengthMax: // a soak
-		cfg.roomy = true
+		cfg.largeDisks = true
 		cfg.user.ListWidth, cfg.user.ListPause = 500, 50*time.Millisecond
 		cfg.user.ListRows = int(min(listRowsSoak, listRowsSecond*left.Seconds())) / len(cfg.users)
 		cfg.user.Farewell = 10 * time.Minute
 	case faults >= wholeManyFaults:
-		cfg.roomy, cfg.user.Pace, cfg.user.Farewell = true, 200*time.Millisecond, 5*time.Minute
+		cfg.largeDisks, cfg.user.Pace, cfg.user.Farewell = true, 200*time.Millisecond, 5*time.Minute
 	}
 	r := newWholeRun(t, seed, cfg)
 	start, done := time.Now(), 0
@@ -133,30 +134,32 @@ func runWhole(t *testing.T, seed uint64, faults int, longest time.Duration, unti
 	r.finish()
 }
 
-// wholeConfig says what a run begins with.
+// wholeConfig configures a run.
 type wholeConfig struct {
 	nodes int
-	// users and mortals, who do not write the list, are on these hosts: 0 is that of the test, which no fault meets.
+	// users and mortals, which do not write the list, are on these hosts: 0 is that of the test,
+	// which has no faults.
 	users, mortals []int
 	user           userConfig
-	roomy          bool // disks
+	largeDisks     bool // larger disks
 	shake          bool
-	// bugs are planted into the program, and the users' program is another.
+	// bugs are planted into the program; users run a separate program.
 	bugs                 string
-	soundNodes           bool // and not into those of nodes
+	plantUsersOnly       bool // only into the users' program
 	program, userProgram string
 }
 
-// newWholeRun brings up a cluster, tables and users.
+// newWholeRun starts a cluster, tables and users.
 func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	t.Helper()
 	c := newCluster(t, cfg.nodes)
-	if cfg.bugs != "" && !cfg.soundNodes {
+	if cfg.bugs != "" && !cfg.plantUsersOnly {
 		c.bugs, c.program = cfg.bugs, cfg.program
 	}
 	disk, more := int64(diskBytes), int64(moreDiskBytes)
-	if cfg.roomy {
-		// Of each log that is over a node that is away keeps some extents, which no sweep finds within the run: 1 GB in twenty minutes of faults.
+	if cfg.largeDisks {
+		// A node that is away keeps some extents of each finished log, which no sweep finds within
+		// the run: 1 GB in twenty minutes of faults.
 		disk, more = 10*disk, 10*more
 	}
 	c.settings = []string{"--extent-size", "4MiB", "--reserve", fmt.Sprint(storeReserve)}
@@ -165,7 +168,7 @@ func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 		n.addPoweredDisk("more", more)
 	}
 	if err := canLosePower(); err != nil {
-		t.Logf("a power cut loses nothing here, as no disk can lose power: %v", err)
+		t.Logf("power cuts lose nothing here, no disk can lose power: %v", err)
 	}
 	c.form()
 	r := &wholeRun{cluster: c, cfg: cfg, seed: seed, lib: c.service(), h: userHistories{counts: map[string]int{}}, kinds: map[string]int{}}
@@ -200,7 +203,7 @@ func newWholeRun(t *testing.T, seed uint64, cfg wholeConfig) *wholeRun {
 	return r
 }
 
-// makeTables makes the tables, and the accounts.
+// makeTables creates the tables and the accounts.
 func (r *wholeRun) makeTables() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -274,11 +277,11 @@ func (r *wholeRun) diagnose() {
 	}
 }
 
-// finish ends the users and looks at everything (W1 to W5, W7).
+// finish ends the users and checks everything (W1 to W5, W7).
 func (r *wholeRun) finish() {
 	r.t.Helper()
 	r.end()
-	r.dismiss()
+	r.stopUsers()
 	r.losePower(r.nodes...)
 	for _, n := range r.nodes {
 		n.start()
@@ -296,11 +299,11 @@ func (r *wholeRun) finish() {
 	r.checkFolders()
 	r.t.Logf("%d operations on rows, a list of %d rows;%s", len(r.h.ops), r.h.listed, summary(r.h.counts))
 	if n := r.h.counts["put"] + r.h.counts["cas"]; n < 100 {
-		r.t.Errorf("only %d rows were written, which shows little", n)
+		r.t.Errorf("only %d rows were written, too few to be conclusive", n)
 	}
 }
 
-// verdict tells what is wrong with what the users have seen, and with what is there in the end.
+// verdict returns the violations in the users' histories and in the final state.
 func (r *wholeRun) verdict() (bad []string) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -333,7 +336,7 @@ func (r *wholeRun) verdict() (bad []string) {
 	return append(bad, r.linear()...)
 }
 
-// linear tells of rows that no order explains (W1).
+// linear returns rows that no order explains (W1).
 func (r *wholeRun) linear() (bad []string) {
 	ops := r.h.rowOps()
 	patience := time.Minute + time.Duration(len(ops))*100*time.Microsecond

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// checkWhole looks at METADATA and the block store (W5, W7).
+// checkWhole checks METADATA and the block store (W5, W7).
 func (r *wholeRun) checkWhole() {
 	r.t.Helper()
 	start := time.Now()
@@ -54,7 +54,7 @@ func (c *cluster) stele(args ...string) (string, error) {
 	return string(out), err
 }
 
-// checkFolders has the program check the data folders of all nodes, which are stopped.
+// checkFolders runs the program's check of the data directories of all nodes, which are stopped.
 func (r *wholeRun) checkFolders() {
 	r.t.Helper()
 	for _, n := range r.nodes {
@@ -64,8 +64,8 @@ func (r *wholeRun) checkFolders() {
 	}
 }
 
-// joined returns an error unless the tablets of each table join, in METADATA and as servers tell,
-// and none waits for a log or a server.
+// joined returns an error unless the tablets of each table are contiguous, in METADATA and on the
+// servers, and none waits for a log or a server.
 func (r *wholeRun) joined(ctx context.Context) error {
 	rows := map[uint64][]metadata.Row{}
 	s := r.db.Table(metadata.Name).Scan(ctx, client.Filter(metadata.Rows()))
@@ -82,7 +82,7 @@ func (r *wholeRun) joined(ctx context.Context) error {
 	}
 	for id, all := range rows {
 		end := []byte(nil)
-		if id == metadata.TableID { // the root tablet comes before, and is not in it
+		if id == metadata.TableID { // the root tablet precedes them, and is not in METADATA
 			end = metadata.RootEnd()
 		}
 		for i := range all {
@@ -110,7 +110,7 @@ func (r *wholeRun) joined(ctx context.Context) error {
 	return r.served(ctx)
 }
 
-// served returns an error unless the tablets that servers have of each table are one next to the other.
+// served returns an error unless the tablets that servers have of each table are contiguous.
 func (r *wholeRun) served(ctx context.Context) error {
 	tables, err := r.db.Tables(ctx)
 	if err != nil {

@@ -22,12 +22,12 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// attackEnv has the orders of an attacker, a process of its own: its CPU time is not the test's, and it yields to the others
-// as a program on another host would.
+// attackEnv has the orders of an attacker, a separate process: its CPU time is not the test's, and
+// it yields to the others as a program on another host would.
 const attackEnv = "STELE_TEST_ATTACK"
 
-// attackNice is the priority of an attacker: it has the processor time that the node and the client that is measured leave, as if it
-// were on another host.
+// attackNice is the niceness of an attacker. It uses only the processor time that the node and the
+// measured client leave, as if it were on another host.
 const attackNice = 19
 
 func TestMain(m *testing.M) {
@@ -41,11 +41,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// orders is what the test passes to an attacker.
+// orders are the parameters that the test passes to an attacker.
 type orders struct {
 	Attack string
-	// User is the name of the attacker, and Credential the file with its certificate. An attacker without a certificate
-	// trusts the cluster by Credential and presents none.
+	// User is the name of the attacker, and Credential the file with its certificate. An attacker
+	// without a certificate uses Credential only to verify the cluster.
 	User, Credential string
 	Anonymous        bool
 	Addrs            []string
@@ -94,7 +94,8 @@ func runAttacker(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(a.outcomes)
 }
 
-// lowerPriority gives the process attackNice. In Linux a priority is a thread's; later threads inherit it.
+// lowerPriority sets the niceness of the process to attackNice. In Linux it is per thread; later
+// threads inherit it.
 func lowerPriority() error {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -115,7 +116,7 @@ func lowerPriority() error {
 // many returns n divided by the attacker's share, at least 1.
 func (a *attacker) many(n int) int { return max(1, n/a.Share) }
 
-// count counts an outcome of a request.
+// count counts the outcome of a request.
 func (a *attacker) count(err error) {
 	outcome := "ok"
 	var answer *rpc.Error
@@ -168,8 +169,8 @@ func (a *attacker) call(ctx context.Context, c *rpc.Conn, decode func(*wire.Deco
 	return err
 }
 
-// each runs do with n connections at once, each with a number of its own, and again when it returns, until ctx ends. A do whose
-// connection is lost returns.
+// each runs do on n connections at once, each with its own number, and again when it returns, until
+// ctx ends. do returns when its connection is lost.
 func (a *attacker) each(ctx context.Context, n int, do func(ctx context.Context, c *rpc.Conn, g int)) {
 	a.repeat(ctx, n, func(ctx context.Context, g int) error {
 		c, err := a.dial(ctx, g)
@@ -183,7 +184,8 @@ func (a *attacker) each(ctx context.Context, n int, do func(ctx context.Context,
 	})
 }
 
-// repeat runs do n times at once, and again when it returns, until ctx ends. An error is an outcome.
+// repeat runs n instances of do, each again when it returns, until ctx ends. An error counts as an
+// outcome.
 func (a *attacker) repeat(ctx context.Context, n int, do func(ctx context.Context, g int) error) {
 	var wait sync.WaitGroup
 	for g := range n {

@@ -16,15 +16,15 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// The users of the attacks, and what each may do. None of them may read the innocent client's table.
+// The users of the attacks and their rights. None of them may read the innocent client's table.
 const (
-	noRights  = "norights"  // nothing
+	noRights  = "norights"  // no rights
 	oneFamily = "onefamily" // read family f of table attacked, whose family g is hidden
-	scanner   = "scanner"   // as onefamily: requests of an earlier attack do not count as its own
+	scanner   = "scanner"   // as onefamily, but unaffected by earlier attacks
 	disabled  = "disabled"  // as onefamily, but the user is disabled
 	revoked   = "revoked"   // as onefamily, but the certificate is revoked
 	writer    = "writer"    // write on the cluster
-	filer     = "filer"     // as writer: what it holds by an earlier attack does not count as its own
+	filer     = "filer"     // as writer, but unaffected by earlier attacks
 	splitter  = "splitter"  // admin on table scrap
 	anonymous = "anonymous" // no certificate
 )
@@ -37,23 +37,23 @@ const (
 	lockFileBytes = 256 << 10
 )
 
-// attack is what some users do at once, each in a process of its own.
+// attack is run by several users at once, each in a separate process.
 type attack struct {
 	name  string
 	users []string
-	// least is the number of answers of all users without which nothing was tested.
+	// least is the minimum number of answers to all users; below it the attack tested nothing.
 	least int
 	do    func(ctx context.Context, a *attacker)
-	// floods: it keeps so many goroutines of the node ready that another user's request waits in Go's queue of them: see
-	// floodFactor.
+	// floods is set if the attack keeps so many goroutines of the node runnable that another user's
+	// request waits in Go's run queue: see floodFactor.
 	floods bool
-	// meanwhile is checked while the attack goes on; nil: nothing.
+	// meanwhile is a check during the attack; may be nil.
 	meanwhile func(s *victims) error
-	// after is checked when the attack has ended; nil: nothing.
+	// after is a check after the attack; may be nil.
 	after func(s *victims) error
 }
 
-// attacks has all attacks. The function is set by init, as it refers to itself by runAttacker.
+// attacks has all attacks. init sets it, because runAttacker refers to it.
 var attacks []attack
 
 func init() {
@@ -78,7 +78,7 @@ func valueFilter(pattern string) map[string]any {
 	return map[string]any{"filter": []any{"value", pattern}}
 }
 
-// field returns a decoder of a map's field, which is a number or nil, as 0.
+// field returns a decoder of a map's field: a number, or nil, which is decoded as 0.
 func field(name string, to *uint64) func(*wire.Decoder) error {
 	return func(d *wire.Decoder) error {
 		*to = 0
@@ -94,7 +94,7 @@ func field(name string, to *uint64) func(*wire.Decoder) error {
 	}
 }
 
-// expandFilters reads through filters of 4 KiB that have 400,000 nodes when repetitions are written out. No two are equal.
+// expandFilters reads through filters of 4 KiB that expand to 400,000 nodes. No two are equal.
 func expandFilters(ctx context.Context, a *attacker) {
 	a.each(ctx, a.many(60), func(ctx context.Context, c *rpc.Conn, g int) {
 		for i := 0; c.Err() == nil && ctx.Err() == nil; i++ {
@@ -105,8 +105,8 @@ func expandFilters(ctx context.Context, a *attacker) {
 	})
 }
 
-// slowPatterns has 300 reads match a pattern of 1,800 instructions with a value of 120 KiB, and closes the connections while
-// they do.
+// slowPatterns makes 300 reads match a pattern of 1,800 instructions against a value of 120 KiB,
+// and closes the connections meanwhile.
 func slowPatterns(ctx context.Context, a *attacker) {
 	a.each(ctx, 10, func(ctx context.Context, c *rpc.Conn, g int) {
 		var wait sync.WaitGroup
@@ -144,7 +144,7 @@ func tinyBatches(ctx context.Context, a *attacker) {
 	})
 }
 
-// unreadAnswers asks for 50 large rows on each of 128 connections, and reads nothing.
+// unreadAnswers requests 50 large rows on each of 128 connections and reads nothing.
 func unreadAnswers(ctx context.Context, a *attacker) {
 	a.repeat(ctx, a.many(128), func(ctx context.Context, g int) error {
 		conn, err := a.tls(ctx, g)
@@ -167,7 +167,7 @@ func unreadAnswers(ctx context.Context, a *attacker) {
 	})
 }
 
-// garbage sends requests in which some bytes are changed, and bytes that are no requests.
+// garbage sends requests with some changed bytes, and bytes that are no requests.
 func garbage(ctx context.Context, a *attacker) {
 	a.repeat(ctx, a.many(16), func(ctx context.Context, g int) error {
 		conn, err := a.tls(ctx, g)
@@ -200,7 +200,7 @@ func garbage(ctx context.Context, a *attacker) {
 	})
 }
 
-// barred reads, and connects anew, as a user that may not.
+// barred reads, and reconnects, as a user without access.
 func barred(ctx context.Context, a *attacker) {
 	a.each(ctx, a.many(32), func(ctx context.Context, c *rpc.Conn, g int) {
 		for i := 0; i < 100 && c.Err() == nil && ctx.Err() == nil; i++ {
@@ -209,7 +209,7 @@ func barred(ctx context.Context, a *attacker) {
 	})
 }
 
-// junkTokens presents access tokens and join tokens of this cluster's form that were never made.
+// junkTokens presents well-formed access tokens and join tokens that were never issued.
 func junkTokens(ctx context.Context, a *attacker) {
 	authority := pki.FingerprintOf(a.endpoint.Credential().Trust().Authorities()[0])
 	junk := func(kind token.Kind) string { return token.New(kind, authority, time.Now(), time.Hour).Reveal() }
@@ -247,7 +247,7 @@ func splitRequests(ctx context.Context, a *attacker) {
 	})
 }
 
-// lockSessions opens sessions, and with each locks and watches paths.
+// lockSessions opens sessions and uses each to lock and watch paths.
 func lockSessions(ctx context.Context, a *attacker) {
 	a.each(ctx, a.many(32), func(ctx context.Context, c *rpc.Conn, g int) {
 		for i := 0; c.Err() == nil && ctx.Err() == nil; i++ {
@@ -272,7 +272,7 @@ func lockFiles(ctx context.Context, a *attacker) {
 	})
 }
 
-// uploads begins blobs and does not end them.
+// uploads begins blobs and does not finish them.
 func uploads(ctx context.Context, a *attacker) {
 	piece := make([]byte, 1<<20)
 	a.each(ctx, a.many(32), func(ctx context.Context, c *rpc.Conn, g int) {

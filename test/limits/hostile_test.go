@@ -12,11 +12,10 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// idleConns and staring are how many connections one of these has at a time.
-const idleConns, staring = 64, 64
+// idleConns and unreadPageConns are the numbers of connections per client of idle and unreadPages.
+const idleConns, unreadPageConns = 64, 64
 
-// unfinished sends two MiB of a message that says that it has 24 MiB, which is almost what the largest may have, and
-// leaves it at that.
+// unfinished sends the first 2 MiB of a message of 24 MiB, nearly the limit, and stops.
 func (s *site) unfinished(ctx context.Context, i int, done func(int)) error {
 	conn, err := s.dial(ctx, i)
 	if err != nil {
@@ -31,8 +30,8 @@ func (s *site) unfinished(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// lies sends what says that it is longer than any message may be; the node closes the connection.
-func (s *site) lies(ctx context.Context, i int, done func(int)) error {
+// oversized sends lengths above the limit of any message; the node closes the connection.
+func (s *site) oversized(ctx context.Context, i int, done func(int)) error {
 	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
@@ -48,8 +47,8 @@ func (s *site) lies(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// deaf asks for huge rows, many times, and reads no answer.
-func (s *site) deaf(ctx context.Context, i int, done func(int)) error {
+// unreadRows requests huge rows many times and reads no answer.
+func (s *site) unreadRows(ctx context.Context, i int, done func(int)) error {
 	conn, err := s.dial(ctx, i)
 	if err != nil {
 		return err
@@ -70,18 +69,18 @@ func (s *site) deaf(ctx context.Context, i int, done func(int)) error {
 		return nil
 	}
 	pause(ctx, 500*time.Millisecond)
-	if _, err := io.ReadFull(conn, make([]byte, 64<<10)); err == nil { // some answer is under way
+	if _, err := io.ReadFull(conn, make([]byte, 64<<10)); err == nil { // an answer has begun
 		done(1)
 	}
 	return nil
 }
 
-// idle opens connections, says something on each, and leaves it at that.
+// idle opens connections, makes one call on each, and stops.
 func (s *site) idle(ctx context.Context, i int, done func(int)) error {
 	ping := []byte{0x94, 0, 1, 0xa4, 'p', 'i', 'n', 'g', 0x90}
 	for range idleConns {
 		conn, err := s.dial(ctx, i)
-		if err != nil { // it takes no more of them
+		if err != nil { // too many connections
 			break
 		}
 		defer conn.Close()
@@ -97,14 +96,14 @@ func (s *site) idle(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// handshakes begins a handshake that it does not end.
+// handshakes begins a handshake and does not finish it.
 func (s *site) handshakes(ctx context.Context, i int, done func(int)) error {
 	conn, err := dialTCP(ctx, s.nodes[i%len(s.nodes)].addr)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	hello := append([]byte{0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff, 3, 3}, make([]byte, 60<<10)...) // one of 64 KiB, in records of 16
+	hello := append([]byte{0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff, 3, 3}, make([]byte, 60<<10)...) // 64 KiB, in records of 16 KiB
 	for at := 0x4005; at+5 < len(hello); at += 0x4005 {
 		copy(hello[at:], []byte{0x16, 3, 1, 0x40, 0})
 	}
@@ -116,8 +115,8 @@ func (s *site) handshakes(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// strangers show no certificate and begin messages.
-func (s *site) strangers(ctx context.Context, i int, done func(int)) error {
+// withoutCertificate presents no certificate and begins messages.
+func (s *site) withoutCertificate(ctx context.Context, i int, done func(int)) error {
 	conn, err := dialTCP(ctx, s.nodes[i%len(s.nodes)].addr)
 	if err != nil {
 		return err
@@ -135,8 +134,8 @@ func (s *site) strangers(ctx context.Context, i int, done func(int)) error {
 	return nil
 }
 
-// gossipers flood the port of gossip with what they have no key for, but for its first bytes.
-func (s *site) gossipers(ctx context.Context, _ int, done func(int)) error {
+// gossipFlood floods the gossip port with packets without a valid key, but with valid first bytes.
+func (s *site) gossipFlood(ctx context.Context, _ int, done func(int)) error {
 	conn, err := dialTCP(ctx, s.gossip)
 	if err != nil {
 		return err
@@ -152,7 +151,7 @@ func (s *site) gossipers(ctx context.Context, _ int, done func(int)) error {
 	return nil
 }
 
-// packets are the same for UDP.
+// packets floods the gossip port over UDP.
 func (s *site) packets(ctx context.Context, _ int, done func(int)) error {
 	conn, err := net.Dial("udp", s.gossip)
 	if err != nil {
@@ -168,14 +167,14 @@ func (s *site) packets(ctx context.Context, _ int, done func(int)) error {
 	return nil
 }
 
-// look asks for the metrics.
-func (s *site) look(ctx context.Context, _ int, done func(int)) error {
+// fetchPages requests the metrics.
+func (s *site) fetchPages(ctx context.Context, _ int, done func(int)) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/metrics", nil)
 	if err != nil {
 		return err
 	}
 	resp, err := pages.Do(r)
-	if err != nil { // it takes no more of them
+	if err != nil { // too many connections
 		pause(ctx, 10*time.Millisecond)
 		return nil
 	}
@@ -186,9 +185,9 @@ func (s *site) look(ctx context.Context, _ int, done func(int)) error {
 	return nil
 }
 
-// stare asks for the metrics many times and reads nothing, on many connections.
-func (s *site) stare(ctx context.Context, _ int, done func(int)) error {
-	for range staring {
+// unreadPages requests the metrics many times on many connections and reads nothing.
+func (s *site) unreadPages(ctx context.Context, _ int, done func(int)) error {
+	for range unreadPageConns {
 		conn, err := dialTCP(ctx, s.http)
 		if err != nil {
 			break

@@ -14,26 +14,27 @@ import (
 const (
 	innocentRows  = 2000
 	innocentEvery = 5 * time.Millisecond // 200 requests a second
-	// innocentScans is how many requests there are for each scan: the others read one row.
+	// innocentScans is the number of requests per scan: the others read one row.
 	innocentScans = 20
-	// innocentMost bounds how long a request may take, its retries included.
+	// innocentMost bounds the duration of a request, including its retries.
 	innocentMost = 5 * time.Second
 )
 
-// innocent is a client of a user that takes no part in the attacks. It reads at a steady rate: a slow answer does not delay the next request.
+// innocent is a client of a user that takes no part in the attacks. It reads at a steady rate: a
+// slow answer does not delay the next request.
 type innocent struct {
 	tab *client.Table
 
 	// mu guards the fields in it.
 	mu struct {
 		sync.Mutex
-		reads  []time.Duration // of single rows, from when each was due
+		reads  []time.Duration // of single rows, from the due time of each
 		scans  []time.Duration
 		failed []error
 	}
 }
 
-// run makes requests for a while, and until all are answered.
+// run makes requests for the given time, and waits for all answers.
 func (n *innocent) run(ctx context.Context, while time.Duration) {
 	n.mu.reads, n.mu.scans, n.mu.failed = nil, nil, nil
 	var wait sync.WaitGroup
@@ -49,7 +50,7 @@ func (n *innocent) run(ctx context.Context, while time.Duration) {
 	wait.Wait()
 }
 
-// request makes the request number i, which was due at that time.
+// request makes request number i, which was due at the given time.
 func (n *innocent) request(ctx context.Context, i int, due time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, innocentMost)
 	defer cancel()
@@ -95,7 +96,7 @@ func (n *innocent) scan(ctx context.Context, first int) error {
 	return rows.Err()
 }
 
-// quantile returns the value below which a share q of the values lies, 0 if there are none.
+// quantile returns the q quantile of the values, 0 if there are none.
 func quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0

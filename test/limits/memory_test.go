@@ -25,24 +25,25 @@ const (
 
 	loadTime  = 500 * time.Millisecond
 	shortTime = 200 * time.Millisecond
-	// togetherTimes is how many times as long loads go on that go on together, of each of which only one in togetherShare must be done.
+	// togetherTimes multiplies the duration of loads that run together. Of each of these only one
+	// in togetherShare must succeed.
 	togetherTimes, togetherShare = 6, 50
-	hostileShare                 = 4           // of the hostile are there when all loads go on together: the others are to come to something
-	patience                     = time.Minute // until enough of a load must be done
+	hostileShare                 = 4           // divides the hostile clients when all loads run together, so that the others make progress
+	patience                     = time.Minute // time for the minimum of a load
 )
 
-// errWrong is of what is not as it was written.
+// errWrong means that data differs from what was written.
 var errWrong = errors.New("wrong data")
 
-// load is one way to make a node take memory: n goroutines of the test call do with numbers of their own.
+// load is one way to use a node's memory: n goroutines of the test call do with distinct numbers.
 type load struct {
 	what string
 	n    int
-	// alone tells that beside others it is nothing new to the node: another load writes as large cells.
-	alone bool
-	// least is how much must be done, in rows or the like.
+	// solo is set for a load that adds nothing beside others: another load writes as large cells.
+	solo bool
+	// least is the minimum to be done, in rows or similar units.
 	least int64
-	// do tells of every row or the like that it has written, read or sent as it should.
+	// do calls done for every row, or similar unit, that it wrote, read or sent correctly.
 	do func(ctx context.Context, i int, done func(n int)) error
 
 	done, refused atomic.Int64
@@ -58,7 +59,7 @@ func value(n int) []byte {
 	return v
 }
 
-// loads returns all of them.
+// loads returns all loads.
 func loads(s *site) (writes, reads, hostile []*load) {
 	tab, small, medium, large, huge, zeros := s.c.Table("t"), value(smallCell), value(mediumCell), value(largeCell), value(hugeCell), make([]byte, hugeCell)
 	write := func(ctx context.Context, done func(int), ms ...*client.RowMutation) error {
@@ -73,7 +74,7 @@ func loads(s *site) (writes, reads, hostile []*load) {
 		if err != nil || r == nil {
 			return err
 		}
-		if n := len(r.Cells[0].Value); n != size { // of f, which is the first
+		if n := len(r.Cells[0].Value); n != size { // of f, the first one
 			return fmt.Errorf("%w: row %s has %d bytes, want %d", errWrong, row, n, size)
 		}
 		done(1)
@@ -105,11 +106,11 @@ func loads(s *site) (writes, reads, hostile []*load) {
 		{what: "large writes", n: 256, least: 60, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("large", i%largeRows)).Set("f:q", large).Set("two:q", large))
 		}},
-		{what: "writes of wide rows", alone: true, n: 8, least: 300, do: func(ctx context.Context, i int, done func(int)) error {
+		{what: "writes of wide rows", solo: true, n: 8, least: 300, do: func(ctx context.Context, i int, done func(int)) error {
 			m := client.NewRowMutation(row("wide", i/wideCells%wideRows))
 			return write(ctx, done, m.Set(fmt.Sprint("f:q", i%wideCells), medium))
 		}},
-		{what: "writes of zeros", alone: true, n: 64, least: 20, do: func(ctx context.Context, i int, done func(int)) error {
+		{what: "writes of zeros", solo: true, n: 64, least: 20, do: func(ctx context.Context, i int, done func(int)) error {
 			return write(ctx, done, client.NewRowMutation(row("zeros", i%hugeRows)).Set("f:q", zeros))
 		}},
 		{what: "huge writes", n: 64, least: 2, do: func(ctx context.Context, i int, done func(int)) error {
@@ -165,24 +166,24 @@ func loads(s *site) (writes, reads, hostile []*load) {
 	}
 	hostile = []*load{
 		{what: "unfinished messages", n: 400, least: 200, do: s.unfinished},
-		{what: "messages that lie", n: 8, least: 1000, do: s.lies},
-		{what: "deaf readers", n: 128, least: 4, do: s.deaf},
+		{what: "oversized lengths", n: 8, least: 1000, do: s.oversized},
+		{what: "unread rows", n: 128, least: 4, do: s.unreadRows},
 		{what: "idle connections", n: 64, least: 200, do: s.idle},
 	}
 	if s.http != "" {
-		hostile = append(hostile, &load{what: "pages", n: 64, least: 20, do: s.look}, &load{what: "pages not read", n: 16, least: 64, do: s.stare})
+		hostile = append(hostile, &load{what: "pages", n: 64, least: 20, do: s.fetchPages}, &load{what: "unread pages", n: 16, least: 64, do: s.unreadPages})
 	}
 	if s.gossip != "" {
-		hostile = append(hostile, &load{what: "floods of gossip", n: 100, least: 50, do: s.gossipers}, &load{what: "packets of gossip", n: 8, least: 100, do: s.packets})
+		hostile = append(hostile, &load{what: "gossip floods", n: 100, least: 50, do: s.gossipFlood}, &load{what: "gossip packets", n: 8, least: 100, do: s.packets})
 	}
 	if s.cred != nil {
-		hostile = append(hostile, &load{what: "handshakes not ended", n: 400, least: 100, do: s.handshakes}, &load{what: "strangers", n: 300, least: 50, do: s.strangers})
+		hostile = append(hostile, &load{what: "unfinished handshakes", n: 400, least: 100, do: s.handshakes}, &load{what: "clients without certificate", n: 300, least: 50, do: s.withoutCertificate})
 	}
 	return writes, reads, hostile
 }
 
-// under puts the nodes under some loads for a while, and until enough is done of each, and then looks at their memory. Meanwhile,
-// if that is not nil, is done at the same time.
+// under runs loads for the given time, and until each has done its minimum, and then checks the
+// nodes' memory. It calls meanwhile, if not nil, at the same time.
 func (s *site) under(while time.Duration, meanwhile func(), loads ...*load) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -211,13 +212,13 @@ func (s *site) under(while time.Duration, meanwhile func(), loads ...*load) {
 		s.t.Logf("%-20s %7d done, %d refused, in %v", l.what, l.done.Load(), l.refused.Load(), time.Since(began).Round(time.Millisecond))
 	}
 	if lacking := s.lacking(loads); len(lacking) > 0 {
-		s.t.Errorf("in %v too little is done of: %s", time.Since(began), names(lacking))
+		s.t.Errorf("after %v these loads have not done their minimum: %s", time.Since(began), names(lacking))
 	}
 	for _, p := range s.nodes {
 		peak := p.peak()
-		s.t.Logf("%20s %s: %d MiB at most", "", p.name, peak>>20)
+		s.t.Logf("%20s %s: peak %d MiB", "", p.name, peak>>20)
 		if peak > memory {
-			s.t.Errorf("I13: %s took %s to %d MiB, of %d", names(loads), p.name, peak>>20, memory>>20)
+			s.t.Errorf("I13: %s raised %s to %d MiB, limit %d", names(loads), p.name, peak>>20, memory>>20)
 		}
 	}
 	if _, err := s.c.Status(s.t.Context()); err != nil {
@@ -225,7 +226,8 @@ func (s *site) under(while time.Duration, meanwhile func(), loads ...*load) {
 	}
 }
 
-// lacking returns the loads of which too little is done. Of a rough site it is enough that something is done of half of them.
+// lacking returns the loads that have not done their minimum. On a rough site half of the loads
+// must have done anything at all.
 func (s *site) lacking(loads []*load) (lacking []*load) {
 	for _, l := range loads {
 		if n := l.done.Load(); n < l.least || s.rough && n == 0 {
@@ -254,7 +256,7 @@ func (s *site) repeat(ctx context.Context, l *load, g int) {
 		case err == nil, ctx.Err() != nil:
 		case errors.Is(err, client.ErrOverloaded):
 			l.refused.Add(1)
-		case s.rough && !errors.Is(err, errWrong), errors.Is(err, errTurnedAway):
+		case s.rough && !errors.Is(err, errWrong), errors.Is(err, errRejected):
 			l.refused.Add(1)
 			pause(ctx, 10*time.Millisecond)
 		default:
@@ -264,10 +266,12 @@ func (s *site) repeat(ctx context.Context, l *load, g int) {
 	}
 }
 
-// TestMemoryUnderLoad (I13): each load alone leaves the process below its memory, 500 ms each, on an open node and on one with
-// certificates, gossip and pages. So do, on fresh nodes, all that write together, for 3 s; all loads together, for 6 s, in the clear and encrypted; and all that write
-// and read together, on three nodes, of which one is killed after 3 s, when it has written what recovery sorts, and comes back after 6 s, for 12 s. STELE_SOAK
-// is how many times that: with 12, others have begun to repair what the dead one had.
+// TestMemoryUnderLoad (I13): each load alone, for 500 ms, leaves the process below its memory, on
+// an open node and on one with certificates, gossip and pages. So do, on fresh nodes, all writes
+// together, for 3 s; all loads together, for 6 s, unencrypted and encrypted; and all writes and
+// reads together, for 12 s, on three nodes. One of these is killed after 3 s, when it has written
+// what recovery must sort, and starts again after 6 s. STELE_SOAK multiplies these times: with 12,
+// other nodes have begun to repair the dead one's replicas.
 func TestMemoryUnderLoad(t *testing.T) {
 	while := loadTime
 	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil && n > 0 {
@@ -277,15 +281,15 @@ func TestMemoryUnderLoad(t *testing.T) {
 		while = shortTime
 	}
 	program := build(t)
-	alone := func(t *testing.T, s *site) {
+	each := func(t *testing.T, s *site) {
 		s.createTable()
 		writes, reads, hostile := loads(s)
 		for _, l := range slices.Concat(writes, reads, hostile) {
 			s.under(while, nil, l)
 		}
 	}
-	t.Run("open", func(t *testing.T) { alone(t, open(t, program)) })
-	t.Run("secured", func(t *testing.T) { alone(t, secured(t, program, 1)) })
+	t.Run("open", func(t *testing.T) { each(t, open(t, program)) })
+	t.Run("secured", func(t *testing.T) { each(t, secured(t, program, 1)) })
 	t.Run("writes together", func(t *testing.T) {
 		s := open(t, program)
 		s.createTable()
@@ -326,12 +330,12 @@ func TestMemoryUnderLoad(t *testing.T) {
 	})
 }
 
-// together returns those of loads that are something new to the node beside the others, of which one in share must be done then, or, if
-// that is 0, none.
+// together returns the loads that add something beside the others, and divides their minimum by
+// share, or sets it to zero if share is 0.
 func together(loads []*load, share int64) (some []*load) {
 	for _, l := range loads {
 		switch {
-		case l.alone:
+		case l.solo:
 			continue
 		case share == 0:
 			l.least = 0

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	_ "github.com/steledb/stele/node" // "go test" is to run this anew when the program is another
+	_ "github.com/steledb/stele/node" // rerun cached tests when the program changes
 )
 
 const (
@@ -24,9 +24,9 @@ const (
 func build(t *testing.T) (program string) {
 	files, err := filepath.Glob(filepath.Join(programDir, "*.go"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no sources of the program: %v", err)
+		t.Fatalf("program sources not found: %v", err)
 	}
-	for _, f := range files { // as with the import of node
+	for _, f := range files { // for the test cache, like the import of node
 		if _, err := os.Stat(f); err != nil {
 			t.Fatal(err)
 		}
@@ -47,10 +47,10 @@ type process struct {
 	log  logTail
 
 	cmd  *exec.Cmd
-	most int64 // of its runs that were killed
+	most int64 // peak of its killed runs
 }
 
-// start starts it, the first time or anew.
+// start starts or restarts the node.
 func (p *process) start(program string) {
 	p.cmd = exec.Command(program, p.args...)
 	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.log
@@ -60,7 +60,7 @@ func (p *process) start(program string) {
 	}
 }
 
-// kill has it end as when its host loses power.
+// kill ends the node as a power failure of its host would.
 func (p *process) kill() {
 	p.most = p.peak()
 	p.end()
@@ -94,8 +94,8 @@ func (l *logTail) String() string {
 	return string(bytes.ToValidUTF8(l.b[max(0, len(l.b)-logTailBytes):], nil))
 }
 
-// peak returns the most memory that the process had since the last call, in bytes: all that is resident of it, its program
-// and what the kernel has of files for it included.
+// peak returns the peak resident memory of the process since the last call, in bytes, including its
+// program and mapped files.
 func (p *process) peak() int64 {
 	p.t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
@@ -120,6 +120,6 @@ func (p *process) peak() int64 {
 		p.most = 0
 		return most
 	}
-	p.t.Fatalf("the kernel does not tell the peak: %s is gone", p.name)
+	p.t.Fatalf("read peak memory: %s has exited", p.name)
 	return 0
 }

@@ -19,23 +19,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// site is a node, or several of one cluster, and a client of it.
+// site is a cluster of one or more nodes, and a client of it.
 type site struct {
 	t       *testing.T
 	program string
 	nodes   []*process
 	cred    *pki.Credential // of the client; nil if the nodes are open
-	other   *pki.Credential // of a user who means ill
+	other   *pki.Credential // of a hostile user
 	c       *client.Client
-	dir     string // of the nodes and of files of credentials; "" if the nodes are open
+	dir     string // of data and credential files; "" if the nodes are open
 
-	// gossip and http are ports of the first node; "" if it has none.
+	// gossip and http are addresses of the first node; "" if it has none.
 	gossip, http string
-	// rough tells that what a call is told is not judged: a node is killed, or turns connections away.
+	// rough is set if the results of calls are not checked: a node is killed, or rejects
+	// connections.
 	rough bool
 }
 
-// open starts a node that is open to all, alone for good, and shows no pages.
+// open starts a single node without security and pages.
 func open(t *testing.T, program string) *site {
 	s := &site{t: t, program: program}
 	s.add("n1", "--dev", "--config", os.DevNull, "--http", "off", "--gossip", "off")
@@ -43,7 +44,7 @@ func open(t *testing.T, program string) *site {
 	return s
 }
 
-// secured starts nodes as users run them: with certificates, gossip and pages.
+// secured starts nodes as in production: with certificates, gossip and pages.
 func secured(t *testing.T, program string, nodes int) *site {
 	s := &site{t: t, program: program, gossip: newAddr(t), http: newAddr(t)}
 	dir := t.TempDir()
@@ -85,7 +86,7 @@ func newAddr(t *testing.T) string {
 	return addr
 }
 
-// run runs a verb to its end.
+// run runs a command of the program to its end.
 func (s *site) run(args ...string) {
 	cmd := exec.Command(s.program, args...)
 	cmd.Env = append(os.Environ(), "STELE_CREDENTIAL=")
@@ -94,7 +95,7 @@ func (s *site) run(args ...string) {
 	}
 }
 
-// add starts one more node.
+// add starts another node.
 func (s *site) add(name string, args ...string) {
 	p := &process{t: s.t, name: name, addr: newAddr(s.t)}
 	p.args = append([]string{"serve", "--name", name, "--listen", p.addr, "--memory", strconv.Itoa(memory), "--extent-size", "4MiB", "--reserve", "64MiB",
@@ -118,7 +119,7 @@ func (s *site) connect() {
 	s.t.Cleanup(func() { s.c.Close() })
 }
 
-// awaitServing waits until a node serves, and returns a client of it.
+// awaitServing waits until a node is ready and returns a client of it.
 func (s *site) awaitServing(p *process) (c *client.Client) {
 	s.await(p.name+" serves", func(ctx context.Context) bool {
 		var err error
@@ -144,13 +145,13 @@ func (s *site) await(what string, is func(context.Context) bool) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("in %v it did not come to it that %s", patience, what)
+			s.t.Fatalf("wait %v for: %s", patience, what)
 		}
 	}
 }
 
-// createTable makes a table of a plain family, one that is kept in memory and one with two-pass compression; of tablets, with
-// several nodes, for all of them.
+// createTable creates a table with a plain family, an in-memory one and one with two-pass
+// compression. With several nodes it has tablets on all of them.
 func (s *site) createTable() {
 	var specs []table.FamilySpec
 	for _, text := range []string{"f:versions=1", "m:versions=1,group=m,in-memory", "two:versions=1,group=two,compression=two-pass"} {
@@ -169,7 +170,7 @@ func (s *site) createTable() {
 	}
 }
 
-// dial connects to a node, as the other user would. The connection ends with ctx.
+// dial connects to a node as the hostile user. The connection ends with ctx.
 func (s *site) dial(ctx context.Context, i int) (net.Conn, error) {
 	conn, err := dialTCP(ctx, s.nodes[i%len(s.nodes)].addr)
 	if err != nil || s.cred == nil {
@@ -177,20 +178,20 @@ func (s *site) dial(ctx context.Context, i int) (net.Conn, error) {
 	}
 	over, err := pki.NewEndpoint(s.other, pki.Options{}).Over(ctx, "", conn)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
+		return nil, fmt.Errorf("%w: %w", errRejected, err)
 	}
 	return over, nil
 }
 
-// errTurnedAway is of a connection that the node does not take: it has enough of them.
-var errTurnedAway = errors.New("turned away")
+// errRejected means that the node rejected a connection: it has enough of them.
+var errRejected = errors.New("connection rejected")
 
 // dialTCP connects to an address. The connection ends with ctx.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
+		return nil, fmt.Errorf("%w: %w", errRejected, err)
 	}
 	context.AfterFunc(ctx, func() { conn.Close() })
 	return conn, nil

@@ -20,19 +20,21 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// victims is a cluster with the users of the attacks, the tables that they attack, and a client that takes no part in the attacks.
+// victims is a cluster with the users of the attacks, the tables that they attack, and a client
+// that takes no part in the attacks.
 type victims struct {
 	*site
 	innocent *innocent
 	files    map[string]string // of credentials, by user
-	made     int               // tables that administer has made
-	// alone is the 99th percentile of the innocent client's reads without an attack: the larger one of two measurements,
-	// before all attacks and after them. attacked has those of attacks by name.
-	alone    time.Duration
+	made     int               // tables created by administer
+	// baseline is the 99th percentile of the innocent client's reads without an attack, the larger
+	// one of two measurements, before and after all attacks. attacked has the percentiles during
+	// attacks by name.
+	baseline time.Duration
 	attacked map[string]time.Duration
 }
 
-// attackTable is one of the tables: who gets which rights on it, or on one of its families.
+// attackTable is a table and the grants on it or on one of its families.
 type attackTable struct {
 	name     string
 	families []string
@@ -75,7 +77,7 @@ func (v *victims) must(err error) {
 	}
 }
 
-// addUser makes a user with a certificate.
+// addUser creates a user with a certificate.
 func (v *victims) addUser(name string) {
 	cred, _, err := v.c.AddUser(v.t.Context(), name, 0)
 	v.must(err)
@@ -83,7 +85,7 @@ func (v *victims) addUser(name string) {
 	v.must(pki.WriteCredential(v.files[name], cred))
 }
 
-// clientOf returns a client of a user, by the last node.
+// clientOf returns a client of a user, connected to the last node.
 func (v *victims) clientOf(user string) *client.Client {
 	cred, err := pki.ReadCredential(v.files[user])
 	v.must(err)
@@ -93,7 +95,7 @@ func (v *victims) clientOf(user string) *client.Client {
 	return c
 }
 
-// makeTable makes a table of small rows and one of 120 KiB, and grants rights on it.
+// makeTable creates a table with small rows and one row of 120 KiB, and grants rights on it.
 func (v *victims) makeTable(a attackTable) {
 	ctx := v.t.Context()
 	var specs []table.FamilySpec
@@ -118,11 +120,11 @@ func (v *victims) makeTable(a attackTable) {
 	}
 }
 
-// measureAlone measures the innocent client without an attack.
-func (v *victims) measureAlone(while time.Duration) {
+// measureBaseline measures the innocent client without an attack.
+func (v *victims) measureBaseline(while time.Duration) {
 	v.innocent.run(v.t.Context(), while)
 	v.judgeErrors("no attack")
-	v.alone = max(v.alone, quantile(v.innocent.mu.reads, 0.99))
+	v.baseline = max(v.baseline, quantile(v.innocent.mu.reads, 0.99))
 	v.report("no attack")
 }
 
@@ -171,7 +173,7 @@ func (v *victims) launch(k *attack, share int) (all []*attacking) {
 	return all
 }
 
-// end stops the processes of an attack, and returns how many answers they had.
+// end stops the processes of an attack and returns the number of answers that they received.
 func (v *victims) end(k *attack, all []*attacking) (answers int) {
 	for _, a := range all {
 		a.stop.Close()
@@ -189,7 +191,7 @@ func (v *victims) end(k *attack, all []*attacking) (answers int) {
 				answers += n
 			}
 			if what == "ok" && (a.user == noRights || a.user == disabled || a.user == revoked || a.user == anonymous) {
-				v.t.Errorf("%s: %d requests of the user %s were carried out", k.name, n, a.user)
+				v.t.Errorf("%s: %d requests of user %s were executed", k.name, n, a.user)
 			}
 		}
 		v.t.Logf("%28s by %s: %s", "", a.user, outcomesText(outcomes))
@@ -197,7 +199,7 @@ func (v *victims) end(k *attack, all []*attacking) (answers int) {
 	return answers
 }
 
-// under puts the cluster under an attack.
+// under runs an attack on the cluster.
 func (v *victims) under(k *attack, while time.Duration, share int) {
 	for _, p := range v.nodes {
 		p.peak()
@@ -210,7 +212,7 @@ func (v *victims) under(k *attack, while time.Duration, share int) {
 	}
 	answers := v.end(k, all)
 	if err != nil {
-		v.t.Errorf("%s: while the attack goes on: %v", k.name, err)
+		v.t.Errorf("%s: during the attack: %v", k.name, err)
 	}
 	v.judge(k, answers)
 	if k.after != nil {
@@ -220,7 +222,8 @@ func (v *victims) under(k *attack, while time.Duration, share int) {
 	}
 }
 
-// judge judges the requests of the innocent client, and the memory of the nodes, since the last look at them.
+// judge checks the requests of the innocent client, and the peak memory of the nodes since the last
+// call.
 func (v *victims) judge(k *attack, answers int) {
 	v.report(k.name)
 	v.judgeErrors(k.name)
@@ -230,13 +233,13 @@ func (v *victims) judge(k *attack, answers int) {
 		least = min(least, 1)
 	}
 	if answers < least {
-		v.t.Errorf("%s: the attackers had %d answers, want %d at least", k.name, answers, least)
+		v.t.Errorf("%s: attackers received %d answers, want at least %d", k.name, answers, least)
 	}
 	for _, p := range v.nodes {
 		peak := p.peak()
-		v.t.Logf("%28s %s: %d MiB at most", "", p.name, peak>>20)
+		v.t.Logf("%28s %s: peak %d MiB", "", p.name, peak>>20)
 		if peak > memory {
-			v.t.Errorf("I13: %s took %s to %d MiB, of %d", k.name, p.name, peak>>20, memory>>20)
+			v.t.Errorf("I13: %s raised %s to %d MiB, limit %d", k.name, p.name, peak>>20, memory>>20)
 		}
 	}
 }
@@ -252,15 +255,15 @@ func (v *victims) judgeLatency() {
 		if k.floods {
 			factor = floodFactor
 		}
-		times := float64(p99) / float64(v.alone)
+		times := float64(p99) / float64(v.baseline)
 		v.t.Logf("%28s %.1f times the 99th percentile alone, of %d", k.name, times, factor)
 		if times >= float64(factor) {
-			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", k.name, p99, v.alone, factor)
+			v.t.Errorf("%s: the 99th percentile of another user's reads is %v, alone %v: %d times or more", k.name, p99, v.baseline, factor)
 		}
 	}
 }
 
-// administer does what an administrator must be able to do at all times.
+// administer does what an administrator must be able to do at any time.
 func (v *victims) administer() error {
 	ctx, cancel := context.WithTimeout(v.t.Context(), patience/2)
 	defer cancel()
@@ -275,7 +278,7 @@ func (v *victims) administer() error {
 	return nil
 }
 
-// upload stores a blob as a user that has no part in the attacks.
+// upload stores a blob as a user that takes no part in the attacks.
 func (v *victims) upload() error {
 	ctx, cancel := context.WithTimeout(v.t.Context(), patience/2)
 	defer cancel()
@@ -283,7 +286,7 @@ func (v *victims) upload() error {
 	return err
 }
 
-// audited looks for the administrator's actions in the audit logs, whose chains must be whole.
+// audited looks for the administrator's actions in the audit logs, and verifies their hash chains.
 func (v *victims) audited() error {
 	var all strings.Builder
 	for _, p := range v.nodes {

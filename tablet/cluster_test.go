@@ -21,9 +21,9 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// fleet is several tablet servers on one block store and one METADATA, and who serves
-// what, as a master has it.
-type fleet struct {
+// cluster is several tablet servers on one block store and one METADATA, with the assignments that
+// a master would have.
+type cluster struct {
 	t      testing.TB
 	fs     *vfs.Mem
 	store  *blobfs.Store
@@ -32,28 +32,28 @@ type fleet struct {
 	clock  clock
 	cfg    Config
 
-	servers []*fleetServer
+	servers []*clusterServer
 	nextID  atomic.Uint64
 	names   atomic.Int64
 }
 
-// fleetServer is one instance of a server.
-type fleetServer struct {
+// clusterServer is one instance of a server.
+type clusterServer struct {
 	*Server
 	name  string
 	blobs *ownLogs
 	lease atomic.Bool
-	clock clock // its own; zero: the fleet's
+	clock clock // its own; zero: the cluster's
 }
 
-// ownLogs takes note of the logs that a server has begun.
+// ownLogs records the logs that a server has created.
 type ownLogs struct {
 	Blobs
 	mu   sync.Mutex
 	logs []blobfs.ID
-	// stalled, while it is set, is what appends to the logs wait for.
+	// stalled, while set, blocks appends to the logs.
 	stalled atomic.Pointer[chan struct{}]
-	// full is what the logs return of Full.
+	// full is the result of the logs' Full.
 	full atomic.Pointer[error]
 }
 
@@ -92,9 +92,9 @@ func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error
 	return stallableLog{w, b}, nil
 }
 
-// newFleet starts n servers. The table has one tablet, which the first serves.
-func newFleet(t testing.TB, cfg Config, n int, specs ...string) *fleet {
-	f := &fleet{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), schema: testSchema(t, specs...), cfg: cfg}
+// newCluster starts n servers. The table has one tablet, which the first serves.
+func newCluster(t testing.TB, cfg Config, n int, specs ...string) *cluster {
+	f := &cluster{t: t, fs: vfs.NewMem(vfs.MemOptions{}), meta: newMemMetadata(), schema: testSchema(t, specs...), cfg: cfg}
 	f.clock.micros.Store(1_000_000_000_000)
 	var err error
 	if f.store, err = openStore(f.fs, 256<<10); err != nil {
@@ -118,9 +118,9 @@ func newFleet(t testing.TB, cfg Config, n int, specs ...string) *fleet {
 	return f
 }
 
-func (f *fleet) start() *fleetServer {
+func (f *cluster) start() *clusterServer {
 	f.t.Helper()
-	s := &fleetServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: OnStore(f.store)}}
+	s := &clusterServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: OnStore(f.store)}}
 	s.lease.Store(true)
 	cfg := f.cfg
 	cfg.Blobs, cfg.Metadata = s.blobs, ownMetadata{f.meta, s.name}
@@ -144,8 +144,8 @@ func (f *fleet) start() *fleetServer {
 	return s
 }
 
-// assign makes s the owner of a tablet that is served nowhere, and loads it there.
-func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
+// assign makes s the owner of an unserved tablet, and loads it there.
+func (f *cluster) load(s *clusterServer, end []byte, runs []Run) error {
 	key := metaKey(1, end)
 	f.meta.assign(key, s.name)
 	all, err := f.meta.loads()
@@ -161,18 +161,18 @@ func (f *fleet) load(s *fleetServer, end []byte, runs []Run) error {
 	return ErrNoMeta
 }
 
-// kill ends a server without writing its memtables out, and returns what its logs
-// hold as sorted runs, one for each half of the records.
-func (f *fleet) kill(s *fleetServer) []Run {
+// kill ends a server without writing its memtables out, and returns the contents of its logs as
+// sorted runs, one for each half of the records.
+func (f *cluster) kill(s *clusterServer) []Run {
 	f.t.Helper()
 	s.lease.Store(false)
 	s.Close()
-	f.servers = slices.DeleteFunc(f.servers, func(x *fleetServer) bool { return x == s })
+	f.servers = slices.DeleteFunc(f.servers, func(x *clusterServer) bool { return x == s })
 	return f.readLogs(s)
 }
 
-// readLogs returns what the logs of a server that is no more hold.
-func (f *fleet) readLogs(s *fleetServer) []Run {
+// readLogs returns the contents of a dead server's logs.
+func (f *cluster) readLogs(s *clusterServer) []Run {
 	f.t.Helper()
 	var records []commitlog.Record
 	for _, id := range s.blobs.logs {
@@ -270,9 +270,8 @@ func (it *memRunEntries) Value() []byte { return it.in[it.at].value }
 func (it *memRunEntries) Err() error    { return nil }
 func (it *memRunEntries) Close() error  { it.run.opened.Add(-1); return nil }
 
-// ranges returns the ends of the table's tablets in METADATA, in order, and who owns
-// each.
-func (f *fleet) ranges() (ends [][]byte, owners []string) {
+// ranges returns the ends of the table's tablets in METADATA, in order, and their owners.
+func (f *cluster) ranges() (ends [][]byte, owners []string) {
 	f.meta.mu.Lock()
 	defer f.meta.mu.Unlock()
 	type tablet struct {
@@ -294,7 +293,7 @@ func (f *fleet) ranges() (ends [][]byte, owners []string) {
 	return ends, owners
 }
 
-func (f *fleet) server(name string) *fleetServer {
+func (f *cluster) server(name string) *clusterServer {
 	for _, s := range f.servers {
 		if s.name == name {
 			return s
@@ -303,8 +302,8 @@ func (f *fleet) server(name string) *fleetServer {
 	return nil
 }
 
-// serverOf returns the server that METADATA gives a row's tablet to.
-func (f *fleet) serverOf(row string) *fleetServer {
+// serverOf returns the server to which METADATA assigns a row's tablet.
+func (f *cluster) serverOf(row string) *clusterServer {
 	ends, owners := f.ranges()
 	for i, end := range ends {
 		if len(end) == 0 || row <= string(end) {
@@ -314,11 +313,11 @@ func (f *fleet) serverOf(row string) *fleetServer {
 			break
 		}
 	}
-	f.t.Fatalf("row %q: nobody serves it", row)
+	f.t.Fatalf("row %q: not served", row)
 	return nil
 }
 
-func (f *fleet) read(row string) []string {
+func (f *cluster) read(row string) []string {
 	f.t.Helper()
 	var out []string
 	err := f.serverOf(row).ReadRow(context.Background(), testTable, []byte(row), nil, func(_ []byte, cells []table.Cell) error {
@@ -331,8 +330,8 @@ func (f *fleet) read(row string) []string {
 	return out
 }
 
-// scan reads the whole table, tablet by tablet, wherever they are.
-func (f *fleet) scan() map[string][]string {
+// scan reads the whole table, tablet by tablet, from their servers.
+func (f *cluster) scan() map[string][]string {
 	f.t.Helper()
 	got, last := map[string][]string{}, ""
 	for start := []byte(nil); ; {
@@ -345,7 +344,7 @@ func (f *fleet) scan() map[string][]string {
 			return nil
 		})
 		if errors.Is(err, api.ErrNotServing) && string(next) > string(start) {
-			err = nil // the rest is elsewhere
+			err = nil // other servers have the rest
 		}
 		if err != nil {
 			f.t.Fatalf("scan from %q: %v", start, err)
@@ -360,7 +359,7 @@ func (f *fleet) scan() map[string][]string {
 func refTo(end []byte) Ref { return Ref{1, string(end)} }
 
 // move moves a tablet as a master would.
-func (f *fleet) move(from, to *fleetServer, end []byte) error {
+func (f *cluster) move(from, to *clusterServer, end []byte) error {
 	if err := from.Unload(context.Background(), refTo(end)); err != nil {
 		return err
 	}

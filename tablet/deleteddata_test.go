@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// filesWith returns the files below dir, but for logs, in which the bytes are.
+// filesWith returns the files below dir, except logs, that contain the bytes.
 func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []string) {
 	t.Helper()
 	names, err := fsys.ReadDir(dir)
@@ -46,9 +46,10 @@ func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []st
 	return found
 }
 
-// TestDeletedDataGoes (I10): what was deleted or has expired is in no SSTable any more when the period of major
-// compactions is over, also of a table that is idle. Logs are the block store's: see its TestReleasedLogGoes.
-func TestDeletedDataGoes(t *testing.T) {
+// TestDeletedDataIsRemoved (I10): deleted and expired data is in no SSTable once the period of
+// major compactions is over, also of an idle tablet. Logs are covered by the block store's
+// TestReleasedLogGoes.
+func TestDeletedDataIsRemoved(t *testing.T) {
 	const period = 24 * time.Hour
 	e := newEnv(t, Config{MajorPeriod: period}, "f:compression=none,versions=1", "old:compression=none,age=1h,group=g2")
 	secrets := map[string][]byte{}
@@ -68,7 +69,7 @@ func TestDeletedDataGoes(t *testing.T) {
 	}
 	for how, secret := range secrets {
 		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
-			t.Fatalf("what is to go by %s is nowhere: the test does not look where it is", how)
+			t.Fatalf("data to be removed by %s not found: the test looks in the wrong files", how)
 		}
 	}
 	e.mustApply("row of row", table.DeleteRow())
@@ -76,14 +77,14 @@ func TestDeletedDataGoes(t *testing.T) {
 	e.mustApply("row of column", table.DeleteColumn("f", []byte("q")))
 	e.mustApply("row of overwritten", table.Set("f", []byte("q"), now+1, []byte("new")))
 	for _, secret := range secrets {
-		e.lookForMajors()
+		e.queueDueMajors()
 		if len(filesWith(t, e.fs, "/d0", secret))+len(filesWith(t, e.fs, "/d1", secret)) == 0 {
 			t.Errorf("%q is gone before its time", secret)
 		}
 	}
 	e.clock.micros.Add((period * 9 / 10).Microseconds())
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		e.lookForMajors()
+		e.queueDueMajors()
 		var left []string
 		for how, secret := range secrets {
 			for _, dir := range []string{"/d0", "/d1"} {
@@ -101,7 +102,7 @@ func TestDeletedDataGoes(t *testing.T) {
 	}
 }
 
-// abandonedBlobs notes what is abandoned.
+// abandonedBlobs records abandoned blobs.
 type abandonedBlobs struct {
 	Blobs
 	mu    sync.Mutex
@@ -121,8 +122,8 @@ func (b *abandonedBlobs) of(id blobfs.ID) int {
 	return b.times[id]
 }
 
-// A file that the halves of a tablet share is abandoned by each, once it has files of its own and nobody reads that one any more (I10): it is
-// not deleted, for the other may need it.
+// A file shared by the halves of a tablet is abandoned by each, once it has its own files and no
+// longer reads the shared one (I10). It is not deleted, because the other half may need it.
 func TestSharedFilesAreAbandoned(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	blobs := &abandonedBlobs{Blobs: e.Server.cfg.Blobs, times: map[blobfs.ID]int{}}
@@ -135,7 +136,7 @@ func TestSharedFilesAreAbandoned(t *testing.T) {
 	if _, _, err := e.Split(t.Context(), lastTablet, []byte("row4")); err != nil {
 		t.Fatal(err)
 	}
-	// A scan of the upper half is under way.
+	// A scan of the upper half is running.
 	reading, goOn, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		begin := sync.OnceFunc(func() { close(reading); <-goOn })

@@ -8,17 +8,19 @@ import (
 	"github.com/steledb/stele/tablet/ikey"
 )
 
-// handOverBytes is how much of a file is read into the cache at once, in the place of what it replaces. 1 MiB: while it is read, for
-// a millisecond, reads of these rows find neither.
-const handOverBytes = 1 << 20
+// cutoverBytes is the part of a file that is read into the cache at once in place of the old
+// blocks. 1 MiB: while it is read, for a millisecond, reads of these rows find neither.
+const cutoverBytes = 1 << 20
 
-// handOver has added read in the place of old files of a group, which it stands for in the metadata. If the cache has no room for
-// the blocks of both, they take turns: row by row the cache gives up what it has of the old files and reads what is as hot of the new one,
-// and the tablet is read from there for the rows so far. When it returns added alone is read, also if ctx has ended. mergeMu is held.
-func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *file) {
+// cutover replaces old files of a group with added in the tablet's view, after the metadata names
+// added in their place. The cache may not have memory for the blocks of both, so the rows move over
+// step by step. For each range of rows the cache drops the blocks of the old files and loads the
+// equally hot ones of the new file. The view then uses the new file up to there. When cutover
+// returns, only added is used, also if ctx has ended. mergeMu is held.
+func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *file) {
 	added.refs.Add(1)
 	defer added.release()
-	now, g := old, t.newGait(ctx)
+	now, g := old, t.newPacer(ctx)
 	read := func(files []*file) (served bool) {
 		served = t.install(func(v *view) { v.replaceAll(name, now, files) })
 		now = files
@@ -42,24 +44,25 @@ func (t *Tablet) handOver(ctx context.Context, name string, old []*file, added *
 			p.release()
 		}
 		if !served || t.server.behind() {
-			return errNoHandOver
+			return errCutoverEnded
 		}
 		g.step(bytes)
 		return nil
 	}
-	if err := added.table.Warm(ctx, added.warm, handOverBytes, begin, end); err != nil && !errors.Is(err, errNoHandOver) && ctx.Err() == nil {
-		t.server.log.Warn("a file that a compaction wrote was not read into the cache", "tablet", t.id, "blob", added.meta.Handle.ID.String(), "error", err)
+	if err := added.table.Warm(ctx, added.warm, cutoverBytes, begin, end); err != nil && !errors.Is(err, errCutoverEnded) && ctx.Err() == nil {
+		t.server.log.Warn("compaction output not cached", "tablet", t.id, "blob", added.meta.Handle.ID.String(), "err", err)
 	}
 	added.warm = nil
 	if !read([]*file{added}) && t.isDropped() {
-		added.deleteLater() // the metadata that named it is gone
+		added.deleteLater() // its metadata is gone
 	}
 }
 
-// errNoHandOver ends a hand-over that nobody gains from: the tablet is gone, or there are too many files.
-var errNoHandOver = errors.New("no use to go on")
+// errCutoverEnded ends a cutover without benefit: the tablet is gone, or there are too many files.
+var errCutoverEnded = errors.New("cutover ended early")
 
-// dropCachedIn removes what the cache has of the file's rows between two keys. Another tablet may have the others.
+// dropCachedIn removes the cached blocks of the file's rows between two keys. Another tablet may
+// have the others.
 func (f *file) dropCachedIn(lower, upper []byte) error {
 	lo, hi := rowBounds(f.meta.Start, f.meta.End)
 	if lo != nil && (lower == nil || bytes.Compare(lower, lo) < 0) {
@@ -71,7 +74,8 @@ func (f *file) dropCachedIn(lower, upper []byte) error {
 	return f.table.DropCachedIn(lower, upper)
 }
 
-// partsAt returns added for the rows up to one, and the old files for those after it, each held once.
+// partsAt returns added for the rows up to row, and the old files for the rows after it, each with
+// one reference.
 func partsAt(old []*file, added *file, row []byte) (parts []*file, err error) {
 	if row = bytes.Clone(row); len(row) == 0 {
 		return nil, ikey.ErrBadKey
@@ -97,7 +101,8 @@ func partsAt(old []*file, added *file, row []byte) (parts []*file, err error) {
 	return parts, nil
 }
 
-// part returns what f has of the rows start < row <= end, held once, or nil if that is nothing. f is held as long as it is.
+// part returns a file limited to f's rows start < row <= end, with one reference, or nil if it has
+// none. The part holds a reference on f.
 func (f *file) part(start, end []byte) (*file, error) {
 	m := f.meta
 	if !m.within(start, end) {

@@ -7,9 +7,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// TestFilesOfGroupThatIsGone: what files have of a locality group that was removed with its last family is read, rewritten into the
-// group where the family is, and the files go.
-func TestFilesOfGroupThatIsGone(t *testing.T) {
+// TestFilesOfRemovedGroup: entries in files of a locality group that was removed with its last
+// family are read, and rewritten to the family's current group, and the files are deleted.
+func TestFilesOfRemovedGroup(t *testing.T) {
 	e := newEnv(t, Config{}, "f:group=g,in-memory", "h")
 	for i := range 3 {
 		e.mustApply(fmt.Sprint("row", i), set("f", "q", 1, "v"), set("h", "q", 1, "v"))
@@ -54,9 +54,10 @@ func TestFilesOfGroupThatIsGone(t *testing.T) {
 	}
 }
 
-// TestStatsOfSharedFiles: what tablets share since a split counts once in the figures of all tablets.
+// TestStatsOfSharedFiles: files that tablets share since a split count once in the statistics of
+// all tablets.
 func TestStatsOfSharedFiles(t *testing.T) {
-	s := newFleet(t, Config{}, 1, "f:").servers[0]
+	s := newCluster(t, Config{}, 1, "f:").servers[0]
 	for i := range 300 {
 		if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), table.Set("f", []byte("q"), 1, noise(2000))); err != nil {
 			t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-// fleet is the nodes.
-type fleet struct {
+// cluster is the set of nodes under test.
+type cluster struct {
 	program string
 	dir     string
 	memory  string
@@ -29,7 +29,7 @@ type fleet struct {
 	c       *client.Client
 }
 
-// process is a node, and the addresses that it keeps.
+// process is a node. It keeps its addresses across restarts.
 type process struct {
 	name, rpc, gossip string
 	cmd               *exec.Cmd
@@ -38,12 +38,12 @@ type process struct {
 
 const nodes = 3
 
-// patience is how long a cluster may take to come to rest before a run is given up.
-const patience = 3 * time.Minute
+// settleTimeout bounds the wait for the cluster to settle before a run is aborted.
+const settleTimeout = 3 * time.Minute
 
-// newFleet starts the nodes in a folder, and returns when they are one cluster.
-func newFleet(ctx context.Context, program, dir, memory string) (*fleet, error) {
-	f := &fleet{program: program, dir: dir, memory: memory}
+// newCluster starts the nodes in a directory and returns when they form one cluster.
+func newCluster(ctx context.Context, program, dir, memory string) (*cluster, error) {
+	f := &cluster{program: program, dir: dir, memory: memory}
 	for i := range nodes {
 		p := &process{name: fmt.Sprintf("n%d", i+1)}
 		for _, addr := range []*string{&p.rpc, &p.gossip} {
@@ -80,7 +80,7 @@ func newFleet(ctx context.Context, program, dir, memory string) (*fleet, error) 
 	})
 }
 
-func (f *fleet) addrs() string {
+func (f *cluster) addrs() string {
 	var all []string
 	for _, p := range f.nodes {
 		all = append(all, p.rpc)
@@ -88,8 +88,8 @@ func (f *fleet) addrs() string {
 	return strings.Join(all, ",")
 }
 
-// start starts a node and does not wait for it. Nodes end with this process.
-func (f *fleet) start(p *process) error {
+// start starts a node without waiting for it. Nodes end with this process.
+func (f *cluster) start(p *process) error {
 	log, err := os.OpenFile(filepath.Join(f.dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
@@ -108,8 +108,8 @@ func (f *fleet) start(p *process) error {
 	return nil
 }
 
-// await returns when a node serves.
-func (f *fleet) await(ctx context.Context, p *process) error {
+// await returns when a node is ready.
+func (f *cluster) await(ctx context.Context, p *process) error {
 	return until(ctx, p.name+" serves", func() error {
 		c, err := client.Open(ctx, p.rpc, client.Config{RetryTimeMax: -1})
 		if err != nil {
@@ -124,13 +124,13 @@ func (f *fleet) await(ctx context.Context, p *process) error {
 	})
 }
 
-// end ends a node by a signal.
-func (f *fleet) end(p *process, s os.Signal) {
+// end ends a node with a signal.
+func (f *cluster) end(p *process, s os.Signal) {
 	_ = p.cmd.Process.Signal(s)
 	<-p.done
 }
 
-func (f *fleet) stop() {
+func (f *cluster) stop() {
 	if f.c != nil {
 		f.c.Close()
 	}
@@ -142,7 +142,7 @@ func (f *fleet) stop() {
 }
 
 // run runs a command of the program.
-func (f *fleet) run(ctx context.Context, args ...string) ([]byte, error) {
+func (f *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, f.program, append(args, "--addr", f.addrs())...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -153,8 +153,8 @@ func (f *fleet) run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// leader returns the node that leads the lock service, and is the master.
-func (f *fleet) leader(ctx context.Context) (*process, error) {
+// leader returns the node that leads the lock service and is the master.
+func (f *cluster) leader(ctx context.Context) (*process, error) {
 	raft, err := f.c.RaftStatus(ctx)
 	if err != nil {
 		return nil, err
@@ -166,14 +166,14 @@ func (f *fleet) leader(ctx context.Context) (*process, error) {
 	return f.nodes[i], nil
 }
 
-// place is where METADATA says that a tablet is.
+// place is the location of a tablet according to METADATA.
 type place struct {
 	end  string
-	addr string // of the node; none if it is nowhere
+	addr string // of the node; empty if unassigned
 }
 
-// places returns where the tablets of a table are, in order.
-func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) {
+// places returns the locations of a table's tablets in order.
+func (f *cluster) places(ctx context.Context, id uint64) (all []place, err error) {
 	from, to := metadata.TableRange(id)
 	s := f.c.Table(metadata.Name).Scan(ctx, client.Start(string(from)), client.End(string(to)), client.Filter(metadata.Places()))
 	defer s.Close()
@@ -191,9 +191,9 @@ func (f *fleet) places(ctx context.Context, id uint64) (all []place, err error) 
 	return all, s.Err()
 }
 
-// settled returns when all nodes serve, all tablets are on nodes, as evenly as the balance has them, nothing has moved
-// for a while and logs have all their replicas.
-func (f *fleet) settled(ctx context.Context, id uint64) error {
+// settled returns when all nodes are ready, all tablets are assigned and balanced, no tablet has
+// moved for quietTime, and logs have all their replicas.
+func (f *cluster) settled(ctx context.Context, id uint64) error {
 	for _, p := range f.nodes {
 		if err := f.await(ctx, p); err != nil {
 			return err
@@ -201,7 +201,7 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 	}
 	var last []place
 	since := time.Now()
-	return until(ctx, "the cluster comes to rest", func() error {
+	return until(ctx, "the cluster has settled", func() error {
 		now, err := f.places(ctx, id)
 		if err != nil {
 			return err
@@ -214,8 +214,8 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 			last, since = now, time.Now()
 			return fmt.Errorf("tablets by node: %v", count)
 		}
-		if time.Since(since) < restTime {
-			return errors.New("tablets have moved a moment ago")
+		if time.Since(since) < quietTime {
+			return errors.New("tablets moved recently")
 		}
 		for _, p := range f.nodes {
 			s, err := f.status(ctx, p)
@@ -231,10 +231,10 @@ func (f *fleet) settled(ctx context.Context, id uint64) error {
 	})
 }
 
-// restTime is how long nothing must have moved.
-const restTime = 1500 * time.Millisecond
+// quietTime is how long no tablet must have moved.
+const quietTime = 1500 * time.Millisecond
 
-// nodeStatus is what a node says of itself.
+// nodeStatus is the part of a node's status that is used here.
 type nodeStatus struct {
 	NodesAlive    int   `json:"nodes_alive"`
 	MemtableBytes int64 `json:"memtable_bytes"`
@@ -242,7 +242,7 @@ type nodeStatus struct {
 	Replicas      int64 `json:"replicas"`
 }
 
-func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error) {
+func (f *cluster) status(ctx context.Context, p *process) (s nodeStatus, err error) {
 	out, err := exec.CommandContext(ctx, f.program, "status", "--json", "--addr", p.rpc).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &s)
@@ -250,9 +250,9 @@ func (f *fleet) status(ctx context.Context, p *process) (s nodeStatus, err error
 	return s, err
 }
 
-// until tries until there is no error, for as long as patience lasts.
+// until repeats try until it succeeds, for at most settleTimeout.
 func until(ctx context.Context, what string, try func() error) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(settleTimeout)
 	for {
 		err := try()
 		if err == nil {

@@ -8,17 +8,18 @@ import (
 	"testing"
 )
 
-// takenMetadata makes a change, has another server take the tablet then, and tells of that alone.
-type takenMetadata struct {
+// reassignedMetadata makes a change, then assigns the tablet to another server, and reports only
+// the latter.
+type reassignedMetadata struct {
 	Metadata
-	on     atomic.Bool
-	unsent bool
-	says   error
+	on      atomic.Bool
+	unsent  bool
+	reports error
 }
 
-func (m *takenMetadata) Save(ctx context.Context, meta *Meta) error {
+func (m *reassignedMetadata) Save(ctx context.Context, meta *Meta) error {
 	if m.unsent && m.on.Swap(false) {
-		return fmt.Errorf("row of METADATA: %w: %w", m.says, ErrMetaUnsent)
+		return fmt.Errorf("row of METADATA: %w: %w", m.reports, ErrMetaUnsent)
 	}
 	if err := m.Metadata.Save(ctx, meta); err != nil || !m.on.Swap(false) {
 		return err
@@ -28,17 +29,18 @@ func (m *takenMetadata) Save(ctx context.Context, meta *Meta) error {
 	if err := m.Metadata.Save(ctx, others); err != nil {
 		return err
 	}
-	return fmt.Errorf("row of METADATA: %w", m.says)
+	return fmt.Errorf("row of METADATA: %w", m.reports)
 }
 
-// A change of metadata that came through, of which the server hears only that another has changed the row since, as when it
-// was taken for dead meanwhile: the files that it named are there, for who has the tablet now (I1, T6).
-func TestFilesOfTakenTabletStay(t *testing.T) {
-	for name, says := range map[string]error{"changed": ErrMetaChanged, "lost": ErrMetaLost} {
+// A metadata change took effect, but the server learns only that another writer has changed the row
+// since, for example because it was considered dead. The files that the change named stay, for the
+// tablet's next server (I1, T6).
+func TestFilesOfReassignedTabletStay(t *testing.T) {
+	for name, reports := range map[string]error{"changed": ErrMetaChanged, "lost": ErrMetaLost} {
 		for _, what := range []string{"minor", "major"} {
 			t.Run(name+" "+what, func(t *testing.T) {
-				s := newFleet(t, Config{}, 1, "f:").servers[0]
-				m := &takenMetadata{Metadata: s.cfg.Metadata, says: says}
+				s := newCluster(t, Config{}, 1, "f:").servers[0]
+				m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: reports}
 				s.cfg.Metadata = m
 				for i := range 3 {
 					if _, err := applySync(s.Server, fmt.Sprintf("row%03d", i), setCell("v")); err != nil {
@@ -52,7 +54,7 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 				}
 				tab := s.allTablets()[0]
 				if what == "minor" {
-					tab.minorMu.Lock() // minorLoop is not to be the one that hears
+					tab.minorMu.Lock() // minorLoop must not get the error
 					defer tab.minorMu.Unlock()
 					if err := s.commits.Between(tab.freeze); err != nil {
 						t.Fatal(err)
@@ -61,10 +63,10 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 				m.on.Store(true)
 				if what == "minor" {
 					if err := tab.minorLocked(t.Context()); err == nil {
-						t.Fatal("the minor compaction heard of no error")
+						t.Fatal("the minor compaction did not fail")
 					}
 				} else if err := tab.major(t.Context()); err == nil {
-					t.Fatal("the major compaction heard of no error")
+					t.Fatal("the major compaction did not fail")
 				}
 				saved, err := m.Load(t.Context(), tab.table, tab.end)
 				if err != nil {
@@ -90,12 +92,12 @@ func TestFilesOfTakenTabletStay(t *testing.T) {
 	}
 }
 
-// A change of metadata that was not tried, as while the server has no lease, leaves no file behind: such tries go on for
-// as long as that lasts.
+// A metadata change that was not sent, for example without a lease, leaves no file behind: such
+// attempts are repeated for as long as that lasts.
 func TestFilesOfUnsentChangeGo(t *testing.T) {
-	f := newFleet(t, Config{}, 1, "f:")
+	f := newCluster(t, Config{}, 1, "f:")
 	s := f.servers[0]
-	m := &takenMetadata{Metadata: s.cfg.Metadata, says: ErrMetaChanged, unsent: true}
+	m := &reassignedMetadata{Metadata: s.cfg.Metadata, reports: ErrMetaChanged, unsent: true}
 	s.cfg.Metadata = m
 	blobs := func() (n int) {
 		s.deleteBlobs(t.Context())
@@ -113,14 +115,14 @@ func TestFilesOfUnsentChangeGo(t *testing.T) {
 	}
 	before := blobs()
 	tab := s.allTablets()[0]
-	tab.minorMu.Lock() // minorLoop is not to be the one that hears
+	tab.minorMu.Lock() // minorLoop must not get the error
 	if err := s.commits.Between(tab.freeze); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		m.on.Store(true)
 		if err := tab.minorLocked(t.Context()); !errors.Is(err, ErrMetaUnsent) {
-			t.Fatalf("the minor compaction heard of %v", err)
+			t.Fatalf("the minor compaction failed with %v", err)
 		}
 	}
 	if n := blobs(); n != before {

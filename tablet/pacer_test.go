@@ -6,46 +6,47 @@ import (
 	"time"
 )
 
-// A compaction rests while the server is read, so many times as long as it works.
-func TestGait(t *testing.T) {
-	const turn = 200 * time.Microsecond
+// A compaction pauses while the server is serving reads, for a multiple of its work.
+func TestPacer(t *testing.T) {
+	const slice = 200 * time.Microsecond
 	for _, c := range []struct {
-		name       string
-		perTurn    int64 // reads
-		times      time.Duration
-		work, rest time.Duration // of a turn
+		name        string
+		perSlice    int64 // reads per slice
+		ratio       time.Duration
+		work, pause time.Duration // of a slice
 	}{
-		{"nobody reads", 0, 7, turn, 0},
-		{"reads", 5, 7, turn, 7 * turn},
-		{"reads, and compactions are somewhat behind", 5, 3, turn, 3 * turn},
-		{"reads, and compactions are far behind", 5, 0, turn, 0},
+		{"no reads", 0, 7, slice, 0},
+		{"reads", 5, 7, slice, 7 * slice},
+		{"reads, and compactions are somewhat behind", 5, 3, slice, 3 * slice},
+		{"reads, and compactions are far behind", 5, 0, slice, 0},
 		{"reads, and a disk that is slow", 5, 7, 50 * time.Millisecond, 7 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var now, slept time.Duration
 			var reads int64
-			g := &gait{
-				calls: func() int64 { return reads }, rest: func() time.Duration { return c.times }, now: func() time.Duration { return now },
+			g := &pacer{
+				calls: func() int64 { return reads }, ratio: func() time.Duration { return c.ratio }, now: func() time.Duration { return now },
 				sleep: func(_ context.Context, d time.Duration) { slept, now = slept+d, now+d }, ctx: t.Context(),
 			}
-			g.turn()
+			g.beginSlice()
 			for range 10 {
-				for range gaitBytes / 4096 {
-					now += c.work / (gaitBytes / 4096)
+				for range sliceBytes / 4096 {
+					now += c.work / (sliceBytes / 4096)
 					g.step(4096)
 				}
-				reads += c.perTurn
+				reads += c.perSlice
 			}
-			// Reads before the first turn count for none.
-			if slept != 9*c.rest {
-				t.Errorf("rested %v in ten turns, want %v in nine of them", slept, c.rest)
+			// Reads before the first slice do not count.
+			if slept != 9*c.pause {
+				t.Errorf("paused %v in ten slices, want %v in nine of them", slept, c.pause)
 			}
 		})
 	}
 }
 
-// A compaction takes an eighth of a processor beside reads, a quarter when files pile up, and all of it when they are too many.
-func TestGaitByBacklog(t *testing.T) {
+// A compaction uses an eighth of a processor beside reads, a quarter when files pile up, and all of
+// it when there are too many.
+func TestPacerByBacklog(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	tab := e.tabletOfTest()
 	cfg := &tab.server.cfg
@@ -54,51 +55,51 @@ func TestGaitByBacklog(t *testing.T) {
 		tab.mu.Lock()
 		tab.setBacklog(cfg.backlogOf(files))
 		tab.mu.Unlock()
-		if got := tab.gaitRest(); got != want {
-			t.Errorf("with %d files rests are %d times as long as turns, want %d", files, got, want)
+		if got := tab.pauseRatio(); got != want {
+			t.Errorf("with %d files the pause ratio is %d, want %d", files, got, want)
 		}
 	}
 	tab.lastMajor.Store(cfg.Now().Add(-cfg.MajorPeriod).UnixMicro())
 	tab.mu.Lock()
 	tab.setBacklog(noBacklog)
 	tab.mu.Unlock()
-	if got := tab.gaitRest(); got != 0 {
-		t.Errorf("rests are %d times as long as turns of a major compaction that is late", got)
+	if got := tab.pauseRatio(); got != 0 {
+		t.Errorf("pause ratio of a late major compaction is %d", got)
 	}
 }
 
-// A minor compaction rests beside writes, but not while somebody waits for it, or memory is short.
-func TestMinorRest(t *testing.T) {
+// A minor compaction pauses beside writes, but not while a caller waits for it, or memory is short.
+func TestMinorPacer(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	tab := e.tabletOfTest()
 	s := tab.server
-	want := func(what string, times time.Duration) {
+	want := func(what string, ratio time.Duration) {
 		t.Helper()
-		if got := tab.minorRest(); got != times {
-			t.Errorf("%s: rests are %d times as long as turns, want %d", what, got, times)
+		if got := tab.minorPauseRatio(); got != ratio {
+			t.Errorf("%s: pause ratio is %d, want %d", what, got, ratio)
 		}
 	}
-	want("nothing is the matter", 1)
+	want("no urgency", 1)
 	tab.minorWaiters.Add(1)
-	want("somebody waits", 0)
+	want("a caller waits", 0)
 	tab.minorWaiters.Add(-1)
 	s.charged.Add(s.cfg.MemtablesBytesMax)
 	want("memory is short", 0)
 	s.charged.Add(-s.cfg.MemtablesBytesMax)
 	want("no longer", 1)
-	g := tab.newMinorGait(t.Context())
+	g := tab.newMinorPacer(t.Context())
 	slept := false
 	g.sleep = func(context.Context, time.Duration) { slept = true }
-	if g.step(gaitBytes); slept {
-		t.Error("it rests though nobody writes")
+	if g.step(sliceBytes); slept {
+		t.Error("it pauses without writes")
 	}
 	e.mustApply("row", set("f", "q", 1, "value"))
-	if g.step(gaitBytes); !slept {
-		t.Error("it does not rest beside writes")
+	if g.step(sliceBytes); !slept {
+		t.Error("it does not pause beside writes")
 	}
 }
 
-// Whether compactions are behind is known of each tablet that is served, and of no other.
+// Compactions are behind if they are for a served tablet, and for no other.
 func TestBehind(t *testing.T) {
 	e := newEnv(t, Config{FilesMerge: 30, FilesMax: 40, MemtableBytes: 64 << 10}, "f:")
 	add := func() {
@@ -136,14 +137,15 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// The pause after a slice of work on one large value ends when the compaction is to end, and when an operation begins to wait for it.
+// The pause after a slice of work on one large value ends early when the compaction is cancelled,
+// or when an operation begins to wait for it.
 func TestPauseEndsEarly(t *testing.T) {
 	for _, what := range []string{"interrupted", "urgent", "neither"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var now time.Duration
-		times := time.Duration(7)
-		g := &gait{ctx: ctx, calls: func() int64 { return int64(now) }, rest: func() time.Duration { return times }, now: func() time.Duration { return now }}
+		ratio := time.Duration(7)
+		g := &pacer{ctx: ctx, calls: func() int64 { return int64(now) }, ratio: func() time.Duration { return ratio }, now: func() time.Duration { return now }}
 		g.sleep = func(ctx context.Context, d time.Duration) {
 			if now += d; now < 2*time.Second {
 				return
@@ -152,14 +154,14 @@ func TestPauseEndsEarly(t *testing.T) {
 			case "interrupted":
 				cancel()
 			case "urgent":
-				times = 0
+				ratio = 0
 			}
 		}
-		g.turn()
+		g.beginSlice()
 		now += time.Second
 		g.step(100 << 20)
 		paused := now - time.Second
-		if whole := 100 << 20 / gaitBytes * gaitWorkMax * 7; what == "neither" && paused != whole || what != "neither" && paused > time.Second+2*pauseStep {
+		if whole := 100 << 20 / sliceBytes * sliceWorkMax * 7; what == "neither" && paused != whole || what != "neither" && paused > time.Second+2*pauseStep {
 			t.Errorf("%s: paused %v", what, paused)
 		}
 	}

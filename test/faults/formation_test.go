@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-// mark writes a file that must be there ever after.
+// mark writes a file that must exist from then on.
 func mark(t *testing.T, lib *session.Client, value string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), recoverTime)
@@ -33,13 +33,13 @@ func marked(t *testing.T, lib *session.Client, value string) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(f.Data, []byte(value)) {
-		t.Errorf("the file says %q, want %q", f.Data, value)
+		t.Errorf("the file has %q, want %q", f.Data, value)
 	}
 }
 
-// TestFleet has five nodes come up one after the other, that which founds their cluster last, lose
-// power together, and come back elsewhere.
-func TestFleet(t *testing.T) {
+// TestFormation starts five nodes one after the other, the founder last, cuts their power together,
+// and restarts them at other addresses.
+func TestFormation(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 5)
 	c.prepare()
@@ -57,7 +57,7 @@ func TestFleet(t *testing.T) {
 	c.settled(60*time.Second, 5)
 	mark(t, c.service(), "formed")
 
-	t.Log("all lose power, and start without flags")
+	t.Log("power cut of all nodes, restart without flags")
 	for _, n := range c.nodes {
 		n.kill()
 		n.args = nil
@@ -72,7 +72,7 @@ func TestFleet(t *testing.T) {
 		return
 	}
 
-	t.Log("all stop, and start at other addresses, knowing one each")
+	t.Log("stop of all nodes, restart at other addresses with one address each to join")
 	for _, n := range c.nodes {
 		n.stop()
 	}
@@ -84,7 +84,7 @@ func TestFleet(t *testing.T) {
 	c.settled(60*time.Second, 5)
 	marked(t, c.service(), "formed")
 
-	t.Log("and without flags again: they remember the new addresses")
+	t.Log("restart without flags: nodes remember the new addresses")
 	for _, n := range c.nodes {
 		n.kill()
 		n.args = nil
@@ -97,9 +97,9 @@ func TestFleet(t *testing.T) {
 	c.stopAll()
 }
 
-// TestStrangers has a node of another cluster look for a cluster, which refuses it as it does the cluster. A node of the cluster
-// that has another gossip key gets the cluster's.
-func TestStrangers(t *testing.T) {
+// TestForeignNode lets a node of another cluster try to join: each side rejects the other. A node
+// of the cluster with a different gossip key receives the cluster's key.
+func TestForeignNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	home, other, wrongKey := c.nodes[0], c.nodes[1], c.nodes[2]
@@ -112,7 +112,7 @@ func TestStrangers(t *testing.T) {
 		n.start()
 		if err := await(30*time.Second, func() error {
 			if s, err := n.status(); err != nil || !s.Ready {
-				return fmt.Errorf("%v is no cluster of one: %+v %w", n, s, err)
+				return fmt.Errorf("%v is not a cluster of one: %+v %w", n, s, err)
 			}
 			return nil
 		}); err != nil {
@@ -124,8 +124,8 @@ func TestStrangers(t *testing.T) {
 		n.args = []string{"--join", home.address()}
 		n.start()
 	}
-	other.wanted = false // it may give up
-	// Each side says in one line whom it refuses, and why.
+	other.shouldRun = false // it may exit
+	// Each side logs once whom it rejects, and why.
 	for _, refusal := range []struct {
 		by      *node
 		whom    string
@@ -143,7 +143,7 @@ func TestStrangers(t *testing.T) {
 				}
 			}
 			if lines != 1 {
-				return fmt.Errorf("%v says %d times that it refuses %s because of %q, want once", refusal.by, lines, refusal.whom, refusal.because)
+				return fmt.Errorf("%v logs %d times that it rejects %s because of %q, want once", refusal.by, lines, refusal.whom, refusal.because)
 			}
 			return nil
 		}); err != nil {
@@ -168,7 +168,7 @@ func TestStrangers(t *testing.T) {
 		return string(b)
 	}
 	if key(wrongKey) != key(home) {
-		t.Error("a node that had another gossip key does not have the cluster's")
+		t.Error("a node that had another gossip key has not received the cluster's")
 	}
 	if s, err := other.status(); err == nil && s.Ready && s.Cluster == c.clusterOf(home) {
 		t.Errorf("%v is of the cluster", other)
@@ -188,8 +188,8 @@ func (c *cluster) clusterOf(n *node) string {
 	return s.Cluster
 }
 
-// TestVoterReplacement loses a voter for good: the sixth node takes its place, and the
-// lost one, once it comes back, is no voter.
+// TestVoterReplacement loses a voter permanently: the sixth node takes its place, and the lost one,
+// once it is back, is not a voter.
 func TestVoterReplacement(t *testing.T) {
 	t.Parallel()
 	c := formed(t, 6)
@@ -198,7 +198,7 @@ func TestVoterReplacement(t *testing.T) {
 	votes := func() (all map[string]bool) {
 		all = map[string]bool{}
 		for _, n := range c.nodes {
-			if !n.wanted {
+			if !n.shouldRun {
 				continue
 			}
 			if r, err := n.raft(); err == nil {
@@ -238,7 +238,7 @@ func TestVoterReplacement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("another voter after %v", time.Since(start).Round(100*time.Millisecond))
+	t.Logf("voter replaced after %v", time.Since(start).Round(100*time.Millisecond))
 	c.settled(30*time.Second, 5)
 	marked(t, lib, "before")
 	mark(t, lib, "after")
@@ -250,13 +250,13 @@ func TestVoterReplacement(t *testing.T) {
 	if err := await(10*time.Second, func() error {
 		s, err := lost.status()
 		if err == nil && s.Voter {
-			err = fmt.Errorf("%v still takes itself for a voter", lost)
+			err = fmt.Errorf("%v still considers itself a voter", lost)
 		}
 		return err
 	}); err != nil {
 		t.Error(err)
 	}
-	// Two more may go now, of the five.
+	// Two more of the five may fail now.
 	var gone []*node
 	for _, n := range c.nodes {
 		if n != lost && n != c.leader() && len(gone) < 2 {
@@ -269,27 +269,27 @@ func TestVoterReplacement(t *testing.T) {
 	for _, n := range gone {
 		n.start()
 	}
-	// Somebody may have got a vote in place of one who was gone.
+	// A node may have become a voter in place of a failed one.
 	if err := await(60*time.Second, func() error { return c.unsettled(5) }); err != nil {
 		t.Error(err)
 	}
 	if r, err := lost.raft(); err != nil || r.Leader == "" {
-		t.Errorf("a node that does not vote knows of %+v (%v)", r, err)
+		t.Errorf("a node that does not vote reports %+v (%v)", r, err)
 	} else if len(r.Servers) > 5 {
 		t.Errorf("%d servers", len(r.Servers))
 	}
 	c.stopAll()
 }
 
-// TestStartInOutage cuts a node off while it starts, for longer than its session
-// lives: it waits, and serves after. The lock of its last run is still held when it
-// starts, so that it is cut off waiting for that.
+// TestStartInOutage disconnects a node while it starts, for longer than its session lives: it
+// waits, and serves afterwards. The lock of its last run is still held when it starts, so it is
+// disconnected while it waits for that.
 func TestStartInOutage(t *testing.T) {
 	t.Parallel()
 	c := formed(t, 3)
 	l := c.leader()
 	if l == nil {
-		t.Fatal("nobody leads")
+		t.Fatal("no leader")
 	}
 	n := c.nodes[0]
 	if n == l {
@@ -303,7 +303,7 @@ func TestStartInOutage(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Log(err) // it has it: it may then be cut off a little later
+		t.Log(err) // it already has it: it may be disconnected a little later
 	}
 	c.lab.Isolate(n.host)
 	time.Sleep(8 * time.Second)

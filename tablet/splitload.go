@@ -7,52 +7,52 @@ import (
 	"time"
 )
 
-// SplitWanted says that a tablet has grown larger than a tablet should, or that it has
-// more to do than the others.
+// SplitWanted describes a tablet that should be split because of its size or its load.
 type SplitWanted struct {
 	Ref          Ref
 	ID           uint64 // of the tablet, for logs
 	Bytes        int64
 	OpsPerSecond int64
-	// At is a row that parts the load; nil if it is the bytes that are to be parted.
+	// At is a row that divides the load; nil if the tablet should be split by size.
 	At []byte
 }
 
-// load is how much there is to do in a tablet.
+// load measures the operations on a tablet.
 type load struct {
 	ops    atomic.Int64
-	rate   atomic.Int64 // operations per second, of the last period
-	rows   atomic.Pointer[lateRows]
-	before int64 // ops at the end of the last period; timerLoop's own
-	busy   int   // periods in a row with more than its share; timerLoop's own
+	rate   atomic.Int64 // operations per second in the last period
+	rows   atomic.Pointer[recentRows]
+	before int64 // ops at the end of the last period; used by timerLoop only
+	busy   int   // consecutive periods with more than its share; used by timerLoop only
 }
 
-// lateRows are rows of late operations.
-type lateRows [loadRows]atomic.Pointer[[]byte]
+// recentRows are sampled rows of recent operations.
+type recentRows [loadRows]atomic.Pointer[[]byte]
 
 const (
-	// loadRows is how many rows of late operations are kept, one in loadSample: at
-	// 1,000 operations a second they are those of a minute.
+	// loadRows is the number of sampled rows, one of every loadSample operations: those of a minute
+	// at 1,000 operations a second.
 	loadRows, loadSample = 64, 1024
 
-	// busyPeriods is for how many periods a tablet must have more to do than its share
-	// before it is to be split: half a minute, so that a burst is none.
+	// busyPeriods is the number of consecutive periods in which a tablet must have more than its
+	// share before it is split. Half a minute, so that a burst does not split a tablet.
 	busyPeriods = 3
 )
 
 // note counts an operation on a row.
 func (l *load) note(row []byte) {
 	if n := l.ops.Add(1); n%loadSample == 0 && len(row) > 0 {
-		kept := bytes.Clone(row) // not row itself: its address would cost every call an allocation
+		// not row itself: taking its address would cost every call an allocation
+		kept := bytes.Clone(row)
 		if l.rows.Load() == nil {
-			l.rows.CompareAndSwap(nil, new(lateRows))
+			l.rows.CompareAndSwap(nil, new(recentRows))
 		}
 		l.rows.Load()[n/loadSample%loadRows].Store(&kept)
 	}
 }
 
-// middle returns a row that parts the late operations, so that each half has a quarter of
-// them at least, or nil: if there were too few to tell, or most were about one row.
+// middle returns a row that divides the recent operations so that each half has at least a quarter
+// of them. It returns nil if there were too few, or most were on one row.
 func (l *load) middle() []byte {
 	var rows [][]byte
 	late := l.rows.Load()
@@ -71,7 +71,7 @@ func (l *load) middle() []byte {
 	mid := rows[(len(rows)-1)/2]
 	above := len(rows) - upper(rows, mid)
 	if below := rowBelow(mid); above < len(rows)/4 {
-		// Much of it is about mid itself: that may go up.
+		// Many of them are on mid itself, which may belong to the upper half.
 		if n := upper(rows, below); len(below) == 0 || n < len(rows)/4 {
 			return nil
 		}
@@ -80,7 +80,7 @@ func (l *load) middle() []byte {
 	return mid
 }
 
-// upper returns how many of the sorted rows are at or below row.
+// upper returns the number of sorted rows at or below row.
 func upper(rows [][]byte, row []byte) int {
 	n, found := slices.BinarySearchFunc(rows, row, bytes.Compare)
 	for found && n < len(rows) && bytes.Equal(rows[n], row) {
@@ -89,9 +89,9 @@ func upper(rows [][]byte, row []byte) int {
 	return n
 }
 
-// lookForSplits tells the node of the tablets that should be split. elapsed is the
-// time since it was called last.
-func (s *Server) lookForSplits(elapsed time.Duration) {
+// checkSplits passes the tablets that should be split to OnSplitWanted. elapsed is the time since
+// the last call.
+func (s *Server) checkSplits(elapsed time.Duration) {
 	all := s.allTablets()
 	total := int64(0)
 	for _, t := range all {
@@ -111,7 +111,7 @@ func (s *Server) lookForSplits(elapsed time.Duration) {
 			s.cfg.OnSplitWanted(w)
 			continue
 		}
-		// Its share is twice that of the mean; among few tablets any is.
+		// A tablet's share is twice the mean. With three tablets or fewer there is no such limit.
 		if s.cfg.SplitOps <= 0 || rate < s.cfg.SplitOps || len(all) > 3 && rate*int64(len(all)) < 2*total {
 			t.load.busy = 0
 			continue
@@ -126,7 +126,7 @@ func (s *Server) lookForSplits(elapsed time.Duration) {
 	}
 }
 
-// bytes returns about how much the tablet has, in files and memtables.
+// bytes returns the approximate size of the tablet in files and memtables.
 func (t *Tablet) bytes() int64 {
 	v, _, err := t.acquire()
 	if err != nil {

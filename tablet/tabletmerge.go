@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// ErrNotNeighbours means that two tablets cannot be merged, for they are not next to
-// each other in one table.
+// ErrNotNeighbours means that two tablets cannot be merged because they are not adjacent in one
+// table.
 var ErrNotNeighbours = errors.New("tablets are not neighbours")
 
-// Merge makes one tablet of two neighbours that are both served here; it has the id of
-// the upper one. First the upper one's row takes the files of both, each within its
-// bounds, then the lower one's row goes: until then METADATA has both, and the upper
-// one's files below its range count for nothing.
+// Merge makes one tablet of two neighbours that are both served here. It has the id of the upper
+// one. First the upper row is replaced by one with the files of both, each within its bounds; then
+// the lower row is removed. In between METADATA has both tablets, and the upper one's files below
+// its range are ignored.
 //
-// Writers of both wait for that time, readers do not. Once begun, a merge does not end
-// with ctx. Errors: api.ErrNotServing, ErrNotNeighbours, those of Metadata, ErrClosed, ctx's.
+// Writers of both wait meanwhile; readers do not. Once begun, a merge does not end with ctx.
+// Errors: api.ErrNotServing, ErrNotNeighbours, those of Metadata, ErrClosed, ctx's.
 func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	lower, err := s.tablet(lowerRef)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	if lower.table != upper.table || len(lower.end) == 0 || string(lower.end) != string(upper.start) {
 		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, ErrNotNeighbours)
 	}
-	both := []*Tablet{lower, upper} // always in this order: no two merges wait for each other
+	both := []*Tablet{lower, upper} // always in this order, so that merges cannot deadlock
 	for _, t := range both {
 		if err := t.claim(ctx); err != nil {
 			return err
@@ -49,10 +49,10 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	}
 	began := time.Now()
 	for _, t := range both {
-		if err := t.haltSoon(ctx); err != nil {
+		if err := t.fenceWritesSoon(ctx); err != nil {
 			return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 		}
-		defer t.resume() // if it is served on
+		defer t.liftFence() // if it is still served
 	}
 	for _, t := range both {
 		if err := t.flush(ctx); err != nil {
@@ -69,11 +69,11 @@ func (s *Server) Merge(ctx context.Context, lowerRef, upperRef Ref) error {
 	if err := s.merge(lower, upper); err != nil {
 		return fmt.Errorf("merge tablets %d and %d: %w", lower.id, upper.id, err)
 	}
-	s.log.Info("tablets merged", "lower", lower.id, "upper", upper.id, "writes stopped for", time.Since(began))
+	s.log.Info("tablets merged", "lower", lower.id, "upper", upper.id, "write_pause", time.Since(began))
 	return nil
 }
 
-// readyToMerge brings down what there is to write and to read while writers wait, and
+// readyToMerge reduces what must be written while writers wait, and the files that reads must merge
 // afterwards.
 func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 	for _, t := range both {
@@ -106,11 +106,11 @@ func (s *Server) readyToMerge(ctx context.Context, both []*Tablet) error {
 	return nil
 }
 
-// merge does what is to be done when both tablets are halted, have all in files, and
-// nothing else can change their files or metadata: mergeMu and metaMu are held.
+// merge performs the merge while both tablets are fenced, have all entries in files, and nothing
+// else can change their files or metadata: mergeMu and metaMu are held.
 func (s *Server) merge(lower, upper *Tablet) error {
 	before := upper.metaMu.meta
-	m := unite(lower.metaMu.meta, before)
+	m := mergeMeta(lower.metaMu.meta, before)
 	one := s.newChild(m)
 	lv, _, err := lower.acquire()
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) merge(lower, upper *Tablet) error {
 	}
 	if err := s.settleMerge(lower, upper, m); err != nil {
 		one.unload(false)
-		if errors.Is(err, ErrClosed) { // and not known whether it happened
+		if errors.Is(err, ErrClosed) { // the outcome is unknown
 			lower.metaMu.closed, upper.metaMu.closed = true, true
 			return err
 		}
@@ -141,13 +141,13 @@ func (s *Server) merge(lower, upper *Tablet) error {
 	}
 	lower.retire()
 	upper.retire()
-	s.stats.joins.Add(1)
+	s.stats.tabletMerges.Add(1)
 	s.mergeQueue.add(one)
 	return nil
 }
 
-// unite returns the metadata of both tablets as those of one.
-func unite(lower, upper *Meta) *Meta {
+// mergeMeta returns the combined metadata of both tablets.
+func mergeMeta(lower, upper *Meta) *Meta {
 	m := cloneMeta(upper)
 	m.Start = lower.Start
 	m.Redo, m.Stamped = max(lower.Redo, upper.Redo), max(lower.Stamped, upper.Stamped)
@@ -158,8 +158,8 @@ func unite(lower, upper *Meta) *Meta {
 	for _, half := range []*Meta{lower, upper} {
 		for _, g := range half.Groups {
 			for _, f := range g.Files {
-				// Bounds for all: if the lower row stays after all, a server that
-				// loads the upper one must see that these files are not its own.
+				// All files get bounds: if the lower row remains, a server that loads the upper
+				// tablet must see which files are not its own.
 				f.within(half.Start, half.End)
 				groups[g.Name] = append(groups[g.Name], f)
 			}
@@ -167,16 +167,16 @@ func unite(lower, upper *Meta) *Meta {
 	}
 	m.Groups = nil
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		// The files of either keep their order, and a compaction that takes the
-		// first n of all takes the oldest of each: the whole past of any row.
+		// The files of each keep their order. A compaction of the first n files takes the oldest of
+		// each tablet, and so the complete history of every row.
 		slices.SortStableFunc(groups[name], func(a, b FileMeta) int { return cmp.Compare(a.MinSeq, b.MinSeq) })
 		m.Groups = append(m.Groups, GroupMeta{Name: name, Files: groups[name]})
 	}
 	return m
 }
 
-// settleMerge makes the merge durable. The error says that it did not happen, or is
-// ErrClosed: then it is not known.
+// settleMerge makes the merge durable. The error means that it did not happen, except ErrClosed,
+// after which the outcome is unknown.
 func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
 	err := s.settle(func(context.Context, bool) error {
 		_, err := upper.saveMeta(m)
@@ -192,7 +192,7 @@ func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
 			return err
 		}
 		_, loadErr := s.cfg.Metadata.Load(ctx, old.Table, old.End)
-		if errors.Is(loadErr, ErrNoMeta) { // an earlier try came through
+		if errors.Is(loadErr, ErrNoMeta) { // an earlier attempt succeeded
 			return nil
 		}
 		if loadErr != nil {
@@ -202,13 +202,12 @@ func (s *Server) settleMerge(lower, upper *Tablet, m *Meta) error {
 	})
 }
 
-// undoMerge has the upper tablet's row say again what is served. If that does not
-// succeed, the next change of it does so.
+// undoMerge restores the upper tablet's row. If that fails, the next change of the row does it.
 func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
 	upper.metaMu.meta = before
 	if !upper.metaMu.closed {
 		if _, err := upper.saveMeta(before); err != nil {
-			s.log.Warn("metadata of a tablet that was not merged", "tablet", upper.id, "error", err)
+			s.log.Warn("metadata not restored after failed merge", "tablet", upper.id, "err", err)
 		}
 	}
 	if errors.Is(why, ErrMetaLost) && !upper.metaMu.closed {
@@ -217,8 +216,8 @@ func (s *Server) undoMerge(lower, upper *Tablet, before *Meta, why error) {
 	}
 }
 
-// replaceBoth puts one in the place of two. It runs on the applier, with the writes
-// of both halted and their memtables empty.
+// replaceBoth replaces two tablets with one. It runs on the applier, with the writes of both fenced
+// and their memtables empty.
 func (s *Server) replaceBoth(lower, upper, one *Tablet) {
 	if lower.unloaded || upper.unloaded { // the table was dropped meanwhile
 		one.unload(false)

@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// handOverEnv is a server with a table that is in the cache whole, in some blocks of 8 KiB; two such do not fit.
-func handOverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
+// cutoverEnv is a server with a fully cached table in blocks of 8 KiB; two such tables do not fit.
+func cutoverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
 	t.Helper()
 	e = newEnv(t, Config{CacheBytes: int64(rows) * 1900}, "f:block=8KiB") // a quarter is for rows
 	e.countReads()
@@ -40,10 +40,11 @@ func handOverEnv(t *testing.T, rows int) (e *env, row func(i int) string) {
 	return e, row
 }
 
-// A table whose blocks fill the cache is read from there after a compaction too, though there is no room for those of old and new file.
-func TestHandOver(t *testing.T) {
+// A table whose blocks fill the cache is still cached after a compaction, though old and new file
+// do not fit together.
+func TestCutover(t *testing.T) {
 	const rows = 6000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	counted := e.Server.cfg.Blobs.(*countedBlobs)
 	read := func() int64 {
 		before := counted.reads.Load()
@@ -56,12 +57,12 @@ func TestHandOver(t *testing.T) {
 	}
 	const blocks = rows / 8
 	if n := read(); n > blocks/10 {
-		t.Fatalf("%d reads of the disk for %d blocks that are to be in the cache", n, blocks)
+		t.Fatalf("%d disk reads for %d blocks that should be cached", n, blocks)
 	}
 	for range 3 {
 		e.mustCompact(t, true)
 		if n := read(); n > blocks/4 {
-			t.Errorf("%d reads of the disk for %d blocks after a compaction", n, blocks)
+			t.Errorf("%d disk reads for %d blocks after a compaction", n, blocks)
 		}
 	}
 	if s := e.Stats().Cache; s.Bytes > s.Budget {
@@ -69,10 +70,10 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// A tablet that shares a file since a split takes nothing of it out of the cache that the other one reads.
-func TestHandOverLeavesOthersRows(t *testing.T) {
+// A tablet that shares a file since a split evicts no blocks that its sibling reads.
+func TestCutoverLeavesOtherRows(t *testing.T) {
 	const rows = 6000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	counted := e.Server.cfg.Blobs.(*countedBlobs)
 	if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/2))); err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestHandOverLeavesOthersRows(t *testing.T) {
 		return counted.reads.Load() - before
 	}
 	if n := upper(); n > rows/2/8/10 {
-		t.Fatalf("%d reads of what is to be in the cache", n)
+		t.Fatalf("%d disk reads of blocks that should be cached", n)
 	}
 	if err := e.CompactTablet(t.Context(), e.allTablets()[0].ref(), true); err != nil {
 		t.Fatal(err)
@@ -97,9 +98,9 @@ func TestHandOverLeavesOthersRows(t *testing.T) {
 	}
 }
 
-// A table that is dropped while files are handed over leaves no blob behind.
-func TestHandOverOfDroppedTable(t *testing.T) {
-	e, _ := handOverEnv(t, 3000)
+// A table that is dropped during a cutover leaves no blob.
+func TestCutoverOfDroppedTable(t *testing.T) {
+	e, _ := cutoverEnv(t, 3000)
 	var once sync.Once
 	tab := e.tabletOfTest()
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
@@ -112,7 +113,7 @@ func TestHandOverOfDroppedTable(t *testing.T) {
 		}
 		defer v.release()
 		if v.filesOf(table.DefaultGroup)[0].meta.Handle.ID == named {
-			return // not handed over yet
+			return // the cutover has not begun
 		}
 		once.Do(func() {
 			if err := e.DropTable(testTable); err != nil {
@@ -132,15 +133,15 @@ func TestHandOverOfDroppedTable(t *testing.T) {
 	}
 }
 
-// A server that loses its power in the middle of a hand-over comes back with all rows (I1, I6).
-func TestDeathInHandOver(t *testing.T) {
+// A server that loses power during a cutover restarts with all rows (I1, I6).
+func TestPowerLossInCutover(t *testing.T) {
 	const rows = 3000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	tab := e.tabletOfTest()
 	var disk *vfs.Mem
 	var meta *memMetadata
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
-		if disk != nil || !handingOver(t, tab) {
+		if disk != nil || !inCutover(t, tab) {
 			return
 		}
 		e.meta.mu.Lock()
@@ -149,7 +150,7 @@ func TestDeathInHandOver(t *testing.T) {
 	})
 	e.mustCompact(t, true)
 	if disk == nil {
-		t.Fatal("nothing was handed over")
+		t.Fatal("no cutover began")
 	}
 	e.close()
 	e.fs, e.meta = disk, meta
@@ -161,8 +162,8 @@ func TestDeathInHandOver(t *testing.T) {
 	}
 }
 
-// handingOver tells whether a tablet is read from parts of files.
-func handingOver(t *testing.T, tab *Tablet) bool {
+// inCutover reports whether a tablet is read from parts of files.
+func inCutover(t *testing.T, tab *Tablet) bool {
 	t.Helper()
 	v, _, err := tab.acquire()
 	if err != nil {
@@ -172,10 +173,11 @@ func handingOver(t *testing.T, tab *Tablet) bool {
 	return slices.ContainsFunc(v.filesOf(table.DefaultGroup), func(f *file) bool { return f.whole != nil })
 }
 
-// At every moment of a hand-over each row is in one of the files (T5), also where older files have none, and where the tablet has but a part of them.
-func TestHandOverStepByStep(t *testing.T) {
+// At every moment of a cutover each row is in exactly one of the files (T5), also where older files
+// have no rows, and where the tablet has only a part of them.
+func TestCutoverStepByStep(t *testing.T) {
 	const rows = 6000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	if _, _, err := e.Split(t.Context(), e.tabletOfTest().ref(), []byte(row(rows/10))); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func TestHandOverStepByStep(t *testing.T) {
 	}
 	steps, parted := 0, 0
 	e.Server.cfg.Blobs.(*countedBlobs).hook(func() {
-		if handingOver(t, upper) {
+		if inCutover(t, upper) {
 			parted++
 		}
 		if steps++; steps%10 != 0 {
@@ -217,18 +219,19 @@ func TestHandOverStepByStep(t *testing.T) {
 	})
 	e.mustCompact(t, true)
 	if parted < 100 {
-		t.Errorf("%d of %d reads of the disk within a hand-over", parted, steps)
+		t.Errorf("%d of %d disk reads during a cutover", parted, steps)
 	}
 }
 
-// Whoever reads while files are handed over sees each row once, and what was written; a tablet may be split, and dropped, meanwhile (I3, T5).
-func TestHandOverBesideReadsAndWrites(t *testing.T) {
+// Reads during a cutover see each row once, with all acknowledged writes, also while a tablet is
+// split or dropped (I3, T5).
+func TestCutoverBesideReadsAndWrites(t *testing.T) {
 	const rows = 3000
-	e, row := handOverEnv(t, rows)
+	e, row := cutoverEnv(t, rows)
 	ctx, stop := context.WithCancel(t.Context())
 	one := mustCompile(t, table.CellsPerColumnLimit(1))
 	var group sync.WaitGroup
-	var written [8]atomic.Int64 // the last timestamp of the rows of each writer
+	var written [8]atomic.Int64 // last timestamp of the rows of each writer
 	for w := range written {
 		written[w].Store(1)
 		group.Go(func() {
@@ -249,7 +252,7 @@ func TestHandOverBesideReadsAndWrites(t *testing.T) {
 				i := n * 31 % rows
 				least := written[i%8].Load()
 				if i/8%25 != 0 {
-					least = 1 // nobody writes it
+					least = 1 // not written
 				}
 				latest := int64(0)
 				err := e.ReadRow(t.Context(), testTable, []byte(row(i)), one, func(_ []byte, cells []table.Cell) error {
@@ -303,6 +306,6 @@ func TestHandOverBesideReadsAndWrites(t *testing.T) {
 	}
 	e.deleteBlobs(t.Context())
 	if n := e.Stats().Memory.Open; n != 0 {
-		t.Errorf("%d bytes of files that nobody has", n)
+		t.Errorf("%d bytes of unreferenced files", n)
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// wantedEnv is a server whose wishes to split are collected.
-func wantedEnv(t *testing.T, cfg Config) (*env, *[]SplitWanted) {
+// splitEnv is a server whose OnSplitWanted calls are collected.
+func splitEnv(t *testing.T, cfg Config) (*env, *[]SplitWanted) {
 	var got []SplitWanted
 	cfg.OnSplitWanted = func(w SplitWanted) { got = append(got, w) }
 	return newEnv(t, cfg, "f:"), &got
 }
 
-func TestSplitWantedBySize(t *testing.T) {
-	e, got := wantedEnv(t, Config{SplitBytes: 200_000})
+func TestSplitBySize(t *testing.T) {
+	e, got := splitEnv(t, Config{SplitBytes: 200_000})
 	for i := range 100 {
 		e.mustApply(fmt.Sprintf("row%02d", i), table.Set("f", []byte("q"), 1, noise(1000)))
 	}
-	e.lookForSplits(time.Second)
+	e.checkSplits(time.Second)
 	if len(*got) != 0 {
 		t.Fatalf("half of the size: %+v", *got)
 	}
@@ -31,7 +31,7 @@ func TestSplitWantedBySize(t *testing.T) {
 	for i := range 130 { // as many again, in the memtable
 		e.mustApply(fmt.Sprintf("row%02d", i), table.Set("f", []byte("q2"), 1, noise(1000)))
 	}
-	e.lookForSplits(time.Second)
+	e.checkSplits(time.Second)
 	if len(*got) != 1 || (*got)[0].Ref != lastTablet || (*got)[0].Bytes < 200_000 || (*got)[0].At != nil {
 		t.Fatalf("got %+v", *got)
 	}
@@ -39,13 +39,13 @@ func TestSplitWantedBySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	*got = nil
-	e.lookForSplits(time.Second)
+	e.checkSplits(time.Second)
 	if len(*got) != 0 { // though each names the same file
 		t.Fatalf("the halves: %+v", *got)
 	}
 }
 
-func TestSplitWantedByLoad(t *testing.T) {
+func TestSplitByLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		row  func(i int) string
 		want string // "": none
@@ -57,17 +57,17 @@ func TestSplitWantedByLoad(t *testing.T) {
 		"many rows, most of them low": {func(i int) string { return []string{"a", "b", "c", "z"}[i/1024%4] }, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, got := wantedEnv(t, Config{SplitOps: 1000})
+			e, got := splitEnv(t, Config{SplitOps: 1000})
 			for period := range busyPeriods {
 				if len(*got) != 0 {
 					t.Fatalf("after %d periods: %+v", period, *got)
 				}
-				for i := range 40_000 { // as operations do that find the tablet
+				for i := range 40_000 { // as operations do
 					if _, err := e.For(nil).tabletNow(testTable, []byte(c.row(i))); err != nil {
 						t.Fatal(err)
 					}
 				}
-				e.lookForSplits(10 * time.Second)
+				e.checkSplits(10 * time.Second)
 			}
 			if c.want == "" {
 				if len(*got) != 0 {
@@ -84,14 +84,14 @@ func TestSplitWantedByLoad(t *testing.T) {
 		})
 	}
 	t.Run("a burst", func(t *testing.T) {
-		e, got := wantedEnv(t, Config{SplitOps: 1000})
+		e, got := splitEnv(t, Config{SplitOps: 1000})
 		for period := range 10 {
 			for i := range 40_000 * (period % busyPeriods) {
 				if _, err := e.For(nil).tabletNow(testTable, fmt.Appendf(nil, "row%03d", i%1000)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			e.lookForSplits(10 * time.Second)
+			e.checkSplits(10 * time.Second)
 		}
 		if len(*got) != 0 {
 			t.Fatalf("got %+v", *got)
