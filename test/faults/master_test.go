@@ -19,9 +19,10 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// command sends a master's command from one node's host to another, with the certificate of the master.
+// command sends a master's command from one node's host to another, with the certificate of the
+// master.
 func (n *node) command(to *node, method string, master *node, epoch uint64) error {
-	ctx, cancel := context.WithTimeout(n.c.t.Context(), askTimeout)
+	ctx, cancel := context.WithTimeout(n.c.t.Context(), callTimeout)
 	defer cancel()
 	own, err := folder.At(master.keyFolder()).Load()
 	if err != nil {
@@ -52,7 +53,7 @@ func staleEpoch(err error) bool {
 	return errors.As(err, &e) && e.Code == clientapi.CodeStaleEpoch
 }
 
-// I9: a master that was paused is not obeyed any more when it goes on.
+// I9: a paused master is no longer obeyed when it resumes.
 func TestOldMaster(t *testing.T) {
 	t.Parallel()
 	c := formed(t, 5)
@@ -62,7 +63,7 @@ func TestOldMaster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Master != old.id || r.MasterEpoch == 0 {
-		t.Fatalf("%v leads and is not master: %+v", old, r)
+		t.Fatalf("%v is leader but not master: %+v", old, r)
 	}
 	epoch := r.MasterEpoch
 	others := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return n == old })
@@ -74,7 +75,7 @@ func TestOldMaster(t *testing.T) {
 	var newEpoch uint64
 	err = await(30*time.Second, func() error {
 		if now = c.leader(); now == nil {
-			return errors.New("nobody leads")
+			return errors.New("no leader")
 		}
 		r, err := now.raft()
 		if err != nil {
@@ -93,11 +94,11 @@ func TestOldMaster(t *testing.T) {
 	if newEpoch <= epoch {
 		t.Errorf("epoch %d follows %d", newEpoch, epoch)
 	}
-	// A hail of the old one, where it is still believed, changes nothing.
+	// A hail of the old master, where it is still believed, changes nothing.
 	for _, n := range others {
 		err := await(10*time.Second, func() error {
 			if err := now.command(n, commands[0], old, epoch); !staleEpoch(err) {
-				return fmt.Errorf("%v does not refuse the old master: %v", n, err)
+				return fmt.Errorf("%v does not reject the old master: %v", n, err)
 			}
 			return nil
 		})
@@ -105,7 +106,7 @@ func TestOldMaster(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Logf("all others refuse the old one after %v", time.Since(start).Round(10*time.Millisecond))
+	t.Logf("all others reject the old master after %v", time.Since(start).Round(10*time.Millisecond))
 
 	old.resume()
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -120,14 +121,14 @@ func TestOldMaster(t *testing.T) {
 	if err := await(10*time.Second, func() error {
 		s, err := old.status()
 		if err == nil && (s.Master || s.Leader) {
-			err = fmt.Errorf("%v takes itself for master or leader: %+v", old, s)
+			err = fmt.Errorf("%v considers itself master or leader: %+v", old, s)
 		}
 		return err
 	}); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(old.log(), "mastership ended") {
-		t.Errorf("%v does not say that its time is over", old)
+	if !strings.Contains(old.log(), "no longer the master") {
+		t.Errorf("%v does not log the end of its mastership", old)
 	}
 	c.settled(30*time.Second, 5)
 	if r, err := now.raft(); err != nil || r.MasterEpoch < newEpoch {
@@ -136,8 +137,8 @@ func TestOldMaster(t *testing.T) {
 	c.stopAll()
 }
 
-// TestFailover kills the leader again and again, and measures how long nobody can
-// write; and the same where it is cut off, which no closed connection tells.
+// TestFailover kills the leader repeatedly, and measures how long no client can write. It also
+// disconnects the leader, which closes no connection.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	c := formed(t, 5)
@@ -151,11 +152,11 @@ func TestFailover(t *testing.T) {
 	c.stopAll()
 }
 
-// failovers takes the leader away, and gives it back, so many times. It measures the
-// time to the next write of a session, and to the next answer to a client without one.
+// failovers removes and restores the leader the given number of times. It measures the time to the
+// next write of a session, and to the next answer to a client without one.
 func (c *cluster) failovers(from string, rounds int, do, undo func(*node)) {
 	c.t.Helper()
-	lib, alone := c.service(), c.service()
+	lib, sessionless := c.service(), c.service()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(rounds)*2*recoverTime)
 	defer cancel()
 	s := c.session(ctx, lib)
@@ -167,10 +168,10 @@ func (c *cluster) failovers(from string, rounds int, do, undo func(*node)) {
 	var writes, reads []time.Duration
 	for range rounds {
 		mark(c.t, lib, "before")
-		marked(c.t, alone, "before")
+		marked(c.t, sessionless, "before")
 		l := c.leader()
 		if l == nil {
-			c.t.Fatal("nobody leads")
+			c.t.Fatal("no leader")
 		}
 		was, err := l.raft()
 		if err != nil {
@@ -180,16 +181,16 @@ func (c *cluster) failovers(from string, rounds int, do, undo func(*node)) {
 		do(l)
 		read := make(chan error, 1)
 		go func() {
-			_, err := alone.Get(ctx, "/faults/mark")
+			_, err := sessionless.Get(ctx, "/faults/mark")
 			reads = append(reads, time.Since(start))
 			read <- err
 		}()
 		for err = errors.New("none yet"); err != nil && ctx.Err() == nil; {
-			// Somebody who waits for one answer for ever would wait for the dead.
+			// A client that waits for one answer forever would wait for the dead node.
 			try, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 			_, err = s.Set(try, "/faults/mark", []byte("after"), api.AnyGeneration, api.SetOptions{})
 			cancel()
-			if s.Err() != nil { // on a machine that stood still
+			if s.Err() != nil { // on a machine that was stalled
 				c.t.Logf("the session was lost %v after %s", time.Since(start).Round(time.Millisecond), from)
 				s = c.session(ctx, lib)
 			}
@@ -220,7 +221,7 @@ func (c *cluster) session(ctx context.Context, lib *session.Client) *session.Ses
 	return s
 }
 
-// times tells how long something took.
+// times logs how long something took, and bounds it.
 func (c *cluster) times(what string, all []time.Duration) {
 	c.t.Helper()
 	slices.Sort(all)
