@@ -8,11 +8,11 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// Peer returns what this node offers to others: see api.Serve.
+// Peer returns the methods that this node serves to other nodes, see api.Serve.
 func (s *Store) Peer() api.Peer { return server{s} }
 
-// server is the store as other nodes see it. Nothing that it does goes back to the fleet but
-// what is sent on down a chain, and a Copy.
+// server is the store as other nodes see it. Its methods call other nodes only to forward down a
+// chain and for Copy.
 type server struct{ s *Store }
 
 // Begin implements api.Extents.
@@ -46,7 +46,7 @@ func (v server) Seal(_ context.Context, s api.Seal, done func([]string, error)) 
 	x.put(streamOp{do: func(x *stream) { x.seal(s, done) }, refuse: refuse})
 }
 
-// ask does something in a stream's goroutine and waits for it.
+// ask runs do in a stream's goroutine and waits for it.
 func (v server) ask(id api.StreamID, do func(x *stream) error) error {
 	x, err := v.s.streams.find(id)
 	if err != nil {
@@ -54,7 +54,7 @@ func (v server) ask(id api.StreamID, do func(x *stream) error) error {
 	}
 	answer := make(chan error, 1)
 	x.put(streamOp{do: func(x *stream) { answer <- do(x) }, refuse: func(err error) { answer <- err }})
-	return <-answer // also if the caller waits no more: what do uses is the caller's
+	return <-answer // not interrupted by ctx: do uses the caller's buffers
 }
 
 // Resume implements api.Extents.
@@ -137,7 +137,7 @@ func (v server) List(ctx context.Context, after ExtentID, max int) ([]local.Exte
 
 // Drop implements api.Extents.
 func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
-	v.s.cache.forgetExtent(x) // the room of a file that is open is given back at once, when it is closed
+	v.s.cache.forgetExtent(x) // an open file keeps its space until it is closed
 	defer v.s.cache.forgetExtent(x)
 	err := v.s.disks.DropExtent(ctx, x)
 	if err == nil {
@@ -160,7 +160,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 			return n, err
 		}
 	}
-	// And what is in quarantine, which no list of extents has.
+	// The list of extents does not include those in quarantine.
 	switch err := v.s.disks.Delete(ctx, blob); {
 	case err == nil:
 		n++
@@ -192,14 +192,14 @@ func (v server) Verify(ctx context.Context, r api.Ref) error {
 	if err != nil {
 		return err
 	}
-	x, err := v.s.disks.OpenExtent(ctx, r.Extent, r.CRC) // it is whole, but is it the right one?
+	x, err := v.s.disks.OpenExtent(ctx, r.Extent, r.CRC) // the replica is whole, but its checksum may be another
 	if err != nil {
 		return err
 	}
 	return x.Close()
 }
 
-// extentsOf returns the extents of a blob that are here.
+// extentsOf returns the extents of a blob on this node.
 func (s *Store) extentsOf(blob ID) []local.ExtentInfo {
 	var all []local.ExtentInfo
 	for after := (ExtentID{Blob: blob, Index: -1}); ; {

@@ -14,12 +14,13 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// source reads one extent of a blob: here while it is good, and else from other nodes.
+// source reads one extent of a blob: from the local replica while it is good, else from other
+// nodes.
 type source struct {
 	s    *Store
 	ref  api.Ref
-	here *local.ExtentReader // nil if it was not here when opened
-	// rotten is set once bytes here were found wrong: from then on others are read.
+	here *local.ExtentReader // nil if there was no local replica at open
+	// rotten is set once a local read fails verification. From then on other nodes are read.
 	rotten atomic.Bool
 	hints  []string
 
@@ -28,7 +29,7 @@ type source struct {
 	best string
 }
 
-// openSource finds an extent here, or on any other node.
+// openSource opens an extent here, or finds another node that has it.
 func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source, error) {
 	x := &source{s: s, ref: api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, hints: ref.Replicas}
 	here, errHere := s.disks.OpenRef(ctx, blob, ref)
@@ -40,7 +41,7 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 	if ctx.Err() != nil {
 		return nil, errHere
 	}
-	// To read its last byte proves that it is as long as the handle says.
+	// Reading the last byte proves that the extent is as long as the handle says.
 	p := make([]byte, min(ref.Length, 1))
 	err := x.search(ctx, p, ref.Length-int64(len(p)))
 	if err == nil {
@@ -52,7 +53,7 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 	return nil, fmt.Errorf("extent %d: %w", ref.Index, err)
 }
 
-// good tells whether to read here.
+// good reports whether the local replica is used.
 func (x *source) good() bool { return x.here != nil && !x.rotten.Load() }
 
 // ReadRaw implements local.ExtentSource.
@@ -87,7 +88,7 @@ func (x *source) Close() error {
 	return nil
 }
 
-// read reads from other nodes, verified by them.
+// read reads from other nodes, which verify the bytes.
 func (x *source) read(p []byte, off int64) error {
 	for len(p) > 0 {
 		part := p[:min(len(p), api.PieceBytesMax)]
@@ -99,7 +100,7 @@ func (x *source) read(p []byte, off int64) error {
 	return nil
 }
 
-// readPart asks the node that answered last time, and all others if it does not.
+// readPart reads from the node that answered last, and from the others if that one does not answer.
 func (x *source) readPart(p []byte, off int64) error {
 	x.mu.Lock()
 	best := x.best
@@ -124,7 +125,7 @@ func (x *source) ask(ctx context.Context, node string, p []byte, off int64) erro
 }
 
 // candidates returns the other nodes in the order in which to ask them: those that the handle
-// names, then by rank, those that live before the others.
+// names, then the rest by placement rank. Dead and suspected nodes come last.
 func (x *source) candidates() []string {
 	nodes := x.s.nodes()
 	rank := slices.Clone(x.hints)
@@ -149,8 +150,8 @@ func (x *source) candidates() []string {
 	return append(ids, last...)
 }
 
-// search reads from the first node that has the bytes. All are asked one after the other, the
-// next when one has failed or was silent for a while.
+// search reads from the first node that returns the bytes. It asks one node after the other: the
+// next as soon as one fails, or after HedgeAfter.
 func (x *source) search(ctx context.Context, p []byte, off int64) error {
 	ids := x.candidates()
 	type answer struct {
@@ -203,7 +204,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 	return verdict(errs)
 }
 
-// failed notes why a node did not give the bytes.
+// failed wraps a node's error and marks an unreachable node as suspected.
 func (x *source) failed(node string, err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
@@ -211,7 +212,7 @@ func (x *source) failed(node string, err error) error {
 	return &api.ReplicaError{Node: node, Err: err}
 }
 
-// verdict is what the errors of all nodes come to: nobody has it only if all say so.
+// verdict combines the errors of all nodes. It returns ErrNoExtent only if each node returned it.
 func verdict(errs []error) error {
 	var said []error
 	for _, err := range errs {
