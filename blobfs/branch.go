@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// pieceBytes is what is sent at a time: two chunks. A message of this size is received
-	// into one buffer without growing it.
+	// pieceBytes is the unit of sending, two chunks. A message of this size is received into one
+	// buffer without growing it.
 	pieceBytes = 128 << 10
-	// windowBytes is the most that may be under way on a branch: 70 ms at 1 Gbit/s.
+	// windowBytes is the most unacknowledged bytes of a branch: 70 ms at 1 Gbit/s.
 	windowBytes = 8 << 20
 )
 
-// branch is a chain of nodes that get the bytes of an extent one from the other, and the first
-// from here. One goroutine sends.
+// branch is a replication chain: the writer sends to the first node, and each node forwards to the
+// next. One goroutine sends.
 type branch struct {
 	s      *Store
 	stream api.StreamID
@@ -30,19 +30,19 @@ type branch struct {
 
 	// mu guards what follows. Never held across I/O.
 	mu      sync.Mutex
-	pending []*branchCall // that are not answered
-	bytes   int64         // of pieces among them
-	since   time.Duration // when something was answered last, or the first of pending was sent
+	pending []*branchCall // calls without an answer
+	bytes   int64         // of the pieces in pending
+	since   time.Duration // of the last answer, or when the first of pending was sent
 	err     error         // the first failure
 	seal    sealOutcome
-	moved   chan struct{} // of capacity 1: something was answered
+	moved   chan struct{} // capacity 1: an answer arrived
 }
 
-// branchCall is a Begin or Piece under way.
+// branchCall is a Begin or Piece that is not answered yet.
 type branchCall struct {
 	bytes int64
 	done  func(error) // may be nil
-	over  bool        // answered, or given up
+	over  bool        // answered or canceled
 }
 
 // sealOutcome is the answer to Seal.
@@ -52,7 +52,7 @@ type sealOutcome struct {
 	err   error
 }
 
-// newBranch begins a stream on the nodes. Whether it has begun is not known on return.
+// newBranch begins a stream on the nodes. It does not wait for the answer.
 func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
@@ -66,7 +66,7 @@ func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
 	return b, nil
 }
 
-// joinBranch is newBranch for nodes that have the stream.
+// joinBranch is newBranch for nodes that already have the stream.
 func (s *Store) joinBranch(ctx context.Context, stream api.StreamID, nodes []string) (*branch, error) {
 	p, err := s.peer(ctx, nodes[0])
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *branch) add(n int64, done func(error)) *branchCall {
 	return c
 }
 
-// answered notes the answer to a call. It does not block.
+// answered records the answer to a call. It does not block.
 func (b *branch) answered(c *branchCall, err error) {
 	b.mu.Lock()
 	if c.over {
@@ -108,22 +108,22 @@ func (b *branch) answered(c *branchCall, err error) {
 	b.signal()
 }
 
-// left returns how long the nodes may still be silent; false if they have nothing to answer.
+// left returns how much longer the nodes may be silent, and false if they owe no answer.
 func (b *branch) left() (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.patience() - (b.s.cluster.Clock.Now() - b.since), len(b.pending) > 0
 }
 
-// expire gives the nodes up if they were silent for too long.
+// expire fails the branch if the nodes were silent for too long.
 func (b *branch) expire() {
 	if left, owing := b.left(); owing && left <= 0 {
 		b.giveUp(b.silent(b.patience()))
 	}
 }
 
-// giveUp ends all calls that are not answered: whoever waits for one here may itself be
-// waited for.
+// giveUp fails all unanswered calls, since other nodes may be waiting for this node's answer to
+// them.
 func (b *branch) giveUp(err error) {
 	b.mu.Lock()
 	if b.err == nil {
@@ -137,7 +137,7 @@ func (b *branch) giveUp(err error) {
 }
 
 func (b *branch) silent(d time.Duration) error {
-	return fmt.Errorf("%w: %s was silent for %v", api.ErrUnreachable, b.nodes[0], d)
+	return fmt.Errorf("%w: no answer from %s within %v", api.ErrUnreachable, b.nodes[0], d)
 }
 
 func (b *branch) signal() {
@@ -147,8 +147,8 @@ func (b *branch) signal() {
 	}
 }
 
-// send sends a piece once there is room in the window. done is called when it is answered, and
-// not if send returns an error.
+// send sends a piece once the window has space for it. done is called with the answer, but not if
+// send returns an error.
 func (b *branch) send(p []byte, off int64, done func(error)) error {
 	err := b.wait(func() bool { return b.bytes == 0 || b.bytes+int64(len(p)) <= b.s.cluster.WindowBytes })
 	if err != nil {
@@ -161,14 +161,14 @@ func (b *branch) send(p []byte, off int64, done func(error)) error {
 	return nil
 }
 
-// patience is how long the nodes may be silent. Each node in the chain gives up on those
-// after it before it is given up itself.
+// patience returns how long the nodes may be silent. It grows with the length of the chain, so that
+// a node drops those behind it before it is dropped itself.
 func (b *branch) patience() time.Duration {
 	return b.s.cluster.ReplyTimeout * time.Duration(len(b.nodes))
 }
 
-// wait waits until ok, which it asks with mu held, or the branch has failed, or was silent
-// for too long.
+// wait waits until ok returns true, the branch has failed, or the nodes were silent for too long.
+// ok is called with mu held.
 func (b *branch) wait(ok func() bool) error {
 	for {
 		b.mu.Lock()
@@ -184,7 +184,7 @@ func (b *branch) wait(ok func() bool) error {
 	}
 }
 
-// await waits until something is answered.
+// await waits until an answer arrives.
 func (b *branch) await(patience time.Duration) error {
 	select {
 	case <-b.moved:
@@ -203,7 +203,7 @@ func (b *branch) await(patience time.Duration) error {
 	}
 }
 
-// drain waits until all that was sent is answered.
+// drain waits until everything sent is acknowledged.
 func (b *branch) drain() error {
 	return b.wait(func() bool { return len(b.pending) == 0 })
 }
@@ -220,14 +220,13 @@ func (b *branch) startSeal(s api.Seal) {
 	})
 }
 
-// awaitSeal returns the nodes that have sealed, and the first failure. To make an extent durable may
-// take long: as long as the first node is seen to live, and not over the time set for it, it
-// is waited for.
+// awaitSeal returns the nodes that have sealed, and the first failure. Sealing may be slow: it
+// waits up to SealTimeout per node, as long as the first node answers probes.
 func (b *branch) awaitSeal() ([]string, error) {
 	err := b.drain()
 	patience := b.patience()
 	if node, _ := b.blame(err); err != nil && node == b.nodes[0] {
-		patience = 0 // else those before the one that failed answer soon
+		patience = 0 // otherwise the nodes before the failed one answer soon
 	}
 	clock := b.s.cluster.Clock
 	until := clock.Now() + b.s.cluster.SealTimeout*time.Duration(len(b.nodes))
@@ -253,7 +252,7 @@ func (b *branch) awaitSeal() ([]string, error) {
 	}
 }
 
-// probe tells by its error that the first node does not answer at all.
+// probe returns an error if the first node does not answer at all.
 func (b *branch) probe() error {
 	ctx, cancel := context.WithTimeout(b.s.ctx, b.s.cluster.ReplyTimeout)
 	defer cancel()
@@ -271,8 +270,8 @@ func (b *branch) failure() error {
 	return b.err
 }
 
-// blame returns the node that an error is about. It is sure that this one failed if it said so
-// itself, or did not answer us. If it did not answer the one before it, either may be cut off.
+// blame returns the node that caused an error. sure is true if that node reported the error itself
+// or did not answer this one. If it did not answer the node before it, either may be cut off.
 func (b *branch) blame(err error) (node string, sure bool) {
 	var r *api.ReplicaError
 	if errors.As(err, &r) {

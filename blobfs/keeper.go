@@ -8,27 +8,27 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// keeper sees to it that the extents here have the replicas that they should. Each node has one,
-// and none leads: what has to be done for an extent follows from its list of holders, and which of them
-// does it from their rank. Two that do the same thing do no harm.
+// keeper maintains the replication factor of the extents on this node. Each node has one, and there
+// is no leader: what an extent needs follows from its holder list, and which node does it from
+// placement rank. Two nodes that do the same work do no harm.
 type keeper struct {
 	s        *Store
 	cfg      KeepConfig
 	watch    *watch
 	queue    *taskQueue
-	repairs  *rate // bytes that others copied because this node said so
-	taken    *rate // bytes copied here
+	repairs  *rate // repair bytes that other nodes copy at this node's request
+	taken    *rate // bytes copied to this node
 	scrubs   *rate // bytes read by the scrub
-	balances *rate // bytes given to emptier nodes
-	verified *rate // bytes that others read before a replica here is dropped
+	balances *rate // bytes moved to emptier nodes
+	verified *rate // bytes that other nodes verify before a local replica is dropped
 	taking   chan struct{}
-	back     chan struct{} // of capacity 1: a node that had not answered does
+	back     chan struct{} // capacity 1: a suspected node answered
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		scan      scanTotals // of the last scan that ended
-		scanned   uint64     // the number of the view that it looked at, 0 for none
+		scan      scanTotals // of the last complete scan
+		scanned   uint64     // version of the view that scan used, 0 for none
 		retired   int
 		counts    KeepCounts
 		mark      local.ScrubMark
@@ -37,10 +37,10 @@ type keeper struct {
 	}
 }
 
-// tickEvery is how often the keeper looks at the clock.
+// tickEvery is how often the repairer checks whether a scan, an audit or a retry is due.
 const tickEvery = time.Second
 
-// startKeeper starts the keeper. It ends with the store.
+// startKeeper starts the repairer's goroutines. They end with the store.
 func (s *Store) startKeeper() {
 	k := newKeeper(s)
 	s.keeper = k
@@ -68,7 +68,8 @@ func newKeeper(s *Store) *keeper {
 	return k
 }
 
-// run scans when something has changed, and now and then.
+// run scans the extents when the cluster or a data folder changes, when the queue has drained, and
+// every ScanEvery.
 func (k *keeper) run() {
 	var next, again time.Duration
 	pause := tickEvery
@@ -87,7 +88,8 @@ func (k *keeper) run() {
 			pause = tickEvery
 		}
 		now := k.s.cluster.Clock.Now()
-		// What a scan found to be too few is looked at again when all was done: that is what is told of, too.
+		// When all tasks of a scan that found under-replicated extents are done, scan again: Known
+		// figures are to be current.
 		over := now >= again && k.found() && k.queue.rested()
 		if news || over || now >= next || k.queue.drained() {
 			k.scan(v)
@@ -96,7 +98,7 @@ func (k *keeper) run() {
 				pause = min(2*pause, k.cfg.ScanEvery)
 			}
 			again = now + max(pause, 50*took)
-			// Looking through millions of lists shall not take more than a fiftieth of a processor.
+			// Scanning millions of lists uses at most 1/50 of one CPU.
 			next = now + max(k.cfg.ScanEvery, 50*took)
 			if k.of(v, k.s.self) == leaving {
 				next = now + max(drainEvery, 50*took)
@@ -118,7 +120,7 @@ func (k *keeper) run() {
 	}
 }
 
-// heard has what failed tried again: a node answers that did not.
+// heard makes the repairer retry failed tasks at once, since a suspected node answers again.
 func (k *keeper) heard() {
 	if k == nil {
 		return
@@ -129,16 +131,17 @@ func (k *keeper) heard() {
 	}
 }
 
-// complain tries again what failed, and says once that something does. There may be millions of them.
+// complain retries failed tasks. It logs one warning when failures begin, as there may be millions
+// of them, and returns their number.
 func (k *keeper) complain(before int) (failing int) {
 	n, example := k.queue.retry()
 	if n > 0 && before == 0 {
-		k.s.log.Warn("extents have not the replicas that they should", "extents", n, "err", example)
+		k.s.log.Warn("extents not repaired", "extents", n, "err", example)
 	}
 	return n
 }
 
-// newlyRetired tells whether a data folder was retired since it was last asked.
+// newlyRetired reports whether a data folder was retired since the last call.
 func (k *keeper) newlyRetired() bool {
 	n := k.s.disks.RetiredFolders()
 	k.mu.Lock()
@@ -148,7 +151,7 @@ func (k *keeper) newlyRetired() bool {
 	return news
 }
 
-// work does one task after the other.
+// work runs queued tasks one at a time.
 func (k *keeper) work() {
 	for {
 		t, err := k.queue.pop(k.s.ctx)
@@ -157,22 +160,22 @@ func (k *keeper) work() {
 		}
 		err = k.tend(k.s.ctx, t)
 		if err != nil && k.s.ctx.Err() == nil {
-			k.s.log.Debug("extent has not the replicas that it should", "extent", t.id.String(), "err", err)
+			k.s.log.Debug("extent not repaired", "extent", t.id.String(), "err", err)
 		}
 		k.queue.done(t, err)
 	}
 }
 
-// scanTotals is what a scan has found.
+// scanTotals is the result of a scan.
 type scanTotals struct {
 	extents, bytes int64
-	// short counts those that this node is to repair, by live replicas.
+	// short counts the under-replicated extents that this node repairs, by live replicas.
 	short      [local.HoldersMax + 1]int64
-	shortBytes int64 // still to be copied for them
+	shortBytes int64 // bytes to copy for them
 	surplus    int64
 }
 
-// scan looks at the lists of all extents here, and makes tasks.
+// scan reads the holder lists of all extents here and queues tasks.
 func (k *keeper) scan(v *view) {
 	var sum scanTotals
 	after := ExtentID{Index: -1}
@@ -205,15 +208,15 @@ func (k *keeper) scan(v *view) {
 	k.mu.Unlock()
 }
 
-// found tells whether the last scan found extents that this node has to repair.
+// found reports whether the last scan found extents that this node has to repair.
 func (k *keeper) found() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mu.scan.short != [local.HoldersMax + 1]int64{}
 }
 
-// noticed has an extent seen to whose list here has become one with too few nodes on it: its writer found no more, or somebody
-// leaves. A scan may be far off.
+// noticed queues an extent whose holder list on this node has become too short: its writer found
+// too few nodes, or a holder is draining. The next scan may be a minute away.
 func (k *keeper) noticed(x ExtentID, h Holders) {
 	if k == nil {
 		return
@@ -227,15 +230,16 @@ func (k *keeper) noticed(x ExtentID, h Holders) {
 		return
 	}
 	if t, _ := k.triage(v, &info); t.rank < taskSurplus {
-		t.behind = false // whoever is to repair it may not have this list
+		t.behind = false // the responsible node may not have this list
 		k.queue.push(t)
 	}
 }
 
-// scanPage is how many lists are looked at while the store's index is locked.
+// scanPage is how many lists are read at a time, while the store's index is locked.
 const scanPage = 512
 
-// listed returns who should have an extent that is here: without a list, this node.
+// listed returns the holders of an extent on this node. Without a list, this node is the only
+// holder.
 func (k *keeper) listed(x *local.ExtentInfo) Holders {
 	if x.Holders.Epoch == 0 {
 		return Holders{Nodes: []string{k.s.self}}
@@ -243,13 +247,15 @@ func (k *keeper) listed(x *local.ExtentInfo) Holders {
 	return x.Holders
 }
 
-// want is how many replicas an extent should have now.
+// want returns the target number of replicas: the replication factor, or the number of live nodes
+// that are not leaving if that is lower.
 func (k *keeper) want(v *view) int { return min(k.s.cluster.Replicas, v.present) }
 
-// bad tells whether this node's replica is not to be relied on.
+// bad reports whether the local replica is corrupt or in a retired folder.
 func (k *keeper) bad(x *local.ExtentInfo) bool { return x.Retired || k.s.rot.has(x.ID) }
 
-// triage says what the list of an extent here alone calls for.
+// triage returns the task that an extent needs according to its local holder list, and false if
+// none.
 func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	h := k.listed(x)
 	t := task{id: x.ID, created: x.Created}
@@ -286,7 +292,7 @@ func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	short := want - held
 	switch {
 	case short > 0 && !listed && !k.bad(x):
-		t.rank = len(survivors) // this replica is one more than the list has
+		t.rank = len(survivors) // the local replica is one more than the list has
 	case k.bad(x), short > 0 && mine:
 		t.rank = len(survivors) + len(leavers)
 		t.bytes = max(int64(short), 1) * x.Length
@@ -300,8 +306,9 @@ func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	return t, true
 }
 
-// patience is how long others are left to do what is theirs to do, once nobody comes or goes. A node that leaves is
-// waited for, and may be the only one that knows of an extent: of a blob whose writer went away before all were done.
+// patience is how long the responsible node is given, after the last membership change, before
+// other nodes act. A draining node waits less: it may be the only node that knows the extent, if
+// the blob's writer failed before all nodes had sealed it.
 func (k *keeper) patience(v *view) time.Duration {
 	if k.of(v, k.s.self) == leaving {
 		return min(2*k.cfg.Grace, 2*drainEvery)
@@ -309,7 +316,7 @@ func (k *keeper) patience(v *view) time.Duration {
 	return 2 * k.cfg.Grace
 }
 
-// auditing asks the holders of extents here whether they are that.
+// auditing asks other nodes whether they have the replicas that they should.
 func (k *keeper) auditing() {
 	for {
 		if nodes := k.watch.due(); len(nodes) > 0 {
@@ -321,9 +328,9 @@ func (k *keeper) auditing() {
 	}
 }
 
-// audit asks nodes for the extents here that they may have: those on an extent's list, and those
-// that placement would choose first, for a list that was not told to all may have lost sight of a replica. Those with a
-// true value are asked for all.
+// audit asks nodes for the extents here that they should or may have: those whose list names the
+// node, and those for which placement ranks it first, because a partition may have left a replica
+// that no local list names. Nodes with a true value are asked for all extents.
 func (k *keeper) audit(nodes map[string]bool) {
 	v := k.watch.view()
 	batches := map[string][]local.ExtentInfo{}

@@ -11,30 +11,30 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// balanceEvery is how often a node looks whether it is too full.
+// balanceEvery is how often a node checks whether it is too full.
 const balanceEvery = 10 * time.Second
 
-// balancer gives extents of this node to emptier ones.
+// balancer moves extents of this node to emptier nodes.
 type balancer struct {
 	k *keeper
-	// after is where the last look through the extents ended.
+	// after is where the last round ended.
 	after ExtentID
-	// shifted is what was given since the fleet last said something else of how full a node is: by node, this
-	// one's own below 0.
+	// shifted is the bytes moved, by node, since the membership last reported a new FreeBytes for
+	// it; negative for this node.
 	shifted map[string]int64
-	said    map[string]int64 // free bytes then
+	said    map[string]int64 // FreeBytes as last reported
 }
 
-// BalanceStatus is what a node gave to emptier ones.
+// BalanceStatus is the state of this node's rebalancing.
 type BalanceStatus struct {
-	// Active means that this node is too full and gives.
+	// Active means that this node is too full and moves extents away.
 	Active       bool
 	Moved, Bytes int64 // since the node started
 	BytesPerSec  int64
 }
 
-// balancing gives extents away while this node is fuller than others, all extents have what they should, and no
-// node comes or goes.
+// balancing moves extents away while this node is fuller than others, no extent is under-replicated
+// and membership is stable.
 func (k *keeper) balancing() {
 	b := balancer{k: k, after: ExtentID{Index: -1}, shifted: map[string]int64{}, said: map[string]int64{}}
 	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
@@ -49,7 +49,7 @@ func (k *keeper) balancing() {
 	}
 }
 
-// fullness returns the used part of a node's disks in percent, as far as is known.
+// fullness returns the used part of a node's disks in percent, estimated with the recent moves.
 func (b *balancer) fullness(m *Member) float64 {
 	if m.CapacityBytes <= 0 {
 		return 0
@@ -57,8 +57,8 @@ func (b *balancer) fullness(m *Member) float64 {
 	return 100 * float64(m.CapacityBytes-m.FreeBytes+b.shifted[m.ID]) / float64(m.CapacityBytes)
 }
 
-// target returns the emptiest node if this one is so much fuller that it gives to it. Only who is fuller than all are
-// together gives.
+// target returns the emptiest node, and whether this node moves extents to it: only if this node is
+// BalanceGap fuller than it, and fuller than the average.
 func (b *balancer) target() (emptiest Member, ok bool) {
 	members := b.k.s.cluster.Fleet.Members()
 	v := b.k.watch.view()
@@ -90,10 +90,10 @@ func (b *balancer) target() (emptiest Member, ok bool) {
 	return emptiest, mine > b.fullness(&emptiest)+float64(b.k.cfg.BalanceGap) && mine > used/capacity
 }
 
-// roundMax is how many extents are looked at between two looks at the fleet.
+// roundMax is how many extents one round looks at.
 const roundMax = 4096
 
-// round gives what it can of the next extents. It tells whether this node is too full.
+// round moves what it can of the next extents. It reports whether this node is too full.
 func (b *balancer) round(ctx context.Context) bool {
 	active := false
 	for range roundMax {
@@ -112,15 +112,16 @@ func (b *balancer) round(ctx context.Context) bool {
 			continue
 		}
 		if err := b.move(ctx, next[0].ID, to.ID); err != nil {
-			b.k.s.log.Debug("extent not given", "extent", next[0].ID.String(), "to", to.ID, "err", err)
+			b.k.s.log.Debug("extent not moved", "extent", next[0].ID.String(), "to", to.ID, "err", err)
 			return active
 		}
 	}
 	return active
 }
 
-// belongs tells whether an extent should rather be on another node than on this one: given its other
-// holders, it is the one that placement chooses of all, this one included. So no extent goes back, and none goes round.
+// belongs reports whether an extent belongs on node to rather than here: of all nodes including
+// this one, placement chooses it next to the extent's other holders. So no extent moves back or in
+// circles.
 func (b *balancer) belongs(x *local.ExtentInfo, to string) bool {
 	self := b.k.s.self
 	h := b.k.listed(x)
@@ -132,7 +133,7 @@ func (b *balancer) belongs(x *local.ExtentInfo, to string) bool {
 	for i := range nodes {
 		nodes[i].Full = nodes[i].Full && nodes[i].ID != self
 	}
-	// If the best is neither, it is not the emptiest: what comes after it counts.
+	// If the best node is neither, it is not the emptiest node. The next one in rank decides.
 	for {
 		best := place.Choose(placeKey(x.ID), nodes, rest, 1)
 		switch {
@@ -145,12 +146,12 @@ func (b *balancer) belongs(x *local.ExtentInfo, to string) bool {
 	}
 }
 
-// move gives one extent to another node: it copies it, then takes this node off the list, and then
-// drops it as any surplus replica.
+// move moves one extent to another node: it copies it, takes this node off the list and drops the
+// local replica like any surplus one.
 func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 	k := b.k
 	if !k.queue.claim(x) {
-		return nil // something is being done to it
+		return nil // another task is working on it
 	}
 	defer k.queue.unclaim(x)
 	v := k.watch.view()

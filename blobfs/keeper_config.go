@@ -5,38 +5,42 @@ import (
 	"time"
 )
 
-// KeepConfig says how a node keeps the replicas of the sealed extents it holds. The zero value of a
-// field means its default.
+// KeepConfig configures how a node maintains the replicas of the sealed extents that it holds. The
+// zero value of a field means its default.
 type KeepConfig struct {
-	// Off means that this node repairs, scrubs and moves nothing by itself.
+	// Off disables repair, scrub and rebalancing by this node.
 	Off bool
-	// Grace is how long a node may be dead before what it held is copied elsewhere. Default 30 s:
-	// longer than a restart. It doubles, up to sixteen times this, with each return of the node within an hour.
+	// Grace is how long a node may be dead before its replicas are copied elsewhere. Default 30 s:
+	// longer than a restart. It doubles with each return of the node within an hour, up to
+	// sixteenfold.
 	Grace time.Duration
-	// RepairBytes is how many bytes a second this node has copied for repair, how many it takes from others, and
-	// how many it has others verify before it drops its own. Default 64 MiB: half of a 1 Gbit/s link.
+	// RepairBytes is a rate in bytes per second. It bounds the bytes that other nodes copy at this
+	// node's request, the bytes copied to this node, and the bytes that other nodes verify before a
+	// local replica is dropped. Default 64 MiB: half of a 1 Gbit/s link.
 	RepairBytes int64
-	// Workers is how many extents are seen to at a time, and how many are taken, each with CopyMemory. Default 32: small ones cost round
-	// trips and syncs, which overlap.
+	// Workers is the number of concurrent tasks, and of concurrent copies to this node, each of
+	// which uses CopyMemory. Default 32, at most 256: small extents are bound by round trips and
+	// syncs, which overlap.
 	Workers int
-	// ScanEvery is how often the lists of all extents here are looked through, beside whenever a node comes
-	// or goes. Default 1 min.
+	// ScanEvery is how often the holder lists of all extents here are scanned, in addition to scans
+	// after membership changes. Default 1 min.
 	ScanEvery time.Duration
-	// AuditEvery is how often other nodes are asked whether they hold what they should; beside when
-	// they come back. Default 1 h.
+	// AuditEvery is how often other nodes are asked whether they have the replicas that they
+	// should, in addition to when they return. Default 1 h.
 	AuditEvery time.Duration
-	// TrimAfter is how long no node must have come or gone before replicas that are too many are
-	// dropped. Default 10 min.
+	// TrimAfter is how long membership must be unchanged before surplus replicas are dropped.
+	// Default 10 min.
 	TrimAfter time.Duration
-	// ScrubPeriod is how long a scrub may take to read everything here. Default two weeks.
+	// ScrubPeriod is the longest time for a scrub of everything on this node. Default two weeks.
 	ScrubPeriod time.Duration
-	// ScrubBytes is how many bytes a second it reads at least, so that a small store is done within hours; then
-	// it rests until a fourteenth of the period has passed since it began. Default 1 MiB.
+	// ScrubBytes is the scrub's minimum rate in bytes per second, so that a small store is scrubbed
+	// within hours. The next scrub starts a fourteenth of ScrubPeriod after the last one ended.
+	// Default 1 MiB.
 	ScrubBytes int64
-	// BalanceBytes is how many bytes a second this node gives to emptier ones. Default 16 MiB.
+	// BalanceBytes is the rate, in bytes per second, of moves to emptier nodes. Default 16 MiB.
 	BalanceBytes int64
-	// BalanceGap is by how much of a disk, in percent, this node must be fuller than another before it
-	// gives. Default 5.
+	// BalanceGap is how much fuller than another node this node must be, in percentage points,
+	// before it moves extents there. Default 5.
 	BalanceGap int
 }
 
@@ -56,14 +60,14 @@ func (c KeepConfig) withDefaults() KeepConfig {
 
 func (c KeepConfig) validate() error {
 	if c.Workers > 256 || c.BalanceGap > 100 {
-		return errors.New("configuration of the keeper: more than 256 workers, or a gap over 100 percent")
+		return errors.New("repair configuration: more than 256 workers, or a gap over 100 percent")
 	}
 	for _, v := range []int64{
 		int64(c.Grace), c.RepairBytes, int64(c.Workers), int64(c.ScanEvery), int64(c.AuditEvery), int64(c.TrimAfter),
 		int64(c.ScrubPeriod), c.ScrubBytes, c.BalanceBytes, int64(c.BalanceGap),
 	} {
 		if v < 0 {
-			return errors.New("configuration of the keeper: a value is negative")
+			return errors.New("repair configuration: negative value")
 		}
 	}
 	return nil

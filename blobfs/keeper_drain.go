@@ -9,24 +9,25 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// drainEvery is how often a node that leaves looks at what it still has.
+// drainEvery is how often a draining node scans what it still holds.
 const drainEvery = 5 * time.Second
 
-// DrainStatus is what a node that leaves still has.
+// DrainStatus is what a draining node still holds.
 type DrainStatus struct {
 	Leaving bool
-	// Extents are those that are here: each is dropped once enough nodes that stay have told that they have it.
+	// Extents counts the extents here. Each is dropped once enough of the remaining nodes have
+	// confirmed that they have it.
 	Extents int64
-	// LogExtentsOpen and LogExtentsSealed count extents of logs whose lists name this node. The open ones end
-	// when their writers go on elsewhere, the sealed ones when the tablets need them no more.
+	// LogExtentsOpen and LogExtentsSealed count log extents whose lists name this node. Open ones
+	// end when their writers move to another extent, sealed ones when the tablets release them.
 	LogExtentsOpen, LogExtentsSealed int64
 	// LogsUnknown counts logs with replicas here whose lists could not be read.
 	LogsUnknown int64
-	// Safe means that nothing would be lost, and no extent would have too few replicas, without this node.
+	// Safe means that this node can be removed: nothing would be lost or under-replicated.
 	Safe bool
 }
 
-// drain finds out what is still here.
+// drain updates the drain status.
 func (k *keeper) drain(v *view) {
 	st := DrainStatus{Leaving: k.of(v, k.s.self) == leaving}
 	if st.Leaving {
@@ -39,10 +40,10 @@ func (k *keeper) drain(v *view) {
 	k.mu.Unlock()
 }
 
-// logReplicasPage is how many replicas of logs are looked at at a time.
+// logReplicasPage is how many log replicas are listed at a time.
 const logReplicasPage = 256
 
-// countLogs counts the extents of logs that this node must keep.
+// countLogs counts the log extents that this node must keep.
 func (k *keeper) countLogs(ctx context.Context, st *DrainStatus) {
 	type logKey struct {
 		server string
@@ -58,7 +59,8 @@ func (k *keeper) countLogs(ctx context.Context, st *DrainStatus) {
 			key := logKey{x.Server, x.Log}
 			l, known := lists[key]
 			if !known {
-				// Once one cannot be read nor will the others be, and each would take its time.
+				// If one list cannot be read, the others are skipped: each would wait for a
+				// timeout.
 				err := ErrNoReplica
 				if st.LogsUnknown == 0 {
 					l, err = k.logList(ctx, x)
@@ -79,7 +81,8 @@ func (k *keeper) countLogs(ctx context.Context, st *DrainStatus) {
 	}
 }
 
-// logList returns the list of a replica's log; nil if there is none: then the replica is garbage.
+// logList returns the list of a replica's log; nil if there is none, so that the replica is
+// garbage.
 func (k *keeper) logList(ctx context.Context, x *local.LogReplicaInfo) (*logproto.List, error) {
 	if k.s.cluster.Lists == nil {
 		return nil, ErrNoLog

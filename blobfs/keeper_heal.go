@@ -10,9 +10,9 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// heal makes this node's replica anew, where it is rotten or its folder retired. The old one is read and
-// kept until then. It is put together from whatever chunks are good, here and elsewhere. ErrDiskFull or
-// ErrFolderRetired if this node has no room for it.
+// heal rebuilds the local replica if it is corrupt or its folder is retired. It reads each chunk
+// from wherever it is good, the old replica included, and keeps the old one until then. It returns
+// ErrDiskFull or ErrFolderRetired if this node has no space for it.
 func (k *keeper) heal(ctx context.Context, sv *survey) error {
 	x := sv.info.ID
 	others := slices.Concat(sv.good, sv.goodLeaving, sv.rotten)
@@ -52,11 +52,11 @@ func (k *keeper) heal(ctx context.Context, sv *survey) error {
 	k.s.cache.forgetExtent(x)
 	k.s.forgetRot(x)
 	k.count(func(c *KeepCounts) { c.Healed++ })
-	k.s.log.Info("extent is healed", "extent", x.String(), "retired", sv.info.Retired)
+	k.s.log.Info("extent healed", "extent", x.String(), "retired", sv.info.Retired)
 	return nil
 }
 
-// healing reads what an extent is made of anew.
+// healing reads the chunks of an extent that is being rebuilt.
 type healing struct {
 	k      *keeper
 	ctx    context.Context
@@ -65,7 +65,7 @@ type healing struct {
 	others []string
 }
 
-// read reads verified bytes from wherever they are good, in one piece or chunk by chunk.
+// read reads verified bytes from any replica, in one read or chunk by chunk.
 func (h *healing) read(p []byte, off int64) error {
 	err := h.readFrom(p, off)
 	if err == nil || len(p) <= sumBytes {

@@ -13,29 +13,30 @@ import (
 
 const checkMax = api.CheckMax
 
-// survey is what is known of an extent's replicas once the nodes were asked.
+// survey is the state of an extent's replicas, after asking the nodes that may have one.
 type survey struct {
 	info  local.ExtentInfo
-	list  Holders // newest; this node has it, unless its own folder is retired
-	epoch uint64  // highest that anybody has
-	// good have a replica, held those and the ones that may, silent or away for a short time, or that heal theirs.
-	// Neither has nodes that leave; goodLeaving are those of them that have one.
+	list  Holders // the newest list; this node has stored it, unless its folder is retired
+	epoch uint64  // the highest epoch on any node
+	// good are nodes with a good replica. held are these, nodes that may have one (silent or away),
+	// and nodes that are healing theirs. Draining nodes are in neither: goodLeaving are those of
+	// them with a good replica.
 	good, held, goodLeaving []string
-	// lost are on the list and have none that is good; rotten have one with bytes that are wrong, or on a
-	// disk that fails.
+	// lost are on the list and have no good replica. rotten have one that is corrupt or on a
+	// failing disk.
 	lost, rotten []string
-	// behind have an older list, torn means that there are different ones of one epoch.
+	// behind have an older list. torn means that different lists have the same epoch.
 	behind   []string
 	torn     bool
 	unwanted bool
-	repairs  []string // those who say that they see to it
-	made     []string // those that have a replica since
-	newer    []string // those that turned out to have a newer list, and were not asked
-	heard    []string // those that answered
+	repairs  []string // nodes that report that they repair the extent
+	made     []string // nodes that have made a replica since the survey
+	newer    []string // nodes with a newer list that were not asked
+	heard    []string // nodes that answered
 }
 
-// ask asks the nodes that may have an extent, and takes over the newest list. More nodes are asked as lists
-// name them.
+// ask asks the nodes that may have an extent and stores the newest list. It repeats this while
+// lists name further nodes.
 func (k *keeper) ask(ctx context.Context, v *view, x ExtentID, also ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
@@ -53,7 +54,7 @@ func (k *keeper) ask(ctx context.Context, v *view, x ExtentID, also ...string) (
 			if a.Holders.Epoch > sv.list.Epoch {
 				sv.list = a.Holders
 				if err := k.s.disks.SetHolders(ctx, x, a.Holders); err != nil && !sv.info.Retired {
-					return nil, fmt.Errorf("take over list of %s: %w", node, err)
+					return nil, fmt.Errorf("store holder list of %s: %w", node, err)
 				}
 			}
 		}
@@ -87,7 +88,7 @@ func (k *keeper) ask(ctx context.Context, v *view, x ExtentID, also ...string) (
 	return &sv, nil
 }
 
-// checkAll asks nodes for one extent; who does not answer is left out.
+// checkAll asks nodes for one extent. Nodes that do not answer are left out of the result.
 func (k *keeper) checkAll(ctx context.Context, nodes []string, x ExtentID) map[string]api.Held {
 	answers := map[string]api.Held{}
 	var mu sync.Mutex
@@ -105,7 +106,7 @@ func (k *keeper) checkAll(ctx context.Context, nodes []string, x ExtentID) map[s
 	return answers
 }
 
-// check asks a node for extents.
+// check asks a node for the state of extents.
 func (k *keeper) check(ctx context.Context, node string, xs []ExtentID) ([]api.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
 	defer cancel()
@@ -123,8 +124,8 @@ func (k *keeper) check(ctx context.Context, node string, xs []ExtentID) ([]api.H
 	return all, err
 }
 
-// weigh sorts the nodes by what they said. A node with a good replica that is on an older list, or on
-// another of the same epoch, has it all the same.
+// weigh sorts the nodes by their answers. A node with a good replica counts even if its list is
+// older, or is a different one of the same epoch.
 func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	sv.epoch = sv.list.Epoch
 	names := slices.Clone(sv.list.Nodes)
@@ -170,18 +171,20 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 			}
 		}
 	}
-	// A node that leaves and is off the list may have the last replica there is: those on it had theirs dropped, or lost.
+	// A draining node that is off the list may have the last replica, if those on the list have
+	// lost theirs.
 	self := k.s.self
 	if answers[self].State == api.Good && k.of(v, self) == leaving && !slices.Contains(names, self) {
 		sv.goodLeaving = append(sv.goodLeaving, self)
 	}
 }
 
-// publish gives a new list to those on it, and to those that were on the old one and may hear it: who is not on it any more
-// may then drop its replica. This node comes last. ErrStaleHolders if somebody has a newer one.
+// publish sends a new list to the nodes on it and to those on the old one, which may then drop
+// their replicas. This node stores it last. It returns ErrStaleHolders if any node has a newer
+// list.
 func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error {
 	if len(nodes) == 0 {
-		return errNoGood // a list of nobody would take the last replica off
+		return errNoGood // an empty list would take the last replica off
 	}
 	nodes = nodes[:min(len(nodes), local.HoldersMax)]
 	x := sv.info.ID
@@ -205,7 +208,7 @@ func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error 
 	return err
 }
 
-// tell gives nodes a list. Those that do not answer hear of it when they are next asked.
+// tell sends nodes a list. Nodes that do not answer get it when they are next asked.
 func (k *keeper) tell(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
 	var stale error
 	var mu sync.Mutex
@@ -220,7 +223,8 @@ func (k *keeper) tell(ctx context.Context, x ExtentID, h Holders, nodes []string
 	return stale
 }
 
-// auditBatch asks a node for extents here that it may have; false if it did not answer.
+// auditBatch asks a node for extents that it should or may have, and queues tasks for the
+// differences. It returns false if the node did not answer.
 func (k *keeper) auditBatch(node string, infos []local.ExtentInfo) bool {
 	xs := make([]ExtentID, len(infos))
 	for i := range infos {
@@ -250,7 +254,7 @@ func (k *keeper) auditBatch(node string, infos []local.ExtentInfo) bool {
 	return true
 }
 
-// held says how this node holds extents.
+// held returns the state of extents on this node.
 func (s *Store) held(xs []ExtentID) []api.Held {
 	all := make([]api.Held, len(xs))
 	for i, x := range xs {

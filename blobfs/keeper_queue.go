@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// task is an extent here that needs something. What that is is found out when its turn comes.
+// task is an extent here that needs work. What it needs is determined when the task runs.
 type task struct {
 	id      ExtentID
-	rank    int // live replicas; taskSurplus if it is not in danger
+	rank    int // live replicas; taskSurplus if the extent is not under-replicated
 	created time.Time
 	bytes   int64
-	// behind means that another node should do it, which may not know or not be able to.
+	// behind means that another node is responsible, but may not know it or may be unable to act.
 	behind bool
-	also   string // a node that is not on the list and has a replica
-	// doubted is a node on the list that said that it has no good replica.
+	also   string // a node that has a replica but is not on the list
+	// doubted is a node on the list that reported that it has no good replica.
 	doubted string
 }
 
-// The ranks of tasks that no extent's life depends on.
+// Ranks of tasks that are less urgent than those for which this node is responsible.
 const (
 	taskBehind  = 100 // plus live replicas
 	taskSurplus = 200
@@ -35,28 +35,28 @@ func (t *task) before(u *task) bool {
 }
 
 const (
-	// tasksMax is how many tasks wait at most. The least urgent are left for the next scan.
+	// tasksMax bounds the queued tasks. The least urgent ones are left to the next scan.
 	tasksMax = 16 << 10
-	// failuresMax is how many extents are remembered that could not be helped.
+	// failuresMax bounds the extents whose failures are remembered.
 	failuresMax = 16 << 10
-	// hurriesMax is how often what failed is tried again ahead of its time because a node answers again: it may do
-	// that and still fail.
+	// hurriesMax is how often a failed task is retried early because a node answers again: the node
+	// may answer and the task still fail.
 	hurriesMax = 3
 	retryMin   = time.Second
 	retryMax   = 5 * time.Minute
 )
 
-// failure is why an extent could not be helped, and when to try again.
+// failure is why a task failed, and when to retry it.
 type failure struct {
 	task  task
 	err   error
 	until time.Duration
 	tries int
-	// hurries counts the times that it was tried ahead of its time.
+	// hurries counts the early retries.
 	hurries int
 }
 
-// taskQueue has the most urgent task first.
+// taskQueue is a priority queue; the most urgent task is first.
 type taskQueue struct {
 	clock Clock
 
@@ -65,10 +65,10 @@ type taskQueue struct {
 	heap     taskHeap
 	queued   map[ExtentID]*queuedTask
 	busy     map[ExtentID]bool
-	again    map[ExtentID]task // what was to be done for one that is busy: what it is busy with may be older
+	again    map[ExtentID]task // the next task of an extent whose current task may be based on older data
 	failures map[ExtentID]failure
-	left     bool          // some were left out
-	did      bool          // some were done since rested was asked
+	left     bool          // tasks were left out because the queue was full
+	did      bool          // a task ended since rested last returned true
 	wake     chan struct{} // closed when something changes
 }
 
@@ -77,7 +77,7 @@ type queuedTask struct {
 	index int
 }
 
-// taskHeap has the most urgent one at 0.
+// taskHeap is a heap with the most urgent task at index 0.
 type taskHeap []*queuedTask
 
 func (h taskHeap) Len() int           { return len(h) }
@@ -107,8 +107,8 @@ func (q *taskQueue) signalLocked() {
 	q.wake = make(chan struct{})
 }
 
-// push adds a task, unless it is known, or failed lately. What is to be done for an extent that somebody is busy with
-// waits until that has ended.
+// push queues a task, unless the extent failed and its retry is not due. It replaces a queued task
+// of the same extent. If the extent is busy the task is queued when the current one ends.
 func (q *taskQueue) push(t task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,7 +130,7 @@ func (q *taskQueue) pushLocked(t task) {
 	}
 	if len(q.heap) >= tasksMax {
 		q.left = true
-		worst := len(q.heap) - 1 // a leaf, and so among the less urgent
+		worst := len(q.heap) - 1 // a leaf, and so among the least urgent
 		if !t.before(&q.heap[worst].task) {
 			return
 		}
@@ -143,14 +143,14 @@ func (q *taskQueue) pushLocked(t task) {
 	q.signalLocked()
 }
 
-// pop waits for a task.
+// pop waits for the most urgent task.
 func (q *taskQueue) pop(ctx context.Context) (task, error) {
 	for {
 		q.mu.Lock()
 		for len(q.heap) > 0 && ctx.Err() == nil {
 			e := heap.Pop(&q.heap).(*queuedTask)
 			delete(q.queued, e.id)
-			if q.busy[e.id] { // claimed since
+			if q.busy[e.id] { // claimed meanwhile
 				q.again[e.id] = e.task
 				continue
 			}
@@ -168,7 +168,7 @@ func (q *taskQueue) pop(ctx context.Context) (task, error) {
 	}
 }
 
-// done ends a task. With an error it is not tried again for a while.
+// done ends a task. After an error the extent is retried with exponential backoff.
 func (q *taskQueue) done(t task, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -190,7 +190,7 @@ func (q *taskQueue) done(t task, err error) {
 	q.freeLocked(t.id)
 }
 
-// freeLocked has nobody busy with an extent any more.
+// freeLocked marks an extent as not busy and queues its next task.
 func (q *taskQueue) freeLocked(x ExtentID) {
 	delete(q.busy, x)
 	if t, ok := q.again[x]; ok {
@@ -200,7 +200,7 @@ func (q *taskQueue) freeLocked(x ExtentID) {
 	q.signalLocked()
 }
 
-// claim takes an extent that nobody is busy with, outside of the queue; false if somebody is.
+// claim marks an extent as busy without a task. It returns false if the extent is busy already.
 func (q *taskQueue) claim(x ExtentID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -217,15 +217,14 @@ func (q *taskQueue) unclaim(x ExtentID) {
 	q.freeLocked(x)
 }
 
-// failed returns why an extent could not be helped lately.
+// failed returns the error of an extent's last failed task, nil if it succeeded since.
 func (q *taskQueue) failed(x ExtentID) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failures[x].err
 }
 
-// drained tells whether nothing waits, and some tasks were left out before; it forgets
-// that there were.
+// drained reports whether the queue is empty and tasks were left out before, and resets the latter.
 func (q *taskQueue) drained() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -236,7 +235,8 @@ func (q *taskQueue) drained() bool {
 	return true
 }
 
-// rested tells whether all that waited was done, and something was since it last told so.
+// rested reports whether no task is queued or running, and any has ended since it last returned
+// true.
 func (q *taskQueue) rested() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,7 +247,7 @@ func (q *taskQueue) rested() bool {
 	return true
 }
 
-// forgive has all failures tried again: the fleet has changed.
+// forgive makes all failed tasks due and resets their backoff, since the membership has changed.
 func (q *taskQueue) forgive() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -257,7 +257,7 @@ func (q *taskQueue) forgive() {
 	}
 }
 
-// hurry has failures tried again at once: a node answers again.
+// hurry makes failed tasks due at once, since a node answers again.
 func (q *taskQueue) hurry() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,8 +271,8 @@ func (q *taskQueue) hurry() {
 	}
 }
 
-// retry queues what failed and is due again: no scan finds what only an audit knew. It returns how many extents
-// could not be helped lately, and why one of them could not.
+// retry queues the failed tasks that are due, since no scan finds what only an audit knew. It
+// returns how many extents have failed and one of the errors.
 func (q *taskQueue) retry() (n int, example error) {
 	q.mu.Lock()
 	now := q.clock.Now()
@@ -291,7 +291,8 @@ func (q *taskQueue) retry() (n int, example error) {
 	return n, example
 }
 
-// load returns how many tasks wait or are under way, and how many of them are for extents in danger.
+// load returns the number of queued and running tasks, and how many of them are for
+// under-replicated extents.
 func (q *taskQueue) load() (all, endangered int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

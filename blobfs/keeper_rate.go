@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// rate bounds how many bytes go through in a second. It lets through at most a second's worth
-// at once, and whatever is more than that it makes those who come later wait for.
+// rate limits bytes per second. It admits a burst of one second's worth. Larger requests pass at
+// once and make later ones wait.
 type rate struct {
 	clock Clock
 
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
-	limit int64 // bytes per second; 0 is none
+	limit int64 // bytes per second; 0 means no limit
 	free  time.Duration
 	total int64
-	// recent is what went through in each of the last seconds, the present one included.
+	// recent is the bytes of each of the last seconds, including the current one.
 	recent [rateSeconds]int64
 	second int64
 }
 
-// rateSeconds is over how many seconds the present rate is told.
+// rateSeconds is the number of seconds that the reported rate covers.
 const rateSeconds = 10
 
 func newRate(clock Clock, limit int64) *rate { return &rate{clock: clock, limit: limit} }
@@ -33,7 +33,7 @@ func (r *rate) set(limit int64) {
 	r.limit = limit
 }
 
-// wait waits until n bytes may go through.
+// wait waits until n bytes are admitted.
 func (r *rate) wait(ctx context.Context, n int64) error {
 	r.mu.Lock()
 	now := r.clock.Now()
@@ -54,7 +54,7 @@ func (r *rate) countLocked(now time.Duration, n int64) {
 		r.second++
 		r.recent[r.second%rateSeconds] = 0
 	}
-	if r.second < second { // more than all of them have passed
+	if r.second < second { // longer ago than recent covers
 		r.second = second
 		r.recent[r.second%rateSeconds] = 0
 	}
@@ -62,7 +62,7 @@ func (r *rate) countLocked(now time.Duration, n int64) {
 	r.recent[r.second%rateSeconds] += n
 }
 
-// now returns the bytes per second of the last seconds, and all bytes so far.
+// now returns the mean rate of the last rateSeconds, in bytes per second, and the total bytes.
 func (r *rate) now() (perSecond, total int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *rate) now() (perSecond, total int64) {
 	return sum / rateSeconds, r.total
 }
 
-// sleep waits for d, or for the end of ctx.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, clock Clock, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

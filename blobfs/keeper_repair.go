@@ -12,24 +12,24 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// noTakerError means that there are too few replicas and no node that takes one.
+// noTakerError means that an extent has too few replicas and no node accepts another.
 type noTakerError struct {
-	full, away int   // other nodes that have no room, and that do not answer or leave
-	last       error // what the last that was asked said; nil if none was
+	full, away int   // other nodes that are full, and that are down or draining
+	last       error // error of the last node that was asked; nil if none was
 }
 
 func (e *noTakerError) Error() string {
 	switch {
 	case e.last != nil:
-		return fmt.Sprintf("no node took a replica: %v", e.last)
+		return fmt.Sprintf("no node accepted a replica: %v", e.last)
 	case e.full+e.away == 0:
-		return "there is no other node for a replica"
+		return "no other node for a replica"
 	case e.away == 0:
-		return "no node has room for a replica"
+		return "no node for a replica: all others are full"
 	case e.full == 0:
-		return fmt.Sprintf("no node is there for a replica: %d more do not answer, or leave", e.away)
+		return fmt.Sprintf("no node for a replica: %d others are down or draining", e.away)
 	}
-	return fmt.Sprintf("no node is there for a replica: %d more do not answer, or leave, and %d have no room", e.away, e.full)
+	return fmt.Sprintf("no node for a replica: %d others are down or draining, and %d are full", e.away, e.full)
 }
 
 func (e *noTakerError) Unwrap() error { return e.last }
@@ -37,16 +37,16 @@ func (e *noTakerError) Unwrap() error { return e.last }
 // errNoGood means that no replica is good.
 var errNoGood = errors.New("no good replica is reachable")
 
-// errUnsettled means that others kept changing the list of an extent.
-var errUnsettled = errors.New("its list of holders changes all the time")
+// errUnsettled means that other nodes kept changing the holder list of an extent.
+var errUnsettled = errors.New("holder list keeps changing")
 
-// errDoubted means that a node that said it has no good replica does not answer now.
+// errDoubted means that a node that reported no good replica does not answer now.
 var errDoubted = errors.New("a node that had no good replica does not answer")
 
-// tendMax bounds how often a task begins anew because somebody else did something.
+// tendMax bounds how often a task starts over because another node changed something.
 const tendMax = 8
 
-// tend does what an extent here needs, step by step.
+// tend does what an extent here needs, one step at a time.
 func (k *keeper) tend(ctx context.Context, t task) error {
 	also := []string{t.also}
 	for range tendMax {
@@ -59,7 +59,7 @@ func (k *keeper) tend(ctx context.Context, t task) error {
 			return err
 		}
 		again, err := k.step(ctx, v, t, sv)
-		also = slices.Concat(also, sv.made, sv.newer) // if the list that names them was not taken
+		also = slices.Concat(also, sv.made, sv.newer) // in case the list that names them was rejected
 		switch {
 		case errors.Is(err, api.ErrStaleHolders):
 		case err != nil || !again:
@@ -69,10 +69,10 @@ func (k *keeper) tend(ctx context.Context, t task) error {
 	return errUnsettled
 }
 
-// step does the most urgent thing for an extent, and tells whether there may be more.
+// step does the most urgent step for an extent, and reports whether there may be more.
 func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again bool, err error) {
 	if sv.unwanted {
-		return false, nil // the sweep decides
+		return false, nil // garbage collection decides
 	}
 	if k.bad(&sv.info) && k.listsThis(sv) {
 		err := k.heal(ctx, sv)
@@ -84,7 +84,8 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 			return false, err
 		}
 		if len(sv.held) > 0 && len(sv.good)+len(sv.goodLeaving) > 0 {
-			// There is no room here. Those that have a good one see from the list that it is one less.
+			// This node is full. The nodes with a good replica see from the new list that one is
+			// missing.
 			return true, k.publish(ctx, sv, sv.held)
 		}
 	}
@@ -104,40 +105,42 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 	mine := v.first(t.id, among) == self
 	switch {
 	case short > 0 && !listed && !bad && k.of(v, self) == present:
-		// What came back with its old data, or was taken off a list for another that failed since.
+		// The replica came back with a restarted node, or this node was taken off for another that
+		// has failed since.
 		return true, k.publish(ctx, sv, append(slices.Clone(sv.held), self))
 	case short > 0 && (mine || bad && len(among) == 0 || t.behind && len(sv.repairs) == 0):
 		return true, k.replicate(ctx, v, sv, short)
 	case short > 0 && len(sv.held) > 0 && k.listHasLost(sv) && k.of(v, self) == leaving:
-		// Who is to make one may not know that there are too few, and sees it from the list.
+		// The responsible node may not know that there are too few replicas. It sees it from the
+		// list.
 		return true, k.publish(ctx, sv, sv.held)
 	case short <= 0 && (sv.torn || mine && k.listHasLost(sv)):
-		// Of lists of one epoch that differ, only nodes that are on one of them may know.
+		// If lists of one epoch differ, only the nodes on one of them may know it.
 		return true, k.publish(ctx, sv, sv.held)
 	}
 	if t.doubted != "" && short <= 0 && slices.Contains(sv.held, t.doubted) && !slices.Contains(sv.heard, t.doubted) {
-		// It counts as one that has a replica, since it is silent: no list tells that it is not.
+		// The node counts as a holder while it is silent: no list shows that its replica is lost.
 		return false, fmt.Errorf("%w: %s", errDoubted, t.doubted)
 	}
 	return k.trim(ctx, v, sv, mine, listed)
 }
 
-// listsThis tells whether this node is on the list.
+// listsThis reports whether this node is on the list.
 func (k *keeper) listsThis(sv *survey) bool { return slices.Contains(sv.list.Nodes, k.s.self) }
 
-// listHasLost tells whether a node that is there is on the list and says that it has no good replica.
+// listHasLost reports whether a live node on the list has reported that it has no good replica.
 func (k *keeper) listHasLost(sv *survey) bool {
 	return slices.ContainsFunc(sv.lost, func(n string) bool {
 		return n != k.s.self && slices.Contains(sv.list.Nodes, n) && k.of(k.watch.view(), n) <= leaving
 	})
 }
 
-// replicate has n more nodes make a replica, and gives all the new list.
+// replicate makes n more nodes copy the extent and publishes the new list.
 func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) error {
 	x := sv.info.ID
 	from := slices.Concat(sv.good, sv.goodLeaving)
 	if len(from) == 0 && sv.info.Retired && !k.s.rot.has(x) {
-		from = []string{k.s.self} // its disk may well be read
+		from = []string{k.s.self} // a retired disk may still be readable
 	}
 	if len(from) == 0 {
 		return errNoGood
@@ -160,7 +163,7 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 			return err
 		}
 		if k.returned(v, sv) {
-			return nil // a node came back with its replica: begin anew
+			return nil // a node came back with its replica: start over
 		}
 		if err := k.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: spin(x, from), Holders: list}, st.Length); err != nil {
 			last = fmt.Errorf("copy to %s: %w", target, err)
@@ -183,7 +186,7 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 	}
 	nodes := slices.Concat(sv.held, made)
 	if len(made) < n {
-		// Who is gone may come back with what it has: better than nothing.
+		// A node that is gone may come back with its replica: better than none.
 		for _, g := range sv.lost {
 			if slices.Contains(sv.list.Nodes, g) && k.of(v, g) == gone {
 				nodes = append(nodes, g)
@@ -193,13 +196,13 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 	return k.publish(ctx, sv, nodes)
 }
 
-// returned tells whether a node that was gone when an extent was surveyed is there again.
+// returned reports whether a node that was gone at the survey is back.
 func (k *keeper) returned(v *view, sv *survey) bool {
 	now := k.watch.view()
 	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.of(v, n) == gone && k.of(now, n) < gone })
 }
 
-// noTaker says why no node takes a replica, beside those that hold one.
+// noTaker returns why no node accepts a replica, apart from those that hold one.
 func (k *keeper) noTaker(held []string, last error) error {
 	e := &noTakerError{last: last}
 	for _, n := range k.s.nodes() {
@@ -219,7 +222,7 @@ func (k *keeper) target(x ExtentID, taken, tried []string) (string, bool) {
 	nodes := slices.DeleteFunc(k.s.nodes(), func(n place.Node) bool {
 		return slices.Contains(tried, n.ID) && !slices.Contains(taken, n.ID)
 	})
-	// This node is a target only if it heals, which is done elsewhere.
+	// This node is no target: it heals its own replica, which is done elsewhere.
 	taken = append(slices.Clone(taken), k.s.self)
 	chosen := place.Choose(placeKey(x), nodes, taken, 1)
 	if len(chosen) == 0 {
@@ -228,13 +231,13 @@ func (k *keeper) target(x ExtentID, taken, tried []string) (string, bool) {
 	return chosen[0].ID, true
 }
 
-// spin returns the nodes from another one on for each extent, so that all are read from.
+// spin rotates the nodes by an amount that depends on the extent, to spread the read load.
 func spin(x ExtentID, nodes []string) []string {
 	i := int(uint64(placeKey(x)) % uint64(len(nodes)))
 	return slices.Concat(nodes[i:], nodes[:i])
 }
 
-// statAny returns what the first of the nodes says that answers.
+// statAny returns the answer of the first node that answers.
 func (k *keeper) statAny(ctx context.Context, x ExtentID, nodes []string) (local.ExtentStat, error) {
 	var errs []error
 	if slices.Contains(nodes, k.s.self) {
@@ -268,12 +271,13 @@ func (k *keeper) stat(ctx context.Context, node string, x ExtentID) (local.Exten
 	return p.Stat(ctx, x)
 }
 
-// transferTimeout is how long a node may take to copy or read an extent: as long as it takes at a tenth of the rate.
+// transferTimeout is how long a node may take to copy or read an extent: as long as at a tenth of
+// RepairBytes, plus two SealTimeouts.
 func (k *keeper) transferTimeout(length int64) time.Duration {
 	return 2*k.s.cluster.SealTimeout + time.Duration(10*float64(length)/float64(k.cfg.RepairBytes)*float64(time.Second))
 }
 
-// copyTo has a node pull an extent.
+// copyTo makes a node copy an extent from the nodes that c names.
 func (k *keeper) copyTo(ctx context.Context, node string, c api.Copy, length int64) error {
 	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
@@ -287,7 +291,7 @@ func (k *keeper) copyTo(ctx context.Context, node string, c api.Copy, length int
 	return err
 }
 
-// take bounds what is copied here at a time, and how fast. done must be called.
+// take waits until another copy to this node may start. done must be called at its end.
 func (k *keeper) take(ctx context.Context) (done func(), err error) {
 	if k == nil {
 		return func() {}, nil
@@ -300,17 +304,17 @@ func (k *keeper) take(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// yieldAfter is how long a read of 512 KiB takes on a disk that is busy with what somebody waits for.
+// yieldAfter is the duration of a 512 KiB read that indicates that the disk is busy with requests.
 const yieldAfter = 50 * time.Millisecond
 
-// yield rests as long as a read took, if the disk it came from is busy.
+// yield pauses for as long as a read took, if the source disk is busy.
 func (k *keeper) yield(ctx context.Context, took time.Duration) {
 	if k != nil && took > yieldAfter {
 		_ = sleep(ctx, k.s.cluster.Clock, took)
 	}
 }
 
-// pace waits until n bytes may be copied here.
+// pace waits until n bytes may be copied to this node.
 func (k *keeper) pace(ctx context.Context, n int64) error {
 	if k == nil {
 		return nil

@@ -237,9 +237,9 @@ func TestRepairSaysWhyNot(t *testing.T) {
 		capacity   int64  // of the fourth node
 		cut        bool
 	}{
-		{"full", "no node is there for a replica: 1 more do not answer, or leave, and 1 have no room$", 1, false},
+		{"full", "no node for a replica: 1 others are down or draining, and 1 are full$", 1, false},
 		// Once it has been tried it is known that it does not answer.
-		{"unreachable", "no node took a replica: copy to n4: node is unreachable|no node is there for a replica: 2 more do not answer, or leave$", 1 << 30, true},
+		{"unreachable", "no node accepted a replica: copy to n4: node is unreachable|no node for a replica: 2 others are down or draining$", 1 << 30, true},
 	} {
 		t.Run(why.name, func(t *testing.T) {
 			seed := runSeed(t)
@@ -264,7 +264,7 @@ func TestRepairSaysWhyNot(t *testing.T) {
 				}
 				c.all[0].stop()
 				time.Sleep(2 * time.Minute)
-				told := regexp.MustCompile(`"extents have not the replicas that they should" extents=\d+ err="([^"]*)"`).FindAllStringSubmatch(log.String(), -1)
+				told := regexp.MustCompile(`"extents not repaired" extents=\d+ err="([^"]*)"`).FindAllStringSubmatch(log.String(), -1)
 				if len(told) == 0 || !slices.ContainsFunc(told, func(m []string) bool { return regexp.MustCompile(why.want).MatchString(m[1]) }) {
 					t.Errorf("told: %q, want %q in it", told, why.want)
 				}

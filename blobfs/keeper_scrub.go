@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// scrubFileBytes is what opening a file counts as: a small extent costs more than its bytes.
+	// scrubFileBytes is charged for opening a file: a small extent costs more than its bytes.
 	scrubFileBytes = 4 << 10
-	// scrubYield is how many times as long as a read took the scrub rests after it: it has at most a fifth of
-	// the disk's time, and less the busier the disk is.
+	// scrubYield is the pause after each read, as a multiple of the read's duration. The scrub uses
+	// at most a fifth of the disk's time, and less when the disk is busy.
 	scrubYield = 4
-	// scrubSaveEvery is how often the mark is kept: what is read twice after a crash.
+	// scrubSaveEvery is how often progress is saved. A crash repeats at most this much scrubbing.
 	scrubSaveEvery = time.Minute
 )
 
-// ScrubStatus is how far the scrub of a node is.
+// ScrubStatus is the progress of a node's scrub.
 type ScrubStatus struct {
-	// Position is the part of the extents that this pass has read, from 0 to 1, by their IDs.
+	// Position is the part of the extents that this pass has read, from 0 to 1, estimated from IDs.
 	Position float64
 	Started  time.Time // zero between passes
-	// LastPass is when the last whole pass ended.
+	// LastPass is when the last complete pass ended.
 	LastPass    time.Time
 	BytesPerSec int64
-	// Read and Found count bytes that were read and extents found rotten since the node started.
+	// Read and Found count bytes read and extents found corrupt since the node started.
 	Read, Found int64
 }
 
-// scrubber reads all extents here, slowly, and has those healed that are rotten.
+// scrubber reads all extents here, slowly, and queues the repair of corrupt ones.
 type scrubber struct {
 	k    *keeper
 	rate *rate
-	mark local.ScrubMark // of the goroutine
-	busy time.Duration   // when the last read began
+	mark local.ScrubMark // owned by the scrub goroutine
+	busy time.Duration   // when the current read began
 }
 
 // scrubbing runs the scrub.
@@ -71,7 +71,7 @@ func (k *keeper) scrubbing() {
 	b.save()
 }
 
-// begin waits until the next pass is due.
+// begin waits until the next pass is due. It returns false if ctx ended.
 func (b *scrubber) begin(ctx context.Context) bool {
 	k := b.k
 	if !b.mark.Ended.IsZero() {
@@ -94,7 +94,7 @@ func (b *scrubber) save() {
 	b.k.mu.mark = b.mark
 	b.k.mu.Unlock()
 	if err := b.k.s.disks.SaveScrubMark(b.mark); err != nil {
-		b.k.s.log.Debug("mark of the scrub not kept", "err", err)
+		b.k.s.log.Debug("scrub progress not saved", "err", err)
 	}
 }
 
@@ -127,14 +127,14 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 	case err == nil, ctx.Err() != nil, errors.Is(err, local.ErrNoExtent), errors.Is(err, local.ErrClosed):
 		return
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		return // not the disk's fault
+		return // not an error of the disk
 	case !k.s.rot.has(x.ID):
 		k.count(func(c *KeepCounts) { c.ScrubFound++ })
 		k.s.noteRot(x.ID, err)
 	}
 }
 
-// scrubStatusLocked returns how far the scrub is.
+// scrubStatusLocked returns the progress of the scrub.
 func (k *keeper) scrubStatusLocked() ScrubStatus {
 	m := k.mu.mark
 	perSec, total := k.scrubs.now()

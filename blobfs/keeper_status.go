@@ -5,37 +5,38 @@ import (
 	"time"
 )
 
-// KeepCounts counts what a keeper did since it started.
+// KeepCounts counts the work of a repairer since it started.
 type KeepCounts struct {
-	// Copied are replicas that other nodes made because this one told them to.
+	// Copied are replicas that other nodes copied at this node's request.
 	Copied, CopiedBytes int64
-	// Trimmed are replicas that this node dropped because others have enough.
+	// Trimmed are surplus replicas that this node dropped.
 	Trimmed, TrimmedBytes int64
-	// Healed are replicas here that were rotten, or in a folder that was retired, and were made anew;
-	// Unhealed counts attempts for which there was no good replica.
+	// Healed are local replicas that were corrupt or in a retired folder and were rebuilt. Unhealed
+	// counts attempts that found no good replica.
 	Healed, Unhealed int64
-	// ScrubFound are replicas that the scrub found rotten.
+	// ScrubFound are replicas that the scrub found corrupt.
 	ScrubFound int64
-	// Moved were given to emptier nodes.
+	// Moved are extents moved to emptier nodes.
 	Moved, MovedBytes int64
 }
 
-// KeepStatus is what the keeper of one node has done and has yet to do. Each extent that has too few replicas is
-// counted by the one node that repairs it, so the figures of all nodes may be added up.
+// KeepStatus is the state of a node's repairer. Each under-replicated extent is counted only by the
+// node that repairs it, so the figures of all nodes can be added up.
 type KeepStatus struct {
-	// Known is false until a scan has ended since the fleet last changed, while a node is waited for that some list names and
-	// the fleet does not know, and of a node that is alone. The figures of extents are those of an earlier scan then.
+	// Known is false until a scan has ended since the last membership change, while a non-member
+	// that some list names is in its grace period, and if there is no repairer. Figures of extents
+	// are then those of an earlier scan.
 	Known          bool
-	Extents, Bytes int64 // that this node holds
-	// Short counts extents that have too few replicas and that this node repairs, by live
-	// replicas; ToCopyBytes is what has to be copied for them.
+	Extents, Bytes int64 // on this node
+	// Short counts the under-replicated extents that this node repairs, by live replicas.
+	// ToCopyBytes is what has to be copied for them.
 	Short       []int64
 	ToCopy      int64
 	ToCopyBytes int64
-	Surplus     int64 // replicas here that wait to be trimmed, or to be taken off a list
+	Surplus     int64 // local replicas to be trimmed, or taken off a list
 	BytesPerSec int64 // copied in the last seconds
 	ETA         time.Duration
-	// Rotten counts replicas here that are known to be rotten and are not healed yet.
+	// Rotten counts corrupt local replicas that are not healed yet.
 	Rotten  int64
 	Scrub   ScrubStatus
 	Drain   DrainStatus
@@ -43,14 +44,14 @@ type KeepStatus struct {
 	KeepCounts
 }
 
-// count changes the counts.
+// count updates the counts.
 func (k *keeper) count(f func(*KeepCounts)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f(&k.mu.counts)
 }
 
-// Keeping returns what the keeper has done and has yet to do.
+// Keeping returns the state of the repairer.
 func (s *Store) Keeping() KeepStatus {
 	k := s.keeper
 	if k == nil {
@@ -69,7 +70,7 @@ func (s *Store) Keeping() KeepStatus {
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
 	st.Rotten, st.Drain, st.Scrub = int64(rotten), k.mu.drain, k.scrubStatusLocked()
-	if now := int64(s.disks.Extents()); st.Drain.Safe && now > 0 { // a writer that had chosen this node before has sealed one since
+	if now := int64(s.disks.Extents()); st.Drain.Safe && now > 0 { // an extent was sealed since the last scan, by a writer that had chosen this node before
 		st.Drain.Safe, st.Drain.Extents = false, now
 	}
 	st.Balance = BalanceStatus{Active: k.mu.balancing, Moved: st.Moved, Bytes: st.MovedBytes, BytesPerSec: balancePerSec}

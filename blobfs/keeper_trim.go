@@ -11,12 +11,12 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// calm tells whether no node has come or gone for a while. Only then is anything dropped: while they
-// come and go, what is too much today is wanted tomorrow.
+// calm reports whether membership has been unchanged for TrimAfter. Nothing is dropped before that:
+// a surplus replica may be needed again when the next node leaves.
 func (k *keeper) calm(v *view) bool { return k.s.cluster.Clock.Now()-v.changed > k.cfg.TrimAfter }
 
-// surplus tells, of an extent that has enough replicas, whether there is something to drop or somebody
-// to take off the list.
+// surplus reports whether an extent with enough replicas has one to drop or a holder to take off
+// the list.
 func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) bool {
 	switch {
 	case k.of(v, k.s.self) == leaving:
@@ -27,17 +27,17 @@ func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) b
 	return !listed || mine && survivors > k.s.cluster.Replicas
 }
 
-// trim drops this node's replica if it need not have one, or shortens the list if it has more nodes than there
-// should be replicas. A replica is dropped in two steps, which may be far apart. First a list without the node is
-// given out. Then the node, when it knows that list, drops its own replica if enough nodes on it answer that they have
-// theirs and that very list, and one has read its replica and found it good. A node on a list never drops, so those it
-// counts are still there.
+// trim drops the local replica if it is surplus, or shortens the list if it has more nodes than the
+// replication factor. Dropping takes two steps, which may be far apart. First a list without the
+// node is published. Then the node, once it has that list, drops its replica if enough nodes on the
+// list answer that they have theirs and the same list, and one of them has read and verified its
+// replica. A node on the list never drops, so the nodes that answered still have theirs.
 func (k *keeper) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
 	r := k.s.cluster.Replicas
 	self := k.of(v, k.s.self)
 	switch {
 	case self == leaving:
-		// The nodes that are dead, but members, count: nobody said that they will not be back.
+		// Dead members count: they may come back.
 		need := max(1, min(r, v.remaining))
 		if len(sv.good) < need {
 			return false, nil
@@ -71,9 +71,10 @@ func (k *keeper) keepers(v *view, sv *survey, n int) []string {
 	return ids
 }
 
-// release drops the replica here, which is on no list, once so many nodes of the list have said that they have theirs, of
-// the same bytes, with this list, and one of them has read its own whole. Damage on a disk is noticed when it is read, so
-// the replica here may be the last good one until then. errNoGood if none of the others is.
+// release drops the local replica of an extent whose list does not name this node. It does so once
+// need nodes on the list have answered that they have the same bytes and the same list, and one of
+// them has verified its replica. Disk corruption is noticed only by reading, so the local replica
+// may be the last good one. It returns errNoGood if none of the others is good.
 func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
 	mine, err := k.s.disks.StatExtent(ctx, x)
@@ -99,7 +100,7 @@ func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) err
 		return nil
 	}
 	if err := k.verifyOne(ctx, sure, ref, sv.info.Length); err != nil {
-		return fmt.Errorf("a replica here is kept: %w", err)
+		return fmt.Errorf("keep local replica: %w", err)
 	}
 	err = k.s.dropIf(ctx, x, sv.info.Holders)
 	switch {
@@ -111,7 +112,8 @@ func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) err
 	return err
 }
 
-// verifyOne has nodes read their replicas whole, one after the other until one is good. errNoGood if none is.
+// verifyOne makes nodes verify their replicas, one after the other, until one is good. It returns
+// errNoGood if none is.
 func (k *keeper) verifyOne(ctx context.Context, nodes []string, ref api.Ref, length int64) error {
 	errs := []error{errNoGood}
 	for _, node := range spin(ref.Extent, nodes) {
@@ -127,7 +129,7 @@ func (k *keeper) verifyOne(ctx context.Context, nodes []string, ref api.Ref, len
 	return errors.Join(errs...)
 }
 
-// verify has a node read its replica.
+// verify makes a node read and verify its replica.
 func (k *keeper) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
 	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
@@ -138,7 +140,7 @@ func (k *keeper) verify(ctx context.Context, node string, ref api.Ref, length in
 	return p.Verify(ctx, ref)
 }
 
-// dropIf drops an extent here, if its list is still this one.
+// dropIf drops an extent here if its holder list is still h.
 func (s *Store) dropIf(ctx context.Context, x ExtentID, h Holders) error {
 	s.cache.forgetExtent(x)
 	defer s.cache.forgetExtent(x)

@@ -8,55 +8,56 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// standing is what the keeper makes of what the fleet says of a node.
+// standing is a node's state as the repairer sees it.
 type standing uint8
 
 const (
-	present standing = iota // alive, and to stay
-	leaving                 // alive, to be emptied
-	away                    // not alive, or not known, for less than the grace period
-	gone                    // for longer
+	present standing = iota // alive, not draining
+	leaving                 // alive, draining
+	away                    // dead or unknown for less than the grace period
+	gone                    // dead for longer, or removed
 )
 
-// view is the fleet as the keeper sees it at one time. It does not change.
+// view is an immutable snapshot of the membership and the state of each node.
 type view struct {
 	standings map[string]standing
 	members   []Member
 	present   int
-	// remaining counts the nodes that are to stay, dead or alive.
+	// remaining counts the members that are not leaving, dead or alive.
 	remaining int
-	// changed is when a node's standing last changed.
+	// changed is when the state of any node last changed.
 	changed time.Duration
 	at      time.Duration
-	// number counts the changes of the fleet that there were: what was found in an earlier view may not be so any more.
+	// number is the version: it grows with each change of the membership, so that results of an
+	// earlier view can be recognized.
 	number uint64
 }
 
-// sighting is what the keeper remembers of a node.
+// sighting is the history of a node.
 type sighting struct {
 	dead    bool
-	since   time.Duration   // of dead
-	returns []time.Duration // in the last hour
+	since   time.Duration   // when dead last changed to true
+	returns []time.Duration // times in the last hour at which the node came back
 	was     standing
-	alive   time.Time // since when, as the fleet says
-	// audit is when to ask it next whether it has what it should.
+	alive   time.Time // Member.Since
+	// audit is when to audit the node next.
 	audit  time.Duration
 	audits int
-	undone int  // how many times in a row it could not be asked
-	seen   bool // by the present refresh
-	member bool // seen by any: if it is not any more, it was removed
+	undone int  // failed audits in a row
+	seen   bool // a member at the current refresh
+	member bool // has ever been a member: if it no longer is, it was removed
 }
 
-// flapTime is how long a return from the dead counts against a node, flapMax how many returns do.
+// flapTime is how long a return counts against a node, flapMax how many returns do.
 const (
 	flapTime = time.Hour
 	flapMax  = 4
 )
 
-// strangersMax bounds the nodes that are remembered though they are no members.
+// strangersMax bounds the non-members that are remembered.
 const strangersMax = 4096
 
-// watch makes views.
+// watch derives views from the membership.
 type watch struct {
 	fleet Fleet
 	clock Clock
@@ -74,7 +75,7 @@ func newWatch(s *Store, cfg KeepConfig) *watch {
 	return w
 }
 
-// refresh looks at the fleet. It tells whether that has changed: who is in it, or some standing.
+// refresh reads the membership. It reports whether the members or the state of any node changed.
 func (w *watch) refresh() (*view, bool) {
 	members := w.fleet.Members()
 	w.mu.Lock()
@@ -89,7 +90,7 @@ func (w *watch) refresh() (*view, bool) {
 		n.seen, n.member = true, true
 		w.observe(n, m.Alive, now)
 		if m.Alive && !m.Since.Equal(n.alive) {
-			// It may have lost something, though its death was too short to be seen.
+			// It may have lost replicas, though its absence was too short to be seen.
 			n.alive, n.audit = m.Since, now
 		}
 	}
@@ -109,7 +110,7 @@ func (w *watch) refresh() (*view, bool) {
 		if n.was != was {
 			changed = true
 			if was >= away && n.was < away {
-				n.audit = now // it may have lost something
+				n.audit = now // it may have lost replicas
 			}
 		}
 		v.standings[id] = n.was
@@ -140,13 +141,15 @@ func (w *watch) refresh() (*view, bool) {
 	return v, news
 }
 
-// sameMembers tells whether lists have the same nodes, which live and stay as before. How full they are does not count.
+// sameMembers reports whether two lists have the same nodes in the same state. Free space is
+// ignored.
 func sameMembers(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Alive == y.Alive && x.Leaving == y.Leaving })
 }
 
-// settled returns the number of the present view, and whether what was found in it counts: not if the fleet has changed
-// since, nor while somebody is waited for that it does not know.
+// settled returns the version of the current view, and whether results from it are current. They
+// are not if the membership has changed since, or while a non-member that some list names is in its
+// grace period.
 func (w *watch) settled() (number uint64, ok bool) {
 	members := w.fleet.Members()
 	w.mu.Lock()
@@ -184,8 +187,8 @@ func (w *watch) observe(n *sighting, alive bool, now time.Duration) {
 	}
 }
 
-// judge says what a node is that does not leave. One that comes and goes is waited for longer, one that was removed is not:
-// it never comes back.
+// judge returns the state of a node that is not leaving. The grace period of a flapping node is
+// longer; a removed node has none, since it never comes back.
 func (w *watch) judge(n *sighting, now time.Duration) standing {
 	switch {
 	case !n.dead:
@@ -198,14 +201,15 @@ func (w *watch) judge(n *sighting, now time.Duration) standing {
 	return gone
 }
 
-// view returns the present view.
+// view returns the latest view.
 func (w *watch) view() *view {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// stranger notes a node that some list names and the fleet does not know: it is waited for, too.
+// stranger returns the state of a node that a list names and the membership does not have. Such a
+// node has a grace period too.
 func (w *watch) stranger(id string) standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,11 +222,11 @@ func (w *watch) stranger(id string) standing {
 	return away
 }
 
-// wholeAudit is how many times as rare as other audits those are that ask a node for all extents here.
+// wholeAudit is how many audits of a node there are for each that asks for all extents.
 const wholeAudit = 8
 
-// due returns the nodes to ask whether they have what they should, and notes that they are asked. Those with a true value
-// are asked for all extents.
+// due returns the nodes to audit now and schedules their next audit. Nodes with a true value are
+// asked for all extents.
 func (w *watch) due() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,11 +242,12 @@ func (w *watch) due() map[string]bool {
 	return ids
 }
 
-// auditRetry is when a node is asked again that could not be, twice as long each time, up to ScanEvery: gossip hears
-// of a node that starts some seconds before it answers. When it is heard of again that is done at once.
+// auditRetry is the delay before a failed audit is retried, doubled each time up to ScanEvery:
+// gossip reports a starting node some seconds before it answers. The retry is immediate once it
+// answers.
 const auditRetry = time.Second
 
-// undone notes that a node could not be asked.
+// undone records that an audit of a node failed.
 func (w *watch) undone(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,7 +257,7 @@ func (w *watch) undone(id string) {
 	}
 }
 
-// audited notes that a node was asked.
+// audited records that an audit of a node succeeded.
 func (w *watch) audited(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -261,7 +266,7 @@ func (w *watch) audited(id string) {
 	}
 }
 
-// hurry has those asked now that could not be: one of them answers.
+// hurry makes failed audits due at once.
 func (w *watch) hurry() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,7 +277,7 @@ func (w *watch) hurry() {
 	}
 }
 
-// of returns a node's standing.
+// of returns the state of a node.
 func (k *keeper) of(v *view, id string) standing {
 	if st, ok := v.standings[id]; ok {
 		return st
@@ -280,7 +285,8 @@ func (k *keeper) of(v *view, id string) standing {
 	return k.watch.stranger(id)
 }
 
-// first returns the one of the nodes that comes first for an extent: the survivor that repairs.
+// first returns which of the nodes has the highest placement rank for an extent. That node repairs
+// it.
 func (v *view) first(x ExtentID, among []string) string {
 	var nodes []place.Node
 	for _, id := range among {
@@ -296,7 +302,7 @@ func (v *view) first(x ExtentID, among []string) string {
 	return place.Rank(placeKey(x), nodes)[0].ID
 }
 
-// likely returns the n members that come first for an extent.
+// likely returns the n members with the highest placement rank for an extent.
 func (v *view) likely(x ExtentID, n int) []string {
 	nodes := make([]place.Node, len(v.members))
 	for i, m := range v.members {

@@ -11,20 +11,20 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// suspectTime is how long a node that did not answer is asked after the others, and
-// gets nothing new.
+// suspectTime is how long a node that did not answer gets no new replicas and is read from last.
 const suspectTime = 10 * time.Second
 
 const (
-	// askAgain is how long after it did not answer a suspected node is asked whether it does now; and then as long as
-	// a quarter of the time that it has been silent, up to askSeldom.
+	// askAgain is the delay before a suspected node is first probed. Later delays are a quarter of
+	// the time that the node has been silent, up to askSeldom.
 	askAgain  = 500 * time.Millisecond
 	askSeldom = 30 * time.Second
-	// flickersMax is how often that is doubled for a node that keeps answering and being lost within suspectTime.
+	// flickersMax bounds how often askAgain is doubled for a node that is lost again within
+	// suspectTime of answering.
 	flickersMax = 5
 )
 
-// peers is what the store has found out by itself about other nodes.
+// peers is this store's own failure detector for other nodes.
 type peers struct {
 	s     *Store
 	clock Clock
@@ -34,12 +34,13 @@ type peers struct {
 	suspects map[string]*suspicion
 }
 
-// suspicion is of a node that did not answer. It stays for a while after the node did again.
+// suspicion is the state of a node that did not answer. It is kept for suspectTime after the node
+// answers again, to count flickers.
 type suspicion struct {
-	until    time.Duration // when it is over, whether the node was heard of or not; 0: it answered
+	until    time.Duration // when the suspicion ends even without an answer; 0: the node answered
 	since    time.Duration // when the node first did not answer
-	answered time.Duration // when it last did
-	flickers int           // how many times it was lost again soon after it had answered
+	answered time.Duration // when the node last answered
+	flickers int           // how often it was lost again within suspectTime of answering
 	asking   bool
 }
 
@@ -48,7 +49,7 @@ func (p *peers) init(s *Store) {
 	p.suspects = make(map[string]*suspicion)
 }
 
-// suspect notes that a node did not answer, and has it asked again.
+// suspect records that a node did not answer, and starts probing it.
 func (p *peers) suspect(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +68,8 @@ func (p *peers) suspect(node string) {
 	}
 }
 
-// ask asks a node until it answers, or it is said to be dead: when it is said to live again, somebody will want
-// something of it.
+// ask probes a node until it answers, or until the suspicion ends and the membership reports the
+// node as dead. The next failed call starts a new probe.
 func (p *peers) ask(node string) {
 	for {
 		p.mu.Lock()
@@ -89,7 +90,7 @@ func (p *peers) ask(node string) {
 	}
 }
 
-// answers asks a node for nothing.
+// answers probes a node with an empty request.
 func (s *Store) answers(node string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
@@ -100,7 +101,7 @@ func (s *Store) answers(node string) bool {
 	return err == nil
 }
 
-// trust notes that a node answered. What could not be done without it is tried again.
+// trust records that a node answered. Tasks that failed meanwhile are retried.
 func (p *peers) trust(node string) {
 	p.mu.Lock()
 	x := p.suspects[node]
@@ -121,7 +122,7 @@ func (p *peers) suspected(node string) bool {
 	return x != nil && p.clock.Now() < x.until
 }
 
-// alone tells whether there is no other node.
+// alone reports whether this node is the only member.
 func (s *Store) alone() bool {
 	if s.cluster.Fleet == nil {
 		return true
@@ -145,13 +146,12 @@ func (s *Store) others() []string {
 	return ids
 }
 
-// nodes returns the members as placement sees them. Who does not answer, or is said to be
-// dead, counts as leaving.
+// nodes returns the members as placement sees them. Suspected and dead nodes count as leaving.
 func (s *Store) nodes() []place.Node {
 	return s.nodesIf(func(node string) bool { return !s.peers.suspected(node) })
 }
 
-// nodesIf is nodes, with another judge of who answers.
+// nodesIf is nodes with a custom test of which nodes answer.
 func (s *Store) nodesIf(answers func(node string) bool) []place.Node {
 	members := s.cluster.Fleet.Members()
 	nodes := make([]place.Node, len(members))
@@ -179,7 +179,7 @@ func (s *Store) peer(ctx context.Context, node string) (api.Peer, error) {
 	return p, nil
 }
 
-// anyPeer is peer for this node as well.
+// anyPeer is peer, but accepts this node too.
 func (s *Store) anyPeer(ctx context.Context, node string) (api.Peer, error) {
 	if node == s.self {
 		return server{s}, nil
@@ -187,7 +187,7 @@ func (s *Store) anyPeer(ctx context.Context, node string) (api.Peer, error) {
 	return s.peer(ctx, node)
 }
 
-// allNodes returns the IDs of all members, this node among them, sorted.
+// allNodes returns the IDs of all members including this node, sorted.
 func (s *Store) allNodes() []string {
 	if s.cluster.Fleet == nil {
 		return []string{s.self}
@@ -197,11 +197,11 @@ func (s *Store) allNodes() []string {
 	return ids
 }
 
-// eachMax is how many nodes are asked at a time.
+// eachMax is the most nodes that each asks at a time.
 const eachMax = 16
 
-// each asks nodes in parallel, for as long as a node may be silent. It returns when all
-// have ended.
+// each calls ask for each node in parallel, with ReplyTimeout for all of them. It returns when all
+// calls have ended.
 func (s *Store) each(ctx context.Context, nodes []string, ask func(ctx context.Context, p api.Peer)) {
 	ctx, cancel := context.WithTimeout(ctx, s.cluster.ReplyTimeout)
 	defer cancel()
@@ -219,14 +219,15 @@ func (s *Store) each(ctx context.Context, nodes []string, ask func(ctx context.C
 	group.Wait()
 }
 
-// later asks nodes in the background; errors do not matter.
+// later is each in the background; errors are ignored.
 func (s *Store) later(nodes []string, ask func(ctx context.Context, p api.Peer)) {
 	if len(nodes) > 0 {
 		s.spawn(func() { s.each(s.ctx, nodes, ask) })
 	}
 }
 
-// abortLater ends a stream on nodes. One that does not hear of it gives the stream up by itself.
+// abortLater aborts a stream on nodes in the background. A node that is not reached drops the
+// stream after StreamIdle.
 func (s *Store) abortLater(nodes []string, stream api.StreamID) {
 	s.later(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
 }

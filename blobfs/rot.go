@@ -7,17 +7,17 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// rotMax is how many rotten extents are remembered; a scrub finds the others again.
+// rotMax bounds the corrupt extents that are remembered. The scrub finds the others again.
 const rotMax = 4096
 
-// rot is the extents here of which somebody found bytes to be wrong. They are not
-// dropped at once: it may be the last replica, of which other chunks are good.
+// rot records the extents on this node that were found corrupt. They are not dropped at once: it
+// may be the last replica, and other chunks of it may be good.
 type rot struct {
 	mu    sync.Mutex
 	found map[ExtentID]error
 }
 
-// judgeRead notes an extent that a read found rotten.
+// judgeRead records an extent if err is the corruption that a read found.
 func (s *Store) judgeRead(x ExtentID, err error) {
 	var corrupt *CorruptError
 	if err == nil || !errors.As(err, &corrupt) || errors.Is(err, local.ErrOtherExtent) {
@@ -26,18 +26,18 @@ func (s *Store) judgeRead(x ExtentID, err error) {
 	s.noteRot(x, err)
 }
 
-// noteRot notes that an extent here is rotten, and has the keeper heal it.
+// noteRot records that an extent here is corrupt, and queues its repair.
 func (s *Store) noteRot(x ExtentID, err error) {
 	if !s.rot.add(x, err) {
 		return
 	}
-	s.log.Error("extent is rotten", "extent", x.String(), "err", err)
+	s.log.Error("extent corrupt", "extent", x.String(), "err", err)
 	if s.keeper != nil {
 		s.keeper.queue.push(task{id: x, rank: 1})
 	}
 }
 
-// add notes an extent; false if it is known, or there are too many.
+// add records an extent. It returns false if the extent is known already or there are too many.
 func (r *rot) add(x ExtentID, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *rot) add(x ExtentID, err error) bool {
 	return true
 }
 
-// has tells whether an extent was found rotten.
+// has reports whether an extent was found corrupt.
 func (r *rot) has(x ExtentID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,14 +65,14 @@ func (r *rot) count() int {
 	return len(r.found)
 }
 
-// why returns what was found wrong with an extent, if anything.
+// why returns the corruption found in an extent; nil if none was.
 func (r *rot) why(x ExtentID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.found[x]
 }
 
-// Rotten returns the extents here that reads found rotten, and what they found.
+// Rotten returns the extents on this node that were found corrupt, and the error of each.
 func (s *Store) Rotten() map[ExtentID]error {
 	s.rot.mu.Lock()
 	defer s.rot.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Store) Rotten() map[ExtentID]error {
 	return all
 }
 
-// forgetRot notes that an extent was healed or dropped.
+// forgetRot removes the record of an extent that was healed or dropped.
 func (s *Store) forgetRot(x ExtentID) {
 	s.rot.mu.Lock()
 	defer s.rot.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// sumBytes is the unit of an extent's checksums, see package local.
+// sumBytes is the chunk size of an extent's checksums, see package local.
 const sumBytes = 64 << 10
 
-// spread is one extent on its way to several nodes: to the disks here, and down branches.
-// At first there is one branch, a chain of all the other nodes. When it fails, those of
-// its nodes that live get a branch each, and a new one is filled from what is here.
+// spread is one extent being written to several nodes: to the local disk and down branches. At
+// first there is one branch, a chain of all the other nodes. When it fails, each of its live nodes
+// becomes a branch of its own, and a replacement node is filled from the bytes written so far.
 type spread struct {
 	s      *Store
 	id     ExtentID
@@ -30,26 +30,27 @@ type spread struct {
 	vital  int64 // see api.Begin
 	stream api.StreamID
 
-	here     *local.ExtentWriter // nil if this node keeps no replica
+	here     *local.ExtentWriter // nil if there is no local replica
 	branches []*branch
-	sums     []uint32 // of the chunks so far
+	sums     []uint32 // of the chunks written so far
 	length   int64
-	// tail is what was sent last, if there is no replica here: what may be under way when the
-	// only nodes that got it die.
+	// tail is the last bytes sent, kept if there is no local replica. It covers what may be
+	// unacknowledged when the only nodes that received it die.
 	tail   [][]byte
 	tailAt int64
-	// tried are the other nodes that have, or had, a part in this extent: none that
-	// failed is tried again.
+	// tried are the other nodes that have or had a part in this extent. A node that failed is not
+	// tried again.
 	tried map[string]bool
 
-	epoch   uint64   // of the list of holders
-	planned int      // length of the last one given out
-	sealed  []string // where the extent is
+	epoch   uint64   // of the holder list
+	planned int      // nodes on the holder list last sent
+	sealed  []string // nodes that have sealed the extent
 	ref     ExtentRef
 	last    bool
 }
 
-// createExtent begins an extent here, a vital one if it is expected to have that many bytes.
+// createExtent begins a local extent. If vital is not 0 the extent has high priority and an
+// expected length of vital bytes.
 func (s *Store) createExtent(id ExtentID, offset, vital int64) (*local.ExtentWriter, error) {
 	if vital > 0 {
 		return s.disks.CreateVitalExtent(context.Background(), id, offset, vital)
@@ -79,25 +80,26 @@ func (s *Store) newSpread(id ExtentID, offset, vital int64) (*spread, error) {
 	if x.here != nil {
 		return x, nil
 	}
-	// Nobody has room, perhaps: that must be told before the caller goes on.
+	// All nodes may be full. That error must be returned before the caller writes.
 	for !x.settle() {
 	}
 	if len(x.branches) > 0 {
 		return x, nil
 	}
 	if errors.Is(errHere, errLeaving) {
-		// Better here, to be moved, than nowhere.
+		// Better a local replica that has to be moved than none.
 		if x.here, errHere = s.createExtent(id, offset, vital); errHere == nil {
 			return x, nil
 		}
 	}
-	return nil, fmt.Errorf("no other node takes the extent: %w", errHere)
+	return nil, fmt.Errorf("no other node accepts the extent: %w", errHere)
 }
 
-// errLeaving is why a node that leaves keeps no replica.
-var errLeaving = fmt.Errorf("%w: this node is leaving", ErrDiskFull)
+// errLeaving is why a draining node keeps no replica.
+var errLeaving = fmt.Errorf("%w: this node is draining", ErrDiskFull)
 
-// goesElsewhere tells whether an error of the disks here leaves it to other nodes.
+// goesElsewhere reports whether other nodes can store the extent after this error of the local
+// disks.
 func goesElsewhere(err error) bool {
 	return errors.Is(err, ErrDiskFull) || errors.Is(err, ErrFolderRetired)
 }
@@ -106,7 +108,8 @@ func (x *spread) begin() api.Begin {
 	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, Vital: x.vital}
 }
 
-// choose returns n more nodes for the extent. Full ones get it if it is vital and there are no others.
+// choose returns up to n more nodes for the extent. A high-priority extent may go to full nodes if
+// there are not enough others.
 func (x *spread) choose(n int) []string {
 	nodes := x.s.nodes()
 	taken := x.replicas()
@@ -125,7 +128,7 @@ func (x *spread) choose(n int) []string {
 	return ids
 }
 
-// chooseFull returns nodes that were chosen and more, full ones, up to n.
+// chooseFull returns chosen, extended to up to n nodes with full ones.
 func chooseFull(key place.Key, nodes []place.Node, taken []string, chosen []place.Node, n int) []place.Node {
 	taken = slices.Clone(taken)
 	for _, x := range chosen {
@@ -138,7 +141,7 @@ func chooseFull(key place.Key, nodes []place.Node, taken []string, chosen []plac
 	return append(chosen, place.Choose(key, all, taken, n-len(chosen))...)
 }
 
-// replicas returns the nodes that have a part of the extent, or all of it.
+// replicas returns the nodes that have the extent or a part of it.
 func (x *spread) replicas() []string {
 	ids := slices.Clone(x.sealed)
 	if x.here != nil && !slices.Contains(ids, x.s.self) {
@@ -181,7 +184,7 @@ func (x *spread) Write(p []byte) error {
 	return nil
 }
 
-// keepTail keeps as much as may be under way, and a piece.
+// keepTail appends piece to the tail, which holds the window and two pieces.
 func (x *spread) keepTail(piece []byte) {
 	if x.here != nil {
 		return
@@ -196,7 +199,7 @@ func (x *spread) keepTail(piece []byte) {
 	}
 }
 
-// readTail reads from the tail; false if it does not hold all of p.
+// readTail reads p from the tail. It returns false if the tail does not hold all of p.
 func (x *spread) readTail(p []byte, off int64) bool {
 	at := x.tailAt
 	for _, piece := range x.tail {
@@ -209,18 +212,18 @@ func (x *spread) readTail(p []byte, off int64) bool {
 	return len(p) == 0
 }
 
-// loseHere goes on without a replica here, if there are others.
+// loseHere drops the local replica after err. It returns err if there are no other replicas.
 func (x *spread) loseHere(err error) error {
 	x.here = nil
 	if !goesElsewhere(err) || len(x.branches) == 0 {
 		return err
 	}
-	x.s.log.Warn("extent goes on without a replica here", "extent", x.id.String(), "err", err)
+	x.s.log.Warn("local replica dropped", "extent", x.id.String(), "err", err)
 	return nil
 }
 
-// settle waits until all that was sent is answered, and mends what failed; false if something
-// had to be.
+// settle waits until everything sent is acknowledged and replaces the branches that failed. It
+// returns false if any failed.
 func (x *spread) settle() bool {
 	var failed []*branch
 	for _, b := range x.branches {
@@ -228,12 +231,12 @@ func (x *spread) settle() bool {
 			failed = append(failed, b)
 		}
 	}
-	_ = x.mend(failed) // of no consequence while there is nothing to lose
+	_ = x.mend(failed) // an error here means that no replica is left, which the caller checks
 	return len(failed) == 0
 }
 
-// mend replaces the branches that failed by their nodes that live, and by new ones. It fails
-// when nothing is left.
+// mend replaces failed branches by their live nodes and by new nodes. It fails if no replica is
+// left.
 func (x *spread) mend(failed []*branch) error {
 	for len(failed) > 0 {
 		b := failed[0]
@@ -243,13 +246,13 @@ func (x *spread) mend(failed []*branch) error {
 	}
 	x.replace()
 	if x.here == nil && len(x.branches) == 0 && len(x.sealed) == 0 {
-		return fmt.Errorf("no replica of extent %s is left: %w", x.id, api.ErrUnreachable)
+		return fmt.Errorf("extent %s has lost all replicas: %w", x.id, api.ErrUnreachable)
 	}
 	return nil
 }
 
-// abandon gives a node up that failed. One that has not even heard of the stream, since a
-// node before it failed, has not: it may be chosen again.
+// abandon drops a node after err. A node that never received the stream, because a node before it
+// in the chain failed, may be chosen again.
 func (x *spread) abandon(node string, err error) {
 	if errors.Is(err, api.ErrNoStream) {
 		delete(x.tried, node)
@@ -258,17 +261,17 @@ func (x *spread) abandon(node string, err error) {
 	x.giveUp(node, err)
 }
 
-// giveUp has nothing more to do with a node.
+// giveUp drops a node and aborts its stream.
 func (x *spread) giveUp(node string, err error) {
-	x.s.log.Warn("node gets no replica", "extent", x.id.String(), "node", node, "err", err)
+	x.s.log.Warn("replica dropped", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
 	}
 	x.s.abortLater([]string{node}, x.stream)
 }
 
-// rescue takes over the nodes of a branch that still have the stream: each becomes a branch of
-// its own. Those that have most come first, as the others may have to be filled from them.
+// rescue resumes the stream on the nodes of a failed branch: each becomes a branch of its own.
+// Nodes that have the most bytes come first, since the others may have to be filled from them.
 func (x *spread) rescue(b *branch, err error) {
 	bad, sure := b.blame(err)
 	type resumed struct {
@@ -300,7 +303,7 @@ func (x *spread) rescue(b *branch, err error) {
 	for _, i := range order {
 		node, r := b.nodes[i], all[i]
 		if r.b == nil && r.err == nil {
-			continue // it has sealed
+			continue // it has sealed the extent
 		}
 		if r.err == nil {
 			r.err = x.fill(r.b, r.have)
@@ -316,7 +319,7 @@ func (x *spread) rescue(b *branch, err error) {
 	}
 }
 
-// resume makes a branch of one node that has the stream, and returns how much of it.
+// resume makes a branch of one node that has the stream and returns how many bytes the node has.
 func (x *spread) resume(node string) (*branch, int64, error) {
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
@@ -328,7 +331,7 @@ func (x *spread) resume(node string) (*branch, int64, error) {
 	return b, have, err
 }
 
-// replace adds nodes for those that are missing, as long as there are any.
+// replace adds nodes until no replica is missing or no node is left to try.
 func (x *spread) replace() {
 	for x.missing() > 0 {
 		chosen := x.choose(1)
@@ -347,8 +350,8 @@ func (x *spread) replace() {
 	}
 }
 
-// fill sends a branch what is missing to it, read back from here or from another node, and
-// waits until it is there.
+// fill sends a branch the bytes from offset from on, read back from another replica, and waits
+// until they are acknowledged.
 func (x *spread) fill(b *branch, from int64) error {
 	buf := make([]byte, pieceBytes)
 	for at := from; at < x.length; {
@@ -367,9 +370,9 @@ func (x *spread) fill(b *branch, from int64) error {
 	return b.drain()
 }
 
-// readBack reads what was written from wherever it is.
+// readBack reads bytes written earlier from any replica.
 func (x *spread) readBack(p []byte, off int64) error {
-	err := errors.New("nobody has it")
+	err := errors.New("no replica has the bytes")
 	if x.here != nil {
 		if err = x.here.ReadBack(p, off); err == nil {
 			return nil
@@ -382,7 +385,7 @@ func (x *spread) readBack(p []byte, off int64) error {
 	defer cancel()
 	for _, b := range x.branches {
 		if err = b.drain(); err != nil {
-			continue // its turn to be mended comes
+			continue // rescued by the next mend
 		}
 		if err = b.peer.Reread(ctx, x.stream, p, off); err == nil {
 			return x.prove(p, off)
@@ -398,7 +401,7 @@ func (x *spread) readBack(p []byte, off int64) error {
 	return fmt.Errorf("read back extent %s: %w", x.id, err)
 }
 
-// prove checks bytes of whole chunks by the checksums taken of them.
+// prove verifies p, which consists of whole chunks, against their checksums.
 func (x *spread) prove(p []byte, off int64) error {
 	i := off / sumBytes
 	for chunk := range slices.Chunk(p, sumBytes) {
@@ -410,7 +413,7 @@ func (x *spread) prove(p []byte, off int64) error {
 	return nil
 }
 
-// tableCRC is the checksum of the extent's chunk table.
+// tableCRC returns the checksum of the extent's chunk table.
 func (x *spread) tableCRC() uint32 {
 	var sum uint32
 	var b [4]byte

@@ -9,20 +9,21 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 )
 
-// Seal implements local.ExtentSink: the extent is durable on all its nodes, and each knows
-// the others. Nodes that fail at it are replaced; with none to take their place there are fewer.
+// Seal implements local.ExtentSink. On return the extent is durable on all its nodes, and each has
+// the holder list. Nodes that fail while sealing are replaced; if no node is available there are
+// fewer.
 func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 	if len(x.sealed) > 0 {
 		return x.sealAgain(ctx)
 	}
-	// First all must have the bytes: a disk here that is too full for the last of them
-	// takes along what others may have to be filled from.
+	// All nodes must have the bytes first. If the local disk fills up with the last bytes, its
+	// replica is lost, and other nodes may have to be filled from it.
 	for !x.settle() {
 	}
 	x.last = last
 	x.ref = ExtentRef{Index: x.id.Index, Length: x.length, CRC: x.tableCRC()}
 	var errHere error
-	lists := 0 // how many different lists of holders were given out
+	lists := 0 // how many different holder lists were sent
 	for {
 		if err := ctx.Err(); err != nil {
 			return ExtentRef{}, err
@@ -49,8 +50,8 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 	return x.ref, nil
 }
 
-// sealRound seals wherever the extent is not sealed yet. Branches that are left after it are
-// of nodes that were cut off by one before them.
+// sealRound seals the extent wherever it is not sealed yet. The branches left afterwards are nodes
+// that were behind a failed node.
 func (x *spread) sealRound(ctx context.Context) error {
 	holders := Holders{Epoch: x.epoch, Nodes: x.replicas()}
 	x.planned = len(holders.Nodes)
@@ -86,10 +87,11 @@ func (x *spread) sealRound(ctx context.Context) error {
 	return errHere
 }
 
-// hasSealed tells whether a node has sealed the extent, though nobody said so, and notes it.
+// hasSealed asks whether a node has sealed the extent although no answer arrived, and records it if
+// so.
 func (x *spread) hasSealed(node string) bool {
 	if x.ref.Length != x.length || x.epoch == 0 {
-		return false // it was not asked to
+		return false // the node was not asked to seal
 	}
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
@@ -104,7 +106,7 @@ func (x *spread) hasSealed(node string) bool {
 	return true
 }
 
-// sealAgain sees to the replica here if its folder has failed since.
+// sealAgain replaces the holder list if the folder of the local replica has failed since.
 func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
 	if x.here == nil {
 		return x.ref, nil
@@ -113,7 +115,7 @@ func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
 		if ctx.Err() != nil || len(x.sealed) == 1 {
 			return ExtentRef{}, err
 		}
-		// The others have it; repair makes another one.
+		// The others have the extent; the repairer restores the missing replica.
 		x.here = nil
 		x.sealed = slices.DeleteFunc(x.sealed, func(n string) bool { return n == x.s.self })
 		x.epoch++
@@ -123,8 +125,8 @@ func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
 	return x.ref, nil
 }
 
-// tellHolders gives all nodes that have the extent the list of them. Who does not answer keeps
-// the list it has, in which these nodes are as well.
+// tellHolders sends the holder list to all nodes that sealed the extent. A node that does not
+// answer keeps its older list, which includes these nodes.
 func (x *spread) tellHolders() {
 	x.epoch++
 	h := Holders{Epoch: x.epoch, Nodes: slices.Clone(x.sealed)}
@@ -135,13 +137,13 @@ func (x *spread) tellHolders() {
 			continue
 		}
 		if err := x.s.disks.SetHolders(context.Background(), x.id, h); err != nil {
-			x.s.log.Warn("list of holders not kept", "extent", x.id.String(), "err", err)
+			x.s.log.Warn("holder list not saved", "extent", x.id.String(), "err", err)
 		}
 	}
 	id := x.id
 	x.s.each(x.s.ctx, others, func(ctx context.Context, p api.Peer) {
 		if err := p.SetHolders(ctx, id, h); err != nil {
-			x.s.log.Warn("list of holders not kept by a replica", "extent", id.String(), "err", err)
+			x.s.log.Warn("holder list not saved by a replica", "extent", id.String(), "err", err)
 		}
 	})
 }

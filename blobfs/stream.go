@@ -77,7 +77,7 @@ func (t *streams) begin(b api.Begin) (*stream, error) {
 	case t.closed:
 		return nil, ErrClosed
 	case len(t.byID) >= streamsMax:
-		return nil, fmt.Errorf("%w: it has %d streams", api.ErrBusy, len(t.byID))
+		return nil, fmt.Errorf("%w: %d streams are open", api.ErrBusy, len(t.byID))
 	}
 	if x.before = t.byExtent[b.Extent]; x.before != nil {
 		x.before.end()
@@ -145,7 +145,7 @@ func (x *stream) put(op streamOp) {
 	case x.ended:
 		err = api.ErrNoStream
 	case len(x.queue) >= streamOpsMax || x.bytes+op.bytes > streamBytesMax:
-		err = fmt.Errorf("%w: more is under way than the window", api.ErrBusy)
+		err = fmt.Errorf("%w: the queue exceeds the window", api.ErrBusy)
 	default:
 		x.queue = append(x.queue, op)
 		x.bytes += op.bytes
@@ -233,7 +233,7 @@ func (x *stream) idle() {
 			x.next.expire()
 			return
 		}
-		x.s.log.Warn("stream given up: nothing came", "extent", x.begin.Extent.String())
+		x.s.log.Warn("idle stream dropped", "extent", x.begin.Extent.String())
 		x.end()
 	}
 }
@@ -316,7 +316,7 @@ func (x *stream) piece(off int64, p []byte, done func(error)) {
 		done(x.nextErr) // a duplicate
 		return
 	case off != have:
-		done(fmt.Errorf("%w: bytes from %d on, after %d", api.ErrBadStream, off, have))
+		done(fmt.Errorf("%w: piece at offset %d, want %d", api.ErrBadStream, off, have))
 		return
 	}
 	state := &pieceState{done: done}
@@ -385,7 +385,7 @@ func (x *stream) sealHere(s api.Seal) error {
 		return x.err
 	}
 	if x.w.Length() != s.Length || x.w.CRC() != s.CRC {
-		return fmt.Errorf("%w: %d bytes with table checksum %08x, not %d with %08x", api.ErrBadStream, x.w.Length(), x.w.CRC(), s.Length, s.CRC)
+		return fmt.Errorf("%w: got %d bytes with table checksum %08x, want %d with %08x", api.ErrBadStream, x.w.Length(), x.w.CRC(), s.Length, s.CRC)
 	}
 	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
 	if err == nil {
