@@ -12,15 +12,16 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// event has the machine hear of something, and does what it wants done. What blocks is done
-// elsewhere, but for the disk here, to which the caller writes: use it where that may wait.
+// event calls f, which reports an event to the state machine, and applies the effects. Blocking
+// effects run in other goroutines, except writes to the local disk, which run in the caller's: use
+// it where the caller may wait.
 func (w *SpreadLogWriter) event(f func()) { w.handle(f, func(g func()) { g() }) }
 
 // later is event for callers that must not wait.
 func (w *SpreadLogWriter) later(f func()) {
 	w.handle(f, func(g func()) {
 		if !w.s.spawn(g) {
-			g() // the store is closed, and refuses at once
+			g() // the store is closed, so g fails at once
 		}
 	})
 }
@@ -45,7 +46,7 @@ func (w *SpreadLogWriter) handle(f func(), run func(func())) {
 	}
 }
 
-// do does what the machine wants done. Called with mu held.
+// do applies one effect of the state machine. Called with mu held.
 func (w *SpreadLogWriter) do(e logproto.Effect) {
 	if w.ctx.Err() != nil {
 		return
@@ -58,7 +59,7 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		if len(nodes) == 0 {
 			w.placeErr = w.whyNone()
 			w.withdraw()
-			// Nodes that do not answer may be starting, as this one is: it is tried again.
+			// Nodes that do not answer may be starting, as this one is, so this error is retried.
 			if !w.begun && w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
 				w.stop(w.placeErr)
 			}
@@ -113,8 +114,8 @@ func replicasOf(l *logproto.List, seq uint64) []string {
 	return nil
 }
 
-// withdraw fails what waits for an extent that cannot be had, or a list that cannot be saved, for
-// want of room, and was sent to nobody.
+// withdraw fails the appends that wait for an extent or a list that cannot be created or saved for
+// lack of space, and that were sent to no replica.
 func (w *SpreadLogWriter) withdraw() {
 	full := w.full()
 	if full == nil {
@@ -140,7 +141,7 @@ func (w *SpreadLogWriter) wakeRoom() {
 	}
 }
 
-// acknowledge tells those who wait. Called with mu held.
+// acknowledge completes the appends up to a position. Called with mu held.
 func (w *SpreadLogWriter) acknowledge(to int64) {
 	n := 0
 	now := w.s.cluster.Clock.Now()
@@ -164,14 +165,14 @@ func (w *SpreadLogWriter) acknowledge(to int64) {
 	w.wakeRoom()
 }
 
-// save replaces the list.
+// save stores the list.
 func (w *SpreadLogWriter) save(e logproto.Effect) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 	defer cancel()
 	gen, err := w.s.cluster.Lists.Save(ctx, w.path, EncodeLogList(&e.List), e.Gen)
 	w.later(func() {
 		if err != nil {
-			w.s.log.Warn("list of a log was not saved, or it is not known", "log", w.id, "err", err)
+			w.s.log.Warn("log list not saved, or outcome unknown", "log", w.id, "err", err)
 			if errors.Is(err, ErrFenced) {
 				w.stop(err)
 				return
@@ -187,13 +188,13 @@ func (w *SpreadLogWriter) save(e logproto.Effect) {
 	})
 }
 
-// load reads the list, however long it takes.
+// load reads the list, and retries until it succeeds or the writer ends.
 func (w *SpreadLogWriter) load() {
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 		l, gen, err := w.s.loadLogList(ctx, w.path)
 		cancel()
-		// Before it is tried again, too: who could not save it will not the next moment.
+		// Also before the first use of the list: a save that failed would fail again at once.
 		if !w.s.pause(w.ctx, w.s.cluster.Logs.Retry) {
 			return
 		}
@@ -209,7 +210,7 @@ func (w *SpreadLogWriter) load() {
 	}
 }
 
-// pause waits; false if ctx ended.
+// pause waits for d. It returns false if ctx ended.
 func (s *Store) pause(ctx context.Context, d time.Duration) bool {
 	fired, stop := s.cluster.Clock.Timer(d)
 	defer stop()
@@ -221,13 +222,13 @@ func (s *Store) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// logPeer returns a node's part in logs, this one's own as well.
+// logPeer returns the log methods of a node, which may be this one.
 func (s *Store) logPeer(ctx context.Context, node string) (api.Logs, error) {
 	return s.anyPeer(ctx, node)
 }
 
-// cutReplica cuts a replica, or refills it from one of the nodes. One that is not there is not made anew:
-// it may have been dropped since.
+// cutReplica truncates a replica, or refills it from one of the nodes if it is short or corrupt. It
+// does not create a replica: a missing one may have been dropped.
 func (s *Store) cutReplica(ctx context.Context, c local.LogCut, node string, from []string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cluster.SealTimeout)
 	defer cancel()
@@ -250,6 +251,6 @@ func (s *Store) dropReplica(log ID, seq uint64, node string) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
 	if p, err := s.logPeer(ctx, node); err == nil {
-		_ = p.DropLog(ctx, log, seq) // what stays is garbage that a sweep finds
+		_ = p.DropLog(ctx, log, seq) // what remains is garbage for the next rounds
 	}
 }

@@ -5,44 +5,46 @@ import (
 	"time"
 )
 
-// reason is why the writer would leave the extent that it appends to.
+// reason is why the writer considers leaving its current extent.
 type reason uint8
 
 const (
-	reasonSlow  reason = iota // replicas do not answer in time
-	reasonWiden               // more replicas are to be had, or nodes drain
-	reasonAge                 // it has held something for long enough
+	reasonSlow  reason = iota // replicas miss the deadline
+	reasonWiden               // more replicas are possible, or nodes are draining
+	reasonAge                 // the extent has held data for LogConfig.ExtentAge
 )
 
-// decision is what the writer does about the extent that it appends to.
+// decision is what the writer does about its current extent.
 type decision uint8
 
 const (
 	stay           decision = iota
-	leave                   // go on in the standby, or in another extent
-	replaceStandby          // stay, and replace the standby by one with better replicas
+	leave                   // switch to the standby, or to another extent
+	replaceStandby          // stay, and replace the standby with better replicas
 )
 
-// prospects is what decides whether the writer leaves an extent. It may always stay, except in one that has lost a replica:
-// nothing more is acknowledged there, so logproto.Writer leaves it without asking, and choose finds a place for what was sent.
+// prospects is the input for deciding whether the writer leaves an extent. It may always stay,
+// except in an extent that has lost a replica: nothing more is acknowledged there, so
+// logproto.Writer leaves it without asking, and choose finds nodes for the frames already sent.
 type prospects struct {
-	current, standby []string // nodes that have replicas; no standby if nil
-	late             []string // those of current that do not answer in time
-	live             []string // nodes that answer in time, with space or without
+	current, standby []string // nodes that have replicas; standby is nil if there is none
+	late             []string // nodes of current that miss the deadline
+	live             []string // responsive nodes, full or not
 	draining         []string
 	placeable        []string // nodes that may get a replica of another extent now
-	replicas         int      // that an extent is to have
-	least            int      // with fewer it is not safe
+	replicas         int      // the replication factor
+	least            int      // with fewer replicas an extent is not safe
 }
 
-// judge decides whether the writer leaves its extent for a reason. It leaves only for something better that is there, or can be
-// made now. With full disks there may be neither, and there is no way back into an extent that was left.
+// judge decides whether the writer leaves its extent for a reason. It leaves only for something
+// better that exists or can be created now. With full disks there may be neither, and the writer
+// cannot return to an extent that it left.
 func (p *prospects) judge(why reason) decision {
 	switch why {
 	case reasonSlow:
 		return p.judgeSlow()
 	case reasonAge:
-		if p.standby != nil && len(p.placeable) >= min(p.least, len(p.current)) { // for the standby after it
+		if p.standby != nil && len(p.placeable) >= min(p.least, len(p.current)) { // for the next standby
 			return leave
 		}
 		return stay
@@ -51,7 +53,7 @@ func (p *prospects) judge(why reason) decision {
 	}
 }
 
-// judgeWiden is judge of an extent that could have more replicas, or has one on a node that drains.
+// judgeWiden decides about an extent that could have more replicas, or has one on a draining node.
 func (p *prospects) judgeWiden() decision {
 	have, want := common(p.current, p.live), min(p.replicas, len(p.placeable))
 	drains := common(p.current, p.draining) > 0
@@ -68,13 +70,13 @@ func (p *prospects) judgeWiden() decision {
 	return stay
 }
 
-// judgeSlow is judge of replicas that are late.
+// judgeSlow decides about replicas that miss the deadline.
 func (p *prospects) judgeSlow() decision {
 	if p.standby != nil && common(p.standby, p.late) == 0 {
 		return leave
 	}
 	elsewhere := len(p.placeable)
-	if len(p.late) < len(p.current) { // if all are late, others of their disks may do
+	if len(p.late) < len(p.current) { // if all are late, other extents on the same nodes may do
 		elsewhere -= common(p.placeable, p.late)
 	}
 	if elsewhere == 0 {
@@ -94,7 +96,7 @@ func common(a, b []string) int {
 	return n
 }
 
-// prospects returns what judge needs. Called with mu held.
+// prospects returns the input for judge. Called with mu held.
 func (w *SpreadLogWriter) prospects(now time.Duration, late []string) *prospects {
 	p := &prospects{late: late, replicas: w.s.cluster.Replicas, least: w.least(), placeable: w.placeable(now)}
 	_, p.current = w.m.Current()
@@ -112,7 +114,7 @@ func (w *SpreadLogWriter) prospects(now time.Duration, late []string) *prospects
 	return p
 }
 
-// look is one look. Called with mu held.
+// look runs the periodic checks. Called with mu held.
 func (w *SpreadLogWriter) look() {
 	now := w.s.cluster.Clock.Now()
 	if now-w.retried >= w.s.cluster.Logs.Retry {
@@ -126,7 +128,7 @@ func (w *SpreadLogWriter) look() {
 	w.lookAtAppends(now)
 }
 
-// lookAtAppends leaves the extent if replicas of it are late. Called with mu held.
+// lookAtAppends leaves the extent if replicas of it miss the deadline. Called with mu held.
 func (w *SpreadLogWriter) lookAtAppends(now time.Duration) {
 	if len(w.frames) == 0 {
 		return
@@ -146,7 +148,7 @@ func (w *SpreadLogWriter) lookAtAppends(now time.Duration) {
 			}
 		}
 	}
-	// If all are late it is more likely us; and with one there is no better.
+	// If all are late the cause is more likely this node. With one replica there is no better one.
 	if all < 2 || len(late) == 0 || len(late) == all && now-first.sent < w.s.cluster.Logs.DeadlineMax {
 		return
 	}
@@ -154,24 +156,24 @@ func (w *SpreadLogWriter) lookAtAppends(now time.Duration) {
 		for _, l := range late {
 			if !l.waitedFor {
 				l.waitedFor = true
-				w.s.log.Warn("replica of a log extent is slow, and waited for: no other node has space", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
+				w.s.log.Warn("slow log replica kept: no other node has space", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
 			}
 		}
 		return
 	}
 	for _, l := range late {
-		w.s.log.Warn("replica of a log extent is slow", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
+		w.s.log.Warn("slow log replica dropped", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
 		l.givenUp = true
 		w.pace.slow()
 		w.slowed(l.key, now)
 	}
 }
 
-// restMin is how long after it was turned to for more replicas an extent stays, even if there could be still more.
+// restMin is the shortest time that the writer stays in an extent after a switch for more replicas.
 const restMin = time.Second
 
-// wide notes that the writer turns to an extent for more replicas. Each prepares an extent on each node, so it rests twice as
-// long each time, up to LogConfig.Avoid: nodes may come and go, or come one after the other.
+// wide records a switch for more replicas. Each switch prepares an extent on each node, so the
+// pause before the next doubles up to LogConfig.Avoid: nodes may flap, or join one after the other.
 func (w *SpreadLogWriter) wide(now time.Duration) {
 	longest := w.s.cluster.Logs.Avoid
 	if now-w.widened > 2*longest {
@@ -181,8 +183,8 @@ func (w *SpreadLogWriter) wide(now time.Duration) {
 	w.widened = now
 }
 
-// widen goes on in an extent with more replicas on nodes that stay, when there are nodes for it: first with
-// a new standby, then by turning to that. Called with mu held.
+// widen moves to an extent with more replicas on nodes that are not draining, if there are nodes
+// for it: first it replaces the standby, then it switches to it. Called with mu held.
 func (w *SpreadLogWriter) widen(now time.Duration) {
 	p := w.prospects(now, nil)
 	patience := max(w.rest, min(restMin, w.s.cluster.Logs.Avoid))
@@ -202,7 +204,8 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 	}
 }
 
-// renew goes on in the standby when the present extent has held something for long enough. Called with mu held.
+// renew switches to the standby if the current extent has held data for ExtentAge. Called with mu
+// held.
 func (w *SpreadLogWriter) renew(now time.Duration) {
 	if seq, _ := w.m.Current(); seq != w.present || w.m.Held() == 0 {
 		w.present, w.presentSince = seq, now
@@ -213,7 +216,7 @@ func (w *SpreadLogWriter) renew(now time.Duration) {
 	}
 }
 
-// anyDrains reports whether one of the nodes is to leave, by the operator's wish.
+// anyDrains reports whether any of the nodes is draining.
 func (s *Store) anyDrains(nodes []string) bool {
 	if s.cluster.Fleet == nil {
 		return false

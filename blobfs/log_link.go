@@ -10,14 +10,14 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// linkKey names a replica.
+// linkKey identifies a replica.
 type linkKey struct {
 	seq  uint64
 	node string
 }
 
-// logLink is the way to one replica of an open extent. That to another node has a goroutine, which
-// sends what is queued in messages of up to 1 MiB; what goes to the disks here is queued there at once.
+// logLink sends frames to one replica of an open extent. For a remote replica a goroutine sends the
+// queued frames in messages of up to 1 MiB. Frames for the local disk are queued there at once.
 type logLink struct {
 	w     *SpreadLogWriter
 	key   linkKey
@@ -29,19 +29,19 @@ type logLink struct {
 	cancel context.CancelFunc
 
 	// Guarded by SpreadLogWriter.mu.
-	durable int64 // position
-	givenUp bool  // the writer wants to go on without it
-	// waitedFor means that it was logged that it is slow and not given up.
+	durable int64 // position up to which the replica is durable
+	givenUp bool  // the writer is about to continue without the replica
+	// waitedFor means that a warning was logged that the replica is slow but kept.
 	waitedFor bool
 
 	// mu guards what follows. Never held across I/O. Taken after SpreadLogWriter.mu.
 	mu      sync.Mutex
 	queue   []queuedFrame
-	wake    chan struct{} // of capacity 1
+	wake    chan struct{} // capacity 1
 	started bool
 }
 
-// queuedFrame is a frame on its way; start is where the extent starts.
+// queuedFrame is a frame to be sent; start is the position at which its extent starts.
 type queuedFrame struct {
 	b          []byte
 	start, pos int64
@@ -68,7 +68,7 @@ func (w *SpreadLogWriter) dropLink(seq uint64, node string) {
 func (w *SpreadLogWriter) sendFrames(e logproto.Effect) {
 	l := w.links[linkKey{e.Seq, e.Node}]
 	if l == nil {
-		return // closed meanwhile
+		return // the link was closed meanwhile
 	}
 	w.seq = e.Seq
 	local := e.Node == w.s.self
@@ -93,8 +93,7 @@ func (w *SpreadLogWriter) sendFrames(e logproto.Effect) {
 	l.push(queued)
 }
 
-// resalt makes a frame one of another extent. One that may be on its way to a replica of the
-// extent before is left as it is, and copied.
+// resalt re-encodes a frame for another extent. A frame that a link may be sending is copied first.
 func (w *SpreadLogWriter) resalt(f *logFrame, salt uint64) {
 	if f.shared {
 		f.b = append([]byte(nil), f.b...)
@@ -104,7 +103,7 @@ func (w *SpreadLogWriter) resalt(f *logFrame, salt uint64) {
 	f.salt = salt
 }
 
-// queueHere gives frames to the disks here. They are written after mu is free.
+// queueHere queues frames for the local disk. They are written after mu is released.
 func (w *SpreadLogWriter) queueHere(l *logLink, frames []queuedFrame) {
 	flush := false
 	for _, f := range frames {
@@ -119,10 +118,10 @@ func (w *SpreadLogWriter) queueHere(l *logLink, frames []queuedFrame) {
 		alone := w.alone(l.key.seq)
 		w.after = append(w.after, func() {
 			more := true
-			if alone { // the appender waits for this disk and no other: it may as well do the work
+			if alone { // the appender waits for this disk only, so it may do the write
 				more = w.s.disks.FlushLogOnce(w.id, l.key.seq)
 			}
-			// Otherwise a disk that stalls must not hold up who would go on without it.
+			// Otherwise a stalled disk must not block a caller that would continue without it.
 			if more && !w.s.spawn(func() { w.s.disks.FlushLog(w.id, l.key.seq) }) {
 				w.s.disks.FlushLog(w.id, l.key.seq)
 			}
@@ -130,7 +129,7 @@ func (w *SpreadLogWriter) queueHere(l *logLink, frames []queuedFrame) {
 	}
 }
 
-// alone tells whether an extent has one replica. Called with mu held.
+// alone reports whether an extent has only one replica. Called with mu held.
 func (w *SpreadLogWriter) alone(seq uint64) bool {
 	n := 0
 	for k := range w.links {
@@ -141,7 +140,7 @@ func (w *SpreadLogWriter) alone(seq uint64) bool {
 	return n == 1
 }
 
-// answer hears of a replica.
+// answer handles a replica's answer to an append.
 func (w *SpreadLogWriter) answer(l *logLink, start, length int64, err error) {
 	w.later(func() {
 		if w.links[l.key] != l {
@@ -156,7 +155,7 @@ func (w *SpreadLogWriter) answer(l *logLink, start, length int64, err error) {
 	})
 }
 
-// push queues frames for another node.
+// push queues frames for a remote replica.
 func (l *logLink) push(frames []queuedFrame) {
 	l.mu.Lock()
 	l.queue = append(l.queue, frames...)
@@ -172,7 +171,7 @@ func (l *logLink) push(frames []queuedFrame) {
 	}
 }
 
-// run sends what is queued, until the link is stopped.
+// run sends the queued frames until the link is stopped.
 func (l *logLink) run() {
 	var buf []byte
 	for {
@@ -203,7 +202,7 @@ func (l *logLink) run() {
 	}
 }
 
-// take returns frames for one message.
+// take returns the frames for the next message.
 func (l *logLink) take() []queuedFrame {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,13 +216,13 @@ func (l *logLink) take() []queuedFrame {
 	return batch
 }
 
-// logPace is how long appends take, and from that how long one may take: like TCP's
-// retransmission timer (RFC 6298), with twice its room, since going on elsewhere costs
-// more than sending a packet again.
+// logPace estimates append times and derives the deadline of an append, like TCP's retransmission
+// timer (RFC 6298). The margin is twice as large, since leaving an extent costs more than resending
+// a packet.
 type logPace struct {
 	cfg         LogConfig
 	mean, swing time.Duration
-	backoff     int // doublings, after replicas that were slow
+	backoff     int // doublings after slow replicas
 	good        int // appends since
 }
 
@@ -248,7 +247,7 @@ func (p *logPace) deadline() time.Duration {
 	return min(d, p.cfg.DeadlineMax)
 }
 
-// watch looks after slow replicas, and tries again for nodes if there are none.
+// watch runs the periodic checks until the writer ends.
 func (w *SpreadLogWriter) watch() {
 	for {
 		var changed <-chan struct{}
@@ -265,6 +264,6 @@ func (w *SpreadLogWriter) watch() {
 			return
 		}
 		stop()
-		w.later(w.look) // it must look again though a disk stalls
+		w.later(w.look) // must not block on a stalled disk
 	}
 }

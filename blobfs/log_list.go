@@ -9,12 +9,12 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// logsDir is where the lists of logs are in the lock service: a directory for each server, with a
-// file for each log. It is the MessagePack array
+// logsDir is the directory in the lock service that holds the lists of logs: a subdirectory for
+// each server, with a file for each log. A file is the MessagePack array
 //
 //	[1, epoch, owner, closed, start, [[extent, length, [node...]]...]]
 //
-// in which a length of -1 means open. Later versions append; readers skip what they do not know.
+// in which a length of -1 means open. Later versions append; readers skip unknown values.
 const logsDir = "/logs"
 
 const (
@@ -43,7 +43,7 @@ func appendLogList(e *wire.Encoder, l *logproto.List) {
 	}
 }
 
-// EncodeLogList returns a list as it is kept in the lock service.
+// EncodeLogList encodes a list for the lock service.
 func EncodeLogList(l *logproto.List) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -51,16 +51,16 @@ func EncodeLogList(l *logproto.List) []byte {
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeLogList reads what EncodeLogList wrote.
+// DecodeLogList decodes the form that EncodeLogList returns, and validates it.
 func DecodeLogList(b []byte) (logproto.List, error) {
 	var l logproto.List
 	if _, err := wire.Check(b, wire.Limits{}); err != nil {
-		return l, fmt.Errorf("list of a log: %w", err)
+		return l, fmt.Errorf("log list: %w", err)
 	}
 	d := wire.NewDecoder(b)
 	more := d.Array() - logListValues
 	if v := d.Uint(); d.Err() == nil && v != logListVersion {
-		return l, fmt.Errorf("list of a log: version %d is unknown", v)
+		return l, fmt.Errorf("log list: version %d is unknown", v)
 	}
 	l.Epoch, l.Owner, l.Closed, l.Start = d.Uint(), d.Uint(), d.Bool(), d.Int()
 	for n := d.ArrayMax(logproto.ExtentsMax); n > 0 && d.Err() == nil; n-- {
@@ -78,7 +78,7 @@ func DecodeLogList(b []byte) (logproto.List, error) {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
-		return logproto.List{}, fmt.Errorf("list of a log: %w", err)
+		return logproto.List{}, fmt.Errorf("log list: %w", err)
 	}
 	if err := l.Validate(); err != nil {
 		return logproto.List{}, err
@@ -96,7 +96,7 @@ func (s *Store) loadLogList(ctx context.Context, path string) (logproto.List, ui
 	return l, gen, err
 }
 
-// SpreadLogs returns the logs of a server that are in the lock service.
+// SpreadLogs returns the logs of a server, as listed in the lock service.
 func (s *Store) SpreadLogs(ctx context.Context, server string) ([]ID, error) {
 	names, err := s.cluster.Lists.List(ctx, path.Join(logsDir, server))
 	if err != nil {

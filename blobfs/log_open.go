@@ -12,9 +12,10 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// OpenSpreadLog takes a server's log over, ends it, and opens it for reading: its writer is
-// acknowledged nothing more, and whoever opens it later reads the same. It waits, until ctx ends, for a replica
-// of each extent. ErrNoLog; ErrNoReplica with what the nodes said if ctx ended; what the lists return.
+// OpenSpreadLog fences and closes a server's log and opens it for reading. The writer gets no more
+// acknowledgements, and every later OpenSpreadLog reads the same payloads. It waits until ctx ends
+// for one replica of each extent. It returns ErrNoLog, ErrNoReplica with the errors of the nodes if
+// ctx ended, or the error of the lists.
 func (s *Store) OpenSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogReader, error) {
 	l, err := s.endLog(ctx, server, id)
 	if err != nil {
@@ -24,7 +25,7 @@ func (s *Store) OpenSpreadLog(ctx context.Context, server string, id ID) (*Sprea
 	return s.newLogReader(id, l, 0, LogPiece{l.Start, end}), nil
 }
 
-// endLog fences and cuts a log, and returns its list, which is closed.
+// endLog fences and truncates a log, and returns its closed list.
 func (s *Store) endLog(ctx context.Context, server string, id ID) (*logproto.List, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -36,12 +37,11 @@ func (s *Store) endLog(ctx context.Context, server string, id ID) (*logproto.Lis
 	return l, s.cutLog(ctx, id, l)
 }
 
-// ErrNoReplica means that of some extent no replica could be reached that has what was
-// acknowledged.
-var ErrNoReplica = errors.New("no replica of a log extent can be reached")
+// ErrNoReplica means that no replica with the acknowledged data of an extent is reachable.
+var ErrNoReplica = errors.New("no replica of a log extent is reachable")
 
-// recoverLog fences a log and records where it ends. Others may be at it, too: whoever began last wins, and
-// all find the same.
+// recoverLog fences a log and records its end. Of concurrent recoveries the last one to begin wins,
+// and all return the same end.
 func (s *Store) recoverLog(ctx context.Context, path string, id ID) (*logproto.List, error) {
 	for {
 		r := &logRecovery{s: s, id: id, path: path, m: logproto.NewRecoverer(rand.Uint64()|1, false), replies: make(chan func(), 64)}
@@ -61,12 +61,12 @@ type logRecovery struct {
 	id   ID
 	path string
 	m    *logproto.Recoverer
-	// replies are what nodes answered, for the goroutine that runs the machine.
+	// replies are the answers of nodes, to be run by the goroutine that owns m.
 	replies chan func()
 	asking  sync.WaitGroup
-	last    error         // what a node said that could not be fenced
+	last    error         // the last error of a node that could not be fenced
 	missing error         // ErrNoLog
-	told    time.Duration // when the log was last told what is waited for
+	told    time.Duration // when a warning was last logged, or the first failure
 }
 
 func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
@@ -75,7 +75,7 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 	defer func() {
 		stop()
 		cancel()
-		go func() { // nobody reads them any more
+		go func() { // no longer read
 			for range r.replies {
 			}
 		}()
@@ -83,7 +83,7 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 		close(r.replies)
 	}()
 	var grace <-chan time.Time
-	long := false // it is for what is not sure
+	long := false // grace is the longer one, for an end that is not sure
 	for {
 		if err := r.act(ctx); err != nil {
 			return nil, err
@@ -100,8 +100,9 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 			r.m.Decide()
 			continue
 		case r.m.Ready() && (grace == nil || long && r.m.Sure()):
-			// One replica is enough. The more are fenced, the less is to be refilled; and one that was
-			// restarted may have lost its end to rot, which another would know.
+			// One replica is enough. With more of them fenced, fewer have to be refilled. And a
+			// restarted replica may have lost its end to corruption, which another replica would
+			// show.
 			patience := r.s.cluster.Logs.Retry / 2
 			if long = !r.m.Sure(); long {
 				patience = r.s.cluster.ReplyTimeout
@@ -121,7 +122,7 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 	}
 }
 
-// act does what the machine wants done.
+// act applies the effects of the state machine.
 func (r *logRecovery) act(ctx context.Context) error {
 	for {
 		effects := r.m.Take()
@@ -157,7 +158,7 @@ func (r *logRecovery) act(ctx context.Context) error {
 	}
 }
 
-// fence fences one node, however long it takes.
+// fence fences one node, and retries until it succeeds or ctx ends.
 func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
 	for ctx.Err() == nil {
 		states, err := r.fenceOnce(ctx, node, epoch)
@@ -175,7 +176,7 @@ func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
 	}
 }
 
-// failed notes why a node could not be fenced.
+// failed records why a node could not be fenced, and warns every waitingPeriod.
 func (r *logRecovery) failed(node string, err error) {
 	r.last = nodeError(node, err)
 	now := r.s.cluster.Clock.Now()
@@ -184,12 +185,12 @@ func (r *logRecovery) failed(node string, err error) {
 	}
 	if !r.m.Ready() && now-r.told >= waitingPeriod {
 		r.told = now
-		r.s.log.Warn("the recovery of a log waits for one replica of each open extent: start the nodes that have them",
+		r.s.log.Warn("log recovery waits for one replica of each open extent: start the nodes that have them",
 			"log", r.id, "err", r.last)
 	}
 }
 
-// nodeError says on which node err happened.
+// nodeError wraps err with the name of its node.
 func nodeError(node string, err error) error {
 	if err == nil {
 		return nil
@@ -207,8 +208,8 @@ func (r *logRecovery) fenceOnce(ctx context.Context, node string, epoch uint64) 
 	return p.FenceLog(ctx, r.id, epoch)
 }
 
-// cutLog cuts the replicas of a log to what its list says, and returns once of each extent one is.
-// The others are cut in the background.
+// cutLog truncates the replicas of a log to the lengths in its list. It returns once one replica of
+// each extent is truncated; the others follow in the background.
 func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
 	start := l.Start
 	for _, x := range l.Extents {
@@ -224,10 +225,10 @@ func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
 	return nil
 }
 
-// waitingPeriod is how often the log tells what a recovery waits for.
+// waitingPeriod is the interval between warnings about a waiting recovery.
 const waitingPeriod = 10 * time.Second
 
-// cutExtent tries until one replica is cut, or ctx ends.
+// cutExtent retries until one replica is truncated, or ctx ends.
 func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) error {
 	told := s.cluster.Clock.Now() - waitingPeriod
 	for {
@@ -251,7 +252,7 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 		}
 		if now := s.cluster.Clock.Now(); now-told >= waitingPeriod {
 			told = now
-			s.log.Warn("the recovery of a log waits for a replica: start the nodes that have one, with their disks",
+			s.log.Warn("log recovery waits for a replica: start the nodes that have one, with their disks",
 				"log", c.Log, "extent", c.Seq, "bytes", c.Length, "nodes", nodes, "err", errors.Join(errs...))
 		}
 		if !s.pause(ctx, s.cluster.Logs.Retry) {
@@ -260,8 +261,9 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 	}
 }
 
-// RemoveSpreadLog removes a server's log. Its writer is acknowledged nothing more once its replicas are gone.
-// Replicas on nodes that do not answer are garbage that a sweep finds. ErrNoLog.
+// RemoveSpreadLog removes a server's log. The writer gets no more acknowledgements once the
+// replicas are gone. Garbage collection removes replicas on nodes that do not answer. It returns
+// ErrNoLog if there is no such log.
 func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error {
 	if err := s.usable(ctx); err != nil {
 		return fmt.Errorf("remove log %s: %w", id, err)
@@ -275,7 +277,8 @@ func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error
 		if err != nil {
 			return fmt.Errorf("remove log %s: %w", id, err)
 		}
-		// A writer must not go on in what is removed: whoever has not the newest list has lost it.
+		// A writer must not continue in a removed log. A new epoch fences a writer with an older
+		// list.
 		if !l.Closed {
 			l.Epoch, l.Owner = l.Epoch+1, rand.Uint64()|1
 			if gen, err = s.cluster.Lists.Save(ctx, path, EncodeLogList(&l), gen); err != nil {

@@ -13,10 +13,10 @@ import (
 // openingReplica is a replica that is being opened.
 type openingReplica struct {
 	since   time.Duration
-	givenUp bool // the writer goes on without it
+	givenUp bool // the writer continues without it
 }
 
-// open opens a replica.
+// open opens a replica and reports the result to the state machine.
 func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 	defer cancel()
@@ -30,7 +30,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 		p, room, err = w.openThere(ctx, e.Node, o)
 	}
 	if err == nil && room < w.frameMax() {
-		err = fmt.Errorf("extents of %d bytes are too small", room)
+		err = fmt.Errorf("extents of %d bytes are smaller than a frame", room)
 	}
 	w.later(func() {
 		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
@@ -62,8 +62,8 @@ func (w *SpreadLogWriter) openThere(ctx context.Context, node string, o local.Lo
 	return p, room, err
 }
 
-// openHere opens a replica on the disks here, which know no deadline: one that stalls is left to itself, and
-// counts as being opened until it is.
+// openHere opens a replica on the local disk, which may stall without a deadline. After a timeout
+// the call is abandoned and the replica counts as opening until the call returns.
 func (w *SpreadLogWriter) openHere(ctx context.Context, o local.LogOpen) (api.Logs, int64, error) {
 	type opened struct {
 		room int64
@@ -71,7 +71,7 @@ func (w *SpreadLogWriter) openHere(ctx context.Context, o local.LogOpen) (api.Lo
 	}
 	p, k := server{w.s}, linkKey{o.Seq, w.s.self}
 	done := make(chan opened, 1)
-	left := false // by the caller; guarded by mu
+	left := false // abandoned by the caller; guarded by mu
 	if !w.s.spawn(func() {
 		room, err := p.OpenLog(ctx, o)
 		w.mu.Lock()
@@ -100,10 +100,11 @@ func (w *SpreadLogWriter) openHere(ctx context.Context, o local.LogOpen) (api.Lo
 	}
 	left = true
 	w.opening[k].givenUp = true
-	return nil, 0, fmt.Errorf("open a replica on the disks here: %w", ctx.Err())
+	return nil, 0, fmt.Errorf("open local replica: %w", ctx.Err())
 }
 
-// stuckHere tells whether the disks here have not opened yet what the writer has given up. Called with mu held.
+// stuckHere reports whether an abandoned open on the local disk has not returned. Called with mu
+// held.
 func (w *SpreadLogWriter) stuckHere() bool {
 	for k, o := range w.opening {
 		if k.node == w.s.self && o.givenUp {
@@ -113,12 +114,14 @@ func (w *SpreadLogWriter) stuckHere() bool {
 	return false
 }
 
-// trialDeadlines is how many deadlines of an append a node that was slow has to open a replica: it need not make one first, or
-// it is slow again.
+// trialDeadlines is how long a node that was slow recently may take to open a replica, as a
+// multiple of the append deadline. It takes longer only if the node has no spare extent ready or is
+// still slow.
 const trialDeadlines = 4
 
-// lookAtOpening goes on without replicas that are not opened in time where others of their extent are, if there are enough
-// nodes without them: a standby that comes late holds up appends when the extent is full. Called with mu held.
+// lookAtOpening drops replicas that are not opened in time, if another replica of the extent is
+// open and enough nodes are left: a late standby would hold up appends when the current extent is
+// full. Called with mu held.
 func (w *SpreadLogWriter) lookAtOpening(now time.Duration) {
 	for k, o := range w.opening {
 		if o.givenUp || !w.m.Opening(k.seq) || !w.openElsewhere(k) || !w.enoughWithout(k.node, now) {
@@ -134,13 +137,13 @@ func (w *SpreadLogWriter) lookAtOpening(now time.Duration) {
 		if now-o.since < patience {
 			continue
 		}
-		w.s.log.Warn("replica of a log extent is not opened", "log", w.id, "extent", k.seq, "node", k.node, "after", now-o.since)
+		w.s.log.Warn("log replica not opened in time", "log", w.id, "extent", k.seq, "node", k.node, "after", now-o.since)
 		o.givenUp = true
 		w.slowed(k, now)
 	}
 }
 
-// openElsewhere tells whether another replica of the extent is open. Called with mu held.
+// openElsewhere reports whether another replica of the extent is open. Called with mu held.
 func (w *SpreadLogWriter) openElsewhere(k linkKey) bool {
 	for other := range w.links {
 		if other.seq == k.seq && other.node != k.node {
@@ -150,7 +153,8 @@ func (w *SpreadLogWriter) openElsewhere(k linkKey) bool {
 	return false
 }
 
-// enoughWithout tells whether enough nodes that are not slow could have replicas, without that one. Called with mu held.
+// enoughWithout reports whether there are enough responsive nodes without node. Called with mu
+// held.
 func (w *SpreadLogWriter) enoughWithout(node string, now time.Duration) bool {
 	quick := w.quick(now, w.vital)
 	return len(quick)-len(nodesOf(quick, []string{node})) >= w.least()

@@ -8,16 +8,15 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// LogPiece is a part of a log that has ended, from a position to another: whole extents. The payloads
-// that begin there are the piece's; the last may go on behind its end.
+// LogPiece is a range of positions of a closed log, made of whole extents. It holds the payloads
+// that begin in the range; the last one may extend beyond End.
 type LogPiece struct{ Start, End int64 }
 
-// ErrLogOpen means that a log has not ended, so that what is read of it now may not be what
-// another reads later.
-var ErrLogOpen = errors.New("log has not ended: end it first")
+// ErrLogOpen means that a log is not closed, so that a later reader may read more than one now.
+var ErrLogOpen = errors.New("log is not closed: end it first")
 
-// EndSpreadLog ends a server's log as OpenSpreadLog does, and returns the pieces of which it consists:
-// of up to so many bytes, or one extent. Each payload is in one of them. What is empty is in none.
+// EndSpreadLog closes a server's log as OpenSpreadLog does and returns its pieces, each of up to
+// bytes bytes or one extent. Each payload is in one piece. Empty extents are in none.
 func (s *Store) EndSpreadLog(ctx context.Context, server string, id ID, bytes int64) ([]LogPiece, error) {
 	l, err := s.endLog(ctx, server, id)
 	if err != nil {
@@ -26,8 +25,8 @@ func (s *Store) EndSpreadLog(ctx context.Context, server string, id ID, bytes in
 	return logPieces(l, bytes), nil
 }
 
-// logPieces joins neighbouring extents while they are not too long together: a log that had to go on
-// elsewhere often has short ones.
+// logPieces joins adjacent extents up to the given size: a writer that had to change extents leaves
+// short ones.
 func logPieces(l *logproto.List, bytes int64) []LogPiece {
 	var pieces []LogPiece
 	p := LogPiece{l.Start, l.Start}
@@ -44,8 +43,8 @@ func logPieces(l *logproto.List, bytes int64) []LogPiece {
 	return pieces
 }
 
-// OpenLogPiece opens a piece of a log that was ended, here or elsewhere. It reads the log's list and
-// fences nothing. ErrLogOpen; ErrNoLog; what the lists return.
+// OpenLogPiece opens a piece of a closed log on any node. It reads the log's list and fences
+// nothing. It returns ErrLogOpen, ErrNoLog or the error of the lists.
 func (s *Store) OpenLogPiece(ctx context.Context, server string, id ID, p LogPiece) (*SpreadLogReader, error) {
 	l, gen, err := s.loadLogList(ctx, logPath(server, id))
 	switch {
@@ -67,5 +66,5 @@ func (s *Store) OpenLogPiece(ctx context.Context, server string, id ID, p LogPie
 		}
 		start += x.Length
 	}
-	return nil, fmt.Errorf("open log %s: it has no extent at position %d, or nothing from there to %d", id, p.Start, p.End)
+	return nil, fmt.Errorf("open log %s: no extent begins at position %d, or the piece up to %d is empty", id, p.Start, p.End)
 }

@@ -11,17 +11,18 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// logReplicasMin is how many replicas an extent of a log has even if some of them are
-// slow, as long as there are nodes: what a single disk has, a single disk can lose.
+// logReplicasMin is the least number of replicas of a log extent, even if some of them are slow, as
+// long as there are nodes: a single disk may fail.
 const logReplicasMin = 2
 
-// avoidBare is how long a node that has failed gets no replicas when there are fewer than logReplicasMin
-// without it.
+// avoidBare is how long a node that has failed gets no replicas if fewer than logReplicasMin nodes
+// are left without it.
 const avoidBare = time.Second
 
-// choose returns the nodes for an extent. One that frames wait for that replicas were sent may take of the reserve if there is no
-// other place: these frames can neither be taken back nor acknowledged without it, and what would make
-// space waits for them. Called with mu held.
+// choose returns the nodes for an extent. If frames that were already sent to replicas wait for the
+// extent, it may use disk reserves when there is no other space: without it these frames can be
+// neither withdrawn nor acknowledged, and the work that would free space waits for them. Called
+// with mu held.
 func (w *SpreadLogWriter) choose(seq uint64) []string {
 	nodes := w.chooseOf(seq, w.vital)
 	if w.vital || !w.m.Stranded() || len(nodes) >= w.least() && !errors.Is(w.placeErr, ErrDiskFull) {
@@ -31,17 +32,17 @@ func (w *SpreadLogWriter) choose(seq uint64) []string {
 	return w.chooseOf(seq, true)
 }
 
-// chooseOf returns the nodes for an extent: this one first. The others are, if there are enough, not
-// those of the extent that is appended to, so that one that fails does not fail both; with twice as many
-// nodes as it takes this one is not among them either. Full ones come last, and only if it may take of the reserve.
-// Called with mu held.
+// chooseOf returns the nodes for an extent, this node first. If there are enough nodes, the others
+// are not those of the current extent, so that one failure does not hit both. With twice as many
+// nodes as replicas, this node is not reused either. Full nodes come last, and only if reserve is
+// set. Called with mu held.
 func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
 	nodes := w.s.logNodes()
 	usable := w.usable(w.s.cluster.Clock.Now(), reserve)
 	want := min(w.s.cluster.Replicas, len(usable))
 	isSelf := func(n place.Node) bool { return n.ID == w.s.self }
 	if i := slices.IndexFunc(usable, isSelf); i >= 0 {
-		usable[i].Full = false // the disks here know better
+		usable[i].Full = false // the local disks have newer figures
 	}
 	_, current := w.m.Current()
 	fresh := slices.DeleteFunc(slices.Clone(usable), func(n place.Node) bool { return slices.Contains(current, n.ID) })
@@ -68,22 +69,22 @@ func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
 	return ids
 }
 
-// whyNone returns why an extent got no nodes: ErrDiskFull if there are some that have no space, or the last error.
-// Called with mu held.
+// whyNone returns why no nodes were found for an extent: ErrDiskFull if some are full, or the last
+// error. Called with mu held.
 func (w *SpreadLogWriter) whyNone() error {
 	if w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
 		return w.placeErr
 	}
 	for _, n := range w.s.logNodes() {
 		if n.Full && !n.Leaving {
-			return fmt.Errorf("%w: each node that may get a replica of a log has less than its reserve", ErrDiskFull)
+			return fmt.Errorf("%w: all nodes that may store a log replica have less free space than their reserve", ErrDiskFull)
 		}
 	}
 	return w.placeErr
 }
 
-// Full returns an ErrDiskFull if appends wait and there is no node with space for another
-// extent: the log then waits for a slow replica, or for space. Nil otherwise.
+// Full returns an ErrDiskFull if appends wait and no node has space for another extent. The log
+// then waits for a slow replica, or for space. It returns nil otherwise.
 func (w *SpreadLogWriter) Full() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,11 +97,11 @@ func (w *SpreadLogWriter) Full() error {
 	return nil
 }
 
-// least is how many nodes an extent is to have at least.
+// least returns the least number of replicas of an extent.
 func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
 
-// gets reports whether a node may get a replica as far as its disks go. Those here know better than what the others
-// are told of them.
+// gets reports whether a node may get a replica as far as its disks are concerned. The local disks
+// are not tested here, since they have newer figures.
 func (w *SpreadLogWriter) gets(n place.Node, reserve bool) bool {
 	return !n.Leaving && (!n.Full || reserve || n.ID == w.s.self)
 }
@@ -113,7 +114,7 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 	if able := w.able(now, reserve); len(able) >= w.least() {
 		return able
 	}
-	// One that has failed may be back: better to try it soon than to go on with a single disk.
+	// A failed node may be back. Better to try it soon than to continue with a single disk.
 	patience := w.s.cluster.Logs.Avoid - min(avoidBare, w.s.cluster.Logs.Avoid)
 	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
 		at := now
@@ -124,18 +125,18 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 	})
 }
 
-// able returns the nodes that have not failed lately. Called with mu held.
+// able returns the nodes that have not failed recently. Called with mu held.
 func (w *SpreadLogWriter) able(now time.Duration, reserve bool) []place.Node {
 	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n, reserve) || w.avoided(n.ID, now, reserve) })
 }
 
-// quick returns those of them that were not slow lately. Called with mu held.
+// quick returns the nodes that have neither failed nor been slow recently. Called with mu held.
 func (w *SpreadLogWriter) quick(now time.Duration, reserve bool) []place.Node {
 	return slices.DeleteFunc(w.able(now, reserve), func(n place.Node) bool { return now < w.slow[n.ID].until })
 }
 
-// placeable returns the nodes on which there is space for another extent, as far as is known: of the disks here, too, it is
-// what the others are told. None after one was refused for want of space. Called with mu held.
+// placeable returns the nodes with space for another extent, as last reported, this node included.
+// It returns none after a replica was refused for lack of space. Called with mu held.
 func (w *SpreadLogWriter) placeable(now time.Duration) []string {
 	if errors.Is(w.placeErr, ErrDiskFull) {
 		return nil
@@ -149,16 +150,17 @@ func (w *SpreadLogWriter) placeable(now time.Duration) []string {
 	return ids
 }
 
-// avoidance is of a node that failed.
+// avoidance excludes a node that failed from getting replicas.
 type avoidance struct {
 	until time.Duration
-	// unreached means that it did not answer. Once it answers anything it is as good as before.
+	// unreached means that the node did not answer. Any answer ends the exclusion.
 	unreached bool
-	// full means that it had no space above its reserve. For what may take of that it is as good as others.
+	// full means that the node had no space above its reserve. It does not exclude the node from
+	// extents that may use the reserve.
 	full bool
 }
 
-// avoided reports whether a node gets no replicas at some time. Called with mu held.
+// avoided reports whether a node gets no replicas at the given time. Called with mu held.
 func (w *SpreadLogWriter) avoided(node string, at time.Duration, reserve bool) bool {
 	if node == w.s.self && w.stuckHere() {
 		return true
@@ -177,12 +179,12 @@ func nodesOf(nodes []place.Node, ids []string) []place.Node {
 	return out
 }
 
-// logNodes returns the members as placement sees them. A store without a fleet is alone.
+// logNodes returns the members as placement sees them; only this node without a membership.
 func (s *Store) logNodes() []place.Node {
 	return s.logNodesIf(func(node string) bool { return !s.peers.suspected(node) })
 }
 
-// logNodesIf is logNodes, with another judge of which nodes answer.
+// logNodesIf is logNodes with a custom test of which nodes answer.
 func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
 	if s.cluster.Fleet == nil {
 		return []place.Node{{ID: s.self, CapacityBytes: 1}}
@@ -190,12 +192,13 @@ func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
 	return s.nodesIf(answers)
 }
 
-// refusedFull reports whether a replica was refused for want of space above the reserve. Called with mu held.
+// refusedFull reports whether a replica was refused for lack of space above the reserve. Called
+// with mu held.
 func (w *SpreadLogWriter) refusedFull(seq uint64, err error) bool {
 	return errors.Is(err, ErrDiskFull) && !w.vital && !w.reserved[seq]
 }
 
-// failed records what went wrong with a replica. Called with mu held.
+// failed handles the failure of a replica. Called with mu held.
 func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 	if w.ctx.Err() != nil {
 		return
@@ -205,9 +208,9 @@ func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 	if errors.As(err, &fenced) {
 		epoch = fenced.Epoch
 	}
-	w.s.log.Warn("replica of a log extent failed", "log", w.id, "extent", seq, "node", node, "err", err)
+	w.s.log.Warn("log replica failed", "log", w.id, "extent", seq, "node", node, "err", err)
 	w.stats.Failed++
-	if node != w.s.self { // here there may be other folders
+	if node != w.s.self { // other local folders may still work
 		unreached := errors.Is(err, api.ErrUnreachable)
 		w.avoid[node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
 		if unreached {

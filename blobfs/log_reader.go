@@ -12,38 +12,39 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// SpreadLogReader reads a log that has ended, or a piece of it, from whichever replicas are good. It is not safe for concurrent use. Its memory is a window of 2 MiB and the longest
-// payload that is over a frame's.
+// SpreadLogReader reads a closed log, or a piece of it, from any good replica. It is not safe for
+// concurrent use. It uses a window of 2 MiB and, for a payload of several frames, the memory for
+// that payload.
 type SpreadLogReader struct {
 	s    *Store
 	ctx  context.Context // the store's
 	id   ID
 	list logproto.List
-	end  int64 // payloads that begin here or later are not for this reader
+	end  int64 // payloads that begin here or later are not read
 
-	i     int   // extent being read
-	start int64 // its position
-	begun bool  // it was begun
-	off   int64 // of the next frame in it
+	i     int   // index of the current extent
+	start int64 // position at which it starts
+	begun bool  // a replica of it is open
+	off   int64 // offset of the next frame in it
 	nodes []string
 	dec   local.LogDecoder
-	buf   []byte // window: bytes from off on are at buf[at:]
+	buf   []byte // window: buf[at:] holds the bytes from off on
 	at    int
 	err   error // sticky, with io.EOF
 }
 
-// newLogReader reads what of the log begins in a piece, whose start is that of extent i.
+// newLogReader returns a reader of the payloads that begin in a piece, which starts with extent i.
 func (s *Store) newLogReader(id ID, list *logproto.List, i int, p LogPiece) *SpreadLogReader {
 	return &SpreadLogReader{s: s, ctx: s.ctx, id: id, list: *list, i: i, start: p.Start, end: p.End}
 }
 
-// Next returns the next payload, valid until the call after, and the position after it. At the end
-// the error is io.EOF. A *CorruptError names a frame of which no replica is good; ErrNoReplica
-// means that no replica of an extent answers. Errors are sticky.
+// Next returns the next payload, valid until the next call, and the position after it. At the end
+// the error is io.EOF. A *CorruptError names a frame that is good on no replica; ErrNoReplica means
+// that no replica of an extent answers. Errors are sticky.
 func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
 	for r.err == nil {
-		// A payload that begins before the end may go on behind it. If the writer gave it up
-		// half way, another begins there.
+		// A payload that begins before the end may extend beyond it, unless the writer gave it up
+		// and another payload begins there.
 		from, unfinished := r.dec.Began()
 		if r.start+r.off >= r.end && (!unfinished || from >= r.end) {
 			r.err = io.EOF
@@ -74,7 +75,7 @@ func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
 	return nil, 0, r.err
 }
 
-// beginExtent finds a replica of the next extent; false at the end and on an error.
+// beginExtent opens a replica of the next extent. It returns false at the end and on an error.
 func (r *SpreadLogReader) beginExtent() bool {
 	if r.i == len(r.list.Extents) {
 		r.err = io.EOF
@@ -85,7 +86,7 @@ func (r *SpreadLogReader) beginExtent() bool {
 	if x.Length == 0 {
 		return true
 	}
-	// This node first, the others as they come.
+	// This node first, then the others in list order.
 	r.nodes = slices.Clone(x.Replicas)
 	if i := slices.Index(r.nodes, r.s.self); i > 0 {
 		r.nodes[0], r.nodes[i] = r.nodes[i], r.nodes[0]
@@ -93,7 +94,7 @@ func (r *SpreadLogReader) beginExtent() bool {
 	return r.useReplica(nil)
 }
 
-// useReplica turns to the first of the replicas that are left which is sound.
+// useReplica opens the first good replica of those that are left.
 func (r *SpreadLogReader) useReplica(why error) bool {
 	x := &r.list.Extents[r.i]
 	errs := []error{why}
@@ -111,7 +112,8 @@ func (r *SpreadLogReader) useReplica(why error) bool {
 	return false
 }
 
-// salt asks a replica for its extent's salt, and has it cut if it was not.
+// salt returns the salt of a replica's extent. It truncates the replica first if that is still to
+// do.
 func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
 	defer cancel()
@@ -131,17 +133,18 @@ func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) 
 	return info.Salt, err
 }
 
-// otherReplica goes on with another replica, since what this one has is no good.
+// otherReplica continues with another replica after an error.
 func (r *SpreadLogReader) otherReplica(why error) {
-	r.s.log.Warn("log is read from another replica", "log", r.id, "node", r.nodes[0], "err", why)
+	r.s.log.Warn("log replica not readable, trying another", "log", r.id, "node", r.nodes[0], "err", why)
 	r.nodes = r.nodes[1:]
 	r.useReplica(why)
 }
 
-// readerWindow holds any frame, twice, so that not every other read is of bytes already seen.
+// readerWindow is the size of the window. It holds two frames of any size, so that fewer reads
+// repeat bytes.
 const readerWindow = 2 * local.LogFrameBytesMax
 
-// fill reads on.
+// fill reads more bytes into the window.
 func (r *SpreadLogReader) fill() {
 	x := &r.list.Extents[r.i]
 	if cap(r.buf) < readerWindow {
@@ -151,7 +154,7 @@ func (r *SpreadLogReader) fill() {
 	r.at = 0
 	have := len(r.buf)
 	if have >= local.LogFrameBytesMax || r.off+int64(have) == x.Length {
-		r.otherReplica(&CorruptError{File: r.dec.Name, Offset: r.off, Reason: "frame goes beyond the end"})
+		r.otherReplica(&CorruptError{File: r.dec.Name, Offset: r.off, Reason: "frame extends beyond the end"})
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
@@ -163,7 +166,7 @@ func (r *SpreadLogReader) fill() {
 		n, err = p.ReadLog(ctx, ref, r.buf[have:have+local.LogFrameBytesMax], r.off+int64(have))
 	}
 	if err == nil && n == 0 {
-		err = &CorruptError{File: r.dec.Name, Offset: r.off, Reason: "extent is short"}
+		err = &CorruptError{File: r.dec.Name, Offset: r.off, Reason: "unexpected end of extent"}
 	}
 	if err != nil {
 		r.otherReplica(err)
@@ -172,7 +175,7 @@ func (r *SpreadLogReader) fill() {
 	r.buf = r.buf[:have+n]
 }
 
-// Close lets go of the log.
+// Close releases the reader.
 func (r *SpreadLogReader) Close() error {
 	r.err, r.buf = fmt.Errorf("read log %s: %w", r.id, ErrClosed), nil
 	return nil

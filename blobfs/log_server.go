@@ -22,7 +22,7 @@ func (v server) AppendLog(_ context.Context, a local.LogAppend, done func(int64,
 	}
 	flush := func() { v.s.disks.FlushLog(a.Log, a.Seq) }
 	if !v.s.spawn(flush) {
-		flush() // the store is closed: it refuses what is queued
+		flush() // the store is closed: FlushLog rejects what is queued
 	}
 }
 

@@ -2,21 +2,22 @@ package blobfs
 
 import "time"
 
-// slowness is of a node that was slow: it gets no replicas if there are others.
+// slowness is the state of a node that was slow: it gets no replicas if there are enough others.
 type slowness struct {
 	until time.Duration
-	long  time.Duration // how long that is
+	long  time.Duration // duration of the current exclusion
 }
 
-// slowTimes is how many times LogConfig.Avoid a node is left out that is slow each time: it costs a standby to find out.
+// slowTimes bounds the exclusion of a node that is slow repeatedly, as a multiple of
+// LogConfig.Avoid: each new trial costs a standby.
 const slowTimes = 8
 
-// slowed goes on without a replica, and leaves its node out for a time: twice as long as the last time if
-// that was not long ago. Called with mu held.
+// slowed drops a replica and excludes its node for a time, twice as long as the last time if that
+// was recent. Called with mu held.
 func (w *SpreadLogWriter) slowed(k linkKey, now time.Duration) {
 	avoid := w.s.cluster.Logs.Avoid
 	if w.s.peers.suspected(k.node) {
-		w.avoid[k.node] = avoidance{until: now + avoid, unreached: true} // it is not there, which is another thing
+		w.avoid[k.node] = avoidance{until: now + avoid, unreached: true} // down rather than slow
 	} else {
 		s := w.slow[k.node]
 		if !w.onTrial(k.node, now) {
@@ -30,7 +31,7 @@ func (w *SpreadLogWriter) slowed(k linkKey, now time.Duration) {
 	w.m.Failed(k.seq, k.node, 0)
 }
 
-// onTrial tells whether a node was slow not long ago. Called with mu held.
+// onTrial reports whether a node was slow recently. Called with mu held.
 func (w *SpreadLogWriter) onTrial(node string, now time.Duration) bool {
 	s := w.slow[node]
 	return s.long > 0 && now-s.until < 2*s.long

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// LogStatus is a log that this node appends to.
+// LogStatus describes a log that this node appends to.
 type LogStatus struct {
 	ID ID
-	// Replicas is on how many nodes is what is appended now.
+	// Replicas is the number of replicas of the current extent.
 	Replicas int
 	LogWriterStats
 }
@@ -19,7 +19,7 @@ type openLogs struct {
 	all map[*SpreadLogWriter]struct{}
 }
 
-// add notes a writer until its context ends.
+// add registers a writer until its context ends.
 func (o *openLogs) add(w *SpreadLogWriter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,7 +34,7 @@ func (o *openLogs) add(w *SpreadLogWriter) {
 	})
 }
 
-// OpenLogs returns the logs on several nodes that this one appends to.
+// OpenLogs returns the replicated logs that this node appends to.
 func (s *Store) OpenLogs() []LogStatus {
 	s.openLogs.mu.Lock()
 	var writers []*SpreadLogWriter

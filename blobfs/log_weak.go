@@ -7,15 +7,17 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// weakPatience is how long extents of a log may have fewer replicas than they could before the log is
-// weak: a node that is back soon need not have all written out. Fewer than logReplicasMin is weak at once.
+// weakPatience is how long extents of a log may have fewer replicas than possible before Weak
+// reports them: a node that returns soon need not cause compactions. Fewer than logReplicasMin is
+// reported at once.
 const weakPatience = 10 * time.Second
 
-// Weak returns the position up to which the log is on fewer nodes than it could be, or on one that is to leave: sealed extents get no new
-// replicas, so what lies before should be written elsewhere, and released. Zero if it is as it should be.
+// Weak returns the position up to which the log is under-replicated or has a replica on a draining
+// node. Sealed extents get no new replicas, so the data before it should be written elsewhere and
+// released. Zero means that no data is.
 func (w *SpreadLogWriter) Weak() int64 { return w.weak.Load() }
 
-// weigh finds out up to where the log is weak. Called with mu held.
+// weigh updates the position that Weak returns. Called with mu held.
 func (w *SpreadLogWriter) weigh(now time.Duration) {
 	if w.m == nil || now-w.weighed < w.s.cluster.Logs.Retry {
 		return
@@ -30,7 +32,7 @@ func (w *SpreadLogWriter) weigh(now time.Duration) {
 	pos, short, bare := l.Start, int64(0), int64(0)
 	for _, x := range l.Extents {
 		if x.Length < 0 {
-			break // open: the writer turns to one with more replicas by itself
+			break // open: the writer moves to an extent with more replicas
 		}
 		pos += x.Length
 		live := len(nodesOf(able, x.Replicas))

@@ -17,92 +17,92 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// SpreadLogWriter appends to a log that is on several nodes. Its methods may be called from
-// several goroutines; payloads are in the log in the order in which their Appends began. What is
-// to be done it is told by a logproto.Writer.
+// SpreadLogWriter appends to a replicated log. It is safe for concurrent use; payloads are in the
+// log in the order in which their Appends began. A logproto.Writer decides what it does.
 type SpreadLogWriter struct {
 	s  *Store
 	id ID
-	// server is whose log it is, and path where its list is.
+	// server owns the log; path is the file of its list.
 	server, path string
-	// vital means that it may take disks down to half of their reserve.
+	// vital means that the log may use up to half of the disks' reserve.
 	vital bool
 
-	ctx    context.Context // ends with Close and with the store
+	ctx    context.Context // canceled by Close and with the store
 	cancel context.CancelFunc
 
-	// turn is held while a payload's frames are put in; it has room for one.
+	// turn is held while a payload's frames are submitted; its capacity is one.
 	turn chan struct{}
 
-	// mu guards what follows. Never held across I/O but the queueing of frames here, which is none.
+	// mu guards what follows. Never held across I/O. Queueing frames for the local disk is no I/O.
 	mu       sync.Mutex
 	m        *logproto.Writer
 	err      error // sticky
 	frames   []*logFrame
 	waiters  []*logWaiter  // by position
-	bytes    int           // of frames that are not acknowledged
-	room     chan struct{} // closed and made anew when bytes shrinks; nil if nobody waits
+	bytes    int           // of unacknowledged frames
+	room     chan struct{} // closed and replaced when bytes shrinks; nil if no append waits
 	salts    map[uint64]uint64
-	reserved map[uint64]bool // extents that may take of the reserve, though the log is not vital
+	reserved map[uint64]bool // extents that may use disk reserves although the log is not vital
 	seq      uint64          // of the extent that frames are encoded for
 	links    map[linkKey]*logLink
 	opening  map[linkKey]*openingReplica
 	avoid    map[string]avoidance // nodes that failed and get no replicas
-	slow     map[string]slowness  // nodes that get none if there are others
-	placeErr error                // why there are no nodes, if there are none
-	// withdrawn is why frames were taken back since the payload under way began, if any were: it cannot
-	// go on then, even if there is room again.
+	slow     map[string]slowness  // nodes that get none if there are enough others
+	placeErr error                // why no nodes were found
+	// withdrawn is why frames of the payload being submitted were withdrawn, if any were. The
+	// payload then fails even if there is space again.
 	withdrawn error
-	listErr   error         // why the list was not saved when it was last tried
+	listErr   error         // why the last save of the list failed
 	began     chan struct{} // closed when the first list was saved, or failed
 	begun     bool
 	sealed    chan struct{} // closed when the log is closed
-	after     []func()      // what to do once mu is free
+	after     []func()      // calls to make after mu is released
 	pace      logPace
-	retried   time.Duration // when nodes were last asked for again
-	widened   time.Duration // when the writer last turned for more replicas
-	rest      time.Duration // how long it then does not again
+	retried   time.Duration // when nodes were last requested again
+	widened   time.Duration // when the writer last switched for more replicas
+	rest      time.Duration // how long it pauses before the next such switch
 	stats     LogWriterStats
 
-	weighed, shortSince time.Duration // when weigh last looked, and since when extents lack replicas; 0: none does
+	weighed, shortSince time.Duration // when weigh last ran, and since when extents are under-replicated; 0: none is
 
-	present      uint64        // extent that is appended to
-	presentSince time.Duration // when it was first seen to hold something
+	present      uint64        // the current extent
+	presentSince time.Duration // when it was first seen to hold data
 
 	weak atomic.Int64
 }
 
-// LogWriterStats counts what a writer did.
+// LogWriterStats counts the work of a writer.
 type LogWriterStats struct {
 	Appends, Extents int64
-	// Slow and Failed count replicas that the writer went on without.
+	// Slow and Failed count the replicas dropped because they were slow or failed.
 	Slow, Failed int64
-	Deadline     time.Duration // present one
+	Deadline     time.Duration // current append deadline
 }
 
-// logFrame is a frame that is not acknowledged.
+// logFrame is an unacknowledged frame.
 type logFrame struct {
 	pos, end int64
 	b        []byte
 	salt     uint64
-	shared   bool // a link may be sending it: b must stay as it is
+	shared   bool // a link may be sending it: b must not change
 	sent     time.Duration
 }
 
-// logWaiter is an Append.
+// logWaiter is a waiting Append.
 type logWaiter struct {
 	end  int64
-	done chan error // room for one
+	done chan error // capacity 1
 }
 
-// CreateSpreadLog begins a log of a server, durably, and opens it for appending. It waits, until ctx ends, for a node that
-// answers and may have it. ErrLogExists; ErrDiskFull if no node has room; ErrFenced; what the lists return.
+// CreateSpreadLog creates a log of a server durably and opens it for appending. It waits until ctx
+// ends for a node that answers and may store it. It returns ErrLogExists, ErrDiskFull if all nodes
+// are full, ErrFenced, or the error of the lists.
 func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
 	return s.createSpreadLog(ctx, server, id, false)
 }
 
-// CreateVitalSpreadLog is CreateSpreadLog of one that may take disks down to half of their reserve, when there is no
-// other room.
+// CreateVitalSpreadLog is CreateSpreadLog for a high-priority log, which may use up to half of the
+// disks' reserve if there is no other space.
 func (s *Store) CreateVitalSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
 	return s.createSpreadLog(ctx, server, id, true)
 }
@@ -156,7 +156,7 @@ func (w *SpreadLogWriter) failure() error {
 	return w.err
 }
 
-// Stats returns what the writer did.
+// Stats returns the writer's counters.
 func (w *SpreadLogWriter) Stats() LogWriterStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,14 +165,14 @@ func (w *SpreadLogWriter) Stats() LogWriterStats {
 	return st
 }
 
-// Append adds p to the log, keeps nothing of it, and returns the position after it once it is
-// durable on every replica of its extent. Replicas that fail or are slow are replaced; Append then
-// only takes longer.
+// Append adds p to the log and returns the position after it, once p is durable on every replica of
+// its extent. It does not retain p. Replicas that fail or are slow are replaced, which delays
+// Append.
 //
-// ErrDiskFull means that no node has room for the next extent, or the lists none for a change, and *TooLargeError that p is over
-// LogPayloadMax: nothing is lost and the writer can be used on. ErrFenced, ErrSealed, ErrLogFailed and ErrClosed
-// are sticky. After an error p may or may not be in the log when it is recovered, whole or not at all.
-// When ctx ends Append returns, and p may still be appended.
+// ErrDiskFull means that no node has space for the next extent, or the lock service none for the
+// list, and *TooLargeError that p is longer than LogPayloadMax; the writer stays usable after both.
+// ErrFenced, ErrSealed, ErrLogFailed and ErrClosed are sticky. After an error a recovery may find p
+// whole or not at all. If ctx ends Append returns, and p may still be appended.
 func (w *SpreadLogWriter) Append(ctx context.Context, p []byte) (pos int64, err error) {
 	pos, err = w.append(ctx, p)
 	if err != nil {
@@ -186,7 +186,7 @@ func (w *SpreadLogWriter) append(ctx context.Context, p []byte) (int64, error) {
 		return 0, &TooLargeError{Limit: LogPayloadMax, Got: int64(len(p))}
 	}
 	if err := ctx.Err(); err != nil {
-		return 0, err // and nothing is appended
+		return 0, err // nothing is appended
 	}
 	select {
 	case w.turn <- struct{}{}:
@@ -220,12 +220,12 @@ func (w *SpreadLogWriter) closedError() error {
 	return ErrClosed
 }
 
-// frameMax returns the longest frame that every extent takes.
+// frameMax returns the longest frame that fits into every extent.
 func (w *SpreadLogWriter) frameMax() int64 {
 	return min(local.LogFrameBytesMax, w.s.ExtentBytes()-local.LogPageBytes)
 }
 
-// submit puts a payload's frames in, as there is room in the window.
+// submit submits a payload's frames as the window has space for them.
 func (w *SpreadLogWriter) submit(ctx context.Context, p []byte) (*logWaiter, error) {
 	parts, each := local.LogFrameParts(len(p), w.frameMax())
 	waiter := &logWaiter{done: make(chan error, 1)}
@@ -257,7 +257,7 @@ func (w *SpreadLogWriter) submit(ctx context.Context, p []byte) (*logWaiter, err
 	return waiter, nil
 }
 
-// refusal returns why nothing is taken. Called with mu held.
+// refusal returns why the writer accepts no appends; nil if it does. Called with mu held.
 func (w *SpreadLogWriter) refusal() error {
 	if w.err != nil {
 		return w.err
@@ -265,8 +265,8 @@ func (w *SpreadLogWriter) refusal() error {
 	return w.full()
 }
 
-// full returns that there is no room for what would have to be written first, if that is so: an
-// extent, or the list. Called with mu held.
+// full returns an ErrDiskFull if there is no space for the extent or the list that must be written
+// first. Called with mu held.
 func (w *SpreadLogWriter) full() error {
 	switch {
 	case w.m.Stuck() && errors.Is(w.placeErr, ErrDiskFull):
@@ -286,7 +286,7 @@ func (w *SpreadLogWriter) addFrame(p []byte, i, parts, each, size int) {
 	w.bytes += size
 }
 
-// awaitRoom waits until the window takes size bytes more.
+// awaitRoom waits until the window has space for size bytes.
 func (w *SpreadLogWriter) awaitRoom(ctx context.Context, size int) error {
 	for {
 		w.mu.Lock()
@@ -313,13 +313,13 @@ func (w *SpreadLogWriter) awaitRoom(ctx context.Context, size int) error {
 	}
 }
 
-// Release tells that nothing before pos will be read again. Extents that lie wholly before it are
-// removed, soon and in the background.
+// Release reports that data before pos will not be read again. Extents that lie wholly before it
+// are removed in the background.
 func (w *SpreadLogWriter) Release(pos int64) {
 	w.event(func() { w.m.Release(pos) })
 }
 
-// Seal ends the log: it takes no more, and its list says so. Errors are those of Append.
+// Seal ends the log and closes its list. It returns the errors of Append.
 func (w *SpreadLogWriter) Seal(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("seal log %s: %w", w.id, err)
@@ -349,13 +349,13 @@ func (w *SpreadLogWriter) Seal(ctx context.Context) error {
 	return nil
 }
 
-// Close lets go of the log and leaves it unsealed. To OpenSpreadLog that is the same as a crash.
+// Close ends the writer and leaves the log unsealed, as a crash would.
 func (w *SpreadLogWriter) Close() error {
 	w.event(func() { w.stop(ErrClosed) })
 	return nil
 }
 
-// stop makes err sticky and ends everything. Called with mu held.
+// stop makes err sticky, fails all appends and ends the writer. Called with mu held.
 func (w *SpreadLogWriter) stop(err error) {
 	if w.err == nil {
 		w.err = err
@@ -385,10 +385,10 @@ func newSalt() uint64 {
 	return binary.LittleEndian.Uint64(b[:]) | 1
 }
 
-// frameBuffers lends buffers for frames.
+// frameBuffers is a pool of frame buffers.
 type frameBuffers struct{ pool sync.Pool }
 
-// framePooledMax is the largest buffer that is kept.
+// framePooledMax is the capacity of the largest buffer that is pooled, in bytes.
 const framePooledMax = 128 << 10
 
 func (f *frameBuffers) get(size int) []byte {

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// SweepConfig says how garbage is found and removed. The zero value of a field means its default.
+// SweepConfig configures garbage collection. The zero value of a field means its default.
 type SweepConfig struct {
-	// Every is the time from one round to the next. Default 1 h: each reads all roots, and lists all extents.
+	// Every is the interval between rounds. Default 1 h: each round reads all roots and lists all
+	// extents.
 	Every time.Duration
-	// Warn is how long a node has to know that an extent seems to be garbage before a later round may put it into
-	// quarantine. Default 10 min: whoever reads the name of a blob opens it within that time, and all know of
-	// a new node.
+	// Warn is how long an extent must be marked as garbage before a later round may quarantine it.
+	// Default 10 min: a reader opens a blob within that time of reading its name, and all nodes
+	// learn of a new node.
 	Warn time.Duration
-	// Grace is how long an extent stays in quarantine. Default 24 h: a person can find out that
-	// something is wrong, and undo it.
+	// Grace is how long an extent stays in quarantine. Default 24 h: an operator has time to notice
+	// a mistake and undo it.
 	Grace time.Duration
-	// Away is how long a node may be away before the sweep goes on without it. Until then there are no rounds, for nobody
-	// knows what it uses. Default 24 h.
+	// Away is how long a node may be down before rounds proceed without it. Until then there are no
+	// rounds, since its pins are unknown. Default 24 h.
 	Away time.Duration
-	// Marks is how many blobs the sweeper keeps in memory, at 8 bytes each. Of more it reads the roots several
-	// times in a round. Default 4 Mi: 32 MiB.
+	// Marks is how many blobs the Sweeper keeps in memory, at 8 bytes each. If there are more, a
+	// round reads the roots several times. Default 4 Mi (32 MiB); at least 2.
 	Marks int
 }
 
@@ -36,7 +37,7 @@ func (c SweepConfig) withDefaults() SweepConfig {
 func (c SweepConfig) validate() error {
 	c = c.withDefaults()
 	if c.Every < 0 || c.Warn < 0 || c.Grace < 0 || c.Away < 0 || c.Marks < 2 {
-		return errors.New("configuration of the sweep: a duration is negative, or marks are fewer than 2")
+		return errors.New("garbage collection configuration: negative duration or fewer than 2 marks")
 	}
 	return nil
 }

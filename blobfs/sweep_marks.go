@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// marks are the blobs that something needs, of a range of IDs that is as large as fits into memory. A blob is
-// remembered by the first 8 bytes of its ID: that two have the same only keeps garbage.
+// marks is the set of needed blobs within a range of IDs that fits into memory. It stores the first
+// 8 bytes of each ID. If two IDs share them, some garbage may be kept.
 type marks struct {
-	from, to uint64 // the range, both ends within
+	from, to uint64 // inclusive range
 	max      int
-	all      []uint64 // sorted once settled
+	all      []uint64 // sorted by settle
 }
 
 func markOf(id ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 func newMarks(from uint64, max int) *marks { return &marks{from: from, to: math.MaxUint64, max: max} }
 
-// add marks a blob, if it is within the range. When there are too many the range becomes shorter.
+// add marks a blob within the range. If the set is full the range is shortened.
 func (m *marks) add(id ID) {
 	x := markOf(id)
 	if x < m.from || x > m.to {
@@ -37,13 +37,14 @@ func (m *marks) add(id ID) {
 	m.all = append(m.all, x)
 }
 
-// settle sorts the marks.
+// settle sorts the marks and removes duplicates.
 func (m *marks) settle() {
 	slices.Sort(m.all)
 	m.all = slices.Compact(m.all)
 }
 
-// covers tells whether the marks say something about a blob: all below the range were judged before.
+// covers reports whether a blob is not above the range. Blobs below it were judged in earlier
+// passes.
 func (m *marks) covers(id ID) bool { return markOf(id) <= m.to }
 
 func (m *marks) has(id ID) bool {

@@ -12,32 +12,33 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// sweepNode is what this node knows of the sweep's rounds. It has nothing from before the process began: an
-// extent is put into quarantine only if two rounds found it to be garbage since.
+// sweepNode is this node's part in garbage collection. It starts empty: an extent is quarantined
+// only if two rounds since the process started found it to be garbage.
 type sweepNode struct {
-	// mu guards what follows. Held across the listing and moving of local files by one call at a time.
+	// mu guards what follows. One call at a time holds it while it lists and moves local files.
 	mu       sync.Mutex
-	round    uint64 // the one under way, or the last
-	begun    bool   // it was begun since the process began, and has not ended
+	round    uint64 // the current or last round
+	begun    bool   // round began in this process and has not ended
 	extents  sweepSet[ExtentID]
 	replicas sweepSet[api.ReplicaKey]
-	// planned tells that back and due are what is left to do at the end of the round: to take out of quarantine, which
-	// is done first and even if that raises the alarm, and to put there or remove.
+	// planned means that back and due hold the steps that remain at the end of the round. Those of
+	// back take extents out of quarantine and run first, even if they raise the alarm. Those of due
+	// quarantine and remove.
 	planned   bool
 	back, due []sweepStep
 }
 
 type sweepStep func(ctx context.Context, out *api.Swept) error
 
-// sweepSet is what the sweep has found out about extents, or about replicas.
+// sweepSet is the state of garbage collection for extents, or for log replicas.
 type sweepSet[K comparable] struct {
 	first   K
 	compare func(a, b K) int
-	judged  K    // all up to this one
-	page    []K  // the last one that was listed
-	all     bool // are judged
+	judged  K    // the last one judged
+	page    []K  // the last page listed
+	all     bool // all are judged
 	garbage map[K]bool
-	warned  map[K]time.Duration // garbage of earlier rounds, and when that was known first
+	warned  map[K]time.Duration // garbage of earlier rounds, and when it was first found
 }
 
 func (x *sweepSet[K]) init(first K, compare func(a, b K) int) {
@@ -50,14 +51,15 @@ func (x *sweepSet[K]) begin() {
 	x.garbage = map[K]bool{}
 }
 
-// list notes the page that was listed.
+// list records a listed page. An empty page means that all are judged.
 func (x *sweepSet[K]) list(page []K) { x.page, x.all = page, len(page) == 0 }
 
-// judge notes which of the last page are garbage. Only what was listed counts.
+// judge records which extents of the last page are garbage. It rejects any that the page does not
+// have.
 func (x *sweepSet[K]) judge(upTo K, garbage []K) error {
 	i := slices.Index(x.page, upTo)
 	if i < 0 || slices.ContainsFunc(garbage, func(k K) bool { return !slices.Contains(x.page[:i+1], k) }) {
-		return fmt.Errorf("what is judged was not listed: %w", api.ErrStaleRound)
+		return fmt.Errorf("judged extents were not listed: %w", api.ErrStaleRound)
 	}
 	for _, k := range garbage {
 		x.garbage[k] = true
@@ -66,8 +68,9 @@ func (x *sweepSet[K]) judge(upTo K, garbage []K) error {
 	return nil
 }
 
-// warn makes the garbage of this round that of an earlier one, and returns what was known before for long
-// enough, and how much is new. What is in quarantine already is not told of.
+// warn merges the garbage of this round into warned, and drops from warned what is no longer
+// garbage. It returns the garbage that was first found at least age ago, and the number of new
+// entries. Garbage that is in quarantine already is skipped.
 func (x *sweepSet[K]) warn(now, age time.Duration, quarantined func(K) bool) (old []K, fresh int) {
 	warned := make(map[K]time.Duration)
 	for k := range x.garbage {
@@ -93,12 +96,12 @@ func (n *sweepNode) init() {
 	n.replicas.init(api.ReplicaKey{}, api.ReplicaKey.Compare)
 }
 
-// in calls do if the round is the one under way.
+// in calls do if round is the current one, else returns api.ErrStaleRound.
 func (n *sweepNode) in(round uint64, do func() error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.begun || n.round != round {
-		return fmt.Errorf("round %d, with %d known here: %w", round, n.round, api.ErrStaleRound)
+		return fmt.Errorf("round %d, current round %d: %w", round, n.round, api.ErrStaleRound)
 	}
 	return do()
 }
@@ -170,7 +173,7 @@ func (v server) JudgeReplicas(_ context.Context, round uint64, upTo api.ReplicaK
 	return v.s.Alarm(), err
 }
 
-// sweepBatch is how many extents one EndSweep handles: a second of renames and removals on a slow disk.
+// sweepBatch is how many steps one EndSweep runs: a second of renames and removals on a slow disk.
 const sweepBatch = 256
 
 // EndSweep implements api.Sweep.
@@ -178,7 +181,7 @@ func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err 
 	n := &v.s.sweep
 	err = n.in(round, func() error {
 		if !n.extents.all || !n.replicas.all {
-			return fmt.Errorf("not all was judged: %w", api.ErrStaleRound)
+			return fmt.Errorf("not all extents were judged: %w", api.ErrStaleRound)
 		}
 		if !n.planned {
 			n.planned = true
@@ -202,8 +205,8 @@ func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err 
 	return out, err
 }
 
-// next returns what to do next, nil if there is nothing. After an alarm extents are only taken out of
-// quarantine, in any round, until it is cleared.
+// next returns the next step, nil if there is none. While the alarm is raised extents are only
+// taken out of quarantine.
 func (n *sweepNode) next(alarm bool) (step sweepStep) {
 	if alarm {
 		n.due = nil
@@ -219,7 +222,7 @@ func (n *sweepNode) next(alarm bool) (step sweepStep) {
 	return step
 }
 
-// planExtents finds out what is due at the end of a round.
+// planExtents plans the steps at the end of a round.
 func (v server) planExtents(round uint64, out *api.Swept) {
 	n, d := &v.s.sweep, v.s.disks
 	kept := map[ExtentID]bool{}
@@ -245,7 +248,7 @@ func (v server) planExtents(round uint64, out *api.Swept) {
 	for _, x := range old {
 		n.due = append(n.due, func(ctx context.Context, out *api.Swept) error {
 			if v.s.pins.has(x.Blob) {
-				return nil // since the sweeper asked
+				return nil // pinned after the Sweeper read the pins
 			}
 			err := d.QuarantineExtent(ctx, x, round)
 			if errors.Is(err, local.ErrNoExtent) {
@@ -261,7 +264,7 @@ func (v server) planExtents(round uint64, out *api.Swept) {
 	}
 }
 
-// planReplicas is planExtents for replicas of logs.
+// planReplicas is planExtents for log replicas.
 func (v server) planReplicas(round uint64, out *api.Swept) {
 	n, d := &v.s.sweep, v.s.disks
 	kept := map[api.ReplicaKey]bool{}
@@ -293,7 +296,7 @@ func (v server) planReplicas(round uint64, out *api.Swept) {
 	}
 }
 
-// keptOps is what can be done with something that is in quarantine.
+// keptOps are the operations on an extent or log replica in quarantine.
 type keptOps struct {
 	name         string
 	revive, drop func(ctx context.Context) error
@@ -301,14 +304,14 @@ type keptOps struct {
 	bytes        int64
 }
 
-// planKept decides about something that is in quarantine. It was there when the round began: only
-// the end of a round puts anything there.
+// planKept plans the step for an extent or log replica in quarantine. It was there when the round
+// began: only the end of a round quarantines.
 func (v server) planKept(garbage bool, since time.Time, ops keptOps) {
 	n := &v.s.sweep
 	switch {
 	case !garbage:
 		n.back = append(n.back, func(ctx context.Context, out *api.Swept) error {
-			v.s.disks.RaiseAlarm(ops.name + " is needed, and was in quarantine")
+			v.s.disks.RaiseAlarm(ops.name + " is needed but was in quarantine")
 			out.Revived++
 			return ops.revive(ctx)
 		})
@@ -341,7 +344,8 @@ func (v server) ReviveBlob(ctx context.Context, blob ID) (int, error) {
 	}
 }
 
-// resumedTimeout is how long a node that is told to go on waits for the lock service to say whether the sweep may.
+// resumedTimeout is how long ClearAlarm waits to read from the lock service whether garbage
+// collection is halted.
 const resumedTimeout = time.Second
 
 // ClearAlarm implements api.Sweep.
@@ -349,11 +353,12 @@ func (v server) ClearAlarm(ctx context.Context) error {
 	if err := v.s.disks.ClearAlarm(); err != nil {
 		return err
 	}
-	// The status of a node that sweeps would have it halted until its next round.
+	// Refreshes the status: otherwise it would be halted until the next round of a Sweeper on this
+	// node.
 	ctx, cancel := context.WithTimeout(ctx, resumedTimeout)
 	defer cancel()
 	if _, err := v.s.SweepHalted(ctx); err != nil {
-		v.s.log.Info("it is not known yet whether the sweep for garbage is halted", "err", err)
+		v.s.log.Info("garbage collection state unknown", "err", err)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 // SweepPath is the file in the lock service that counts rounds. It is the MessagePack array
 //
-//	[1, round, why there are to be no more rounds, or ""]
+//	[1, round, reason why there are no more rounds, or ""]
 //
 // to which later versions append.
 const SweepPath = "/sweep"
@@ -20,13 +20,13 @@ const (
 	sweepStateValues  = 3
 )
 
-// sweepState is what all sweepers know.
+// sweepState is the state shared by all Sweepers.
 type sweepState struct {
 	round  uint64
 	halted string
 }
 
-// encodeSweepState returns the state as it is kept in the lock service.
+// encodeSweepState encodes the state for the lock service.
 func encodeSweepState(st sweepState) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -39,26 +39,26 @@ func encodeSweepState(st sweepState) []byte {
 
 func decodeSweepState(b []byte) (st sweepState, err error) {
 	if _, err := wire.Check(b, wire.Limits{}); err != nil {
-		return st, fmt.Errorf("state of the sweep: %w", err)
+		return st, fmt.Errorf("garbage collection state: %w", err)
 	}
 	d := wire.NewDecoder(b)
 	more := d.Array() - sweepStateValues
 	if v := d.Uint(); d.Err() == nil && v != sweepStateVersion {
-		return st, fmt.Errorf("state of the sweep: version %d is unknown", v)
+		return st, fmt.Errorf("garbage collection state: version %d is unknown", v)
 	}
 	st.round, st.halted = d.Uint(), d.Str()
 	for range more {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
-		return sweepState{}, fmt.Errorf("state of the sweep: %w", err)
+		return sweepState{}, fmt.Errorf("garbage collection state: %w", err)
 	}
 	return st, nil
 }
 
 func (s *Store) loadSweepState(ctx context.Context) (st sweepState, gen uint64, err error) {
 	if s.cluster.Lists == nil {
-		return st, 0, errors.New("state of the sweep: there is no lock service to keep it")
+		return st, 0, errors.New("garbage collection state: no lock service")
 	}
 	b, gen, err := s.cluster.Lists.Load(ctx, SweepPath)
 	if err == nil && gen != 0 {
@@ -67,7 +67,8 @@ func (s *Store) loadSweepState(ctx context.Context) (st sweepState, gen uint64, 
 	return st, gen, err
 }
 
-// nextRound counts a round. ErrSweepHalted.
+// nextRound increments the round number and returns it. It returns ErrSweepHalted if rounds are
+// halted.
 func (s *Store) nextRound(ctx context.Context) (uint64, error) {
 	st, gen, err := s.loadSweepState(ctx)
 	if err != nil {
@@ -81,7 +82,8 @@ func (s *Store) nextRound(ctx context.Context) (uint64, error) {
 	return st.round, err
 }
 
-// halt notes that there must be no more rounds, and returns why.
+// halt records in the lock service that there must be no more rounds, and returns ErrSweepHalted
+// with the reason.
 func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
 	why := fmt.Errorf("%w: %s: %s", ErrSweepHalted, node, alarm)
 	st, gen, err := r.s.loadSweepState(ctx)
@@ -92,8 +94,9 @@ func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
 	return errors.Join(why, err)
 }
 
-// ResumeSweep lets rounds go on after an alarm, once a person has seen to it that the roots miss nothing. An error
-// names a node that could not be told: its alarm halts the next round.
+// ResumeSweep allows rounds again after an alarm, once an operator has made sure that the roots
+// miss nothing. An error names the nodes whose alarm could not be cleared; such an alarm halts the
+// next round.
 func (s *Store) ResumeSweep(ctx context.Context) error {
 	st, gen, err := s.loadSweepState(ctx)
 	if err == nil && st.halted != "" {
@@ -111,13 +114,14 @@ func (s *Store) ResumeSweep(ctx context.Context) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("resume the sweep: %w", err)
+		return fmt.Errorf("resume garbage collection: %w", err)
 	}
 	return nil
 }
 
-// Revive takes the extents of a blob out of quarantine, on all nodes that answer, and returns how many there
-// were. Unless a root names the blob then, or it is pinned, later rounds find it again.
+// Revive takes the extents of a blob out of quarantine on all nodes that answer, and returns how
+// many there were. Unless a root names the blob by then, or it is pinned, later rounds find it
+// again.
 func (s *Store) Revive(ctx context.Context, id ID) (n int, err error) {
 	var errs []error
 	for _, node := range s.allNodes() {

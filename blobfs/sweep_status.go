@@ -7,34 +7,35 @@ import (
 	"time"
 )
 
-// SweepStatus is what the sweepers of this node did since it started.
+// SweepStatus is the state of the Sweepers of this node since it started.
 type SweepStatus struct {
-	// Rounds ended well, Failed did not.
+	// Rounds counts rounds that succeeded, Failed those that did not.
 	Rounds, Failed int64
-	// Last is what the last round did, well or not, At when it ended, and Err why it failed.
+	// Last is the report of the last round, At when it ended, and Err why it failed.
 	Last SweepReport
 	At   time.Time
 	Err  string
-	// Halted is why there are no more rounds until ResumeSweep, as far as this node knows; empty if there are.
+	// Halted is why there are no more rounds until ResumeSweep, as far as this node knows; else
+	// empty.
 	Halted string
-	// Quarantined, Removed and RemovedBytes are of all rounds.
+	// Quarantined, Removed and RemovedBytes are totals of all rounds.
 	Quarantined, Removed, RemovedBytes int64
 }
 
-// sweepNotes is where the status is kept.
+// sweepNotes holds the status.
 type sweepNotes struct {
 	mu sync.Mutex // guards st
 	st SweepStatus
 }
 
-// Sweeping returns what the sweepers of this node did.
+// Sweeping returns the state of the Sweepers of this node.
 func (s *Store) Sweeping() SweepStatus {
 	s.swept.mu.Lock()
 	defer s.swept.mu.Unlock()
 	return s.swept.st
 }
 
-// note notes how a round ended.
+// note records how a round ended.
 func (n *sweepNotes) note(r SweepReport, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +55,7 @@ func (n *sweepNotes) note(r SweepReport, err error) {
 	}
 }
 
-// SweepHalted returns why there are no rounds of the sweep, empty if there is no reason.
+// SweepHalted returns why rounds are halted; empty if they are not.
 func (s *Store) SweepHalted(ctx context.Context) (string, error) {
 	st, _, err := s.loadSweepState(ctx)
 	if err != nil {

@@ -13,44 +13,44 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 )
 
-// Roots tells which blobs something needs.
+// Roots names the blobs that are needed.
 type Roots interface {
-	// Mark calls mark for each blob that was needed when Mark began and still is, in any order, any number of
-	// times. Blobs that come or go meanwhile may be among them. An error means that some may be
-	// missing: then nothing is swept.
+	// Mark calls mark for each blob that was needed when Mark began and still is, in any order and
+	// any number of times. It may include blobs that come or go meanwhile. An error means that some
+	// may be missing; then the round fails and nothing is collected.
 	Mark(ctx context.Context, mark func(ID)) error
 }
 
-// Sweeper finds garbage on all nodes, and has them remove it. There should be one at a time; a second one
-// makes the first one's round fail, and does no harm.
+// Sweeper collects garbage on all nodes. One should run at a time. A second one makes the round of
+// the first fail, and does no harm.
 type Sweeper struct {
 	s     *Store
 	roots []Roots
-	// missed is since when a node that does not answer has not.
+	// missed is since when each unreachable node has not answered.
 	missed map[string]time.Duration
 }
 
-// SweepReport says what a round did.
+// SweepReport is the result of a round.
 type SweepReport struct {
 	Round   uint64
-	Passes  int // over the roots
-	Nodes   int // that took part
+	Passes  int // passes over the roots
+	Nodes   int // nodes that took part
 	Without []string
-	Listed  int // extents, and replicas of logs
-	Garbage int // of these
+	Listed  int // extents and log replicas
+	Garbage int // of those listed
 	api.Swept
 }
 
-// ErrSweepHalted means that something in quarantine was needed, on some node, so that the roots must have missed it:
-// there are no more rounds until ResumeSweep.
-var ErrSweepHalted = errors.New("the sweep for garbage is halted")
+// ErrSweepHalted means that an extent in quarantine was needed on some node, so the roots must have
+// missed it. There are no more rounds until ResumeSweep.
+var ErrSweepHalted = errors.New("garbage collection is halted")
 
-// NewSweeper returns a sweeper. What is named by no root, and nobody uses, is garbage.
+// NewSweeper returns a Sweeper. A blob that no root names and no node uses is garbage.
 func (s *Store) NewSweeper(roots ...Roots) *Sweeper {
 	return &Sweeper{s: s, roots: roots, missed: map[string]time.Duration{}}
 }
 
-// Run makes a round, and then one each time the period has passed, until ctx ends.
+// Run makes a round at once and then one every SweepConfig.Every, until ctx ends.
 func (w *Sweeper) Run(ctx context.Context) {
 	for {
 		r, err := w.Round(ctx)
@@ -58,9 +58,9 @@ func (w *Sweeper) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			w.s.log.Error("garbage is not swept", "round", r.Round, "err", err)
+			w.s.log.Error("garbage collection failed", "round", r.Round, "err", err)
 		default:
-			w.s.log.Info("garbage swept", "round", r.Round, "nodes", r.Nodes, "without", r.Without, "listed", r.Listed, "garbage", r.Garbage,
+			w.s.log.Info("garbage collected", "round", r.Round, "nodes", r.Nodes, "without", r.Without, "listed", r.Listed, "garbage", r.Garbage,
 				"quarantined", r.Quarantined, "removed", r.Removed, "bytes", r.Bytes)
 		}
 		if !w.s.pause(ctx, w.s.cluster.Sweep.Every) {
@@ -69,7 +69,7 @@ func (w *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// sweepRound is one round.
+// sweepRound is one round of garbage collection.
 type sweepRound struct {
 	w *Sweeper
 	s *Store
@@ -77,17 +77,18 @@ type sweepRound struct {
 	nodes []*sweptNode
 }
 
-// sweptNode is a node in a round.
+// sweptNode is a node that takes part in a round.
 type sweptNode struct {
 	id   string
 	peer api.Peer
-	// err is why nothing more of it is judged. What it uses counts nevertheless.
+	// err is why the round stopped collecting on this node. The node's pins still count.
 	err error
 }
 
-// Round makes one round. ErrSweepHalted; api.ErrStaleRound if another sweeper is at it; api.ErrUnreachable with the
-// nodes that do not answer, unless they are away for long; the errors of the roots and of the lists. After an error nothing of
-// the round is done, on nodes that were not told that it has ended.
+// Round makes one round. It returns ErrSweepHalted, api.ErrStaleRound if another Sweeper is active,
+// api.ErrUnreachable with the nodes that do not answer unless they were down for SweepConfig.Away,
+// or an error of the roots or of the lists. After an error, nodes that have not received EndSweep
+// collect nothing.
 func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
 	r := &sweepRound{w: w, s: w.s}
 	err := r.run(ctx)
@@ -131,16 +132,16 @@ func (r *sweepRound) run(ctx context.Context) error {
 	return r.end(ctx)
 }
 
-// ask calls a node with the time that it has to answer.
+// ask calls a node with SealTimeout.
 func (r *sweepRound) ask(ctx context.Context, call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.SealTimeout)
 	defer cancel()
 	return call(ctx)
 }
 
-// begin begins the round on all nodes: what comes to be after it is not judged. What they use is asked for
-// after it, and what the roots name after that. A node that is away is done without only if it is away
-// for long.
+// begin begins the round on all nodes. Extents created later are not judged. Pins are read after
+// it, and roots after the pins. A node that does not answer fails the round, unless it was down for
+// SweepConfig.Away.
 func (r *sweepRound) begin(ctx context.Context) error {
 	now := r.s.cluster.Clock.Now()
 	var missing []string
@@ -167,18 +168,18 @@ func (r *sweepRound) begin(ctx context.Context) error {
 	}
 	r.Nodes = len(r.nodes)
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: nobody knows what is in use there: %s", api.ErrUnreachable, strings.Join(missing, "; "))
+		return fmt.Errorf("%w: pins unknown: %s", api.ErrUnreachable, strings.Join(missing, "; "))
 	}
 	return nil
 }
 
-// begunNode is what a node says when a round begins.
+// begunNode is a node's answer to BeginSweep.
 type begunNode struct {
 	*sweptNode
 	alarm string
 }
 
-// beginAll tells all nodes that the round begins.
+// beginAll calls BeginSweep on all nodes.
 func (r *sweepRound) beginAll(ctx context.Context) []begunNode {
 	var all []begunNode
 	for _, id := range r.s.allNodes() {
@@ -202,13 +203,13 @@ func (r *sweepRound) beginAll(ctx context.Context) []begunNode {
 	return all
 }
 
-// mark finds out what is needed, of as many blobs as fit into memory.
+// mark collects the blobs that are needed, in a range of IDs that fits into memory.
 func (r *sweepRound) mark(ctx context.Context, from uint64) (*marks, error) {
 	r.Passes++
 	m := newMarks(from, r.s.cluster.Sweep.Marks)
 	for _, n := range r.nodes {
 		if err := r.pins(ctx, n, m); err != nil {
-			return nil, fmt.Errorf("what %s uses: %w", n.id, err)
+			return nil, fmt.Errorf("pins of %s: %w", n.id, err)
 		}
 	}
 	for _, roots := range r.w.roots {
@@ -220,7 +221,7 @@ func (r *sweepRound) mark(ctx context.Context, from uint64) (*marks, error) {
 	return m, ctx.Err()
 }
 
-// pins marks what a node uses.
+// pins marks the blobs that a node uses.
 func (r *sweepRound) pins(ctx context.Context, n *sweptNode, m *marks) error {
 	for after := (ID{}); ; {
 		var page []ID
@@ -238,7 +239,8 @@ func (r *sweepRound) pins(ctx context.Context, n *sweptNode, m *marks) error {
 	}
 }
 
-// lost notes that a node takes no further part. Only a later round, or the end of ctx, ends this one.
+// lost records that a node takes no further part. It returns an error only if a later round has
+// begun or ctx ended.
 func (r *sweepRound) lost(ctx context.Context, n *sweptNode, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -251,7 +253,7 @@ func (r *sweepRound) lost(ctx context.Context, n *sweptNode, err error) error {
 	return nil
 }
 
-// extents judges the extents of a node that are in the range of the marks.
+// extents judges the extents of a node within the range of the marks.
 func (r *sweepRound) extents(ctx context.Context, n *sweptNode, m *marks) error {
 	for n.err == nil {
 		var page, garbage []ExtentID
@@ -290,7 +292,7 @@ func (r *sweepRound) extents(ctx context.Context, n *sweptNode, m *marks) error 
 	return nil
 }
 
-// replicas judges a node's replicas of logs: those are needed which the log's list names.
+// replicas judges a node's log replicas: those that their log's list names are needed.
 func (r *sweepRound) replicas(ctx context.Context, n *sweptNode) error {
 	for n.err == nil {
 		var page []api.SweepReplica
@@ -325,9 +327,9 @@ func (r *sweepRound) replicas(ctx context.Context, n *sweptNode) error {
 	return nil
 }
 
-// unlisted returns which of a node's replicas no list names.
+// unlisted returns the replicas of a node that no list names.
 func (r *sweepRound) unlisted(ctx context.Context, node string, page []api.SweepReplica) (garbage []api.ReplicaKey, err error) {
-	var named map[uint64]bool // extents of the log that the last replica was of
+	var named map[uint64]bool // extents of the log of the previous replica
 	for i, x := range page {
 		if i == 0 || page[i-1].Log != x.Log || page[i-1].Server != x.Server {
 			if named, err = r.namedExtents(ctx, node, x); err != nil {
@@ -341,10 +343,10 @@ func (r *sweepRound) unlisted(ctx context.Context, node string, page []api.Sweep
 	return garbage, nil
 }
 
-// namedExtents returns of which extents of a log a node should have replicas; nil if that cannot be told.
+// namedExtents returns the extents of a log of which a node should have replicas; nil if unknown.
 func (r *sweepRound) namedExtents(ctx context.Context, node string, x api.SweepReplica) (map[uint64]bool, error) {
 	if x.Server == "" || strings.ContainsAny(x.Server, "/") {
-		r.s.log.Warn("replica of a log does not say of which server", "node", node, "log", x.Log, "extent", x.Seq)
+		r.s.log.Warn("log replica without a server", "node", node, "log", x.Log, "extent", x.Seq)
 		return nil, nil
 	}
 	l, _, err := r.s.loadLogList(ctx, logPath(x.Server, x.Log))
@@ -360,7 +362,7 @@ func (r *sweepRound) namedExtents(ctx context.Context, node string, x api.SweepR
 	return named, nil
 }
 
-// end has each node do what is due. A node that fails at it does the rest in a later round.
+// end makes each node apply the result of the round. If a node fails, a later round does the rest.
 func (r *sweepRound) end(ctx context.Context) error {
 	for _, n := range r.nodes {
 		for n.err == nil {
