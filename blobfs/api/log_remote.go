@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// callLog makes the call that r describes.
+// callLog calls a method with the parameters r.
 func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logRequest, decode func(*wire.Decoder)) error {
 	r.logShape = logShapeOf(method)
 	return m.callWith(ctx, lane, method, r.append, decode)
@@ -21,8 +21,8 @@ func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (room int64, err 
 	return room, err
 }
 
-// AppendLog implements Logs. It may dial, and waits while the connection has too much
-// unsent; ctx bounds that, and the wait for the answer.
+// AppendLog implements Logs. It may dial, and blocks while too many bytes of the connection are
+// unsent. ctx bounds both, and the wait for the answer.
 func (m *Remote) AppendLog(ctx context.Context, a local.LogAppend, done func(int64, error)) {
 	if len(a.Frames) > LogBytesMax {
 		done(0, badBytes(len(a.Frames)))

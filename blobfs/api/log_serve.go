@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// serveLogs registers the methods of logs. An append is decoded on the connection's reader, so that it keeps
-// its order, and queued; a refill waits for other nodes.
+// serveLogs registers the log methods. An append is decoded on the connection's reader, which
+// preserves its order, and queued. A refill waits for other nodes.
 func serveLogs(srv *rpc.Server, current func() (Peer, error)) {
 	for i := range logShapes {
 		sh := &logShapes[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The methods that keep logs.
+// Log methods.
 const (
 	MethodLogOpen   = "log.open"
 	MethodLogAppend = "log.append"
@@ -24,7 +24,7 @@ const (
 	MethodLogVerify = "log.verify"
 )
 
-// logField is a parameter of a method of logs.
+// logField is a parameter of a log method.
 type logField uint8
 
 const (
@@ -43,17 +43,18 @@ const (
 	logFieldVital
 )
 
-// logShape is what a method takes: parameters in their order. More may be appended in later
-// versions; readers pass over what they do not know.
+// logShape lists the parameters of a log method in wire order. Later versions may append
+// parameters; readers skip unknown ones.
 type logShape struct {
 	method string
 	params []logField
 }
 
-// appended tells whether the field came in a later version. Whoever has no use for it leaves it out.
+// appended reports whether a later version added the field. It is left out if it has its zero
+// value.
 func (f logField) appended() bool { return f == logFieldVital }
 
-// least is how many values the first version sent.
+// least returns the number of values that the first version sent.
 func (s *logShape) least() int {
 	n := len(s.params)
 	for _, f := range s.params {
@@ -86,7 +87,7 @@ func logShapeOf(method string) *logShape {
 	panic("BUG: no method " + method)
 }
 
-// logRequest is the parameters of any method of logs.
+// logRequest holds the parameters of any log method.
 type logRequest struct {
 	*logShape
 	log              local.ID
@@ -142,7 +143,7 @@ func (r *logRequest) appendField(e *wire.Encoder, f logField) {
 	}
 }
 
-// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+// decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *logRequest) decode(d *wire.Decoder, n int) error {
 	if n < r.least() {
 		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
@@ -189,13 +190,13 @@ func (r *logRequest) decodeField(d *wire.Decoder, f logField) {
 	}
 }
 
-// logExtentBytesMax is the longest extent of a log: that of package local.
+// logExtentBytesMax is the longest log extent, in bytes, as in package local.
 const logExtentBytesMax = 1 << 30
 
 func decodeServer(d *wire.Decoder) string {
 	b := d.Bytes()
 	if len(b) > logproto.NodeBytesMax {
-		d.Fail(fmt.Errorf("%w: name of a server of %d bytes", ErrBadRequest, len(b)))
+		d.Fail(fmt.Errorf("%w: server name of %d bytes", ErrBadRequest, len(b)))
 		return ""
 	}
 	return string(b)
@@ -205,8 +206,8 @@ func (r *logRequest) cut() local.LogCut {
 	return local.LogCut{Log: r.log, CutRequest: logproto.CutRequest{Seq: r.seq, Epoch: r.epoch, Start: r.start, Length: r.length}}
 }
 
-// The states of a fenced log are arrays [extent, started, start, length, scanned]; the first
-// version had no scanned.
+// The state of a replica of a fenced log is the array [extent, started, start, length, scanned].
+// The first version had no scanned.
 const logStateValues = 5
 
 func appendLogStates(e *wire.Encoder, states []logproto.State) {
@@ -241,12 +242,12 @@ func decodeLogStates(d *wire.Decoder) []logproto.State {
 	return states
 }
 
-// What is known of a replica is the array
+// The info of a log replica is the array
 //
 //	[log, server, extent, salt, epoch, fence, started, start, cut, length, bytes on disk, bytes of the file, damaged]
 const logInfoValues = 13
 
-// errDamaged stands for the damage of another node's replica, which knows what it is.
+// errDamaged stands for the Damage of another node's replica, which is not sent.
 var errDamaged = errors.New("replica is damaged")
 
 func appendLogInfo(e *wire.Encoder, x *local.LogReplicaInfo) {

@@ -1,6 +1,6 @@
 package api
 
-// The methods that keep extents of blobs.
+// Methods of blob extents.
 const (
 	MethodBegin      = "blob.begin"
 	MethodPiece      = "blob.piece"
@@ -31,15 +31,15 @@ const (
 	fieldCRC
 	fieldLast
 	fieldHolders // two values: epoch, nodes
-	fieldNodes   // of a chain, or to copy from
+	fieldNodes   // of a chain, or copy sources
 	fieldData
 	fieldCount
 	fieldReason
 	fieldExtents // array of [blob, index]
-	fieldVital   // bytes that are expected, 0: not vital
+	fieldVital   // expected bytes of a high-priority extent, else 0
 )
 
-// values is how many values the field has on the wire.
+// values returns the number of values of the field on the wire.
 func (f field) values() int {
 	if f == fieldHolders {
 		return 2
@@ -47,17 +47,18 @@ func (f field) values() int {
 	return 1
 }
 
-// appended tells whether the field came in a later version. Whoever has no use for it leaves it out.
+// appended reports whether a later version added the field. It is left out if it has its zero
+// value.
 func (f field) appended() bool { return f == fieldVital }
 
-// A shape is what a method takes: parameters in their order. More may be appended in
-// later versions; nothing else may change, and readers pass over what they do not know.
+// A shape lists the parameters of a method in wire order. Later versions may append parameters and
+// change nothing else; readers skip unknown ones.
 type shape struct {
 	method string
 	params []field
 }
 
-// least is how many values the first version sent.
+// least returns the number of values that the first version sent.
 func (s *shape) least() int {
 	n := 0
 	for _, f := range s.params {
@@ -94,7 +95,7 @@ var shapeOf = func() map[string]*shape {
 	return m
 }()
 
-// Methods lists every method of a node's store: of replicas, of logs and of the sweep.
+// Methods returns the names of all methods of a node's store.
 func Methods() (names []string) {
 	for i := range shapes {
 		names = append(names, shapes[i].method)

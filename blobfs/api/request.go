@@ -7,18 +7,18 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Bounds on what a request may ask.
+// Bounds of requests.
 const (
 	// ListMax is the most extents that one List returns.
 	ListMax = 1024
-	// blobBytesMax is more than any blob has: extents times their size.
+	// blobBytesMax exceeds the length of any blob: the maximum extents times their maximum size.
 	blobBytesMax = local.ExtentsMax << 30
 	nodesMax     = local.HoldersMax
-	// CheckMax is the most extents that one Check asks for.
+	// CheckMax is the most extents in one Check.
 	CheckMax = 256
 )
 
-// request is the parameters of any method; its shape says which fields count.
+// request holds the parameters of any method; its shape determines which fields are used.
 type request struct {
 	*shape
 	stream  StreamID
@@ -36,7 +36,7 @@ type request struct {
 	vital   int64
 }
 
-// append writes the parameters.
+// append encodes the parameters.
 func (r *request) append(e *wire.Encoder) {
 	n := r.least()
 	if r.vital > 0 {
@@ -96,14 +96,14 @@ func appendNodes(e *wire.Encoder, nodes []string) {
 	}
 }
 
-// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+// decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *request) decode(d *wire.Decoder, n int) error {
 	if n < r.least() {
 		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
 	}
 	for _, f := range r.params {
 		if n < f.values() {
-			break // it was appended, and not sent
+			break // an appended parameter that was not sent
 		}
 		r.decodeField(d, f)
 		n -= f.values()

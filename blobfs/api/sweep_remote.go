@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// callSweep makes the call that r describes.
+// callSweep calls a method with the parameters r.
 func (m *Remote) callSweep(ctx context.Context, method string, r sweepRequest, decode func(*wire.Decoder)) error {
 	r.sweepShape = sweepShapeOf(method)
 	conn, err := m.conn(ctx, laneCalls)

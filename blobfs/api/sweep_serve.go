@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// serveSweep registers the methods of the sweep.
+// serveSweep registers the methods of garbage collection.
 func serveSweep(srv *rpc.Server, current func() (Peer, error)) {
 	for i := range sweepShapes {
 		sh := &sweepShapes[i]

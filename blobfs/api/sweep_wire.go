@@ -8,7 +8,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The methods of the sweep for garbage.
+// Methods of garbage collection.
 const (
 	MethodSweepBegin         = "sweep.begin"
 	MethodSweepPins          = "sweep.pins"
@@ -21,7 +21,7 @@ const (
 	MethodSweepClear         = "sweep.clear"
 )
 
-// sweepField is a parameter of a method of the sweep.
+// sweepField is a parameter of a method of garbage collection.
 type sweepField uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 	sweepFieldReplicas // [[log, extent]...]
 )
 
-// sweepShape is what a method takes, see shape.
+// sweepShape lists the parameters of a method, see shape.
 type sweepShape struct {
 	method string
 	params []sweepField
@@ -61,7 +61,7 @@ func sweepShapeOf(method string) *sweepShape {
 	panic("BUG: no method " + method)
 }
 
-// sweepRequest is the parameters of any method of the sweep.
+// sweepRequest holds the parameters of any method of garbage collection.
 type sweepRequest struct {
 	*sweepShape
 	round    uint64
@@ -98,7 +98,7 @@ func (r *sweepRequest) append(e *wire.Encoder) {
 	}
 }
 
-// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+// decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *sweepRequest) decode(d *wire.Decoder, n int) error {
 	if n < len(r.params) {
 		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, len(r.params))
@@ -171,14 +171,14 @@ func decodeReplicaKey(d *wire.Decoder) (k ReplicaKey) {
 	return k
 }
 
-// skip passes over values of later versions.
+// skip skips n values of later versions.
 func skip(d *wire.Decoder, n int) {
 	for range n {
 		d.Skip()
 	}
 }
 
-// A replica to judge is the array [log, extent, server].
+// A log replica to judge is the array [log, extent, server].
 func appendSweepReplicas(e *wire.Encoder, all []SweepReplica) {
 	e.Array(len(all))
 	for _, x := range all {
@@ -217,7 +217,7 @@ func decodeBlobIDs(d *wire.Decoder) (all []local.ID) {
 	return all
 }
 
-// What the end of a round did is the array
+// The result of EndSweep is the array
 //
 //	[warned, quarantined, removed, bytes, revived, more, alarm]
 const sweptValues = 7

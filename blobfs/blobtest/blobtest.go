@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// Store is what the suite holds a store to.
+// Store is the interface of the stores under test.
 type Store interface {
 	Create(ctx context.Context) (*blobfs.Writer, error)
 	OpenBlob(ctx context.Context, h blobfs.Handle) (*blobfs.Reader, error)
@@ -23,8 +23,8 @@ type Store interface {
 	Close() error
 }
 
-// Run runs the part of the suite that is about blobs. open returns an empty store with extents of 256 KiB or so,
-// so that blobs of a megabyte have several; the suite verifies and closes it.
+// Run runs the blob part of the suite. open returns an empty store with extents of about 256 KiB,
+// so that blobs of a megabyte have several. The suite verifies and closes it.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	tests := []struct {
 		name string
@@ -77,7 +77,7 @@ func wantError(t *testing.T, err, want error) {
 	}
 }
 
-// Bytes returns n bytes that depend on seed and nothing else.
+// Bytes returns n bytes that depend only on seed.
 func Bytes(seed uint64, n int) []byte {
 	var key [32]byte
 	for i := range 8 {
@@ -102,7 +102,7 @@ func put(t *testing.T, s Store, data []byte) blobfs.Handle {
 	return h
 }
 
-// get reads a blob whole, both ways.
+// get reads a whole blob with both methods.
 func get(t *testing.T, s Store, h blobfs.Handle) []byte {
 	t.Helper()
 	r, err := s.OpenBlob(t.Context(), h)
@@ -150,7 +150,7 @@ func testBlobPieces(t *testing.T, s Store) {
 			piece := bytes.Clone(rest[:n])
 			_, err := w.Write(piece)
 			noError(t, err)
-			clear(piece) // the writer keeps nothing of it
+			clear(piece) // the writer must not retain it
 			rest = rest[n:]
 		}
 		h, err := w.Seal(t.Context())
