@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 )
 
-// mutePeer takes pieces, and answers when it is told to.
+// mutePeer accepts pieces and answers only when the test makes it.
 type mutePeer struct {
 	api.Peer
 	mu      sync.Mutex
@@ -24,7 +24,8 @@ func (p *mutePeer) Piece(_ context.Context, _ api.StreamID, _ int64, b []byte, d
 	p.answers = append(p.answers, done)
 }
 
-// TestWindow (I13): a writer has no more under way than the store's window, and goes on with each answer.
+// TestWindow (I13): a writer has no more unacknowledged bytes than the window, and continues with
+// each answer.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 4 * pieceBytes

@@ -12,9 +12,9 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// BenchmarkRepair lets one of three nodes die, all of whose extents were on all three, beside an empty fourth, and
-// measures from the end of the grace period until each extent has three replicas again. All are in one process, on one disk, and
-// call each other over loopback.
+// BenchmarkRepair kills one of three nodes that all have all extents, next to an empty fourth node,
+// and measures the time from the end of the grace period until each extent has three replicas
+// again. All nodes are in one process, on one disk, and call each other over loopback.
 func BenchmarkRepair(b *testing.B) {
 	for _, size := range []struct{ extents, bytes int }{{10_000, 4 << 10}, {32, 32 << 20}} {
 		b.Run(fmt.Sprintf("%dx%dKiB", size.extents, size.bytes>>10), func(b *testing.B) {
@@ -75,11 +75,11 @@ func benchExtent(b *testing.B, n *node, i, bytes int) {
 		b.Error(err)
 	}
 	if bytes > 1<<20 {
-		runtime.GC() // of the bytes
+		runtime.GC() // frees the bytes
 	}
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the CPU time that this process has used so far.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -18,7 +18,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// kept is a fleet whose keepers run, in virtual time: the nodes call each other directly.
+// kept is a cluster with running repairers in virtual time. The nodes call each other directly.
 type kept struct {
 	t   *testing.T
 	all []*keptNode
@@ -31,8 +31,8 @@ type kept struct {
 	copies  int // made by Copy
 	extent  int64
 	log     slog.Handler                          // of all nodes
-	checked func(from, to string, all []api.Held) // what Check answered
-	unheard func()                                // is called when the fleet has changed and before keepers are told
+	checked func(from, to string, all []api.Held) // called with each answer of Check
+	unheard func()                                // called after the membership changed and before Changed fires
 }
 
 type keptBlob struct {
@@ -45,7 +45,7 @@ type keptNode struct {
 	member  blobfs.Member
 	fs      *vfs.Mem
 	up      bool
-	removed bool // from the fleet, for good
+	removed bool // permanently removed
 	used    int64
 	counted time.Time
 	store   *blobfs.Store
@@ -77,7 +77,7 @@ func (c *kept) add(capacity int64) *keptNode {
 	return n
 }
 
-// start starts a node's process; everybody knows it at once.
+// start starts a node's process. All nodes see it at once.
 func (n *keptNode) start() {
 	cluster := n.of.cfg
 	cluster.Fleet = keptFleet{n}
@@ -89,7 +89,7 @@ func (n *keptNode) start() {
 	n.of.mu.Unlock()
 }
 
-// stop ends the process. That it is dead is said at once.
+// stop ends the process. The membership reports it as dead at once.
 func (n *keptNode) stop() {
 	n.of.mu.Lock()
 	s := n.store
@@ -103,7 +103,7 @@ func (n *keptNode) stop() {
 	n.say(func(m *blobfs.Member) { m.Alive = false })
 }
 
-// say changes what the fleet says of a node.
+// say changes a node's entry in the membership.
 func (n *keptNode) say(f func(m *blobfs.Member)) {
 	n.of.mu.Lock()
 	f(&n.member)
@@ -117,10 +117,10 @@ func (n *keptNode) say(f func(m *blobfs.Member)) {
 	n.of.changed = make(chan struct{})
 }
 
-// remove takes a node out of the fleet.
+// remove removes a node from the membership.
 func (n *keptNode) remove() { n.say(func(*blobfs.Member) { n.removed = true }) }
 
-// usedLocked is what a node's extents take, as of some seconds ago.
+// usedLocked returns the bytes of a node's extents, as of some seconds ago.
 func (n *keptNode) usedLocked() int64 {
 	if now := time.Now(); now.Sub(n.counted) > 3*time.Second {
 		n.used, n.counted = 0, now
@@ -170,14 +170,14 @@ func (f keptFleet) Peer(_ context.Context, id string) (api.Peer, error) {
 	return nil, fmt.Errorf("no node %s", id)
 }
 
-// keptPeer is a node as another one calls it. Only what keepers call can be lost.
+// keptPeer is a node as another one calls it. Only methods that repairers call can be lost.
 type keptPeer struct {
 	api.Peer
 	from, to *keptNode
 }
 
-// reach waits for the length of a call, and returns whom it reaches. A call that is lost takes its caller's
-// patience.
+// reach waits for the duration of a call and returns its target. A lost call uses up the caller's
+// timeout.
 func (p keptPeer) reach(ctx context.Context) (api.Peer, error) {
 	if err := wait(ctx, 100*time.Microsecond); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (p keptPeer) reach(ctx context.Context) (api.Peer, error) {
 	return store.Peer(), nil
 }
 
-// answered tells whether the answer comes through.
+// answered returns an error if the answer is lost.
 func (p keptPeer) answered(ctx context.Context) error {
 	c := p.to.of
 	c.mu.Lock()
@@ -294,7 +294,7 @@ func (c *kept) put(rng *rand.Rand, bytes int, nodes ...*keptNode) blobfs.ID {
 	return c.putOn(rng, bytes, nodes, nodes)
 }
 
-// putOn writes a blob of one extent on given nodes, with a list of nodes that need not be those.
+// putOn writes a blob of one extent on some nodes, with a list that may name others.
 func (c *kept) putOn(rng *rand.Rand, bytes int, on, nodes []*keptNode) blobfs.ID {
 	c.t.Helper()
 	data := blobtest.Bytes(rng.Uint64(), bytes)
@@ -336,7 +336,8 @@ func (c *kept) some(rng *rand.Rand, n int) []*keptNode {
 	return up[:n]
 }
 
-// good returns the live nodes that have a good replica of a blob's extent, read whole.
+// good returns the live nodes that have a good replica of a blob's extent, as verified by a full
+// read.
 func (c *kept) good(id blobfs.ID) []string {
 	var ids []string
 	for _, n := range c.all {
@@ -347,14 +348,14 @@ func (c *kept) good(id blobfs.ID) []string {
 	return ids
 }
 
-// made returns how many replicas were copied.
+// made returns the number of copies.
 func (c *kept) made() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.copies
 }
 
-// having counts the live nodes that have a replica, whatever is in it.
+// having counts the live nodes that have a replica, good or not.
 func (c *kept) having(id blobfs.ID) int {
 	count := 0
 	for _, n := range c.all {
@@ -367,7 +368,7 @@ func (c *kept) having(id blobfs.ID) int {
 	return count
 }
 
-// short counts the blobs that have fewer replicas than n, and those that have more.
+// short counts the blobs that have fewer than n replicas, and those that have more.
 func (c *kept) short(n int) (fewer, more int) {
 	for id := range c.blobs {
 		switch g := c.having(id); {
@@ -380,7 +381,7 @@ func (c *kept) short(n int) (fewer, more int) {
 	return fewer, more
 }
 
-// until waits, in virtual time, until f, and returns how long it took.
+// until waits, in virtual time, until f returns true, and returns how long that took.
 func (c *kept) until(limit time.Duration, what string, f func() bool) time.Duration {
 	c.t.Helper()
 	start := time.Now()
@@ -393,7 +394,7 @@ func (c *kept) until(limit time.Duration, what string, f func() bool) time.Durat
 	return time.Since(start)
 }
 
-// agreed checks that for each extent the live nodes that have it have the same list, and that it is true.
+// agreed checks that, for each extent, all live nodes that have it have the same, correct list.
 func (c *kept) agreed() error {
 	for id := range c.blobs {
 		good := c.good(id)
@@ -413,7 +414,7 @@ func (c *kept) agreed() error {
 	return nil
 }
 
-// readable reads all blobs from one of the nodes that live.
+// readable reads all blobs on a node, which is live.
 func (c *kept) readable(from *keptNode) {
 	c.t.Helper()
 	for _, b := range c.blobs {
@@ -441,7 +442,7 @@ func (n *keptNode) flip(id blobfs.ID, at int64) {
 	n.of.t.Fatalf("%s has no file of %s", n.member.ID, id)
 }
 
-// removeFile removes the file of a blob's only extent, behind the node's back.
+// removeFile removes the file of a blob's only extent without the store's knowledge.
 func (n *keptNode) removeFile(id blobfs.ID) {
 	n.of.t.Helper()
 	if n.fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {

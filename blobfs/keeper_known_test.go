@@ -9,7 +9,8 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// told returns how many extents the live nodes say to have too few replicas, and whether all of them know.
+// told returns the number of under-replicated extents that the live nodes report, and whether all
+// of them report it as known.
 func (c *kept) told() (short int64, known bool) {
 	known = true
 	for _, n := range c.all {
@@ -25,8 +26,9 @@ func (c *kept) told() (short int64, known bool) {
 	return short, known
 }
 
-// While a lost node is replaced nobody says that no extent has too few replicas before that is so, however long nodes are waited
-// for that come and go; and what a removed node held is copied at once.
+// While a lost node is replaced, no status reports that all extents are fully replicated before
+// that is true, even if flapping nodes get long grace periods. What a removed node held is copied
+// at once.
 func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -36,8 +38,8 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 			c.put(rng, 1+rng.IntN(5000), c.all...)
 		}
 		victim := c.all[rng.IntN(3)]
-		const tickless = 300 * time.Millisecond // into a second: keepers look at the beginning of each
-		for range 3 {                           // it is waited for for minutes, then
+		const tickless = 300 * time.Millisecond // into a second: repairers check at the beginning of each
+		for range 3 {                           // its grace period is then minutes long
 			victim.stop()
 			time.Sleep(10 * time.Second)
 			victim.start()
@@ -60,7 +62,7 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 		c.unheard = nil
 		start := time.Now()
 		for {
-			// What nodes say first, lest it comes true meanwhile.
+			// Read the status first: it could become true meanwhile.
 			short, known := c.told()
 			fewer, _ := c.short(3)
 			if known && short == 0 && fewer > 0 {
@@ -83,8 +85,8 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 	})
 }
 
-// A node that starts when another one was removed does not know it from one that is yet to be heard of: it waits for it, and says
-// so long that it does not know.
+// A node that starts after another was removed cannot tell it from one that it has not yet heard
+// of. It waits for the grace period, and reports its figures as unknown during that time.
 func TestUnknownNodesAreWaitedFor(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// I6: a node that leaves is empty in the end, and says that it may go when that is true and not before.
+// I6: a draining node becomes empty, and is reported safe to remove when that is true and not
+// before.
 func TestDrain(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -22,7 +23,7 @@ func TestDrain(t *testing.T) {
 		for range 200 {
 			c.put(rng, 1+rng.IntN(20_000), c.some(rng, 3)...)
 		}
-		for range 20 { // only there
+		for range 20 { // only on the draining node
 			c.put(rng, 1000, c.all[0])
 		}
 		leaver := c.all[0]
@@ -43,15 +44,16 @@ func TestDrain(t *testing.T) {
 		}
 		leaver.stop()
 		c.readable(c.all[1])
-		// Some had one copy too many made, by a survivor that saw the same as this node.
+		// A survivor that saw the same as this node may have made one copy too many.
 		c.until(3*time.Hour, "trimmed", func() bool { _, more := c.short(3); return more == 0 })
 		noError(t, c.agreed())
 		t.Logf("took %v, %d copies", took, c.made())
 	})
 }
 
-// A node that leaves sees itself to extents that only it has: of a blob whose writer went away before the others on the
-// list had sealed theirs, and of one that the others dropped, or lost, once it was off their list.
+// A draining node repairs extents that only it has: of a blob whose writer failed before the other
+// nodes on the list had sealed theirs, and of one that the others dropped or lost after it left
+// their list.
 func TestDrainOfLoneReplicas(t *testing.T) {
 	for name, listed := range map[string]int{"on the list": 0, "off the list": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +80,8 @@ func TestDrainOfLoneReplicas(t *testing.T) {
 	}
 }
 
-// Nor does one that leaves wait for who does not know what it knows: lists name nodes that have no replica, and leave out some that have.
+// Nor does a draining node wait for nodes that lack its knowledge: lists name nodes without a
+// replica, and leave out some that have one.
 func TestDrainWhereListsAreWrong(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +105,8 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 	})
 }
 
-// What a writer that had chosen the node before it was to leave writes there meanwhile holds it up no longer than what was there.
+// An extent written to a draining node, by a writer that had chosen it before, delays the drain no
+// longer than the extents that were there.
 func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +115,7 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 		leaver := c.all[0]
 		time.Sleep(time.Minute)
 		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
-		time.Sleep(5 * time.Second) // all have looked at what they have
+		time.Sleep(5 * time.Second) // all have scanned their extents
 		for i := range 20 {
 			on := []*keptNode{leaver, c.all[1+i%4], c.all[1+(i+1)%4]}
 			x := blobfs.ExtentID{Blob: c.put(rng, 3000, on...)}
@@ -133,7 +137,7 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 	})
 }
 
-// With too few nodes left, or one of them dead, it is not safe.
+// With too few nodes left, or one of them dead, the drain is not safe.
 func TestDrainThatIsNotSafe(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -150,13 +154,13 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 		if st := leaver.store.Keeping().Drain; st.Safe || leaver.store.Extents() != held {
 			t.Errorf("with a dead node: %+v; has %d of %d", st, leaver.store.Extents(), held)
 		}
-		// The dead one leaves for good: two replicas are all that there can be.
+		// The dead node is removed: two replicas are the most possible.
 		dead.say(func(m *blobfs.Member) { m.Leaving = true })
 		c.until(time.Hour, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
 		if fewer, _ := c.short(2); fewer > 0 || leaver.store.Extents() > 0 {
 			t.Errorf("%d extents have fewer than two replicas; %d left", fewer, leaver.store.Extents())
 		}
-		// All leave: nobody drops anything.
+		// All nodes drain: none drops anything.
 		c.all[2].say(func(m *blobfs.Member) { m.Leaving = true })
 		c.all[3].say(func(m *blobfs.Member) { m.Leaving = true })
 		time.Sleep(15 * time.Minute)
@@ -167,7 +171,7 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 	})
 }
 
-// A node that is to leave counts what logs it is needed for.
+// A draining node counts the logs that need it.
 func TestDrainOfLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := newLists()
@@ -194,7 +198,7 @@ func TestDrainOfLogs(t *testing.T) {
 	})
 }
 
-// A new node fills up until no node is much fuller, and then nothing moves any more.
+// A new node is filled until no node is much fuller; then nothing moves any more.
 func TestRebalance(t *testing.T) {
 	t.Parallel()
 	seed := runSeed(t)
@@ -239,7 +243,7 @@ func TestRebalance(t *testing.T) {
 	})
 }
 
-// fullness returns that of the emptiest and of the fullest node, in percent.
+// fullness returns the fullness of the emptiest and of the fullest node, in percent.
 func (c *kept) fullness() (least, most float64) {
 	least = 100
 	for _, n := range c.all {
@@ -253,8 +257,8 @@ func (c *kept) fullness() (least, most float64) {
 	return least, most
 }
 
-// A node that is off the list of an extent keeps its replica until each of the nodes that are to have one has answered that it does: one
-// of the list that cannot be asked may have lost its own.
+// A node that is off the list of an extent keeps its replica until each node that should have one
+// has answered that it does: an unreachable node on the list may have lost its own.
 func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {

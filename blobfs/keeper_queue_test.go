@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is pushed for an extent that somebody is busy with is done after that, once.
+// A task pushed for a busy extent runs after the current one, once.
 func TestTaskOfBusyExtent(t *testing.T) {
 	clock := &handClock{at: time.Minute}
 	q := newTaskQueue(clock)
@@ -39,7 +39,7 @@ func TestTaskOfBusyExtent(t *testing.T) {
 	}
 }
 
-// What fails is tried again after a second, and then ever more seldom.
+// A failed task is retried after a second, and then with exponential backoff.
 func TestTaskIsTriedAgain(t *testing.T) {
 	clock := &handClock{at: time.Minute}
 	q := newTaskQueue(clock)

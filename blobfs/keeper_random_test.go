@@ -23,7 +23,7 @@ type keptSchedule struct {
 	removed atomic.Int64
 }
 
-// watchDrops has a node's disk report every replica that is removed: I6, R9.
+// watchDrops makes a node's disk report every replica that is removed: I6, R9.
 func (s *keptSchedule) watchDrops(n *keptNode) {
 	n.fs.SetHook(func(op vfs.Op) error {
 		if op.Kind != vfs.OpRemove || !strings.HasSuffix(op.Name, ".0of1") {
@@ -37,7 +37,7 @@ func (s *keptSchedule) watchDrops(n *keptNode) {
 					continue
 				}
 				if other == n {
-					return nil // it was replaced by one in the other folder
+					return nil // replaced by the one in the other folder
 				}
 				left++
 			}
@@ -49,7 +49,7 @@ func (s *keptSchedule) watchDrops(n *keptNode) {
 	})
 }
 
-// fault does one random thing, and says what.
+// fault injects one random fault and returns its description.
 func (s *keptSchedule) fault() string {
 	var up, down []*keptNode
 	for _, n := range s.all {
@@ -106,8 +106,8 @@ func (s *keptSchedule) fault() string {
 	return "nothing"
 }
 
-// I6, I7, I14: whatever happens, no replica is dropped unless three others are there, none is lost, and in the end each extent
-// has three good ones.
+// I6, I7, I14: under any faults no replica is dropped unless three others exist, none is lost, and
+// in the end each extent has three good ones.
 func TestKeeperAtRandom(t *testing.T) {
 	runs := 2
 	if f, err := strconv.ParseFloat(os.Getenv("STELE_SOAK"), 64); err == nil {
@@ -177,7 +177,8 @@ func keepAtRandom(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// describe says of each extent that has not three good replicas what the nodes know of it.
+// describe logs the state of each extent that does not have three good replicas, as the nodes see
+// it.
 func (s *keptSchedule) describe() {
 	for _, id := range s.ids() {
 		x := blobfs.ExtentID{Blob: id}

@@ -16,7 +16,7 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// I14: one of four nodes dies, and 300 extents have their replicas again, with no copy that was not needed.
+// I14: one of four nodes dies, and 300 extents regain their replicas without an unnecessary copy.
 func TestRepairAfterDeath(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestRepairAfterDeath(t *testing.T) {
 		c.readable(c.all[(rng.IntN(3)+1+int(victim.member.ID[1]-'1'))%4])
 		t.Logf("%d extents, %v after the grace period", held, took)
 
-		// What came back is not needed. It is dropped, but not at once.
+		// The returned replicas are surplus. They are dropped, but not at once.
 		victim.start()
 		time.Sleep(5 * time.Minute)
 		if victim.store.Extents() != held || c.made() != held {
@@ -61,7 +61,7 @@ func TestRepairAfterDeath(t *testing.T) {
 	})
 }
 
-// Two nodes of five die, the second while the first is repaired.
+// Two nodes of five die, the second while the first is being repaired.
 func TestRepairAfterTwoDeaths(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 				ones++
 			}
 		}
-		// What has one replica left comes first.
+		// Extents with one replica come first.
 		c.until(20*time.Minute, "two replicas each", func() bool { fewer, _ := c.short(2); return fewer == 0 })
 		if fewer, _ := c.short(3); ones > 0 && fewer < 20 {
 			t.Errorf("%d extents had one replica; when all had two, only %d were short of three", ones, fewer)
@@ -95,7 +95,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 	})
 }
 
-// A node that comes and goes makes no storm of copies.
+// A flapping node causes no storm of copies.
 func TestFlappingNode(t *testing.T) {
 	t.Parallel()
 	for _, down := range []time.Duration{20 * time.Second, 40 * time.Second} {
@@ -124,7 +124,7 @@ func TestFlappingNode(t *testing.T) {
 	}
 }
 
-// What a lone node wrote gets its replicas when nodes come.
+// Extents that a single node wrote get their replicas when nodes join.
 func TestLoneNodesExtents(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestLoneNodesExtents(t *testing.T) {
 	})
 }
 
-// A node lost what was on its disks without having been away for long.
+// A node loses its disks' contents during a short restart.
 func TestReplacedDisk(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -207,8 +207,8 @@ func TestRepairOverConnections(t *testing.T) {
 	}
 }
 
-// A node that is said to live, and takes its time until it answers, gets its replicas as soon as it does: nobody waits for as
-// long as it took to fail.
+// A node that is reported alive but answers late gets its replicas as soon as it answers, without
+// waiting for the backoff to end.
 func TestRepairWhenANodeAnswers(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestRepairWhenANodeAnswers(t *testing.T) {
 	})
 }
 
-// A repair that nobody takes part in says whether there is no room, or nobody who answers.
+// A repair without a target reports whether nodes are full or unreachable.
 func TestRepairSaysWhyNot(t *testing.T) {
 	for _, why := range []struct {
 		name, want string // want is a regular expression
@@ -238,7 +238,7 @@ func TestRepairSaysWhyNot(t *testing.T) {
 		cut        bool
 	}{
 		{"full", "no node for a replica: 1 others are down or draining, and 1 are full$", 1, false},
-		// Once it has been tried it is known that it does not answer.
+		// After the first attempt it is known that the node does not answer.
 		{"unreachable", "no node accepted a replica: copy to n4: node is unreachable|no node for a replica: 2 others are down or draining$", 1 << 30, true},
 	} {
 		t.Run(why.name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestRepairSaysWhyNot(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer for several goroutines.
+// lockedBuffer is a buffer that is safe for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

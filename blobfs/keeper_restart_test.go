@@ -14,11 +14,11 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// wholeWithin is how long after the last node has started an extent may lack a replica: a node is asked again
-// after a quarter of the time that it was silent, and what failed is tried at once when it answers.
+// wholeWithin is how long after the start of the last node an extent may lack a replica: a node is
+// probed after a quarter of its silence, and failed tasks are retried as soon as it answers.
 const wholeWithin = 5 * time.Second
 
-// lacking says of what extents some node of three has no replica; empty if there is none.
+// lacking describes the extents that are missing on some of three nodes; empty if there is none.
 func (c *nodes) lacking(handles []blobfs.Handle) string {
 	count, example := 0, ""
 	for _, h := range handles {
@@ -61,8 +61,8 @@ func (c *nodes) untilWhole(handles []blobfs.Handle) {
 	}
 }
 
-// I14: what was written while a node did not answer that gossip called alive all the time, so that its writer found no
-// third node, is on that node soon after it answers.
+// I14: extents written while a node did not answer, although gossip reported it as alive, reach
+// that node soon after it answers.
 func TestWholeSoonAfterANodeWasSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := nodesConfig{n: 3, keep: true, virtual: true, cluster: quick}
@@ -84,8 +84,8 @@ func TestWholeSoonAfterANodeWasSilent(t *testing.T) {
 	})
 }
 
-// I14: a node says in an audit that it has lost its replicas, and is silent when they are to be made anew. That it said so
-// is not forgotten.
+// I14: a node that reports in an audit that it has lost its replicas, and is silent when they are
+// to be made, is not taken for a holder.
 func TestWholeAfterASilentLoss(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestWholeAfterASilentLoss(t *testing.T) {
 	})
 }
 
-// I14: all nodes are killed while they write, some of them one after the other, and start at different times; then all that
-// was written has its replicas soon.
+// I14: all nodes are killed while they write, some of them one after the other, and start at
+// different times. All that was written is fully replicated soon afterwards.
 func TestWholeSoonAfterAllRestart(t *testing.T) {
 	t.Parallel()
 	seed := runSeed(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// I7, I14: rot is found by reads and by the scrub, and healed where it is.
+// I7, I14: corruption is found by reads and by the scrub, and healed in place.
 func TestRotIsHealed(t *testing.T) {
 	for _, by := range []string{"read", "scrub", "read of what is gone", "scrub of what is gone"} {
 		t.Run(by, func(t *testing.T) {
@@ -63,7 +63,7 @@ func (c *kept) get(id string) *keptNode {
 	return c.all[slices.IndexFunc(c.all, func(n *keptNode) bool { return n.member.ID == id })]
 }
 
-// leastGood is how many good replicas the blob has that has the fewest.
+// leastGood returns the lowest number of good replicas of any blob.
 func (c *kept) leastGood() int {
 	least := len(c.all)
 	for id := range c.blobs {
@@ -72,8 +72,8 @@ func (c *kept) leastGood() int {
 	return least
 }
 
-// Rotten replicas of which no one is wholly good are put together from their chunks. If one chunk is
-// lost they are kept.
+// Corrupt replicas, none of which is good as a whole, are healed from their good chunks. If a chunk
+// is lost they are kept.
 func TestRotEverywhere(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestRotEverywhere(t *testing.T) {
 	})
 }
 
-// I6, I7: a replica that is one too many is not dropped while those that would stay are corrupt and have not been read
+// I6, I7: a surplus replica is not dropped while the others are corrupt and have not been read
 // since: they are healed from it.
 func TestLastGoodReplicaStays(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
@@ -140,7 +140,8 @@ func TestLastGoodReplicaStays(t *testing.T) {
 	}
 }
 
-// I7: a copy to a node that has a replica with a corrupt table replaces it, also if the copy is the first to find the damage.
+// I7: a copy to a node that has a replica with a corrupt table replaces it, even if the copy is the
+// first to find the corruption.
 func TestCopyReplacesCorruptTable(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +158,8 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 	})
 }
 
-// What lies in a folder that fails a write is moved to another folder, or if there is none to other nodes, at once.
+// Extents in a folder that fails a write are moved at once to another folder, or to other nodes if
+// there is none.
 func TestRetiredFolder(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		t.Run(fmt.Sprintf("other-full-%t", full), func(t *testing.T) {
@@ -216,14 +218,14 @@ func TestRetiredFolder(t *testing.T) {
 	}
 }
 
-// The scrub goes on where it was, and rests between passes.
+// The scrub continues where it was, and pauses between passes.
 func TestScrubPasses(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newKept(t, 1, blobfs.Cluster{Keep: blobfs.KeepConfig{ScrubBytes: 10_000}})
 		for range 100 {
-			c.put(rng, 45_904, c.all[0]) // with what a file counts as, 5 s each
+			c.put(rng, 45_904, c.all[0]) // including the per-file charge, 5 s each
 		}
 		n := c.all[0]
 		time.Sleep(250 * time.Second)

@@ -11,7 +11,7 @@ import (
 
 type pairFleet struct{}
 
-// listFleet is a fleet that a test changes.
+// listFleet is a membership that a test changes.
 type listFleet struct {
 	pairFleet
 	members []Member
@@ -33,8 +33,7 @@ func (c *handClock) Timer(time.Duration) (<-chan time.Time, func()) {
 	return nil, func() {}
 }
 
-// A node that gossip hears of and that does not answer yet, since it starts, is asked again soon whether
-// it has what it should.
+// A node that gossip reports while it is starting, before it answers, is audited again soon.
 func TestAuditIsTriedAgainSoon(t *testing.T) {
 	clock := &handClock{at: time.Minute}
 	w := &watch{fleet: pairFleet{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*sighting{}}
@@ -72,8 +71,8 @@ func TestAuditIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
-// What a keeper tells of extents counts once it has looked at all of them since the fleet changed: not when it was changed, and
-// not when that was seen.
+// Reported figures are known only after a complete scan since the membership changed: not as soon
+// as it changed, and not as soon as the change was seen.
 func TestKnownOnceLookedAt(t *testing.T) {
 	fleet, clock := &listFleet{members: []Member{{ID: "n1", Alive: true}}}, &handClock{at: time.Minute}
 	s, err := OpenIn(Cluster{Fleet: fleet, Clock: clock, Keep: KeepConfig{Off: true}}, Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})

@@ -14,8 +14,8 @@ type benchLog interface {
 	Release(pos int64)
 }
 
-// BenchmarkLog appends payloads one after the other: to the log of package local, and to one on so many
-// nodes, all on one disk, each behind a server on loopback.
+// BenchmarkLog appends payloads one after the other, to a log of package local and to logs on
+// several nodes, all on one disk, each behind a server on loopback.
 func BenchmarkLog(b *testing.B) {
 	for _, n := range []int{0, 1, 3} {
 		for _, size := range []int{100, 4 << 10, 64<<10 - 64} {

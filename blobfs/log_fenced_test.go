@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// TestSpreadLogMayNotSave: a node that may change no lists any more is told so at once, whether it begins
-// a log or appends to one: it would wait for ever for what it cannot get.
+// TestSpreadLogMayNotSave: a node that has lost the right to change lists gets the error at once,
+// whether it creates a log or appends to one, instead of waiting forever.
 func TestSpreadLogMayNotSave(t *testing.T) {
 	c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
 	n := c.all[0]

@@ -13,7 +13,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// newFullLog returns a log of n1 that was begun, with a standby, before the folders of all nodes came to be below their reserve.
+// newFullLog returns a log of n1 that was created, with a standby, before all folders fell below
+// their reserve.
 func newFullLog(t *testing.T, n int, logs blobfs.LogConfig) (*nodes, *lists, blobfs.ID, *blobfs.SpreadLogWriter) {
 	l := newLists()
 	cfg := quick
@@ -31,7 +32,8 @@ func newFullLog(t *testing.T, n int, logs blobfs.LogConfig) (*nodes, *lists, blo
 	return c, l, id, w
 }
 
-// setFree leaves so much above the reserve in a node's folders, or below it, and has the others know.
+// setFree sets the free space above a node's reserve, which may be negative, and updates the
+// membership.
 func (c *nodes) setFree(n *node, above int64) {
 	for _, dir := range []string{"/a", "/b"} {
 		n.fs.SetCapacity(dir, 0)
@@ -44,8 +46,9 @@ func (c *nodes) setFree(n *node, above int64) {
 	c.change(n.id, func(m *blobfs.Member) { m.FreeBytes = max(0, above) })
 }
 
-// When a replica is lost while all disks are full, what was sent to it is acknowledged from an extent that takes of the reserve,
-// on all nodes that are left; what comes later is refused when that extent is full, and accepted again when there is space (I1).
+// If a replica is lost while all disks are full, the frames sent to it are acknowledged in an
+// extent that uses the reserve, on all remaining nodes. Later appends are rejected when that extent
+// is full, and accepted again when there is space (I1).
 func TestFullLogLosesReplica(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
@@ -98,8 +101,8 @@ func TestFullLogLosesReplica(t *testing.T) {
 	}
 }
 
-// A replica that does not answer for a time is waited for when there is nowhere to go: were it given up, the log could not go on
-// though all replicas are well.
+// A replica that does not answer for a time is waited for if no other node has space: if it were
+// dropped, the log would stop although all replicas are good.
 func TestFullLogWaitsForSlowReplica(t *testing.T) {
 	const long = 300 * time.Millisecond
 	c, _, id, w := newFullLog(t, 3, blobfs.LogConfig{DeadlineMin: long / 10, DeadlineMax: long, Retry: 20 * time.Millisecond})

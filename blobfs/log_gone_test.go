@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// filesWith returns the files below dir in which the bytes are.
+// filesWith returns the files below dir that contain the bytes.
 func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []string) {
 	t.Helper()
 	names, err := fsys.ReadDir(dir)
@@ -37,8 +37,8 @@ func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []st
 	return found
 }
 
-// I10: what was released of a log to which nothing is appended any more is in no file some time later, whether its
-// files are used again or not; what was not released is there. By default that takes 12 h.
+// I10: released data of a log without further appends is in no file some time later, whether its
+// files are reused or not, and unreleased data is there. By default that takes 12 h.
 func TestReleasedLogGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLists()
@@ -47,7 +47,7 @@ func TestReleasedLogGoes(t *testing.T) {
 		cfg.Lists, cfg.Logs.ExtentAge = l, age
 		c := newNodes(t, nodesConfig{n: 3, cluster: cfg, spare: age, virtual: true})
 		where := func(secret string) (found []string) {
-			synctest.Wait() // no file comes, goes or changes its name during the walk: time stands meanwhile
+			synctest.Wait() // no file is created, removed or renamed during the walk: time stands still
 			for _, n := range c.all {
 				for _, dir := range []string{"/a", "/b"} {
 					for _, name := range filesWith(t, n.fs, dir, []byte(secret)) {
@@ -60,7 +60,7 @@ func TestReleasedLogGoes(t *testing.T) {
 		id := blobfs.NewID()
 		w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 		noError(t, err)
-		for range 3 { // the third extent is of a file that was used
+		for range 3 { // the third extent reuses a file
 			pos, err := w.Append(t.Context(), []byte("a secret that is deleted"))
 			noError(t, err)
 			if len(where("a secret")) < 3 {

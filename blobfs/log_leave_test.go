@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The writer leaves an extent only for something better that is there or can be made.
+// The writer leaves an extent only for something better that exists or can be created.
 func TestLeaveExtent(t *testing.T) {
 	nodes := strings.Fields
 	for _, c := range []struct {

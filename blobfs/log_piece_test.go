@@ -20,8 +20,8 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// Every payload of a log is in exactly one of its pieces, whatever the sizes of payloads, extents and
-// pieces, with a replica lost and another rotten. Whoever opens a piece takes nothing over.
+// Every payload of a log is in exactly one of its pieces, for any sizes of payloads, extents and
+// pieces, with one replica lost and another corrupt. Opening a piece fences nothing.
 func TestLogPieces(t *testing.T) {
 	seed, runs := runSeed(t), 8
 	if os.Getenv("STELE_SOAK") != "" {
@@ -41,7 +41,7 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 	cfg.Lists = l
 	cfg.Logs = blobfs.LogConfig{
 		DeadlineMin: 100 * time.Millisecond, OpenTimeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond, Avoid: 50 * time.Millisecond,
-		// Less than a long payload: who appends one may give it up half way.
+		// Less than a long payload: the appender may give one up half way.
 		WindowBytes: 160 << 10,
 	}
 	extent := int64(128<<10) << rng.IntN(3)
@@ -73,11 +73,11 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 	t.Logf("extents of %d: %d payloads, %d extents, %d pieces of %d", extent, len(whole), len(list.Extents), len(pieces), size)
 }
 
-// damageLog has a node die and a replica rot, such that of each extent a sound replica is left. It returns
-// the nodes that live.
+// damageLog kills a node and corrupts a replica such that each extent keeps a good replica. It
+// returns the live nodes.
 func (c *nodes) damageLog(t *testing.T, id blobfs.ID, extents []logproto.Extent, rng *rand.Rand) []*node {
 	t.Helper()
-	// sealed are those that an extent can be read from, but for one node.
+	// sealed are the nodes that an extent can be read from, except one.
 	sealed := func(x *logproto.Extent, but *node) (on []*node) {
 		for _, name := range x.Replicas {
 			n := c.get(name)
@@ -101,7 +101,8 @@ func (c *nodes) damageLog(t *testing.T, id blobfs.ID, extents []logproto.Extent,
 	return slices.DeleteFunc(slices.Clone(c.all), func(n *node) bool { return n == lost })
 }
 
-// fillLog appends payloads of up to three extents, while replicas fail to answer and disks are full now and then.
+// fillLog appends payloads of up to three extents, while replicas sometimes fail and disks are
+// sometimes full.
 func fillLog(t *testing.T, c *nodes, w *blobfs.SpreadLogWriter, extent int64, rng *rand.Rand) {
 	var group sync.WaitGroup
 	for range 3 {
@@ -113,7 +114,7 @@ func fillLog(t *testing.T, c *nodes, w *blobfs.SpreadLogWriter, extent int64, rn
 					size = r.IntN(int(3 * extent))
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(10+r.IntN(200))*time.Millisecond)
-				// What was not acknowledged may be in the log or not: the log tells.
+				// An append that failed may be in the log or not: reading the log tells.
 				_, err := w.Append(ctx, append(binary.LittleEndian.AppendUint64(nil, uint64(i)), blobtest.Bytes(r.Uint64(), size)...))
 				cancel()
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, blobfs.ErrDiskFull) {
@@ -175,7 +176,7 @@ func readAll(t *testing.T, r *blobfs.SpreadLogReader) []spreadRecord {
 	}
 }
 
-// rottenLog flips a byte in a node's replica of an extent of a log.
+// rottenLog flips a byte in a node's replica of a log extent.
 func (n *node) rottenLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
 	t.Helper()
 	for _, dir := range []string{"/a/logs", "/b/logs"} {
@@ -196,7 +197,7 @@ func (n *node) rottenLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
 	t.Fatalf("%s has no extent %d of log %s", n.id, seq, id)
 }
 
-// A piece that is not there, or is none, is refused.
+// A piece that does not exist, or is invalid, is rejected.
 func TestLogPieceUnknown(t *testing.T) {
 	c, l := newLogNodes(t, 1, blobfs.LogConfig{})
 	id := blobfs.NewID()
@@ -218,7 +219,7 @@ func TestLogPieceUnknown(t *testing.T) {
 	if _, err := c.all[0].OpenLogPiece(t.Context(), "n1", blobfs.NewID(), pieces[0]); !errors.Is(err, blobfs.ErrNoLog) {
 		t.Errorf("piece of an unknown log: %v", err)
 	}
-	// A log that nothing was appended to has no pieces.
+	// A log without appends has no pieces.
 	empty := blobfs.NewID()
 	_, err = c.all[0].CreateSpreadLog(t.Context(), "n1", empty)
 	noError(t, err)
@@ -230,8 +231,8 @@ func TestLogPieceUnknown(t *testing.T) {
 	}
 }
 
-// A payload whose first frames were taken back, since no node had room, does not go on when there is room
-// again: a log with half a payload in it could not be read.
+// A payload whose first frames were withdrawn, since all nodes were full, does not continue when
+// there is space again: a log with half a payload could not be read.
 func TestSpreadLogWithdrawnHalf(t *testing.T) {
 	l := newLists()
 	cfg := quick

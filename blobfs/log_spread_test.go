@@ -27,16 +27,16 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// lists is a lock service, as far as logs need one. It may lose its answers.
+// lists implements the lock service's files. It may lose its answers.
 type lists struct {
 	mu    sync.Mutex
 	files map[string]listFile
 	gen   uint64
 	rng   *rand.Rand
-	lossy int // of 100 saves so many have no outcome
+	lossy int // percentage of saves whose answer is lost
 	down  bool
 	full  bool
-	// fenced is that this store's node may change no lists any more.
+	// fenced means that this store's node may not change lists any more.
 	fenced bool
 	deaf   bool // lists of logs cannot be loaded
 	saves  int
@@ -134,7 +134,7 @@ type spreadRecord struct {
 	pos int64
 }
 
-// readSpread reads a log to its end. A node that does not answer in time may do so the next time.
+// readSpread reads a log to its end. It retries if a node does not answer in time.
 func readSpread(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []spreadRecord {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -168,8 +168,8 @@ func readSpreadOnce(ctx context.Context, s *blobfs.Store, server string, id blob
 	}
 }
 
-// B2, B5 over several nodes: what was appended is read back on another node, over many extents and with payloads
-// that are longer than one.
+// B2, B5 on several nodes: what was appended is read back on another node, over many extents and
+// with payloads longer than one.
 func TestSpreadLogRoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -224,7 +224,7 @@ func equalRecords(t testing.TB, got, want []spreadRecord) {
 	}
 }
 
-// eventually waits for something that is done in the background.
+// eventually waits for background work.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for range 500 {
@@ -236,7 +236,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("not in 5 s: %s", what)
 }
 
-// A sealed log is closed; what is released goes, on all nodes, and what was not stays.
+// A sealed log is closed. Released extents are removed on all nodes, and others stay.
 func TestSpreadLogSealRelease(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{})
 	id := blobfs.NewID()
@@ -279,8 +279,8 @@ func TestSpreadLogSealRelease(t *testing.T) {
 	})
 }
 
-// A replica that dies costs a turn to the standby, which no compare-and-set stands before; the log
-// has three replicas again when there are nodes for it.
+// A replica that dies costs a switch to the standby, which waits for no compare-and-set. The log
+// has three replicas again when there are enough nodes.
 func TestSpreadLogTurns(t *testing.T) {
 	c, l := newLogNodes(t, 5, blobfs.LogConfig{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
@@ -321,8 +321,8 @@ func TestSpreadLogTurns(t *testing.T) {
 	}
 }
 
-// A full cluster refuses appends with a typed error, loses nothing, and goes on when there is room: if
-// it is extents that have none, and if it is the lists.
+// A full cluster rejects appends with a typed error, loses nothing, and continues when there is
+// space, both if the nodes are full and if the lock service is.
 func TestSpreadLogDiskFull(t *testing.T) {
 	for name, full := range map[string]func(*nodes, *lists, bool){
 		"extents": func(c *nodes, _ *lists, full bool) {
@@ -372,8 +372,8 @@ func TestSpreadLogDiskFull(t *testing.T) {
 	}
 }
 
-// A replica that was not reached by recovery serves nothing before it was cut, and then the same as
-// the others.
+// A replica that recovery did not reach serves nothing before it is cut, and then the same as the
+// others.
 func TestSpreadLogLateReplica(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
@@ -402,7 +402,7 @@ func TestSpreadLogLateReplica(t *testing.T) {
 	if _, err := late.ReadLogReplica(t.Context(), id, x.Seq, 0, x.Length, make([]byte, 10), 0); !errors.Is(err, logproto.ErrUncut) {
 		t.Errorf("late replica serves: %v", err)
 	}
-	// It is the only one that is left, but for the list.
+	// It is the only replica left, apart from the list.
 	c.get("n1").kill()
 	for _, to := range []string{"n1", "n2"} {
 		c.cut[[2]string{to, "n3"}].Store(false)
@@ -410,8 +410,8 @@ func TestSpreadLogLateReplica(t *testing.T) {
 	equalRecords(t, readSpread(t, late.Store, "n1", id), want)
 }
 
-// A replica whose last frame has rotted looks after a restart as if a crash had torn it: nothing that was
-// acknowledged is lost for that, as long as there is a good one.
+// A replica whose last frame is corrupt looks after a restart as if a crash had torn it. No
+// acknowledged data is lost while there is a good replica.
 func TestSpreadLogRottenEnd(t *testing.T) {
 	for name, restarted := range map[string]int{"one was restarted": 1, "all were": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestSpreadLogRottenEnd(t *testing.T) {
 				})
 			}
 			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
-			for _, n := range c.all[1:] { // what has rotted was made anew
+			for _, n := range c.all[1:] { // the corrupt replica was rebuilt
 				n.kill()
 			}
 			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
@@ -449,7 +449,7 @@ func TestSpreadLogRottenEnd(t *testing.T) {
 	}
 }
 
-// runSeed is random unless STELE_SEED says otherwise.
+// runSeed is random unless STELE_SEED is set.
 func runSeed(t *testing.T) uint64 {
 	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)
 	if err != nil {
@@ -459,8 +459,9 @@ func runSeed(t *testing.T) uint64 {
 	return s
 }
 
-// Random faults: nodes die, fall silent in one direction, have disks that are full, slow or fail; the
-// lock service loses its answers. Then the writer becomes a zombie, and two nodes recover the log at once. L1, L2, L5.
+// Random faults: nodes die, fall silent in one direction, and have disks that are full, slow or
+// fail; the lock service loses its answers. Then the writer becomes a zombie, and two nodes recover
+// the log concurrently. L1, L2, L5.
 func TestSpreadLogFaults(t *testing.T) {
 	seed, runs := runSeed(t), 6
 	if os.Getenv("STELE_SOAK") != "" {
@@ -474,14 +475,14 @@ func TestSpreadLogFaults(t *testing.T) {
 	}
 }
 
-// book is what the appenders know.
+// book records what the appenders know.
 type book struct {
 	mu     sync.Mutex
 	n      uint64
 	acked  map[uint64]int64 // payload number to position
 	asked  map[uint64]bool
 	over   atomic.Bool // recovery has returned
-	zombie []uint64    // acknowledged though submitted after that
+	zombie []uint64    // acknowledged although submitted after that
 }
 
 func (b *book) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng *rand.Rand) {
@@ -540,7 +541,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
 		faultOnce(c, rng, &lost)
 	}
-	// Recovery, by two at once, while the writer goes on, cut off from some.
+	// Two concurrent recoveries while the writer, cut off from some nodes, continues.
 	for _, cut := range c.cut {
 		cut.Store(false)
 	}
@@ -568,7 +569,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	t.Logf("%d acknowledged of %d, %d in the log, %d saves, %+v", len(b.acked), len(b.asked), len(found[0]), l.saves, w.Stats())
 }
 
-// check holds what was recovered against what was acknowledged.
+// check compares what was recovered with what was acknowledged.
 func (b *book) check(t *testing.T, found []spreadRecord) {
 	t.Helper()
 	at := map[uint64]int64{}
@@ -592,11 +593,11 @@ func (b *book) check(t *testing.T, found []spreadRecord) {
 	}
 }
 
-// losses are nodes that have lost what they had, for good: one is killed, another has a disk that failed. Of three replicas
-// one is left then.
+// losses are nodes that have permanently lost their data: one is killed, another has a failed disk.
+// One of three replicas is then left.
 type losses struct{ killed, failed string }
 
-// faultOnce breaks something, or heals something.
+// faultOnce injects a fault or repairs one.
 func faultOnce(c *nodes, rng *rand.Rand, lost *losses) {
 	n := c.all[1+rng.IntN(4)]
 	switch rng.IntN(8) {
@@ -666,8 +667,8 @@ func FuzzLogList(f *testing.F) {
 	})
 }
 
-// A node that did not answer for a moment is on the log again soon after it does, and not when the time is over for which a node
-// that fails gets no replicas.
+// A node that did not answer for a moment gets replicas again soon after it answers, without
+// waiting for the time for which a failed node is excluded.
 func TestSpreadLogNodeAnswersAgain(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{Avoid: time.Hour})
 	cfg := nodesConfig{cluster: quick, extent: 256 << 10}
@@ -696,7 +697,8 @@ func TestSpreadLogNodeAnswersAgain(t *testing.T) {
 	})
 }
 
-// A log of a node that is to leave, and so keeps none of it, begins when one of the others answers: they may be starting as well.
+// A log of a draining node, which keeps no replica of it, is created once another node answers: the
+// others may be starting too.
 func TestSpreadLogBeginsWhenOthersAnswer(t *testing.T) {
 	cfg := nodesConfig{n: 3, cluster: quick}
 	cfg.cluster.Lists = newLists()

@@ -15,8 +15,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// appendFor appends records of 1 KB for some time, one each so often whether those before are through or not, and returns what each
-// took, sorted.
+// appendFor appends records of 1 KB at a fixed rate for some time, whether or not earlier ones have
+// returned, and returns the latencies, sorted.
 func appendFor(t *testing.T, w *blobfs.SpreadLogWriter, long, every time.Duration) []time.Duration {
 	took := make([]time.Duration, long/every)
 	p := blobtest.Bytes(1, 1000)
@@ -29,7 +29,7 @@ func appendFor(t *testing.T, w *blobfs.SpreadLogWriter, long, every time.Duratio
 			if _, err := w.Append(context.Background(), p); err != nil {
 				t.Errorf("append: %v", err)
 			}
-			took[i] = time.Since(due) // and not since it came to run: who comes late has waited, too
+			took[i] = time.Since(due) // from the due time and not from the start: a late start is waiting time too
 		})
 	}
 	group.Wait()
@@ -41,12 +41,14 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)-1)*p/100]
 }
 
-// A disk of one replica stalls for good while clients append: the writer goes on in the second
-// extent, which lies ready on other nodes (paper §6: "two log writing threads"). In the 20 s from the stall on, the
-// p99 of clients that do not wait for each other stays below five times what it is otherwise, and no append waits long beyond the 100 ms after which
-// a replica is slow. A sync takes 1 ms, and the deadlines are those that are in use.
+// One replica's disk stalls forever while clients append. The writer continues in the second
+// extent, which is ready on other nodes (paper §6: "two log writing threads"). In the 20 s from the
+// stall on, the p99 of open-loop clients stays below five times its normal value, and no append
+// waits long beyond the 100 ms after which a replica counts as slow. A sync takes 1 ms, and the
+// deadlines are the defaults.
 //
-// The machine may be so busy that quick disks seem to stall, too; so one of three attempts is to come out well.
+// The machine may be so busy that fast disks seem to stall too, so one of three attempts has to
+// succeed.
 func TestSpreadLogStalledDisk(t *testing.T) {
 	for _, stalled := range []string{"remote", "own"} {
 		t.Run(stalled, func(t *testing.T) {
@@ -62,8 +64,8 @@ func TestSpreadLogStalledDisk(t *testing.T) {
 	}
 }
 
-// appendStalled appends before and while a disk stalls, and returns what is wrong with the times that
-// it took.
+// appendStalled appends before and while a disk stalls, and describes what is wrong with the
+// latencies.
 func appendStalled(t *testing.T, own bool) (wrong []string) {
 	l := newLists()
 	cfg := quick
@@ -95,7 +97,7 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 		at = replicaOf(t, c, l, id)
 	}
 	stall[at].Store(true)
-	defer time.AfterFunc(30*time.Second, heal).Stop() // for a writer that does wait for it
+	defer time.AfterFunc(30*time.Second, heal).Stop() // for a writer that waits for it
 	during := appendFor(t, w, 20*time.Second, every)
 	slow := w.Stats().Slow
 	stall[at].Store(false)
@@ -118,8 +120,8 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 	return wrong
 }
 
-// replicaOf returns the number of a node, not the first, that has a replica of the extent that a log is
-// written to.
+// replicaOf returns the number of a node, not the first, that has a replica of the log's current
+// extent.
 func replicaOf(t *testing.T, c *nodes, l *lists, id blobfs.ID) int {
 	t.Helper()
 	list := l.list(t, "n1", id)
@@ -137,8 +139,9 @@ func replicaOf(t *testing.T, c *nodes, l *lists, id blobfs.ID) int {
 	return 0
 }
 
-// A disk that stalls for good does not hold up a log, however often its extents are full and the node is tried again: nor does the
-// writer's own, which knows no deadline. What was acknowledged is there when the disk is, and with two nodes the log goes on on one.
+// A disk that stalls forever does not hold up a log, however often its extents are full and the
+// node is tried again. Nor does the writer's own disk, which has no deadline. Acknowledged data is
+// there once the disk is, and with two nodes the log continues on one.
 func TestSpreadLogGoesOnWithoutStalledDisk(t *testing.T) {
 	for _, nodes := range []int{2, 3, 5} {
 		for _, own := range []bool{false, true} {

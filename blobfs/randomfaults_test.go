@@ -18,8 +18,8 @@ import (
 
 var faultSeed = flag.Uint64("fault.seed", 0, "run only this seed of the random faults")
 
-// TestRandomFaults writes blobs while nodes die, fall silent, fill up and rot, and reads all of
-// them afterwards. Every extent that was sealed while nodes lived is readable.
+// TestRandomFaults writes blobs while nodes die, fall silent, fill up and corrupt data, and reads
+// all of them afterwards. Every extent that was sealed while nodes were alive is readable.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(4)

@@ -14,7 +14,8 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// inSweepWorld runs a test in a world in virtual time, with blobs that are all named but the last, which is garbage.
+// inSweepWorld runs a test in virtual time with blobs that are all named except the last, which is
+// garbage.
 func inSweepWorld(t *testing.T, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
 	inSweepWorldOf(t, sweepTimes, false, test)
 }
@@ -51,8 +52,8 @@ func (w *sweepWorld) quarantined() (ids []blobfs.ID) {
 	return ids
 }
 
-// R13: garbage is warned of, put into quarantine by the next round, and removed when it was there for the time of
-// grace. The replicas that the blob has go one as the other.
+// R13: garbage is marked, quarantined by the next round, and removed after the grace period. All
+// replicas of the blob are treated alike.
 func TestSweepStages(t *testing.T) {
 	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
@@ -79,8 +80,8 @@ func TestSweepStages(t *testing.T) {
 	})
 }
 
-// Roots that miss a blob which is needed do no harm within the time of grace: it is served by each node, and
-// nothing more is removed before a person has looked, on any node, restarted or not.
+// Roots that miss a needed blob do no harm within the grace period: each node serves it, and
+// nothing more is removed on any node, restarted or not, before an operator resumes.
 func TestSweepLyingRoots(t *testing.T) {
 	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
@@ -125,7 +126,7 @@ func TestSweepLyingRoots(t *testing.T) {
 		if err != nil || !strings.Contains(why, missed.h.ID.String()) {
 			t.Errorf("halted: %q, %v", why, err)
 		}
-		// What is left of it in quarantine is named again, which is an alarm as well.
+		// The rest of its extents in quarantine are named again, which raises an alarm too.
 		delete(w.catalog.omits, missed.h.ID)
 		left := slices.Contains(w.quarantined(), missed.h.ID)
 		noError(t, w.c.all[4].ResumeSweep(t.Context()))
@@ -178,8 +179,8 @@ func TestSweepRevive(t *testing.T) {
 	})
 }
 
-// Without all nodes there is no round, until one is away for so long that it uses nothing any more. What it
-// brings back is found then.
+// There is no round without all nodes, until one is down for so long that it uses nothing any more.
+// What it brings back is found then.
 func TestSweepNodeAway(t *testing.T) {
 	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
 		away := w.c.get(blobs[8].h.Extents[0].Replicas[2])
@@ -211,8 +212,8 @@ func TestSweepNodeAway(t *testing.T) {
 	})
 }
 
-// A node refuses what is not of the round under way, or about what it did not list, and does nothing of a round
-// that was not judged to its end.
+// A node rejects judgments that are not of the current round, or about extents that it did not
+// list, and applies nothing of a round that did not judge everything.
 func TestSweepRefuses(t *testing.T) {
 	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
 		ctx := t.Context()
@@ -256,7 +257,7 @@ func TestSweepRefuses(t *testing.T) {
 		if pins, err := p.SweepPins(ctx, 4, blobfs.ID{}, 10); err != nil || !slices.Equal(pins, []blobfs.ID{blobs[0].h.ID}) {
 			t.Errorf("pins %v, %v", pins, err)
 		}
-		// Two sweepers at once: one of them goes on.
+		// Two concurrent sweepers: one of them continues.
 		a, b := w.c.all[0].NewSweeper(w.catalog), w.c.all[1].NewSweeper(w.catalog)
 		w.catalog.pause = time.Minute
 		failed := make(chan error)
@@ -267,15 +268,15 @@ func TestSweepRefuses(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		for {
 			if _, err := b.Round(ctx); err == nil {
-				break // the first are lower than what n2 has seen
+				break // the first ones are lower than what n2 has seen
 			}
 		}
 		stale("the first of two sweepers", <-failed)
 	})
 }
 
-// What is named while the roots are read, and released then, was in use when the nodes were asked, before
-// that.
+// A blob that is named while the roots are read, and then released, was in use when the nodes were
+// asked for pins before that.
 func TestSweepAsksBeforeItReads(t *testing.T) {
 	onePass := sweepTimes
 	onePass.Marks = 1000
@@ -290,7 +291,7 @@ func TestSweepAsksBeforeItReads(t *testing.T) {
 		if r := w.round(s); r.Garbage != 6 {
 			t.Errorf("round: %+v", r)
 		}
-		// What comes to be after the round has begun is not judged, though nobody needs it.
+		// An extent created after the round began is not judged, although nothing needs it.
 		w.catalog.midst = func() { n.Release(put(t, n.Store, blobtest.Bytes(2, 1000)).ID) }
 		if r := w.round(s); r.Garbage != 6 {
 			t.Errorf("round: %+v", r)
@@ -301,8 +302,8 @@ func TestSweepAsksBeforeItReads(t *testing.T) {
 	})
 }
 
-// A node with an alarm puts nothing into quarantine and removes nothing, whatever a sweeper says that does not
-// know of it.
+// A node with an alarm quarantines and removes nothing, whatever a sweeper that does not know of
+// the alarm requests.
 func TestSweepAlarmOnNode(t *testing.T) {
 	inSweepWorld(t, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
 		ctx := t.Context()
@@ -347,8 +348,8 @@ func TestSweepAlarmOnNode(t *testing.T) {
 	})
 }
 
-// A copy does not take an extent out of quarantine, where only who reads it, or a person, does; and a blob that is
-// deleted goes from there, too.
+// A copy does not take an extent out of quarantine; only a reader or an operator does. Deleting a
+// blob removes it from quarantine too.
 func TestQuarantineIsNotCopiedTo(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 3, cluster: quick})
 	h := put(t, c.all[0].Store, []byte("something"))
@@ -370,8 +371,8 @@ func TestQuarantineIsNotCopiedTo(t *testing.T) {
 	}
 }
 
-// What was abandoned goes soon after the sweep has found that nobody needs it, and not before; what nobody has told of stays for the
-// time of grace.
+// An abandoned blob is deleted soon after garbage collection has found that nothing needs it, and
+// not before. Other garbage stays for the grace period.
 func TestSweepOfAbandoned(t *testing.T) {
 	inSweepWorldOf(t, sweepTimes, true, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
@@ -384,7 +385,7 @@ func TestSweepOfAbandoned(t *testing.T) {
 		noError(t, err)
 		for _, b := range []*sweptBlob{left, shared, read} {
 			w.c.all[0].Abandon(b.h)
-			w.c.all[1].Abandon(b.h) // so has the other that had it
+			w.c.all[1].Abandon(b.h) // as has its other owner
 		}
 		has := func(b *sweptBlob) (replicas int) {
 			for _, n := range w.c.all {
@@ -436,7 +437,8 @@ func TestSweepOfAbandoned(t *testing.T) {
 	})
 }
 
-// What one has abandoned and another reads is not deleted though the roots miss it: the reader takes it out of quarantine.
+// An abandoned blob that another node reads is not deleted although the roots miss it: the reader
+// takes it out of quarantine.
 func TestSweepOfAbandonedThatIsNeeded(t *testing.T) {
 	inSweepWorldOf(t, sweepTimes, true, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
@@ -461,8 +463,9 @@ func TestSweepOfAbandonedThatIsNeeded(t *testing.T) {
 	})
 }
 
-// Garbage, of blobs and of logs, is left where it is until a node has known of it for SweepConfig.Warn, however many rounds find it meanwhile: a
-// reader that was given a blob's name shortly before it went from the roots may open it for so long.
+// Garbage of blobs and logs is left in place until a node has known of it for SweepConfig.Warn,
+// however many rounds find it meanwhile: a reader that got a blob's name shortly before the roots
+// dropped it may open it for that long.
 func TestSweepWarnsLongEnough(t *testing.T) {
 	inSweepWorld(t, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
 		id := blobfs.NewID()
@@ -474,7 +477,7 @@ func TestSweepWarnsLongEnough(t *testing.T) {
 		w.lists.mu.Lock()
 		delete(w.lists.files, "/logs/n1/"+id.String())
 		w.lists.mu.Unlock()
-		synctest.Wait() // the writer had asked for replicas of the next extent: they are made or refused by now
+		synctest.Wait() // the writer's requests for replicas of the next extent have been answered by now
 		replicas := 0
 		for _, n := range w.c.all {
 			replicas += len(n.LogReplicas())

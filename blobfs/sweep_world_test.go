@@ -19,11 +19,11 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// catalog is what names blobs. It may fail, pause, and lie.
+// catalog names blobs. It may fail, pause, and miss blobs.
 type catalog struct {
 	mu    sync.Mutex
 	named map[blobfs.ID]bool
-	fails time.Time     // until then
+	fails time.Time     // until this time
 	pause time.Duration // in the middle of the next call
 	midst func()        // called in the middle of the next call
 	omits map[blobfs.ID]bool
@@ -68,11 +68,11 @@ func (c *catalog) name(id blobfs.ID, named bool) {
 	}
 }
 
-// sweptBlob is a blob and who needs it.
+// sweptBlob is a blob and its users.
 type sweptBlob struct {
 	h       blobfs.Handle
 	data    []byte
-	owner   *node // that has not released it; nil if it has
+	owner   *node // has not released it; nil if it has
 	named   bool
 	readers map[*node]*blobfs.Reader
 }
@@ -85,13 +85,13 @@ func (l *lists) setDeaf(deaf bool) {
 	l.deaf = deaf
 }
 
-// sweptLog is a log and where its list is.
+// sweptLog is a log and the path of its list.
 type sweptLog struct {
 	id     blobfs.ID
 	server string
 }
 
-// sweepWorld is a cluster in which blobs and logs come and go, nodes too, while sweepers make their rounds.
+// sweepWorld is a cluster in which blobs, logs and nodes come and go while sweepers make rounds.
 type sweepWorld struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -103,7 +103,7 @@ type sweepWorld struct {
 	logs    []sweptLog
 	away    map[*node]time.Time // until when
 	work    sync.WaitGroup
-	deaf    bool // lists of logs cannot be loaded, but by what the test does
+	deaf    bool // lists of logs cannot be loaded, except by the test
 
 	mu             sync.Mutex
 	rounds, failed int
@@ -111,7 +111,7 @@ type sweepWorld struct {
 	total          api.Swept
 }
 
-// sweepTimes are far enough from each other to tell them apart.
+// sweepTimes are far enough apart to be told from each other.
 var sweepTimes = blobfs.SweepConfig{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
 
 func newSweepWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep bool) *sweepWorld {
@@ -177,7 +177,7 @@ func (w *sweepWorld) step() {
 	}
 }
 
-// cut cuts a node off from all others, or joins it again.
+// cut cuts a node off from all others, or reconnects it.
 func (w *sweepWorld) cut(n *node, off bool) {
 	for _, o := range w.c.all {
 		if o != n && (off || w.away[o].IsZero()) {
@@ -207,7 +207,7 @@ func (w *sweepWorld) write(n *node) {
 	b := &sweptBlob{data: blobtest.Bytes(w.rng.Uint64(), w.rng.IntN(150<<10)), owner: n, readers: map[*node]*blobfs.Reader{}}
 	wr, err := n.Create(w.t.Context())
 	if err != nil {
-		return // nobody is there
+		return // no node is up
 	}
 	_, err = wr.Write(b.data)
 	if w.rng.IntN(3) == 0 {
@@ -221,7 +221,7 @@ func (w *sweepWorld) write(n *node) {
 	}
 }
 
-// change is what happens to a blob.
+// change changes the state of a blob.
 func (w *sweepWorld) change() {
 	if len(w.blobs) == 0 {
 		return
@@ -243,7 +243,7 @@ func (w *sweepWorld) change() {
 	}
 }
 
-// read opens and closes readers, also of what is named no more by the time.
+// read opens and closes readers, also of blobs that are no longer named.
 func (w *sweepWorld) read(n *node) {
 	if len(w.blobs) == 0 {
 		return
@@ -263,7 +263,7 @@ func (w *sweepWorld) read(n *node) {
 	}
 }
 
-// restart ends a node and starts it again: what it used, it uses no more.
+// restart restarts a node, which ends its pins.
 func (w *sweepWorld) restart(n *node) {
 	for _, b := range w.blobs {
 		if r := b.readers[n]; r != nil {
@@ -278,7 +278,7 @@ func (w *sweepWorld) restart(n *node) {
 	n.again(w.cfg)
 }
 
-// log makes a log that may never be ended, or removes one.
+// log creates a log that may never be closed, or removes one.
 func (w *sweepWorld) log(n *node) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
@@ -307,7 +307,8 @@ func (w *sweepWorld) log(n *node) {
 	w.logs = append(w.logs, sweptLog{id, n.id})
 }
 
-// check holds all nodes to invariant R12: whatever is needed is there, and was never taken for garbage.
+// check checks invariant R12 on all nodes: whatever is needed is there and was never judged
+// garbage.
 func (w *sweepWorld) check() {
 	w.t.Helper()
 	for i, b := range w.blobs {
@@ -339,7 +340,7 @@ func (w *sweepWorld) check() {
 	}
 }
 
-// settle ends what goes on, and waits for as long as garbage may last then.
+// settle ends all activity and waits for as long as garbage may then last.
 func (w *sweepWorld) settle() {
 	for n := range w.away {
 		w.away[n] = time.Now()
@@ -357,8 +358,8 @@ func (w *sweepWorld) settle() {
 		}
 	}
 	w.check()
-	// A pause that was begun is 30 h at most; then two rounds, the time in quarantine, and one round
-	// more, each of which may be the second sweeper's just begun.
+	// A pause takes at most 30 h. Two rounds, the time in quarantine and one more round follow.
+	// Each of them may be one that the second sweeper has just begun.
 	time.Sleep(30*time.Hour + sweepTimes.Grace + 5*sweepTimes.Every)
 	w.check()
 	for _, n := range w.c.all {
@@ -386,8 +387,8 @@ func (w *sweepWorld) settle() {
 	}
 }
 
-// R12 and R13, over many schedules of writers, readers, deletions, nodes that restart or are away, roots that fail, and two
-// sweepers that pause.
+// R12 and R13 over many schedules of writers, readers, deletions, nodes that restart or are down,
+// roots that fail, and two sweepers that pause.
 func TestSweepRandom(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(10)

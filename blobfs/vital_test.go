@@ -14,7 +14,8 @@ import (
 
 const vitalReserve = 4 << 20
 
-// fullNodes are nodes whose folders are all full for what is not vital, as they tell the others.
+// fullNodes are nodes whose folders are full, as the membership reports, except for high-priority
+// data.
 func fullNodes(t *testing.T, n int) (*nodes, *lists) {
 	l := newLists()
 	cfg := quick
@@ -26,7 +27,7 @@ func fullNodes(t *testing.T, n int) (*nodes, *lists) {
 	return c, l
 }
 
-// setFull leaves a node's folders less than an extent above their reserve, or much.
+// setFull leaves a node's folders less than an extent above their reserve, or much space.
 func (c *nodes) setFull(n *node, full bool) {
 	room := int64(1 << 30)
 	if full {
@@ -60,8 +61,8 @@ func putVital(t *testing.T, s *blobfs.Store, data []byte) blobfs.Handle {
 	return h
 }
 
-// What is vital is written, with all its replicas, though no node has room for anything else; the nodes that have come
-// first, and none that leaves gets any.
+// High-priority data is written with all its replicas although all nodes are full for anything
+// else. Nodes with space come first, and draining ones get none.
 func TestVitalBlobsOnFullNodes(t *testing.T) {
 	c, _ := fullNodes(t, 6)
 	n1 := c.all[0]
@@ -102,7 +103,7 @@ func TestVitalBlobsOnFullNodes(t *testing.T) {
 	on(putVital(t, n1.Store, data), "n1", "n4")
 }
 
-// Replicas that the keeper asks for are not vital: they wait for room.
+// Replicas made by repair have no high priority: they wait for space.
 func TestCopiesAreNotVital(t *testing.T) {
 	c, _ := fullNodes(t, 3)
 	for _, n := range c.all[1:] {
@@ -118,7 +119,7 @@ func TestCopiesAreNotVital(t *testing.T) {
 	}
 }
 
-// A vital log begins and goes on when no node has room for another.
+// A high-priority log is created and continues when no node has space for another.
 func TestVitalLogOnFullNodes(t *testing.T) {
 	c, l := fullNodes(t, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

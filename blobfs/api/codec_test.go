@@ -32,7 +32,7 @@ var (
 	testHolders = local.Holders{Epoch: 6, Nodes: []string{"n1", "n2"}}
 )
 
-// goldens are the parameters of each method. They may not change.
+// goldens are the parameters of each method. They must not change.
 var goldens = []struct {
 	request
 	hex string
@@ -81,7 +81,7 @@ func TestGoldenRequests(t *testing.T) {
 			t.Errorf("%s reads as %+v, %v", g.method, r, err)
 		}
 		if n := int(b[0] & 15); n < allValues(g.shape) {
-			continue // without what was appended
+			continue // without appended parameters
 		}
 		// A later version appends.
 		longer := append([]byte{b[0] + 1}, b[1:]...)
@@ -208,8 +208,8 @@ func TestErrorsSurvive(t *testing.T) {
 	}
 }
 
-// FuzzRequest feeds bytes to the decoder of each method. What it accepts survives being
-// written and read again; what it refuses is the sender's fault.
+// FuzzRequest feeds bytes to the decoder of each method. Accepted input survives encoding and
+// decoding; rejected input is the sender's fault.
 func FuzzRequest(f *testing.F) {
 	for _, g := range goldens {
 		for i := range shapes {

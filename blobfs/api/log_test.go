@@ -26,7 +26,7 @@ var logExamples = []logRequest{
 	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63, vital: true},
 }
 
-// What travels is fixed: nodes of two versions talk to each other.
+// The encoding is fixed: nodes of two versions call each other.
 func TestLogGolden(t *testing.T) {
 	id := "c41001" + "000000000000000000000000000000"
 	golden := []string{
@@ -70,8 +70,8 @@ func decodeLog(method string, b []byte) (*logRequest, error) {
 	return r, r.decode(&d, n)
 }
 
-// FuzzLogRequest feeds bytes to the decoder of each method of logs. What it accepts survives being written
-// and read again.
+// FuzzLogRequest feeds bytes to the decoder of each log method. Accepted input survives encoding
+// and decoding.
 func FuzzLogRequest(f *testing.F) {
 	for i := range logExamples {
 		f.Add(uint8(i), wiretest.Encode(logExamples[i].append))
@@ -119,7 +119,7 @@ func FuzzLogResult(f *testing.F) {
 	})
 }
 
-// Errors are on the other side what they were.
+// Errors keep their identity on the wire.
 func TestLogErrors(t *testing.T) {
 	var fenced *logproto.FencedError
 	if err := judge(ToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {

@@ -23,7 +23,7 @@ var sweepExamples = []sweepRequest{
 	{sweepShape: sweepShapeOf(MethodSweepClear)},
 }
 
-// What travels is fixed: nodes of two versions talk to each other.
+// The encoding is fixed: nodes of two versions call each other.
 func TestSweepGolden(t *testing.T) {
 	id := "c41001" + "000000000000000000000000000000"
 	golden := []string{
@@ -56,8 +56,8 @@ func TestSweepGolden(t *testing.T) {
 	}
 }
 
-// FuzzSweep feeds bytes to the decoders of each method of the sweep. What they accept survives being written
-// and read again.
+// FuzzSweep feeds bytes to the decoders of each method of garbage collection. Accepted input
+// survives encoding and decoding.
 func FuzzSweep(f *testing.F) {
 	for i := range sweepExamples {
 		f.Add(uint8(i), wiretest.Encode(sweepExamples[i].append))
