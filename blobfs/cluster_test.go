@@ -305,7 +305,7 @@ func get(t testing.TB, s *blobfs.Store, h blobfs.Handle, want []byte) {
 	defer r.Close()
 	got := make([]byte, r.Size())
 	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("blob reads otherwise, or not: %v", err)
+		t.Fatalf("blob differs or is unreadable: %v", err)
 	}
 }
 

@@ -194,7 +194,7 @@ func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err 
 				break
 			}
 			if err := step(ctx, &out); err != nil {
-				v.s.log.Warn("sweep", "round", round, "err", err)
+				v.s.log.Warn("garbage collection step failed", "round", round, "err", err)
 			}
 		}
 		out.More = len(n.back)+len(n.due) > 0

@@ -131,7 +131,7 @@ func TestSweepLyingRoots(t *testing.T) {
 		left := slices.Contains(w.quarantined(), missed.h.ID)
 		noError(t, w.c.all[4].ResumeSweep(t.Context()))
 		if st := w.c.all[1].Sweeping(); st.Halted != "" {
-			t.Errorf("the node that sweeps believes after the sweep was resumed at another that it is halted: %s", st.Halted)
+			t.Errorf("halted on the sweeper's node after another node resumed: %s", st.Halted)
 		}
 		if _, err := s.Round(t.Context()); left != errors.Is(err, blobfs.ErrSweepHalted) {
 			t.Errorf("round with some left in quarantine (%v): %v", left, err)
@@ -423,7 +423,7 @@ func TestSweepOfAbandoned(t *testing.T) {
 			t.Errorf("after 35 minutes %d replicas are there, %d of them in quarantine", has(left)+in(left), in(left))
 		}
 		if has(shared) != 6 || has(read) != 6 || in(lost) != 6 {
-			t.Errorf("what another has: %d replicas, what is read: %d, what nobody told of: %d", has(shared), has(read), in(lost))
+			t.Errorf("shared blob: %d replicas, open blob: %d, lost blob: %d", has(shared), has(read), in(lost))
 		}
 		get(t, w.c.all[3].Store, shared.h, shared.data)
 		noError(t, reader.Close())

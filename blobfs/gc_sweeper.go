@@ -93,7 +93,7 @@ func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
 	r := &sweepRound{w: w, s: w.s}
 	err := r.run(ctx)
 	if err != nil {
-		err = fmt.Errorf("sweep round %d: %w", r.Round, err)
+		err = fmt.Errorf("garbage collection round %d: %w", r.Round, err)
 	}
 	if ctx.Err() == nil {
 		w.s.swept.note(r.SweepReport, err)

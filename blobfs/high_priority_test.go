@@ -69,7 +69,7 @@ func TestVitalBlobsOnFullNodes(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		if _, err := n1.Create(t.Context()); !errors.Is(err, blobfs.ErrDiskFull) {
-			t.Fatalf("a blob that is not vital: %v", err)
+			t.Fatalf("a blob without high priority: %v", err)
 		}
 	}
 	on := func(h blobfs.Handle, nodes ...string) {
@@ -126,7 +126,7 @@ func TestVitalLogOnFullNodes(t *testing.T) {
 	defer cancel()
 	n1 := c.all[0]
 	if _, err := n1.CreateSpreadLog(ctx, "s1", blobfs.NewID()); !errors.Is(err, blobfs.ErrDiskFull) {
-		t.Fatalf("a log that is not vital: %v", err)
+		t.Fatalf("a log without high priority: %v", err)
 	}
 	id := blobfs.NewID()
 	w, err := n1.CreateVitalSpreadLog(ctx, "s1", id)

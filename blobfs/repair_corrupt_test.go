@@ -17,9 +17,9 @@ import (
 
 // I7, I14: corruption is found by reads and by the scrub, and healed in place.
 func TestRotIsHealed(t *testing.T) {
-	for _, by := range []string{"read", "scrub", "read of what is gone", "scrub of what is gone"} {
+	for _, by := range []string{"read", "scrub", "read of a missing file", "scrub of a missing file"} {
 		t.Run(by, func(t *testing.T) {
-			by, gone := strings.CutSuffix(by, " of what is gone")
+			by, gone := strings.CutSuffix(by, " of a missing file")
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
@@ -108,7 +108,7 @@ func TestRotEverywhere(t *testing.T) {
 // since: they are healed from it.
 func TestLastGoodReplicaStays(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		t.Run(fmt.Sprintf("leaves-%t", leaves), func(t *testing.T) {
+		t.Run(fmt.Sprintf("draining-%t", leaves), func(t *testing.T) {
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
@@ -131,7 +131,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 					return len(c.good(corrupt)) == 3 && c.having(corrupt) == 3
 				})
 				if _, err := last.store.ExtentInfo(blobfs.ExtentID{Blob: corrupt}); leaves && err == nil {
-					t.Error("a node that leaves keeps its replica")
+					t.Error("a draining node keeps its replica")
 				}
 				noError(t, c.agreed())
 				c.readable(c.all[0])

@@ -50,7 +50,7 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 		time.Sleep(5*time.Second + tickless)
 		c.unheard = func() {
 			if _, known := c.told(); known {
-				t.Errorf("known at once when the fleet has changed")
+				t.Errorf("known as soon as the membership has changed")
 			}
 		}
 		c.add(1 << 30)
@@ -72,7 +72,7 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 				break
 			}
 			if time.Since(start) > 30*time.Second {
-				t.Fatalf("%v after the removal %d of 200 extents have too few replicas; told of: %d, known: %v", time.Since(start), fewer, short, known)
+				t.Fatalf("%v after the removal %d of 200 extents have too few replicas; reported: %d, known: %v", time.Since(start), fewer, short, known)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}

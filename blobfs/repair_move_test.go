@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 				return false
 			}
 			if n := leaver.store.Extents(); n > 0 || !st.Leaving {
-				t.Errorf("it is said to be safe with %d extents: %+v", n, st)
+				t.Errorf("reported as safe with %d extents: %+v", n, st)
 			}
 			return true
 		}
@@ -126,7 +126,7 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 			}
 		}
 		if st := leaver.store.Keeping().Drain; st.Safe {
-			t.Errorf("it is said to be safe with %d extents: %+v", leaver.store.Extents(), st)
+			t.Errorf("reported as safe with %d extents: %+v", leaver.store.Extents(), st)
 		}
 		took := c.until(20*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
 		if fewer, _ := c.short(3); fewer > 0 {
@@ -277,7 +277,7 @@ func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
 		cut(true)
 		time.Sleep(3 * time.Hour)
 		if n := spare.store.Extents(); n != extents {
-			t.Errorf("%d of %d replicas are left though a node of their lists could not be asked", n, extents)
+			t.Errorf("%d of %d replicas are left although a holder was unreachable", n, extents)
 		}
 		cut(false)
 		c.until(3*time.Hour, "trimmed", func() bool { return spare.store.Extents() == 0 })

@@ -27,10 +27,10 @@ func TestTaskOfBusyExtent(t *testing.T) {
 	second, _ := q.pop(t.Context())
 	q.done(second, nil)
 	if !q.rested() || q.rested() {
-		t.Error("that all was done is not told, or told twice")
+		t.Error("idleAfterWork is not true exactly once")
 	}
 	if !q.claim(x) {
-		t.Fatal("somebody is busy with it still")
+		t.Fatal("it is still busy")
 	}
 	q.push(task{id: x, rank: 2})
 	q.unclaim(x)

@@ -188,7 +188,7 @@ func (s *keptSchedule) describe() {
 		s.t.Logf("%s is good on %v", x, s.good(id))
 		for _, n := range s.all {
 			if info, err := n.store.ExtentInfo(x); err == nil {
-				s.t.Logf("  %s: list %d %v, rotten: %v", n.member.ID, info.Holders.Epoch, info.Holders.Nodes, n.store.Rotten()[x])
+				s.t.Logf("  %s: list %d %v, corrupt: %v", n.member.ID, info.Holders.Epoch, info.Holders.Nodes, n.store.Rotten()[x])
 			}
 		}
 	}

@@ -41,7 +41,7 @@ var errNoGood = errors.New("no good replica is reachable")
 var errUnsettled = errors.New("holder list keeps changing")
 
 // errDoubted means that a node that reported no good replica does not answer now.
-var errDoubted = errors.New("a node that had no good replica does not answer")
+var errDoubted = errors.New("node without a good replica does not answer")
 
 // tendMax bounds how often a task starts over because another node changed something.
 const tendMax = 8

@@ -36,7 +36,7 @@ func TestRepairAfterDeath(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		for _, n := range c.all {
 			if st := n.store.Keeping(); n.up && slices.Max(st.Short) > 0 {
-				t.Errorf("%s tells of extents that have too few replicas 5 s after all had three: %v", n.member.ID, st.Short)
+				t.Errorf("%s reports under-replicated extents 5 s after all had three: %v", n.member.ID, st.Short)
 			}
 		}
 		time.Sleep(5 * time.Minute)
@@ -266,7 +266,7 @@ func TestRepairSaysWhyNot(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				told := regexp.MustCompile(`"extents not repaired" extents=\d+ err="([^"]*)"`).FindAllStringSubmatch(log.String(), -1)
 				if len(told) == 0 || !slices.ContainsFunc(told, func(m []string) bool { return regexp.MustCompile(why.want).MatchString(m[1]) }) {
-					t.Errorf("told: %q, want %q in it", told, why.want)
+					t.Errorf("logged: %q, want %q in it", told, why.want)
 				}
 			})
 		})

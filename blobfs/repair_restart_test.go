@@ -116,7 +116,7 @@ func TestWholeAfterASilentLoss(t *testing.T) {
 		loser.start()
 		time.Sleep(20 * time.Second)
 		if c.made() != 0 || len(told) != 2 {
-			t.Fatalf("%d copies made of what a silent node lost; it told %v", c.made(), told)
+			t.Fatalf("%d copies made of the replicas that a silent node lost; audit answered: %v", c.made(), told)
 		}
 		c.mu.Lock()
 		c.checked = nil

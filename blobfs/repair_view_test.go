@@ -39,35 +39,35 @@ func TestAuditIsTriedAgainSoon(t *testing.T) {
 	w := &watch{fleet: pairFleet{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*sighting{}}
 	w.refresh()
 	if due := w.due(); len(due) != 1 {
-		t.Fatalf("a node that has come is not to be asked: %v", due)
+		t.Fatalf("a new node is not due: %v", due)
 	}
 	w.undone("n2")
 	if due := w.due(); len(due) != 0 {
-		t.Errorf("asked again at once: %v", due)
+		t.Errorf("due again at once: %v", due)
 	}
 	clock.at += auditRetry
 	if due := w.due(); len(due) != 1 {
-		t.Errorf("not asked again after %v", auditRetry)
+		t.Errorf("not due again after %v", auditRetry)
 	}
 	w.undone("n2")
 	clock.at += auditRetry
 	if due := w.due(); len(due) != 0 {
-		t.Errorf("asked as soon after the second failure: %v", due)
+		t.Errorf("due as soon after the second failure: %v", due)
 	}
 	clock.at += auditRetry
 	if due := w.due(); len(due) != 1 {
-		t.Errorf("not asked again after %v", 2*auditRetry)
+		t.Errorf("not due again after %v", 2*auditRetry)
 	}
 	w.undone("n2")
 	w.hurry()
 	if due := w.due(); len(due) != 1 {
-		t.Errorf("not asked though a node answers again")
+		t.Errorf("not due although a node answers again")
 	}
 	w.audited("n2")
 	w.hurry()
 	clock.at += time.Minute
 	if due := w.due(); len(due) != 0 {
-		t.Errorf("asked again though it has answered: %v", due)
+		t.Errorf("due again although it has answered: %v", due)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestKnownOnceLookedAt(t *testing.T) {
 		}
 		known(x.what+", and was seen", false)
 		k.scan(before)
-		known(x.what+", and one looked as it was before", false)
+		known(x.what+", and a scan used the previous version", false)
 		k.scan(v)
 		known(x.what+", and one has looked", true)
 	}
@@ -121,7 +121,7 @@ func TestKnownOnceLookedAt(t *testing.T) {
 		t.Error("that one is fuller is news")
 	}
 	k.watch.stranger("n4")
-	known("a list names a node that nobody knows", false)
+	known("a list names an unknown node", false)
 	clock.at += 2 * k.cfg.Grace
 	v, news := k.watch.refresh()
 	if !news {

@@ -121,7 +121,7 @@ func TestFullLogWaitsForSlowReplica(t *testing.T) {
 	go func() { _, err := w.Append(ctx, []byte("late")); done <- err }()
 	time.Sleep(4 * long)
 	if err := w.Full(); !errors.Is(err, blobfs.ErrDiskFull) {
-		t.Errorf("an append waits for a slow replica because the disks are full; the reason is %v", err)
+		t.Errorf("an append waits for a slow replica because the disks are full; Full returned %v", err)
 	}
 	heal()
 	noError(t, <-done)

@@ -721,7 +721,7 @@ func TestSpreadLogBeginsWhenOthersAnswer(t *testing.T) {
 	}()
 	select {
 	case err := <-begun:
-		t.Fatalf("while nobody answers: %v", err)
+		t.Fatalf("while no node answers: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
 	for _, n := range c.all[1:] {

@@ -85,7 +85,7 @@ func (c Cluster) Validate() error {
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("negative duration")
 	case c.WindowBytes != 0 && (c.WindowBytes < 2*pieceBytes || c.WindowBytes > windowBytes):
-		return fmt.Errorf("%d bytes under way, want %d to %d", c.WindowBytes, 2*pieceBytes, windowBytes)
+		return fmt.Errorf("window of %d bytes, want %d to %d", c.WindowBytes, 2*pieceBytes, windowBytes)
 	}
 	return nil
 }

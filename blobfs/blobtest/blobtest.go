@@ -134,7 +134,7 @@ func testBlobSizes(t *testing.T, s Store) {
 			t.Errorf("handle of %d bytes: length %d, %d extents", size, h.Length, len(h.Extents))
 		}
 		if !bytes.Equal(get(t, s, h), data) {
-			t.Errorf("blob of %d bytes reads otherwise", size)
+			t.Errorf("blob of %d bytes differs", size)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func testBlobPieces(t *testing.T, s Store) {
 			t.Errorf("handle has ID %s, writer %s", h.ID, w.ID())
 		}
 		if !bytes.Equal(get(t, s, h), data) {
-			t.Errorf("blob of %d bytes reads otherwise", len(data))
+			t.Errorf("blob of %d bytes differs", len(data))
 		}
 		_, err = w.Write([]byte("x"))
 		wantError(t, err, blobfs.ErrSealed)
@@ -188,7 +188,7 @@ func testRandomReads(t *testing.T, s Store) {
 				got, err := r.ReadAt(p, int64(off))
 				want := data[off:min(off+n, len(data))]
 				if got != len(want) || !bytes.Equal(p[:got], want) {
-					t.Errorf("%d bytes at %d read otherwise", n, off)
+					t.Errorf("%d bytes at %d differ", n, off)
 				}
 				if (err == io.EOF) != (got < n) || (err != nil && err != io.EOF) {
 					t.Errorf("%d bytes at %d: %d and %v", n, off, got, err)
@@ -218,7 +218,7 @@ func testReadChecked(t *testing.T, s Store) {
 			return nil
 		}))
 		if calls != 1 {
-			t.Errorf("asked %d times", calls)
+			t.Errorf("check was called %d times", calls)
 		}
 	}
 	no, calls := errors.New("no"), 0
@@ -253,7 +253,7 @@ func testBlobDelete(t *testing.T, s Store) {
 		t.Errorf("blobs: %+v", infos)
 	}
 	if !bytes.Equal(get(t, s, keep), data) {
-		t.Error("the other blob reads otherwise")
+		t.Error("the other blob differs")
 	}
 }
 

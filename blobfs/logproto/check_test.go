@@ -185,7 +185,7 @@ func (w *world) misses(l *List, set int) string {
 			whole = whole || d == e.Length
 		}
 		if !whole {
-			return fmt.Sprintf("nobody has all of extent %d", e.Seq)
+			return fmt.Sprintf("no node has all of extent %d", e.Seq)
 		}
 		log += want
 	}

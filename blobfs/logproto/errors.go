@@ -23,7 +23,7 @@ var (
 	// ErrClosed means that the log is sealed or recovered and accepts no more appends.
 	ErrClosed = errors.New("log closed")
 	// ErrLost means that another recovery or writer changed the list first.
-	ErrLost = errors.New("log is being recovered by another")
+	ErrLost = errors.New("log was taken over by another recovery")
 	// ErrListFull means that a log has as many extents as a list can hold.
 	ErrListFull = errors.New("log has too many extents")
 )

@@ -50,7 +50,7 @@ func TestRecovererSealsLog(t *testing.T) {
 		t.Errorf("epoch %d, ready %t, waiting %t, sure %t", r.Epoch(), r.Ready(), r.Waiting(), r.Sure())
 	}
 	r.Decide()
-	r.expect("nothing was heard")
+	r.expect("no node has answered")
 	r.Fenced("b", []State{started(2, 140, 10)})
 	if r.Ready() || r.Sure() {
 		t.Error("ready without a replica of the standby")
