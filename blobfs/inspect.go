@@ -57,7 +57,7 @@ const (
 )
 
 // Wanted returns how many replicas an extent should have: the replication factor, or the number of
-// members that are not leaving if that is lower.
+// members that are not draining if that is lower.
 func (s *Store) Wanted() int {
 	if s.cluster.Fleet == nil {
 		return 1

@@ -146,7 +146,7 @@ func (s *Store) others() []string {
 	return ids
 }
 
-// nodes returns the members as placement sees them. Suspected and dead nodes count as leaving.
+// nodes returns the members as placement sees them. Suspected and dead nodes count as draining.
 func (s *Store) nodes() []place.Node {
 	return s.nodesIf(func(node string) bool { return !s.peers.suspected(node) })
 }

@@ -88,8 +88,8 @@ func (k *keeper) run() {
 			pause = tickEvery
 		}
 		now := k.s.cluster.Clock.Now()
-		// When all tasks of a scan that found under-replicated extents are done, scan again: Known
-		// figures are to be current.
+		// When all tasks of a scan that found under-replicated extents are done, scan again, so that
+		// the reported figures are current.
 		over := now >= again && k.found() && k.queue.rested()
 		if news || over || now >= next || k.queue.drained() {
 			k.scan(v)
@@ -248,7 +248,7 @@ func (k *keeper) listed(x *local.ExtentInfo) Holders {
 }
 
 // want returns the target number of replicas: the replication factor, or the number of live nodes
-// that are not leaving if that is lower.
+// that are not draining if that is lower.
 func (k *keeper) want(v *view) int { return min(k.s.cluster.Replicas, v.present) }
 
 // bad reports whether the local replica is corrupt or in a retired folder.

@@ -292,7 +292,7 @@ func (q *taskQueue) retry() (n int, example error) {
 }
 
 // load returns the number of queued and running tasks, and how many of them are for
-// under-replicated extents.
+// under-replicated extents, among which it counts all running ones.
 func (q *taskQueue) load() (all, endangered int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,7 +23,7 @@ type view struct {
 	standings map[string]standing
 	members   []Member
 	present   int
-	// remaining counts the members that are not leaving, dead or alive.
+	// remaining counts the members that are not draining, dead or alive.
 	remaining int
 	// changed is when the state of any node last changed.
 	changed time.Duration
@@ -187,7 +187,7 @@ func (w *watch) observe(n *sighting, alive bool, now time.Duration) {
 	}
 }
 
-// judge returns the state of a node that is not leaving. The grace period of a flapping node is
+// judge returns the state of a node that is not draining. The grace period of a flapping node is
 // longer; a removed node has none, since it never comes back.
 func (w *watch) judge(n *sighting, now time.Duration) standing {
 	switch {

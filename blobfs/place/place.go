@@ -26,7 +26,7 @@ func KeyOf(id [16]byte, index uint64) Key {
 	return Key(mix(h ^ index))
 }
 
-// Rank returns all nodes, including full and leaving ones, in their order for the key. Readers look
+// Rank returns all nodes, including full and draining ones, in their order for the key. Readers look
 // for an extent in this order.
 func Rank(key Key, nodes []Node) []Node {
 	type scored struct {
