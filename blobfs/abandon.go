@@ -34,8 +34,8 @@ type abandonedBlob struct {
 }
 
 // Abandon reports that the caller no longer needs a blob that others may share. Once garbage
-// collection finds that no one does, the blob is deleted after abandonedGrace instead of the full
-// grace period, so that deleted and expired data leaves the disks early. A restart forgets it.
+// collection finds the blob unused, it is deleted after abandonedGrace instead of the full grace
+// period. So deleted and expired data leaves the disks early. A restart forgets abandoned blobs.
 func (s *Store) Abandon(h Handle) {
 	b := abandonedBlob{}
 	for _, x := range h.Extents {

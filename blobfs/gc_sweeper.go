@@ -86,8 +86,8 @@ type sweptNode struct {
 }
 
 // Round makes one round. It returns ErrSweepHalted, api.ErrStaleRound if another Sweeper is active,
-// api.ErrUnreachable with the nodes that do not answer unless they were down for SweepConfig.Away,
-// or an error of the roots or of the lists. After an error, nodes that have not received EndSweep
+// or an error of the roots or of the lists. It returns api.ErrUnreachable if a node does not answer
+// that was not down for SweepConfig.Away. After an error, nodes that have not received EndSweep
 // collect nothing.
 func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
 	r := &sweepRound{w: w, s: w.s}

@@ -24,9 +24,9 @@ type Holding struct {
 	Refs []ExtentRef
 }
 
-// Holdings returns up to max blobs of which any node has extents, in order of their IDs, from the
-// first after the given one, and the nodes that did not answer. No blobs means that there are no
-// more.
+// Holdings returns up to max blobs of which any node has extents, and the nodes that did not
+// answer. Blobs are in order of their IDs, from the first after the given one. No blobs means that
+// there are no more.
 func (s *Store) Holdings(ctx context.Context, after ID, max int) ([]Holding, []string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, nil, fmt.Errorf("list blobs: %w", err)

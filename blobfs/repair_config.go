@@ -14,9 +14,10 @@ type KeepConfig struct {
 	// longer than a restart. It doubles with each return of the node within an hour, up to
 	// sixteenfold.
 	Grace time.Duration
-	// RepairBytes is a rate in bytes per second. It bounds the bytes that other nodes copy at this
-	// node's request, the bytes copied to this node, and the bytes that other nodes verify before a
-	// local replica is dropped. Default 64 MiB: half of a 1 Gbit/s link.
+	// RepairBytes is a rate in bytes per second. Three things are limited to it: the bytes that
+	// other nodes copy at this node's request, the bytes copied to this node, and the bytes that
+	// other nodes verify before a local replica is dropped. Default 64 MiB: half of a 1 Gbit/s
+	// link.
 	RepairBytes int64
 	// Workers is the number of concurrent tasks, and of concurrent copies to this node, each of
 	// which uses CopyMemory. Default 32, at most 256: small extents are bound by round trips and

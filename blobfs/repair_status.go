@@ -23,9 +23,9 @@ type KeepCounts struct {
 // KeepStatus is the state of a node's repairer. Each under-replicated extent is counted only by the
 // node that repairs it, so the figures of all nodes can be added up.
 type KeepStatus struct {
-	// Known is false until a scan has ended since the last membership change, while a non-member
-	// that some list names is in its grace period, and if there is no repairer. Figures of extents
-	// are then those of an earlier scan.
+	// Known is false until a scan has ended since the last membership change. It is also false
+	// while a non-member that some list names is in its grace period, and without a repairer.
+	// Figures of extents are then those of an earlier scan.
 	Known          bool
 	Extents, Bytes int64 // on this node
 	// Short counts the under-replicated extents that this node repairs, by live replicas.

@@ -29,9 +29,9 @@ func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) b
 
 // trim drops the local replica if it is surplus, or shortens the list if it has more nodes than the
 // replication factor. Dropping takes two steps, which may be far apart. First a list without the
-// node is published. Then the node, once it has that list, drops its replica if enough nodes on the
-// list answer that they have theirs and the same list, and one of them has read and verified its
-// replica. A node on the list never drops, so the nodes that answered still have theirs.
+// node is published. Once the node has that list, it asks the nodes on it. It drops its replica if
+// enough of them have theirs and the same list, and one of them has verified its replica. A node on
+// the list never drops, so the nodes that answered still have theirs.
 func (k *keeper) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
 	r := k.s.cluster.Replicas
 	self := k.of(v, k.s.self)
@@ -71,10 +71,10 @@ func (k *keeper) keepers(v *view, sv *survey, n int) []string {
 	return ids
 }
 
-// release drops the local replica of an extent whose list does not name this node. It does so once
-// need nodes on the list have answered that they have the same bytes and the same list, and one of
-// them has verified its replica. Disk corruption is noticed only by reading, so the local replica
-// may be the last good one. It returns errNoGood if none of the others is good.
+// release drops the local replica of an extent whose list does not name this node. At least need
+// nodes on the list must have answered that they have the same bytes and the same list, and one of
+// them must have verified its replica. Disk corruption is noticed only by reading, so the local
+// replica may be the last good one. It returns errNoGood if none of the others is good.
 func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
 	mine, err := k.s.disks.StatExtent(ctx, x)

@@ -114,8 +114,8 @@ func replicasOf(l *logproto.List, seq uint64) []string {
 	return nil
 }
 
-// withdraw fails the appends that wait for an extent or a list that cannot be created or saved for
-// lack of space, and that were sent to no replica.
+// withdraw fails the appends that were sent to no replica and wait for space: for an extent that
+// cannot be created, or a list that cannot be saved.
 func (w *SpreadLogWriter) withdraw() {
 	full := w.full()
 	if full == nil {

@@ -243,8 +243,8 @@ func (s *Store) usable(ctx context.Context) error {
 }
 
 // OpenBlob opens a sealed blob, wherever its extents are. It returns ErrNoBlob if an extent is on
-// no node, a *CorruptError if no replica of an extent is good, and api.ErrUnreachable if nodes that
-// may have an extent did not answer. The reader pins the blob until it is closed.
+// no node, and a *CorruptError if no replica of an extent is good. It returns api.ErrUnreachable if
+// nodes that may have an extent did not answer. The reader pins the blob until it is closed.
 func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	s.Pin(h.ID)
 	r, err := s.openBlob(ctx, h)

@@ -38,15 +38,15 @@ type Swept struct {
 	Alarm       string
 }
 
-// ErrStaleRound means that the node has seen a later round, has not begun this one, or that the
+// ErrStaleRound means that the node has seen a later round or has not begun this one, or that the
 // judged extents are not on the page that it listed last.
 var ErrStaleRound = errors.New("garbage collection round is stale")
 
 // Sweep is the part of a node's store that takes part in garbage collection. In a round the node
-// lists, page by page, the extents that existed when the round began, and is then called with those
-// of the page that are garbage. At the end of the round it quarantines the garbage that an earlier
-// round found too, and removes what has been in quarantine for the grace period. A round that does
-// not end changes nothing. All methods but the last two return ErrStaleRound.
+// lists the extents that existed when the round began, page by page. For each page it receives those
+// that are garbage. At the end of the round it quarantines the garbage that an earlier round found
+// too, and removes what has been in quarantine for the grace period. A round that does not end
+// changes nothing. All methods but the last two return ErrStaleRound.
 type Sweep interface {
 	// BeginSweep begins a round. Its number must be higher than all before. alarm is the reason why
 	// garbage collection must stop, if any.
