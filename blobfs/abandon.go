@@ -51,8 +51,8 @@ func (s *Store) Abandon(h Handle) {
 	}
 }
 
-// abandoning deletes abandoned blobs once they are garbage.
-func (k *keeper) abandoning() {
+// abandonLoop deletes abandoned blobs once they are garbage.
+func (k *repairer) abandonLoop() {
 	for sleep(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
 		if err := k.dropAbandoned(k.s.ctx); err != nil && k.s.ctx.Err() == nil {
 			k.s.log.Warn("abandoned blobs not deleted", "err", err)
@@ -60,7 +60,7 @@ func (k *keeper) abandoning() {
 	}
 }
 
-func (k *keeper) dropAbandoned(ctx context.Context) error {
+func (k *repairer) dropAbandoned(ctx context.Context) error {
 	s := k.s
 	s.abandoned.mu.Lock()
 	all := make(map[ID]abandonedBlob, len(s.abandoned.all))
@@ -85,7 +85,7 @@ func (k *keeper) dropAbandoned(ctx context.Context) error {
 		case b.garbage == 0:
 			b.garbage = now
 		case now-b.garbage >= abandonedGrace:
-			if st, _, err := s.loadSweepState(ctx); err != nil || st.halted != "" {
+			if st, _, err := s.loadGCState(ctx); err != nil || st.halted != "" {
 				return err // wait for the operator: a blob may be needed
 			}
 			if err := s.Delete(ctx, id); err != nil && !errors.Is(err, ErrNoBlob) {
@@ -109,7 +109,7 @@ func (s *Store) forgetAbandoned(id ID) {
 
 // isGarbage reports whether every replica of a blob is in quarantine. If garbage is false, gone
 // reports whether all nodes answered that they have none of it.
-func (k *keeper) isGarbage(ctx context.Context, extents []ExtentID) (garbage, gone bool) {
+func (k *repairer) isGarbage(ctx context.Context, extents []ExtentID) (garbage, gone bool) {
 	all := true
 	unwanted := 0
 	for len(extents) > 0 {

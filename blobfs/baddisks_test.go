@@ -45,7 +45,7 @@ func (n *node) rotten(t *testing.T, x blobfs.ExtentID, off int64) {
 }
 
 // I7: a corrupt replica is never served, here or elsewhere, and its node records the corruption.
-func TestRottenReplicas(t *testing.T) {
+func TestCorruptReplicas(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 4, cluster: quick})
 	data := blobtest.Bytes(1, 250_000)
 	h := put(t, c.all[0].Store, data)

@@ -7,8 +7,8 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// rotMax bounds the corrupt extents that are remembered. The scrub finds the others again.
-const rotMax = 4096
+// corruptExtentsMax bounds the corrupt extents that are remembered. The scrub finds the others again.
+const corruptExtentsMax = 4096
 
 // rot records the extents on this node that were found corrupt. They are not dropped at once: it
 // may be the last replica, and other chunks of it may be good.
@@ -17,23 +17,23 @@ type rot struct {
 	found map[ExtentID]error
 }
 
-// judgeRead records an extent if err is the corruption that a read found.
-func (s *Store) judgeRead(x ExtentID, err error) {
+// recordIfCorrupt records an extent if err is the corruption that a read found.
+func (s *Store) recordIfCorrupt(x ExtentID, err error) {
 	var corrupt *CorruptError
 	if err == nil || !errors.As(err, &corrupt) || errors.Is(err, local.ErrOtherExtent) {
 		return
 	}
-	s.noteRot(x, err)
+	s.recordCorruption(x, err)
 }
 
-// noteRot records that an extent here is corrupt, and queues its repair.
-func (s *Store) noteRot(x ExtentID, err error) {
+// recordCorruption records that an extent here is corrupt, and queues its repair.
+func (s *Store) recordCorruption(x ExtentID, err error) {
 	if !s.rot.add(x, err) {
 		return
 	}
 	s.log.Error("extent corrupt", "extent", x.String(), "err", err)
-	if s.keeper != nil {
-		s.keeper.queue.push(task{id: x, rank: 1})
+	if s.repairer != nil {
+		s.repairer.queue.push(task{id: x, rank: 1})
 	}
 }
 
@@ -44,7 +44,7 @@ func (r *rot) add(x ExtentID, err error) bool {
 	if r.found == nil {
 		r.found = make(map[ExtentID]error)
 	}
-	if _, known := r.found[x]; known || len(r.found) >= rotMax {
+	if _, known := r.found[x]; known || len(r.found) >= corruptExtentsMax {
 		return false
 	}
 	r.found[x] = err
@@ -83,8 +83,8 @@ func (s *Store) Rotten() map[ExtentID]error {
 	return all
 }
 
-// forgetRot removes the record of an extent that was healed or dropped.
-func (s *Store) forgetRot(x ExtentID) {
+// clearCorruption removes the record of an extent that was healed or dropped.
+func (s *Store) clearCorruption(x ExtentID) {
 	s.rot.mu.Lock()
 	defer s.rot.mu.Unlock()
 	delete(s.rot.found, x)

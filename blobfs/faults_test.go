@@ -53,7 +53,7 @@ func TestFewerLiveThanReplicas(t *testing.T) {
 }
 
 // A node that is draining or full keeps no replica, but writes and reads.
-func TestLeavingWriter(t *testing.T) {
+func TestDrainingWriter(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 5})
 	c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
 	c.change("n2", func(m *blobfs.Member) { m.FreeBytes = 0 })

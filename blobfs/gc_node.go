@@ -12,26 +12,26 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// sweepNode is this node's part in garbage collection. It starts empty: an extent is quarantined
+// gcNode is this node's part in garbage collection. It starts empty: an extent is quarantined
 // only if two rounds since the process started found it to be garbage.
-type sweepNode struct {
+type gcNode struct {
 	// mu guards what follows. One call at a time holds it while it lists and moves local files.
 	mu       sync.Mutex
 	round    uint64 // the current or last round
 	begun    bool   // round began in this process and has not ended
-	extents  sweepSet[ExtentID]
-	replicas sweepSet[api.ReplicaKey]
+	extents  gcSet[ExtentID]
+	replicas gcSet[api.ReplicaKey]
 	// planned means that back and due hold the steps that remain at the end of the round. Those of
 	// back take extents out of quarantine and run first, even if they raise the alarm. Those of due
 	// quarantine and remove.
 	planned   bool
-	back, due []sweepStep
+	back, due []gcStep
 }
 
-type sweepStep func(ctx context.Context, out *api.Swept) error
+type gcStep func(ctx context.Context, out *api.Swept) error
 
-// sweepSet is the state of garbage collection for extents, or for log replicas.
-type sweepSet[K comparable] struct {
+// gcSet is the state of garbage collection for extents, or for log replicas.
+type gcSet[K comparable] struct {
 	first   K
 	compare func(a, b K) int
 	judged  K    // the last one judged
@@ -41,22 +41,22 @@ type sweepSet[K comparable] struct {
 	warned  map[K]time.Duration // garbage of earlier rounds, and when it was first found
 }
 
-func (x *sweepSet[K]) init(first K, compare func(a, b K) int) {
+func (x *gcSet[K]) init(first K, compare func(a, b K) int) {
 	x.first, x.compare = first, compare
 	x.warned = map[K]time.Duration{}
 }
 
-func (x *sweepSet[K]) begin() {
+func (x *gcSet[K]) begin() {
 	x.judged, x.page, x.all = x.first, nil, false
 	x.garbage = map[K]bool{}
 }
 
 // list records a listed page. An empty page means that all are judged.
-func (x *sweepSet[K]) list(page []K) { x.page, x.all = page, len(page) == 0 }
+func (x *gcSet[K]) list(page []K) { x.page, x.all = page, len(page) == 0 }
 
 // judge records which extents of the last page are garbage. It rejects any that the page does not
 // have.
-func (x *sweepSet[K]) judge(upTo K, garbage []K) error {
+func (x *gcSet[K]) judge(upTo K, garbage []K) error {
 	i := slices.Index(x.page, upTo)
 	if i < 0 || slices.ContainsFunc(garbage, func(k K) bool { return !slices.Contains(x.page[:i+1], k) }) {
 		return fmt.Errorf("judged extents were not listed: %w", api.ErrStaleRound)
@@ -71,7 +71,7 @@ func (x *sweepSet[K]) judge(upTo K, garbage []K) error {
 // warn merges the garbage of this round into warned, and drops from warned what is no longer
 // garbage. It returns the garbage that was first found at least age ago, and the number of new
 // entries. Garbage that is in quarantine already is skipped.
-func (x *sweepSet[K]) warn(now, age time.Duration, quarantined func(K) bool) (old []K, fresh int) {
+func (x *gcSet[K]) warn(now, age time.Duration, quarantined func(K) bool) (old []K, fresh int) {
 	warned := make(map[K]time.Duration)
 	for k := range x.garbage {
 		if quarantined(k) {
@@ -91,13 +91,13 @@ func (x *sweepSet[K]) warn(now, age time.Duration, quarantined func(K) bool) (ol
 	return old, fresh
 }
 
-func (n *sweepNode) init() {
+func (n *gcNode) init() {
 	n.extents.init(ExtentID{Index: -1}, local.CompareExtents)
 	n.replicas.init(api.ReplicaKey{}, api.ReplicaKey.Compare)
 }
 
 // in calls do if round is the current one, else returns api.ErrStaleRound.
-func (n *sweepNode) in(round uint64, do func() error) error {
+func (n *gcNode) in(round uint64, do func() error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.begun || n.round != round {
@@ -173,8 +173,8 @@ func (v server) JudgeReplicas(_ context.Context, round uint64, upTo api.ReplicaK
 	return v.s.Alarm(), err
 }
 
-// sweepBatch is how many steps one EndSweep runs: a second of renames and removals on a slow disk.
-const sweepBatch = 256
+// gcBatch is how many steps one EndSweep runs: a second of renames and removals on a slow disk.
+const gcBatch = 256
 
 // EndSweep implements api.Sweep.
 func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err error) {
@@ -188,7 +188,7 @@ func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err 
 			v.planExtents(round, &out)
 			v.planReplicas(round, &out)
 		}
-		for range sweepBatch {
+		for range gcBatch {
 			step := n.next(v.s.Alarm() != "")
 			if step == nil {
 				break
@@ -207,7 +207,7 @@ func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err 
 
 // next returns the next step, nil if there is none. While the alarm is raised extents are only
 // taken out of quarantine.
-func (n *sweepNode) next(alarm bool) (step sweepStep) {
+func (n *gcNode) next(alarm bool) (step gcStep) {
 	if alarm {
 		n.due = nil
 	}
@@ -233,7 +233,7 @@ func (v server) planExtents(round uint64, out *api.Swept) {
 		}
 		for _, q := range page {
 			kept[q.ID] = true
-			v.planKept(n.extents.garbage[q.ID], q.Since, keptOps{
+			v.planQuarantined(n.extents.garbage[q.ID], q.Since, quarantineOps{
 				name:    "extent " + q.ID.String(),
 				revive:  func(ctx context.Context) error { return d.ReviveExtent(ctx, q.ID) },
 				drop:    func(ctx context.Context) error { return d.DropQuarantined(ctx, q.ID) },
@@ -274,7 +274,7 @@ func (v server) planReplicas(round uint64, out *api.Swept) {
 		}
 		k := api.ReplicaKey{Log: x.Log, Seq: x.Seq}
 		kept[k] = true
-		v.planKept(n.replicas.garbage[k], x.QuarantinedSince, keptOps{
+		v.planQuarantined(n.replicas.garbage[k], x.QuarantinedSince, quarantineOps{
 			name:    fmt.Sprintf("extent %d of log %s", x.Seq, x.Log),
 			revive:  func(ctx context.Context) error { return d.ReviveLogReplica(ctx, x.Log, x.Seq) },
 			drop:    func(ctx context.Context) error { return d.DropQuarantinedLog(ctx, x.Log, x.Seq) },
@@ -296,17 +296,17 @@ func (v server) planReplicas(round uint64, out *api.Swept) {
 	}
 }
 
-// keptOps are the operations on an extent or log replica in quarantine.
-type keptOps struct {
+// quarantineOps are the operations on an extent or log replica in quarantine.
+type quarantineOps struct {
 	name         string
 	revive, drop func(ctx context.Context) error
 	confirm      func()
 	bytes        int64
 }
 
-// planKept plans the step for an extent or log replica in quarantine. It was there when the round
+// planQuarantined plans the step for an extent or log replica in quarantine. It was there when the round
 // began: only the end of a round quarantines.
-func (v server) planKept(garbage bool, since time.Time, ops keptOps) {
+func (v server) planQuarantined(garbage bool, since time.Time, ops quarantineOps) {
 	n := &v.s.sweep
 	switch {
 	case !garbage:

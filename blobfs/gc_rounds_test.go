@@ -14,18 +14,18 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// inSweepWorld runs a test in virtual time with blobs that are all named except the last, which is
+// inGCWorld runs a test in virtual time with blobs that are all named except the last, which is
 // garbage.
-func inSweepWorld(t *testing.T, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
-	inSweepWorldOf(t, sweepTimes, false, test)
+func inGCWorld(t *testing.T, test func(t *testing.T, w *gcWorld, blobs []*gcBlob)) {
+	inGCWorldOf(t, gcTimes, false, test)
 }
 
-func inSweepWorldOf(t *testing.T, times blobfs.SweepConfig, keep bool, test func(t *testing.T, w *sweepWorld, blobs []*sweptBlob)) {
+func inGCWorldOf(t *testing.T, times blobfs.SweepConfig, keep bool, test func(t *testing.T, w *gcWorld, blobs []*gcBlob)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSweepWorld(t, 1, times, keep)
+		w := newGCWorld(t, 1, times, keep)
 		for i := range 9 {
 			n := w.c.all[i%5]
-			b := &sweptBlob{data: blobtest.Bytes(uint64(i), 100_000), named: i < 8}
+			b := &gcBlob{data: blobtest.Bytes(uint64(i), 100_000), named: i < 8}
 			b.h = put(t, n.Store, b.data)
 			w.catalog.name(b.h.ID, b.named)
 			n.Release(b.h.ID)
@@ -35,15 +35,15 @@ func inSweepWorldOf(t *testing.T, times blobfs.SweepConfig, keep bool, test func
 	})
 }
 
-func (w *sweepWorld) round(s *blobfs.Sweeper) blobfs.SweepReport {
+func (w *gcWorld) round(s *blobfs.Sweeper) blobfs.SweepReport {
 	w.t.Helper()
 	r, err := s.Round(w.t.Context())
 	noError(w.t, err)
-	time.Sleep(sweepTimes.Every)
+	time.Sleep(gcTimes.Every)
 	return r
 }
 
-func (w *sweepWorld) quarantined() (ids []blobfs.ID) {
+func (w *gcWorld) quarantined() (ids []blobfs.ID) {
 	for _, n := range w.c.all {
 		for _, x := range n.Quarantined(blobfs.ExtentID{Index: -1}, 1000) {
 			ids = append(ids, x.ID.Blob)
@@ -54,8 +54,8 @@ func (w *sweepWorld) quarantined() (ids []blobfs.ID) {
 
 // R13: garbage is marked, quarantined by the next round, and removed after the grace period. All
 // replicas of the blob are treated alike.
-func TestSweepStages(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCStages(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
 		if r := w.round(s); r.Round != 1 || r.Listed != 9*2*3 || r.Garbage != 6 || r.Warned != 6 || r.Quarantined != 0 || r.Nodes != 5 || r.Passes < 2 {
 			t.Errorf("first round: %+v", r)
@@ -82,8 +82,8 @@ func TestSweepStages(t *testing.T) {
 
 // Roots that miss a needed blob do no harm within the grace period: each node serves it, and
 // nothing more is removed on any node, restarted or not, before an operator resumes.
-func TestSweepLyingRoots(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCRootsMissBlob(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
 		missed := blobs[3]
 		w.catalog.omits[missed.h.ID] = true
@@ -151,8 +151,8 @@ func TestSweepLyingRoots(t *testing.T) {
 }
 
 // An operator takes a blob out of quarantine.
-func TestSweepRevive(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCRevive(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		s := w.c.all[0].NewSweeper(w.catalog)
 		w.round(s)
 		w.round(s)
@@ -181,13 +181,13 @@ func TestSweepRevive(t *testing.T) {
 
 // There is no round without all nodes, until one is down for so long that it uses nothing any more.
 // What it brings back is found then.
-func TestSweepNodeAway(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCNodeDown(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		away := w.c.get(blobs[8].h.Extents[0].Replicas[2])
 		s := w.c.get(blobs[8].h.Extents[0].Replicas[0]).NewSweeper(w.catalog)
 		w.cut(away, true)
 		start := time.Now()
-		for time.Since(start) < sweepTimes.Away {
+		for time.Since(start) < gcTimes.Away {
 			if r, err := s.Round(t.Context()); !errors.Is(err, api.ErrUnreachable) || !slices.Equal(r.Without, []string{away.id}) {
 				t.Fatalf("round without %s: %+v, %v", away.id, r, err)
 			}
@@ -214,8 +214,8 @@ func TestSweepNodeAway(t *testing.T) {
 
 // A node rejects judgments that are not of the current round, or about extents that it did not
 // list, and applies nothing of a round that did not judge everything.
-func TestSweepRefuses(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCRejects(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		ctx := t.Context()
 		p, err := fleet{w.c.all[0]}.Peer(ctx, "n2")
 		noError(t, err)
@@ -277,10 +277,10 @@ func TestSweepRefuses(t *testing.T) {
 
 // A blob that is named while the roots are read, and then released, was in use when the nodes were
 // asked for pins before that.
-func TestSweepAsksBeforeItReads(t *testing.T) {
-	onePass := sweepTimes
+func TestGCReadsPinsBeforeRoots(t *testing.T) {
+	onePass := gcTimes
 	onePass.Marks = 1000
-	inSweepWorldOf(t, onePass, false, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+	inGCWorldOf(t, onePass, false, func(t *testing.T, w *gcWorld, _ []*gcBlob) {
 		n := w.c.all[1]
 		h := put(t, n.Store, blobtest.Bytes(1, 1000))
 		s := w.c.all[0].NewSweeper(w.catalog)
@@ -304,8 +304,8 @@ func TestSweepAsksBeforeItReads(t *testing.T) {
 
 // A node with an alarm quarantines and removes nothing, whatever a sweeper that does not know of
 // the alarm requests.
-func TestSweepAlarmOnNode(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+func TestGCAlarmOnNode(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, _ []*gcBlob) {
 		ctx := t.Context()
 		n := w.c.get("n2")
 		p, err := fleet{w.c.all[0]}.Peer(ctx, "n2")
@@ -336,7 +336,7 @@ func TestSweepAlarmOnNode(t *testing.T) {
 				t.Errorf("round %d: %+v", round, swept)
 			}
 			if round == 3 {
-				time.Sleep(2 * sweepTimes.Grace)
+				time.Sleep(2 * gcTimes.Grace)
 			}
 			if round == 2 {
 				noError(t, p.ClearAlarm(ctx))
@@ -373,21 +373,21 @@ func TestQuarantineIsNotCopiedTo(t *testing.T) {
 
 // An abandoned blob is deleted soon after garbage collection has found that nothing needs it, and
 // not before. Other garbage stays for the grace period.
-func TestSweepOfAbandoned(t *testing.T) {
-	inSweepWorldOf(t, sweepTimes, true, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCOfAbandoned(t *testing.T) {
+	inGCWorldOf(t, gcTimes, true, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
 		left, shared, read, lost := blobs[0], blobs[1], blobs[2], blobs[3]
-		for _, b := range []*sweptBlob{left, read, lost} {
+		for _, b := range []*gcBlob{left, read, lost} {
 			w.catalog.name(b.h.ID, false)
 			b.named = false
 		}
 		reader, err := w.c.all[4].OpenBlob(t.Context(), read.h)
 		noError(t, err)
-		for _, b := range []*sweptBlob{left, shared, read} {
+		for _, b := range []*gcBlob{left, shared, read} {
 			w.c.all[0].Abandon(b.h)
 			w.c.all[1].Abandon(b.h) // as has its other owner
 		}
-		has := func(b *sweptBlob) (replicas int) {
+		has := func(b *gcBlob) (replicas int) {
 			for _, n := range w.c.all {
 				for i := range b.h.Extents {
 					if _, err := n.ExtentInfo(blobfs.ExtentID{Blob: b.h.ID, Index: i}); err == nil {
@@ -397,7 +397,7 @@ func TestSweepOfAbandoned(t *testing.T) {
 			}
 			return replicas
 		}
-		in := func(b *sweptBlob) (n int) {
+		in := func(b *gcBlob) (n int) {
 			for _, id := range w.quarantined() {
 				if id == b.h.ID {
 					n++
@@ -439,8 +439,8 @@ func TestSweepOfAbandoned(t *testing.T) {
 
 // An abandoned blob that another node reads is not deleted although the roots miss it: the reader
 // takes it out of quarantine.
-func TestSweepOfAbandonedThatIsNeeded(t *testing.T) {
-	inSweepWorldOf(t, sweepTimes, true, func(t *testing.T, w *sweepWorld, blobs []*sweptBlob) {
+func TestGCOfAbandonedThatIsNeeded(t *testing.T) {
+	inGCWorldOf(t, gcTimes, true, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		s := w.c.all[2].NewSweeper(w.catalog)
 		needed := blobs[3]
 		w.catalog.omits[needed.h.ID] = true
@@ -466,8 +466,8 @@ func TestSweepOfAbandonedThatIsNeeded(t *testing.T) {
 // Garbage of blobs and logs is left in place until a node has known of it for SweepConfig.Warn,
 // however many rounds find it meanwhile: a reader that got a blob's name shortly before the roots
 // dropped it may open it for that long.
-func TestSweepWarnsLongEnough(t *testing.T) {
-	inSweepWorld(t, func(t *testing.T, w *sweepWorld, _ []*sweptBlob) {
+func TestGCMarksLongEnough(t *testing.T) {
+	inGCWorld(t, func(t *testing.T, w *gcWorld, _ []*gcBlob) {
 		id := blobfs.NewID()
 		l, err := w.c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 		noError(t, err)
@@ -491,13 +491,13 @@ func TestSweepWarnsLongEnough(t *testing.T) {
 		}
 		known := time.Now()
 		const step = 10 * time.Second
-		for _, after := range []time.Duration{step, sweepTimes.Warn / 2, sweepTimes.Warn - step} {
+		for _, after := range []time.Duration{step, gcTimes.Warn / 2, gcTimes.Warn - step} {
 			time.Sleep(after - time.Since(known))
 			if r, err := s.Round(t.Context()); err != nil || r.Quarantined > 0 || r.Warned > 0 {
 				t.Errorf("%v after the warning: %+v, %v", time.Since(known), r, err)
 			}
 		}
-		time.Sleep(sweepTimes.Warn + step - time.Since(known))
+		time.Sleep(gcTimes.Warn + step - time.Since(known))
 		if r, err := s.Round(t.Context()); err != nil || r.Quarantined != 6+replicas {
 			t.Errorf("%v after the warning: %+v, %v", time.Since(known), r, err)
 		}

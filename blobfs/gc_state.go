@@ -16,34 +16,34 @@ import (
 const SweepPath = "/sweep"
 
 const (
-	sweepStateVersion = 1
-	sweepStateValues  = 3
+	gcStateVersion = 1
+	gcStateValues  = 3
 )
 
-// sweepState is the state shared by all Sweepers.
-type sweepState struct {
+// gcState is the state shared by all Sweepers.
+type gcState struct {
 	round  uint64
 	halted string
 }
 
-// encodeSweepState encodes the state for the lock service.
-func encodeSweepState(st sweepState) []byte {
+// encodeGCState encodes the state for the lock service.
+func encodeGCState(st gcState) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(sweepStateValues)
-	e.Uint(sweepStateVersion)
+	e.Array(gcStateValues)
+	e.Uint(gcStateVersion)
 	e.Uint(st.round)
 	e.Str(st.halted)
 	return append([]byte(nil), e.Bytes()...)
 }
 
-func decodeSweepState(b []byte) (st sweepState, err error) {
+func decodeGCState(b []byte) (st gcState, err error) {
 	if _, err := wire.Check(b, wire.Limits{}); err != nil {
 		return st, fmt.Errorf("garbage collection state: %w", err)
 	}
 	d := wire.NewDecoder(b)
-	more := d.Array() - sweepStateValues
-	if v := d.Uint(); d.Err() == nil && v != sweepStateVersion {
+	more := d.Array() - gcStateValues
+	if v := d.Uint(); d.Err() == nil && v != gcStateVersion {
 		return st, fmt.Errorf("garbage collection state: version %d is unknown", v)
 	}
 	st.round, st.halted = d.Uint(), d.Str()
@@ -51,18 +51,18 @@ func decodeSweepState(b []byte) (st sweepState, err error) {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
-		return sweepState{}, fmt.Errorf("garbage collection state: %w", err)
+		return gcState{}, fmt.Errorf("garbage collection state: %w", err)
 	}
 	return st, nil
 }
 
-func (s *Store) loadSweepState(ctx context.Context) (st sweepState, gen uint64, err error) {
+func (s *Store) loadGCState(ctx context.Context) (st gcState, gen uint64, err error) {
 	if s.cluster.Lists == nil {
 		return st, 0, errors.New("garbage collection state: no lock service")
 	}
 	b, gen, err := s.cluster.Lists.Load(ctx, SweepPath)
 	if err == nil && gen != 0 {
-		st, err = decodeSweepState(b)
+		st, err = decodeGCState(b)
 	}
 	return st, gen, err
 }
@@ -70,7 +70,7 @@ func (s *Store) loadSweepState(ctx context.Context) (st sweepState, gen uint64, 
 // nextRound increments the round number and returns it. It returns ErrSweepHalted if rounds are
 // halted.
 func (s *Store) nextRound(ctx context.Context) (uint64, error) {
-	st, gen, err := s.loadSweepState(ctx)
+	st, gen, err := s.loadGCState(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -78,18 +78,18 @@ func (s *Store) nextRound(ctx context.Context) (uint64, error) {
 		return st.round, fmt.Errorf("%w: %s", ErrSweepHalted, st.halted)
 	}
 	st.round++
-	_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeSweepState(st), gen)
+	_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
 	return st.round, err
 }
 
 // halt records in the lock service that there must be no more rounds, and returns ErrSweepHalted
 // with the reason.
-func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
+func (r *gcRound) halt(ctx context.Context, node, alarm string) error {
 	why := fmt.Errorf("%w: %s: %s", ErrSweepHalted, node, alarm)
-	st, gen, err := r.s.loadSweepState(ctx)
+	st, gen, err := r.s.loadGCState(ctx)
 	if err == nil && st.halted == "" {
 		st.halted = node + ": " + alarm
-		_, err = r.s.cluster.Lists.Save(ctx, SweepPath, encodeSweepState(st), gen)
+		_, err = r.s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
 	}
 	return errors.Join(why, err)
 }
@@ -98,10 +98,10 @@ func (r *sweepRound) halt(ctx context.Context, node, alarm string) error {
 // miss nothing. An error names the nodes whose alarm could not be cleared; such an alarm halts the
 // next round.
 func (s *Store) ResumeSweep(ctx context.Context) error {
-	st, gen, err := s.loadSweepState(ctx)
+	st, gen, err := s.loadGCState(ctx)
 	if err == nil && st.halted != "" {
 		st.halted = ""
-		_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeSweepState(st), gen)
+		_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
 	}
 	errs := []error{err}
 	for _, id := range s.allNodes() {

@@ -22,8 +22,8 @@ type SweepStatus struct {
 	Quarantined, Removed, RemovedBytes int64
 }
 
-// sweepNotes holds the status.
-type sweepNotes struct {
+// gcStatus holds the status.
+type gcStatus struct {
 	mu sync.Mutex // guards st
 	st SweepStatus
 }
@@ -36,7 +36,7 @@ func (s *Store) Sweeping() SweepStatus {
 }
 
 // note records how a round ended.
-func (n *sweepNotes) note(r SweepReport, err error) {
+func (n *gcStatus) note(r SweepReport, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.st.Last, n.st.At = r, time.Now()
@@ -57,7 +57,7 @@ func (n *sweepNotes) note(r SweepReport, err error) {
 
 // SweepHalted returns why rounds are halted; empty if they are not.
 func (s *Store) SweepHalted(ctx context.Context) (string, error) {
-	st, _, err := s.loadSweepState(ctx)
+	st, _, err := s.loadGCState(ctx)
 	if err != nil {
 		return "", err
 	}

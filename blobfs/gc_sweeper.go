@@ -26,8 +26,8 @@ type Roots interface {
 type Sweeper struct {
 	s     *Store
 	roots []Roots
-	// missed is since when each unreachable node has not answered.
-	missed map[string]time.Duration
+	// downSince is since when each unreachable node has not answered.
+	downSince map[string]time.Duration
 }
 
 // SweepReport is the result of a round.
@@ -47,7 +47,7 @@ var ErrSweepHalted = errors.New("garbage collection is halted")
 
 // NewSweeper returns a Sweeper. A blob that no root names and no node uses is garbage.
 func (s *Store) NewSweeper(roots ...Roots) *Sweeper {
-	return &Sweeper{s: s, roots: roots, missed: map[string]time.Duration{}}
+	return &Sweeper{s: s, roots: roots, downSince: map[string]time.Duration{}}
 }
 
 // Run makes a round at once and then one every SweepConfig.Every, until ctx ends.
@@ -69,16 +69,16 @@ func (w *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// sweepRound is one round of garbage collection.
-type sweepRound struct {
+// gcRound is one round of garbage collection.
+type gcRound struct {
 	w *Sweeper
 	s *Store
 	SweepReport
-	nodes []*sweptNode
+	nodes []*gcPeer
 }
 
-// sweptNode is a node that takes part in a round.
-type sweptNode struct {
+// gcPeer is a node that takes part in a round.
+type gcPeer struct {
 	id   string
 	peer api.Peer
 	// err is why the round stopped collecting on this node. The node's pins still count.
@@ -90,7 +90,7 @@ type sweptNode struct {
 // that was not down for SweepConfig.Away. After an error, nodes that have not received EndSweep
 // collect nothing.
 func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
-	r := &sweepRound{w: w, s: w.s}
+	r := &gcRound{w: w, s: w.s}
 	err := r.run(ctx)
 	if err != nil {
 		err = fmt.Errorf("garbage collection round %d: %w", r.Round, err)
@@ -101,7 +101,7 @@ func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
 	return r.SweepReport, err
 }
 
-func (r *sweepRound) run(ctx context.Context) error {
+func (r *gcRound) run(ctx context.Context) error {
 	var err error
 	if r.Round, err = r.s.nextRound(ctx); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (r *sweepRound) run(ctx context.Context) error {
 }
 
 // ask calls a node with SealTimeout.
-func (r *sweepRound) ask(ctx context.Context, call func(ctx context.Context) error) error {
+func (r *gcRound) ask(ctx context.Context, call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.SealTimeout)
 	defer cancel()
 	return call(ctx)
@@ -142,7 +142,7 @@ func (r *sweepRound) ask(ctx context.Context, call func(ctx context.Context) err
 // begin begins the round on all nodes. Extents created later are not judged. Pins are read after
 // it, and roots after the pins. A node that does not answer fails the round, unless it was down for
 // SweepConfig.Away.
-func (r *sweepRound) begin(ctx context.Context) error {
+func (r *gcRound) begin(ctx context.Context) error {
 	now := r.s.cluster.Clock.Now()
 	var missing []string
 	for _, b := range r.beginAll(ctx) {
@@ -152,10 +152,10 @@ func (r *sweepRound) begin(ctx context.Context) error {
 		case errors.Is(b.err, api.ErrStaleRound):
 			return fmt.Errorf("%s: %w", b.id, b.err)
 		case b.err != nil:
-			if _, known := r.w.missed[b.id]; !known {
-				r.w.missed[b.id] = now
+			if _, known := r.w.downSince[b.id]; !known {
+				r.w.downSince[b.id] = now
 			}
-			if now-r.w.missed[b.id] < r.s.cluster.Sweep.Away {
+			if now-r.w.downSince[b.id] < r.s.cluster.Sweep.Away {
 				missing = append(missing, fmt.Sprintf("%s: %v", b.id, b.err))
 			}
 			r.Without = append(r.Without, b.id)
@@ -163,8 +163,8 @@ func (r *sweepRound) begin(ctx context.Context) error {
 		case b.alarm != "":
 			return r.halt(ctx, b.id, b.alarm)
 		}
-		delete(r.w.missed, b.id)
-		r.nodes = append(r.nodes, b.sweptNode)
+		delete(r.w.downSince, b.id)
+		r.nodes = append(r.nodes, b.gcPeer)
 	}
 	r.Nodes = len(r.nodes)
 	if len(missing) > 0 {
@@ -175,24 +175,24 @@ func (r *sweepRound) begin(ctx context.Context) error {
 
 // begunNode is a node's answer to BeginSweep.
 type begunNode struct {
-	*sweptNode
+	*gcPeer
 	alarm string
 }
 
 // beginAll calls BeginSweep on all nodes.
-func (r *sweepRound) beginAll(ctx context.Context) []begunNode {
+func (r *gcRound) beginAll(ctx context.Context) []begunNode {
 	var all []begunNode
 	for _, id := range r.s.allNodes() {
-		all = append(all, begunNode{sweptNode: &sweptNode{id: id}})
+		all = append(all, begunNode{gcPeer: &gcPeer{id: id}})
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.ReplyTimeout)
 	defer cancel()
 	var group sync.WaitGroup
-	places := make(chan struct{}, eachMax)
+	slots := make(chan struct{}, eachMax)
 	for i := range all {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			b := &all[i]
 			if b.peer, b.err = r.s.anyPeer(ctx, b.id); b.err == nil {
 				b.alarm, b.err = b.peer.BeginSweep(ctx, r.Round)
@@ -204,7 +204,7 @@ func (r *sweepRound) beginAll(ctx context.Context) []begunNode {
 }
 
 // mark collects the blobs that are needed, in a range of IDs that fits into memory.
-func (r *sweepRound) mark(ctx context.Context, from uint64) (*marks, error) {
+func (r *gcRound) mark(ctx context.Context, from uint64) (*marks, error) {
 	r.Passes++
 	m := newMarks(from, r.s.cluster.Sweep.Marks)
 	for _, n := range r.nodes {
@@ -222,7 +222,7 @@ func (r *sweepRound) mark(ctx context.Context, from uint64) (*marks, error) {
 }
 
 // pins marks the blobs that a node uses.
-func (r *sweepRound) pins(ctx context.Context, n *sweptNode, m *marks) error {
+func (r *gcRound) pins(ctx context.Context, n *gcPeer, m *marks) error {
 	for after := (ID{}); ; {
 		var page []ID
 		err := r.ask(ctx, func(ctx context.Context) (err error) {
@@ -241,7 +241,7 @@ func (r *sweepRound) pins(ctx context.Context, n *sweptNode, m *marks) error {
 
 // lost records that a node takes no further part. It returns an error only if a later round has
 // begun or ctx ended.
-func (r *sweepRound) lost(ctx context.Context, n *sweptNode, err error) error {
+func (r *gcRound) lost(ctx context.Context, n *gcPeer, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -254,7 +254,7 @@ func (r *sweepRound) lost(ctx context.Context, n *sweptNode, err error) error {
 }
 
 // extents judges the extents of a node within the range of the marks.
-func (r *sweepRound) extents(ctx context.Context, n *sweptNode, m *marks) error {
+func (r *gcRound) extents(ctx context.Context, n *gcPeer, m *marks) error {
 	for n.err == nil {
 		var page, garbage []ExtentID
 		alarm := ""
@@ -293,7 +293,7 @@ func (r *sweepRound) extents(ctx context.Context, n *sweptNode, m *marks) error 
 }
 
 // replicas judges a node's log replicas: those that their log's list names are needed.
-func (r *sweepRound) replicas(ctx context.Context, n *sweptNode) error {
+func (r *gcRound) replicas(ctx context.Context, n *gcPeer) error {
 	for n.err == nil {
 		var page []api.SweepReplica
 		err := r.ask(ctx, func(ctx context.Context) (err error) {
@@ -328,7 +328,7 @@ func (r *sweepRound) replicas(ctx context.Context, n *sweptNode) error {
 }
 
 // unlisted returns the replicas of a node that no list names.
-func (r *sweepRound) unlisted(ctx context.Context, node string, page []api.SweepReplica) (garbage []api.ReplicaKey, err error) {
+func (r *gcRound) unlisted(ctx context.Context, node string, page []api.SweepReplica) (garbage []api.ReplicaKey, err error) {
 	var named map[uint64]bool // extents of the log of the previous replica
 	for i, x := range page {
 		if i == 0 || page[i-1].Log != x.Log || page[i-1].Server != x.Server {
@@ -344,7 +344,7 @@ func (r *sweepRound) unlisted(ctx context.Context, node string, page []api.Sweep
 }
 
 // namedExtents returns the extents of a log of which a node should have replicas; nil if unknown.
-func (r *sweepRound) namedExtents(ctx context.Context, node string, x api.SweepReplica) (map[uint64]bool, error) {
+func (r *gcRound) namedExtents(ctx context.Context, node string, x api.SweepReplica) (map[uint64]bool, error) {
 	if x.Server == "" || strings.ContainsAny(x.Server, "/") {
 		r.s.log.Warn("log replica without a server", "node", node, "log", x.Log, "extent", x.Seq)
 		return nil, nil
@@ -363,7 +363,7 @@ func (r *sweepRound) namedExtents(ctx context.Context, node string, x api.SweepR
 }
 
 // end makes each node apply the result of the round. If a node fails, a later round does the rest.
-func (r *sweepRound) end(ctx context.Context) error {
+func (r *gcRound) end(ctx context.Context) error {
 	for _, n := range r.nodes {
 		for n.err == nil {
 			var swept api.Swept

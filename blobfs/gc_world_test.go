@@ -68,8 +68,8 @@ func (c *catalog) name(id blobfs.ID, named bool) {
 	}
 }
 
-// sweptBlob is a blob and its users.
-type sweptBlob struct {
+// gcBlob is a blob and its users.
+type gcBlob struct {
 	h       blobfs.Handle
 	data    []byte
 	owner   *node // has not released it; nil if it has
@@ -77,30 +77,30 @@ type sweptBlob struct {
 	readers map[*node]*blobfs.Reader
 }
 
-func (b *sweptBlob) live() bool { return b.named || b.owner != nil || len(b.readers) > 0 }
+func (b *gcBlob) live() bool { return b.named || b.owner != nil || len(b.readers) > 0 }
 
-func (l *lists) setDeaf(deaf bool) {
+func (l *lists) setLoadFails(deaf bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deaf = deaf
 }
 
-// sweptLog is a log and the path of its list.
-type sweptLog struct {
+// gcLog is a log and the path of its list.
+type gcLog struct {
 	id     blobfs.ID
 	server string
 }
 
-// sweepWorld is a cluster in which blobs, logs and nodes come and go while sweepers make rounds.
-type sweepWorld struct {
+// gcWorld is a cluster in which blobs, logs and nodes come and go while sweepers make rounds.
+type gcWorld struct {
 	t       *testing.T
 	rng     *rand.Rand
 	c       *nodes
 	cfg     nodesConfig
 	lists   *lists
 	catalog *catalog
-	blobs   []*sweptBlob
-	logs    []sweptLog
+	blobs   []*gcBlob
+	logs    []gcLog
 	away    map[*node]time.Time // until when
 	work    sync.WaitGroup
 	deaf    bool // lists of logs cannot be loaded, except by the test
@@ -111,11 +111,11 @@ type sweepWorld struct {
 	total          api.Swept
 }
 
-// sweepTimes are far enough apart to be told from each other.
-var sweepTimes = blobfs.SweepConfig{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
+// gcTimes are far enough apart to be told from each other.
+var gcTimes = blobfs.SweepConfig{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
 
-func newSweepWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep bool) *sweepWorld {
-	w := &sweepWorld{
+func newGCWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep bool) *gcWorld {
+	w := &gcWorld{
 		t: t, rng: rand.New(rand.NewPCG(seed, 17)), lists: newLists(), away: map[*node]time.Time{},
 		catalog: &catalog{named: map[blobfs.ID]bool{}, omits: map[blobfs.ID]bool{}},
 	}
@@ -127,7 +127,7 @@ func newSweepWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep boo
 }
 
 // sweeper makes rounds on a node until ctx ends.
-func (w *sweepWorld) sweeper(ctx context.Context, n *node) {
+func (w *gcWorld) sweeper(ctx context.Context, n *node) {
 	s := n.NewSweeper(w.catalog)
 	w.work.Go(func() {
 		for ctx.Err() == nil {
@@ -142,14 +142,14 @@ func (w *sweepWorld) sweeper(ctx context.Context, n *node) {
 			w.passes += r.Passes
 			w.mu.Unlock()
 			select {
-			case <-time.After(sweepTimes.Every):
+			case <-time.After(gcTimes.Every):
 			case <-ctx.Done():
 			}
 		}
 	})
 }
 
-func (w *sweepWorld) step() {
+func (w *gcWorld) step() {
 	n := w.c.all[w.rng.IntN(len(w.c.all))]
 	switch k := w.rng.IntN(20); {
 	case k < 5:
@@ -178,7 +178,7 @@ func (w *sweepWorld) step() {
 }
 
 // cut cuts a node off from all others, or reconnects it.
-func (w *sweepWorld) cut(n *node, off bool) {
+func (w *gcWorld) cut(n *node, off bool) {
 	for _, o := range w.c.all {
 		if o != n && (off || w.away[o].IsZero()) {
 			w.c.cut[[2]string{n.id, o.id}].Store(off)
@@ -187,14 +187,14 @@ func (w *sweepWorld) cut(n *node, off bool) {
 	}
 }
 
-func (w *sweepWorld) cutOff(n *node) {
+func (w *gcWorld) cutOff(n *node) {
 	if w.away[n].IsZero() && len(w.away) < 2 {
 		w.away[n] = time.Now().Add(time.Duration(w.rng.IntN(10)) * time.Hour)
 		w.cut(n, true)
 	}
 }
 
-func (w *sweepWorld) comeBack() {
+func (w *gcWorld) comeBack() {
 	for _, n := range w.c.all {
 		if until := w.away[n]; !until.IsZero() && !time.Now().Before(until) {
 			delete(w.away, n)
@@ -203,8 +203,8 @@ func (w *sweepWorld) comeBack() {
 	}
 }
 
-func (w *sweepWorld) write(n *node) {
-	b := &sweptBlob{data: blobtest.Bytes(w.rng.Uint64(), w.rng.IntN(150<<10)), owner: n, readers: map[*node]*blobfs.Reader{}}
+func (w *gcWorld) write(n *node) {
+	b := &gcBlob{data: blobtest.Bytes(w.rng.Uint64(), w.rng.IntN(150<<10)), owner: n, readers: map[*node]*blobfs.Reader{}}
 	wr, err := n.Create(w.t.Context())
 	if err != nil {
 		return // no node is up
@@ -222,7 +222,7 @@ func (w *sweepWorld) write(n *node) {
 }
 
 // change changes the state of a blob.
-func (w *sweepWorld) change() {
+func (w *gcWorld) change() {
 	if len(w.blobs) == 0 {
 		return
 	}
@@ -244,7 +244,7 @@ func (w *sweepWorld) change() {
 }
 
 // read opens and closes readers, also of blobs that are no longer named.
-func (w *sweepWorld) read(n *node) {
+func (w *gcWorld) read(n *node) {
 	if len(w.blobs) == 0 {
 		return
 	}
@@ -264,7 +264,7 @@ func (w *sweepWorld) read(n *node) {
 }
 
 // restart restarts a node, which ends its pins.
-func (w *sweepWorld) restart(n *node) {
+func (w *gcWorld) restart(n *node) {
 	for _, b := range w.blobs {
 		if r := b.readers[n]; r != nil {
 			r.Close()
@@ -279,7 +279,7 @@ func (w *sweepWorld) restart(n *node) {
 }
 
 // log creates a log that may never be closed, or removes one.
-func (w *sweepWorld) log(n *node) {
+func (w *gcWorld) log(n *node) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
 	if len(w.logs) > 3 {
@@ -304,12 +304,12 @@ func (w *sweepWorld) log(n *node) {
 		_ = wr.Seal(ctx)
 	}
 	noError(w.t, wr.Close())
-	w.logs = append(w.logs, sweptLog{id, n.id})
+	w.logs = append(w.logs, gcLog{id, n.id})
 }
 
 // check checks invariant R12 on all nodes: whatever is needed is there and was never judged
 // garbage.
-func (w *sweepWorld) check() {
+func (w *gcWorld) check() {
 	w.t.Helper()
 	for i, b := range w.blobs {
 		if !b.live() {
@@ -341,7 +341,7 @@ func (w *sweepWorld) check() {
 }
 
 // settle ends all activity and waits for as long as garbage may then last.
-func (w *sweepWorld) settle() {
+func (w *gcWorld) settle() {
 	for n := range w.away {
 		w.away[n] = time.Now()
 	}
@@ -360,11 +360,11 @@ func (w *sweepWorld) settle() {
 	w.check()
 	// A pause takes at most 30 h. Two rounds, the time in quarantine and one more round follow.
 	// Each of them may be one that the second sweeper has just begun.
-	time.Sleep(30*time.Hour + sweepTimes.Grace + 5*sweepTimes.Every)
+	time.Sleep(30*time.Hour + gcTimes.Grace + 5*gcTimes.Every)
 	w.check()
 	for _, n := range w.c.all {
 		for _, x := range n.ListExtents(blobfs.ExtentID{Index: -1}, 1000) {
-			if i := slices.IndexFunc(w.blobs, func(b *sweptBlob) bool { return b.h.ID == x.ID.Blob }); i < 0 || !w.blobs[i].live() {
+			if i := slices.IndexFunc(w.blobs, func(b *gcBlob) bool { return b.h.ID == x.ID.Blob }); i < 0 || !w.blobs[i].live() {
 				w.t.Errorf("%s still has %s, which is garbage", n.id, x.ID)
 			}
 		}
@@ -372,7 +372,7 @@ func (w *sweepWorld) settle() {
 			w.t.Errorf("%s still has %s in quarantine", n.id, x.ID)
 		}
 		for _, x := range n.LogReplicas() {
-			if !slices.ContainsFunc(w.logs, func(l sweptLog) bool { return l.id == x.Log }) {
+			if !slices.ContainsFunc(w.logs, func(l gcLog) bool { return l.id == x.Log }) {
 				w.t.Errorf("%s still has extent %d of log %s, which is removed", n.id, x.Seq, x.Log)
 			}
 		}
@@ -389,7 +389,7 @@ func (w *sweepWorld) settle() {
 
 // R12 and R13 over many schedules of writers, readers, deletions, nodes that restart or are down,
 // roots that fail, and two sweepers that pause.
-func TestSweepRandom(t *testing.T) {
+func TestGCRandom(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(10)
 	if soak, err := strconv.ParseUint(os.Getenv("STELE_SOAK"), 10, 32); err == nil {
@@ -403,7 +403,7 @@ func TestSweepRandom(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Logf("replay: STELE_SEED=%d go test ./blobfs -run TestSweepRandom", seed)
 			synctest.Test(t, func(t *testing.T) {
-				w := newSweepWorld(t, seed, sweepTimes, false)
+				w := newGCWorld(t, seed, gcTimes, false)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer w.work.Wait()
 				defer cancel()
@@ -411,12 +411,12 @@ func TestSweepRandom(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				w.sweeper(ctx, w.c.all[1])
 				for range 80 {
-					w.lists.setDeaf(false)
+					w.lists.setLoadFails(false)
 					w.step()
-					w.lists.setDeaf(w.deaf)
+					w.lists.setLoadFails(w.deaf)
 					time.Sleep(time.Duration(w.rng.IntN(240)) * time.Minute)
 					w.comeBack()
-					w.lists.setDeaf(false)
+					w.lists.setLoadFails(false)
 					w.check()
 				}
 				w.settle()

@@ -50,7 +50,7 @@ func (c *nodes) setFull(n *node, full bool) {
 	})
 }
 
-func putVital(t *testing.T, s *blobfs.Store, data []byte) blobfs.Handle {
+func putHighPriority(t *testing.T, s *blobfs.Store, data []byte) blobfs.Handle {
 	t.Helper()
 	w, err := s.CreateVital(t.Context(), int64(len(data)))
 	noError(t, err)
@@ -63,7 +63,7 @@ func putVital(t *testing.T, s *blobfs.Store, data []byte) blobfs.Handle {
 
 // High-priority data is written with all its replicas although all nodes are full for anything
 // else. Nodes with space come first, and draining ones get none.
-func TestVitalBlobsOnFullNodes(t *testing.T) {
+func TestHighPriorityBlobsOnFullNodes(t *testing.T) {
 	c, _ := fullNodes(t, 6)
 	n1 := c.all[0]
 	refused := func() {
@@ -82,7 +82,7 @@ func TestVitalBlobsOnFullNodes(t *testing.T) {
 	}
 	refused()
 	data := blobtest.Bytes(1, 600_000)
-	h := putVital(t, n1.Store, data)
+	h := putHighPriority(t, n1.Store, data)
 	if c.holders(h) != 3 {
 		t.Errorf("replicas: %+v", h.Extents)
 	}
@@ -93,23 +93,23 @@ func TestVitalBlobsOnFullNodes(t *testing.T) {
 
 	c.setFull(c.all[3], false)
 	c.setFull(c.all[5], false)
-	on(putVital(t, n1.Store, data), "n1", "n4", "n6")
+	on(putHighPriority(t, n1.Store, data), "n1", "n4", "n6")
 	c.setFull(c.all[5], true)
 	for _, id := range []string{"n2", "n3", "n6"} {
 		c.change(id, func(m *blobfs.Member) { m.Leaving = true })
 	}
-	on(putVital(t, n1.Store, data), "n1", "n4", "n5")
+	on(putHighPriority(t, n1.Store, data), "n1", "n4", "n5")
 	c.change("n5", func(m *blobfs.Member) { m.Leaving = true })
-	on(putVital(t, n1.Store, data), "n1", "n4")
+	on(putHighPriority(t, n1.Store, data), "n1", "n4")
 }
 
 // Replicas made by repair have no high priority: they wait for space.
-func TestCopiesAreNotVital(t *testing.T) {
+func TestCopiesHaveNoPriority(t *testing.T) {
 	c, _ := fullNodes(t, 3)
 	for _, n := range c.all[1:] {
 		c.change(n.id, func(m *blobfs.Member) { m.Alive = false })
 	}
-	h := putVital(t, c.all[0].Store, blobtest.Bytes(1, 100_000))
+	h := putHighPriority(t, c.all[0].Store, blobtest.Bytes(1, 100_000))
 	err := c.all[1].Peer().Copy(t.Context(), api.Copy{
 		Ref:  api.Ref{Extent: blobfs.ExtentID{Blob: h.ID}, CRC: h.Extents[0].CRC},
 		From: []string{"n1"}, Holders: blobfs.Holders{Epoch: 9, Nodes: []string{"n1", "n2"}},
@@ -120,7 +120,7 @@ func TestCopiesAreNotVital(t *testing.T) {
 }
 
 // A high-priority log is created and continues when no node has space for another.
-func TestVitalLogOnFullNodes(t *testing.T) {
+func TestHighPriorityLogOnFullNodes(t *testing.T) {
 	c, l := fullNodes(t, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -131,12 +131,12 @@ func TestVitalLogOnFullNodes(t *testing.T) {
 	id := blobfs.NewID()
 	w, err := n1.CreateVitalSpreadLog(ctx, "s1", id)
 	noError(t, err)
-	var want []spreadRecord
+	var want []logRecord
 	for i := range 12 { // two extents, and what comes after
 		p := blobtest.Bytes(uint64(i), 50_000)
 		pos, err := w.Append(ctx, p)
 		noError(t, err)
-		want = append(want, spreadRecord{p, pos})
+		want = append(want, logRecord{p, pos})
 	}
 	list := l.list(t, "s1", id)
 	for _, x := range list.Extents {
@@ -145,5 +145,5 @@ func TestVitalLogOnFullNodes(t *testing.T) {
 		}
 	}
 	noError(t, w.Close())
-	equalRecords(t, readSpread(t, c.all[3].Store, "s1", id), want)
+	equalRecords(t, readLog(t, c.all[3].Store, "s1", id), want)
 }

@@ -78,17 +78,17 @@ func (s *Store) Inspect(ctx context.Context, blob ID, refs []ExtentRef, deep boo
 	var silent sync.Map
 	s.inspect(ctx, len(refs), func(ctx context.Context, i int) {
 		ref := &refs[i]
-		q := &inquiry{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
-			return lookAtExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
+		q := &replicaQuery{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+			return inspectExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
 		}, deep: deep}
 		reports[i] = ExtentReport{Index: ref.Index, Length: ref.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, ref.Replicas)}
 	})
 	return reports
 }
 
-// lookAtExtent returns the holder list of a node's replica, and an error if the replica is not
+// inspectExtent returns the holder list of a node's replica, and an error if the replica is not
 // good.
-func lookAtExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Holders, error) {
+func inspectExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Holders, error) {
 	st, err := p.Stat(ctx, ref.Extent)
 	switch {
 	case err != nil:
@@ -107,15 +107,15 @@ func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep b
 	var silent sync.Map
 	s.inspect(ctx, len(l.Extents), func(ctx context.Context, i int) {
 		x := &l.Extents[i]
-		q := &inquiry{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
-			return Holders{}, lookAtLog(ctx, p, log, x, deep)
+		q := &replicaQuery{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+			return Holders{}, inspectLogExtent(ctx, p, log, x, deep)
 		}, deep: deep, only: true}
 		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
 	})
 	return reports
 }
 
-func lookAtLog(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep bool) error {
+func inspectLogExtent(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep bool) error {
 	info, err := p.StatLog(ctx, log, x.Seq)
 	switch {
 	case err != nil:
@@ -133,19 +133,19 @@ func lookAtLog(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep
 // inspect calls look for each of n extents, inspectExtents at a time.
 func (s *Store) inspect(ctx context.Context, n int, look func(ctx context.Context, i int)) {
 	var group sync.WaitGroup
-	places := make(chan struct{}, inspectExtents)
+	slots := make(chan struct{}, inspectExtents)
 	for i := range n {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			look(ctx, i)
 		})
 	}
 	group.Wait()
 }
 
-// inquiry asks nodes about one extent.
-type inquiry struct {
+// replicaQuery asks nodes about one extent.
+type replicaQuery struct {
 	s    *Store
 	look func(ctx context.Context, p api.Peer) (Holders, error)
 	deep bool
@@ -162,7 +162,7 @@ type inquiry struct {
 // run asks the named nodes, then those on the holder lists that these return. If there are too few
 // good replicas, it asks all nodes. It reports the nodes that should have a replica and any others
 // that have one.
-func (q *inquiry) run(ctx context.Context, named []string) []ReplicaReport {
+func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport {
 	s := q.s
 	should := named
 	if s.cluster.Fleet == nil {
@@ -194,12 +194,12 @@ func (q *inquiry) run(ctx context.Context, named []string) []ReplicaReport {
 	return found
 }
 
-func (q *inquiry) index(node string) int {
+func (q *replicaQuery) index(node string) int {
 	return slices.IndexFunc(q.found, func(r ReplicaReport) bool { return r.Node == node })
 }
 
 // ask asks the given nodes, except those asked before.
-func (q *inquiry) ask(ctx context.Context, nodes []string) {
+func (q *replicaQuery) ask(ctx context.Context, nodes []string) {
 	first := len(q.found)
 	for _, node := range nodes {
 		if q.index(node) < 0 {
@@ -223,7 +223,7 @@ func (q *inquiry) ask(ctx context.Context, nodes []string) {
 	group.Wait()
 }
 
-func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
+func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error) {
 	s := q.s
 	if node == s.self || s.cluster.Fleet == nil {
 		return q.look(ctx, s.Peer())

@@ -15,13 +15,13 @@ import (
 const suspectTime = 10 * time.Second
 
 const (
-	// askAgain is the delay before a suspected node is first probed. Later delays are a quarter of
-	// the time that the node has been silent, up to askSeldom.
-	askAgain  = 500 * time.Millisecond
-	askSeldom = 30 * time.Second
-	// flickersMax bounds how often askAgain is doubled for a node that is lost again within
+	// probeDelayMin is the delay before a suspected node is first probed. Later delays are a quarter of
+	// the time that the node has been silent, up to probeDelayMax.
+	probeDelayMin = 500 * time.Millisecond
+	probeDelayMax = 30 * time.Second
+	// flapDoublingsMax bounds how often probeDelayMin is doubled for a node that is lost again within
 	// suspectTime of answering.
-	flickersMax = 5
+	flapDoublingsMax = 5
 )
 
 // peers is this store's own failure detector for other nodes.
@@ -40,7 +40,7 @@ type suspicion struct {
 	until    time.Duration // when the suspicion ends even without an answer; 0: the node answered
 	since    time.Duration // when the node first did not answer
 	answered time.Duration // when the node last answered
-	flickers int           // how often it was lost again within suspectTime of answering
+	flaps    int           // how often it was lost again within suspectTime of answering
 	asking   bool
 }
 
@@ -60,7 +60,7 @@ func (p *peers) suspect(node string) {
 		x = &suspicion{since: now, asking: x != nil && x.asking}
 		p.suspects[node] = x
 	case x.until == 0:
-		x.since, x.flickers = now, min(x.flickers+1, flickersMax)
+		x.since, x.flaps = now, min(x.flaps+1, flapDoublingsMax)
 	}
 	x.until = now + suspectTime
 	if !x.asking {
@@ -79,13 +79,13 @@ func (p *peers) ask(node string) {
 			p.mu.Unlock()
 			return
 		}
-		pause := max(askAgain<<x.flickers, min((now-x.since)/4, askSeldom))
+		pause := max(probeDelayMin<<x.flaps, min((now-x.since)/4, probeDelayMax))
 		p.mu.Unlock()
 		if sleep(p.s.ctx, p.clock, pause) != nil {
 			return
 		}
 		if p.s.believedAlive(node) && p.s.answers(node) {
-			p.trust(node)
+			p.markAlive(node)
 		}
 	}
 }
@@ -101,8 +101,8 @@ func (s *Store) answers(node string) bool {
 	return err == nil
 }
 
-// trust records that a node answered. Tasks that failed meanwhile are retried.
-func (p *peers) trust(node string) {
+// markAlive records that a node answered. Tasks that failed meanwhile are retried.
+func (p *peers) markAlive(node string) {
 	p.mu.Lock()
 	x := p.suspects[node]
 	back := x != nil && x.until != 0
@@ -111,7 +111,7 @@ func (p *peers) trust(node string) {
 	}
 	p.mu.Unlock()
 	if back {
-		p.s.keeper.heard()
+		p.s.repairer.heard()
 	}
 }
 
@@ -206,11 +206,11 @@ func (s *Store) each(ctx context.Context, nodes []string, ask func(ctx context.C
 	ctx, cancel := context.WithTimeout(ctx, s.cluster.ReplyTimeout)
 	defer cancel()
 	var group sync.WaitGroup
-	places := make(chan struct{}, eachMax)
+	slots := make(chan struct{}, eachMax)
 	for _, node := range nodes {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			if p, err := s.peer(ctx, node); err == nil {
 				ask(ctx, p)
 			}
@@ -226,8 +226,8 @@ func (s *Store) later(nodes []string, ask func(ctx context.Context, p api.Peer))
 	}
 }
 
-// abortLater aborts a stream on nodes in the background. A node that is not reached drops the
+// abortInBackground aborts a stream on nodes in the background. A node that is not reached drops the
 // stream after StreamIdle.
-func (s *Store) abortLater(nodes []string, stream api.StreamID) {
+func (s *Store) abortInBackground(nodes []string, stream api.StreamID) {
 	s.later(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
 }

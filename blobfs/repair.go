@@ -8,10 +8,10 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// keeper maintains the replication factor of the extents on this node. Each node has one, and there
+// repairer maintains the replication factor of the extents on this node. Each node has one, and there
 // is no leader: what an extent needs follows from its holder list, and which node does it from
 // placement rank. Two nodes that do the same work do no harm.
-type keeper struct {
+type repairer struct {
 	s        *Store
 	cfg      KeepConfig
 	watch    *watch
@@ -40,24 +40,24 @@ type keeper struct {
 // tickEvery is how often the repairer checks whether a scan, an audit or a retry is due.
 const tickEvery = time.Second
 
-// startKeeper starts the repairer's goroutines. They end with the store.
-func (s *Store) startKeeper() {
-	k := newKeeper(s)
-	s.keeper = k
+// startRepairer starts the repairer's goroutines. They end with the store.
+func (s *Store) startRepairer() {
+	k := newRepairer(s)
+	s.repairer = k
 	s.spawn(k.run)
-	s.spawn(k.auditing)
-	s.spawn(k.scrubbing)
+	s.spawn(k.auditLoop)
+	s.spawn(k.scrubLoop)
 	s.spawn(k.balancing)
-	s.spawn(k.abandoning)
+	s.spawn(k.abandonLoop)
 	for range k.cfg.Workers {
 		s.spawn(k.work)
 	}
 }
 
-func newKeeper(s *Store) *keeper {
+func newRepairer(s *Store) *repairer {
 	cfg := s.cluster.Keep
-	k := &keeper{s: s, cfg: cfg, queue: newTaskQueue(s.cluster.Clock)}
-	k.watch = newWatch(s, cfg)
+	k := &repairer{s: s, cfg: cfg, queue: newTaskQueue(s.cluster.Clock)}
+	k.watch = newMembershipWatch(s, cfg)
 	k.repairs = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.taken = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.verified = newRate(s.cluster.Clock, cfg.RepairBytes)
@@ -70,7 +70,7 @@ func newKeeper(s *Store) *keeper {
 
 // run scans the extents when the cluster or a data folder changes, when the queue has drained, and
 // every ScanEvery.
-func (k *keeper) run() {
+func (k *repairer) run() {
 	var next, again time.Duration
 	pause := tickEvery
 	failing := 0
@@ -81,16 +81,16 @@ func (k *keeper) run() {
 			news = true
 		}
 		if news {
-			k.queue.forgive()
+			k.queue.resetFailures()
 		}
-		failing = k.complain(failing)
+		failing = k.retryFailed(failing)
 		if news {
 			pause = tickEvery
 		}
 		now := k.s.cluster.Clock.Now()
 		// When all tasks of a scan that found under-replicated extents are done, scan again, so that
 		// the reported figures are current.
-		over := now >= again && k.found() && k.queue.rested()
+		over := now >= again && k.found() && k.queue.idleAfterWork()
 		if news || over || now >= next || k.queue.drained() {
 			k.scan(v)
 			took := k.s.cluster.Clock.Now() - now
@@ -121,7 +121,7 @@ func (k *keeper) run() {
 }
 
 // heard makes the repairer retry failed tasks at once, since a suspected node answers again.
-func (k *keeper) heard() {
+func (k *repairer) heard() {
 	if k == nil {
 		return
 	}
@@ -131,9 +131,9 @@ func (k *keeper) heard() {
 	}
 }
 
-// complain retries failed tasks. It logs one warning when failures begin, as there may be millions
+// retryFailed retries failed tasks. It logs one warning when failures begin, as there may be millions
 // of them, and returns their number.
-func (k *keeper) complain(before int) (failing int) {
+func (k *repairer) retryFailed(before int) (failing int) {
 	n, example := k.queue.retry()
 	if n > 0 && before == 0 {
 		k.s.log.Warn("extents not repaired", "extents", n, "err", example)
@@ -142,7 +142,7 @@ func (k *keeper) complain(before int) (failing int) {
 }
 
 // newlyRetired reports whether a data folder was retired since the last call.
-func (k *keeper) newlyRetired() bool {
+func (k *repairer) newlyRetired() bool {
 	n := k.s.disks.RetiredFolders()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,13 +152,13 @@ func (k *keeper) newlyRetired() bool {
 }
 
 // work runs queued tasks one at a time.
-func (k *keeper) work() {
+func (k *repairer) work() {
 	for {
 		t, err := k.queue.pop(k.s.ctx)
 		if err != nil {
 			return
 		}
-		err = k.tend(k.s.ctx, t)
+		err = k.repairExtent(k.s.ctx, t)
 		if err != nil && k.s.ctx.Err() == nil {
 			k.s.log.Debug("extent not repaired", "extent", t.id.String(), "err", err)
 		}
@@ -176,7 +176,7 @@ type scanTotals struct {
 }
 
 // scan reads the holder lists of all extents here and queues tasks.
-func (k *keeper) scan(v *view) {
+func (k *repairer) scan(v *view) {
 	var sum scanTotals
 	after := ExtentID{Index: -1}
 	for k.s.ctx.Err() == nil {
@@ -191,7 +191,7 @@ func (k *keeper) scan(v *view) {
 			}
 			k.queue.push(t)
 			switch {
-			case t.rank < taskBehind:
+			case t.rank < taskFallback:
 				sum.short[min(t.rank, local.HoldersMax)]++
 				sum.shortBytes += t.bytes
 			case t.rank >= taskSurplus:
@@ -209,15 +209,15 @@ func (k *keeper) scan(v *view) {
 }
 
 // found reports whether the last scan found extents that this node has to repair.
-func (k *keeper) found() bool {
+func (k *repairer) found() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mu.scan.short != [local.HoldersMax + 1]int64{}
 }
 
-// noticed queues an extent whose holder list on this node has become too short: its writer found
+// listChanged queues an extent whose holder list on this node has become too short: its writer found
 // too few nodes, or a holder is draining. The next scan may be a minute away.
-func (k *keeper) noticed(x ExtentID, h Holders) {
+func (k *repairer) listChanged(x ExtentID, h Holders) {
 	if k == nil {
 		return
 	}
@@ -240,7 +240,7 @@ const scanPage = 512
 
 // listed returns the holders of an extent on this node. Without a list, this node is the only
 // holder.
-func (k *keeper) listed(x *local.ExtentInfo) Holders {
+func (k *repairer) listed(x *local.ExtentInfo) Holders {
 	if x.Holders.Epoch == 0 {
 		return Holders{Nodes: []string{k.s.self}}
 	}
@@ -249,14 +249,14 @@ func (k *keeper) listed(x *local.ExtentInfo) Holders {
 
 // want returns the target number of replicas: the replication factor, or the number of live nodes
 // that are not draining if that is lower.
-func (k *keeper) want(v *view) int { return min(k.s.cluster.Replicas, v.present) }
+func (k *repairer) want(v *view) int { return min(k.s.cluster.Replicas, v.present) }
 
 // bad reports whether the local replica is corrupt or in a retired folder.
-func (k *keeper) bad(x *local.ExtentInfo) bool { return x.Retired || k.s.rot.has(x.ID) }
+func (k *repairer) bad(x *local.ExtentInfo) bool { return x.Retired || k.s.rot.has(x.ID) }
 
 // triage returns the task that an extent needs according to its local holder list, and false if
 // none.
-func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
+func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	h := k.listed(x)
 	t := task{id: x.ID, created: x.Created}
 	var survivors, leavers []string
@@ -297,7 +297,7 @@ func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
 		t.rank = len(survivors) + len(leavers)
 		t.bytes = max(int64(short), 1) * x.Length
 	case short > 0:
-		t.rank, t.behind = taskBehind+len(survivors), true
+		t.rank, t.behind = taskFallback+len(survivors), true
 		return t, v.at-v.changed > k.patience(v)
 	default:
 		t.rank = taskSurplus
@@ -309,15 +309,15 @@ func (k *keeper) triage(v *view, x *local.ExtentInfo) (task, bool) {
 // patience is how long the responsible node is given, after the last membership change, before
 // other nodes act. A draining node waits less: it may be the only node that knows the extent, if
 // the blob's writer failed before all nodes had sealed it.
-func (k *keeper) patience(v *view) time.Duration {
+func (k *repairer) patience(v *view) time.Duration {
 	if k.of(v, k.s.self) == leaving {
 		return min(2*k.cfg.Grace, 2*drainEvery)
 	}
 	return 2 * k.cfg.Grace
 }
 
-// auditing asks other nodes whether they have the replicas that they should.
-func (k *keeper) auditing() {
+// auditLoop asks other nodes whether they have the replicas that they should.
+func (k *repairer) auditLoop() {
 	for {
 		if nodes := k.watch.due(); len(nodes) > 0 {
 			k.audit(nodes)
@@ -331,7 +331,7 @@ func (k *keeper) auditing() {
 // audit asks nodes for the extents here that they should or may have: those whose list names the
 // node, and those for which placement ranks it first, because a partition may have left a replica
 // that no local list names. Nodes with a true value are asked for all extents.
-func (k *keeper) audit(nodes map[string]bool) {
+func (k *repairer) audit(nodes map[string]bool) {
 	v := k.watch.view()
 	batches := map[string][]local.ExtentInfo{}
 	flush := func(node string) {

@@ -16,13 +16,13 @@ const balanceEvery = 10 * time.Second
 
 // balancer moves extents of this node to emptier nodes.
 type balancer struct {
-	k *keeper
+	k *repairer
 	// after is where the last round ended.
 	after ExtentID
-	// shifted is the bytes moved, by node, since the membership last reported a new FreeBytes for
+	// movedBytes is the bytes moved, by node, since the membership last reported a new FreeBytes for
 	// it; negative for this node.
-	shifted map[string]int64
-	said    map[string]int64 // FreeBytes as last reported
+	movedBytes map[string]int64
+	said       map[string]int64 // FreeBytes as last reported
 }
 
 // BalanceStatus is the state of this node's rebalancing.
@@ -35,12 +35,12 @@ type BalanceStatus struct {
 
 // balancing moves extents away while this node is fuller than others, no extent is under-replicated
 // and membership is stable.
-func (k *keeper) balancing() {
-	b := balancer{k: k, after: ExtentID{Index: -1}, shifted: map[string]int64{}, said: map[string]int64{}}
+func (k *repairer) balancing() {
+	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, said: map[string]int64{}}
 	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
 		v := k.watch.view()
 		active := false
-		if _, endangered := k.queue.load(); endangered == 0 && k.calm(v) && k.of(v, k.s.self) == present {
+		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.of(v, k.s.self) == present {
 			active = b.round(k.s.ctx)
 		}
 		k.mu.Lock()
@@ -54,7 +54,7 @@ func (b *balancer) fullness(m *Member) float64 {
 	if m.CapacityBytes <= 0 {
 		return 0
 	}
-	return 100 * float64(m.CapacityBytes-m.FreeBytes+b.shifted[m.ID]) / float64(m.CapacityBytes)
+	return 100 * float64(m.CapacityBytes-m.FreeBytes+b.movedBytes[m.ID]) / float64(m.CapacityBytes)
 }
 
 // target returns the emptiest node, and whether this node moves extents to it: only if this node is
@@ -69,7 +69,7 @@ func (b *balancer) target() (emptiest Member, ok bool) {
 		m := &members[i]
 		if b.said[m.ID] != m.FreeBytes {
 			b.said[m.ID] = m.FreeBytes
-			delete(b.shifted, m.ID)
+			delete(b.movedBytes, m.ID)
 		}
 		if b.k.of(v, m.ID) != present || m.CapacityBytes <= 0 {
 			continue
@@ -108,7 +108,7 @@ func (b *balancer) round(ctx context.Context) bool {
 			return active
 		}
 		b.after = next[0].ID
-		if !b.belongs(&next[0], to.ID) {
+		if !b.belongsOn(&next[0], to.ID) {
 			continue
 		}
 		if err := b.move(ctx, next[0].ID, to.ID); err != nil {
@@ -119,10 +119,10 @@ func (b *balancer) round(ctx context.Context) bool {
 	return active
 }
 
-// belongs reports whether an extent belongs on node to rather than here: of all nodes including
+// belongsOn reports whether an extent belongs on node to rather than here: of all nodes including
 // this one, placement chooses it next to the extent's other holders. So no extent moves back or in
 // circles.
-func (b *balancer) belongs(x *local.ExtentInfo, to string) bool {
+func (b *balancer) belongsOn(x *local.ExtentInfo, to string) bool {
 	self := b.k.s.self
 	h := b.k.listed(x)
 	if x.Retired || slices.Contains(h.Nodes, to) || !slices.Contains(h.Nodes, self) {
@@ -160,13 +160,13 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 		return err
 	}
 	r := k.s.cluster.Replicas
-	whole := len(sv.good) >= min(r, v.present) && len(sv.good) == len(sv.held) && len(sv.lost) == 0 && !sv.torn
+	whole := len(sv.good) >= min(r, v.present) && len(sv.good) == len(sv.held) && len(sv.lost) == 0 && !sv.conflicting
 	if sv.unwanted || !whole || !slices.Contains(sv.good, k.s.self) || slices.Contains(sv.list.Nodes, to) {
 		return nil
 	}
 	st, err := k.s.disks.StatExtent(ctx, x)
 	if err != nil {
-		k.s.judgeRead(x, err)
+		k.s.recordIfCorrupt(x, err)
 		return err
 	}
 	if err := k.balances.wait(ctx, st.Length); err != nil {
@@ -182,12 +182,12 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 		return err
 	}
 	k.count(func(c *KeepCounts) { c.Moved++; c.MovedBytes += st.Length })
-	b.shifted[to] += st.Length
-	b.shifted[k.s.self] -= st.Length
+	b.movedBytes[to] += st.Length
+	b.movedBytes[k.s.self] -= st.Length
 	if sv, err = k.ask(ctx, v, x); err != nil {
 		return err
 	}
-	if k.listsThis(sv) {
+	if k.selfListed(sv) {
 		return nil
 	}
 	return k.release(ctx, v, sv, min(r, v.remaining))

@@ -18,30 +18,30 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// kept is a cluster with running repairers in virtual time. The nodes call each other directly.
-type kept struct {
+// repairCluster is a cluster with running repairers in virtual time. The nodes call each other directly.
+type repairCluster struct {
 	t   *testing.T
-	all []*keptNode
+	all []*repairNode
 	cfg blobfs.Cluster
 
-	mu      sync.Mutex
-	changed chan struct{}
-	cut     map[[2]string]bool // calls in this direction are lost
-	blobs   map[blobfs.ID]keptBlob
-	copies  int // made by Copy
-	extent  int64
-	log     slog.Handler                          // of all nodes
-	checked func(from, to string, all []api.Held) // called with each answer of Check
-	unheard func()                                // called after the membership changed and before Changed fires
+	mu            sync.Mutex
+	changed       chan struct{}
+	cut           map[[2]string]bool // calls in this direction are lost
+	blobs         map[blobfs.ID]repairBlob
+	copies        int // made by Copy
+	extent        int64
+	log           slog.Handler                          // of all nodes
+	checked       func(from, to string, all []api.Held) // called with each answer of Check
+	beforeChanged func()                                // called after the membership changed and before Changed fires
 }
 
-type keptBlob struct {
+type repairBlob struct {
 	h    blobfs.Handle
 	data []byte
 }
 
-type keptNode struct {
-	of      *kept
+type repairNode struct {
+	of      *repairCluster
 	member  blobfs.Member
 	fs      *vfs.Mem
 	up      bool
@@ -53,8 +53,8 @@ type keptNode struct {
 
 const keptExtent = 64 << 10
 
-func newKept(t *testing.T, n int, cfg blobfs.Cluster) *kept {
-	c := &kept{t: t, extent: keptExtent, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]keptBlob{}, log: slog.DiscardHandler}
+func newRepairCluster(t *testing.T, n int, cfg blobfs.Cluster) *repairCluster {
+	c := &repairCluster{t: t, extent: keptExtent, cfg: cfg, changed: make(chan struct{}), cut: map[[2]string]bool{}, blobs: map[blobfs.ID]repairBlob{}, log: slog.DiscardHandler}
 	for range n {
 		c.add(1 << 30)
 	}
@@ -67,8 +67,8 @@ func newKept(t *testing.T, n int, cfg blobfs.Cluster) *kept {
 }
 
 // add adds an empty node.
-func (c *kept) add(capacity int64) *keptNode {
-	n := &keptNode{of: c, fs: vfs.NewMem(vfs.MemOptions{})}
+func (c *repairCluster) add(capacity int64) *repairNode {
+	n := &repairNode{of: c, fs: vfs.NewMem(vfs.MemOptions{})}
 	n.member = blobfs.Member{ID: fmt.Sprintf("n%d", len(c.all)+1), CapacityBytes: capacity}
 	c.mu.Lock()
 	c.all = append(c.all, n)
@@ -78,9 +78,9 @@ func (c *kept) add(capacity int64) *keptNode {
 }
 
 // start starts a node's process. All nodes see it at once.
-func (n *keptNode) start() {
+func (n *repairNode) start() {
 	cluster := n.of.cfg
-	cluster.Fleet = keptFleet{n}
+	cluster.Fleet = nodeMembership{n}
 	n.say(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
 	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(n.of.log)})
 	noError(n.of.t, err)
@@ -90,7 +90,7 @@ func (n *keptNode) start() {
 }
 
 // stop ends the process. The membership reports it as dead at once.
-func (n *keptNode) stop() {
+func (n *repairNode) stop() {
 	n.of.mu.Lock()
 	s := n.store
 	up := n.up
@@ -104,12 +104,12 @@ func (n *keptNode) stop() {
 }
 
 // say changes a node's entry in the membership.
-func (n *keptNode) say(f func(m *blobfs.Member)) {
+func (n *repairNode) say(f func(m *blobfs.Member)) {
 	n.of.mu.Lock()
 	f(&n.member)
 	n.of.mu.Unlock()
-	if n.of.unheard != nil {
-		n.of.unheard()
+	if n.of.beforeChanged != nil {
+		n.of.beforeChanged()
 	}
 	n.of.mu.Lock()
 	defer n.of.mu.Unlock()
@@ -118,10 +118,10 @@ func (n *keptNode) say(f func(m *blobfs.Member)) {
 }
 
 // remove removes a node from the membership.
-func (n *keptNode) remove() { n.say(func(*blobfs.Member) { n.removed = true }) }
+func (n *repairNode) remove() { n.say(func(*blobfs.Member) { n.removed = true }) }
 
 // usedLocked returns the bytes of a node's extents, as of some seconds ago.
-func (n *keptNode) usedLocked() int64 {
+func (n *repairNode) usedLocked() int64 {
 	if now := time.Now(); now.Sub(n.counted) > 3*time.Second {
 		n.used, n.counted = 0, now
 		for _, f := range n.store.Stats().Folders {
@@ -131,11 +131,11 @@ func (n *keptNode) usedLocked() int64 {
 	return n.used
 }
 
-type keptFleet struct{ n *keptNode }
+type nodeMembership struct{ n *repairNode }
 
-func (f keptFleet) Self() string { return f.n.member.ID }
+func (f nodeMembership) Self() string { return f.n.member.ID }
 
-func (f keptFleet) Members() []blobfs.Member {
+func (f nodeMembership) Members() []blobfs.Member {
 	c := f.n.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,31 +154,31 @@ func (f keptFleet) Members() []blobfs.Member {
 	return all
 }
 
-func (f keptFleet) Changed() <-chan struct{} {
+func (f nodeMembership) Changed() <-chan struct{} {
 	f.n.of.mu.Lock()
 	defer f.n.of.mu.Unlock()
 	return f.n.of.changed
 }
 
-func (f keptFleet) Peer(_ context.Context, id string) (api.Peer, error) {
+func (f nodeMembership) Peer(_ context.Context, id string) (api.Peer, error) {
 	c := f.n.of
 	for _, n := range c.all {
 		if n.member.ID == id {
-			return keptPeer{to: n, from: f.n}, nil
+			return directPeer{to: n, from: f.n}, nil
 		}
 	}
 	return nil, fmt.Errorf("no node %s", id)
 }
 
-// keptPeer is a node as another one calls it. Only methods that repairers call can be lost.
-type keptPeer struct {
+// directPeer is a node as another one calls it. Only methods that repairers call can be lost.
+type directPeer struct {
 	api.Peer
-	from, to *keptNode
+	from, to *repairNode
 }
 
 // reach waits for the duration of a call and returns its target. A lost call uses up the caller's
 // timeout.
-func (p keptPeer) reach(ctx context.Context) (api.Peer, error) {
+func (p directPeer) reach(ctx context.Context) (api.Peer, error) {
 	if err := wait(ctx, 100*time.Microsecond); err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (p keptPeer) reach(ctx context.Context) (api.Peer, error) {
 }
 
 // answered returns an error if the answer is lost.
-func (p keptPeer) answered(ctx context.Context) error {
+func (p directPeer) answered(ctx context.Context) error {
 	c := p.to.of
 	c.mu.Lock()
 	lost := c.cut[[2]string{p.to.member.ID, p.from.member.ID}]
@@ -221,7 +221,7 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // reached makes a call.
-func reached[R any](ctx context.Context, p keptPeer, f func(api.Peer) (R, error)) (R, error) {
+func reached[R any](ctx context.Context, p directPeer, f func(api.Peer) (R, error)) (R, error) {
 	var none R
 	to, err := p.reach(ctx)
 	if err != nil {
@@ -239,7 +239,7 @@ func reached[R any](ctx context.Context, p keptPeer, f func(api.Peer) (R, error)
 
 type nothing struct{}
 
-func (p keptPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, error) {
+func (p directPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, error) {
 	all, err := reached(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
 	p.to.of.mu.Lock()
 	f := p.to.of.checked
@@ -250,30 +250,30 @@ func (p keptPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, 
 	return all, err
 }
 
-func (p keptPeer) Stat(ctx context.Context, x blobfs.ExtentID) (local.ExtentStat, error) {
+func (p directPeer) Stat(ctx context.Context, x blobfs.ExtentID) (local.ExtentStat, error) {
 	return reached(ctx, p, func(to api.Peer) (local.ExtentStat, error) { return to.Stat(ctx, x) })
 }
 
-func (p keptPeer) Read(ctx context.Context, r api.Ref, b []byte, off int64) error {
+func (p directPeer) Read(ctx context.Context, r api.Ref, b []byte, off int64) error {
 	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Read(ctx, r, b, off) })
 	return err
 }
 
-func (p keptPeer) SetHolders(ctx context.Context, x blobfs.ExtentID, h blobfs.Holders) error {
+func (p directPeer) SetHolders(ctx context.Context, x blobfs.ExtentID, h blobfs.Holders) error {
 	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.SetHolders(ctx, x, h) })
 	return err
 }
 
-func (p keptPeer) Verify(ctx context.Context, r api.Ref) error {
+func (p directPeer) Verify(ctx context.Context, r api.Ref) error {
 	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Verify(ctx, r) })
 	return err
 }
 
-func (p keptPeer) DropBlob(ctx context.Context, id blobfs.ID, why api.Reason) (int, error) {
+func (p directPeer) DropBlob(ctx context.Context, id blobfs.ID, why api.Reason) (int, error) {
 	return reached(ctx, p, func(to api.Peer) (int, error) { return to.DropBlob(ctx, id, why) })
 }
 
-func (p keptPeer) Copy(ctx context.Context, c api.Copy) error {
+func (p directPeer) Copy(ctx context.Context, c api.Copy) error {
 	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) {
 		_, had := p.to.store.ExtentInfo(c.Extent)
 		err := to.Copy(ctx, c)
@@ -289,13 +289,13 @@ func (p keptPeer) Copy(ctx context.Context, c api.Copy) error {
 }
 
 // put writes a blob of one extent on given nodes, as a writer does.
-func (c *kept) put(rng *rand.Rand, bytes int, nodes ...*keptNode) blobfs.ID {
+func (c *repairCluster) put(rng *rand.Rand, bytes int, nodes ...*repairNode) blobfs.ID {
 	c.t.Helper()
 	return c.putOn(rng, bytes, nodes, nodes)
 }
 
 // putOn writes a blob of one extent on some nodes, with a list that may name others.
-func (c *kept) putOn(rng *rand.Rand, bytes int, on, nodes []*keptNode) blobfs.ID {
+func (c *repairCluster) putOn(rng *rand.Rand, bytes int, on, nodes []*repairNode) blobfs.ID {
 	c.t.Helper()
 	data := blobtest.Bytes(rng.Uint64(), bytes)
 	id := blobfs.ID{}
@@ -320,13 +320,13 @@ func (c *kept) putOn(rng *rand.Rand, bytes int, on, nodes []*keptNode) blobfs.ID
 		ref.Replicas = nil
 		h.Extents = []blobfs.ExtentRef{ref}
 	}
-	c.blobs[id] = keptBlob{h, data}
+	c.blobs[id] = repairBlob{h, data}
 	return id
 }
 
 // some returns n different nodes.
-func (c *kept) some(rng *rand.Rand, n int) []*keptNode {
-	var up []*keptNode
+func (c *repairCluster) some(rng *rand.Rand, n int) []*repairNode {
+	var up []*repairNode
 	for _, m := range c.all {
 		if m.up {
 			up = append(up, m)
@@ -338,7 +338,7 @@ func (c *kept) some(rng *rand.Rand, n int) []*keptNode {
 
 // good returns the live nodes that have a good replica of a blob's extent, as verified by a full
 // read.
-func (c *kept) good(id blobfs.ID) []string {
+func (c *repairCluster) good(id blobfs.ID) []string {
 	var ids []string
 	for _, n := range c.all {
 		if n.up && n.store.VerifyExtent(context.Background(), blobfs.ExtentID{Blob: id}) == nil {
@@ -349,14 +349,14 @@ func (c *kept) good(id blobfs.ID) []string {
 }
 
 // made returns the number of copies.
-func (c *kept) made() int {
+func (c *repairCluster) made() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.copies
 }
 
 // having counts the live nodes that have a replica, good or not.
-func (c *kept) having(id blobfs.ID) int {
+func (c *repairCluster) having(id blobfs.ID) int {
 	count := 0
 	for _, n := range c.all {
 		if n.up {
@@ -369,7 +369,7 @@ func (c *kept) having(id blobfs.ID) int {
 }
 
 // short counts the blobs that have fewer than n replicas, and those that have more.
-func (c *kept) short(n int) (fewer, more int) {
+func (c *repairCluster) short(n int) (fewer, more int) {
 	for id := range c.blobs {
 		switch g := c.having(id); {
 		case g < n:
@@ -382,7 +382,7 @@ func (c *kept) short(n int) (fewer, more int) {
 }
 
 // until waits, in virtual time, until f returns true, and returns how long that took.
-func (c *kept) until(limit time.Duration, what string, f func() bool) time.Duration {
+func (c *repairCluster) until(limit time.Duration, what string, f func() bool) time.Duration {
 	c.t.Helper()
 	start := time.Now()
 	for !f() {
@@ -395,7 +395,7 @@ func (c *kept) until(limit time.Duration, what string, f func() bool) time.Durat
 }
 
 // agreed checks that, for each extent, all live nodes that have it have the same, correct list.
-func (c *kept) agreed() error {
+func (c *repairCluster) agreed() error {
 	for id := range c.blobs {
 		good := c.good(id)
 		for _, n := range c.all {
@@ -415,7 +415,7 @@ func (c *kept) agreed() error {
 }
 
 // readable reads all blobs on a node, which is live.
-func (c *kept) readable(from *keptNode) {
+func (c *repairCluster) readable(from *repairNode) {
 	c.t.Helper()
 	for _, b := range c.blobs {
 		get(c.t, from.store, b.h, b.data)
@@ -423,7 +423,7 @@ func (c *kept) readable(from *keptNode) {
 }
 
 // flip changes a byte of a replica's payload.
-func (n *keptNode) flip(id blobfs.ID, at int64) {
+func (n *repairNode) flip(id blobfs.ID, at int64) {
 	n.of.t.Helper()
 	for _, dir := range []string{"/a", "/b"} {
 		f, err := n.fs.Open(dir + "/blobs/" + id.String() + ".0of1")
@@ -443,7 +443,7 @@ func (n *keptNode) flip(id blobfs.ID, at int64) {
 }
 
 // removeFile removes the file of a blob's only extent without the store's knowledge.
-func (n *keptNode) removeFile(id blobfs.ID) {
+func (n *repairNode) removeFile(id blobfs.ID) {
 	n.of.t.Helper()
 	if n.fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {
 		noError(n.of.t, n.fs.Remove("/b/blobs/"+id.String()+".0of1"))
@@ -451,7 +451,7 @@ func (n *keptNode) removeFile(id blobfs.ID) {
 }
 
 // ids returns the blobs, sorted.
-func (c *kept) ids() []blobfs.ID {
+func (c *repairCluster) ids() []blobfs.ID {
 	var ids []blobfs.ID
 	for id := range c.blobs {
 		ids = append(ids, id)

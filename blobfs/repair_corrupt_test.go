@@ -16,14 +16,14 @@ import (
 )
 
 // I7, I14: corruption is found by reads and by the scrub, and healed in place.
-func TestRotIsHealed(t *testing.T) {
+func TestCorruptionIsHealed(t *testing.T) {
 	for _, by := range []string{"read", "scrub", "read of a missing file", "scrub of a missing file"} {
 		t.Run(by, func(t *testing.T) {
 			by, gone := strings.CutSuffix(by, " of a missing file")
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				c := newKept(t, 4, blobfs.Cluster{})
+				c := newRepairCluster(t, 4, blobfs.Cluster{})
 				for range 40 {
 					c.put(rng, 20_000+rng.IntN(20_000), c.some(rng, 3)...)
 				}
@@ -59,12 +59,12 @@ func TestRotIsHealed(t *testing.T) {
 	}
 }
 
-func (c *kept) get(id string) *keptNode {
-	return c.all[slices.IndexFunc(c.all, func(n *keptNode) bool { return n.member.ID == id })]
+func (c *repairCluster) get(id string) *repairNode {
+	return c.all[slices.IndexFunc(c.all, func(n *repairNode) bool { return n.member.ID == id })]
 }
 
 // leastGood returns the lowest number of good replicas of any blob.
-func (c *kept) leastGood() int {
+func (c *repairCluster) leastGood() int {
 	least := len(c.all)
 	for id := range c.blobs {
 		least = min(least, len(c.good(id)))
@@ -74,11 +74,11 @@ func (c *kept) leastGood() int {
 
 // Corrupt replicas, none of which is good as a whole, are healed from their good chunks. If a chunk
 // is lost they are kept.
-func TestRotEverywhere(t *testing.T) {
+func TestCorruptionEverywhere(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 3, blobfs.Cluster{})
+		c := newRepairCluster(t, 3, blobfs.Cluster{})
 		c.extent = 1 << 20
 		for _, n := range c.all {
 			n.stop()
@@ -112,7 +112,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				c := newKept(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{TrimAfter: time.Hour}})
+				c := newRepairCluster(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{TrimAfter: time.Hour}})
 				corrupt := c.putOn(rng, 20_000, c.all, c.all[:3])
 				sound := c.putOn(rng, 20_000, c.all, c.all[:3])
 				time.Sleep(30 * time.Minute) // until the scrub has read them
@@ -146,7 +146,7 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 2, blobfs.Cluster{Keep: blobfs.KeepConfig{Off: true}})
+		c := newRepairCluster(t, 2, blobfs.Cluster{Keep: blobfs.KeepConfig{Off: true}})
 		id := c.put(rng, 20_000, c.all...)
 		h := c.blobs[id].h
 		c.all[0].flip(id, 20_000)
@@ -166,7 +166,7 @@ func TestRetiredFolder(t *testing.T) {
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				c := newKept(t, 4, blobfs.Cluster{})
+				c := newRepairCluster(t, 4, blobfs.Cluster{})
 				for range 40 {
 					c.put(rng, 10_000, c.some(rng, 3)...)
 				}
@@ -223,7 +223,7 @@ func TestScrubPasses(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 1, blobfs.Cluster{Keep: blobfs.KeepConfig{ScrubBytes: 10_000}})
+		c := newRepairCluster(t, 1, blobfs.Cluster{Keep: blobfs.KeepConfig{ScrubBytes: 10_000}})
 		for range 100 {
 			c.put(rng, 45_904, c.all[0]) // including the per-file charge, 5 s each
 		}

@@ -28,7 +28,7 @@ type DrainStatus struct {
 }
 
 // drain updates the drain status.
-func (k *keeper) drain(v *view) {
+func (k *repairer) drain(v *view) {
 	st := DrainStatus{Leaving: k.of(v, k.s.self) == leaving}
 	if st.Leaving {
 		st.Extents = int64(k.s.disks.Extents())
@@ -44,7 +44,7 @@ func (k *keeper) drain(v *view) {
 const logReplicasPage = 256
 
 // countLogs counts the log extents that this node must keep.
-func (k *keeper) countLogs(ctx context.Context, st *DrainStatus) {
+func (k *repairer) countLogs(ctx context.Context, st *DrainStatus) {
 	type logKey struct {
 		server string
 		id     ID
@@ -83,7 +83,7 @@ func (k *keeper) countLogs(ctx context.Context, st *DrainStatus) {
 
 // logList returns the list of a replica's log; nil if there is none, so that the replica is
 // garbage.
-func (k *keeper) logList(ctx context.Context, x *local.LogReplicaInfo) (*logproto.List, error) {
+func (k *repairer) logList(ctx context.Context, x *local.LogReplicaInfo) (*logproto.List, error) {
 	if k.s.cluster.Lists == nil {
 		return nil, ErrNoLog
 	}
@@ -96,7 +96,7 @@ func (k *keeper) logList(ctx context.Context, x *local.LogReplicaInfo) (*logprot
 	return &l, nil
 }
 
-func (k *keeper) countLogExtent(l *logproto.List, seq uint64, st *DrainStatus) {
+func (k *repairer) countLogExtent(l *logproto.List, seq uint64, st *DrainStatus) {
 	for _, x := range l.Extents {
 		switch {
 		case x.Seq != seq || !slices.Contains(x.Replicas, k.s.self):

@@ -13,9 +13,9 @@ import (
 // heal rebuilds the local replica if it is corrupt or its folder is retired. It reads each chunk
 // from wherever it is good, the old replica included, and keeps the old one until then. It returns
 // ErrDiskFull or ErrFolderRetired if this node has no space for it.
-func (k *keeper) heal(ctx context.Context, sv *survey) error {
+func (k *repairer) heal(ctx context.Context, sv *survey) error {
 	x := sv.info.ID
-	others := slices.Concat(sv.good, sv.goodLeaving, sv.rotten)
+	others := slices.Concat(sv.good, sv.goodDraining, sv.rotten)
 	st, err := k.statAny(ctx, x, append([]string{k.s.self}, others...))
 	if err != nil {
 		return errors.Join(errNoGood, err)
@@ -50,7 +50,7 @@ func (k *keeper) heal(ctx context.Context, sv *survey) error {
 		return err
 	}
 	k.s.cache.forgetExtent(x)
-	k.s.forgetRot(x)
+	k.s.clearCorruption(x)
 	k.count(func(c *KeepCounts) { c.Healed++ })
 	k.s.log.Info("extent healed", "extent", x.String(), "retired", sv.info.Retired)
 	return nil
@@ -58,7 +58,7 @@ func (k *keeper) heal(ctx context.Context, sv *survey) error {
 
 // healing reads the chunks of an extent that is being rebuilt.
 type healing struct {
-	k      *keeper
+	k      *repairer
 	ctx    context.Context
 	ref    api.Ref
 	here   *local.ExtentReader // nil if its table cannot be read

@@ -11,7 +11,7 @@ import (
 
 // told returns the number of under-replicated extents that the live nodes report, and whether all
 // of them report it as known.
-func (c *kept) told() (short int64, known bool) {
+func (c *repairCluster) told() (short int64, known bool) {
 	known = true
 	for _, n := range c.all {
 		if !n.up {
@@ -29,11 +29,11 @@ func (c *kept) told() (short int64, known bool) {
 // While a lost node is replaced, no status reports that all extents are fully replicated before
 // that is true, even if flapping nodes get long grace periods. What a removed node held is copied
 // at once.
-func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
+func TestShortReplicasAreReported(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 64 << 10}})
+		c := newRepairCluster(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 64 << 10}})
 		for range 200 {
 			c.put(rng, 1+rng.IntN(5000), c.all...)
 		}
@@ -48,7 +48,7 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 		c.until(time.Minute, "known to have all replicas", func() bool { short, known := c.told(); return known && short == 0 })
 		victim.stop()
 		time.Sleep(5*time.Second + tickless)
-		c.unheard = func() {
+		c.beforeChanged = func() {
 			if _, known := c.told(); known {
 				t.Errorf("known as soon as the membership has changed")
 			}
@@ -59,7 +59,7 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 			t.Errorf("%d copies while the dead node is waited for", c.made())
 		}
 		victim.remove()
-		c.unheard = nil
+		c.beforeChanged = nil
 		start := time.Now()
 		for {
 			// Read the status first: it could become true meanwhile.
@@ -87,11 +87,11 @@ func TestNobodyCallsTooFewReplicasEnough(t *testing.T) {
 
 // A node that starts after another was removed cannot tell it from one that it has not yet heard
 // of. It waits for the grace period, and reports its figures as unknown during that time.
-func TestUnknownNodesAreWaitedFor(t *testing.T) {
+func TestUnknownNodesGetGracePeriod(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 4, blobfs.Cluster{})
+		c := newRepairCluster(t, 4, blobfs.Cluster{})
 		for range 50 {
 			c.put(rng, 1+rng.IntN(5000), c.all[0], c.all[1], c.all[2])
 		}

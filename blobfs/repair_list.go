@@ -19,25 +19,25 @@ type survey struct {
 	list  Holders // the newest list; this node has stored it, unless its folder is retired
 	epoch uint64  // the highest epoch on any node
 	// good are nodes with a good replica. held are these, nodes that may have one (silent or away),
-	// and nodes that are healing theirs. Draining nodes are in neither: goodLeaving are those of
+	// and nodes that are healing theirs. Draining nodes are in neither: goodDraining are those of
 	// them with a good replica.
-	good, held, goodLeaving []string
+	good, held, goodDraining []string
 	// lost are on the list and have no good replica. rotten have one that is corrupt or on a
 	// failing disk.
 	lost, rotten []string
 	// behind have an older list. torn means that different lists have the same epoch.
-	behind   []string
-	torn     bool
-	unwanted bool
-	repairs  []string // nodes that report that they repair the extent
-	made     []string // nodes that have made a replica since the survey
-	newer    []string // nodes with a newer list that were not asked
-	heard    []string // nodes that answered
+	behind      []string
+	conflicting bool
+	unwanted    bool
+	repairs     []string // nodes that report that they repair the extent
+	made        []string // nodes that have made a replica since the survey
+	newer       []string // nodes with a newer list that were not asked
+	heard       []string // nodes that answered
 }
 
 // ask asks the nodes that may have an extent and stores the newest list. It repeats this while
 // lists name further nodes.
-func (k *keeper) ask(ctx context.Context, v *view, x ExtentID, also ...string) (*survey, error) {
+func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, also ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
 	asked := map[string]bool{k.s.self: true}
@@ -89,7 +89,7 @@ func (k *keeper) ask(ctx context.Context, v *view, x ExtentID, also ...string) (
 }
 
 // checkAll asks nodes for one extent. Nodes that do not answer are left out of the result.
-func (k *keeper) checkAll(ctx context.Context, nodes []string, x ExtentID) map[string]api.Held {
+func (k *repairer) checkAll(ctx context.Context, nodes []string, x ExtentID) map[string]api.Held {
 	answers := map[string]api.Held{}
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -107,7 +107,7 @@ func (k *keeper) checkAll(ctx context.Context, nodes []string, x ExtentID) map[s
 }
 
 // check asks a node for the state of extents.
-func (k *keeper) check(ctx context.Context, node string, xs []ExtentID) ([]api.Held, error) {
+func (k *repairer) check(ctx context.Context, node string, xs []ExtentID) ([]api.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
 	defer cancel()
 	p, err := k.s.peer(ctx, node)
@@ -119,14 +119,14 @@ func (k *keeper) check(ctx context.Context, node string, xs []ExtentID) ([]api.H
 	case errors.Is(err, api.ErrUnreachable):
 		k.s.peers.suspect(node)
 	case err == nil:
-		k.s.peers.trust(node)
+		k.s.peers.markAlive(node)
 	}
 	return all, err
 }
 
 // weigh sorts the nodes by their answers. A node with a good replica counts even if its list is
 // older, or is a different one of the same epoch.
-func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
+func (k *repairer) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	sv.epoch = sv.list.Epoch
 	names := slices.Clone(sv.list.Nodes)
 	for node, a := range answers {
@@ -134,7 +134,7 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 			sv.behind = append(sv.behind, node)
 		}
 		if a.State != api.Missing && a.Holders.Epoch == sv.list.Epoch && !slices.Equal(a.Holders.Nodes, sv.list.Nodes) {
-			sv.torn = true
+			sv.conflicting = true
 			if !slices.Contains(names, node) {
 				names = append(names, node)
 			}
@@ -162,7 +162,7 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 		case st == gone || answered && a.State != api.Good:
 			sv.lost = append(sv.lost, node)
 		case st == leaving && answered:
-			sv.goodLeaving = append(sv.goodLeaving, node)
+			sv.goodDraining = append(sv.goodDraining, node)
 		case st == leaving:
 		default:
 			sv.held = append(sv.held, node)
@@ -175,14 +175,14 @@ func (k *keeper) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	// lost theirs.
 	self := k.s.self
 	if answers[self].State == api.Good && k.of(v, self) == leaving && !slices.Contains(names, self) {
-		sv.goodLeaving = append(sv.goodLeaving, self)
+		sv.goodDraining = append(sv.goodDraining, self)
 	}
 }
 
 // publish sends a new list to the nodes on it and to those on the old one, which may then drop
 // their replicas. This node stores it last. It returns ErrStaleHolders if any node has a newer
 // list.
-func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error {
+func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) error {
 	if len(nodes) == 0 {
 		return errNoGood // an empty list would take the last replica off
 	}
@@ -192,7 +192,7 @@ func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error 
 	slices.Sort(h.Nodes)
 	sv.epoch++
 	tell := slices.Clone(h.Nodes)
-	for _, n := range slices.Concat(sv.list.Nodes, sv.goodLeaving) {
+	for _, n := range slices.Concat(sv.list.Nodes, sv.goodDraining) {
 		if !slices.Contains(tell, n) && k.of(k.watch.view(), n) <= leaving {
 			tell = append(tell, n)
 		}
@@ -209,7 +209,7 @@ func (k *keeper) publish(ctx context.Context, sv *survey, nodes []string) error 
 }
 
 // tell sends nodes a list. Nodes that do not answer get it when they are next asked.
-func (k *keeper) tell(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
+func (k *repairer) tell(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
 	var stale error
 	var mu sync.Mutex
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == k.s.self })
@@ -225,7 +225,7 @@ func (k *keeper) tell(ctx context.Context, x ExtentID, h Holders, nodes []string
 
 // auditBatch asks a node for extents that it should or may have, and queues tasks for the
 // differences. It returns false if the node did not answer.
-func (k *keeper) auditBatch(node string, infos []local.ExtentInfo) bool {
+func (k *repairer) auditBatch(node string, infos []local.ExtentInfo) bool {
 	xs := make([]ExtentID, len(infos))
 	for i := range infos {
 		xs[i] = infos[i].ID
@@ -269,9 +269,9 @@ func (s *Store) held(xs []ExtentID) []api.Held {
 		if info.Retired || s.rot.has(x) {
 			all[i].State = api.Bad
 		}
-		if k := s.keeper; k != nil {
+		if k := s.repairer; k != nil {
 			t, ok := k.triage(k.watch.view(), &info)
-			all[i].Repairs = ok && t.rank < taskBehind && k.queue.failed(x) == nil
+			all[i].Repairs = ok && t.rank < taskFallback && k.queue.failed(x) == nil
 		}
 	}
 	return all

@@ -19,7 +19,7 @@ func TestDrain(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 100_000}})
+		c := newRepairCluster(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 100_000}})
 		for range 200 {
 			c.put(rng, 1+rng.IntN(20_000), c.some(rng, 3)...)
 		}
@@ -54,13 +54,13 @@ func TestDrain(t *testing.T) {
 // A draining node repairs extents that only it has: of a blob whose writer failed before the other
 // nodes on the list had sealed theirs, and of one that the others dropped or lost after it left
 // their list.
-func TestDrainOfLoneReplicas(t *testing.T) {
+func TestDrainOfSingleReplicas(t *testing.T) {
 	for name, listed := range map[string]int{"on the list": 0, "off the list": 1} {
 		t.Run(name, func(t *testing.T) {
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				c := newKept(t, 5, blobfs.Cluster{})
+				c := newRepairCluster(t, 5, blobfs.Cluster{})
 				leaver := c.all[0]
 				time.Sleep(time.Minute) // the first audit would find them
 				for range 20 {
@@ -86,12 +86,12 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 5, blobfs.Cluster{})
+		c := newRepairCluster(t, 5, blobfs.Cluster{})
 		leaver := c.all[0]
 		time.Sleep(time.Minute) // the first audit would find them
 		for range 200 {
-			on := append([]*keptNode{leaver}, c.some(rng, rng.IntN(4))...)
-			slices.SortFunc(on, func(a, b *keptNode) int { return strings.Compare(a.member.ID, b.member.ID) })
+			on := append([]*repairNode{leaver}, c.some(rng, rng.IntN(4))...)
+			slices.SortFunc(on, func(a, b *repairNode) int { return strings.Compare(a.member.ID, b.member.ID) })
 			c.putOn(rng, 3000, slices.Compact(on), c.some(rng, 2+rng.IntN(3)))
 		}
 		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
@@ -111,13 +111,13 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 5, blobfs.Cluster{})
+		c := newRepairCluster(t, 5, blobfs.Cluster{})
 		leaver := c.all[0]
 		time.Sleep(time.Minute)
 		leaver.say(func(m *blobfs.Member) { m.Leaving = true })
 		time.Sleep(5 * time.Second) // all have scanned their extents
 		for i := range 20 {
-			on := []*keptNode{leaver, c.all[1+i%4], c.all[1+(i+1)%4]}
+			on := []*repairNode{leaver, c.all[1+i%4], c.all[1+(i+1)%4]}
 			x := blobfs.ExtentID{Blob: c.put(rng, 3000, on...)}
 			for _, n := range on { // as sealing a stream does
 				info, err := n.store.ExtentInfo(x)
@@ -142,7 +142,7 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 4, blobfs.Cluster{})
+		c := newRepairCluster(t, 4, blobfs.Cluster{})
 		for range 50 {
 			c.put(rng, 1000, c.some(rng, 3)...)
 		}
@@ -175,7 +175,7 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 func TestDrainOfLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists := newLists()
-		c := newKept(t, 3, blobfs.Cluster{Lists: lists})
+		c := newRepairCluster(t, 3, blobfs.Cluster{Lists: lists})
 		n := c.all[1]
 		id := blobfs.NewID()
 		for seq := uint64(1); seq <= 3; seq++ {
@@ -204,7 +204,7 @@ func TestRebalance(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
+		c := newRepairCluster(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
 		for _, n := range c.all {
 			n.say(func(m *blobfs.Member) { m.CapacityBytes = 15 << 20 }) // 9 MB of it: 57 %
 		}
@@ -244,7 +244,7 @@ func TestRebalance(t *testing.T) {
 }
 
 // fullness returns the fullness of the emptiest and of the fullest node, in percent.
-func (c *kept) fullness() (least, most float64) {
+func (c *repairCluster) fullness() (least, most float64) {
 	least = 100
 	for _, n := range c.all {
 		var used int64
@@ -263,7 +263,7 @@ func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 4, blobfs.Cluster{})
+		c := newRepairCluster(t, 4, blobfs.Cluster{})
 		const extents = 20
 		for range extents {
 			c.putOn(rng, 3000, c.all, c.all[:3])

@@ -23,8 +23,8 @@ type task struct {
 
 // Ranks of tasks that are less urgent than those for which this node is responsible.
 const (
-	taskBehind  = 100 // plus live replicas
-	taskSurplus = 200
+	taskFallback = 100 // plus live replicas
+	taskSurplus  = 200
 )
 
 func (t *task) before(u *task) bool {
@@ -39,11 +39,11 @@ const (
 	tasksMax = 16 << 10
 	// failuresMax bounds the extents whose failures are remembered.
 	failuresMax = 16 << 10
-	// hurriesMax is how often a failed task is retried early because a node answers again: the node
+	// earlyRetriesMax is how often a failed task is retried early because a node answers again: the node
 	// may answer and the task still fail.
-	hurriesMax = 3
-	retryMin   = time.Second
-	retryMax   = 5 * time.Minute
+	earlyRetriesMax = 3
+	retryMin        = time.Second
+	retryMax        = 5 * time.Minute
 )
 
 // failure is why a task failed, and when to retry it.
@@ -52,8 +52,8 @@ type failure struct {
 	err   error
 	until time.Duration
 	tries int
-	// hurries counts the early retries.
-	hurries int
+	// earlyRetries counts the early retries.
+	earlyRetries int
 }
 
 // taskQueue is a priority queue; the most urgent task is first.
@@ -235,9 +235,9 @@ func (q *taskQueue) drained() bool {
 	return true
 }
 
-// rested reports whether no task is queued or running, and any has ended since it last returned
+// idleAfterWork reports whether no task is queued or running, and any has ended since it last returned
 // true.
-func (q *taskQueue) rested() bool {
+func (q *taskQueue) idleAfterWork() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.did || len(q.heap)+len(q.busy) > 0 {
@@ -247,12 +247,12 @@ func (q *taskQueue) rested() bool {
 	return true
 }
 
-// forgive makes all failed tasks due and resets their backoff, since the membership has changed.
-func (q *taskQueue) forgive() {
+// resetFailures makes all failed tasks due and resets their backoff, since the membership has changed.
+func (q *taskQueue) resetFailures() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for x, f := range q.failures {
-		f.until, f.tries, f.hurries = 0, 0, 0
+		f.until, f.tries, f.earlyRetries = 0, 0, 0
 		q.failures[x] = f
 	}
 }
@@ -263,9 +263,9 @@ func (q *taskQueue) hurry() {
 	defer q.mu.Unlock()
 	now := q.clock.Now()
 	for x, f := range q.failures {
-		if f.until > now && f.hurries < hurriesMax {
+		if f.until > now && f.earlyRetries < earlyRetriesMax {
 			f.until = 0
-			f.hurries++
+			f.earlyRetries++
 			q.failures[x] = f
 		}
 	}
@@ -297,7 +297,7 @@ func (q *taskQueue) load() (all, endangered int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, t := range q.heap {
-		if t.rank < taskBehind {
+		if t.rank < taskFallback {
 			endangered++
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // A task pushed for a busy extent runs after the current one, once.
 func TestTaskOfBusyExtent(t *testing.T) {
-	clock := &handClock{at: time.Minute}
+	clock := &manualClock{at: time.Minute}
 	q := newTaskQueue(clock)
 	x := ExtentID{Blob: ID{1}}
 	q.push(task{id: x, rank: 1})
@@ -26,7 +26,7 @@ func TestTaskOfBusyExtent(t *testing.T) {
 	}
 	second, _ := q.pop(t.Context())
 	q.done(second, nil)
-	if !q.rested() || q.rested() {
+	if !q.idleAfterWork() || q.idleAfterWork() {
 		t.Error("idleAfterWork is not true exactly once")
 	}
 	if !q.claim(x) {
@@ -40,8 +40,8 @@ func TestTaskOfBusyExtent(t *testing.T) {
 }
 
 // A failed task is retried after a second, and then with exponential backoff.
-func TestTaskIsTriedAgain(t *testing.T) {
-	clock := &handClock{at: time.Minute}
+func TestTaskIsRetried(t *testing.T) {
+	clock := &manualClock{at: time.Minute}
 	q := newTaskQueue(clock)
 	x := task{id: ExtentID{Blob: ID{1}}, rank: 1}
 	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {

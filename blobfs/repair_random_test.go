@@ -15,16 +15,16 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// keptSchedule is a run of random faults.
-type keptSchedule struct {
-	*kept
+// faultSchedule is a run of random faults.
+type faultSchedule struct {
+	*repairCluster
 	rng     *rand.Rand
-	leaver  *keptNode
+	leaver  *repairNode
 	removed atomic.Int64
 }
 
 // watchDrops makes a node's disk report every replica that is removed: I6, R9.
-func (s *keptSchedule) watchDrops(n *keptNode) {
+func (s *faultSchedule) watchDrops(n *repairNode) {
 	n.fs.SetHook(func(op vfs.Op) error {
 		if op.Kind != vfs.OpRemove || !strings.HasSuffix(op.Name, ".0of1") {
 			return nil
@@ -50,8 +50,8 @@ func (s *keptSchedule) watchDrops(n *keptNode) {
 }
 
 // fault injects one random fault and returns its description.
-func (s *keptSchedule) fault() string {
-	var up, down []*keptNode
+func (s *faultSchedule) fault() string {
+	var up, down []*repairNode
 	for _, n := range s.all {
 		if n.up {
 			up = append(up, n)
@@ -59,7 +59,7 @@ func (s *keptSchedule) fault() string {
 			down = append(down, n)
 		}
 	}
-	pick := func(of []*keptNode) *keptNode { return of[s.rng.IntN(len(of))] }
+	pick := func(of []*repairNode) *repairNode { return of[s.rng.IntN(len(of))] }
 	switch what := s.rng.IntN(12); {
 	case what < 2 && len(up) > 4:
 		n := pick(up)
@@ -108,7 +108,7 @@ func (s *keptSchedule) fault() string {
 
 // I6, I7, I14: under any faults no replica is dropped unless three others exist, none is lost, and
 // in the end each extent has three good ones.
-func TestKeeperAtRandom(t *testing.T) {
+func TestRepairAtRandom(t *testing.T) {
 	runs := 2
 	if f, err := strconv.ParseFloat(os.Getenv("STELE_SOAK"), 64); err == nil {
 		runs = int(float64(runs) * f)
@@ -117,18 +117,18 @@ func TestKeeperAtRandom(t *testing.T) {
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { keepAtRandom(t, rand.New(rand.NewPCG(seed, uint64(run)))) })
+			synctest.Test(t, func(t *testing.T) { repairAtRandom(t, rand.New(rand.NewPCG(seed, uint64(run)))) })
 		})
 	}
 }
 
-func keepAtRandom(t *testing.T, rng *rand.Rand) {
+func repairAtRandom(t *testing.T, rng *rand.Rand) {
 	var history []string
 	cfg := blobfs.Cluster{Keep: blobfs.KeepConfig{
 		RepairBytes: 1 << uint(14+rng.IntN(8)), TrimAfter: time.Duration(1+rng.IntN(120)) * time.Second,
 		AuditEvery: time.Duration(1+rng.IntN(10)) * time.Minute, ScrubBytes: 64 << 10, ScrubPeriod: 14 * 20 * time.Minute, BalanceGap: 1, Workers: 1 + rng.IntN(8),
 	}}
-	s := &keptSchedule{kept: newKept(t, 6, cfg), rng: rng}
+	s := &faultSchedule{repairCluster: newRepairCluster(t, 6, cfg), rng: rng}
 	for _, n := range s.all {
 		n.say(func(m *blobfs.Member) { m.CapacityBytes = 4 << 20 })
 		s.watchDrops(n)
@@ -179,7 +179,7 @@ func keepAtRandom(t *testing.T, rng *rand.Rand) {
 
 // describe logs the state of each extent that does not have three good replicas, as the nodes see
 // it.
-func (s *keptSchedule) describe() {
+func (s *faultSchedule) describe() {
 	for _, id := range s.ids() {
 		x := blobfs.ExtentID{Blob: id}
 		if s.having(id) == 3 && len(s.good(id)) == 3 {

@@ -12,13 +12,13 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// noTakerError means that an extent has too few replicas and no node accepts another.
-type noTakerError struct {
+// noTargetError means that an extent has too few replicas and no node accepts another.
+type noTargetError struct {
 	full, away int   // other nodes that are full, and that are down or draining
 	last       error // error of the last node that was asked; nil if none was
 }
 
-func (e *noTakerError) Error() string {
+func (e *noTargetError) Error() string {
 	switch {
 	case e.last != nil:
 		return fmt.Sprintf("no node accepted a replica: %v", e.last)
@@ -32,24 +32,24 @@ func (e *noTakerError) Error() string {
 	return fmt.Sprintf("no node for a replica: %d others are down or draining, and %d are full", e.away, e.full)
 }
 
-func (e *noTakerError) Unwrap() error { return e.last }
+func (e *noTargetError) Unwrap() error { return e.last }
 
 // errNoGood means that no replica is good.
 var errNoGood = errors.New("no good replica is reachable")
 
-// errUnsettled means that other nodes kept changing the holder list of an extent.
-var errUnsettled = errors.New("holder list keeps changing")
+// errListUnstable means that other nodes kept changing the holder list of an extent.
+var errListUnstable = errors.New("holder list keeps changing")
 
-// errDoubted means that a node that reported no good replica does not answer now.
-var errDoubted = errors.New("node without a good replica does not answer")
+// errHolderSilent means that a node that reported no good replica does not answer now.
+var errHolderSilent = errors.New("node without a good replica does not answer")
 
-// tendMax bounds how often a task starts over because another node changed something.
-const tendMax = 8
+// repairStepsMax bounds how often a task starts over because another node changed something.
+const repairStepsMax = 8
 
-// tend does what an extent here needs, one step at a time.
-func (k *keeper) tend(ctx context.Context, t task) error {
+// repairExtent does what an extent here needs, one step at a time.
+func (k *repairer) repairExtent(ctx context.Context, t task) error {
 	also := []string{t.also}
-	for range tendMax {
+	for range repairStepsMax {
 		v := k.watch.view()
 		sv, err := k.ask(ctx, v, t.id, also...)
 		if errors.Is(err, local.ErrNoExtent) {
@@ -66,15 +66,15 @@ func (k *keeper) tend(ctx context.Context, t task) error {
 			return err
 		}
 	}
-	return errUnsettled
+	return errListUnstable
 }
 
 // step does the most urgent step for an extent, and reports whether there may be more.
-func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again bool, err error) {
+func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again bool, err error) {
 	if sv.unwanted {
 		return false, nil // garbage collection decides
 	}
-	if k.bad(&sv.info) && k.listsThis(sv) {
+	if k.bad(&sv.info) && k.selfListed(sv) {
 		err := k.heal(ctx, sv)
 		if err == nil || errors.Is(err, local.ErrNoExtent) {
 			return true, nil
@@ -83,7 +83,7 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 			k.count(func(c *KeepCounts) { c.Unhealed++ })
 			return false, err
 		}
-		if len(sv.held) > 0 && len(sv.good)+len(sv.goodLeaving) > 0 {
+		if len(sv.held) > 0 && len(sv.good)+len(sv.goodDraining) > 0 {
 			// This node is full. The nodes with a good replica see from the new list that one is
 			// missing.
 			return true, k.publish(ctx, sv, sv.held)
@@ -95,12 +95,12 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 		}
 	}
 	self := k.s.self
-	listed := k.listsThis(sv)
+	listed := k.selfListed(sv)
 	short := k.want(v) - len(sv.held)
 	bad := k.bad(&sv.info)
 	among := sv.good
 	if len(among) == 0 {
-		among = sv.goodLeaving
+		among = sv.goodDraining
 	}
 	mine := v.first(t.id, among) == self
 	switch {
@@ -110,35 +110,35 @@ func (k *keeper) step(ctx context.Context, v *view, t task, sv *survey) (again b
 		return true, k.publish(ctx, sv, append(slices.Clone(sv.held), self))
 	case short > 0 && (mine || bad && len(among) == 0 || t.behind && len(sv.repairs) == 0):
 		return true, k.replicate(ctx, v, sv, short)
-	case short > 0 && len(sv.held) > 0 && k.listHasLost(sv) && k.of(v, self) == leaving:
+	case short > 0 && len(sv.held) > 0 && k.listNamesLost(sv) && k.of(v, self) == leaving:
 		// The responsible node may not know that there are too few replicas. It sees it from the
 		// list.
 		return true, k.publish(ctx, sv, sv.held)
-	case short <= 0 && (sv.torn || mine && k.listHasLost(sv)):
+	case short <= 0 && (sv.conflicting || mine && k.listNamesLost(sv)):
 		// If lists of one epoch differ, only the nodes on one of them may know it.
 		return true, k.publish(ctx, sv, sv.held)
 	}
 	if t.doubted != "" && short <= 0 && slices.Contains(sv.held, t.doubted) && !slices.Contains(sv.heard, t.doubted) {
 		// The node counts as a holder while it is silent: no list shows that its replica is lost.
-		return false, fmt.Errorf("%w: %s", errDoubted, t.doubted)
+		return false, fmt.Errorf("%w: %s", errHolderSilent, t.doubted)
 	}
 	return k.trim(ctx, v, sv, mine, listed)
 }
 
-// listsThis reports whether this node is on the list.
-func (k *keeper) listsThis(sv *survey) bool { return slices.Contains(sv.list.Nodes, k.s.self) }
+// selfListed reports whether this node is on the list.
+func (k *repairer) selfListed(sv *survey) bool { return slices.Contains(sv.list.Nodes, k.s.self) }
 
-// listHasLost reports whether a live node on the list has reported that it has no good replica.
-func (k *keeper) listHasLost(sv *survey) bool {
+// listNamesLost reports whether a live node on the list has reported that it has no good replica.
+func (k *repairer) listNamesLost(sv *survey) bool {
 	return slices.ContainsFunc(sv.lost, func(n string) bool {
 		return n != k.s.self && slices.Contains(sv.list.Nodes, n) && k.of(k.watch.view(), n) <= leaving
 	})
 }
 
 // replicate makes n more nodes copy the extent and publishes the new list.
-func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) error {
+func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) error {
 	x := sv.info.ID
-	from := slices.Concat(sv.good, sv.goodLeaving)
+	from := slices.Concat(sv.good, sv.goodDraining)
 	if len(from) == 0 && sv.info.Retired && !k.s.rot.has(x) {
 		from = []string{k.s.self} // a retired disk may still be readable
 	}
@@ -165,7 +165,7 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 		if k.returned(v, sv) {
 			return nil // a node came back with its replica: start over
 		}
-		if err := k.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: spin(x, from), Holders: list}, st.Length); err != nil {
+		if err := k.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: rotate(x, from), Holders: list}, st.Length); err != nil {
 			last = fmt.Errorf("copy to %s: %w", target, err)
 			if errors.Is(err, api.ErrStaleHolders) {
 				sv.newer = append(sv.newer, target)
@@ -182,7 +182,7 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 		k.count(func(c *KeepCounts) { c.Copied++; c.CopiedBytes += st.Length })
 	}
 	if len(made) == 0 {
-		return k.noTaker(sv.held, last)
+		return k.noTarget(sv.held, last)
 	}
 	nodes := slices.Concat(sv.held, made)
 	if len(made) < n {
@@ -197,14 +197,14 @@ func (k *keeper) replicate(ctx context.Context, v *view, sv *survey, n int) erro
 }
 
 // returned reports whether a node that was gone at the survey is back.
-func (k *keeper) returned(v *view, sv *survey) bool {
+func (k *repairer) returned(v *view, sv *survey) bool {
 	now := k.watch.view()
 	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.of(v, n) == gone && k.of(now, n) < gone })
 }
 
-// noTaker returns why no node accepts a replica, apart from those that hold one.
-func (k *keeper) noTaker(held []string, last error) error {
-	e := &noTakerError{last: last}
+// noTarget returns why no node accepts a replica, apart from those that hold one.
+func (k *repairer) noTarget(held []string, last error) error {
+	e := &noTargetError{last: last}
 	for _, n := range k.s.nodes() {
 		switch {
 		case n.ID == k.s.self || slices.Contains(held, n.ID):
@@ -218,7 +218,7 @@ func (k *keeper) noTaker(held []string, last error) error {
 }
 
 // target chooses the node for one more replica.
-func (k *keeper) target(x ExtentID, taken, tried []string) (string, bool) {
+func (k *repairer) target(x ExtentID, taken, tried []string) (string, bool) {
 	nodes := slices.DeleteFunc(k.s.nodes(), func(n place.Node) bool {
 		return slices.Contains(tried, n.ID) && !slices.Contains(taken, n.ID)
 	})
@@ -231,21 +231,21 @@ func (k *keeper) target(x ExtentID, taken, tried []string) (string, bool) {
 	return chosen[0].ID, true
 }
 
-// spin rotates the nodes by an amount that depends on the extent, to spread the read load.
-func spin(x ExtentID, nodes []string) []string {
+// rotate rotates the nodes by an amount that depends on the extent, to spread the read load.
+func rotate(x ExtentID, nodes []string) []string {
 	i := int(uint64(placeKey(x)) % uint64(len(nodes)))
 	return slices.Concat(nodes[i:], nodes[:i])
 }
 
 // statAny returns the answer of the first node that answers.
-func (k *keeper) statAny(ctx context.Context, x ExtentID, nodes []string) (local.ExtentStat, error) {
+func (k *repairer) statAny(ctx context.Context, x ExtentID, nodes []string) (local.ExtentStat, error) {
 	var errs []error
 	if slices.Contains(nodes, k.s.self) {
 		st, err := k.s.disks.StatExtent(ctx, x)
 		if err == nil {
 			return st, nil
 		}
-		k.s.judgeRead(x, err)
+		k.s.recordIfCorrupt(x, err)
 		errs = append(errs, err)
 	}
 	for _, n := range nodes {
@@ -261,7 +261,7 @@ func (k *keeper) statAny(ctx context.Context, x ExtentID, nodes []string) (local
 	return local.ExtentStat{}, errors.Join(errs...)
 }
 
-func (k *keeper) stat(ctx context.Context, node string, x ExtentID) (local.ExtentStat, error) {
+func (k *repairer) stat(ctx context.Context, node string, x ExtentID) (local.ExtentStat, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
 	defer cancel()
 	p, err := k.s.peer(ctx, node)
@@ -273,12 +273,12 @@ func (k *keeper) stat(ctx context.Context, node string, x ExtentID) (local.Exten
 
 // transferTimeout is how long a node may take to copy or read an extent: as long as at a tenth of
 // RepairBytes, plus two SealTimeouts.
-func (k *keeper) transferTimeout(length int64) time.Duration {
+func (k *repairer) transferTimeout(length int64) time.Duration {
 	return 2*k.s.cluster.SealTimeout + time.Duration(10*float64(length)/float64(k.cfg.RepairBytes)*float64(time.Second))
 }
 
 // copyTo makes a node copy an extent from the nodes that c names.
-func (k *keeper) copyTo(ctx context.Context, node string, c api.Copy, length int64) error {
+func (k *repairer) copyTo(ctx context.Context, node string, c api.Copy, length int64) error {
 	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
 	p, err := k.s.peer(ctx, node)
@@ -292,7 +292,7 @@ func (k *keeper) copyTo(ctx context.Context, node string, c api.Copy, length int
 }
 
 // take waits until another copy to this node may start. done must be called at its end.
-func (k *keeper) take(ctx context.Context) (done func(), err error) {
+func (k *repairer) take(ctx context.Context) (done func(), err error) {
 	if k == nil {
 		return func() {}, nil
 	}
@@ -304,18 +304,18 @@ func (k *keeper) take(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// yieldAfter is the duration of a 512 KiB read that indicates that the disk is busy with requests.
-const yieldAfter = 50 * time.Millisecond
+// busyReadTime is the duration of a 512 KiB read that indicates that the disk is busy with requests.
+const busyReadTime = 50 * time.Millisecond
 
 // yield pauses for as long as a read took, if the source disk is busy.
-func (k *keeper) yield(ctx context.Context, took time.Duration) {
-	if k != nil && took > yieldAfter {
+func (k *repairer) yield(ctx context.Context, took time.Duration) {
+	if k != nil && took > busyReadTime {
 		_ = sleep(ctx, k.s.cluster.Clock, took)
 	}
 }
 
 // pace waits until n bytes may be copied to this node.
-func (k *keeper) pace(ctx context.Context, n int64) error {
+func (k *repairer) pace(ctx context.Context, n int64) error {
 	if k == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ func TestRepairAfterDeath(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 4, blobfs.Cluster{})
+		c := newRepairCluster(t, 4, blobfs.Cluster{})
 		for range 300 {
 			c.put(rng, 1+rng.IntN(5000), c.some(rng, 3)...)
 		}
@@ -67,7 +67,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		// 40 KiB/s: the first repair takes about 50 s.
-		c := newKept(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 40 << 10}})
+		c := newRepairCluster(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 40 << 10}})
 		for range 300 {
 			c.put(rng, 40_000, c.some(rng, 3)...)
 		}
@@ -103,7 +103,7 @@ func TestFlappingNode(t *testing.T) {
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				c := newKept(t, 4, blobfs.Cluster{})
+				c := newRepairCluster(t, 4, blobfs.Cluster{})
 				for range 100 {
 					c.put(rng, 1000, c.some(rng, 3)...)
 				}
@@ -125,11 +125,11 @@ func TestFlappingNode(t *testing.T) {
 }
 
 // Extents that a single node wrote get their replicas when nodes join.
-func TestLoneNodesExtents(t *testing.T) {
+func TestSingleNodesExtents(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 1, blobfs.Cluster{})
+		c := newRepairCluster(t, 1, blobfs.Cluster{})
 		for range 50 {
 			c.put(rng, 3000, c.all[0])
 		}
@@ -152,7 +152,7 @@ func TestReplacedDisk(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 3, blobfs.Cluster{})
+		c := newRepairCluster(t, 3, blobfs.Cluster{})
 		for range 50 {
 			c.put(rng, 3000, c.some(rng, 3)...)
 		}
@@ -213,7 +213,7 @@ func TestRepairWhenANodeAnswers(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 3, blobfs.Cluster{})
+		c := newRepairCluster(t, 3, blobfs.Cluster{})
 		late := c.all[2]
 		late.stop()
 		for range 30 {
@@ -231,7 +231,7 @@ func TestRepairWhenANodeAnswers(t *testing.T) {
 }
 
 // A repair without a target reports whether nodes are full or unreachable.
-func TestRepairSaysWhyNot(t *testing.T) {
+func TestRepairReportsMissingTarget(t *testing.T) {
 	for _, why := range []struct {
 		name, want string // want is a regular expression
 		capacity   int64  // of the fourth node
@@ -246,7 +246,7 @@ func TestRepairSaysWhyNot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				var log lockedBuffer
-				c := newKept(t, 0, blobfs.Cluster{})
+				c := newRepairCluster(t, 0, blobfs.Cluster{})
 				c.log = slog.NewTextHandler(&log, nil)
 				for range 3 {
 					c.add(1 << 30)

@@ -63,7 +63,7 @@ func (c *nodes) untilWhole(handles []blobfs.Handle) {
 
 // I14: extents written while a node did not answer, although gossip reported it as alive, reach
 // that node soon after it answers.
-func TestWholeSoonAfterANodeWasSilent(t *testing.T) {
+func TestRepairSoonAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := nodesConfig{n: 3, keep: true, virtual: true, cluster: quick}
 		c := newNodes(t, cfg)
@@ -86,11 +86,11 @@ func TestWholeSoonAfterANodeWasSilent(t *testing.T) {
 
 // I14: a node that reports in an audit that it has lost its replicas, and is silent when they are
 // to be made, is not taken for a holder.
-func TestWholeAfterASilentLoss(t *testing.T) {
+func TestRepairAfterSilentLoss(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newKept(t, 3, blobfs.Cluster{})
+		c := newRepairCluster(t, 3, blobfs.Cluster{})
 		for range 5 {
 			c.put(rng, 3000, c.all...)
 		}
@@ -128,7 +128,7 @@ func TestWholeAfterASilentLoss(t *testing.T) {
 
 // I14: all nodes are killed while they write, some of them one after the other, and start at
 // different times. All that was written is fully replicated soon afterwards.
-func TestWholeSoonAfterAllRestart(t *testing.T) {
+func TestRepairSoonAfterAllRestart(t *testing.T) {
 	t.Parallel()
 	seed := runSeed(t)
 	for round := range uint64(10) {

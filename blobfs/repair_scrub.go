@@ -14,9 +14,9 @@ import (
 const (
 	// scrubFileBytes is charged for opening a file: a small extent costs more than its bytes.
 	scrubFileBytes = 4 << 10
-	// scrubYield is the pause after each read, as a multiple of the read's duration. The scrub uses
+	// scrubPauseRatio is the pause after each read, as a multiple of the read's duration. The scrub uses
 	// at most a fifth of the disk's time, and less when the disk is busy.
-	scrubYield = 4
+	scrubPauseRatio = 4
 	// scrubSaveEvery is how often progress is saved. A crash repeats at most this much scrubbing.
 	scrubSaveEvery = time.Minute
 )
@@ -35,14 +35,14 @@ type ScrubStatus struct {
 
 // scrubber reads all extents here, slowly, and queues the repair of corrupt ones.
 type scrubber struct {
-	k    *keeper
+	k    *repairer
 	rate *rate
 	mark local.ScrubMark // owned by the scrub goroutine
 	busy time.Duration   // when the current read began
 }
 
-// scrubbing runs the scrub.
-func (k *keeper) scrubbing() {
+// scrubLoop runs the scrub.
+func (k *repairer) scrubLoop() {
 	b := scrubber{k: k, rate: k.scrubs, mark: k.s.disks.LoadScrubMark()}
 	ctx := k.s.ctx
 	saved := k.s.cluster.Clock.Now()
@@ -114,7 +114,7 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 	clock := k.s.cluster.Clock
 	b.busy = clock.Now()
 	err := k.s.disks.ScrubExtent(ctx, x.ID, func(n int64) error {
-		if err := sleep(ctx, clock, scrubYield*(clock.Now()-b.busy)); err != nil {
+		if err := sleep(ctx, clock, scrubPauseRatio*(clock.Now()-b.busy)); err != nil {
 			return err
 		}
 		if err := b.rate.wait(ctx, n); err != nil {
@@ -130,12 +130,12 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 		return // not an error of the disk
 	case !k.s.rot.has(x.ID):
 		k.count(func(c *KeepCounts) { c.ScrubFound++ })
-		k.s.noteRot(x.ID, err)
+		k.s.recordCorruption(x.ID, err)
 	}
 }
 
 // scrubStatusLocked returns the progress of the scrub.
-func (k *keeper) scrubStatusLocked() ScrubStatus {
+func (k *repairer) scrubStatusLocked() ScrubStatus {
 	m := k.mu.mark
 	perSec, total := k.scrubs.now()
 	st := ScrubStatus{Started: m.Started, LastPass: m.Ended, BytesPerSec: perSec, Read: total, Found: k.mu.counts.ScrubFound}

@@ -45,7 +45,7 @@ type KeepStatus struct {
 }
 
 // count updates the counts.
-func (k *keeper) count(f func(*KeepCounts)) {
+func (k *repairer) count(f func(*KeepCounts)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f(&k.mu.counts)
@@ -53,7 +53,7 @@ func (k *keeper) count(f func(*KeepCounts)) {
 
 // Keeping returns the state of the repairer.
 func (s *Store) Keeping() KeepStatus {
-	k := s.keeper
+	k := s.repairer
 	if k == nil {
 		return KeepStatus{}
 	}

@@ -11,17 +11,19 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// calm reports whether membership has been unchanged for TrimAfter. Nothing is dropped before that:
+// membershipStable reports whether membership has been unchanged for TrimAfter. Nothing is dropped before that:
 // a surplus replica may be needed again when the next node leaves.
-func (k *keeper) calm(v *view) bool { return k.s.cluster.Clock.Now()-v.changed > k.cfg.TrimAfter }
+func (k *repairer) membershipStable(v *view) bool {
+	return k.s.cluster.Clock.Now()-v.changed > k.cfg.TrimAfter
+}
 
 // surplus reports whether an extent with enough replicas has one to drop or a holder to take off
 // the list.
-func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) bool {
+func (k *repairer) surplus(v *view, h Holders, listed, mine bool, survivors int) bool {
 	switch {
 	case k.of(v, k.s.self) == leaving:
 		return true
-	case !k.calm(v):
+	case !k.membershipStable(v):
 		return false
 	}
 	return !listed || mine && survivors > k.s.cluster.Replicas
@@ -32,7 +34,7 @@ func (k *keeper) surplus(v *view, h Holders, listed, mine bool, survivors int) b
 // node is published. Once the node has that list, it asks the nodes on it. It drops its replica if
 // enough of them have theirs and the same list, and one of them has verified its replica. A node on
 // the list never drops, so the nodes that answered still have theirs.
-func (k *keeper) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
+func (k *repairer) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
 	r := k.s.cluster.Replicas
 	self := k.of(v, k.s.self)
 	switch {
@@ -46,18 +48,18 @@ func (k *keeper) trim(ctx context.Context, v *view, sv *survey, mine, listed boo
 			return true, k.publish(ctx, sv, sv.held)
 		}
 		return false, k.release(ctx, v, sv, need)
-	case !k.calm(v):
+	case !k.membershipStable(v):
 		return false, nil
 	case !listed:
 		return false, k.release(ctx, v, sv, r)
 	case mine && len(sv.good) > r && len(sv.good) == len(sv.held):
-		return true, k.publish(ctx, sv, k.keepers(v, sv, r))
+		return true, k.publish(ctx, sv, k.chooseHolders(v, sv, r))
 	}
 	return false, nil
 }
 
-// keepers chooses n of the nodes that have an extent.
-func (k *keeper) keepers(v *view, sv *survey, n int) []string {
+// chooseHolders chooses n of the nodes that have an extent.
+func (k *repairer) chooseHolders(v *view, sv *survey, n int) []string {
 	var nodes []place.Node
 	for _, m := range v.members {
 		if slices.Contains(sv.good, m.ID) {
@@ -75,11 +77,11 @@ func (k *keeper) keepers(v *view, sv *survey, n int) []string {
 // nodes on the list must have answered that they have the same bytes and the same list, and one of
 // them must have verified its replica. Disk corruption is noticed only by reading, so the local
 // replica may be the last good one. It returns errNoGood if none of the others is good.
-func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) error {
+func (k *repairer) release(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
 	mine, err := k.s.disks.StatExtent(ctx, x)
 	if err != nil {
-		k.s.judgeRead(x, err)
+		k.s.recordIfCorrupt(x, err)
 	}
 	var sure []string
 	ref := api.Ref{Extent: x, CRC: mine.CRC}
@@ -114,9 +116,9 @@ func (k *keeper) release(ctx context.Context, v *view, sv *survey, need int) err
 
 // verifyOne makes nodes verify their replicas, one after the other, until one is good. It returns
 // errNoGood if none is.
-func (k *keeper) verifyOne(ctx context.Context, nodes []string, ref api.Ref, length int64) error {
+func (k *repairer) verifyOne(ctx context.Context, nodes []string, ref api.Ref, length int64) error {
 	errs := []error{errNoGood}
-	for _, node := range spin(ref.Extent, nodes) {
+	for _, node := range rotate(ref.Extent, nodes) {
 		if err := k.verified.wait(ctx, length); err != nil {
 			return err
 		}
@@ -130,7 +132,7 @@ func (k *keeper) verifyOne(ctx context.Context, nodes []string, ref api.Ref, len
 }
 
 // verify makes a node read and verify its replica.
-func (k *keeper) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
+func (k *repairer) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
 	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
 	p, err := k.s.peer(ctx, node)
@@ -146,7 +148,7 @@ func (s *Store) dropIf(ctx context.Context, x ExtentID, h Holders) error {
 	defer s.cache.forgetExtent(x)
 	err := s.disks.DropExtentIf(ctx, x, h)
 	if err == nil {
-		s.forgetRot(x)
+		s.clearCorruption(x)
 	}
 	return err
 }

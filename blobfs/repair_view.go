@@ -8,19 +8,19 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// standing is a node's state as the repairer sees it.
-type standing uint8
+// nodeState is a node's state as the repairer sees it.
+type nodeState uint8
 
 const (
-	present standing = iota // alive, not draining
-	leaving                 // alive, draining
-	away                    // dead or unknown for less than the grace period
-	gone                    // dead for longer, or removed
+	present nodeState = iota // alive, not draining
+	leaving                  // alive, draining
+	away                     // dead or unknown for less than the grace period
+	gone                     // dead for longer, or removed
 )
 
 // view is an immutable snapshot of the membership and the state of each node.
 type view struct {
-	standings map[string]standing
+	standings map[string]nodeState
 	members   []Member
 	present   int
 	// remaining counts the members that are not draining, dead or alive.
@@ -33,12 +33,12 @@ type view struct {
 	number uint64
 }
 
-// sighting is the history of a node.
-type sighting struct {
+// nodeHistory is the history of a node.
+type nodeHistory struct {
 	dead    bool
 	since   time.Duration   // when dead last changed to true
 	returns []time.Duration // times in the last hour at which the node came back
-	was     standing
+	was     nodeState
 	alive   time.Time // Member.Since
 	// audit is when to audit the node next.
 	audit  time.Duration
@@ -54,8 +54,8 @@ const (
 	flapMax  = 4
 )
 
-// strangersMax bounds the non-members that are remembered.
-const strangersMax = 4096
+// unknownNodesMax bounds the non-members that are remembered.
+const unknownNodesMax = 4096
 
 // watch derives views from the membership.
 type watch struct {
@@ -65,12 +65,12 @@ type watch struct {
 
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
-	nodes map[string]*sighting
+	nodes map[string]*nodeHistory
 	last  *view
 }
 
-func newWatch(s *Store, cfg KeepConfig) *watch {
-	w := &watch{fleet: s.cluster.Fleet, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*sighting{}}
+func newMembershipWatch(s *Store, cfg KeepConfig) *watch {
+	w := &watch{fleet: s.cluster.Fleet, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	return w
 }
@@ -81,7 +81,7 @@ func (w *watch) refresh() (*view, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
-	v := &view{standings: make(map[string]standing), members: members, at: now}
+	v := &view{standings: make(map[string]nodeState), members: members, at: now}
 	for _, n := range w.nodes {
 		n.seen = false
 	}
@@ -162,16 +162,16 @@ func (w *watch) settled() (number uint64, ok bool) {
 	return w.last.number, sameMembers(members, w.last.members)
 }
 
-func (w *watch) nodeLocked(id string) *sighting {
+func (w *watch) nodeLocked(id string) *nodeHistory {
 	n := w.nodes[id]
 	if n == nil {
-		n = &sighting{was: away, since: w.clock.Now(), dead: true}
+		n = &nodeHistory{was: away, since: w.clock.Now(), dead: true}
 		w.nodes[id] = n
 	}
 	return n
 }
 
-func (w *watch) observe(n *sighting, alive bool, now time.Duration) {
+func (w *watch) observe(n *nodeHistory, alive bool, now time.Duration) {
 	switch {
 	case alive && n.dead:
 		if now > n.since {
@@ -189,7 +189,7 @@ func (w *watch) observe(n *sighting, alive bool, now time.Duration) {
 
 // judge returns the state of a node that is not draining. The grace period of a flapping node is
 // longer; a removed node has none, since it never comes back.
-func (w *watch) judge(n *sighting, now time.Duration) standing {
+func (w *watch) judge(n *nodeHistory, now time.Duration) nodeState {
 	switch {
 	case !n.dead:
 		return present
@@ -208,22 +208,22 @@ func (w *watch) view() *view {
 	return w.last
 }
 
-// stranger returns the state of a node that a list names and the membership does not have. Such a
+// unknownNode returns the state of a node that a list names and the membership does not have. Such a
 // node has a grace period too.
-func (w *watch) stranger(id string) standing {
+func (w *watch) unknownNode(id string) nodeState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
 		return n.was
 	}
-	if len(w.nodes) < strangersMax {
+	if len(w.nodes) < unknownNodesMax {
 		w.nodeLocked(id)
 	}
 	return away
 }
 
-// wholeAudit is how many audits of a node there are for each that asks for all extents.
-const wholeAudit = 8
+// fullAuditEvery is how many audits of a node there are for each that asks for all extents.
+const fullAuditEvery = 8
 
 // due returns the nodes to audit now and schedules their next audit. Nodes with a true value are
 // asked for all extents.
@@ -236,7 +236,7 @@ func (w *watch) due() map[string]bool {
 		if n.was <= leaving && id != w.fleet.Self() && now >= n.audit {
 			n.audit = now + w.cfg.AuditEvery
 			n.audits++
-			ids[id] = n.audits%wholeAudit == 0
+			ids[id] = n.audits%fullAuditEvery == 0
 		}
 	}
 	return ids
@@ -278,11 +278,11 @@ func (w *watch) hurry() {
 }
 
 // of returns the state of a node.
-func (k *keeper) of(v *view, id string) standing {
+func (k *repairer) of(v *view, id string) nodeState {
 	if st, ok := v.standings[id]; ok {
 		return st
 	}
-	return k.watch.stranger(id)
+	return k.watch.unknownNode(id)
 }
 
 // first returns which of the nodes has the highest placement rank for an extent. That node repairs

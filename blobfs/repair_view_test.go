@@ -9,34 +9,34 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-type pairFleet struct{}
+type pairMembership struct{}
 
-// listFleet is a membership that a test changes.
-type listFleet struct {
-	pairFleet
+// listMembership is a membership that a test changes.
+type listMembership struct {
+	pairMembership
 	members []Member
 }
 
-func (f *listFleet) Members() []Member { return f.members }
+func (f *listMembership) Members() []Member { return f.members }
 
-func (pairFleet) Members() []Member {
+func (pairMembership) Members() []Member {
 	return []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}
 }
-func (pairFleet) Changed() <-chan struct{}                       { return nil }
-func (pairFleet) Self() string                                   { return "n1" }
-func (pairFleet) Peer(context.Context, string) (api.Peer, error) { return nil, ErrClosed }
+func (pairMembership) Changed() <-chan struct{}                       { return nil }
+func (pairMembership) Self() string                                   { return "n1" }
+func (pairMembership) Peer(context.Context, string) (api.Peer, error) { return nil, ErrClosed }
 
-type handClock struct{ at time.Duration }
+type manualClock struct{ at time.Duration }
 
-func (c *handClock) Now() time.Duration { return c.at }
-func (c *handClock) Timer(time.Duration) (<-chan time.Time, func()) {
+func (c *manualClock) Now() time.Duration { return c.at }
+func (c *manualClock) Timer(time.Duration) (<-chan time.Time, func()) {
 	return nil, func() {}
 }
 
 // A node that gossip reports while it is starting, before it answers, is audited again soon.
-func TestAuditIsTriedAgainSoon(t *testing.T) {
-	clock := &handClock{at: time.Minute}
-	w := &watch{fleet: pairFleet{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*sighting{}}
+func TestFailedAuditIsRetriedSoon(t *testing.T) {
+	clock := &manualClock{at: time.Minute}
+	w := &watch{fleet: pairMembership{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	if due := w.due(); len(due) != 1 {
 		t.Fatalf("a new node is not due: %v", due)
@@ -73,15 +73,15 @@ func TestAuditIsTriedAgainSoon(t *testing.T) {
 
 // Reported figures are known only after a complete scan since the membership changed: not as soon
 // as it changed, and not as soon as the change was seen.
-func TestKnownOnceLookedAt(t *testing.T) {
-	fleet, clock := &listFleet{members: []Member{{ID: "n1", Alive: true}}}, &handClock{at: time.Minute}
+func TestKnownAfterScan(t *testing.T) {
+	fleet, clock := &listMembership{members: []Member{{ID: "n1", Alive: true}}}, &manualClock{at: time.Minute}
 	s, err := OpenIn(Cluster{Fleet: fleet, Clock: clock, Keep: KeepConfig{Off: true}}, Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	k := newKeeper(s)
-	s.keeper = k
+	k := newRepairer(s)
+	s.repairer = k
 	known := func(what string, want bool) {
 		t.Helper()
 		if got := s.Keeping().Known; got != want {
@@ -120,7 +120,7 @@ func TestKnownOnceLookedAt(t *testing.T) {
 	if _, news := k.watch.refresh(); news {
 		t.Error("that one is fuller is news")
 	}
-	k.watch.stranger("n4")
+	k.watch.unknownNode("n4")
 	known("a list names an unknown node", false)
 	clock.at += 2 * k.cfg.Grace
 	v, news := k.watch.refresh()

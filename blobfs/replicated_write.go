@@ -58,16 +58,16 @@ func (s *Store) createExtent(id ExtentID, offset, vital int64) (*local.ExtentWri
 	return s.disks.CreateExtent(context.Background(), id, offset)
 }
 
-func (s *Store) newSpread(id ExtentID, offset, vital int64) (*spread, error) {
+func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*spread, error) {
 	x := &spread{s: s, id: id, offset: offset, vital: vital, tried: map[string]bool{}}
 	rand.Read(x.stream[:]) // never fails
 	nodes := s.nodes()
-	errHere := errLeaving
+	errLocal := errDraining
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Leaving }) {
-		x.here, errHere = s.createExtent(id, offset, vital)
+		x.here, errLocal = s.createExtent(id, offset, vital)
 	}
-	if errHere != nil && !goesElsewhere(errHere) {
-		return nil, errHere
+	if errLocal != nil && !goesElsewhere(errLocal) {
+		return nil, errLocal
 	}
 	if chain := x.choose(x.missing()); len(chain) > 0 {
 		if b, err := s.newBranch(x.begin(), chain); err != nil {
@@ -86,17 +86,17 @@ func (s *Store) newSpread(id ExtentID, offset, vital int64) (*spread, error) {
 	if len(x.branches) > 0 {
 		return x, nil
 	}
-	if errors.Is(errHere, errLeaving) {
+	if errors.Is(errLocal, errDraining) {
 		// Better a local replica that has to be moved than none.
-		if x.here, errHere = s.createExtent(id, offset, vital); errHere == nil {
+		if x.here, errLocal = s.createExtent(id, offset, vital); errLocal == nil {
 			return x, nil
 		}
 	}
-	return nil, fmt.Errorf("no other node accepts the extent: %w", errHere)
+	return nil, fmt.Errorf("no other node accepts the extent: %w", errLocal)
 }
 
-// errLeaving is why a draining node keeps no replica.
-var errLeaving = fmt.Errorf("%w: this node is draining", ErrDiskFull)
+// errDraining is why a draining node keeps no replica.
+var errDraining = fmt.Errorf("%w: this node is draining", ErrDiskFull)
 
 // goesElsewhere reports whether other nodes can store the extent after this error of the local
 // disks.
@@ -172,12 +172,12 @@ func (x *spread) Write(p []byte) error {
 		}
 		if x.here != nil {
 			if err := x.here.Write(piece); err != nil {
-				if err := x.loseHere(err); err != nil {
+				if err := x.loseLocalReplica(err); err != nil {
 					return err
 				}
 			}
 		}
-		if err := x.mend(failed); err != nil {
+		if err := x.recoverBranches(failed); err != nil {
 			return err
 		}
 	}
@@ -212,8 +212,8 @@ func (x *spread) readTail(p []byte, off int64) bool {
 	return len(p) == 0
 }
 
-// loseHere drops the local replica after err. It returns err if there are no other replicas.
-func (x *spread) loseHere(err error) error {
+// loseLocalReplica drops the local replica after err. It returns err if there are no other replicas.
+func (x *spread) loseLocalReplica(err error) error {
 	x.here = nil
 	if !goesElsewhere(err) || len(x.branches) == 0 {
 		return err
@@ -231,18 +231,18 @@ func (x *spread) settle() bool {
 			failed = append(failed, b)
 		}
 	}
-	_ = x.mend(failed) // an error here means that no replica is left, which the caller checks
+	_ = x.recoverBranches(failed) // an error here means that no replica is left, which the caller checks
 	return len(failed) == 0
 }
 
-// mend replaces failed branches by their live nodes and by new nodes. It fails if no replica is
+// recoverBranches replaces failed branches by their live nodes and by new nodes. It fails if no replica is
 // left.
-func (x *spread) mend(failed []*branch) error {
+func (x *spread) recoverBranches(failed []*branch) error {
 	for len(failed) > 0 {
 		b := failed[0]
 		failed = failed[1:]
 		x.branches = slices.DeleteFunc(x.branches, func(o *branch) bool { return o == b })
-		x.rescue(b, b.failure())
+		x.resumeNodes(b, b.failure())
 	}
 	x.replace()
 	if x.here == nil && len(x.branches) == 0 && len(x.sealed) == 0 {
@@ -267,12 +267,12 @@ func (x *spread) giveUp(node string, err error) {
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
 	}
-	x.s.abortLater([]string{node}, x.stream)
+	x.s.abortInBackground([]string{node}, x.stream)
 }
 
-// rescue resumes the stream on the nodes of a failed branch: each becomes a branch of its own.
+// resumeNodes resumes the stream on the nodes of a failed branch: each becomes a branch of its own.
 // Nodes that have the most bytes come first, since the others may have to be filled from them.
-func (x *spread) rescue(b *branch, err error) {
+func (x *spread) resumeNodes(b *branch, err error) {
 	bad, sure := b.blame(err)
 	type resumed struct {
 		b    *branch
@@ -388,7 +388,7 @@ func (x *spread) readBack(p []byte, off int64) error {
 			continue // rescued by the next mend
 		}
 		if err = b.peer.Reread(ctx, x.stream, p, off); err == nil {
-			return x.prove(p, off)
+			return x.verifyChunks(p, off)
 		}
 	}
 	for _, node := range x.sealed {
@@ -401,8 +401,8 @@ func (x *spread) readBack(p []byte, off int64) error {
 	return fmt.Errorf("read back extent %s: %w", x.id, err)
 }
 
-// prove verifies p, which consists of whole chunks, against their checksums.
-func (x *spread) prove(p []byte, off int64) error {
+// verifyChunks verifies p, which consists of whole chunks, against their checksums.
+func (x *spread) verifyChunks(p []byte, off int64) error {
 	i := off / sumBytes
 	for chunk := range slices.Chunk(p, sumBytes) {
 		if got := crc.Sum(chunk); got != x.sums[i] {

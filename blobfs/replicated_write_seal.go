@@ -22,7 +22,7 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 	}
 	x.last = last
 	x.ref = ExtentRef{Index: x.id.Index, Length: x.length, CRC: x.tableCRC()}
-	var errHere error
+	var errLocal error
 	lists := 0 // how many different holder lists were sent
 	for {
 		if err := ctx.Err(); err != nil {
@@ -35,18 +35,18 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 		x.epoch++
 		lists++
 		if err := x.sealRound(ctx); err != nil {
-			errHere = err
+			errLocal = err
 		}
 		x.replace()
 	}
 	if len(x.sealed) == 0 {
-		return ExtentRef{}, fmt.Errorf("seal extent %s: %w", x.id, errors.Join(errHere, api.ErrUnreachable))
+		return ExtentRef{}, fmt.Errorf("seal extent %s: %w", x.id, errors.Join(errLocal, api.ErrUnreachable))
 	}
 	if lists > 1 || len(x.sealed) < x.planned {
-		x.tellHolders()
+		x.sendHolders()
 	}
 	x.ref.Replicas = slices.Clone(x.sealed)
-	x.s.keeper.noticed(x.id, Holders{Nodes: x.sealed})
+	x.s.repairer.listChanged(x.id, Holders{Nodes: x.sealed})
 	return x.ref, nil
 }
 
@@ -60,7 +60,7 @@ func (x *spread) sealRound(ctx context.Context) error {
 	for _, b := range branches {
 		b.startSeal(api.Seal{Stream: x.stream, Length: x.length, CRC: x.ref.CRC, Last: x.last, Holders: holders})
 	}
-	var errHere error
+	var errLocal error
 	if x.here != nil && !slices.Contains(x.sealed, x.s.self) {
 		ref, err := x.here.Seal(ctx, x.last, holders)
 		if err == nil && ref.CRC != x.ref.CRC {
@@ -69,7 +69,7 @@ func (x *spread) sealRound(ctx context.Context) error {
 		if err == nil {
 			x.sealed = append([]string{x.s.self}, x.sealed...)
 		} else {
-			errHere, x.here = err, nil
+			errLocal, x.here = err, nil
 		}
 	}
 	for _, b := range branches {
@@ -82,9 +82,9 @@ func (x *spread) sealRound(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		x.rescue(b, err)
+		x.resumeNodes(b, err)
 	}
-	return errHere
+	return errLocal
 }
 
 // hasSealed asks whether a node has sealed the extent although no answer arrived, and records it if
@@ -119,15 +119,15 @@ func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
 		x.here = nil
 		x.sealed = slices.DeleteFunc(x.sealed, func(n string) bool { return n == x.s.self })
 		x.epoch++
-		x.tellHolders()
+		x.sendHolders()
 		x.ref.Replicas = slices.Clone(x.sealed)
 	}
 	return x.ref, nil
 }
 
-// tellHolders sends the holder list to all nodes that sealed the extent. A node that does not
+// sendHolders sends the holder list to all nodes that sealed the extent. A node that does not
 // answer keeps its older list, which includes these nodes.
-func (x *spread) tellHolders() {
+func (x *spread) sendHolders() {
 	x.epoch++
 	h := Holders{Epoch: x.epoch, Nodes: slices.Clone(x.sealed)}
 	var others []string
@@ -167,6 +167,6 @@ func (x *spread) Drop() {
 	for _, b := range x.branches {
 		streams = append(streams, b.nodes...)
 	}
-	x.s.abortLater(streams, x.stream)
+	x.s.abortInBackground(streams, x.stream)
 	x.here, x.branches, x.sealed = nil, nil, nil
 }

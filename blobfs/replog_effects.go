@@ -57,7 +57,7 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		w.salts[e.Seq] = newSalt()
 		w.m.Place(e.Seq, nodes)
 		if len(nodes) == 0 {
-			w.placeErr = w.whyNone()
+			w.placeErr = w.placementError()
 			w.withdraw()
 			// Nodes that do not answer may be starting, as this one is, so this error is retried.
 			if !w.begun && w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
@@ -131,10 +131,10 @@ func (w *SpreadLogWriter) withdraw() {
 		w.waiters[n-1].done <- full
 		w.waiters = w.waiters[:n-1]
 	}
-	w.wakeRoom()
+	w.signalSpace()
 }
 
-func (w *SpreadLogWriter) wakeRoom() {
+func (w *SpreadLogWriter) signalSpace() {
 	if w.room != nil {
 		close(w.room)
 		w.room = nil
@@ -162,7 +162,7 @@ func (w *SpreadLogWriter) acknowledge(to int64) {
 		n++
 	}
 	w.waiters = w.waiters[n:]
-	w.wakeRoom()
+	w.signalSpace()
 }
 
 // save stores the list.

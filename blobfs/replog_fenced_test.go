@@ -10,9 +10,9 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// TestSpreadLogMayNotSave: a node that has lost the right to change lists gets the error at once,
+// TestLogMayNotSave: a node that has lost the right to change lists gets the error at once,
 // whether it creates a log or appends to one, instead of waiting forever.
-func TestSpreadLogMayNotSave(t *testing.T) {
+func TestLogMayNotSave(t *testing.T) {
 	c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
 	n := c.all[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -23,12 +23,12 @@ func TestSpreadLogMayNotSave(t *testing.T) {
 	l.mu.Lock()
 	l.fenced = true
 	l.mu.Unlock()
-	var want []spreadRecord
+	var want []logRecord
 	for err == nil {
 		p := blobtest.Bytes(uint64(len(want)), 50_000)
 		var pos int64
 		if pos, err = w.Append(ctx, p); err == nil {
-			want = append(want, spreadRecord{p, pos})
+			want = append(want, logRecord{p, pos})
 		}
 	}
 	if !errors.Is(err, blobfs.ErrFenced) {
@@ -44,6 +44,6 @@ func TestSpreadLogMayNotSave(t *testing.T) {
 	l.mu.Lock()
 	l.fenced = false
 	l.mu.Unlock()
-	got := readSpread(t, n.Store, "n1", id)
+	got := readLog(t, n.Store, "n1", id)
 	equalRecords(t, got[:len(want)], want)
 }

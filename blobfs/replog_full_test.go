@@ -57,7 +57,7 @@ func TestFullLogLosesReplica(t *testing.T) {
 			c.all[n-1].kill()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			want := []spreadRecord{{p: []byte("first")}}
+			want := []logRecord{{p: []byte("first")}}
 			for {
 				p := blobtest.Bytes(uint64(len(want)), 50_000)
 				pos, err := w.Append(ctx, p)
@@ -67,7 +67,7 @@ func TestFullLogLosesReplica(t *testing.T) {
 				if err != nil {
 					t.Fatalf("append %d: %v", len(want), err)
 				}
-				want = append(want, spreadRecord{p, pos})
+				want = append(want, logRecord{p, pos})
 			}
 			if len(want) < 3 {
 				t.Errorf("only %d records were acknowledged", len(want))
@@ -87,12 +87,12 @@ func TestFullLogLosesReplica(t *testing.T) {
 			eventually(t, "appends go on", func() bool {
 				pos, err := w.Append(ctx, []byte("again"))
 				if err == nil {
-					want = append(want, spreadRecord{[]byte("again"), pos})
+					want = append(want, logRecord{[]byte("again"), pos})
 				}
 				return err == nil
 			})
 			noError(t, w.Close())
-			got := readSpread(t, c.all[0].Store, "n1", id)
+			got := readLog(t, c.all[0].Store, "n1", id)
 			if len(got) != len(want) {
 				t.Fatalf("%d records are read, %d were acknowledged", len(got), len(want))
 			}
@@ -136,7 +136,7 @@ func TestFullLogWaitsForSlowReplica(t *testing.T) {
 		t.Errorf("replicas were given up: %+v", st)
 	}
 	noError(t, w.Close())
-	if got := readSpread(t, c.all[1].Store, "n1", id); len(got) != 5 {
+	if got := readLog(t, c.all[1].Store, "n1", id); len(got) != 5 {
 		t.Errorf("%d records are read", len(got))
 	}
 }

@@ -39,7 +39,7 @@ func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []st
 
 // I10: released data of a log without further appends is in no file some time later, whether its
 // files are reused or not, and unreleased data is there. By default that takes 12 h.
-func TestReleasedLogGoes(t *testing.T) {
+func TestReleasedLogIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLists()
 		cfg := quick
@@ -83,7 +83,7 @@ func TestReleasedLogGoes(t *testing.T) {
 		if n := len(list.Extents); n > 3 {
 			t.Errorf("%d extents of a log of one record", n)
 		}
-		got := readSpread(t, c.all[1].Store, "n1", id)
+		got := readLog(t, c.all[1].Store, "n1", id)
 		if n := len(got); n == 0 || string(got[n-1].p) != "something that is kept" {
 			t.Errorf("read back: %d records", n)
 		}

@@ -31,8 +31,8 @@ type logLink struct {
 	// Guarded by SpreadLogWriter.mu.
 	durable int64 // position up to which the replica is durable
 	givenUp bool  // the writer is about to continue without the replica
-	// waitedFor means that a warning was logged that the replica is slow but kept.
-	waitedFor bool
+	// slowLogged means that a warning was logged that the replica is slow but kept.
+	slowLogged bool
 
 	// mu guards what follows. Never held across I/O. Taken after SpreadLogWriter.mu.
 	mu      sync.Mutex
@@ -87,7 +87,7 @@ func (w *SpreadLogWriter) sendFrames(e logproto.Effect) {
 		queued = append(queued, queuedFrame{f.b, e.Start, f.pos})
 	}
 	if local {
-		w.queueHere(l, queued)
+		w.queueLocal(l, queued)
 		return
 	}
 	l.push(queued)
@@ -103,8 +103,8 @@ func (w *SpreadLogWriter) resalt(f *logFrame, salt uint64) {
 	f.salt = salt
 }
 
-// queueHere queues frames for the local disk. They are written after mu is released.
-func (w *SpreadLogWriter) queueHere(l *logLink, frames []queuedFrame) {
+// queueLocal queues frames for the local disk. They are written after mu is released.
+func (w *SpreadLogWriter) queueLocal(l *logLink, frames []queuedFrame) {
 	flush := false
 	for _, f := range frames {
 		a := local.LogAppend{Log: w.id, Seq: l.key.seq, Epoch: l.epoch, Start: f.start, Pos: f.pos, Frames: f.b, Trusted: true}
@@ -216,34 +216,34 @@ func (l *logLink) take() []queuedFrame {
 	return batch
 }
 
-// logPace estimates append times and derives the deadline of an append, like TCP's retransmission
+// appendTimer estimates append times and derives the deadline of an append, like TCP's retransmission
 // timer (RFC 6298). The margin is twice as large, since leaving an extent costs more than resending
 // a packet.
-type logPace struct {
-	cfg         LogConfig
-	mean, swing time.Duration
-	backoff     int // doublings after slow replicas
-	good        int // appends since
+type appendTimer struct {
+	cfg             LogConfig
+	mean, deviation time.Duration
+	backoff         int // doublings after slow replicas
+	good            int // appends since
 }
 
-func (p *logPace) init(cfg LogConfig) { p.cfg = cfg }
+func (p *appendTimer) init(cfg LogConfig) { p.cfg = cfg }
 
-func (p *logPace) took(d time.Duration) {
+func (p *appendTimer) took(d time.Duration) {
 	if p.mean == 0 {
-		p.mean, p.swing = d, d/2
+		p.mean, p.deviation = d, d/2
 		return
 	}
-	p.swing += (max(d-p.mean, p.mean-d) - p.swing) / 4
+	p.deviation += (max(d-p.mean, p.mean-d) - p.deviation) / 4
 	p.mean += (d - p.mean) / 8
 	if p.good++; p.good > 100 && p.backoff > 0 {
 		p.good, p.backoff = 0, p.backoff-1
 	}
 }
 
-func (p *logPace) slow() { p.backoff, p.good = min(p.backoff+1, 5), 0 }
+func (p *appendTimer) slow() { p.backoff, p.good = min(p.backoff+1, 5), 0 }
 
-func (p *logPace) deadline() time.Duration {
-	d := max(p.mean+8*p.swing, p.cfg.DeadlineMin) << p.backoff
+func (p *appendTimer) deadline() time.Duration {
+	d := max(p.mean+8*p.deviation, p.cfg.DeadlineMin) << p.backoff
 	return min(d, p.cfg.DeadlineMax)
 }
 

@@ -25,9 +25,9 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	var room int64
 	var err error
 	if e.Node == w.s.self {
-		p, room, err = w.openHere(ctx, o)
+		p, room, err = w.openLocal(ctx, o)
 	} else {
-		p, room, err = w.openThere(ctx, e.Node, o)
+		p, room, err = w.openRemote(ctx, e.Node, o)
 	}
 	if err == nil && room < w.frameMax() {
 		err = fmt.Errorf("extents of %d bytes are smaller than a frame", room)
@@ -39,7 +39,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 		}
 		if err != nil {
 			if w.placeErr = err; e.Node == w.s.self {
-				w.avoid[e.Node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry, full: w.refusedFull(e.Seq, err)}
+				w.avoid[e.Node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry, full: w.refusedFull(e.Seq, err)}
 			}
 			w.failed(e.Seq, e.Node, err)
 			return
@@ -52,7 +52,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	})
 }
 
-func (w *SpreadLogWriter) openThere(ctx context.Context, node string, o local.LogOpen) (p api.Logs, room int64, err error) {
+func (w *SpreadLogWriter) openRemote(ctx context.Context, node string, o local.LogOpen) (p api.Logs, room int64, err error) {
 	if p, err = w.s.logPeer(ctx, node); err == nil {
 		room, err = p.OpenLog(ctx, o)
 	}
@@ -62,9 +62,9 @@ func (w *SpreadLogWriter) openThere(ctx context.Context, node string, o local.Lo
 	return p, room, err
 }
 
-// openHere opens a replica on the local disk, which may stall without a deadline. After a timeout
+// openLocal opens a replica on the local disk, which may stall without a deadline. After a timeout
 // the call is abandoned and the replica counts as opening until the call returns.
-func (w *SpreadLogWriter) openHere(ctx context.Context, o local.LogOpen) (api.Logs, int64, error) {
+func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.Logs, int64, error) {
 	type opened struct {
 		room int64
 		err  error
@@ -103,9 +103,9 @@ func (w *SpreadLogWriter) openHere(ctx context.Context, o local.LogOpen) (api.Lo
 	return nil, 0, fmt.Errorf("open local replica: %w", ctx.Err())
 }
 
-// stuckHere reports whether an abandoned open on the local disk has not returned. Called with mu
+// localOpenStuck reports whether an abandoned open on the local disk has not returned. Called with mu
 // held.
-func (w *SpreadLogWriter) stuckHere() bool {
+func (w *SpreadLogWriter) localOpenStuck() bool {
 	for k, o := range w.opening {
 		if k.node == w.s.self && o.givenUp {
 			return true
@@ -119,12 +119,12 @@ func (w *SpreadLogWriter) stuckHere() bool {
 // still slow.
 const trialDeadlines = 4
 
-// lookAtOpening drops replicas that are not opened in time, if another replica of the extent is
+// checkOpening drops replicas that are not opened in time, if another replica of the extent is
 // open and enough nodes are left: a late standby would hold up appends when the current extent is
 // full. Called with mu held.
-func (w *SpreadLogWriter) lookAtOpening(now time.Duration) {
+func (w *SpreadLogWriter) checkOpening(now time.Duration) {
 	for k, o := range w.opening {
-		if o.givenUp || !w.m.Opening(k.seq) || !w.openElsewhere(k) || !w.enoughWithout(k.node, now) {
+		if o.givenUp || !w.m.Opening(k.seq) || !w.otherReplicaOpen(k) || !w.enoughWithout(k.node, now) {
 			continue
 		}
 		patience := w.s.cluster.Logs.OpenTimeout
@@ -139,12 +139,12 @@ func (w *SpreadLogWriter) lookAtOpening(now time.Duration) {
 		}
 		w.s.log.Warn("log replica not opened in time", "log", w.id, "extent", k.seq, "node", k.node, "after", now-o.since)
 		o.givenUp = true
-		w.slowed(k, now)
+		w.dropSlow(k, now)
 	}
 }
 
-// openElsewhere reports whether another replica of the extent is open. Called with mu held.
-func (w *SpreadLogWriter) openElsewhere(k linkKey) bool {
+// otherReplicaOpen reports whether another replica of the extent is open. Called with mu held.
+func (w *SpreadLogWriter) otherReplicaOpen(k linkKey) bool {
 	for other := range w.links {
 		if other.seq == k.seq && other.node != k.node {
 			return true

@@ -53,14 +53,14 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 	if _, err := c.all[1].OpenLogPiece(t.Context(), "n1", id, blobfs.LogPiece{End: 1}); !errors.Is(err, blobfs.ErrLogOpen) {
 		t.Errorf("a piece of a log that goes on: %v", err)
 	}
-	whole := readSpread(t, c.all[1].Store, "n1", id)
+	whole := readLog(t, c.all[1].Store, "n1", id)
 	size := rng.Int64N(4 * extent)
 	pieces, err := c.all[2].EndSpreadLog(t.Context(), "n1", id, size)
 	noError(t, err)
 	checkPieces(t, pieces, size, extent)
 	list := l.list(t, "n1", id)
 	sound := c.damageLog(t, id, list.Extents, rng)
-	var got []spreadRecord
+	var got []logRecord
 	for _, p := range pieces {
 		r, err := sound[rng.IntN(len(sound))].OpenLogPiece(t.Context(), "n1", id, p)
 		noError(t, err)
@@ -93,7 +93,7 @@ func (c *nodes) damageLog(t *testing.T, id blobfs.ID, extents []logproto.Extent,
 	}
 	x := &extents[rng.IntN(len(extents))]
 	if on := sealed(x, lost); len(on) > 1 && x.Length > 0 {
-		on[0].rottenLog(t, id, x.Seq, rng.Int64N(x.Length))
+		on[0].corruptLog(t, id, x.Seq, rng.Int64N(x.Length))
 	}
 	if lost != nil {
 		lost.kill()
@@ -162,22 +162,22 @@ func checkPieces(t *testing.T, pieces []blobfs.LogPiece, size, extent int64) {
 	}
 }
 
-func readAll(t *testing.T, r *blobfs.SpreadLogReader) []spreadRecord {
+func readAll(t *testing.T, r *blobfs.SpreadLogReader) []logRecord {
 	t.Helper()
 	defer r.Close()
-	var all []spreadRecord
+	var all []logRecord
 	for {
 		p, pos, err := r.Next()
 		if err == io.EOF {
 			return all
 		}
 		noError(t, err)
-		all = append(all, spreadRecord{bytes.Clone(p), pos})
+		all = append(all, logRecord{bytes.Clone(p), pos})
 	}
 }
 
-// rottenLog flips a byte in a node's replica of a log extent.
-func (n *node) rottenLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
+// corruptLog flips a byte in a node's replica of a log extent.
+func (n *node) corruptLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
 	t.Helper()
 	for _, dir := range []string{"/a/logs", "/b/logs"} {
 		names, err := n.fs.ReadDir(dir)
@@ -233,7 +233,7 @@ func TestLogPieceUnknown(t *testing.T) {
 
 // A payload whose first frames were withdrawn, since all nodes were full, does not continue when
 // there is space again: a log with half a payload could not be read.
-func TestSpreadLogWithdrawnHalf(t *testing.T) {
+func TestLogWithdrawnHalf(t *testing.T) {
 	l := newLists()
 	cfg := quick
 	cfg.Lists, cfg.Logs = l, blobfs.LogConfig{Retry: time.Millisecond, WindowBytes: 100 << 10}
@@ -276,7 +276,7 @@ func TestSpreadLogWithdrawnHalf(t *testing.T) {
 	}
 	t.Logf("%d appended, %d refused", len(acked), full)
 	var got []int64
-	for _, r := range readSpread(t, n.Store, "n1", id) {
+	for _, r := range readLog(t, n.Store, "n1", id) {
 		got = append(got, r.pos)
 	}
 	if !slices.Equal(got, acked) {

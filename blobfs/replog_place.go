@@ -15,9 +15,9 @@ import (
 // long as there are nodes: a single disk may fail.
 const logReplicasMin = 2
 
-// avoidBare is how long a node that has failed gets no replicas if fewer than logReplicasMin nodes
+// excludeMin is how long a node that has failed gets no replicas if fewer than logReplicasMin nodes
 // are left without it.
-const avoidBare = time.Second
+const excludeMin = time.Second
 
 // choose returns the nodes for an extent. If frames that were already sent to replicas wait for the
 // extent, it may use disk reserves when there is no other space: without it these frames can be
@@ -69,9 +69,9 @@ func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
 	return ids
 }
 
-// whyNone returns why no nodes were found for an extent: ErrDiskFull if some are full, or the last
+// placementError returns why no nodes were found for an extent: ErrDiskFull if some are full, or the last
 // error. Called with mu held.
-func (w *SpreadLogWriter) whyNone() error {
+func (w *SpreadLogWriter) placementError() error {
 	if w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
 		return w.placeErr
 	}
@@ -91,7 +91,7 @@ func (w *SpreadLogWriter) Full() error {
 	if len(w.waiters) == 0 || len(w.placeable(w.s.cluster.Clock.Now())) > 0 {
 		return nil
 	}
-	if err := w.whyNone(); errors.Is(err, ErrDiskFull) {
+	if err := w.placementError(); errors.Is(err, ErrDiskFull) {
 		return err
 	}
 	return nil
@@ -115,19 +115,19 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 		return able
 	}
 	// A failed node may be back. Better to try it soon than to continue with a single disk.
-	patience := w.s.cluster.Logs.Avoid - min(avoidBare, w.s.cluster.Logs.Avoid)
+	patience := w.s.cluster.Logs.Avoid - min(excludeMin, w.s.cluster.Logs.Avoid)
 	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
 		at := now
 		if n.ID != w.s.self {
 			at += patience
 		}
-		return !w.gets(n, reserve) || w.avoided(n.ID, at, reserve)
+		return !w.gets(n, reserve) || w.isExcluded(n.ID, at, reserve)
 	})
 }
 
 // able returns the nodes that have not failed recently. Called with mu held.
 func (w *SpreadLogWriter) able(now time.Duration, reserve bool) []place.Node {
-	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n, reserve) || w.avoided(n.ID, now, reserve) })
+	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n, reserve) || w.isExcluded(n.ID, now, reserve) })
 }
 
 // quick returns the nodes that have neither failed nor been slow recently. Called with mu held.
@@ -150,8 +150,8 @@ func (w *SpreadLogWriter) placeable(now time.Duration) []string {
 	return ids
 }
 
-// avoidance excludes a node that failed from getting replicas.
-type avoidance struct {
+// exclusion excludes a node that failed from getting replicas.
+type exclusion struct {
 	until time.Duration
 	// unreached means that the node did not answer. Any answer ends the exclusion.
 	unreached bool
@@ -160,9 +160,9 @@ type avoidance struct {
 	full bool
 }
 
-// avoided reports whether a node gets no replicas at the given time. Called with mu held.
-func (w *SpreadLogWriter) avoided(node string, at time.Duration, reserve bool) bool {
-	if node == w.s.self && w.stuckHere() {
+// isExcluded reports whether a node gets no replicas at the given time. Called with mu held.
+func (w *SpreadLogWriter) isExcluded(node string, at time.Duration, reserve bool) bool {
+	if node == w.s.self && w.localOpenStuck() {
 		return true
 	}
 	a := w.avoid[node]
@@ -212,7 +212,7 @@ func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 	w.stats.Failed++
 	if node != w.s.self { // other local folders may still work
 		unreached := errors.Is(err, api.ErrUnreachable)
-		w.avoid[node] = avoidance{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
+		w.avoid[node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
 		if unreached {
 			w.s.peers.suspect(node)
 		}

@@ -129,18 +129,18 @@ func newLogNodes(t testing.TB, n int, logs blobfs.LogConfig) (*nodes, *lists) {
 	return newNodes(t, nodesConfig{n: n, cluster: cfg}), l
 }
 
-type spreadRecord struct {
+type logRecord struct {
 	p   []byte
 	pos int64
 }
 
-// readSpread reads a log to its end. It retries if a node does not answer in time.
-func readSpread(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []spreadRecord {
+// readLog reads a log to its end. It retries if a node does not answer in time.
+func readLog(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []logRecord {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for {
-		all, err := readSpreadOnce(ctx, s, server, id)
+		all, err := readLogOnce(ctx, s, server, id)
 		if errors.Is(err, api.ErrUnreachable) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 			continue
@@ -150,7 +150,7 @@ func readSpread(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []sp
 	}
 }
 
-func readSpreadOnce(ctx context.Context, s *blobfs.Store, server string, id blobfs.ID) (all []spreadRecord, err error) {
+func readLogOnce(ctx context.Context, s *blobfs.Store, server string, id blobfs.ID) (all []logRecord, err error) {
 	r, err := s.OpenSpreadLog(ctx, server, id)
 	if err != nil {
 		return nil, err
@@ -164,13 +164,13 @@ func readSpreadOnce(ctx context.Context, s *blobfs.Store, server string, id blob
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, spreadRecord{bytes.Clone(p), pos})
+		all = append(all, logRecord{bytes.Clone(p), pos})
 	}
 }
 
 // B2, B5 on several nodes: what was appended is read back on another node, over many extents and
 // with payloads longer than one.
-func TestSpreadLogRoundTrip(t *testing.T) {
+func TestLogRoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			c, l := newLogNodes(t, n, blobfs.LogConfig{})
@@ -180,21 +180,21 @@ func TestSpreadLogRoundTrip(t *testing.T) {
 			if _, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrLogExists) {
 				t.Errorf("create again: %v", err)
 			}
-			var want []spreadRecord
+			var want []logRecord
 			for i, size := range []int{0, 1, 100, 5000, 100_000, 300_000, 700_000, 4056, 20_000, 1} {
 				p := blobtest.Bytes(uint64(i), size)
 				given := bytes.Clone(p)
 				pos, err := w.Append(t.Context(), given)
 				noError(t, err)
 				clear(given)
-				want = append(want, spreadRecord{p, pos})
+				want = append(want, logRecord{p, pos})
 			}
-			got := readSpread(t, c.all[n-1].Store, "n1", id)
+			got := readLog(t, c.all[n-1].Store, "n1", id)
 			equalRecords(t, got, want)
 			if _, err := w.Append(t.Context(), []byte("late")); !errors.Is(err, blobfs.ErrFenced) {
 				t.Errorf("append after recovery: %v", err)
 			}
-			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
+			equalRecords(t, readLog(t, c.all[0].Store, "n1", id), want)
 			list := l.list(t, "n1", id)
 			if !list.Closed || len(list.Extents) < 4 || len(list.Extents[0].Replicas) != min(n, 3) {
 				t.Errorf("list %+v", list)
@@ -212,7 +212,7 @@ func TestSpreadLogRoundTrip(t *testing.T) {
 	}
 }
 
-func equalRecords(t testing.TB, got, want []spreadRecord) {
+func equalRecords(t testing.TB, got, want []logRecord) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d records, want %d", len(got), len(want))
@@ -237,17 +237,17 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // A sealed log is closed. Released extents are removed on all nodes, and others stay.
-func TestSpreadLogSealRelease(t *testing.T) {
+func TestLogSealRelease(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{})
 	id := blobfs.NewID()
 	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
-	var all []spreadRecord
+	var all []logRecord
 	for i := range 30 {
 		p := blobtest.Bytes(uint64(i), 60_000)
 		pos, err := w.Append(t.Context(), p)
 		noError(t, err)
-		all = append(all, spreadRecord{p, pos})
+		all = append(all, logRecord{p, pos})
 	}
 	w.Release(all[20].pos)
 	eventually(t, "released extents go", func() bool {
@@ -261,8 +261,8 @@ func TestSpreadLogSealRelease(t *testing.T) {
 	}
 	list := l.list(t, "n1", id)
 	epoch := list.Epoch
-	got := readSpread(t, c.all[1].Store, "n1", id)
-	i := slices.IndexFunc(all, func(r spreadRecord) bool { return r.pos > list.Start })
+	got := readLog(t, c.all[1].Store, "n1", id)
+	i := slices.IndexFunc(all, func(r logRecord) bool { return r.pos > list.Start })
 	for len(got) > 0 && got[0].pos < all[i].pos {
 		got = got[1:]
 	}
@@ -281,7 +281,7 @@ func TestSpreadLogSealRelease(t *testing.T) {
 
 // A replica that dies costs a switch to the standby, which waits for no compare-and-set. The log
 // has three replicas again when there are enough nodes.
-func TestSpreadLogTurns(t *testing.T) {
+func TestLogSwitchesToStandby(t *testing.T) {
 	c, l := newLogNodes(t, 5, blobfs.LogConfig{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
 	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
@@ -313,7 +313,7 @@ func TestSpreadLogTurns(t *testing.T) {
 		return len(x) > 2 && len(last.Replicas) == 3 && !slices.Contains(last.Replicas, victim)
 	})
 	var text []string
-	for _, r := range readSpread(t, c.all[0].Store, "n1", id) {
+	for _, r := range readLog(t, c.all[0].Store, "n1", id) {
 		text = append(text, string(r.p))
 	}
 	if strings.Join(text, " ") != "one two three" {
@@ -323,7 +323,7 @@ func TestSpreadLogTurns(t *testing.T) {
 
 // A full cluster rejects appends with a typed error, loses nothing, and continues when there is
 // space, both if the nodes are full and if the lock service is.
-func TestSpreadLogDiskFull(t *testing.T) {
+func TestLogDiskFull(t *testing.T) {
 	for name, full := range map[string]func(*nodes, *lists, bool){
 		"extents": func(c *nodes, _ *lists, full bool) {
 			room := int64(1 << 30)
@@ -347,14 +347,14 @@ func TestSpreadLogDiskFull(t *testing.T) {
 			w, err := n.CreateSpreadLog(t.Context(), "n1", id)
 			noError(t, err)
 			full(c, l, true)
-			var want []spreadRecord
+			var want []logRecord
 			append1 := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
 				p := blobtest.Bytes(uint64(len(want)), 50_000)
 				pos, err := w.Append(ctx, p)
 				if err == nil {
-					want = append(want, spreadRecord{p, pos})
+					want = append(want, logRecord{p, pos})
 				}
 				return err
 			}
@@ -366,7 +366,7 @@ func TestSpreadLogDiskFull(t *testing.T) {
 			}
 			full(c, l, false)
 			eventually(t, "appends go on", func() bool { return append1() == nil })
-			equalRecords(t, readSpread(t, n.Store, "n1", id), want)
+			equalRecords(t, readLog(t, n.Store, "n1", id), want)
 			noError(t, w.Close())
 		})
 	}
@@ -374,24 +374,24 @@ func TestSpreadLogDiskFull(t *testing.T) {
 
 // A replica that recovery did not reach serves nothing before it is cut, and then the same as the
 // others.
-func TestSpreadLogLateReplica(t *testing.T) {
+func TestLogLateReplica(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
 	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
-	var want []spreadRecord
+	var want []logRecord
 	for i := range 5 {
 		p := blobtest.Bytes(uint64(i), 5000)
 		pos, err := w.Append(t.Context(), p)
 		noError(t, err)
-		want = append(want, spreadRecord{p, pos})
+		want = append(want, logRecord{p, pos})
 	}
 	noError(t, w.Close())
 	// n3 is cut off while n2 recovers.
 	for _, to := range []string{"n1", "n2"} {
 		c.cut[[2]string{to, "n3"}].Store(true)
 	}
-	equalRecords(t, readSpread(t, c.all[1].Store, "n1", id), want)
+	equalRecords(t, readLog(t, c.all[1].Store, "n1", id), want)
 	x := l.list(t, "n1", id).Extents[0]
 	late := c.all[2]
 	info, err := late.StatLogReplica(id, x.Seq)
@@ -407,12 +407,12 @@ func TestSpreadLogLateReplica(t *testing.T) {
 	for _, to := range []string{"n1", "n2"} {
 		c.cut[[2]string{to, "n3"}].Store(false)
 	}
-	equalRecords(t, readSpread(t, late.Store, "n1", id), want)
+	equalRecords(t, readLog(t, late.Store, "n1", id), want)
 }
 
 // A replica whose last frame is corrupt looks after a restart as if a crash had torn it. No
 // acknowledged data is lost while there is a good replica.
-func TestSpreadLogRottenEnd(t *testing.T) {
+func TestLogCorruptEnd(t *testing.T) {
 	for name, restarted := range map[string]int{"one was restarted": 1, "all were": 3} {
 		t.Run(name, func(t *testing.T) {
 			c, l := newLogNodes(t, 3, blobfs.LogConfig{})
@@ -421,12 +421,12 @@ func TestSpreadLogRottenEnd(t *testing.T) {
 			id := blobfs.NewID()
 			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 			noError(t, err)
-			var want []spreadRecord
+			var want []logRecord
 			for i := range 5 {
 				p := blobtest.Bytes(uint64(i), 5000)
 				pos, err := w.Append(t.Context(), p)
 				noError(t, err)
-				want = append(want, spreadRecord{p, pos})
+				want = append(want, logRecord{p, pos})
 			}
 			noError(t, w.Close())
 			x := l.list(t, "n1", id).Extents[0]
@@ -436,15 +436,15 @@ func TestSpreadLogRottenEnd(t *testing.T) {
 			for i, n := range c.all[:restarted] {
 				n.restart(cfg, func() {
 					if i == 0 {
-						n.rottenLog(t, id, x.Seq, want[4].pos-4096)
+						n.corruptLog(t, id, x.Seq, want[4].pos-4096)
 					}
 				})
 			}
-			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
+			equalRecords(t, readLog(t, c.all[0].Store, "n1", id), want)
 			for _, n := range c.all[1:] { // the corrupt replica was rebuilt
 				n.kill()
 			}
-			equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), want)
+			equalRecords(t, readLog(t, c.all[0].Store, "n1", id), want)
 		})
 	}
 }
@@ -462,7 +462,7 @@ func runSeed(t *testing.T) uint64 {
 // Random faults: nodes die, fall silent in one direction, and have disks that are full, slow or
 // fail; the lock service loses its answers. Then the writer becomes a zombie, and two nodes recover
 // the log concurrently. L1, L2, L5.
-func TestSpreadLogFaults(t *testing.T) {
+func TestLogFaults(t *testing.T) {
 	seed, runs := runSeed(t), 6
 	if os.Getenv("STELE_SOAK") != "" {
 		runs = 200
@@ -475,8 +475,8 @@ func TestSpreadLogFaults(t *testing.T) {
 	}
 }
 
-// book records what the appenders know.
-type book struct {
+// ledger records what the appenders know.
+type ledger struct {
 	mu     sync.Mutex
 	n      uint64
 	acked  map[uint64]int64 // payload number to position
@@ -485,7 +485,7 @@ type book struct {
 	zombie []uint64    // acknowledged although submitted after that
 }
 
-func (b *book) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng *rand.Rand) {
+func (b *ledger) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		b.mu.Lock()
 		b.n++
@@ -524,7 +524,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	id := blobfs.NewID()
 	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
-	b := &book{acked: map[uint64]int64{}, asked: map[uint64]bool{}}
+	b := &ledger{acked: map[uint64]int64{}, asked: map[uint64]bool{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for range 4 {
@@ -545,7 +545,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	for _, cut := range c.cut {
 		cut.Store(false)
 	}
-	var found [2][]spreadRecord
+	var found [2][]logRecord
 	var readers sync.WaitGroup
 	at := []*node{c.all[1], c.all[2]}
 	if lost.killed == at[0].id {
@@ -555,7 +555,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	}
 	for i, n := range at {
 		readers.Go(func() {
-			found[i] = readSpread(t, n.Store, "n1", id)
+			found[i] = readLog(t, n.Store, "n1", id)
 			b.over.Store(true)
 		})
 	}
@@ -565,12 +565,12 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 	group.Wait()
 	b.check(t, found[0])
 	equalRecords(t, found[1], found[0])
-	equalRecords(t, readSpread(t, c.all[0].Store, "n1", id), found[0])
+	equalRecords(t, readLog(t, c.all[0].Store, "n1", id), found[0])
 	t.Logf("%d acknowledged of %d, %d in the log, %d saves, %+v", len(b.acked), len(b.asked), len(found[0]), l.saves, w.Stats())
 }
 
 // check compares what was recovered with what was acknowledged.
-func (b *book) check(t *testing.T, found []spreadRecord) {
+func (b *ledger) check(t *testing.T, found []logRecord) {
 	t.Helper()
 	at := map[uint64]int64{}
 	for _, r := range found {
@@ -669,7 +669,7 @@ func FuzzLogList(f *testing.F) {
 
 // A node that did not answer for a moment gets replicas again soon after it answers, without
 // waiting for the time for which a failed node is excluded.
-func TestSpreadLogNodeAnswersAgain(t *testing.T) {
+func TestLogNodeAnswersAgain(t *testing.T) {
 	c, l := newLogNodes(t, 3, blobfs.LogConfig{Avoid: time.Hour})
 	cfg := nodesConfig{cluster: quick, extent: 256 << 10}
 	cfg.cluster.Lists = l
@@ -699,7 +699,7 @@ func TestSpreadLogNodeAnswersAgain(t *testing.T) {
 
 // A log of a draining node, which keeps no replica of it, is created once another node answers: the
 // others may be starting too.
-func TestSpreadLogBeginsWhenOthersAnswer(t *testing.T) {
+func TestLogCreatedWhenOthersAnswer(t *testing.T) {
 	cfg := nodesConfig{n: 3, cluster: quick}
 	cfg.cluster.Lists = newLists()
 	cfg.cluster.Logs = blobfs.LogConfig{Retry: 20 * time.Millisecond, Avoid: 100 * time.Millisecond}

@@ -2,28 +2,28 @@ package blobfs
 
 import "time"
 
-// slowness is the state of a node that was slow: it gets no replicas if there are enough others.
-type slowness struct {
+// slowNode is the state of a node that was slow: it gets no replicas if there are enough others.
+type slowNode struct {
 	until time.Duration
 	long  time.Duration // duration of the current exclusion
 }
 
-// slowTimes bounds the exclusion of a node that is slow repeatedly, as a multiple of
+// slowRatioMax bounds the exclusion of a node that is slow repeatedly, as a multiple of
 // LogConfig.Avoid: each new trial costs a standby.
-const slowTimes = 8
+const slowRatioMax = 8
 
-// slowed drops a replica and excludes its node for a time, twice as long as the last time if that
+// dropSlow drops a replica and excludes its node for a time, twice as long as the last time if that
 // was recent. Called with mu held.
-func (w *SpreadLogWriter) slowed(k linkKey, now time.Duration) {
+func (w *SpreadLogWriter) dropSlow(k linkKey, now time.Duration) {
 	avoid := w.s.cluster.Logs.Avoid
 	if w.s.peers.suspected(k.node) {
-		w.avoid[k.node] = avoidance{until: now + avoid, unreached: true} // down rather than slow
+		w.avoid[k.node] = exclusion{until: now + avoid, unreached: true} // down rather than slow
 	} else {
 		s := w.slow[k.node]
 		if !w.onTrial(k.node, now) {
 			s.long = 0
 		}
-		s.long = min(max(2*s.long, avoid), slowTimes*avoid)
+		s.long = min(max(2*s.long, avoid), slowRatioMax*avoid)
 		s.until = now + s.long
 		w.slow[k.node] = s
 	}

@@ -49,7 +49,7 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 //
 // The machine may be so busy that fast disks seem to stall too, so one of three attempts has to
 // succeed.
-func TestSpreadLogStalledDisk(t *testing.T) {
+func TestLogStalledDisk(t *testing.T) {
 	for _, stalled := range []string{"remote", "own"} {
 		t.Run(stalled, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func replicaOf(t *testing.T, c *nodes, l *lists, id blobfs.ID) int {
 // A disk that stalls forever does not hold up a log, however often its extents are full and the
 // node is tried again. Nor does the writer's own disk, which has no deadline. Acknowledged data is
 // there once the disk is, and with two nodes the log continues on one.
-func TestSpreadLogGoesOnWithoutStalledDisk(t *testing.T) {
+func TestLogContinuesWithoutStalledDisk(t *testing.T) {
 	for _, nodes := range []int{2, 3, 5} {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d nodes, own %v", nodes, own), func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSpreadLogGoesOnWithoutStalledDisk(t *testing.T) {
 					}
 					return nil
 				})
-				var want []spreadRecord
+				var want []logRecord
 				slow := 0
 				for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 					p := blobtest.Bytes(uint64(len(want)), 20_000)
@@ -180,7 +180,7 @@ func TestSpreadLogGoesOnWithoutStalledDisk(t *testing.T) {
 					if time.Since(began) > 400*time.Millisecond {
 						slow++
 					}
-					want = append(want, spreadRecord{p, pos})
+					want = append(want, logRecord{p, pos})
 				}
 				t.Logf("%d appends, %d of them above 400 ms; %+v", len(want), slow, w.Stats())
 				if len(want) < 20 || w.Stats().Slow+w.Stats().Failed == 0 {
@@ -188,7 +188,7 @@ func TestSpreadLogGoesOnWithoutStalledDisk(t *testing.T) {
 				}
 				heal()
 				noError(t, w.Close())
-				equalRecords(t, readSpread(t, c.all[nodes-1].Store, "n1", id), want)
+				equalRecords(t, readLog(t, c.all[nodes-1].Store, "n1", id), want)
 			})
 		}
 	}

@@ -23,10 +23,10 @@ const (
 	replaceStandby          // stay, and replace the standby with better replicas
 )
 
-// prospects is the input for deciding whether the writer leaves an extent. It may always stay,
+// leaveOptions is the input for deciding whether the writer leaves an extent. It may always stay,
 // except in an extent that has lost a replica: nothing more is acknowledged there, so
 // logproto.Writer leaves it without asking, and choose finds nodes for the frames already sent.
-type prospects struct {
+type leaveOptions struct {
 	current, standby []string // nodes that have replicas; standby is nil if there is none
 	late             []string // nodes of current that miss the deadline
 	live             []string // responsive nodes, full or not
@@ -39,22 +39,22 @@ type prospects struct {
 // judge decides whether the writer leaves its extent for a reason. It leaves only for something
 // better that exists or can be created now. With full disks there may be neither, and the writer
 // cannot return to an extent that it left.
-func (p *prospects) judge(why reason) decision {
+func (p *leaveOptions) judge(why reason) decision {
 	switch why {
 	case reasonSlow:
-		return p.judgeSlow()
+		return p.decideSlow()
 	case reasonAge:
 		if p.standby != nil && len(p.placeable) >= min(p.least, len(p.current)) { // for the next standby
 			return leave
 		}
 		return stay
 	default:
-		return p.judgeWiden()
+		return p.decideWiden()
 	}
 }
 
-// judgeWiden decides about an extent that could have more replicas, or has one on a draining node.
-func (p *prospects) judgeWiden() decision {
+// decideWiden decides about an extent that could have more replicas, or has one on a draining node.
+func (p *leaveOptions) decideWiden() decision {
 	have, want := common(p.current, p.live), min(p.replicas, len(p.placeable))
 	drains := common(p.current, p.draining) > 0
 	if p.standby == nil || have >= want && !drains {
@@ -70,8 +70,8 @@ func (p *prospects) judgeWiden() decision {
 	return stay
 }
 
-// judgeSlow decides about replicas that miss the deadline.
-func (p *prospects) judgeSlow() decision {
+// decideSlow decides about replicas that miss the deadline.
+func (p *leaveOptions) decideSlow() decision {
 	if p.standby != nil && common(p.standby, p.late) == 0 {
 		return leave
 	}
@@ -96,9 +96,9 @@ func common(a, b []string) int {
 	return n
 }
 
-// prospects returns the input for judge. Called with mu held.
-func (w *SpreadLogWriter) prospects(now time.Duration, late []string) *prospects {
-	p := &prospects{late: late, replicas: w.s.cluster.Replicas, least: w.least(), placeable: w.placeable(now)}
+// leaveOptions returns the input for judge. Called with mu held.
+func (w *SpreadLogWriter) leaveOptions(now time.Duration, late []string) *leaveOptions {
+	p := &leaveOptions{late: late, replicas: w.s.cluster.Replicas, least: w.least(), placeable: w.placeable(now)}
 	_, p.current = w.m.Current()
 	_, p.standby = w.m.Standby()
 	for _, n := range w.usable(now, true) {
@@ -124,12 +124,12 @@ func (w *SpreadLogWriter) look() {
 	w.weigh(now)
 	w.widen(now)
 	w.renew(now)
-	w.lookAtOpening(now)
-	w.lookAtAppends(now)
+	w.checkOpening(now)
+	w.checkAppends(now)
 }
 
-// lookAtAppends leaves the extent if replicas of it miss the deadline. Called with mu held.
-func (w *SpreadLogWriter) lookAtAppends(now time.Duration) {
+// checkAppends leaves the extent if replicas of it miss the deadline. Called with mu held.
+func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 	if len(w.frames) == 0 {
 		return
 	}
@@ -152,10 +152,10 @@ func (w *SpreadLogWriter) lookAtAppends(now time.Duration) {
 	if all < 2 || len(late) == 0 || len(late) == all && now-first.sent < w.s.cluster.Logs.DeadlineMax {
 		return
 	}
-	if w.prospects(now, nodes).judge(reasonSlow) == stay {
+	if w.leaveOptions(now, nodes).judge(reasonSlow) == stay {
 		for _, l := range late {
-			if !l.waitedFor {
-				l.waitedFor = true
+			if !l.slowLogged {
+				l.slowLogged = true
 				w.s.log.Warn("slow log replica kept: no other node has space", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
 			}
 		}
@@ -165,33 +165,33 @@ func (w *SpreadLogWriter) lookAtAppends(now time.Duration) {
 		w.s.log.Warn("slow log replica dropped", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
 		l.givenUp = true
 		w.pace.slow()
-		w.slowed(l.key, now)
+		w.dropSlow(l.key, now)
 	}
 }
 
-// restMin is the shortest time that the writer stays in an extent after a switch for more replicas.
-const restMin = time.Second
+// widenPauseMin is the shortest time that the writer stays in an extent after a switch for more replicas.
+const widenPauseMin = time.Second
 
 // wide records a switch for more replicas. Each switch prepares an extent on each node, so the
 // pause before the next doubles up to LogConfig.Avoid: nodes may flap, or join one after the other.
 func (w *SpreadLogWriter) wide(now time.Duration) {
 	longest := w.s.cluster.Logs.Avoid
-	if now-w.widened > 2*longest {
+	if now-w.lastWiden > 2*longest {
 		w.rest = 0
 	}
-	w.rest = min(max(2*w.rest, restMin), longest)
-	w.widened = now
+	w.rest = min(max(2*w.rest, widenPauseMin), longest)
+	w.lastWiden = now
 }
 
 // widen moves to an extent with more replicas on nodes that are not draining, if there are nodes
 // for it: first it replaces the standby, then it switches to it. Called with mu held.
 func (w *SpreadLogWriter) widen(now time.Duration) {
-	p := w.prospects(now, nil)
-	patience := max(w.rest, min(restMin, w.s.cluster.Logs.Avoid))
+	p := w.leaveOptions(now, nil)
+	patience := max(w.rest, min(widenPauseMin, w.s.cluster.Logs.Avoid))
 	if common(p.current, p.live) < logReplicasMin {
 		patience = w.s.cluster.Logs.Retry
 	}
-	if len(p.current) == 0 || now-w.widened < patience {
+	if len(p.current) == 0 || now-w.lastWiden < patience {
 		return
 	}
 	switch p.judge(reasonWiden) {
@@ -208,16 +208,16 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 // held.
 func (w *SpreadLogWriter) renew(now time.Duration) {
 	if seq, _ := w.m.Current(); seq != w.present || w.m.Held() == 0 {
-		w.present, w.presentSince = seq, now
+		w.present, w.currentSince = seq, now
 		return
 	}
-	if now-w.presentSince >= w.s.cluster.Logs.ExtentAge && w.prospects(now, nil).judge(reasonAge) == leave {
+	if now-w.currentSince >= w.s.cluster.Logs.ExtentAge && w.leaveOptions(now, nil).judge(reasonAge) == leave {
 		w.m.Renew()
 	}
 }
 
-// anyDrains reports whether any of the nodes is draining.
-func (s *Store) anyDrains(nodes []string) bool {
+// anyDraining reports whether any of the nodes is draining.
+func (s *Store) anyDraining(nodes []string) bool {
 	if s.cluster.Fleet == nil {
 		return false
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// weakPatience is how long extents of a log may have fewer replicas than possible before Weak
+// weakDelay is how long extents of a log may have fewer replicas than possible before Weak
 // reports them: a node that returns soon need not cause compactions. Fewer than logReplicasMin is
 // reported at once.
-const weakPatience = 10 * time.Second
+const weakDelay = 10 * time.Second
 
 // Weak returns the position up to which the log is under-replicated or has a replica on a draining
 // node. Sealed extents get no new replicas, so the data before it should be written elsewhere and
@@ -19,10 +19,10 @@ func (w *SpreadLogWriter) Weak() int64 { return w.weak.Load() }
 
 // weigh updates the position that Weak returns. Called with mu held.
 func (w *SpreadLogWriter) weigh(now time.Duration) {
-	if w.m == nil || now-w.weighed < w.s.cluster.Logs.Retry {
+	if w.m == nil || now-w.weakChecked < w.s.cluster.Logs.Retry {
 		return
 	}
-	w.weighed = now
+	w.weakChecked = now
 	l, gen := w.m.List()
 	if gen == 0 {
 		return
@@ -36,7 +36,7 @@ func (w *SpreadLogWriter) weigh(now time.Duration) {
 		}
 		pos += x.Length
 		live := len(nodesOf(able, x.Replicas))
-		if x.Length > 0 && (live < want || w.s.anyDrains(x.Replicas)) {
+		if x.Length > 0 && (live < want || w.s.anyDraining(x.Replicas)) {
 			short = pos
 		}
 		if x.Length > 0 && live < min(logReplicasMin, want) {
@@ -48,7 +48,7 @@ func (w *SpreadLogWriter) weigh(now time.Duration) {
 		w.shortSince = 0
 	case w.shortSince == 0:
 		w.shortSince = now
-	case now-w.shortSince >= weakPatience:
+	case now-w.shortSince >= weakDelay:
 		bare = short
 	}
 	w.weak.Store(bare)

@@ -46,8 +46,8 @@ type SpreadLogWriter struct {
 	seq      uint64          // of the extent that frames are encoded for
 	links    map[linkKey]*logLink
 	opening  map[linkKey]*openingReplica
-	avoid    map[string]avoidance // nodes that failed and get no replicas
-	slow     map[string]slowness  // nodes that get none if there are enough others
+	avoid    map[string]exclusion // nodes that failed and get no replicas
+	slow     map[string]slowNode  // nodes that get none if there are enough others
 	placeErr error                // why no nodes were found
 	// withdrawn is why frames of the payload being submitted were withdrawn, if any were. The
 	// payload then fails even if there is space again.
@@ -57,16 +57,16 @@ type SpreadLogWriter struct {
 	begun     bool
 	sealed    chan struct{} // closed when the log is closed
 	after     []func()      // calls to make after mu is released
-	pace      logPace
+	pace      appendTimer
 	retried   time.Duration // when nodes were last requested again
-	widened   time.Duration // when the writer last switched for more replicas
+	lastWiden time.Duration // when the writer last switched for more replicas
 	rest      time.Duration // how long it pauses before the next such switch
 	stats     LogWriterStats
 
-	weighed, shortSince time.Duration // when weigh last ran, and since when extents are under-replicated; 0: none is
+	weakChecked, shortSince time.Duration // when weigh last ran, and since when extents are under-replicated; 0: none is
 
 	present      uint64        // the current extent
-	presentSince time.Duration // when it was first seen to hold data
+	currentSince time.Duration // when it was first seen to hold data
 
 	weak atomic.Int64
 }
@@ -114,8 +114,8 @@ func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital
 	w := &SpreadLogWriter{
 		s: s, id: id, server: server, path: logPath(server, id), vital: vital,
 		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
-		salts: map[uint64]uint64{}, reserved: map[uint64]bool{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]avoidance{},
-		slow: map[string]slowness{},
+		salts: map[uint64]uint64{}, reserved: map[uint64]bool{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]exclusion{},
+		slow: map[string]slowNode{},
 	}
 	_, gen, err := s.loadLogList(ctx, w.path)
 	if err == nil && gen != 0 {
@@ -231,7 +231,7 @@ func (w *SpreadLogWriter) submit(ctx context.Context, p []byte) (*logWaiter, err
 	waiter := &logWaiter{done: make(chan error, 1)}
 	for i := range parts {
 		size := int(local.LogFrameBytes(min(each, len(p)-i*each)))
-		if err := w.awaitRoom(ctx, size); err != nil {
+		if err := w.awaitSpace(ctx, size); err != nil {
 			return nil, err
 		}
 		var refused error
@@ -286,8 +286,8 @@ func (w *SpreadLogWriter) addFrame(p []byte, i, parts, each, size int) {
 	w.bytes += size
 }
 
-// awaitRoom waits until the window has space for size bytes.
-func (w *SpreadLogWriter) awaitRoom(ctx context.Context, size int) error {
+// awaitSpace waits until the window has space for size bytes.
+func (w *SpreadLogWriter) awaitSpace(ctx context.Context, size int) error {
 	for {
 		w.mu.Lock()
 		if err := w.refusal(); err != nil {

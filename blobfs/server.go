@@ -89,7 +89,7 @@ func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
 	}
 	x.put(streamOp{do: func(x *stream) {
 		if x.next != nil {
-			x.s.abortLater(x.begin.Chain[:1], id)
+			x.s.abortInBackground(x.begin.Chain[:1], id)
 		}
 		x.end()
 		done(nil)
@@ -100,19 +100,19 @@ func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
 func (v server) Read(ctx context.Context, r api.Ref, p []byte, off int64) error {
 	x, release, err := v.s.cache.open(ctx, r)
 	if err != nil {
-		v.s.judgeRead(r.Extent, err)
+		v.s.recordIfCorrupt(r.Extent, err)
 		return err
 	}
 	defer release()
 	err = x.ReadVerified(p, off)
-	v.s.judgeRead(r.Extent, err)
+	v.s.recordIfCorrupt(r.Extent, err)
 	return err
 }
 
 // Stat implements api.Extents.
 func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) {
 	st, err := v.s.disks.StatExtent(ctx, x)
-	v.s.judgeRead(x, err)
+	v.s.recordIfCorrupt(x, err)
 	if err == nil {
 		err = v.s.rot.why(x)
 	}
@@ -141,7 +141,7 @@ func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
 	defer v.s.cache.forgetExtent(x)
 	err := v.s.disks.DropExtent(ctx, x)
 	if err == nil {
-		v.s.forgetRot(x)
+		v.s.clearCorruption(x)
 	}
 	return err
 }
@@ -154,7 +154,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 	for _, info := range v.s.extentsOf(blob) {
 		err := v.s.disks.DropExtent(ctx, info.ID)
 		if err == nil {
-			v.s.forgetRot(info.ID)
+			v.s.clearCorruption(info.ID)
 			n++
 		} else if !errors.Is(err, local.ErrNoExtent) {
 			return n, err
@@ -174,7 +174,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
 	err := v.s.disks.SetHolders(ctx, x, h)
 	if err == nil {
-		v.s.keeper.noticed(x, h)
+		v.s.repairer.listChanged(x, h)
 	}
 	return err
 }
@@ -184,11 +184,11 @@ func (v server) Verify(ctx context.Context, r api.Ref) error {
 	clock := v.s.cluster.Clock
 	began := clock.Now()
 	err := v.s.disks.ScrubExtent(ctx, r.Extent, func(int64) error {
-		v.s.keeper.yield(ctx, clock.Now()-began)
+		v.s.repairer.yield(ctx, clock.Now()-began)
 		began = clock.Now()
 		return ctx.Err()
 	})
-	v.s.judgeRead(r.Extent, err)
+	v.s.recordIfCorrupt(r.Extent, err)
 	if err != nil {
 		return err
 	}

@@ -32,14 +32,14 @@ type source struct {
 // openSource opens an extent here, or finds another node that has it.
 func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source, error) {
 	x := &source{s: s, ref: api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, hints: ref.Replicas}
-	here, errHere := s.disks.OpenRef(ctx, blob, ref)
-	if errHere == nil {
+	here, errLocal := s.disks.OpenRef(ctx, blob, ref)
+	if errLocal == nil {
 		x.here = here
 		return x, nil
 	}
-	s.judgeRead(x.ref.Extent, errHere)
+	s.recordIfCorrupt(x.ref.Extent, errLocal)
 	if ctx.Err() != nil {
-		return nil, errHere
+		return nil, errLocal
 	}
 	// Reading the last byte proves that the extent is as long as the handle says.
 	p := make([]byte, min(ref.Length, 1))
@@ -47,8 +47,8 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 	if err == nil {
 		return x, nil
 	}
-	if !errors.Is(errHere, local.ErrNoExtent) || errors.Is(err, local.ErrNoExtent) {
-		err = errors.Join(errHere, err)
+	if !errors.Is(errLocal, local.ErrNoExtent) || errors.Is(err, local.ErrNoExtent) {
+		err = errors.Join(errLocal, err)
 	}
 	return nil, fmt.Errorf("extent %d: %w", ref.Index, err)
 }
@@ -66,16 +66,16 @@ func (x *source) ReadRaw(p []byte, off int64) bool {
 
 // ReadVerified implements local.ExtentSource.
 func (x *source) ReadVerified(p []byte, off int64) error {
-	var errHere error
+	var errLocal error
 	if x.good() {
-		if errHere = x.here.ReadVerified(p, off); errHere == nil {
+		if errLocal = x.here.ReadVerified(p, off); errLocal == nil {
 			return nil
 		}
 		x.rotten.Store(true)
-		x.s.judgeRead(x.ref.Extent, errHere)
+		x.s.recordIfCorrupt(x.ref.Extent, errLocal)
 	}
 	if err := x.read(p, off); err != nil {
-		return errors.Join(errHere, err)
+		return errors.Join(errLocal, err)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 			if a.err == nil {
 				stop()
 				copy(p, a.p)
-				x.s.peers.trust(a.node)
+				x.s.peers.markAlive(a.node)
 				x.mu.Lock()
 				x.best = a.node
 				x.mu.Unlock()

@@ -105,13 +105,13 @@ type Store struct {
 	cache     extentCache
 	rot       rot
 	pins      pins
-	sweep     sweepNode
-	swept     sweepNotes
+	sweep     gcNode
+	swept     gcStatus
 	abandoned abandoned
 	frames    frameBuffers
 	// openLogs are the logs that this node appends to.
 	openLogs openLogs
-	keeper   *keeper // nil without a membership
+	repairer *repairer // nil without a membership
 
 	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
@@ -151,7 +151,7 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.pins.init()
 	s.sweep.init()
 	if s.cluster.Fleet != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
-		s.startKeeper()
+		s.startRepairer()
 	}
 	return s, nil
 }
@@ -223,7 +223,7 @@ func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error)
 		Beside:      true,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
-			x, err := s.newSpread(id, offset, local.VitalBytes(vital, offset, s.ExtentBytes()))
+			x, err := s.newReplicatedWrite(id, offset, local.VitalBytes(vital, offset, s.ExtentBytes()))
 			if err != nil {
 				return nil, err
 			}

@@ -268,13 +268,13 @@ func (x *stream) start() error {
 	}
 	if len(x.begin.Chain) > 0 {
 		x.next, x.nextErr = x.s.newBranch(x.begin, x.begin.Chain)
-		x.judgeNext(x.nextErr)
+		x.dropNext(x.nextErr)
 	}
 	return x.nextErr
 }
 
-// judgeNext drops the nodes behind if err is not nil.
-func (x *stream) judgeNext(err error) {
+// dropNext drops the nodes behind if err is not nil.
+func (x *stream) dropNext(err error) {
 	if err == nil {
 		return
 	}
@@ -293,7 +293,7 @@ type pieceState struct {
 	done func(error)
 }
 
-func (s *pieceState) half(err error) {
+func (s *pieceState) halfDone(err error) {
 	if err != nil {
 		s.mu.Lock()
 		if s.err == nil {
@@ -324,10 +324,10 @@ func (x *stream) piece(off int64, p []byte, done func(error)) {
 	x.forward(p, off, state)
 	if err := x.w.Write(p); err != nil {
 		x.err = err
-		state.half(err)
+		state.halfDone(err)
 		return
 	}
-	state.half(nil)
+	state.halfDone(nil)
 }
 
 // forward sends a piece to the nodes behind.
@@ -338,14 +338,14 @@ func (x *stream) forward(p []byte, off int64, state *pieceState) {
 			if err != nil {
 				err = asReplica(chain[0], err)
 			}
-			state.half(err)
+			state.halfDone(err)
 		})
 		if err == nil {
 			return
 		}
-		x.judgeNext(err)
+		x.dropNext(err)
 	}
-	state.half(x.nextErr)
+	state.halfDone(x.nextErr)
 }
 
 // asReplica wraps err in an api.ReplicaError that names node, unless it is one already.
@@ -362,7 +362,7 @@ func (x *stream) seal(s api.Seal, done func([]string, error)) {
 	if x.next != nil {
 		x.next.startSeal(s)
 	}
-	errHere := x.sealHere(s)
+	errLocal := x.sealLocal(s)
 	var nodes []string
 	err := x.nextErr
 	if x.next != nil {
@@ -371,16 +371,16 @@ func (x *stream) seal(s api.Seal, done func([]string, error)) {
 			err = asReplica(x.begin.Chain[0], err)
 		}
 	}
-	if errHere == nil {
+	if errLocal == nil {
 		nodes = append([]string{x.s.self}, nodes...)
 	} else {
-		err = &api.ReplicaError{Node: x.s.self, Err: errHere}
+		err = &api.ReplicaError{Node: x.s.self, Err: errLocal}
 	}
 	x.end()
 	done(nodes, err)
 }
 
-func (x *stream) sealHere(s api.Seal) error {
+func (x *stream) sealLocal(s api.Seal) error {
 	if x.err != nil {
 		return x.err
 	}
@@ -389,7 +389,7 @@ func (x *stream) sealHere(s api.Seal) error {
 	}
 	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
 	if err == nil {
-		x.s.keeper.noticed(x.begin.Extent, s.Holders)
+		x.s.repairer.listChanged(x.begin.Extent, s.Holders)
 	}
 	return err
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// serveSweep registers the methods of garbage collection.
-func serveSweep(srv *rpc.Server, current func() (Peer, error)) {
-	for i := range sweepShapes {
-		sh := &sweepShapes[i]
+// serveGC registers the methods of garbage collection.
+func serveGC(srv *rpc.Server, current func() (Peer, error)) {
+	for i := range gcShapes {
+		sh := &gcShapes[i]
 		srv.Handle(sh.method, rpc.Spawned, func(c *rpc.Call) {
-			r := sweepRequest{sweepShape: sh}
+			r := gcRequest{gcShape: sh}
 			err := r.decode(&c.Params, c.NumParams)
 			var p Peer
 			if err == nil {
@@ -31,7 +31,7 @@ func serveSweep(srv *rpc.Server, current func() (Peer, error)) {
 	}
 }
 
-func (r *sweepRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encoder), err error) {
+func (r *gcRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encoder), err error) {
 	alarm := ""
 	reply = func(e *wire.Encoder) { e.Str(alarm) }
 	switch r.method {

@@ -11,16 +11,16 @@ import (
 	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
-var sweepExamples = []sweepRequest{
-	{sweepShape: sweepShapeOf(MethodSweepBegin), round: 7},
-	{sweepShape: sweepShapeOf(MethodSweepPins), round: 7, blob: local.ID{1}, count: 100},
-	{sweepShape: sweepShapeOf(MethodSweepExtents), round: 7, count: 100},
-	{sweepShape: sweepShapeOf(MethodSweepJudge), round: 7, extent: local.ExtentID{Blob: local.ID{1}, Index: 2}, extents: []local.ExtentID{{Blob: local.ID{1}}, {Blob: local.ID{1}, Index: 2}}},
-	{sweepShape: sweepShapeOf(MethodSweepReplicas), round: 7, count: 100},
-	{sweepShape: sweepShapeOf(MethodSweepJudgeReplicas), round: 7, replica: ReplicaKey{local.ID{1}, 3}, replicas: []ReplicaKey{{local.ID{1}, 3}}},
-	{sweepShape: sweepShapeOf(MethodSweepEnd), round: 7},
-	{sweepShape: sweepShapeOf(MethodSweepRevive), blob: local.ID{1}},
-	{sweepShape: sweepShapeOf(MethodSweepClear)},
+var sweepExamples = []gcRequest{
+	{gcShape: gcShapeOf(MethodSweepBegin), round: 7},
+	{gcShape: gcShapeOf(MethodSweepPins), round: 7, blob: local.ID{1}, count: 100},
+	{gcShape: gcShapeOf(MethodSweepExtents), round: 7, count: 100},
+	{gcShape: gcShapeOf(MethodSweepJudge), round: 7, extent: local.ExtentID{Blob: local.ID{1}, Index: 2}, extents: []local.ExtentID{{Blob: local.ID{1}}, {Blob: local.ID{1}, Index: 2}}},
+	{gcShape: gcShapeOf(MethodSweepReplicas), round: 7, count: 100},
+	{gcShape: gcShapeOf(MethodSweepJudgeReplicas), round: 7, replica: ReplicaKey{local.ID{1}, 3}, replicas: []ReplicaKey{{local.ID{1}, 3}}},
+	{gcShape: gcShapeOf(MethodSweepEnd), round: 7},
+	{gcShape: gcShapeOf(MethodSweepRevive), blob: local.ID{1}},
+	{gcShape: gcShapeOf(MethodSweepClear)},
 }
 
 // The encoding is fixed: nodes of two versions call each other.
@@ -51,7 +51,7 @@ func TestSweepGolden(t *testing.T) {
 	if back := decodeSwept(&d); back != swept || d.Err() != nil {
 		t.Errorf("swept %+v, %v", back, d.Err())
 	}
-	if err := judge(ToRPC(fmt.Errorf("round 3: %w", ErrStaleRound))); !errors.Is(err, ErrStaleRound) {
+	if err := callError(ToRPC(fmt.Errorf("round 3: %w", ErrStaleRound))); !errors.Is(err, ErrStaleRound) {
 		t.Errorf("stale round: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func FuzzSweep(f *testing.F) {
 		_ = wiretest.RoundTrip(t, b, func(b []byte) ([]byte, error) {
 			d := wire.NewDecoder(b)
 			n := d.Array()
-			r := &sweepRequest{sweepShape: &sweepShapes[int(i)%len(sweepShapes)]}
+			r := &gcRequest{gcShape: &gcShapes[int(i)%len(gcShapes)]}
 			if d.Err() != nil {
 				return nil, d.Err()
 			}

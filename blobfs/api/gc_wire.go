@@ -21,49 +21,49 @@ const (
 	MethodSweepClear         = "sweep.clear"
 )
 
-// sweepField is a parameter of a method of garbage collection.
-type sweepField uint8
+// gcField is a parameter of a method of garbage collection.
+type gcField uint8
 
 const (
-	sweepFieldRound sweepField = iota
-	sweepFieldBlob
-	sweepFieldCount
-	sweepFieldExtent   // [blob, index]
-	sweepFieldExtents  // [[blob, index]...]
-	sweepFieldReplica  // [log, extent]
-	sweepFieldReplicas // [[log, extent]...]
+	gcFieldRound gcField = iota
+	gcFieldBlob
+	gcFieldCount
+	gcFieldExtent   // [blob, index]
+	gcFieldExtents  // [[blob, index]...]
+	gcFieldReplica  // [log, extent]
+	gcFieldReplicas // [[log, extent]...]
 )
 
-// sweepShape lists the parameters of a method, see shape.
-type sweepShape struct {
+// gcShape lists the parameters of a method, see shape.
+type gcShape struct {
 	method string
-	params []sweepField
+	params []gcField
 }
 
-var sweepShapes = []sweepShape{
-	{MethodSweepBegin, []sweepField{sweepFieldRound}},
-	{MethodSweepPins, []sweepField{sweepFieldRound, sweepFieldBlob, sweepFieldCount}},
-	{MethodSweepExtents, []sweepField{sweepFieldRound, sweepFieldCount}},
-	{MethodSweepJudge, []sweepField{sweepFieldRound, sweepFieldExtent, sweepFieldExtents}},
-	{MethodSweepReplicas, []sweepField{sweepFieldRound, sweepFieldCount}},
-	{MethodSweepJudgeReplicas, []sweepField{sweepFieldRound, sweepFieldReplica, sweepFieldReplicas}},
-	{MethodSweepEnd, []sweepField{sweepFieldRound}},
-	{MethodSweepRevive, []sweepField{sweepFieldBlob}},
+var gcShapes = []gcShape{
+	{MethodSweepBegin, []gcField{gcFieldRound}},
+	{MethodSweepPins, []gcField{gcFieldRound, gcFieldBlob, gcFieldCount}},
+	{MethodSweepExtents, []gcField{gcFieldRound, gcFieldCount}},
+	{MethodSweepJudge, []gcField{gcFieldRound, gcFieldExtent, gcFieldExtents}},
+	{MethodSweepReplicas, []gcField{gcFieldRound, gcFieldCount}},
+	{MethodSweepJudgeReplicas, []gcField{gcFieldRound, gcFieldReplica, gcFieldReplicas}},
+	{MethodSweepEnd, []gcField{gcFieldRound}},
+	{MethodSweepRevive, []gcField{gcFieldBlob}},
 	{MethodSweepClear, nil},
 }
 
-func sweepShapeOf(method string) *sweepShape {
-	for i := range sweepShapes {
-		if sweepShapes[i].method == method {
-			return &sweepShapes[i]
+func gcShapeOf(method string) *gcShape {
+	for i := range gcShapes {
+		if gcShapes[i].method == method {
+			return &gcShapes[i]
 		}
 	}
 	panic("BUG: no method " + method)
 }
 
-// sweepRequest holds the parameters of any method of garbage collection.
-type sweepRequest struct {
-	*sweepShape
+// gcRequest holds the parameters of any method of garbage collection.
+type gcRequest struct {
+	*gcShape
 	round    uint64
 	blob     local.ID
 	count    int
@@ -73,23 +73,23 @@ type sweepRequest struct {
 	replicas []ReplicaKey
 }
 
-func (r *sweepRequest) append(e *wire.Encoder) {
+func (r *gcRequest) append(e *wire.Encoder) {
 	e.Array(len(r.params))
 	for _, f := range r.params {
 		switch f {
-		case sweepFieldRound:
+		case gcFieldRound:
 			e.Uint(r.round)
-		case sweepFieldBlob:
+		case gcFieldBlob:
 			e.Bin(r.blob[:])
-		case sweepFieldCount:
+		case gcFieldCount:
 			e.Int(int64(r.count))
-		case sweepFieldExtent:
+		case gcFieldExtent:
 			appendExtentID(e, r.extent)
-		case sweepFieldExtents:
+		case gcFieldExtents:
 			appendExtentIDs(e, r.extents)
-		case sweepFieldReplica:
+		case gcFieldReplica:
 			appendReplicaKey(e, r.replica)
-		case sweepFieldReplicas:
+		case gcFieldReplicas:
 			e.Array(len(r.replicas))
 			for _, k := range r.replicas {
 				appendReplicaKey(e, k)
@@ -99,25 +99,25 @@ func (r *sweepRequest) append(e *wire.Encoder) {
 }
 
 // decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
-func (r *sweepRequest) decode(d *wire.Decoder, n int) error {
+func (r *gcRequest) decode(d *wire.Decoder, n int) error {
 	if n < len(r.params) {
 		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, len(r.params))
 	}
 	for _, f := range r.params {
 		switch f {
-		case sweepFieldRound:
+		case gcFieldRound:
 			r.round = d.Uint()
-		case sweepFieldBlob:
+		case gcFieldBlob:
 			decode16(d, (*[16]byte)(&r.blob))
-		case sweepFieldCount:
+		case gcFieldCount:
 			r.count = int(decodeInt(d, 0, SweepMax))
-		case sweepFieldExtent:
+		case gcFieldExtent:
 			r.extent = decodeExtentID(d)
-		case sweepFieldExtents:
+		case gcFieldExtents:
 			r.extents = decodeExtentIDs(d)
-		case sweepFieldReplica:
+		case gcFieldReplica:
 			r.replica = decodeReplicaKey(d)
-		case sweepFieldReplicas:
+		case gcFieldReplicas:
 			for range d.ArrayMax(SweepMax) {
 				r.replicas = append(r.replicas, decodeReplicaKey(d))
 			}

@@ -40,10 +40,10 @@ func (m *Remote) AppendLog(ctx context.Context, a local.LogAppend, done func(int
 			length = decodeInt(d, 0, logExtentBytesMax)
 			err = d.Err()
 		}
-		done(length, judge(err))
+		done(length, callError(err))
 	})
 	if err != nil {
-		done(0, judge(err))
+		done(0, callError(err))
 	}
 }
 

@@ -122,26 +122,26 @@ func FuzzLogResult(f *testing.F) {
 // Errors keep their identity on the wire.
 func TestLogErrors(t *testing.T) {
 	var fenced *logproto.FencedError
-	if err := judge(ToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
+	if err := callError(ToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
 		t.Errorf("fenced: %v", err)
 	}
 	var short *logproto.ShortError
-	if err := judge(ToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
+	if err := callError(ToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
 		t.Errorf("short: %v", err)
 	}
 	for _, want := range []error{
 		logproto.ErrNoExtent, logproto.ErrExtentExists, logproto.ErrExtentClosed, logproto.ErrGap, logproto.ErrUncut, logproto.ErrMismatch,
 		ErrDiskFull, ErrFolderRetired, ErrBusy, ErrUnreachable,
 	} {
-		if err := judge(ToRPC(want)); !errors.Is(err, want) {
+		if err := callError(ToRPC(want)); !errors.Is(err, want) {
 			t.Errorf("%v becomes %v", want, err)
 		}
 	}
-	if err := judge(ToRPC(&local.TooLargeError{Limit: 1, Got: 2})); !errors.Is(err, ErrBusy) {
+	if err := callError(ToRPC(&local.TooLargeError{Limit: 1, Got: 2})); !errors.Is(err, ErrBusy) {
 		t.Errorf("a full queue becomes %v", err)
 	}
 	var corrupt *CorruptError
-	if err := judge(ToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
+	if err := callError(ToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
 		t.Errorf("corrupt: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ const (
 	logFieldCount
 	logFieldFrames
 	logFieldNodes
-	logFieldVital
+	logFieldHighPriority
 )
 
 // logShape lists the parameters of a log method in wire order. Later versions may append
@@ -52,10 +52,10 @@ type logShape struct {
 
 // appended reports whether a later version added the field. It is left out if it has its zero
 // value.
-func (f logField) appended() bool { return f == logFieldVital }
+func (f logField) appended() bool { return f == logFieldHighPriority }
 
-// least returns the number of values that the first version sent.
-func (s *logShape) least() int {
+// minValues returns the number of values that the first version sent.
+func (s *logShape) minValues() int {
 	n := len(s.params)
 	for _, f := range s.params {
 		if f.appended() {
@@ -66,7 +66,7 @@ func (s *logShape) least() int {
 }
 
 var logShapes = []logShape{
-	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt, logFieldVital}},
+	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt, logFieldHighPriority}},
 	{MethodLogAppend, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldPos, logFieldFrames}},
 	{MethodLogFence, []logField{logFieldLog, logFieldEpoch}},
 	{MethodLogCut, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldLength}},
@@ -102,7 +102,7 @@ type logRequest struct {
 }
 
 func (r *logRequest) append(e *wire.Encoder) {
-	n := r.least()
+	n := r.minValues()
 	if r.vital {
 		n++
 	}
@@ -138,15 +138,15 @@ func (r *logRequest) appendField(e *wire.Encoder, f logField) {
 		e.Bin(r.frames)
 	case logFieldNodes:
 		appendNodes(e, r.nodes)
-	case logFieldVital:
+	case logFieldHighPriority:
 		e.Bool(r.vital)
 	}
 }
 
 // decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *logRequest) decode(d *wire.Decoder, n int) error {
-	if n < r.least() {
-		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
+	if n < r.minValues() {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.minValues())
 	}
 	for _, f := range r.params[:min(n, len(r.params))] {
 		r.decodeField(d, f)
@@ -185,7 +185,7 @@ func (r *logRequest) decodeField(d *wire.Decoder, f logField) {
 		}
 	case logFieldNodes:
 		r.nodes = decodeNodes(d)
-	case logFieldVital:
+	case logFieldHighPriority:
 		r.vital = d.Bool()
 	}
 }

@@ -35,8 +35,8 @@ const (
 	fieldData
 	fieldCount
 	fieldReason
-	fieldExtents // array of [blob, index]
-	fieldVital   // expected bytes of a high-priority extent, else 0
+	fieldExtents       // array of [blob, index]
+	fieldPriorityBytes // expected bytes of a high-priority extent, else 0
 )
 
 // values returns the number of values of the field on the wire.
@@ -49,7 +49,7 @@ func (f field) values() int {
 
 // appended reports whether a later version added the field. It is left out if it has its zero
 // value.
-func (f field) appended() bool { return f == fieldVital }
+func (f field) appended() bool { return f == fieldPriorityBytes }
 
 // A shape lists the parameters of a method in wire order. Later versions may append parameters and
 // change nothing else; readers skip unknown ones.
@@ -58,8 +58,8 @@ type shape struct {
 	params []field
 }
 
-// least returns the number of values that the first version sent.
-func (s *shape) least() int {
+// minValues returns the number of values that the first version sent.
+func (s *shape) minValues() int {
 	n := 0
 	for _, f := range s.params {
 		if !f.appended() {
@@ -70,7 +70,7 @@ func (s *shape) least() int {
 }
 
 var shapes = []shape{
-	{MethodBegin, []field{fieldStream, fieldBlob, fieldIndex, fieldOffset, fieldNodes, fieldVital}},
+	{MethodBegin, []field{fieldStream, fieldBlob, fieldIndex, fieldOffset, fieldNodes, fieldPriorityBytes}},
 	{MethodPiece, []field{fieldStream, fieldOffset, fieldData}},
 	{MethodSeal, []field{fieldStream, fieldLength, fieldCRC, fieldLast, fieldHolders}},
 	{MethodResume, []field{fieldStream}},
@@ -103,8 +103,8 @@ func Methods() (names []string) {
 	for i := range logShapes {
 		names = append(names, logShapes[i].method)
 	}
-	for i := range sweepShapes {
-		names = append(names, sweepShapes[i].method)
+	for i := range gcShapes {
+		names = append(names, gcShapes[i].method)
 	}
 	return names
 }

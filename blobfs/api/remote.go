@@ -34,18 +34,18 @@ type Remote struct {
 
 // laneConn is the connection of a lane.
 type laneConn struct {
-	// turn is a lock of capacity 1, held while dialing or looking for a connection. Callers wait
+	// dialing is a lock of capacity 1, held while dialing or looking for a connection. Callers wait
 	// for it no longer than their context allows.
-	turn   chan struct{}
-	conn   *rpc.Conn
-	closed bool
+	dialing chan struct{}
+	conn    *rpc.Conn
+	closed  bool
 }
 
 // NewRemote returns the client of the Peer that dial connects to. It owns the connections.
 func NewRemote(dial func(ctx context.Context) (*rpc.Conn, error)) *Remote {
 	m := &Remote{dial: dial}
 	for i := range m.lane {
-		m.lane[i].turn = make(chan struct{}, 1)
+		m.lane[i].dialing = make(chan struct{}, 1)
 	}
 	return m
 }
@@ -55,12 +55,12 @@ func (m *Remote) Close() error {
 	var errs []error
 	for i := range m.lane {
 		l := &m.lane[i]
-		l.turn <- struct{}{}
+		l.dialing <- struct{}{}
 		l.closed = true
 		if l.conn != nil {
 			errs = append(errs, l.conn.Close())
 		}
-		<-l.turn
+		<-l.dialing
 	}
 	return errors.Join(errs...)
 }
@@ -69,11 +69,11 @@ func (m *Remote) Close() error {
 func (m *Remote) conn(ctx context.Context, lane lane) (*rpc.Conn, error) {
 	l := &m.lane[lane]
 	select {
-	case l.turn <- struct{}{}:
+	case l.dialing <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 	}
-	defer func() { <-l.turn }()
+	defer func() { <-l.dialing }()
 	if l.closed {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, local.ErrClosed)
 	}
@@ -97,9 +97,9 @@ func (m *Remote) conn(ctx context.Context, lane lane) (*rpc.Conn, error) {
 	return c, nil
 }
 
-// judge converts the error of a call. A failure that is not an answer of the node is
+// callError converts the error of a call. A failure that is not an answer of the node is
 // ErrUnreachable.
-func judge(err error) error {
+func callError(err error) error {
 	var answer *rpc.Error
 	switch {
 	case err == nil:
@@ -128,7 +128,7 @@ func (m *Remote) callWith(ctx context.Context, lane lane, method string, params 
 		}
 		return d.Err()
 	})
-	return judge(err)
+	return callError(err)
 }
 
 // send calls a method of a stream.
@@ -139,9 +139,9 @@ func (m *Remote) send(ctx context.Context, method string, r request, done func(*
 		done(nil, err)
 		return
 	}
-	err = conn.Go(ctx, method, r.append, func(d *wire.Decoder, err error) { done(d, judge(err)) })
+	err = conn.Go(ctx, method, r.append, func(d *wire.Decoder, err error) { done(d, callError(err)) })
 	if err != nil {
-		done(nil, judge(err))
+		done(nil, callError(err))
 	}
 }
 
@@ -168,7 +168,7 @@ func (m *Remote) Seal(ctx context.Context, s Seal, done func([]string, error)) {
 		var res sealed
 		if err == nil {
 			res.decode(d)
-			err = judge(d.Err())
+			err = callError(d.Err())
 		}
 		if err == nil && res.failed != nil {
 			err = res.failed

@@ -38,13 +38,13 @@ type request struct {
 
 // append encodes the parameters.
 func (r *request) append(e *wire.Encoder) {
-	n := r.least()
+	n := r.minValues()
 	if r.vital > 0 {
 		n++
 	}
 	e.Array(n)
 	for _, f := range r.params {
-		if f != fieldVital || r.vital > 0 {
+		if f != fieldPriorityBytes || r.vital > 0 {
 			r.appendField(e, f)
 		}
 	}
@@ -84,7 +84,7 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 			e.Bin(x.Blob[:])
 			e.Int(int64(x.Index))
 		}
-	case fieldVital:
+	case fieldPriorityBytes:
 		e.Int(r.vital)
 	}
 }
@@ -98,8 +98,8 @@ func appendNodes(e *wire.Encoder, nodes []string) {
 
 // decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *request) decode(d *wire.Decoder, n int) error {
-	if n < r.least() {
-		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
+	if n < r.minValues() {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.minValues())
 	}
 	for _, f := range r.params {
 		if n < f.values() {
@@ -149,7 +149,7 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 		r.reason = Reason(decodeInt(d, 1, int64(reasonsN)-1))
 	case fieldExtents:
 		r.extents = decodeExtents(d)
-	case fieldVital:
+	case fieldPriorityBytes:
 		r.vital = decodeInt(d, 0, blobBytesMax)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // other nodes. All other calls read from disk in a goroutine of their own.
 func Serve(srv *rpc.Server, current func() (Peer, error)) {
 	serveLogs(srv, current)
-	serveSweep(srv, current)
+	serveGC(srv, current)
 	for i := range shapes {
 		sh := &shapes[i]
 		mode := rpc.Spawned

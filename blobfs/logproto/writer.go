@@ -124,21 +124,21 @@ func (w *Writer) List() (List, uint64) { return w.list, w.gen }
 
 // Stuck reports whether frames submitted now wait until nodes are found for an extent.
 func (w *Writer) Stuck() bool {
-	return w.idle && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+	return w.idle && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
 // Stranded reports whether frames were sent that only another extent, which does not exist yet, can
 // get acknowledged. Such frames cannot be withdrawn.
 func (w *Writer) Stranded() bool {
-	return w.sent > w.acked && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+	return w.sent > w.acked && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
 // Halted reports whether frames submitted now wait until the list is saved.
-func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustTurn()) }
+func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustSwitch()) }
 
 // Waiting reports whether submitted frames wait until an extent is open.
 func (w *Writer) Waiting() bool {
-	return len(w.frames) > 0 && w.made != nil && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+	return len(w.frames) > 0 && w.made != nil && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
 // Current returns the current extent and its nodes; 0 if there is none.
@@ -381,9 +381,9 @@ func (w *Writer) ack() {
 // fits reports whether a frame that ends at position end fits the extent.
 func (x *openExtent) fits(end int64) bool { return end-x.start <= x.room }
 
-// mustTurn reports whether the writer has to leave the current extent: it failed, or it is full and
+// mustSwitch reports whether the writer has to leave the current extent: it failed, or it is full and
 // all its frames are acknowledged.
-func (w *Writer) mustTurn() bool {
+func (w *Writer) mustSwitch() bool {
 	x := w.cur
 	return x.failed || x.length != Open || (len(w.frames) > 0 && x.sent == w.acked && !x.fits(w.frames[0]))
 }
@@ -396,7 +396,7 @@ func (w *Writer) turn() {
 		return
 	}
 	if w.cur != nil {
-		if !w.mustTurn() {
+		if !w.mustSwitch() {
 			return
 		}
 		w.cur.length = w.acked - w.cur.start
