@@ -47,9 +47,9 @@ type branchCall struct {
 
 // sealOutcome is the answer to Seal.
 type sealOutcome struct {
-	come  bool
-	nodes []string
-	err   error
+	arrived bool
+	nodes   []string
+	err     error
 }
 
 // newBranch begins a stream on the nodes. It does not wait for the answer.
@@ -234,7 +234,7 @@ func (b *branch) awaitSeal() ([]string, error) {
 		b.mu.Lock()
 		out := b.seal
 		b.mu.Unlock()
-		if out.come {
+		if out.arrived {
 			return out.nodes, cmp.Or(err, out.err)
 		}
 		silent := b.await(max(0, min(patience, until-clock.Now())))

@@ -29,7 +29,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	st, err := s.disks.StatExtent(ctx, c.Extent)
 	s.recordIfCorrupt(c.Extent, err)
 	info, errInfo := s.disks.ExtentInfo(c.Extent)
-	bad := errInfo == nil && (info.Retired || s.rot.has(c.Extent))
+	bad := errInfo == nil && (info.Retired || s.corruptExtents.has(c.Extent))
 	switch {
 	case err == nil && st.CRC != c.CRC:
 		return local.ErrExtentExists
@@ -130,7 +130,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 			began := s.cluster.Clock.Now()
 			err := from.Read(readCtx, ref, p, at)
 			done()
-			s.repairer.yield(ctx, s.cluster.Clock.Now()-began)
+			s.repairer.yieldIfBusy(ctx, s.cluster.Clock.Now()-began)
 			select {
 			case pieces <- piece{p, err}:
 			case <-ctx.Done():

@@ -10,9 +10,9 @@ import (
 // corruptExtentsMax bounds the corrupt extents that are remembered. The scrub finds the others again.
 const corruptExtentsMax = 4096
 
-// rot records the extents on this node that were found corrupt. They are not dropped at once: it
+// corruptExtents records the extents on this node that were found corrupt. They are not dropped at once: it
 // may be the last replica, and other chunks of it may be good.
-type rot struct {
+type corruptExtents struct {
 	mu    sync.Mutex
 	found map[ExtentID]error
 }
@@ -28,7 +28,7 @@ func (s *Store) recordIfCorrupt(x ExtentID, err error) {
 
 // recordCorruption records that an extent here is corrupt, and queues its repair.
 func (s *Store) recordCorruption(x ExtentID, err error) {
-	if !s.rot.add(x, err) {
+	if !s.corruptExtents.add(x, err) {
 		return
 	}
 	s.log.Error("extent corrupt", "extent", x.String(), "err", err)
@@ -38,7 +38,7 @@ func (s *Store) recordCorruption(x ExtentID, err error) {
 }
 
 // add records an extent. It returns false if the extent is known already or there are too many.
-func (r *rot) add(x ExtentID, err error) bool {
+func (r *corruptExtents) add(x ExtentID, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.found == nil {
@@ -52,21 +52,21 @@ func (r *rot) add(x ExtentID, err error) bool {
 }
 
 // has reports whether an extent was found corrupt.
-func (r *rot) has(x ExtentID) bool {
+func (r *corruptExtents) has(x ExtentID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.found[x]
 	return ok
 }
 
-func (r *rot) count() int {
+func (r *corruptExtents) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.found)
 }
 
 // why returns the corruption found in an extent; nil if none was.
-func (r *rot) why(x ExtentID) error {
+func (r *corruptExtents) why(x ExtentID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.found[x]
@@ -74,10 +74,10 @@ func (r *rot) why(x ExtentID) error {
 
 // Rotten returns the extents on this node that were found corrupt, and the error of each.
 func (s *Store) Rotten() map[ExtentID]error {
-	s.rot.mu.Lock()
-	defer s.rot.mu.Unlock()
-	all := make(map[ExtentID]error, len(s.rot.found))
-	for x, err := range s.rot.found {
+	s.corruptExtents.mu.Lock()
+	defer s.corruptExtents.mu.Unlock()
+	all := make(map[ExtentID]error, len(s.corruptExtents.found))
+	for x, err := range s.corruptExtents.found {
 		all[x] = err
 	}
 	return all
@@ -85,7 +85,7 @@ func (s *Store) Rotten() map[ExtentID]error {
 
 // clearCorruption removes the record of an extent that was healed or dropped.
 func (s *Store) clearCorruption(x ExtentID) {
-	s.rot.mu.Lock()
-	defer s.rot.mu.Unlock()
-	delete(s.rot.found, x)
+	s.corruptExtents.mu.Lock()
+	defer s.corruptExtents.mu.Unlock()
+	delete(s.corruptExtents.found, x)
 }

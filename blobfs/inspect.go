@@ -109,7 +109,7 @@ func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep b
 		x := &l.Extents[i]
 		q := &replicaQuery{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
 			return Holders{}, inspectLogExtent(ctx, p, log, x, deep)
-		}, deep: deep, only: true}
+		}, deep: deep, namedOnly: true}
 		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
 	})
 	return reports
@@ -150,8 +150,8 @@ type replicaQuery struct {
 	look func(ctx context.Context, p api.Peer) (Holders, error)
 	deep bool
 	// silent are the nodes that did not answer during this inspection. They are not asked again.
-	silent *sync.Map
-	only   bool // ask only the nodes named at first
+	silent    *sync.Map
+	namedOnly bool // ask only the nodes named at first
 
 	found []ReplicaReport // one report per node asked
 
@@ -164,12 +164,12 @@ type replicaQuery struct {
 // that have one.
 func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport {
 	s := q.s
-	should := named
+	expected := named
 	if s.cluster.Fleet == nil {
-		should = []string{s.self}
+		expected = []string{s.self}
 	}
-	q.ask(ctx, should)
-	if !q.only {
+	q.ask(ctx, expected)
+	if !q.namedOnly {
 		q.ask(ctx, []string{s.self})
 		q.ask(ctx, q.list.Nodes)
 		if x := (ExtentReport{Replicas: q.found}); x.Count(ReplicaGood) < s.Wanted() && s.cluster.Fleet != nil {
@@ -178,16 +178,16 @@ func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport 
 		}
 	}
 	if q.list.Epoch > 0 {
-		should = q.list.Nodes
+		expected = q.list.Nodes
 	}
 	var found []ReplicaReport
-	for _, node := range should {
+	for _, node := range expected {
 		if i := q.index(node); i >= 0 {
 			found = append(found, q.found[i])
 		}
 	}
 	for _, r := range q.found {
-		if !slices.Contains(should, r.Node) && (r.State == ReplicaGood || r.State == ReplicaRotten) {
+		if !slices.Contains(expected, r.Node) && (r.State == ReplicaGood || r.State == ReplicaRotten) {
 			found = append(found, r)
 		}
 	}

@@ -35,7 +35,7 @@ type peers struct {
 }
 
 // suspicion is the state of a node that did not answer. It is kept for suspectTime after the node
-// answers again, to count flickers.
+// answers again, to count flaps.
 type suspicion struct {
 	until    time.Duration // when the suspicion ends even without an answer; 0: the node answered
 	since    time.Duration // when the node first did not answer

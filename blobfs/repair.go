@@ -12,17 +12,17 @@ import (
 // is no leader: what an extent needs follows from its holder list, and which node does it from
 // placement rank. Two nodes that do the same work do no harm.
 type repairer struct {
-	s        *Store
-	cfg      KeepConfig
-	watch    *watch
-	queue    *taskQueue
-	repairs  *rate // repair bytes that other nodes copy at this node's request
-	taken    *rate // bytes copied to this node
-	scrubs   *rate // bytes read by the scrub
-	balances *rate // bytes moved to emptier nodes
-	verified *rate // bytes that other nodes verify before a local replica is dropped
-	taking   chan struct{}
-	back     chan struct{} // capacity 1: a suspected node answered
+	s           *Store
+	cfg         KeepConfig
+	watch       *watch
+	queue       *taskQueue
+	repairs     *rate // repair bytes that other nodes copy at this node's request
+	taken       *rate // bytes copied to this node
+	scrubRate   *rate // bytes read by the scrub
+	balanceRate *rate // bytes moved to emptier nodes
+	verifyRate  *rate // bytes that other nodes verify before a local replica is dropped
+	copySlots   chan struct{}
+	back        chan struct{} // capacity 1: a suspected node answered
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -60,10 +60,10 @@ func newRepairer(s *Store) *repairer {
 	k.watch = newMembershipWatch(s, cfg)
 	k.repairs = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.taken = newRate(s.cluster.Clock, cfg.RepairBytes)
-	k.verified = newRate(s.cluster.Clock, cfg.RepairBytes)
-	k.scrubs = newRate(s.cluster.Clock, cfg.ScrubBytes)
-	k.balances = newRate(s.cluster.Clock, cfg.BalanceBytes)
-	k.taking = make(chan struct{}, cfg.Workers)
+	k.verifyRate = newRate(s.cluster.Clock, cfg.RepairBytes)
+	k.scrubRate = newRate(s.cluster.Clock, cfg.ScrubBytes)
+	k.balanceRate = newRate(s.cluster.Clock, cfg.BalanceBytes)
+	k.copySlots = make(chan struct{}, cfg.Workers)
 	k.back = make(chan struct{}, 1)
 	return k
 }
@@ -91,7 +91,7 @@ func (k *repairer) run() {
 		// When all tasks of a scan that found under-replicated extents are done, scan again, so that
 		// the reported figures are current.
 		over := now >= again && k.found() && k.queue.idleAfterWork()
-		if news || over || now >= next || k.queue.drained() {
+		if news || over || now >= next || k.queue.overflowDrained() {
 			k.scan(v)
 			took := k.s.cluster.Clock.Now() - now
 			if over {
@@ -110,8 +110,8 @@ func (k *repairer) run() {
 		case <-changed:
 		case <-fired:
 		case <-k.back:
-			k.queue.hurry()
-			k.watch.hurry()
+			k.queue.retryNow()
+			k.watch.retryNow()
 		case <-k.s.ctx.Done():
 			stop()
 			return
@@ -134,7 +134,7 @@ func (k *repairer) heard() {
 // retryFailed retries failed tasks. It logs one warning when failures begin, as there may be millions
 // of them, and returns their number.
 func (k *repairer) retryFailed(before int) (failing int) {
-	n, example := k.queue.retry()
+	n, example := k.queue.requeueFailed()
 	if n > 0 && before == 0 {
 		k.s.log.Warn("extents not repaired", "extents", n, "err", example)
 	}
@@ -252,7 +252,7 @@ func (k *repairer) listed(x *local.ExtentInfo) Holders {
 func (k *repairer) want(v *view) int { return min(k.s.cluster.Replicas, v.present) }
 
 // bad reports whether the local replica is corrupt or in a retired folder.
-func (k *repairer) bad(x *local.ExtentInfo) bool { return x.Retired || k.s.rot.has(x.ID) }
+func (k *repairer) bad(x *local.ExtentInfo) bool { return x.Retired || k.s.corruptExtents.has(x.ID) }
 
 // triage returns the task that an extent needs according to its local holder list, and false if
 // none.
@@ -345,9 +345,9 @@ func (k *repairer) audit(nodes map[string]bool) {
 	for k.s.ctx.Err() == nil && len(nodes) > 0 {
 		infos := k.s.disks.ListExtents(after, scanPage)
 		for _, x := range infos {
-			likely := v.likely(x.ID, k.s.cluster.Replicas)
+			topRanked := v.topRanked(x.ID, k.s.cluster.Replicas)
 			for node, whole := range nodes {
-				if !whole && !slices.Contains(x.Holders.Nodes, node) && !slices.Contains(likely, node) {
+				if !whole && !slices.Contains(x.Holders.Nodes, node) && !slices.Contains(topRanked, node) {
 					continue
 				}
 				if batches[node] = append(batches[node], x); len(batches[node]) == checkMax {
@@ -364,6 +364,6 @@ func (k *repairer) audit(nodes map[string]bool) {
 		flush(node)
 	}
 	for node := range nodes {
-		k.watch.audited(node)
+		k.watch.auditSucceeded(node)
 	}
 }

@@ -169,7 +169,7 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 		k.s.recordIfCorrupt(x, err)
 		return err
 	}
-	if err := k.balances.wait(ctx, st.Length); err != nil {
+	if err := k.balanceRate.wait(ctx, st.Length); err != nil {
 		return err
 	}
 	rest := slices.DeleteFunc(slices.Clone(sv.held), func(n string) bool { return n == k.s.self })

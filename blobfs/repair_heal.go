@@ -22,8 +22,8 @@ func (k *repairer) heal(ctx context.Context, sv *survey) error {
 	}
 	ref := api.Ref{Extent: x, CRC: st.CRC}
 	h := healing{k: k, ctx: ctx, ref: ref, others: others}
-	if h.here, err = k.s.disks.OpenExtent(ctx, x, st.CRC); err == nil {
-		defer h.here.Close()
+	if h.localReplica, err = k.s.disks.OpenExtent(ctx, x, st.CRC); err == nil {
+		defer h.localReplica.Close()
 	}
 	w, err := k.s.disks.ReplaceExtent(ctx, x, st.Offset)
 	if err != nil {
@@ -58,11 +58,11 @@ func (k *repairer) heal(ctx context.Context, sv *survey) error {
 
 // healing reads the chunks of an extent that is being rebuilt.
 type healing struct {
-	k      *repairer
-	ctx    context.Context
-	ref    api.Ref
-	here   *local.ExtentReader // nil if its table cannot be read
-	others []string
+	k            *repairer
+	ctx          context.Context
+	ref          api.Ref
+	localReplica *local.ExtentReader // nil if its table cannot be read
+	others       []string
 }
 
 // read reads verified bytes from any replica, in one read or chunk by chunk.
@@ -82,8 +82,8 @@ func (h *healing) read(p []byte, off int64) error {
 
 func (h *healing) readFrom(p []byte, off int64) error {
 	errs := []error{errNoGood}
-	if h.here != nil {
-		err := h.here.ReadVerified(p, off)
+	if h.localReplica != nil {
+		err := h.localReplica.ReadVerified(p, off)
 		if err == nil {
 			return nil
 		}

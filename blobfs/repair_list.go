@@ -25,7 +25,7 @@ type survey struct {
 	// lost are on the list and have no good replica. rotten have one that is corrupt or on a
 	// failing disk.
 	lost, rotten []string
-	// behind have an older list. torn means that different lists have the same epoch.
+	// behind have an older list. conflicting means that different lists have the same epoch.
 	behind      []string
 	conflicting bool
 	unwanted    bool
@@ -37,7 +37,7 @@ type survey struct {
 
 // ask asks the nodes that may have an extent and stores the newest list. It repeats this while
 // lists name further nodes.
-func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, also ...string) (*survey, error) {
+func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
 	asked := map[string]bool{k.s.self: true}
@@ -58,7 +58,7 @@ func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, also ...string)
 				}
 			}
 		}
-		nodes := slices.Concat(sv.list.Nodes, also)
+		nodes := slices.Concat(sv.list.Nodes, extra)
 		for _, a := range answers {
 			if a.Holders.Epoch == sv.list.Epoch {
 				nodes = append(nodes, a.Holders.Nodes...)
@@ -240,11 +240,11 @@ func (k *repairer) auditBatch(node string, infos []local.ExtentInfo) bool {
 		switch {
 		case !slices.Contains(k.listed(x).Nodes, node):
 			if a.State != api.Missing && a.State != api.Unwanted {
-				t.rank, t.also = taskSurplus, node
+				t.rank, t.extra = taskSurplus, node
 				k.queue.push(t)
 			}
 		case a.State != api.Good:
-			t.doubted = node
+			t.suspectNode = node
 			k.queue.push(t)
 		case a.Holders.Epoch != x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
 			t.rank = taskSurplus
@@ -266,7 +266,7 @@ func (s *Store) held(xs []ExtentID) []api.Held {
 			continue
 		}
 		all[i] = api.Held{State: api.Good, Length: info.Length, Holders: info.Holders}
-		if info.Retired || s.rot.has(x) {
+		if info.Retired || s.corruptExtents.has(x) {
 			all[i].State = api.Bad
 		}
 		if k := s.repairer; k != nil {

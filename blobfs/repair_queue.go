@@ -16,9 +16,9 @@ type task struct {
 	bytes   int64
 	// behind means that another node is responsible, but may not know it or may be unable to act.
 	behind bool
-	also   string // a node that has a replica but is not on the list
-	// doubted is a node on the list that reported that it has no good replica.
-	doubted string
+	extra  string // a node that has a replica but is not on the list
+	// suspectNode is a node on the list that reported that it has no good replica.
+	suspectNode string
 }
 
 // Ranks of tasks that are less urgent than those for which this node is responsible.
@@ -68,7 +68,7 @@ type taskQueue struct {
 	again    map[ExtentID]task // the next task of an extent whose current task may be based on older data
 	failures map[ExtentID]failure
 	left     bool          // tasks were left out because the queue was full
-	did      bool          // a task ended since rested last returned true
+	worked   bool          // a task ended since rested last returned true
 	wake     chan struct{} // closed when something changes
 }
 
@@ -172,7 +172,7 @@ func (q *taskQueue) pop(ctx context.Context) (task, error) {
 func (q *taskQueue) done(t task, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.did = true
+	q.worked = true
 	if err == nil {
 		delete(q.failures, t.id)
 	} else {
@@ -224,8 +224,8 @@ func (q *taskQueue) failed(x ExtentID) error {
 	return q.failures[x].err
 }
 
-// drained reports whether the queue is empty and tasks were left out before, and resets the latter.
-func (q *taskQueue) drained() bool {
+// overflowDrained reports whether the queue is empty and tasks were left out before, and resets the latter.
+func (q *taskQueue) overflowDrained() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.left || len(q.heap) > 0 {
@@ -240,10 +240,10 @@ func (q *taskQueue) drained() bool {
 func (q *taskQueue) idleAfterWork() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.did || len(q.heap)+len(q.busy) > 0 {
+	if !q.worked || len(q.heap)+len(q.busy) > 0 {
 		return false
 	}
-	q.did = false
+	q.worked = false
 	return true
 }
 
@@ -257,8 +257,8 @@ func (q *taskQueue) resetFailures() {
 	}
 }
 
-// hurry makes failed tasks due at once, since a node answers again.
-func (q *taskQueue) hurry() {
+// retryNow makes failed tasks due at once, since a node answers again.
+func (q *taskQueue) retryNow() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.clock.Now()
@@ -271,9 +271,9 @@ func (q *taskQueue) hurry() {
 	}
 }
 
-// retry queues the failed tasks that are due, since no scan finds what only an audit knew. It
+// requeueFailed queues the failed tasks that are due, since no scan finds what only an audit knew. It
 // returns how many extents have failed and one of the errors.
-func (q *taskQueue) retry() (n int, example error) {
+func (q *taskQueue) requeueFailed() (n int, example error) {
 	q.mu.Lock()
 	now := q.clock.Now()
 	var due []task

@@ -52,7 +52,7 @@ func TestTaskIsRetried(t *testing.T) {
 		got, _ := q.pop(t.Context())
 		q.done(got, errors.New("none"))
 		clock.at += pause - time.Millisecond
-		q.retry()
+		q.requeueFailed()
 		if len(q.heap) != 0 {
 			t.Fatalf("tried again before %v", pause)
 		}

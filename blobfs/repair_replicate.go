@@ -48,10 +48,10 @@ const repairStepsMax = 8
 
 // repairExtent does what an extent here needs, one step at a time.
 func (k *repairer) repairExtent(ctx context.Context, t task) error {
-	also := []string{t.also}
+	extra := []string{t.extra}
 	for range repairStepsMax {
 		v := k.watch.view()
-		sv, err := k.ask(ctx, v, t.id, also...)
+		sv, err := k.ask(ctx, v, t.id, extra...)
 		if errors.Is(err, local.ErrNoExtent) {
 			return nil
 		}
@@ -59,7 +59,7 @@ func (k *repairer) repairExtent(ctx context.Context, t task) error {
 			return err
 		}
 		again, err := k.step(ctx, v, t, sv)
-		also = slices.Concat(also, sv.made, sv.newer) // in case the list that names them was rejected
+		extra = slices.Concat(extra, sv.made, sv.newer) // in case the list that names them was rejected
 		switch {
 		case errors.Is(err, api.ErrStaleHolders):
 		case err != nil || !again:
@@ -118,9 +118,9 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 		// If lists of one epoch differ, only the nodes on one of them may know it.
 		return true, k.publish(ctx, sv, sv.held)
 	}
-	if t.doubted != "" && short <= 0 && slices.Contains(sv.held, t.doubted) && !slices.Contains(sv.heard, t.doubted) {
+	if t.suspectNode != "" && short <= 0 && slices.Contains(sv.held, t.suspectNode) && !slices.Contains(sv.heard, t.suspectNode) {
 		// The node counts as a holder while it is silent: no list shows that its replica is lost.
-		return false, fmt.Errorf("%w: %s", errHolderSilent, t.doubted)
+		return false, fmt.Errorf("%w: %s", errHolderSilent, t.suspectNode)
 	}
 	return k.trim(ctx, v, sv, mine, listed)
 }
@@ -139,7 +139,7 @@ func (k *repairer) listNamesLost(sv *survey) bool {
 func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) error {
 	x := sv.info.ID
 	from := slices.Concat(sv.good, sv.goodDraining)
-	if len(from) == 0 && sv.info.Retired && !k.s.rot.has(x) {
+	if len(from) == 0 && sv.info.Retired && !k.s.corruptExtents.has(x) {
 		from = []string{k.s.self} // a retired disk may still be readable
 	}
 	if len(from) == 0 {
@@ -162,7 +162,7 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 		if err := k.repairs.wait(ctx, st.Length); err != nil {
 			return err
 		}
-		if k.returned(v, sv) {
+		if k.lostNodeReturned(v, sv) {
 			return nil // a node came back with its replica: start over
 		}
 		if err := k.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: rotate(x, from), Holders: list}, st.Length); err != nil {
@@ -196,8 +196,8 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 	return k.publish(ctx, sv, nodes)
 }
 
-// returned reports whether a node that was gone at the survey is back.
-func (k *repairer) returned(v *view, sv *survey) bool {
+// lostNodeReturned reports whether a node that was gone at the survey is back.
+func (k *repairer) lostNodeReturned(v *view, sv *survey) bool {
 	now := k.watch.view()
 	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.of(v, n) == gone && k.of(now, n) < gone })
 }
@@ -297,8 +297,8 @@ func (k *repairer) take(ctx context.Context) (done func(), err error) {
 		return func() {}, nil
 	}
 	select {
-	case k.taking <- struct{}{}:
-		return func() { <-k.taking }, nil
+	case k.copySlots <- struct{}{}:
+		return func() { <-k.copySlots }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -307,8 +307,8 @@ func (k *repairer) take(ctx context.Context) (done func(), err error) {
 // busyReadTime is the duration of a 512 KiB read that indicates that the disk is busy with requests.
 const busyReadTime = 50 * time.Millisecond
 
-// yield pauses for as long as a read took, if the source disk is busy.
-func (k *repairer) yield(ctx context.Context, took time.Duration) {
+// yieldIfBusy pauses for as long as a read took, if the source disk is busy.
+func (k *repairer) yieldIfBusy(ctx context.Context, took time.Duration) {
 	if k != nil && took > busyReadTime {
 		_ = sleep(ctx, k.s.cluster.Clock, took)
 	}

@@ -43,7 +43,7 @@ type scrubber struct {
 
 // scrubLoop runs the scrub.
 func (k *repairer) scrubLoop() {
-	b := scrubber{k: k, rate: k.scrubs, mark: k.s.disks.LoadScrubMark()}
+	b := scrubber{k: k, rate: k.scrubRate, mark: k.s.disks.LoadScrubMark()}
 	ctx := k.s.ctx
 	saved := k.s.cluster.Clock.Now()
 	for ctx.Err() == nil {
@@ -128,7 +128,7 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 		return
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return // not an error of the disk
-	case !k.s.rot.has(x.ID):
+	case !k.s.corruptExtents.has(x.ID):
 		k.count(func(c *KeepCounts) { c.ScrubFound++ })
 		k.s.recordCorruption(x.ID, err)
 	}
@@ -137,7 +137,7 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 // scrubStatusLocked returns the progress of the scrub.
 func (k *repairer) scrubStatusLocked() ScrubStatus {
 	m := k.mu.mark
-	perSec, total := k.scrubs.now()
+	perSec, total := k.scrubRate.now()
 	st := ScrubStatus{Started: m.Started, LastPass: m.Ended, BytesPerSec: perSec, Read: total, Found: k.mu.counts.ScrubFound}
 	if m.After.Index >= 0 {
 		st.Position = float64(binary.BigEndian.Uint64(m.After.Blob[:8])) / math.MaxUint64

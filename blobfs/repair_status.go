@@ -59,8 +59,8 @@ func (s *Store) Keeping() KeepStatus {
 	}
 	perSec, _ := k.repairs.now()
 	_, endangered := k.queue.load()
-	rotten := s.rot.count()
-	balancePerSec, _ := k.balances.now()
+	rotten := s.corruptExtents.count()
+	balancePerSec, _ := k.balanceRate.now()
 	view, settled := k.watch.settled()
 	k.mu.Lock()
 	defer k.mu.Unlock()

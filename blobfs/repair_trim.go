@@ -119,7 +119,7 @@ func (k *repairer) release(ctx context.Context, v *view, sv *survey, need int) e
 func (k *repairer) verifyOne(ctx context.Context, nodes []string, ref api.Ref, length int64) error {
 	errs := []error{errNoGood}
 	for _, node := range rotate(ref.Extent, nodes) {
-		if err := k.verified.wait(ctx, length); err != nil {
+		if err := k.verifyRate.wait(ctx, length); err != nil {
 			return err
 		}
 		err := k.verify(ctx, node, ref, length)

@@ -257,8 +257,8 @@ func (w *watch) undone(id string) {
 	}
 }
 
-// audited records that an audit of a node succeeded.
-func (w *watch) audited(id string) {
+// auditSucceeded records that an audit of a node succeeded.
+func (w *watch) auditSucceeded(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
@@ -266,8 +266,8 @@ func (w *watch) audited(id string) {
 	}
 }
 
-// hurry makes failed audits due at once.
-func (w *watch) hurry() {
+// retryNow makes failed audits due at once.
+func (w *watch) retryNow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
@@ -302,8 +302,8 @@ func (v *view) first(x ExtentID, among []string) string {
 	return place.Rank(placeKey(x), nodes)[0].ID
 }
 
-// likely returns the n members with the highest placement rank for an extent.
-func (v *view) likely(x ExtentID, n int) []string {
+// topRanked returns the n members with the highest placement rank for an extent.
+func (v *view) topRanked(x ExtentID, n int) []string {
 	nodes := make([]place.Node, len(v.members))
 	for i, m := range v.members {
 		nodes[i] = place.Node{ID: m.ID, CapacityBytes: m.CapacityBytes}

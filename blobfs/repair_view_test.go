@@ -59,12 +59,12 @@ func TestFailedAuditIsRetriedSoon(t *testing.T) {
 		t.Errorf("not due again after %v", 2*auditRetry)
 	}
 	w.undone("n2")
-	w.hurry()
+	w.retryNow()
 	if due := w.due(); len(due) != 1 {
 		t.Errorf("not due although a node answers again")
 	}
-	w.audited("n2")
-	w.hurry()
+	w.auditSucceeded("n2")
+	w.retryNow()
 	clock.at += time.Minute
 	if due := w.due(); len(due) != 0 {
 		t.Errorf("due again although it has answered: %v", due)

@@ -20,20 +20,20 @@ import (
 // sumBytes is the chunk size of an extent's checksums, see package local.
 const sumBytes = 64 << 10
 
-// spread is one extent being written to several nodes: to the local disk and down branches. At
+// replicatedWrite is one extent being written to several nodes: to the local disk and down branches. At
 // first there is one branch, a chain of all the other nodes. When it fails, each of its live nodes
 // becomes a branch of its own, and a replacement node is filled from the bytes written so far.
-type spread struct {
+type replicatedWrite struct {
 	s      *Store
 	id     ExtentID
 	offset int64
 	vital  int64 // see api.Begin
 	stream api.StreamID
 
-	here     *local.ExtentWriter // nil if there is no local replica
-	branches []*branch
-	sums     []uint32 // of the chunks written so far
-	length   int64
+	localReplica *local.ExtentWriter // nil if there is no local replica
+	branches     []*branch
+	sums         []uint32 // of the chunks written so far
+	length       int64
 	// tail is the last bytes sent, kept if there is no local replica. It covers what may be
 	// unacknowledged when the only nodes that received it die.
 	tail   [][]byte
@@ -58,13 +58,13 @@ func (s *Store) createExtent(id ExtentID, offset, vital int64) (*local.ExtentWri
 	return s.disks.CreateExtent(context.Background(), id, offset)
 }
 
-func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*spread, error) {
-	x := &spread{s: s, id: id, offset: offset, vital: vital, tried: map[string]bool{}}
+func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*replicatedWrite, error) {
+	x := &replicatedWrite{s: s, id: id, offset: offset, vital: vital, tried: map[string]bool{}}
 	rand.Read(x.stream[:]) // never fails
 	nodes := s.nodes()
 	errLocal := errDraining
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Leaving }) {
-		x.here, errLocal = s.createExtent(id, offset, vital)
+		x.localReplica, errLocal = s.createExtent(id, offset, vital)
 	}
 	if errLocal != nil && !goesElsewhere(errLocal) {
 		return nil, errLocal
@@ -77,7 +77,7 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*spread, e
 			x.branches = []*branch{b}
 		}
 	}
-	if x.here != nil {
+	if x.localReplica != nil {
 		return x, nil
 	}
 	// All nodes may be full. That error must be returned before the caller writes.
@@ -88,7 +88,7 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*spread, e
 	}
 	if errors.Is(errLocal, errDraining) {
 		// Better a local replica that has to be moved than none.
-		if x.here, errLocal = s.createExtent(id, offset, vital); errLocal == nil {
+		if x.localReplica, errLocal = s.createExtent(id, offset, vital); errLocal == nil {
 			return x, nil
 		}
 	}
@@ -104,13 +104,13 @@ func goesElsewhere(err error) bool {
 	return errors.Is(err, ErrDiskFull) || errors.Is(err, ErrFolderRetired)
 }
 
-func (x *spread) begin() api.Begin {
+func (x *replicatedWrite) begin() api.Begin {
 	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, Vital: x.vital}
 }
 
 // choose returns up to n more nodes for the extent. A high-priority extent may go to full nodes if
 // there are not enough others.
-func (x *spread) choose(n int) []string {
+func (x *replicatedWrite) choose(n int) []string {
 	nodes := x.s.nodes()
 	taken := x.replicas()
 	nodes = slices.DeleteFunc(nodes, func(n place.Node) bool {
@@ -142,9 +142,9 @@ func chooseFull(key place.Key, nodes []place.Node, taken []string, chosen []plac
 }
 
 // replicas returns the nodes that have the extent or a part of it.
-func (x *spread) replicas() []string {
+func (x *replicatedWrite) replicas() []string {
 	ids := slices.Clone(x.sealed)
-	if x.here != nil && !slices.Contains(ids, x.s.self) {
+	if x.localReplica != nil && !slices.Contains(ids, x.s.self) {
 		ids = append(ids, x.s.self)
 	}
 	for _, b := range x.branches {
@@ -153,10 +153,10 @@ func (x *spread) replicas() []string {
 	return ids
 }
 
-func (x *spread) missing() int { return x.s.cluster.Replicas - len(x.replicas()) }
+func (x *replicatedWrite) missing() int { return x.s.cluster.Replicas - len(x.replicas()) }
 
 // Write implements local.ExtentSink.
-func (x *spread) Write(p []byte) error {
+func (x *replicatedWrite) Write(p []byte) error {
 	for chunk := range slices.Chunk(p, sumBytes) {
 		x.sums = append(x.sums, crc.Sum(chunk))
 	}
@@ -170,8 +170,8 @@ func (x *spread) Write(p []byte) error {
 				failed = append(failed, b)
 			}
 		}
-		if x.here != nil {
-			if err := x.here.Write(piece); err != nil {
+		if x.localReplica != nil {
+			if err := x.localReplica.Write(piece); err != nil {
 				if err := x.loseLocalReplica(err); err != nil {
 					return err
 				}
@@ -185,8 +185,8 @@ func (x *spread) Write(p []byte) error {
 }
 
 // keepTail appends piece to the tail, which holds the window and two pieces.
-func (x *spread) keepTail(piece []byte) {
-	if x.here != nil {
+func (x *replicatedWrite) keepTail(piece []byte) {
+	if x.localReplica != nil {
 		return
 	}
 	if len(x.tail) == 0 {
@@ -200,7 +200,7 @@ func (x *spread) keepTail(piece []byte) {
 }
 
 // readTail reads p from the tail. It returns false if the tail does not hold all of p.
-func (x *spread) readTail(p []byte, off int64) bool {
+func (x *replicatedWrite) readTail(p []byte, off int64) bool {
 	at := x.tailAt
 	for _, piece := range x.tail {
 		if in := off - at; in >= 0 && in < int64(len(piece)) {
@@ -213,8 +213,8 @@ func (x *spread) readTail(p []byte, off int64) bool {
 }
 
 // loseLocalReplica drops the local replica after err. It returns err if there are no other replicas.
-func (x *spread) loseLocalReplica(err error) error {
-	x.here = nil
+func (x *replicatedWrite) loseLocalReplica(err error) error {
+	x.localReplica = nil
 	if !goesElsewhere(err) || len(x.branches) == 0 {
 		return err
 	}
@@ -224,7 +224,7 @@ func (x *spread) loseLocalReplica(err error) error {
 
 // settle waits until everything sent is acknowledged and replaces the branches that failed. It
 // returns false if any failed.
-func (x *spread) settle() bool {
+func (x *replicatedWrite) settle() bool {
 	var failed []*branch
 	for _, b := range x.branches {
 		if b.drain() != nil {
@@ -237,7 +237,7 @@ func (x *spread) settle() bool {
 
 // recoverBranches replaces failed branches by their live nodes and by new nodes. It fails if no replica is
 // left.
-func (x *spread) recoverBranches(failed []*branch) error {
+func (x *replicatedWrite) recoverBranches(failed []*branch) error {
 	for len(failed) > 0 {
 		b := failed[0]
 		failed = failed[1:]
@@ -245,15 +245,15 @@ func (x *spread) recoverBranches(failed []*branch) error {
 		x.resumeNodes(b, b.failure())
 	}
 	x.replace()
-	if x.here == nil && len(x.branches) == 0 && len(x.sealed) == 0 {
+	if x.localReplica == nil && len(x.branches) == 0 && len(x.sealed) == 0 {
 		return fmt.Errorf("extent %s has lost all replicas: %w", x.id, api.ErrUnreachable)
 	}
 	return nil
 }
 
-// abandon drops a node after err. A node that never received the stream, because a node before it
+// dropFailed drops a node after err. A node that never received the stream, because a node before it
 // in the chain failed, may be chosen again.
-func (x *spread) abandon(node string, err error) {
+func (x *replicatedWrite) dropFailed(node string, err error) {
 	if errors.Is(err, api.ErrNoStream) {
 		delete(x.tried, node)
 		return
@@ -262,7 +262,7 @@ func (x *spread) abandon(node string, err error) {
 }
 
 // giveUp drops a node and aborts its stream.
-func (x *spread) giveUp(node string, err error) {
+func (x *replicatedWrite) giveUp(node string, err error) {
 	x.s.log.Warn("replica dropped", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
@@ -272,7 +272,7 @@ func (x *spread) giveUp(node string, err error) {
 
 // resumeNodes resumes the stream on the nodes of a failed branch: each becomes a branch of its own.
 // Nodes that have the most bytes come first, since the others may have to be filled from them.
-func (x *spread) resumeNodes(b *branch, err error) {
+func (x *replicatedWrite) resumeNodes(b *branch, err error) {
 	bad, sure := b.blame(err)
 	type resumed struct {
 		b    *branch
@@ -314,13 +314,13 @@ func (x *spread) resumeNodes(b *branch, err error) {
 		case node == bad && sure:
 			x.giveUp(node, r.err)
 		case !x.hasSealed(node):
-			x.abandon(node, r.err)
+			x.dropFailed(node, r.err)
 		}
 	}
 }
 
 // resume makes a branch of one node that has the stream and returns how many bytes the node has.
-func (x *spread) resume(node string) (*branch, int64, error) {
+func (x *replicatedWrite) resume(node string) (*branch, int64, error) {
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
 	b, err := x.s.joinBranch(ctx, x.stream, []string{node})
@@ -332,7 +332,7 @@ func (x *spread) resume(node string) (*branch, int64, error) {
 }
 
 // replace adds nodes until no replica is missing or no node is left to try.
-func (x *spread) replace() {
+func (x *replicatedWrite) replace() {
 	for x.missing() > 0 {
 		chosen := x.choose(1)
 		if len(chosen) == 0 {
@@ -352,7 +352,7 @@ func (x *spread) replace() {
 
 // fill sends a branch the bytes from offset from on, read back from another replica, and waits
 // until they are acknowledged.
-func (x *spread) fill(b *branch, from int64) error {
+func (x *replicatedWrite) fill(b *branch, from int64) error {
 	buf := make([]byte, pieceBytes)
 	for at := from; at < x.length; {
 		p := buf[:min(pieceBytes, x.length-at)]
@@ -371,10 +371,10 @@ func (x *spread) fill(b *branch, from int64) error {
 }
 
 // readBack reads bytes written earlier from any replica.
-func (x *spread) readBack(p []byte, off int64) error {
+func (x *replicatedWrite) readBack(p []byte, off int64) error {
 	err := errors.New("no replica has the bytes")
-	if x.here != nil {
-		if err = x.here.ReadBack(p, off); err == nil {
+	if x.localReplica != nil {
+		if err = x.localReplica.ReadBack(p, off); err == nil {
 			return nil
 		}
 	}
@@ -385,7 +385,7 @@ func (x *spread) readBack(p []byte, off int64) error {
 	defer cancel()
 	for _, b := range x.branches {
 		if err = b.drain(); err != nil {
-			continue // rescued by the next mend
+			continue // handled by the next recoverBranches
 		}
 		if err = b.peer.Reread(ctx, x.stream, p, off); err == nil {
 			return x.verifyChunks(p, off)
@@ -402,7 +402,7 @@ func (x *spread) readBack(p []byte, off int64) error {
 }
 
 // verifyChunks verifies p, which consists of whole chunks, against their checksums.
-func (x *spread) verifyChunks(p []byte, off int64) error {
+func (x *replicatedWrite) verifyChunks(p []byte, off int64) error {
 	i := off / sumBytes
 	for chunk := range slices.Chunk(p, sumBytes) {
 		if got := crc.Sum(chunk); got != x.sums[i] {
@@ -414,7 +414,7 @@ func (x *spread) verifyChunks(p []byte, off int64) error {
 }
 
 // tableCRC returns the checksum of the extent's chunk table.
-func (x *spread) tableCRC() uint32 {
+func (x *replicatedWrite) tableCRC() uint32 {
 	var sum uint32
 	var b [4]byte
 	for _, c := range x.sums {

@@ -12,7 +12,7 @@ import (
 // Seal implements local.ExtentSink. On return the extent is durable on all its nodes, and each has
 // the holder list. Nodes that fail while sealing are replaced; if no node is available there are
 // fewer.
-func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
+func (x *replicatedWrite) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 	if len(x.sealed) > 0 {
 		return x.sealAgain(ctx)
 	}
@@ -28,7 +28,7 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 		if err := ctx.Err(); err != nil {
 			return ExtentRef{}, err
 		}
-		pending := len(x.branches) > 0 || x.here != nil && !slices.Contains(x.sealed, x.s.self)
+		pending := len(x.branches) > 0 || x.localReplica != nil && !slices.Contains(x.sealed, x.s.self)
 		if !pending {
 			break
 		}
@@ -52,7 +52,7 @@ func (x *spread) Seal(ctx context.Context, last bool) (ExtentRef, error) {
 
 // sealRound seals the extent wherever it is not sealed yet. The branches left afterwards are nodes
 // that were behind a failed node.
-func (x *spread) sealRound(ctx context.Context) error {
+func (x *replicatedWrite) sealRound(ctx context.Context) error {
 	holders := Holders{Epoch: x.epoch, Nodes: x.replicas()}
 	x.planned = len(holders.Nodes)
 	branches := x.branches
@@ -61,15 +61,15 @@ func (x *spread) sealRound(ctx context.Context) error {
 		b.startSeal(api.Seal{Stream: x.stream, Length: x.length, CRC: x.ref.CRC, Last: x.last, Holders: holders})
 	}
 	var errLocal error
-	if x.here != nil && !slices.Contains(x.sealed, x.s.self) {
-		ref, err := x.here.Seal(ctx, x.last, holders)
+	if x.localReplica != nil && !slices.Contains(x.sealed, x.s.self) {
+		ref, err := x.localReplica.Seal(ctx, x.last, holders)
 		if err == nil && ref.CRC != x.ref.CRC {
 			err = fmt.Errorf("BUG: table checksum %08x became %08x", x.ref.CRC, ref.CRC)
 		}
 		if err == nil {
 			x.sealed = append([]string{x.s.self}, x.sealed...)
 		} else {
-			errLocal, x.here = err, nil
+			errLocal, x.localReplica = err, nil
 		}
 	}
 	for _, b := range branches {
@@ -89,7 +89,7 @@ func (x *spread) sealRound(ctx context.Context) error {
 
 // hasSealed asks whether a node has sealed the extent although no answer arrived, and records it if
 // so.
-func (x *spread) hasSealed(node string) bool {
+func (x *replicatedWrite) hasSealed(node string) bool {
 	if x.ref.Length != x.length || x.epoch == 0 {
 		return false // the node was not asked to seal
 	}
@@ -107,16 +107,16 @@ func (x *spread) hasSealed(node string) bool {
 }
 
 // sealAgain replaces the holder list if the folder of the local replica has failed since.
-func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
-	if x.here == nil {
+func (x *replicatedWrite) sealAgain(ctx context.Context) (ExtentRef, error) {
+	if x.localReplica == nil {
 		return x.ref, nil
 	}
-	if _, err := x.here.Seal(ctx, x.last, Holders{Epoch: x.epoch, Nodes: x.sealed}); err != nil {
+	if _, err := x.localReplica.Seal(ctx, x.last, Holders{Epoch: x.epoch, Nodes: x.sealed}); err != nil {
 		if ctx.Err() != nil || len(x.sealed) == 1 {
 			return ExtentRef{}, err
 		}
 		// The others have the extent; the repairer restores the missing replica.
-		x.here = nil
+		x.localReplica = nil
 		x.sealed = slices.DeleteFunc(x.sealed, func(n string) bool { return n == x.s.self })
 		x.epoch++
 		x.sendHolders()
@@ -127,7 +127,7 @@ func (x *spread) sealAgain(ctx context.Context) (ExtentRef, error) {
 
 // sendHolders sends the holder list to all nodes that sealed the extent. A node that does not
 // answer keeps its older list, which includes these nodes.
-func (x *spread) sendHolders() {
+func (x *replicatedWrite) sendHolders() {
 	x.epoch++
 	h := Holders{Epoch: x.epoch, Nodes: slices.Clone(x.sealed)}
 	var others []string
@@ -149,9 +149,9 @@ func (x *spread) sendHolders() {
 }
 
 // Drop implements local.ExtentSink.
-func (x *spread) Drop() {
-	if x.here != nil {
-		x.here.Abort()
+func (x *replicatedWrite) Drop() {
+	if x.localReplica != nil {
+		x.localReplica.Abort()
 	}
 	id := x.id
 	var others []string
@@ -168,5 +168,5 @@ func (x *spread) Drop() {
 		streams = append(streams, b.nodes...)
 	}
 	x.s.abortInBackground(streams, x.stream)
-	x.here, x.branches, x.sealed = nil, nil, nil
+	x.localReplica, x.branches, x.sealed = nil, nil, nil
 }

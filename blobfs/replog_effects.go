@@ -135,9 +135,9 @@ func (w *SpreadLogWriter) withdraw() {
 }
 
 func (w *SpreadLogWriter) signalSpace() {
-	if w.room != nil {
-		close(w.room)
-		w.room = nil
+	if w.space != nil {
+		close(w.space)
+		w.space = nil
 	}
 }
 

@@ -22,15 +22,15 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	defer cancel()
 	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital || reserve}
 	var p api.Logs
-	var room int64
+	var space int64
 	var err error
 	if e.Node == w.s.self {
-		p, room, err = w.openLocal(ctx, o)
+		p, space, err = w.openLocal(ctx, o)
 	} else {
-		p, room, err = w.openRemote(ctx, e.Node, o)
+		p, space, err = w.openRemote(ctx, e.Node, o)
 	}
-	if err == nil && room < w.frameMax() {
-		err = fmt.Errorf("extents of %d bytes are smaller than a frame", room)
+	if err == nil && space < w.frameMax() {
+		err = fmt.Errorf("extents of %d bytes are smaller than a frame", space)
 	}
 	w.later(func() {
 		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
@@ -48,36 +48,36 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 		l := newLogLink(w, e.Seq, e.Node, e.Epoch, salt, p)
 		w.links[linkKey{e.Seq, e.Node}] = l
 		w.stats.Extents++
-		w.m.Opened(e.Seq, e.Node, room)
+		w.m.Opened(e.Seq, e.Node, space)
 	})
 }
 
-func (w *SpreadLogWriter) openRemote(ctx context.Context, node string, o local.LogOpen) (p api.Logs, room int64, err error) {
+func (w *SpreadLogWriter) openRemote(ctx context.Context, node string, o local.LogOpen) (p api.Logs, space int64, err error) {
 	if p, err = w.s.logPeer(ctx, node); err == nil {
-		room, err = p.OpenLog(ctx, o)
+		space, err = p.OpenLog(ctx, o)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.opening, linkKey{o.Seq, node})
-	return p, room, err
+	return p, space, err
 }
 
 // openLocal opens a replica on the local disk, which may stall without a deadline. After a timeout
 // the call is abandoned and the replica counts as opening until the call returns.
 func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.Logs, int64, error) {
 	type opened struct {
-		room int64
-		err  error
+		space int64
+		err   error
 	}
 	p, k := server{w.s}, linkKey{o.Seq, w.s.self}
 	done := make(chan opened, 1)
 	left := false // abandoned by the caller; guarded by mu
 	if !w.s.spawn(func() {
-		room, err := p.OpenLog(ctx, o)
+		space, err := p.OpenLog(ctx, o)
 		w.mu.Lock()
 		delete(w.opening, k)
 		if !left {
-			done <- opened{room, err}
+			done <- opened{space, err}
 		}
 		w.mu.Unlock()
 		if left && err == nil {
@@ -88,14 +88,14 @@ func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.L
 	}
 	select {
 	case r := <-done:
-		return p, r.room, r.err
+		return p, r.space, r.err
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
 	case r := <-done:
-		return p, r.room, r.err
+		return p, r.space, r.err
 	default:
 	}
 	left = true
@@ -156,6 +156,6 @@ func (w *SpreadLogWriter) otherReplicaOpen(k linkKey) bool {
 // enoughWithout reports whether there are enough responsive nodes without node. Called with mu
 // held.
 func (w *SpreadLogWriter) enoughWithout(node string, now time.Duration) bool {
-	quick := w.quick(now, w.vital)
-	return len(quick)-len(nodesOf(quick, []string{node})) >= w.least()
+	responsive := w.responsive(now, w.vital)
+	return len(responsive)-len(nodesOf(responsive, []string{node})) >= w.least()
 }

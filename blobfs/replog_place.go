@@ -100,19 +100,19 @@ func (w *SpreadLogWriter) Full() error {
 // least returns the least number of replicas of an extent.
 func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
 
-// gets reports whether a node may get a replica as far as its disks are concerned. The local disks
+// eligible reports whether a node may get a replica as far as its disks are concerned. The local disks
 // are not tested here, since they have newer figures.
-func (w *SpreadLogWriter) gets(n place.Node, reserve bool) bool {
+func (w *SpreadLogWriter) eligible(n place.Node, reserve bool) bool {
 	return !n.Leaving && (!n.Full || reserve || n.ID == w.s.self)
 }
 
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
-	if quick := w.quick(now, reserve); len(quick) >= w.least() {
-		return quick
+	if responsive := w.responsive(now, reserve); len(responsive) >= w.least() {
+		return responsive
 	}
-	if able := w.able(now, reserve); len(able) >= w.least() {
-		return able
+	if available := w.available(now, reserve); len(available) >= w.least() {
+		return available
 	}
 	// A failed node may be back. Better to try it soon than to continue with a single disk.
 	patience := w.s.cluster.Logs.Avoid - min(excludeMin, w.s.cluster.Logs.Avoid)
@@ -121,18 +121,18 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 		if n.ID != w.s.self {
 			at += patience
 		}
-		return !w.gets(n, reserve) || w.isExcluded(n.ID, at, reserve)
+		return !w.eligible(n, reserve) || w.isExcluded(n.ID, at, reserve)
 	})
 }
 
-// able returns the nodes that have not failed recently. Called with mu held.
-func (w *SpreadLogWriter) able(now time.Duration, reserve bool) []place.Node {
-	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.gets(n, reserve) || w.isExcluded(n.ID, now, reserve) })
+// available returns the nodes that have not failed recently. Called with mu held.
+func (w *SpreadLogWriter) available(now time.Duration, reserve bool) []place.Node {
+	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.eligible(n, reserve) || w.isExcluded(n.ID, now, reserve) })
 }
 
-// quick returns the nodes that have neither failed nor been slow recently. Called with mu held.
-func (w *SpreadLogWriter) quick(now time.Duration, reserve bool) []place.Node {
-	return slices.DeleteFunc(w.able(now, reserve), func(n place.Node) bool { return now < w.slow[n.ID].until })
+// responsive returns the nodes that have neither failed nor been slow recently. Called with mu held.
+func (w *SpreadLogWriter) responsive(now time.Duration, reserve bool) []place.Node {
+	return slices.DeleteFunc(w.available(now, reserve), func(n place.Node) bool { return now < w.slow[n.ID].until })
 }
 
 // placeable returns the nodes with space for another extent, as last reported, this node included.

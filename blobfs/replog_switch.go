@@ -172,9 +172,9 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 // widenPauseMin is the shortest time that the writer stays in an extent after a switch for more replicas.
 const widenPauseMin = time.Second
 
-// wide records a switch for more replicas. Each switch prepares an extent on each node, so the
+// recordWiden records a switch for more replicas. Each switch prepares an extent on each node, so the
 // pause before the next doubles up to LogConfig.Avoid: nodes may flap, or join one after the other.
-func (w *SpreadLogWriter) wide(now time.Duration) {
+func (w *SpreadLogWriter) recordWiden(now time.Duration) {
 	longest := w.s.cluster.Logs.Avoid
 	if now-w.lastWiden > 2*longest {
 		w.rest = 0
@@ -196,7 +196,7 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 	}
 	switch p.judge(reasonWiden) {
 	case leave:
-		w.wide(now)
+		w.recordWiden(now)
 		w.m.Renew()
 	case replaceStandby:
 		seq, standby := w.m.Standby()

@@ -27,15 +27,15 @@ func (w *SpreadLogWriter) weigh(now time.Duration) {
 	if gen == 0 {
 		return
 	}
-	able := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving })
-	want := min(w.s.cluster.Replicas, len(able))
+	available := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving })
+	want := min(w.s.cluster.Replicas, len(available))
 	pos, short, bare := l.Start, int64(0), int64(0)
 	for _, x := range l.Extents {
 		if x.Length < 0 {
 			break // open: the writer moves to an extent with more replicas
 		}
 		pos += x.Length
-		live := len(nodesOf(able, x.Replicas))
+		live := len(nodesOf(available, x.Replicas))
 		if x.Length > 0 && (live < want || w.s.anyDraining(x.Replicas)) {
 			short = pos
 		}

@@ -30,8 +30,8 @@ type SpreadLogWriter struct {
 	ctx    context.Context // canceled by Close and with the store
 	cancel context.CancelFunc
 
-	// turn is held while a payload's frames are submitted; its capacity is one.
-	turn chan struct{}
+	// appendTurn is held while a payload's frames are submitted; its capacity is one.
+	appendTurn chan struct{}
 
 	// mu guards what follows. Never held across I/O. Queueing frames for the local disk is no I/O.
 	mu       sync.Mutex
@@ -40,7 +40,7 @@ type SpreadLogWriter struct {
 	frames   []*logFrame
 	waiters  []*logWaiter  // by position
 	bytes    int           // of unacknowledged frames
-	room     chan struct{} // closed and replaced when bytes shrinks; nil if no append waits
+	space    chan struct{} // closed and replaced when bytes shrinks; nil if no append waits
 	salts    map[uint64]uint64
 	reserved map[uint64]bool // extents that may use disk reserves although the log is not vital
 	seq      uint64          // of the extent that frames are encoded for
@@ -113,7 +113,7 @@ func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital
 	}
 	w := &SpreadLogWriter{
 		s: s, id: id, server: server, path: logPath(server, id), vital: vital,
-		turn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
+		appendTurn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
 		salts: map[uint64]uint64{}, reserved: map[uint64]bool{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]exclusion{},
 		slow: map[string]slowNode{},
 	}
@@ -189,14 +189,14 @@ func (w *SpreadLogWriter) append(ctx context.Context, p []byte) (int64, error) {
 		return 0, err // nothing is appended
 	}
 	select {
-	case w.turn <- struct{}{}:
+	case w.appendTurn <- struct{}{}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-w.ctx.Done():
 		return 0, w.closedError()
 	}
 	waiter, err := w.submit(ctx, p)
-	<-w.turn
+	<-w.appendTurn
 	if err != nil {
 		return 0, err
 	}
@@ -298,13 +298,13 @@ func (w *SpreadLogWriter) awaitSpace(ctx context.Context, size int) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.room == nil {
-			w.room = make(chan struct{})
+		if w.space == nil {
+			w.space = make(chan struct{})
 		}
-		room := w.room
+		space := w.space
 		w.mu.Unlock()
 		select {
-		case <-room:
+		case <-space:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.ctx.Done():

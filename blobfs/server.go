@@ -114,7 +114,7 @@ func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) 
 	st, err := v.s.disks.StatExtent(ctx, x)
 	v.s.recordIfCorrupt(x, err)
 	if err == nil {
-		err = v.s.rot.why(x)
+		err = v.s.corruptExtents.why(x)
 	}
 	return st, err
 }
@@ -184,7 +184,7 @@ func (v server) Verify(ctx context.Context, r api.Ref) error {
 	clock := v.s.cluster.Clock
 	began := clock.Now()
 	err := v.s.disks.ScrubExtent(ctx, r.Extent, func(int64) error {
-		v.s.repairer.yield(ctx, clock.Now()-began)
+		v.s.repairer.yieldIfBusy(ctx, clock.Now()-began)
 		began = clock.Now()
 		return ctx.Err()
 	})

@@ -17,9 +17,9 @@ import (
 // source reads one extent of a blob: from the local replica while it is good, else from other
 // nodes.
 type source struct {
-	s    *Store
-	ref  api.Ref
-	here *local.ExtentReader // nil if there was no local replica at open
+	s            *Store
+	ref          api.Ref
+	localReplica *local.ExtentReader // nil if there was no local replica at open
 	// rotten is set once a local read fails verification. From then on other nodes are read.
 	rotten atomic.Bool
 	hints  []string
@@ -32,9 +32,9 @@ type source struct {
 // openSource opens an extent here, or finds another node that has it.
 func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source, error) {
 	x := &source{s: s, ref: api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, hints: ref.Replicas}
-	here, errLocal := s.disks.OpenRef(ctx, blob, ref)
+	localReplica, errLocal := s.disks.OpenRef(ctx, blob, ref)
 	if errLocal == nil {
-		x.here = here
+		x.localReplica = localReplica
 		return x, nil
 	}
 	s.recordIfCorrupt(x.ref.Extent, errLocal)
@@ -54,12 +54,12 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 }
 
 // good reports whether the local replica is used.
-func (x *source) good() bool { return x.here != nil && !x.rotten.Load() }
+func (x *source) good() bool { return x.localReplica != nil && !x.rotten.Load() }
 
 // ReadRaw implements local.ExtentSource.
 func (x *source) ReadRaw(p []byte, off int64) bool {
 	if x.good() {
-		return x.here.ReadRaw(p, off)
+		return x.localReplica.ReadRaw(p, off)
 	}
 	return x.read(p, off) == nil
 }
@@ -68,7 +68,7 @@ func (x *source) ReadRaw(p []byte, off int64) bool {
 func (x *source) ReadVerified(p []byte, off int64) error {
 	var errLocal error
 	if x.good() {
-		if errLocal = x.here.ReadVerified(p, off); errLocal == nil {
+		if errLocal = x.localReplica.ReadVerified(p, off); errLocal == nil {
 			return nil
 		}
 		x.rotten.Store(true)
@@ -82,8 +82,8 @@ func (x *source) ReadVerified(p []byte, off int64) error {
 
 // Close implements local.ExtentSource.
 func (x *source) Close() error {
-	if x.here != nil {
-		return x.here.Close()
+	if x.localReplica != nil {
+		return x.localReplica.Close()
 	}
 	return nil
 }

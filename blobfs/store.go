@@ -97,18 +97,18 @@ type disks = local.Store
 // those of the other members. It is safe for concurrent use.
 type Store struct {
 	*disks
-	cluster   Cluster
-	self      string
-	log       *slog.Logger
-	peers     peers
-	streams   streams
-	cache     extentCache
-	rot       rot
-	pins      pins
-	sweep     gcNode
-	swept     gcStatus
-	abandoned abandoned
-	frames    frameBuffers
+	cluster        Cluster
+	self           string
+	log            *slog.Logger
+	peers          peers
+	streams        streams
+	cache          extentCache
+	corruptExtents corruptExtents
+	pins           pins
+	sweep          gcNode
+	swept          gcStatus
+	abandoned      abandoned
+	frames         frameBuffers
 	// openLogs are the logs that this node appends to.
 	openLogs openLogs
 	repairer *repairer // nil without a membership

@@ -72,14 +72,14 @@ type Writer struct {
 
 // openExtent is an open extent of the writer.
 type openExtent struct {
-	seq    uint64
-	start  int64
-	sent   int64 // position after what was sent to its replicas
-	room   int64 // bytes of frames that fit into each of its replicas
-	length int64 // final length, or Open
-	failed bool
-	slots  []slot
-	wait   int // replicas that are not open yet
+	seq      uint64
+	start    int64
+	sent     int64 // position after what was sent to its replicas
+	capacity int64 // bytes of frames that fit into each of its replicas
+	length   int64 // final length, or Open
+	failed   bool
+	slots    []slot
+	wait     int // replicas that are not open yet
 }
 
 // slot is the writer's state of one replica.
@@ -223,7 +223,7 @@ func (w *Writer) Retry() {
 }
 
 // Opened reports that a replica is open and has space for room bytes of frames.
-func (w *Writer) Opened(seq uint64, node string, room int64) {
+func (w *Writer) Opened(seq uint64, node string, capacity int64) {
 	x := w.made
 	if x == nil || x.seq != seq {
 		return
@@ -234,7 +234,7 @@ func (w *Writer) Opened(seq uint64, node string, room int64) {
 	}
 	s.opened = true
 	x.wait--
-	x.room = min(x.room, room)
+	x.capacity = min(x.capacity, capacity)
 	w.advance()
 }
 
@@ -379,7 +379,7 @@ func (w *Writer) ack() {
 }
 
 // fits reports whether a frame that ends at position end fits the extent.
-func (x *openExtent) fits(end int64) bool { return end-x.start <= x.room }
+func (x *openExtent) fits(end int64) bool { return end-x.start <= x.capacity }
 
 // mustSwitch reports whether the writer has to leave the current extent: it failed, or it is full and
 // all its frames are acknowledged.
@@ -448,7 +448,7 @@ func (w *Writer) make() {
 		return
 	}
 	w.seq++
-	w.made = &openExtent{seq: w.seq, length: Open, room: 1<<63 - 1}
+	w.made = &openExtent{seq: w.seq, length: Open, capacity: 1<<63 - 1}
 	w.do(Effect{Kind: EffectPlace, Seq: w.seq})
 }
 

@@ -85,10 +85,10 @@ func startWriter(t *testing.T, l List, gen uint64) testWriter {
 var emptyLog = List{Epoch: 3, Owner: 7, Start: 100}
 
 // openOn gives an extent its nodes, and opens all its replicas.
-func (w testWriter) openOn(seq uint64, room int64, nodes ...string) {
+func (w testWriter) openOn(seq uint64, capacity int64, nodes ...string) {
 	w.Place(seq, nodes)
 	for _, n := range nodes {
-		w.Opened(seq, n, room)
+		w.Opened(seq, n, capacity)
 	}
 }
 
