@@ -33,29 +33,32 @@
 //
 // # Goroutines
 //
-//	name     started by           stopped by        owns
-//	stream   Begin of a peer      Seal, Abort,      one extent being received; runs its
-//	                              StreamIdle,         operations one at a time
-//	                              Close
-//	beside   Writer.Write         Writer.Seal,      sealing an extent while the next
-//	                              Abort               is written
-//	search   reads, OpenBlob      ReplyTimeout      reading from one node
-//	later    a failed replica,    ReplyTimeout      aborting streams, dropping extents
-//	         Writer.Abort
-//	pull     Copy                 its end           reading ahead of the copy's writes
-//	ask      a suspected node     an answer, Close  probing that node; one per node
-//	run      OpenIn, clustered    Close             scanning the holder lists of local extents
-//	auditing OpenIn, clustered    Close             asking nodes whether they have their replicas
-//	work     OpenIn, clustered    Close             the current task; Workers of them
-//	scrubbing, balancing  OpenIn  Close             reading extents; moving them to emptier nodes
-//	abandoning            OpenIn  Close             deleting abandoned blobs that are garbage
-//	watch    CreateLog            its log's end     detecting slow replicas of a log
-//	link     frames for a node    the replica is    sending a log's frames to one node
-//	                              dropped
-//	change   a log's writer       its answer        opening, truncating or dropping a replica; reading
-//	                                                  or saving the extent list
-//	flush    frames from a writer they are durable  the local replica of a log
-//	fence    OpenLog              OpenLog           fencing a log on one node
+//	name         started by           stopped by        owns
+//	stream       Begin of a peer      Seal, Abort,      one extent being received; runs its
+//	                                  StreamIdle,         operations one at a time
+//	                                  Close
+//	beside       Writer.Write         Writer.Seal,      sealing an extent while the next
+//	                                  Abort               is written
+//	search       reads, OpenBlob      ReplyTimeout      reading from one node
+//	inBackground a failed replica,    ReplyTimeout      aborting streams, dropping extents
+//	             Writer.Abort
+//	pull         Copy                 its end           reading ahead of the copy's writes
+//	probe        a suspected node     an answer, Close  probing that node; one per node
+//	run          OpenIn, clustered    Close             scanning the holder lists of local
+//	                                                      extents
+//	auditLoop    OpenIn, clustered    Close             asking nodes whether they have their
+//	                                                      replicas
+//	workLoop     OpenIn, clustered    Close             the current task; Workers of them
+//	scrubLoop    OpenIn, clustered    Close             reading extents
+//	balanceLoop  OpenIn, clustered    Close             moving extents to emptier nodes
+//	abandonLoop  OpenIn, clustered    Close             deleting abandoned blobs that are garbage
+//	watch        CreateLog            its log's end     detecting slow replicas of a log
+//	link         frames for a node    the replica is    sending a log's frames to one node
+//	                                  dropped
+//	change       a log's writer       its answer        opening, truncating or dropping a
+//	                                                      replica; reading or saving the list
+//	flush        frames of a writer   they are durable  the local replica of a log
+//	fence        OpenLog              OpenLog           fencing a log on one node
 //
 // The queue of a stream holds at most 16 MiB, twice the sender's window; more is rejected with
 // api.ErrBusy. A node has at most 256 streams.
