@@ -118,13 +118,13 @@ func (b *branch) left() (time.Duration, bool) {
 // expire fails the branch if the nodes were silent for too long.
 func (b *branch) expire() {
 	if left, owing := b.left(); owing && left <= 0 {
-		b.giveUp(b.silent(b.patience()))
+		b.failPending(b.silentError(b.patience()))
 	}
 }
 
-// giveUp fails all unanswered calls, since other nodes may be waiting for this node's answer to
+// failPending fails all unanswered calls, since other nodes may be waiting for this node's answer to
 // them.
-func (b *branch) giveUp(err error) {
+func (b *branch) failPending(err error) {
 	b.mu.Lock()
 	if b.err == nil {
 		b.err = err
@@ -136,7 +136,7 @@ func (b *branch) giveUp(err error) {
 	}
 }
 
-func (b *branch) silent(d time.Duration) error {
+func (b *branch) silentError(d time.Duration) error {
 	return fmt.Errorf("%w: no answer from %s within %v", api.ErrUnreachable, b.nodes[0], d)
 }
 
@@ -179,7 +179,7 @@ func (b *branch) wait(ok func() bool) error {
 		}
 		left, _ := b.left()
 		if err := b.await(max(left, 0)); err != nil {
-			b.giveUp(err)
+			b.failPending(err)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (b *branch) await(patience time.Duration) error {
 	case <-b.moved:
 		return nil
 	case <-fired:
-		return b.silent(patience)
+		return b.silentError(patience)
 	case <-b.s.ctx.Done():
 		return ErrClosed
 	}

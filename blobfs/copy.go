@@ -36,7 +36,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	case err == nil && !bad:
 		return s.keepHolders(ctx, c)
 	}
-	done, err := s.repairer.take(ctx)
+	done, err := s.repairer.admitCopy(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 		if got.err != nil {
 			return got.err
 		}
-		if err := s.repairer.pace(ctx, int64(len(got.p))); err != nil {
+		if err := s.repairer.limitCopyRate(ctx, int64(len(got.p))); err != nil {
 			return err
 		}
 		if err := w.Write(got.p); err != nil {

@@ -64,13 +64,13 @@ func (p *peers) suspect(node string) {
 	}
 	x.until = now + suspectTime
 	if !x.asking {
-		x.asking = p.s.spawn(func() { p.ask(node) })
+		x.asking = p.s.spawn(func() { p.probe(node) })
 	}
 }
 
-// ask probes a node until it answers, or until the suspicion ends and the membership reports the
+// probe probes a node until it answers, or until the suspicion ends and the membership reports the
 // node as dead. The next failed call starts a new probe.
-func (p *peers) ask(node string) {
+func (p *peers) probe(node string) {
 	for {
 		p.mu.Lock()
 		x, now := p.suspects[node], p.clock.Now()
@@ -84,14 +84,14 @@ func (p *peers) ask(node string) {
 		if sleep(p.s.ctx, p.clock, pause) != nil {
 			return
 		}
-		if p.s.believedAlive(node) && p.s.answers(node) {
+		if p.s.believedAlive(node) && p.s.ping(node) {
 			p.markAlive(node)
 		}
 	}
 }
 
-// answers probes a node with an empty request.
-func (s *Store) answers(node string) bool {
+// ping probes a node with an empty request.
+func (s *Store) ping(node string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
 	peer, err := s.peer(ctx, node)
@@ -111,7 +111,7 @@ func (p *peers) markAlive(node string) {
 	}
 	p.mu.Unlock()
 	if back {
-		p.s.repairer.heard()
+		p.s.repairer.peerRecovered()
 	}
 }
 
@@ -122,8 +122,8 @@ func (p *peers) suspected(node string) bool {
 	return x != nil && p.clock.Now() < x.until
 }
 
-// alone reports whether this node is the only member.
-func (s *Store) alone() bool {
+// singleNode reports whether this node is the only member.
+func (s *Store) singleNode() bool {
 	if s.cluster.Fleet == nil {
 		return true
 	}
@@ -219,8 +219,8 @@ func (s *Store) each(ctx context.Context, nodes []string, ask func(ctx context.C
 	group.Wait()
 }
 
-// later is each in the background; errors are ignored.
-func (s *Store) later(nodes []string, ask func(ctx context.Context, p api.Peer)) {
+// inBackground is each in the background; errors are ignored.
+func (s *Store) inBackground(nodes []string, ask func(ctx context.Context, p api.Peer)) {
 	if len(nodes) > 0 {
 		s.spawn(func() { s.each(s.ctx, nodes, ask) })
 	}
@@ -229,5 +229,5 @@ func (s *Store) later(nodes []string, ask func(ctx context.Context, p api.Peer))
 // abortInBackground aborts a stream on nodes in the background. A node that is not reached drops the
 // stream after StreamIdle.
 func (s *Store) abortInBackground(nodes []string, stream api.StreamID) {
-	s.later(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
+	s.inBackground(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
 }

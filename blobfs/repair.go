@@ -17,7 +17,7 @@ type repairer struct {
 	watch       *watch
 	queue       *taskQueue
 	repairs     *rate // repair bytes that other nodes copy at this node's request
-	taken       *rate // bytes copied to this node
+	copyRate    *rate // bytes copied to this node
 	scrubRate   *rate // bytes read by the scrub
 	balanceRate *rate // bytes moved to emptier nodes
 	verifyRate  *rate // bytes that other nodes verify before a local replica is dropped
@@ -47,10 +47,10 @@ func (s *Store) startRepairer() {
 	s.spawn(k.run)
 	s.spawn(k.auditLoop)
 	s.spawn(k.scrubLoop)
-	s.spawn(k.balancing)
+	s.spawn(k.balanceLoop)
 	s.spawn(k.abandonLoop)
 	for range k.cfg.Workers {
-		s.spawn(k.work)
+		s.spawn(k.workLoop)
 	}
 }
 
@@ -58,13 +58,13 @@ func newRepairer(s *Store) *repairer {
 	cfg := s.cluster.Keep
 	k := &repairer{s: s, cfg: cfg, queue: newTaskQueue(s.cluster.Clock)}
 	k.watch = newMembershipWatch(s, cfg)
-	k.repairs = newRate(s.cluster.Clock, cfg.RepairBytes)
-	k.taken = newRate(s.cluster.Clock, cfg.RepairBytes)
+	k.repairRate = newRate(s.cluster.Clock, cfg.RepairBytes)
+	k.copyRate = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.verifyRate = newRate(s.cluster.Clock, cfg.RepairBytes)
 	k.scrubRate = newRate(s.cluster.Clock, cfg.ScrubBytes)
 	k.balanceRate = newRate(s.cluster.Clock, cfg.BalanceBytes)
 	k.copySlots = make(chan struct{}, cfg.Workers)
-	k.back = make(chan struct{}, 1)
+	k.recovered = make(chan struct{}, 1)
 	return k
 }
 
@@ -90,7 +90,7 @@ func (k *repairer) run() {
 		now := k.s.cluster.Clock.Now()
 		// When all tasks of a scan that found under-replicated extents are done, scan again, so that
 		// the reported figures are current.
-		over := now >= again && k.found() && k.queue.idleAfterWork()
+		over := now >= again && k.foundShort() && k.queue.idleAfterWork()
 		if news || over || now >= next || k.queue.overflowDrained() {
 			k.scan(v)
 			took := k.s.cluster.Clock.Now() - now
@@ -100,7 +100,7 @@ func (k *repairer) run() {
 			again = now + max(pause, 50*took)
 			// Scanning millions of lists uses at most 1/50 of one CPU.
 			next = now + max(k.cfg.ScanEvery, 50*took)
-			if k.of(v, k.s.self) == leaving {
+			if k.stateOf(v, k.s.self) == nodeDraining {
 				next = now + max(drainEvery, 50*took)
 			}
 			k.drain(v)
@@ -109,7 +109,7 @@ func (k *repairer) run() {
 		select {
 		case <-changed:
 		case <-fired:
-		case <-k.back:
+		case <-k.recovered:
 			k.queue.retryNow()
 			k.watch.retryNow()
 		case <-k.s.ctx.Done():
@@ -120,13 +120,13 @@ func (k *repairer) run() {
 	}
 }
 
-// heard makes the repairer retry failed tasks at once, since a suspected node answers again.
-func (k *repairer) heard() {
+// peerRecovered makes the repairer retry failed tasks at once, since a suspected node answers again.
+func (k *repairer) peerRecovered() {
 	if k == nil {
 		return
 	}
 	select {
-	case k.back <- struct{}{}:
+	case k.recovered <- struct{}{}:
 	default:
 	}
 }
@@ -151,8 +151,8 @@ func (k *repairer) newlyRetired() bool {
 	return news
 }
 
-// work runs queued tasks one at a time.
-func (k *repairer) work() {
+// workLoop runs queued tasks one at a time.
+func (k *repairer) workLoop() {
 	for {
 		t, err := k.queue.pop(k.s.ctx)
 		if err != nil {
@@ -208,8 +208,8 @@ func (k *repairer) scan(v *view) {
 	k.mu.Unlock()
 }
 
-// found reports whether the last scan found extents that this node has to repair.
-func (k *repairer) found() bool {
+// foundShort reports whether the last scan found extents that this node has to repair.
+func (k *repairer) foundShort() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mu.scan.short != [local.HoldersMax + 1]int64{}
@@ -222,7 +222,7 @@ func (k *repairer) listChanged(x ExtentID, h Holders) {
 		return
 	}
 	v := k.watch.view()
-	if stay := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return k.of(v, n) == leaving }); len(stay) >= k.s.cluster.Replicas {
+	if stay := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return k.stateOf(v, n) == nodeDraining }); len(stay) >= k.s.cluster.Replicas {
 		return
 	}
 	info, err := k.s.disks.ExtentInfo(x)
@@ -238,26 +238,28 @@ func (k *repairer) listChanged(x ExtentID, h Holders) {
 // scanPage is how many lists are read at a time, while the store's index is locked.
 const scanPage = 512
 
-// listed returns the holders of an extent on this node. Without a list, this node is the only
+// holders returns the holders of an extent on this node. Without a list, this node is the only
 // holder.
-func (k *repairer) listed(x *local.ExtentInfo) Holders {
+func (k *repairer) holders(x *local.ExtentInfo) Holders {
 	if x.Holders.Epoch == 0 {
 		return Holders{Nodes: []string{k.s.self}}
 	}
 	return x.Holders
 }
 
-// want returns the target number of replicas: the replication factor, or the number of live nodes
+// targetReplicas returns the target number of replicas: the replication factor, or the number of live nodes
 // that are not draining if that is lower.
-func (k *repairer) want(v *view) int { return min(k.s.cluster.Replicas, v.present) }
+func (k *repairer) targetReplicas(v *view) int { return min(k.s.cluster.Replicas, v.present) }
 
-// bad reports whether the local replica is corrupt or in a retired folder.
-func (k *repairer) bad(x *local.ExtentInfo) bool { return x.Retired || k.s.corruptExtents.has(x.ID) }
+// localBad reports whether the local replica is corrupt or in a retired folder.
+func (k *repairer) localBad(x *local.ExtentInfo) bool {
+	return x.Retired || k.s.corruptExtents.has(x.ID)
+}
 
 // triage returns the task that an extent needs according to its local holder list, and false if
 // none.
 func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
-	h := k.listed(x)
+	h := k.holders(x)
 	t := task{id: x.ID, created: x.Created}
 	var survivors, leavers []string
 	held := 0
@@ -265,40 +267,40 @@ func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	for _, id := range h.Nodes {
 		if id == k.s.self {
 			listed = true
-			if k.bad(x) {
+			if k.localBad(x) {
 				continue
 			}
 		}
-		switch k.of(v, id) {
-		case present:
+		switch k.stateOf(v, id) {
+		case nodeLive:
 			survivors = append(survivors, id)
 			held++
-		case leaving:
+		case nodeDraining:
 			leavers = append(leavers, id)
-		case away:
+		case nodeDown:
 			held++
-		case gone:
+		case nodeGone:
 		}
 	}
-	want := k.want(v)
-	mine := k.bad(x)
+	want := k.targetReplicas(v)
+	mine := k.localBad(x)
 	if !mine {
 		among := survivors
 		if len(among) == 0 {
 			among = leavers
 		}
-		mine = v.first(x.ID, among) == k.s.self
+		mine = v.firstRanked(x.ID, among) == k.s.self
 	}
 	short := want - held
 	switch {
-	case short > 0 && !listed && !k.bad(x):
+	case short > 0 && !listed && !k.localBad(x):
 		t.rank = len(survivors) // the local replica is one more than the list has
-	case k.bad(x), short > 0 && mine:
+	case k.localBad(x), short > 0 && mine:
 		t.rank = len(survivors) + len(leavers)
 		t.bytes = max(int64(short), 1) * x.Length
 	case short > 0:
 		t.rank, t.behind = taskFallback+len(survivors), true
-		return t, v.at-v.changed > k.patience(v)
+		return t, v.at-v.changed > k.takeoverDelay(v)
 	default:
 		t.rank = taskSurplus
 		return t, k.surplus(v, h, listed, mine, len(survivors))
@@ -306,11 +308,11 @@ func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	return t, true
 }
 
-// patience is how long the responsible node is given, after the last membership change, before
+// takeoverDelay is how long the responsible node is given, after the last membership change, before
 // other nodes act. A draining node waits less: it may be the only node that knows the extent, if
 // the blob's writer failed before all nodes had sealed it.
-func (k *repairer) patience(v *view) time.Duration {
-	if k.of(v, k.s.self) == leaving {
+func (k *repairer) takeoverDelay(v *view) time.Duration {
+	if k.stateOf(v, k.s.self) == nodeDraining {
 		return min(2*k.cfg.Grace, 2*drainEvery)
 	}
 	return 2 * k.cfg.Grace
@@ -319,7 +321,7 @@ func (k *repairer) patience(v *view) time.Duration {
 // auditLoop asks other nodes whether they have the replicas that they should.
 func (k *repairer) auditLoop() {
 	for {
-		if nodes := k.watch.due(); len(nodes) > 0 {
+		if nodes := k.watch.auditsDue(); len(nodes) > 0 {
 			k.audit(nodes)
 		}
 		if sleep(k.s.ctx, k.s.cluster.Clock, tickEvery) != nil {
@@ -336,7 +338,7 @@ func (k *repairer) audit(nodes map[string]bool) {
 	batches := map[string][]local.ExtentInfo{}
 	flush := func(node string) {
 		if b := batches[node]; len(b) > 0 && !k.auditBatch(node, b) {
-			k.watch.undone(node)
+			k.watch.auditFailed(node)
 			delete(nodes, node)
 		}
 		delete(batches, node)

@@ -33,14 +33,14 @@ type BalanceStatus struct {
 	BytesPerSec  int64
 }
 
-// balancing moves extents away while this node is fuller than others, no extent is under-replicated
+// balanceLoop moves extents away while this node is fuller than others, no extent is under-replicated
 // and membership is stable.
-func (k *repairer) balancing() {
+func (k *repairer) balanceLoop() {
 	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, said: map[string]int64{}}
 	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
 		v := k.watch.view()
 		active := false
-		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.of(v, k.s.self) == present {
+		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.stateOf(v, k.s.self) == nodeLive {
 			active = b.round(k.s.ctx)
 		}
 		k.mu.Lock()
@@ -71,7 +71,7 @@ func (b *balancer) target() (emptiest Member, ok bool) {
 			b.said[m.ID] = m.FreeBytes
 			delete(b.movedBytes, m.ID)
 		}
-		if b.k.of(v, m.ID) != present || m.CapacityBytes <= 0 {
+		if b.k.stateOf(v, m.ID) != nodeLive || m.CapacityBytes <= 0 {
 			continue
 		}
 		used += b.fullness(m) * float64(m.CapacityBytes)
@@ -124,7 +124,7 @@ func (b *balancer) round(ctx context.Context) bool {
 // circles.
 func (b *balancer) belongsOn(x *local.ExtentInfo, to string) bool {
 	self := b.k.s.self
-	h := b.k.listed(x)
+	h := b.k.holders(x)
 	if x.Retired || slices.Contains(h.Nodes, to) || !slices.Contains(h.Nodes, self) {
 		return false
 	}
@@ -155,7 +155,7 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 	}
 	defer k.queue.unclaim(x)
 	v := k.watch.view()
-	sv, err := k.ask(ctx, v, x)
+	sv, err := k.takeSurvey(ctx, v, x)
 	if err != nil {
 		return err
 	}
@@ -184,11 +184,11 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 	k.count(func(c *KeepCounts) { c.Moved++; c.MovedBytes += st.Length })
 	b.movedBytes[to] += st.Length
 	b.movedBytes[k.s.self] -= st.Length
-	if sv, err = k.ask(ctx, v, x); err != nil {
+	if sv, err = k.takeSurvey(ctx, v, x); err != nil {
 		return err
 	}
 	if k.selfListed(sv) {
 		return nil
 	}
-	return k.release(ctx, v, sv, min(r, v.remaining))
+	return k.dropSurplus(ctx, v, sv, min(r, v.remaining))
 }

@@ -29,7 +29,7 @@ type DrainStatus struct {
 
 // drain updates the drain status.
 func (k *repairer) drain(v *view) {
-	st := DrainStatus{Leaving: k.of(v, k.s.self) == leaving}
+	st := DrainStatus{Leaving: k.stateOf(v, k.s.self) == nodeDraining}
 	if st.Leaving {
 		st.Extents = int64(k.s.disks.Extents())
 		k.countLogs(k.s.ctx, &st)

@@ -36,7 +36,7 @@ func (k *repairer) heal(ctx context.Context, sv *survey) error {
 		if err := h.read(p, at); err != nil {
 			return err
 		}
-		if err := k.taken.wait(ctx, int64(len(p))); err != nil {
+		if err := k.copyRate.wait(ctx, int64(len(p))); err != nil {
 			return err
 		}
 		if err := w.Write(p); err != nil {

@@ -35,9 +35,9 @@ type survey struct {
 	heard       []string // nodes that answered
 }
 
-// ask asks the nodes that may have an extent and stores the newest list. It repeats this while
+// takeSurvey asks the nodes that may have an extent and stores the newest list. It repeats this while
 // lists name further nodes.
-func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
+func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
 	asked := map[string]bool{k.s.self: true}
@@ -46,7 +46,7 @@ func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, extra ...string
 		if sv.info, err = k.s.disks.ExtentInfo(x); err != nil {
 			return nil, err
 		}
-		sv.list = k.listed(&sv.info)
+		sv.list = k.holders(&sv.info)
 		for node, a := range answers {
 			if a.State == api.Missing || a.Holders.Epoch < sv.list.Epoch {
 				continue
@@ -67,7 +67,7 @@ func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, extra ...string
 		nodes = slices.DeleteFunc(nodes, func(n string) bool {
 			old := asked[n]
 			asked[n] = true
-			return n == "" || old || k.of(v, n) >= away || k.s.peers.suspected(n)
+			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.s.peers.suspected(n)
 		})
 		if len(nodes) == 0 {
 			break
@@ -79,12 +79,12 @@ func (k *repairer) ask(ctx context.Context, v *view, x ExtentID, extra ...string
 			return nil, ctx.Err()
 		}
 	}
-	if !k.bad(&sv.info) {
+	if !k.localBad(&sv.info) {
 		answers[k.s.self] = api.Held{State: api.Good, Holders: sv.list, Length: sv.info.Length}
 	} else {
 		answers[k.s.self] = api.Held{State: api.Bad, Holders: sv.list}
 	}
-	k.weigh(v, &sv, answers)
+	k.classify(v, &sv, answers)
 	return &sv, nil
 }
 
@@ -124,9 +124,9 @@ func (k *repairer) check(ctx context.Context, node string, xs []ExtentID) ([]api
 	return all, err
 }
 
-// weigh sorts the nodes by their answers. A node with a good replica counts even if its list is
+// classify sorts the nodes by their answers. A node with a good replica counts even if its list is
 // older, or is a different one of the same epoch.
-func (k *repairer) weigh(v *view, sv *survey, answers map[string]api.Held) {
+func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 	sv.epoch = sv.list.Epoch
 	names := slices.Clone(sv.list.Nodes)
 	for node, a := range answers {
@@ -143,7 +143,7 @@ func (k *repairer) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	slices.Sort(names)
 	for _, node := range names {
 		a, answered := answers[node]
-		st := k.of(v, node)
+		st := k.stateOf(v, node)
 		if answered {
 			sv.heard = append(sv.heard, node)
 		}
@@ -157,13 +157,13 @@ func (k *repairer) weigh(v *view, sv *survey, answers map[string]api.Held) {
 			sv.rotten = append(sv.rotten, node)
 		}
 		switch {
-		case st == present && answered && a.State == api.Bad && a.Repairs && node != k.s.self:
+		case st == nodeLive && answered && a.State == api.Bad && a.Repairs && node != k.s.self:
 			sv.held = append(sv.held, node)
-		case st == gone || answered && a.State != api.Good:
+		case st == nodeGone || answered && a.State != api.Good:
 			sv.lost = append(sv.lost, node)
-		case st == leaving && answered:
+		case st == nodeDraining && answered:
 			sv.goodDraining = append(sv.goodDraining, node)
-		case st == leaving:
+		case st == nodeDraining:
 		default:
 			sv.held = append(sv.held, node)
 			if answered {
@@ -174,7 +174,7 @@ func (k *repairer) weigh(v *view, sv *survey, answers map[string]api.Held) {
 	// A draining node that is off the list may have the last replica, if those on the list have
 	// lost theirs.
 	self := k.s.self
-	if answers[self].State == api.Good && k.of(v, self) == leaving && !slices.Contains(names, self) {
+	if answers[self].State == api.Good && k.stateOf(v, self) == nodeDraining && !slices.Contains(names, self) {
 		sv.goodDraining = append(sv.goodDraining, self)
 	}
 }
@@ -193,11 +193,11 @@ func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) erro
 	sv.epoch++
 	tell := slices.Clone(h.Nodes)
 	for _, n := range slices.Concat(sv.list.Nodes, sv.goodDraining) {
-		if !slices.Contains(tell, n) && k.of(k.watch.view(), n) <= leaving {
+		if !slices.Contains(tell, n) && k.stateOf(k.watch.view(), n) <= nodeDraining {
 			tell = append(tell, n)
 		}
 	}
-	if err := k.tell(ctx, x, h, tell); err != nil {
+	if err := k.sendList(ctx, x, h, tell); err != nil {
 		return err
 	}
 	err := k.s.disks.SetHolders(ctx, x, h)
@@ -208,8 +208,8 @@ func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) erro
 	return err
 }
 
-// tell sends nodes a list. Nodes that do not answer get it when they are next asked.
-func (k *repairer) tell(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
+// sendList sends nodes a list. Nodes that do not answer get it when they are next asked.
+func (k *repairer) sendList(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
 	var stale error
 	var mu sync.Mutex
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == k.s.self })
@@ -238,7 +238,7 @@ func (k *repairer) auditBatch(node string, infos []local.ExtentInfo) bool {
 		x := &infos[i]
 		t := task{id: x.ID, created: x.Created, rank: max(len(x.Holders.Nodes)-1, 1), bytes: x.Length}
 		switch {
-		case !slices.Contains(k.listed(x).Nodes, node):
+		case !slices.Contains(k.holders(x).Nodes, node):
 			if a.State != api.Missing && a.State != api.Unwanted {
 				t.rank, t.extra = taskSurplus, node
 				k.queue.push(t)

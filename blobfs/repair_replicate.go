@@ -51,7 +51,7 @@ func (k *repairer) repairExtent(ctx context.Context, t task) error {
 	extra := []string{t.extra}
 	for range repairStepsMax {
 		v := k.watch.view()
-		sv, err := k.ask(ctx, v, t.id, extra...)
+		sv, err := k.takeSurvey(ctx, v, t.id, extra...)
 		if errors.Is(err, local.ErrNoExtent) {
 			return nil
 		}
@@ -74,7 +74,7 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 	if sv.unwanted {
 		return false, nil // garbage collection decides
 	}
-	if k.bad(&sv.info) && k.selfListed(sv) {
+	if k.localBad(&sv.info) && k.selfListed(sv) {
 		err := k.heal(ctx, sv)
 		if err == nil || errors.Is(err, local.ErrNoExtent) {
 			return true, nil
@@ -90,27 +90,27 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 		}
 	}
 	if len(sv.behind) > 0 {
-		if err := k.tell(ctx, t.id, sv.list, sv.behind); err != nil {
+		if err := k.sendList(ctx, t.id, sv.list, sv.behind); err != nil {
 			return true, err
 		}
 	}
 	self := k.s.self
 	listed := k.selfListed(sv)
-	short := k.want(v) - len(sv.held)
-	bad := k.bad(&sv.info)
+	short := k.targetReplicas(v) - len(sv.held)
+	bad := k.localBad(&sv.info)
 	among := sv.good
 	if len(among) == 0 {
 		among = sv.goodDraining
 	}
-	mine := v.first(t.id, among) == self
+	mine := v.firstRanked(t.id, among) == self
 	switch {
-	case short > 0 && !listed && !bad && k.of(v, self) == present:
+	case short > 0 && !listed && !bad && k.stateOf(v, self) == nodeLive:
 		// The replica came back with a restarted node, or this node was taken off for another that
 		// has failed since.
 		return true, k.publish(ctx, sv, append(slices.Clone(sv.held), self))
 	case short > 0 && (mine || bad && len(among) == 0 || t.behind && len(sv.repairs) == 0):
 		return true, k.replicate(ctx, v, sv, short)
-	case short > 0 && len(sv.held) > 0 && k.listNamesLost(sv) && k.of(v, self) == leaving:
+	case short > 0 && len(sv.held) > 0 && k.listNamesLost(sv) && k.stateOf(v, self) == nodeDraining:
 		// The responsible node may not know that there are too few replicas. It sees it from the
 		// list.
 		return true, k.publish(ctx, sv, sv.held)
@@ -131,7 +131,7 @@ func (k *repairer) selfListed(sv *survey) bool { return slices.Contains(sv.list.
 // listNamesLost reports whether a live node on the list has reported that it has no good replica.
 func (k *repairer) listNamesLost(sv *survey) bool {
 	return slices.ContainsFunc(sv.lost, func(n string) bool {
-		return n != k.s.self && slices.Contains(sv.list.Nodes, n) && k.of(k.watch.view(), n) <= leaving
+		return n != k.s.self && slices.Contains(sv.list.Nodes, n) && k.stateOf(k.watch.view(), n) <= nodeDraining
 	})
 }
 
@@ -159,7 +159,7 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 		}
 		tried = append(tried, target)
 		list := Holders{Epoch: sv.epoch + 1, Nodes: slices.Sorted(slices.Values(slices.Concat(sv.held, made, []string{target})))}
-		if err := k.repairs.wait(ctx, st.Length); err != nil {
+		if err := k.repairRate.wait(ctx, st.Length); err != nil {
 			return err
 		}
 		if k.lostNodeReturned(v, sv) {
@@ -188,7 +188,7 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 	if len(made) < n {
 		// A node that is gone may come back with its replica: better than none.
 		for _, g := range sv.lost {
-			if slices.Contains(sv.list.Nodes, g) && k.of(v, g) == gone {
+			if slices.Contains(sv.list.Nodes, g) && k.stateOf(v, g) == nodeGone {
 				nodes = append(nodes, g)
 			}
 		}
@@ -199,7 +199,7 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 // lostNodeReturned reports whether a node that was gone at the survey is back.
 func (k *repairer) lostNodeReturned(v *view, sv *survey) bool {
 	now := k.watch.view()
-	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.of(v, n) == gone && k.of(now, n) < gone })
+	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.stateOf(v, n) == nodeGone && k.stateOf(now, n) < nodeGone })
 }
 
 // noTarget returns why no node accepts a replica, apart from those that hold one.
@@ -291,8 +291,8 @@ func (k *repairer) copyTo(ctx context.Context, node string, c api.Copy, length i
 	return err
 }
 
-// take waits until another copy to this node may start. done must be called at its end.
-func (k *repairer) take(ctx context.Context) (done func(), err error) {
+// admitCopy waits until another copy to this node may start. done must be called at its end.
+func (k *repairer) admitCopy(ctx context.Context) (done func(), err error) {
 	if k == nil {
 		return func() {}, nil
 	}
@@ -314,10 +314,10 @@ func (k *repairer) yieldIfBusy(ctx context.Context, took time.Duration) {
 	}
 }
 
-// pace waits until n bytes may be copied to this node.
-func (k *repairer) pace(ctx context.Context, n int64) error {
+// limitCopyRate waits until n bytes may be copied to this node.
+func (k *repairer) limitCopyRate(ctx context.Context, n int64) error {
 	if k == nil {
 		return nil
 	}
-	return k.taken.wait(ctx, n)
+	return k.copyRate.wait(ctx, n)
 }

@@ -101,7 +101,7 @@ func (b *scrubber) save() {
 // scrub reads one extent.
 func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 	k := b.k
-	if k.bad(x) {
+	if k.localBad(x) {
 		return // it is being healed, or cannot be
 	}
 	k.mu.Lock()

@@ -57,7 +57,7 @@ func (s *Store) Keeping() KeepStatus {
 	if k == nil {
 		return KeepStatus{}
 	}
-	perSec, _ := k.repairs.now()
+	perSec, _ := k.repairRate.now()
 	_, endangered := k.queue.load()
 	rotten := s.corruptExtents.count()
 	balancePerSec, _ := k.balanceRate.now()

@@ -21,7 +21,7 @@ func (k *repairer) membershipStable(v *view) bool {
 // the list.
 func (k *repairer) surplus(v *view, h Holders, listed, mine bool, survivors int) bool {
 	switch {
-	case k.of(v, k.s.self) == leaving:
+	case k.stateOf(v, k.s.self) == nodeDraining:
 		return true
 	case !k.membershipStable(v):
 		return false
@@ -36,9 +36,9 @@ func (k *repairer) surplus(v *view, h Holders, listed, mine bool, survivors int)
 // the list never drops, so the nodes that answered still have theirs.
 func (k *repairer) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
 	r := k.s.cluster.Replicas
-	self := k.of(v, k.s.self)
+	self := k.stateOf(v, k.s.self)
 	switch {
-	case self == leaving:
+	case self == nodeDraining:
 		// Dead members count: they may come back.
 		need := max(1, min(r, v.remaining))
 		if len(sv.good) < need {
@@ -47,11 +47,11 @@ func (k *repairer) trim(ctx context.Context, v *view, sv *survey, mine, listed b
 		if listed {
 			return true, k.publish(ctx, sv, sv.held)
 		}
-		return false, k.release(ctx, v, sv, need)
+		return false, k.dropSurplus(ctx, v, sv, need)
 	case !k.membershipStable(v):
 		return false, nil
 	case !listed:
-		return false, k.release(ctx, v, sv, r)
+		return false, k.dropSurplus(ctx, v, sv, r)
 	case mine && len(sv.good) > r && len(sv.good) == len(sv.held):
 		return true, k.publish(ctx, sv, k.chooseHolders(v, sv, r))
 	}
@@ -73,11 +73,11 @@ func (k *repairer) chooseHolders(v *view, sv *survey, n int) []string {
 	return ids
 }
 
-// release drops the local replica of an extent whose list does not name this node. At least need
+// dropSurplus drops the local replica of an extent whose list does not name this node. At least need
 // nodes on the list must have answered that they have the same bytes and the same list, and one of
 // them must have verified its replica. Disk corruption is noticed only by reading, so the local
 // replica may be the last good one. It returns errNoGood if none of the others is good.
-func (k *repairer) release(ctx context.Context, v *view, sv *survey, need int) error {
+func (k *repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
 	mine, err := k.s.disks.StatExtent(ctx, x)
 	if err != nil {
@@ -86,7 +86,7 @@ func (k *repairer) release(ctx context.Context, v *view, sv *survey, need int) e
 	var sure []string
 	ref := api.Ref{Extent: x, CRC: mine.CRC}
 	for _, node := range sv.list.Nodes {
-		if node == k.s.self || k.of(v, node) != present {
+		if node == k.s.self || k.stateOf(v, node) != nodeLive {
 			continue
 		}
 		st, errStat := k.stat(ctx, node, x)

@@ -12,10 +12,10 @@ import (
 type nodeState uint8
 
 const (
-	present nodeState = iota // alive, not draining
-	leaving                  // alive, draining
-	away                     // dead or unknown for less than the grace period
-	gone                     // dead for longer, or removed
+	nodeLive     nodeState = iota // alive, not draining
+	nodeDraining                  // alive, draining
+	nodeDown                      // dead or unknown for less than the grace period
+	nodeGone                      // dead for longer, or removed
 )
 
 // view is an immutable snapshot of the membership and the state of each node.
@@ -100,21 +100,21 @@ func (w *watch) refresh() (*view, bool) {
 			w.observe(n, false, now)
 		}
 		was := n.was
-		n.was = w.judge(n, now)
+		n.was = w.currentState(n, now)
 		if i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Leaving }); i >= 0 {
-			n.was = gone
+			n.was = nodeGone
 			if members[i].Alive {
-				n.was = leaving
+				n.was = nodeDraining
 			}
 		}
 		if n.was != was {
 			changed = true
-			if was >= away && n.was < away {
+			if was >= nodeDown && n.was < nodeDown {
 				n.audit = now // it may have lost replicas
 			}
 		}
 		v.standings[id] = n.was
-		if n.was == gone && !n.seen && now-n.since > flapTime {
+		if n.was == nodeGone && !n.seen && now-n.since > flapTime {
 			delete(w.nodes, id)
 		}
 	}
@@ -122,7 +122,7 @@ func (w *watch) refresh() (*view, bool) {
 		if !m.Leaving {
 			v.remaining++
 		}
-		if v.standings[m.ID] == present {
+		if v.standings[m.ID] == nodeLive {
 			v.present++
 		}
 	}
@@ -155,7 +155,7 @@ func (w *watch) settled() (number uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
-		if !n.seen && n.was == away {
+		if !n.seen && n.was == nodeDown {
 			return w.last.number, false
 		}
 	}
@@ -165,7 +165,7 @@ func (w *watch) settled() (number uint64, ok bool) {
 func (w *watch) nodeLocked(id string) *nodeHistory {
 	n := w.nodes[id]
 	if n == nil {
-		n = &nodeHistory{was: away, since: w.clock.Now(), dead: true}
+		n = &nodeHistory{was: nodeDown, since: w.clock.Now(), dead: true}
 		w.nodes[id] = n
 	}
 	return n
@@ -187,18 +187,18 @@ func (w *watch) observe(n *nodeHistory, alive bool, now time.Duration) {
 	}
 }
 
-// judge returns the state of a node that is not draining. The grace period of a flapping node is
+// currentState returns the state of a node that is not draining. The grace period of a flapping node is
 // longer; a removed node has none, since it never comes back.
-func (w *watch) judge(n *nodeHistory, now time.Duration) nodeState {
+func (w *watch) currentState(n *nodeHistory, now time.Duration) nodeState {
 	switch {
 	case !n.dead:
-		return present
+		return nodeLive
 	case n.member && !n.seen:
-		return gone
+		return nodeGone
 	case now-n.since < w.cfg.Grace<<len(n.returns):
-		return away
+		return nodeDown
 	}
-	return gone
+	return nodeGone
 }
 
 // view returns the latest view.
@@ -219,21 +219,21 @@ func (w *watch) unknownNode(id string) nodeState {
 	if len(w.nodes) < unknownNodesMax {
 		w.nodeLocked(id)
 	}
-	return away
+	return nodeDown
 }
 
 // fullAuditEvery is how many audits of a node there are for each that asks for all extents.
 const fullAuditEvery = 8
 
-// due returns the nodes to audit now and schedules their next audit. Nodes with a true value are
+// auditsDue returns the nodes to audit now and schedules their next audit. Nodes with a true value are
 // asked for all extents.
-func (w *watch) due() map[string]bool {
+func (w *watch) auditsDue() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
 	ids := map[string]bool{}
 	for id, n := range w.nodes {
-		if n.was <= leaving && id != w.fleet.Self() && now >= n.audit {
+		if n.was <= nodeDraining && id != w.fleet.Self() && now >= n.audit {
 			n.audit = now + w.cfg.AuditEvery
 			n.audits++
 			ids[id] = n.audits%fullAuditEvery == 0
@@ -247,8 +247,8 @@ func (w *watch) due() map[string]bool {
 // answers.
 const auditRetry = time.Second
 
-// undone records that an audit of a node failed.
-func (w *watch) undone(id string) {
+// auditFailed records that an audit of a node failed.
+func (w *watch) auditFailed(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
@@ -277,17 +277,17 @@ func (w *watch) retryNow() {
 	}
 }
 
-// of returns the state of a node.
-func (k *repairer) of(v *view, id string) nodeState {
+// stateOf returns the state of a node.
+func (k *repairer) stateOf(v *view, id string) nodeState {
 	if st, ok := v.standings[id]; ok {
 		return st
 	}
 	return k.watch.unknownNode(id)
 }
 
-// first returns which of the nodes has the highest placement rank for an extent. That node repairs
+// firstRanked returns which of the nodes has the highest placement rank for an extent. That node repairs
 // it.
-func (v *view) first(x ExtentID, among []string) string {
+func (v *view) firstRanked(x ExtentID, among []string) string {
 	var nodes []place.Node
 	for _, id := range among {
 		n := place.Node{ID: id}

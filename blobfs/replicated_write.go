@@ -258,11 +258,11 @@ func (x *replicatedWrite) dropFailed(node string, err error) {
 		delete(x.tried, node)
 		return
 	}
-	x.giveUp(node, err)
+	x.dropNode(node, err)
 }
 
-// giveUp drops a node and aborts its stream.
-func (x *replicatedWrite) giveUp(node string, err error) {
+// dropNode drops a node and aborts its stream.
+func (x *replicatedWrite) dropNode(node string, err error) {
 	x.s.log.Warn("replica dropped", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
@@ -312,7 +312,7 @@ func (x *replicatedWrite) resumeNodes(b *branch, err error) {
 		case r.err == nil:
 			x.branches = append(x.branches, r.b)
 		case node == bad && sure:
-			x.giveUp(node, r.err)
+			x.dropNode(node, r.err)
 		case !x.hasSealed(node):
 			x.dropFailed(node, r.err)
 		}
@@ -343,7 +343,7 @@ func (x *replicatedWrite) replace() {
 			err = x.fill(b, 0)
 		}
 		if err != nil {
-			x.giveUp(chosen[0], err)
+			x.dropNode(chosen[0], err)
 			continue
 		}
 		x.branches = append(x.branches, b)

@@ -162,7 +162,7 @@ func (x *replicatedWrite) Drop() {
 		}
 		_ = x.s.disks.DropExtent(context.Background(), id)
 	}
-	x.s.later(others, func(ctx context.Context, p api.Peer) { _ = p.Drop(ctx, id, api.GivenUp) })
+	x.s.inBackground(others, func(ctx context.Context, p api.Peer) { _ = p.Drop(ctx, id, api.GivenUp) })
 	var streams []string
 	for _, b := range x.branches {
 		streams = append(streams, b.nodes...)

@@ -17,8 +17,8 @@ import (
 // it where the caller may wait.
 func (w *SpreadLogWriter) event(f func()) { w.handle(f, func(g func()) { g() }) }
 
-// later is event for callers that must not wait.
-func (w *SpreadLogWriter) later(f func()) {
+// eventAsync is event for callers that must not wait.
+func (w *SpreadLogWriter) eventAsync(f func()) {
 	w.handle(f, func(g func()) {
 		if !w.s.spawn(g) {
 			g() // the store is closed, so g fails at once
@@ -170,7 +170,7 @@ func (w *SpreadLogWriter) save(e logproto.Effect) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 	defer cancel()
 	gen, err := w.s.cluster.Lists.Save(ctx, w.path, EncodeLogList(&e.List), e.Gen)
-	w.later(func() {
+	w.eventAsync(func() {
 		if err != nil {
 			w.s.log.Warn("log list not saved, or outcome unknown", "log", w.id, "err", err)
 			if errors.Is(err, ErrFenced) {
@@ -199,7 +199,7 @@ func (w *SpreadLogWriter) load() {
 			return
 		}
 		if err == nil {
-			w.later(func() {
+			w.eventAsync(func() {
 				w.m.Loaded(l, gen)
 				if _, saved := w.m.List(); saved != 0 {
 					w.begin()

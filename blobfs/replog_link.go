@@ -115,7 +115,7 @@ func (w *SpreadLogWriter) queueLocal(l *logLink, frames []queuedFrame) {
 		flush = flush || more
 	}
 	if flush {
-		alone := w.alone(l.key.seq)
+		alone := w.singleReplica(l.key.seq)
 		w.after = append(w.after, func() {
 			more := true
 			if alone { // the appender waits for this disk only, so it may do the write
@@ -129,8 +129,8 @@ func (w *SpreadLogWriter) queueLocal(l *logLink, frames []queuedFrame) {
 	}
 }
 
-// alone reports whether an extent has only one replica. Called with mu held.
-func (w *SpreadLogWriter) alone(seq uint64) bool {
+// singleReplica reports whether an extent has only one replica. Called with mu held.
+func (w *SpreadLogWriter) singleReplica(seq uint64) bool {
 	n := 0
 	for k := range w.links {
 		if k.seq == seq {
@@ -142,7 +142,7 @@ func (w *SpreadLogWriter) alone(seq uint64) bool {
 
 // answer handles a replica's answer to an append.
 func (w *SpreadLogWriter) answer(l *logLink, start, length int64, err error) {
-	w.later(func() {
+	w.eventAsync(func() {
 		if w.links[l.key] != l {
 			return
 		}
@@ -264,6 +264,6 @@ func (w *SpreadLogWriter) watch() {
 			return
 		}
 		stop()
-		w.later(w.look) // must not block on a stalled disk
+		w.eventAsync(w.tick) // must not block on a stalled disk
 	}
 }

@@ -32,7 +32,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	if err == nil && space < w.frameMax() {
 		err = fmt.Errorf("extents of %d bytes are smaller than a frame", space)
 	}
-	w.later(func() {
+	w.eventAsync(func() {
 		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
 			w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
 			return
@@ -157,5 +157,5 @@ func (w *SpreadLogWriter) otherReplicaOpen(k linkKey) bool {
 // held.
 func (w *SpreadLogWriter) enoughWithout(node string, now time.Duration) bool {
 	responsive := w.responsive(now, w.vital)
-	return len(responsive)-len(nodesOf(responsive, []string{node})) >= w.least()
+	return len(responsive)-len(nodesOf(responsive, []string{node})) >= w.replicasMin()
 }

@@ -25,7 +25,7 @@ const excludeMin = time.Second
 // with mu held.
 func (w *SpreadLogWriter) choose(seq uint64) []string {
 	nodes := w.chooseOf(seq, w.vital)
-	if w.vital || !w.m.Stranded() || len(nodes) >= w.least() && !errors.Is(w.placeErr, ErrDiskFull) {
+	if w.vital || !w.m.Stranded() || len(nodes) >= w.replicasMin() && !errors.Is(w.placeErr, ErrDiskFull) {
 		return nodes
 	}
 	w.reserved[seq] = true
@@ -97,8 +97,8 @@ func (w *SpreadLogWriter) Full() error {
 	return nil
 }
 
-// least returns the least number of replicas of an extent.
-func (w *SpreadLogWriter) least() int { return min(logReplicasMin, w.s.cluster.Replicas) }
+// replicasMin returns the least number of replicas of an extent.
+func (w *SpreadLogWriter) replicasMin() int { return min(logReplicasMin, w.s.cluster.Replicas) }
 
 // eligible reports whether a node may get a replica as far as its disks are concerned. The local disks
 // are not tested here, since they have newer figures.
@@ -108,10 +108,10 @@ func (w *SpreadLogWriter) eligible(n place.Node, reserve bool) bool {
 
 // usable returns the nodes that may get a replica now. Called with mu held.
 func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
-	if responsive := w.responsive(now, reserve); len(responsive) >= w.least() {
+	if responsive := w.responsive(now, reserve); len(responsive) >= w.replicasMin() {
 		return responsive
 	}
-	if available := w.available(now, reserve); len(available) >= w.least() {
+	if available := w.available(now, reserve); len(available) >= w.replicasMin() {
 		return available
 	}
 	// A failed node may be back. Better to try it soon than to continue with a single disk.

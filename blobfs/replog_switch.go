@@ -36,10 +36,10 @@ type leaveOptions struct {
 	least            int      // with fewer replicas an extent is not safe
 }
 
-// judge decides whether the writer leaves its extent for a reason. It leaves only for something
+// decide decides whether the writer leaves its extent for a reason. It leaves only for something
 // better that exists or can be created now. With full disks there may be neither, and the writer
 // cannot return to an extent that it left.
-func (p *leaveOptions) judge(why reason) decision {
+func (p *leaveOptions) decide(why reason) decision {
 	switch why {
 	case reasonSlow:
 		return p.decideSlow()
@@ -98,7 +98,7 @@ func common(a, b []string) int {
 
 // leaveOptions returns the input for judge. Called with mu held.
 func (w *SpreadLogWriter) leaveOptions(now time.Duration, late []string) *leaveOptions {
-	p := &leaveOptions{late: late, replicas: w.s.cluster.Replicas, least: w.least(), placeable: w.placeable(now)}
+	p := &leaveOptions{late: late, replicas: w.s.cluster.Replicas, least: w.replicasMin(), placeable: w.placeable(now)}
 	_, p.current = w.m.Current()
 	_, p.standby = w.m.Standby()
 	for _, n := range w.usable(now, true) {
@@ -114,14 +114,14 @@ func (w *SpreadLogWriter) leaveOptions(now time.Duration, late []string) *leaveO
 	return p
 }
 
-// look runs the periodic checks. Called with mu held.
-func (w *SpreadLogWriter) look() {
+// tick runs the periodic checks. Called with mu held.
+func (w *SpreadLogWriter) tick() {
 	now := w.s.cluster.Clock.Now()
 	if now-w.retried >= w.s.cluster.Logs.Retry {
 		w.retried = now
 		w.m.Retry()
 	}
-	w.weigh(now)
+	w.updateWeak(now)
 	w.widen(now)
 	w.renew(now)
 	w.checkOpening(now)
@@ -152,7 +152,7 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 	if all < 2 || len(late) == 0 || len(late) == all && now-first.sent < w.s.cluster.Logs.DeadlineMax {
 		return
 	}
-	if w.leaveOptions(now, nodes).judge(reasonSlow) == stay {
+	if w.leaveOptions(now, nodes).decide(reasonSlow) == stay {
 		for _, l := range late {
 			if !l.slowLogged {
 				l.slowLogged = true
@@ -194,7 +194,7 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 	if len(p.current) == 0 || now-w.lastWiden < patience {
 		return
 	}
-	switch p.judge(reasonWiden) {
+	switch p.decide(reasonWiden) {
 	case leave:
 		w.recordWiden(now)
 		w.m.Renew()
@@ -211,7 +211,7 @@ func (w *SpreadLogWriter) renew(now time.Duration) {
 		w.present, w.currentSince = seq, now
 		return
 	}
-	if now-w.currentSince >= w.s.cluster.Logs.ExtentAge && w.leaveOptions(now, nil).judge(reasonAge) == leave {
+	if now-w.currentSince >= w.s.cluster.Logs.ExtentAge && w.leaveOptions(now, nil).decide(reasonAge) == leave {
 		w.m.Renew()
 	}
 }

@@ -38,7 +38,7 @@ func TestLeaveExtent(t *testing.T) {
 		{"a node drains, standby on it, disks full", reasonWiden, leaveOptions{current: nodes("a b c"), standby: nodes("a b c"), live: nodes("a b"), draining: nodes("c")}, stay},
 	} {
 		c.p.replicas, c.p.least = 3, 2
-		if got := c.p.judge(c.why); got != c.want {
+		if got := c.p.decide(c.why); got != c.want {
 			t.Errorf("%s: decision %d, want %d", c.what, got, c.want)
 		}
 	}

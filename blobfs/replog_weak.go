@@ -17,8 +17,8 @@ const weakDelay = 10 * time.Second
 // released. Zero means that no data is.
 func (w *SpreadLogWriter) Weak() int64 { return w.weak.Load() }
 
-// weigh updates the position that Weak returns. Called with mu held.
-func (w *SpreadLogWriter) weigh(now time.Duration) {
+// updateWeak updates the position that Weak returns. Called with mu held.
+func (w *SpreadLogWriter) updateWeak(now time.Duration) {
 	if w.m == nil || now-w.weakChecked < w.s.cluster.Logs.Retry {
 		return
 	}

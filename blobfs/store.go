@@ -209,7 +209,7 @@ func (s *Store) createPinned(ctx context.Context, vital int64) (*Writer, error) 
 // create begins a blob. vital is the estimated length of a high-priority blob, else 0.
 func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
-	if s.alone() {
+	if s.singleNode() {
 		if vital > 0 {
 			return s.disks.CreateVitalAs(ctx, id, vital, dropped)
 		}
@@ -257,7 +257,7 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 }
 
 func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
-	if s.alone() {
+	if s.singleNode() {
 		return s.disks.OpenBlob(ctx, h)
 	}
 	if err := s.usable(ctx); err != nil {
@@ -275,7 +275,7 @@ func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
 // Delete removes a blob's extents on all nodes that may have them. Nodes that do not answer are
 // skipped: garbage collection removes their extents. It returns ErrNoBlob if no node had any.
 func (s *Store) Delete(ctx context.Context, id ID) error {
-	if s.alone() {
+	if s.singleNode() {
 		err := s.disks.Delete(ctx, id)
 		if err == nil {
 			s.Release(id)
