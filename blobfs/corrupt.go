@@ -7,11 +7,12 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// corruptExtentsMax bounds the corrupt extents that are remembered. The scrub finds the others again.
+// corruptExtentsMax bounds the corrupt extents that are remembered. The scrub finds the others
+// again.
 const corruptExtentsMax = 4096
 
-// corruptExtents records the extents on this node that were found corrupt. They are not dropped at once: it
-// may be the last replica, and other chunks of it may be good.
+// corruptExtents records the extents on this node that were found corrupt. They are not dropped at
+// once: it may be the last replica, and other chunks of it may be good.
 type corruptExtents struct {
 	mu    sync.Mutex
 	found map[ExtentID]error

@@ -2,11 +2,11 @@
 // blobs, which are written once and sealed, and logs, which are appended to, on the disks of several
 // nodes.
 //
-// Unlike GFS it has no master and no chunk list. The owner of a blob keeps its [Handle], which holds
-// all that a reader needs. Each node keeps, for every extent that it stores, the list of nodes that
-// should have a replica. Package place computes where new extents go. As in GFS, data flows down a
-// chain of replicas. There is no primary: a sealed extent had one writer and never changes. DESIGN.md
-// beside this file has the reasons and trade-offs.
+// Unlike GFS it has no master and no chunk list. The owner of a blob keeps its [Handle], which
+// holds all that a reader needs. Each node keeps, for every extent that it stores, the list of
+// nodes that should have a replica. Package place computes where new extents go. As in GFS, data
+// flows down a chain of replicas. There is no primary: a sealed extent had one writer and never
+// changes. DESIGN.md beside this file has the reasons and trade-offs.
 //
 // # Nouns
 //
@@ -63,10 +63,10 @@
 // The queue of a stream holds at most 16 MiB, twice the sender's window; more is rejected with
 // api.ErrBusy. A node has at most 256 streams.
 //
-// The task queue holds the 16,384 most urgent tasks; the next scan finds the others. A failed task is
-// retried after 1 s, then with exponential backoff up to 5 min, and at once when a node joins, leaves
-// or answers again. A failed audit is retried in the same way. An extent whose holder list becomes too
-// short is queued at once on every node that has the list.
+// The task queue holds the 16,384 most urgent tasks; the next scan finds the others. A failed task
+// is retried after 1 s, then with exponential backoff up to 5 min, and at once when a node joins,
+// leaves or answers again. A failed audit is retried in the same way. An extent whose holder list
+// becomes too short is queued at once on every node that has the list.
 //
 // # Invariants
 //

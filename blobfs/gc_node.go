@@ -304,8 +304,8 @@ type quarantineOps struct {
 	bytes        int64
 }
 
-// planQuarantined plans the step for an extent or log replica in quarantine. It was there when the round
-// began: only the end of a round quarantines.
+// planQuarantined plans the step for an extent or log replica in quarantine. It was there when the
+// round began: only the end of a round quarantines.
 func (v server) planQuarantined(garbage bool, since time.Time, ops quarantineOps) {
 	n := &v.s.sweep
 	switch {

@@ -15,12 +15,12 @@ import (
 const suspectTime = 10 * time.Second
 
 const (
-	// probeDelayMin is the delay before a suspected node is first probed. Later delays are a quarter of
-	// the time that the node has been silent, up to probeDelayMax.
+	// probeDelayMin is the delay before a suspected node is first probed. Later delays are a
+	// quarter of the time that the node has been silent, up to probeDelayMax.
 	probeDelayMin = 500 * time.Millisecond
 	probeDelayMax = 30 * time.Second
-	// flapDoublingsMax bounds how often probeDelayMin is doubled for a node that is lost again within
-	// suspectTime of answering.
+	// flapDoublingsMax bounds how often probeDelayMin is doubled for a node that is lost again
+	// within suspectTime of answering.
 	flapDoublingsMax = 5
 )
 
@@ -226,8 +226,8 @@ func (s *Store) inBackground(nodes []string, ask func(ctx context.Context, p api
 	}
 }
 
-// abortInBackground aborts a stream on nodes in the background. A node that is not reached drops the
-// stream after StreamIdle.
+// abortInBackground aborts a stream on nodes in the background. A node that is not reached drops
+// the stream after StreamIdle.
 func (s *Store) abortInBackground(nodes []string, stream api.StreamID) {
 	s.inBackground(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
 }

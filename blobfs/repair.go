@@ -8,9 +8,9 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// repairer maintains the replication factor of the extents on this node. Each node has one, and there
-// is no leader: what an extent needs follows from its holder list, and which node does it from
-// placement rank. Two nodes that do the same work do no harm.
+// repairer maintains the replication factor of the extents on this node. Each node has one, and
+// there is no leader: what an extent needs follows from its holder list, and which node does it
+// from placement rank. Two nodes that do the same work do no harm.
 type repairer struct {
 	s           *Store
 	cfg         KeepConfig
@@ -88,8 +88,8 @@ func (k *repairer) run() {
 			pause = tickEvery
 		}
 		now := k.s.cluster.Clock.Now()
-		// When all tasks of a scan that found under-replicated extents are done, scan again, so that
-		// the reported figures are current.
+		// When all tasks of a scan that found under-replicated extents are done, scan again, so
+		// that the reported figures are current.
 		over := now >= again && k.foundShort() && k.queue.idleAfterWork()
 		if news || over || now >= next || k.queue.overflowDrained() {
 			k.scan(v)
@@ -120,7 +120,8 @@ func (k *repairer) run() {
 	}
 }
 
-// peerRecovered makes the repairer retry failed tasks at once, since a suspected node answers again.
+// peerRecovered makes the repairer retry failed tasks at once, since a suspected node answers
+// again.
 func (k *repairer) peerRecovered() {
 	if k == nil {
 		return
@@ -131,8 +132,8 @@ func (k *repairer) peerRecovered() {
 	}
 }
 
-// retryFailed retries failed tasks. It logs one warning when failures begin, as there may be millions
-// of them, and returns their number.
+// retryFailed retries failed tasks. It logs one warning when failures begin, as there may be
+// millions of them, and returns their number.
 func (k *repairer) retryFailed(before int) (failing int) {
 	n, example := k.queue.requeueFailed()
 	if n > 0 && before == 0 {
@@ -215,8 +216,8 @@ func (k *repairer) foundShort() bool {
 	return k.mu.scan.short != [local.HoldersMax + 1]int64{}
 }
 
-// listChanged queues an extent whose holder list on this node has become too short: its writer found
-// too few nodes, or a holder is draining. The next scan may be a minute away.
+// listChanged queues an extent whose holder list on this node has become too short: its writer
+// found too few nodes, or a holder is draining. The next scan may be a minute away.
 func (k *repairer) listChanged(x ExtentID, h Holders) {
 	if k == nil {
 		return
@@ -247,8 +248,8 @@ func (k *repairer) holders(x *local.ExtentInfo) Holders {
 	return x.Holders
 }
 
-// targetReplicas returns the target number of replicas: the replication factor, or the number of live nodes
-// that are not draining if that is lower.
+// targetReplicas returns the target number of replicas: the replication factor, or the number of
+// live nodes that are not draining if that is lower.
 func (k *repairer) targetReplicas(v *view) int { return min(k.s.cluster.Replicas, v.present) }
 
 // localBad reports whether the local replica is corrupt or in a retired folder.

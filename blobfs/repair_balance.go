@@ -19,8 +19,8 @@ type balancer struct {
 	k *repairer
 	// after is where the last round ended.
 	after ExtentID
-	// movedBytes is the bytes moved, by node, since the membership last reported a new FreeBytes for
-	// it; negative for this node.
+	// movedBytes is the bytes moved, by node, since the membership last reported a new FreeBytes
+	// for it; negative for this node.
 	movedBytes map[string]int64
 	said       map[string]int64 // FreeBytes as last reported
 }
@@ -33,8 +33,8 @@ type BalanceStatus struct {
 	BytesPerSec  int64
 }
 
-// balanceLoop moves extents away while this node is fuller than others, no extent is under-replicated
-// and membership is stable.
+// balanceLoop moves extents away while this node is fuller than others, no extent is
+// under-replicated and membership is stable.
 func (k *repairer) balanceLoop() {
 	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, said: map[string]int64{}}
 	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// repairCluster is a cluster with running repairers in virtual time. The nodes call each other directly.
+// repairCluster is a cluster with running repairers in virtual time. The nodes call each other
+// directly.
 type repairCluster struct {
 	t   *testing.T
 	all []*repairNode

@@ -35,8 +35,8 @@ type survey struct {
 	heard       []string // nodes that answered
 }
 
-// takeSurvey asks the nodes that may have an extent and stores the newest list. It repeats this while
-// lists name further nodes.
+// takeSurvey asks the nodes that may have an extent and stores the newest list. It repeats this
+// while lists name further nodes.
 func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}

@@ -39,8 +39,8 @@ const (
 	tasksMax = 16 << 10
 	// failuresMax bounds the extents whose failures are remembered.
 	failuresMax = 16 << 10
-	// earlyRetriesMax is how often a failed task is retried early because a node answers again: the node
-	// may answer and the task still fail.
+	// earlyRetriesMax is how often a failed task is retried early because a node answers again: the
+	// node may answer and the task still fail.
 	earlyRetriesMax = 3
 	retryMin        = time.Second
 	retryMax        = 5 * time.Minute
@@ -224,7 +224,8 @@ func (q *taskQueue) failed(x ExtentID) error {
 	return q.failures[x].err
 }
 
-// overflowDrained reports whether the queue is empty and tasks were left out before, and resets the latter.
+// overflowDrained reports whether the queue is empty and tasks were left out before, and resets the
+// latter.
 func (q *taskQueue) overflowDrained() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,7 +248,8 @@ func (q *taskQueue) idleAfterWork() bool {
 	return true
 }
 
-// resetFailures makes all failed tasks due and resets their backoff, since the membership has changed.
+// resetFailures makes all failed tasks due and resets their backoff, since the membership has
+// changed.
 func (q *taskQueue) resetFailures() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,8 +273,8 @@ func (q *taskQueue) retryNow() {
 	}
 }
 
-// requeueFailed queues the failed tasks that are due, since no scan finds what only an audit knew. It
-// returns how many extents have failed and one of the errors.
+// requeueFailed queues the failed tasks that are due, since no scan finds what only an audit knew.
+// It returns how many extents have failed and one of the errors.
 func (q *taskQueue) requeueFailed() (n int, example error) {
 	q.mu.Lock()
 	now := q.clock.Now()

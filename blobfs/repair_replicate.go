@@ -304,7 +304,8 @@ func (k *repairer) admitCopy(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// busyReadTime is the duration of a 512 KiB read that indicates that the disk is busy with requests.
+// busyReadTime is the duration of a 512 KiB read that indicates that the disk is busy with
+// requests.
 const busyReadTime = 50 * time.Millisecond
 
 // yieldIfBusy pauses for as long as a read took, if the source disk is busy.

@@ -14,8 +14,8 @@ import (
 const (
 	// scrubFileBytes is charged for opening a file: a small extent costs more than its bytes.
 	scrubFileBytes = 4 << 10
-	// scrubPauseRatio is the pause after each read, as a multiple of the read's duration. The scrub uses
-	// at most a fifth of the disk's time, and less when the disk is busy.
+	// scrubPauseRatio is the pause after each read, as a multiple of the read's duration. The scrub
+	// uses at most a fifth of the disk's time, and less when the disk is busy.
 	scrubPauseRatio = 4
 	// scrubSaveEvery is how often progress is saved. A crash repeats at most this much scrubbing.
 	scrubSaveEvery = time.Minute

@@ -11,8 +11,8 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// membershipStable reports whether membership has been unchanged for TrimAfter. Nothing is dropped before that:
-// a surplus replica may be needed again when the next node leaves.
+// membershipStable reports whether membership has been unchanged for TrimAfter. Nothing is dropped
+// before that: a surplus replica may be needed again when the next node leaves.
 func (k *repairer) membershipStable(v *view) bool {
 	return k.s.cluster.Clock.Now()-v.changed > k.cfg.TrimAfter
 }
@@ -73,10 +73,10 @@ func (k *repairer) chooseHolders(v *view, sv *survey, n int) []string {
 	return ids
 }
 
-// dropSurplus drops the local replica of an extent whose list does not name this node. At least need
-// nodes on the list must have answered that they have the same bytes and the same list, and one of
-// them must have verified its replica. Disk corruption is noticed only by reading, so the local
-// replica may be the last good one. It returns errNoGood if none of the others is good.
+// dropSurplus drops the local replica of an extent whose list does not name this node. At least
+// need nodes on the list must have answered that they have the same bytes and the same list, and
+// one of them must have verified its replica. Disk corruption is noticed only by reading, so the
+// local replica may be the last good one. It returns errNoGood if none of the others is good.
 func (k *repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
 	mine, err := k.s.disks.StatExtent(ctx, x)

@@ -187,8 +187,8 @@ func (w *watch) observe(n *nodeHistory, alive bool, now time.Duration) {
 	}
 }
 
-// currentState returns the state of a node that is not draining. The grace period of a flapping node is
-// longer; a removed node has none, since it never comes back.
+// currentState returns the state of a node that is not draining. The grace period of a flapping
+// node is longer; a removed node has none, since it never comes back.
 func (w *watch) currentState(n *nodeHistory, now time.Duration) nodeState {
 	switch {
 	case !n.dead:
@@ -208,8 +208,8 @@ func (w *watch) view() *view {
 	return w.last
 }
 
-// unknownNode returns the state of a node that a list names and the membership does not have. Such a
-// node has a grace period too.
+// unknownNode returns the state of a node that a list names and the membership does not have. Such
+// a node has a grace period too.
 func (w *watch) unknownNode(id string) nodeState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,8 +225,8 @@ func (w *watch) unknownNode(id string) nodeState {
 // fullAuditEvery is how many audits of a node there are for each that asks for all extents.
 const fullAuditEvery = 8
 
-// auditsDue returns the nodes to audit now and schedules their next audit. Nodes with a true value are
-// asked for all extents.
+// auditsDue returns the nodes to audit now and schedules their next audit. Nodes with a true value
+// are asked for all extents.
 func (w *watch) auditsDue() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

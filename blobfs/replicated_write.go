@@ -20,9 +20,10 @@ import (
 // sumBytes is the chunk size of an extent's checksums, see package local.
 const sumBytes = 64 << 10
 
-// replicatedWrite is one extent being written to several nodes: to the local disk and down branches. At
-// first there is one branch, a chain of all the other nodes. When it fails, each of its live nodes
-// becomes a branch of its own, and a replacement node is filled from the bytes written so far.
+// replicatedWrite is one extent being written to several nodes: to the local disk and down
+// branches. At first there is one branch, a chain of all the other nodes. When it fails, each of
+// its live nodes becomes a branch of its own, and a replacement node is filled from the bytes
+// written so far.
 type replicatedWrite struct {
 	s      *Store
 	id     ExtentID
@@ -212,7 +213,8 @@ func (x *replicatedWrite) readTail(p []byte, off int64) bool {
 	return len(p) == 0
 }
 
-// loseLocalReplica drops the local replica after err. It returns err if there are no other replicas.
+// loseLocalReplica drops the local replica after err. It returns err if there are no other
+// replicas.
 func (x *replicatedWrite) loseLocalReplica(err error) error {
 	x.localReplica = nil
 	if !goesElsewhere(err) || len(x.branches) == 0 {
@@ -251,8 +253,8 @@ func (x *replicatedWrite) recoverBranches(failed []*branch) error {
 	return nil
 }
 
-// dropFailed drops a node after err. A node that never received the stream, because a node before it
-// in the chain failed, may be chosen again.
+// dropFailed drops a node after err. A node that never received the stream, because a node before
+// it in the chain failed, may be chosen again.
 func (x *replicatedWrite) dropFailed(node string, err error) {
 	if errors.Is(err, api.ErrNoStream) {
 		delete(x.tried, node)

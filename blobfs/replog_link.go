@@ -216,9 +216,9 @@ func (l *logLink) take() []queuedFrame {
 	return batch
 }
 
-// appendTimer estimates append times and derives the deadline of an append, like TCP's retransmission
-// timer (RFC 6298). The margin is twice as large, since leaving an extent costs more than resending
-// a packet.
+// appendTimer estimates append times and derives the deadline of an append, like TCP's
+// retransmission timer (RFC 6298). The margin is twice as large, since leaving an extent costs more
+// than resending a packet.
 type appendTimer struct {
 	cfg             LogConfig
 	mean, deviation time.Duration

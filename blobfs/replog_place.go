@@ -69,8 +69,8 @@ func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
 	return ids
 }
 
-// placementError returns why no nodes were found for an extent: ErrDiskFull if some are full, or the last
-// error. Called with mu held.
+// placementError returns why no nodes were found for an extent: ErrDiskFull if some are full, or
+// the last error. Called with mu held.
 func (w *SpreadLogWriter) placementError() error {
 	if w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
 		return w.placeErr
@@ -100,8 +100,8 @@ func (w *SpreadLogWriter) Full() error {
 // replicasMin returns the least number of replicas of an extent.
 func (w *SpreadLogWriter) replicasMin() int { return min(logReplicasMin, w.s.cluster.Replicas) }
 
-// eligible reports whether a node may get a replica as far as its disks are concerned. The local disks
-// are not tested here, since they have newer figures.
+// eligible reports whether a node may get a replica as far as its disks are concerned. The local
+// disks are not tested here, since they have newer figures.
 func (w *SpreadLogWriter) eligible(n place.Node, reserve bool) bool {
 	return !n.Leaving && (!n.Full || reserve || n.ID == w.s.self)
 }
@@ -130,7 +130,8 @@ func (w *SpreadLogWriter) available(now time.Duration, reserve bool) []place.Nod
 	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.eligible(n, reserve) || w.isExcluded(n.ID, now, reserve) })
 }
 
-// responsive returns the nodes that have neither failed nor been slow recently. Called with mu held.
+// responsive returns the nodes that have neither failed nor been slow recently. Called with mu
+// held.
 func (w *SpreadLogWriter) responsive(now time.Duration, reserve bool) []place.Node {
 	return slices.DeleteFunc(w.available(now, reserve), func(n place.Node) bool { return now < w.slow[n.ID].until })
 }

@@ -169,11 +169,13 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 	}
 }
 
-// widenPauseMin is the shortest time that the writer stays in an extent after a switch for more replicas.
+// widenPauseMin is the shortest time that the writer stays in an extent after a switch for more
+// replicas.
 const widenPauseMin = time.Second
 
-// recordWiden records a switch for more replicas. Each switch prepares an extent on each node, so the
-// pause before the next doubles up to LogConfig.Avoid: nodes may flap, or join one after the other.
+// recordWiden records a switch for more replicas. Each switch prepares an extent on each node, so
+// the pause before the next doubles up to LogConfig.Avoid: nodes may flap, or join one after the
+// other.
 func (w *SpreadLogWriter) recordWiden(now time.Duration) {
 	longest := w.s.cluster.Logs.Avoid
 	if now-w.lastWiden > 2*longest {

@@ -43,10 +43,10 @@ type Swept struct {
 var ErrStaleRound = errors.New("garbage collection round is stale")
 
 // Sweep is the part of a node's store that takes part in garbage collection. In a round the node
-// lists the extents that existed when the round began, page by page. For each page it receives those
-// that are garbage. At the end of the round it quarantines the garbage that an earlier round found
-// too, and removes what has been in quarantine for the grace period. A round that does not end
-// changes nothing. All methods but the last two return ErrStaleRound.
+// lists the extents that existed when the round began, page by page. For each page it receives
+// those that are garbage. At the end of the round it quarantines the garbage that an earlier round
+// found too, and removes what has been in quarantine for the grace period. A round that does not
+// end changes nothing. All methods but the last two return ErrStaleRound.
 type Sweep interface {
 	// BeginSweep begins a round. Its number must be higher than all before. alarm is the reason why
 	// garbage collection must stop, if any.

@@ -42,8 +42,8 @@ func scanned(seq uint64, start, length int64) State {
 	return State{Seq: seq, Started: true, Start: start, Length: length, Scanned: true}
 }
 
-// TestRecovererSealsLog: a recovery claims the log, fences each replica of the open extents once, records the lengths, and cuts only
-// then. L1, L3.
+// TestRecovererSealsLog: a recovery claims the log, fences each replica of the open extents once,
+// records the lengths, and cuts only then. L1, L3.
 func TestRecovererSealsLog(t *testing.T) {
 	r := fencing(t, false)
 	if r.Epoch() != 5 || r.Ready() || !r.Waiting() || r.Sure() {

@@ -27,7 +27,8 @@ func outcome(err error) error {
 	return err
 }
 
-// TestReplicaOpens: a replica is opened at the node's fence or above, and again only by the writer that opened it, before the first append.
+// TestReplicaOpens: a replica is opened at the node's fence or above, and again only by the writer
+// that opened it, before the first append.
 func TestReplicaOpens(t *testing.T) {
 	var r Replica
 	r.Add(&ReplicaExtent{Seq: 4, Meta: Meta{Epoch: 5}})
@@ -59,8 +60,8 @@ func TestReplicaOpens(t *testing.T) {
 	}
 }
 
-// TestReplicaFences: a fence is repeated at its own epoch and never lowered. It fences the extents of lower epochs that are not cut,
-// and reports these and those that are cut. L3.
+// TestReplicaFences: a fence is repeated at its own epoch and never lowered. It fences the extents
+// of lower epochs that are not cut, and reports these and those that are cut. L3.
 func TestReplicaFences(t *testing.T) {
 	r := Replica{Fence: 5}
 	for epoch, want := range map[uint64]error{4: fencedAt(5), 5: nil} {

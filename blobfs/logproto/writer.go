@@ -381,8 +381,8 @@ func (w *Writer) ack() {
 // fits reports whether a frame that ends at position end fits the extent.
 func (x *openExtent) fits(end int64) bool { return end-x.start <= x.capacity }
 
-// mustSwitch reports whether the writer has to leave the current extent: it failed, or it is full and
-// all its frames are acknowledged.
+// mustSwitch reports whether the writer has to leave the current extent: it failed, or it is full
+// and all its frames are acknowledged.
 func (w *Writer) mustSwitch() bool {
 	x := w.cur
 	return x.failed || x.length != Open || (len(w.frames) > 0 && x.sent == w.acked && !x.fits(w.frames[0]))

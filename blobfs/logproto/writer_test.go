@@ -37,7 +37,8 @@ func effectText(e Effect) string {
 	return fmt.Sprintf("%+v", e)
 }
 
-// listText returns the epoch, owner and start of a list, then number, length and replicas of each extent.
+// listText returns the epoch, owner and start of a list, then number, length and replicas of each
+// extent.
 func listText(l *List) string {
 	s := fmt.Sprintf("epoch %d by %d from %d", l.Epoch, l.Owner, l.Start)
 	for _, x := range l.Extents {
@@ -92,8 +93,8 @@ func (w testWriter) openOn(seq uint64, capacity int64, nodes ...string) {
 	}
 }
 
-// withStandby returns a Writer at generation 2 that appends to extent 1, on a and b, and has the standby 2, on b and c. Each
-// takes 40 bytes.
+// withStandby returns a Writer at generation 2 that appends to extent 1, on a and b, and has the
+// standby 2, on b and c. Each takes 40 bytes.
 func withStandby(t *testing.T) testWriter {
 	t.Helper()
 	w := startWriter(t, emptyLog, 0)

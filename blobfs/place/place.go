@@ -26,8 +26,8 @@ func KeyOf(id [16]byte, index uint64) Key {
 	return Key(mix(h ^ index))
 }
 
-// Rank returns all nodes, including full and draining ones, in their order for the key. Readers look
-// for an extent in this order.
+// Rank returns all nodes, including full and draining ones, in their order for the key. Readers
+// look for an extent in this order.
 func Rank(key Key, nodes []Node) []Node {
 	type scored struct {
 		node  Node
