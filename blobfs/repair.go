@@ -16,13 +16,13 @@ type repairer struct {
 	cfg         KeepConfig
 	watch       *watch
 	queue       *taskQueue
-	repairs     *rate // repair bytes that other nodes copy at this node's request
+	repairRate  *rate // repair bytes that other nodes copy at this node's request
 	copyRate    *rate // bytes copied to this node
 	scrubRate   *rate // bytes read by the scrub
 	balanceRate *rate // bytes moved to emptier nodes
 	verifyRate  *rate // bytes that other nodes verify before a local replica is dropped
 	copySlots   chan struct{}
-	back        chan struct{} // capacity 1: a suspected node answered
+	recovered   chan struct{} // capacity 1: a suspected node answered
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {

@@ -38,35 +38,35 @@ func TestFailedAuditIsRetriedSoon(t *testing.T) {
 	clock := &manualClock{at: time.Minute}
 	w := &watch{fleet: pairMembership{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*nodeHistory{}}
 	w.refresh()
-	if due := w.due(); len(due) != 1 {
+	if due := w.auditsDue(); len(due) != 1 {
 		t.Fatalf("a new node is not due: %v", due)
 	}
-	w.undone("n2")
-	if due := w.due(); len(due) != 0 {
+	w.auditFailed("n2")
+	if due := w.auditsDue(); len(due) != 0 {
 		t.Errorf("due again at once: %v", due)
 	}
 	clock.at += auditRetry
-	if due := w.due(); len(due) != 1 {
+	if due := w.auditsDue(); len(due) != 1 {
 		t.Errorf("not due again after %v", auditRetry)
 	}
-	w.undone("n2")
+	w.auditFailed("n2")
 	clock.at += auditRetry
-	if due := w.due(); len(due) != 0 {
+	if due := w.auditsDue(); len(due) != 0 {
 		t.Errorf("due as soon after the second failure: %v", due)
 	}
 	clock.at += auditRetry
-	if due := w.due(); len(due) != 1 {
+	if due := w.auditsDue(); len(due) != 1 {
 		t.Errorf("not due again after %v", 2*auditRetry)
 	}
-	w.undone("n2")
+	w.auditFailed("n2")
 	w.retryNow()
-	if due := w.due(); len(due) != 1 {
+	if due := w.auditsDue(); len(due) != 1 {
 		t.Errorf("not due although a node answers again")
 	}
 	w.auditSucceeded("n2")
 	w.retryNow()
 	clock.at += time.Minute
-	if due := w.due(); len(due) != 0 {
+	if due := w.auditsDue(); len(due) != 0 {
 		t.Errorf("due again although it has answered: %v", due)
 	}
 }
