@@ -111,7 +111,7 @@ func (s *Store) forgetAbandoned(id ID) {
 // reports whether all nodes answered that they have none of it.
 func (k *repairer) isGarbage(ctx context.Context, extents []ExtentID) (garbage, gone bool) {
 	all := true
-	unwanted := 0
+	quarantined := 0
 	for len(extents) > 0 {
 		some := extents[:min(len(extents), checkMax)]
 		extents = extents[len(some):]
@@ -129,12 +129,12 @@ func (k *repairer) isGarbage(ctx context.Context, extents []ExtentID) (garbage, 
 				switch held[i].State {
 				case api.Missing:
 				case api.Unwanted:
-					unwanted++
+					quarantined++
 				default:
 					return false, false
 				}
 			}
 		}
 	}
-	return unwanted > 0, all && unwanted == 0
+	return quarantined > 0, all && quarantined == 0
 }

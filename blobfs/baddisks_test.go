@@ -24,8 +24,8 @@ func flip(t *testing.T, f vfs.File, off int64) {
 	noError(t, err)
 }
 
-// rotten flips a byte in a node's replica.
-func (n *node) rotten(t *testing.T, x blobfs.ExtentID, off int64) {
+// corruptReplica flips a byte in a node's replica.
+func (n *node) corruptReplica(t *testing.T, x blobfs.ExtentID, off int64) {
 	t.Helper()
 	for _, dir := range []string{"/a/blobs", "/b/blobs"} {
 		names, err := n.fs.ReadDir(dir)
@@ -53,7 +53,7 @@ func TestCorruptReplicas(t *testing.T) {
 	x := blobfs.ExtentID{Blob: h.ID}
 	for i, id := range held[:2] {
 		n := c.get(id)
-		n.rotten(t, x, 70_000)
+		n.corruptReplica(t, x, 70_000)
 		for range 2 {
 			for _, reader := range c.all {
 				get(t, reader.Store, h, data)
@@ -72,7 +72,7 @@ func TestCorruptReplicas(t *testing.T) {
 			t.Errorf("%s has not recorded its corrupt replica", n.id)
 		}
 	}
-	c.get(held[2]).rotten(t, x, 70_000)
+	c.get(held[2]).corruptReplica(t, x, 70_000)
 	var corrupt *blobfs.CorruptError
 	for _, reader := range c.all {
 		r, err := reader.OpenBlob(t.Context(), h)

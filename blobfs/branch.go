@@ -29,20 +29,20 @@ type branch struct {
 	nodes  []string
 
 	// mu guards what follows. Never held across I/O.
-	mu      sync.Mutex
-	pending []*branchCall // calls without an answer
-	bytes   int64         // of the pieces in pending
-	since   time.Duration // of the last answer, or when the first of pending was sent
-	err     error         // the first failure
-	seal    sealOutcome
-	moved   chan struct{} // capacity 1: an answer arrived
+	mu       sync.Mutex
+	pending  []*branchCall // calls without an answer
+	bytes    int64         // of the pieces in pending
+	since    time.Duration // of the last answer, or when the first of pending was sent
+	err      error         // the first failure
+	seal     sealOutcome
+	progress chan struct{} // capacity 1: an answer arrived
 }
 
 // branchCall is a Begin or Piece that is not answered yet.
 type branchCall struct {
 	bytes int64
 	done  func(error) // may be nil
-	over  bool        // answered or canceled
+	ended bool        // answered or canceled
 }
 
 // sealOutcome is the answer to Seal.
@@ -72,7 +72,7 @@ func (s *Store) joinBranch(ctx context.Context, stream api.StreamID, nodes []str
 	if err != nil {
 		return nil, err
 	}
-	return &branch{s: s, stream: stream, peer: p, nodes: nodes, moved: make(chan struct{}, 1)}, nil
+	return &branch{s: s, stream: stream, peer: p, nodes: nodes, progress: make(chan struct{}, 1)}, nil
 }
 
 func (b *branch) add(n int64, done func(error)) *branchCall {
@@ -90,11 +90,11 @@ func (b *branch) add(n int64, done func(error)) *branchCall {
 // answered records the answer to a call. It does not block.
 func (b *branch) answered(c *branchCall, err error) {
 	b.mu.Lock()
-	if c.over {
+	if c.ended {
 		b.mu.Unlock()
 		return
 	}
-	c.over = true
+	c.ended = true
 	b.pending = slices.DeleteFunc(b.pending, func(o *branchCall) bool { return o == c })
 	b.bytes -= c.bytes
 	b.since = b.s.cluster.Clock.Now()
@@ -108,17 +108,17 @@ func (b *branch) answered(c *branchCall, err error) {
 	b.signal()
 }
 
-// left returns how much longer the nodes may be silent, and false if they owe no answer.
-func (b *branch) left() (time.Duration, bool) {
+// timeLeft returns how much longer the nodes may be silent, and false if they owe no answer.
+func (b *branch) timeLeft() (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.patience() - (b.s.cluster.Clock.Now() - b.since), len(b.pending) > 0
+	return b.timeout() - (b.s.cluster.Clock.Now() - b.since), len(b.pending) > 0
 }
 
 // expire fails the branch if the nodes were silent for too long.
 func (b *branch) expire() {
-	if left, owing := b.left(); owing && left <= 0 {
-		b.failPending(b.silentError(b.patience()))
+	if left, owing := b.timeLeft(); owing && left <= 0 {
+		b.failPending(b.silentError(b.timeout()))
 	}
 }
 
@@ -142,7 +142,7 @@ func (b *branch) silentError(d time.Duration) error {
 
 func (b *branch) signal() {
 	select {
-	case b.moved <- struct{}{}:
+	case b.progress <- struct{}{}:
 	default:
 	}
 }
@@ -155,15 +155,15 @@ func (b *branch) send(p []byte, off int64, done func(error)) error {
 		return err
 	}
 	call := b.add(int64(len(p)), done)
-	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.timeout())
 	defer cancel()
 	b.peer.Piece(ctx, b.stream, off, p, func(err error) { b.answered(call, err) })
 	return nil
 }
 
-// patience returns how long the nodes may be silent. It grows with the length of the chain, so that
+// timeout returns how long the nodes may be silent. It grows with the length of the chain, so that
 // a node drops those behind it before it is dropped itself.
-func (b *branch) patience() time.Duration {
+func (b *branch) timeout() time.Duration {
 	return b.s.cluster.ReplyTimeout * time.Duration(len(b.nodes))
 }
 
@@ -177,7 +177,7 @@ func (b *branch) wait(ok func() bool) error {
 		if err != nil || done {
 			return err
 		}
-		left, _ := b.left()
+		left, _ := b.timeLeft()
 		if err := b.await(max(left, 0)); err != nil {
 			b.failPending(err)
 		}
@@ -185,19 +185,19 @@ func (b *branch) wait(ok func() bool) error {
 }
 
 // await waits until an answer arrives.
-func (b *branch) await(patience time.Duration) error {
+func (b *branch) await(timeout time.Duration) error {
 	select {
-	case <-b.moved:
+	case <-b.progress:
 		return nil
 	default:
 	}
-	fired, stop := b.s.cluster.Clock.Timer(patience)
+	fired, stop := b.s.cluster.Clock.Timer(timeout)
 	defer stop()
 	select {
-	case <-b.moved:
+	case <-b.progress:
 		return nil
 	case <-fired:
-		return b.silentError(patience)
+		return b.silentError(timeout)
 	case <-b.s.ctx.Done():
 		return ErrClosed
 	}
@@ -210,7 +210,7 @@ func (b *branch) drain() error {
 
 // startSeal asks the nodes to seal.
 func (b *branch) startSeal(s api.Seal) {
-	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.timeout())
 	defer cancel()
 	b.peer.Seal(ctx, s, func(nodes []string, err error) {
 		b.mu.Lock()
@@ -224,9 +224,9 @@ func (b *branch) startSeal(s api.Seal) {
 // waits up to SealTimeout per node, as long as the first node answers probes.
 func (b *branch) awaitSeal() ([]string, error) {
 	err := b.drain()
-	patience := b.patience()
+	timeout := b.timeout()
 	if node, _ := b.blame(err); err != nil && node == b.nodes[0] {
-		patience = 0 // otherwise the nodes before the failed one answer soon
+		timeout = 0 // otherwise the nodes before the failed one answer soon
 	}
 	clock := b.s.cluster.Clock
 	until := clock.Now() + b.s.cluster.SealTimeout*time.Duration(len(b.nodes))
@@ -237,7 +237,7 @@ func (b *branch) awaitSeal() ([]string, error) {
 		if out.arrived {
 			return out.nodes, cmp.Or(err, out.err)
 		}
-		silent := b.await(max(0, min(patience, until-clock.Now())))
+		silent := b.await(max(0, min(timeout, until-clock.Now())))
 		switch {
 		case silent == nil:
 			continue

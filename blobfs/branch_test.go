@@ -30,7 +30,7 @@ func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 4 * pieceBytes
 		s, p := &Store{ctx: t.Context(), cluster: Cluster{WindowBytes: window}.withDefaults()}, &mutePeer{}
-		b := &branch{s: s, peer: p, nodes: []string{"n2"}, moved: make(chan struct{}, 1)}
+		b := &branch{s: s, peer: p, nodes: []string{"n2"}, progress: make(chan struct{}, 1)}
 		sent := make(chan error, 1)
 		go func() {
 			for i := range int64(6) {

@@ -27,9 +27,9 @@ type extentCache struct {
 
 type cachedExtent struct {
 	*local.ExtentReader
-	ref  api.Ref
-	uses int
-	out  bool // removed from the cache; the last user closes it
+	ref     api.Ref
+	uses    int
+	evicted bool // removed from the cache; the last user closes it
 }
 
 func (c *extentCache) init(d *local.Store) {
@@ -77,7 +77,7 @@ func (c *extentCache) keep(x *cachedExtent) *cachedExtent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.byRef[x.ref] != nil {
-		x.out = true
+		x.evicted = true
 		return nil
 	}
 	c.byRef[x.ref] = c.recent.PushFront(x)
@@ -92,7 +92,7 @@ func (c *extentCache) keep(x *cachedExtent) *cachedExtent {
 func (c *extentCache) dropLocked(e *list.Element) *cachedExtent {
 	x := c.recent.Remove(e).(*cachedExtent)
 	delete(c.byRef, x.ref)
-	x.out = true
+	x.evicted = true
 	if x.uses > 0 {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (c *extentCache) dropLocked(e *list.Element) *cachedExtent {
 func (c *extentCache) release(x *cachedExtent) {
 	c.mu.Lock()
 	x.uses--
-	last := x.uses == 0 && x.out
+	last := x.uses == 0 && x.evicted
 	c.mu.Unlock()
 	if last {
 		x.Close()

@@ -116,7 +116,7 @@ func (n *node) open(cfg nodesConfig) {
 	}
 	cluster := cfg.cluster
 	cluster.Keep.Off = !cfg.keep
-	cluster.Fleet = fleet{n}
+	cluster.Fleet = membership{n}
 	var err error
 	if n.Store, err = blobfs.OpenIn(cluster, local); err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func (n *node) open(cfg nodesConfig) {
 	go func() { n.served <- n.srv.Serve(l) }()
 }
 
-// again starts a node that was killed.
-func (n *node) again(cfg nodesConfig) {
+// reopen starts a node that was killed.
+func (n *node) reopen(cfg nodesConfig) {
 	n.of.mu.Lock()
 	n.dead, n.remotes = false, map[string]*api.Remote{}
 	n.of.mu.Unlock()
@@ -209,24 +209,24 @@ func (c *nodes) change(id string, f func(m *blobfs.Member)) {
 	c.changed = make(chan struct{})
 }
 
-// fleet is the membership as one node sees it.
-type fleet struct{ n *node }
+// membership is the membership as one node sees it.
+type membership struct{ n *node }
 
-func (f fleet) Self() string { return f.n.id }
+func (f membership) Self() string { return f.n.id }
 
-func (f fleet) Members() []blobfs.Member {
+func (f membership) Members() []blobfs.Member {
 	f.n.of.mu.Lock()
 	defer f.n.of.mu.Unlock()
 	return slices.Clone(f.n.of.members)
 }
 
-func (f fleet) Changed() <-chan struct{} {
+func (f membership) Changed() <-chan struct{} {
 	f.n.of.mu.Lock()
 	defer f.n.of.mu.Unlock()
 	return f.n.of.changed
 }
 
-func (f fleet) Peer(_ context.Context, id string) (api.Peer, error) {
+func (f membership) Peer(_ context.Context, id string) (api.Peer, error) {
 	c := f.n.of
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,8 +66,8 @@ func (r *corruptExtents) count() int {
 	return len(r.found)
 }
 
-// why returns the corruption found in an extent; nil if none was.
-func (r *corruptExtents) why(x ExtentID) error {
+// reason returns the corruption found in an extent; nil if none was.
+func (r *corruptExtents) reason(x ExtentID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.found[x]

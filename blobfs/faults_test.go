@@ -417,7 +417,7 @@ func TestPeer(t *testing.T) {
 	data := blobtest.Bytes(1, 1_200_000)
 	h := put(t, c.all[0].Store, data)
 	out := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(h.Extents[0].Replicas, n.id) })]
-	peer, err := fleet{c.all[0]}.Peer(t.Context(), out.id)
+	peer, err := membership{c.all[0]}.Peer(t.Context(), out.id)
 	if out == c.all[0] || err != nil {
 		t.Fatal(out.id, err)
 	}

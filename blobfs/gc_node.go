@@ -108,7 +108,7 @@ func (n *gcNode) in(round uint64, do func() error) error {
 
 // BeginSweep implements api.Sweep.
 func (v server) BeginSweep(_ context.Context, round uint64) (string, error) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if round <= n.round {
@@ -123,7 +123,7 @@ func (v server) BeginSweep(_ context.Context, round uint64) (string, error) {
 
 // SweepPins implements api.Sweep.
 func (v server) SweepPins(_ context.Context, round uint64, after ID, max int) (ids []ID, err error) {
-	err = v.s.sweep.in(round, func() error {
+	err = v.s.gc.in(round, func() error {
 		ids = v.s.pins.list(after, min(max, api.SweepMax))
 		return nil
 	})
@@ -132,7 +132,7 @@ func (v server) SweepPins(_ context.Context, round uint64, after ID, max int) (i
 
 // SweepExtents implements api.Sweep.
 func (v server) SweepExtents(_ context.Context, round uint64, max int) (page []ExtentID, err error) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	err = n.in(round, func() error {
 		for _, x := range v.s.disks.SweepExtents(round, n.extents.judged, min(max, api.SweepMax)) {
 			page = append(page, x.ID)
@@ -145,14 +145,14 @@ func (v server) SweepExtents(_ context.Context, round uint64, max int) (page []E
 
 // JudgeExtents implements api.Sweep.
 func (v server) JudgeExtents(_ context.Context, round uint64, upTo ExtentID, garbage []ExtentID) (string, error) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	err := n.in(round, func() error { return n.extents.judge(upTo, garbage) })
 	return v.s.Alarm(), err
 }
 
 // SweepReplicas implements api.Sweep.
 func (v server) SweepReplicas(_ context.Context, round uint64, max int) (page []api.SweepReplica, err error) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	err = n.in(round, func() error {
 		var keys []api.ReplicaKey
 		for _, x := range v.s.disks.SweepReplicas(round, n.replicas.judged.Log, n.replicas.judged.Seq, min(max, api.SweepMax)) {
@@ -168,7 +168,7 @@ func (v server) SweepReplicas(_ context.Context, round uint64, max int) (page []
 
 // JudgeReplicas implements api.Sweep.
 func (v server) JudgeReplicas(_ context.Context, round uint64, upTo api.ReplicaKey, garbage []api.ReplicaKey) (string, error) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	err := n.in(round, func() error { return n.replicas.judge(upTo, garbage) })
 	return v.s.Alarm(), err
 }
@@ -178,7 +178,7 @@ const gcBatch = 256
 
 // EndSweep implements api.Sweep.
 func (v server) EndSweep(ctx context.Context, round uint64) (out api.Swept, err error) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	err = n.in(round, func() error {
 		if !n.extents.all || !n.replicas.all {
 			return fmt.Errorf("not all extents were judged: %w", api.ErrStaleRound)
@@ -224,15 +224,15 @@ func (n *gcNode) next(alarm bool) (step gcStep) {
 
 // planExtents plans the steps at the end of a round.
 func (v server) planExtents(round uint64, out *api.Swept) {
-	n, d := &v.s.sweep, v.s.disks
-	kept := map[ExtentID]bool{}
+	n, d := &v.s.gc, v.s.disks
+	quarantined := map[ExtentID]bool{}
 	for after := n.extents.first; ; {
 		page := d.Quarantined(after, api.SweepMax)
 		if len(page) == 0 {
 			break
 		}
 		for _, q := range page {
-			kept[q.ID] = true
+			quarantined[q.ID] = true
 			v.planQuarantined(n.extents.garbage[q.ID], q.Since, quarantineOps{
 				name:    "extent " + q.ID.String(),
 				revive:  func(ctx context.Context) error { return d.ReviveExtent(ctx, q.ID) },
@@ -243,7 +243,7 @@ func (v server) planExtents(round uint64, out *api.Swept) {
 		}
 		after = page[len(page)-1].ID
 	}
-	old, fresh := n.extents.warn(v.s.cluster.Clock.Now(), v.s.cluster.Sweep.Warn, func(x ExtentID) bool { return kept[x] })
+	old, fresh := n.extents.warn(v.s.cluster.Clock.Now(), v.s.cluster.Sweep.Warn, func(x ExtentID) bool { return quarantined[x] })
 	out.Warned += fresh
 	for _, x := range old {
 		n.due = append(n.due, func(ctx context.Context, out *api.Swept) error {
@@ -266,14 +266,14 @@ func (v server) planExtents(round uint64, out *api.Swept) {
 
 // planReplicas is planExtents for log replicas.
 func (v server) planReplicas(round uint64, out *api.Swept) {
-	n, d := &v.s.sweep, v.s.disks
-	kept := map[api.ReplicaKey]bool{}
+	n, d := &v.s.gc, v.s.disks
+	quarantined := map[api.ReplicaKey]bool{}
 	for _, x := range d.LogReplicas() {
 		if x.QuarantinedSince.IsZero() {
 			continue
 		}
 		k := api.ReplicaKey{Log: x.Log, Seq: x.Seq}
-		kept[k] = true
+		quarantined[k] = true
 		v.planQuarantined(n.replicas.garbage[k], x.QuarantinedSince, quarantineOps{
 			name:    fmt.Sprintf("extent %d of log %s", x.Seq, x.Log),
 			revive:  func(ctx context.Context) error { return d.ReviveLogReplica(ctx, x.Log, x.Seq) },
@@ -282,7 +282,7 @@ func (v server) planReplicas(round uint64, out *api.Swept) {
 			bytes:   x.Bytes,
 		})
 	}
-	old, fresh := n.replicas.warn(v.s.cluster.Clock.Now(), v.s.cluster.Sweep.Warn, func(k api.ReplicaKey) bool { return kept[k] })
+	old, fresh := n.replicas.warn(v.s.cluster.Clock.Now(), v.s.cluster.Sweep.Warn, func(k api.ReplicaKey) bool { return quarantined[k] })
 	out.Warned += fresh
 	for _, k := range old {
 		n.due = append(n.due, func(ctx context.Context, out *api.Swept) error {
@@ -307,7 +307,7 @@ type quarantineOps struct {
 // planQuarantined plans the step for an extent or log replica in quarantine. It was there when the
 // round began: only the end of a round quarantines.
 func (v server) planQuarantined(garbage bool, since time.Time, ops quarantineOps) {
-	n := &v.s.sweep
+	n := &v.s.gc
 	switch {
 	case !garbage:
 		n.back = append(n.back, func(ctx context.Context, out *api.Swept) error {

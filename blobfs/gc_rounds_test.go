@@ -217,7 +217,7 @@ func TestGCNodeDown(t *testing.T) {
 func TestGCRejects(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		ctx := t.Context()
-		p, err := fleet{w.c.all[0]}.Peer(ctx, "n2")
+		p, err := membership{w.c.all[0]}.Peer(ctx, "n2")
 		noError(t, err)
 		stale := func(what string, err error) {
 			t.Helper()
@@ -308,7 +308,7 @@ func TestGCAlarmOnNode(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, _ []*gcBlob) {
 		ctx := t.Context()
 		n := w.c.get("n2")
-		p, err := fleet{w.c.all[0]}.Peer(ctx, "n2")
+		p, err := membership{w.c.all[0]}.Peer(ctx, "n2")
 		noError(t, err)
 		all := n.Extents()
 		for round := uint64(1); round <= 4; round++ {

@@ -85,13 +85,13 @@ func (s *Store) nextRound(ctx context.Context) (uint64, error) {
 // halt records in the lock service that there must be no more rounds, and returns ErrSweepHalted
 // with the reason.
 func (r *gcRound) halt(ctx context.Context, node, alarm string) error {
-	why := fmt.Errorf("%w: %s: %s", ErrSweepHalted, node, alarm)
+	cause := fmt.Errorf("%w: %s: %s", ErrSweepHalted, node, alarm)
 	st, gen, err := r.s.loadGCState(ctx)
 	if err == nil && st.halted == "" {
 		st.halted = node + ": " + alarm
 		_, err = r.s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
 	}
-	return errors.Join(why, err)
+	return errors.Join(cause, err)
 }
 
 // ResumeSweep allows rounds again after an alarm, once an operator has made sure that the roots

@@ -30,13 +30,13 @@ type gcStatus struct {
 
 // Sweeping returns the state of the Sweepers of this node.
 func (s *Store) Sweeping() SweepStatus {
-	s.swept.mu.Lock()
-	defer s.swept.mu.Unlock()
-	return s.swept.st
+	s.gcStatus.mu.Lock()
+	defer s.gcStatus.mu.Unlock()
+	return s.gcStatus.st
 }
 
-// note records how a round ended.
-func (n *gcStatus) note(r SweepReport, err error) {
+// record records how a round ended.
+func (n *gcStatus) record(r SweepReport, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.st.Last, n.st.At = r, time.Now()
@@ -64,8 +64,8 @@ func (s *Store) SweepHalted(ctx context.Context) (string, error) {
 	if st.halted == "" {
 		st.halted = s.Alarm()
 	}
-	s.swept.mu.Lock()
-	s.swept.st.Halted = st.halted
-	s.swept.mu.Unlock()
+	s.gcStatus.mu.Lock()
+	s.gcStatus.st.Halted = st.halted
+	s.gcStatus.mu.Unlock()
 	return st.halted, nil
 }

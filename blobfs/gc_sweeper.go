@@ -96,7 +96,7 @@ func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
 		err = fmt.Errorf("garbage collection round %d: %w", r.Round, err)
 	}
 	if ctx.Err() == nil {
-		w.s.swept.note(r.SweepReport, err)
+		w.s.gcStatus.record(r.SweepReport, err)
 	}
 	return r.SweepReport, err
 }
@@ -239,9 +239,9 @@ func (r *gcRound) pins(ctx context.Context, n *gcPeer, m *marks) error {
 	}
 }
 
-// lost records that a node takes no further part. It returns an error only if a later round has
+// nodeLost records that a node takes no further part. It returns an error only if a later round has
 // begun or ctx ended.
-func (r *gcRound) lost(ctx context.Context, n *gcPeer, err error) error {
+func (r *gcRound) nodeLost(ctx context.Context, n *gcPeer, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -278,7 +278,7 @@ func (r *gcRound) extents(ctx context.Context, n *gcPeer, m *marks) error {
 			return err
 		})
 		if err != nil {
-			return r.lost(ctx, n, err)
+			return r.nodeLost(ctx, n, err)
 		}
 		if alarm != "" {
 			return r.halt(ctx, n.id, alarm)
@@ -301,7 +301,7 @@ func (r *gcRound) replicas(ctx context.Context, n *gcPeer) error {
 			return err
 		})
 		if err != nil {
-			return r.lost(ctx, n, err)
+			return r.nodeLost(ctx, n, err)
 		}
 		if len(page) == 0 {
 			return nil
@@ -316,7 +316,7 @@ func (r *gcRound) replicas(ctx context.Context, n *gcPeer) error {
 			return err
 		})
 		if err != nil {
-			return r.lost(ctx, n, err)
+			return r.nodeLost(ctx, n, err)
 		}
 		if alarm != "" {
 			return r.halt(ctx, n.id, alarm)
@@ -377,7 +377,7 @@ func (r *gcRound) end(ctx context.Context) error {
 			r.Bytes += swept.Bytes
 			r.Revived += swept.Revived
 			if err != nil {
-				if err := r.lost(ctx, n, err); err != nil {
+				if err := r.nodeLost(ctx, n, err); err != nil {
 					return err
 				}
 				break

@@ -82,7 +82,7 @@ func (b *gcBlob) live() bool { return b.named || b.owner != nil || len(b.readers
 func (l *lists) setLoadFails(deaf bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deaf = deaf
+	l.loadFails = deaf
 }
 
 // gcLog is a log and the path of its list.
@@ -275,7 +275,7 @@ func (w *gcWorld) restart(n *node) {
 		}
 	}
 	n.kill()
-	n.again(w.cfg)
+	n.reopen(w.cfg)
 }
 
 // log creates a log that may never be closed, or removes one.

@@ -78,7 +78,7 @@ func (s *Store) Inspect(ctx context.Context, blob ID, refs []ExtentRef, deep boo
 	var silent sync.Map
 	s.inspect(ctx, len(refs), func(ctx context.Context, i int) {
 		ref := &refs[i]
-		q := &replicaQuery{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+		q := &replicaQuery{s: s, silent: &silent, check: func(ctx context.Context, p api.Peer) (Holders, error) {
 			return inspectExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
 		}, deep: deep}
 		reports[i] = ExtentReport{Index: ref.Index, Length: ref.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, ref.Replicas)}
@@ -107,7 +107,7 @@ func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep b
 	var silent sync.Map
 	s.inspect(ctx, len(l.Extents), func(ctx context.Context, i int) {
 		x := &l.Extents[i]
-		q := &replicaQuery{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
+		q := &replicaQuery{s: s, silent: &silent, check: func(ctx context.Context, p api.Peer) (Holders, error) {
 			return Holders{}, inspectLogExtent(ctx, p, log, x, deep)
 		}, deep: deep, namedOnly: true}
 		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
@@ -146,9 +146,9 @@ func (s *Store) inspect(ctx context.Context, n int, look func(ctx context.Contex
 
 // replicaQuery asks nodes about one extent.
 type replicaQuery struct {
-	s    *Store
-	look func(ctx context.Context, p api.Peer) (Holders, error)
-	deep bool
+	s     *Store
+	check func(ctx context.Context, p api.Peer) (Holders, error)
+	deep  bool
 	// silent are the nodes that did not answer during this inspection. They are not asked again.
 	silent    *sync.Map
 	namedOnly bool // ask only the nodes named at first
@@ -226,7 +226,7 @@ func (q *replicaQuery) ask(ctx context.Context, nodes []string) {
 func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error) {
 	s := q.s
 	if node == s.self || s.cluster.Fleet == nil {
-		return q.look(ctx, s.Peer())
+		return q.check(ctx, s.Peer())
 	}
 	if !slices.Contains(s.others(), node) {
 		return Holders{}, fmt.Errorf("%w: %s is no longer a member", local.ErrNoExtent, node)
@@ -243,7 +243,7 @@ func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error)
 	p, err := s.peer(ctx, node)
 	var holders Holders
 	if err == nil {
-		holders, err = q.look(ctx, p)
+		holders, err = q.check(ctx, p)
 	}
 	if errors.Is(err, api.ErrUnreachable) && !q.deep {
 		s.peers.suspect(node)

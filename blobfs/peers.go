@@ -41,7 +41,7 @@ type suspicion struct {
 	since    time.Duration // when the node first did not answer
 	answered time.Duration // when the node last answered
 	flaps    int           // how often it was lost again within suspectTime of answering
-	asking   bool
+	probing  bool
 }
 
 func (p *peers) init(s *Store) {
@@ -57,14 +57,14 @@ func (p *peers) suspect(node string) {
 	x := p.suspects[node]
 	switch {
 	case x == nil || x.until == 0 && now-x.answered > suspectTime:
-		x = &suspicion{since: now, asking: x != nil && x.asking}
+		x = &suspicion{since: now, probing: x != nil && x.probing}
 		p.suspects[node] = x
 	case x.until == 0:
 		x.since, x.flaps = now, min(x.flaps+1, flapDoublingsMax)
 	}
 	x.until = now + suspectTime
-	if !x.asking {
-		x.asking = p.s.spawn(func() { p.probe(node) })
+	if !x.probing {
+		x.probing = p.s.spawn(func() { p.probe(node) })
 	}
 }
 
@@ -75,7 +75,7 @@ func (p *peers) probe(node string) {
 		p.mu.Lock()
 		x, now := p.suspects[node], p.clock.Now()
 		if x.until == 0 || now >= x.until && !p.s.believedAlive(node) {
-			x.asking = false
+			x.probing = false
 			p.mu.Unlock()
 			return
 		}

@@ -70,7 +70,7 @@ func randomFaults(t *testing.T, rng *rand.Rand) {
 				b := blobs[rng.IntN(len(blobs))]
 				if n := c.get(b.h.Extents[0].Replicas[0]); !n.dead && len(b.data) > 0 && len(b.h.Extents[0].Replicas) > 1 {
 					rots++
-					n.rotten(t, blobfs.ExtentID{Blob: b.h.ID}, rng.Int64N(b.h.Extents[0].Length))
+					n.corruptReplica(t, blobfs.ExtentID{Blob: b.h.ID}, rng.Int64N(b.h.Extents[0].Length))
 				}
 			}
 		})

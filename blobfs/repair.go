@@ -14,7 +14,7 @@ import (
 type repairer struct {
 	s           *Store
 	cfg         KeepConfig
-	watch       *watch
+	watch       *membershipWatch
 	queue       *taskQueue
 	repairRate  *rate // repair bytes that other nodes copy at this node's request
 	copyRate    *rate // bytes copied to this node
@@ -27,13 +27,13 @@ type repairer struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		scan      scanTotals // of the last complete scan
-		scanned   uint64     // version of the view that scan used, 0 for none
-		retired   int
-		counts    KeepCounts
-		mark      local.ScrubMark
-		drain     DrainStatus
-		balancing bool
+		scan           scanTotals // of the last complete scan
+		scannedVersion uint64     // version of the view that scan used, 0 for none
+		retired        int
+		counts         KeepCounts
+		mark           local.ScrubMark
+		drain          DrainStatus
+		balancing      bool
 	}
 }
 
@@ -76,25 +76,25 @@ func (k *repairer) run() {
 	failing := 0
 	for {
 		changed := k.s.cluster.Fleet.Changed()
-		v, news := k.watch.refresh()
+		v, updated := k.watch.refresh()
 		if k.newlyRetired() {
-			news = true
+			updated = true
 		}
-		if news {
+		if updated {
 			k.queue.resetFailures()
 		}
 		failing = k.retryFailed(failing)
-		if news {
+		if updated {
 			pause = tickEvery
 		}
 		now := k.s.cluster.Clock.Now()
 		// When all tasks of a scan that found under-replicated extents are done, scan again, so
 		// that the reported figures are current.
-		over := now >= again && k.foundShort() && k.queue.idleAfterWork()
-		if news || over || now >= next || k.queue.overflowDrained() {
+		rescan := now >= again && k.foundShort() && k.queue.idleAfterWork()
+		if updated || rescan || now >= next || k.queue.overflowDrained() {
 			k.scan(v)
 			took := k.s.cluster.Clock.Now() - now
-			if over {
+			if rescan {
 				pause = min(2*pause, k.cfg.ScanEvery)
 			}
 			again = now + max(pause, 50*took)
@@ -147,9 +147,9 @@ func (k *repairer) newlyRetired() bool {
 	n := k.s.disks.RetiredFolders()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	news := n != k.mu.retired
+	changed := n != k.mu.retired
 	k.mu.retired = n
-	return news
+	return changed
 }
 
 // workLoop runs queued tasks one at a time.
@@ -205,7 +205,7 @@ func (k *repairer) scan(v *view) {
 		after = infos[len(infos)-1].ID
 	}
 	k.mu.Lock()
-	k.mu.scan, k.mu.scanned = sum, v.number
+	k.mu.scan, k.mu.scannedVersion = sum, v.version
 	k.mu.Unlock()
 }
 
@@ -231,7 +231,7 @@ func (k *repairer) listChanged(x ExtentID, h Holders) {
 		return
 	}
 	if t, _ := k.triage(v, &info); t.rank < taskSurplus {
-		t.behind = false // the responsible node may not have this list
+		t.fallback = false // the responsible node may not have this list
 		k.queue.push(t)
 	}
 }
@@ -250,7 +250,7 @@ func (k *repairer) holders(x *local.ExtentInfo) Holders {
 
 // targetReplicas returns the target number of replicas: the replication factor, or the number of
 // live nodes that are not draining if that is lower.
-func (k *repairer) targetReplicas(v *view) int { return min(k.s.cluster.Replicas, v.present) }
+func (k *repairer) targetReplicas(v *view) int { return min(k.s.cluster.Replicas, v.live) }
 
 // localBad reports whether the local replica is corrupt or in a retired folder.
 func (k *repairer) localBad(x *local.ExtentInfo) bool {
@@ -262,7 +262,7 @@ func (k *repairer) localBad(x *local.ExtentInfo) bool {
 func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	h := k.holders(x)
 	t := task{id: x.ID, created: x.Created}
-	var survivors, leavers []string
+	var survivors, draining []string
 	held := 0
 	listed := false
 	for _, id := range h.Nodes {
@@ -277,34 +277,34 @@ func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 			survivors = append(survivors, id)
 			held++
 		case nodeDraining:
-			leavers = append(leavers, id)
+			draining = append(draining, id)
 		case nodeDown:
 			held++
 		case nodeGone:
 		}
 	}
-	want := k.targetReplicas(v)
-	mine := k.localBad(x)
-	if !mine {
-		among := survivors
-		if len(among) == 0 {
-			among = leavers
+	target := k.targetReplicas(v)
+	responsible := k.localBad(x)
+	if !responsible {
+		candidates := survivors
+		if len(candidates) == 0 {
+			candidates = draining
 		}
-		mine = v.firstRanked(x.ID, among) == k.s.self
+		responsible = v.firstRanked(x.ID, candidates) == k.s.self
 	}
-	short := want - held
+	short := target - held
 	switch {
 	case short > 0 && !listed && !k.localBad(x):
 		t.rank = len(survivors) // the local replica is one more than the list has
-	case k.localBad(x), short > 0 && mine:
-		t.rank = len(survivors) + len(leavers)
+	case k.localBad(x), short > 0 && responsible:
+		t.rank = len(survivors) + len(draining)
 		t.bytes = max(int64(short), 1) * x.Length
 	case short > 0:
-		t.rank, t.behind = taskFallback+len(survivors), true
+		t.rank, t.fallback = taskFallback+len(survivors), true
 		return t, v.at-v.changed > k.takeoverDelay(v)
 	default:
 		t.rank = taskSurplus
-		return t, k.surplus(v, h, listed, mine, len(survivors))
+		return t, k.surplus(v, h, listed, responsible, len(survivors))
 	}
 	return t, true
 }

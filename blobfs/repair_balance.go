@@ -21,8 +21,8 @@ type balancer struct {
 	after ExtentID
 	// movedBytes is the bytes moved, by node, since the membership last reported a new FreeBytes
 	// for it; negative for this node.
-	movedBytes map[string]int64
-	said       map[string]int64 // FreeBytes as last reported
+	movedBytes   map[string]int64
+	reportedFree map[string]int64 // FreeBytes as last reported
 }
 
 // BalanceStatus is the state of this node's rebalancing.
@@ -36,7 +36,7 @@ type BalanceStatus struct {
 // balanceLoop moves extents away while this node is fuller than others, no extent is
 // under-replicated and membership is stable.
 func (k *repairer) balanceLoop() {
-	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, said: map[string]int64{}}
+	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, reportedFree: map[string]int64{}}
 	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
 		v := k.watch.view()
 		active := false
@@ -67,8 +67,8 @@ func (b *balancer) target() (emptiest Member, ok bool) {
 	var candidates []Member
 	for i := range members {
 		m := &members[i]
-		if b.said[m.ID] != m.FreeBytes {
-			b.said[m.ID] = m.FreeBytes
+		if b.reportedFree[m.ID] != m.FreeBytes {
+			b.reportedFree[m.ID] = m.FreeBytes
 			delete(b.movedBytes, m.ID)
 		}
 		if b.k.stateOf(v, m.ID) != nodeLive || m.CapacityBytes <= 0 {
@@ -160,8 +160,8 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 		return err
 	}
 	r := k.s.cluster.Replicas
-	whole := len(sv.good) >= min(r, v.present) && len(sv.good) == len(sv.held) && len(sv.lost) == 0 && !sv.conflicting
-	if sv.unwanted || !whole || !slices.Contains(sv.good, k.s.self) || slices.Contains(sv.list.Nodes, to) {
+	whole := len(sv.good) >= min(r, v.live) && len(sv.good) == len(sv.held) && len(sv.lost) == 0 && !sv.conflicting
+	if sv.quarantined || !whole || !slices.Contains(sv.good, k.s.self) || slices.Contains(sv.list.Nodes, to) {
 		return nil
 	}
 	st, err := k.s.disks.StatExtent(ctx, x)

@@ -82,7 +82,7 @@ func (c *repairCluster) add(capacity int64) *repairNode {
 func (n *repairNode) start() {
 	cluster := n.of.cfg
 	cluster.Fleet = nodeMembership{n}
-	n.say(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
+	n.setMember(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
 	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(n.of.log)})
 	noError(n.of.t, err)
 	n.of.mu.Lock()
@@ -101,11 +101,11 @@ func (n *repairNode) stop() {
 		return
 	}
 	noError(n.of.t, s.Close())
-	n.say(func(m *blobfs.Member) { m.Alive = false })
+	n.setMember(func(m *blobfs.Member) { m.Alive = false })
 }
 
-// say changes a node's entry in the membership.
-func (n *repairNode) say(f func(m *blobfs.Member)) {
+// setMember changes a node's entry in the membership.
+func (n *repairNode) setMember(f func(m *blobfs.Member)) {
 	n.of.mu.Lock()
 	f(&n.member)
 	n.of.mu.Unlock()
@@ -119,7 +119,7 @@ func (n *repairNode) say(f func(m *blobfs.Member)) {
 }
 
 // remove removes a node from the membership.
-func (n *repairNode) remove() { n.say(func(*blobfs.Member) { n.removed = true }) }
+func (n *repairNode) remove() { n.setMember(func(*blobfs.Member) { n.removed = true }) }
 
 // usedLocked returns the bytes of a node's extents, as of some seconds ago.
 func (n *repairNode) usedLocked() int64 {
@@ -177,9 +177,9 @@ type directPeer struct {
 	from, to *repairNode
 }
 
-// reach waits for the duration of a call and returns its target. A lost call uses up the caller's
+// target waits for the duration of a call and returns its target. A lost call uses up the caller's
 // timeout.
-func (p directPeer) reach(ctx context.Context) (api.Peer, error) {
+func (p directPeer) target(ctx context.Context) (api.Peer, error) {
 	if err := wait(ctx, 100*time.Microsecond); err != nil {
 		return nil, err
 	}
@@ -221,10 +221,10 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// reached makes a call.
-func reached[R any](ctx context.Context, p directPeer, f func(api.Peer) (R, error)) (R, error) {
+// call makes a call.
+func call[R any](ctx context.Context, p directPeer, f func(api.Peer) (R, error)) (R, error) {
 	var none R
-	to, err := p.reach(ctx)
+	to, err := p.target(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -241,7 +241,7 @@ func reached[R any](ctx context.Context, p directPeer, f func(api.Peer) (R, erro
 type nothing struct{}
 
 func (p directPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held, error) {
-	all, err := reached(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
+	all, err := call(ctx, p, func(to api.Peer) ([]api.Held, error) { return to.Check(ctx, xs) })
 	p.to.of.mu.Lock()
 	f := p.to.of.checked
 	p.to.of.mu.Unlock()
@@ -252,30 +252,30 @@ func (p directPeer) Check(ctx context.Context, xs []blobfs.ExtentID) ([]api.Held
 }
 
 func (p directPeer) Stat(ctx context.Context, x blobfs.ExtentID) (local.ExtentStat, error) {
-	return reached(ctx, p, func(to api.Peer) (local.ExtentStat, error) { return to.Stat(ctx, x) })
+	return call(ctx, p, func(to api.Peer) (local.ExtentStat, error) { return to.Stat(ctx, x) })
 }
 
 func (p directPeer) Read(ctx context.Context, r api.Ref, b []byte, off int64) error {
-	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Read(ctx, r, b, off) })
+	_, err := call(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Read(ctx, r, b, off) })
 	return err
 }
 
 func (p directPeer) SetHolders(ctx context.Context, x blobfs.ExtentID, h blobfs.Holders) error {
-	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.SetHolders(ctx, x, h) })
+	_, err := call(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.SetHolders(ctx, x, h) })
 	return err
 }
 
 func (p directPeer) Verify(ctx context.Context, r api.Ref) error {
-	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Verify(ctx, r) })
+	_, err := call(ctx, p, func(to api.Peer) (nothing, error) { return nothing{}, to.Verify(ctx, r) })
 	return err
 }
 
 func (p directPeer) DropBlob(ctx context.Context, id blobfs.ID, why api.Reason) (int, error) {
-	return reached(ctx, p, func(to api.Peer) (int, error) { return to.DropBlob(ctx, id, why) })
+	return call(ctx, p, func(to api.Peer) (int, error) { return to.DropBlob(ctx, id, why) })
 }
 
 func (p directPeer) Copy(ctx context.Context, c api.Copy) error {
-	_, err := reached(ctx, p, func(to api.Peer) (nothing, error) {
+	_, err := call(ctx, p, func(to api.Peer) (nothing, error) {
 		_, had := p.to.store.ExtentInfo(c.Extent)
 		err := to.Copy(ctx, c)
 		if err == nil && had != nil {
@@ -356,8 +356,8 @@ func (c *repairCluster) made() int {
 	return c.copies
 }
 
-// having counts the live nodes that have a replica, good or not.
-func (c *repairCluster) having(id blobfs.ID) int {
+// countHolding counts the live nodes that have a replica, good or not.
+func (c *repairCluster) countHolding(id blobfs.ID) int {
 	count := 0
 	for _, n := range c.all {
 		if n.up {
@@ -372,7 +372,7 @@ func (c *repairCluster) having(id blobfs.ID) int {
 // short counts the blobs that have fewer than n replicas, and those that have more.
 func (c *repairCluster) short(n int) (fewer, more int) {
 	for id := range c.blobs {
-		switch g := c.having(id); {
+		switch g := c.countHolding(id); {
 		case g < n:
 			fewer++
 		case g > n:

@@ -91,7 +91,7 @@ func TestCorruptionEverywhere(t *testing.T) {
 		}
 		c.until(time.Hour, "healed", func() bool { return len(c.good(mixed)) == 3 })
 		time.Sleep(2 * time.Hour)
-		if n := c.having(lost); n != 3 || len(c.good(lost)) != 0 {
+		if n := c.countHolding(lost); n != 3 || len(c.good(lost)) != 0 {
 			t.Errorf("%d replicas are kept, %d good", n, len(c.good(lost)))
 		}
 		for _, n := range c.all {
@@ -121,14 +121,14 @@ func TestLastGoodReplicaStays(t *testing.T) {
 				}
 				last := c.all[3]
 				if leaves {
-					last.say(func(m *blobfs.Member) { m.Leaving = true })
+					last.setMember(func(m *blobfs.Member) { m.Leaving = true })
 				}
-				c.until(3*time.Hour, "dropped", func() bool { return c.having(sound) == 3 })
+				c.until(3*time.Hour, "dropped", func() bool { return c.countHolding(sound) == 3 })
 				c.until(time.Hour, "healed and dropped", func() bool {
 					if len(c.good(corrupt)) == 0 {
 						t.Fatal("the last good replica was dropped")
 					}
-					return len(c.good(corrupt)) == 3 && c.having(corrupt) == 3
+					return len(c.good(corrupt)) == 3 && c.countHolding(corrupt) == 3
 				})
 				if _, err := last.store.ExtentInfo(blobfs.ExtentID{Blob: corrupt}); leaves && err == nil {
 					t.Error("a draining node keeps its replica")

@@ -15,7 +15,7 @@ import (
 // ErrDiskFull or ErrFolderRetired if this node has no space for it.
 func (k *repairer) heal(ctx context.Context, sv *survey) error {
 	x := sv.info.ID
-	others := slices.Concat(sv.good, sv.goodDraining, sv.rotten)
+	others := slices.Concat(sv.good, sv.goodDraining, sv.corrupt)
 	st, err := k.statAny(ctx, x, append([]string{k.s.self}, others...))
 	if err != nil {
 		return errors.Join(errNoGood, err)
@@ -93,7 +93,7 @@ func (h *healing) readFrom(p []byte, off int64) error {
 		if err := h.ctx.Err(); err != nil {
 			return err
 		}
-		err := h.ask(node, p, off)
+		err := h.readNode(node, p, off)
 		if err == nil {
 			return nil
 		}
@@ -102,7 +102,7 @@ func (h *healing) readFrom(p []byte, off int64) error {
 	return errors.Join(errs...)
 }
 
-func (h *healing) ask(node string, p []byte, off int64) error {
+func (h *healing) readNode(node string, p []byte, off int64) error {
 	ctx, cancel := context.WithTimeout(h.ctx, h.k.s.cluster.ReplyTimeout)
 	defer cancel()
 	peer, err := h.k.s.peer(ctx, node)

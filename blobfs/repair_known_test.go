@@ -9,9 +9,9 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// told returns the number of under-replicated extents that the live nodes report, and whether all
-// of them report it as known.
-func (c *repairCluster) told() (short int64, known bool) {
+// reportedShort returns the number of under-replicated extents that the live nodes report, and
+// whether all of them report it as known.
+func (c *repairCluster) reportedShort() (short int64, known bool) {
 	known = true
 	for _, n := range c.all {
 		if !n.up {
@@ -45,11 +45,11 @@ func TestShortReplicasAreReported(t *testing.T) {
 			victim.start()
 			time.Sleep(10 * time.Second)
 		}
-		c.until(time.Minute, "known to have all replicas", func() bool { short, known := c.told(); return known && short == 0 })
+		c.until(time.Minute, "known to have all replicas", func() bool { short, known := c.reportedShort(); return known && short == 0 })
 		victim.stop()
 		time.Sleep(5*time.Second + tickless)
 		c.beforeChanged = func() {
-			if _, known := c.told(); known {
+			if _, known := c.reportedShort(); known {
 				t.Errorf("known as soon as the membership has changed")
 			}
 		}
@@ -63,7 +63,7 @@ func TestShortReplicasAreReported(t *testing.T) {
 		start := time.Now()
 		for {
 			// Read the status first: it could become true meanwhile.
-			short, known := c.told()
+			short, known := c.reportedShort()
 			fewer, _ := c.short(3)
 			if known && short == 0 && fewer > 0 {
 				t.Fatalf("%v after the removal nodes say that all extents have their replicas; %d of 200 have too few", time.Since(start), fewer)
@@ -78,7 +78,7 @@ func TestShortReplicasAreReported(t *testing.T) {
 		}
 		t.Logf("all replicas %v after the removal", time.Since(start))
 		time.Sleep(time.Minute)
-		if short, known := c.told(); !known || short > 0 {
+		if short, known := c.reportedShort(); !known || short > 0 {
 			t.Errorf("a minute later: short %d, known: %v", short, known)
 		}
 		noError(t, c.agreed())
@@ -103,11 +103,11 @@ func TestUnknownNodesGetGracePeriod(t *testing.T) {
 			c.all[i].start()
 		}
 		time.Sleep(29 * time.Second)
-		if _, known := c.told(); known || c.made() > 0 {
+		if _, known := c.reportedShort(); known || c.made() > 0 {
 			t.Errorf("while a node may be yet to come: known: %v, %d copies", known, c.made())
 		}
 		c.until(time.Minute, "known to have all replicas", func() bool {
-			short, known := c.told()
+			short, known := c.reportedShort()
 			fewer, _ := c.short(3)
 			if known && short == 0 && fewer > 0 {
 				t.Fatalf("nodes say that all extents have their replicas; %d of 50 have too few", fewer)

@@ -22,17 +22,17 @@ type survey struct {
 	// and nodes that are healing theirs. Draining nodes are in neither: goodDraining are those of
 	// them with a good replica.
 	good, held, goodDraining []string
-	// lost are on the list and have no good replica. rotten have one that is corrupt or on a
+	// lost are on the list and have no good replica. corrupt have one that is corrupt or on a
 	// failing disk.
-	lost, rotten []string
-	// behind have an older list. conflicting means that different lists have the same epoch.
-	behind      []string
+	lost, corrupt []string
+	// staleLists have an older list. conflicting means that different lists have the same epoch.
+	staleLists  []string
 	conflicting bool
-	unwanted    bool
-	repairs     []string // nodes that report that they repair the extent
-	made        []string // nodes that have made a replica since the survey
+	quarantined bool
+	repairing   []string // nodes that report that they repair the extent
+	copied      []string // nodes that have made a replica since the survey
 	newer       []string // nodes with a newer list that were not asked
-	heard       []string // nodes that answered
+	answered    []string // nodes that answered
 }
 
 // takeSurvey asks the nodes that may have an extent and stores the newest list. It repeats this
@@ -40,7 +40,7 @@ type survey struct {
 func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
-	asked := map[string]bool{k.s.self: true}
+	done := map[string]bool{k.s.self: true}
 	for {
 		var err error
 		if sv.info, err = k.s.disks.ExtentInfo(x); err != nil {
@@ -65,8 +65,8 @@ func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ..
 			}
 		}
 		nodes = slices.DeleteFunc(nodes, func(n string) bool {
-			old := asked[n]
-			asked[n] = true
+			old := done[n]
+			done[n] = true
 			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.s.peers.suspected(n)
 		})
 		if len(nodes) == 0 {
@@ -131,7 +131,7 @@ func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 	names := slices.Clone(sv.list.Nodes)
 	for node, a := range answers {
 		if a.State == api.Good && a.Holders.Epoch < sv.list.Epoch {
-			sv.behind = append(sv.behind, node)
+			sv.staleLists = append(sv.staleLists, node)
 		}
 		if a.State != api.Missing && a.Holders.Epoch == sv.list.Epoch && !slices.Equal(a.Holders.Nodes, sv.list.Nodes) {
 			sv.conflicting = true
@@ -145,16 +145,16 @@ func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 		a, answered := answers[node]
 		st := k.stateOf(v, node)
 		if answered {
-			sv.heard = append(sv.heard, node)
+			sv.answered = append(sv.answered, node)
 		}
 		if a.State == api.Unwanted {
-			sv.unwanted = true
+			sv.quarantined = true
 		}
 		if a.Repairs {
-			sv.repairs = append(sv.repairs, node)
+			sv.repairing = append(sv.repairing, node)
 		}
 		if answered && a.State == api.Bad && node != k.s.self {
-			sv.rotten = append(sv.rotten, node)
+			sv.corrupt = append(sv.corrupt, node)
 		}
 		switch {
 		case st == nodeLive && answered && a.State == api.Bad && a.Repairs && node != k.s.self:
@@ -191,13 +191,13 @@ func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) erro
 	h := Holders{Epoch: sv.epoch + 1, Nodes: slices.Clone(nodes)}
 	slices.Sort(h.Nodes)
 	sv.epoch++
-	tell := slices.Clone(h.Nodes)
+	to := slices.Clone(h.Nodes)
 	for _, n := range slices.Concat(sv.list.Nodes, sv.goodDraining) {
-		if !slices.Contains(tell, n) && k.stateOf(k.watch.view(), n) <= nodeDraining {
-			tell = append(tell, n)
+		if !slices.Contains(to, n) && k.stateOf(k.watch.view(), n) <= nodeDraining {
+			to = append(to, n)
 		}
 	}
-	if err := k.sendList(ctx, x, h, tell); err != nil {
+	if err := k.sendList(ctx, x, h, to); err != nil {
 		return err
 	}
 	err := k.s.disks.SetHolders(ctx, x, h)

@@ -14,9 +14,9 @@ type task struct {
 	rank    int // live replicas; taskSurplus if the extent is not under-replicated
 	created time.Time
 	bytes   int64
-	// behind means that another node is responsible, but may not know it or may be unable to act.
-	behind bool
-	extra  string // a node that has a replica but is not on the list
+	// fallback means that another node is responsible, but may not know it or may be unable to act.
+	fallback bool
+	extra    string // a node that has a replica but is not on the list
 	// suspectNode is a node on the list that reported that it has no good replica.
 	suspectNode string
 }
@@ -61,15 +61,15 @@ type taskQueue struct {
 	clock Clock
 
 	// mu guards what follows. Never held across I/O.
-	mu       sync.Mutex
-	heap     taskHeap
-	queued   map[ExtentID]*queuedTask
-	busy     map[ExtentID]bool
-	again    map[ExtentID]task // the next task of an extent whose current task may be based on older data
-	failures map[ExtentID]failure
-	left     bool          // tasks were left out because the queue was full
-	worked   bool          // a task ended since rested last returned true
-	wake     chan struct{} // closed when something changes
+	mu         sync.Mutex
+	heap       taskHeap
+	queued     map[ExtentID]*queuedTask
+	busy       map[ExtentID]bool
+	next       map[ExtentID]task // the next task of an extent whose current task may be based on older data
+	failures   map[ExtentID]failure
+	overflowed bool          // tasks were left out because the queue was full
+	worked     bool          // a task ended since rested last returned true
+	wake       chan struct{} // closed when something changes
 }
 
 type queuedTask struct {
@@ -99,7 +99,7 @@ func (h *taskHeap) Pop() any {
 }
 
 func newTaskQueue(clock Clock) *taskQueue {
-	return &taskQueue{clock: clock, queued: map[ExtentID]*queuedTask{}, busy: map[ExtentID]bool{}, again: map[ExtentID]task{}, failures: map[ExtentID]failure{}, wake: make(chan struct{})}
+	return &taskQueue{clock: clock, queued: map[ExtentID]*queuedTask{}, busy: map[ExtentID]bool{}, next: map[ExtentID]task{}, failures: map[ExtentID]failure{}, wake: make(chan struct{})}
 }
 
 func (q *taskQueue) signalLocked() {
@@ -125,11 +125,11 @@ func (q *taskQueue) pushLocked(t task) {
 		return
 	}
 	if q.busy[t.id] {
-		q.again[t.id] = t
+		q.next[t.id] = t
 		return
 	}
 	if len(q.heap) >= tasksMax {
-		q.left = true
+		q.overflowed = true
 		worst := len(q.heap) - 1 // a leaf, and so among the least urgent
 		if !t.before(&q.heap[worst].task) {
 			return
@@ -151,7 +151,7 @@ func (q *taskQueue) pop(ctx context.Context) (task, error) {
 			e := heap.Pop(&q.heap).(*queuedTask)
 			delete(q.queued, e.id)
 			if q.busy[e.id] { // claimed meanwhile
-				q.again[e.id] = e.task
+				q.next[e.id] = e.task
 				continue
 			}
 			q.busy[e.id] = true
@@ -193,8 +193,8 @@ func (q *taskQueue) done(t task, err error) {
 // freeLocked marks an extent as not busy and queues its next task.
 func (q *taskQueue) freeLocked(x ExtentID) {
 	delete(q.busy, x)
-	if t, ok := q.again[x]; ok {
-		delete(q.again, x)
+	if t, ok := q.next[x]; ok {
+		delete(q.next, x)
 		q.pushLocked(t)
 	}
 	q.signalLocked()
@@ -229,10 +229,10 @@ func (q *taskQueue) failed(x ExtentID) error {
 func (q *taskQueue) overflowDrained() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.left || len(q.heap) > 0 {
+	if !q.overflowed || len(q.heap) > 0 {
 		return false
 	}
-	q.left = false
+	q.overflowed = false
 	return true
 }
 

@@ -90,12 +90,12 @@ func (s *faultSchedule) fault() string {
 		return "nothing is cut"
 	case what == 10 && s.leaver == nil:
 		s.leaver = pick(s.all)
-		s.leaver.say(func(m *blobfs.Member) { m.Leaving = true })
+		s.leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
 		return "leaving " + s.leaver.member.ID
 	case what == 10:
 		n := s.leaver
 		s.leaver = nil
-		n.say(func(m *blobfs.Member) { m.Leaving = false })
+		n.setMember(func(m *blobfs.Member) { m.Leaving = false })
 		return "staying " + n.member.ID
 	default:
 		for range 5 {
@@ -130,7 +130,7 @@ func repairAtRandom(t *testing.T, rng *rand.Rand) {
 	}}
 	s := &faultSchedule{repairCluster: newRepairCluster(t, 6, cfg), rng: rng}
 	for _, n := range s.all {
-		n.say(func(m *blobfs.Member) { m.CapacityBytes = 4 << 20 })
+		n.setMember(func(m *blobfs.Member) { m.CapacityBytes = 4 << 20 })
 		s.watchDrops(n)
 	}
 	for range 40 {
@@ -147,7 +147,7 @@ func repairAtRandom(t *testing.T, rng *rand.Rand) {
 	clear(s.cut)
 	s.mu.Unlock()
 	for _, n := range s.all {
-		n.say(func(m *blobfs.Member) { m.Leaving = false })
+		n.setMember(func(m *blobfs.Member) { m.Leaving = false })
 		if !n.up {
 			n.start()
 		}
@@ -182,7 +182,7 @@ func repairAtRandom(t *testing.T, rng *rand.Rand) {
 func (s *faultSchedule) describe() {
 	for _, id := range s.ids() {
 		x := blobfs.ExtentID{Blob: id}
-		if s.having(id) == 3 && len(s.good(id)) == 3 {
+		if s.countHolding(id) == 3 && len(s.good(id)) == 3 {
 			continue
 		}
 		s.t.Logf("%s is good on %v", x, s.good(id))

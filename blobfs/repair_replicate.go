@@ -14,7 +14,7 @@ import (
 
 // noTargetError means that an extent has too few replicas and no node accepts another.
 type noTargetError struct {
-	full, away int   // other nodes that are full, and that are down or draining
+	full, down int   // other nodes that are full, and that are down or draining
 	last       error // error of the last node that was asked; nil if none was
 }
 
@@ -22,14 +22,14 @@ func (e *noTargetError) Error() string {
 	switch {
 	case e.last != nil:
 		return fmt.Sprintf("no node accepted a replica: %v", e.last)
-	case e.full+e.away == 0:
+	case e.full+e.down == 0:
 		return "no other node for a replica"
-	case e.away == 0:
+	case e.down == 0:
 		return "no node for a replica: all others are full"
 	case e.full == 0:
-		return fmt.Sprintf("no node for a replica: %d others are down or draining", e.away)
+		return fmt.Sprintf("no node for a replica: %d others are down or draining", e.down)
 	}
-	return fmt.Sprintf("no node for a replica: %d others are down or draining, and %d are full", e.away, e.full)
+	return fmt.Sprintf("no node for a replica: %d others are down or draining, and %d are full", e.down, e.full)
 }
 
 func (e *noTargetError) Unwrap() error { return e.last }
@@ -59,7 +59,7 @@ func (k *repairer) repairExtent(ctx context.Context, t task) error {
 			return err
 		}
 		again, err := k.step(ctx, v, t, sv)
-		extra = slices.Concat(extra, sv.made, sv.newer) // in case the list that names them was rejected
+		extra = slices.Concat(extra, sv.copied, sv.newer) // in case the list that names them was rejected
 		switch {
 		case errors.Is(err, api.ErrStaleHolders):
 		case err != nil || !again:
@@ -71,7 +71,7 @@ func (k *repairer) repairExtent(ctx context.Context, t task) error {
 
 // step does the most urgent step for an extent, and reports whether there may be more.
 func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again bool, err error) {
-	if sv.unwanted {
+	if sv.quarantined {
 		return false, nil // garbage collection decides
 	}
 	if k.localBad(&sv.info) && k.selfListed(sv) {
@@ -89,8 +89,8 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 			return true, k.publish(ctx, sv, sv.held)
 		}
 	}
-	if len(sv.behind) > 0 {
-		if err := k.sendList(ctx, t.id, sv.list, sv.behind); err != nil {
+	if len(sv.staleLists) > 0 {
+		if err := k.sendList(ctx, t.id, sv.list, sv.staleLists); err != nil {
 			return true, err
 		}
 	}
@@ -98,31 +98,31 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 	listed := k.selfListed(sv)
 	short := k.targetReplicas(v) - len(sv.held)
 	bad := k.localBad(&sv.info)
-	among := sv.good
-	if len(among) == 0 {
-		among = sv.goodDraining
+	candidates := sv.good
+	if len(candidates) == 0 {
+		candidates = sv.goodDraining
 	}
-	mine := v.firstRanked(t.id, among) == self
+	responsible := v.firstRanked(t.id, candidates) == self
 	switch {
 	case short > 0 && !listed && !bad && k.stateOf(v, self) == nodeLive:
 		// The replica came back with a restarted node, or this node was taken off for another that
 		// has failed since.
 		return true, k.publish(ctx, sv, append(slices.Clone(sv.held), self))
-	case short > 0 && (mine || bad && len(among) == 0 || t.behind && len(sv.repairs) == 0):
+	case short > 0 && (responsible || bad && len(candidates) == 0 || t.fallback && len(sv.repairing) == 0):
 		return true, k.replicate(ctx, v, sv, short)
 	case short > 0 && len(sv.held) > 0 && k.listNamesLost(sv) && k.stateOf(v, self) == nodeDraining:
 		// The responsible node may not know that there are too few replicas. It sees it from the
 		// list.
 		return true, k.publish(ctx, sv, sv.held)
-	case short <= 0 && (sv.conflicting || mine && k.listNamesLost(sv)):
+	case short <= 0 && (sv.conflicting || responsible && k.listNamesLost(sv)):
 		// If lists of one epoch differ, only the nodes on one of them may know it.
 		return true, k.publish(ctx, sv, sv.held)
 	}
-	if t.suspectNode != "" && short <= 0 && slices.Contains(sv.held, t.suspectNode) && !slices.Contains(sv.heard, t.suspectNode) {
+	if t.suspectNode != "" && short <= 0 && slices.Contains(sv.held, t.suspectNode) && !slices.Contains(sv.answered, t.suspectNode) {
 		// The node counts as a holder while it is silent: no list shows that its replica is lost.
 		return false, fmt.Errorf("%w: %s", errHolderSilent, t.suspectNode)
 	}
-	return k.trim(ctx, v, sv, mine, listed)
+	return k.trim(ctx, v, sv, responsible, listed)
 }
 
 // selfListed reports whether this node is on the list.
@@ -150,15 +150,15 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 		return err
 	}
 	tried := slices.Clone(sv.held)
-	var made []string
+	var copied []string
 	var last error
-	for len(made) < n {
-		target, ok := k.target(x, slices.Concat(sv.held, made), tried)
+	for len(copied) < n {
+		target, ok := k.target(x, slices.Concat(sv.held, copied), tried)
 		if !ok {
 			break
 		}
 		tried = append(tried, target)
-		list := Holders{Epoch: sv.epoch + 1, Nodes: slices.Sorted(slices.Values(slices.Concat(sv.held, made, []string{target})))}
+		list := Holders{Epoch: sv.epoch + 1, Nodes: slices.Sorted(slices.Values(slices.Concat(sv.held, copied, []string{target})))}
 		if err := k.repairRate.wait(ctx, st.Length); err != nil {
 			return err
 		}
@@ -177,15 +177,15 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 			continue
 		}
 		sv.epoch++
-		made = append(made, target)
-		sv.made = made
+		copied = append(copied, target)
+		sv.copied = copied
 		k.count(func(c *KeepCounts) { c.Copied++; c.CopiedBytes += st.Length })
 	}
-	if len(made) == 0 {
+	if len(copied) == 0 {
 		return k.noTarget(sv.held, last)
 	}
-	nodes := slices.Concat(sv.held, made)
-	if len(made) < n {
+	nodes := slices.Concat(sv.held, copied)
+	if len(copied) < n {
 		// A node that is gone may come back with its replica: better than none.
 		for _, g := range sv.lost {
 			if slices.Contains(sv.list.Nodes, g) && k.stateOf(v, g) == nodeGone {
@@ -209,7 +209,7 @@ func (k *repairer) noTarget(held []string, last error) error {
 		switch {
 		case n.ID == k.s.self || slices.Contains(held, n.ID):
 		case n.Leaving:
-			e.away++
+			e.down++
 		case n.Full:
 			e.full++
 		}

@@ -79,7 +79,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 		c.all[1].stop()
 		ones := 0
 		for id := range c.blobs {
-			if c.having(id) == 1 {
+			if c.countHolding(id) == 1 {
 				ones++
 			}
 		}
@@ -220,7 +220,7 @@ func TestRepairWhenANodeAnswers(t *testing.T) {
 			c.put(rng, 1000, c.all[0], c.all[1])
 		}
 		time.Sleep(time.Minute)
-		late.say(func(m *blobfs.Member) { m.Alive = true })
+		late.setMember(func(m *blobfs.Member) { m.Alive = true })
 		time.Sleep(77 * time.Second) // it has been tried until a minute after, and would be after a minute more
 		late.start()
 		took := c.until(time.Hour, "three replicas", func() bool { fewer, _ := c.short(3); return fewer == 0 })

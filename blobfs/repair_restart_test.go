@@ -74,7 +74,7 @@ func TestRepairSoonAfterSilence(t *testing.T) {
 			handles = append(handles, put(t, c.all[i%2].Store, blobtest.Bytes(uint64(i), 300_000)))
 		}
 		time.Sleep(3 * time.Second)
-		c.all[2].again(cfg)
+		c.all[2].reopen(cfg)
 		c.untilWhole(handles)
 		for _, n := range c.all {
 			if st := n.Keeping(); st.ToCopy != 0 {
@@ -174,7 +174,7 @@ func TestRepairSoonAfterAllRestart(t *testing.T) {
 			group.Wait()
 			for _, i := range rng.Perm(3) {
 				n := c.all[i]
-				n.again(cfg)
+				n.reopen(cfg)
 				c.change(n.id, func(m *blobfs.Member) { m.Since = time.Now() })
 				s, seed := n.Store, rng.Uint64()
 				group.Go(func() { writeSome(s, seed) })

@@ -35,10 +35,10 @@ type ScrubStatus struct {
 
 // scrubber reads all extents here, slowly, and queues the repair of corrupt ones.
 type scrubber struct {
-	k    *repairer
-	rate *rate
-	mark local.ScrubMark // owned by the scrub goroutine
-	busy time.Duration   // when the current read began
+	k         *repairer
+	rate      *rate
+	mark      local.ScrubMark // owned by the scrub goroutine
+	readBegan time.Duration   // when the current read began
 }
 
 // scrubLoop runs the scrub.
@@ -112,15 +112,15 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 		return
 	}
 	clock := k.s.cluster.Clock
-	b.busy = clock.Now()
+	b.readBegan = clock.Now()
 	err := k.s.disks.ScrubExtent(ctx, x.ID, func(n int64) error {
-		if err := sleep(ctx, clock, scrubPauseRatio*(clock.Now()-b.busy)); err != nil {
+		if err := sleep(ctx, clock, scrubPauseRatio*(clock.Now()-b.readBegan)); err != nil {
 			return err
 		}
 		if err := b.rate.wait(ctx, n); err != nil {
 			return err
 		}
-		b.busy = clock.Now()
+		b.readBegan = clock.Now()
 		return nil
 	})
 	switch {

@@ -59,17 +59,17 @@ func (s *Store) Keeping() KeepStatus {
 	}
 	perSec, _ := k.repairRate.now()
 	_, endangered := k.queue.load()
-	rotten := s.corruptExtents.count()
+	corrupt := s.corruptExtents.count()
 	balancePerSec, _ := k.balanceRate.now()
 	view, settled := k.watch.settled()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	scan := &k.mu.scan
 	st := KeepStatus{
-		Known: settled && k.mu.scanned == view, Extents: scan.extents, Bytes: scan.bytes, Short: slices.Clone(scan.short[:s.cluster.Replicas]),
+		Known: settled && k.mu.scannedVersion == view, Extents: scan.extents, Bytes: scan.bytes, Short: slices.Clone(scan.short[:s.cluster.Replicas]),
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
-	st.Rotten, st.Drain, st.Scrub = int64(rotten), k.mu.drain, k.scrubStatusLocked()
+	st.Rotten, st.Drain, st.Scrub = int64(corrupt), k.mu.drain, k.scrubStatusLocked()
 	if now := int64(s.disks.Extents()); st.Drain.Safe && now > 0 { // an extent was sealed since the last scan, by a writer that had chosen this node before
 		st.Drain.Safe, st.Drain.Extents = false, now
 	}

@@ -19,14 +19,14 @@ func (k *repairer) membershipStable(v *view) bool {
 
 // surplus reports whether an extent with enough replicas has one to drop or a holder to take off
 // the list.
-func (k *repairer) surplus(v *view, h Holders, listed, mine bool, survivors int) bool {
+func (k *repairer) surplus(v *view, h Holders, listed, responsible bool, survivors int) bool {
 	switch {
 	case k.stateOf(v, k.s.self) == nodeDraining:
 		return true
 	case !k.membershipStable(v):
 		return false
 	}
-	return !listed || mine && survivors > k.s.cluster.Replicas
+	return !listed || responsible && survivors > k.s.cluster.Replicas
 }
 
 // trim drops the local replica if it is surplus, or shortens the list if it has more nodes than the
@@ -34,7 +34,7 @@ func (k *repairer) surplus(v *view, h Holders, listed, mine bool, survivors int)
 // node is published. Once the node has that list, it asks the nodes on it. It drops its replica if
 // enough of them have theirs and the same list, and one of them has verified its replica. A node on
 // the list never drops, so the nodes that answered still have theirs.
-func (k *repairer) trim(ctx context.Context, v *view, sv *survey, mine, listed bool) (again bool, err error) {
+func (k *repairer) trim(ctx context.Context, v *view, sv *survey, responsible, listed bool) (again bool, err error) {
 	r := k.s.cluster.Replicas
 	self := k.stateOf(v, k.s.self)
 	switch {
@@ -52,7 +52,7 @@ func (k *repairer) trim(ctx context.Context, v *view, sv *survey, mine, listed b
 		return false, nil
 	case !listed:
 		return false, k.dropSurplus(ctx, v, sv, r)
-	case mine && len(sv.good) > r && len(sv.good) == len(sv.held):
+	case responsible && len(sv.good) > r && len(sv.good) == len(sv.held):
 		return true, k.publish(ctx, sv, k.chooseHolders(v, sv, r))
 	}
 	return false, nil
@@ -83,7 +83,7 @@ func (k *repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 	if err != nil {
 		k.s.recordIfCorrupt(x, err)
 	}
-	var sure []string
+	var confirmed []string
 	ref := api.Ref{Extent: x, CRC: mine.CRC}
 	for _, node := range sv.list.Nodes {
 		if node == k.s.self || k.stateOf(v, node) != nodeLive {
@@ -94,14 +94,14 @@ func (k *repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 			continue
 		}
 		if st.Holders.Epoch == sv.list.Epoch && slices.Equal(st.Holders.Nodes, sv.list.Nodes) {
-			sure = append(sure, node)
+			confirmed = append(confirmed, node)
 			ref.CRC = st.CRC
 		}
 	}
-	if len(sure) < need || slices.Contains(sv.list.Nodes, k.s.self) {
+	if len(confirmed) < need || slices.Contains(sv.list.Nodes, k.s.self) {
 		return nil
 	}
-	if err := k.verifyOne(ctx, sure, ref, sv.info.Length); err != nil {
+	if err := k.verifyOne(ctx, confirmed, ref, sv.info.Length); err != nil {
 		return fmt.Errorf("keep local replica: %w", err)
 	}
 	err = k.s.dropIf(ctx, x, sv.info.Holders)

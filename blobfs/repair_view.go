@@ -20,17 +20,17 @@ const (
 
 // view is an immutable snapshot of the membership and the state of each node.
 type view struct {
-	standings map[string]nodeState
-	members   []Member
-	present   int
+	states  map[string]nodeState
+	members []Member
+	live    int
 	// remaining counts the members that are not draining, dead or alive.
 	remaining int
 	// changed is when the state of any node last changed.
 	changed time.Duration
 	at      time.Duration
-	// number is the version: it grows with each change of the membership, so that results of an
+	// version is the version: it grows with each change of the membership, so that results of an
 	// earlier view can be recognized.
-	number uint64
+	version uint64
 }
 
 // nodeHistory is the history of a node.
@@ -38,14 +38,14 @@ type nodeHistory struct {
 	dead    bool
 	since   time.Duration   // when dead last changed to true
 	returns []time.Duration // times in the last hour at which the node came back
-	was     nodeState
+	state   nodeState
 	alive   time.Time // Member.Since
 	// audit is when to audit the node next.
-	audit  time.Duration
-	audits int
-	undone int  // failed audits in a row
-	seen   bool // a member at the current refresh
-	member bool // has ever been a member: if it no longer is, it was removed
+	audit         time.Duration
+	audits        int
+	auditFailures int  // failed audits in a row
+	seen          bool // a member at the current refresh
+	member        bool // has ever been a member: if it no longer is, it was removed
 }
 
 // flapTime is how long a return counts against a node, flapMax how many returns do.
@@ -57,11 +57,11 @@ const (
 // unknownNodesMax bounds the non-members that are remembered.
 const unknownNodesMax = 4096
 
-// watch derives views from the membership.
-type watch struct {
-	fleet Fleet
-	clock Clock
-	cfg   KeepConfig
+// membershipWatch derives views from the membership.
+type membershipWatch struct {
+	membership Fleet
+	clock      Clock
+	cfg        KeepConfig
 
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
@@ -69,19 +69,19 @@ type watch struct {
 	last  *view
 }
 
-func newMembershipWatch(s *Store, cfg KeepConfig) *watch {
-	w := &watch{fleet: s.cluster.Fleet, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
+func newMembershipWatch(s *Store, cfg KeepConfig) *membershipWatch {
+	w := &membershipWatch{membership: s.cluster.Fleet, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	return w
 }
 
 // refresh reads the membership. It reports whether the members or the state of any node changed.
-func (w *watch) refresh() (*view, bool) {
-	members := w.fleet.Members()
+func (w *membershipWatch) refresh() (*view, bool) {
+	members := w.membership.Members()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
-	v := &view{standings: make(map[string]nodeState), members: members, at: now}
+	v := &view{states: make(map[string]nodeState), members: members, at: now}
 	for _, n := range w.nodes {
 		n.seen = false
 	}
@@ -99,22 +99,22 @@ func (w *watch) refresh() (*view, bool) {
 		if !n.seen {
 			w.observe(n, false, now)
 		}
-		was := n.was
-		n.was = w.currentState(n, now)
+		prev := n.state
+		n.state = w.currentState(n, now)
 		if i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Leaving }); i >= 0 {
-			n.was = nodeGone
+			n.state = nodeGone
 			if members[i].Alive {
-				n.was = nodeDraining
+				n.state = nodeDraining
 			}
 		}
-		if n.was != was {
+		if n.state != prev {
 			changed = true
-			if was >= nodeDown && n.was < nodeDown {
+			if prev >= nodeDown && n.state < nodeDown {
 				n.audit = now // it may have lost replicas
 			}
 		}
-		v.standings[id] = n.was
-		if n.was == nodeGone && !n.seen && now-n.since > flapTime {
+		v.states[id] = n.state
+		if n.state == nodeGone && !n.seen && now-n.since > flapTime {
 			delete(w.nodes, id)
 		}
 	}
@@ -122,23 +122,23 @@ func (w *watch) refresh() (*view, bool) {
 		if !m.Leaving {
 			v.remaining++
 		}
-		if v.standings[m.ID] == nodeLive {
-			v.present++
+		if v.states[m.ID] == nodeLive {
+			v.live++
 		}
 	}
 	v.changed = now
 	if !changed {
 		v.changed = w.last.changed
 	}
-	news := changed || !sameMembers(members, w.last.members)
+	updated := changed || !sameMembers(members, w.last.members)
 	if w.last != nil {
-		v.number = w.last.number
+		v.version = w.last.version
 	}
-	if news {
-		v.number++
+	if updated {
+		v.version++
 	}
 	w.last = v
-	return v, news
+	return v, updated
 }
 
 // sameMembers reports whether two lists have the same nodes in the same state. Free space is
@@ -150,28 +150,28 @@ func sameMembers(a, b []Member) bool {
 // settled returns the version of the current view, and whether results from it are current. They
 // are not if the membership has changed since, or while a non-member that some list names is in its
 // grace period.
-func (w *watch) settled() (number uint64, ok bool) {
-	members := w.fleet.Members()
+func (w *membershipWatch) settled() (version uint64, ok bool) {
+	members := w.membership.Members()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
-		if !n.seen && n.was == nodeDown {
-			return w.last.number, false
+		if !n.seen && n.state == nodeDown {
+			return w.last.version, false
 		}
 	}
-	return w.last.number, sameMembers(members, w.last.members)
+	return w.last.version, sameMembers(members, w.last.members)
 }
 
-func (w *watch) nodeLocked(id string) *nodeHistory {
+func (w *membershipWatch) nodeLocked(id string) *nodeHistory {
 	n := w.nodes[id]
 	if n == nil {
-		n = &nodeHistory{was: nodeDown, since: w.clock.Now(), dead: true}
+		n = &nodeHistory{state: nodeDown, since: w.clock.Now(), dead: true}
 		w.nodes[id] = n
 	}
 	return n
 }
 
-func (w *watch) observe(n *nodeHistory, alive bool, now time.Duration) {
+func (w *membershipWatch) observe(n *nodeHistory, alive bool, now time.Duration) {
 	switch {
 	case alive && n.dead:
 		if now > n.since {
@@ -189,7 +189,7 @@ func (w *watch) observe(n *nodeHistory, alive bool, now time.Duration) {
 
 // currentState returns the state of a node that is not draining. The grace period of a flapping
 // node is longer; a removed node has none, since it never comes back.
-func (w *watch) currentState(n *nodeHistory, now time.Duration) nodeState {
+func (w *membershipWatch) currentState(n *nodeHistory, now time.Duration) nodeState {
 	switch {
 	case !n.dead:
 		return nodeLive
@@ -202,7 +202,7 @@ func (w *watch) currentState(n *nodeHistory, now time.Duration) nodeState {
 }
 
 // view returns the latest view.
-func (w *watch) view() *view {
+func (w *membershipWatch) view() *view {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
@@ -210,11 +210,11 @@ func (w *watch) view() *view {
 
 // unknownNode returns the state of a node that a list names and the membership does not have. Such
 // a node has a grace period too.
-func (w *watch) unknownNode(id string) nodeState {
+func (w *membershipWatch) unknownNode(id string) nodeState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
-		return n.was
+		return n.state
 	}
 	if len(w.nodes) < unknownNodesMax {
 		w.nodeLocked(id)
@@ -227,13 +227,13 @@ const fullAuditEvery = 8
 
 // auditsDue returns the nodes to audit now and schedules their next audit. Nodes with a true value
 // are asked for all extents.
-func (w *watch) auditsDue() map[string]bool {
+func (w *membershipWatch) auditsDue() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
 	ids := map[string]bool{}
 	for id, n := range w.nodes {
-		if n.was <= nodeDraining && id != w.fleet.Self() && now >= n.audit {
+		if n.state <= nodeDraining && id != w.membership.Self() && now >= n.audit {
 			n.audit = now + w.cfg.AuditEvery
 			n.audits++
 			ids[id] = n.audits%fullAuditEvery == 0
@@ -248,30 +248,30 @@ func (w *watch) auditsDue() map[string]bool {
 const auditRetry = time.Second
 
 // auditFailed records that an audit of a node failed.
-func (w *watch) auditFailed(id string) {
+func (w *membershipWatch) auditFailed(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
-		n.audit = w.clock.Now() + min(auditRetry<<min(n.undone, 10), w.cfg.ScanEvery)
-		n.undone++
+		n.audit = w.clock.Now() + min(auditRetry<<min(n.auditFailures, 10), w.cfg.ScanEvery)
+		n.auditFailures++
 	}
 }
 
 // auditSucceeded records that an audit of a node succeeded.
-func (w *watch) auditSucceeded(id string) {
+func (w *membershipWatch) auditSucceeded(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := w.nodes[id]; n != nil {
-		n.undone = 0
+		n.auditFailures = 0
 	}
 }
 
 // retryNow makes failed audits due at once.
-func (w *watch) retryNow() {
+func (w *membershipWatch) retryNow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
-		if n.undone > 0 {
+		if n.auditFailures > 0 {
 			n.audit = w.clock.Now()
 		}
 	}
@@ -279,7 +279,7 @@ func (w *watch) retryNow() {
 
 // stateOf returns the state of a node.
 func (k *repairer) stateOf(v *view, id string) nodeState {
-	if st, ok := v.standings[id]; ok {
+	if st, ok := v.states[id]; ok {
 		return st
 	}
 	return k.watch.unknownNode(id)
@@ -287,9 +287,9 @@ func (k *repairer) stateOf(v *view, id string) nodeState {
 
 // firstRanked returns which of the nodes has the highest placement rank for an extent. That node repairs
 // it.
-func (v *view) firstRanked(x ExtentID, among []string) string {
+func (v *view) firstRanked(x ExtentID, ids []string) string {
 	var nodes []place.Node
-	for _, id := range among {
+	for _, id := range ids {
 		n := place.Node{ID: id}
 		if i := slices.IndexFunc(v.members, func(m Member) bool { return m.ID == id }); i >= 0 {
 			n.CapacityBytes = v.members[i].CapacityBytes

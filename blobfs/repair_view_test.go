@@ -36,7 +36,7 @@ func (c *manualClock) Timer(time.Duration) (<-chan time.Time, func()) {
 // A node that gossip reports while it is starting, before it answers, is audited again soon.
 func TestFailedAuditIsRetriedSoon(t *testing.T) {
 	clock := &manualClock{at: time.Minute}
-	w := &watch{fleet: pairMembership{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*nodeHistory{}}
+	w := &membershipWatch{membership: pairMembership{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	if due := w.auditsDue(); len(due) != 1 {
 		t.Fatalf("a new node is not due: %v", due)

@@ -25,11 +25,11 @@ const sumBytes = 64 << 10
 // its live nodes becomes a branch of its own, and a replacement node is filled from the bytes
 // written so far.
 type replicatedWrite struct {
-	s      *Store
-	id     ExtentID
-	offset int64
-	vital  int64 // see api.Begin
-	stream api.StreamID
+	s             *Store
+	id            ExtentID
+	offset        int64
+	priorityBytes int64 // see api.Begin
+	stream        api.StreamID
 
 	localReplica *local.ExtentWriter // nil if there is no local replica
 	branches     []*branch
@@ -52,20 +52,20 @@ type replicatedWrite struct {
 
 // createExtent begins a local extent. If vital is not 0 the extent has high priority and an
 // expected length of vital bytes.
-func (s *Store) createExtent(id ExtentID, offset, vital int64) (*local.ExtentWriter, error) {
-	if vital > 0 {
-		return s.disks.CreateVitalExtent(context.Background(), id, offset, vital)
+func (s *Store) createExtent(id ExtentID, offset, priorityBytes int64) (*local.ExtentWriter, error) {
+	if priorityBytes > 0 {
+		return s.disks.CreateVitalExtent(context.Background(), id, offset, priorityBytes)
 	}
 	return s.disks.CreateExtent(context.Background(), id, offset)
 }
 
-func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*replicatedWrite, error) {
-	x := &replicatedWrite{s: s, id: id, offset: offset, vital: vital, tried: map[string]bool{}}
+func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*replicatedWrite, error) {
+	x := &replicatedWrite{s: s, id: id, offset: offset, priorityBytes: priorityBytes, tried: map[string]bool{}}
 	rand.Read(x.stream[:]) // never fails
 	nodes := s.nodes()
 	errLocal := errDraining
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Leaving }) {
-		x.localReplica, errLocal = s.createExtent(id, offset, vital)
+		x.localReplica, errLocal = s.createExtent(id, offset, priorityBytes)
 	}
 	if errLocal != nil && !goesElsewhere(errLocal) {
 		return nil, errLocal
@@ -89,7 +89,7 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, vital int64) (*replicate
 	}
 	if errors.Is(errLocal, errDraining) {
 		// Better a local replica that has to be moved than none.
-		if x.localReplica, errLocal = s.createExtent(id, offset, vital); errLocal == nil {
+		if x.localReplica, errLocal = s.createExtent(id, offset, priorityBytes); errLocal == nil {
 			return x, nil
 		}
 	}
@@ -106,7 +106,7 @@ func goesElsewhere(err error) bool {
 }
 
 func (x *replicatedWrite) begin() api.Begin {
-	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, Vital: x.vital}
+	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, Vital: x.priorityBytes}
 }
 
 // choose returns up to n more nodes for the extent. A high-priority extent may go to full nodes if
@@ -118,7 +118,7 @@ func (x *replicatedWrite) choose(n int) []string {
 		return !slices.Contains(taken, n.ID) && (n.ID == x.s.self || x.tried[n.ID])
 	})
 	chosen := place.Choose(placeKey(x.id), nodes, taken, n)
-	if x.vital > 0 && len(chosen) < n {
+	if x.priorityBytes > 0 && len(chosen) < n {
 		chosen = chooseFull(placeKey(x.id), nodes, taken, chosen, n)
 	}
 	var ids []string

@@ -148,7 +148,7 @@ func (w *SpreadLogWriter) acknowledge(to int64) {
 	for n < len(w.frames) && w.frames[n].end <= to {
 		f := w.frames[n]
 		w.bytes -= len(f.b)
-		w.pace.took(now - f.sent)
+		w.timer.observe(now - f.sent)
 		if !f.shared {
 			w.s.frames.put(f.b)
 		}

@@ -30,7 +30,7 @@ type logLink struct {
 
 	// Guarded by SpreadLogWriter.mu.
 	durable int64 // position up to which the replica is durable
-	givenUp bool  // the writer is about to continue without the replica
+	dropped bool  // the writer is about to continue without the replica
 	// slowLogged means that a warning was logged that the replica is slow but kept.
 	slowLogged bool
 
@@ -115,10 +115,10 @@ func (w *SpreadLogWriter) queueLocal(l *logLink, frames []queuedFrame) {
 		flush = flush || more
 	}
 	if flush {
-		alone := w.singleReplica(l.key.seq)
+		single := w.singleReplica(l.key.seq)
 		w.after = append(w.after, func() {
 			more := true
-			if alone { // the appender waits for this disk only, so it may do the write
+			if single { // the appender waits for this disk only, so it may do the write
 				more = w.s.disks.FlushLogOnce(w.id, l.key.seq)
 			}
 			// Otherwise a stalled disk must not block a caller that would continue without it.
@@ -228,7 +228,7 @@ type appendTimer struct {
 
 func (p *appendTimer) init(cfg LogConfig) { p.cfg = cfg }
 
-func (p *appendTimer) took(d time.Duration) {
+func (p *appendTimer) observe(d time.Duration) {
 	if p.mean == 0 {
 		p.mean, p.deviation = d, d/2
 		return
@@ -240,7 +240,7 @@ func (p *appendTimer) took(d time.Duration) {
 	}
 }
 
-func (p *appendTimer) slow() { p.backoff, p.good = min(p.backoff+1, 5), 0 }
+func (p *appendTimer) backOff() { p.backoff, p.good = min(p.backoff+1, 5), 0 }
 
 func (p *appendTimer) deadline() time.Duration {
 	d := max(p.mean+8*p.deviation, p.cfg.DeadlineMin) << p.backoff

@@ -62,11 +62,11 @@ type logRecovery struct {
 	path string
 	m    *logproto.Recoverer
 	// replies are the answers of nodes, to be run by the goroutine that owns m.
-	replies chan func()
-	asking  sync.WaitGroup
-	last    error         // the last error of a node that could not be fenced
-	missing error         // ErrNoLog
-	told    time.Duration // when a warning was last logged, or the first failure
+	replies    chan func()
+	fencing    sync.WaitGroup
+	last       error         // the last error of a node that could not be fenced
+	missing    error         // ErrNoLog
+	lastWarned time.Duration // when a warning was last logged, or the first failure
 }
 
 func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
@@ -79,7 +79,7 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 			for range r.replies {
 			}
 		}()
-		r.asking.Wait()
+		r.fencing.Wait()
 		close(r.replies)
 	}()
 	var grace <-chan time.Time
@@ -103,12 +103,12 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 			// One replica is enough. With more of them fenced, fewer have to be refilled. And a
 			// restarted replica may have lost its end to corruption, which another replica would
 			// show.
-			patience := r.s.cluster.Logs.Retry / 2
+			wait := r.s.cluster.Logs.Retry / 2
 			if long = !r.m.Sure(); long {
-				patience = r.s.cluster.ReplyTimeout
+				wait = r.s.cluster.ReplyTimeout
 			}
 			var stopGrace func()
-			grace, stopGrace = r.s.cluster.Clock.Timer(patience)
+			grace, stopGrace = r.s.cluster.Clock.Timer(wait)
 			defer stopGrace()
 		}
 		select {
@@ -152,7 +152,7 @@ func (r *logRecovery) act(ctx context.Context) error {
 					r.m.Unsaved()
 				}
 			case logproto.EffectFence:
-				r.asking.Go(func() { r.fence(ctx, e.Node, e.Epoch) })
+				r.fencing.Go(func() { r.fence(ctx, e.Node, e.Epoch) })
 			}
 		}
 	}
@@ -180,11 +180,11 @@ func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
 func (r *logRecovery) failed(node string, err error) {
 	r.last = nodeError(node, err)
 	now := r.s.cluster.Clock.Now()
-	if r.told == 0 {
-		r.told = now
+	if r.lastWarned == 0 {
+		r.lastWarned = now
 	}
-	if !r.m.Ready() && now-r.told >= waitingPeriod {
-		r.told = now
+	if !r.m.Ready() && now-r.lastWarned >= waitingPeriod {
+		r.lastWarned = now
 		r.s.log.Warn("log recovery waits for one replica of each open extent: start the nodes that have them",
 			"log", r.id, "err", r.last)
 	}
@@ -230,7 +230,7 @@ const waitingPeriod = 10 * time.Second
 
 // cutExtent retries until one replica is truncated, or ctx ends.
 func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) error {
-	told := s.cluster.Clock.Now() - waitingPeriod
+	lastWarned := s.cluster.Clock.Now() - waitingPeriod
 	for {
 		done := make(chan error, len(nodes))
 		for _, node := range nodes {
@@ -250,8 +250,8 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 				return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
 			}
 		}
-		if now := s.cluster.Clock.Now(); now-told >= waitingPeriod {
-			told = now
+		if now := s.cluster.Clock.Now(); now-lastWarned >= waitingPeriod {
+			lastWarned = now
 			s.log.Warn("log recovery waits for a replica: start the nodes that have one, with their disks",
 				"log", c.Log, "extent", c.Seq, "bytes", c.Length, "nodes", nodes, "err", errors.Join(errs...))
 		}

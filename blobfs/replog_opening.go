@@ -12,15 +12,15 @@ import (
 
 // openingReplica is a replica that is being opened.
 type openingReplica struct {
-	since   time.Duration
-	givenUp bool // the writer continues without it
+	since     time.Duration
+	abandoned bool // the writer continues without it
 }
 
 // open opens a replica and reports the result to the state machine.
 func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 	defer cancel()
-	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.vital || reserve}
+	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.highPriority || reserve}
 	var p api.Logs
 	var space int64
 	var err error
@@ -39,7 +39,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 		}
 		if err != nil {
 			if w.placeErr = err; e.Node == w.s.self {
-				w.avoid[e.Node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry, full: w.refusedFull(e.Seq, err)}
+				w.excluded[e.Node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Retry, full: w.refusedFull(e.Seq, err)}
 			}
 			w.failed(e.Seq, e.Node, err)
 			return
@@ -71,16 +71,16 @@ func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.L
 	}
 	p, k := server{w.s}, linkKey{o.Seq, w.s.self}
 	done := make(chan opened, 1)
-	left := false // abandoned by the caller; guarded by mu
+	expired := false // abandoned by the caller; guarded by mu
 	if !w.s.spawn(func() {
 		space, err := p.OpenLog(ctx, o)
 		w.mu.Lock()
 		delete(w.opening, k)
-		if !left {
+		if !expired {
 			done <- opened{space, err}
 		}
 		w.mu.Unlock()
-		if left && err == nil {
+		if expired && err == nil {
 			w.s.dropReplica(w.id, o.Seq, w.s.self)
 		}
 	}) {
@@ -98,8 +98,8 @@ func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.L
 		return p, r.space, r.err
 	default:
 	}
-	left = true
-	w.opening[k].givenUp = true
+	expired = true
+	w.opening[k].abandoned = true
 	return nil, 0, fmt.Errorf("open local replica: %w", ctx.Err())
 }
 
@@ -107,7 +107,7 @@ func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.L
 // held.
 func (w *SpreadLogWriter) localOpenStuck() bool {
 	for k, o := range w.opening {
-		if k.node == w.s.self && o.givenUp {
+		if k.node == w.s.self && o.abandoned {
 			return true
 		}
 	}
@@ -124,21 +124,21 @@ const trialDeadlines = 4
 // full. Called with mu held.
 func (w *SpreadLogWriter) checkOpening(now time.Duration) {
 	for k, o := range w.opening {
-		if o.givenUp || !w.m.Opening(k.seq) || !w.otherReplicaOpen(k) || !w.enoughWithout(k.node, now) {
+		if o.abandoned || !w.m.Opening(k.seq) || !w.otherReplicaOpen(k) || !w.enoughWithout(k.node, now) {
 			continue
 		}
-		patience := w.s.cluster.Logs.OpenTimeout
+		deadline := w.s.cluster.Logs.OpenTimeout
 		switch {
 		case w.onTrial(k.node, now):
-			patience = trialDeadlines * w.pace.deadline()
+			deadline = trialDeadlines * w.timer.deadline()
 		case w.m.Waiting():
-			patience = w.s.cluster.Logs.DeadlineMax
+			deadline = w.s.cluster.Logs.DeadlineMax
 		}
-		if now-o.since < patience {
+		if now-o.since < deadline {
 			continue
 		}
 		w.s.log.Warn("log replica not opened in time", "log", w.id, "extent", k.seq, "node", k.node, "after", now-o.since)
-		o.givenUp = true
+		o.abandoned = true
 		w.dropSlow(k, now)
 	}
 }
@@ -156,6 +156,6 @@ func (w *SpreadLogWriter) otherReplicaOpen(k linkKey) bool {
 // enoughWithout reports whether there are enough responsive nodes without node. Called with mu
 // held.
 func (w *SpreadLogWriter) enoughWithout(node string, now time.Duration) bool {
-	responsive := w.responsive(now, w.vital)
+	responsive := w.responsive(now, w.highPriority)
 	return len(responsive)-len(nodesOf(responsive, []string{node})) >= w.replicasMin()
 }

@@ -24,8 +24,8 @@ const excludeMin = time.Second
 // neither withdrawn nor acknowledged, and the work that would free space waits for them. Called
 // with mu held.
 func (w *SpreadLogWriter) choose(seq uint64) []string {
-	nodes := w.chooseOf(seq, w.vital)
-	if w.vital || !w.m.Stranded() || len(nodes) >= w.replicasMin() && !errors.Is(w.placeErr, ErrDiskFull) {
+	nodes := w.chooseOf(seq, w.highPriority)
+	if w.highPriority || !w.m.Stranded() || len(nodes) >= w.replicasMin() && !errors.Is(w.placeErr, ErrDiskFull) {
 		return nodes
 	}
 	w.reserved[seq] = true
@@ -115,11 +115,11 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 		return available
 	}
 	// A failed node may be back. Better to try it soon than to continue with a single disk.
-	patience := w.s.cluster.Logs.Avoid - min(excludeMin, w.s.cluster.Logs.Avoid)
+	extra := w.s.cluster.Logs.Avoid - min(excludeMin, w.s.cluster.Logs.Avoid)
 	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
 		at := now
 		if n.ID != w.s.self {
-			at += patience
+			at += extra
 		}
 		return !w.eligible(n, reserve) || w.isExcluded(n.ID, at, reserve)
 	})
@@ -133,7 +133,7 @@ func (w *SpreadLogWriter) available(now time.Duration, reserve bool) []place.Nod
 // responsive returns the nodes that have neither failed nor been slow recently. Called with mu
 // held.
 func (w *SpreadLogWriter) responsive(now time.Duration, reserve bool) []place.Node {
-	return slices.DeleteFunc(w.available(now, reserve), func(n place.Node) bool { return now < w.slow[n.ID].until })
+	return slices.DeleteFunc(w.available(now, reserve), func(n place.Node) bool { return now < w.slowNodes[n.ID].until })
 }
 
 // placeable returns the nodes with space for another extent, as last reported, this node included.
@@ -143,8 +143,8 @@ func (w *SpreadLogWriter) placeable(now time.Duration) []string {
 		return nil
 	}
 	var ids []string
-	for _, n := range w.usable(now, w.vital) {
-		if !n.Full || w.vital {
+	for _, n := range w.usable(now, w.highPriority) {
+		if !n.Full || w.highPriority {
 			ids = append(ids, n.ID)
 		}
 	}
@@ -166,7 +166,7 @@ func (w *SpreadLogWriter) isExcluded(node string, at time.Duration, reserve bool
 	if node == w.s.self && w.localOpenStuck() {
 		return true
 	}
-	a := w.avoid[node]
+	a := w.excluded[node]
 	return at < a.until && (!a.unreached || w.s.peers.suspected(node)) && !(a.full && reserve)
 }
 
@@ -196,7 +196,7 @@ func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
 // refusedFull reports whether a replica was refused for lack of space above the reserve. Called
 // with mu held.
 func (w *SpreadLogWriter) refusedFull(seq uint64, err error) bool {
-	return errors.Is(err, ErrDiskFull) && !w.vital && !w.reserved[seq]
+	return errors.Is(err, ErrDiskFull) && !w.highPriority && !w.reserved[seq]
 }
 
 // failed handles the failure of a replica. Called with mu held.
@@ -213,7 +213,7 @@ func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 	w.stats.Failed++
 	if node != w.s.self { // other local folders may still work
 		unreached := errors.Is(err, api.ErrUnreachable)
-		w.avoid[node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
+		w.excluded[node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
 		if unreached {
 			w.s.peers.suspect(node)
 		}

@@ -29,17 +29,17 @@ import (
 
 // lists implements the lock service's files. It may lose its answers.
 type lists struct {
-	mu    sync.Mutex
-	files map[string]listFile
-	gen   uint64
-	rng   *rand.Rand
-	lossy int // percentage of saves whose answer is lost
-	down  bool
-	full  bool
+	mu          sync.Mutex
+	files       map[string]listFile
+	gen         uint64
+	rng         *rand.Rand
+	lossPercent int // percentage of saves whose answer is lost
+	down        bool
+	full        bool
 	// fenced means that this store's node may not change lists any more.
-	fenced bool
-	deaf   bool // lists of logs cannot be loaded
-	saves  int
+	fenced    bool
+	loadFails bool // lists of logs cannot be loaded
+	saves     int
 }
 
 type listFile struct {
@@ -57,7 +57,7 @@ var (
 func (l *lists) Load(_ context.Context, p string) ([]byte, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.down || l.deaf && strings.HasPrefix(p, "/logs/") {
+	if l.down || l.loadFails && strings.HasPrefix(p, "/logs/") {
 		return nil, 0, errNoOutcome
 	}
 	f := l.files[p]
@@ -68,7 +68,7 @@ func (l *lists) Save(_ context.Context, p string, data []byte, gen uint64) (uint
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fate := l.rng.IntN(100)
-	if l.down || fate < l.lossy/2 {
+	if l.down || fate < l.lossPercent/2 {
 		return 0, errNoOutcome
 	}
 	if l.full {
@@ -83,7 +83,7 @@ func (l *lists) Save(_ context.Context, p string, data []byte, gen uint64) (uint
 	l.gen++
 	l.saves++
 	l.files[p] = listFile{slices.Clone(data), l.gen}
-	if fate < l.lossy {
+	if fate < l.lossPercent {
 		return 0, errNoOutcome
 	}
 	return l.gen, nil
@@ -520,7 +520,7 @@ func faultRun(t *testing.T, rng *rand.Rand) {
 		DeadlineMin: 50 * time.Millisecond, DeadlineMax: 300 * time.Millisecond,
 		OpenTimeout: 500 * time.Millisecond, Retry: 30 * time.Millisecond, Avoid: 200 * time.Millisecond,
 	})
-	l.lossy = rng.IntN(30)
+	l.lossPercent = rng.IntN(30)
 	id := blobfs.NewID()
 	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
 	noError(t, err)
@@ -725,7 +725,7 @@ func TestLogCreatedWhenOthersAnswer(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	for _, n := range c.all[1:] {
-		n.again(cfg)
+		n.reopen(cfg)
 	}
 	if err := <-begun; err != nil {
 		t.Error(err)

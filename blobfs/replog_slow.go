@@ -17,15 +17,15 @@ const slowRatioMax = 8
 func (w *SpreadLogWriter) dropSlow(k linkKey, now time.Duration) {
 	avoid := w.s.cluster.Logs.Avoid
 	if w.s.peers.suspected(k.node) {
-		w.avoid[k.node] = exclusion{until: now + avoid, unreached: true} // down rather than slow
+		w.excluded[k.node] = exclusion{until: now + avoid, unreached: true} // down rather than slow
 	} else {
-		s := w.slow[k.node]
+		s := w.slowNodes[k.node]
 		if !w.onTrial(k.node, now) {
 			s.long = 0
 		}
 		s.long = min(max(2*s.long, avoid), slowRatioMax*avoid)
 		s.until = now + s.long
-		w.slow[k.node] = s
+		w.slowNodes[k.node] = s
 	}
 	w.stats.Slow++
 	w.m.Failed(k.seq, k.node, 0)
@@ -33,6 +33,6 @@ func (w *SpreadLogWriter) dropSlow(k linkKey, now time.Duration) {
 
 // onTrial reports whether a node was slow recently. Called with mu held.
 func (w *SpreadLogWriter) onTrial(node string, now time.Duration) bool {
-	s := w.slow[node]
+	s := w.slowNodes[node]
 	return s.long > 0 && now-s.until < 2*s.long
 }

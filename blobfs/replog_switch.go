@@ -39,8 +39,8 @@ type leaveOptions struct {
 // decide decides whether the writer leaves its extent for a reason. It leaves only for something
 // better that exists or can be created now. With full disks there may be neither, and the writer
 // cannot return to an extent that it left.
-func (p *leaveOptions) decide(why reason) decision {
-	switch why {
+func (p *leaveOptions) decide(cause reason) decision {
+	switch cause {
 	case reasonSlow:
 		return p.decideSlow()
 	case reasonAge:
@@ -134,7 +134,7 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 		return
 	}
 	first := w.frames[0]
-	if first.sent == 0 || now-first.sent < w.pace.deadline() || first.salt != w.salts[w.seq] {
+	if first.sent == 0 || now-first.sent < w.timer.deadline() || first.salt != w.salts[w.seq] {
 		return
 	}
 	var late []*logLink
@@ -143,7 +143,7 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 	for k, l := range w.links {
 		if k.seq == w.seq {
 			all++
-			if l.durable < first.end && !l.givenUp {
+			if l.durable < first.end && !l.dropped {
 				late, nodes = append(late, l), append(nodes, k.node)
 			}
 		}
@@ -163,8 +163,8 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 	}
 	for _, l := range late {
 		w.s.log.Warn("slow log replica dropped", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
-		l.givenUp = true
-		w.pace.slow()
+		l.dropped = true
+		w.timer.backOff()
 		w.dropSlow(l.key, now)
 	}
 }
@@ -179,9 +179,9 @@ const widenPauseMin = time.Second
 func (w *SpreadLogWriter) recordWiden(now time.Duration) {
 	longest := w.s.cluster.Logs.Avoid
 	if now-w.lastWiden > 2*longest {
-		w.rest = 0
+		w.widenPause = 0
 	}
-	w.rest = min(max(2*w.rest, widenPauseMin), longest)
+	w.widenPause = min(max(2*w.widenPause, widenPauseMin), longest)
 	w.lastWiden = now
 }
 
@@ -189,11 +189,11 @@ func (w *SpreadLogWriter) recordWiden(now time.Duration) {
 // for it: first it replaces the standby, then it switches to it. Called with mu held.
 func (w *SpreadLogWriter) widen(now time.Duration) {
 	p := w.leaveOptions(now, nil)
-	patience := max(w.rest, min(widenPauseMin, w.s.cluster.Logs.Avoid))
+	minStay := max(w.widenPause, min(widenPauseMin, w.s.cluster.Logs.Avoid))
 	if common(p.current, p.live) < logReplicasMin {
-		patience = w.s.cluster.Logs.Retry
+		minStay = w.s.cluster.Logs.Retry
 	}
-	if len(p.current) == 0 || now-w.lastWiden < patience {
+	if len(p.current) == 0 || now-w.lastWiden < minStay {
 		return
 	}
 	switch p.decide(reasonWiden) {
@@ -209,8 +209,8 @@ func (w *SpreadLogWriter) widen(now time.Duration) {
 // renew switches to the standby if the current extent has held data for ExtentAge. Called with mu
 // held.
 func (w *SpreadLogWriter) renew(now time.Duration) {
-	if seq, _ := w.m.Current(); seq != w.present || w.m.Held() == 0 {
-		w.present, w.currentSince = seq, now
+	if seq, _ := w.m.Current(); seq != w.currentSeq || w.m.Held() == 0 {
+		w.currentSeq, w.currentSince = seq, now
 		return
 	}
 	if now-w.currentSince >= w.s.cluster.Logs.ExtentAge && w.leaveOptions(now, nil).decide(reasonAge) == leave {

@@ -24,8 +24,8 @@ type SpreadLogWriter struct {
 	id ID
 	// server owns the log; path is the file of its list.
 	server, path string
-	// vital means that the log may use up to half of the disks' reserve.
-	vital bool
+	// highPriority means that the log may use up to half of the disks' reserve.
+	highPriority bool
 
 	ctx    context.Context // canceled by Close and with the store
 	cancel context.CancelFunc
@@ -34,38 +34,38 @@ type SpreadLogWriter struct {
 	appendTurn chan struct{}
 
 	// mu guards what follows. Never held across I/O. Queueing frames for the local disk is no I/O.
-	mu       sync.Mutex
-	m        *logproto.Writer
-	err      error // sticky
-	frames   []*logFrame
-	waiters  []*logWaiter  // by position
-	bytes    int           // of unacknowledged frames
-	space    chan struct{} // closed and replaced when bytes shrinks; nil if no append waits
-	salts    map[uint64]uint64
-	reserved map[uint64]bool // extents that may use disk reserves although the log is not vital
-	seq      uint64          // of the extent that frames are encoded for
-	links    map[linkKey]*logLink
-	opening  map[linkKey]*openingReplica
-	avoid    map[string]exclusion // nodes that failed and get no replicas
-	slow     map[string]slowNode  // nodes that get none if there are enough others
-	placeErr error                // why no nodes were found
+	mu        sync.Mutex
+	m         *logproto.Writer
+	err       error // sticky
+	frames    []*logFrame
+	waiters   []*logWaiter  // by position
+	bytes     int           // of unacknowledged frames
+	space     chan struct{} // closed and replaced when bytes shrinks; nil if no append waits
+	salts     map[uint64]uint64
+	reserved  map[uint64]bool // extents that may use disk reserves although the log is not vital
+	seq       uint64          // of the extent that frames are encoded for
+	links     map[linkKey]*logLink
+	opening   map[linkKey]*openingReplica
+	excluded  map[string]exclusion // nodes that failed and get no replicas
+	slowNodes map[string]slowNode  // nodes that get none if there are enough others
+	placeErr  error                // why no nodes were found
 	// withdrawn is why frames of the payload being submitted were withdrawn, if any were. The
 	// payload then fails even if there is space again.
-	withdrawn error
-	listErr   error         // why the last save of the list failed
-	began     chan struct{} // closed when the first list was saved, or failed
-	begun     bool
-	sealed    chan struct{} // closed when the log is closed
-	after     []func()      // calls to make after mu is released
-	pace      appendTimer
-	retried   time.Duration // when nodes were last requested again
-	lastWiden time.Duration // when the writer last switched for more replicas
-	rest      time.Duration // how long it pauses before the next such switch
-	stats     LogWriterStats
+	withdrawn  error
+	listErr    error         // why the last save of the list failed
+	began      chan struct{} // closed when the first list was saved, or failed
+	begun      bool
+	sealed     chan struct{} // closed when the log is closed
+	after      []func()      // calls to make after mu is released
+	timer      appendTimer
+	retried    time.Duration // when nodes were last requested again
+	lastWiden  time.Duration // when the writer last switched for more replicas
+	widenPause time.Duration // how long it pauses before the next such switch
+	stats      LogWriterStats
 
 	weakChecked, shortSince time.Duration // when weigh last ran, and since when extents are under-replicated; 0: none is
 
-	present      uint64        // the current extent
+	currentSeq   uint64        // the current extent
 	currentSince time.Duration // when it was first seen to hold data
 
 	weak atomic.Int64
@@ -107,15 +107,15 @@ func (s *Store) CreateVitalSpreadLog(ctx context.Context, server string, id ID) 
 	return s.createSpreadLog(ctx, server, id, true)
 }
 
-func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital bool) (*SpreadLogWriter, error) {
+func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, highPriority bool) (*SpreadLogWriter, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}
 	w := &SpreadLogWriter{
-		s: s, id: id, server: server, path: logPath(server, id), vital: vital,
+		s: s, id: id, server: server, path: logPath(server, id), highPriority: highPriority,
 		appendTurn: make(chan struct{}, 1), began: make(chan struct{}), sealed: make(chan struct{}),
-		salts: map[uint64]uint64{}, reserved: map[uint64]bool{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, avoid: map[string]exclusion{},
-		slow: map[string]slowNode{},
+		salts: map[uint64]uint64{}, reserved: map[uint64]bool{}, links: map[linkKey]*logLink{}, opening: map[linkKey]*openingReplica{}, excluded: map[string]exclusion{},
+		slowNodes: map[string]slowNode{},
 	}
 	_, gen, err := s.loadLogList(ctx, w.path)
 	if err == nil && gen != 0 {
@@ -125,7 +125,7 @@ func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, vital
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
-	w.pace.init(s.cluster.Logs)
+	w.timer.init(s.cluster.Logs)
 	w.event(func() { w.m = logproto.NewWriter(logproto.List{Epoch: 1, Owner: rand.Uint64()}, 0) })
 	if !s.spawn(w.watch) {
 		w.cancel()
@@ -161,7 +161,7 @@ func (w *SpreadLogWriter) Stats() LogWriterStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	st := w.stats
-	st.Deadline = w.pace.deadline()
+	st.Deadline = w.timer.deadline()
 	return st
 }
 

@@ -114,7 +114,7 @@ func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) 
 	st, err := v.s.disks.StatExtent(ctx, x)
 	v.s.recordIfCorrupt(x, err)
 	if err == nil {
-		err = v.s.corruptExtents.why(x)
+		err = v.s.corruptExtents.reason(x)
 	}
 	return st, err
 }

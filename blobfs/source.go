@@ -20,9 +20,9 @@ type source struct {
 	s            *Store
 	ref          api.Ref
 	localReplica *local.ExtentReader // nil if there was no local replica at open
-	// rotten is set once a local read fails verification. From then on other nodes are read.
-	rotten atomic.Bool
-	hints  []string
+	// corrupt is set once a local read fails verification. From then on other nodes are read.
+	corrupt atomic.Bool
+	hints   []string
 
 	// mu guards best, the node that answered last. Never held across I/O.
 	mu   sync.Mutex
@@ -53,12 +53,12 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 	return nil, fmt.Errorf("extent %d: %w", ref.Index, err)
 }
 
-// good reports whether the local replica is used.
-func (x *source) good() bool { return x.localReplica != nil && !x.rotten.Load() }
+// localGood reports whether the local replica is used.
+func (x *source) localGood() bool { return x.localReplica != nil && !x.corrupt.Load() }
 
 // ReadRaw implements local.ExtentSource.
 func (x *source) ReadRaw(p []byte, off int64) bool {
-	if x.good() {
+	if x.localGood() {
 		return x.localReplica.ReadRaw(p, off)
 	}
 	return x.read(p, off) == nil
@@ -67,11 +67,11 @@ func (x *source) ReadRaw(p []byte, off int64) bool {
 // ReadVerified implements local.ExtentSource.
 func (x *source) ReadVerified(p []byte, off int64) error {
 	var errLocal error
-	if x.good() {
+	if x.localGood() {
 		if errLocal = x.localReplica.ReadVerified(p, off); errLocal == nil {
 			return nil
 		}
-		x.rotten.Store(true)
+		x.corrupt.Store(true)
 		x.s.recordIfCorrupt(x.ref.Extent, errLocal)
 	}
 	if err := x.read(p, off); err != nil {
@@ -107,7 +107,7 @@ func (x *source) readPart(p []byte, off int64) error {
 	x.mu.Unlock()
 	if best != "" && !x.s.peers.suspected(best) {
 		ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.HedgeAfter)
-		err := x.ask(ctx, best, p, off)
+		err := x.readFrom(ctx, best, p, off)
 		cancel()
 		if err == nil {
 			return nil
@@ -116,7 +116,7 @@ func (x *source) readPart(p []byte, off int64) error {
 	return x.search(x.s.ctx, p, off)
 }
 
-func (x *source) ask(ctx context.Context, node string, p []byte, off int64) error {
+func (x *source) readFrom(ctx context.Context, node string, p []byte, off int64) error {
 	peer, err := x.s.peer(ctx, node)
 	if err != nil {
 		return err
@@ -163,17 +163,17 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 	defer cancel()
 	answers := make(chan answer, len(ids))
 	var errs []error
-	for asked, open := 0, 0; asked < len(ids) || open > 0; {
+	for next, open := 0, 0; next < len(ids) || open > 0; {
 		var fired <-chan time.Time
 		stop := func() {}
-		if asked < len(ids) {
-			node := ids[asked]
-			asked++
+		if next < len(ids) {
+			node := ids[next]
+			next++
 			started := x.s.spawn(func() {
 				buf := make([]byte, len(p))
 				ctx, cancel := context.WithTimeout(ctx, x.s.cluster.ReplyTimeout)
 				defer cancel()
-				answers <- answer{node, buf, x.ask(ctx, node, buf, off)}
+				answers <- answer{node, buf, x.readFrom(ctx, node, buf, off)}
 			})
 			if !started {
 				return ErrClosed
@@ -214,14 +214,14 @@ func (x *source) failed(node string, err error) error {
 
 // verdict combines the errors of all nodes. It returns ErrNoExtent only if each node returned it.
 func verdict(errs []error) error {
-	var said []error
+	var others []error
 	for _, err := range errs {
 		if !errors.Is(err, local.ErrNoExtent) {
-			said = append(said, err)
+			others = append(others, err)
 		}
 	}
-	if len(said) == 0 {
+	if len(others) == 0 {
 		return local.ErrNoExtent
 	}
-	return errors.Join(said...)
+	return errors.Join(others...)
 }

@@ -105,8 +105,8 @@ type Store struct {
 	cache          extentCache
 	corruptExtents corruptExtents
 	pins           pins
-	sweep          gcNode
-	swept          gcStatus
+	gc             gcNode
+	gcStatus       gcStatus
 	abandoned      abandoned
 	frames         frameBuffers
 	// openLogs are the logs that this node appends to.
@@ -149,7 +149,7 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.streams.init(s)
 	s.cache.init(s.disks)
 	s.pins.init()
-	s.sweep.init()
+	s.gc.init()
 	if s.cluster.Fleet != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
 		s.startRepairer()
 	}
@@ -196,10 +196,10 @@ func (s *Store) CreateVital(ctx context.Context, bytes int64) (*Writer, error) {
 	return s.createPinned(ctx, bytes)
 }
 
-func (s *Store) createPinned(ctx context.Context, vital int64) (*Writer, error) {
+func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer, error) {
 	id := NewID()
 	s.pins.change(id, func(p *pin) { p.written = true })
-	w, err := s.create(ctx, id, vital)
+	w, err := s.create(ctx, id, priorityBytes)
 	if err != nil {
 		s.Release(id)
 	}
@@ -207,11 +207,11 @@ func (s *Store) createPinned(ctx context.Context, vital int64) (*Writer, error) 
 }
 
 // create begins a blob. vital is the estimated length of a high-priority blob, else 0.
-func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error) {
+func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
 	if s.singleNode() {
-		if vital > 0 {
-			return s.disks.CreateVitalAs(ctx, id, vital, dropped)
+		if priorityBytes > 0 {
+			return s.disks.CreateVitalAs(ctx, id, priorityBytes, dropped)
 		}
 		return s.disks.CreateAs(ctx, id, dropped)
 	}
@@ -223,7 +223,7 @@ func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error)
 		Beside:      true,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
-			x, err := s.newReplicatedWrite(id, offset, local.VitalBytes(vital, offset, s.ExtentBytes()))
+			x, err := s.newReplicatedWrite(id, offset, local.VitalBytes(priorityBytes, offset, s.ExtentBytes()))
 			if err != nil {
 				return nil, err
 			}

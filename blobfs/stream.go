@@ -43,15 +43,15 @@ type stream struct {
 	begin api.Begin
 
 	// mu guards what follows. Never held across I/O.
-	mu     sync.Mutex
-	queue  []streamOp
-	bytes  int // of the pieces in queue
-	busy   bool
-	used   time.Duration // when the last operation was queued
-	ended  bool
-	wake   chan struct{} // capacity 1: something was queued, or the stream has ended
-	before *stream       // an older stream of the same extent, which has to end first
-	gone   chan struct{} // closed when the goroutine has ended
+	mu         sync.Mutex
+	queue      []streamOp
+	bytes      int // of the pieces in queue
+	busy       bool
+	lastQueued time.Duration // when the last operation was queued
+	ended      bool
+	wake       chan struct{} // capacity 1: something was queued, or the stream has ended
+	before     *stream       // an older stream of the same extent, which has to end first
+	gone       chan struct{} // closed when the goroutine has ended
 
 	// These fields belong to the goroutine.
 	w       *local.ExtentWriter
@@ -70,7 +70,7 @@ type streamOp struct {
 // begin starts a stream and ends an older one of the same extent. It returns api.ErrBusy if there
 // are streamsMax streams.
 func (t *streams) begin(b api.Begin) (*stream, error) {
-	x := &stream{s: t.s, begin: b, used: t.s.cluster.Clock.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	x := &stream{s: t.s, begin: b, lastQueued: t.s.cluster.Clock.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -149,7 +149,7 @@ func (x *stream) put(op streamOp) {
 	default:
 		x.queue = append(x.queue, op)
 		x.bytes += op.bytes
-		x.used = x.s.cluster.Clock.Now()
+		x.lastQueued = x.s.cluster.Clock.Now()
 	}
 	x.mu.Unlock()
 	if err != nil {
@@ -177,7 +177,7 @@ func (x *stream) end() {
 // endIdle ends the stream if it is idle and nothing was queued after since.
 func (x *stream) endIdle(since time.Duration) bool {
 	x.mu.Lock()
-	idle := !x.busy && len(x.queue) == 0 && x.used < since
+	idle := !x.busy && len(x.queue) == 0 && x.lastQueued < since
 	x.ended = x.ended || idle
 	x.mu.Unlock()
 	if idle {
@@ -217,14 +217,14 @@ func (x *stream) take() func(*stream) {
 // idle waits for an operation. If the nodes behind owe an answer for too long, they are dropped
 // first: the writer, whose timeout is longer, then learns which node is silent.
 func (x *stream) idle() {
-	patience, owing := x.s.cluster.StreamIdle, false
+	timeout, owing := x.s.cluster.StreamIdle, false
 	if x.next != nil {
 		var left time.Duration
-		if left, owing = x.next.left(); owing {
-			patience = max(left, time.Millisecond)
+		if left, owing = x.next.timeLeft(); owing {
+			timeout = max(left, time.Millisecond)
 		}
 	}
-	fired, stop := x.s.cluster.Clock.Timer(patience)
+	fired, stop := x.s.cluster.Clock.Timer(timeout)
 	defer stop()
 	select {
 	case <-x.wake:
@@ -249,10 +249,10 @@ func (x *stream) run() {
 	}
 	x.s.streams.forget(x)
 	x.mu.Lock()
-	left := x.queue
+	unfinished := x.queue
 	x.queue = nil
 	x.mu.Unlock()
-	for _, op := range left {
+	for _, op := range unfinished {
 		op.refuse(api.ErrNoStream)
 	}
 	if x.w != nil {

@@ -39,7 +39,7 @@ var goldens = []struct {
 }{
 	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}},
 		"95c41001000000000000000000000000000002c410030000000000000000000000000000040507" + "91a26e33"},
-	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}, vital: 65536},
+	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}, priorityBytes: 65536},
 		"96c41001000000000000000000000000000002c410030000000000000000000000000000040507" + "91a26e33" + "ce00010000"},
 	{request{shape: shapeOf[MethodPiece], stream: testStream, offset: 65536, data: []byte("abc")},
 		"93c41001000000000000000000000000000002ce00010000c403616263"},
@@ -110,7 +110,7 @@ func TestBounds(t *testing.T) {
 		"read":          {shape: shapeOf[MethodRead], count: PieceBytesMax + 1},
 		"reason":        {shape: shapeOf[MethodDrop], reason: reasonsN},
 		"no reason":     {shape: shapeOf[MethodDrop]},
-		"vital":         {shape: shapeOf[MethodBegin], vital: blobBytesMax + 1},
+		"vital":         {shape: shapeOf[MethodBegin], priorityBytes: blobBytesMax + 1},
 		"chain":         {shape: shapeOf[MethodBegin], nodes: many},
 		"name":          {shape: shapeOf[MethodBegin], nodes: []string{strings.Repeat("x", 256)}},
 		"no name":       {shape: shapeOf[MethodBegin], nodes: []string{""}},

@@ -16,7 +16,7 @@ func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logReq
 
 // OpenLog implements Logs.
 func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (room int64, err error) {
-	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, vital: o.Vital}
+	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, highPriority: o.Vital}
 	err = m.callLog(ctx, laneCalls, MethodLogOpen, r, func(d *wire.Decoder) { room = decodeInt(d, 0, logExtentBytesMax) })
 	return room, err
 }

@@ -23,7 +23,7 @@ var logExamples = []logRequest{
 	{logShape: logShapeOf(MethodLogDrop), log: local.ID{1}, seq: 2},
 	{logShape: logShapeOf(MethodLogList), log: local.ID{1}, seq: 2, count: 100},
 	{logShape: logShapeOf(MethodLogVerify), log: local.ID{1}, seq: 2},
-	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63, vital: true},
+	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63, highPriority: true},
 }
 
 // The encoding is fixed: nodes of two versions call each other.

@@ -98,12 +98,12 @@ type logRequest struct {
 	count            int
 	frames           []byte // aliases the message
 	nodes            []string
-	vital            bool
+	highPriority     bool
 }
 
 func (r *logRequest) append(e *wire.Encoder) {
 	n := r.minValues()
-	if r.vital {
+	if r.highPriority {
 		n++
 	}
 	e.Array(n)
@@ -139,7 +139,7 @@ func (r *logRequest) appendField(e *wire.Encoder, f logField) {
 	case logFieldNodes:
 		appendNodes(e, r.nodes)
 	case logFieldHighPriority:
-		e.Bool(r.vital)
+		e.Bool(r.highPriority)
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *logRequest) decodeField(d *wire.Decoder, f logField) {
 	case logFieldNodes:
 		r.nodes = decodeNodes(d)
 	case logFieldHighPriority:
-		r.vital = d.Bool()
+		r.highPriority = d.Bool()
 	}
 }
 

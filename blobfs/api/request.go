@@ -21,30 +21,30 @@ const (
 // request holds the parameters of any method; its shape determines which fields are used.
 type request struct {
 	*shape
-	stream  StreamID
-	extent  local.ExtentID
-	offset  int64
-	length  int64
-	crc     uint32
-	last    bool
-	holders local.Holders
-	nodes   []string
-	data    []byte // aliases the message
-	count   int
-	reason  Reason
-	extents []local.ExtentID
-	vital   int64
+	stream        StreamID
+	extent        local.ExtentID
+	offset        int64
+	length        int64
+	crc           uint32
+	last          bool
+	holders       local.Holders
+	nodes         []string
+	data          []byte // aliases the message
+	count         int
+	reason        Reason
+	extents       []local.ExtentID
+	priorityBytes int64
 }
 
 // append encodes the parameters.
 func (r *request) append(e *wire.Encoder) {
 	n := r.minValues()
-	if r.vital > 0 {
+	if r.priorityBytes > 0 {
 		n++
 	}
 	e.Array(n)
 	for _, f := range r.params {
-		if f != fieldPriorityBytes || r.vital > 0 {
+		if f != fieldPriorityBytes || r.priorityBytes > 0 {
 			r.appendField(e, f)
 		}
 	}
@@ -85,7 +85,7 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 			e.Int(int64(x.Index))
 		}
 	case fieldPriorityBytes:
-		e.Int(r.vital)
+		e.Int(r.priorityBytes)
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 	case fieldExtents:
 		r.extents = decodeExtents(d)
 	case fieldPriorityBytes:
-		r.vital = decodeInt(d, 0, blobBytesMax)
+		r.priorityBytes = decodeInt(d, 0, blobBytesMax)
 	}
 }
 

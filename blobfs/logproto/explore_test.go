@@ -173,7 +173,7 @@ func (x *explorer) writerSteps(w *world, i int) {
 		x.branches = append(x.branches, c)
 	}
 	if w.fails > 0 {
-		for _, e := range []*openExtent{a.w.cur, a.w.next, a.w.made} {
+		for _, e := range []*openExtent{a.w.cur, a.w.next, a.w.preparing} {
 			if e == nil || e.failed {
 				continue
 			}

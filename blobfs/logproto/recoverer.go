@@ -25,13 +25,13 @@ type Recoverer struct {
 	gen   uint64
 	// pending is the list being saved, nil if none is.
 	pending *List
-	heard   []heard
+	answers []nodeAnswer
 	err     error
 	effects []Effect
 }
 
-// heard is the answer of a fenced node.
-type heard struct {
+// nodeAnswer is the answer of a fenced node.
+type nodeAnswer struct {
 	node   string
 	states []State
 }
@@ -159,10 +159,10 @@ func (r *Recoverer) fence() {
 // Fenced reports that a node has durably fenced the log at this epoch, and the states of its
 // replicas. States of lost or corrupt replicas are left out.
 func (r *Recoverer) Fenced(node string, states []State) {
-	if r.phase != phaseFencing || slices.ContainsFunc(r.heard, func(h heard) bool { return h.node == node }) {
+	if r.phase != phaseFencing || slices.ContainsFunc(r.answers, func(h nodeAnswer) bool { return h.node == node }) {
 		return
 	}
-	r.heard = append(r.heard, heard{node, states})
+	r.answers = append(r.answers, nodeAnswer{node, states})
 }
 
 // Refused reports that a node was fenced at a higher epoch.
@@ -195,7 +195,7 @@ func (r *Recoverer) Waiting() bool {
 	n, _ := r.list.Sealed()
 	for _, x := range r.list.Extents[n:] {
 		for _, node := range x.Replicas {
-			if !slices.ContainsFunc(r.heard, func(h heard) bool { return h.node == node }) {
+			if !slices.ContainsFunc(r.answers, func(h nodeAnswer) bool { return h.node == node }) {
 				return true
 			}
 		}
@@ -220,7 +220,7 @@ func (r *Recoverer) Sure() bool {
 // such replicas answered, the longest counts.
 func (r *Recoverer) found(i int) (best State, ok bool) {
 	x := &r.list.Extents[i]
-	for _, h := range r.heard {
+	for _, h := range r.answers {
 		if !slices.Contains(x.Replicas, h.node) {
 			continue
 		}

@@ -152,12 +152,12 @@ func (a *actor) clone() *actor {
 	if a.w != nil {
 		w := *a.w
 		w.frames, w.effects = slices.Clone(w.frames), nil
-		w.cur, w.old, w.next, w.made = w.cur.clone(), w.old.clone(), w.next.clone(), w.made.clone()
+		w.cur, w.old, w.next, w.preparing = w.cur.clone(), w.old.clone(), w.next.clone(), w.preparing.clone()
 		c.w = &w
 	}
 	if a.r != nil {
 		r := *a.r
-		r.heard, r.effects = slices.Clip(r.heard), nil
+		r.answers, r.effects = slices.Clip(r.answers), nil
 		c.r = &r
 	}
 	return &c
@@ -248,12 +248,12 @@ func (a *actor) key(b []byte) []byte {
 		b = appendList(b, &w.list)
 		b = appendList(b, w.pending)
 		b = append(b, byte(w.gen), byte(w.acked), byte(w.end), byte(w.sent), byte(w.seq), flag(w.idle), flag(w.closed), flag(w.closing), flag(w.err != nil), byte(w.released))
-		for _, x := range []*openExtent{w.cur, w.old, w.next, w.made} {
+		for _, x := range []*openExtent{w.cur, w.old, w.next, w.preparing} {
 			if x == nil {
 				b = append(b, 0)
 				continue
 			}
-			b = append(b, byte(x.seq), byte(x.start), byte(x.sent), byte(x.length), flag(x.failed), byte(x.wait))
+			b = append(b, byte(x.seq), byte(x.start), byte(x.sent), byte(x.length), flag(x.failed), byte(x.opening))
 			for _, s := range x.slots {
 				b = append(b, flag(s.opened), byte(s.durable))
 			}
@@ -265,7 +265,7 @@ func (a *actor) key(b []byte) []byte {
 		b = append(b, byte(r.phase), byte(r.gen), flag(r.keep), flag(r.err != nil))
 		// The order of their answers makes no difference.
 		var heard []string
-		for _, h := range r.heard {
+		for _, h := range r.answers {
 			heard = append(heard, h.node+string(appendStates(nil, h.states)))
 		}
 		slices.Sort(heard)
@@ -327,7 +327,7 @@ func (w *world) tidy() {
 			s := a.w.cur.slot(nodeNames[m.node : m.node+1])
 			return s == nil || s.durable >= m.length
 		case m.kind == mOpened:
-			return a.w.made == nil || a.w.made.seq != m.seq
+			return a.w.preparing == nil || a.w.preparing.seq != m.seq
 		}
 		return false
 	})

@@ -56,11 +56,11 @@ type Writer struct {
 	sent   int64   // position after all that was ever sent to any replica
 	frames []int64 // ends of the frames between acked and end
 
-	cur  *openExtent // the current extent; nil before the first is saved
-	old  *openExtent // the extent before cur, whose length is not saved yet
-	next *openExtent // the registered standby
-	made *openExtent // the extent being opened as the next standby
-	seq  uint64      // last number given to an extent
+	cur       *openExtent // the current extent; nil before the first is saved
+	old       *openExtent // the extent before cur, whose length is not saved yet
+	next      *openExtent // the registered standby
+	preparing *openExtent // the extent being opened as the next standby
+	seq       uint64      // last number given to an extent
 
 	idle     bool // no nodes were available: Retry tries again
 	released int64
@@ -79,7 +79,7 @@ type openExtent struct {
 	length   int64 // final length, or Open
 	failed   bool
 	slots    []slot
-	wait     int // replicas that are not open yet
+	opening  int // replicas that are not open yet
 }
 
 // slot is the writer's state of one replica.
@@ -138,7 +138,7 @@ func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.m
 
 // Waiting reports whether submitted frames wait until an extent is open.
 func (w *Writer) Waiting() bool {
-	return len(w.frames) > 0 && w.made != nil && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
+	return len(w.frames) > 0 && w.preparing != nil && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
 // Current returns the current extent and its nodes; 0 if there is none.
@@ -174,7 +174,7 @@ func (w *Writer) Held() int64 {
 
 // Opening reports whether the extent is still being opened.
 func (w *Writer) Opening(seq uint64) bool {
-	return w.err == nil && !w.closed && w.made != nil && w.made.seq == seq && !w.made.failed
+	return w.err == nil && !w.closed && w.preparing != nil && w.preparing.seq == seq && !w.preparing.failed
 }
 
 // Submit adds a frame of n bytes to the log and returns its position.
@@ -200,19 +200,19 @@ func (w *Writer) Withdraw() int64 {
 
 // Place answers EffectPlace with the nodes for the extent; none if no nodes are available.
 func (w *Writer) Place(seq uint64, nodes []string) {
-	x := w.made
+	x := w.preparing
 	if x == nil || x.seq != seq || len(x.slots) > 0 {
 		return
 	}
 	if len(nodes) == 0 {
-		w.made, w.idle = nil, true
+		w.preparing, w.idle = nil, true
 		return
 	}
 	for _, n := range nodes {
 		x.slots = append(x.slots, slot{node: n})
 		w.do(Effect{Kind: EffectOpen, Seq: seq, Node: n, Epoch: w.list.Epoch})
 	}
-	x.wait = len(nodes)
+	x.opening = len(nodes)
 	w.advance()
 }
 
@@ -224,7 +224,7 @@ func (w *Writer) Retry() {
 
 // Opened reports that a replica is open and has space for room bytes of frames.
 func (w *Writer) Opened(seq uint64, node string, capacity int64) {
-	x := w.made
+	x := w.preparing
 	if x == nil || x.seq != seq {
 		return
 	}
@@ -233,7 +233,7 @@ func (w *Writer) Opened(seq uint64, node string, capacity int64) {
 		return
 	}
 	s.opened = true
-	x.wait--
+	x.opening--
 	x.capacity = min(x.capacity, capacity)
 	w.advance()
 }
@@ -257,7 +257,7 @@ func (w *Writer) Failed(seq uint64, node string, fenced uint64) {
 		w.fail(&FencedError{Epoch: fenced})
 		return
 	}
-	for _, x := range []*openExtent{w.cur, w.next, w.made} {
+	for _, x := range []*openExtent{w.cur, w.next, w.preparing} {
 		if x != nil && x.seq == seq && x.slot(node) != nil {
 			x.failed = true
 		}
@@ -341,7 +341,7 @@ func (w *Writer) advance() {
 		return
 	}
 	w.ack()
-	w.turn()
+	w.switchToStandby()
 	w.send()
 	w.make()
 	w.save()
@@ -388,9 +388,10 @@ func (w *Writer) mustSwitch() bool {
 	return x.failed || x.length != Open || (len(w.frames) > 0 && x.sent == w.acked && !x.fits(w.frames[0]))
 }
 
-// turn switches to the standby without saving the list. A recovery sees from the replicas that the
-// standby was started, and at which position, and so the length of the extent before it.
-func (w *Writer) turn() {
+// switchToStandby switches to the standby without saving the list. A recovery sees from the
+// replicas that the standby was started, and at which position, and so the length of the extent
+// before it.
+func (w *Writer) switchToStandby() {
 	next := w.next
 	if next == nil || next.failed || w.old != nil || w.finishing() {
 		return
@@ -436,11 +437,11 @@ func (w *Writer) send() {
 
 // make requests a new standby if there is none.
 func (w *Writer) make() {
-	if w.made != nil && w.made.failed && w.pending == nil {
-		w.drop(w.made)
-		w.made = nil
+	if w.preparing != nil && w.preparing.failed && w.pending == nil {
+		w.drop(w.preparing)
+		w.preparing = nil
 	}
-	if w.made != nil || w.idle || w.finishing() || w.pending != nil || (w.next != nil && !w.next.failed) {
+	if w.preparing != nil || w.idle || w.finishing() || w.pending != nil || (w.next != nil && !w.next.failed) {
 		return
 	}
 	if len(w.list.Extents)+openMax >= ExtentsMax {
@@ -448,7 +449,7 @@ func (w *Writer) make() {
 		return
 	}
 	w.seq++
-	w.made = &openExtent{seq: w.seq, length: Open, capacity: 1<<63 - 1}
+	w.preparing = &openExtent{seq: w.seq, length: Open, capacity: 1<<63 - 1}
 	w.do(Effect{Kind: EffectPlace, Seq: w.seq})
 }
 
@@ -464,7 +465,7 @@ func (w *Writer) save() {
 	if w.pending != nil {
 		return
 	}
-	ready := w.made != nil && !w.made.failed && len(w.made.slots) > 0 && w.made.wait == 0
+	ready := w.preparing != nil && !w.preparing.failed && len(w.preparing.slots) > 0 && w.preparing.opening == 0
 	if !ready && !w.finishing() && !w.releasable() {
 		return
 	}
@@ -472,8 +473,8 @@ func (w *Writer) save() {
 	w.pending = &l
 	w.do(Effect{Kind: EffectSave, List: l, Gen: w.gen})
 	if planted(flawGoOnUnsaved) && (w.next == nil || w.next.failed) && ready {
-		w.next, w.made = w.made, nil
-		w.turn()
+		w.next, w.preparing = w.preparing, nil
+		w.switchToStandby()
 		w.send()
 	}
 }
@@ -512,7 +513,7 @@ func (w *Writer) desired(ready bool) List {
 		add(x)
 	}
 	if ready {
-		add(w.made)
+		add(w.preparing)
 	}
 	l.Closed = w.finishing()
 	return l
@@ -545,16 +546,16 @@ func (w *Writer) settle(before List) {
 	if w.next != nil && w.list.find(w.next.seq) == nil {
 		w.next = nil
 	}
-	if w.made != nil && w.list.find(w.made.seq) != nil {
-		w.next, w.made = w.made, nil
+	if w.preparing != nil && w.list.find(w.preparing.seq) != nil {
+		w.next, w.preparing = w.preparing, nil
 	}
 	if x := w.cur; x != nil && w.list.find(x.seq) != nil && w.list.find(x.seq).Length != Open {
 		w.cur = nil // turn switches to the standby
 	}
 	if w.list.Closed {
 		w.closed = true
-		if w.made != nil {
-			w.drop(w.made)
+		if w.preparing != nil {
+			w.drop(w.preparing)
 		}
 		w.do(Effect{Kind: EffectDone})
 	}
