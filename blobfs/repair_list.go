@@ -18,7 +18,7 @@ type survey struct {
 	info  local.ExtentInfo
 	list  Holders // the newest list; this node has stored it, unless its folder is retired
 	epoch uint64  // the highest epoch on any node
-	// good are nodes with a good replica. held are these, nodes that may have one (silent or away),
+	// good are nodes with a good replica. held are these, nodes that may have one (silent or down),
 	// and nodes that are healing theirs. Draining nodes are in neither: goodDraining are those of
 	// them with a good replica.
 	good, held, goodDraining []string

@@ -26,14 +26,14 @@ func TestDrain(t *testing.T) {
 		for range 20 { // only on the draining node
 			c.put(rng, 1000, c.all[0])
 		}
-		leaver := c.all[0]
-		leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode := c.all[0]
+		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
 		check := func() bool {
-			st := leaver.store.Keeping().Drain
+			st := drainingNode.store.Keeping().Drain
 			if !st.Safe {
 				return false
 			}
-			if n := leaver.store.Extents(); n > 0 || !st.Leaving {
+			if n := drainingNode.store.Extents(); n > 0 || !st.Leaving {
 				t.Errorf("reported as safe with %d extents: %+v", n, st)
 			}
 			return true
@@ -42,7 +42,7 @@ func TestDrain(t *testing.T) {
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
-		leaver.stop()
+		drainingNode.stop()
 		c.readable(c.all[1])
 		// A survivor that saw the same as this node may have made one copy too many.
 		c.until(3*time.Hour, "trimmed", func() bool { _, more := c.short(3); return more == 0 })
@@ -61,18 +61,18 @@ func TestDrainOfSingleReplicas(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 5, blobfs.Cluster{})
-				leaver := c.all[0]
+				drainingNode := c.all[0]
 				time.Sleep(time.Minute) // the first audit would find them
 				for range 20 {
 					c.putOn(rng, 3000, c.all[:1], c.all[listed:listed+3])
 				}
-				leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
-				took := c.until(40*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+				drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+				took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
 				if fewer, _ := c.short(3); fewer > 0 {
 					t.Errorf("%d extents have too few replicas", fewer)
 				}
 				noError(t, c.agreed())
-				leaver.stop()
+				drainingNode.stop()
 				c.readable(c.all[4])
 				t.Logf("took %v", took)
 			})
@@ -87,19 +87,19 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
-		leaver := c.all[0]
+		drainingNode := c.all[0]
 		time.Sleep(time.Minute) // the first audit would find them
 		for range 200 {
-			on := append([]*repairNode{leaver}, c.some(rng, rng.IntN(4))...)
+			on := append([]*repairNode{drainingNode}, c.some(rng, rng.IntN(4))...)
 			slices.SortFunc(on, func(a, b *repairNode) int { return strings.Compare(a.member.ID, b.member.ID) })
 			c.putOn(rng, 3000, slices.Compact(on), c.some(rng, 2+rng.IntN(3)))
 		}
-		leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
-		took := c.until(40*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
-		leaver.stop()
+		drainingNode.stop()
 		c.readable(c.all[4])
 		t.Logf("took %v", took)
 	})
@@ -112,12 +112,12 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
-		leaver := c.all[0]
+		drainingNode := c.all[0]
 		time.Sleep(time.Minute)
-		leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
 		time.Sleep(5 * time.Second) // all have scanned their extents
 		for i := range 20 {
-			on := []*repairNode{leaver, c.all[1+i%4], c.all[1+(i+1)%4]}
+			on := []*repairNode{drainingNode, c.all[1+i%4], c.all[1+(i+1)%4]}
 			x := blobfs.ExtentID{Blob: c.put(rng, 3000, on...)}
 			for _, n := range on { // as sealing a stream does
 				info, err := n.store.ExtentInfo(x)
@@ -125,10 +125,10 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 				noError(t, n.store.Peer().SetHolders(t.Context(), x, blobfs.Holders{Epoch: 2, Nodes: info.Holders.Nodes}))
 			}
 		}
-		if st := leaver.store.Keeping().Drain; st.Safe {
-			t.Errorf("reported as safe with %d extents: %+v", leaver.store.Extents(), st)
+		if st := drainingNode.store.Keeping().Drain; st.Safe {
+			t.Errorf("reported as safe with %d extents: %+v", drainingNode.store.Extents(), st)
 		}
-		took := c.until(20*time.Second, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
+		took := c.until(20*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
@@ -146,19 +146,19 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 		for range 50 {
 			c.put(rng, 1000, c.some(rng, 3)...)
 		}
-		leaver, dead := c.all[0], c.all[1]
-		held := leaver.store.Extents()
+		drainingNode, dead := c.all[0], c.all[1]
+		held := drainingNode.store.Extents()
 		dead.stop()
-		leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
 		time.Sleep(15 * time.Minute)
-		if st := leaver.store.Keeping().Drain; st.Safe || leaver.store.Extents() != held {
-			t.Errorf("with a dead node: %+v; has %d of %d", st, leaver.store.Extents(), held)
+		if st := drainingNode.store.Keeping().Drain; st.Safe || drainingNode.store.Extents() != held {
+			t.Errorf("with a dead node: %+v; has %d of %d", st, drainingNode.store.Extents(), held)
 		}
 		// The dead node is removed: two replicas are the most possible.
 		dead.setMember(func(m *blobfs.Member) { m.Leaving = true })
-		c.until(time.Hour, "safe", func() bool { return leaver.store.Keeping().Drain.Safe })
-		if fewer, _ := c.short(2); fewer > 0 || leaver.store.Extents() > 0 {
-			t.Errorf("%d extents have fewer than two replicas; %d left", fewer, leaver.store.Extents())
+		c.until(time.Hour, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
+		if fewer, _ := c.short(2); fewer > 0 || drainingNode.store.Extents() > 0 {
+			t.Errorf("%d extents have fewer than two replicas; %d left", fewer, drainingNode.store.Extents())
 		}
 		// All nodes drain: none drops anything.
 		c.all[2].setMember(func(m *blobfs.Member) { m.Leaving = true })

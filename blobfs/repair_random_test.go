@@ -18,9 +18,9 @@ import (
 // faultSchedule is a run of random faults.
 type faultSchedule struct {
 	*repairCluster
-	rng     *rand.Rand
-	leaver  *repairNode
-	removed atomic.Int64
+	rng          *rand.Rand
+	drainingNode *repairNode
+	removed      atomic.Int64
 }
 
 // watchDrops makes a node's disk report every replica that is removed: I6, R9.
@@ -88,13 +88,13 @@ func (s *faultSchedule) fault() string {
 		clear(s.cut)
 		s.mu.Unlock()
 		return "nothing is cut"
-	case what == 10 && s.leaver == nil:
-		s.leaver = pick(s.all)
-		s.leaver.setMember(func(m *blobfs.Member) { m.Leaving = true })
-		return "leaving " + s.leaver.member.ID
+	case what == 10 && s.drainingNode == nil:
+		s.drainingNode = pick(s.all)
+		s.drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		return "leaving " + s.drainingNode.member.ID
 	case what == 10:
-		n := s.leaver
-		s.leaver = nil
+		n := s.drainingNode
+		s.drainingNode = nil
 		n.setMember(func(m *blobfs.Member) { m.Leaving = false })
 		return "staying " + n.member.ID
 	default:

@@ -264,9 +264,9 @@ func TestRepairReportsMissingTarget(t *testing.T) {
 				}
 				c.all[0].stop()
 				time.Sleep(2 * time.Minute)
-				told := regexp.MustCompile(`"extents not repaired" extents=\d+ err="([^"]*)"`).FindAllStringSubmatch(log.String(), -1)
-				if len(told) == 0 || !slices.ContainsFunc(told, func(m []string) bool { return regexp.MustCompile(why.want).MatchString(m[1]) }) {
-					t.Errorf("logged: %q, want %q in it", told, why.want)
+				reported := regexp.MustCompile(`"extents not repaired" extents=\d+ err="([^"]*)"`).FindAllStringSubmatch(log.String(), -1)
+				if len(reported) == 0 || !slices.ContainsFunc(reported, func(m []string) bool { return regexp.MustCompile(why.want).MatchString(m[1]) }) {
+					t.Errorf("logged: %q, want %q in it", reported, why.want)
 				}
 			})
 		})

@@ -102,21 +102,21 @@ func TestRepairAfterSilentLoss(t *testing.T) {
 				noError(t, loser.fs.Remove("/b/blobs/"+id.String()+".0of1"))
 			}
 		}
-		told := map[string]bool{}
+		reported := map[string]bool{}
 		c.mu.Lock()
 		c.checked = func(from, to string, all []api.Held) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if to == "n3" && len(all) > 0 && all[0].State == api.Missing {
-				told[from] = true
+				reported[from] = true
 				c.cut[[2]string{from, to}] = true
 			}
 		}
 		c.mu.Unlock()
 		loser.start()
 		time.Sleep(20 * time.Second)
-		if c.made() != 0 || len(told) != 2 {
-			t.Fatalf("%d copies made of the replicas that a silent node lost; audit answered: %v", c.made(), told)
+		if c.made() != 0 || len(reported) != 2 {
+			t.Fatalf("%d copies made of the replicas that a silent node lost; audit answered: %v", c.made(), reported)
 		}
 		c.mu.Lock()
 		c.checked = nil

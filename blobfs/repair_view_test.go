@@ -105,9 +105,9 @@ func TestKnownAfterScan(t *testing.T) {
 		fleet.members = x.after
 		known(x.what, false)
 		before := k.watch.view()
-		v, news := k.watch.refresh()
-		if !news {
-			t.Errorf("%s: that is no news", x.what)
+		v, viewChanged := k.watch.refresh()
+		if !viewChanged {
+			t.Errorf("%s: the view did not change", x.what)
 		}
 		known(x.what+", and was seen", false)
 		k.scan(before)
@@ -117,15 +117,15 @@ func TestKnownAfterScan(t *testing.T) {
 	}
 	fleet.members = []Member{{ID: "n1", Alive: true, FreeBytes: 5}, {ID: "n3", Alive: true}}
 	known("one is fuller", true)
-	if _, news := k.watch.refresh(); news {
-		t.Error("that one is fuller is news")
+	if _, viewChanged := k.watch.refresh(); viewChanged {
+		t.Error("a fuller node changed the view")
 	}
 	k.watch.unknownNode("n4")
 	known("a list names an unknown node", false)
 	clock.at += 2 * k.cfg.Grace
-	v, news := k.watch.refresh()
-	if !news {
-		t.Error("that it is waited for no more is no news")
+	v, viewChanged := k.watch.refresh()
+	if !viewChanged {
+		t.Error("the end of the grace period did not change the view")
 	}
 	k.scan(v)
 	known("it is waited for no more", true)

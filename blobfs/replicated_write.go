@@ -50,8 +50,8 @@ type replicatedWrite struct {
 	last    bool
 }
 
-// createExtent begins a local extent. If vital is not 0 the extent has high priority and an
-// expected length of vital bytes.
+// createExtent begins a local extent. If priorityBytes is not 0 the extent has high priority
+// and that expected length.
 func (s *Store) createExtent(id ExtentID, offset, priorityBytes int64) (*local.ExtentWriter, error) {
 	if priorityBytes > 0 {
 		return s.disks.CreateVitalExtent(context.Background(), id, offset, priorityBytes)

@@ -42,7 +42,7 @@ type SpreadLogWriter struct {
 	bytes     int           // of unacknowledged frames
 	space     chan struct{} // closed and replaced when bytes shrinks; nil if no append waits
 	salts     map[uint64]uint64
-	reserved  map[uint64]bool // extents that may use disk reserves although the log is not vital
+	reserved  map[uint64]bool // extents that may use disk reserves although the log has no high priority
 	seq       uint64          // of the extent that frames are encoded for
 	links     map[linkKey]*logLink
 	opening   map[linkKey]*openingReplica

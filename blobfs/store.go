@@ -206,7 +206,7 @@ func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer,
 	return w, err
 }
 
-// create begins a blob. vital is the estimated length of a high-priority blob, else 0.
+// create begins a blob. priorityBytes is the estimated length of a high-priority blob, else 0.
 func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
 	if s.singleNode() {

@@ -26,7 +26,7 @@ type LogRead struct {
 type Logs interface {
 	// OpenLog creates an empty replica of an extent durably, and returns its capacity in bytes of
 	// frames.
-	OpenLog(ctx context.Context, o local.LogOpen) (room int64, err error)
+	OpenLog(ctx context.Context, o local.LogOpen) (capacity int64, err error)
 	// AppendLog adds frames to a replica. Calls for one extent take effect in call order and wait
 	// neither for each other nor for the disk. done is called once, from any goroutine, with the
 	// bytes of frames that are durable in the replica; it must not block. The frames are not used

@@ -15,10 +15,10 @@ func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logReq
 }
 
 // OpenLog implements Logs.
-func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (room int64, err error) {
+func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (capacity int64, err error) {
 	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, highPriority: o.Vital}
-	err = m.callLog(ctx, laneCalls, MethodLogOpen, r, func(d *wire.Decoder) { room = decodeInt(d, 0, logExtentBytesMax) })
-	return room, err
+	err = m.callLog(ctx, laneCalls, MethodLogOpen, r, func(d *wire.Decoder) { capacity = decodeInt(d, 0, logExtentBytesMax) })
+	return capacity, err
 }
 
 // AppendLog implements Logs. It may dial, and blocks while too many bytes of the connection are

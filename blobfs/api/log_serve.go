@@ -61,9 +61,9 @@ func (r *logRequest) serveAppend(c *rpc.Call, p Peer) {
 func (r *logRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encoder), err error) {
 	switch r.method {
 	case MethodLogOpen:
-		var room int64
-		room, err = p.OpenLog(ctx, local.LogOpen{Log: r.log, Server: r.server, Seq: r.seq, Epoch: r.epoch, Salt: r.salt, Vital: r.highPriority})
-		reply = func(e *wire.Encoder) { e.Int(room) }
+		var capacity int64
+		capacity, err = p.OpenLog(ctx, local.LogOpen{Log: r.log, Server: r.server, Seq: r.seq, Epoch: r.epoch, Salt: r.salt, Vital: r.highPriority})
+		reply = func(e *wire.Encoder) { e.Int(capacity) }
 	case MethodLogFence:
 		var states []logproto.State
 		states, err = p.FenceLog(ctx, r.log, r.epoch)

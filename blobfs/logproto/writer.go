@@ -222,7 +222,7 @@ func (w *Writer) Retry() {
 	w.advance()
 }
 
-// Opened reports that a replica is open and has space for room bytes of frames.
+// Opened reports that a replica is open and has space for capacity bytes of frames.
 func (w *Writer) Opened(seq uint64, node string, capacity int64) {
 	x := w.preparing
 	if x == nil || x.seq != seq {
@@ -460,7 +460,7 @@ func (w *Writer) drop(x *openExtent) {
 }
 
 // save saves pending changes of the list: a new standby together with the length of the extent
-// before the last turn, released extents, and the end.
+// before the last switch, released extents, and the end.
 func (w *Writer) save() {
 	if w.pending != nil {
 		return
@@ -550,7 +550,7 @@ func (w *Writer) settle(before List) {
 		w.next, w.preparing = w.preparing, nil
 	}
 	if x := w.cur; x != nil && w.list.find(x.seq) != nil && w.list.find(x.seq).Length != Open {
-		w.cur = nil // turn switches to the standby
+		w.cur = nil // switchToStandby makes it current
 	}
 	if w.list.Closed {
 		w.closed = true
