@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	// abandonedEvery is how often it is looked whether what was abandoned is garbage.
+	// abandonedEvery is how often the store checks whether abandoned blobs are garbage.
 	abandonedEvery = time.Minute
-	// abandonedGrace is how long such a blob stays in quarantine: long enough for a reader to come upon it, which halts the sweep.
+	// abandonedGrace is how long an abandoned blob stays in quarantine, so that a reader that still
+	// needs it can find it and halt garbage collection.
 	abandonedGrace = 30 * time.Minute
-	// abandonedMax bounds the blobs that are remembered. Others stay for the time of grace that all have.
+	// abandonedMax bounds the blobs that are remembered. Others stay in quarantine for the full
+	// grace period.
 	abandonedMax = 16 << 10
 )
 
-// abandoned are blobs that one who shared them with others needs no more.
+// abandoned holds the shared blobs that one of their users has abandoned.
 type abandoned struct {
 	// mu guards the field in it. Never held across I/O.
 	mu  sync.Mutex
@@ -27,13 +29,13 @@ type abandoned struct {
 
 type abandonedBlob struct {
 	extents []ExtentID
-	// garbage is since when the blob is known to be in quarantine, 0 if it is not.
+	// garbage is when the blob was first found to be in quarantine, 0 if it is not.
 	garbage time.Duration
 }
 
-// Abandon says that the caller needs a blob no more which others may need. When the sweep has found that nobody does, it is
-// deleted half an hour later: what was deleted from tables, or has expired, is not to stay on disk for the time of grace that is for what
-// nobody knows of. This is not remembered beyond the process's end.
+// Abandon reports that the caller no longer needs a blob that others may share. Once garbage
+// collection finds the blob unused, it is deleted after abandonedGrace instead of the full grace
+// period. So deleted and expired data leaves the disks early. A restart forgets abandoned blobs.
 func (s *Store) Abandon(h Handle) {
 	b := abandonedBlob{}
 	for _, x := range h.Extents {
@@ -49,16 +51,16 @@ func (s *Store) Abandon(h Handle) {
 	}
 }
 
-// abandoning deletes what was abandoned, once it is garbage.
-func (k *keeper) abandoning() {
+// abandonLoop deletes abandoned blobs once they are garbage.
+func (k *repairer) abandonLoop() {
 	for sleep(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
 		if err := k.dropAbandoned(k.s.ctx); err != nil && k.s.ctx.Err() == nil {
-			k.s.log.Warn("abandoned blobs are not deleted", "err", err)
+			k.s.log.Warn("abandoned blobs not deleted", "err", err)
 		}
 	}
 }
 
-func (k *keeper) dropAbandoned(ctx context.Context) error {
+func (k *repairer) dropAbandoned(ctx context.Context) error {
 	s := k.s
 	s.abandoned.mu.Lock()
 	all := make(map[ID]abandonedBlob, len(s.abandoned.all))
@@ -75,7 +77,7 @@ func (k *keeper) dropAbandoned(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !garbage && whole: // it is gone already
+		case !garbage && whole: // already deleted
 			s.forgetAbandoned(id)
 			continue
 		case !garbage:
@@ -83,8 +85,8 @@ func (k *keeper) dropAbandoned(ctx context.Context) error {
 		case b.garbage == 0:
 			b.garbage = now
 		case now-b.garbage >= abandonedGrace:
-			if st, _, err := s.loadSweepState(ctx); err != nil || st.halted != "" {
-				return err // a person looks at what may be needed
+			if st, _, err := s.loadGCState(ctx); err != nil || st.halted != "" {
+				return err // wait for the operator: a blob may be needed
 			}
 			if err := s.Delete(ctx, id); err != nil && !errors.Is(err, ErrNoBlob) {
 				return err
@@ -105,11 +107,11 @@ func (s *Store) forgetAbandoned(id ID) {
 	delete(s.abandoned.all, id)
 }
 
-// isGarbage tells whether a blob is in quarantine wherever it is. If not, gone tells that all nodes have answered that they have
-// nothing of it.
-func (k *keeper) isGarbage(ctx context.Context, extents []ExtentID) (garbage, gone bool) {
+// isGarbage reports whether every replica of a blob is in quarantine. If garbage is false, gone
+// reports whether all nodes answered that they have none of it.
+func (k *repairer) isGarbage(ctx context.Context, extents []ExtentID) (garbage, gone bool) {
 	all := true
-	unwanted := 0
+	quarantined := 0
 	for len(extents) > 0 {
 		some := extents[:min(len(extents), checkMax)]
 		extents = extents[len(some):]
@@ -127,12 +129,12 @@ func (k *keeper) isGarbage(ctx context.Context, extents []ExtentID) (garbage, go
 				switch held[i].State {
 				case api.Missing:
 				case api.Unwanted:
-					unwanted++
+					quarantined++
 				default:
 					return false, false
 				}
 			}
 		}
 	}
-	return unwanted > 0, all && unwanted == 0
+	return quarantined > 0, all && quarantined == 0
 }

@@ -24,8 +24,8 @@ func flip(t *testing.T, f vfs.File, off int64) {
 	noError(t, err)
 }
 
-// rotten flips a byte in a node's replica.
-func (n *node) rotten(t *testing.T, x blobfs.ExtentID, off int64) {
+// corruptReplica flips a byte in a node's replica.
+func (n *node) corruptReplica(t *testing.T, x blobfs.ExtentID, off int64) {
 	t.Helper()
 	for _, dir := range []string{"/a/blobs", "/b/blobs"} {
 		names, err := n.fs.ReadDir(dir)
@@ -44,8 +44,8 @@ func (n *node) rotten(t *testing.T, x blobfs.ExtentID, off int64) {
 	t.Fatalf("%s has no %s", n.id, x)
 }
 
-// I7: a rotten replica is never served, here or elsewhere, and its node learns of it.
-func TestRottenReplicas(t *testing.T) {
+// I7: a corrupt replica is never served, here or elsewhere, and its node records the corruption.
+func TestCorruptReplicas(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 4, cluster: quick})
 	data := blobtest.Bytes(1, 250_000)
 	h := put(t, c.all[0].Store, data)
@@ -53,7 +53,7 @@ func TestRottenReplicas(t *testing.T) {
 	x := blobfs.ExtentID{Blob: h.ID}
 	for i, id := range held[:2] {
 		n := c.get(id)
-		n.rotten(t, x, 70_000)
+		n.corruptReplica(t, x, 70_000)
 		for range 2 {
 			for _, reader := range c.all {
 				get(t, reader.Store, h, data)
@@ -69,10 +69,10 @@ func TestRottenReplicas(t *testing.T) {
 			}
 		}
 		if len(c.get(held[0]).Rotten()) != 1 || i == 1 && n.Rotten()[x] == nil {
-			t.Errorf("%s does not know that its replica is rotten", n.id)
+			t.Errorf("%s has not recorded its corrupt replica", n.id)
 		}
 	}
-	c.get(held[2]).rotten(t, x, 70_000)
+	c.get(held[2]).corruptReplica(t, x, 70_000)
 	var corrupt *blobfs.CorruptError
 	for _, reader := range c.all {
 		r, err := reader.OpenBlob(t.Context(), h)
@@ -82,7 +82,7 @@ func TestRottenReplicas(t *testing.T) {
 		}
 		r.Close()
 	}
-	// A wrong handle makes no replica rotten.
+	// A wrong handle marks no replica as corrupt.
 	wrong := put(t, c.all[0].Store, blobtest.Bytes(2, 250_000))
 	wrong.ID, wrong.Extents[0].CRC = put(t, c.all[0].Store, data).ID, 7
 	if _, err := c.all[0].OpenBlob(t.Context(), wrong); !errors.As(err, &corrupt) {
@@ -95,7 +95,7 @@ func TestRottenReplicas(t *testing.T) {
 	}
 }
 
-// full leaves a node no room for another extent, and gives what it has back.
+// full leaves a node no space for another extent, or frees that space again.
 func (n *node) full(full bool) {
 	for _, f := range []string{"/a", "/b"} {
 		if full {
@@ -110,7 +110,7 @@ func TestFullDisks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newNodes(t, nodesConfig{virtual: true, n: 5})
 		data := blobtest.Bytes(1, 600_000)
-		// The fleet does not know yet.
+		// The membership does not report it yet.
 		c.all[1].full(true)
 		c.all[2].full(true)
 		h := put(t, c.all[0].Store, data)
@@ -147,7 +147,7 @@ func TestFullDisks(t *testing.T) {
 			n.full(false)
 		}
 		if h := put(t, c.all[0].Store, data); c.holders(h) != 3 {
-			t.Errorf("with room again: %+v", h.Extents)
+			t.Errorf("with space again: %+v", h.Extents)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// BenchmarkRawWrite is the disk alone: a file of 64 MiB, written in pieces of 256 KiB and
-// synced; and three such files one after the other, as three replicas on one disk are.
+// BenchmarkRawWrite measures the disk: it writes and syncs a file of 64 MiB in pieces of 256 KiB,
+// and three such files one after the other, like three replicas on one disk.
 func BenchmarkRawWrite(b *testing.B) {
 	buf := blobtest.Bytes(1, 256<<10)
 	for _, copies := range []int{1, 3} {
@@ -37,7 +37,7 @@ func BenchmarkRawWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite writes blobs and deletes them: alone, and with three replicas over loopback,
+// BenchmarkWrite writes and deletes blobs, on a single node and with three replicas over loopback,
 // all on one disk and two processors.
 func BenchmarkWrite(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
@@ -69,7 +69,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// benchBlob writes a blob of 64 MiB, one extent, which the page cache holds.
+// benchBlob writes a blob of 64 MiB, one extent, which fits into the page cache.
 func benchBlob(b *testing.B, s *blobfs.Store) blobfs.Handle {
 	b.Helper()
 	w, err := s.Create(b.Context())
@@ -83,8 +83,8 @@ func benchBlob(b *testing.B, s *blobfs.Store) blobfs.Handle {
 	return h
 }
 
-// BenchmarkRead reads 64 KiB at random: on a node that is alone, on one that has the blob among
-// others, and on one that has not.
+// BenchmarkRead reads 64 KiB at random: on a single node, on a node of a cluster that has a
+// replica, and on one that has none.
 func BenchmarkRead(b *testing.B) {
 	alone, err := blobfs.Open(blobfs.Config{Folders: []string{b.TempDir()}})
 	noError(b, err)
@@ -109,7 +109,7 @@ func BenchmarkRead(b *testing.B) {
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				for range b.N {
-					// On chunk boundaries, as a raw read would be on pages.
+					// At chunk boundaries, as a raw read would be at page boundaries.
 					off := rng.Int64N(from.r.Size()/int64(size)) * int64(size)
 					_, err := from.r.ReadAt(p, off)
 					noError(b, err)

@@ -5,39 +5,38 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Many words of the store are those of package local, which keeps extents on the disks
-// of one node.
+// These types are those of package local, which keeps extents on the disks of one node.
 type (
 	// ID names a blob or a log.
 	ID = local.ID
-	// Handle is all that a reader needs to find a blob.
+	// Handle holds all that a reader needs to find a blob.
 	Handle = local.Handle
-	// ExtentRef is one extent of a blob, as it was sealed.
+	// ExtentRef is one sealed extent of a blob.
 	ExtentRef = local.ExtentRef
-	// BlobInfo is what a store knows of a blob without reading it.
+	// BlobInfo is what a store records about a blob, without reading it.
 	BlobInfo = local.BlobInfo
-	// LogInfo is what a store knows of a log.
+	// LogInfo is what a store records about a log.
 	LogInfo = local.LogInfo
-	// CorruptError locates bytes that are not what was written.
+	// CorruptError locates bytes whose checksum is wrong.
 	CorruptError = local.CorruptError
-	// TooLargeError names a limit.
+	// TooLargeError names the limit that was exceeded.
 	TooLargeError = local.TooLargeError
 	// ExtentID names an extent of a blob.
 	ExtentID = local.ExtentID
 	// Holders are the nodes that should have an extent.
 	Holders = local.Holders
-	// Problem is something that a verification found wrong.
+	// Problem is an error found by a verification.
 	Problem = local.Problem
 
-	// MasterKey encrypts data folders, MasterKeyID identifies one.
+	// MasterKey encrypts data folders; MasterKeyID identifies a MasterKey.
 	MasterKey   = local.MasterKey
 	MasterKeyID = local.MasterKeyID
-	// EncryptionError is about a data folder and master keys that do not go together.
+	// EncryptionError reports a data folder that does not match the configured master keys.
 	EncryptionError = local.EncryptionError
 
-	// Config says where and how a Store keeps its extents.
+	// Config configures where and how a Store keeps its extents.
 	Config = local.Config
-	// Writer streams a blob in.
+	// Writer writes a blob as a stream.
 	Writer = local.Writer
 	// Reader reads a blob.
 	Reader = local.Reader
@@ -47,10 +46,11 @@ type (
 	LogReader = local.LogReader
 )
 
-// LogPayloadMax is the longest payload that Append takes, in bytes.
+// LogPayloadMax is the longest payload that Append accepts, in bytes.
 const LogPayloadMax = local.LogPayloadMax
 
-// MasterKeyBytes is the length of a master key, EncryptionMemory the most memory that the buffers of an encrypted folder take.
+// MasterKeyBytes is the length of a master key. EncryptionMemory is the most memory, in bytes, that
+// the buffers of an encrypted folder use.
 const (
 	MasterKeyBytes   = local.MasterKeyBytes
 	EncryptionMemory = local.EncryptionMemory
@@ -72,17 +72,18 @@ var (
 	ErrNotEncrypted  = local.ErrNotEncrypted
 )
 
-// CheckEncryption returns the *EncryptionError that opening a store would, and changes nothing.
+// CheckEncryption returns the *EncryptionError that opening a store would return. It changes
+// nothing.
 func CheckEncryption(cfg Config) error { return local.CheckEncryption(cfg) }
 
-// NewID returns a new ID, of random bits.
+// NewID returns a new random ID.
 func NewID() ID { return local.NewID() }
 
-// ParseID reads what ID.String wrote.
+// ParseID parses the form that ID.String returns.
 func ParseID(s string) (ID, error) { return local.ParseID(s) }
 
 // AppendHandle appends h to e as one MessagePack value.
 func AppendHandle(e *wire.Encoder, h Handle) { local.AppendHandle(e, h) }
 
-// DecodeHandle reads what AppendHandle wrote.
+// DecodeHandle decodes the form that AppendHandle writes.
 func DecodeHandle(d *wire.Decoder) Handle { return local.DecodeHandle(d) }

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// pieceBytes is what is sent at a time: two chunks. A message of this size is received
-	// into one buffer without growing it.
+	// pieceBytes is the unit of sending, two chunks. A message of this size is received into one
+	// buffer without growing it.
 	pieceBytes = 128 << 10
-	// windowBytes is the most that may be under way on a branch: 70 ms at 1 Gbit/s.
+	// windowBytes is the most unacknowledged bytes of a branch: 70 ms at 1 Gbit/s.
 	windowBytes = 8 << 20
 )
 
-// branch is a chain of nodes that get the bytes of an extent one from the other, and the first
-// from here. One goroutine sends.
+// branch is a replication chain: the writer sends to the first node, and each node forwards to the
+// next. One goroutine sends.
 type branch struct {
 	s      *Store
 	stream api.StreamID
@@ -29,30 +29,30 @@ type branch struct {
 	nodes  []string
 
 	// mu guards what follows. Never held across I/O.
-	mu      sync.Mutex
-	pending []*branchCall // that are not answered
-	bytes   int64         // of pieces among them
-	since   time.Duration // when something was answered last, or the first of pending was sent
-	err     error         // the first failure
-	seal    sealOutcome
-	moved   chan struct{} // of capacity 1: something was answered
+	mu       sync.Mutex
+	pending  []*branchCall // calls without an answer
+	bytes    int64         // of the pieces in pending
+	since    time.Duration // of the last answer, or when the first of pending was sent
+	err      error         // the first failure
+	seal     sealOutcome
+	progress chan struct{} // capacity 1: an answer arrived
 }
 
-// branchCall is a Begin or Piece under way.
+// branchCall is a Begin or Piece that is not answered yet.
 type branchCall struct {
 	bytes int64
 	done  func(error) // may be nil
-	over  bool        // answered, or given up
+	ended bool        // answered or canceled
 }
 
 // sealOutcome is the answer to Seal.
 type sealOutcome struct {
-	come  bool
-	nodes []string
-	err   error
+	arrived bool
+	nodes   []string
+	err     error
 }
 
-// newBranch begins a stream on the nodes. Whether it has begun is not known on return.
+// newBranch begins a stream on the nodes. It does not wait for the answer.
 func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
@@ -66,13 +66,13 @@ func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
 	return b, nil
 }
 
-// joinBranch is newBranch for nodes that have the stream.
+// joinBranch is newBranch for nodes that already have the stream.
 func (s *Store) joinBranch(ctx context.Context, stream api.StreamID, nodes []string) (*branch, error) {
 	p, err := s.peer(ctx, nodes[0])
 	if err != nil {
 		return nil, err
 	}
-	return &branch{s: s, stream: stream, peer: p, nodes: nodes, moved: make(chan struct{}, 1)}, nil
+	return &branch{s: s, stream: stream, peer: p, nodes: nodes, progress: make(chan struct{}, 1)}, nil
 }
 
 func (b *branch) add(n int64, done func(error)) *branchCall {
@@ -87,14 +87,14 @@ func (b *branch) add(n int64, done func(error)) *branchCall {
 	return c
 }
 
-// answered notes the answer to a call. It does not block.
+// answered records the answer to a call. It does not block.
 func (b *branch) answered(c *branchCall, err error) {
 	b.mu.Lock()
-	if c.over {
+	if c.ended {
 		b.mu.Unlock()
 		return
 	}
-	c.over = true
+	c.ended = true
 	b.pending = slices.DeleteFunc(b.pending, func(o *branchCall) bool { return o == c })
 	b.bytes -= c.bytes
 	b.since = b.s.cluster.Clock.Now()
@@ -108,23 +108,23 @@ func (b *branch) answered(c *branchCall, err error) {
 	b.signal()
 }
 
-// left returns how long the nodes may still be silent; false if they have nothing to answer.
-func (b *branch) left() (time.Duration, bool) {
+// timeLeft returns how much longer the nodes may be silent, and false if they owe no answer.
+func (b *branch) timeLeft() (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.patience() - (b.s.cluster.Clock.Now() - b.since), len(b.pending) > 0
+	return b.timeout() - (b.s.cluster.Clock.Now() - b.since), len(b.pending) > 0
 }
 
-// expire gives the nodes up if they were silent for too long.
+// expire fails the branch if the nodes were silent for too long.
 func (b *branch) expire() {
-	if left, owing := b.left(); owing && left <= 0 {
-		b.giveUp(b.silent(b.patience()))
+	if left, owing := b.timeLeft(); owing && left <= 0 {
+		b.failPending(b.silentError(b.timeout()))
 	}
 }
 
-// giveUp ends all calls that are not answered: whoever waits for one here may itself be
-// waited for.
-func (b *branch) giveUp(err error) {
+// failPending fails all unanswered calls, since other nodes may be waiting for this node's answer to
+// them.
+func (b *branch) failPending(err error) {
 	b.mu.Lock()
 	if b.err == nil {
 		b.err = err
@@ -136,39 +136,39 @@ func (b *branch) giveUp(err error) {
 	}
 }
 
-func (b *branch) silent(d time.Duration) error {
-	return fmt.Errorf("%w: %s was silent for %v", api.ErrUnreachable, b.nodes[0], d)
+func (b *branch) silentError(d time.Duration) error {
+	return fmt.Errorf("%w: no answer from %s within %v", api.ErrUnreachable, b.nodes[0], d)
 }
 
 func (b *branch) signal() {
 	select {
-	case b.moved <- struct{}{}:
+	case b.progress <- struct{}{}:
 	default:
 	}
 }
 
-// send sends a piece once there is room in the window. done is called when it is answered, and
-// not if send returns an error.
+// send sends a piece once the window has space for it. done is called with the answer, but not if
+// send returns an error.
 func (b *branch) send(p []byte, off int64, done func(error)) error {
 	err := b.wait(func() bool { return b.bytes == 0 || b.bytes+int64(len(p)) <= b.s.cluster.WindowBytes })
 	if err != nil {
 		return err
 	}
 	call := b.add(int64(len(p)), done)
-	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.timeout())
 	defer cancel()
 	b.peer.Piece(ctx, b.stream, off, p, func(err error) { b.answered(call, err) })
 	return nil
 }
 
-// patience is how long the nodes may be silent. Each node in the chain gives up on those
-// after it before it is given up itself.
-func (b *branch) patience() time.Duration {
+// timeout returns how long the nodes may be silent. It grows with the length of the chain, so that
+// a node drops those behind it before it is dropped itself.
+func (b *branch) timeout() time.Duration {
 	return b.s.cluster.ReplyTimeout * time.Duration(len(b.nodes))
 }
 
-// wait waits until ok, which it asks with mu held, or the branch has failed, or was silent
-// for too long.
+// wait waits until ok returns true, the branch has failed, or the nodes were silent for too long.
+// ok is called with mu held.
 func (b *branch) wait(ok func() bool) error {
 	for {
 		b.mu.Lock()
@@ -177,40 +177,40 @@ func (b *branch) wait(ok func() bool) error {
 		if err != nil || done {
 			return err
 		}
-		left, _ := b.left()
+		left, _ := b.timeLeft()
 		if err := b.await(max(left, 0)); err != nil {
-			b.giveUp(err)
+			b.failPending(err)
 		}
 	}
 }
 
-// await waits until something is answered.
-func (b *branch) await(patience time.Duration) error {
+// await waits until an answer arrives.
+func (b *branch) await(timeout time.Duration) error {
 	select {
-	case <-b.moved:
+	case <-b.progress:
 		return nil
 	default:
 	}
-	fired, stop := b.s.cluster.Clock.Timer(patience)
+	fired, stop := b.s.cluster.Clock.Timer(timeout)
 	defer stop()
 	select {
-	case <-b.moved:
+	case <-b.progress:
 		return nil
 	case <-fired:
-		return b.silent(patience)
+		return b.silentError(timeout)
 	case <-b.s.ctx.Done():
 		return ErrClosed
 	}
 }
 
-// drain waits until all that was sent is answered.
+// drain waits until everything sent is acknowledged.
 func (b *branch) drain() error {
 	return b.wait(func() bool { return len(b.pending) == 0 })
 }
 
 // startSeal asks the nodes to seal.
 func (b *branch) startSeal(s api.Seal) {
-	ctx, cancel := context.WithTimeout(b.s.ctx, b.patience())
+	ctx, cancel := context.WithTimeout(b.s.ctx, b.timeout())
 	defer cancel()
 	b.peer.Seal(ctx, s, func(nodes []string, err error) {
 		b.mu.Lock()
@@ -220,14 +220,13 @@ func (b *branch) startSeal(s api.Seal) {
 	})
 }
 
-// awaitSeal returns the nodes that have sealed, and the first failure. To make an extent durable may
-// take long: as long as the first node is seen to live, and not over the time set for it, it
-// is waited for.
+// awaitSeal returns the nodes that have sealed, and the first failure. Sealing may be slow: it
+// waits up to SealTimeout per node, as long as the first node answers probes.
 func (b *branch) awaitSeal() ([]string, error) {
 	err := b.drain()
-	patience := b.patience()
+	timeout := b.timeout()
 	if node, _ := b.blame(err); err != nil && node == b.nodes[0] {
-		patience = 0 // else those before the one that failed answer soon
+		timeout = 0 // otherwise the nodes before the failed one answer soon
 	}
 	clock := b.s.cluster.Clock
 	until := clock.Now() + b.s.cluster.SealTimeout*time.Duration(len(b.nodes))
@@ -235,10 +234,10 @@ func (b *branch) awaitSeal() ([]string, error) {
 		b.mu.Lock()
 		out := b.seal
 		b.mu.Unlock()
-		if out.come {
+		if out.arrived {
 			return out.nodes, cmp.Or(err, out.err)
 		}
-		silent := b.await(max(0, min(patience, until-clock.Now())))
+		silent := b.await(max(0, min(timeout, until-clock.Now())))
 		switch {
 		case silent == nil:
 			continue
@@ -253,7 +252,7 @@ func (b *branch) awaitSeal() ([]string, error) {
 	}
 }
 
-// probe tells by its error that the first node does not answer at all.
+// probe returns an error if the first node does not answer at all.
 func (b *branch) probe() error {
 	ctx, cancel := context.WithTimeout(b.s.ctx, b.s.cluster.ReplyTimeout)
 	defer cancel()
@@ -271,8 +270,8 @@ func (b *branch) failure() error {
 	return b.err
 }
 
-// blame returns the node that an error is about. It is sure that this one failed if it said so
-// itself, or did not answer us. If it did not answer the one before it, either may be cut off.
+// blame returns the node that caused an error. sure is true if that node reported the error itself
+// or did not answer this one. If it did not answer the node before it, either may be cut off.
 func (b *branch) blame(err error) (node string, sure bool) {
 	var r *api.ReplicaError
 	if errors.As(err, &r) {

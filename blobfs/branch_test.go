@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 )
 
-// mutePeer takes pieces, and answers when it is told to.
+// mutePeer accepts pieces and answers only when the test makes it.
 type mutePeer struct {
 	api.Peer
 	mu      sync.Mutex
@@ -24,12 +24,13 @@ func (p *mutePeer) Piece(_ context.Context, _ api.StreamID, _ int64, b []byte, d
 	p.answers = append(p.answers, done)
 }
 
-// TestWindow (I13): a writer has no more under way than the store's window, and goes on with each answer.
+// TestWindow (I13): a writer has no more unacknowledged bytes than the window, and continues with
+// each answer.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 4 * pieceBytes
 		s, p := &Store{ctx: t.Context(), cluster: Cluster{WindowBytes: window}.withDefaults()}, &mutePeer{}
-		b := &branch{s: s, peer: p, nodes: []string{"n2"}, moved: make(chan struct{}, 1)}
+		b := &branch{s: s, peer: p, nodes: []string{"n2"}, progress: make(chan struct{}, 1)}
 		sent := make(chan error, 1)
 		go func() {
 			for i := range int64(6) {

@@ -9,27 +9,27 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// cacheExtentsMax is how many extents stay open for other nodes to read: 4 KiB of memory and
-// a descriptor each at most.
+// cacheExtentsMax bounds the extents kept open for other nodes to read. Each uses at most 4 KiB of
+// memory and one descriptor.
 const cacheExtentsMax = 512
 
-// extentCache keeps extents open that other nodes read, so that a read need not
-// open the file and check its table each time.
+// extentCache keeps extents open that other nodes read, so that a read need not open the file and
+// verify its table each time.
 type extentCache struct {
 	disks *local.Store
 
 	// mu guards what follows. Never held across I/O.
 	mu     sync.Mutex
 	byRef  map[api.Ref]*list.Element // of *cachedExtent
-	recent *list.List                // the one used last comes first
+	recent *list.List                // most recently used first
 	closed bool
 }
 
 type cachedExtent struct {
 	*local.ExtentReader
-	ref  api.Ref
-	uses int
-	out  bool // of the cache; whoever uses it last closes it
+	ref     api.Ref
+	uses    int
+	evicted bool // removed from the cache; the last user closes it
 }
 
 func (c *extentCache) init(d *local.Store) {
@@ -38,7 +38,7 @@ func (c *extentCache) init(d *local.Store) {
 	c.recent = list.New()
 }
 
-// open returns the extent, and what ends its use.
+// open returns the extent and a function that releases it.
 func (c *extentCache) open(ctx context.Context, ref api.Ref) (*cachedExtent, func(), error) {
 	if x := c.find(ref); x != nil {
 		return x, func() { c.release(x) }, nil
@@ -64,7 +64,7 @@ func (c *extentCache) find(ref api.Ref) *cachedExtent {
 	return x
 }
 
-// add keeps x, unless somebody was faster, and returns it.
+// add caches x, unless a concurrent call has cached the same extent, and returns x.
 func (c *extentCache) add(x *cachedExtent) *cachedExtent {
 	if old := c.keep(x); old != nil {
 		old.Close()
@@ -72,12 +72,12 @@ func (c *extentCache) add(x *cachedExtent) *cachedExtent {
 	return x
 }
 
-// keep returns the extent that had to go for x, to be closed.
+// keep returns the extent evicted for x, if any, which the caller closes.
 func (c *extentCache) keep(x *cachedExtent) *cachedExtent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.byRef[x.ref] != nil {
-		x.out = true
+		x.evicted = true
 		return nil
 	}
 	c.byRef[x.ref] = c.recent.PushFront(x)
@@ -87,11 +87,12 @@ func (c *extentCache) keep(x *cachedExtent) *cachedExtent {
 	return c.dropLocked(c.recent.Back())
 }
 
-// dropLocked takes an extent out, and returns it if the caller is to close it: nobody uses it.
+// dropLocked removes an extent. It returns the extent if it is unused, so that the caller closes
+// it.
 func (c *extentCache) dropLocked(e *list.Element) *cachedExtent {
 	x := c.recent.Remove(e).(*cachedExtent)
 	delete(c.byRef, x.ref)
-	x.out = true
+	x.evicted = true
 	if x.uses > 0 {
 		return nil
 	}
@@ -101,14 +102,14 @@ func (c *extentCache) dropLocked(e *list.Element) *cachedExtent {
 func (c *extentCache) release(x *cachedExtent) {
 	c.mu.Lock()
 	x.uses--
-	last := x.uses == 0 && x.out
+	last := x.uses == 0 && x.evicted
 	c.mu.Unlock()
 	if last {
 		x.Close()
 	}
 }
 
-// forgetWhere closes those that match, once they are not in use.
+// forgetWhere removes matching extents; each is closed once it is not in use.
 func (c *extentCache) forgetWhere(match func(api.Ref) bool) {
 	var unused []*cachedExtent
 	c.mu.Lock()

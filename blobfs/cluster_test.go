@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nodes is a cluster in one process: each store behind a server of its own on loopback.
+// nodes is a cluster in one process: each store is behind a server of its own on loopback.
 type nodes struct {
 	t   testing.TB
 	all []*node
@@ -31,7 +31,7 @@ type nodes struct {
 	mu      sync.Mutex
 	members []blobfs.Member
 	changed chan struct{}
-	// cut are the directions in which no byte goes through.
+	// cut has the directions in which no byte passes.
 	cut map[[2]string]*atomic.Bool
 }
 
@@ -55,13 +55,13 @@ type nodesConfig struct {
 	cluster blobfs.Cluster
 	zones   int
 	reserve int64         // of each folder; none if 0
-	keep    bool          // the keepers run
+	keep    bool          // run the repairers
 	spare   time.Duration // blobfs.Config.UsedSpareMax
 	virtual bool          // within a synctest bubble: no real network
 }
 
-// silenceMax is how long calls between nodes wait for a sign of life. They have deadlines of their own; to look at each
-// connection every second takes long where weeks pass.
+// silenceMax is how long calls between nodes wait for a sign of life. They have deadlines of their
+// own, and polling each connection every second is slow in tests that simulate weeks.
 const silenceMax = 10 * time.Hour
 
 func newNodes(t testing.TB, cfg nodesConfig) *nodes {
@@ -116,7 +116,7 @@ func (n *node) open(cfg nodesConfig) {
 	}
 	cluster := cfg.cluster
 	cluster.Keep.Off = !cfg.keep
-	cluster.Fleet = fleet{n}
+	cluster.Fleet = membership{n}
 	var err error
 	if n.Store, err = blobfs.OpenIn(cluster, local); err != nil {
 		t.Fatal(err)
@@ -142,20 +142,20 @@ func (n *node) open(cfg nodesConfig) {
 		}
 	}
 	n.of.mu.Lock()
-	n.dial = dial // others may be dialling, if it was there before
+	n.dial = dial // other nodes may be dialing if the node existed before
 	n.of.mu.Unlock()
 	go func() { n.served <- n.srv.Serve(l) }()
 }
 
-// again starts a node that was killed.
-func (n *node) again(cfg nodesConfig) {
+// reopen starts a node that was killed.
+func (n *node) reopen(cfg nodesConfig) {
 	n.of.mu.Lock()
 	n.dead, n.remotes = false, map[string]*api.Remote{}
 	n.of.mu.Unlock()
 	n.open(cfg)
 }
 
-// kill ends a node without a word. The others still take it for alive.
+// kill ends a node abruptly. The membership still reports it as alive.
 func (n *node) kill() {
 	n.of.mu.Lock()
 	if n.dead {
@@ -176,7 +176,7 @@ func (n *node) kill() {
 	}
 }
 
-// restart kills a node, does something to its disks, and opens it again.
+// restart kills a node, calls meanwhile, which may change its disks, and opens it again.
 func (n *node) restart(cfg nodesConfig, meanwhile func()) {
 	n.kill()
 	meanwhile()
@@ -196,7 +196,7 @@ func (c *nodes) get(id string) *node {
 	return c.all[slices.IndexFunc(c.all, func(n *node) bool { return n.id == id })]
 }
 
-// change changes what the fleet says of a node.
+// change changes a node's entry in the membership.
 func (c *nodes) change(id string, f func(m *blobfs.Member)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,24 +209,24 @@ func (c *nodes) change(id string, f func(m *blobfs.Member)) {
 	c.changed = make(chan struct{})
 }
 
-// fleet is what a node knows of the others.
-type fleet struct{ n *node }
+// membership is the membership as one node sees it.
+type membership struct{ n *node }
 
-func (f fleet) Self() string { return f.n.id }
+func (f membership) Self() string { return f.n.id }
 
-func (f fleet) Members() []blobfs.Member {
+func (f membership) Members() []blobfs.Member {
 	f.n.of.mu.Lock()
 	defer f.n.of.mu.Unlock()
 	return slices.Clone(f.n.of.members)
 }
 
-func (f fleet) Changed() <-chan struct{} {
+func (f membership) Changed() <-chan struct{} {
 	f.n.of.mu.Lock()
 	defer f.n.of.mu.Unlock()
 	return f.n.of.changed
 }
 
-func (f fleet) Peer(_ context.Context, id string) (api.Peer, error) {
+func (f membership) Peer(_ context.Context, id string) (api.Peer, error) {
 	c := f.n.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +255,7 @@ func (f fleet) Peer(_ context.Context, id string) (api.Peer, error) {
 	return r, nil
 }
 
-// lossyConn loses bytes in either direction while it is cut.
+// lossyConn drops bytes in either direction while it is cut.
 type lossyConn struct {
 	net.Conn
 	out, in *atomic.Bool
@@ -277,7 +277,7 @@ func (c *lossyConn) Read(p []byte) (int, error) {
 	}
 }
 
-// quick are timeouts for tests in which nodes fall silent.
+// quick has short timeouts, for tests in which nodes fall silent.
 var quick = blobfs.Cluster{ReplyTimeout: 300 * time.Millisecond, SealTimeout: 3 * time.Second, HedgeAfter: 60 * time.Millisecond}
 
 func noError(t testing.TB, err error) {
@@ -305,12 +305,12 @@ func get(t testing.TB, s *blobfs.Store, h blobfs.Handle, want []byte) {
 	defer r.Close()
 	got := make([]byte, r.Size())
 	if _, err := r.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("blob reads otherwise, or not: %v", err)
+		t.Fatalf("blob differs or is unreadable: %v", err)
 	}
 }
 
-// holders checks that each extent is on exactly those nodes that the handle names, that each knows
-// the list, and returns how many nodes that is at least.
+// holders checks that each extent is on exactly the nodes that the handle names and that each has
+// the list. It returns the lowest number of replicas of any extent.
 func (c *nodes) holders(h blobfs.Handle) int {
 	c.t.Helper()
 	least := len(c.all)

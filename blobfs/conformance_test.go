@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// suiteStore is one node of several, as the conformance suite takes it: it verifies and closes all.
+// suiteStore is one node of a cluster for the conformance suite. It verifies and closes all nodes.
 type suiteStore struct {
 	*node
 	c *nodes
@@ -26,7 +26,7 @@ func (s suiteStore) Verify(ctx context.Context, report func(blobfs.Problem)) err
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel() // with others: on disk it waits for syncs
+	t.Parallel() // together with others: on disk it waits for syncs
 	t.Run("alone", func(t *testing.T) {
 		blobtest.Run(t, func(t *testing.T) blobtest.Store {
 			s, err := blobfs.Open(blobfs.Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}, ExtentBytes: 256 << 10, ReserveBytes: -1, Node: "n1"})
@@ -65,7 +65,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// suiteLogs is logs on several nodes, as the conformance suite takes them: the first node writes, the last one
+// suiteLogs are replicated logs for the conformance suite: the first node writes, the last one
 // reads.
 type suiteLogs struct {
 	suiteStore
@@ -101,7 +101,7 @@ func (s suiteLogs) RemoveLog(ctx context.Context, id blobfs.ID) error {
 	return s.RemoveSpreadLog(ctx, s.id, id)
 }
 
-// Logs returns what the lists say.
+// Logs returns the logs that the lock service lists.
 func (s suiteLogs) Logs() (infos []blobfs.LogInfo) {
 	ids, err := s.SpreadLogs(context.Background(), s.id)
 	noError(s.c.t, err)

@@ -17,25 +17,26 @@ func (v server) Copy(ctx context.Context, c api.Copy) error {
 	return nil
 }
 
-// copyExtent gets a sealed extent from other nodes, unless it is here and is whole at its ends. One that is corrupt, or in
-// a retired folder, is replaced: a node that is not on the extent's list does not heal it. Where one node stops, the next
-// goes on.
+// copyExtent copies a sealed extent from other nodes, unless a good local replica exists. A replica
+// that is corrupt or in a retired folder is replaced: the repairer heals it only while this node is
+// on the holder list. If one source fails, the copy continues from the next.
 func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	if s.disks.InQuarantine(c.Extent) {
-		// Nobody who reads it asks for it. If it is needed, others have it, and the sweep is told of that.
-		return fmt.Errorf("%w: it is in quarantine here, and the sweep decides", local.ErrExtentExists)
+		// No reader has asked for it here. If it is needed, other nodes have it, and garbage
+		// collection learns that from them.
+		return fmt.Errorf("%w: it is in quarantine until garbage collection decides", local.ErrExtentExists)
 	}
 	st, err := s.disks.StatExtent(ctx, c.Extent)
-	s.judgeRead(c.Extent, err)
+	s.recordIfCorrupt(c.Extent, err)
 	info, errInfo := s.disks.ExtentInfo(c.Extent)
-	bad := errInfo == nil && (info.Retired || s.rot.has(c.Extent))
+	bad := errInfo == nil && (info.Retired || s.corruptExtents.has(c.Extent))
 	switch {
 	case err == nil && st.CRC != c.CRC:
 		return local.ErrExtentExists
 	case err == nil && !bad:
 		return s.keepHolders(ctx, c)
 	}
-	done, err := s.keeper.take(ctx)
+	done, err := s.repairer.admitCopy(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 			continue
 		}
 		if st.CRC != c.CRC {
-			err = fmt.Errorf("%s has another one: %w", node, local.ErrOtherExtent)
+			err = fmt.Errorf("%s has a different extent: %w", node, local.ErrOtherExtent)
 			continue
 		}
 		if w == nil {
@@ -64,7 +65,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 		if err = s.pull(ctx, from, c.Ref, w, st.Length); err == nil {
 			if err = sealCopy(ctx, w, c, st); err == nil && bad {
 				s.cache.forgetExtent(c.Extent)
-				s.forgetRot(c.Extent)
+				s.clearCorruption(c.Extent)
 			}
 			return err
 		}
@@ -75,7 +76,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	return err
 }
 
-// createCopy begins a copy, in place of the extent that is here if that is bad.
+// createCopy begins a copy. If bad is set it will replace the local replica.
 func (s *Store) createCopy(ctx context.Context, x ExtentID, offset int64, bad bool) (*local.ExtentWriter, error) {
 	if bad {
 		return s.disks.ReplaceExtent(ctx, x, offset)
@@ -87,7 +88,7 @@ func (s *Store) createCopy(ctx context.Context, x ExtentID, offset int64, bad bo
 	return w, err
 }
 
-// keepHolders keeps the list of an extent that is here already.
+// keepHolders stores the holder list of an extent that is already here.
 func (s *Store) keepHolders(ctx context.Context, c api.Copy) error {
 	if c.Holders.Epoch == 0 {
 		return nil
@@ -95,13 +96,13 @@ func (s *Store) keepHolders(ctx context.Context, c api.Copy) error {
 	return s.disks.SetHolders(ctx, c.Extent, c.Holders)
 }
 
-// copyBytes is read at a time, while what was read before is written.
+// copyBytes is the size of a read, in bytes. The next read runs while the last one is written.
 const copyBytes = 512 << 10
 
-// CopyMemory is what an extent takes of the memory while it is copied here.
+// CopyMemory is the memory, in bytes, used by one copy to this node.
 const CopyMemory = 2 * copyBytes
 
-// pull reads the rest of an extent.
+// pull reads the bytes that w does not have yet.
 func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.ExtentWriter, length int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	type piece struct {
@@ -129,7 +130,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 			began := s.cluster.Clock.Now()
 			err := from.Read(readCtx, ref, p, at)
 			done()
-			s.keeper.yield(ctx, s.cluster.Clock.Now()-began)
+			s.repairer.yieldIfBusy(ctx, s.cluster.Clock.Now()-began)
 			select {
 			case pieces <- piece{p, err}:
 			case <-ctx.Done():
@@ -143,14 +144,14 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 	}()
 	defer func() {
 		cancel()
-		for range pieces { // until the reader has ended
+		for range pieces { // until the reading goroutine has ended
 		}
 	}()
 	for got := range pieces {
 		if got.err != nil {
 			return got.err
 		}
-		if err := s.keeper.pace(ctx, int64(len(got.p))); err != nil {
+		if err := s.repairer.limitCopyRate(ctx, int64(len(got.p))); err != nil {
 			return err
 		}
 		if err := w.Write(got.p); err != nil {

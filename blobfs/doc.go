@@ -1,89 +1,97 @@
-// Package blobfs is the block store, in place of the paper's GFS (§4): it keeps
-// blobs, which are written once and sealed, and logs, which are appended to, on the disks of
-// several nodes.
+// Package blobfs is the replicated block store that takes the place of the paper's GFS (§4). It keeps
+// blobs, which are written once and sealed, and logs, which are appended to, on the disks of several
+// nodes.
 //
-// We depart from GFS in having no master and no list of chunks: whoever keeps a blob
-// keeps its [Handle], which says all that a reader needs, and each node knows of the
-// extents that it holds who else should. Where new ones go is computed, see package place.
-// As in GFS, data flows down a chain of replicas; there is no primary, since a sealed extent
-// has one writer and never changes. DESIGN.md beside this file says why things are as they are.
+// Unlike GFS it has no master and no chunk list. The owner of a blob keeps its [Handle], which
+// holds all that a reader needs. Each node keeps, for every extent that it stores, the list of
+// nodes that should have a replica. Package place computes where new extents go. As in GFS, data
+// flows down a chain of replicas. There is no primary: a sealed extent had one writer and never
+// changes. DESIGN.md beside this file has the reasons and trade-offs.
 //
 // # Nouns
 //
-//   - A [Store] is the block store as one node sees it: its disks, package local, and those of
-//     the fleet, through package api. Without a fleet it is the disks and nothing else.
-//   - An extent is a part of a blob that is kept whole. Its replicas are the copies
-//     of it, at most one on a node; its holders are the nodes that should have one.
-//   - A spread is one extent on its way to its nodes. A branch is a chain of nodes that it feeds.
-//   - A stream is the same extent as a node receives it, and sends it on to those behind.
-//   - A source is where a reader gets an extent from: here, or any node that has it.
-//   - The keeper of a node sees to the extents there: that they have as many replicas as they should, and
-//     no more. It scans their lists, audits other nodes, by asking whether they hold what they should, and makes
-//     tasks of what is not right.
-//   - A node is gone when it was dead for the grace period, or has left.
-//   - A sweep finds garbage: a [Sweeper] makes rounds, in which it asks all nodes what they use and the
-//     [Roots] what they name, and tells each node what of its extents that leaves. A blob is
-//     pinned on a node that uses it.
-//   - A node is suspected for ten seconds after it did not answer, or until it answers: it gets nothing new then,
-//     and is asked after the others. It is asked meanwhile whether it is there again; when it is, what failed is tried.
+//   - A [Store] is the block store as one node sees it: the local disks (package local) and the disks
+//     of the other members, reached through package api. Without a membership it uses the local disks
+//     only.
+//   - An extent is a part of a blob that is stored as one file. Its replicas are its copies, at most
+//     one per node. Its holders are the nodes that should have a replica.
+//   - A replicated write is the writer's side of one extent being written. A branch is a replication
+//     chain fed by the writer; normally there is one.
+//   - A stream is the receiving side of the same extent on one node, which forwards the bytes to the
+//     next node of the chain.
+//   - A source is what a reader reads one extent from: the local disk or any node that has a replica.
+//   - The repairer of a node maintains the replication factor of the extents on that node. It scans
+//     their holder lists, audits other nodes by asking whether they have the replicas that they should,
+//     and queues a task for each extent that needs work.
+//   - A node is gone when it was dead for the grace period, or was removed.
+//   - Garbage collection runs in rounds, driven by a [Sweeper]: it asks all nodes which blobs they use
+//     and the [Roots] which blobs they name, and then reports to each node which of its extents are
+//     garbage. A blob in use on a node is pinned there.
+//   - A node that did not answer is suspected for ten seconds, or until it answers. A suspected node
+//     gets no new replicas and is read from last. It is probed until it answers; then the tasks that
+//     failed are retried.
 //
 // # Goroutines
 //
-//	who      started by           stopped by        owns
-//	stream   Begin of a peer      Seal, Abort,      an extent being received; one
-//	                              StreamIdle,         thing after the other
-//	                              Close
-//	beside   Writer.Write         Writer.Seal,      sealing an extent while the next
-//	                              Abort               is written
-//	search   reads, OpenBlob      ReplyTimeout      asking one node for bytes
-//	later    who gives up nodes,  ReplyTimeout      aborting streams, dropping extents
-//	         Writer.Abort
-//	pull     Copy                 its end           reading ahead of what is written
-//	ask      who suspects a node  an answer, Close  asking it again; one for a node
-//	run      OpenIn, with a fleet Close             scanning the lists of extents here
-//	auditing OpenIn, with a fleet Close             asking nodes whether they hold what they should
-//	work     OpenIn, with a fleet Close             the task in hand; Workers of them
-//	scrubbing, balancing  OpenIn  Close             reading extents; giving them to emptier nodes
-//	abandoning            OpenIn  Close             deleting what was abandoned and is garbage
-//	watch    CreateLog            its log's end     looking whether replicas of a log are slow
-//	link     frames for a node    the replica is    sending a log's frames to one node
-//	                              given up
-//	change   a log's writer       its answer        opening, cutting or dropping a replica; reading or
-//	                                                  saving the list of extents
-//	flush    frames of others     they are durable  a log's replica here
-//	fence    OpenLog              OpenLog           fencing a log on one node
+//	name         started by           stopped by        owns
+//	stream       Begin of a peer      Seal, Abort,      one extent being received; runs its
+//	                                  StreamIdle,         operations one at a time
+//	                                  Close
+//	beside       Writer.Write         Writer.Seal,      sealing an extent while the next
+//	                                  Abort               is written
+//	search       reads, OpenBlob      ReplyTimeout      reading from one node
+//	inBackground a failed replica,    ReplyTimeout      aborting streams, dropping extents
+//	             Writer.Abort
+//	pull         Copy                 its end           reading ahead of the copy's writes
+//	probe        a suspected node     an answer, Close  probing that node; one per node
+//	run          OpenIn, clustered    Close             scanning the holder lists of local
+//	                                                      extents
+//	auditLoop    OpenIn, clustered    Close             asking nodes whether they have their
+//	                                                      replicas
+//	workLoop     OpenIn, clustered    Close             the current task; Workers of them
+//	scrubLoop    OpenIn, clustered    Close             reading extents
+//	balanceLoop  OpenIn, clustered    Close             moving extents to emptier nodes
+//	abandonLoop  OpenIn, clustered    Close             deleting abandoned blobs that are garbage
+//	watch        CreateLog            its log's end     detecting slow replicas of a log
+//	link         frames for a node    the replica is    sending a log's frames to one node
+//	                                  dropped
+//	change       a log's writer       its answer        opening, truncating or dropping a
+//	                                                      replica; reading or saving the list
+//	flush        frames of a writer   they are durable  the local replica of a log
+//	fence        OpenLog              OpenLog           fencing a log on one node
 //
-// What is queued for a stream is bounded by 16 MiB, twice the window of its sender; beyond that the
-// sender is refused. A node has at most 256 streams.
+// The queue of a stream holds at most 16 MiB, twice the sender's window; more is rejected with
+// api.ErrBusy. A node has at most 256 streams.
 //
-// Of tasks the 16,384 most urgent wait; the others are found by the next scan. What cannot be done is tried
-// again after 1 s, and then ever more seldom, up to 5 min; at once when a node comes, goes or answers again. So is a node
-// that could not be audited. An extent whose list gets too short is seen to at once, wherever that list is.
+// The task queue holds the 16,384 most urgent tasks; the next scan finds the others. A failed task
+// is retried after 1 s, then with exponential backoff up to 5 min, and at once when a node joins,
+// leaves or answers again. A failed audit is retried in the same way. An extent whose holder list
+// becomes too short is queued at once on every node that has the list.
 //
 // # Invariants
 //
 //	R1. A handle is returned only when each extent is durable on all nodes that it names.
-//	R2. Those are as many as there should be replicas, unless no more nodes could be had.
-//	R3. A reader gets the right bytes or an error; no error while one good replica is
-//	    reachable, whatever hints and fleet say.
-//	R4. That there is no such blob is said only when all nodes said so.
-//	R5. A replica found rotten is not used by the reader that found it, and its node knows. One whose file
-//	    is gone is rotten.
-//	R6. Each node that has sealed an extent has kept, before that, a list of holders in which all
-//	    others are that were to seal it.
-//	R7. When no node has room, it is told before anything is written. What is vital is written also
-//	    on nodes that are full for all else, if no others are left.
-//	R8. An extent with one good replica on a node that lives gets as many as it should have, within
-//	    a time that what there is to copy and the rate bound.
-//	R9. A keeper drops a replica only if its node is not on the extent's newest list that it knows, and
-//	    enough nodes that are on it have answered that they have that list and the same bytes. So there are at least so
-//	    many afterwards, whoever else drops at the same time.
-//	R10. A rotten replica is there until a good one takes its place, or until there are enough others.
-//	R11. A node is said to be safe to unplug only when it holds no extent and no list of a log names it.
-//	R12. No extent is taken for garbage of a blob that a root names, that is open, that is pinned, or that
-//	    was written by a process that lives and has not released it; nor a replica of a log that its list names. If the
-//	    roots miss one, it is served nevertheless for the time of grace, and once it was asked for nothing is removed
-//	    any more until a person says so.
-//	R13. What is garbage is removed by the round that comes after two rounds and the time of grace; rounds in which a
-//	    root fails, or a node does not answer that is not away for long, do not count.
+//	R2. Those are as many nodes as the replication factor, unless fewer nodes were available.
+//	R3. A reader gets the right bytes or an error. It gets no error while one good replica is
+//	    reachable, whatever the hints and the membership say.
+//	R4. ErrNoBlob is returned only when every node answered that it has no replica.
+//	R5. A replica found corrupt is not used again by the reader that found it, and its node records
+//	    the corruption. A replica whose file is missing counts as corrupt.
+//	R6. Before a node seals an extent it stores a holder list that names all other nodes that were
+//	    asked to seal it.
+//	R7. When all nodes are full, the error is returned before anything is written. A high-priority
+//	    extent is also written to nodes that are full for other extents, if no others are available.
+//	R8. An extent with one good replica on a live node regains its replication factor within a time
+//	    bounded by the bytes to copy and the copy rate.
+//	R9. A repairer drops a replica only if its node is not on the newest holder list that it knows, and
+//	    enough nodes on that list have answered that they have that list and the same bytes. So at
+//	    least that many replicas remain, however many nodes drop concurrently.
+//	R10. A corrupt replica is kept until a good one replaces it, or until there are enough others.
+//	R11. A node is reported safe to remove only when it holds no extent and no log's list names it.
+//	R12. No extent is garbage if its blob is named by a root, open, pinned, or was written by a live
+//	    process that has not released it; nor is a log replica that its log's list names. If the roots
+//	    miss a blob, it stays readable for the grace period. Once it is read, removal stops until an
+//	    operator resumes it.
+//	R13. Garbage is removed by the round that follows two rounds and the grace period. Rounds in which
+//	    a root fails, or in which a node that was not down for long does not answer, do not count.
 package blobfs

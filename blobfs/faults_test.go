@@ -48,12 +48,12 @@ func TestFewerLiveThanReplicas(t *testing.T) {
 		if got := c.holders(h); got != min(live, 3) {
 			t.Errorf("%d replicas of %d live nodes", got, live)
 		}
-		get(t, c.all[3].Store, h, data) // who is said to be dead may still read
+		get(t, c.all[3].Store, h, data) // a node reported as dead may still read
 	}
 }
 
-// A node that leaves or is full keeps no replica, but writes and reads.
-func TestLeavingWriter(t *testing.T) {
+// A node that is draining or full keeps no replica, but writes and reads.
+func TestDrainingWriter(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 5})
 	c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
 	c.change("n2", func(m *blobfs.Member) { m.FreeBytes = 0 })
@@ -68,16 +68,16 @@ func TestLeavingWriter(t *testing.T) {
 		}
 	}
 	get(t, c.all[0].Store, h, data)
-	// With nobody else, it stays.
+	// Without other nodes it keeps the replica.
 	for _, n := range c.all[1:] {
 		c.change(n.id, func(m *blobfs.Member) { m.Leaving = true })
 	}
 	if h := put(t, c.all[0].Store, data); h.Extents[0].Replicas[0] != "n1" || c.holders(h) != 1 {
-		t.Errorf("with nobody else: %+v", h.Extents)
+		t.Errorf("without other nodes: %+v", h.Extents)
 	}
 }
 
-// cutWrite writes a blob, and calls fault once so many bytes of it are written.
+// cutWrite writes a blob and calls fault once at bytes of it are written.
 func cutWrite(t *testing.T, s *blobfs.Store, data []byte, at int, fault func()) (blobfs.Handle, error) {
 	t.Helper()
 	w, err := s.Create(t.Context())
@@ -98,8 +98,8 @@ func cutWrite(t *testing.T, s *blobfs.Store, data []byte, at int, fault func()) 
 	return w.Seal(t.Context())
 }
 
-// A replica that dies in mid-stream is replaced, wherever in the chain it is and however far
-// the stream has come.
+// A replica that dies in mid-stream is replaced, at any place in the chain and any point of the
+// stream.
 func TestReplicaDiesInMidStream(t *testing.T) {
 	data := blobtest.Bytes(1, 900_000)
 	for _, at := range []int{0, 100_000, 500_000, 700_000, len(data)} {
@@ -127,7 +127,7 @@ func TestReplicaDiesInMidStream(t *testing.T) {
 	}
 }
 
-// The same for a writer that keeps no replica itself: what only the dead node had is sent again.
+// The same for a writer without a local replica: bytes that only the dead node had are sent again.
 func TestReplicaDiesWithoutWriters(t *testing.T) {
 	data := blobtest.Bytes(1, 900_000)
 	for _, at := range []int{0, 100_000, 500_000, 700_000, len(data)} {
@@ -154,8 +154,8 @@ func TestReplicaDiesWithoutWriters(t *testing.T) {
 	}
 }
 
-// victim returns a node that has a stream of the extent being written, in the given place of its
-// chain; if none can be told, any.
+// victim returns a node that has a stream of the extent being written, at the given place of its
+// chain. If it cannot tell, it returns any node.
 func (c *nodes) victim(writer *node, place int) *node {
 	var open []*node
 	deadline := time.Now().Add(time.Second)
@@ -183,8 +183,8 @@ func (n *node) hasTemporary() bool {
 	return false
 }
 
-// aliveHolders is the least number of replicas that an extent had when it was sealed; those on
-// nodes that live are looked at.
+// aliveHolders returns the lowest number of replicas that an extent had when it was sealed. It
+// checks those on live nodes.
 func (c *nodes) aliveHolders(h blobfs.Handle) int {
 	least := len(c.all)
 	for _, ref := range h.Extents {
@@ -206,7 +206,7 @@ func (c *nodes) aliveHolders(h blobfs.Handle) int {
 	return least
 }
 
-// A node that nobody hears, or that hears nobody, is replaced as one that is dead.
+// A node that is cut off in one direction is replaced like a dead one.
 func TestOneWayPartitions(t *testing.T) {
 	data := blobtest.Bytes(1, 900_000)
 	for _, silent := range []bool{false, true} {
@@ -240,7 +240,7 @@ func TestOneWayPartitions(t *testing.T) {
 	}
 }
 
-// A writer that is cut off from all others goes on alone.
+// A writer that is cut off from all others continues alone.
 func TestWriterCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newNodes(t, nodesConfig{virtual: true, n: 3, cluster: quick})
@@ -258,7 +258,7 @@ func TestWriterCutOff(t *testing.T) {
 		start := time.Now()
 		put(t, c.all[0].Store, data)
 		if d := time.Since(start); d > 4*quick.ReplyTimeout {
-			t.Errorf("a second blob took %v: who was silent is asked again", d)
+			t.Errorf("a second blob took %v: silent nodes are asked again", d)
 		}
 	})
 }
@@ -275,7 +275,7 @@ func TestStaleHints(t *testing.T) {
 		for _, n := range c.all {
 			get(t, n.Store, h, data)
 		}
-		// One good replica is enough, even if the fleet believes that its node is dead.
+		// One good replica is enough, even if the membership reports its node as dead.
 		for _, id := range held[:2] {
 			c.get(id).kill()
 		}
@@ -291,7 +291,7 @@ func TestStaleHints(t *testing.T) {
 				r.Close()
 			}
 		}
-		// With the last one gone, it is not said that there is no such blob.
+		// Without the last one the error is not that there is no such blob.
 		c.get(held[2]).kill()
 		for _, n := range c.all {
 			if !n.dead {
@@ -303,7 +303,7 @@ func TestStaleHints(t *testing.T) {
 	})
 }
 
-// A reader goes on when the node that it reads from dies under it.
+// A reader continues when the node that it reads from dies.
 func TestReaderOutlivesReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newNodes(t, nodesConfig{virtual: true, n: 5, cluster: quick})
@@ -329,7 +329,7 @@ func TestReaderOutlivesReplicas(t *testing.T) {
 	})
 }
 
-// A blob that is given up leaves nothing, on any node.
+// An aborted blob leaves nothing on any node.
 func TestAbortLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newNodes(t, nodesConfig{virtual: true, n: 4})
@@ -338,7 +338,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 		_, err = w.Write(blobtest.Bytes(1, 900_000))
 		noError(t, err)
 		w.Abort()
-		c.eventually("no file is left", func() bool { return c.files() == 0 })
+		c.eventually("no file left", func() bool { return c.files() == 0 })
 
 		h := put(t, c.all[0].Store, blobtest.Bytes(1, 900_000))
 		noError(t, c.all[3].Delete(t.Context(), h.ID)) // from any node
@@ -360,7 +360,7 @@ func (c *nodes) eventually(what string, ok func() bool) {
 	}
 }
 
-// What is begun and never continued goes away by itself.
+// A stream that was begun and not continued is dropped.
 func TestIdleStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := quick
@@ -368,14 +368,14 @@ func TestIdleStreams(t *testing.T) {
 		c := newNodes(t, nodesConfig{virtual: true, n: 3, cluster: cluster})
 		data := blobtest.Bytes(1, 500_000)
 		h, err := cutWrite(t, c.all[0].Store, data, 250_000, func() {
-			c.eventually("streams are given up", func() bool { return !c.all[1].hasTemporary() && !c.all[2].hasTemporary() })
+			c.eventually("streams are dropped", func() bool { return !c.all[1].hasTemporary() && !c.all[2].hasTemporary() })
 		})
-		noError(t, err) // the writer begins them anew
+		noError(t, err) // the writer begins them again
 		get(t, c.all[2].Store, h, data)
 	})
 }
 
-// A stream whose writer could not say that it gave this node up does not keep a copy out for longer than writers wait.
+// A stream whose writer could not abort it blocks a copy no longer than writers wait.
 func TestCopyOverOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := quick
@@ -411,13 +411,13 @@ func TestCopyOverOrphan(t *testing.T) {
 	})
 }
 
-// The rest of what a peer offers, over the wire.
+// The other methods of a peer, over the wire.
 func TestPeer(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 4})
 	data := blobtest.Bytes(1, 1_200_000)
 	h := put(t, c.all[0].Store, data)
 	out := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(h.Extents[0].Replicas, n.id) })]
-	peer, err := fleet{c.all[0]}.Peer(t.Context(), out.id)
+	peer, err := membership{c.all[0]}.Peer(t.Context(), out.id)
 	if out == c.all[0] || err != nil {
 		t.Fatal(out.id, err)
 	}
@@ -428,7 +428,7 @@ func TestPeer(t *testing.T) {
 		_ = peer.Drop(ctx, x, api.Surplus)
 		list := blobfs.Holders{Epoch: 7, Nodes: []string{"n1", out.id}}
 		noError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: []string{"gone", ref.Replicas[0]}, Holders: list}))
-		noError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: nil, Holders: list})) // it has it
+		noError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: nil, Holders: list})) // it has the extent already
 		st, err := peer.Stat(ctx, x)
 		noError(t, err)
 		if st.Length != ref.Length || st.CRC != ref.CRC || st.Last != (i == len(h.Extents)-1) || st.Offset != int64(i)*256<<10 || st.Holders.Epoch != 7 || st.Created.IsZero() {

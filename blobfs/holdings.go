@@ -12,20 +12,21 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// Holding is a blob, as the lists of the nodes that have parts of it tell.
+// Holding describes a blob by the extents that nodes list.
 type Holding struct {
 	ID      ID
 	Bytes   int64
 	Extents int
-	// Replicas is how many nodes have the extent that the fewest have.
+	// Replicas is the lowest number of replicas of any extent.
 	Replicas int
-	Created  time.Time // of its newest part
-	// Refs are what the lists tell of its extents: no checksums.
+	Created  time.Time // of its newest extent
+	// Refs are the extents as listed, without checksums.
 	Refs []ExtentRef
 }
 
-// Holdings returns up to max of the blobs that any node has parts of, in order of their IDs, from the first
-// after the one given, and the nodes that did not answer. None means that there are no more.
+// Holdings returns up to max blobs of which any node has extents, and the nodes that did not
+// answer. Blobs are in order of their IDs, from the first after the given one. No blobs means that
+// there are no more.
 func (s *Store) Holdings(ctx context.Context, after ID, max int) ([]Holding, []string, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, nil, fmt.Errorf("list blobs: %w", err)
@@ -79,7 +80,7 @@ func (s *Store) Holdings(ctx context.Context, after ID, max int) ([]Holding, []s
 	return found, silent, ctx.Err()
 }
 
-// nodeList is what a node has, page by page.
+// nodeList is the paged list of the extents on a node.
 type nodeList struct {
 	node  string
 	peer  api.Peer
@@ -89,7 +90,7 @@ type nodeList struct {
 	err   error
 }
 
-// fill gets the next page of each list that has none.
+// fill fetches the next page of each list whose page is empty.
 func (s *Store) fill(ctx context.Context, lists []*nodeList) {
 	var group sync.WaitGroup
 	for _, l := range lists {
@@ -108,7 +109,7 @@ func (s *Store) fill(ctx context.Context, lists []*nodeList) {
 	group.Wait()
 }
 
-// take moves what the present pages have of the blob.
+// take removes the blob's extents from the current pages and adds them to h.
 func (h *Holding) take(lists []*nodeList) {
 	for _, l := range lists {
 		n := 0

@@ -13,28 +13,28 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// ReplicaState is how a node has an extent that it should have.
+// ReplicaState is the state of a replica on a node that should have it.
 type ReplicaState uint8
 
 // The states of a replica.
 const (
-	ReplicaGood        ReplicaState = iota + 1 // it is there, and is the right one
-	ReplicaMissing                             // the node has none
-	ReplicaRotten                              // it is not what was written
-	ReplicaUnreachable                         // the node did not say
+	ReplicaGood        ReplicaState = iota + 1 // present, with the expected checksum
+	ReplicaMissing                             // the node has no replica
+	ReplicaRotten                              // corrupt
+	ReplicaUnreachable                         // the node did not answer
 )
 
-// ReplicaReport is what was found of one replica.
+// ReplicaReport is the result for one replica.
 type ReplicaReport struct {
 	Node  string
 	State ReplicaState
-	Err   error // of one that is not good: why
+	Err   error // why the replica is not good
 }
 
-// ExtentReport is what was found of an extent.
+// ExtentReport is the result for one extent.
 type ExtentReport struct {
 	Index    int   // in its blob or log
-	Length   int64 // -1 if it is a log's that is still open
+	Length   int64 // -1 for a log extent that is still open
 	Wanted   int   // how many replicas there should be
 	Replicas []ReplicaReport
 }
@@ -52,12 +52,12 @@ func (r *ExtentReport) Count(state ReplicaState) int {
 
 // Bounds of an inspection.
 const (
-	inspectExtents = 8               // at a time
+	inspectExtents = 8               // extents inspected at a time
 	verifyTimeout  = 2 * time.Minute // of one replica: 64 MiB from a disk that is busy
 )
 
-// Wanted is how many replicas an extent should have: fewer than configured if the fleet has not that
-// many nodes that stay.
+// Wanted returns how many replicas an extent should have: the replication factor, or the number of
+// members that are not draining if that is lower.
 func (s *Store) Wanted() int {
 	if s.cluster.Fleet == nil {
 		return 1
@@ -71,23 +71,24 @@ func (s *Store) Wanted() int {
 	return max(1, min(s.cluster.Replicas, n))
 }
 
-// Inspect asks all nodes that have, or should have, an extent how they have it. With deep each
-// reads its replica whole and checks it. The result is in the order of refs.
+// Inspect asks all nodes that have or should have an extent for the state of its replica. With deep
+// each node reads its replica whole and verifies it. The result is in the order of refs.
 func (s *Store) Inspect(ctx context.Context, blob ID, refs []ExtentRef, deep bool) []ExtentReport {
 	reports := make([]ExtentReport, len(refs))
 	var silent sync.Map
 	s.inspect(ctx, len(refs), func(ctx context.Context, i int) {
 		ref := &refs[i]
-		q := &inquiry{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
-			return lookAtExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
+		q := &replicaQuery{s: s, silent: &silent, check: func(ctx context.Context, p api.Peer) (Holders, error) {
+			return inspectExtent(ctx, p, api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, deep)
 		}, deep: deep}
 		reports[i] = ExtentReport{Index: ref.Index, Length: ref.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, ref.Replicas)}
 	})
 	return reports
 }
 
-// lookAtExtent returns the list of holders that a node has with a replica, and what is wrong with that.
-func lookAtExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Holders, error) {
+// inspectExtent returns the holder list of a node's replica, and an error if the replica is not
+// good.
+func inspectExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Holders, error) {
 	st, err := p.Stat(ctx, ref.Extent)
 	switch {
 	case err != nil:
@@ -100,21 +101,21 @@ func lookAtExtent(ctx context.Context, p api.Peer, ref api.Ref, deep bool) (Hold
 	return st.Holders, nil
 }
 
-// InspectLog does the same for the extents of a log, of which a list says where they are.
+// InspectLog inspects the extents of a log in the same way; the log's list names their replicas.
 func (s *Store) InspectLog(ctx context.Context, log ID, l *logproto.List, deep bool) []ExtentReport {
 	reports := make([]ExtentReport, len(l.Extents))
 	var silent sync.Map
 	s.inspect(ctx, len(l.Extents), func(ctx context.Context, i int) {
 		x := &l.Extents[i]
-		q := &inquiry{s: s, silent: &silent, look: func(ctx context.Context, p api.Peer) (Holders, error) {
-			return Holders{}, lookAtLog(ctx, p, log, x, deep)
-		}, deep: deep, only: true}
+		q := &replicaQuery{s: s, silent: &silent, check: func(ctx context.Context, p api.Peer) (Holders, error) {
+			return Holders{}, inspectLogExtent(ctx, p, log, x, deep)
+		}, deep: deep, namedOnly: true}
 		reports[i] = ExtentReport{Index: int(x.Seq), Length: x.Length, Wanted: s.Wanted(), Replicas: q.run(ctx, x.Replicas)}
 	})
 	return reports
 }
 
-func lookAtLog(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep bool) error {
+func inspectLogExtent(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep bool) error {
 	info, err := p.StatLog(ctx, log, x.Seq)
 	switch {
 	case err != nil:
@@ -129,45 +130,46 @@ func lookAtLog(ctx context.Context, p api.Peer, log ID, x *logproto.Extent, deep
 	return nil
 }
 
-// inspect calls look for each of n extents, some at a time.
+// inspect calls look for each of n extents, inspectExtents at a time.
 func (s *Store) inspect(ctx context.Context, n int, look func(ctx context.Context, i int)) {
 	var group sync.WaitGroup
-	places := make(chan struct{}, inspectExtents)
+	slots := make(chan struct{}, inspectExtents)
 	for i := range n {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			look(ctx, i)
 		})
 	}
 	group.Wait()
 }
 
-// inquiry asks nodes after one extent.
-type inquiry struct {
-	s    *Store
-	look func(ctx context.Context, p api.Peer) (Holders, error)
-	deep bool
-	// silent are the nodes that did not answer to this inspection: they are asked no more.
-	silent *sync.Map
-	only   bool // who was named at first has it, or nobody
+// replicaQuery asks nodes about one extent.
+type replicaQuery struct {
+	s     *Store
+	check func(ctx context.Context, p api.Peer) (Holders, error)
+	deep  bool
+	// silent are the nodes that did not answer during this inspection. They are not asked again.
+	silent    *sync.Map
+	namedOnly bool // ask only the nodes named at first
 
-	found []ReplicaReport // of whom was asked
+	found []ReplicaReport // one report per node asked
 
 	mu   sync.Mutex // guards list
 	list Holders    // the newest
 }
 
-// run asks the nodes that are named; those that the lists of these name; and if there are too few good
-// replicas, everybody. It reports who should have one, and who has.
-func (q *inquiry) run(ctx context.Context, named []string) []ReplicaReport {
+// run asks the named nodes, then those on the holder lists that these return. If there are too few
+// good replicas, it asks all nodes. It reports the nodes that should have a replica and any others
+// that have one.
+func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport {
 	s := q.s
-	should := named
+	expected := named
 	if s.cluster.Fleet == nil {
-		should = []string{s.self}
+		expected = []string{s.self}
 	}
-	q.ask(ctx, should)
-	if !q.only {
+	q.ask(ctx, expected)
+	if !q.namedOnly {
 		q.ask(ctx, []string{s.self})
 		q.ask(ctx, q.list.Nodes)
 		if x := (ExtentReport{Replicas: q.found}); x.Count(ReplicaGood) < s.Wanted() && s.cluster.Fleet != nil {
@@ -176,28 +178,28 @@ func (q *inquiry) run(ctx context.Context, named []string) []ReplicaReport {
 		}
 	}
 	if q.list.Epoch > 0 {
-		should = q.list.Nodes
+		expected = q.list.Nodes
 	}
 	var found []ReplicaReport
-	for _, node := range should {
+	for _, node := range expected {
 		if i := q.index(node); i >= 0 {
 			found = append(found, q.found[i])
 		}
 	}
 	for _, r := range q.found {
-		if !slices.Contains(should, r.Node) && (r.State == ReplicaGood || r.State == ReplicaRotten) {
+		if !slices.Contains(expected, r.Node) && (r.State == ReplicaGood || r.State == ReplicaRotten) {
 			found = append(found, r)
 		}
 	}
 	return found
 }
 
-func (q *inquiry) index(node string) int {
+func (q *replicaQuery) index(node string) int {
 	return slices.IndexFunc(q.found, func(r ReplicaReport) bool { return r.Node == node })
 }
 
-// ask asks those of the nodes that were not yet.
-func (q *inquiry) ask(ctx context.Context, nodes []string) {
+// ask asks the given nodes, except those asked before.
+func (q *replicaQuery) ask(ctx context.Context, nodes []string) {
 	first := len(q.found)
 	for _, node := range nodes {
 		if q.index(node) < 0 {
@@ -221,16 +223,16 @@ func (q *inquiry) ask(ctx context.Context, nodes []string) {
 	group.Wait()
 }
 
-func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
+func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error) {
 	s := q.s
 	if node == s.self || s.cluster.Fleet == nil {
-		return q.look(ctx, s.Peer())
+		return q.check(ctx, s.Peer())
 	}
 	if !slices.Contains(s.others(), node) {
-		return Holders{}, fmt.Errorf("%w: %s is no node of the cluster any more", local.ErrNoExtent, node)
+		return Holders{}, fmt.Errorf("%w: %s is no longer a member", local.ErrNoExtent, node)
 	}
 	if _, before := q.silent.Load(node); before || s.peers.suspected(node) && !s.believedAlive(node) {
-		return Holders{}, fmt.Errorf("%w: it did not answer just now", api.ErrUnreachable)
+		return Holders{}, fmt.Errorf("%w: it did not answer a moment ago", api.ErrUnreachable)
 	}
 	timeout := s.cluster.ReplyTimeout
 	if q.deep {
@@ -241,7 +243,7 @@ func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
 	p, err := s.peer(ctx, node)
 	var holders Holders
 	if err == nil {
-		holders, err = q.look(ctx, p)
+		holders, err = q.check(ctx, p)
 	}
 	if errors.Is(err, api.ErrUnreachable) && !q.deep {
 		s.peers.suspect(node)
@@ -250,7 +252,7 @@ func (q *inquiry) askOne(ctx context.Context, node string) (Holders, error) {
 	return holders, err
 }
 
-// believedAlive tells whether the fleet calls a node alive.
+// believedAlive reports whether the membership reports a node as alive.
 func (s *Store) believedAlive(node string) bool {
 	return slices.ContainsFunc(s.cluster.Fleet.Members(), func(m Member) bool { return m.ID == node && m.Alive })
 }
@@ -268,7 +270,8 @@ func stateOf(err error) ReplicaState {
 	return ReplicaUnreachable
 }
 
-// Identify completes what a list tells of an extent by the checksum that its first good replica has.
+// Identify sets the checksum of ref, which lists do not have, to that of the first replica that
+// answers.
 func (s *Store) Identify(ctx context.Context, blob ID, ref *ExtentRef) error {
 	var errs []error
 	for _, node := range ref.Replicas {

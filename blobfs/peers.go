@@ -11,20 +11,20 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// suspectTime is how long a node that did not answer is asked after the others, and
-// gets nothing new.
+// suspectTime is how long a node that did not answer gets no new replicas and is read from last.
 const suspectTime = 10 * time.Second
 
 const (
-	// askAgain is how long after it did not answer a suspected node is asked whether it does now; and then as long as
-	// a quarter of the time that it has been silent, up to askSeldom.
-	askAgain  = 500 * time.Millisecond
-	askSeldom = 30 * time.Second
-	// flickersMax is how often that is doubled for a node that keeps answering and being lost within suspectTime.
-	flickersMax = 5
+	// probeDelayMin is the delay before a suspected node is first probed. Later delays are a
+	// quarter of the time that the node has been silent, up to probeDelayMax.
+	probeDelayMin = 500 * time.Millisecond
+	probeDelayMax = 30 * time.Second
+	// flapDoublingsMax bounds how often probeDelayMin is doubled for a node that is lost again
+	// within suspectTime of answering.
+	flapDoublingsMax = 5
 )
 
-// peers is what the store has found out by itself about other nodes.
+// peers is this store's own failure detector for other nodes.
 type peers struct {
 	s     *Store
 	clock Clock
@@ -34,13 +34,14 @@ type peers struct {
 	suspects map[string]*suspicion
 }
 
-// suspicion is of a node that did not answer. It stays for a while after the node did again.
+// suspicion is the state of a node that did not answer. It is kept for suspectTime after the node
+// answers again, to count flaps.
 type suspicion struct {
-	until    time.Duration // when it is over, whether the node was heard of or not; 0: it answered
+	until    time.Duration // when the suspicion ends even without an answer; 0: the node answered
 	since    time.Duration // when the node first did not answer
-	answered time.Duration // when it last did
-	flickers int           // how many times it was lost again soon after it had answered
-	asking   bool
+	answered time.Duration // when the node last answered
+	flaps    int           // how often it was lost again within suspectTime of answering
+	probing  bool
 }
 
 func (p *peers) init(s *Store) {
@@ -48,7 +49,7 @@ func (p *peers) init(s *Store) {
 	p.suspects = make(map[string]*suspicion)
 }
 
-// suspect notes that a node did not answer, and has it asked again.
+// suspect records that a node did not answer, and starts probing it.
 func (p *peers) suspect(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,41 +57,41 @@ func (p *peers) suspect(node string) {
 	x := p.suspects[node]
 	switch {
 	case x == nil || x.until == 0 && now-x.answered > suspectTime:
-		x = &suspicion{since: now, asking: x != nil && x.asking}
+		x = &suspicion{since: now, probing: x != nil && x.probing}
 		p.suspects[node] = x
 	case x.until == 0:
-		x.since, x.flickers = now, min(x.flickers+1, flickersMax)
+		x.since, x.flaps = now, min(x.flaps+1, flapDoublingsMax)
 	}
 	x.until = now + suspectTime
-	if !x.asking {
-		x.asking = p.s.spawn(func() { p.ask(node) })
+	if !x.probing {
+		x.probing = p.s.spawn(func() { p.probe(node) })
 	}
 }
 
-// ask asks a node until it answers, or it is said to be dead: when it is said to live again, somebody will want
-// something of it.
-func (p *peers) ask(node string) {
+// probe probes a node until it answers, or until the suspicion ends and the membership reports the
+// node as dead. The next failed call starts a new probe.
+func (p *peers) probe(node string) {
 	for {
 		p.mu.Lock()
 		x, now := p.suspects[node], p.clock.Now()
 		if x.until == 0 || now >= x.until && !p.s.believedAlive(node) {
-			x.asking = false
+			x.probing = false
 			p.mu.Unlock()
 			return
 		}
-		pause := max(askAgain<<x.flickers, min((now-x.since)/4, askSeldom))
+		pause := max(probeDelayMin<<x.flaps, min((now-x.since)/4, probeDelayMax))
 		p.mu.Unlock()
 		if sleep(p.s.ctx, p.clock, pause) != nil {
 			return
 		}
-		if p.s.believedAlive(node) && p.s.answers(node) {
-			p.trust(node)
+		if p.s.believedAlive(node) && p.s.ping(node) {
+			p.markAlive(node)
 		}
 	}
 }
 
-// answers asks a node for nothing.
-func (s *Store) answers(node string) bool {
+// ping probes a node with an empty request.
+func (s *Store) ping(node string) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
 	peer, err := s.peer(ctx, node)
@@ -100,8 +101,8 @@ func (s *Store) answers(node string) bool {
 	return err == nil
 }
 
-// trust notes that a node answered. What could not be done without it is tried again.
-func (p *peers) trust(node string) {
+// markAlive records that a node answered. Tasks that failed meanwhile are retried.
+func (p *peers) markAlive(node string) {
 	p.mu.Lock()
 	x := p.suspects[node]
 	back := x != nil && x.until != 0
@@ -110,7 +111,7 @@ func (p *peers) trust(node string) {
 	}
 	p.mu.Unlock()
 	if back {
-		p.s.keeper.heard()
+		p.s.repairer.peerRecovered()
 	}
 }
 
@@ -121,8 +122,8 @@ func (p *peers) suspected(node string) bool {
 	return x != nil && p.clock.Now() < x.until
 }
 
-// alone tells whether there is no other node.
-func (s *Store) alone() bool {
+// singleNode reports whether this node is the only member.
+func (s *Store) singleNode() bool {
 	if s.cluster.Fleet == nil {
 		return true
 	}
@@ -145,13 +146,12 @@ func (s *Store) others() []string {
 	return ids
 }
 
-// nodes returns the members as placement sees them. Who does not answer, or is said to be
-// dead, counts as leaving.
+// nodes returns the members as placement sees them. Suspected and dead nodes count as draining.
 func (s *Store) nodes() []place.Node {
 	return s.nodesIf(func(node string) bool { return !s.peers.suspected(node) })
 }
 
-// nodesIf is nodes, with another judge of who answers.
+// nodesIf is nodes with a custom test of which nodes answer.
 func (s *Store) nodesIf(answers func(node string) bool) []place.Node {
 	members := s.cluster.Fleet.Members()
 	nodes := make([]place.Node, len(members))
@@ -179,7 +179,7 @@ func (s *Store) peer(ctx context.Context, node string) (api.Peer, error) {
 	return p, nil
 }
 
-// anyPeer is peer for this node as well.
+// anyPeer is peer, but accepts this node too.
 func (s *Store) anyPeer(ctx context.Context, node string) (api.Peer, error) {
 	if node == s.self {
 		return server{s}, nil
@@ -187,7 +187,7 @@ func (s *Store) anyPeer(ctx context.Context, node string) (api.Peer, error) {
 	return s.peer(ctx, node)
 }
 
-// allNodes returns the IDs of all members, this node among them, sorted.
+// allNodes returns the IDs of all members including this node, sorted.
 func (s *Store) allNodes() []string {
 	if s.cluster.Fleet == nil {
 		return []string{s.self}
@@ -197,20 +197,20 @@ func (s *Store) allNodes() []string {
 	return ids
 }
 
-// eachMax is how many nodes are asked at a time.
+// eachMax is the most nodes that each asks at a time.
 const eachMax = 16
 
-// each asks nodes in parallel, for as long as a node may be silent. It returns when all
-// have ended.
+// each calls ask for each node in parallel, with ReplyTimeout for all of them. It returns when all
+// calls have ended.
 func (s *Store) each(ctx context.Context, nodes []string, ask func(ctx context.Context, p api.Peer)) {
 	ctx, cancel := context.WithTimeout(ctx, s.cluster.ReplyTimeout)
 	defer cancel()
 	var group sync.WaitGroup
-	places := make(chan struct{}, eachMax)
+	slots := make(chan struct{}, eachMax)
 	for _, node := range nodes {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			if p, err := s.peer(ctx, node); err == nil {
 				ask(ctx, p)
 			}
@@ -219,14 +219,15 @@ func (s *Store) each(ctx context.Context, nodes []string, ask func(ctx context.C
 	group.Wait()
 }
 
-// later asks nodes in the background; errors do not matter.
-func (s *Store) later(nodes []string, ask func(ctx context.Context, p api.Peer)) {
+// inBackground is each in the background; errors are ignored.
+func (s *Store) inBackground(nodes []string, ask func(ctx context.Context, p api.Peer)) {
 	if len(nodes) > 0 {
 		s.spawn(func() { s.each(s.ctx, nodes, ask) })
 	}
 }
 
-// abortLater ends a stream on nodes. One that does not hear of it gives the stream up by itself.
-func (s *Store) abortLater(nodes []string, stream api.StreamID) {
-	s.later(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
+// abortInBackground aborts a stream on nodes in the background. A node that is not reached drops
+// the stream after StreamIdle.
+func (s *Store) abortInBackground(nodes []string, stream api.StreamID) {
+	s.inBackground(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
 }

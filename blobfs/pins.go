@@ -8,8 +8,8 @@ import (
 	"github.com/google/btree"
 )
 
-// pins are the blobs that are in use on this node, which no sweep touches, on any node: those written here
-// until they are released, those that are open, and those that somebody has pinned.
+// pins are the blobs in use on this node, which garbage collection keeps on every node: blobs
+// written here and not released, open blobs, and pinned blobs.
 type pins struct {
 	// mu guards what follows. Never held across I/O.
 	mu     sync.Mutex
@@ -18,7 +18,7 @@ type pins struct {
 
 type pin struct {
 	blob    ID
-	written bool // here, and not released
+	written bool // written here and not released
 	uses    int
 }
 
@@ -26,7 +26,7 @@ func (p *pins) init() {
 	p.byBlob = btree.NewG(32, func(a, b *pin) bool { return bytes.Compare(a.blob[:], b.blob[:]) < 0 })
 }
 
-// change changes a blob's pin, makes it if there is none, and removes it if it has no reason left.
+// change applies f to a blob's pin, creates it if there is none, and removes it if it is unused.
 func (p *pins) change(blob ID, f func(*pin)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,7 @@ func (p *pins) has(blob ID) bool {
 	return p.byBlob.Has(&pin{blob: blob})
 }
 
-// list returns up to max blobs, sorted, from the first after the one given.
+// list returns up to max pinned blobs, sorted, from the first after the given one.
 func (p *pins) list(after ID, max int) []ID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,14 +63,14 @@ func (p *pins) list(after ID, max int) []ID {
 	return slices.Clip(ids)
 }
 
-// Pin keeps a blob from being swept as garbage until Unpin, as long as this process lives. Pins are counted. An
-// open Reader pins its blob by itself.
+// Pin keeps a blob from garbage collection until Unpin, or until this process ends. Pins are
+// counted. An open Reader pins its blob.
 func (s *Store) Pin(id ID) { s.pins.change(id, func(p *pin) { p.uses++ }) }
 
-// Unpin takes back one Pin.
+// Unpin undoes one Pin.
 func (s *Store) Unpin(id ID) { s.pins.change(id, func(p *pin) { p.uses-- }) }
 
-// Release tells that a blob written here is now named by the roots of the sweep, or is not wanted. Until then, or until
-// this process ends, it is in use, whether they name it or not: whoever writes blobs has to release each that
-// was sealed. An aborted one needs no release.
+// Release ends the pin of a blob written here, because the roots name it now or because it is not
+// needed. Without it the blob counts as in use until this process ends. A writer has to release
+// each blob that it sealed; an aborted one needs no release.
 func (s *Store) Release(id ID) { s.pins.change(id, func(p *pin) { p.written = false }) }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pipeListener is a network within the process, for tests in virtual time: what is written can
-// be read at once.
+// pipeListener is an in-process network for tests in virtual time. Written bytes can be read at
+// once.
 type pipeListener struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -36,7 +36,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
 
-// dial returns the other end of a connection that Accept returns.
+// dial returns the peer of a connection that Accept returns.
 func (l *pipeListener) dial() (net.Conn, error) {
 	a, b := newPipeBuffer(), newPipeBuffer()
 	select {
@@ -55,10 +55,10 @@ func (pipeAddr) String() string  { return "pipe" }
 // pipeBuffer is one direction of a connection.
 type pipeBuffer struct {
 	mu     sync.Mutex
-	change sync.Cond // of what follows
+	change sync.Cond // of the fields below
 	b      []byte
 	closed bool
-	by     time.Time // when reads end
+	by     time.Time // read deadline
 	timer  *time.Timer
 }
 
@@ -136,7 +136,7 @@ func (c *pipeConn) Close() error {
 
 func (c *pipeConn) LocalAddr() net.Addr              { return pipeAddr{} }
 func (c *pipeConn) RemoteAddr() net.Addr             { return pipeAddr{} }
-func (c *pipeConn) SetWriteDeadline(time.Time) error { return nil } // a write never waits
+func (c *pipeConn) SetWriteDeadline(time.Time) error { return nil } // a write never blocks
 func (c *pipeConn) SetDeadline(t time.Time) error    { return c.SetReadDeadline(t) }
 func (c *pipeConn) SetReadDeadline(t time.Time) error {
 	c.in.setDeadline(t)

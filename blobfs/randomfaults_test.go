@@ -18,8 +18,8 @@ import (
 
 var faultSeed = flag.Uint64("fault.seed", 0, "run only this seed of the random faults")
 
-// TestRandomFaults writes blobs while nodes die, fall silent, fill up and rot, and reads all of
-// them afterwards. Every extent that was sealed while nodes lived is readable.
+// TestRandomFaults writes blobs while nodes die, fall silent, fill up and corrupt data, and reads
+// all of them afterwards. Every extent that was sealed while nodes were alive is readable.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(4)
@@ -70,7 +70,7 @@ func randomFaults(t *testing.T, rng *rand.Rand) {
 				b := blobs[rng.IntN(len(blobs))]
 				if n := c.get(b.h.Extents[0].Replicas[0]); !n.dead && len(b.data) > 0 && len(b.h.Extents[0].Replicas) > 1 {
 					rots++
-					n.rotten(t, blobfs.ExtentID{Blob: b.h.ID}, rng.Int64N(b.h.Extents[0].Length))
+					n.corruptReplica(t, blobfs.ExtentID{Blob: b.h.ID}, rng.Int64N(b.h.Extents[0].Length))
 				}
 			}
 		})

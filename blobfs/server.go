@@ -8,11 +8,11 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// Peer returns what this node offers to others: see api.Serve.
+// Peer returns the methods that this node serves to other nodes, see api.Serve.
 func (s *Store) Peer() api.Peer { return server{s} }
 
-// server is the store as other nodes see it. Nothing that it does goes back to the fleet but
-// what is sent on down a chain, and a Copy.
+// server is the store as other nodes see it. Its methods call other nodes only to forward down a
+// chain and for Copy.
 type server struct{ s *Store }
 
 // Begin implements api.Extents.
@@ -46,7 +46,7 @@ func (v server) Seal(_ context.Context, s api.Seal, done func([]string, error)) 
 	x.put(streamOp{do: func(x *stream) { x.seal(s, done) }, refuse: refuse})
 }
 
-// ask does something in a stream's goroutine and waits for it.
+// ask runs do in a stream's goroutine and waits for it.
 func (v server) ask(id api.StreamID, do func(x *stream) error) error {
 	x, err := v.s.streams.find(id)
 	if err != nil {
@@ -54,7 +54,7 @@ func (v server) ask(id api.StreamID, do func(x *stream) error) error {
 	}
 	answer := make(chan error, 1)
 	x.put(streamOp{do: func(x *stream) { answer <- do(x) }, refuse: func(err error) { answer <- err }})
-	return <-answer // also if the caller waits no more: what do uses is the caller's
+	return <-answer // not interrupted by ctx: do uses the caller's buffers
 }
 
 // Resume implements api.Extents.
@@ -89,7 +89,7 @@ func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
 	}
 	x.put(streamOp{do: func(x *stream) {
 		if x.next != nil {
-			x.s.abortLater(x.begin.Chain[:1], id)
+			x.s.abortInBackground(x.begin.Chain[:1], id)
 		}
 		x.end()
 		done(nil)
@@ -100,21 +100,21 @@ func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
 func (v server) Read(ctx context.Context, r api.Ref, p []byte, off int64) error {
 	x, release, err := v.s.cache.open(ctx, r)
 	if err != nil {
-		v.s.judgeRead(r.Extent, err)
+		v.s.recordIfCorrupt(r.Extent, err)
 		return err
 	}
 	defer release()
 	err = x.ReadVerified(p, off)
-	v.s.judgeRead(r.Extent, err)
+	v.s.recordIfCorrupt(r.Extent, err)
 	return err
 }
 
 // Stat implements api.Extents.
 func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) {
 	st, err := v.s.disks.StatExtent(ctx, x)
-	v.s.judgeRead(x, err)
+	v.s.recordIfCorrupt(x, err)
 	if err == nil {
-		err = v.s.rot.why(x)
+		err = v.s.corruptExtents.reason(x)
 	}
 	return st, err
 }
@@ -137,11 +137,11 @@ func (v server) List(ctx context.Context, after ExtentID, max int) ([]local.Exte
 
 // Drop implements api.Extents.
 func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
-	v.s.cache.forgetExtent(x) // the room of a file that is open is given back at once, when it is closed
+	v.s.cache.forgetExtent(x) // an open file keeps its space until it is closed
 	defer v.s.cache.forgetExtent(x)
 	err := v.s.disks.DropExtent(ctx, x)
 	if err == nil {
-		v.s.forgetRot(x)
+		v.s.clearCorruption(x)
 	}
 	return err
 }
@@ -154,13 +154,13 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 	for _, info := range v.s.extentsOf(blob) {
 		err := v.s.disks.DropExtent(ctx, info.ID)
 		if err == nil {
-			v.s.forgetRot(info.ID)
+			v.s.clearCorruption(info.ID)
 			n++
 		} else if !errors.Is(err, local.ErrNoExtent) {
 			return n, err
 		}
 	}
-	// And what is in quarantine, which no list of extents has.
+	// The list of extents does not include those in quarantine.
 	switch err := v.s.disks.Delete(ctx, blob); {
 	case err == nil:
 		n++
@@ -174,7 +174,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
 	err := v.s.disks.SetHolders(ctx, x, h)
 	if err == nil {
-		v.s.keeper.noticed(x, h)
+		v.s.repairer.listChanged(x, h)
 	}
 	return err
 }
@@ -184,22 +184,22 @@ func (v server) Verify(ctx context.Context, r api.Ref) error {
 	clock := v.s.cluster.Clock
 	began := clock.Now()
 	err := v.s.disks.ScrubExtent(ctx, r.Extent, func(int64) error {
-		v.s.keeper.yield(ctx, clock.Now()-began)
+		v.s.repairer.yieldIfBusy(ctx, clock.Now()-began)
 		began = clock.Now()
 		return ctx.Err()
 	})
-	v.s.judgeRead(r.Extent, err)
+	v.s.recordIfCorrupt(r.Extent, err)
 	if err != nil {
 		return err
 	}
-	x, err := v.s.disks.OpenExtent(ctx, r.Extent, r.CRC) // it is whole, but is it the right one?
+	x, err := v.s.disks.OpenExtent(ctx, r.Extent, r.CRC) // the replica is whole, but its checksum may be another
 	if err != nil {
 		return err
 	}
 	return x.Close()
 }
 
-// extentsOf returns the extents of a blob that are here.
+// extentsOf returns the extents of a blob on this node.
 func (s *Store) extentsOf(blob ID) []local.ExtentInfo {
 	var all []local.ExtentInfo
 	for after := (ExtentID{Blob: blob, Index: -1}); ; {

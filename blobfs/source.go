@@ -14,80 +14,81 @@ import (
 	"github.com/steledb/stele/blobfs/place"
 )
 
-// source reads one extent of a blob: here while it is good, and else from other nodes.
+// source reads one extent of a blob: from the local replica while it is good, else from other
+// nodes.
 type source struct {
-	s    *Store
-	ref  api.Ref
-	here *local.ExtentReader // nil if it was not here when opened
-	// rotten is set once bytes here were found wrong: from then on others are read.
-	rotten atomic.Bool
-	hints  []string
+	s            *Store
+	ref          api.Ref
+	localReplica *local.ExtentReader // nil if there was no local replica at open
+	// corrupt is set once a local read fails verification. From then on other nodes are read.
+	corrupt atomic.Bool
+	hints   []string
 
 	// mu guards best, the node that answered last. Never held across I/O.
 	mu   sync.Mutex
 	best string
 }
 
-// openSource finds an extent here, or on any other node.
+// openSource opens an extent here, or finds another node that has it.
 func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source, error) {
 	x := &source{s: s, ref: api.Ref{Extent: ExtentID{Blob: blob, Index: ref.Index}, CRC: ref.CRC}, hints: ref.Replicas}
-	here, errHere := s.disks.OpenRef(ctx, blob, ref)
-	if errHere == nil {
-		x.here = here
+	localReplica, errLocal := s.disks.OpenRef(ctx, blob, ref)
+	if errLocal == nil {
+		x.localReplica = localReplica
 		return x, nil
 	}
-	s.judgeRead(x.ref.Extent, errHere)
+	s.recordIfCorrupt(x.ref.Extent, errLocal)
 	if ctx.Err() != nil {
-		return nil, errHere
+		return nil, errLocal
 	}
-	// To read its last byte proves that it is as long as the handle says.
+	// Reading the last byte proves that the extent is as long as the handle says.
 	p := make([]byte, min(ref.Length, 1))
 	err := x.search(ctx, p, ref.Length-int64(len(p)))
 	if err == nil {
 		return x, nil
 	}
-	if !errors.Is(errHere, local.ErrNoExtent) || errors.Is(err, local.ErrNoExtent) {
-		err = errors.Join(errHere, err)
+	if !errors.Is(errLocal, local.ErrNoExtent) || errors.Is(err, local.ErrNoExtent) {
+		err = errors.Join(errLocal, err)
 	}
 	return nil, fmt.Errorf("extent %d: %w", ref.Index, err)
 }
 
-// good tells whether to read here.
-func (x *source) good() bool { return x.here != nil && !x.rotten.Load() }
+// localGood reports whether the local replica is used.
+func (x *source) localGood() bool { return x.localReplica != nil && !x.corrupt.Load() }
 
 // ReadRaw implements local.ExtentSource.
 func (x *source) ReadRaw(p []byte, off int64) bool {
-	if x.good() {
-		return x.here.ReadRaw(p, off)
+	if x.localGood() {
+		return x.localReplica.ReadRaw(p, off)
 	}
 	return x.read(p, off) == nil
 }
 
 // ReadVerified implements local.ExtentSource.
 func (x *source) ReadVerified(p []byte, off int64) error {
-	var errHere error
-	if x.good() {
-		if errHere = x.here.ReadVerified(p, off); errHere == nil {
+	var errLocal error
+	if x.localGood() {
+		if errLocal = x.localReplica.ReadVerified(p, off); errLocal == nil {
 			return nil
 		}
-		x.rotten.Store(true)
-		x.s.judgeRead(x.ref.Extent, errHere)
+		x.corrupt.Store(true)
+		x.s.recordIfCorrupt(x.ref.Extent, errLocal)
 	}
 	if err := x.read(p, off); err != nil {
-		return errors.Join(errHere, err)
+		return errors.Join(errLocal, err)
 	}
 	return nil
 }
 
 // Close implements local.ExtentSource.
 func (x *source) Close() error {
-	if x.here != nil {
-		return x.here.Close()
+	if x.localReplica != nil {
+		return x.localReplica.Close()
 	}
 	return nil
 }
 
-// read reads from other nodes, verified by them.
+// read reads from other nodes, which verify the bytes.
 func (x *source) read(p []byte, off int64) error {
 	for len(p) > 0 {
 		part := p[:min(len(p), api.PieceBytesMax)]
@@ -99,14 +100,14 @@ func (x *source) read(p []byte, off int64) error {
 	return nil
 }
 
-// readPart asks the node that answered last time, and all others if it does not.
+// readPart reads from the node that answered last, and from the others if that one does not answer.
 func (x *source) readPart(p []byte, off int64) error {
 	x.mu.Lock()
 	best := x.best
 	x.mu.Unlock()
 	if best != "" && !x.s.peers.suspected(best) {
 		ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.HedgeAfter)
-		err := x.ask(ctx, best, p, off)
+		err := x.readFrom(ctx, best, p, off)
 		cancel()
 		if err == nil {
 			return nil
@@ -115,7 +116,7 @@ func (x *source) readPart(p []byte, off int64) error {
 	return x.search(x.s.ctx, p, off)
 }
 
-func (x *source) ask(ctx context.Context, node string, p []byte, off int64) error {
+func (x *source) readFrom(ctx context.Context, node string, p []byte, off int64) error {
 	peer, err := x.s.peer(ctx, node)
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (x *source) ask(ctx context.Context, node string, p []byte, off int64) erro
 }
 
 // candidates returns the other nodes in the order in which to ask them: those that the handle
-// names, then by rank, those that live before the others.
+// names, then the rest by placement rank. Dead and suspected nodes come last.
 func (x *source) candidates() []string {
 	nodes := x.s.nodes()
 	rank := slices.Clone(x.hints)
@@ -149,8 +150,8 @@ func (x *source) candidates() []string {
 	return append(ids, last...)
 }
 
-// search reads from the first node that has the bytes. All are asked one after the other, the
-// next when one has failed or was silent for a while.
+// search reads from the first node that returns the bytes. It asks one node after the other: the
+// next as soon as one fails, or after HedgeAfter.
 func (x *source) search(ctx context.Context, p []byte, off int64) error {
 	ids := x.candidates()
 	type answer struct {
@@ -162,17 +163,17 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 	defer cancel()
 	answers := make(chan answer, len(ids))
 	var errs []error
-	for asked, open := 0, 0; asked < len(ids) || open > 0; {
+	for next, open := 0, 0; next < len(ids) || open > 0; {
 		var fired <-chan time.Time
 		stop := func() {}
-		if asked < len(ids) {
-			node := ids[asked]
-			asked++
+		if next < len(ids) {
+			node := ids[next]
+			next++
 			started := x.s.spawn(func() {
 				buf := make([]byte, len(p))
 				ctx, cancel := context.WithTimeout(ctx, x.s.cluster.ReplyTimeout)
 				defer cancel()
-				answers <- answer{node, buf, x.ask(ctx, node, buf, off)}
+				answers <- answer{node, buf, x.readFrom(ctx, node, buf, off)}
 			})
 			if !started {
 				return ErrClosed
@@ -186,7 +187,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 			if a.err == nil {
 				stop()
 				copy(p, a.p)
-				x.s.peers.trust(a.node)
+				x.s.peers.markAlive(a.node)
 				x.mu.Lock()
 				x.best = a.node
 				x.mu.Unlock()
@@ -203,7 +204,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 	return verdict(errs)
 }
 
-// failed notes why a node did not give the bytes.
+// failed wraps a node's error and marks an unreachable node as suspected.
 func (x *source) failed(node string, err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
 		x.s.peers.suspect(node)
@@ -211,16 +212,16 @@ func (x *source) failed(node string, err error) error {
 	return &api.ReplicaError{Node: node, Err: err}
 }
 
-// verdict is what the errors of all nodes come to: nobody has it only if all say so.
+// verdict combines the errors of all nodes. It returns ErrNoExtent only if each node returned it.
 func verdict(errs []error) error {
-	var said []error
+	var others []error
 	for _, err := range errs {
 		if !errors.Is(err, local.ErrNoExtent) {
-			said = append(said, err)
+			others = append(others, err)
 		}
 	}
-	if len(said) == 0 {
+	if len(others) == 0 {
 		return local.ErrNoExtent
 	}
-	return errors.Join(said...)
+	return errors.Join(others...)
 }

@@ -14,39 +14,38 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// Cluster is what a store needs to work with other nodes. The zero value of a field means
-// its default, if one is named.
+// Cluster is what a store needs to work with other nodes. The zero value of a field means its
+// default, if the field names one.
 type Cluster struct {
 	Fleet Fleet
 	Lists Lists
-	Clock Clock // default: the machine's
+	Clock Clock // default: the system's monotonic clock
 
-	// Logs says how logs are kept.
+	// Logs configures replicated logs.
 	Logs LogConfig
-	// Keep says how sealed extents are.
+	// Keep configures the repair of sealed extents.
 	Keep KeepConfig
 
-	// Replicas is how many nodes keep an extent, if there are as many. Default 3, at
-	// most 8.
+	// Replicas is the replication factor: the number of nodes that keep an extent, if there are
+	// that many. Default 3, at most 8.
 	Replicas int
-	// ReplyTimeout is how long a node may be silent that has something to answer, before
-	// another is taken in its place. Default 3 s: longer than a pause for garbage
-	// collection or of a busy disk, shorter than callers' patience.
+	// ReplyTimeout is how long a node that owes an answer may be silent before another node
+	// replaces it. Default 3 s: longer than a garbage collection pause or a busy disk, shorter than
+	// the timeouts of callers.
 	ReplyTimeout time.Duration
-	// SealTimeout is the same for a node that makes an extent durable, as long as it
-	// answers other questions. Default 30 s: 64 MiB on a slow disk that others keep busy, ten
-	// times over.
+	// SealTimeout is the same bound for a node that is sealing an extent, as long as it answers
+	// other requests. Default 30 s: ten times what 64 MiB take on a slow and busy disk.
 	SealTimeout time.Duration
-	// HedgeAfter is how long a read waits for one node before it asks the next as well.
-	// Default 250 ms.
+	// HedgeAfter is how long a read waits for one node before it also asks the next. Default 250
+	// ms.
 	HedgeAfter time.Duration
-	// WindowBytes is what a writer may have under way, of each extent that it writes; one without a replica here keeps as much again.
-	// Default 8 MiB, which is the most; at least 256 KiB.
+	// WindowBytes is the most unacknowledged bytes of each extent being written. A writer without a
+	// local replica buffers as many again. Default and maximum 8 MiB; at least 256 KiB.
 	WindowBytes int64
-	// StreamIdle is how long a node keeps what was begun and not continued. Default 2 min.
+	// StreamIdle is how long a node keeps a stream that receives nothing. Default 2 min.
 	StreamIdle time.Duration
 
-	// Sweep says how garbage is found and removed.
+	// Sweep configures garbage collection.
 	Sweep SweepConfig
 }
 
@@ -72,7 +71,7 @@ func orDefault[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-// Validate says what is wrong with the configuration, if anything.
+// Validate returns an error if the configuration is invalid.
 func (c Cluster) Validate() error {
 	switch {
 	case c.Replicas < 0 || c.Replicas > api.ChainMax:
@@ -84,52 +83,51 @@ func (c Cluster) Validate() error {
 	case c.Sweep.validate() != nil:
 		return c.Sweep.validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
-		return errors.New("a duration is negative")
+		return errors.New("negative duration")
 	case c.WindowBytes != 0 && (c.WindowBytes < 2*pieceBytes || c.WindowBytes > windowBytes):
-		return fmt.Errorf("%d bytes under way, want %d to %d", c.WindowBytes, 2*pieceBytes, windowBytes)
+		return fmt.Errorf("window of %d bytes, want %d to %d", c.WindowBytes, 2*pieceBytes, windowBytes)
 	}
 	return nil
 }
 
-// disks is the part of the store that is on this node.
+// disks is the local part of the store.
 type disks = local.Store
 
-// Store is the block store as one node sees it: its own disks, and through the fleet
-// those of the others. Without a fleet it is the disks and nothing else. It is safe for
-// concurrent use.
+// Store is the block store as one node sees it: the local disks and, if there is a membership,
+// those of the other members. It is safe for concurrent use.
 type Store struct {
 	*disks
-	cluster   Cluster
-	self      string
-	log       *slog.Logger
-	peers     peers
-	streams   streams
-	cache     extentCache
-	rot       rot
-	pins      pins
-	sweep     sweepNode
-	swept     sweepNotes
-	abandoned abandoned
-	frames    frameBuffers
-	// openLogs are those that this node appends to.
+	cluster        Cluster
+	self           string
+	log            *slog.Logger
+	peers          peers
+	streams        streams
+	cache          extentCache
+	corruptExtents corruptExtents
+	pins           pins
+	gc             gcNode
+	gcStatus       gcStatus
+	abandoned      abandoned
+	frames         frameBuffers
+	// openLogs are the logs that this node appends to.
 	openLogs openLogs
-	keeper   *keeper // nil without a fleet
+	repairer *repairer // nil without a membership
 
-	ctx    context.Context // ends with Close
+	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
 		closed bool
 	}
-	work sync.WaitGroup // goroutines of the store
+	work sync.WaitGroup // the store's goroutines
 }
 
-// Open opens the store in the data folders of cfg, for a node that is alone.
+// Open opens the store in the data folders of cfg, for a single node.
 func Open(cfg Config) (*Store, error) { return OpenIn(Cluster{}, cfg) }
 
-// OpenIn opens the store of a node of a cluster. cfg.Node is ignored: the fleet knows the
-// node's name.
+// OpenIn opens the store of a cluster node. cfg.Node is ignored: the membership has the node's
+// name.
 func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	if err := cluster.Validate(); err != nil {
 		return nil, fmt.Errorf("open block store: %w", err)
@@ -151,15 +149,15 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.streams.init(s)
 	s.cache.init(s.disks)
 	s.pins.init()
-	s.sweep.init()
+	s.gc.init()
 	if s.cluster.Fleet != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
-		s.startKeeper()
+		s.startRepairer()
 	}
 	return s, nil
 }
 
-// Close ends what others have begun here, waits for it, and closes the disks. Closing
-// twice does nothing.
+// Close ends streams from other nodes, waits for the store's goroutines and closes the disks. A
+// second call does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.mu.closed = true
@@ -171,7 +169,7 @@ func (s *Store) Close() error {
 	return s.disks.Close()
 }
 
-// spawn runs f in a goroutine that Close waits for; false if the store is closed.
+// spawn runs f in a goroutine that Close waits for. It returns false if the store is closed.
 func (s *Store) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,13 +180,15 @@ func (s *Store) spawn(f func()) bool {
 	return true
 }
 
-// Create begins a blob whose extents will be on this node and others. No sweep touches it before Release. ErrDiskFull when no
-// node has room, ErrFolderRetired when there is no disk to write to, ErrReadOnly, ErrClosed.
+// Create begins a blob whose extents will be on this node and others. Garbage collection does not
+// touch the blob before Release. It returns ErrDiskFull if all nodes are full, ErrFolderRetired if
+// no disk is writable, ErrReadOnly or ErrClosed.
 func (s *Store) Create(ctx context.Context) (*Writer, error) { return s.createPinned(ctx, 0) }
 
-// CreateVital is Create of a blob that may take disks down to half of their reserve, when there is no other room: one
-// whose writing lets the store give back space, or without which nobody could delete anything. bytes is about how long it
-// will be, rather too much: so much room each extent needs to begin. Zero means that nobody knows.
+// CreateVital is Create for a high-priority blob. If no other space is free, such a blob may use up
+// to half of each disk's reserve: writing it lets the store free space, or nothing could be deleted
+// without it. bytes is an upper estimate of the blob's length; each extent needs that much free
+// space to begin. Zero means unknown.
 func (s *Store) CreateVital(ctx context.Context, bytes int64) (*Writer, error) {
 	if bytes <= 0 {
 		bytes = math.MaxInt64
@@ -196,22 +196,22 @@ func (s *Store) CreateVital(ctx context.Context, bytes int64) (*Writer, error) {
 	return s.createPinned(ctx, bytes)
 }
 
-func (s *Store) createPinned(ctx context.Context, vital int64) (*Writer, error) {
+func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer, error) {
 	id := NewID()
 	s.pins.change(id, func(p *pin) { p.written = true })
-	w, err := s.create(ctx, id, vital)
+	w, err := s.create(ctx, id, priorityBytes)
 	if err != nil {
 		s.Release(id)
 	}
 	return w, err
 }
 
-// create begins a blob. vital is about how long it will be if it is vital, and else 0.
-func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error) {
+// create begins a blob. priorityBytes is the estimated length of a high-priority blob, else 0.
+func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
-	if s.alone() {
-		if vital > 0 {
-			return s.disks.CreateVitalAs(ctx, id, vital, dropped)
+	if s.singleNode() {
+		if priorityBytes > 0 {
+			return s.disks.CreateVitalAs(ctx, id, priorityBytes, dropped)
 		}
 		return s.disks.CreateAs(ctx, id, dropped)
 	}
@@ -223,7 +223,7 @@ func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error)
 		Beside:      true,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
-			x, err := s.newSpread(id, offset, local.VitalBytes(vital, offset, s.ExtentBytes()))
+			x, err := s.newReplicatedWrite(id, offset, local.VitalBytes(priorityBytes, offset, s.ExtentBytes()))
 			if err != nil {
 				return nil, err
 			}
@@ -232,7 +232,7 @@ func (s *Store) create(ctx context.Context, id ID, vital int64) (*Writer, error)
 	})
 }
 
-// usable returns why the store takes no call, if it does not.
+// usable returns ErrClosed if the store is closed, else the error of ctx.
 func (s *Store) usable(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,9 +242,9 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// OpenBlob opens a sealed blob, wherever its extents are. ErrNoBlob if an extent is on no
-// node, a *CorruptError if there is none that is good, and api.ErrUnreachable
-// if nodes that may have it did not answer. Until the reader is closed no sweep touches the blob.
+// OpenBlob opens a sealed blob, wherever its extents are. It returns ErrNoBlob if an extent is on
+// no node, and a *CorruptError if no replica of an extent is good. It returns api.ErrUnreachable if
+// nodes that may have an extent did not answer. The reader pins the blob until it is closed.
 func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	s.Pin(h.ID)
 	r, err := s.openBlob(ctx, h)
@@ -257,7 +257,7 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 }
 
 func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
-	if s.alone() {
+	if s.singleNode() {
 		return s.disks.OpenBlob(ctx, h)
 	}
 	if err := s.usable(ctx); err != nil {
@@ -272,11 +272,10 @@ func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
 	})
 }
 
-// Delete removes a blob's extents on all nodes that may have them. Those that do not
-// answer are passed over: what they have is garbage that a sweep finds. ErrNoBlob if no
-// node had any.
+// Delete removes a blob's extents on all nodes that may have them. Nodes that do not answer are
+// skipped: garbage collection removes their extents. It returns ErrNoBlob if no node had any.
 func (s *Store) Delete(ctx context.Context, id ID) error {
-	if s.alone() {
+	if s.singleNode() {
 		err := s.disks.Delete(ctx, id)
 		if err == nil {
 			s.Release(id)
@@ -309,8 +308,8 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	return ctx.Err()
 }
 
-// holdersOf returns the other nodes that may have extents of a blob: if all of them are
-// here, those that the lists name, and else all.
+// holdersOf returns the other nodes that may have extents of a blob: those on the holder lists if
+// all extents are here and have a list, else all members.
 func (s *Store) holdersOf(id ID) []string {
 	var nodes []string
 	whole := false

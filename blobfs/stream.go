@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// streamsMax is how many streams a node takes at a time.
+	// streamsMax is the most streams that a node accepts at a time.
 	streamsMax = 256
-	// streamOpsMax and streamBytesMax bound what waits in one stream: twice the window of
-	// whoever sends.
+	// streamOpsMax and streamBytesMax bound the queue of one stream: twice the sender's window.
 	streamOpsMax   = 4 * windowBytes / pieceBytes
 	streamBytesMax = 2 * windowBytes
 )
 
-// streams are those that end or pass here.
+// streams are the streams that this node receives.
 type streams struct {
 	s *Store
 	// mu guards the maps. Never held across I/O. Order: streams.mu, then stream.mu.
@@ -37,47 +36,48 @@ func (t *streams) init(s *Store) {
 	t.byExtent = make(map[ExtentID]*stream)
 }
 
-// stream is an extent that another node writes here. Its goroutine does one thing after the
-// other; what waits is in queue.
+// stream is the receiving side of an extent that another node writes. Its goroutine runs the queued
+// operations one at a time.
 type stream struct {
 	s     *Store
 	begin api.Begin
 
 	// mu guards what follows. Never held across I/O.
-	mu     sync.Mutex
-	queue  []streamOp
-	bytes  int // of pieces in the queue
-	busy   bool
-	used   time.Duration // when something was put into the queue last
-	ended  bool
-	wake   chan struct{} // of capacity 1: there is something in the queue, or it has ended
-	before *stream       // of the same extent, which has to end first
-	gone   chan struct{} // closed when the goroutine has ended
+	mu         sync.Mutex
+	queue      []streamOp
+	bytes      int // of the pieces in queue
+	busy       bool
+	lastQueued time.Duration // when the last operation was queued
+	ended      bool
+	wake       chan struct{} // capacity 1: something was queued, or the stream has ended
+	before     *stream       // an older stream of the same extent, which has to end first
+	gone       chan struct{} // closed when the goroutine has ended
 
-	// Only for the goroutine.
+	// These fields belong to the goroutine.
 	w       *local.ExtentWriter
-	err     error   // why nothing more is taken
-	next    *branch // nil: nobody is behind, or it was given up
-	nextErr error   // why it was
+	err     error   // why the stream accepts nothing more
+	next    *branch // nil: the chain ends here, or the nodes behind failed
+	nextErr error   // why the nodes behind failed
 }
 
-// streamOp is one thing for a stream to do. refuse is called instead if the stream has ended.
+// streamOp is one operation of a stream. refuse is called instead of do if the stream has ended.
 type streamOp struct {
 	bytes  int
 	do     func(x *stream)
 	refuse func(error)
 }
 
-// begin starts a stream, in place of an older one of the same extent.
+// begin starts a stream and ends an older one of the same extent. It returns api.ErrBusy if there
+// are streamsMax streams.
 func (t *streams) begin(b api.Begin) (*stream, error) {
-	x := &stream{s: t.s, begin: b, used: t.s.cluster.Clock.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	x := &stream{s: t.s, begin: b, lastQueued: t.s.cluster.Clock.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
 		return nil, ErrClosed
 	case len(t.byID) >= streamsMax:
-		return nil, fmt.Errorf("%w: it has %d streams", api.ErrBusy, len(t.byID))
+		return nil, fmt.Errorf("%w: %d streams are open", api.ErrBusy, len(t.byID))
 	}
 	if x.before = t.byExtent[b.Extent]; x.before != nil {
 		x.before.end()
@@ -98,9 +98,9 @@ func (t *streams) find(id api.StreamID) (*stream, error) {
 	return nil, api.ErrNoStream
 }
 
-// endOrphan ends the stream of an extent that was sealed elsewhere, if its writer has forgotten it, and waits until it is
-// gone. One of which nothing was heard while a writer waits for an answer is such: a writer that lost this node could not
-// tell it, and seals all that it knows of at once.
+// endOrphan ends the idle stream of an extent that was sealed elsewhere and waits until it is gone.
+// A writer that lost this node could not abort the stream. A live writer sends to all its streams
+// when it seals, so a stream without traffic for ReplyTimeout is an orphan.
 func (t *streams) endOrphan(ctx context.Context, id ExtentID) bool {
 	t.mu.Lock()
 	x := t.byExtent[id]
@@ -127,7 +127,7 @@ func (t *streams) forget(x *stream) {
 	}
 }
 
-// close ends all streams. Their goroutines are the store's to wait for.
+// close ends all streams. Store.Close waits for their goroutines.
 func (t *streams) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,7 @@ func (t *streams) close() {
 	}
 }
 
-// put adds an operation to the queue, or refuses it.
+// put queues an operation, or calls its refuse.
 func (x *stream) put(op streamOp) {
 	x.mu.Lock()
 	var err error
@@ -145,11 +145,11 @@ func (x *stream) put(op streamOp) {
 	case x.ended:
 		err = api.ErrNoStream
 	case len(x.queue) >= streamOpsMax || x.bytes+op.bytes > streamBytesMax:
-		err = fmt.Errorf("%w: more is under way than the window", api.ErrBusy)
+		err = fmt.Errorf("%w: the queue exceeds the window", api.ErrBusy)
 	default:
 		x.queue = append(x.queue, op)
 		x.bytes += op.bytes
-		x.used = x.s.cluster.Clock.Now()
+		x.lastQueued = x.s.cluster.Clock.Now()
 	}
 	x.mu.Unlock()
 	if err != nil {
@@ -166,7 +166,7 @@ func (x *stream) signal() {
 	}
 }
 
-// end has the goroutine end, once it has done what it is at.
+// end makes the goroutine end after its current operation.
 func (x *stream) end() {
 	x.mu.Lock()
 	x.ended = true
@@ -174,10 +174,10 @@ func (x *stream) end() {
 	x.signal()
 }
 
-// endIdle has the goroutine end if it has nothing to do, and had nothing since then.
+// endIdle ends the stream if it is idle and nothing was queued after since.
 func (x *stream) endIdle(since time.Duration) bool {
 	x.mu.Lock()
-	idle := !x.busy && len(x.queue) == 0 && x.used < since
+	idle := !x.busy && len(x.queue) == 0 && x.lastQueued < since
 	x.ended = x.ended || idle
 	x.mu.Unlock()
 	if idle {
@@ -186,7 +186,7 @@ func (x *stream) endIdle(since time.Duration) bool {
 	return idle
 }
 
-// take returns what to do next. nil means that the stream has ended.
+// take returns the next operation; nil if the stream has ended.
 func (x *stream) take() func(*stream) {
 	for {
 		x.mu.Lock()
@@ -214,17 +214,17 @@ func (x *stream) take() func(*stream) {
 	}
 }
 
-// idle waits for something to do. Those behind are given up when they owe an answer for too
-// long, so that the writer, who waits longer, learns who it is that does not answer.
+// idle waits for an operation. If the nodes behind owe an answer for too long, they are dropped
+// first: the writer, whose timeout is longer, then learns which node is silent.
 func (x *stream) idle() {
-	patience, owing := x.s.cluster.StreamIdle, false
+	timeout, owing := x.s.cluster.StreamIdle, false
 	if x.next != nil {
 		var left time.Duration
-		if left, owing = x.next.left(); owing {
-			patience = max(left, time.Millisecond)
+		if left, owing = x.next.timeLeft(); owing {
+			timeout = max(left, time.Millisecond)
 		}
 	}
-	fired, stop := x.s.cluster.Clock.Timer(patience)
+	fired, stop := x.s.cluster.Clock.Timer(timeout)
 	defer stop()
 	select {
 	case <-x.wake:
@@ -233,7 +233,7 @@ func (x *stream) idle() {
 			x.next.expire()
 			return
 		}
-		x.s.log.Warn("stream given up: nothing came", "extent", x.begin.Extent.String())
+		x.s.log.Warn("idle stream dropped", "extent", x.begin.Extent.String())
 		x.end()
 	}
 }
@@ -249,32 +249,32 @@ func (x *stream) run() {
 	}
 	x.s.streams.forget(x)
 	x.mu.Lock()
-	left := x.queue
+	unfinished := x.queue
 	x.queue = nil
 	x.mu.Unlock()
-	for _, op := range left {
+	for _, op := range unfinished {
 		op.refuse(api.ErrNoStream)
 	}
 	if x.w != nil {
-		x.w.Abort() // nothing if it is sealed
+		x.w.Abort() // no effect if sealed
 	}
 }
 
-// start is the first thing that a stream does.
+// start is the first operation of a stream.
 func (x *stream) start() error {
 	x.w, x.err = x.s.createExtent(x.begin.Extent, x.begin.Offset, x.begin.Vital)
 	if x.err != nil {
-		return x.err // the writer turns to those behind itself
+		return x.err // the writer connects to the nodes behind directly
 	}
 	if len(x.begin.Chain) > 0 {
 		x.next, x.nextErr = x.s.newBranch(x.begin, x.begin.Chain)
-		x.judgeNext(x.nextErr)
+		x.dropNext(x.nextErr)
 	}
 	return x.nextErr
 }
 
-// judgeNext gives the nodes behind up because of an error.
-func (x *stream) judgeNext(err error) {
+// dropNext drops the nodes behind if err is not nil.
+func (x *stream) dropNext(err error) {
 	if err == nil {
 		return
 	}
@@ -285,7 +285,7 @@ func (x *stream) judgeNext(err error) {
 	x.next, x.nextErr = nil, err
 }
 
-// pieceState joins the two halves of a piece: here, and behind.
+// pieceState joins the local write of a piece and its acknowledgement by the nodes behind.
 type pieceState struct {
 	left atomic.Int32
 	mu   sync.Mutex
@@ -293,7 +293,7 @@ type pieceState struct {
 	done func(error)
 }
 
-func (s *pieceState) half(err error) {
+func (s *pieceState) halfDone(err error) {
 	if err != nil {
 		s.mu.Lock()
 		if s.err == nil {
@@ -313,10 +313,10 @@ func (x *stream) piece(off int64, p []byte, done func(error)) {
 	}
 	switch have := x.w.Length(); {
 	case off+int64(len(p)) <= have:
-		done(x.nextErr) // it was sent before
+		done(x.nextErr) // a duplicate
 		return
 	case off != have:
-		done(fmt.Errorf("%w: bytes from %d on, after %d", api.ErrBadStream, off, have))
+		done(fmt.Errorf("%w: piece at offset %d, want %d", api.ErrBadStream, off, have))
 		return
 	}
 	state := &pieceState{done: done}
@@ -324,13 +324,13 @@ func (x *stream) piece(off int64, p []byte, done func(error)) {
 	x.forward(p, off, state)
 	if err := x.w.Write(p); err != nil {
 		x.err = err
-		state.half(err)
+		state.halfDone(err)
 		return
 	}
-	state.half(nil)
+	state.halfDone(nil)
 }
 
-// forward sends a piece on to those behind.
+// forward sends a piece to the nodes behind.
 func (x *stream) forward(p []byte, off int64, state *pieceState) {
 	chain := x.begin.Chain
 	if x.next != nil {
@@ -338,17 +338,17 @@ func (x *stream) forward(p []byte, off int64, state *pieceState) {
 			if err != nil {
 				err = asReplica(chain[0], err)
 			}
-			state.half(err)
+			state.halfDone(err)
 		})
 		if err == nil {
 			return
 		}
-		x.judgeNext(err)
+		x.dropNext(err)
 	}
-	state.half(x.nextErr)
+	state.halfDone(x.nextErr)
 }
 
-// asReplica makes err one that names a node, if it does not yet.
+// asReplica wraps err in an api.ReplicaError that names node, unless it is one already.
 func asReplica(node string, err error) error {
 	var r *api.ReplicaError
 	if errors.As(err, &r) {
@@ -357,12 +357,12 @@ func asReplica(node string, err error) error {
 	return &api.ReplicaError{Node: node, Err: err}
 }
 
-// seal seals here and behind, and ends the stream.
+// seal seals the local replica and those behind, and ends the stream.
 func (x *stream) seal(s api.Seal, done func([]string, error)) {
 	if x.next != nil {
 		x.next.startSeal(s)
 	}
-	errHere := x.sealHere(s)
+	errLocal := x.sealLocal(s)
 	var nodes []string
 	err := x.nextErr
 	if x.next != nil {
@@ -371,25 +371,25 @@ func (x *stream) seal(s api.Seal, done func([]string, error)) {
 			err = asReplica(x.begin.Chain[0], err)
 		}
 	}
-	if errHere == nil {
+	if errLocal == nil {
 		nodes = append([]string{x.s.self}, nodes...)
 	} else {
-		err = &api.ReplicaError{Node: x.s.self, Err: errHere}
+		err = &api.ReplicaError{Node: x.s.self, Err: errLocal}
 	}
 	x.end()
 	done(nodes, err)
 }
 
-func (x *stream) sealHere(s api.Seal) error {
+func (x *stream) sealLocal(s api.Seal) error {
 	if x.err != nil {
 		return x.err
 	}
 	if x.w.Length() != s.Length || x.w.CRC() != s.CRC {
-		return fmt.Errorf("%w: %d bytes with table checksum %08x, not %d with %08x", api.ErrBadStream, x.w.Length(), x.w.CRC(), s.Length, s.CRC)
+		return fmt.Errorf("%w: got %d bytes with table checksum %08x, want %d with %08x", api.ErrBadStream, x.w.Length(), x.w.CRC(), s.Length, s.CRC)
 	}
 	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
 	if err == nil {
-		x.s.keeper.noticed(x.begin.Extent, s.Holders)
+		x.s.repairer.listChanged(x.begin.Extent, s.Holders)
 	}
 	return err
 }

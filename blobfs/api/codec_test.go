@@ -32,14 +32,14 @@ var (
 	testHolders = local.Holders{Epoch: 6, Nodes: []string{"n1", "n2"}}
 )
 
-// goldens are the parameters of each method. They may not change.
+// goldens are the parameters of each method. They must not change.
 var goldens = []struct {
 	request
 	hex string
 }{
 	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}},
 		"95c41001000000000000000000000000000002c410030000000000000000000000000000040507" + "91a26e33"},
-	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}, vital: 65536},
+	{request{shape: shapeOf[MethodBegin], stream: testStream, extent: testExtent, offset: 7, nodes: []string{"n3"}, priorityBytes: 65536},
 		"96c41001000000000000000000000000000002c410030000000000000000000000000000040507" + "91a26e33" + "ce00010000"},
 	{request{shape: shapeOf[MethodPiece], stream: testStream, offset: 65536, data: []byte("abc")},
 		"93c41001000000000000000000000000000002ce00010000c403616263"},
@@ -81,7 +81,7 @@ func TestGoldenRequests(t *testing.T) {
 			t.Errorf("%s reads as %+v, %v", g.method, r, err)
 		}
 		if n := int(b[0] & 15); n < allValues(g.shape) {
-			continue // without what was appended
+			continue // without appended parameters
 		}
 		// A later version appends.
 		longer := append([]byte{b[0] + 1}, b[1:]...)
@@ -110,7 +110,7 @@ func TestBounds(t *testing.T) {
 		"read":          {shape: shapeOf[MethodRead], count: PieceBytesMax + 1},
 		"reason":        {shape: shapeOf[MethodDrop], reason: reasonsN},
 		"no reason":     {shape: shapeOf[MethodDrop]},
-		"vital":         {shape: shapeOf[MethodBegin], vital: blobBytesMax + 1},
+		"vital":         {shape: shapeOf[MethodBegin], priorityBytes: blobBytesMax + 1},
 		"chain":         {shape: shapeOf[MethodBegin], nodes: many},
 		"name":          {shape: shapeOf[MethodBegin], nodes: []string{strings.Repeat("x", 256)}},
 		"no name":       {shape: shapeOf[MethodBegin], nodes: []string{""}},
@@ -208,8 +208,8 @@ func TestErrorsSurvive(t *testing.T) {
 	}
 }
 
-// FuzzRequest feeds bytes to the decoder of each method. What it accepts survives being
-// written and read again; what it refuses is the sender's fault.
+// FuzzRequest feeds bytes to the decoder of each method. Accepted input survives encoding and
+// decoding; rejected input is the sender's fault.
 func FuzzRequest(f *testing.F) {
 	for _, g := range goldens {
 		for i := range shapes {

@@ -10,8 +10,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// The codes of errors about extents of blobs, 300 to 319. They travel on the wire: append
-// only.
+// Error codes about extents of blobs, 300 to 319. They are used on the wire: append only.
 const (
 	CodeNoExtent      rpc.Code = 300
 	CodeExtentExists  rpc.Code = 301
@@ -25,7 +24,7 @@ const (
 	CodeExtentCorrupt rpc.Code = 309
 )
 
-// The codes of errors about logs, 320 to 339. They travel on the wire: append only.
+// Error codes about logs, 320 to 339. They are used on the wire: append only.
 const (
 	CodeLogFenced       rpc.Code = 320
 	CodeLogNoExtent     rpc.Code = 321
@@ -37,11 +36,12 @@ const (
 	CodeLogShort        rpc.Code = 327
 )
 
-// CodeStaleRound is the code of the sweep's errors, 340 to 349. They travel on the wire: append only.
+// CodeStaleRound is the error code of garbage collection, which has 340 to 349. They are used on
+// the wire: append only.
 const CodeStaleRound rpc.Code = 340
 
-// kinds is in the order in which ToRPC tries them: what wraps comes before what it may
-// wrap. It is filled by init, for a failed replica's cause is of one of them.
+// kinds is in the order in which ToRPC tries them: a wrapping error precedes those that it may
+// wrap. It is filled by init because replicaOf refers to it.
 var kinds errkind.Table
 
 func init() {
@@ -81,16 +81,15 @@ func init() {
 	kinds.Register()
 }
 
-// ToRPC returns the error that a node answers with for err: the code of the first kind
-// that err matches, err's text as the message, and the fields of the typed error as
-// details. An err of no known kind is CodeInternal.
+// ToRPC returns the wire error for err: the code of the first kind that err matches, err's text as
+// the message, and the fields of a typed error as details. An err of no known kind is CodeInternal.
 func ToRPC(err error) *rpc.Error { return kinds.ToRPC(err) }
 
-// FromRPC turns an *rpc.Error in err's chain into one that matches the Go errors that its
-// code stands for. Any other error is returned as it is.
+// FromRPC converts an *rpc.Error in err's chain to an error that matches the Go errors of its code.
+// It returns any other error unchanged.
 func FromRPC(err error) error { return kinds.FromRPC(err) }
 
-// The details of errors that have fields.
+// Details of the errors that have fields.
 var (
 	fencedForm = errkind.FormOf(
 		func(e *logproto.FencedError, d errkind.Details) { d["epoch"] = e.Epoch },
@@ -106,9 +105,9 @@ var (
 		func(a errkind.Answer) error {
 			return &CorruptError{File: a.Text("file"), Offset: a.Int("offset"), Got: uint32(a.Int("got")), Want: uint32(a.Int("want")), Reason: a.Text("reason")}
 		})
-	// queueForm tells a full queue of appends, which for who appends is a busy node.
+	// queueForm maps a full append queue to a busy node.
 	queueForm = errkind.FormOf(func(*local.TooLargeError, errkind.Details) {}, nil)
-	// A failed replica has the fields of its cause beside its own.
+	// replicaForm has the fields of the cause in addition to its own.
 	replicaForm = errkind.FormOf(
 		func(e *ReplicaError, d errkind.Details) { d["node"], d["cause"] = e.Node, int64(ToRPC(e.Err).Code) },
 		replicaOf)

@@ -1,30 +1,31 @@
-// Package api is what the store of one node offers to the others: the words, the
-// errors, the interface, and all of that on the wire. Package blobfs implements
-// the interface on one side and calls it on the other.
+// Package api defines the methods that the store of one node serves to other nodes: request and
+// result types, errors, interfaces and the wire encoding. Package blobfs implements the interfaces
+// on the serving side and calls them on the other.
 //
-// GFS (§3.1, §3.2 of its paper) has the same flow of data: it is pushed along a chain
-// of replicas, each of which forwards what it receives.
+// As in GFS (§3.1 and §3.2 of its paper), data is pushed along a chain of replicas, each of which
+// forwards what it receives.
 //
 // # Nouns
 //
-//   - A Peer is what a node offers. Serve puts one behind an rpc.Server, a [Remote] is the
-//     one at the other end of connections.
-//   - A stream is one extent being written. It has one sender, the writer or the node before; what
-//     it sends is done in order, and any number of calls may be under way, up to the window.
-//   - A shape says which parameters a method takes. One request struct serves all methods of
-//     extents; its shape tells which of its fields count.
-//   - A round of the sweep for garbage has a number. A node takes part in one at a time.
-//   - ToRPC and FromRPC turn Go errors into errors of the wire and back.
+//   - A Peer is the store of a node. Serve registers one with an rpc.Server; a [Remote] is its
+//     client.
+//   - A stream is one extent being written. It has one sender: the writer or the previous node of
+//     the chain. Its calls take effect in order, and any number may be unanswered, up to the
+//     window.
+//   - A shape lists the parameters of a method. One request struct serves all methods of extents;
+//     the shape determines which of its fields are used.
+//   - A round of garbage collection has a number. A node takes part in one round at a time.
+//   - ToRPC and FromRPC convert between Go errors and wire errors.
 //
 // # Invariants
 //
-//	N1. What is written is read back as equal, also by a later version that appends.
-//	N2. No input makes a decoder panic, or allocate more than a constant factor of its
-//	    size, nor more than its field's bound.
-//	N3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, what err matched of
-//	    this package's errors. What is no answer of the node's is ErrUnreachable.
-//	N4. The bytes of a piece or a read are copied once on each side, into or out of
-//	    the message.
+//	N1. Decoding returns what was encoded, also if a later version has appended values.
+//	N2. No input makes a decoder panic, allocate more than a constant factor of its size, or
+//	    exceed a field's bound.
+//	N3. FromRPC(ToRPC(err)) matches, by errors.Is and errors.As, the errors of this package
+//	    that err matched. A failure that is not an answer of the node is ErrUnreachable.
+//	N4. The bytes of a piece or a read are copied once on each side, into or out of the
+//	    message.
 //
-// A Remote starts no goroutine of its own but those of its connections.
+// A Remote starts no goroutines except those of its connections.
 package api

@@ -7,7 +7,7 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// Those of package local cross the wire as what they are.
+// Errors of package local that keep their identity on the wire.
 var (
 	ErrNoExtent      = local.ErrNoExtent
 	ErrExtentExists  = local.ErrExtentExists
@@ -17,26 +17,26 @@ var (
 )
 
 var (
-	// ErrNoStream means that the node knows no such stream: it never did, or it
-	// gave the stream up for want of news, or the extent was begun anew.
+	// ErrNoStream means that the node does not have the stream: it never did, it dropped the stream
+	// as idle, or the extent was begun again.
 	ErrNoStream = errors.New("no such stream")
-	// ErrBadStream means that bytes of a stream do not join on to those before, or that
-	// what arrived is not what was sent.
+	// ErrBadStream means that bytes of a stream do not follow those before, or that the received
+	// bytes differ from the sent ones.
 	ErrBadStream = errors.New("stream is broken")
-	// ErrBusy means that the node takes no more streams, or that a stream has more
-	// under way than its window.
+	// ErrBusy means that the node accepts no more streams, or that the unacknowledged bytes of a
+	// stream exceed its window.
 	ErrBusy = errors.New("node is busy")
-	// ErrUnreachable means that a node did not answer, or cannot now, or that there is no
-	// way to it. What it was asked may have been done.
+	// ErrUnreachable means that a node did not answer or cannot be connected to. The request may
+	// have been executed.
 	ErrUnreachable = errors.New("node is unreachable")
-	// ErrBadRequest means that a request is out of its bounds.
+	// ErrBadRequest means that a parameter is out of bounds.
 	ErrBadRequest = errors.New("bad request")
 )
 
-// CorruptError locates bytes that are not what was written.
+// CorruptError locates bytes whose checksum is wrong.
 type CorruptError = local.CorruptError
 
-// ReplicaError names the node that failed, of those that a stream passes through.
+// ReplicaError names the node of a chain that failed.
 type ReplicaError struct {
 	Node string
 	Err  error
@@ -44,5 +44,5 @@ type ReplicaError struct {
 
 func (e *ReplicaError) Error() string { return fmt.Sprintf("replica on %s: %v", e.Node, e.Err) }
 
-// Unwrap returns what happened there.
+// Unwrap returns the error of that node.
 func (e *ReplicaError) Unwrap() error { return e.Err }

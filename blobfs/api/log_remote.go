@@ -8,21 +8,21 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// callLog makes the call that r describes.
+// callLog calls a method with the parameters r.
 func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logRequest, decode func(*wire.Decoder)) error {
 	r.logShape = logShapeOf(method)
 	return m.callWith(ctx, lane, method, r.append, decode)
 }
 
 // OpenLog implements Logs.
-func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (room int64, err error) {
-	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, vital: o.Vital}
-	err = m.callLog(ctx, laneCalls, MethodLogOpen, r, func(d *wire.Decoder) { room = decodeInt(d, 0, logExtentBytesMax) })
-	return room, err
+func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (capacity int64, err error) {
+	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, highPriority: o.Vital}
+	err = m.callLog(ctx, laneCalls, MethodLogOpen, r, func(d *wire.Decoder) { capacity = decodeInt(d, 0, logExtentBytesMax) })
+	return capacity, err
 }
 
-// AppendLog implements Logs. It may dial, and waits while the connection has too much
-// unsent; ctx bounds that, and the wait for the answer.
+// AppendLog implements Logs. It may dial, and blocks while too many bytes of the connection are
+// unsent. ctx bounds both, and the wait for the answer.
 func (m *Remote) AppendLog(ctx context.Context, a local.LogAppend, done func(int64, error)) {
 	if len(a.Frames) > LogBytesMax {
 		done(0, badBytes(len(a.Frames)))
@@ -40,10 +40,10 @@ func (m *Remote) AppendLog(ctx context.Context, a local.LogAppend, done func(int
 			length = decodeInt(d, 0, logExtentBytesMax)
 			err = d.Err()
 		}
-		done(length, judge(err))
+		done(length, callError(err))
 	})
 	if err != nil {
-		done(0, judge(err))
+		done(0, callError(err))
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// serveLogs registers the methods of logs. An append is decoded on the connection's reader, so that it keeps
-// its order, and queued; a refill waits for other nodes.
+// serveLogs registers the log methods. An append is decoded on the connection's reader, which
+// preserves its order, and queued. A refill waits for other nodes.
 func serveLogs(srv *rpc.Server, current func() (Peer, error)) {
 	for i := range logShapes {
 		sh := &logShapes[i]
@@ -61,9 +61,9 @@ func (r *logRequest) serveAppend(c *rpc.Call, p Peer) {
 func (r *logRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encoder), err error) {
 	switch r.method {
 	case MethodLogOpen:
-		var room int64
-		room, err = p.OpenLog(ctx, local.LogOpen{Log: r.log, Server: r.server, Seq: r.seq, Epoch: r.epoch, Salt: r.salt, Vital: r.vital})
-		reply = func(e *wire.Encoder) { e.Int(room) }
+		var capacity int64
+		capacity, err = p.OpenLog(ctx, local.LogOpen{Log: r.log, Server: r.server, Seq: r.seq, Epoch: r.epoch, Salt: r.salt, Vital: r.highPriority})
+		reply = func(e *wire.Encoder) { e.Int(capacity) }
 	case MethodLogFence:
 		var states []logproto.State
 		states, err = p.FenceLog(ctx, r.log, r.epoch)

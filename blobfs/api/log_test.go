@@ -23,10 +23,10 @@ var logExamples = []logRequest{
 	{logShape: logShapeOf(MethodLogDrop), log: local.ID{1}, seq: 2},
 	{logShape: logShapeOf(MethodLogList), log: local.ID{1}, seq: 2, count: 100},
 	{logShape: logShapeOf(MethodLogVerify), log: local.ID{1}, seq: 2},
-	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63, vital: true},
+	{logShape: logShapeOf(MethodLogOpen), log: local.ID{1}, server: "n1", seq: 2, epoch: 3, salt: 1 << 63, highPriority: true},
 }
 
-// What travels is fixed: nodes of two versions talk to each other.
+// The encoding is fixed: nodes of two versions call each other.
 func TestLogGolden(t *testing.T) {
 	id := "c41001" + "000000000000000000000000000000"
 	golden := []string{
@@ -70,8 +70,8 @@ func decodeLog(method string, b []byte) (*logRequest, error) {
 	return r, r.decode(&d, n)
 }
 
-// FuzzLogRequest feeds bytes to the decoder of each method of logs. What it accepts survives being written
-// and read again.
+// FuzzLogRequest feeds bytes to the decoder of each log method. Accepted input survives encoding
+// and decoding.
 func FuzzLogRequest(f *testing.F) {
 	for i := range logExamples {
 		f.Add(uint8(i), wiretest.Encode(logExamples[i].append))
@@ -119,29 +119,29 @@ func FuzzLogResult(f *testing.F) {
 	})
 }
 
-// Errors are on the other side what they were.
+// Errors keep their identity on the wire.
 func TestLogErrors(t *testing.T) {
 	var fenced *logproto.FencedError
-	if err := judge(ToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
+	if err := callError(ToRPC(&logproto.FencedError{Epoch: 9})); !errors.As(err, &fenced) || fenced.Epoch != 9 {
 		t.Errorf("fenced: %v", err)
 	}
 	var short *logproto.ShortError
-	if err := judge(ToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
+	if err := callError(ToRPC(&logproto.ShortError{Length: 7})); !errors.As(err, &short) || short.Length != 7 {
 		t.Errorf("short: %v", err)
 	}
 	for _, want := range []error{
 		logproto.ErrNoExtent, logproto.ErrExtentExists, logproto.ErrExtentClosed, logproto.ErrGap, logproto.ErrUncut, logproto.ErrMismatch,
 		ErrDiskFull, ErrFolderRetired, ErrBusy, ErrUnreachable,
 	} {
-		if err := judge(ToRPC(want)); !errors.Is(err, want) {
+		if err := callError(ToRPC(want)); !errors.Is(err, want) {
 			t.Errorf("%v becomes %v", want, err)
 		}
 	}
-	if err := judge(ToRPC(&local.TooLargeError{Limit: 1, Got: 2})); !errors.Is(err, ErrBusy) {
+	if err := callError(ToRPC(&local.TooLargeError{Limit: 1, Got: 2})); !errors.Is(err, ErrBusy) {
 		t.Errorf("a full queue becomes %v", err)
 	}
 	var corrupt *CorruptError
-	if err := judge(ToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
+	if err := callError(ToRPC(&CorruptError{File: "f", Offset: 4})); !errors.As(err, &corrupt) || corrupt.Offset != 4 {
 		t.Errorf("corrupt: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// The methods that keep logs.
+// Log methods.
 const (
 	MethodLogOpen   = "log.open"
 	MethodLogAppend = "log.append"
@@ -24,7 +24,7 @@ const (
 	MethodLogVerify = "log.verify"
 )
 
-// logField is a parameter of a method of logs.
+// logField is a parameter of a log method.
 type logField uint8
 
 const (
@@ -40,21 +40,22 @@ const (
 	logFieldCount
 	logFieldFrames
 	logFieldNodes
-	logFieldVital
+	logFieldHighPriority
 )
 
-// logShape is what a method takes: parameters in their order. More may be appended in later
-// versions; readers pass over what they do not know.
+// logShape lists the parameters of a log method in wire order. Later versions may append
+// parameters; readers skip unknown ones.
 type logShape struct {
 	method string
 	params []logField
 }
 
-// appended tells whether the field came in a later version. Whoever has no use for it leaves it out.
-func (f logField) appended() bool { return f == logFieldVital }
+// appended reports whether a later version added the field. It is left out if it has its zero
+// value.
+func (f logField) appended() bool { return f == logFieldHighPriority }
 
-// least is how many values the first version sent.
-func (s *logShape) least() int {
+// minValues returns the number of values that the first version sent.
+func (s *logShape) minValues() int {
 	n := len(s.params)
 	for _, f := range s.params {
 		if f.appended() {
@@ -65,7 +66,7 @@ func (s *logShape) least() int {
 }
 
 var logShapes = []logShape{
-	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt, logFieldVital}},
+	{MethodLogOpen, []logField{logFieldLog, logFieldServer, logFieldSeq, logFieldEpoch, logFieldSalt, logFieldHighPriority}},
 	{MethodLogAppend, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldPos, logFieldFrames}},
 	{MethodLogFence, []logField{logFieldLog, logFieldEpoch}},
 	{MethodLogCut, []logField{logFieldLog, logFieldSeq, logFieldEpoch, logFieldStart, logFieldLength}},
@@ -86,7 +87,7 @@ func logShapeOf(method string) *logShape {
 	panic("BUG: no method " + method)
 }
 
-// logRequest is the parameters of any method of logs.
+// logRequest holds the parameters of any log method.
 type logRequest struct {
 	*logShape
 	log              local.ID
@@ -97,12 +98,12 @@ type logRequest struct {
 	count            int
 	frames           []byte // aliases the message
 	nodes            []string
-	vital            bool
+	highPriority     bool
 }
 
 func (r *logRequest) append(e *wire.Encoder) {
-	n := r.least()
-	if r.vital {
+	n := r.minValues()
+	if r.highPriority {
 		n++
 	}
 	e.Array(n)
@@ -137,15 +138,15 @@ func (r *logRequest) appendField(e *wire.Encoder, f logField) {
 		e.Bin(r.frames)
 	case logFieldNodes:
 		appendNodes(e, r.nodes)
-	case logFieldVital:
-		e.Bool(r.vital)
+	case logFieldHighPriority:
+		e.Bool(r.highPriority)
 	}
 }
 
-// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+// decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *logRequest) decode(d *wire.Decoder, n int) error {
-	if n < r.least() {
-		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
+	if n < r.minValues() {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.minValues())
 	}
 	for _, f := range r.params[:min(n, len(r.params))] {
 		r.decodeField(d, f)
@@ -184,18 +185,18 @@ func (r *logRequest) decodeField(d *wire.Decoder, f logField) {
 		}
 	case logFieldNodes:
 		r.nodes = decodeNodes(d)
-	case logFieldVital:
-		r.vital = d.Bool()
+	case logFieldHighPriority:
+		r.highPriority = d.Bool()
 	}
 }
 
-// logExtentBytesMax is the longest extent of a log: that of package local.
+// logExtentBytesMax is the longest log extent, in bytes, as in package local.
 const logExtentBytesMax = 1 << 30
 
 func decodeServer(d *wire.Decoder) string {
 	b := d.Bytes()
 	if len(b) > logproto.NodeBytesMax {
-		d.Fail(fmt.Errorf("%w: name of a server of %d bytes", ErrBadRequest, len(b)))
+		d.Fail(fmt.Errorf("%w: server name of %d bytes", ErrBadRequest, len(b)))
 		return ""
 	}
 	return string(b)
@@ -205,8 +206,8 @@ func (r *logRequest) cut() local.LogCut {
 	return local.LogCut{Log: r.log, CutRequest: logproto.CutRequest{Seq: r.seq, Epoch: r.epoch, Start: r.start, Length: r.length}}
 }
 
-// The states of a fenced log are arrays [extent, started, start, length, scanned]; the first
-// version had no scanned.
+// The state of a replica of a fenced log is the array [extent, started, start, length, scanned].
+// The first version had no scanned.
 const logStateValues = 5
 
 func appendLogStates(e *wire.Encoder, states []logproto.State) {
@@ -241,12 +242,12 @@ func decodeLogStates(d *wire.Decoder) []logproto.State {
 	return states
 }
 
-// What is known of a replica is the array
+// The info of a log replica is the array
 //
 //	[log, server, extent, salt, epoch, fence, started, start, cut, length, bytes on disk, bytes of the file, damaged]
 const logInfoValues = 13
 
-// errDamaged stands for the damage of another node's replica, which knows what it is.
+// errDamaged stands for the Damage of another node's replica, which is not sent.
 var errDamaged = errors.New("replica is damaged")
 
 func appendLogInfo(e *wire.Encoder, x *local.LogReplicaInfo) {

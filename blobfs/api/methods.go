@@ -1,6 +1,6 @@
 package api
 
-// The methods that keep extents of blobs.
+// Methods of blob extents.
 const (
 	MethodBegin      = "blob.begin"
 	MethodPiece      = "blob.piece"
@@ -31,15 +31,15 @@ const (
 	fieldCRC
 	fieldLast
 	fieldHolders // two values: epoch, nodes
-	fieldNodes   // of a chain, or to copy from
+	fieldNodes   // of a chain, or copy sources
 	fieldData
 	fieldCount
 	fieldReason
-	fieldExtents // array of [blob, index]
-	fieldVital   // bytes that are expected, 0: not vital
+	fieldExtents       // array of [blob, index]
+	fieldPriorityBytes // expected bytes of a high-priority extent, else 0
 )
 
-// values is how many values the field has on the wire.
+// values returns the number of values of the field on the wire.
 func (f field) values() int {
 	if f == fieldHolders {
 		return 2
@@ -47,18 +47,19 @@ func (f field) values() int {
 	return 1
 }
 
-// appended tells whether the field came in a later version. Whoever has no use for it leaves it out.
-func (f field) appended() bool { return f == fieldVital }
+// appended reports whether a later version added the field. It is left out if it has its zero
+// value.
+func (f field) appended() bool { return f == fieldPriorityBytes }
 
-// A shape is what a method takes: parameters in their order. More may be appended in
-// later versions; nothing else may change, and readers pass over what they do not know.
+// A shape lists the parameters of a method in wire order. Later versions may append parameters and
+// change nothing else; readers skip unknown ones.
 type shape struct {
 	method string
 	params []field
 }
 
-// least is how many values the first version sent.
-func (s *shape) least() int {
+// minValues returns the number of values that the first version sent.
+func (s *shape) minValues() int {
 	n := 0
 	for _, f := range s.params {
 		if !f.appended() {
@@ -69,7 +70,7 @@ func (s *shape) least() int {
 }
 
 var shapes = []shape{
-	{MethodBegin, []field{fieldStream, fieldBlob, fieldIndex, fieldOffset, fieldNodes, fieldVital}},
+	{MethodBegin, []field{fieldStream, fieldBlob, fieldIndex, fieldOffset, fieldNodes, fieldPriorityBytes}},
 	{MethodPiece, []field{fieldStream, fieldOffset, fieldData}},
 	{MethodSeal, []field{fieldStream, fieldLength, fieldCRC, fieldLast, fieldHolders}},
 	{MethodResume, []field{fieldStream}},
@@ -94,7 +95,7 @@ var shapeOf = func() map[string]*shape {
 	return m
 }()
 
-// Methods lists every method of a node's store: of replicas, of logs and of the sweep.
+// Methods returns the names of all methods of a node's store.
 func Methods() (names []string) {
 	for i := range shapes {
 		names = append(names, shapes[i].method)
@@ -102,8 +103,8 @@ func Methods() (names []string) {
 	for i := range logShapes {
 		names = append(names, logShapes[i].method)
 	}
-	for i := range sweepShapes {
-		names = append(names, sweepShapes[i].method)
+	for i := range gcShapes {
+		names = append(names, gcShapes[i].method)
 	}
 	return names
 }

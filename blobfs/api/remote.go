@@ -11,70 +11,69 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// A lane is a connection that carries one kind of traffic, so that none waits behind
-// another's bytes.
+// A lane is a connection for one kind of traffic, so that small calls do not wait behind bulk data.
 type lane int
 
 const (
-	laneCalls   lane = iota // whatever is small
-	laneStreams             // of those who write
+	laneCalls   lane = iota // small calls
+	laneStreams             // of writers
 	laneReads
 	laneLogs // appends
 	lanes
 )
 
-// dialTimeout bounds the making of a connection: others wait for it meanwhile.
+// dialTimeout bounds a dial, since other callers of the lane wait for it.
 const dialTimeout = 3 * time.Second
 
-// Remote is the Peer on another node. It dials when first needed, and again after a
-// connection was lost. It is safe for concurrent use.
+// Remote is the client of another node's Peer. It dials on first use, and again after a connection
+// is lost. It is safe for concurrent use.
 type Remote struct {
 	dial func(ctx context.Context) (*rpc.Conn, error)
 	lane [lanes]laneConn
 }
 
-// laneConn is a lane's connection.
+// laneConn is the connection of a lane.
 type laneConn struct {
-	// turn has room for one: who dials, or looks whether there is a connection. Who comes while another dials needs
-	// the same connection, and waits no longer than its context.
-	turn   chan struct{}
-	conn   *rpc.Conn
-	closed bool
+	// dialing is a lock of capacity 1, held while dialing or looking for a connection. Callers wait
+	// for it no longer than their context allows.
+	dialing chan struct{}
+	conn    *rpc.Conn
+	closed  bool
 }
 
-// NewRemote returns the Peer that dial connects to. The connections are the Remote's.
+// NewRemote returns the client of the Peer that dial connects to. It owns the connections.
 func NewRemote(dial func(ctx context.Context) (*rpc.Conn, error)) *Remote {
 	m := &Remote{dial: dial}
 	for i := range m.lane {
-		m.lane[i].turn = make(chan struct{}, 1)
+		m.lane[i].dialing = make(chan struct{}, 1)
 	}
 	return m
 }
 
-// Close ends the connections, and all calls.
+// Close closes the connections, which fails all calls.
 func (m *Remote) Close() error {
 	var errs []error
 	for i := range m.lane {
 		l := &m.lane[i]
-		l.turn <- struct{}{}
+		l.dialing <- struct{}{}
 		l.closed = true
 		if l.conn != nil {
 			errs = append(errs, l.conn.Close())
 		}
-		<-l.turn
+		<-l.dialing
 	}
 	return errors.Join(errs...)
 }
 
-// conn returns the lane's connection.
+// conn returns the lane's connection, and dials if there is none.
 func (m *Remote) conn(ctx context.Context, lane lane) (*rpc.Conn, error) {
 	l := &m.lane[lane]
 	select {
-	case l.turn <- struct{}{}:
+	case l.dialing <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 	}
-	defer func() { <-l.turn }()
+	defer func() { <-l.dialing }()
 	if l.closed {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, local.ErrClosed)
 	}
@@ -98,9 +97,9 @@ func (m *Remote) conn(ctx context.Context, lane lane) (*rpc.Conn, error) {
 	return c, nil
 }
 
-// judge says what an error of a call means. Whatever is no answer of the node's means that it
-// is unreachable.
-func judge(err error) error {
+// callError converts the error of a call. A failure that is not an answer of the node is
+// ErrUnreachable.
+func callError(err error) error {
 	var answer *rpc.Error
 	switch {
 	case err == nil:
@@ -111,13 +110,13 @@ func judge(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// call makes the call that r describes.
+// call calls a method of extents with the parameters r.
 func (m *Remote) call(ctx context.Context, lane lane, method string, r request, decode func(*wire.Decoder)) error {
 	r.shape = shapeOf[method]
 	return m.callWith(ctx, lane, method, r.append, decode)
 }
 
-// callWith makes a call with the parameters that params writes.
+// callWith calls a method with the parameters that params encodes.
 func (m *Remote) callWith(ctx context.Context, lane lane, method string, params func(*wire.Encoder), decode func(*wire.Decoder)) error {
 	conn, err := m.conn(ctx, lane)
 	if err != nil {
@@ -129,10 +128,10 @@ func (m *Remote) callWith(ctx context.Context, lane lane, method string, params 
 		}
 		return d.Err()
 	})
-	return judge(err)
+	return callError(err)
 }
 
-// send makes a call of a stream.
+// send calls a method of a stream.
 func (m *Remote) send(ctx context.Context, method string, r request, done func(*wire.Decoder, error)) {
 	r.shape = shapeOf[method]
 	conn, err := m.conn(ctx, laneStreams)
@@ -140,20 +139,20 @@ func (m *Remote) send(ctx context.Context, method string, r request, done func(*
 		done(nil, err)
 		return
 	}
-	err = conn.Go(ctx, method, r.append, func(d *wire.Decoder, err error) { done(d, judge(err)) })
+	err = conn.Go(ctx, method, r.append, func(d *wire.Decoder, err error) { done(d, callError(err)) })
 	if err != nil {
-		done(nil, judge(err))
+		done(nil, callError(err))
 	}
 }
 
-// Begin implements Extents. Like Piece and Seal it may dial, and waits while the
-// connection has too much unsent; ctx bounds that.
+// Begin implements Extents. Like Piece and Seal it may dial, and blocks while too many bytes of the
+// connection are unsent. ctx bounds both.
 func (m *Remote) Begin(ctx context.Context, b Begin, done func(error)) {
-	r := request{stream: b.Stream, extent: b.Extent, offset: b.Offset, nodes: b.Chain, vital: b.Vital}
+	r := request{stream: b.Stream, extent: b.Extent, offset: b.Offset, nodes: b.Chain, priorityBytes: b.Vital}
 	m.send(ctx, MethodBegin, r, func(_ *wire.Decoder, err error) { done(err) })
 }
 
-// Piece implements Extents. p is free again when it returns.
+// Piece implements Extents. It does not use p after it returns.
 func (m *Remote) Piece(ctx context.Context, s StreamID, off int64, p []byte, done func(error)) {
 	if len(p) > PieceBytesMax {
 		done(badBytes(len(p)))
@@ -169,7 +168,7 @@ func (m *Remote) Seal(ctx context.Context, s Seal, done func([]string, error)) {
 		var res sealed
 		if err == nil {
 			res.decode(d)
-			err = judge(d.Err())
+			err = callError(d.Err())
 		}
 		if err == nil && res.failed != nil {
 			err = res.failed
@@ -238,7 +237,7 @@ func (m *Remote) Check(ctx context.Context, xs []local.ExtentID) (all []Held, er
 	}
 	err = m.call(ctx, laneCalls, MethodCheck, request{extents: xs}, func(d *wire.Decoder) { all = decodeHeld(d) })
 	if err == nil && len(all) != len(xs) {
-		return nil, fmt.Errorf("%w: asked of %d extents, told of %d", ErrUnreachable, len(xs), len(all))
+		return nil, fmt.Errorf("%w: %d extents requested, %d returned", ErrUnreachable, len(xs), len(all))
 	}
 	return all, err
 }

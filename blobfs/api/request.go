@@ -7,44 +7,44 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// Bounds on what a request may ask.
+// Bounds of requests.
 const (
 	// ListMax is the most extents that one List returns.
 	ListMax = 1024
-	// blobBytesMax is more than any blob has: extents times their size.
+	// blobBytesMax exceeds the length of any blob: the maximum extents times their maximum size.
 	blobBytesMax = local.ExtentsMax << 30
 	nodesMax     = local.HoldersMax
-	// CheckMax is the most extents that one Check asks for.
+	// CheckMax is the most extents in one Check.
 	CheckMax = 256
 )
 
-// request is the parameters of any method; its shape says which fields count.
+// request holds the parameters of any method; its shape determines which fields are used.
 type request struct {
 	*shape
-	stream  StreamID
-	extent  local.ExtentID
-	offset  int64
-	length  int64
-	crc     uint32
-	last    bool
-	holders local.Holders
-	nodes   []string
-	data    []byte // aliases the message
-	count   int
-	reason  Reason
-	extents []local.ExtentID
-	vital   int64
+	stream        StreamID
+	extent        local.ExtentID
+	offset        int64
+	length        int64
+	crc           uint32
+	last          bool
+	holders       local.Holders
+	nodes         []string
+	data          []byte // aliases the message
+	count         int
+	reason        Reason
+	extents       []local.ExtentID
+	priorityBytes int64
 }
 
-// append writes the parameters.
+// append encodes the parameters.
 func (r *request) append(e *wire.Encoder) {
-	n := r.least()
-	if r.vital > 0 {
+	n := r.minValues()
+	if r.priorityBytes > 0 {
 		n++
 	}
 	e.Array(n)
 	for _, f := range r.params {
-		if f != fieldVital || r.vital > 0 {
+		if f != fieldPriorityBytes || r.priorityBytes > 0 {
 			r.appendField(e, f)
 		}
 	}
@@ -84,8 +84,8 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 			e.Bin(x.Blob[:])
 			e.Int(int64(x.Index))
 		}
-	case fieldVital:
-		e.Int(r.vital)
+	case fieldPriorityBytes:
+		e.Int(r.priorityBytes)
 	}
 }
 
@@ -96,14 +96,14 @@ func appendNodes(e *wire.Encoder, nodes []string) {
 	}
 }
 
-// decode reads n parameters. What is out of bounds is an ErrBadRequest.
+// decode decodes n parameters. It returns ErrBadRequest if one is out of bounds.
 func (r *request) decode(d *wire.Decoder, n int) error {
-	if n < r.least() {
-		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.least())
+	if n < r.minValues() {
+		return fmt.Errorf("%w: %d parameters of %s, want %d", ErrBadRequest, n, r.method, r.minValues())
 	}
 	for _, f := range r.params {
 		if n < f.values() {
-			break // it was appended, and not sent
+			break // an appended parameter that was not sent
 		}
 		r.decodeField(d, f)
 		n -= f.values()
@@ -149,8 +149,8 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 		r.reason = Reason(decodeInt(d, 1, int64(reasonsN)-1))
 	case fieldExtents:
 		r.extents = decodeExtents(d)
-	case fieldVital:
-		r.vital = decodeInt(d, 0, blobBytesMax)
+	case fieldPriorityBytes:
+		r.priorityBytes = decodeInt(d, 0, blobBytesMax)
 	}
 }
 

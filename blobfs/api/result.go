@@ -8,11 +8,11 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// An extent's info is the array
+// The info of an extent is the array
 //
 //	[blob, index, length, last, created in ms since 1970, epoch, [holder...]]
 //
-// and its stat the same with offset and checksum behind. Later versions append.
+// Its stat is the same array with offset and checksum at the end. Later versions append.
 const (
 	infoValues = 7
 	statValues = 9
@@ -29,11 +29,11 @@ func appendInfo(e *wire.Encoder, x *local.ExtentInfo, values int) {
 	appendNodes(e, x.Holders.Nodes)
 }
 
-// decodeInfo reads what appendInfo wrote and returns how many values follow.
+// decodeInfo decodes the form that appendInfo writes and returns how many values follow.
 func decodeInfo(d *wire.Decoder, x *local.ExtentInfo, values int) (more int) {
 	n := d.Array()
 	if n < values {
-		d.Fail(&wire.FormatError{Offset: d.Offset(), Reason: "too few values of an extent"})
+		d.Fail(&wire.FormatError{Offset: d.Offset(), Reason: "extent info is too short"})
 		return 0
 	}
 	decode16(d, (*[16]byte)(&x.ID.Blob))
@@ -87,7 +87,7 @@ func decodeInfos(d *wire.Decoder) []local.ExtentInfo {
 //
 //	[state, repairs, length, epoch, [holder...]]
 //
-// one for each extent asked for. Later versions append.
+// with one element for each requested extent. Later versions append.
 const heldValues = 5
 
 func appendHeld(e *wire.Encoder, all []Held) {
@@ -123,8 +123,8 @@ func decodeHeld(d *wire.Decoder) []Held {
 	return all
 }
 
-// sealed is the result of Seal: the nodes that have the extent, and the first failure as
-// [node, code, text], or nil. A seal that failed on some nodes is no error of the call.
+// sealed is the result of Seal: the nodes that have sealed the extent, and the first failure as
+// [node, code, text], or nil. A seal that failed on some nodes is not an error of the call.
 type sealed struct {
 	nodes  []string
 	failed *ReplicaError
@@ -163,11 +163,11 @@ func (s *sealed) decode(d *wire.Decoder) {
 	}
 }
 
-// decodeBytes copies a result of exactly len(p) bytes.
+// decodeBytes decodes a result of exactly len(p) bytes.
 func decodeBytes(d *wire.Decoder, p []byte) {
 	b := d.Bytes()
 	if d.Err() == nil && len(b) != len(p) {
-		d.Fail(&wire.FormatError{Offset: d.Offset(), Reason: "another number of bytes than asked for"})
+		d.Fail(&wire.FormatError{Offset: d.Offset(), Reason: "unexpected number of bytes"})
 		return
 	}
 	copy(p, b)

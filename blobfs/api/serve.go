@@ -10,15 +10,15 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// Serve registers the methods of a node's store with a server, before that serves. Each call
-// is for the Peer that current returns then, or is answered with its error.
+// Serve registers the methods of a node's store with a server that does not serve yet. Each call
+// uses the Peer that current returns at that time, or fails with its error.
 //
-// What belongs to a stream is decoded on the connection's reader, so that it keeps its
-// order, and handed on; the bytes of a piece stay in the request's buffer until it is answered. A
-// Copy waits for other nodes; all else has a goroutine while it reads from disk.
+// Calls of a stream are decoded on the connection's reader, which preserves their order, and passed
+// on. The bytes of a piece stay in the request's buffer until the call is answered. Copy waits for
+// other nodes. All other calls read from disk in a goroutine of their own.
 func Serve(srv *rpc.Server, current func() (Peer, error)) {
 	serveLogs(srv, current)
-	serveSweep(srv, current)
+	serveGC(srv, current)
 	for i := range shapes {
 		sh := &shapes[i]
 		mode := rpc.Spawned
@@ -49,7 +49,7 @@ func Serve(srv *rpc.Server, current func() (Peer, error)) {
 	}
 }
 
-// serveStream hands a part of a stream on. The call outlives the handler.
+// serveStream passes a call of a stream on. The call outlives the handler.
 func (r *request) serveStream(c *rpc.Call, p Peer) {
 	done := func(err error) {
 		if err != nil {
@@ -65,7 +65,7 @@ func (r *request) serveStream(c *rpc.Call, p Peer) {
 			done(ErrBadRequest)
 			return
 		}
-		p.Begin(ctx, Begin{Stream: r.stream, Extent: r.extent, Offset: r.offset, Chain: r.nodes, Vital: r.vital}, done)
+		p.Begin(ctx, Begin{Stream: r.stream, Extent: r.extent, Offset: r.offset, Chain: r.nodes, Vital: r.priorityBytes}, done)
 	case MethodPiece:
 		p.Piece(ctx, r.stream, r.offset, r.data, done)
 	case MethodSeal:
@@ -83,7 +83,7 @@ func (r *request) serveStream(c *rpc.Call, p Peer) {
 	}
 }
 
-// serve does what needs no order.
+// serve executes a call that needs no order.
 func (r *request) serve(c *rpc.Call, p Peer) {
 	ctx := c.Context()
 	var reply func(*wire.Encoder)
@@ -130,7 +130,7 @@ func (r *request) serve(c *rpc.Call, p Peer) {
 	c.Reply(reply)
 }
 
-// readBuffers lends room for what is read from disk on its way into an answer.
+// readBuffers are buffers for reads.
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
 
 func (r *request) serveRead(c *rpc.Call, p Peer) {

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// Store is what the suite holds a store to.
+// Store is the interface of the stores under test.
 type Store interface {
 	Create(ctx context.Context) (*blobfs.Writer, error)
 	OpenBlob(ctx context.Context, h blobfs.Handle) (*blobfs.Reader, error)
@@ -23,8 +23,8 @@ type Store interface {
 	Close() error
 }
 
-// Run runs the part of the suite that is about blobs. open returns an empty store with extents of 256 KiB or so,
-// so that blobs of a megabyte have several; the suite verifies and closes it.
+// Run runs the blob part of the suite. open returns an empty store with extents of about 256 KiB,
+// so that blobs of a megabyte have several. The suite verifies and closes it.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	tests := []struct {
 		name string
@@ -77,7 +77,7 @@ func wantError(t *testing.T, err, want error) {
 	}
 }
 
-// Bytes returns n bytes that depend on seed and nothing else.
+// Bytes returns n bytes that depend only on seed.
 func Bytes(seed uint64, n int) []byte {
 	var key [32]byte
 	for i := range 8 {
@@ -102,7 +102,7 @@ func put(t *testing.T, s Store, data []byte) blobfs.Handle {
 	return h
 }
 
-// get reads a blob whole, both ways.
+// get reads a whole blob with both methods.
 func get(t *testing.T, s Store, h blobfs.Handle) []byte {
 	t.Helper()
 	r, err := s.OpenBlob(t.Context(), h)
@@ -134,7 +134,7 @@ func testBlobSizes(t *testing.T, s Store) {
 			t.Errorf("handle of %d bytes: length %d, %d extents", size, h.Length, len(h.Extents))
 		}
 		if !bytes.Equal(get(t, s, h), data) {
-			t.Errorf("blob of %d bytes reads otherwise", size)
+			t.Errorf("blob of %d bytes differs", size)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func testBlobPieces(t *testing.T, s Store) {
 			piece := bytes.Clone(rest[:n])
 			_, err := w.Write(piece)
 			noError(t, err)
-			clear(piece) // the writer keeps nothing of it
+			clear(piece) // the writer must not retain it
 			rest = rest[n:]
 		}
 		h, err := w.Seal(t.Context())
@@ -159,7 +159,7 @@ func testBlobPieces(t *testing.T, s Store) {
 			t.Errorf("handle has ID %s, writer %s", h.ID, w.ID())
 		}
 		if !bytes.Equal(get(t, s, h), data) {
-			t.Errorf("blob of %d bytes reads otherwise", len(data))
+			t.Errorf("blob of %d bytes differs", len(data))
 		}
 		_, err = w.Write([]byte("x"))
 		wantError(t, err, blobfs.ErrSealed)
@@ -188,7 +188,7 @@ func testRandomReads(t *testing.T, s Store) {
 				got, err := r.ReadAt(p, int64(off))
 				want := data[off:min(off+n, len(data))]
 				if got != len(want) || !bytes.Equal(p[:got], want) {
-					t.Errorf("%d bytes at %d read otherwise", n, off)
+					t.Errorf("%d bytes at %d differ", n, off)
 				}
 				if (err == io.EOF) != (got < n) || (err != nil && err != io.EOF) {
 					t.Errorf("%d bytes at %d: %d and %v", n, off, got, err)
@@ -218,7 +218,7 @@ func testReadChecked(t *testing.T, s Store) {
 			return nil
 		}))
 		if calls != 1 {
-			t.Errorf("asked %d times", calls)
+			t.Errorf("check was called %d times", calls)
 		}
 	}
 	no, calls := errors.New("no"), 0
@@ -253,7 +253,7 @@ func testBlobDelete(t *testing.T, s Store) {
 		t.Errorf("blobs: %+v", infos)
 	}
 	if !bytes.Equal(get(t, s, keep), data) {
-		t.Error("the other blob reads otherwise")
+		t.Error("the other blob differs")
 	}
 }
 

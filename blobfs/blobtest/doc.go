@@ -1,3 +1,3 @@
-// Package blobtest says by test what a block store is: a suite for blobs and one for logs, which the stores in
-// memory, on local folders and on several nodes all pass.
+// Package blobtest is the conformance suite for blob and log stores. The stores in memory, on local
+// folders and on several nodes all pass it.
 package blobtest

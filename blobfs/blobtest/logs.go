@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
-// LogWriter is what appends to a log.
+// LogWriter appends to a log.
 type LogWriter interface {
 	ID() blobfs.ID
 	Append(ctx context.Context, p []byte) (pos int64, err error)
@@ -22,13 +22,13 @@ type LogWriter interface {
 	Close() error
 }
 
-// LogReader is what reads one.
+// LogReader reads a log.
 type LogReader interface {
 	Next() (payload []byte, pos int64, err error)
 	Close() error
 }
 
-// LogStore is what the suite holds a store of logs to.
+// LogStore is the interface of the log stores under test.
 type LogStore interface {
 	CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error)
 	OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error)
@@ -36,12 +36,13 @@ type LogStore interface {
 	Logs() []blobfs.LogInfo
 	Verify(ctx context.Context, report func(blobfs.Problem)) error
 	Close() error
-	// OneProcess tells that the writer and who fences it are in one process: so nothing is in the log whose
-	// Append failed, a reader reads on when its log is removed, and the name of a removed log is free.
+	// OneProcess reports whether the writer and the opener that fences it share a process. Then the
+	// log has no payload whose Append failed, a reader can finish after the log is removed, and the
+	// name of a removed log is free.
 	OneProcess() bool
 }
 
-// LocalLogs is the logs of a store that keeps them on its own disks.
+// LocalLogs adapts a store that keeps logs on its own disks.
 type LocalLogs struct{ *local.Store }
 
 // CreateLog implements LogStore.
@@ -65,8 +66,8 @@ func (s LocalLogs) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error)
 // OneProcess implements LogStore.
 func (s LocalLogs) OneProcess() bool { return true }
 
-// RunLogs runs the part of the suite that is about logs. open returns an empty store with extents of 256 KiB or
-// so; the suite verifies and closes it.
+// RunLogs runs the log part of the suite. open returns an empty store with extents of about 256
+// KiB. The suite verifies and closes it.
 func RunLogs(t *testing.T, open func(t *testing.T) LogStore) {
 	tests := []struct {
 		name string
@@ -108,7 +109,7 @@ func appendAll(t *testing.T, w LogWriter, payloads ...[]byte) []record {
 		given := bytes.Clone(p)
 		pos, err := w.Append(t.Context(), given)
 		noError(t, err)
-		clear(given) // the writer keeps nothing of it
+		clear(given) // the writer must not retain it
 		if pos <= last {
 			t.Fatalf("position %d after %d", pos, last)
 		}
@@ -182,7 +183,7 @@ func testLogRoundTrip(t *testing.T, s LogStore) {
 	wantError(t, err, blobfs.ErrNoLog)
 }
 
-// A payload may be larger than an extent, and then fills several.
+// A payload may be larger than an extent, and then spans several.
 func testLogLarge(t *testing.T, s LogStore) {
 	id := blobfs.NewID()
 	w, err := s.CreateLog(t.Context(), id)
@@ -213,7 +214,7 @@ func testLogUnsealed(t *testing.T, s LogStore) {
 	same(t, readLog(t, s, id), want)
 }
 
-// I4: once a log was opened, its writer is acknowledged nothing.
+// I4: once a log was opened, its writer gets no acknowledgement.
 func testLogFencing(t *testing.T, s LogStore) {
 	id := blobfs.NewID()
 	w, err := s.CreateLog(t.Context(), id)
@@ -315,7 +316,7 @@ func testLogRemove(t *testing.T, s LogStore) {
 		noError(t, r.Close())
 		return
 	}
-	// Its files are not overwritten while someone reads them.
+	// Its files are not overwritten while a reader is open.
 	other, err := s.CreateLog(t.Context(), blobfs.NewID())
 	noError(t, err)
 	appendAll(t, other, Bytes(4, 200_000), Bytes(5, 200_000), Bytes(6, 200_000))

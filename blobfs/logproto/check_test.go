@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// noteSent remembers what an extent holds, and that it never holds something else there.
+// noteSent records the bytes of an extent, and checks that they never change.
 func (x *explorer) noteSent(w *world, m message) {
 	for i := m.pos; i < m.end; i++ {
 		p := placed{seq: m.seq, pos: i - m.start, p: m.data[i-m.pos]}
@@ -20,7 +20,7 @@ func (x *explorer) noteSent(w *world, m message) {
 	}
 }
 
-// noteAcked remembers what is acknowledged. L2.
+// noteAcked records what is acknowledged. L2.
 func (x *explorer) noteAcked(w *world, a *actor, to int64) {
 	from := a.first
 	for _, p := range w.acked {
@@ -35,7 +35,7 @@ func (x *explorer) noteAcked(w *world, a *actor, to int64) {
 	}
 }
 
-// checkLists checks a list that replaces the one that is there. L3.
+// checkLists checks a list that replaces the current one. L3.
 func (x *explorer) checkLists(w *world, l *List) {
 	if err := l.Validate(); err != nil {
 		w.wrong = err.Error()
@@ -57,7 +57,7 @@ func (x *explorer) checkLists(w *world, l *List) {
 	}
 }
 
-// checkForward checks that a node's epochs do not go back. L3.
+// checkForward checks that a node's epochs do not decrease. L3.
 func (x *explorer) checkForward(w *world, before, n *node) {
 	if n.r.Fence < before.r.Fence {
 		w.wrong = fmt.Sprintf("L3: the fence of a node goes from %d to %d", before.r.Fence, n.r.Fence)
@@ -75,7 +75,7 @@ func (x *explorer) checkForward(w *world, before, n *node) {
 	}
 }
 
-// check checks a state: what can be read, and what would be found by a recovery now.
+// check checks a state: what can be read, and what a recovery would find now.
 func (x *explorer) check(w *world) {
 	x.checkReads(w)
 	if w.wrong != "" {
@@ -124,7 +124,7 @@ func (x *explorer) checkReads(w *world) {
 	}
 }
 
-// extent returns the bytes that an extent of that length has.
+// extent returns the bytes of an extent of that length.
 func (w *world) extent(seq uint64, length int64) string {
 	var b []byte
 	for _, p := range w.sent {
@@ -135,7 +135,7 @@ func (w *world) extent(seq uint64, length int64) string {
 	return string(b)
 }
 
-// checkRecovery recovers the log from every set of nodes that can be reached. L1, L5.
+// checkRecovery recovers the log from every set of reachable nodes. L1, L5.
 func (x *explorer) checkRecovery(w *world) {
 	for set := 1; set < 8; set++ {
 		r := NewRecoverer(99, false)
@@ -164,7 +164,7 @@ func (x *explorer) checkRecovery(w *world) {
 	}
 }
 
-// misses says what is wrong with the log as it was recovered.
+// misses describes what is wrong with the recovered log.
 func (w *world) misses(l *List, set int) string {
 	var log string
 	for _, e := range l.Extents {
@@ -185,7 +185,7 @@ func (w *world) misses(l *List, set int) string {
 			whole = whole || d == e.Length
 		}
 		if !whole {
-			return fmt.Sprintf("nobody has all of extent %d", e.Seq)
+			return fmt.Sprintf("no node has all of extent %d", e.Seq)
 		}
 		log += want
 	}

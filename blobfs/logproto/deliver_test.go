@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// deliver has a message arrive, for the last time unless it is kept.
+// deliver delivers a message, for the last time unless it is kept.
 func (x *explorer) deliver(w *world, m message, keep bool) {
 	if !keep {
 		i := slices.IndexFunc(w.net, func(o message) bool { return o.k == m.k })
@@ -119,7 +119,7 @@ func (x *explorer) toExtent(w *world, n *node, m, answer message) {
 	}
 }
 
-// cutNode cuts a replica; one that is short is filled from another that was cut.
+// cutNode cuts a replica. One that is short is refilled from another that was cut.
 func (x *explorer) cutNode(w *world, n *node, m message) {
 	e := n.r.Find(m.seq)
 	if e == nil {
@@ -179,7 +179,7 @@ func (x *explorer) toLists(w *world, m message) {
 func (x *explorer) toActor(w *world, m message) {
 	a := w.actor(m.actor)
 	if m.kind >= mSaved && m.op != a.op {
-		return // it has given that request up
+		return // the actor has given up that request
 	}
 	name := nodeNames[m.node : m.node+1]
 	switch m.kind {

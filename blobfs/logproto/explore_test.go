@@ -10,19 +10,19 @@ const nodeNames = "abc"
 
 func nodeIndex(name string) int { return int(name[0] - 'a') }
 
-// scenario is a budget of mishaps, and where extents are placed.
+// scenario is a budget of faults, and the placement of extents.
 type scenario struct {
 	name                           string
 	submits                        [2]int
 	recoveries                     int
-	take                           bool // the first recovery is by a successor that goes on in the log
+	take                           bool // the first recovery is by a successor that continues the log
 	crashes, dups, fails, unknowns int
-	cuts                           int // cuts that arrive
-	seqs                           int // extents that there are nodes for
+	cuts                           int // cuts that are delivered
+	seqs                           int // extents for which there are nodes
 	places                         []string
 }
 
-// start is a log whose first extent and standby are registered, and empty.
+// start is a log with a registered, empty first extent and standby.
 func (s *scenario) start() *world {
 	w := &world{crashes: s.crashes, dups: s.dups, fails: s.fails, unknowns: s.unknowns, cuts: s.cuts, seqs: s.seqs, submits: s.submits, next: 1}
 	w.writers[0] = &actor{w: NewWriter(List{Epoch: 1, Owner: 1}, 0)}
@@ -34,19 +34,19 @@ func (s *scenario) start() *world {
 	return w
 }
 
-// explorer visits every state that a scenario can come to.
+// explorer visits every state that a scenario can reach.
 type explorer struct {
 	*scenario
 	seen    map[[16]byte]struct{}
-	checked map[[16]byte]struct{} // disks and acknowledgements from which recovery was tried
+	checked map[[16]byte]struct{} // disks and acknowledgements for which recovery was tried
 	buf     []byte
-	// branches are steps that were not taken yet.
+	// branches are steps not taken yet.
 	branches []*world
-	rng      *rand.Rand // shuffles them, so that a walk that is cut short sees some of everything
+	rng      *rand.Rand // shuffles branches, so that a truncated walk sees some of everything
 	limit    int
-	found    *world // where a property does not hold
-	cut      bool   // the limit was met
-	acks     int    // states in which something is acknowledged, so that it is seen that the scenario says something
+	found    *world // a state that violates a property
+	cut      bool   // the limit was reached
+	acks     int    // states with an acknowledgement, which show that the scenario is meaningful
 	closed   int    // states in which the log is recovered
 }
 
@@ -104,7 +104,7 @@ func hash(b []byte) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// steps adds what every step that is possible leads to.
+// steps adds every state that one step leads to.
 func (x *explorer) steps(w *world) {
 	for i := range w.net {
 		if w.net[i].kind == mCut && w.cuts == 0 {
@@ -173,7 +173,7 @@ func (x *explorer) writerSteps(w *world, i int) {
 		x.branches = append(x.branches, c)
 	}
 	if w.fails > 0 {
-		for _, e := range []*openExtent{a.w.cur, a.w.next, a.w.made} {
+		for _, e := range []*openExtent{a.w.cur, a.w.next, a.w.preparing} {
 			if e == nil || e.failed {
 				continue
 			}
@@ -199,7 +199,7 @@ func (x *explorer) recoverySteps(w *world) {
 		a := w.recs[i]
 		if a == nil {
 			if i > 0 && w.recs[i-1] == nil {
-				break // they are alike
+				break // equivalent
 			}
 			c := w.clone("recovery %d begins", i)
 			c.recs[i] = &actor{r: NewRecoverer(uint64(10+i), i == 0 && x.take)}
@@ -258,7 +258,7 @@ func (x *explorer) flush(w *world, i int, seq uint64) {
 	}
 }
 
-// effects does what an actor wants done.
+// effects applies the effects that an actor requests.
 func (x *explorer) effects(w *world, actor int) {
 	a := w.actor(actor)
 	var all []Effect

@@ -1,7 +1,7 @@
 package logproto
 
-// A flaw is a mistake that the explorer's test plants, one at a time, to show that it
-// would be found. In the product there is none.
+// A flaw is a mistake that the explorer's test plants, one at a time, to show that the explorer
+// finds it. Production code has none.
 type flaw uint8
 
 const (

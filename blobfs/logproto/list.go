@@ -5,55 +5,55 @@ import (
 	"slices"
 )
 
-// Bounds of a list: it must fit a file of the lock service, of 256 KiB.
+// Bounds of a list, which must fit a lock service file of 256 KiB.
 const (
 	ExtentsMax   = 1024
 	ReplicasMax  = 8
 	NodeBytesMax = 64
-	openMax      = 2 // the extent that is written and the standby
+	openMax      = 2 // the current extent and the standby
 )
 
 // Open is the Length of an extent that is not sealed.
 const Open int64 = -1
 
-// List says of which extents a log consists.
+// List names the extents of a log.
 type List struct {
-	// Epoch is raised by who takes the log over. From 1.
+	// Epoch is raised by each takeover of the log. It starts at 1.
 	Epoch uint64
-	// Owner tells apart those who raise the epoch to the same number: who does not
-	// learn the outcome of its compare-and-set reads the list, and must
-	// not take another's for its own. Random.
+	// Owner is random. It distinguishes concurrent takeovers that raise the epoch to the same
+	// number: one that does not learn the outcome of its compare-and-set reads the list, and must
+	// not mistake the other's for its own.
 	Owner uint64
-	// Closed means that the log will not go on: it is sealed or was recovered.
+	// Closed means that the log accepts no more appends: it was sealed or recovered.
 	Closed bool
-	// Start is the position of the first extent: those before it were released.
+	// Start is the position of the first extent. Those before it were released.
 	Start int64
-	// Extents are in the order of the log. All but the last two are sealed.
+	// Extents are in log order. All but the last two are sealed.
 	Extents []Extent
 }
 
-// Extent is one of a log's extents.
+// Extent is one extent of a log.
 type Extent struct {
-	Seq      uint64 // from 1, rising, with gaps
+	Seq      uint64 // from 1, increasing, with gaps
 	Length   int64  // bytes of frames, or Open
 	Replicas []string
 }
 
-// Validate says what is wrong with the list, if anything.
+// Validate returns an error if the list is inconsistent.
 func (l *List) Validate() error {
 	if l.Epoch == 0 || l.Start < 0 || len(l.Extents) > ExtentsMax {
-		return fmt.Errorf("list of a log of epoch %d, start %d and %d extents does not add up", l.Epoch, l.Start, len(l.Extents))
+		return fmt.Errorf("inconsistent log list: epoch %d, start %d, %d extents", l.Epoch, l.Start, len(l.Extents))
 	}
 	seq, open, end := uint64(0), 0, l.Start
 	for i := range l.Extents {
 		x := &l.Extents[i]
 		n := len(x.Replicas)
 		if x.Seq <= seq || n == 0 || n > ReplicasMax || x.Length < Open || (open > 0 && x.Length != Open) || end+x.Length < x.Length {
-			return fmt.Errorf("extent %d of a log, of length %d with %d replicas, does not add up", x.Seq, x.Length, n)
+			return fmt.Errorf("inconsistent log list: extent %d of length %d with %d replicas", x.Seq, x.Length, n)
 		}
 		for _, node := range x.Replicas {
 			if node == "" || len(node) > NodeBytesMax {
-				return fmt.Errorf("extent %d of a log: node name of %d bytes", x.Seq, len(node))
+				return fmt.Errorf("log extent %d: node name of %d bytes", x.Seq, len(node))
 			}
 		}
 		seq = x.Seq
@@ -64,7 +64,7 @@ func (l *List) Validate() error {
 		}
 	}
 	if open > openMax || (l.Closed && open > 0) {
-		return fmt.Errorf("list of a log with %d open extents, closed %t, does not add up", open, l.Closed)
+		return fmt.Errorf("inconsistent log list: %d open extents, closed %t", open, l.Closed)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (l *List) Sealed() (n int, end int64) {
 	return n, end
 }
 
-// Equal tells whether two lists say the same.
+// Equal reports whether two lists are equal.
 func (l *List) Equal(m *List) bool {
 	return l.Epoch == m.Epoch && l.Owner == m.Owner && l.Closed == m.Closed && l.Start == m.Start &&
 		slices.EqualFunc(l.Extents, m.Extents, func(a, b Extent) bool {
@@ -87,7 +87,7 @@ func (l *List) Equal(m *List) bool {
 		})
 }
 
-// Clone returns a copy that shares only the lists of replicas, which nobody changes.
+// Clone returns a copy. It shares the lists of replicas, which are never changed.
 func (l *List) Clone() List {
 	c := *l
 	c.Extents = slices.Clone(l.Extents)

@@ -44,7 +44,7 @@ func (t *trail) print(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// seed is random unless STELE_SEED says otherwise.
+// seed is random unless STELE_SEED is set.
 func seed(t *testing.T) uint64 {
 	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)
 	if err != nil {
@@ -66,12 +66,11 @@ func (x *explorer) story() string {
 	return fmt.Sprintf("%s: %s, after\n%s", x.name, x.found.wrong, b.String())
 }
 
-// exploring is held by the one test that explores: theFlaw is of all. These tests are parallel ones so that the others, which take
-// milliseconds, come first.
+// exploring is held by the one test that explores, since theFlaw is global. These tests are
+// parallel so that the others, which take milliseconds, run first.
 var exploring sync.Mutex
 
-// TestExplore walks through all states of the small scenarios and a part of those of the others.
-// L1 to L5.
+// TestExplore visits all states of the small scenarios and a part of those of the others. L1 to L5.
 func TestExplore(t *testing.T) {
 	t.Parallel()
 	exploring.Lock()
@@ -93,7 +92,7 @@ func TestExplore(t *testing.T) {
 	t.Logf("%d states", total)
 }
 
-// plants are the mistakes, each with a scenario in which it shows.
+// plants are the planted mistakes, each with a scenario that reveals it.
 var plants = []struct {
 	flaw     flaw
 	what     string
@@ -103,8 +102,8 @@ var plants = []struct {
 	{flawAppendCut, "a replica takes appends after it was cut", "sealed by its writer"},
 	{flawOpenFenced, "a fenced node opens an extent of a lower epoch", "opened too late"},
 	{flawFenceBackward, "a fence of a lower epoch replaces a higher one", "two recoveries at once"},
-	{flawStartAnywhere, "the first append to arrive says where the standby starts", "three appends"},
-	{flawGap, "a replica takes an append that leaves a gap", "three appends"},
+	{flawStartAnywhere, "the first append to arrive determines the standby's start", "three appends"},
+	{flawGap, "a replica accepts an append that leaves a gap", "three appends"},
 	{flawCutShort, "a replica that is short is cut without being refilled", "one recovery"},
 	{flawReadUncut, "a replica serves what was not cut", "one recovery"},
 	{flawAckSome, "an append is acknowledged when one replica has it", "one recovery"},
@@ -117,7 +116,7 @@ var plants = []struct {
 	{flawRecoverUnclaimed, "a recovery does not raise the epoch in the list", "one replica each"},
 }
 
-// TestPlanted plants one mistake after the other and expects that the explorer finds each.
+// TestPlanted plants one mistake at a time and expects the explorer to find it.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
 	exploring.Lock()

@@ -2,7 +2,7 @@ package logproto
 
 import "slices"
 
-// phase is how far a recovery is.
+// phase is the progress of a recovery.
 type phase uint8
 
 const (
@@ -14,51 +14,51 @@ const (
 	phaseFailed
 )
 
-// Recoverer is the machine of who takes a log over: it raises the epoch, fences, finds out
-// how long the open extents are, and records that. It is not safe for concurrent use.
+// Recoverer is the state machine of a takeover: it raises the epoch, fences the replicas,
+// determines the lengths of the open extents and records them in the list. It is not safe for
+// concurrent use.
 type Recoverer struct {
 	owner uint64
-	keep  bool // the log goes on: it is not closed
+	keep  bool // leave the log open
 	phase phase
-	list  List // as last read or saved by us
+	list  List // as last read or saved
 	gen   uint64
-	// pending is the list that is being saved, nil if none is.
+	// pending is the list being saved, nil if none is.
 	pending *List
-	heard   []heard
+	answers []nodeAnswer
 	err     error
 	effects []Effect
 }
 
-// heard is what a fenced node told.
-type heard struct {
+// nodeAnswer is the answer of a fenced node.
+type nodeAnswer struct {
 	node   string
 	states []State
 }
 
-// NewRecoverer returns a recovery of a log. owner is a random number. With keep the
-// log stays open: the caller goes on in it as its writer.
+// NewRecoverer returns a recovery of a log. owner is a random number. With keep the log stays open,
+// and the caller continues as its writer.
 func NewRecoverer(owner uint64, keep bool) *Recoverer {
 	r := &Recoverer{owner: owner, keep: keep}
 	r.do(Effect{Kind: EffectLoad})
 	return r
 }
 
-// Take returns what is to be done, in order, since the last call. The slice is valid
-// until the next event.
+// Take returns the effects since the last call, in order. The slice is valid until the next event.
 func (r *Recoverer) Take() []Effect {
 	e := r.effects
 	r.effects = r.effects[:0]
 	return e
 }
 
-// Err returns why the recovery came to nothing: ErrLost, and another one may be tried, or ErrClosed if
-// the log was to go on and cannot.
+// Err returns why the recovery failed: ErrLost, after which another may be tried, or ErrClosed if
+// the log was to stay open but is closed.
 func (r *Recoverer) Err() error { return r.err }
 
-// Done tells that the lengths of all extents are in the list.
+// Done reports whether the list has the lengths of all extents.
 func (r *Recoverer) Done() bool { return r.phase == phaseDone }
 
-// Epoch returns the epoch that the log has now.
+// Epoch returns the current epoch of the log.
 func (r *Recoverer) Epoch() uint64 { return r.list.Epoch }
 
 // List returns the list, with its generation, once Done.
@@ -76,7 +76,7 @@ func (r *Recoverer) save(l List) {
 	r.do(Effect{Kind: EffectSave, List: l, Gen: r.gen})
 }
 
-// Loaded gives the list as it is.
+// Loaded reports the list as read.
 func (r *Recoverer) Loaded(list List, gen uint64) {
 	switch {
 	case r.phase == phaseDone || r.phase == phaseFailed:
@@ -100,7 +100,7 @@ func (r *Recoverer) Loaded(list List, gen uint64) {
 	}
 }
 
-// claim raises the epoch. From then on the writer can change the list no more.
+// claim raises the epoch. After that the old writer cannot change the list.
 func (r *Recoverer) claim() {
 	r.phase = phaseClaiming
 	l := r.list.Clone()
@@ -115,7 +115,7 @@ func (r *Recoverer) claim() {
 	r.save(l)
 }
 
-// Saved notes that the list was replaced and is at generation gen.
+// Saved reports that the list was replaced and is at generation gen.
 func (r *Recoverer) Saved(gen uint64) {
 	if r.pending == nil {
 		return
@@ -134,8 +134,8 @@ func (r *Recoverer) Saved(gen uint64) {
 	}
 }
 
-// Unsaved notes that it is not known whether the list was replaced, or that it was
-// not, for it was at another generation.
+// Unsaved reports that the outcome of the save is unknown, or that it failed because the list was
+// at another generation.
 func (r *Recoverer) Unsaved() {
 	if r.pending != nil {
 		r.do(Effect{Kind: EffectLoad})
@@ -156,24 +156,24 @@ func (r *Recoverer) fence() {
 	}
 }
 
-// Fenced notes that a node has durably fenced the log at our epoch, and what it has of
-// it. An extent that it has lost, or finds damaged, is not among the states.
+// Fenced reports that a node has durably fenced the log at this epoch, and the states of its
+// replicas. States of lost or corrupt replicas are left out.
 func (r *Recoverer) Fenced(node string, states []State) {
-	if r.phase != phaseFencing || slices.ContainsFunc(r.heard, func(h heard) bool { return h.node == node }) {
+	if r.phase != phaseFencing || slices.ContainsFunc(r.answers, func(h nodeAnswer) bool { return h.node == node }) {
 		return
 	}
-	r.heard = append(r.heard, heard{node, states})
+	r.answers = append(r.answers, nodeAnswer{node, states})
 }
 
-// Refused notes that a node was fenced at a higher epoch.
+// Refused reports that a node was fenced at a higher epoch.
 func (r *Recoverer) Refused(epoch uint64) {
 	if r.phase == phaseFencing && epoch > r.list.Epoch {
 		r.fail(ErrLost)
 	}
 }
 
-// Ready tells whether a replica of each open extent was heard of, so that Decide may be called.
-// One is enough, since every replica must have what is acknowledged.
+// Ready reports whether a replica of each open extent has answered, so that Decide may be called.
+// One is enough, since every replica has all that was acknowledged.
 func (r *Recoverer) Ready() bool {
 	if r.phase != phaseFencing {
 		return false
@@ -190,12 +190,12 @@ func (r *Recoverer) Ready() bool {
 	return true
 }
 
-// Waiting tells whether a replica of an open extent was not heard of.
+// Waiting reports whether any replica of an open extent has not answered.
 func (r *Recoverer) Waiting() bool {
 	n, _ := r.list.Sealed()
 	for _, x := range r.list.Extents[n:] {
 		for _, node := range x.Replicas {
-			if !slices.ContainsFunc(r.heard, func(h heard) bool { return h.node == node }) {
+			if !slices.ContainsFunc(r.answers, func(h nodeAnswer) bool { return h.node == node }) {
 				return true
 			}
 		}
@@ -203,7 +203,7 @@ func (r *Recoverer) Waiting() bool {
 	return false
 }
 
-// Sure tells whether of each open extent a replica was heard of that knows how long it is.
+// Sure reports whether, for each open extent, a replica that was not restarted has answered.
 func (r *Recoverer) Sure() bool {
 	n, _ := r.list.Sealed()
 	for i := n; i < len(r.list.Extents); i++ {
@@ -214,12 +214,13 @@ func (r *Recoverer) Sure() bool {
 	return true
 }
 
-// found returns how long an extent is; false if no replica was heard of. Of those that know what
-// they have the least counts: it is on all of them. All others have what is acknowledged as well,
-// but what they have lost since to rot they do not know: without any that does, the most counts.
+// found returns the state that determines the length of an extent; false if no replica has
+// answered. Among replicas that were not restarted the shortest counts: its bytes are on all of
+// them. Restarted replicas may have lost acknowledged bytes to corruption without noticing. If only
+// such replicas answered, the longest counts.
 func (r *Recoverer) found(i int) (best State, ok bool) {
 	x := &r.list.Extents[i]
-	for _, h := range r.heard {
+	for _, h := range r.answers {
 		if !slices.Contains(x.Replicas, h.node) {
 			continue
 		}
@@ -251,9 +252,10 @@ func (s State) less(t State) bool {
 
 // Decide records the lengths of the open extents, once Ready.
 //
-// The length of an extent is the least that a fenced replica has, unless the next extent was
-// started on all replicas of it that were heard of: then something in that one may have been acknowledged,
-// and it says where it starts. If all have been restarted, it is the most, and one that was started will do.
+// The length of an extent is the shortest among its fenced replicas, as found returns it. If the
+// next extent was started on all of its replicas that answered, something in it may have been
+// acknowledged, and its start determines the length instead. If all replicas of the next extent
+// were restarted, one started replica is enough.
 func (r *Recoverer) Decide() {
 	if !r.Ready() {
 		return
@@ -288,7 +290,7 @@ func (r *Recoverer) Decide() {
 	r.save(l)
 }
 
-// done has what was found made true on the replicas.
+// done cuts the replicas to the recorded lengths.
 func (r *Recoverer) done() {
 	r.phase = phaseDone
 	r.cut(&r.list)

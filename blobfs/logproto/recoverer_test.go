@@ -42,15 +42,15 @@ func scanned(seq uint64, start, length int64) State {
 	return State{Seq: seq, Started: true, Start: start, Length: length, Scanned: true}
 }
 
-// TestRecovererSealsLog: a recovery claims the log, fences each replica of the open extents once, records the lengths, and cuts only
-// then. L1, L3.
+// TestRecovererSealsLog: a recovery claims the log, fences each replica of the open extents once,
+// records the lengths, and cuts only then. L1, L3.
 func TestRecovererSealsLog(t *testing.T) {
 	r := fencing(t, false)
 	if r.Epoch() != 5 || r.Ready() || !r.Waiting() || r.Sure() {
 		t.Errorf("epoch %d, ready %t, waiting %t, sure %t", r.Epoch(), r.Ready(), r.Waiting(), r.Sure())
 	}
 	r.Decide()
-	r.expect("nothing was heard")
+	r.expect("no node has answered")
 	r.Fenced("b", []State{started(2, 140, 10)})
 	if r.Ready() || r.Sure() {
 		t.Error("ready without a replica of the standby")
@@ -86,7 +86,8 @@ func TestRecovererSealsLog(t *testing.T) {
 	}
 }
 
-// TestRecovererWaitsForReplicas: a recovery waits as long as a replica of an open extent was not heard of, whether or not it had the extent.
+// TestRecovererWaitsForReplicas: a recovery waits until a replica of each open extent has answered,
+// whether or not it has the extent.
 func TestRecovererWaitsForReplicas(t *testing.T) {
 	r := fencing(t, false)
 	for _, node := range []string{"a", "b", "c"} {
@@ -100,8 +101,9 @@ func TestRecovererWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// TestRecovererLengths: an extent is as long as the least that a replica knows to have, unless the next one was started, which then
-// says where it ends. What was found by a scan counts only without a replica that knows, and then the most. L1.
+// TestRecovererLengths: an extent has the length of its shortest replica that was not restarted,
+// unless the next one was started; then that one's start determines its end. Restarted replicas
+// count only if there are no others, and then the longest does. L1.
 func TestRecovererLengths(t *testing.T) {
 	type heardOf map[string][]State
 	for name, c := range map[string]struct {
@@ -151,7 +153,8 @@ func TestRecovererLengths(t *testing.T) {
 	}
 }
 
-// TestRecovererRefused: a fence of a higher epoch ends a recovery that fences, and no other answer does.
+// TestRecovererRefused: a fence of a higher epoch ends a recovery that is fencing, and no other
+// answer does.
 func TestRecovererRefused(t *testing.T) {
 	r := startRecoverer(t, false)
 	r.Refused(9)
@@ -172,8 +175,9 @@ func TestRecovererRefused(t *testing.T) {
 	r.expect("after that")
 }
 
-// TestRecovererLearnsOutcome: a save of unknown outcome is repeated if the list is as it was, counts as done if the list is what was to
-// be saved, and is lost if another has changed it, unless that has closed the log. L3.
+// TestRecovererLearnsOutcome: a save of unknown outcome is repeated if the list is unchanged,
+// succeeds if the list is the one to be saved, and fails if another has changed it, unless the log
+// is now closed. L3.
 func TestRecovererLearnsOutcome(t *testing.T) {
 	claiming := func(keep bool) testRecoverer {
 		t.Helper()
@@ -222,7 +226,8 @@ func TestRecovererLearnsOutcome(t *testing.T) {
 	}
 }
 
-// TestRecovererOfSealedLog: a log without open extents needs no fence: it goes on as soon as it is claimed, or is closed. L5.
+// TestRecovererOfSealedLog: a log without open extents needs no fence: it continues as soon as it
+// is claimed, or is closed. L5.
 func TestRecovererOfSealedLog(t *testing.T) {
 	l := List{Epoch: 4, Owner: 5, Start: 100, Extents: []Extent{{1, 40, []string{"a"}}}}
 	r := startRecoverer(t, true)

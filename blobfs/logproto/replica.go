@@ -2,22 +2,22 @@ package logproto
 
 import "slices"
 
-// Meta is what a replica durably knows of its extent beside the bytes.
+// Meta is the durable state of a replica apart from its bytes.
 type Meta struct {
-	Epoch   uint64 // of who opened it
-	Fence   uint64 // highest epoch that has fenced it, 0 if none
-	Started bool   // something was appended, so Start is known
-	Start   int64  // position in the log of its first byte
-	Sealed  bool   // it was cut: Length is for good
-	Length  int64  // bytes of frames, once Sealed
+	Epoch   uint64 // of the writer that opened it
+	Fence   uint64 // highest epoch that has fenced it, 0 if none has
+	Started bool   // something was appended, so Start is valid
+	Start   int64  // position of its first byte in the log
+	Sealed  bool   // it was cut: Length is final
+	Length  int64  // bytes of frames, if Sealed
 }
 
-// OpenRequest makes a replica of an extent, empty.
+// OpenRequest creates an empty replica of an extent.
 type OpenRequest struct {
 	Seq, Epoch uint64
 }
 
-// AppendRequest adds the bytes of positions Pos to End to an extent that starts at Start.
+// AppendRequest appends the bytes of positions Pos to End to an extent that starts at Start.
 type AppendRequest struct {
 	Seq, Epoch      uint64
 	Start, Pos, End int64
@@ -28,28 +28,27 @@ type FenceRequest struct {
 	Epoch uint64
 }
 
-// CutRequest tells what the list says of an extent that is sealed.
+// CutRequest has what the list records about a sealed extent.
 type CutRequest struct {
 	Seq, Epoch    uint64
 	Start, Length int64
 }
 
-// State is what a fenced replica tells of an extent.
+// State is the state of a replica as reported after a fence.
 type State struct {
 	Seq     uint64
 	Started bool
 	Start   int64
-	Length  int64 // bytes of frames that are durable
-	// Scanned tells that this is what a look at the file has found after a restart. Rot at
-	// the end looks like what a crash has torn: there may have been more.
+	Length  int64 // bytes of durable frames
+	// Scanned means that the state was read from the file after a restart. Corruption at the end
+	// looks like a torn write, so there may have been more bytes.
 	Scanned bool
 }
 
-// Replica is one node's part of a log. What the methods that begin with Next return is to
-// be made durable, and then given to Commit; nothing else may be asked of that
-// extent in between.
+// Replica is one node's part of a log. The result of a Next method has to be made durable and then
+// passed to Commit. No other method may be called for the same extent in between.
 type Replica struct {
-	// Fence is the highest epoch that was seen. It is at least that of each extent.
+	// Fence is the highest epoch seen. It is at least that of each extent.
 	Fence   uint64
 	Extents []*ReplicaExtent // by Seq
 }
@@ -58,9 +57,9 @@ type Replica struct {
 type ReplicaExtent struct {
 	Seq uint64
 	Meta
-	Durable int64 // bytes of frames that are on disk
-	Queued  int64 // bytes of frames that were accepted; at least Durable
-	Closed  bool  // takes no appends: the node was restarted, or the disk failed
+	Durable int64 // bytes of durable frames
+	Queued  int64 // bytes of accepted frames; at least Durable
+	Closed  bool  // accepts no appends: the node was restarted, or the disk failed
 }
 
 // Find returns the replica of an extent, nil if there is none.
@@ -82,8 +81,8 @@ func bySeq(x *ReplicaExtent, seq uint64) int {
 	return 0
 }
 
-// NextOpen returns what a new replica is to say of itself; false if the
-// replica is there already, opened by the same writer.
+// NextOpen returns the initial Meta of a new replica. It returns false if the same writer has
+// opened the replica already.
 func (r *Replica) NextOpen(m OpenRequest) (Meta, bool, error) {
 	if m.Epoch < r.Fence && !planted(flawOpenFenced) {
 		return Meta{}, false, &FencedError{Epoch: r.Fence}
@@ -97,7 +96,7 @@ func (r *Replica) NextOpen(m OpenRequest) (Meta, bool, error) {
 	return Meta{Epoch: m.Epoch}, true, nil
 }
 
-// Add adds an extent: a new one, or one that was found on disk.
+// Add adds a replica that is new or was found on disk.
 func (r *Replica) Add(x *ReplicaExtent) {
 	i, ok := slices.BinarySearchFunc(r.Extents, x.Seq, bySeq)
 	if ok {
@@ -107,13 +106,13 @@ func (r *Replica) Add(x *ReplicaExtent) {
 	r.Fence = max(r.Fence, x.Epoch, x.Fence)
 }
 
-// Remove forgets an extent.
+// Remove removes the replica of an extent.
 func (r *Replica) Remove(seq uint64) {
 	r.Extents = slices.DeleteFunc(r.Extents, func(x *ReplicaExtent) bool { return x.Seq == seq })
 }
 
-// BeginFence refuses a fence of an epoch that is over. All extents of lower epochs
-// are then to be fenced, each by NextFence and Commit, before the answer.
+// BeginFence rejects a fence of an old epoch. Before the answer all extents of lower epochs have to
+// be fenced, each by NextFence and Commit.
 func (r *Replica) BeginFence(m FenceRequest) error {
 	if m.Epoch < r.Fence && !planted(flawFenceBackward) {
 		return &FencedError{Epoch: r.Fence}
@@ -122,7 +121,7 @@ func (r *Replica) BeginFence(m FenceRequest) error {
 	return nil
 }
 
-// States returns what a fence of that epoch is answered with, once it is durable.
+// States returns the answer to a fence of that epoch, once it is durable.
 func (r *Replica) States(m FenceRequest) []State {
 	var all []State
 	for _, x := range r.Extents {
@@ -133,8 +132,8 @@ func (r *Replica) States(m FenceRequest) []State {
 	return all
 }
 
-// Append accepts bytes, which are then to be written: Flushed says when they are durable.
-// With again true they were accepted before, and perhaps are not durable yet.
+// Append accepts bytes, which the caller then writes; Flushed reports when they are durable. If
+// again is true they were accepted before and may not be durable yet.
 func (x *ReplicaExtent) Append(m AppendRequest) (again bool, err error) {
 	switch {
 	case x.Fence > m.Epoch && !planted(flawAppendFenced):
@@ -169,20 +168,20 @@ func (x *ReplicaExtent) Append(m AppendRequest) (again bool, err error) {
 	return false, nil
 }
 
-// Flushed notes that the first length bytes of what was accepted are durable.
+// Flushed reports that the first length bytes of the accepted ones are durable.
 func (x *ReplicaExtent) Flushed(length int64) {
 	x.Started = true
 	x.Durable = length
 }
 
-// Restart sets what a replica knows when its node has come back: it has that many bytes, all
-// durable, and takes no more. Some that were queued may be among them.
+// Restart sets the state after a restart of the node: the replica has length bytes, all durable,
+// and accepts no appends. They may include bytes that were queued and not acknowledged.
 func (x *ReplicaExtent) Restart(meta Meta, length int64) {
 	x.Meta, x.Durable, x.Queued, x.Closed = meta, length, length, true
 }
 
-// NextFence returns the extent's meta once it is fenced; false if it is already, or needs none.
-// What is queued must not be acknowledged any more.
+// NextFence returns the Meta of the fenced extent. It returns false if it is already fenced or
+// needs no fence. Queued bytes must not be acknowledged afterwards.
 func (x *ReplicaExtent) NextFence(m FenceRequest) (Meta, bool) {
 	meta := x.Meta
 	if x.Sealed || x.Epoch >= m.Epoch || x.Fence >= m.Epoch {
@@ -192,8 +191,8 @@ func (x *ReplicaExtent) NextFence(m FenceRequest) (Meta, bool) {
 	return meta, true
 }
 
-// NextCut returns the extent's meta once it is cut; false if it is already. The
-// error is a *ShortError if the replica has not the bytes: it is to be refilled.
+// NextCut returns the Meta of the cut extent. It returns false if it was cut before, and a
+// *ShortError if the replica does not have the bytes and has to be refilled.
 func (x *ReplicaExtent) NextCut(m CutRequest) (Meta, bool, error) {
 	meta := x.Meta
 	switch {
@@ -211,8 +210,8 @@ func (x *ReplicaExtent) NextCut(m CutRequest) (Meta, bool, error) {
 	return x.cut(m), true, nil
 }
 
-// NextRefill returns the extent's meta once it has been given the bytes from position
-// From on that it lacks; false if it was cut before.
+// NextRefill returns the Meta of the extent after it has been given the missing bytes from offset
+// from on. It returns false if it was cut before.
 func (x *ReplicaExtent) NextRefill(m CutRequest) (meta Meta, from int64, need bool, err error) {
 	switch {
 	case x.Sealed && (x.Length != m.Length || x.Start != m.Start):
@@ -225,7 +224,7 @@ func (x *ReplicaExtent) NextRefill(m CutRequest) (meta Meta, from int64, need bo
 	return x.cut(m), min(x.usable(m), m.Length), true, nil
 }
 
-// usable returns how many of the replica's bytes are the extent's.
+// usable returns how many of the replica's bytes belong to the extent.
 func (x *ReplicaExtent) usable(m CutRequest) int64 {
 	if !x.Started || x.Start != m.Start {
 		return 0
@@ -241,7 +240,7 @@ func (x *ReplicaExtent) cut(m CutRequest) Meta {
 	return meta
 }
 
-// Commit notes that meta is durable. What was queued and is not, is gone.
+// Commit reports that meta is durable. Queued bytes that are not durable are discarded.
 func (r *Replica) Commit(x *ReplicaExtent, meta Meta) {
 	x.Meta = meta
 	if meta.Sealed {
@@ -253,12 +252,12 @@ func (r *Replica) Commit(x *ReplicaExtent, meta Meta) {
 	r.Fence = max(r.Fence, meta.Epoch, meta.Fence)
 }
 
-// State returns what the replica has.
+// State returns the state of the replica.
 func (x *ReplicaExtent) State() State {
 	return State{Seq: x.Seq, Started: x.Started, Start: x.Start, Length: x.Durable, Scanned: x.Closed && !x.Sealed}
 }
 
-// Read refuses to serve what is not known to be the log's.
+// Read returns ErrUncut unless the replica was cut to this start and length.
 func (x *ReplicaExtent) Read(start, length int64) error {
 	if planted(flawReadUncut) && x.Started {
 		return nil

@@ -27,7 +27,8 @@ func outcome(err error) error {
 	return err
 }
 
-// TestReplicaOpens: a replica is opened at the node's fence or above, and again only by the writer that opened it, before the first append.
+// TestReplicaOpens: a replica is opened at the node's fence or above, and again only by the writer
+// that opened it, before the first append.
 func TestReplicaOpens(t *testing.T) {
 	var r Replica
 	r.Add(&ReplicaExtent{Seq: 4, Meta: Meta{Epoch: 5}})
@@ -59,8 +60,8 @@ func TestReplicaOpens(t *testing.T) {
 	}
 }
 
-// TestReplicaFences: a fence is repeated at its own epoch and never lowered. It fences the extents of lower epochs that are not cut,
-// and reports these and those that are cut. L3.
+// TestReplicaFences: a fence is repeated at its own epoch and never lowered. It fences the extents
+// of lower epochs that are not cut, and reports these and those that are cut. L3.
 func TestReplicaFences(t *testing.T) {
 	r := Replica{Fence: 5}
 	for epoch, want := range map[uint64]error{4: fencedAt(5), 5: nil} {
@@ -97,8 +98,8 @@ func TestReplicaFences(t *testing.T) {
 	}
 }
 
-// TestReplicaAppends: a replica accepts bytes that follow those that it has, by its own writer, from the start of the extent on, and
-// reports those that it has already. L4.
+// TestReplicaAppends: a replica accepts bytes that follow its own, from its own writer and from the
+// start of the extent on, and reports those that it has already. L4.
 func TestReplicaAppends(t *testing.T) {
 	fresh := func() *ReplicaExtent { return &ReplicaExtent{Seq: 1, Meta: Meta{Epoch: 5}} }
 	queued := func() *ReplicaExtent { // positions 100 to 110, not durable
@@ -152,8 +153,8 @@ func TestReplicaAppends(t *testing.T) {
 	}
 }
 
-// TestReplicaCuts: a replica is cut once, to what it has from the recorded start on; one that lacks bytes is refilled behind those that
-// are the extent's. L3, L4.
+// TestReplicaCuts: a replica is cut once, to the recorded start and length. One that lacks bytes is
+// refilled after those that belong to the extent. L3, L4.
 func TestReplicaCuts(t *testing.T) {
 	extent := func(f func(x *ReplicaExtent)) ReplicaExtent { // positions 100 to 110 of epoch 5, and two more bytes in memory
 		x := ReplicaExtent{Seq: 1, Meta: Meta{Epoch: 5, Started: true, Start: 100}, Durable: 10, Queued: 12}
@@ -207,8 +208,8 @@ func TestReplicaCuts(t *testing.T) {
 	}
 }
 
-// TestReplicaCommits: what was queued is gone once an extent is fenced at a higher epoch or cut, and not before. The node's fence is that
-// of its extents.
+// TestReplicaCommits: queued bytes are discarded when an extent is fenced at a higher epoch or cut,
+// and not before. The node's fence is the highest of its extents.
 func TestReplicaCommits(t *testing.T) {
 	for name, c := range map[string]struct {
 		meta            Meta
@@ -229,7 +230,7 @@ func TestReplicaCommits(t *testing.T) {
 	}
 }
 
-// TestReplicaState: the length of an extent that was found by a scan is marked, unless it was cut.
+// TestReplicaState: the state of a restarted replica is marked as scanned, unless it was cut.
 func TestReplicaState(t *testing.T) {
 	for _, c := range []struct{ closed, sealed, scanned bool }{{false, false, false}, {true, false, true}, {false, true, false}, {true, true, false}} {
 		x := ReplicaExtent{Seq: 3, Meta: Meta{Started: true, Start: 100, Sealed: c.sealed}, Durable: 7, Queued: 9, Closed: c.closed}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// world is everything there is: one log, its list in the lock service, three nodes, two
-// writers, two recoveries, the messages on their way, and what the properties need
-// to remember. Frames are one byte long; a payload is the byte's value, each used once.
+// world is the complete state: one log, its list in the lock service, three nodes, two writers, two
+// recoveries, the messages in flight, and what the properties have to remember. Frames are one byte
+// long; a payload is the byte's value, each used once.
 type world struct {
 	list List
 	gen  uint64
@@ -20,14 +20,14 @@ type world struct {
 	recs    [2]*actor
 	net     []message
 
-	// What is left of each kind of mishap.
+	// The remaining budget of each kind of fault.
 	submits                                    [2]int
 	crashes, dups, fails, unknowns, cuts, seqs int
 
 	// What the properties remember.
 	next  byte
 	acked []placed
-	sent  []placed // what was ever sent as the byte of an extent
+	sent  []placed // every byte of an extent that was ever sent
 	info  [16]payload
 
 	trail *trail
@@ -47,8 +47,8 @@ type placed struct {
 	p   byte
 }
 
-// payload is by whom something was submitted, and the highest epoch of a recovery that
-// had fenced a replica of each open extent before.
+// payload is the writer that submitted it, and the highest epoch of a recovery that had fenced a
+// replica of each open extent before.
 type payload struct{ epoch, ready uint64 }
 
 type node struct {
@@ -67,7 +67,7 @@ type actor struct {
 	w       *Writer
 	r       *Recoverer
 	op      int
-	payload string // of the writer: what was submitted, from first on
+	payload string // of the writer: submitted payloads, from first on
 	first   int64
 }
 
@@ -92,7 +92,7 @@ const (
 
 var messageNames = []string{"open", "append", "fence", "cut", "save", "load", "opened", "durable", "failed", "fenced", "refused", "saved", "unsaved", "loaded"}
 
-// message is on its way between an actor and a node or the lock service. Actors 0 and 1 are writers,
+// message is in flight between an actor and a node or the lock service. Actors 0 and 1 are writers,
 // 2 and 3 recoveries.
 type message struct {
 	kind                    messageKind
@@ -152,12 +152,12 @@ func (a *actor) clone() *actor {
 	if a.w != nil {
 		w := *a.w
 		w.frames, w.effects = slices.Clone(w.frames), nil
-		w.cur, w.old, w.next, w.made = w.cur.clone(), w.old.clone(), w.next.clone(), w.made.clone()
+		w.cur, w.old, w.next, w.preparing = w.cur.clone(), w.old.clone(), w.next.clone(), w.preparing.clone()
 		c.w = &w
 	}
 	if a.r != nil {
 		r := *a.r
-		r.heard, r.effects = slices.Clip(r.heard), nil
+		r.answers, r.effects = slices.Clip(r.answers), nil
 		c.r = &r
 	}
 	return &c
@@ -172,7 +172,7 @@ func (x *openExtent) clone() *openExtent {
 	return &c
 }
 
-// key encodes all that matters for what may come.
+// key encodes everything that determines the future of a state.
 func (w *world) key(b []byte) []byte {
 	u := func(vs ...uint64) {
 		for _, v := range vs {
@@ -225,7 +225,7 @@ func flag(v bool) byte {
 	return 0
 }
 
-// key says what the node has on disk and in memory.
+// key encodes what the node has on disk and in memory.
 func (n *node) key(b []byte) []byte {
 	b = binary.AppendUvarint(b, n.r.Fence)
 	for i, x := range n.r.Extents {
@@ -248,12 +248,12 @@ func (a *actor) key(b []byte) []byte {
 		b = appendList(b, &w.list)
 		b = appendList(b, w.pending)
 		b = append(b, byte(w.gen), byte(w.acked), byte(w.end), byte(w.sent), byte(w.seq), flag(w.idle), flag(w.closed), flag(w.closing), flag(w.err != nil), byte(w.released))
-		for _, x := range []*openExtent{w.cur, w.old, w.next, w.made} {
+		for _, x := range []*openExtent{w.cur, w.old, w.next, w.preparing} {
 			if x == nil {
 				b = append(b, 0)
 				continue
 			}
-			b = append(b, byte(x.seq), byte(x.start), byte(x.sent), byte(x.length), flag(x.failed), byte(x.wait))
+			b = append(b, byte(x.seq), byte(x.start), byte(x.sent), byte(x.length), flag(x.failed), byte(x.opening))
 			for _, s := range x.slots {
 				b = append(b, flag(s.opened), byte(s.durable))
 			}
@@ -263,9 +263,9 @@ func (a *actor) key(b []byte) []byte {
 		b = appendList(b, &r.list)
 		b = appendList(b, r.pending)
 		b = append(b, byte(r.phase), byte(r.gen), flag(r.keep), flag(r.err != nil))
-		// In which order they were heard of makes no difference.
+		// The order of their answers makes no difference.
 		var heard []string
-		for _, h := range r.heard {
+		for _, h := range r.answers {
 			heard = append(heard, h.node+string(appendStates(nil, h.states)))
 		}
 		slices.Sort(heard)
@@ -290,12 +290,12 @@ func (m *message) key(b []byte) []byte {
 	return appendStates(b, m.states)
 }
 
-// send puts a message on its way, unless the same one is already: duplicates have a budget. They are
-// kept in an order of their own: all orders of delivery are tried, so it must not matter in
-// which they were sent.
+// send adds a message in flight, unless the same one is there already: duplicates have a budget.
+// Messages are kept in an order of their own. All orders of delivery are tried, so the order of
+// sending must not matter.
 func (w *world) send(m message) {
 	if m.kind == mCut {
-		m.actor, m.op = 0, 0 // it wants no answer
+		m.actor, m.op = 0, 0 // it expects no answer
 	}
 	m.k = string(m.key(nil))
 	i, there := slices.BinarySearchFunc(w.net, m.k, func(o message, k string) int { return cmp.Compare(o.k, k) })
@@ -304,7 +304,7 @@ func (w *world) send(m message) {
 	}
 }
 
-// tidy forgets messages that will change nothing.
+// tidy removes messages that change nothing.
 func (w *world) tidy() {
 	w.net = slices.DeleteFunc(w.net, func(m message) bool {
 		if m.kind < mOpened {
@@ -327,7 +327,7 @@ func (w *world) tidy() {
 			s := a.w.cur.slot(nodeNames[m.node : m.node+1])
 			return s == nil || s.durable >= m.length
 		case m.kind == mOpened:
-			return a.w.made == nil || a.w.made.seq != m.seq
+			return a.w.preparing == nil || a.w.preparing.seq != m.seq
 		}
 		return false
 	})

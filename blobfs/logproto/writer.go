@@ -2,7 +2,7 @@ package logproto
 
 import "slices"
 
-// EffectKind says what is to be done.
+// EffectKind is the kind of an effect.
 type EffectKind uint8
 
 const (
@@ -21,17 +21,17 @@ const (
 	EffectLoad
 	// EffectFence: fence the log on Node; then Fenced.
 	EffectFence
-	// EffectCut: cut extent Seq on Node. The writer wants no answer.
+	// EffectCut: cut extent Seq on Node. The writer expects no answer.
 	EffectCut
-	// EffectDrop: Node's replica of extent Seq is of no use any more. No answer.
+	// EffectDrop: drop Node's replica of extent Seq. The writer expects no answer.
 	EffectDrop
-	// EffectFailed: the machine is of no more use, see its Err.
+	// EffectFailed: the state machine has failed, see its Err.
 	EffectFailed
 	// EffectDone: the log is closed.
 	EffectDone
 )
 
-// Effect is something that a machine wants done. Which fields count depends on Kind.
+// Effect is an action that a state machine requests. Kind determines which fields are used.
 type Effect struct {
 	Kind       EffectKind
 	Node       string
@@ -43,26 +43,26 @@ type Effect struct {
 	Gen        uint64
 }
 
-// Writer is the machine of who appends to a log. It is not safe for concurrent use. Each of its
-// methods that takes an event may leave effects, which Take returns.
+// Writer is the state machine of an appender. It is not safe for concurrent use. Each method that
+// reports an event may add effects, which Take returns.
 type Writer struct {
 	list List // as last saved
 	gen  uint64
-	// pending is the list that is being saved, nil if none is.
+	// pending is the list being saved, nil if none is.
 	pending *List
 
-	acked  int64   // everything before is acknowledged
-	end    int64   // after what was submitted last
-	sent   int64   // after what any replica was ever sent
+	acked  int64   // everything before this position is acknowledged
+	end    int64   // position after the last submitted frame
+	sent   int64   // position after all that was ever sent to any replica
 	frames []int64 // ends of the frames between acked and end
 
-	cur  *openExtent // appended to; nil before the first is saved
-	old  *openExtent // the one before cur, whose length is not saved yet
-	next *openExtent // the standby, registered
-	made *openExtent // being opened, to become the standby
-	seq  uint64      // last one given to an extent
+	cur       *openExtent // the current extent; nil before the first is saved
+	old       *openExtent // the extent before cur, whose length is not saved yet
+	next      *openExtent // the registered standby
+	preparing *openExtent // the extent being opened as the next standby
+	seq       uint64      // last number given to an extent
 
-	idle     bool // no nodes were to be had: Retry tries again
+	idle     bool // no nodes were available: Retry tries again
 	released int64
 	closing  bool
 	closed   bool
@@ -70,27 +70,27 @@ type Writer struct {
 	effects  []Effect
 }
 
-// openExtent is an extent that the writer has open.
+// openExtent is an open extent of the writer.
 type openExtent struct {
-	seq    uint64
-	start  int64
-	sent   int64 // position after what its replicas were sent
-	room   int64 // bytes of frames that each of its replicas can take
-	length int64 // for good, or Open
-	failed bool
-	slots  []slot
-	wait   int // replicas that are not open yet
+	seq      uint64
+	start    int64
+	sent     int64 // position after what was sent to its replicas
+	capacity int64 // bytes of frames that fit into each of its replicas
+	length   int64 // final length, or Open
+	failed   bool
+	slots    []slot
+	opening  int // replicas that are not open yet
 }
 
-// slot is what the writer knows of one replica.
+// slot is the writer's state of one replica.
 type slot struct {
 	node    string
 	opened  bool
 	durable int64 // bytes of frames
 }
 
-// NewWriter returns the writer of a log of which the lock service has the list at generation
-// gen; 0 if it has none yet. All extents of the list are sealed, and its owner is the caller.
+// NewWriter returns the writer of a log whose list is at generation gen in the lock service; 0 if
+// it has none yet. All extents of the list must be sealed, and the caller must be its owner.
 func NewWriter(list List, gen uint64) *Writer {
 	n, end := list.Sealed()
 	if n != len(list.Extents) || list.Closed {
@@ -104,45 +104,44 @@ func NewWriter(list List, gen uint64) *Writer {
 	return w
 }
 
-// Take returns what is to be done, in order, since the last call. The slice is valid
-// until the next event.
+// Take returns the effects since the last call, in order. The slice is valid until the next event.
 func (w *Writer) Take() []Effect {
 	e := w.effects
 	w.effects = w.effects[:0]
 	return e
 }
 
-// Err returns why the writer is of no more use: a *FencedError, ErrListFull or
-// ErrMismatch; nil while it is.
+// Err returns why the writer has failed: a *FencedError, ErrListFull or ErrMismatch; nil if it has
+// not.
 func (w *Writer) Err() error { return w.err }
 
-// End returns the position after what was submitted, Acked that after what is acknowledged.
+// End returns the position after the submitted frames, Acked the one after the acknowledged frames.
 func (w *Writer) End() int64   { return w.end }
 func (w *Writer) Acked() int64 { return w.acked }
 
-// List returns the list as it was last saved, and its generation.
+// List returns the list as last saved, and its generation.
 func (w *Writer) List() (List, uint64) { return w.list, w.gen }
 
-// Stuck tells whether what is submitted now waits until an extent is found.
+// Stuck reports whether frames submitted now wait until nodes are found for an extent.
 func (w *Writer) Stuck() bool {
-	return w.idle && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+	return w.idle && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
-// Stranded reports whether replicas were sent something that nothing but another extent, which is not there yet, can have
-// acknowledged: it cannot be taken back.
+// Stranded reports whether frames were sent that only another extent, which does not exist yet, can
+// get acknowledged. Such frames cannot be withdrawn.
 func (w *Writer) Stranded() bool {
-	return w.sent > w.acked && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+	return w.sent > w.acked && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
-// Halted tells whether what is submitted now waits until the list is saved.
-func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustTurn()) }
+// Halted reports whether frames submitted now wait until the list is saved.
+func (w *Writer) Halted() bool { return w.pending != nil && (w.cur == nil || w.mustSwitch()) }
 
-// Waiting tells whether what was submitted waits until an extent is open.
+// Waiting reports whether submitted frames wait until an extent is open.
 func (w *Writer) Waiting() bool {
-	return len(w.frames) > 0 && w.made != nil && (w.cur == nil || w.mustTurn()) && (w.next == nil || w.next.failed)
+	return len(w.frames) > 0 && w.preparing != nil && (w.cur == nil || w.mustSwitch()) && (w.next == nil || w.next.failed)
 }
 
-// Current returns the extent that is appended to, and its nodes; 0 if there is none.
+// Current returns the current extent and its nodes; 0 if there is none.
 func (w *Writer) Current() (seq uint64, nodes []string) {
 	if w.cur == nil {
 		return 0, nil
@@ -150,7 +149,7 @@ func (w *Writer) Current() (seq uint64, nodes []string) {
 	return w.cur.seq, w.cur.nodes()
 }
 
-// Standby returns the standby and its nodes; 0 if there is none that is usable.
+// Standby returns the standby and its nodes; 0 if none is usable.
 func (w *Writer) Standby() (seq uint64, nodes []string) {
 	if w.next == nil || w.next.failed {
 		return 0, nil
@@ -165,7 +164,7 @@ func (x *openExtent) nodes() (nodes []string) {
 	return nodes
 }
 
-// Held returns the bytes of frames that are acknowledged in the extent that is appended to.
+// Held returns the bytes of acknowledged frames in the current extent.
 func (w *Writer) Held() int64 {
 	if w.cur == nil {
 		return 0
@@ -173,9 +172,9 @@ func (w *Writer) Held() int64 {
 	return w.acked - w.cur.start
 }
 
-// Opening tells whether the extent is being opened still.
+// Opening reports whether the extent is still being opened.
 func (w *Writer) Opening(seq uint64) bool {
-	return w.err == nil && !w.closed && w.made != nil && w.made.seq == seq && !w.made.failed
+	return w.err == nil && !w.closed && w.preparing != nil && w.preparing.seq == seq && !w.preparing.failed
 }
 
 // Submit adds a frame of n bytes to the log and returns its position.
@@ -187,7 +186,7 @@ func (w *Writer) Submit(n int64) int64 {
 	return pos
 }
 
-// Withdraw takes back the frames that no replica was sent, and returns the new end.
+// Withdraw removes the frames that were sent to no replica, and returns the new end.
 func (w *Writer) Withdraw() int64 {
 	for len(w.frames) > 0 && w.end > w.sent {
 		w.frames = w.frames[:len(w.frames)-1]
@@ -199,33 +198,33 @@ func (w *Writer) Withdraw() int64 {
 	return w.end
 }
 
-// Place gives the nodes for the extent that was asked for; none if there are none.
+// Place answers EffectPlace with the nodes for the extent; none if no nodes are available.
 func (w *Writer) Place(seq uint64, nodes []string) {
-	x := w.made
+	x := w.preparing
 	if x == nil || x.seq != seq || len(x.slots) > 0 {
 		return
 	}
 	if len(nodes) == 0 {
-		w.made, w.idle = nil, true
+		w.preparing, w.idle = nil, true
 		return
 	}
 	for _, n := range nodes {
 		x.slots = append(x.slots, slot{node: n})
 		w.do(Effect{Kind: EffectOpen, Seq: seq, Node: n, Epoch: w.list.Epoch})
 	}
-	x.wait = len(nodes)
+	x.opening = len(nodes)
 	w.advance()
 }
 
-// Retry asks for nodes again, if there were none.
+// Retry requests nodes again if none were available.
 func (w *Writer) Retry() {
 	w.idle = false
 	w.advance()
 }
 
-// Opened notes that a replica is open and takes that many bytes of frames.
-func (w *Writer) Opened(seq uint64, node string, room int64) {
-	x := w.made
+// Opened reports that a replica is open and has space for capacity bytes of frames.
+func (w *Writer) Opened(seq uint64, node string, capacity int64) {
+	x := w.preparing
 	if x == nil || x.seq != seq {
 		return
 	}
@@ -234,12 +233,12 @@ func (w *Writer) Opened(seq uint64, node string, room int64) {
 		return
 	}
 	s.opened = true
-	x.wait--
-	x.room = min(x.room, room)
+	x.opening--
+	x.capacity = min(x.capacity, capacity)
 	w.advance()
 }
 
-// Durable notes that a replica has that many bytes of an extent on disk.
+// Durable reports that a replica has length durable bytes of an extent.
 func (w *Writer) Durable(seq uint64, node string, length int64) {
 	x := w.cur
 	if x == nil || x.seq != seq {
@@ -251,14 +250,14 @@ func (w *Writer) Durable(seq uint64, node string, length int64) {
 	w.advance()
 }
 
-// Failed notes that a replica does not do as it is told, or not in time. If fenced is
-// not 0, it says that the log was taken over at that epoch.
+// Failed reports that a replica failed or is too slow. If fenced is not 0, the replica reported
+// that the log was taken over at that epoch.
 func (w *Writer) Failed(seq uint64, node string, fenced uint64) {
 	if fenced > w.list.Epoch {
 		w.fail(&FencedError{Epoch: fenced})
 		return
 	}
-	for _, x := range []*openExtent{w.cur, w.next, w.made} {
+	for _, x := range []*openExtent{w.cur, w.next, w.preparing} {
 		if x != nil && x.seq == seq && x.slot(node) != nil {
 			x.failed = true
 		}
@@ -266,7 +265,7 @@ func (w *Writer) Failed(seq uint64, node string, fenced uint64) {
 	w.advance()
 }
 
-// Renew has the writer go on in its standby, if there is one. What it appended to is as good as it was.
+// Renew switches to the standby, if there is one, although the current extent is good.
 func (w *Writer) Renew() {
 	if w.cur != nil && w.next != nil && !w.next.failed {
 		w.cur.failed = true
@@ -274,7 +273,7 @@ func (w *Writer) Renew() {
 	}
 }
 
-// Saved notes that the list was replaced and is at generation gen.
+// Saved reports that the list was replaced and is at generation gen.
 func (w *Writer) Saved(gen uint64) {
 	if w.pending == nil {
 		return
@@ -285,15 +284,15 @@ func (w *Writer) Saved(gen uint64) {
 	w.advance()
 }
 
-// Unsaved notes that it is not known whether the list was replaced, or that it was
-// not, for it was at another generation.
+// Unsaved reports that the outcome of the save is unknown, or that it failed because the list was
+// at another generation.
 func (w *Writer) Unsaved() {
 	if w.pending != nil {
 		w.do(Effect{Kind: EffectLoad})
 	}
 }
 
-// Loaded gives the list as it is, after EffectLoad. Gen is 0 if there is none.
+// Loaded reports the list as read, after EffectLoad. gen is 0 if there is none.
 func (w *Writer) Loaded(list List, gen uint64) {
 	switch {
 	case w.pending == nil:
@@ -306,13 +305,13 @@ func (w *Writer) Loaded(list List, gen uint64) {
 	}
 }
 
-// Release notes that nothing before pos will be read again.
+// Release reports that data before pos will not be read again.
 func (w *Writer) Release(pos int64) {
 	w.released = max(w.released, min(pos, w.acked))
 	w.advance()
 }
 
-// Close seals the log, once everything is acknowledged.
+// Close seals the log once everything is acknowledged.
 func (w *Writer) Close() {
 	w.closing = true
 	w.advance()
@@ -336,20 +335,20 @@ func (x *openExtent) slot(node string) *slot {
 	return nil
 }
 
-// advance does what can be done.
+// advance takes all steps that are possible.
 func (w *Writer) advance() {
 	if w.err != nil || w.closed {
 		return
 	}
 	w.ack()
-	w.turn()
+	w.switchToStandby()
 	w.send()
 	w.make()
 	w.save()
 }
 
-// ack acknowledges what every replica has. Not in an extent whose length was proposed: the
-// list may get it at any time.
+// ack acknowledges the frames that every replica has. It does nothing in an extent whose length was
+// proposed, since the list may record it at any time.
 func (w *Writer) ack() {
 	x := w.cur
 	if x == nil || (x.length != Open && !planted(flawAckAfterSeal)) {
@@ -379,25 +378,26 @@ func (w *Writer) ack() {
 	}
 }
 
-// fits tells whether a frame that ends at position end fits the extent.
-func (x *openExtent) fits(end int64) bool { return end-x.start <= x.room }
+// fits reports whether a frame that ends at position end fits the extent.
+func (x *openExtent) fits(end int64) bool { return end-x.start <= x.capacity }
 
-// mustTurn tells whether the writer cannot go on in its extent: it failed, or it is full
-// and all that is in it is acknowledged.
-func (w *Writer) mustTurn() bool {
+// mustSwitch reports whether the writer has to leave the current extent: it failed, or it is full
+// and all its frames are acknowledged.
+func (w *Writer) mustSwitch() bool {
 	x := w.cur
 	return x.failed || x.length != Open || (len(w.frames) > 0 && x.sent == w.acked && !x.fits(w.frames[0]))
 }
 
-// turn goes on in the standby, without asking anybody: who recovers the log
-// finds that the standby was started, and where, and so how long the extent before it is.
-func (w *Writer) turn() {
+// switchToStandby switches to the standby without saving the list. A recovery sees from the
+// replicas that the standby was started, and at which position, and so the length of the extent
+// before it.
+func (w *Writer) switchToStandby() {
 	next := w.next
 	if next == nil || next.failed || w.old != nil || w.finishing() {
 		return
 	}
 	if w.cur != nil {
-		if !w.mustTurn() {
+		if !w.mustSwitch() {
 			return
 		}
 		w.cur.length = w.acked - w.cur.start
@@ -410,10 +410,10 @@ func (w *Writer) turn() {
 	w.cur, w.next = next, nil
 }
 
-// finishing tells that nothing is left to do but to close the log.
+// finishing reports whether only closing the log is left to do.
 func (w *Writer) finishing() bool { return w.closing && len(w.frames) == 0 }
 
-// send sends what the extent can take and was not sent yet.
+// send sends the unsent frames that fit into the current extent.
 func (w *Writer) send() {
 	x := w.cur
 	if x == nil || x.failed || x.length != Open {
@@ -435,13 +435,13 @@ func (w *Writer) send() {
 	w.sent = max(w.sent, to)
 }
 
-// make sees to it that there is a standby.
+// make requests a new standby if there is none.
 func (w *Writer) make() {
-	if w.made != nil && w.made.failed && w.pending == nil {
-		w.drop(w.made)
-		w.made = nil
+	if w.preparing != nil && w.preparing.failed && w.pending == nil {
+		w.drop(w.preparing)
+		w.preparing = nil
 	}
-	if w.made != nil || w.idle || w.finishing() || w.pending != nil || (w.next != nil && !w.next.failed) {
+	if w.preparing != nil || w.idle || w.finishing() || w.pending != nil || (w.next != nil && !w.next.failed) {
 		return
 	}
 	if len(w.list.Extents)+openMax >= ExtentsMax {
@@ -449,7 +449,7 @@ func (w *Writer) make() {
 		return
 	}
 	w.seq++
-	w.made = &openExtent{seq: w.seq, length: Open, room: 1<<63 - 1}
+	w.preparing = &openExtent{seq: w.seq, length: Open, capacity: 1<<63 - 1}
 	w.do(Effect{Kind: EffectPlace, Seq: w.seq})
 }
 
@@ -459,13 +459,13 @@ func (w *Writer) drop(x *openExtent) {
 	}
 }
 
-// save saves what the list does not say yet: a new standby and with it the length of
-// the extent before the last turn; what was released; the end.
+// save saves pending changes of the list: a new standby together with the length of the extent
+// before the last switch, released extents, and the end.
 func (w *Writer) save() {
 	if w.pending != nil {
 		return
 	}
-	ready := w.made != nil && !w.made.failed && len(w.made.slots) > 0 && w.made.wait == 0
+	ready := w.preparing != nil && !w.preparing.failed && len(w.preparing.slots) > 0 && w.preparing.opening == 0
 	if !ready && !w.finishing() && !w.releasable() {
 		return
 	}
@@ -473,8 +473,8 @@ func (w *Writer) save() {
 	w.pending = &l
 	w.do(Effect{Kind: EffectSave, List: l, Gen: w.gen})
 	if planted(flawGoOnUnsaved) && (w.next == nil || w.next.failed) && ready {
-		w.next, w.made = w.made, nil
-		w.turn()
+		w.next, w.preparing = w.preparing, nil
+		w.switchToStandby()
 		w.send()
 	}
 }
@@ -484,7 +484,7 @@ func (w *Writer) releasable() bool {
 	return n > 0 && w.list.Start+w.list.Extents[0].Length <= w.released
 }
 
-// desired returns the list that is to be saved.
+// desired returns the list to save.
 func (w *Writer) desired(ready bool) List {
 	l := w.list.Clone()
 	n, _ := l.Sealed()
@@ -513,13 +513,13 @@ func (w *Writer) desired(ready bool) List {
 		add(x)
 	}
 	if ready {
-		add(w.made)
+		add(w.preparing)
 	}
 	l.Closed = w.finishing()
 	return l
 }
 
-// settle does what the list that was saved allows.
+// settle takes the steps that follow from a saved list.
 func (w *Writer) settle(before List) {
 	start := w.list.Start
 	for _, x := range w.list.Extents {
@@ -546,16 +546,16 @@ func (w *Writer) settle(before List) {
 	if w.next != nil && w.list.find(w.next.seq) == nil {
 		w.next = nil
 	}
-	if w.made != nil && w.list.find(w.made.seq) != nil {
-		w.next, w.made = w.made, nil
+	if w.preparing != nil && w.list.find(w.preparing.seq) != nil {
+		w.next, w.preparing = w.preparing, nil
 	}
 	if x := w.cur; x != nil && w.list.find(x.seq) != nil && w.list.find(x.seq).Length != Open {
-		w.cur = nil // turn takes the standby
+		w.cur = nil // switchToStandby makes it current
 	}
 	if w.list.Closed {
 		w.closed = true
-		if w.made != nil {
-			w.drop(w.made)
+		if w.preparing != nil {
+			w.drop(w.preparing)
 		}
 		w.do(Effect{Kind: EffectDone})
 	}

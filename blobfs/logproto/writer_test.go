@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// effectText returns an effect in one line: its kind, and the fields that count.
+// effectText returns an effect in one line: its kind, and the fields that are used.
 func effectText(e Effect) string {
 	switch e.Kind {
 	case EffectPlace:
@@ -37,7 +37,8 @@ func effectText(e Effect) string {
 	return fmt.Sprintf("%+v", e)
 }
 
-// listText returns the epoch, owner and start of a list, then number, length and replicas of each extent.
+// listText returns the epoch, owner and start of a list, then number, length and replicas of each
+// extent.
 func listText(l *List) string {
 	s := fmt.Sprintf("epoch %d by %d from %d", l.Epoch, l.Owner, l.Start)
 	for _, x := range l.Extents {
@@ -85,15 +86,15 @@ func startWriter(t *testing.T, l List, gen uint64) testWriter {
 var emptyLog = List{Epoch: 3, Owner: 7, Start: 100}
 
 // openOn gives an extent its nodes, and opens all its replicas.
-func (w testWriter) openOn(seq uint64, room int64, nodes ...string) {
+func (w testWriter) openOn(seq uint64, capacity int64, nodes ...string) {
 	w.Place(seq, nodes)
 	for _, n := range nodes {
-		w.Opened(seq, n, room)
+		w.Opened(seq, n, capacity)
 	}
 }
 
-// withStandby returns a Writer at generation 2 that appends to extent 1, on a and b, and has the standby 2, on b and c. Each
-// takes 40 bytes.
+// withStandby returns a Writer at generation 2 that appends to extent 1, on a and b, and has the
+// standby 2, on b and c. Each takes 40 bytes.
 func withStandby(t *testing.T) testWriter {
 	t.Helper()
 	w := startWriter(t, emptyLog, 0)
@@ -118,8 +119,9 @@ func (w testWriter) durable(seq uint64, length int64, nodes ...string) {
 	}
 }
 
-// TestWriterFromFirstToLastExtent: a writer registers an extent before it appends to it, appends a frame to every replica,
-// acknowledges it once all have it, turns to the standby when the extent is full, and cuts and drops what the list allows. L1, L3.
+// TestWriterFromFirstToLastExtent: a writer registers an extent before it appends to it, sends a
+// frame to every replica, acknowledges it once all have it, switches to the standby when the extent
+// is full, and cuts and drops what the list allows. L1, L3.
 func TestWriterFromFirstToLastExtent(t *testing.T) {
 	w := startWriter(t, emptyLog, 0)
 	w.expect("new", "place 1")
@@ -196,8 +198,8 @@ func TestWriterFromFirstToLastExtent(t *testing.T) {
 	w.expect("after the end")
 }
 
-// TestWriterTurnsToStandby: when a replica fails, what is not acknowledged is sent again to the standby at once, and nothing
-// more is acknowledged in the extent that failed. L1.
+// TestWriterTurnsToStandby: when a replica fails, unacknowledged frames are sent again to the
+// standby at once, and nothing more is acknowledged in the failed extent. L1.
 func TestWriterTurnsToStandby(t *testing.T) {
 	w := withStandby(t)
 	w.Submit(5)
@@ -227,8 +229,8 @@ func TestWriterTurnsToStandby(t *testing.T) {
 	w.expect("all is durable", "acked 108")
 }
 
-// TestWriterReplacesStandby: a standby that failed leaves the list together with the registration of another, and its replicas are
-// dropped only then.
+// TestWriterReplacesStandby: a failed standby leaves the list together with the registration of
+// another, and its replicas are dropped only then.
 func TestWriterReplacesStandby(t *testing.T) {
 	w := withStandby(t)
 	w.Failed(2, "c", 0)
@@ -247,8 +249,9 @@ func TestWriterReplacesStandby(t *testing.T) {
 	w.expect("a frame", "append 1 a 100-104 of 100 epoch 3", "append 1 b 100-104 of 100 epoch 3")
 }
 
-// TestWriterWithoutStandby: if extent and standby have failed, the length of the extent is registered together with another
-// extent. What is durable before that length is proposed is acknowledged, and nothing after it. L1, L3.
+// TestWriterWithoutStandby: if extent and standby have failed, the length of the extent is recorded
+// together with another extent. What is durable before that length is proposed is acknowledged, and
+// nothing after it. L1, L3.
 func TestWriterWithoutStandby(t *testing.T) {
 	w := withStandby(t)
 	w.Submit(5)
@@ -270,7 +273,8 @@ func TestWriterWithoutStandby(t *testing.T) {
 		"append 3 a 105-111 of 105 epoch 3", "append 3 c 105-111 of 105 epoch 3", "place 4")
 }
 
-// TestWriterOpensAnother: replicas that cannot be opened are dropped and others are placed, after a save that is under way.
+// TestWriterOpensAnother: replicas that cannot be opened are dropped and others are placed, after a
+// pending save.
 func TestWriterOpensAnother(t *testing.T) {
 	w := startWriter(t, emptyLog, 0)
 	w.Take()
@@ -312,8 +316,8 @@ func TestWriterOpensAnother(t *testing.T) {
 	}
 }
 
-// TestWriterIgnoresStrays: answers about other extents, by other nodes, or for a second time change nothing, and no replica is
-// believed to have more than it was sent.
+// TestWriterIgnoresStrays: answers about other extents, by other nodes, or repeated ones change
+// nothing, and a replica never counts as having more than it was sent.
 func TestWriterIgnoresStrays(t *testing.T) {
 	w := startWriter(t, emptyLog, 0)
 	w.Take()
@@ -351,8 +355,9 @@ func TestWriterIgnoresStrays(t *testing.T) {
 	w.expect("the next frame", "append 1 a 105-110 of 100 epoch 3", "append 1 b 105-110 of 100 epoch 3")
 }
 
-// TestWriterLearnsOutcome: a save of unknown outcome is repeated if the list is as it was, counts as done if the list is what was
-// to be saved, and is lost otherwise: the writer then acknowledges and does nothing more. L2, L3.
+// TestWriterLearnsOutcome: a save of unknown outcome is repeated if the list is unchanged, succeeds
+// if the list is the one to be saved, and otherwise fails: the writer then acknowledges and does
+// nothing more. L2, L3.
 func TestWriterLearnsOutcome(t *testing.T) {
 	saving := func() testWriter {
 		w := startWriter(t, emptyLog, 0)
@@ -403,7 +408,8 @@ func TestWriterLearnsOutcome(t *testing.T) {
 	w.expect("the list is gone", "failed")
 }
 
-// TestWriterFenced: a writer stops for a fence of a higher epoch, of whichever extent, and not for one of its own. L2.
+// TestWriterFenced: a writer stops at a fence of a higher epoch, of any extent, and not at one of
+// its own. L2.
 func TestWriterFenced(t *testing.T) {
 	w := withStandby(t)
 	w.Failed(9, "z", 4)
@@ -420,7 +426,7 @@ func TestWriterFenced(t *testing.T) {
 	}
 }
 
-// TestWriterWithdraws: frames that were sent to no replica are taken back, and no others.
+// TestWriterWithdraws: only frames that were sent to no replica are withdrawn.
 func TestWriterWithdraws(t *testing.T) {
 	w := startWriter(t, emptyLog, 0)
 	w.Submit(5)
@@ -466,8 +472,9 @@ func (w testWriter) waits() string {
 	return strings.Join(all, " ")
 }
 
-// TestWriterWaits: a writer without an extent to append to is stuck if there are no nodes for another, halted while the list is
-// being saved, stranded if replicas were sent what is not acknowledged, and waiting while another extent is opened for frames.
+// TestWriterWaits: a writer without a current extent is stuck if there are no nodes for another,
+// halted while the list is being saved, stranded if it has sent unacknowledged frames, and waiting
+// while another extent is opened for frames.
 func TestWriterWaits(t *testing.T) {
 	w := startWriter(t, emptyLog, 0)
 	expect := func(what, want string) {
@@ -499,7 +506,7 @@ func TestWriterWaits(t *testing.T) {
 	expect("registered", "")
 	w.openOn(5, 40, "a", "b")
 	expect("the standby is being registered", "")
-	w.Saved(3) // the extent that failed is released: it has no bytes
+	w.Saved(3) // the failed extent is released: it has no bytes
 	w.Saved(4)
 	w.Failed(4, "b", 0)
 	expect("failed with a standby", "")
@@ -519,7 +526,8 @@ func TestWriterWaits(t *testing.T) {
 	expect("durable after a length is proposed", "stranded halted waiting")
 }
 
-// TestWriterRenews: a writer turns to its standby on request, if there is one that has not failed.
+// TestWriterRenews: a writer switches to its standby on request, if there is one that has not
+// failed.
 func TestWriterRenews(t *testing.T) {
 	w := withStandby(t)
 	w.Submit(5)
@@ -543,8 +551,8 @@ func sealedLog() List {
 	return List{Epoch: 3, Owner: 7, Start: 100, Extents: []Extent{{4, 10, []string{"a"}}, {6, 0, []string{"b"}}, {9, 20, []string{"c"}}}}
 }
 
-// TestWriterReleases: extents leave the list when their last byte is released, and only those: what is not acknowledged is not
-// released, and what was is not taken back.
+// TestWriterReleases: extents leave the list when their last byte is released, and only those:
+// unacknowledged data is not released, and a release is never undone.
 func TestWriterReleases(t *testing.T) {
 	w := startWriter(t, sealedLog(), 5)
 	w.expect("new", "place 10")
@@ -578,8 +586,8 @@ func TestWriterReleases(t *testing.T) {
 	w.expect("what was not acknowledged when it was released", "save 9: epoch 3 by 7 from 135 11:open:bc")
 }
 
-// TestWriterTurnsWhileReleasing: a save that releases registers no length of an extent that the writer leaves meanwhile, or
-// cannot replace: the next one does. Replicas are cut once. L3.
+// TestWriterTurnsWhileReleasing: a save that releases extents records no length of an extent that
+// the writer leaves meanwhile or cannot replace: the next save does. Replicas are cut once. L3.
 func TestWriterTurnsWhileReleasing(t *testing.T) {
 	list := List{Epoch: 3, Owner: 7, Start: 100, Extents: []Extent{{4, 10, []string{"a"}}}}
 	w := startWriter(t, list, 5)
@@ -627,7 +635,8 @@ func TestWriterTurnsWhileReleasing(t *testing.T) {
 	w.expect("an extent to go on in", "open 7 b epoch 3", "open 7 c epoch 3", "save 7: epoch 3 by 7 from 110 5:0:ab 7:open:bc")
 }
 
-// TestWriterClosesWhileOpening: an extent that is being opened when the log is closed does not come into the list, and is dropped.
+// TestWriterClosesWhileOpening: an extent that is being opened when the log is closed is not added
+// to the list, and is dropped.
 func TestWriterClosesWhileOpening(t *testing.T) {
 	w := startWriter(t, sealedLog(), 5)
 	w.openOn(10, 40, "a", "b")
@@ -649,7 +658,7 @@ func TestWriterClosesWhileOpening(t *testing.T) {
 	}
 }
 
-// TestWriterListFull: a writer stops when the list has no place for an extent and its standby.
+// TestWriterListFull: a writer stops when the list has no space for an extent and its standby.
 func TestWriterListFull(t *testing.T) {
 	for n, full := range map[int]bool{ExtentsMax - 3: false, ExtentsMax - 2: true} {
 		l := List{Epoch: 3}
@@ -668,7 +677,8 @@ func TestWriterListFull(t *testing.T) {
 	}
 }
 
-// TestWriterNeedsRecoveredLog: a writer does not begin in a log that has an open extent or is closed.
+// TestWriterNeedsRecoveredLog: a writer does not start in a log that has an open extent or is
+// closed.
 func TestWriterNeedsRecoveredLog(t *testing.T) {
 	for what, l := range map[string]List{
 		"an open extent": {Epoch: 3, Extents: []Extent{{1, Open, []string{"a"}}}},

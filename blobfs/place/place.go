@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Node is what placement needs to know of a node.
+// Node describes a node for placement.
 type Node struct {
 	ID, Zone      string
 	CapacityBytes int64
-	Full, Leaving bool // it gets nothing new
+	Full, Leaving bool // excluded by Choose
 }
 
-// Key is what is placed: a hash of it, see KeyOf.
+// Key is a hash that identifies what is placed, see KeyOf.
 type Key uint64
 
-// KeyOf returns the key of extent number index of a blob or log.
+// KeyOf returns the key of extent index of a blob or log.
 func KeyOf(id [16]byte, index uint64) Key {
 	le := binary.LittleEndian
 	h := mix(le.Uint64(id[:8]))
@@ -26,8 +26,8 @@ func KeyOf(id [16]byte, index uint64) Key {
 	return Key(mix(h ^ index))
 }
 
-// Rank returns the nodes in their order for the key, the full and the leaving too: who
-// looks for an extent asks in this order.
+// Rank returns all nodes, including full and draining ones, in their order for the key. Readers
+// look for an extent in this order.
 func Rank(key Key, nodes []Node) []Node {
 	type scored struct {
 		node  Node
@@ -53,10 +53,9 @@ func Rank(key Key, nodes []Node) []Node {
 	return ranked
 }
 
-// Choose returns up to n nodes for the key beside those taken, in the order of
-// preference: the highest in rank, at most one for each zone while zones suffice, and then
-// of the zones that have the fewest. Of a taken node that is not among nodes the zone
-// is not known, and does not count.
+// Choose returns up to n nodes for the key in addition to those taken, in order of preference. It
+// picks the highest rank among the zones with the fewest replicas. A taken node that is not in
+// nodes has no known zone and is not counted.
 func Choose(key Key, nodes []Node, taken []string, n int) []Node {
 	inZone := make(map[string]int)
 	var open []Node
@@ -83,15 +82,15 @@ func Choose(key Key, nodes []Node, taken []string, n int) []Node {
 	return chosen
 }
 
-// score is the node's claim to the key. Nodes without capacity come last.
+// score returns the node's score for the key. Nodes without capacity rank last.
 func score(key Key, n Node) float64 {
 	h := mix(uint64(key) ^ hashOf(n.ID))
-	// 53 bits, in the middle of their steps: never 0 or 1.
+	// 53 bits, centered in their interval: never 0 or 1.
 	u := (float64(h>>11) + 0.5) / (1 << 53)
 	return -weight(n.CapacityBytes) / math.Log(u)
 }
 
-// weight rounds a capacity down to five binary digits after the first.
+// weight rounds a capacity down to six significant bits.
 func weight(capacity int64) float64 {
 	if capacity <= 0 {
 		return 0
@@ -103,7 +102,7 @@ func weight(capacity int64) float64 {
 	return float64(c)
 }
 
-// hashOf is FNV-1a of 64 bits, mixed.
+// hashOf is the 64-bit FNV-1a hash, mixed.
 func hashOf(id string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(id) {
@@ -112,8 +111,8 @@ func hashOf(id string) uint64 {
 	return mix(h)
 }
 
-// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each bit of the input
-// changes half of the output's.
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each input bit changes half of
+// the output bits.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -30,7 +30,7 @@ func ids(nodes []Node) string {
 	return strings.Join(names, " ")
 }
 
-// L1. Places that were found once must be found by every later version.
+// L1. Every later version must compute the same placements.
 func TestGolden(t *testing.T) {
 	if k := KeyOf([16]byte{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}, 5); k != goldenKey {
 		t.Errorf("key %#x", uint64(k))
@@ -40,11 +40,11 @@ func TestGolden(t *testing.T) {
 		if got := ids(Rank(key(i), nodes)); got != want {
 			t.Errorf("key %d: rank %s, want %s", i, got, want)
 		}
-		slices.Reverse(nodes) // their order does not matter
+		slices.Reverse(nodes) // order does not matter
 	}
 }
 
-// The first place of a key falls to each node by its share of the capacity.
+// Each node ranks first for a share of the keys that equals its share of the capacity.
 func TestBalance(t *testing.T) {
 	const keys = 60_000
 	for _, capacity := range []func(int) int64{same, func(i int) int64 { return int64(1+i%4) << 39 }} {
@@ -66,8 +66,8 @@ func TestBalance(t *testing.T) {
 			if off := float64(first[n.ID])/(share*keys) - 1; math.Abs(off) > 0.05 {
 				t.Errorf("%s is first for %d keys, %+.1f %%", n.ID, first[n.ID], 100*off)
 			}
-			// Of three places no node can have more than one, so the large ones get
-			// a little less than their share.
+			// No node can have more than one of three replicas, so the large ones get a little less
+			// than their share.
 			if off := float64(three[n.ID])/(3*share*keys) - 1; math.Abs(off) > 0.15 {
 				t.Errorf("%s has %d replicas, %+.1f %%", n.ID, three[n.ID], 100*off)
 			}
@@ -75,7 +75,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// A node that goes takes no other's keys along, and one that comes takes only its own.
+// When a node leaves, no keys of others move; when one joins, only the keys that it gains.
 func TestMovement(t *testing.T) {
 	nodes := fleet(10, func(i int) int64 { return int64(2+i%3) << 39 })
 	gone := nodes[4].ID
@@ -114,7 +114,8 @@ func TestSmallChangesOfCapacity(t *testing.T) {
 	if n := count(1.005); n != 0 {
 		t.Errorf("%d keys moved as a node got half a percent larger", n)
 	}
-	// A tenth of the keys are the node's; one percent of those follow a tenth more of it.
+	// A tenth of the keys are the node's; one percent of all follow ten percent more of its
+	// capacity.
 	if n := count(1.10); n == 0 || n > keys/80 {
 		t.Errorf("%d keys moved as a node got a tenth larger", n)
 	}
@@ -150,7 +151,7 @@ func TestZones(t *testing.T) {
 				t.Fatalf("key %d: %s beside %s", i, n.ID, first.ID)
 			}
 		}
-		// With as many zones as there are, the best of each zone is chosen.
+		// With as many replicas as zones, the best node of each zone is chosen.
 		want := map[string]bool{}
 		for _, n := range Rank(key(i), nodes) {
 			if !want[n.Zone] {

@@ -1,0 +1,43 @@
+package blobfs
+
+import (
+	"errors"
+	"time"
+)
+
+// SweepConfig configures garbage collection. The zero value of a field means its default.
+type SweepConfig struct {
+	// Every is the interval between rounds. Default 1 h: each round reads all roots and lists all
+	// extents.
+	Every time.Duration
+	// Warn is how long an extent must be marked as garbage before a later round may quarantine it.
+	// Default 10 min: a reader opens a blob within that time of reading its name, and all nodes
+	// learn of a new node.
+	Warn time.Duration
+	// Grace is how long an extent stays in quarantine. Default 24 h: an operator has time to notice
+	// a mistake and undo it.
+	Grace time.Duration
+	// Away is how long a node may be down before rounds proceed without it. Until then there are no
+	// rounds, since its pins are unknown. Default 24 h.
+	Away time.Duration
+	// Marks is how many blobs the Sweeper keeps in memory, at 8 bytes each. If there are more, a
+	// round reads the roots several times. Default 4 Mi (32 MiB); at least 2.
+	Marks int
+}
+
+func (c SweepConfig) withDefaults() SweepConfig {
+	orDefault(&c.Every, time.Hour)
+	orDefault(&c.Warn, 10*time.Minute)
+	orDefault(&c.Grace, 24*time.Hour)
+	orDefault(&c.Away, 24*time.Hour)
+	orDefault(&c.Marks, 4<<20)
+	return c
+}
+
+func (c SweepConfig) validate() error {
+	c = c.withDefaults()
+	if c.Every < 0 || c.Warn < 0 || c.Grace < 0 || c.Away < 0 || c.Marks < 2 {
+		return errors.New("garbage collection configuration: negative duration or fewer than 2 marks")
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package blobfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+)
+
+const checkMax = api.CheckMax
+
+// survey is the state of an extent's replicas, after asking the nodes that may have one.
+type survey struct {
+	info  local.ExtentInfo
+	list  Holders // the newest list; this node has stored it, unless its folder is retired
+	epoch uint64  // the highest epoch on any node
+	// good are nodes with a good replica. held are these, nodes that may have one (silent or down),
+	// and nodes that are healing theirs. Draining nodes are in neither: goodDraining are those of
+	// them with a good replica.
+	good, held, goodDraining []string
+	// lost are on the list and have no good replica. corrupt have one that is corrupt or on a
+	// failing disk.
+	lost, corrupt []string
+	// staleLists have an older list. conflicting means that different lists have the same epoch.
+	staleLists  []string
+	conflicting bool
+	quarantined bool
+	repairing   []string // nodes that report that they repair the extent
+	copied      []string // nodes that have made a replica since the survey
+	newer       []string // nodes with a newer list that were not asked
+	answered    []string // nodes that answered
+}
+
+// takeSurvey asks the nodes that may have an extent and stores the newest list. It repeats this
+// while lists name further nodes.
+func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
+	var sv survey
+	answers := map[string]api.Held{}
+	done := map[string]bool{k.s.self: true}
+	for {
+		var err error
+		if sv.info, err = k.s.disks.ExtentInfo(x); err != nil {
+			return nil, err
+		}
+		sv.list = k.holders(&sv.info)
+		for node, a := range answers {
+			if a.State == api.Missing || a.Holders.Epoch < sv.list.Epoch {
+				continue
+			}
+			if a.Holders.Epoch > sv.list.Epoch {
+				sv.list = a.Holders
+				if err := k.s.disks.SetHolders(ctx, x, a.Holders); err != nil && !sv.info.Retired {
+					return nil, fmt.Errorf("store holder list of %s: %w", node, err)
+				}
+			}
+		}
+		nodes := slices.Concat(sv.list.Nodes, extra)
+		for _, a := range answers {
+			if a.Holders.Epoch == sv.list.Epoch {
+				nodes = append(nodes, a.Holders.Nodes...)
+			}
+		}
+		nodes = slices.DeleteFunc(nodes, func(n string) bool {
+			old := done[n]
+			done[n] = true
+			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.s.peers.suspected(n)
+		})
+		if len(nodes) == 0 {
+			break
+		}
+		for node, a := range k.checkAll(ctx, nodes, x) {
+			answers[node] = a
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if !k.localBad(&sv.info) {
+		answers[k.s.self] = api.Held{State: api.Good, Holders: sv.list, Length: sv.info.Length}
+	} else {
+		answers[k.s.self] = api.Held{State: api.Bad, Holders: sv.list}
+	}
+	k.classify(v, &sv, answers)
+	return &sv, nil
+}
+
+// checkAll asks nodes for one extent. Nodes that do not answer are left out of the result.
+func (k *repairer) checkAll(ctx context.Context, nodes []string, x ExtentID) map[string]api.Held {
+	answers := map[string]api.Held{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, node := range nodes {
+		group.Go(func() {
+			if a, err := k.check(ctx, node, []ExtentID{x}); err == nil {
+				mu.Lock()
+				answers[node] = a[0]
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return answers
+}
+
+// check asks a node for the state of extents.
+func (k *repairer) check(ctx context.Context, node string, xs []ExtentID) ([]api.Held, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
+	defer cancel()
+	p, err := k.s.peer(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.Check(ctx, xs)
+	switch {
+	case errors.Is(err, api.ErrUnreachable):
+		k.s.peers.suspect(node)
+	case err == nil:
+		k.s.peers.markAlive(node)
+	}
+	return all, err
+}
+
+// classify sorts the nodes by their answers. A node with a good replica counts even if its list is
+// older, or is a different one of the same epoch.
+func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
+	sv.epoch = sv.list.Epoch
+	names := slices.Clone(sv.list.Nodes)
+	for node, a := range answers {
+		if a.State == api.Good && a.Holders.Epoch < sv.list.Epoch {
+			sv.staleLists = append(sv.staleLists, node)
+		}
+		if a.State != api.Missing && a.Holders.Epoch == sv.list.Epoch && !slices.Equal(a.Holders.Nodes, sv.list.Nodes) {
+			sv.conflicting = true
+			if !slices.Contains(names, node) {
+				names = append(names, node)
+			}
+		}
+	}
+	slices.Sort(names)
+	for _, node := range names {
+		a, answered := answers[node]
+		st := k.stateOf(v, node)
+		if answered {
+			sv.answered = append(sv.answered, node)
+		}
+		if a.State == api.Unwanted {
+			sv.quarantined = true
+		}
+		if a.Repairs {
+			sv.repairing = append(sv.repairing, node)
+		}
+		if answered && a.State == api.Bad && node != k.s.self {
+			sv.corrupt = append(sv.corrupt, node)
+		}
+		switch {
+		case st == nodeLive && answered && a.State == api.Bad && a.Repairs && node != k.s.self:
+			sv.held = append(sv.held, node)
+		case st == nodeGone || answered && a.State != api.Good:
+			sv.lost = append(sv.lost, node)
+		case st == nodeDraining && answered:
+			sv.goodDraining = append(sv.goodDraining, node)
+		case st == nodeDraining:
+		default:
+			sv.held = append(sv.held, node)
+			if answered {
+				sv.good = append(sv.good, node)
+			}
+		}
+	}
+	// A draining node that is off the list may have the last replica, if those on the list have
+	// lost theirs.
+	self := k.s.self
+	if answers[self].State == api.Good && k.stateOf(v, self) == nodeDraining && !slices.Contains(names, self) {
+		sv.goodDraining = append(sv.goodDraining, self)
+	}
+}
+
+// publish sends a new list to the nodes on it and to those on the old one, which may then drop
+// their replicas. This node stores it last. It returns ErrStaleHolders if any node has a newer
+// list.
+func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) error {
+	if len(nodes) == 0 {
+		return errNoGood // an empty list would take the last replica off
+	}
+	nodes = nodes[:min(len(nodes), local.HoldersMax)]
+	x := sv.info.ID
+	h := Holders{Epoch: sv.epoch + 1, Nodes: slices.Clone(nodes)}
+	slices.Sort(h.Nodes)
+	sv.epoch++
+	to := slices.Clone(h.Nodes)
+	for _, n := range slices.Concat(sv.list.Nodes, sv.goodDraining) {
+		if !slices.Contains(to, n) && k.stateOf(k.watch.view(), n) <= nodeDraining {
+			to = append(to, n)
+		}
+	}
+	if err := k.sendList(ctx, x, h, to); err != nil {
+		return err
+	}
+	err := k.s.disks.SetHolders(ctx, x, h)
+	if errors.Is(err, local.ErrFolderRetired) {
+		err = nil
+	}
+	sv.list = h
+	return err
+}
+
+// sendList sends nodes a list. Nodes that do not answer get it when they are next asked.
+func (k *repairer) sendList(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
+	var stale error
+	var mu sync.Mutex
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == k.s.self })
+	k.s.each(ctx, nodes, func(ctx context.Context, p api.Peer) {
+		if err := p.SetHolders(ctx, x, h); errors.Is(err, api.ErrStaleHolders) {
+			mu.Lock()
+			stale = err
+			mu.Unlock()
+		}
+	})
+	return stale
+}
+
+// auditBatch asks a node for extents that it should or may have, and queues tasks for the
+// differences. It returns false if the node did not answer.
+func (k *repairer) auditBatch(node string, infos []local.ExtentInfo) bool {
+	xs := make([]ExtentID, len(infos))
+	for i := range infos {
+		xs[i] = infos[i].ID
+	}
+	all, err := k.check(k.s.ctx, node, xs)
+	if err != nil {
+		return false
+	}
+	for i, a := range all {
+		x := &infos[i]
+		t := task{id: x.ID, created: x.Created, rank: max(len(x.Holders.Nodes)-1, 1), bytes: x.Length}
+		switch {
+		case !slices.Contains(k.holders(x).Nodes, node):
+			if a.State != api.Missing && a.State != api.Unwanted {
+				t.rank, t.extra = taskSurplus, node
+				k.queue.push(t)
+			}
+		case a.State != api.Good:
+			t.suspectNode = node
+			k.queue.push(t)
+		case a.Holders.Epoch != x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
+			t.rank = taskSurplus
+			k.queue.push(t)
+		}
+	}
+	return true
+}
+
+// held returns the state of extents on this node.
+func (s *Store) held(xs []ExtentID) []api.Held {
+	all := make([]api.Held, len(xs))
+	for i, x := range xs {
+		info, err := s.disks.ExtentInfo(x)
+		if err != nil {
+			if s.disks.InQuarantine(x) {
+				all[i].State = api.Unwanted
+			}
+			continue
+		}
+		all[i] = api.Held{State: api.Good, Length: info.Length, Holders: info.Holders}
+		if info.Retired || s.corruptExtents.has(x) {
+			all[i].State = api.Bad
+		}
+		if k := s.repairer; k != nil {
+			t, ok := k.triage(k.watch.view(), &info)
+			all[i].Repairs = ok && t.rank < taskFallback && k.queue.failed(x) == nil
+		}
+	}
+	return all
+}

@@ -1,0 +1,49 @@
+package blobfs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/blobtest"
+)
+
+// TestLogMayNotSave: a node that has lost the right to change lists gets the error at once,
+// whether it creates a log or appends to one, instead of waiting forever.
+func TestLogMayNotSave(t *testing.T) {
+	c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
+	n := c.all[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	id := blobfs.NewID()
+	w, err := n.CreateSpreadLog(ctx, "n1", id)
+	noError(t, err)
+	l.mu.Lock()
+	l.fenced = true
+	l.mu.Unlock()
+	var want []logRecord
+	for err == nil {
+		p := blobtest.Bytes(uint64(len(want)), 50_000)
+		var pos int64
+		if pos, err = w.Append(ctx, p); err == nil {
+			want = append(want, logRecord{p, pos})
+		}
+	}
+	if !errors.Is(err, blobfs.ErrFenced) {
+		t.Errorf("after %d appends: %v", len(want), err)
+	}
+	if _, err := n.CreateSpreadLog(ctx, "n1", blobfs.NewID()); !errors.Is(err, blobfs.ErrFenced) {
+		t.Errorf("another log: %v", err)
+	}
+	_ = w.Close()
+	if _, err := n.OpenSpreadLog(ctx, "n1", id); !errors.Is(err, blobfs.ErrFenced) {
+		t.Errorf("recovery: %v", err)
+	}
+	l.mu.Lock()
+	l.fenced = false
+	l.mu.Unlock()
+	got := readLog(t, n.Store, "n1", id)
+	equalRecords(t, got[:len(want)], want)
+}

@@ -1,0 +1,733 @@
+package blobfs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/vfs"
+)
+
+// lists implements the lock service's files. It may lose its answers.
+type lists struct {
+	mu          sync.Mutex
+	files       map[string]listFile
+	gen         uint64
+	rng         *rand.Rand
+	lossPercent int // percentage of saves whose answer is lost
+	down        bool
+	full        bool
+	// fenced means that this store's node may not change lists any more.
+	fenced    bool
+	loadFails bool // lists of logs cannot be loaded
+	saves     int
+}
+
+type listFile struct {
+	data []byte
+	gen  uint64
+}
+
+func newLists() *lists { return &lists{files: map[string]listFile{}, rng: rand.New(rand.NewPCG(1, 1))} }
+
+var (
+	errGeneration = errors.New("generation differs")
+	errNoOutcome  = errors.New("outcome unknown")
+)
+
+func (l *lists) Load(_ context.Context, p string) ([]byte, uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down || l.loadFails && strings.HasPrefix(p, "/logs/") {
+		return nil, 0, errNoOutcome
+	}
+	f := l.files[p]
+	return slices.Clone(f.data), f.gen, nil
+}
+
+func (l *lists) Save(_ context.Context, p string, data []byte, gen uint64) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fate := l.rng.IntN(100)
+	if l.down || fate < l.lossPercent/2 {
+		return 0, errNoOutcome
+	}
+	if l.full {
+		return 0, blobfs.ErrDiskFull
+	}
+	if l.fenced {
+		return 0, fmt.Errorf("save %s: %w", p, blobfs.ErrFenced)
+	}
+	if l.files[p].gen != gen {
+		return 0, errGeneration
+	}
+	l.gen++
+	l.saves++
+	l.files[p] = listFile{slices.Clone(data), l.gen}
+	if fate < l.lossPercent {
+		return 0, errNoOutcome
+	}
+	return l.gen, nil
+}
+
+func (l *lists) Delete(_ context.Context, p string, gen uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.files[p].gen != gen {
+		return errGeneration
+	}
+	delete(l.files, p)
+	return nil
+}
+
+func (l *lists) List(_ context.Context, dir string) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for p := range l.files {
+		if path.Dir(p) == dir {
+			names = append(names, path.Base(p))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// list returns the list of a log.
+func (l *lists) list(t testing.TB, server string, id blobfs.ID) logproto.List {
+	t.Helper()
+	b, _, err := l.Load(t.Context(), "/logs/"+server+"/"+id.String())
+	noError(t, err)
+	out, err := blobfs.DecodeLogList(b)
+	noError(t, err)
+	return out
+}
+
+func newLogNodes(t testing.TB, n int, logs blobfs.LogConfig) (*nodes, *lists) {
+	l := newLists()
+	cfg := quick
+	cfg.Lists, cfg.Logs = l, logs
+	return newNodes(t, nodesConfig{n: n, cluster: cfg}), l
+}
+
+type logRecord struct {
+	p   []byte
+	pos int64
+}
+
+// readLog reads a log to its end. It retries if a node does not answer in time.
+func readLog(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []logRecord {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for {
+		all, err := readLogOnce(ctx, s, server, id)
+		if errors.Is(err, api.ErrUnreachable) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		noError(t, err)
+		return all
+	}
+}
+
+func readLogOnce(ctx context.Context, s *blobfs.Store, server string, id blobfs.ID) (all []logRecord, err error) {
+	r, err := s.OpenSpreadLog(ctx, server, id)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for {
+		p, pos, err := r.Next()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, logRecord{bytes.Clone(p), pos})
+	}
+}
+
+// B2, B5 on several nodes: what was appended is read back on another node, over many extents and
+// with payloads longer than one.
+func TestLogRoundTrip(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			c, l := newLogNodes(t, n, blobfs.LogConfig{})
+			id := blobfs.NewID()
+			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+			noError(t, err)
+			if _, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrLogExists) {
+				t.Errorf("create again: %v", err)
+			}
+			var want []logRecord
+			for i, size := range []int{0, 1, 100, 5000, 100_000, 300_000, 700_000, 4056, 20_000, 1} {
+				p := blobtest.Bytes(uint64(i), size)
+				given := bytes.Clone(p)
+				pos, err := w.Append(t.Context(), given)
+				noError(t, err)
+				clear(given)
+				want = append(want, logRecord{p, pos})
+			}
+			got := readLog(t, c.all[n-1].Store, "n1", id)
+			equalRecords(t, got, want)
+			if _, err := w.Append(t.Context(), []byte("late")); !errors.Is(err, blobfs.ErrFenced) {
+				t.Errorf("append after recovery: %v", err)
+			}
+			equalRecords(t, readLog(t, c.all[0].Store, "n1", id), want)
+			list := l.list(t, "n1", id)
+			if !list.Closed || len(list.Extents) < 4 || len(list.Extents[0].Replicas) != min(n, 3) {
+				t.Errorf("list %+v", list)
+			}
+			ids, err := c.all[0].SpreadLogs(t.Context(), "n1")
+			noError(t, err)
+			if !slices.Equal(ids, []blobfs.ID{id}) {
+				t.Errorf("logs %v", ids)
+			}
+			noError(t, c.all[0].RemoveSpreadLog(t.Context(), "n1", id))
+			if _, err := c.all[0].OpenSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrNoLog) {
+				t.Errorf("open after removal: %v", err)
+			}
+		})
+	}
+}
+
+func equalRecords(t testing.TB, got, want []logRecord) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d records, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i].pos != want[i].pos || !bytes.Equal(got[i].p, want[i].p) {
+			t.Fatalf("record %d of %d bytes at %d, want %d at %d", i, len(got[i].p), got[i].pos, len(want[i].p), want[i].pos)
+		}
+	}
+}
+
+// eventually waits for background work.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 500 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("not in 5 s: %s", what)
+}
+
+// A sealed log is closed. Released extents are removed on all nodes, and others stay.
+func TestLogSealRelease(t *testing.T) {
+	c, l := newLogNodes(t, 3, blobfs.LogConfig{})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	var all []logRecord
+	for i := range 30 {
+		p := blobtest.Bytes(uint64(i), 60_000)
+		pos, err := w.Append(t.Context(), p)
+		noError(t, err)
+		all = append(all, logRecord{p, pos})
+	}
+	w.Release(all[20].pos)
+	eventually(t, "released extents go", func() bool {
+		list := l.list(t, "n1", id)
+		return list.Start > 0 && list.Start <= all[20].pos && len(c.all[2].LogReplicas()) <= len(list.Extents)
+	})
+	noError(t, w.Seal(t.Context()))
+	noError(t, w.Seal(t.Context()))
+	if _, err := w.Append(t.Context(), nil); !errors.Is(err, blobfs.ErrSealed) {
+		t.Errorf("append to a sealed log: %v", err)
+	}
+	list := l.list(t, "n1", id)
+	epoch := list.Epoch
+	got := readLog(t, c.all[1].Store, "n1", id)
+	i := slices.IndexFunc(all, func(r logRecord) bool { return r.pos > list.Start })
+	for len(got) > 0 && got[0].pos < all[i].pos {
+		got = got[1:]
+	}
+	if len(got) < len(all)-21 {
+		t.Fatalf("%d records are left", len(got))
+	}
+	equalRecords(t, got, all[len(all)-len(got):])
+	if list = l.list(t, "n1", id); list.Epoch != epoch || !list.Closed {
+		t.Errorf("a sealed log was taken over: %+v", list)
+	}
+	noError(t, c.all[0].RemoveSpreadLog(t.Context(), "n1", id))
+	eventually(t, "replicas go", func() bool {
+		return len(c.all[0].LogReplicas())+len(c.all[1].LogReplicas())+len(c.all[2].LogReplicas()) == 0
+	})
+}
+
+// A replica that dies costs a switch to the standby, which waits for no compare-and-set. The log
+// has three replicas again when there are enough nodes.
+func TestLogSwitchesToStandby(t *testing.T) {
+	c, l := newLogNodes(t, 5, blobfs.LogConfig{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	_, err = w.Append(t.Context(), []byte("one"))
+	noError(t, err)
+	eventually(t, "a standby is registered", func() bool { return len(l.list(t, "n1", id).Extents) == 2 })
+	first := l.list(t, "n1", id).Extents[0].Replicas
+	if standby := l.list(t, "n1", id).Extents[1].Replicas; slices.Contains(standby, first[1]) && slices.Contains(standby, first[2]) {
+		t.Errorf("extents on %v and %v", first, standby)
+	}
+	l.mu.Lock()
+	l.down = true
+	l.mu.Unlock()
+	victim := first[1]
+	c.get(victim).kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = w.Append(ctx, []byte("two"))
+	noError(t, err)
+	l.mu.Lock()
+	l.down = false
+	l.mu.Unlock()
+	_, err = w.Append(ctx, []byte("three"))
+	noError(t, err)
+	eventually(t, "three replicas again", func() bool {
+		x := l.list(t, "n1", id).Extents
+		last := x[len(x)-1]
+		return len(x) > 2 && len(last.Replicas) == 3 && !slices.Contains(last.Replicas, victim)
+	})
+	var text []string
+	for _, r := range readLog(t, c.all[0].Store, "n1", id) {
+		text = append(text, string(r.p))
+	}
+	if strings.Join(text, " ") != "one two three" {
+		t.Errorf("log is %q", text)
+	}
+}
+
+// A full cluster rejects appends with a typed error, loses nothing, and continues when there is
+// space, both if the nodes are full and if the lock service is.
+func TestLogDiskFull(t *testing.T) {
+	for name, full := range map[string]func(*nodes, *lists, bool){
+		"extents": func(c *nodes, _ *lists, full bool) {
+			room := int64(1 << 30)
+			if full {
+				room = 1 << 20
+			}
+			for _, dir := range []string{"/a", "/b"} {
+				c.all[0].fs.SetCapacity(dir, room)
+			}
+		},
+		"lists": func(_ *nodes, l *lists, full bool) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.full = full
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
+			n := c.all[0]
+			id := blobfs.NewID()
+			w, err := n.CreateSpreadLog(t.Context(), "n1", id)
+			noError(t, err)
+			full(c, l, true)
+			var want []logRecord
+			append1 := func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				p := blobtest.Bytes(uint64(len(want)), 50_000)
+				pos, err := w.Append(ctx, p)
+				if err == nil {
+					want = append(want, logRecord{p, pos})
+				}
+				return err
+			}
+			for err == nil {
+				err = append1()
+			}
+			if !errors.Is(err, blobfs.ErrDiskFull) {
+				t.Fatalf("after %d appends: %v", len(want), err)
+			}
+			full(c, l, false)
+			eventually(t, "appends go on", func() bool { return append1() == nil })
+			equalRecords(t, readLog(t, n.Store, "n1", id), want)
+			noError(t, w.Close())
+		})
+	}
+}
+
+// A replica that recovery did not reach serves nothing before it is cut, and then the same as the
+// others.
+func TestLogLateReplica(t *testing.T) {
+	c, l := newLogNodes(t, 3, blobfs.LogConfig{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	var want []logRecord
+	for i := range 5 {
+		p := blobtest.Bytes(uint64(i), 5000)
+		pos, err := w.Append(t.Context(), p)
+		noError(t, err)
+		want = append(want, logRecord{p, pos})
+	}
+	noError(t, w.Close())
+	// n3 is cut off while n2 recovers.
+	for _, to := range []string{"n1", "n2"} {
+		c.cut[[2]string{to, "n3"}].Store(true)
+	}
+	equalRecords(t, readLog(t, c.all[1].Store, "n1", id), want)
+	x := l.list(t, "n1", id).Extents[0]
+	late := c.all[2]
+	info, err := late.StatLogReplica(id, x.Seq)
+	noError(t, err)
+	if info.Sealed {
+		t.Fatal("the replica that was cut off is cut")
+	}
+	if _, err := late.ReadLogReplica(t.Context(), id, x.Seq, 0, x.Length, make([]byte, 10), 0); !errors.Is(err, logproto.ErrUncut) {
+		t.Errorf("late replica serves: %v", err)
+	}
+	// It is the only replica left, apart from the list.
+	c.get("n1").kill()
+	for _, to := range []string{"n1", "n2"} {
+		c.cut[[2]string{to, "n3"}].Store(false)
+	}
+	equalRecords(t, readLog(t, late.Store, "n1", id), want)
+}
+
+// A replica whose last frame is corrupt looks after a restart as if a crash had torn it. No
+// acknowledged data is lost while there is a good replica.
+func TestLogCorruptEnd(t *testing.T) {
+	for name, restarted := range map[string]int{"one was restarted": 1, "all were": 3} {
+		t.Run(name, func(t *testing.T) {
+			c, l := newLogNodes(t, 3, blobfs.LogConfig{})
+			cfg := nodesConfig{cluster: quick, extent: 256 << 10}
+			cfg.cluster.Lists = l
+			id := blobfs.NewID()
+			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+			noError(t, err)
+			var want []logRecord
+			for i := range 5 {
+				p := blobtest.Bytes(uint64(i), 5000)
+				pos, err := w.Append(t.Context(), p)
+				noError(t, err)
+				want = append(want, logRecord{p, pos})
+			}
+			noError(t, w.Close())
+			x := l.list(t, "n1", id).Extents[0]
+			if len(x.Replicas) != 3 {
+				t.Fatalf("replicas on %v", x.Replicas)
+			}
+			for i, n := range c.all[:restarted] {
+				n.restart(cfg, func() {
+					if i == 0 {
+						n.corruptLog(t, id, x.Seq, want[4].pos-4096)
+					}
+				})
+			}
+			equalRecords(t, readLog(t, c.all[0].Store, "n1", id), want)
+			for _, n := range c.all[1:] { // the corrupt replica was rebuilt
+				n.kill()
+			}
+			equalRecords(t, readLog(t, c.all[0].Store, "n1", id), want)
+		})
+	}
+}
+
+// runSeed is random unless STELE_SEED is set.
+func runSeed(t *testing.T) uint64 {
+	s, err := strconv.ParseUint(os.Getenv("STELE_SEED"), 0, 64)
+	if err != nil {
+		s = rand.Uint64()
+	}
+	t.Logf("replay: STELE_SEED=%d go test -run '^%s$' ./blobfs", s, strings.SplitN(t.Name(), "/", 2)[0])
+	return s
+}
+
+// Random faults: nodes die, fall silent in one direction, and have disks that are full, slow or
+// fail; the lock service loses its answers. Then the writer becomes a zombie, and two nodes recover
+// the log concurrently. L1, L2, L5.
+func TestLogFaults(t *testing.T) {
+	seed, runs := runSeed(t), 6
+	if os.Getenv("STELE_SOAK") != "" {
+		runs = 200
+	}
+	for i := range runs {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			faultRun(t, rand.New(rand.NewPCG(seed, uint64(i))))
+		})
+	}
+}
+
+// ledger records what the appenders know.
+type ledger struct {
+	mu     sync.Mutex
+	n      uint64
+	acked  map[uint64]int64 // payload number to position
+	asked  map[uint64]bool
+	over   atomic.Bool // recovery has returned
+	zombie []uint64    // acknowledged although submitted after that
+}
+
+func (b *ledger) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		b.mu.Lock()
+		b.n++
+		n := b.n
+		b.asked[n] = true
+		b.mu.Unlock()
+		size := 8 + rng.IntN(3000)
+		if rng.IntN(20) == 0 {
+			size = rng.IntN(400 << 10)
+		}
+		p := append(binary.LittleEndian.AppendUint64(nil, n), blobtest.Bytes(n, size)...)
+		late := b.over.Load()
+		pos, err := w.Append(ctx, p)
+		if err != nil {
+			if errors.Is(err, blobfs.ErrFenced) || errors.Is(err, blobfs.ErrLogFailed) || errors.Is(err, blobfs.ErrClosed) {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		b.mu.Lock()
+		b.acked[n] = pos
+		if late {
+			b.zombie = append(b.zombie, n)
+		}
+		b.mu.Unlock()
+	}
+}
+
+func faultRun(t *testing.T, rng *rand.Rand) {
+	c, l := newLogNodes(t, 5, blobfs.LogConfig{
+		DeadlineMin: 50 * time.Millisecond, DeadlineMax: 300 * time.Millisecond,
+		OpenTimeout: 500 * time.Millisecond, Retry: 30 * time.Millisecond, Avoid: 200 * time.Millisecond,
+	})
+	l.lossPercent = rng.IntN(30)
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	b := &ledger{acked: map[uint64]int64{}, asked: map[uint64]bool{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for range 4 {
+		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
+		group.Go(func() { b.appendSome(ctx, w, r) })
+	}
+	eventually(t, "appends begin", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.acked) >= 10
+	})
+	lost := losses{}
+	for range 8 {
+		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
+		faultOnce(c, rng, &lost)
+	}
+	// Two concurrent recoveries while the writer, cut off from some nodes, continues.
+	for _, cut := range c.cut {
+		cut.Store(false)
+	}
+	var found [2][]logRecord
+	var readers sync.WaitGroup
+	at := []*node{c.all[1], c.all[2]}
+	if lost.killed == at[0].id {
+		at[0] = c.all[3]
+	} else if lost.killed == at[1].id {
+		at[1] = c.all[4]
+	}
+	for i, n := range at {
+		readers.Go(func() {
+			found[i] = readLog(t, n.Store, "n1", id)
+			b.over.Store(true)
+		})
+	}
+	readers.Wait()
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	group.Wait()
+	b.check(t, found[0])
+	equalRecords(t, found[1], found[0])
+	equalRecords(t, readLog(t, c.all[0].Store, "n1", id), found[0])
+	t.Logf("%d acknowledged of %d, %d in the log, %d saves, %+v", len(b.acked), len(b.asked), len(found[0]), l.saves, w.Stats())
+}
+
+// check compares what was recovered with what was acknowledged.
+func (b *ledger) check(t *testing.T, found []logRecord) {
+	t.Helper()
+	at := map[uint64]int64{}
+	for _, r := range found {
+		n := binary.LittleEndian.Uint64(r.p)
+		if _, twice := at[n]; twice {
+			t.Errorf("payload %d is in the log twice", n)
+		}
+		if !b.asked[n] {
+			t.Errorf("payload %d was never appended", n)
+		}
+		at[n] = r.pos
+	}
+	for _, n := range slices.Sorted(maps.Keys(b.acked)) {
+		if at[n] != b.acked[n] {
+			t.Fatalf("payload %d, acknowledged at %d, is at %d", n, b.acked[n], at[n])
+		}
+	}
+	if len(b.zombie) > 0 {
+		t.Errorf("payloads %v were acknowledged to a zombie", b.zombie)
+	}
+}
+
+// losses are nodes that have permanently lost their data: one is killed, another has a failed disk.
+// One of three replicas is then left.
+type losses struct{ killed, failed string }
+
+// faultOnce injects a fault or repairs one.
+func faultOnce(c *nodes, rng *rand.Rand, lost *losses) {
+	n := c.all[1+rng.IntN(4)]
+	switch rng.IntN(8) {
+	case 0:
+		if lost.killed == "" {
+			n.kill()
+			lost.killed = n.id
+		}
+	case 1:
+		c.cut[[2]string{"n1", n.id}].Store(true)
+	case 2:
+		c.cut[[2]string{n.id, "n1"}].Store(true)
+	case 3:
+		for _, cut := range c.cut {
+			cut.Store(false)
+		}
+	case 4: // a disk is full for new extents
+		n.fs.SetCapacity("/a", 1<<20)
+	case 5: // a disk fails a sync
+		n := c.all[rng.IntN(5)]
+		if lost.failed != "" && lost.failed != n.id {
+			break
+		}
+		lost.failed = n.id
+		once := new(atomic.Bool)
+		n.fs.SetHook(func(op vfs.Op) error {
+			if op.Kind == vfs.OpSync && strings.HasPrefix(op.Name, "/b") && once.CompareAndSwap(false, true) {
+				return errors.New("input/output error")
+			}
+			return nil
+		})
+	case 6: // a disk is slow for a while
+		var left atomic.Int64
+		left.Store(3)
+		n.fs.SetHook(func(op vfs.Op) error {
+			if op.Kind == vfs.OpSync && left.Add(-1) >= 0 {
+				time.Sleep(120 * time.Millisecond)
+			}
+			return nil
+		})
+	}
+}
+
+func TestLogListGolden(t *testing.T) {
+	l := logproto.List{Epoch: 3, Owner: 7, Start: 4096, Extents: []logproto.Extent{
+		{Seq: 2, Length: 8192, Replicas: []string{"n1", "n2"}}, {Seq: 4, Length: logproto.Open, Replicas: []string{"n1"}},
+	}}
+	b := blobfs.EncodeLogList(&l)
+	if got := hex.EncodeToString(b); got != "96010307c2cd1000929302cd200092a26e31a26e329304ff91a26e31" {
+		t.Errorf("list is now %s", got)
+	}
+	if back, err := blobfs.DecodeLogList(b); err != nil || !back.Equal(&l) {
+		t.Errorf("decodes to %+v, %v", back, err)
+	}
+}
+
+func FuzzLogList(f *testing.F) {
+	f.Add(blobfs.EncodeLogList(&logproto.List{Epoch: 1, Extents: []logproto.Extent{{Seq: 1, Length: -1, Replicas: []string{"a"}}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := blobfs.DecodeLogList(b)
+		if err != nil {
+			return
+		}
+		if again, err := blobfs.DecodeLogList(blobfs.EncodeLogList(&l)); err != nil || !again.Equal(&l) {
+			t.Fatalf("%+v becomes %+v, %v", l, again, err)
+		}
+	})
+}
+
+// A node that did not answer for a moment gets replicas again soon after it answers, without
+// waiting for the time for which a failed node is excluded.
+func TestLogNodeAnswersAgain(t *testing.T) {
+	c, l := newLogNodes(t, 3, blobfs.LogConfig{Avoid: time.Hour})
+	cfg := nodesConfig{cluster: quick, extent: 256 << 10}
+	cfg.cluster.Lists = l
+	id := blobfs.NewID()
+	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	noError(t, err)
+	replicas := func() int {
+		x := l.list(t, "n1", id).Extents
+		return len(x[len(x)-1].Replicas)
+	}
+	_, err = w.Append(t.Context(), []byte("one"))
+	noError(t, err)
+	eventually(t, "two extents of three replicas", func() bool { return replicas() == 3 })
+	c.all[2].restart(cfg, func() {
+		eventually(t, "the log goes on without the node", func() bool {
+			_, err := w.Append(t.Context(), []byte("more"))
+			noError(t, err)
+			return replicas() == 2
+		})
+	})
+	eventually(t, "the node is back on the log", func() bool {
+		_, err := w.Append(t.Context(), []byte("again"))
+		noError(t, err)
+		return replicas() == 3
+	})
+}
+
+// A log of a draining node, which keeps no replica of it, is created once another node answers: the
+// others may be starting too.
+func TestLogCreatedWhenOthersAnswer(t *testing.T) {
+	cfg := nodesConfig{n: 3, cluster: quick}
+	cfg.cluster.Lists = newLists()
+	cfg.cluster.Logs = blobfs.LogConfig{Retry: 20 * time.Millisecond, Avoid: 100 * time.Millisecond}
+	c := newNodes(t, cfg)
+	c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
+	for _, n := range c.all[1:] {
+		n.kill()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	begun := make(chan error)
+	go func() {
+		w, err := c.all[0].CreateSpreadLog(ctx, "n1", blobfs.NewID())
+		if err == nil {
+			_, err = w.Append(ctx, []byte("one"))
+			err = errors.Join(err, w.Close())
+		}
+		begun <- err
+	}()
+	select {
+	case err := <-begun:
+		t.Fatalf("while no node answers: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	for _, n := range c.all[1:] {
+		n.reopen(cfg)
+	}
+	if err := <-begun; err != nil {
+		t.Error(err)
+	}
+}
