@@ -60,7 +60,7 @@ func (w *Sweeper) Run(ctx context.Context) {
 		case err != nil:
 			w.s.log.Error("garbage collection failed", "round", r.Round, "err", err)
 		default:
-			w.s.log.Info("garbage collected", "round", r.Round, "nodes", r.Nodes, "without", r.Without, "listed", r.Listed, "garbage", r.Garbage,
+			w.s.log.Info("garbage collected", "round", r.Round, "nodes", r.Nodes, "missing_nodes", r.Without, "listed", r.Listed, "garbage", r.Garbage,
 				"quarantined", r.Quarantined, "removed", r.Removed, "bytes", r.Bytes)
 		}
 		if !w.s.pause(ctx, w.s.cluster.Sweep.Every) {

@@ -112,7 +112,7 @@ func (b *balancer) round(ctx context.Context) bool {
 			continue
 		}
 		if err := b.move(ctx, next[0].ID, to.ID); err != nil {
-			b.k.s.log.Debug("extent not moved", "extent", next[0].ID.String(), "to", to.ID, "err", err)
+			b.k.s.log.Debug("extent not moved", "extent", next[0].ID.String(), "node", to.ID, "err", err)
 			return active
 		}
 	}

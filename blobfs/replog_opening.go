@@ -137,7 +137,7 @@ func (w *SpreadLogWriter) checkOpening(now time.Duration) {
 		if now-o.since < deadline {
 			continue
 		}
-		w.s.log.Warn("log replica not opened in time", "log", w.id, "extent", k.seq, "node", k.node, "after", now-o.since)
+		w.s.log.Warn("log replica not opened in time", "log", w.id, "extent", k.seq, "node", k.node, "took", now-o.since)
 		o.abandoned = true
 		w.dropSlow(k, now)
 	}

@@ -156,13 +156,13 @@ func (w *SpreadLogWriter) checkAppends(now time.Duration) {
 		for _, l := range late {
 			if !l.slowLogged {
 				l.slowLogged = true
-				w.s.log.Warn("slow log replica kept: no other node has space", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
+				w.s.log.Warn("slow log replica kept: no other node has space", "log", w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
 			}
 		}
 		return
 	}
 	for _, l := range late {
-		w.s.log.Warn("slow log replica dropped", "log", w.id, "extent", l.key.seq, "node", l.key.node, "after", now-first.sent)
+		w.s.log.Warn("slow log replica dropped", "log", w.id, "extent", l.key.seq, "node", l.key.node, "took", now-first.sent)
 		l.dropped = true
 		w.timer.backOff()
 		w.dropSlow(l.key, now)

@@ -270,7 +270,7 @@ func (n *Node) handleRenew() {
 		node := subjectOf(c).peer.Name
 		got, err := n.renewFor(c.Context(), node, request, hosts)
 		if err != nil {
-			n.log.Warn("a node's certificate was not renewed", "node", node, "because", err)
+			n.log.Warn("node certificate not renewed", "node", node, "err", err)
 			fail(c, err)
 			return
 		}

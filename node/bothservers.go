@@ -45,7 +45,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 		return fmt.Errorf("open the tablet server: %w", err)
 	}
 	cfg.Blobs = tablet.OnVitalSpreadStore(n.store.Load(), s.nameFor(metadata.TableID))
-	cfg.Logger = cfg.Logger.With("of", metadata.Name)
+	cfg.Logger = cfg.Logger.With("table", metadata.Name)
 	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
 	cfg.CompactionMemory, cfg.LogBatchBytes = b.metadataCompaction, b.metadataLogBatch()
 	// Not by load: clients look up only what they do not have cached, and a range that begins

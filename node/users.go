@@ -80,7 +80,7 @@ func (acc *accounts) handleUsers(r registrar) {
 			fail(c, err)
 			return
 		}
-		acc.log.Info("credential made", "user", r.Name, "new", made.New, "token", made.TokenID)
+		acc.log.Info("credential issued", "user", r.Name, "new_user", made.New, "token", made.TokenID)
 		c.Reply(made.Append)
 	})
 	r.handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {

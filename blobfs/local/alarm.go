@@ -25,7 +25,7 @@ func (s *Store) Alarm() string {
 // RaiseAlarm records an alarm that stops garbage collection, durably if any folder accepts writes.
 // The first alarm is kept; later ones are only logged.
 func (s *Store) RaiseAlarm(what string) {
-	s.cfg.Logger.Error("garbage collection stopped", "cause", what, "action", "find out why the sweep took data in use for garbage, then clear the alarm")
+	s.cfg.Logger.Error("garbage collection stopped", "cause", what, "remedy", "find out why the sweep took data in use for garbage, then clear the alarm")
 	s.mu.Lock()
 	first := s.mu.alarm == ""
 	if first {

@@ -135,7 +135,7 @@ func (rs *logReplicas) adopt(s *Store, f *logFile) {
 	l := rs.log(h.log, true)
 	if old := l.extents[h.seq]; old != nil {
 		// A refill in another folder was interrupted, or a removal was not durable.
-		s.cfg.Logger.Warn("log extent has two replicas on one node", "log", h.log, "extent", h.seq, "file", f.path(), "other", old.f.path())
+		s.cfg.Logger.Warn("log extent has two replicas on one node", "log", h.log, "extent", h.seq, "file", f.path(), "other_file", old.f.path())
 		if !preferred(h, old.f.header) {
 			return
 		}

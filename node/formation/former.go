@@ -145,7 +145,7 @@ func (f *Former) run(ctx context.Context) error {
 		}
 		if pause := min(time.Since(began)/2, time.Minute); time.Since(logged) > max(pause, 5*time.Second) {
 			logged = time.Now()
-			f.log.Info("waiting to join a cluster", "for", f.Waiting(), "elapsed", time.Since(began).Round(time.Second))
+			f.log.Info("waiting to join a cluster", "reason", f.Waiting(), "took", time.Since(began).Round(time.Second))
 		}
 	}
 }
