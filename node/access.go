@@ -18,7 +18,7 @@ import (
 // access is what a principal may do with one table in one request. It implements tablet.Access. A nil access allows everything.
 type access struct {
 	z             *authorizer
-	who           *subject
+	caller        *subject
 	method, table string
 	now           bool // must not wait
 	begun         int  // times that the operation has begun
@@ -46,12 +46,12 @@ var accesses = sync.Pool{New: func() any { return new(access) }}
 
 // access returns what a call may do with a table. Release it with release when no operation uses it.
 func (z *authorizer) access(c *rpc.Call, name string) *access {
-	who := subjectOf(c)
-	if !who.restricted() {
+	caller := subjectOf(c)
+	if !caller.restricted() {
 		return nil
 	}
 	a := accesses.Get().(*access)
-	a.z, a.who, a.method, a.table = z, who, c.Method(), name
+	a.z, a.caller, a.method, a.table = z, caller, c.Method(), name
 	return a
 }
 
@@ -80,7 +80,7 @@ func (a *access) Begin() {
 }
 
 // Holds implements tablet.Access.
-func (a *access) Holds() bool { return !a.looked || !a.moved && a.z.rights.holds(a.who, a.ticket) }
+func (a *access) Holds() bool { return !a.looked || !a.moved && a.z.rights.holds(a.caller, a.ticket) }
 
 // note records the ticket of a check of rights.
 func (a *access) note(t acl.Ticket) {
@@ -92,15 +92,15 @@ func (a *access) note(t acl.Ticket) {
 // tablet.ErrWouldWait, those of rights.ask.
 func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
-		return nil, a.z.rights.told(acl.ErrUncertain)
+		return nil, a.z.rights.recode(acl.ErrUncertain)
 	}
-	v, t := a.z.rights.viewNow(a.who, s)
+	v, t := a.z.rights.viewNow(a.caller, s)
 	if v == nil {
 		if a.now {
 			return nil, tablet.ErrWouldWait
 		}
 		var err error
-		if v, t, err = a.z.rights.view(ctx, a.who, s); err != nil {
+		if v, t, err = a.z.rights.view(ctx, a.caller, s); err != nil {
 			return nil, err
 		}
 	}
@@ -135,10 +135,10 @@ func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error
 // again. Errors: api.ErrNoTable, *api.PermissionError, those of rights.ask.
 func (a *access) mayRead(ctx context.Context) error {
 	if a.table == metadata.Name { // every principal sees some of it
-		_, err := a.z.rights.known(ctx, a.who)
+		_, err := a.z.rights.known(ctx, a.caller)
 		return err
 	}
-	v, _, err := a.z.seeTable(ctx, a.who, a.table)
+	v, _, err := a.z.seeTable(ctx, a.caller, a.table)
 	if err != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func (a *access) mayRead(ctx context.Context) error {
 // tablets of tables that it may see.
 func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
 	if a.begun > begunMax {
-		return tablet.Sight{}, a.z.rights.told(acl.ErrUncertain)
+		return tablet.Sight{}, a.z.rights.recode(acl.ErrUncertain)
 	}
-	t, err := a.z.rights.check(ctx, a.who, acl.Read)
+	t, err := a.z.rights.check(ctx, a.caller, acl.Read)
 	if err == nil {
 		a.note(t)
 		return tablet.Sight{}, nil
@@ -178,7 +178,7 @@ func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
 	if a.memo.known && a.memo.table == id {
 		return a.memo.sees, nil
 	}
-	sees, t, err := a.z.rights.sees(ctx, a.who, id)
+	sees, t, err := a.z.rights.sees(ctx, a.caller, id)
 	if err != nil {
 		return false, err
 	}
@@ -197,7 +197,7 @@ func (a *access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 		return nil, err
 	}
 	if rm, err = v.Restrict(rm); err != nil {
-		return nil, a.refused(toldElement(err))
+		return nil, a.refused(elementPermission(err))
 	}
 	for i := range rm.Mutations {
 		m := &rm.Mutations[i]
@@ -221,7 +221,7 @@ func (a *access) Modify(s *table.Schema, rules []table.Rule) error {
 	for i := range rules {
 		err := rules[i].Validate(v.Visible(), a.z.limits)
 		if err == nil {
-			err = toldElement(v.CheckModify(rules[i].Family))
+			err = elementPermission(v.CheckModify(rules[i].Family))
 		}
 		if err != nil {
 			return a.refused(&table.ElementError{What: "rule", Index: i, Err: err})
@@ -236,10 +236,10 @@ func (a *access) refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	return a.toldRefusal(err) // separate, because it allocates
+	return a.auditRefusal(err) // separate, because it allocates
 }
 
-func (a *access) toldRefusal(err error) error {
+func (a *access) auditRefusal(err error) error {
 	var denied *api.PermissionError
 	var at *acl.DeniedError
 	if errors.As(err, &at) {
@@ -247,7 +247,7 @@ func (a *access) toldRefusal(err error) error {
 		err = denied
 	}
 	if denied != nil || errors.As(err, &denied) {
-		a.z.audit.refused(a.who, a.method, "table "+a.table, err)
+		a.z.audit.refused(a.caller, a.method, "table "+a.table, err)
 	}
 	return err
 }
@@ -259,16 +259,16 @@ func (a *access) settle(ctx context.Context) error {
 		return nil
 	}
 	if a.view == nil { // of METADATA, which clients do not write: the operation restarts elsewhere
-		return a.z.rights.told(acl.ErrUncertain)
+		return a.z.rights.recode(acl.ErrUncertain)
 	}
 	old, wrote := a.view, len(a.writes) > 0
-	v, _, err := a.z.rights.view(ctx, a.who, old.Schema())
+	v, _, err := a.z.rights.view(ctx, a.caller, old.Schema())
 	switch {
 	case err == nil:
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
 		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
 	case wrote:
-		return told(api.ErrUnsure, err)
+		return recode(api.ErrUnsure, err)
 	default:
 		return err
 	}
@@ -280,7 +280,7 @@ func (a *access) settle(ctx context.Context) error {
 			if lostRead {
 				right = acl.Read
 			}
-			name, _, _ := a.who.principal()
+			name, _, _ := a.caller.principal()
 			return a.refused(&api.PermissionError{Right: right.String(), Table: a.table, Executed: wrote,
 				Text: fmt.Sprintf("principal %q lost the right to %s on table %q during the request", name, right, a.table)})
 		}
@@ -295,9 +295,9 @@ func (a *access) checkTable(ctx context.Context) error {
 		if errors.Is(err, api.ErrNoTable) {
 			return err
 		}
-		return a.z.rights.told(err)
+		return a.z.rights.recode(err)
 	}
-	v, _, err := a.z.rights.view(ctx, a.who, s)
+	v, _, err := a.z.rights.view(ctx, a.caller, s)
 	if err == nil && v.CheckSeen() != nil {
 		err = noSuchTable(a.table)
 	}

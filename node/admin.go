@@ -69,7 +69,7 @@ func (tb *tableService) createTable(c *rpc.Call) {
 	var s *table.Schema
 	var served <-chan struct{}
 	creator := subjectOf(c).owner()
-	err := tb.changes.do(c.Context(), asked{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
+	err := tb.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
 		s, served, err = tb.create(ctx, &r, creator)
 		return err
 	})
@@ -100,7 +100,7 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if _, err := r.Schema(metadata.FirstID); err != nil {
 		return nil, nil, err
 	}
-	ends, err := checkCuts(r.SplitAt, tb.limits)
+	ends, err := checkSplitPoints(r.SplitAt, tb.limits)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,15 +112,15 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if err != nil {
 		return nil, nil, err
 	}
-	var cut *cuts
+	var cut *splitPoints
 	if len(ends) > 0 {
-		cut = &cuts{first: id + 1, ends: ends}
+		cut = &splitPoints{first: id + 1, ends: ends}
 	}
 	if err = tb.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
 		err = tb.catalog.saveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
-		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: leftovers.go
+		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphans.go
 			tb.accounts.forgetGrants(ctx, id)
 			tb.quotas.forgetQuota(ctx, id)
 		}
@@ -195,7 +195,7 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 }
 
 // alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
-func (tb *tableService) alter(ctx context.Context, a asked, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+func (tb *tableService) alter(ctx context.Context, a changeRequest, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
 	err := tb.changes.do(ctx, a, func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, a.name, edit)
@@ -238,7 +238,7 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 	if !begin(c, &r.Options) {
 		return
 	}
-	s, err := tb.alter(c.Context(), asked{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
+	s, err := tb.alter(c.Context(), changeRequest{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
 		return old.Apply(r.Family)
 	})
 	if err != nil {
@@ -250,7 +250,7 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 
 func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
 	var s *table.Schema
-	err := tb.changes.do(ctx, askedIn(ctx), func(ctx context.Context) (err error) {
+	err := tb.changes.do(ctx, requestIn(ctx), func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
 			tb.accounts.pruneGrants(ctx, s)
@@ -302,11 +302,11 @@ func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) 
 
 // visible returns a table as the subject of ctx may see it, or nil if it may not see the table.
 func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
-	who := subjectIn(ctx)
-	if who == nil {
+	caller := subjectIn(ctx)
+	if caller == nil {
 		return s, nil
 	}
-	v, _, err := tb.authz.rights.view(ctx, who, s)
+	v, _, err := tb.authz.rights.view(ctx, caller, s)
 	if err != nil || v.CheckSeen() != nil {
 		return nil, err
 	}
@@ -316,22 +316,22 @@ func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Sc
 // hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
 // tablets unless the subject administers the table.
 func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) error {
-	who := subjectIn(ctx)
-	if who == nil {
+	caller := subjectIn(ctx)
+	if caller == nil {
 		return nil
 	}
 	var err error
 	if info.Schema.ID == metadata.TableID {
-		_, err = tb.authz.rights.check(ctx, who, acl.Read)
+		_, err = tb.authz.rights.check(ctx, caller, acl.Read)
 	} else {
 		var v *acl.View
-		if v, _, err = tb.authz.rights.view(ctx, who, info.Schema); err != nil {
+		if v, _, err = tb.authz.rights.view(ctx, caller, info.Schema); err != nil {
 			return err
 		}
 		if v.CheckSeen() != nil { // rights have changed
 			return noSuchTable(info.Schema.Name)
 		}
-		info.Schema, err = v.Visible(), toldElement(v.CheckTable(acl.Admin))
+		info.Schema, err = v.Visible(), elementPermission(v.CheckTable(acl.Admin))
 	}
 	if errors.Is(err, api.ErrPermission) {
 		info.SizesHidden = true
@@ -345,7 +345,7 @@ func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) erro
 }
 
 func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	return nil, tb.changes.do(ctx, askedIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
+	return nil, tb.changes.do(ctx, requestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see

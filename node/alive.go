@@ -17,7 +17,7 @@ type lifeSigns struct {
 	// mu guards the fields in it. Never held during a probe.
 	mu struct {
 		sync.Mutex
-		asked map[string]bool
+		changeRequest map[string]bool
 	}
 }
 
@@ -72,18 +72,18 @@ type lifePart struct {
 }
 
 func (n *Node) parts() []lifePart {
-	told := func(look func()) func(context.Context) error {
+	probe := func(look func()) func(context.Context) error {
 		return func(context.Context) error { look(); return nil }
 	}
 	parts := []lifePart{
 		{"the port for clients and nodes", n.askSelf},
-		{"the tablet server", told(func() { n.tablets().Stats(); n.tablets().Loaded() })},
-		{"the block store", told(func() { n.store.Load().Keeping() })},
-		{"the lock service", told(func() { n.voter.group(); n.leader() })},
-		{"the catalog", told(func() { n.servedTables() })},
+		{"the tablet server", probe(func() { n.tablets().Stats(); n.tablets().Loaded() })},
+		{"the block store", probe(func() { n.store.Load().Keeping() })},
+		{"the lock service", probe(func() { n.voter.group(); n.leader() })},
+		{"the catalog", probe(func() { n.servedTables() })},
 	}
 	if n.ring != nil {
-		parts = append(parts, lifePart{"gossip", told(func() { n.ring.Members() })})
+		parts = append(parts, lifePart{"gossip", probe(func() { n.ring.Members() })})
 	}
 	return parts
 }
@@ -91,7 +91,7 @@ func (n *Node) parts() []lifePart {
 // askSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
 // node is alive.
 func (n *Node) askSelf(ctx context.Context) error {
-	err := n.peers.call(ctx, n.id(), methodWho, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+	err := n.peers.call(ctx, n.id(), methodIdentity, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 		d.Skip()
 		return d.Err()
 	})
@@ -104,18 +104,18 @@ func (n *Node) askSelf(ctx context.Context) error {
 func (l *lifeSigns) begin(part string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.asked[part] {
+	if l.mu.changeRequest[part] {
 		return false
 	}
-	if l.mu.asked == nil {
-		l.mu.asked = map[string]bool{}
+	if l.mu.changeRequest == nil {
+		l.mu.changeRequest = map[string]bool{}
 	}
-	l.mu.asked[part] = true
+	l.mu.changeRequest[part] = true
 	return true
 }
 
 func (l *lifeSigns) end(part string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.mu.asked, part)
+	delete(l.mu.changeRequest, part)
 }

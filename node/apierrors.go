@@ -32,7 +32,7 @@ func toAPI(err error) error {
 	switch {
 	// First: the wrapped error would mean that nothing was executed.
 	case errors.As(err, &failed), errors.As(err, &unsure), errors.Is(err, metaapi.ErrOutcomeUnknown):
-		err = told(api.ErrUnsure, err)
+		err = recode(api.ErrUnsure, err)
 	case errors.As(err, &large):
 		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
 	case errors.As(err, &extent):
@@ -42,15 +42,15 @@ func toAPI(err error) error {
 	case errors.As(err, &row):
 		err = &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
-		err = told(api.ErrDiskFull, err)
+		err = recode(api.ErrDiskFull, err)
 	case lockServiceAway(err):
 		err = fmt.Errorf("%w: the lock service does not answer: %s", api.ErrUnavailable, err.Error())
 	case errors.Is(err, metaapi.ErrClosed):
-		err = told(api.ErrUnavailable, err)
+		err = recode(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
-		err = told(api.ErrConflict, err)
+		err = recode(api.ErrConflict, err)
 	default:
-		err = toldOfTablets(err)
+		err = tabletError(err)
 	}
 	return api.ToRPC(err)
 }
@@ -63,7 +63,7 @@ func lockServiceAway(err error) bool {
 
 // told returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
 // node's API.
-func told(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
+func recode(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
 
 // begin applies the options that all methods have, and reports whether the deadline leaves time.
 func begin(c *rpc.Call, o *api.Options) bool {
@@ -82,8 +82,8 @@ func expired(message string) error {
 	return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: message, Details: map[string]any{"executed": 0}}
 }
 
-// toldOfTablets converts errors of tablet changes to their API form.
-func toldOfTablets(err error) error {
+// tabletError converts errors of tablet changes to their API form.
+func tabletError(err error) error {
 	for _, k := range [...]struct{ is, as error }{
 		{tablet.ErrBadSplitRow, api.ErrBadSplit}, {tablet.ErrNoSplitRow, api.ErrBadSplit},
 		{tablet.ErrNotNeighbours, api.ErrConflict}, {tablet.ErrMetaChanged, api.ErrConflict},
@@ -91,7 +91,7 @@ func toldOfTablets(err error) error {
 		{master.ErrNotAlive, api.ErrNodeNotAlive}, {master.ErrNotMaster, api.ErrUnavailable},
 	} {
 		if errors.Is(err, k.is) {
-			return told(k.as, err)
+			return recode(k.as, err)
 		}
 	}
 	return err

@@ -61,11 +61,11 @@ func (r *actionRates) take(user string, now time.Time) error {
 }
 
 // admit counts an action against the rate of a user that does not administer the cluster. It is called before the action.
-func (l *auditLog) admit(who *subject) error {
-	if l == nil || l.isAdmin(who) {
+func (l *auditLog) admit(caller *subject) error {
+	if l == nil || l.isAdmin(caller) {
 		return nil
 	}
-	return l.rates.take(who.owner(), time.Now())
+	return l.rates.take(caller.owner(), time.Now())
 }
 
 func (l *auditLog) close() error {
@@ -75,8 +75,8 @@ func (l *auditLog) close() error {
 	return l.to.Close()
 }
 
-func auditRecord(who *subject, action, on string, err error) audit.Record {
-	r := audit.Record{Who: who.who(), From: who.from, Action: action, On: on, Outcome: audit.Done}
+func auditRecord(caller *subject, action, on string, err error) audit.Record {
+	r := audit.Record{Who: caller.identity(), From: caller.from, Action: action, On: on, Outcome: audit.Done}
 	if err != nil {
 		e := rpc.AsError(toAPI(err))
 		r.Outcome, r.Code, r.Text = audit.Failed, e.Code.String(), e.Message
@@ -91,12 +91,12 @@ type hostJoin struct {
 }
 
 // join records that a host joined, or was refused.
-func (l *auditLog) join(who *subject, action string, j hostJoin, err error) {
+func (l *auditLog) join(caller *subject, action string, j hostJoin, err error) {
 	if l == nil || errors.Is(api.FromRPC(err), api.ErrUnavailable) {
 		return
 	}
 	t, _ := token.Parse(j.token)
-	rec := auditRecord(who, action, fmt.Sprintf("node %.64s by token %s", j.node, t.ID()), err)
+	rec := auditRecord(caller, action, fmt.Sprintf("node %.64s by token %s", j.node, t.ID()), err)
 	rec.From = j.from
 	if err != nil { // any client can cause many of them
 		l.to.Refusal(rec)
@@ -106,36 +106,36 @@ func (l *auditLog) join(who *subject, action string, j hostJoin, err error) {
 }
 
 // refused records a refusal. It does not wait for the disk.
-func (l *auditLog) refused(who *subject, action, on string, err error) {
+func (l *auditLog) refused(caller *subject, action, on string, err error) {
 	if l != nil {
-		l.to.Refusal(auditRecord(who, action, on, err))
+		l.to.Refusal(auditRecord(caller, action, on, err))
 	}
 }
 
 // action records an action of an administrator.
-func (l *auditLog) action(who *subject, action, on string, err error) {
+func (l *auditLog) action(caller *subject, action, on string, err error) {
 	if l != nil {
-		l.write(who, auditRecord(who, action, on, err), err)
+		l.write(caller, auditRecord(caller, action, on, err), err)
 	}
 }
 
 // actionOnRows is action for errors that may contain row keys: it records only the code of an error.
-func (l *auditLog) actionOnRows(who *subject, action, on string, err error) {
+func (l *auditLog) actionOnRows(caller *subject, action, on string, err error) {
 	if l != nil {
-		r := auditRecord(who, action, on, err)
+		r := auditRecord(caller, action, on, err)
 		r.Text = ""
-		l.write(who, r, err)
+		l.write(caller, r, err)
 	}
 }
 
 // write records an action in the file for its subject's rights. A refused action changed nothing and is recorded as a refusal,
 // because any user can cause it.
-func (l *auditLog) write(who *subject, r audit.Record, err error) {
+func (l *auditLog) write(caller *subject, r audit.Record, err error) {
 	var denied *api.PermissionError
 	switch {
 	case err != nil && isRefusal(err) && !(errors.As(api.FromRPC(err), &denied) && denied.Executed):
 		l.to.Refusal(r)
-	case l.isAdmin(who):
+	case l.isAdmin(caller):
 		l.logged(r, l.to.Action(r))
 	default:
 		l.logged(r, l.to.TableAction(r))

@@ -18,20 +18,20 @@ const methodAuth = "auth"
 func (n *Node) handleAuth() {
 	n.rpc.Handle(methodAuth, rpc.Spawned, func(c *rpc.Call) {
 		text, err := c.Params.Str(), c.Params.Err()
-		who := subjectOf(c)
+		caller := subjectOf(c)
 		switch {
 		case err != nil || c.NumParams < 1:
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "auth: want a token"))
 			return
-		case who == nil: // an open node has no users
+		case caller == nil: // an open node has no users
 			c.Reply(nil)
 			return
 		case !n.serving.Load():
 			c.Fail(n.notServing())
 			return
 		}
-		if err := n.authenticate(c.Context(), who, text); err != nil {
-			c.Fail(n.authz.refuse(methodAuth, who, err))
+		if err := n.authenticate(c.Context(), caller, text); err != nil {
+			c.Fail(n.authz.refuse(methodAuth, caller, err))
 			return
 		}
 		c.Reply(nil)
@@ -48,30 +48,30 @@ var tokenLimits = gateLimits{
 
 // authenticate verifies an access token for a connection, subject to tokenLimits. Errors: *api.OverloadedError, those of
 // lookAtToken.
-func (n *Node) authenticate(ctx context.Context, who *subject, text string) (err error) {
-	leave, err := n.security.tokens.enter(hostOf(who.from))
+func (n *Node) authenticate(ctx context.Context, caller *subject, text string) (err error) {
+	leave, err := n.security.tokens.enter(hostOf(caller.from))
 	if err != nil {
 		return err
 	}
 	defer func() { leave(err) }()
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	return n.lookAtToken(ctx, who, text)
+	return n.lookAtToken(ctx, caller, text)
 }
 
 // lookAtToken verifies an access token and makes the connection its principal's. Errors: *api.IdentityError, those of rights.ask.
-func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error {
+func (n *Node) lookAtToken(ctx context.Context, caller *subject, text string) error {
 	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "the access token does not exist, or was revoked"}
 	t, err := token.Parse(text)
 	if err != nil || t.Kind() != token.Access {
 		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "not an access token"}
 	}
-	if who.peer.Kind != pki.Anonymous {
+	if caller.peer.Kind != pki.Anonymous {
 		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has a client certificate: use either a certificate or a token"}
 	}
 	b, err := n.authz.rights.files.Get(ctx, tokenPath(t.ID()))
 	if err != nil {
-		return n.authz.rights.told(err)
+		return n.authz.rights.recode(err)
 	}
 	var r *token.AccessRecord // nil if there is none: the check takes as long
 	if b != nil {
@@ -81,22 +81,22 @@ func (n *Node) lookAtToken(ctx context.Context, who *subject, text string) error
 	}
 	if err := r.Check(t, time.Now()); err != nil {
 		if r != nil && r.Valid(time.Now()) != nil && r.ID == t.ID() {
-			return n.authz.rights.told(err)
+			return n.authz.rights.recode(err)
 		}
 		return bad
 	}
-	trial := &subject{peer: who.peer}
-	trial.shown.Store(&shown{record: r})
+	trial := &subject{peer: caller.peer}
+	trial.credentialToken.Store(&credentialToken{record: r})
 	if _, err := n.authz.rights.known(ctx, trial); err != nil {
 		return err
 	}
-	if !who.shown.CompareAndSwap(nil, trial.shown.Load()) {
-		if old := who.shown.Load().record; old.ID != r.ID {
+	if !caller.credentialToken.CompareAndSwap(nil, trial.credentialToken.Load()) {
+		if old := caller.credentialToken.Load().record; old.ID != r.ID {
 			return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection uses another token: open another connection"}
 		}
-	} else if who.conn != nil {
-		if err := who.conn.Stay(who.who(), r.Ends); err != nil {
-			who.shown.Store(nil)
+	} else if caller.conn != nil {
+		if err := caller.conn.Stay(caller.identity(), r.Ends); err != nil {
+			caller.credentialToken.Store(nil)
 			return &api.OverloadedError{Reason: err.Error(), RetryAfter: time.Second}
 		}
 	}

@@ -181,15 +181,15 @@ func (n *Node) keepAuthority() {
 	if n.security == nil {
 		return
 	}
-	told := ""
+	logged := ""
 	for {
 		_, changed := n.voter.group()
 		wait := authorityPause
 		if err := n.settleAuthority(); err != nil && n.ctx.Err() == nil {
 			wait = authorityRetry
-			if text := err.Error(); text != told {
+			if text := err.Error(); text != logged {
 				n.log.Warn("authority key not settled; retrying", "err", err)
-				told = text
+				logged = text
 			}
 		}
 		select {

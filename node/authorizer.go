@@ -15,15 +15,15 @@ import (
 
 // authorizer decides what callers may do: it admits or rejects calls by the guards of methods and the rights of subjects.
 type authorizer struct {
-	open    bool // without certificates: all callers may do everything
-	ctx     context.Context
-	limits  *table.Limits
-	guards  map[string]guard
-	rights  *rights   // nil on an open node
-	audit   *auditLog // nil on an open node
-	meta    *metaAccess
-	unled   func() error // returns an error while the lock service has no leader
-	serving func() error // returns an error until the node serves
+	open        bool // without certificates: all callers may do everything
+	ctx         context.Context
+	limits      *table.Limits
+	guards      map[string]guard
+	rights      *rights   // nil on an open node
+	audit       *auditLog // nil on an open node
+	meta        *metaAccess
+	checkLeader func() error // returns an error while the lock service has no leader
+	serving     func() error // returns an error until the node serves
 }
 
 // admitter returns the function that admits calls of a method; nil on an open node, which admits all.
@@ -35,24 +35,24 @@ func (z *authorizer) admitter(method string) func(*rpc.Call) error {
 	if z.open || g.to == strangers {
 		return nil
 	}
-	return func(c *rpc.Call) error { return z.letIn(c, method, &g) }
+	return func(c *rpc.Call) error { return z.admitCall(c, method, &g) }
 }
 
-// letIn admits a call or returns the error that rejects it. If the rights behind the decision change before the answer, they are
+// admitCall admits a call or returns the error that rejects it. If the rights behind the decision change before the answer, they are
 // checked again.
-func (z *authorizer) letIn(c *rpc.Call, method string, g *guard) error {
-	who := subjectOf(c)
+func (z *authorizer) admitCall(c *rpc.Call, method string, g *guard) error {
+	caller := subjectOf(c)
 	switch {
-	case who == nil: // the connection came from an unknown listener
+	case caller == nil: // the connection came from an unknown listener
 		return api.ToRPC(errStranger)
-	case who.peer.Kind == pki.Node:
+	case caller.peer.Kind == pki.Node:
 		return nil
-	case who.who().Kind != pki.Principal:
-		return z.refuse(method, who, errStranger)
+	case caller.identity().Kind != pki.Principal:
+		return z.refuse(method, caller, errStranger)
 	}
 	switch g.to {
 	case nodes:
-		return z.refuse(method, who, &api.PermissionError{Method: method, Text: method + " is for nodes of the cluster alone"})
+		return z.refuse(method, caller, &api.PermissionError{Method: method, Text: method + " is for nodes of the cluster alone"})
 	case own:
 		return nil
 	}
@@ -66,22 +66,22 @@ func (z *authorizer) letIn(c *rpc.Call, method string, g *guard) error {
 			return api.ToRPC(d.Err())
 		}
 	}
-	t, err := z.may(who, g, name)
+	t, err := z.may(caller, g, name)
 	if err == nil && g.to == rightOfTable && g.change() {
-		err = z.audit.admit(who)
+		err = z.audit.admit(caller)
 	}
 	if err != nil {
-		return z.refuse(method, who, err)
+		return z.refuse(method, caller, err)
 	}
-	subject := g.matter(c)
+	subject := g.auditSubject(c)
 	c.OnAnswer(func(err error) error {
-		if err == nil && !z.rights.holds(who, t) {
-			if lost := z.stillMay(who, g, method, name); lost != nil {
+		if err == nil && !z.rights.holds(caller, t) {
+			if lost := z.stillMay(caller, g, method, name); lost != nil {
 				err = toAPI(lost)
 			}
 		}
-		if g.change() && !g.tells {
-			z.audit.action(who, method, subject, err)
+		if g.change() && !g.selfAudited {
+			z.audit.action(caller, method, subject, err)
 		}
 		return err
 	})
@@ -89,30 +89,30 @@ func (z *authorizer) letIn(c *rpc.Call, method string, g *guard) error {
 }
 
 // may reports whether a principal may call a method with that guard. Errors: those of rights.ask, api.ErrNoTable.
-func (z *authorizer) may(who *subject, g *guard, name string) (acl.Ticket, error) {
-	if z.unled() != nil { // a caller that waited would only learn that its deadline passed
-		return acl.Ticket{}, z.unled()
+func (z *authorizer) may(caller *subject, g *guard, name string) (acl.Ticket, error) {
+	if z.checkLeader() != nil { // a caller that waited would only learn that its deadline forwarded
+		return acl.Ticket{}, z.checkLeader()
 	}
 	switch {
 	case g.to == known, name == metadata.Name && g.to == ofTable:
-		return z.rights.known(z.ctx, who)
+		return z.rights.known(z.ctx, caller)
 	case g.to == right, name == metadata.Name:
-		return z.rights.check(z.ctx, who, g.right)
+		return z.rights.check(z.ctx, caller, g.right)
 	}
-	v, t, err := z.seeTable(z.ctx, who, name)
+	v, t, err := z.seeTable(z.ctx, caller, name)
 	if err == nil && g.to == rightOfTable {
-		err = toldElement(v.CheckTable(g.right))
+		err = elementPermission(v.CheckTable(g.right))
 	}
 	return t, err
 }
 
 // seeTable returns a table other than METADATA as a principal sees it. Errors: those of rights.ask, api.ErrNoTable.
-func (z *authorizer) seeTable(ctx context.Context, who *subject, name string) (*acl.View, acl.Ticket, error) {
+func (z *authorizer) seeTable(ctx context.Context, caller *subject, name string) (*acl.View, acl.Ticket, error) {
 	s, err := z.schemaFor(ctx, name)
 	if err != nil {
 		return nil, acl.Ticket{}, err
 	}
-	v, t, err := z.rights.view(ctx, who, s)
+	v, t, err := z.rights.view(ctx, caller, s)
 	if err == nil && v.CheckSeen() != nil {
 		err = noSuchTable(name)
 	}
@@ -125,20 +125,20 @@ func (z *authorizer) schemaFor(ctx context.Context, name string) (*table.Schema,
 	defer cancel()
 	s, _, err := readSchema(ctx, z.meta.current(), name)
 	if err != nil && !errors.Is(err, api.ErrNoTable) {
-		err = z.rights.told(err)
+		err = z.rights.recode(err)
 	}
 	return s, err
 }
 
 // stillMay returns nil if the result of a call may be returned although rights have changed since the call was admitted.
-func (z *authorizer) stillMay(who *subject, g *guard, method, name string) error {
+func (z *authorizer) stillMay(caller *subject, g *guard, method, name string) error {
 	switch method {
 	case api.MethodDropTable: // its grants are dropped with it
 		return nil
 	case api.MethodGrant, api.MethodRevoke, api.MethodRevokeUser, api.MethodRemoveUser, api.MethodDisableUser: // the caller may have changed its own rights
 		return nil
 	}
-	_, err := z.may(who, g, name)
+	_, err := z.may(caller, g, name)
 	var denied *api.PermissionError
 	switch {
 	case err == nil && (g.to == known || g.to == ofTable):
@@ -152,68 +152,68 @@ func (z *authorizer) stillMay(who *subject, g *guard, method, name string) error
 	case errors.Is(err, api.ErrUnauthenticated), errors.Is(err, api.ErrNoTable):
 		return &api.PermissionError{Table: name, Right: g.right.String(), Executed: true, Text: err.Error()}
 	}
-	return told(api.ErrUnsure, err)
+	return recode(api.ErrUnsure, err)
 }
 
 var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile; retry", api.ErrUnavailable)
 
 // refuse returns err in its API form. If access was denied, or the caller is unknown, it is logged in the audit log.
-func (z *authorizer) refuse(method string, who *subject, err error) error {
+func (z *authorizer) refuse(method string, caller *subject, err error) error {
 	if isRefusal(err) {
-		z.audit.refused(who, method, "", err)
+		z.audit.refused(caller, method, "", err)
 	}
 	return toAPI(err)
 }
 
 // administers returns nil if a principal administers a table, or the cluster if tableName is empty, and the table's schema.
-func (z *authorizer) administers(ctx context.Context, who *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
+func (z *authorizer) administers(ctx context.Context, caller *subject, tableName string) (s *table.Schema, t acl.Ticket, err error) {
 	if z.open {
 		return nil, t, api.ErrOpenCluster
 	}
 	if tableName == metadata.Name {
 		return nil, t, fmt.Errorf("rights on %s are those on the cluster: %w", metadata.Name, api.ErrSystemTable)
 	}
-	if !who.restricted() {
+	if !caller.restricted() {
 		if tableName != "" {
 			s, err = z.schemaFor(ctx, tableName)
 		}
 		return s, t, err
 	}
 	if tableName == "" {
-		t, err = z.rights.check(ctx, who, acl.Admin)
+		t, err = z.rights.check(ctx, caller, acl.Admin)
 		return nil, t, err
 	}
-	v, t, err := z.seeTable(ctx, who, tableName)
+	v, t, err := z.seeTable(ctx, caller, tableName)
 	if err != nil {
 		return nil, t, err
 	}
-	return v.Schema(), t, toldElement(v.CheckTable(acl.Admin))
+	return v.Schema(), t, elementPermission(v.CheckTable(acl.Admin))
 }
 
-// stillAsked returns nil if the subject is still authorized to make the change. The caller holds n.changes.running, so no right is
+// reauthorize returns nil if the subject is still authorized to make the change. The caller holds n.changes.running, so no right is
 // revoked before the change has been made.
-func (z *authorizer) stillAsked(ctx context.Context, a asked) error {
-	if a.who == nil {
-		return errNobodyAsked
+func (z *authorizer) reauthorize(ctx context.Context, a changeRequest) error {
+	if a.caller == nil {
+		return errNoSubject
 	}
-	if !a.who.restricted() {
+	if !a.caller.restricted() {
 		return nil
 	}
 	var err error
 	switch g := z.guards[a.method]; g.to {
 	case right, rightOfTable:
-		_, err = z.may(a.who, &g, a.name)
+		_, err = z.may(a.caller, &g, a.name)
 	default: // methods that check rights themselves
-		_, _, err = z.administers(ctx, a.who, a.name)
+		_, _, err = z.administers(ctx, a.caller, a.name)
 	}
 	return err
 }
 
 // administersCluster reports whether the subject is a node or known to be an administrator of the cluster.
-func (z *authorizer) administersCluster(who *subject) bool {
-	if !who.restricted() {
+func (z *authorizer) administersCluster(caller *subject) bool {
+	if !caller.restricted() {
 		return true
 	}
-	_, err := z.rights.check(z.ctx, who, acl.Admin)
+	_, err := z.rights.check(z.ctx, caller, acl.Admin)
 	return err == nil
 }

@@ -33,7 +33,7 @@ type blobService struct {
 	peers      *peers
 	results    *resultMemory
 	store      *atomic.Pointer[blobfs.Store] // nil until it is open
-	members    func() *blobFleet
+	members    func() *blobMembership
 	master     func() *master.Master
 	refs       *blobRefs
 	uploads    uploads

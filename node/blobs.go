@@ -14,9 +14,9 @@ import (
 
 // openStore opens the node's part of the block store.
 func (n *Node) openStore(ctx context.Context) error {
-	n.fleetOf = newBlobFleet(n)
+	n.blobMembers = newBlobMembership(n)
 	for {
-		err := n.untilLed(ctx, n.fleetOf.read)
+		err := n.untilLeader(ctx, n.blobMembers.read)
 		if err == nil {
 			break
 		}
@@ -29,7 +29,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		}
 	}
 	b := n.cfg.budget()
-	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.fleetOf, Lists: serverLists{n}, Logs: blobfs.LogConfig{WindowBytes: int(b.logWindow)},
+	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.blobMembers, Lists: serverLists{n}, Logs: blobfs.LogConfig{WindowBytes: int(b.logWindow)},
 		Keep: blobfs.KeepConfig{Workers: b.copies}, WindowBytes: b.blobWindow}, blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
 		MasterKeys: n.masterKeys,
@@ -38,7 +38,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		return err
 	}
 	n.store.Store(store)
-	n.background.Go(n.fleetOf.follow)
+	n.background.Go(n.blobMembers.follow)
 	return nil
 }
 
@@ -46,8 +46,8 @@ func (n *Node) closeStore() (err error) {
 	if store := n.store.Load(); store != nil {
 		err = store.Close()
 	}
-	if n.fleetOf != nil {
-		n.fleetOf.close()
+	if n.blobMembers != nil {
+		n.blobMembers.close()
 	}
 	return err
 }

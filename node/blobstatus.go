@@ -75,13 +75,13 @@ func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.N
 	return x
 }
 
-// haltTimeout bounds the master's wait for the state of garbage collection.
-const haltTimeout = time.Second
+// gcStateTimeout bounds the master's wait for the state of garbage collection.
+const gcStateTimeout = time.Second
 
 // addSweep adds the statistics of garbage collection on this node and, if it is the master, whether it is halted.
 func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
 	if bs.master().Epoch() != 0 {
-		ctx, cancel := context.WithTimeout(ctx, haltTimeout)
+		ctx, cancel := context.WithTimeout(ctx, gcStateTimeout)
 		defer cancel()
 		if halted, err := store.SweepHalted(ctx); err == nil {
 			x.SweepHalted = halted

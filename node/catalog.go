@@ -98,7 +98,7 @@ func readSchema(ctx context.Context, from files, name string) (*table.Schema, ui
 }
 
 // readTable also returns the split points of a table whose first tablets have not all been created.
-func readTable(ctx context.Context, from files, name string) (*table.Schema, *cuts, uint64, error) {
+func readTable(ctx context.Context, from files, name string) (*table.Schema, *splitPoints, uint64, error) {
 	f, err := from.Get(ctx, tablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
 		return nil, nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
@@ -111,7 +111,7 @@ func readTable(ctx context.Context, from files, name string) (*table.Schema, *cu
 	if err != nil {
 		return nil, nil, 0, fmt.Errorf("schema of table %q: %w", name, err)
 	}
-	c, err := decodeCuts(&d)
+	c, err := decodeSplitPoints(&d)
 	if err != nil {
 		return nil, nil, 0, fmt.Errorf("first tablets of table %q: %w", name, err)
 	}
@@ -120,7 +120,7 @@ func readTable(ctx context.Context, from files, name string) (*table.Schema, *cu
 
 // saveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not
 // exist. The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
-func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *cuts, gen uint64) error {
+func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *splitPoints, gen uint64) error {
 	e := wire.GetEncoder()
 	defer e.Release()
 	table.AppendSchema(e, s)

@@ -27,7 +27,7 @@ type changes struct {
 // otherwise namespace and tablet servers could disagree on the tables, and writes to a table that only one of them knows would be
 // lost. A caller whose ctx ends first gets a deadline error, and the change continues under the node's context. In a cluster with
 // certificates the master's node makes the change, if the caller is still authorized when it is its turn: see asMaster.
-func (c *changes) do(ctx context.Context, a asked, do func(ctx context.Context) error) error {
+func (c *changes) do(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
 	select {
 	case c.running <- struct{}{}:
 	case <-ctx.Done():

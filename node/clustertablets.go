@@ -42,14 +42,14 @@ type clusterTablets struct {
 	to   commander
 	// done caches which recoveries are complete: that does not change.
 	done map[string]bool
-	// uncut caches which tables have no split points left.
-	uncut map[uint64]bool
+	// allCreated caches which tables have no split points left.
+	allCreated map[uint64]bool
 	// alive has the servers found by Servers: the tablets of others cannot be read.
 	alive map[string]bool
 	// damaged has the rows that no server acts on.
 	damaged damagedRows
 	// told and unread are the failures that were logged.
-	told, unread once
+	reconcileFailed, unread once
 }
 
 // Begin implements master.Tablets.
@@ -102,7 +102,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 		return nil, err
 	}
 	leaving := map[string]bool{}
-	for _, m := range c.n.fleetOf.Members() {
+	for _, m := range c.n.blobMembers.Members() {
 		leaving[m.ID] = m.Leaving
 	}
 	var servers []master.TabletServer
@@ -116,10 +116,10 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
-	var asked sync.WaitGroup
+	var changeRequest sync.WaitGroup
 	for i := range servers {
 		v := &servers[i]
-		asked.Go(func() {
+		changeRequest.Go(func() {
 			var held []master.Held
 			err := c.to.order(ctx, v, methodHeld, c.n.master.Sequencer(), order{}, func(d *wire.Decoder) error {
 				held = decodeHeld(d)
@@ -133,7 +133,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 			v.Has = held
 		})
 	}
-	asked.Wait()
+	changeRequest.Wait()
 	var all []master.TabletServer
 	for i := range servers {
 		all = append(all, both(servers[i])...)
@@ -191,7 +191,7 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		err = c.reconcile(ctx, level, tables)
 	}
 	// The rows that were read are valid in any case, and unserved tablets must not wait for this.
-	c.told.warn(c.n.log, "make METADATA agree with the tables; will try again", err)
+	c.reconcileFailed.warn(c.n.log, "make METADATA agree with the tables; will try again", err)
 	return append(tablets, level...), true, nil
 }
 
@@ -403,7 +403,7 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 	}
 	for id, name := range tables {
 		if complete[id] {
-			if err := c.forgetCuts(ctx, name, id); err != nil {
+			if err := c.removeSplitPoints(ctx, name, id); err != nil {
 				return fmt.Errorf("record that table %q has all its tablets: %w", name, err)
 			}
 		} else if err := c.makeTablets(ctx, name, id, there); err != nil {

@@ -126,11 +126,11 @@ func (n *Node) nudgeMaster(ctx context.Context) {
 		n.master.Nudge()
 		return
 	}
-	boss, _ := n.epochs.last()
-	if boss == "" || boss == n.id() {
+	masterID, _ := n.epochs.last()
+	if masterID == "" || masterID == n.id() {
 		return
 	}
-	if err := n.peers.call(ctx, boss, methodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
-		n.log.Debug("nudge the master", "node", boss, "err", err)
+	if err := n.peers.call(ctx, masterID, methodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
+		n.log.Debug("nudge the master", "node", masterID, "err", err)
 	}
 }

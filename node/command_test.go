@@ -14,13 +14,13 @@ import (
 
 // docs/rpc.md lists all methods between nodes with their parameters.
 func TestDocHasMethodsBetweenNodes(t *testing.T) {
-	told := map[string]string{}
+	reported := map[string]string{}
 	for _, m := range regexp.MustCompile("`((?:cluster|tablet)\\.[a-z_]+)\\((.*?)\\)`").FindAllStringSubmatch(rpcdoc.Part(t, "## Between nodes", "## The lock service"), -1) {
-		told[m[1]] = m[2]
+		reported[m[1]] = m[2]
 	}
 	const ofMaster = "master, sequencer, raft epoch"
 	want := map[string]string{
-		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodWho: "",
+		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodIdentity: "",
 		methodHail: ofMaster, methodStartVoting: ofMaster, methodNudge: "",
 		methodHeld: "…, instance", methodLoad: "…, instance, key, generation", methodUnload: "…, instance, key",
 		methodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
@@ -28,8 +28,8 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
 		methodUsage: "id", methodQuota: "server, rates, tables, round?",
 	}
-	if !maps.Equal(told, want) {
-		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(told)), slices.Sorted(maps.Keys(want)))
+	if !maps.Equal(reported, want) {
+		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(reported)), slices.Sorted(maps.Keys(want)))
 	}
 }
 

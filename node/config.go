@@ -76,10 +76,10 @@ type Config struct {
 
 	Logger *slog.Logger // nil discards
 
-	metadataSplitBytes int64         // if not zero, for tests
-	tabletsAskedMax    int64         // if not zero, for tests
-	rolloverPeriod     time.Duration // if not zero, for tests
-	keysByHand         bool          // for tests, which make each step of a rotation of the gossip key themselves
+	metadataSplitBytes  int64         // if not zero, for tests
+	tabletsRequestedMax int64         // if not zero, for tests
+	rolloverPeriod      time.Duration // if not zero, for tests
+	keysByHand          bool          // for tests, which make each step of a rotation of the gossip key themselves
 	// dial, if not nil, connects to other nodes below TLS, for tests.
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 }

@@ -16,7 +16,7 @@ import (
 // scanOf is a scan of a user whose keys take so many bytes.
 func scanOf(owner string, bytes int) *scan {
 	start := make([]byte, bytes)
-	return &scan{owner: owner, rg: tablet.Range{Start: start}, told: start}
+	return &scan{owner: owner, rg: tablet.Range{Start: start}, resume: start}
 }
 
 // idle opens a cursor that no call uses.
@@ -141,11 +141,11 @@ func TestCursorMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := make([]byte, 100)
-	s := &scan{table: "web", filter: f, rg: tablet.Range{Start: start, End: make([]byte, 200)}, told: start}
+	s := &scan{table: "web", filter: f, rg: tablet.Range{Start: start, End: make([]byte, 200)}, resume: start}
 	if got, want := s.bytes(), int64(cursorOverhead+3+100+200); got != want {
 		t.Errorf("%d bytes, want %d", got, want)
 	}
-	if s.told = make([]byte, 50); s.bytes() != cursorOverhead+3+100+200+50 {
+	if s.resume = make([]byte, 50); s.bytes() != cursorOverhead+3+100+200+50 {
 		t.Errorf("%d bytes with another key", s.bytes())
 	}
 	if got := (&scan{}).bytes(); got != cursorOverhead {

@@ -55,15 +55,15 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 		t.Errorf("find the tablet of table %d: %v", other.ID, err)
 	}
 	for {
-		told, err := c.UnservedTablets(ctx)
+		reported, err := c.UnservedTablets(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told.Total == 1 && string(told.Tablets[0].End) == "m" && strings.Contains(told.Tablets[0].Error, "log:recoveries") {
+		if reported.Total == 1 && string(reported.Tablets[0].End) == "m" && strings.Contains(reported.Tablets[0].Error, "log:recoveries") {
 			break
 		}
 		if timing.Sleep(ctx, 50*time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("reported: %+v", told)
+			t.Fatalf("reported: %+v", reported)
 		}
 	}
 	row := metadata.Row{Table: schema.ID, End: []byte("m"), Server: "gone.1"}

@@ -32,8 +32,8 @@ type dataService struct {
 type tabletsOf interface {
 	// tabletsOf returns this node's tablet server for a table.
 	tabletsOf(table string) *tablet.Server
-	// astrayFor returns the error for a row that is not served here.
-	astrayFor(a *access, err error, table string, id uint64, row []byte) error
+	// misroutedErrorFor returns the error for a row that is not served here.
+	misroutedErrorFor(a *access, err error, table string, id uint64, row []byte) error
 }
 
 // meterer returns the quotas that requests count for.
@@ -131,7 +131,7 @@ func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered
 
 // refuseMutate answers a failed mutation of that many bytes and refunds its quota.
 func (d *dataService) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
-	err = d.tablets.astrayFor(a, err, name, id, row)
+	err = d.tablets.misroutedErrorFor(a, err, name, id, row)
 	m.refund(err, quota.WriteOps, 1, bytes)
 	fail(c, err)
 	a.release()
@@ -238,7 +238,7 @@ func (k *rowsCall) answer() {
 			o.err = o.access.settle(k.d.ctx)
 		}
 		if o.err != nil {
-			o.err = k.d.tablets.astrayFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
+			o.err = k.d.tablets.misroutedErrorFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
 			if !k.m.none() {
 				k.m.refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
 			}
@@ -291,7 +291,7 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 		err = a.settle(d.ctx)
 	}
 	if err != nil {
-		err = d.tablets.astrayFor(a, err, r.Table, r.TableID, r.Row)
+		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
 		fail(c, err)
 		return
@@ -327,7 +327,7 @@ func (d *dataService) readModifyWrite(c *rpc.Call) {
 		err = a.settle(d.ctx)
 	}
 	if err != nil {
-		err = d.tablets.astrayFor(a, err, r.Table, r.TableID, r.Row)
+		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
 		fail(c, err)
 		return

@@ -10,13 +10,13 @@ import (
 
 // TestRoomToVote: a node with less free disk space than its reserve does not become a voter.
 func TestRoomToVote(t *testing.T) {
-	for reserve, room := range map[int64]bool{1: true, math.MaxInt64: false} {
+	for reserve, memory := range map[int64]bool{1: true, math.MaxInt64: false} {
 		n := &Node{cfg: Config{DataDirs: []string{t.TempDir()}, ReserveBytes: reserve}}
-		err := n.roomToVote()
-		if room != (err == nil) {
+		err := n.checkVoteSpace()
+		if memory != (err == nil) {
 			t.Errorf("with a reserve of %d: %v", reserve, err)
 		}
-		if !room && !errors.Is(err, rpc.CodeUnavailable) {
+		if !memory && !errors.Is(err, rpc.CodeUnavailable) {
 			t.Errorf("refused with %v, want that it may be asked again", err)
 		}
 	}

@@ -49,7 +49,7 @@
 // # The tablet server
 //
 // The holder of the lock of /servers/<node> is a tablet server, named by the node and the lock's generation (tabletserver.go). In
-// fact it is two (bothservers.go): the one for METADATA's tablets has its own commit logs, from when it gets, or may get, its first
+// fact it is two (serverpair.go): the one for METADATA's tablets has its own commit logs, from when it gets, or may get, its first
 // tablet. So METADATA is available soon after a node's death, and users' writes do not delay changes of it. Both start without
 // tablets; the master's commands load them (clustertablets.go, tabletcommand.go). Acquiring a tablet is a compare-and-set on its row
 // of METADATA (metarows.go), which a node accesses as any client does. When the lock is lost, the server is closed. Under the next
@@ -78,9 +78,9 @@
 // on the cluster or a table, or the method checks rights itself. Rights are known as of an epoch (rightscache.go), through the session
 // with the lock service, and checked again before an answer: a node whose session is in doubt knows no rights, and returns unavailable.
 // For each data request the tablet server consults an access (access.go) with the schema that it uses. Changes of rights (users.go,
-// grants.go, rightschange.go) are made by the master's node, to which others forward requests in the principal's name (behalf.go). Both
-// check the rights. Each change that waits for its turn (change.go) has a subject (asked.go), which is authorized again when it is its
-// turn, and is written only under the mastership in which that happened (reign.go). So no change is made for a user after a revocation
+// grants.go, rightschange.go) are made by the master's node, to which others forward requests in the principal's name (forward.go). Both
+// check the rights. Each change that waits for its turn (change.go) has a subject (changerequest.go), which is authorized again when it is its
+// turn, and is written only under the mastership in which that happened (masterchange.go). So no change is made for a user after a revocation
 // of its rights has returned. Actions of administrators, and refusals, are in the audit log (auditing.go).
 //
 // # Quotas
@@ -99,15 +99,15 @@
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
 //	followMembers    joinCluster      Close               records addresses of nodes
-//	tellLoad         joinCluster      Close               publishes the free disk space
-//	blobFleet        openStore        Close               passes the members to the block store
+//	publishLoad         joinCluster      Close               publishes the free disk space
+//	blobMembership        openStore        Close               passes the members to the block store
 //	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
 //	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
 //	sweepStore       Start            Close               collects garbage while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	followQuotas     Start            Close               reads quotas, and reports demand
-//	sweepLeftovers   Start            Close               removes orphaned files of tables, once per mastership
+//	removeOrphans   Start            Close               removes orphaned files of tables, once per mastership
 //	followRollover   Start            Close               performs a replacement of the authority on this node
 //	followGossipKey  Start            Close               performs a rotation of the gossip key on this node
 //	await removal    followGossipKey  a change, Close     wakes it when a node is removed
@@ -117,7 +117,7 @@
 //	watchDisk        Start            Close               one for each data directory: stops the node when its disk
 //	                                                      does not answer
 //	master           startMaster      Close               holds /master where the leader is
-//	severRefused     Start            Close               closes connections of rejected principals
+//	disconnectRejected     Start            Close               closes connections of rejected principals
 //	sever            followRemoved    some seconds later  closes connections of a removed node
 //	joinGossip       joinCluster      an answer, Close    contacts members by gossip
 //	lock watch       openTabletServer its end             cancels it when the lock is lost
@@ -125,7 +125,7 @@
 //	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
 //	press            create_table     all is served       nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
-//	askLockRight     a keep_alive     its answer          one at a time for a connection
+//	lookUpLockRight     a keep_alive     its answer          one at a time for a connection
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
 //	welcome          streams          its greeting        greets one connection of Raft
 //	probe            Alive            its part answers    one for each part, at most one at once

@@ -77,7 +77,7 @@ type enroller struct {
 	key     crypto.Signer
 	request joinRequest
 	addrs   []string
-	told    map[string]bool
+	logged  map[string]bool
 }
 
 // CheckTokenFile returns an error unless the file has a valid join token.
@@ -103,7 +103,7 @@ func readToken(name string) (t token.Token, err error) {
 
 // newEnroller reads the token, and makes what else is needed to ask, the same each time.
 func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *folder.Contents) (*enroller, error) {
-	e := &enroller{n: n, keys: keys, have: have, cluster: dirs.Cluster, told: map[string]bool{}}
+	e := &enroller{n: n, keys: keys, have: have, cluster: dirs.Cluster, logged: map[string]bool{}}
 	var err error
 	if e.token, err = readToken(n.cfg.TokenFile); err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
 				continue
 			}
 			hope = true
-			if text := token.Scrub(err.Error()); !e.told[text] {
-				e.told[text] = true
+			if text := token.Scrub(err.Error()); !e.logged[text] {
+				e.logged[text] = true
 				e.n.log.Warn("host not enrolled yet; retrying", "err", text)
 			}
 		}

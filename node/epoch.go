@@ -34,9 +34,9 @@ const epochCheckTimeout = 5 * time.Second
 // admitCommand admits a command of the master, or rejects it: if it comes from another node than the one that it names, because
 // sequencers are not secret, and as epochGate.admit does.
 func (n *Node) admitCommand(c *rpc.Call, m command) error {
-	if who := subjectOf(c); who != nil && who.peer.Name != m.master {
+	if caller := subjectOf(c); caller != nil && caller.peer.Name != m.master {
 		return api.ToRPC(&api.PermissionError{Method: c.Method(),
-			Text: fmt.Sprintf("node %s sent a command of node %.80q: a master sends its own commands", who.peer.Name, m.master)})
+			Text: fmt.Sprintf("node %s sent a command of node %.80q: a master sends its own commands", caller.peer.Name, m.master)})
 	}
 	return n.epochs.admit(c.Context(), m, n.meta.client)
 }
@@ -80,10 +80,10 @@ func (g *epochGate) compareLocked(node string, epoch uint64) error {
 	return nil
 }
 
-func stale(node string, epoch uint64, boss string, newest uint64) error {
+func stale(node string, epoch uint64, masterID string, newest uint64) error {
 	return &rpc.Error{
 		Code:    api.CodeStaleEpoch,
-		Message: fmt.Sprintf("node %s has master epoch %d, but node %s has been master since epoch %d", node, epoch, boss, newest),
+		Message: fmt.Sprintf("node %s has master epoch %d, but node %s has been master since epoch %d", node, epoch, masterID, newest),
 		Details: map[string]any{"epoch": int64(newest)},
 	}
 }

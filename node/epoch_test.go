@@ -16,12 +16,12 @@ import (
 
 // slowLocks confirms sequencers on request, and counts waiting callers.
 type slowLocks struct {
-	asked   int
-	answers map[uint64]chan error // by lock generation
+	changeRequest int
+	answers       map[uint64]chan error // by lock generation
 }
 
 func (l *slowLocks) CheckSequencer(ctx context.Context, q metaapi.Sequencer) error {
-	l.asked++
+	l.changeRequest++
 	select {
 	case err := <-l.answers[q.LockGeneration]:
 		return err
@@ -49,8 +49,8 @@ func TestNewerMasterArrivesWhileAnOlderIsChecked(t *testing.T) {
 		synctest.Wait()
 		go func() { newer <- g.admit(t.Context(), commandOf("n2", 7), locks) }()
 		synctest.Wait()
-		if locks.asked != 2 {
-			t.Fatalf("the lock service was asked about %d masters, want 2 at a time", locks.asked)
+		if locks.changeRequest != 2 {
+			t.Fatalf("the lock service was asked about %d masters, want 2 at a time", locks.changeRequest)
 		}
 		locks.answers[7] <- nil
 		if err := <-newer; err != nil {
@@ -84,8 +84,8 @@ func TestFirstCommandsAtOnce(t *testing.T) {
 				t.Errorf("a command of the only master: %v", err)
 			}
 		}
-		if node, epoch := g.last(); node != "n1" || epoch != 5 || locks.asked != 2 {
-			t.Errorf("node %s is master by epoch %d after %d questions", node, epoch, locks.asked)
+		if node, epoch := g.last(); node != "n1" || epoch != 5 || locks.changeRequest != 2 {
+			t.Errorf("node %s is master by epoch %d after %d questions", node, epoch, locks.changeRequest)
 		}
 	})
 }
@@ -159,8 +159,8 @@ func TestEpochGate(t *testing.T) {
 		if err := admit("n1", 4); err != nil {
 			t.Fatal(err)
 		}
-		if err := admit("n1", 4); err != nil || locks.asked != 1 {
-			t.Errorf("the master again: %v after %d questions, want none after 1", err, locks.asked)
+		if err := admit("n1", 4); err != nil || locks.changeRequest != 1 {
+			t.Errorf("the master again: %v after %d questions, want none after 1", err, locks.changeRequest)
 		}
 		if err := admit("n2", 4); !isStale(err) {
 			t.Errorf("another node in the master's epoch: %v, want stale_epoch", err)
@@ -179,7 +179,7 @@ func TestEpochGate(t *testing.T) {
 		if err := admit("n1", 3); !isStale(err) {
 			t.Errorf("the master's own older epoch: %v, want stale_epoch", err)
 		}
-		asked := locks.asked
+		changeRequest := locks.changeRequest
 		for _, q := range []metaapi.Sequencer{
 			{Path: "/other", Mode: metaapi.Exclusive, LockGeneration: 9},
 			{Path: master.LockPath, Mode: metaapi.Shared, LockGeneration: 9},
@@ -189,7 +189,7 @@ func TestEpochGate(t *testing.T) {
 				t.Errorf("sequencer %s: %v, want bad_request", q, err)
 			}
 		}
-		if locks.asked != asked {
+		if locks.changeRequest != changeRequest {
 			t.Error("the lock service was asked about sequencers that make no master")
 		}
 	})

@@ -88,10 +88,10 @@ func (n *Node) GuardsOf(method string) { n.authz.admitter(method) }
 
 // Looker returns what the rights of a principal on a table cost for one read: a look, and another before the answer.
 func (n *Node) Looker(principal string, generation uint64, s *table.Schema) func() error {
-	who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
+	caller := &subject{peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
 	return func() error {
 		a := accesses.Get().(*access)
-		a.z, a.who, a.table = n.authz, who, s.Name
+		a.z, a.caller, a.table = n.authz, caller, s.Name
 		as := a.of(true)
 		as.Begin()
 		_, err := as.Read(context.Background(), s)
@@ -151,7 +151,7 @@ func (n *Node) PutFile(ctx context.Context, path string, data []byte) error {
 // ChangeAsNode makes a change on behalf of a node: it writes a file through the catalog and one as changes of rights do, each after
 // lost, and removes both. It does not check its mastership itself. It returns how each write ended.
 func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err error) {
-	err = n.changes.do(ctx, asked{who: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
+	err = n.changes.do(ctx, changeRequest{caller: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		lost()
 		_, set := n.meta.Set(ctx, "/x", []byte("x"), metaapi.AnyGeneration)
@@ -164,7 +164,7 @@ func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err 
 
 // ChangeForNobody makes a change without a subject.
 func (n *Node) ChangeForNobody(ctx context.Context) error {
-	return n.changes.do(ctx, asked{}, func(context.Context) error { return nil })
+	return n.changes.do(ctx, changeRequest{}, func(context.Context) error { return nil })
 }
 
 // SweepTables takes away what is left over of tables.
@@ -188,7 +188,7 @@ func (n *Node) Abdicate(ctx context.Context) (again func()) {
 		time.Sleep(time.Millisecond)
 	}
 	return func() {
-		ctx, n.reign = context.WithCancel(n.ctx)
+		ctx, n.mastership = context.WithCancel(n.ctx)
 		n.background.Go(func() { n.master.Run(ctx) })
 	}
 }
@@ -212,7 +212,7 @@ func (n *Node) HasQuota(table string) bool {
 }
 
 // WhyTurnedAway is a word of the audit log for why a connection was not taken.
-func WhyTurnedAway(err error) string { return whyTurnedAway(err) }
+func WhyTurnedAway(err error) string { return rejectionCode(err) }
 
 // RolloverEvery has a node look that often at how far the replacement of the authority is.
 func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }

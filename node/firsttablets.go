@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// cutters is the number of rows of METADATA that are created concurrently.
-	cutters = 32
-	// cutTimeout bounds the time that the master spends on this in one round; it continues in the next.
-	cutTimeout = 2 * time.Second
+	// firstTabletWorkers is the number of rows of METADATA that are created concurrently.
+	firstTabletWorkers = 32
+	// firstTabletsTimeout bounds the time that the master spends on this in one round; it continues in the next.
+	firstTabletsTimeout = 2 * time.Second
 )
 
 // makeTablets creates the rows of a new table's tablets, as many as fit into one round. Rows that exist, by key, are skipped.
@@ -30,16 +30,16 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 	if cut == nil {
 		return c.makeTablet(ctx, tableID, nil, nil)
 	}
-	short, cancel := context.WithTimeout(ctx, cutTimeout)
+	short, cancel := context.WithTimeout(ctx, firstTabletsTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var failed error
 	var made sync.WaitGroup
 	next := make(chan int)
-	for range cutters {
+	for range firstTabletWorkers {
 		made.Go(func() {
 			for i := range next {
-				if err := c.makeCut(short, cut, tableID, i); err != nil {
+				if err := c.createFirstTablet(short, cut, tableID, i); err != nil {
 					mu.Lock()
 					failed = errors.Join(failed, err)
 					mu.Unlock()
@@ -60,11 +60,11 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 	if failed != nil {
 		return failed
 	}
-	return c.makeCut(ctx, cut, tableID, len(cut.ends))
+	return c.createFirstTablet(ctx, cut, tableID, len(cut.ends))
 }
 
-// makeCut creates the row of the i-th tablet.
-func (c *clusterTablets) makeCut(ctx context.Context, cut *cuts, tableID uint64, i int) error {
+// createFirstTablet creates the row of the i-th tablet.
+func (c *clusterTablets) createFirstTablet(ctx context.Context, cut *splitPoints, tableID uint64, i int) error {
 	m := tablet.Meta{ID: cut.first + uint64(i), Table: tableID, LastMajor: time.Now()}
 	if i > 0 {
 		m.Start = cut.ends[i-1]
@@ -75,9 +75,9 @@ func (c *clusterTablets) makeCut(ctx context.Context, cut *cuts, tableID uint64,
 	return c.writeTablet(ctx, m.ID, tableID, m.Start, m.End)
 }
 
-// forgetCuts removes the split points of a table whose tablets have all been created.
-func (c *clusterTablets) forgetCuts(ctx context.Context, name string, tableID uint64) error {
-	if c.uncut[tableID] {
+// removeSplitPoints removes the split points of a table whose tablets have all been created.
+func (c *clusterTablets) removeSplitPoints(ctx context.Context, name string, tableID uint64) error {
+	if c.allCreated[tableID] {
 		return nil
 	}
 	s, cut, gen, err := readTable(ctx, c.n.catalog.meta, name)
@@ -91,7 +91,7 @@ func (c *clusterTablets) forgetCuts(ctx context.Context, name string, tableID ui
 		return nil // retried in the next round
 	}
 	if err == nil {
-		c.uncut[tableID] = true
+		c.allCreated[tableID] = true
 	}
 	return err
 }

@@ -181,27 +181,27 @@ func TestRotationOutlivesMaster(t *testing.T) {
 	ctx := within(t, 240*time.Second)
 	for round, c := range []struct {
 		what  string
-		until func(boss int, before []byte)
+		until func(masterID int, before []byte)
 	}{
-		{"a key is made of which nothing is written", func(boss int, _ []byte) {
-			if err := f.nodes[boss].SpareGossipKey(bytes.Repeat([]byte{1}, 32)); err != nil {
+		{"a key is made of which nothing is written", func(masterID int, _ []byte) {
+			if err := f.nodes[masterID].SpareGossipKey(bytes.Repeat([]byte{1}, 32)); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"install is written", func(boss int, before []byte) { f.rotateUntil(t, ctx, boss, before, rollover.Install) }},
-		{"use is written", func(boss int, before []byte) { f.rotateUntil(t, ctx, boss, before, rollover.Use) }},
-		{"retire is written", func(boss int, before []byte) { f.rotateUntil(t, ctx, boss, before, rollover.Retire) }},
+		{"install is written", func(masterID int, before []byte) { f.rotateUntil(t, ctx, masterID, before, rollover.Install) }},
+		{"use is written", func(masterID int, before []byte) { f.rotateUntil(t, ctx, masterID, before, rollover.Use) }},
+		{"retire is written", func(masterID int, before []byte) { f.rotateUntil(t, ctx, masterID, before, rollover.Retire) }},
 	} {
-		boss := f.awaitMaster(t)
-		before := f.nodes[boss].GossipKeys()[0]
+		masterID := f.awaitMaster(t)
+		before := f.nodes[masterID].GossipKeys()[0]
 		// The mark of a node that never was begins a rotation as any does.
-		if err := f.nodes[boss].PutFile(ctx, fmt.Sprintf("/removed/n%016x", round), []byte("x")); err != nil {
+		if err := f.nodes[masterID].PutFile(ctx, fmt.Sprintf("/removed/n%016x", round), []byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		c.until(boss, before)
-		f.stop(boss)
+		c.until(masterID, before)
+		f.stop(masterID)
 		f.finishRotation(t, ctx, c.what, before)
-		f.start(boss)
+		f.start(masterID)
 		f.finishRotation(t, ctx, c.what+", and the node is back", before)
 		all := []int{0, 1, 2}
 		eventually(t, c.what+": all nodes are alive to each other", func() bool {
@@ -212,28 +212,28 @@ func TestRotationOutlivesMaster(t *testing.T) {
 }
 
 // awaitMaster returns which node is the master.
-func (f *fleet) awaitMaster(t *testing.T) (boss int) {
+func (f *fleet) awaitMaster(t *testing.T) (masterID int) {
 	t.Helper()
 	eventually(t, "there is a master", func() bool {
-		boss = slices.IndexFunc(f.nodes, func(n *node.Node) bool { return n != nil && n.IsMaster() })
-		return boss >= 0
+		masterID = slices.IndexFunc(f.nodes, func(n *node.Node) bool { return n != nil && n.IsMaster() })
+		return masterID >= 0
 	})
-	return boss
+	return masterID
 }
 
 // rotateUntil makes steps of a rotation, by which the master writes the stage last and does nothing of it.
-func (f *fleet) rotateUntil(t *testing.T, ctx context.Context, boss int, before []byte, stage rollover.KeyStage) {
+func (f *fleet) rotateUntil(t *testing.T, ctx context.Context, masterID int, before []byte, stage rollover.KeyStage) {
 	t.Helper()
 	eventually(t, "stage "+stage.String(), func() bool {
-		if rec, err := f.nodes[boss].KeyRotation(ctx); err == nil && rec != nil && rec.Stage == stage && rec.New != rollover.IDOfKey(before) {
+		if rec, err := f.nodes[masterID].KeyRotation(ctx); err == nil && rec != nil && rec.Stage == stage && rec.New != rollover.IDOfKey(before) {
 			return true
 		}
 		for i := range f.nodes {
-			if i != boss {
+			if i != masterID {
 				_ = f.nodes[i].StepGossipKey()
 			}
 		}
-		_ = f.nodes[boss].StepGossipKey()
+		_ = f.nodes[masterID].StepGossipKey()
 		return false
 	})
 }
@@ -297,14 +297,14 @@ func TestRemovedMasterMakesNoKey(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 120*time.Second)
-	boss := f.awaitMaster(t)
-	id, before := f.nodes[boss].ID(), f.nodes[boss].GossipKeys()
-	if err := f.nodes[boss].PutFile(ctx, "/removed/"+id, []byte("x")); err != nil {
+	masterID := f.awaitMaster(t)
+	id, before := f.nodes[masterID].ID(), f.nodes[masterID].GossipKeys()
+	if err := f.nodes[masterID].PutFile(ctx, "/removed/"+id, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the master knows that it was removed", func() bool {
 		select {
-		case <-f.nodes[boss].Done():
+		case <-f.nodes[masterID].Done():
 			return true
 		default:
 			return false
@@ -312,13 +312,13 @@ func TestRemovedMasterMakesNoKey(t *testing.T) {
 	})
 	var err error
 	eventually(t, "the master looks at the gossip key", func() bool {
-		err = f.nodes[boss].StepGossipKey()
-		return err != nil || len(f.nodes[boss].GossipKeys()) > 1
+		err = f.nodes[masterID].StepGossipKey()
+		return err != nil || len(f.nodes[masterID].GossipKeys()) > 1
 	})
-	if rec, _ := f.nodes[boss].KeyRotation(ctx); !errors.Is(err, node.ErrRemoved) || rec != nil || !slices.EqualFunc(f.nodes[boss].GossipKeys(), before, bytes.Equal) {
+	if rec, _ := f.nodes[masterID].KeyRotation(ctx); !errors.Is(err, node.ErrRemoved) || rec != nil || !slices.EqualFunc(f.nodes[masterID].GossipKeys(), before, bytes.Equal) {
 		t.Errorf("a removed master has begun a rotation: %+v, %v", rec, err)
 	}
-	f.stop(boss)
+	f.stop(masterID)
 	f.finishRotation(t, ctx, "the master was removed", before[0])
 }
 
@@ -334,9 +334,9 @@ func TestRecoveryHealsGossip(t *testing.T) {
 func testRecoveryHealsGossip(t *testing.T, removal bool) {
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].RolloverEvery(50 * time.Millisecond) })
 	ctx, gone := within(t, 120*time.Second), "n00000000000000ff"
-	boss := f.awaitMaster(t)
-	behind, other := (boss+1)%3, (boss+2)%3
-	old := f.nodes[boss].GossipKeys()[0]
+	masterID := f.awaitMaster(t)
+	behind, other := (masterID+1)%3, (masterID+2)%3
+	old := f.nodes[masterID].GossipKeys()[0]
 	f.stop(behind)
 	eventually(t, "the replacement begins", func() bool {
 		if removal {
@@ -346,14 +346,14 @@ func testRecoveryHealsGossip(t *testing.T, removal bool) {
 		return err == nil
 	})
 	eventually(t, "the others have another key alone, and know of the removal", func() bool {
-		return !slices.ContainsFunc([]int{boss, other}, func(i int) bool {
+		return !slices.ContainsFunc([]int{masterID, other}, func(i int) bool {
 			keys := f.nodes[i].GossipKeys()
 			list, _ := os.ReadFile(filepath.Join(f.cfgs[i].DataDirs[0], "removed"))
 			return len(keys) != 1 || bytes.Equal(keys[0], old) || removal != bytes.Contains(list, []byte(gone))
 		})
 	})
 	replaced := f.nodes[other].GossipKeys()[0]
-	f.stop(boss)
+	f.stop(masterID)
 	f.stop(other)
 	folders := good(identity.Inspect(f.cfgs[behind].DataDirs))
 	if _, err := raftmeta.Recover(ctx, raftmeta.Config{Dir: folders.RaftDir(), ID: folders.Node}); err != nil {
@@ -362,7 +362,7 @@ func testRecoveryHealsGossip(t *testing.T, removal bool) {
 	if err := folders.SetRaftEpoch(folders.RaftEpoch + 1); err != nil {
 		t.Fatal(err)
 	}
-	for _, i := range []int{behind, boss, other} {
+	for _, i := range []int{behind, masterID, other} {
 		f.start(i)
 	}
 	if t.Failed() {
@@ -389,25 +389,25 @@ func TestLostKeyBringsNoOlderBack(t *testing.T) {
 	t.Parallel()
 	f, _ := keyFleet(t, 3, func(f *fleet, i int) { f.cfgs[i].KeysByHand() })
 	ctx := within(t, 120*time.Second)
-	boss := f.awaitMaster(t)
-	away, first := (boss+1)%3, f.nodes[boss].GossipKeys()[0]
+	masterID := f.awaitMaster(t)
+	away, first := (masterID+1)%3, f.nodes[masterID].GossipKeys()[0]
 	remove := func(id string) {
 		t.Helper()
-		eventually(t, "a node is removed", func() bool { return f.nodes[boss].PutFile(ctx, "/removed/"+id, []byte("x")) == nil })
+		eventually(t, "a node is removed", func() bool { return f.nodes[masterID].PutFile(ctx, "/removed/"+id, []byte("x")) == nil })
 	}
 	f.stop(away)
 	remove("n0000000000000001")
 	f.finishRotation(t, ctx, "a node is away", first)
 	f.start(away)
-	boss = f.awaitMaster(t)
-	second := f.nodes[boss].GossipKeys()[0]
+	masterID = f.awaitMaster(t)
+	second := f.nodes[masterID].GossipKeys()[0]
 	remove("n0000000000000002")
 	eventually(t, "the master alone has another key", func() bool {
-		_ = f.nodes[boss].StepGossipKey()
-		rec, err := f.nodes[boss].KeyRotation(ctx)
+		_ = f.nodes[masterID].StepGossipKey()
+		rec, err := f.nodes[masterID].KeyRotation(ctx)
 		return err == nil && rec.Stage == rollover.Install && rec.Old == rollover.IDOfKey(second)
 	})
-	f.stop(boss)
+	f.stop(masterID)
 	eventually(t, "the node that was away has the key in use", func() bool {
 		_ = f.nodes[away].StepGossipKey()
 		return bytes.Equal(f.nodes[away].GossipKeys()[0], second)

@@ -27,16 +27,16 @@ func (acc *accounts) handleGrants(r registrar) {
 			if !begin(c, &r.Options) {
 				return
 			}
-			who := subjectOf(c)
-			_, _, err := acc.authz.administers(c.Context(), who, r.Table) // a caller without the right must not delay others
+			caller := subjectOf(c)
+			_, _, err := acc.authz.administers(c.Context(), caller, r.Table) // a caller without the right must not delay others
 			if isRefusal(err) || errors.Is(err, api.ErrNoTable) {
-				acc.authz.audit.refused(who, method, grantText(&r), err)
+				acc.authz.audit.refused(caller, method, grantText(&r), err)
 			} else if err == nil {
-				err = acc.authz.audit.admit(who)
+				err = acc.authz.audit.admit(caller)
 			}
 			if err == nil {
-				err = acc.regrant(c.Context(), who, method, &r)
-				acc.authz.audit.action(who, method, grantText(&r), err)
+				err = acc.regrant(c.Context(), caller, method, &r)
+				acc.authz.audit.action(caller, method, grantText(&r), err)
 			}
 			if err != nil {
 				fail(c, err)
@@ -76,7 +76,7 @@ func grantText(r *api.GrantRequest) string {
 }
 
 // regrant grants or revokes rights.
-func (acc *accounts) regrant(ctx context.Context, who *subject, method string, r *api.GrantRequest) error {
+func (acc *accounts) regrant(ctx context.Context, caller *subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
 		return badRequest(err)
@@ -84,7 +84,7 @@ func (acc *accounts) regrant(ctx context.Context, who *subject, method string, r
 	if r.Table == "" && r.Family != "" {
 		return badRequest(errors.New("a family without a table"))
 	}
-	return acc.changeRights(ctx, asked{who, method, r.Table}, func(ctx context.Context) error {
+	return acc.changeRights(ctx, changeRequest{caller, method, r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
 		var s *table.Schema // as it is now
 		if r.Table != "" {
@@ -127,7 +127,7 @@ func (acc *accounts) regrant(ctx context.Context, who *subject, method string, r
 func grantError(err error) error {
 	switch {
 	case errors.Is(err, acl.ErrNoGrant):
-		return told(api.ErrNoGrant, err)
+		return recode(api.ErrNoGrant, err)
 	case errors.Is(err, acl.ErrImplied), errors.Is(err, acl.ErrClusterRight):
 		return badRequest(err)
 	case errors.Is(err, acl.ErrTooMany):
@@ -149,8 +149,8 @@ func (acc *accounts) checkUser(ctx context.Context, name string) error {
 }
 
 // listGrants returns the grants on a table, or all.
-func (acc *accounts) listGrants(ctx context.Context, who *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
-	s, t, err := acc.authz.administers(ctx, who, r.Table)
+func (acc *accounts) listGrants(ctx context.Context, caller *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
+	s, t, err := acc.authz.administers(ctx, caller, r.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (acc *accounts) listGrants(ctx context.Context, who *subject, r *api.ListGr
 	if err != nil {
 		return nil, err
 	}
-	if who.restricted() && !acc.authz.rights.holds(who, t) {
+	if caller.restricted() && !acc.authz.rights.holds(caller, t) {
 		return nil, errRightsMoved
 	}
 	return all, nil

@@ -31,10 +31,10 @@ type guard struct {
 	right acl.Rights // of right and rightOfTable
 	// master has the master's node execute the method, because only that node may write the change.
 	master bool
-	// about returns the subject of a change for the audit log (matter.go). Nil: the table.
+	// about returns the subject of a change for the audit log (auditsubject.go). Nil: the table.
 	about func(c *rpc.Call) string
 	// tells means that the method writes its audit record itself.
-	tells bool
+	selfAudited bool
 }
 
 // change reports whether the method changes the cluster. Changes are logged in the audit log.

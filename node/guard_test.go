@@ -52,12 +52,12 @@ func (f *fleet) user(admin *client.Client, name string) *pki.Credential {
 }
 
 // dialAs opens a connection that shows a certificate, or none.
-func (f *fleet) dialAs(i int, who *pki.Credential) *rpc.Conn {
+func (f *fleet) dialAs(i int, caller *pki.Credential) *rpc.Conn {
 	f.t.Helper()
-	if who == nil {
-		who = pki.AnonymousCredential(f.as.Trust())
+	if caller == nil {
+		caller = pki.AnonymousCredential(f.as.Trust())
 	}
-	e := pki.NewEndpoint(who, pki.Options{})
+	e := pki.NewEndpoint(caller, pki.Options{})
 	conn, err := rpc.Dial(f.t.Context(), f.nodes[i].RPCAddr(), rpc.ConnConfig{
 		Dialer: func(ctx context.Context, addr string) (net.Conn, error) { return e.Dial(ctx, "", addr) },
 	})
@@ -175,16 +175,16 @@ func TestNobodyMayAnything(t *testing.T) {
 	if _, err := admin.CreateTable(ctx, "hidden", table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}
-	who := map[string]*pki.Credential{"nobody": f.user(admin, "nobody"), "revoked": f.user(admin, "revoked"), "removed": f.user(admin, "removed"), "disabled": f.user(admin, "disabled")}
+	caller := map[string]*pki.Credential{"nobody": f.user(admin, "nobody"), "revoked": f.user(admin, "revoked"), "removed": f.user(admin, "removed"), "disabled": f.user(admin, "disabled")}
 	if err := errors.Join(admin.RevokeUser(ctx, "revoked"), admin.RemoveUser(ctx, "removed"), admin.DisableUser(ctx, "disabled")); err != nil {
 		t.Fatal(err)
 	}
-	who["unknown"] = issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
+	caller["unknown"] = issue(t, first.Authority, func(r []byte) (*x509.Certificate, error) {
 		return first.Authority.SignPrincipal(r, "stranger", 1<<60, 0, time.Now())
 	})
-	who["anonymous"] = nil
+	caller["anonymous"] = nil
 	conns := map[string]*rpc.Conn{}
-	for name, c := range who {
+	for name, c := range caller {
 		conns[name] = f.dialAs(0, c)
 	}
 	hidden, absent := tableCalls("hidden"), tableCalls("absent")
@@ -232,7 +232,7 @@ func TestNobodyMayAnything(t *testing.T) {
 	if _, err := admin.Describe(ctx, "hidden"); err != nil {
 		t.Errorf("the table after all that: %v", err)
 	}
-	if tables, err := f.clientAs(0, client.Config{Credential: who["nobody"]}).Tables(ctx); err != nil || len(tables) != 0 {
+	if tables, err := f.clientAs(0, client.Config{Credential: caller["nobody"]}).Tables(ctx); err != nil || len(tables) != 0 {
 		t.Errorf("tables that nobody sees: %v, %v", tables, err)
 	}
 	if i := strings.Index(log.String(), "handler panicked"); i >= 0 {
@@ -354,8 +354,8 @@ func TestTokens(t *testing.T) {
 	}
 	time.Sleep(time.Until(other.Ends()))
 	err = conn.Call(ctx, api.MethodRead, read, nil)
-	var told *rpc.Error
-	if lost := errors.Is(err, rpc.ErrConnLost); !lost && (!errors.As(err, &told) || told.Details["reason"] != api.IdentityExpired) {
+	var reported *rpc.Error
+	if lost := errors.Is(err, rpc.ErrConnLost); !lost && (!errors.As(err, &reported) || reported.Details["reason"] != api.IdentityExpired) {
 		t.Errorf("read by a token that has ended: %v", err)
 	}
 	if e := answerOf(t, f.dialAs(0, nil), "auth", values(other.Reveal())); e == nil || e.Details["reason"] != api.IdentityExpired {
@@ -364,8 +364,8 @@ func TestTokens(t *testing.T) {
 	if err := admin.RevokeUserToken(ctx, "ann", tok.ID().String()); err != nil {
 		t.Fatal(err)
 	}
-	var who *client.IdentityError
-	if err := put(); !errors.As(err, &who) || who.Reason != api.IdentityRevoked {
+	var caller *client.IdentityError
+	if err := put(); !errors.As(err, &caller) || caller.Reason != api.IdentityRevoked {
 		t.Errorf("write by a token that was revoked: %v", err)
 	}
 	users, err := admin.Users(ctx)

@@ -96,8 +96,8 @@ func (g *guardedNode) serve(t *testing.T, cfg rpc.ServerConfig, methods map[stri
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.Identify = func(net.Conn) any {
-		if who := <-g.subjects; who != nil {
-			return who
+		if caller := <-g.subjects; caller != nil {
+			return caller
 		}
 		return nil
 	}
@@ -125,9 +125,9 @@ func (g *guardedNode) serve(t *testing.T, cfg rpc.ServerConfig, methods map[stri
 }
 
 // call makes a call for a subject; nil is a client of an open node.
-func (g *guardedNode) call(t *testing.T, who *subject, method string, params ...any) error {
+func (g *guardedNode) call(t *testing.T, caller *subject, method string, params ...any) error {
 	t.Helper()
-	g.subjects <- who
+	g.subjects <- caller
 	conn, err := rpc.Dial(t.Context(), g.addr, rpc.ConnConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -151,19 +151,19 @@ func newGuardedNode(t *testing.T) *guardedNode {
 	g := &guardedNode{rights: &rightsInMemory{}, subjects: make(chan *subject, 1), dir: filepath.Join(t.TempDir(), "audit")}
 	stage := "a test"
 	g.n = &Node{ctx: t.Context(), security: &security{}}
-	g.n.authz = &authorizer{ctx: g.n.ctx, limits: &g.n.limits, guards: guards, meta: &g.n.meta, unled: g.n.unled, serving: g.n.checkServing,
-		rights: &rights{cache: acl.NewCache(g.rights), unled: func() error { return nil }}}
+	g.n.authz = &authorizer{ctx: g.n.ctx, limits: &g.n.limits, guards: guards, meta: &g.n.meta, checkLeader: g.n.checkLeader, serving: g.n.checkServing,
+		rights: &rights{cache: acl.NewCache(g.rights), checkLeader: func() error { return nil }}}
 	g.n.serving.Store(true)
 	g.n.stage.Store(&stage)
 	to, err := audit.Open(audit.Config{Dir: g.dir, Node: "n1", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.n.authz.audit = &auditLog{to: to, log: slog.New(slog.DiscardHandler), isAdmin: func(who *subject) bool {
+	g.n.authz.audit = &auditLog{to: to, log: slog.New(slog.DiscardHandler), isAdmin: func(caller *subject) bool {
 		if g.rules != nil {
 			return g.rules()
 		}
-		return g.n.authz.administersCluster(who)
+		return g.n.authz.administersCluster(caller)
 	}}
 	t.Cleanup(func() {
 		if err := g.n.authz.audit.close(); err != nil {
@@ -200,8 +200,8 @@ func TestGuardByRights(t *testing.T) {
 	const denied, unknown = rpc.CodePermissionDenied, rpc.CodeUnauthenticated
 	methods := []string{api.MethodPing, api.MethodRead, api.MethodListTables, api.MethodDescribeTable, api.MethodStatus, api.MethodCreateTable, api.MethodCompactTable, methodHail}
 	for name, c := range map[string]struct {
-		who  *subject
-		want [8]rpc.Code
+		caller *subject
+		want   [8]rpc.Code
 	}{
 		"a node":             {&subject{peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, [8]rpc.Code{}},
 		"an administrator":   {userNamed("admin"), [8]rpc.Code{7: denied}},
@@ -213,7 +213,7 @@ func TestGuardByRights(t *testing.T) {
 	} {
 		for i, method := range methods {
 			g.ran.Store(0)
-			err := g.call(t, c.who, method, metadata.Name)
+			err := g.call(t, c.caller, method, metadata.Name)
 			var got rpc.Code
 			if e := (*rpc.Error)(nil); errors.As(err, &e) {
 				got = e.Code

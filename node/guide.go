@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// whereabouts locates tablets.
-type whereabouts interface {
+// locator locates tablets.
+type locator interface {
 	// Locate returns the address and node id of the server of a row, other than the node asker. ok is false if it is unknown when ctx
 	// ends.
 	Locate(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool)
@@ -26,16 +26,16 @@ const (
 // guide finds the server of a row for clients that asked the wrong node. It gives up early: while METADATA is unreadable, requests
 // for rows of this node must not wait for workers.
 type guide struct {
-	from whereabouts
+	from locator
 	busy chan struct{} // has a value for each call
 	rest atomic.Int64  // no lookups until then, in nanoseconds
 }
 
-func newGuide(from whereabouts) *guide {
+func newGuide(from locator) *guide {
 	return &guide{from: from, busy: make(chan struct{}, guideCalls)}
 }
 
-// find is whereabouts.Locate within these bounds.
+// find is locator.Locate within these bounds.
 func (g *guide) find(ctx context.Context, table string, row []byte, asker string) (addr, node string, ok bool) {
 	now := time.Now()
 	if now.UnixNano() < g.rest.Load() {

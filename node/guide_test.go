@@ -8,10 +8,10 @@ import (
 )
 
 // silentMetadata answers nothing.
-type silentMetadata struct{ asked int }
+type silentMetadata struct{ changeRequest int }
 
 func (s *silentMetadata) Locate(ctx context.Context, _ string, _ []byte, _ string) (addr, node string, ok bool) {
-	s.asked++
+	s.changeRequest++
 	<-ctx.Done()
 	return "", "", false
 }
@@ -28,8 +28,8 @@ func TestGuideGivesUp(t *testing.T) {
 				t.Fatal("found")
 			}
 		}
-		if waited := time.Since(start); waited != guideTimeout || from.asked != 1 {
-			t.Errorf("1000 requests waited for %v and asked %d times, want %v and once", waited, from.asked, guideTimeout)
+		if waited := time.Since(start); waited != guideTimeout || from.changeRequest != 1 {
+			t.Errorf("1000 requests waited for %v and asked %d times, want %v and once", waited, from.changeRequest, guideTimeout)
 		}
 		time.Sleep(guideRest)
 		g.from = neighbour{}

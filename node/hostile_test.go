@@ -29,10 +29,10 @@ import (
 
 // hostile sends to a node what no client would, with few rights or none.
 type hostile struct {
-	addr  string
-	who   *pki.Endpoint
-	token string // shown first, unless empty
-	rnd   *rand.Rand
+	addr   string
+	caller *pki.Endpoint
+	token  string // credentialToken first, unless empty
+	rnd    *rand.Rand
 	// methods are those of the node, and calls the parameters that some of them want.
 	methods []string
 	calls   map[string]func(*wire.Encoder)
@@ -42,7 +42,7 @@ type hostile struct {
 }
 
 // tells are the secrets that answers are searched for.
-var tells = []string{"hidden-value", "seen-value", "unauthenticated", "permission_denied", "bad_request", "table_not_found"}
+var selfAudited = []string{"hidden-value", "seen-value", "unauthenticated", "permission_denied", "bad_request", "table_not_found"}
 
 // message returns a message, which is more or less a request.
 func (h *hostile) message() []byte {
@@ -144,7 +144,7 @@ func (h *hostile) connect(ctx context.Context) error {
 		_, err = io.Copy(io.Discard, io.LimitReader(tcp, 1<<20))
 		return quiet(err)
 	}
-	c, err := h.who.Over(ctx, "", tcp)
+	c, err := h.caller.Over(ctx, "", tcp)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (h *hostile) listen(c net.Conn, before int, answered chan<- struct{}) {
 				close(answered)
 			}
 		}
-		for _, tell := range tells {
+		for _, tell := range selfAudited {
 			h.met[tell] += bytes.Count(b[:n], []byte(tell))
 		}
 		if err != nil {
@@ -310,8 +310,8 @@ func TestHostileFrames(t *testing.T) {
 	}
 	anonymous := pki.AnonymousCredential(f.as.Trust())
 	var all []*hostile
-	for _, h := range []hostile{{who: pki.NewEndpoint(anonymous, pki.Options{})}, {who: pki.NewEndpoint(ann, pki.Options{})},
-		{who: pki.NewEndpoint(f.user(admin, "nobody"), pki.Options{})}, {who: pki.NewEndpoint(anonymous, pki.Options{}), token: tok.Reveal()}} {
+	for _, h := range []hostile{{caller: pki.NewEndpoint(anonymous, pki.Options{})}, {caller: pki.NewEndpoint(ann, pki.Options{})},
+		{caller: pki.NewEndpoint(f.user(admin, "nobody"), pki.Options{})}, {caller: pki.NewEndpoint(anonymous, pki.Options{}), token: tok.Reveal()}} {
 		h.addr, h.rnd, h.met = f.nodes[0].RPCAddr(), rand.New(rand.NewPCG(rnd.Uint64(), 1)), map[string]int{}
 		h.methods, h.calls = f.nodes[0].Methods(), tableCalls("t")
 		h.calls[metaapi.MethodSet], h.calls[metaapi.MethodDelete] = values(acl.ClusterFile, []byte{}, nil), values(acl.ClusterFile, nil)

@@ -355,9 +355,9 @@ const preamble = 8
 
 // sendRPC sends requests, more or less: see hostile.
 func (e *exposed) sendRPC(ctx context.Context, r *rand.Rand, known bool) (int, error) {
-	h := hostile{addr: e.rpc, who: e.anonymous, rnd: r, met: map[string]int{}, methods: node.Guarded(), calls: tableCalls("t")}
+	h := hostile{addr: e.rpc, caller: e.anonymous, rnd: r, met: map[string]int{}, methods: node.Guarded(), calls: tableCalls("t")}
 	if known && r.IntN(2) == 0 {
-		h.who = e.looker
+		h.caller = e.looker
 	} else if known {
 		h.token = e.token
 	}

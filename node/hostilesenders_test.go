@@ -40,7 +40,7 @@ type target struct {
 const endWait = time.Minute
 
 // sendAll sends on a new connection, with TLS unless who is nil, and waits until the node closes it. It returns the number of bytes received.
-func sendAll(ctx context.Context, from net.IP, addr string, who *pki.Endpoint, parts ...[]byte) (heard int64, err error) {
+func sendAll(ctx context.Context, from net.IP, addr string, caller *pki.Endpoint, parts ...[]byte) (heard int64, err error) {
 	d := net.Dialer{}
 	if from != nil {
 		d.LocalAddr = &net.TCPAddr{IP: from}
@@ -52,8 +52,8 @@ func sendAll(ctx context.Context, from net.IP, addr string, who *pki.Endpoint, p
 	defer tcp.Close()
 	_ = tcp.SetDeadline(time.Now().Add(endWait))
 	c := tcp
-	if who != nil {
-		if c, err = who.Over(ctx, "", tcp); err != nil {
+	if caller != nil {
+		if c, err = caller.Over(ctx, "", tcp); err != nil {
 			return 0, quiet(err)
 		}
 		defer c.Close() // its endpoint keeps it until then
@@ -75,8 +75,8 @@ func sendAll(ctx context.Context, from net.IP, addr string, who *pki.Endpoint, p
 // welcome is what comes back on a connection that is taken, before anything is answered, at most: Raft's greeting.
 const welcome = 2
 
-func (t *target) send(ctx context.Context, from net.IP, addr string, who *pki.Endpoint, parts ...[]byte) error {
-	heard, err := sendAll(ctx, from, addr, who, parts...)
+func (t *target) send(ctx context.Context, from net.IP, addr string, caller *pki.Endpoint, parts ...[]byte) error {
+	heard, err := sendAll(ctx, from, addr, caller, parts...)
 	if heard > welcome {
 		t.answered.Add(1)
 	}
@@ -133,14 +133,14 @@ func (t *target) webRequests(r *rand.Rand) (requests [][]byte) {
 
 // sendWeb sends to the HTTP port, with a certificate or a token if known.
 func (t *target) sendWeb(ctx context.Context, r *rand.Rand, known bool) (int, error) {
-	who := t.anonymous
+	caller := t.anonymous
 	if known && r.IntN(2) == 0 {
-		who = t.looker
+		caller = t.looker
 	} else if r.IntN(10) == 0 {
-		who = nil // in the clear
+		caller = nil // in the clear
 	}
 	requests := t.webRequests(r)
-	return len(requests), t.send(ctx, nil, t.web, who, requests...)
+	return len(requests), t.send(ctx, nil, t.web, caller, requests...)
 }
 
 // raftGreeting begins a connection to a voter.
@@ -205,11 +205,11 @@ func (t *target) sendRaft(ctx context.Context, r *rand.Rand, known bool) (int, e
 	}
 	b := pick(r, greeting, mutate(r, greeting), greeting[:r.IntN(len(greeting))], append([]byte{'R'}, noise(r, make([]byte, r.IntN(300)))...),
 		t.raftGreeting(t.cluster, t.node, t.node), t.raftGreeting("another", "mallory", t.node), []byte{'R', 255, 255}, []byte{'R', 4, 0})
-	who := pick(r, t.anonymous, t.looker)
+	caller := pick(r, t.anonymous, t.looker)
 	if r.IntN(100) == 0 { // in the clear, for which it takes half a second to be told so
-		who = nil
+		caller = nil
 	}
-	return 1, t.send(ctx, nil, t.rpc, who, append(b, raftFrame(raftMessage(2, ^uint64(0)))...))
+	return 1, t.send(ctx, nil, t.rpc, caller, append(b, raftFrame(raftMessage(2, ^uint64(0)))...))
 }
 
 // gossipMessage returns an invalid gossip message, or one that no node sends.

@@ -24,8 +24,8 @@ func TestVotersAreLetIn(t *testing.T) {
 			return first.Authority.SignNode(r, name, nil, time.Now())
 		}), pki.Options{})
 	}
-	dial := func(who *pki.Endpoint, parts ...[]byte) net.Conn {
-		c, err := who.Dial(ctx, "", f.nodes[0].RPCAddr())
+	dial := func(caller *pki.Endpoint, parts ...[]byte) net.Conn {
+		c, err := caller.Dial(ctx, "", f.nodes[0].RPCAddr())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,7 +101,7 @@ func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.
 // can open its log then, so the previous run is over and its lease need not be awaited.
 func (n *Node) endLastRun(ctx context.Context) error {
 	group, _ := n.voter.group()
-	if group == nil || !isAlone(group.Members(), n.id()) {
+	if group == nil || !isOnlyMember(group.Members(), n.id()) {
 		return nil
 	}
 	last := n.instanceOf(n.id())
@@ -111,9 +111,9 @@ func (n *Node) endLastRun(ctx context.Context) error {
 	return group.Service().CloseSession(ctx, last.Session)
 }
 
-// isAlone reports whether this node is the group's only member. A group without members belongs to others: it has not added the
+// isOnlyMember reports whether this node is the group's only member. A group without members belongs to others: it has not added the
 // node yet, or has removed it just before the node's previous run ended.
-func isAlone(members []raftmeta.Member, id string) bool {
+func isOnlyMember(members []raftmeta.Member, id string) bool {
 	return len(members) == 1 && members[0].ID == id
 }
 

@@ -18,7 +18,7 @@ func TestIsAlone(t *testing.T) {
 		{[]raftmeta.Member{other}, false},
 		{[]raftmeta.Member{me, other}, false},
 	} {
-		if got := isAlone(c.members, "n1"); got != c.want {
+		if got := isOnlyMember(c.members, "n1"); got != c.want {
 			t.Errorf("members %v: alone is %t", c.members, got)
 		}
 	}

@@ -114,8 +114,8 @@ func (n *Node) newFormer() error {
 
 // callerOf returns the node that made a call, or "" on an open node.
 func callerOf(c *rpc.Call) string {
-	if who := subjectOf(c); who != nil {
-		return who.peer.Name
+	if caller := subjectOf(c); caller != nil {
+		return caller.peer.Name
 	}
 	return ""
 }
@@ -155,9 +155,9 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)
 	}
-	n.former.SetGossip(n.ring.Address(), n.heardOf)
+	n.former.SetGossip(n.ring.Address(), n.addMember)
 	n.background.Go(n.followMembers)
-	n.background.Go(n.tellLoad)
+	n.background.Go(n.publishLoad)
 	// Remembered addresses may be dead, which takes long to detect. Members that know this node
 	// contact it meanwhile.
 	n.background.Go(func() { n.joinGossip(gossips) })
@@ -176,8 +176,8 @@ func (n *Node) joinGossip(addrs []string) {
 	}
 }
 
-// heardOf adds a member to gossip that has called from a new address.
-func (n *Node) heardOf(ctx context.Context, p formation.Peer) {
+// addMember adds a member to gossip that has called from a new address.
+func (n *Node) addMember(ctx context.Context, p formation.Peer) {
 	n.known.set(p.ID, p.RPC)
 	if err := n.ring.Join(ctx, []string{p.Gossip}); err != nil {
 		n.log.Debug("member does not answer by gossip", "node", p.ID, "addr", p.Gossip, "err", err)
@@ -194,8 +194,8 @@ func (n *Node) selfMeta() gossip.Meta {
 	return m
 }
 
-// tellOthers publishes changes of this node by gossip.
-func (n *Node) tellOthers() {
+// publishMeta publishes changes of this node by gossip.
+func (n *Node) publishMeta() {
 	if n.ring == nil {
 		return
 	}
@@ -209,23 +209,23 @@ func (n *Node) tellOthers() {
 }
 
 const (
-	// tellPeriod is the interval at which the free disk space is published.
-	tellPeriod = 30 * time.Second
+	// publishPeriod is the interval at which the free disk space is published.
+	publishPeriod = 30 * time.Second
 	// fullPeriod is the interval at which the node checks whether its disk has become full, or is no longer: that is published at once.
 	fullPeriod = 2 * time.Second
 )
 
-func (n *Node) tellLoad() {
+func (n *Node) publishLoad() {
 	tick := time.NewTicker(fullPeriod)
 	defer tick.Stop()
-	told, full := time.Now(), false
+	published, full := time.Now(), false
 	for {
 		select {
 		case <-tick.C:
 			_, free := n.diskSpace()
-			if now := time.Now(); (free == 0) != full || now.Sub(told) >= tellPeriod {
-				told, full = now, free == 0
-				n.tellOthers()
+			if now := time.Now(); (free == 0) != full || now.Sub(published) >= publishPeriod {
+				published, full = now, free == 0
+				n.publishMeta()
 			}
 		case <-n.ctx.Done():
 			return

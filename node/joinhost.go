@@ -184,11 +184,11 @@ func (n *Node) handleJoinHost() {
 // passJoin forwards a request to the master's node, which alone writes security data to the lock service. A forwarded request is not
 // forwarded again.
 func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
-	boss, _ := n.epochs.last()
-	if boss == "" || boss == n.id() || subjectOf(c).peer.Kind == pki.Node {
+	masterID, _ := n.epochs.last()
+	if masterID == "" || masterID == n.id() || subjectOf(c).peer.Kind == pki.Node {
 		return errNotMaster
 	}
-	err := n.peers.call(c.Context(), boss, methodJoinToken, r.append, got.decode)
+	err := n.peers.call(c.Context(), masterID, methodJoinToken, r.append, got.decode)
 	var lost *rpc.ConnLostError
 	var answer *rpc.Error
 	if err == nil || errors.As(err, &answer) || errors.As(err, &lost) && lost.Sent {

@@ -16,16 +16,16 @@ func TestRoomIsKeptForNodes(t *testing.T) {
 		t.Errorf("%d connections and %d bytes are kept", cfg.ConnsKept, cfg.MemoryKept)
 	}
 	for _, x := range []struct {
-		who  any
-		node bool
+		caller any
+		node   bool
 	}{
 		{&subject{peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, true},
 		{&subject{peer: pki.Peer{Kind: pki.Principal, Name: "n1"}}, false},
 		{&subject{peer: pki.Peer{Kind: pki.Anonymous}}, false},
 		{nil, false},
 	} {
-		if p := (&rpc.Peer{Identity: x.who}); cfg.Preferred(p) != x.node || cfg.Patient(p) != x.node {
-			t.Errorf("%+v is preferred: %v, may take his time: %v", x.who, cfg.Preferred(p), cfg.Patient(p))
+		if p := (&rpc.Peer{Identity: x.caller}); cfg.Preferred(p) != x.node || cfg.Patient(p) != x.node {
+			t.Errorf("%+v is preferred: %v, may take his time: %v", x.caller, cfg.Preferred(p), cfg.Patient(p))
 		}
 	}
 	if cfg := (*security)(nil).limit(rpc.ServerConfig{}); cfg.ConnsKept != 0 || cfg.MemoryKept != 0 || cfg.Preferred != nil {

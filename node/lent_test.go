@@ -5,7 +5,7 @@ import "testing"
 // TestConnectionsTakeFromCaches (I13): what connections take the caches have less, those from before there were caches as well; and a
 // node takes no more of them than an eighth of its memory is for.
 func TestConnectionsTakeFromCaches(t *testing.T) {
-	var c lent
+	var c reservation
 	c.change(connBytes)
 	c.change(connBytes)
 	var got int64

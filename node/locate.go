@@ -19,9 +19,9 @@ import (
 // misrouted reports whether err means that this node does not serve the row.
 func misrouted(err error) bool { return errors.Is(err, api.ErrNotServing) }
 
-// astray returns the error of a request for a row that this node does not serve: the table does not exist, it has another id than
+// misroutedError returns the error of a request for a row that this node does not serve: the table does not exist, it has another id than
 // the one in the request (0: none), or the tablet is not served here, with the node that serves it if known.
-func (n *Node) astray(err error, table string, id uint64, row []byte) error {
+func (n *Node) misroutedError(err error, table string, id uint64, row []byte) error {
 	if n.elsewhere == nil || !misrouted(err) {
 		return err
 	}
@@ -34,8 +34,8 @@ func (n *Node) astray(err error, table string, id uint64, row []byte) error {
 	return err
 }
 
-// astrayFor is astray for a call with that access, which may be nil. To a caller that may not see the table, it does not exist.
-func (n *Node) astrayFor(a *access, err error, name string, id uint64, row []byte) error {
+// misroutedErrorFor is misroutedError for a call with that access, which may be nil. To a caller that may not see the table, it does not exist.
+func (n *Node) misroutedErrorFor(a *access, err error, name string, id uint64, row []byte) error {
 	if a != nil && misrouted(err) && name != metadata.Name {
 		ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
 		defer cancel()
@@ -43,7 +43,7 @@ func (n *Node) astrayFor(a *access, err error, name string, id uint64, row []byt
 			return hidden
 		}
 	}
-	return n.astray(err, name, id, row)
+	return n.misroutedError(err, name, id, row)
 }
 
 // noTableTimeout bounds the check that a table exists.
@@ -115,7 +115,7 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		tablets, err = server.TabletStats(r.Table)
 	}
 	if err != nil {
-		fail(c, n.astray(err, r.Table, r.TableID, r.Start))
+		fail(c, n.misroutedError(err, r.Table, r.TableID, r.Start))
 		return
 	}
 	samples := samplesOf(tablets, r.Start)
@@ -125,7 +125,7 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		}
 	}
 	if len(samples) == 0 {
-		fail(c, n.astray(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
+		fail(c, n.misroutedError(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })
@@ -134,19 +134,19 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 // seesSizes reports whether the caller, who must have the right to read the table, may see the sizes of its parts. Without the right
 // to read all of it, they would reveal the size of the rest.
 func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
-	who := subjectOf(c)
+	caller := subjectOf(c)
 	switch {
-	case !who.restricted():
+	case !caller.restricted():
 		return true, nil
 	case name == metadata.Name:
-		_, err := n.authz.rights.check(c.Context(), who, acl.Read)
+		_, err := n.authz.rights.check(c.Context(), caller, acl.Read)
 		return true, err
 	}
-	v, _, err := n.authz.seeTable(c.Context(), who, name)
+	v, _, err := n.authz.seeTable(c.Context(), caller, name)
 	if err != nil {
 		return false, err
 	}
-	return v.ReadsAll(), toldElement(v.CheckRead())
+	return v.ReadsAll(), elementPermission(v.CheckRead())
 }
 
 // samplesOf returns a sample for each tablet, from the one with the row start to the one before a gap.

@@ -97,8 +97,8 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	set := []table.Mutation{table.Set("f", nil, 1, nil)}
 	moved := func(what string, err error) {
 		t.Helper()
-		var told *api.NotServingError
-		if !errors.As(err, &told) || *told != (api.NotServingError{Addr: "10.0.0.7:7106", Node: "n7"}) {
+		var reported *api.NotServingError
+		if !errors.As(err, &reported) || *reported != (api.NotServingError{Addr: "10.0.0.7:7106", Node: "n7"}) {
 			t.Errorf("%s of what is elsewhere: %v", what, err)
 		}
 	}

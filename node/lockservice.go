@@ -37,7 +37,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	var cluster clusterFile
 	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.cluster(ctx); return err }
-	for err = n.untilLed(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLed(ctx, read) {
+	for err = n.untilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLeader(ctx, read) {
 		n.enter("the founder of the cluster")
 		select {
 		case <-time.After(foundingPoll):
@@ -63,8 +63,8 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
-	n.tellOthers()
-	return n.untilLed(ctx, func(ctx context.Context) error {
+	n.publishMeta()
+	return n.untilLeader(ctx, func(ctx context.Context) error {
 		if err := n.checkNotRemoved(ctx, n.id()); err != nil {
 			return err
 		}
@@ -126,10 +126,10 @@ const masterPause = time.Second
 // startMaster makes the node a candidate: it is master while it leads the lock service.
 func (n *Node) startMaster() {
 	ctx, cancel := context.WithCancel(n.ctx)
-	n.reign = cancel
+	n.mastership = cancel
 	n.master = master.New(master.Config{
 		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.servers, Acquire: n.acquireMaster,
-		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}, uncut: map[uint64]bool{}},
+		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}},
 		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})
 	n.background.Go(func() { n.master.Run(ctx) })
@@ -148,8 +148,8 @@ const handOverTimeout = 3 * time.Second
 
 // stopMaster ends the candidacy and transfers leadership, so that the others need not detect that this node is gone.
 func (n *Node) stopMaster(ctx context.Context) {
-	if n.reign != nil {
-		n.reign()
+	if n.mastership != nil {
+		n.mastership()
 	}
 	if n.voter == nil {
 		return

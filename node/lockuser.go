@@ -34,27 +34,27 @@ type lockGroup interface {
 }
 
 // lockServiceFor returns the lock service for a principal.
-func (n *Node) lockServiceFor(who *subject, method string, group lockGroup) (metaapi.Service, error) {
+func (n *Node) lockServiceFor(caller *subject, method string, group lockGroup) (metaapi.Service, error) {
 	if method == metaapi.MethodKeepAlive {
-		err, known := n.lockRightNow(who)
+		err, known := n.lockRightCached(caller)
 		switch {
 		case !known:
-			n.askLockRight(who)
+			n.lookUpLockRight(caller)
 			return nil, errAsking
 		case err != nil:
-			return nil, n.authz.refuse(method, who, n.authz.rights.told(err))
+			return nil, n.authz.refuse(method, caller, n.authz.rights.recode(err))
 		}
 	}
-	inner := clientService{group.ServiceFor(n.cfg.lockShare(who.owner())), group}
-	return userService{inner, group, "user " + who.owner() + ": ", n, who}, nil
+	inner := clientService{group.ServiceFor(n.cfg.lockShare(caller.owner())), group}
+	return userService{inner, group, "user " + caller.owner() + ": ", n, caller}, nil
 }
 
 // errAsking is the error of a call that must not wait for the lookup of rights.
 var errAsking = fmt.Errorf("%w: rights are being looked up", metaapi.ErrNotReady)
 
-// lockRightNow returns nil if a principal has the right to the lock service, without waiting. known is false if a lookup is needed.
-func (n *Node) lockRightNow(who *subject) (err error, known bool) {
-	name, generation, s := who.principal()
+// lockRightCached returns nil if a principal has the right to the lock service, without waiting. known is false if a lookup is needed.
+func (n *Node) lockRightCached(caller *subject) (err error, known bool) {
+	name, generation, s := caller.principal()
 	if s != nil {
 		if seen := s.seen.Load(); seen == nil || !n.authz.rights.cache.Holds(*seen) {
 			return nil, false
@@ -63,22 +63,22 @@ func (n *Node) lockRightNow(who *subject) (err error, known bool) {
 			return err, true
 		}
 	}
-	if s == nil && who.peer.Serial != "" {
-		if revoked, known := n.authz.rights.cache.CertificateRevokedNow(name, who.peer.Serial); revoked || !known {
+	if s == nil && caller.peer.Serial != "" {
+		if revoked, known := n.authz.rights.cache.CertificateRevokedNow(name, caller.peer.Serial); revoked || !known {
 			return acl.ErrRevoked, known
 		}
 	}
 	return n.authz.rights.cache.CheckClusterNow(name, generation, acl.Write)
 }
 
-// askLockRight looks up the right for lockRightNow, once at a time per connection.
-func (n *Node) askLockRight(who *subject) {
-	if !who.asking.CompareAndSwap(false, true) {
+// lookUpLockRight looks up the right for lockRightCached, once at a time per connection.
+func (n *Node) lookUpLockRight(caller *subject) {
+	if !caller.asking.CompareAndSwap(false, true) {
 		return
 	}
 	n.background.Go(func() {
-		defer who.asking.Store(false)
-		_, _ = n.authz.rights.check(n.ctx, who, acl.Write)
+		defer caller.asking.Store(false)
+		_, _ = n.authz.rights.check(n.ctx, caller, acl.Write)
 	})
 }
 
@@ -89,20 +89,20 @@ type userService struct {
 	group  lockGroup
 	prefix string
 	n      *Node
-	who    *subject
+	caller *subject
 }
 
-// errNotYours returns the error for paths outside locksDir.
-func errNotYours(p string) error {
+// pathError returns the error for paths outside locksDir.
+func pathError(p string) error {
 	return &api.PermissionError{Text: fmt.Sprintf("path %.80q is reserved for the cluster: use paths below %s", p, locksDir)}
 }
 
-// mine returns nil if users may access a path.
-func (s userService) mine(p string) error {
+// checkUserPath returns nil if users may access a path.
+func (s userService) checkUserPath(p string) error {
 	if p == locksDir || strings.HasPrefix(p, locksDir+"/") && path.Clean(p) == p {
 		return nil
 	}
-	return toAPI(errNotYours(p))
+	return toAPI(pathError(p))
 }
 
 // own returns nil if a session belongs to the principal, or id is 0.
@@ -120,9 +120,9 @@ func (s userService) own(id metaapi.SessionID) error {
 	return nil
 }
 
-// both combines mine and own.
+// both combines checkUserPath and own.
 func (s userService) both(id metaapi.SessionID, p string) error {
-	if err := s.mine(p); err != nil {
+	if err := s.checkUserPath(p); err != nil {
 		return err
 	}
 	return s.own(id)
@@ -130,7 +130,7 @@ func (s userService) both(id metaapi.SessionID, p string) error {
 
 func (s userService) options(p string, o metaapi.SetOptions) error {
 	if o.Guard.Path != "" {
-		if err := s.mine(o.Guard.Path); err != nil {
+		if err := s.checkUserPath(o.Guard.Path); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 	}
 	s.Service.KeepAlive(ctx, req, func(r metaapi.KeepAliveResponse, err error) {
 		if err == nil {
-			if gone, known := s.n.lockRightNow(s.who); gone != nil || !known {
+			if gone, known := s.n.lockRightCached(s.caller); gone != nil || !known {
 				// At most one for each call that waited when rights changed: later calls are rejected.
 				s.n.background.Go(func() { done(s.still(req.Session, r)) })
 				return
@@ -163,10 +163,10 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 
 // still checks the right again and closes the session if it is lost. Otherwise it returns r.
 func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
-	if _, err := s.n.authz.rights.check(s.n.ctx, s.who, acl.Write); err != nil {
+	if _, err := s.n.authz.rights.check(s.n.ctx, s.caller, acl.Write); err != nil {
 		if isRefusal(err) {
 			s.leave(func(ctx context.Context) error { return s.Service.CloseSession(ctx, id) })
-			return metaapi.KeepAliveResponse{}, s.n.authz.refuse(metaapi.MethodKeepAlive, s.who, err)
+			return metaapi.KeepAliveResponse{}, s.n.authz.refuse(metaapi.MethodKeepAlive, s.caller, err)
 		}
 		return metaapi.KeepAliveResponse{}, errAsking
 	}
@@ -178,7 +178,7 @@ func (s userService) leave(give func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, rightsTimeout)
 	defer cancel()
 	if err := give(ctx); err != nil {
-		s.n.log.Info("session of user without rights not closed; it ends with its lease", "user", s.who.owner(), "err", err)
+		s.n.log.Info("session of user without rights not closed; it ends with its lease", "user", s.caller.owner(), "err", err)
 	}
 }
 
@@ -210,7 +210,7 @@ func (s userService) Get(ctx context.Context, p string, id metaapi.SessionID) (f
 
 // GetStale implements metaapi.Service.
 func (s userService) GetStale(ctx context.Context, p string) (metaapi.File, error) {
-	if err := s.mine(p); err != nil {
+	if err := s.checkUserPath(p); err != nil {
 		return metaapi.File{}, err
 	}
 	return s.Service.GetStale(ctx, p)
@@ -218,7 +218,7 @@ func (s userService) GetStale(ctx context.Context, p string) (metaapi.File, erro
 
 // Stat implements metaapi.Service.
 func (s userService) Stat(ctx context.Context, p string) (metaapi.Stat, error) {
-	if err := s.mine(p); err != nil {
+	if err := s.checkUserPath(p); err != nil {
 		return metaapi.Stat{}, err
 	}
 	return s.Service.Stat(ctx, p)
@@ -226,7 +226,7 @@ func (s userService) Stat(ctx context.Context, p string) (metaapi.Stat, error) {
 
 // List implements metaapi.Service.
 func (s userService) List(ctx context.Context, dir string) ([]metaapi.Stat, error) {
-	if err := s.mine(dir); err != nil {
+	if err := s.checkUserPath(dir); err != nil {
 		return nil, err
 	}
 	return s.Service.List(ctx, dir)
@@ -265,9 +265,9 @@ func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string
 	if err != nil {
 		return g, err
 	}
-	if _, lost := s.n.authz.rights.check(s.n.ctx, s.who, acl.Write); lost != nil { // the right may have been revoked while waiting
+	if _, lost := s.n.authz.rights.check(s.n.ctx, s.caller, acl.Write); lost != nil { // the right may have been revoked while waiting
 		s.leave(func(ctx context.Context) error { return s.Service.Release(ctx, id, p, g.Hold) })
-		return metaapi.Grant{}, s.n.authz.refuse(metaapi.MethodAcquire, s.who, lost)
+		return metaapi.Grant{}, s.n.authz.refuse(metaapi.MethodAcquire, s.caller, lost)
 	}
 	return g, nil
 }
@@ -282,7 +282,7 @@ func (s userService) Release(ctx context.Context, id metaapi.SessionID, p string
 
 // CheckSequencer implements metaapi.Service.
 func (s userService) CheckSequencer(ctx context.Context, q metaapi.Sequencer) error {
-	if err := s.mine(q.Path); err != nil {
+	if err := s.checkUserPath(q.Path); err != nil {
 		return err
 	}
 	return s.Service.CheckSequencer(ctx, q)

@@ -14,10 +14,10 @@ import (
 )
 
 // silent is a lock service that does not answer. It implements acl.Files.
-type silent struct{ asked atomic.Int64 }
+type silent struct{ changeRequest atomic.Int64 }
 
 func (s *silent) Epoch(ctx context.Context) (uint64, error) {
-	s.asked.Add(1)
+	s.changeRequest.Add(1)
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
@@ -31,16 +31,16 @@ func (s *silent) Get(ctx context.Context, _ string) ([]byte, error) { return nil
 func TestKeepAlivesOfTheUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &silent{}
-		n := &Node{authz: &authorizer{rights: &rights{cache: acl.NewCache(files), unled: func() error { return nil }}}, ctx: t.Context()}
-		who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}
+		n := &Node{authz: &authorizer{rights: &rights{cache: acl.NewCache(files), checkLeader: func() error { return nil }}}, ctx: t.Context()}
+		caller := &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}
 		for round := int64(1); round <= 2; round++ {
 			for range 100 {
-				if _, err := n.lockServiceFor(who, metaapi.MethodKeepAlive, nil); !errors.Is(err, metaapi.ErrNotReady) {
+				if _, err := n.lockServiceFor(caller, metaapi.MethodKeepAlive, nil); !errors.Is(err, metaapi.ErrNotReady) {
 					t.Fatal(err)
 				}
 			}
 			synctest.Wait()
-			if got := files.asked.Load(); got != round {
+			if got := files.changeRequest.Load(); got != round {
 				t.Errorf("rights were asked for %d times at once, want once", got-round+1)
 			}
 			n.background.Wait() // until it is given up

@@ -32,10 +32,10 @@ func TestManyRowsKeepToMemory(t *testing.T) {
 	}
 	const rows, size = 200, 100 << 10
 	var keys []string
-	var asked [][]byte
+	var changeRequest [][]byte
 	for i := range rows {
 		keys = append(keys, fmt.Sprintf("%03d", i))
-		asked = append(asked, []byte(keys[i]))
+		changeRequest = append(changeRequest, []byte(keys[i]))
 		if i == 7 || i == 20 {
 			continue // they are not there
 		}
@@ -53,7 +53,7 @@ func TestManyRowsKeepToMemory(t *testing.T) {
 		fits bool
 	}{{0, true}, {1, true}, {2, true}, {8, true}, {9, true}, {30, true}, {60, false}, {rows, false}} {
 		got := 0
-		err := conn.Call(ctx, api.MethodReadRows, (&api.ReadRowsRequest{Table: "t", Rows: asked[:test.rows]}).Append, func(d *wire.Decoder) error {
+		err := conn.Call(ctx, api.MethodReadRows, (&api.ReadRowsRequest{Table: "t", Rows: changeRequest[:test.rows]}).Append, func(d *wire.Decoder) error {
 			for n := d.Array(); got < n && d.Err() == nil; got++ {
 				d.Skip()
 			}

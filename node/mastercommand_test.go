@@ -19,21 +19,21 @@ func TestCommandsOfOthers(t *testing.T) {
 	f.cfgs[1].Join = f.addrs[:1]
 	f.start(0)
 	f.start(1)
-	boss := -1
+	masterID := -1
 	f.await(0, "a master that tells of itself", func(s *client.RaftStatus) bool {
-		boss = -1
+		masterID = -1
 		for i, n := range f.nodes {
 			if n.IsMaster() && s.Master == n.ID() {
-				boss = i
+				masterID = i
 			}
 		}
-		return boss >= 0
+		return masterID >= 0
 	})
-	other := 1 - boss
-	status := good(f.client(boss).RaftStatus(within(t, 20*time.Second)))
+	other := 1 - masterID
+	status := good(f.client(masterID).RaftStatus(within(t, 20*time.Second)))
 	q := metaapi.Sequencer{Path: master.LockPath, Mode: metaapi.Exclusive, LockGeneration: status.MasterEpoch}
 	hail := func(as, named int) error {
-		_, err := f.ask(f.credential(as), f.addrs[boss], "cluster.hail", func(e *wire.Encoder) {
+		_, err := f.ask(f.credential(as), f.addrs[masterID], "cluster.hail", func(e *wire.Encoder) {
 			e.Array(3)
 			e.Str(f.nodes[named].ID())
 			e.Str(q.String())
@@ -42,20 +42,20 @@ func TestCommandsOfOthers(t *testing.T) {
 		return api.FromRPC(err)
 	}
 	held := func(as, named int) error {
-		_, err := f.ask(f.credential(as), f.addrs[boss], "tablet.held", func(e *wire.Encoder) {
+		_, err := f.ask(f.credential(as), f.addrs[masterID], "tablet.held", func(e *wire.Encoder) {
 			e.Array(4)
 			e.Str(f.nodes[named].ID())
 			e.Str(q.String())
 			e.Uint(status.RaftEpoch)
-			e.Str(f.nodes[boss].ServerName())
+			e.Str(f.nodes[masterID].ServerName())
 		})
 		return api.FromRPC(err)
 	}
 	for what, command := range map[string]func(as, named int) error{"hail": hail, "held": held} {
-		if err := command(boss, boss); err != nil {
+		if err := command(masterID, masterID); err != nil {
 			t.Errorf("%s of the master: %v", what, err)
 		}
-		if err := command(other, boss); !errors.Is(err, api.ErrPermission) {
+		if err := command(other, masterID); !errors.Is(err, api.ErrPermission) {
 			t.Errorf("%s in the master's name: %v, want that it is refused", what, err)
 		}
 		if err := command(other, other); err == nil {

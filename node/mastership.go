@@ -11,22 +11,22 @@ import (
 
 // reign is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
 // they fail. A nil *reign means none.
-type reign struct {
+type mastership struct {
 	option metaapi.SetOptions
 	// wrote is set when something besides the epoch of rights was written, or may have been.
 	wrote atomic.Bool
 }
 
-type reignKey struct{}
+type mastershipKey struct{}
 
-// reignIn returns the mastership under which the change of ctx runs, or nil.
-func reignIn(ctx context.Context) *reign {
-	r, _ := ctx.Value(reignKey{}).(*reign)
+// mastershipIn returns the mastership under which the change of ctx runs, or nil.
+func mastershipIn(ctx context.Context) *mastership {
+	r, _ := ctx.Value(mastershipKey{}).(*mastership)
 	return r
 }
 
 // options returns the options of a write.
-func (r *reign) options() metaapi.SetOptions {
+func (r *mastership) options() metaapi.SetOptions {
 	if r == nil {
 		return metaapi.SetOptions{}
 	}
@@ -34,7 +34,7 @@ func (r *reign) options() metaapi.SetOptions {
 }
 
 // note records the outcome of a write.
-func (r *reign) note(path string, err error) {
+func (r *mastership) note(path string, err error) {
 	if r != nil && path != acl.EpochFile && (err == nil || errors.Is(err, metaapi.ErrOutcomeUnknown)) {
 		r.wrote.Store(true)
 	}

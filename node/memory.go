@@ -38,11 +38,11 @@ func (m *resultMemory) batch(want int) int { return min(want, int(m.max/2)) }
 // take waits for the memory of a result and returns the function that releases it. The error is *api.OverloadedError, or that of
 // ctx.
 func (m *resultMemory) take(ctx context.Context, user string, bytes int) (release func(), err error) {
-	r := answerRoom{of: m, user: user, copies: 2}
+	r := answerMemory{of: m, user: user, copies: 2}
 	if err := r.await(ctx, bytes); err != nil {
 		return nil, err
 	}
-	return r.giveBack, nil
+	return r.release, nil
 }
 
 // acquire waits for memory of that weight. The errors are those of take.
@@ -70,7 +70,7 @@ func refusesWrites(err error) bool {
 	return errors.Is(err, api.ErrOverloaded) || errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
 }
 
-// callContext ends the reads of a call whose deadline has passed. It needs no timer and no goroutine, which would cost a
+// callContext ends the reads of a call whose deadline has forwarded. It needs no timer and no goroutine, which would cost a
 // single-row read as much as the read itself.
 type callContext struct {
 	context.Context

@@ -35,25 +35,25 @@ func (m *metaAccess) Get(ctx context.Context, path string) (metaapi.File, error)
 
 // Set implements namespace. Within a change it is guarded by the mastership of the change.
 func (m *metaAccess) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-	return m.SetGuarded(ctx, path, data, gen, reignIn(ctx).options())
+	return m.SetGuarded(ctx, path, data, gen, mastershipIn(ctx).options())
 }
 
 // SetGuarded implements namespace.
 func (m *metaAccess) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
 	made, err := m.client.Set(ctx, path, data, gen, o)
-	reignIn(ctx).note(path, err)
+	mastershipIn(ctx).note(path, err)
 	return made, err
 }
 
 // Delete implements namespace. It is guarded as Set is.
 func (m *metaAccess) Delete(ctx context.Context, path string, gen uint64) error {
-	return m.deleteGuarded(ctx, path, gen, reignIn(ctx).options())
+	return m.deleteGuarded(ctx, path, gen, mastershipIn(ctx).options())
 }
 
 // deleteGuarded is Delete, subject to a guard.
 func (m *metaAccess) deleteGuarded(ctx context.Context, path string, gen uint64, o metaapi.SetOptions) error {
 	err := m.client.Delete(ctx, path, gen, o)
-	reignIn(ctx).note(path, err)
+	mastershipIn(ctx).note(path, err)
 	return err
 }
 

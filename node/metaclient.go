@@ -22,7 +22,7 @@ func (n *Node) openSession(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return n.untilLed(ctx, func(ctx context.Context) error { return n.meta.open(ctx, n.sessionName()) })
+	return n.untilLeader(ctx, func(ctx context.Context) error { return n.meta.open(ctx, n.sessionName()) })
 }
 
 // sessionName is the name of the node's sessions, which lock conflicts report.
@@ -47,7 +47,7 @@ func (n *Node) keepSession() {
 			err = n.hold(n.ctx)
 		}
 		if err == nil {
-			err = n.becomeTabletServer(n.ctx)
+			err = n.startTabletServer(n.ctx)
 		}
 		if err != nil {
 			if n.ctx.Err() == nil {
@@ -58,8 +58,8 @@ func (n *Node) keepSession() {
 	}
 }
 
-// untilLed calls f until the lock service has answered, or ctx ends. The error that the leader's disk is full counts as no answer.
-func (n *Node) untilLed(ctx context.Context, f func(context.Context) error) error {
+// untilLeader calls f until the lock service has answered, or ctx ends. The error that the leader's disk is full counts as no answer.
+func (n *Node) untilLeader(ctx context.Context, f func(context.Context) error) error {
 	for {
 		err := f(ctx)
 		if !errors.Is(err, metaapi.ErrNotReady) && !errors.Is(err, metaapi.ErrDiskFull) || ctx.Err() != nil {
@@ -81,13 +81,13 @@ func (l metaLocator) Servers() []string {
 	if group, _ := n.voter.group(); group != nil {
 		voters = append(voters, n.RPCAddr())
 	}
-	told := map[string]bool{n.RPCAddr(): true}
+	listed := map[string]bool{n.RPCAddr(): true}
 	if n.ring != nil {
 		for _, m := range n.ring.Members() {
 			if m.Self || m.State != gossip.Alive {
 				continue
 			}
-			told[m.RPC] = true
+			listed[m.RPC] = true
 			if m.Voter {
 				voters = append(voters, m.RPC)
 			} else {
@@ -96,7 +96,7 @@ func (l metaLocator) Servers() []string {
 		}
 	}
 	for _, addr := range n.known.all() {
-		if !told[addr] {
+		if !listed[addr] {
 			others = append(others, addr)
 		}
 	}

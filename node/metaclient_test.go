@@ -16,13 +16,13 @@ func TestUntilLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{log: slog.New(slog.DiscardHandler)}
 		answers := []error{metaapi.ErrNotReady, fmt.Errorf("open session: %w", metaapi.ErrDiskFull), metaapi.ErrNotReady, metaapi.ErrNotFound}
-		asked := 0
-		err := n.untilLed(t.Context(), func(context.Context) error {
-			asked++
-			return answers[asked-1]
+		changeRequest := 0
+		err := n.untilLeader(t.Context(), func(context.Context) error {
+			changeRequest++
+			return answers[changeRequest-1]
 		})
-		if !errors.Is(err, metaapi.ErrNotFound) || asked != len(answers) {
-			t.Errorf("%v after %d questions", err, asked)
+		if !errors.Is(err, metaapi.ErrNotFound) || changeRequest != len(answers) {
+			t.Errorf("%v after %d questions", err, changeRequest)
 		}
 	})
 }

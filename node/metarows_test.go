@@ -49,14 +49,14 @@ func TestRowsOfTwoChanges(t *testing.T) {
 	if err := n.rows.create(ctx, &other, "made"); !errors.Is(err, errRowChanged) {
 		t.Errorf("made by another: %v", err)
 	}
-	mine, again := *r, *r
-	mine.Server, mine.Recoveries = "a.1", []string{"dead"}
-	again.Server, again.Recoveries = mine.Server, slices.Clone(mine.Recoveries)
-	if err := n.rows.replace(ctx, &mine, "mine"); err != nil {
+	checkUserPath, again := *r, *r
+	checkUserPath.Server, checkUserPath.Recoveries = "a.1", []string{"dead"}
+	again.Server, again.Recoveries = checkUserPath.Server, slices.Clone(checkUserPath.Recoveries)
+	if err := n.rows.replace(ctx, &checkUserPath, "mine"); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.rows.replace(ctx, &again, "mine"); err != nil || again.Generation != mine.Generation {
-		t.Errorf("changed again: generation %d, %v; want %d", again.Generation, err, mine.Generation)
+	if err := n.rows.replace(ctx, &again, "mine"); err != nil || again.Generation != checkUserPath.Generation {
+		t.Errorf("changed again: generation %d, %v; want %d", again.Generation, err, checkUserPath.Generation)
 	}
 	if err := n.rows.replace(ctx, &other, "other's"); !errors.Is(err, errRowChanged) {
 		t.Errorf("changed by another: %v", err)
@@ -65,7 +65,7 @@ func TestRowsOfTwoChanges(t *testing.T) {
 		t.Errorf("removed by another: %v", err)
 	}
 	for range 2 {
-		if err := n.rows.remove(ctx, &mine); err != nil {
+		if err := n.rows.remove(ctx, &checkUserPath); err != nil {
 			t.Errorf("removed: %v", err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // lockServiceForOthers returns the lock service as nodes and clients get it by RPC. It is not offered before it is certain that the
 // node's group is the cluster's: see settleEpoch. A group with other members needs no such proof.
 func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, error) {
-	who := subjectOf(c)
+	caller := subjectOf(c)
 	group, _ := n.voter.group()
 	if group == nil {
 		return n.lockService()
@@ -26,12 +26,12 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 		return nil, &metaapi.NotLeaderError{}
 	}
 	switch {
-	case who == nil && node:
+	case caller == nil && node:
 		return group.Service(), nil
-	case who.restricted():
-		return n.lockServiceFor(who, c.Method(), group)
-	case who != nil:
-		if boss, _ := n.epochs.last(); who.peer.Name == boss {
+	case caller.restricted():
+		return n.lockServiceFor(caller, c.Method(), group)
+	case caller != nil:
+		if masterID, _ := n.epochs.last(); caller.peer.Name == masterID {
 			return group.Service(), nil
 		}
 		return memberService{group.Service()}, nil

@@ -37,9 +37,9 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 	if over := qs.state.over.Load(); over != nil {
 		m.over = (*over)[name]
 	}
-	if who := subjectOf(c); who.restricted() {
+	if caller := subjectOf(c); caller.restricted() {
 		if m.table != nil || m.over != nil {
-			uses, whole, known := qs.mayUse(c, who, name, write, waits)
+			uses, whole, known := qs.mayUse(c, caller, name, write, waits)
 			switch {
 			case !known:
 				return metered{}, false
@@ -51,7 +51,7 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 				m.over = &hidden
 			}
 		}
-		user, _, _ := who.principal()
+		user, _, _ := caller.principal()
 		m.user = set.users[user]
 	}
 	if m.table == nil && m.user == nil && m.over == nil {
@@ -62,18 +62,18 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 
 // mayUse reports whether a principal may read, or write, any family of a table served here, and whether it sees all families. known is false
 // if a lookup is needed and the call must not wait.
-func (qs *quotaService) mayUse(c *rpc.Call, who *subject, name string, write, waits bool) (may, whole, known bool) {
+func (qs *quotaService) mayUse(c *rpc.Call, caller *subject, name string, write, waits bool) (may, whole, known bool) {
 	s := qs.server().tablets.Schema(name)
 	if s == nil {
 		return false, false, true
 	}
-	v, _ := qs.authz.rights.viewNow(who, s)
+	v, _ := qs.authz.rights.viewNow(caller, s)
 	if v == nil {
 		if !waits {
 			return false, false, false
 		}
 		var err error
-		if v, _, err = qs.authz.rights.view(c.Context(), who, s); err != nil {
+		if v, _, err = qs.authz.rights.view(c.Context(), caller, s); err != nil {
 			return false, false, true // the operation will fail
 		}
 	}
@@ -159,7 +159,7 @@ func (m metered) charge(ops quota.Kind, n, bytes int64) {
 // refund returns the charge of a failed operation if nothing was executed and it will be retried, here or elsewhere.
 func (m metered) refund(err error, ops quota.Kind, n, bytes int64) {
 	if !m.none() && notBegun(err) {
-		m.giveBack(ops, n, bytes)
+		m.release(ops, n, bytes)
 	}
 }
 
@@ -173,7 +173,7 @@ func notBegun(err error) bool {
 	return refusesWrites(err)
 }
 
-func (m metered) giveBack(ops quota.Kind, n, bytes int64) {
+func (m metered) release(ops quota.Kind, n, bytes int64) {
 	if m.none() {
 		return
 	}
@@ -219,7 +219,7 @@ func (m metered) takeBoth(perhaps ...[]table.Mutation) error {
 	}
 	err := m.take(quota.WriteOps, 1, 0)
 	if err != nil {
-		m.giveBack(quota.ReadOps, 1, 0)
+		m.release(quota.ReadOps, 1, 0)
 	}
 	return err
 }

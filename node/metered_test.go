@@ -51,7 +51,7 @@ func TestMetered(t *testing.T) {
 			t.Fatal("let in beyond a quota of bytes")
 		}
 	}
-	m.giveBack(quota.WriteOps, 0, 8000)
+	m.release(quota.WriteOps, 0, 8000)
 	m.table.GiveBack(q.now(), quota.WriteBytes, 1<<40)
 	n := 0
 	for m.take(quota.WriteOps, 1, 0) == nil {
@@ -144,11 +144,11 @@ func TestRefunds(t *testing.T) {
 		}, [quota.Kinds]int{3601, 3601, 3591, 0}},
 		{"what is given back twice by mistake is no more than there was", func(t *testing.T, m metered) {
 			take(t, m.take(quota.WriteOps, 10, 10))
-			m.giveBack(quota.WriteOps, 20, 20)
+			m.release(quota.WriteOps, 20, 20)
 		}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			for _, who := range []string{"table", "user", "both"} {
+			for _, caller := range []string{"table", "user", "both"} {
 				synctest.Test(t, func(t *testing.T) {
 					meter := func() *quota.Meter {
 						r := &quota.Record{}
@@ -158,10 +158,10 @@ func TestRefunds(t *testing.T) {
 						return quota.NewMeter("k", "it", r, 0, 1)
 					}
 					m := metered{q: &quotas{began: time.Now()}}
-					if who != "user" {
+					if caller != "user" {
 						m.table = meter()
 					}
-					if who != "table" {
+					if caller != "table" {
 						m.user = meter()
 					}
 					x.do(t, m)
@@ -172,7 +172,7 @@ func TestRefunds(t *testing.T) {
 								n++
 							}
 							if of != nil && n != x.left[k] {
-								t.Errorf("%s: %d %v are let in, want %d", who, n, quota.Kind(k+1), x.left[k])
+								t.Errorf("%s: %d %v are let in, want %d", caller, n, quota.Kind(k+1), x.left[k])
 							}
 						}
 					}

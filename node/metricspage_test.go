@@ -88,11 +88,11 @@ func metricsReference(t *testing.T) string {
 }
 
 func metricRow(b *strings.Builder, name, kind string, labels []string, help string) {
-	told := "-"
+	reported := "-"
 	if len(labels) > 0 {
-		told = "`" + strings.Join(labels, "` `") + "`"
+		reported = "`" + strings.Join(labels, "` `") + "`"
 	}
-	fmt.Fprintf(b, "| `stele_%s` | %s | %s | %s |\n", name, kind, told, help)
+	fmt.Fprintf(b, "| `stele_%s` | %s | %s | %s |\n", name, kind, reported, help)
 }
 
 // literals returns the texts of expressions, empty for what is none.

@@ -71,13 +71,13 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	}
 
 	again()
-	for told := (*client.UnservedTablets)(nil); ; timing.Sleep(ctx, 20*time.Millisecond) {
-		if told, err = c.UnservedTablets(ctx); err == nil && told.Total == 1 && string(told.Tablets[0].End) == "m" &&
-			strings.Contains(told.Tablets[0].Error, "describes another tablet") && told.Tablets[0].Tries == 0 {
+	for reported := (*client.UnservedTablets)(nil); ; timing.Sleep(ctx, 20*time.Millisecond) {
+		if reported, err = c.UnservedTablets(ctx); err == nil && reported.Total == 1 && string(reported.Tablets[0].End) == "m" &&
+			strings.Contains(reported.Tablets[0].Error, "describes another tablet") && reported.Tablets[0].Tries == 0 {
 			break
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("reported: %+v, %v", told, err)
+			t.Fatalf("reported: %+v, %v", reported, err)
 		}
 	}
 	write("t", "z")

@@ -57,24 +57,24 @@ func TestDiskSizesAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]map[string]float64{}
+	reported := map[string]map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				if l.GetName() == "folder" && m.GetGauge() != nil {
-					if told[l.GetValue()] == nil {
-						told[l.GetValue()] = map[string]float64{}
+					if reported[l.GetValue()] == nil {
+						reported[l.GetValue()] = map[string]float64{}
 					}
-					told[l.GetValue()][f.GetName()] = m.GetGauge().GetValue()
+					reported[l.GetValue()][f.GetName()] = m.GetGauge().GetValue()
 				}
 			}
 		}
 	}
-	if len(s.Disks) == 0 || len(told) != len(s.Disks) {
-		t.Errorf("a status has %d folders, metrics %d", len(s.Disks), len(told))
+	if len(s.Disks) == 0 || len(reported) != len(s.Disks) {
+		t.Errorf("a status has %d folders, metrics %d", len(s.Disks), len(reported))
 	}
 	for _, d := range s.Disks {
-		total, free := told[d.Path]["stele_disk_total_bytes"], told[d.Path]["stele_disk_free_bytes"]
+		total, free := reported[d.Path]["stele_disk_total_bytes"], reported[d.Path]["stele_disk_free_bytes"]
 		if total != float64(d.TotalBytes) || total <= 0 || free <= 0 || free > total {
 			t.Errorf("%s: %.0f of %.0f bytes are free, by a status of %d", d.Path, free, total, d.TotalBytes)
 		}

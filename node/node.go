@@ -42,10 +42,10 @@ type Node struct {
 	stage atomic.Pointer[string]
 	signs lifeSigns
 
-	rpc     *rpc.Server
-	lent    lent
-	rpcAddr net.Addr
-	http    *http.Server
+	rpc         *rpc.Server
+	reservation reservation
+	rpcAddr     net.Addr
+	http        *http.Server
 	// profiles is nil unless profiles are served on a socket.
 	profiles *http.Server
 	// passphrase encrypts the authorities' keys; empty for none.
@@ -56,8 +56,8 @@ type Node struct {
 
 	security *security // nil on an open node
 	authz    *authorizer
-	// passable has the handlers of methods that other nodes may forward.
-	passable map[string]func(*rpc.Call)
+	// forwardable has the handlers of methods that other nodes may forward.
+	forwardable map[string]func(*rpc.Call)
 
 	former  *formation.Former
 	ring    *gossip.Ring // nil if gossip is off
@@ -70,11 +70,11 @@ type Node struct {
 	meta    metaAccess
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
-	lock    atomic.Pointer[session.Lock]
-	lockOf  *session.Session
-	catalog catalog
-	fleetOf *blobFleet
-	store   atomic.Pointer[blobfs.Store] // nil until it is open
+	lock        atomic.Pointer[session.Lock]
+	lockOf      *session.Session
+	catalog     catalog
+	blobMembers *blobMembership
+	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
 	rows   *metaRows
@@ -98,7 +98,7 @@ type Node struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// reign ends the node's candidacy for master.
-	reign context.CancelFunc
+	mastership context.CancelFunc
 
 	done    chan struct{}
 	failure struct {
@@ -225,9 +225,9 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.keepAuthority)
 	n.background.Go(n.followRollover)
 	n.background.Go(n.followGossipKey)
-	n.background.Go(n.severRefused)
+	n.background.Go(n.disconnectRejected)
 	n.background.Go(n.quotas.followQuotas)
-	n.background.Go(n.tableOps.sweepLeftovers)
+	n.background.Go(n.tableOps.removeOrphans)
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)
 	}
@@ -260,7 +260,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 	}
 	n.elsewhere = newGuide(n.client)
 	n.rows = &metaRows{meta: &n.meta, guard: n.guard, rows: n.client.Table(metadata.Name)}
-	return n.becomeTabletServer(ctx)
+	return n.startTabletServer(ctx)
 }
 
 // fail stops the node after an error that prevents it from acknowledging anything.

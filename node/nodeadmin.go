@@ -22,12 +22,12 @@ func (n *Node) handleNodes() {
 }
 
 func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, error) {
-	all, err := n.fleetOrMembers(ctx)
+	all, err := n.nodesOrMembers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	leader := n.leader()
-	boss, _ := n.epochs.last()
+	masterID, _ := n.epochs.last()
 	var infos []api.NodeInfo
 	// The group's list of voters is more reliable than gossip.
 	votes := map[string]bool{}
@@ -38,7 +38,7 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 		}
 	}
 	for _, x := range all {
-		i := x.info(leader, boss)
+		i := x.info(leader, masterID)
 		if group != nil {
 			i.Voter = votes[x.id]
 		}
@@ -47,26 +47,26 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, erro
 	return func(e *wire.Encoder) { api.AppendNodes(e, infos) }, nil
 }
 
-// fleetTimeout is how long list_nodes waits for the lock service before it uses gossip alone.
-const fleetTimeout = 3 * time.Second
+// nodesTimeout is how long list_nodes waits for the lock service before it uses gossip alone.
+const nodesTimeout = 3 * time.Second
 
-// fleetOrMembers is fleet, or what gossip knows if there is no leader.
-func (n *Node) fleetOrMembers(ctx context.Context) (all []fleetNode, err error) {
-	short, cancel := context.WithTimeout(ctx, fleetTimeout)
+// nodesOrMembers is fleet, or what gossip knows if there is no leader.
+func (n *Node) nodesOrMembers(ctx context.Context) (all []clusterNode, err error) {
+	short, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
-	if err = n.unled(); err == nil {
+	if err = n.checkLeader(); err == nil {
 		all, err = n.fleet(short)
 	}
 	if err == nil || n.ring == nil || ctx.Err() != nil {
 		return all, err
 	}
 	for _, m := range n.ring.Members() {
-		all = append(all, fleetNode{id: m.ID, record: record{Name: m.Name, Zone: m.Zone, RPC: m.RPC}, Member: m})
+		all = append(all, clusterNode{id: m.ID, record: record{Name: m.Name, Zone: m.Zone, RPC: m.RPC}, Member: m})
 	}
 	return all, nil
 }
 
-func (x *fleetNode) info(leader, master string) api.NodeInfo {
+func (x *clusterNode) info(leader, master string) api.NodeInfo {
 	i := api.NodeInfo{
 		ID: x.id, Name: x.record.Name, Zone: x.record.Zone, RPC: x.record.RPC, Gossip: x.Gossip, HTTP: x.HTTP, Version: x.Version,
 		State: stateText(x.State), Voter: x.Voter, Leader: x.id == leader, Master: x.id == master, Draining: x.Draining, Self: x.Self,
@@ -103,22 +103,22 @@ func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, erro
 
 // removeNode removes a node from the cluster for good.
 func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
-	by := askedIn(ctx)
-	passed := by.who != nil && by.who.passed // forwarded by another node, which returns the answer
-	return nil, n.changes.do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, passed) })
+	by := requestIn(ctx)
+	forwarded := by.caller != nil && by.caller.forwarded // forwarded by another node, which returns the answer
+	return nil, n.changes.do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
 }
 
 // removalLook bounds the check that a node may be removed: other changes wait for it.
 const removalLook = 10 * time.Second
 
 // remove removes a node, within a change: the next change sees its mark.
-func (n *Node) remove(ctx context.Context, name string, force, passed bool) error {
+func (n *Node) remove(ctx context.Context, name string, force, forwarded bool) error {
 	short, cancel := context.WithTimeout(ctx, removalLook)
 	defer cancel()
-	x, err := n.removable(short, name, force, passed)
+	x, err := n.removable(short, name, force, forwarded)
 	if err != nil {
 		if short.Err() != nil && ctx.Err() == nil {
-			return told(api.ErrUnavailable, fmt.Errorf("check that node %q may be removed: %w", name, err))
+			return recode(api.ErrUnavailable, fmt.Errorf("check that node %q may be removed: %w", name, err))
 		}
 		return err
 	}
@@ -130,14 +130,14 @@ func (n *Node) remove(ctx context.Context, name string, force, passed bool) erro
 }
 
 // removable returns the node with that id or name if it may be removed now, otherwise an *api.NodeInUseError.
-func (n *Node) removable(ctx context.Context, name string, force, passed bool) (fleetNode, error) {
+func (n *Node) removable(ctx context.Context, name string, force, forwarded bool) (clusterNode, error) {
 	x, err := n.find(ctx, name)
 	switch {
 	case err != nil:
 		return x, err
 	case x.State == gossip.Alive && !force:
 		return x, &api.NodeInUseError{Node: x.id, Reason: "it is alive: stop it first"}
-	case x.id == n.id() && !passed:
+	case x.id == n.id() && !forwarded:
 		return x, &api.NodeInUseError{Node: x.id, Reason: "it is the node that was asked: ask another one"}
 	}
 	return x, n.checkQuorumWithout(ctx, x.id)
@@ -202,7 +202,7 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 	if err != nil {
 		return &api.RaftStatus{}, err
 	}
-	byID := map[string]*fleetNode{}
+	byID := map[string]*clusterNode{}
 	for i := range all {
 		byID[all[i].id] = &all[i]
 	}
@@ -214,10 +214,10 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 	}
 	st := group.Stats()
 	leader, _ := group.Leader()
-	boss, epoch := n.epochs.last()
+	masterID, epoch := n.epochs.last()
 	s := &api.RaftStatus{
 		Cluster: n.cluster(), Leader: leader, LeaderName: name(leader), Term: st.Term, Applied: st.AppliedIndex, LastIndex: st.LastIndex,
-		RaftEpoch: n.raftEpoch(), Master: boss, MasterName: name(boss), MasterEpoch: epoch,
+		RaftEpoch: n.raftEpoch(), Master: masterID, MasterName: name(masterID), MasterEpoch: epoch,
 		Sessions: int64(st.Sessions), Files: int64(st.Files), Directories: int64(st.Directories), Bytes: st.Bytes,
 	}
 	for _, m := range group.Members() {
@@ -252,5 +252,5 @@ func (n *Node) towardsLeader() (string, error) {
 	return "", &metaapi.NotLeaderError{}
 }
 
-// aliveContact is how recently a voter must have answered to be shown as alive.
+// aliveContact is how recently a voter must have answered to be credentialToken as alive.
 const aliveContact = 2 * time.Second

@@ -27,7 +27,7 @@ func (qs *quotaService) handleOwners(r registrar) {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := qs.setOwner(c.Context(), asked{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
+		err := qs.setOwner(c.Context(), changeRequest{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
 		qs.authz.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
 		if err != nil {
 			fail(c, err)
@@ -38,7 +38,7 @@ func (qs *quotaService) handleOwners(r registrar) {
 }
 
 // setOwner sets the owner of the table in a request; empty means none.
-func (qs *quotaService) setOwner(ctx context.Context, a asked, user string) error {
+func (qs *quotaService) setOwner(ctx context.Context, a changeRequest, user string) error {
 	if qs.authz.open {
 		return api.ErrOpenCluster
 	}
@@ -59,7 +59,7 @@ func (qs *quotaService) setOwner(ctx context.Context, a asked, user string) erro
 			return err
 		}
 		if _, err := qs.nextQuotaEpoch(ctx); err != nil {
-			return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
+			return recode(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 		}
 		return nil
 	})

@@ -30,11 +30,11 @@ type peerConn struct {
 	conn *rpc.Conn
 }
 
-// methodWho returns a node's cluster and id. The node at an address may have been replaced by another one.
-const methodWho = "cluster.who"
+// methodIdentity returns a node's cluster and id. The node at an address may have been replaced by another one.
+const methodIdentity = "cluster.who"
 
-func (n *Node) handleWho() {
-	n.rpc.Handle(methodWho, rpc.Inline, func(c *rpc.Call) {
+func (n *Node) handleIdentity() {
+	n.rpc.Handle(methodIdentity, rpc.Inline, func(c *rpc.Call) {
 		c.Reply(func(e *wire.Encoder) {
 			e.Array(2)
 			e.Str(n.cluster())
@@ -53,17 +53,17 @@ func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
 	}
-	var cluster, who string
-	err = conn.Call(ctx, methodWho, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+	var cluster, caller string
+	err = conn.Call(ctx, methodIdentity, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 		d.Array()
-		cluster, who = d.Str(), d.Str()
+		cluster, caller = d.Str(), d.Str()
 		return d.Err()
 	})
 	switch {
 	case err != nil:
 		err = fmt.Errorf("identify the node at %s: %w", addr, err)
-	case cluster != n.cluster() || who != id:
-		err = fmt.Errorf("node at %s is %s of cluster %q, want %s", addr, who, cluster, id)
+	case cluster != n.cluster() || caller != id:
+		err = fmt.Errorf("node at %s is %s of cluster %q, want %s", addr, caller, cluster, id)
 	default:
 		return conn, nil
 	}

@@ -28,7 +28,7 @@ func TestUnreachableIsUnavailable(t *testing.T) {
 		},
 	}
 	ask := func(ctx context.Context) error {
-		return p.call(ctx, "n1", methodWho, func(e *wire.Encoder) { e.Array(0) }, nil)
+		return p.call(ctx, "n1", methodIdentity, func(e *wire.Encoder) { e.Array(0) }, nil)
 	}
 	err = ask(t.Context())
 	if !errors.Is(err, api.ErrUnavailable) || !errors.Is(api.FromRPC(toAPI(err)), api.ErrUnavailable) {

@@ -137,22 +137,22 @@ func revokeBeforeChanges(t *testing.T) bool {
 			what string
 			err  error
 		}
-		answers, asked := make(chan answer, 100), 0
+		answers, changeRequest := make(chan answer, 100), 0
 		for what := range mallory[0] {
 			if !waits {
 				break
 			}
-			do := mallory[asked%len(mallory)][what]
+			do := mallory[changeRequest%len(mallory)][what]
 			go func() { answers <- answer{what, do()} }()
-			asked++
-			waits = queued(t, 1+asked, func() bool { return len(answers)+len(revoked) > 0 })
+			changeRequest++
+			waits = queued(t, 1+changeRequest, func() bool { return len(answers)+len(revoked) > 0 })
 		}
 		for _, r := range release {
 			r()
 		}
 		if !waits {
 			err := <-revoked
-			for range asked {
+			for range changeRequest {
 				a := <-answers
 				t.Logf("%s: revoke: %v; %s: %v", way.what, err, a.what, a.err)
 			}
@@ -161,7 +161,7 @@ func revokeBeforeChanges(t *testing.T) bool {
 		if err := <-revoked; err != nil {
 			t.Errorf("%s: %v", way.what, err)
 		}
-		for range asked {
+		for range changeRequest {
 			a := <-answers
 			var denied *client.PermissionError
 			if errors.Is(a.err, client.ErrUnavailable) { // the rights were not known, and so nothing was done

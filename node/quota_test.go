@@ -259,17 +259,17 @@ func TestRatesOfCluster(t *testing.T) {
 		t.Errorf("to all three: %.0f a second, of %d", got, rate)
 	}
 	w.move("a")
-	boss := f.master()
-	if boss == 0 { // the client's own node stays
+	masterID := f.master()
+	if masterID == 0 { // the client's own node stays
 		w.move("b")
 	}
-	f.stop(boss)
+	f.stop(masterID)
 	got = span(4 * time.Second)
 	t.Logf("without the master's node: %.0f a second", got)
 	if got > rate*1.1 {
 		t.Errorf("without the master's node: %.0f a second, of %d", got, rate)
 	}
-	f.start(boss)
+	f.start(masterID)
 	time.Sleep(4 * time.Second)
 	got = span(4 * time.Second)
 	t.Logf("with another master: %.0f a second", got)
@@ -523,8 +523,8 @@ func TestBytesOfUsers(t *testing.T) {
 	}
 	ann := f.user(admin, "ann")
 	owner := func(name string) string { return good(admin.Usage(ctx, name)).Tables[0].Owner }
-	if who := owner("a"); who != "admin" {
-		t.Errorf("the table of who made it is %q's", who)
+	if caller := owner("a"); caller != "admin" {
+		t.Errorf("the table of who made it is %q's", caller)
 	}
 	for _, err := range []error{
 		admin.SetOwner(ctx, "a", "ann"), admin.SetOwner(ctx, "b", "ann"),
@@ -569,9 +569,9 @@ func TestBytesOfUsers(t *testing.T) {
 	if err := f.clientAs(0, client.Config{Credential: ann}).SetOwner(ctx, "a", ""); !errors.Is(err, client.ErrPermission) {
 		t.Errorf("by herself: %v", err)
 	}
-	for name, who := range map[string]string{"none": "ann", "a": "nobody", "METADATA": "ann"} {
-		if err := admin.SetOwner(ctx, name, who); err == nil {
-			t.Errorf("table %s was given to %s", name, who)
+	for name, caller := range map[string]string{"none": "ann", "a": "nobody", "METADATA": "ann"} {
+		if err := admin.SetOwner(ctx, name, caller); err == nil {
+			t.Errorf("table %s was given to %s", name, caller)
 		}
 	}
 	if err := admin.SetOwner(ctx, "a", ""); err != nil {
@@ -589,7 +589,7 @@ func TestBytesOfUsers(t *testing.T) {
 	if err := admin.RemoveUser(ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if who := owner("b"); who != "" {
-		t.Errorf("the table of who was removed is %q's", who)
+	if caller := owner("b"); caller != "" {
+		t.Errorf("the table of who was removed is %q's", caller)
 	}
 }

@@ -27,8 +27,8 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := qs.setQuota(c.Context(), asked{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
-		qs.toldQuota(c, api.MethodSetQuota, r.Of, r.Name, err)
+		err := qs.setQuota(c.Context(), changeRequest{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
+		qs.quotaChanged(c, api.MethodSetQuota, r.Of, r.Name, err)
 		if err != nil {
 			fail(c, err)
 			return
@@ -45,8 +45,8 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := qs.removeQuota(c.Context(), asked{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
-		qs.toldQuota(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
+		err := qs.removeQuota(c.Context(), changeRequest{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
+		qs.quotaChanged(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
 		if err != nil {
 			fail(c, err)
 			return
@@ -56,8 +56,8 @@ func (qs *quotaService) handleQuotas(r registrar) {
 	r.handleNames(api.MethodListQuotas, 0, qs.listQuotas)
 }
 
-// toldQuota records a change in the audit log and the node's log, and waits until it is in force on this node.
-func (qs *quotaService) toldQuota(c *rpc.Call, method, of, name string, err error) {
+// quotaChanged records a change in the audit log and the node's log, and waits until it is in force on this node.
+func (qs *quotaService) quotaChanged(c *rpc.Call, method, of, name string, err error) {
 	qs.authz.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
 		return
@@ -102,7 +102,7 @@ func (qs *quotaService) quotaAt(ctx context.Context, file string) (*quota.Record
 }
 
 // setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
-func (qs *quotaService) setQuota(ctx context.Context, a asked, r *api.SetQuotaRequest) error {
+func (qs *quotaService) setQuota(ctx context.Context, a changeRequest, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
 		return badRequest(errors.New("no bound given"))
 	}
@@ -141,7 +141,7 @@ func (qs *quotaService) setQuota(ctx context.Context, a asked, r *api.SetQuotaRe
 var rateKinds = [quota.Kinds]string{api.QuotaReadOps, api.QuotaReadBytes, api.QuotaWriteOps, api.QuotaWriteBytes}
 
 // removeQuota removes a quota. The error is api.ErrNoQuota if there is none.
-func (qs *quotaService) removeQuota(ctx context.Context, a asked, of string) error {
+func (qs *quotaService) removeQuota(ctx context.Context, a changeRequest, of string) error {
 	return qs.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
 		if old == nil {
 			return nil, fmt.Errorf("quota of %s %q: %w", of, a.name, api.ErrNoQuota)
@@ -151,7 +151,7 @@ func (qs *quotaService) removeQuota(ctx context.Context, a asked, of string) err
 }
 
 // changeQuota changes the quota of the table or user of a request; an empty quota is removed.
-func (qs *quotaService) changeQuota(ctx context.Context, a asked, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
+func (qs *quotaService) changeQuota(ctx context.Context, a changeRequest, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
 	return qs.changes.do(ctx, a, func(ctx context.Context) error {
 		file, err := qs.quotaFile(ctx, of, a.name)
 		if err != nil {
@@ -179,7 +179,7 @@ func (qs *quotaService) changeQuota(ctx context.Context, a asked, of string, edi
 				return err
 			}
 			if _, err := qs.nextQuotaEpoch(ctx); err != nil {
-				return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
+				return recode(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 			}
 			return nil
 		}

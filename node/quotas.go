@@ -106,21 +106,21 @@ func (qs *quotaService) followQuotas() {
 		case <-time.After(quotaPeriod):
 		case changed = <-qs.state.changed:
 		}
-		led := qs.authz.serving() == nil && qs.authz.unled() == nil
+		led := qs.authz.serving() == nil && qs.authz.checkLeader() == nil
 		if led {
-			qs.goByQuotas()
+			qs.applyQuotas()
 		}
 		if changed != nil {
 			close(changed)
 		}
 		if led {
-			last = qs.tellOfQuotas(last)
+			last = qs.reportQuotas(last)
 		}
 	}
 }
 
-// goByQuotas applies the current quotas on this node.
-func (qs *quotaService) goByQuotas() {
+// applyQuotas applies the current quotas on this node.
+func (qs *quotaService) applyQuotas() {
 	q := &qs.state
 	ctx, cancel := context.WithTimeout(qs.ctx, quotaTimeout)
 	err := qs.readQuotas(ctx)
@@ -140,8 +140,8 @@ func (qs *quotaService) goByQuotas() {
 	}
 }
 
-// tellOfQuotas reports to the master this node's demand since last, and returns the time of the report.
-func (qs *quotaService) tellOfQuotas(last time.Time) time.Time {
+// reportQuotas reports to the master this node's demand since last, and returns the time of the report.
+func (qs *quotaService) reportQuotas(last time.Time) time.Time {
 	now := time.Now()
 	if set := qs.state.meters.Load(); set != nil {
 		qs.reportUse(set, now.Sub(last))
@@ -150,7 +150,7 @@ func (qs *quotaService) tellOfQuotas(last time.Time) time.Time {
 	return now
 }
 
-// quotasChanged waits until changed quotas are in force on this node, or changedWait has passed. On other nodes they are in force within the
+// quotasChanged waits until changed quotas are in force on this node, or changedWait has forwarded. On other nodes they are in force within the
 // same time.
 func (qs *quotaService) quotasChanged(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, changedWait)

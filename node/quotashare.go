@@ -48,8 +48,8 @@ func (qs *quotaService) handleQuotaReports(r registrar) {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
 			return
 		}
-		if who := subjectOf(c); who != nil && who.peer.Name != nodeOf(r.server) {
-			fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", who.peer.Name, r.server)})
+		if caller := subjectOf(c); caller != nil && caller.peer.Name != nodeOf(r.server) {
+			fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.peer.Name, r.server)})
 			return
 		}
 		a, err := qs.answerUse(&r)
@@ -64,8 +64,8 @@ func (qs *quotaService) handleQuotaReports(r registrar) {
 // reportUse reports this server's demand and table sizes to the master, and applies the result.
 func (qs *quotaService) reportUse(set *meterSet, since time.Duration) {
 	s := qs.server()
-	told := &qs.state.reporter
-	r := useReport{server: s.name, round: told.Begin(time.Now(), s.name, set.of)}
+	reporter := &qs.state.reporter
+	r := useReport{server: s.name, round: reporter.Begin(time.Now(), s.name, set.of)}
 	names := map[uint64]string{}
 	if len(set.bounds) > 0 {
 		r.tables = map[uint64]int64{}
@@ -78,7 +78,7 @@ func (qs *quotaService) reportUse(set *meterSet, since time.Duration) {
 	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
 	defer cancel()
 	for more := true; more; {
-		r.rates = told.Next(since)
+		r.rates = reporter.Next(since)
 		a, err := qs.askUse(ctx, &r)
 		if err != nil {
 			qs.log.Debug("quota report failed; previous shares remain", "err", err)
@@ -94,7 +94,7 @@ func (qs *quotaService) reportUse(set *meterSet, since time.Duration) {
 			qs.state.mayNotGrow(set, over)
 		}
 		r.tables = nil
-		more = told.Answered(qs.state.now(), a.epoch, set.of, r.rates, a.shares)
+		more = reporter.Answered(qs.state.now(), a.epoch, set.of, r.rates, a.shares)
 	}
 }
 
@@ -103,12 +103,12 @@ func (qs *quotaService) askUse(ctx context.Context, r *useReport) (*useAnswer, e
 	if qs.master().Epoch() != 0 {
 		return qs.answerUse(r)
 	}
-	boss, _ := qs.epochs.last()
-	if boss == "" || boss == qs.id() {
+	masterID, _ := qs.epochs.last()
+	if masterID == "" || masterID == qs.id() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	a := &useAnswer{}
-	return a, qs.peers.call(ctx, boss, methodQuota, r.append, a.decode)
+	return a, qs.peers.call(ctx, masterID, methodQuota, r.append, a.decode)
 }
 
 // answerUse processes a report on the master.

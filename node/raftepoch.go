@@ -64,19 +64,19 @@ func (n *Node) livingGroup(ctx context.Context, own uint64) *api.RaftStatus {
 func (n *Node) askGroups(ctx context.Context, timeout time.Duration, wanted func(*api.RaftStatus) bool) (*api.RaftStatus, string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	type told struct {
+	type groupAnswer struct {
 		s    *api.RaftStatus
 		addr string
 	}
 	addrs := n.known.all()
-	answers := make(chan told, len(addrs))
+	answers := make(chan groupAnswer, len(addrs))
 	for _, addr := range addrs {
 		go func() {
 			s, err := n.askRaftStatus(ctx, addr)
 			if err != nil || s.Leader == "" || !wanted(s) {
 				s = nil
 			}
-			answers <- told{s, addr}
+			answers <- groupAnswer{s, addr}
 		}()
 	}
 	for range addrs {
@@ -194,7 +194,7 @@ func (w *epochWatch) look(members []gossip.Member) {
 		n.log.Error("old log of the lock service not set aside", "err", err)
 		return
 	}
-	n.tellOthers()
+	n.publishMeta()
 }
 
 // readCluster reads /cluster from the leader of the nodes at addrs.

@@ -43,8 +43,8 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 	defer a.release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	room := answerRoom{of: d.results, user: subjectOf(c).owner(), copies: 1} // the answer is encoded into the connection's output
-	defer room.giveBack()
+	memory := answerMemory{of: d.results, user: subjectOf(c).owner(), copies: 1} // the answer is encoded into the connection's output
+	defer memory.release()
 	turn := d.turnsOf(c, name, f)
 	defer turn.release()
 	as := turn.in(d.tablets.tabletsOf(name).For(a.of(true)).Table(id))
@@ -53,10 +53,10 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 		if size > api.ResultBytesMax {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
-		if !room.fits(size) {
-			return errMoreRoom
+		if !memory.fits(size) {
+			return errMoreMemory
 		}
-		room.untilSent(c)
+		memory.untilSent(c)
 		answered = true
 		m.charge(quota.ReadOps, 0, int64(size+len(key)))
 		c.Reply(func(e *wire.Encoder) {
@@ -71,15 +71,15 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 		return nil
 	}
 	err := as.ReadRow(ctx, name, row, f, emit)
-	for err == errMoreRoom {
-		if err = room.await(ctx, room.lacks); err == nil {
+	for err == errMoreMemory {
+		if err = memory.await(ctx, memory.lacks); err == nil {
 			err = as.ReadRow(ctx, name, row, f, emit)
 		}
 	}
 	switch {
 	case answered:
 	case err != nil:
-		err = d.tablets.astrayFor(a, err, name, id, row)
+		err = d.tablets.misroutedErrorFor(a, err, name, id, row)
 		m.refund(err, quota.ReadOps, 1, 0)
 		fail(c, err)
 	case inArray:
@@ -136,23 +136,23 @@ func (d *dataService) readRows(c *rpc.Call) {
 
 // answerRows answers with the rows of a request. After an error it has not answered.
 func (d *dataService) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
-	room := answerRoom{of: d.results, user: subjectOf(c).owner(), copies: 2}
-	defer room.giveBack()
-	e, err := room.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
-		return d.readRowsInto(c, a, r, f, e, &room)
+	memory := answerMemory{of: d.results, user: subjectOf(c).owner(), copies: 2}
+	defer memory.release()
+	e, err := memory.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
+		return d.readRowsInto(c, a, r, f, e, &memory)
 	})
 	if err != nil {
 		return err
 	}
 	defer e.Release()
-	room.untilSent(c)
+	memory.untilSent(c)
 	m.charge(quota.ReadOps, 0, int64(e.Len()))
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 	return nil
 }
 
 // readRowsInto reads the rows of a request into e as far as they fit. It starts again if rights change meanwhile.
-func (d *dataService) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, room *answerRoom) error {
+func (d *dataService) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *answerMemory) error {
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
 	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)), d.results.batch(api.ResultBytesMax)
@@ -169,8 +169,8 @@ func (d *dataService) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsReques
 			switch size := e.Len() + len(key) + cellsBytes(cells); {
 			case size > most:
 				return &table.LimitError{What: api.ResultBytes, Limit: int64(most), Got: int64(size)}
-			case !room.fits(size):
-				return errMoreRoom
+			case !memory.fits(size):
+				return errMoreMemory
 			}
 			missUntil(i)
 			next++
@@ -182,10 +182,10 @@ func (d *dataService) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsReques
 			missUntil(len(r.Rows))
 			return nil
 		case tablet.ErrAccessChanged:
-		case errMoreRoom:
+		case errMoreMemory:
 			return err
 		default:
-			return d.tablets.astrayFor(a, err, r.Table, r.TableID, r.Rows[at])
+			return d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Rows[at])
 		}
 	}
 }

@@ -60,21 +60,21 @@ func (n *Node) register(ctx context.Context) error {
 	}
 }
 
-// fleetNode is a node as the registry and gossip know it.
-type fleetNode struct {
+// clusterNode is a node as the registry and gossip know it.
+type clusterNode struct {
 	id string
 	record
 	gossip.Member // State is 0 if gossip does not know the node
 }
 
 // fleet returns all nodes of the cluster, ordered by id. The files mostly come from the session's cache, which is never stale.
-func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
+func (n *Node) fleet(ctx context.Context) ([]clusterNode, error) {
 	ids, err := n.catalog.list(ctx, nodesDir)
 	if err != nil {
 		return nil, err
 	}
 	s := n.meta.current()
-	var all []fleetNode
+	var all []clusterNode
 	for _, id := range ids {
 		f, err := s.Get(ctx, nodePath(id))
 		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
@@ -83,7 +83,7 @@ func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 		if err != nil {
 			return nil, err
 		}
-		x := fleetNode{id: id}
+		x := clusterNode{id: id}
 		if err := json.Unmarshal(f.Data, &x.record); err != nil {
 			n.refused.warn(n.log, nodePath(id), fmt.Errorf("not a node's record: %w", err))
 			continue
@@ -91,7 +91,7 @@ func (n *Node) fleet(ctx context.Context) ([]fleetNode, error) {
 		x.Member, _ = n.member(id)
 		all = append(all, x)
 	}
-	slices.SortFunc(all, func(a, b fleetNode) int { return strings.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b clusterNode) int { return strings.Compare(a.id, b.id) })
 	return all, nil
 }
 
@@ -127,7 +127,7 @@ func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 }
 
 // full reports whether a node's disk has no space left.
-func (n *Node) full(x fleetNode) bool {
+func (n *Node) full(x clusterNode) bool {
 	if x.id == n.id() {
 		if group, _ := n.voter.group(); group != nil {
 			return group.DiskFull()
@@ -137,12 +137,12 @@ func (n *Node) full(x fleetNode) bool {
 }
 
 // find returns the node with that id or name. The error is api.ErrNodeNotFound, also for a name of several nodes.
-func (n *Node) find(ctx context.Context, name string) (fleetNode, error) {
+func (n *Node) find(ctx context.Context, name string) (clusterNode, error) {
 	all, err := n.fleet(ctx)
 	if err != nil {
-		return fleetNode{}, err
+		return clusterNode{}, err
 	}
-	var found []fleetNode
+	var found []clusterNode
 	for _, x := range all {
 		if x.id == name {
 			return x, nil
@@ -155,9 +155,9 @@ func (n *Node) find(ctx context.Context, name string) (fleetNode, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return fleetNode{}, fmt.Errorf("node %q: %w", name, api.ErrNodeNotFound)
+		return clusterNode{}, fmt.Errorf("node %q: %w", name, api.ErrNodeNotFound)
 	}
-	return fleetNode{}, fmt.Errorf("%d nodes are named %q, give an id: %w", len(found), name, api.ErrNodeNotFound)
+	return clusterNode{}, fmt.Errorf("%d nodes are named %q, give an id: %w", len(found), name, api.ErrNodeNotFound)
 }
 
 // setDraining marks a node as draining, or not.

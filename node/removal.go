@@ -84,8 +84,8 @@ func (n *Node) loadRemoved(cluster string) {
 	}
 }
 
-// severAfter is how long a removed node keeps its connections, to learn of its removal and stop by itself.
-const severAfter = 3 * time.Second
+// disconnectAfter is how long a removed node keeps its connections, to learn of its removal and stop by itself.
+const disconnectAfter = 3 * time.Second
 
 // refuse rejects removed nodes.
 func (s *security) refuse(p pki.Peer) error {
@@ -100,15 +100,15 @@ func (s *security) refuse(p pki.Peer) error {
 func (n *Node) followRemoved() {
 	lost := map[string]bool{} // removals that the lock service has lost
 	for n.ctx.Err() == nil {
-		if err := n.hearOfRemoved(n.meta.current(), lost); err != nil {
+		if err := n.watchRemoved(n.meta.current(), lost); err != nil {
 			n.log.Debug("removed nodes not followed; retrying", "err", err)
 		}
 		timing.Sleep(n.ctx, removalRetry)
 	}
 }
 
-// hearOfRemoved follows the list until the session is over.
-func (n *Node) hearOfRemoved(s *session.Session, lost map[string]bool) error {
+// watchRemoved follows the list until the session is over.
+func (n *Node) watchRemoved(s *session.Session, lost map[string]bool) error {
 	w, err := s.Watch(n.ctx, removedDir, api.ChildAdded|api.ChildRemoved)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (n *Node) setRemoved(gone, lost map[string]bool) {
 	n.forgetRemoved(gone)
 	if n.security != nil {
 		n.background.Go(func() {
-			if timing.Sleep(n.ctx, severAfter); n.ctx.Err() == nil {
+			if timing.Sleep(n.ctx, disconnectAfter); n.ctx.Err() == nil {
 				n.security.endpoint.Sever(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
 			}
 		})

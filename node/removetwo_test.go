@@ -53,33 +53,33 @@ func TestRemoveTwo(t *testing.T) {
 func TestRemoveMaster(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureThree(t)
-	boss := -1
+	masterID := -1
 	eventually(t, "there is a master", func() bool {
 		for i, n := range f.nodes {
 			if n.IsMaster() {
-				boss = i
+				masterID = i
 			}
 		}
-		return boss >= 0
+		return masterID >= 0
 	})
-	id, other := f.nodes[boss].ID(), (boss+1)%3
+	id, other := f.nodes[masterID].ID(), (masterID+1)%3
 	ctx := within(t, 60*time.Second)
 	var used *client.NodeInUseError
-	if err := f.client(boss).RemoveNode(ctx, id, true); !errors.As(err, &used) {
+	if err := f.client(masterID).RemoveNode(ctx, id, true); !errors.As(err, &used) {
 		t.Errorf("the node that is asked is to be removed: %v", err)
 	}
 	if err := f.client(other).RemoveNode(ctx, id, true); err != nil && !errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("remove the master: %v", err)
 	}
 	select {
-	case <-f.nodes[boss].Done():
-		if err := f.nodes[boss].Err(); !errors.Is(err, node.ErrRemoved) {
+	case <-f.nodes[masterID].Done():
+		if err := f.nodes[masterID].Err(); !errors.Is(err, node.ErrRemoved) {
 			t.Errorf("the node that was removed ends: %v", err)
 		}
 	case <-ctx.Done():
 		t.Fatal("a node that was removed goes on")
 	}
-	f.stop(boss)
+	f.stop(masterID)
 	f.await(other, "two voters", votersAlive(2))
 }
 
@@ -88,17 +88,17 @@ func TestRemovedWhileStarting(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureThree(t)
 	ctx := within(t, 90*time.Second)
-	boss := -1
+	masterID := -1
 	eventually(t, "there is a master", func() bool {
 		for i, n := range f.nodes {
 			if n.IsMaster() {
-				boss = i
+				masterID = i
 			}
 		}
-		return boss >= 0
+		return masterID >= 0
 	})
-	starts, gone := boss, (boss+1)%3
-	removed, stays := f.credential(gone), f.credential((boss+2)%3)
+	starts, gone := masterID, (masterID+1)%3
+	removed, stays := f.credential(gone), f.credential((masterID+2)%3)
 	id := f.nodes[gone].ID()
 	f.stop(gone)
 	eventually(t, "the node can be removed", func() bool { return f.client(starts).RemoveNode(ctx, id, true) == nil })

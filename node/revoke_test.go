@@ -56,10 +56,10 @@ func (c *cutter) set(cut bool) {
 // administrator.
 func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
 	f, _, _ := secureFleet(t, 3)
-	var cutters [3]*cutter
+	var firstTabletWorkers [3]*cutter
 	for i := range f.cfgs {
-		cutters[i] = &cutter{conns: map[net.Conn]bool{}}
-		f.cfgs[i].DialWith(cutters[i].dial)
+		firstTabletWorkers[i] = &cutter{conns: map[net.Conn]bool{}}
+		f.cfgs[i].DialWith(firstTabletWorkers[i].dial)
 		f.cfgs[i].Expect, f.cfgs[i].Join = 3, f.addrs[:2]
 	}
 	f.startAll()
@@ -80,7 +80,7 @@ func secureThree(t *testing.T) (*fleet, *client.Client, [3]*cutter) {
 			}
 		}
 	}
-	return f, admin, cutters
+	return f, admin, firstTabletWorkers
 }
 
 // beside returns further rows of the tablet that ends with one, in their order.
@@ -306,7 +306,7 @@ func (h *hammered) wait() []attempt {
 // the right that was taken away, though requests were under way: neither when all is well, nor
 // while a node is cut off from the lock service, which then answers that it does not know.
 func TestRevocationIsInForce(t *testing.T) {
-	f, admin, cutters := secureThree(t)
+	f, admin, firstTabletWorkers := secureThree(t)
 	ctx := within(t, 120*time.Second)
 	cred := f.user(admin, "ann")
 	g := client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read,write"}
@@ -331,16 +331,16 @@ func TestRevocationIsInForce(t *testing.T) {
 		h := hammer(t, conns, own, stop)
 		h.until(t, 1, time.Time{})
 		if away >= 0 {
-			cutters[away].set(true)
+			firstTabletWorkers[away].set(true)
 		}
-		asked := admin
+		changeRequest := admin
 		if away == 0 {
-			asked = f.client(1)
+			changeRequest = f.client(1)
 		}
-		err := asked.Revoke(ctx, g)
+		err := changeRequest.Revoke(ctx, g)
 		for errors.Is(err, client.ErrAmbiguous) { // the master was cut off, and another one knows
 			t.Log(err)
-			if err = asked.Revoke(ctx, g); errors.Is(err, client.ErrNoGrant) {
+			if err = changeRequest.Revoke(ctx, g); errors.Is(err, client.ErrNoGrant) {
 				err = nil
 			}
 		}
@@ -353,7 +353,7 @@ func TestRevocationIsInForce(t *testing.T) {
 		close(stop)
 		all := h.wait()
 		if away >= 0 {
-			cutters[away].set(false)
+			firstTabletWorkers[away].set(false)
 		}
 		if err != nil {
 			t.FailNow()

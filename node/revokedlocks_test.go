@@ -20,8 +20,8 @@ type locker struct {
 }
 
 // locker opens a session of half a minute, of which the leader knows that it lives.
-func (f *fleet) locker(t *testing.T, who *pki.Credential) *locker {
-	l := &locker{conn: f.dialAs(0, who)}
+func (f *fleet) locker(t *testing.T, caller *pki.Credential) *locker {
+	l := &locker{conn: f.dialAs(0, caller)}
 	err := l.conn.Call(within(t, 20*time.Second), metaapi.MethodOpenSession, values("test", map[string]any{"lease_ms": 30_000}), number("session", &l.session))
 	if err != nil {
 		t.Fatal(err)

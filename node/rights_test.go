@@ -277,8 +277,8 @@ func TestSecondLife(t *testing.T) {
 		_, err := f.clientAs(0, client.Config{Credential: c}).Table("t").Get(ctx, "r0")
 		return err
 	}
-	var who *client.IdentityError
-	if err := read(old); !errors.As(err, &who) || who.Reason != api.IdentityRevoked {
+	var caller *client.IdentityError
+	if err := read(old); !errors.As(err, &caller) || caller.Reason != api.IdentityRevoked {
 		t.Errorf("the credential of before: %v", err)
 	}
 	if err := read(fresh); !errors.Is(err, client.ErrNoTable) {

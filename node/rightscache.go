@@ -24,14 +24,14 @@ func tokenPath(id token.ID) string { return tokensDir + "/" + id.String() }
 // rights is this node's view of users' rights: package acl. While the node's session with the lock service is in doubt, it
 // admits no principal (I12).
 type rights struct {
-	cache *acl.Cache
-	files rightsFiles
-	unled func() error // returns an error while the lock service has no leader
+	cache       *acl.Cache
+	files       rightsFiles
+	checkLeader func() error // returns an error while the lock service has no leader
 }
 
-func newRights(meta *metaAccess, unled func() error) *rights {
+func newRights(meta *metaAccess, checkLeader func() error) *rights {
 	files := rightsFiles{meta}
-	return &rights{cache: acl.NewCache(files), files: files, unled: unled}
+	return &rights{cache: acl.NewCache(files), files: files, checkLeader: checkLeader}
 }
 
 // rightsFiles reads the files below /acl through the node's session. It implements acl.Files.
@@ -74,23 +74,23 @@ func (f rightsFiles) Get(ctx context.Context, path string) ([]byte, error) {
 const rightsTimeout = 5 * time.Second
 
 // holds reports whether rights are unchanged since the ticket. It uses only what is in memory.
-func (r *rights) holds(who *subject, t acl.Ticket) bool {
+func (r *rights) holds(caller *subject, t acl.Ticket) bool {
 	if !r.cache.Holds(t) {
 		return false
 	}
-	s := who.shown.Load()
+	s := caller.credentialToken.Load()
 	return s == nil || s.record.Ends.IsZero() || s.record.Valid(time.Now()) == nil
 }
 
 // ask runs ask for a principal and verifies its credential at the same ticket. Errors: *api.IdentityError,
 // *api.PermissionError, acl.ErrHidden, api.ErrUnavailable.
-func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Context, name string, generation uint64) (acl.Ticket, error)) (acl.Ticket, error) {
-	if why := r.unled(); why != nil { // waiting would not help
+func (r *rights) ask(ctx context.Context, caller *subject, ask func(ctx context.Context, name string, generation uint64) (acl.Ticket, error)) (acl.Ticket, error) {
+	if why := r.checkLeader(); why != nil { // waiting would not help
 		return acl.Ticket{}, why
 	}
 	ctx, cancel := timing.Within(ctx, rightsTimeout)
 	defer cancel()
-	name, generation, s := who.principal()
+	name, generation, s := caller.principal()
 	// While rights are being changed they are uncertain, for as long as it takes to wait for a dead server's lease.
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		t, err := ask(ctx, name, generation)
@@ -99,8 +99,8 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 				continue
 			}
 		}
-		if err == nil && s == nil && who.peer.Serial != "" {
-			revoked, known := r.cache.CertificateRevoked(t, name, who.peer.Serial)
+		if err == nil && s == nil && caller.peer.Serial != "" {
+			revoked, known := r.cache.CertificateRevoked(t, name, caller.peer.Serial)
 			if !known {
 				err = acl.ErrUncertain
 				if timing.Sleep(ctx, wait); ctx.Err() == nil {
@@ -112,27 +112,27 @@ func (r *rights) ask(ctx context.Context, who *subject, ask func(ctx context.Con
 			}
 		}
 		if err != nil || s == nil {
-			return t, r.told(err)
+			return t, r.recode(err)
 		}
 		known := s.seen.Load()
 		if known != nil && *known == t && r.cache.Holds(t) {
-			return t, r.told(s.record.Valid(time.Now()))
+			return t, r.recode(s.record.Valid(time.Now()))
 		}
 		if err := r.checkToken(ctx, s); err != nil {
-			return t, r.told(err)
+			return t, r.recode(err)
 		}
 		if r.cache.Holds(t) { // the record was read while t was valid
 			s.seen.Store(&t)
 			return t, nil
 		}
 		if ctx.Err() != nil {
-			return t, r.told(acl.ErrUncertain)
+			return t, r.recode(acl.ErrUncertain)
 		}
 	}
 }
 
 // checkToken rereads the record of an access token, which may have been revoked.
-func (r *rights) checkToken(ctx context.Context, s *shown) error {
+func (r *rights) checkToken(ctx context.Context, s *credentialToken) error {
 	b, err := r.files.Get(ctx, tokenPath(s.record.ID))
 	if err != nil {
 		return err
@@ -144,24 +144,24 @@ func (r *rights) checkToken(ctx context.Context, s *shown) error {
 }
 
 // check returns nil if the principal has a right on the cluster.
-func (r *rights) check(ctx context.Context, who *subject, right acl.Rights) (acl.Ticket, error) {
-	return r.ask(ctx, who, func(ctx context.Context, name string, generation uint64) (acl.Ticket, error) {
+func (r *rights) check(ctx context.Context, caller *subject, right acl.Rights) (acl.Ticket, error) {
+	return r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (acl.Ticket, error) {
 		return r.cache.CheckCluster(ctx, name, generation, right)
 	})
 }
 
 // known returns nil if the principal exists and is enabled.
-func (r *rights) known(ctx context.Context, who *subject) (acl.Ticket, error) {
-	return r.ask(ctx, who, r.cache.Check)
+func (r *rights) known(ctx context.Context, caller *subject) (acl.Ticket, error) {
+	return r.ask(ctx, caller, r.cache.Check)
 }
 
 // sees reports whether the principal has any right on a table.
-func (r *rights) sees(ctx context.Context, who *subject, tableID uint64) (sees bool, t acl.Ticket, err error) {
+func (r *rights) sees(ctx context.Context, caller *subject, tableID uint64) (sees bool, t acl.Ticket, err error) {
 	if tableID == metadata.TableID {
-		t, err = r.known(ctx, who)
+		t, err = r.known(ctx, caller)
 		return err == nil, t, err
 	}
-	t, err = r.ask(ctx, who, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
+	t, err = r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
 		sees, t, err = r.cache.Sees(ctx, name, generation, tableID)
 		return t, err
 	})
@@ -169,32 +169,32 @@ func (r *rights) sees(ctx context.Context, who *subject, tableID uint64) (sees b
 }
 
 // view returns a table as the principal may see it.
-func (r *rights) view(ctx context.Context, who *subject, s *table.Schema) (v *acl.View, t acl.Ticket, err error) {
-	if v, t = r.viewNow(who, s); v != nil {
+func (r *rights) view(ctx context.Context, caller *subject, s *table.Schema) (v *acl.View, t acl.Ticket, err error) {
+	if v, t = r.viewNow(caller, s); v != nil {
 		return v, t, nil
 	}
-	t, err = r.ask(ctx, who, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
+	t, err = r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
 		v, t, err = r.cache.View(ctx, name, generation, s)
 		return t, err
 	})
 	if err != nil {
 		return nil, t, err
 	}
-	who.lately[s.ID%uint64(len(who.lately))].Store(&lately{v, t})
+	caller.recentView[s.ID%uint64(len(caller.recentView))].Store(&recentView{v, t})
 	return v, t, nil
 }
 
 // viewNow is view for callers that must not wait. It returns nil if it would have to.
-func (r *rights) viewNow(who *subject, s *table.Schema) (*acl.View, acl.Ticket) {
-	l := who.lately[s.ID%uint64(len(who.lately))].Load()
-	if l == nil || l.view.Schema() != s || !r.holds(who, l.ticket) {
+func (r *rights) viewNow(caller *subject, s *table.Schema) (*acl.View, acl.Ticket) {
+	l := caller.recentView[s.ID%uint64(len(caller.recentView))].Load()
+	if l == nil || l.view.Schema() != s || !r.holds(caller, l.ticket) {
 		return nil, acl.Ticket{}
 	}
 	return l.view, l.ticket
 }
 
 // told converts an error about rights to its API form.
-func (r *rights) told(err error) error {
+func (r *rights) recode(err error) error {
 	var denied *acl.DeniedError
 	var ended *token.RefusedError
 	switch {
@@ -211,7 +211,7 @@ func (r *rights) told(err error) error {
 	case errors.As(err, &ended):
 		return &api.IdentityError{Reason: api.IdentityExpired, Text: "token has expired: request a new one"}
 	}
-	if why := r.unled(); why != nil {
+	if why := r.checkLeader(); why != nil {
 		return why
 	}
 	return fmt.Errorf("%w: rights are unknown until the lock service answers: %s", api.ErrUnavailable, err.Error())
@@ -222,8 +222,8 @@ func permission(e *acl.DeniedError) *api.PermissionError {
 	return &api.PermissionError{Right: e.Right.String(), Table: e.Table, Family: e.Family, Text: e.Error()}
 }
 
-// toldElement is permission for an error that names an element of a request.
-func toldElement(err error) error {
+// elementPermission is permission for an error that names an element of a request.
+func elementPermission(err error) error {
 	var denied *acl.DeniedError
 	if !errors.As(err, &denied) {
 		return err

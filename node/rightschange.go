@@ -36,18 +36,18 @@ func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil
 
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
 // nothing was to be done. If it fails halfway, the error is api.ErrUnsure.
-func (acc *accounts) changeRights(ctx context.Context, a asked, do func(ctx context.Context) error) error {
+func (acc *accounts) changeRights(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
 	return acc.changes.do(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
-		part := reignIn(ctx).wrote.Load()
+		part := mastershipIn(ctx).wrote.Load()
 		if !part && errors.Is(err, errNotMaster) {
 			return err
 		}
 		if _, epochErr := acc.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
-			return told(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
+			return recode(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
 		}
 		if part && err != nil {
-			return told(api.ErrUnsure, fmt.Errorf("part of the change was made; repeat it: %w", err))
+			return recode(api.ErrUnsure, fmt.Errorf("part of the change was made; repeat it: %w", err))
 		}
 		return err
 	})

@@ -43,7 +43,7 @@ func (n *Node) handleRollover() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.changes.do(c.Context(), asked{subjectOf(c), api.MethodRotateAuthority, ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
+		err := n.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodRotateAuthority, ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
 		var s *api.AuthorityStatus
 		if err == nil {
 			s, err = n.rolloverStatus(c.Context())

@@ -29,7 +29,7 @@ type scan struct {
 
 	// told is the key at which the client would continue without the cursor: rg.Start, or an earlier key if the client may not see what
 	// is between.
-	told []byte
+	resume []byte
 }
 
 func (d *dataService) scanOpen(c *rpc.Call) {
@@ -45,7 +45,7 @@ func (d *dataService) scanOpen(c *rpc.Call) {
 	start = bytes.Clone(start)
 	s := &scan{
 		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: start}, told: start, owner: subjectOf(c).owner(),
+		rg: tablet.Range{Start: start}, resume: start, owner: subjectOf(c).owner(),
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -75,8 +75,8 @@ func (d *dataService) scanOpen(c *rpc.Call) {
 // bytes returns the memory of an open scan without its filter, which scans share.
 func (s *scan) bytes() int64 {
 	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
-	if cap(s.told) > 0 && (cap(s.rg.Start) == 0 || &s.told[:1][0] != &s.rg.Start[:1][0]) {
-		b += int64(cap(s.told))
+	if cap(s.resume) > 0 && (cap(s.rg.Start) == 0 || &s.resume[:1][0] != &s.rg.Start[:1][0]) {
+		b += int64(cap(s.resume))
 	}
 	return b
 }
@@ -121,10 +121,10 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	size := d.results.batch(s.batchBytes)
 	m := d.quotas.meter(c, s.table, false)
 	err := m.take(quota.ReadOps, 0, 0) // the amount is known afterwards
-	room := answerRoom{of: d.results, user: s.owner, copies: 2}
-	defer room.giveBack()
+	memory := answerMemory{of: d.results, user: s.owner, copies: 2}
+	defer memory.release()
 	if err == nil {
-		err = room.await(c.Context(), size)
+		err = memory.await(c.Context(), size)
 	}
 	if err != nil {
 		kept = d.scanFailed(c, cur, known, err)
@@ -134,28 +134,28 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	defer e.Release()
 	a := d.authz.access(c, s.table)
 	defer a.release()
-	b, err := d.readBatch(c, a, s, e, size, &room)
-	for err == errMoreRoom { // for the first row
-		if err = room.await(c.Context(), room.lacks); err != nil {
+	b, err := d.readBatch(c, a, s, e, size, &memory)
+	for err == errMoreMemory { // for the first row
+		if err = memory.await(c.Context(), memory.lacks); err != nil {
 			kept = d.scanFailed(c, cur, known, err)
 			return
 		}
 		looked := b.looked
-		b, err = d.readBatch(c, a, s, e, size, &room)
+		b, err = d.readBatch(c, a, s, e, size, &memory)
 		b.looked += looked
 	}
-	room.untilSent(c)
+	memory.untilSent(c)
 	m.charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
 	switch {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
 		// There are rows before the first one that is not served here. Without Parts the next
 		// call gets the error: the client may not see where that row is.
-		kept, err = d.endBatch(&b, cur, s.parts && bytes.Equal(b.told, b.next))
+		kept, err = d.endBatch(&b, cur, s.parts && bytes.Equal(b.resume, b.next))
 	case err != nil:
-		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.told, s.rg.Start) {
+		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Start) {
 			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
 		}
-		err = d.tablets.astrayFor(a, err, s.table, s.id, s.rg.Start)
+		err = d.tablets.misroutedErrorFor(a, err, s.table, s.id, s.rg.Start)
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
 	default:
@@ -200,17 +200,17 @@ type batch struct {
 	rows   api.ScanWriter
 	looked int    // rows, including those that the filter dropped
 	next   []byte // where the scan continues; nil if it is finished
-	told   []byte // the same, as far as the client may see it
+	resume []byte // the same, as far as the client may see it
 }
 
 // readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
-func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, room *answerRoom) (b batch, err error) {
+func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, memory *answerMemory) (b batch, err error) {
 	turn := d.turnsOf(c, s.table, s.filter)
 	defer turn.release()
 	left, as, looked := s.left, turn.in(d.tablets.tabletsOf(s.table).For(a.of(true)).Table(s.id)), 0
 	for {
 		e.Reset()
-		s.left, b = left, batch{rows: api.BeginScan(e), told: s.told}
+		s.left, b = left, batch{rows: api.BeginScan(e), resume: s.resume}
 		var last []byte
 		most := s.mostOf(c)
 		b.next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, &most, func(key []byte, cells []table.Cell) error {
@@ -218,11 +218,11 @@ func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder
 			switch {
 			case bytes > api.ResultBytesMax:
 				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
-			case room.fits(e.Len() + len(key) + bytes):
+			case memory.fits(e.Len() + len(key) + bytes):
 			case b.rows.Rows() > 0:
 				return tablet.ErrStop // the next batch begins with it
 			default:
-				return errMoreRoom
+				return errMoreMemory
 			}
 			b.rows.Row(key, cells)
 			if most.Partly {
@@ -237,9 +237,9 @@ func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder
 		if err != tablet.ErrAccessChanged {
 			switch {
 			case !most.Partly, errors.Is(err, api.ErrNotServing) && !most.Inside: // tablet boundaries are not secret
-				b.told = b.next
+				b.resume = b.next
 			case last != nil:
-				b.told = last
+				b.resume = last
 			}
 			if s.id == 0 {
 				s.id = most.Table // later batches must not read another table of that name
@@ -253,7 +253,7 @@ func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder
 // endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.
 func (d *dataService) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
 	s := cur.scan
-	s.rg.Start, s.told = b.next, b.told
+	s.rg.Start, s.resume = b.next, b.resume
 	if elsewhere {
 		b.rows.End(0, b.next)
 		return false, nil
@@ -261,7 +261,7 @@ func (d *dataService) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool
 	if err := d.cursors.weigh(cur); err != nil {
 		return false, err
 	}
-	b.rows.End(cur.id, b.told)
+	b.rows.End(cur.id, b.resume)
 	d.cursors.put(cur)
 	return true, nil
 }

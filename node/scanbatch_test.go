@@ -100,19 +100,19 @@ func TestScanTellsNothingHidden(t *testing.T) {
 	loadRows(t, admin, "t", "hidden:q", 1, rows-1)
 	loadRows(t, admin, "t", "seen:q", rows-1, rows)
 	conn := f.dialAs(0, ann)
-	told := map[string]int{}
+	resume := map[string]int{}
 	open := api.ScanOpenRequest{Table: "t"}
 	var inHidden uint64 // a cursor that stands among rows that are hidden
 	// Batches end after half of the time that the caller waits: what is too short for a batch is tried again.
-	for wait := time.Millisecond; told["00000\x00"] < 3; wait += wait / 8 {
+	for wait := time.Millisecond; resume["00000\x00"] < 3; wait += wait / 8 {
 		if wait > 10*time.Second {
-			t.Fatalf("no batch ended before the last: %v", told)
+			t.Fatalf("no batch ended before the last: %v", resume)
 		}
 		open.Timeout = wait
 		got, err := openScan(ctx, conn, &open)
 		seen := got.Count
 		for err == nil && got.Cursor != 0 {
-			told[string(got.Next)]++
+			resume[string(got.Next)]++
 			if string(got.Next) == "00000\x00" && inHidden == 0 {
 				inHidden = got.Cursor
 				break
@@ -128,7 +128,7 @@ func TestScanTellsNothingHidden(t *testing.T) {
 			t.Fatalf("%d rows, of 2", seen)
 		}
 	}
-	for key := range told {
+	for key := range resume {
 		if key != "" && key != "00000\x00" {
 			t.Errorf("told that it goes on at %q", key)
 		}

@@ -204,8 +204,8 @@ const issuersWait = 20 * time.Second
 
 // issuers returns nodes that should have the authority's key, the master first.
 func (n *Node) issuers() (ids []string) {
-	if boss, _ := n.epochs.last(); boss != "" && boss != n.id() {
-		ids = append(ids, boss)
+	if masterID, _ := n.epochs.last(); masterID != "" && masterID != n.id() {
+		ids = append(ids, masterID)
 	}
 	if n.ring == nil {
 		return ids
@@ -345,7 +345,7 @@ func (s *security) client(cfg client.Config) client.Config {
 
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
-	n.authz.audit.turnedAway(from.String(), err)
+	n.authz.audit.connectionRejected(from.String(), err)
 	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
 }
 

@@ -188,11 +188,11 @@ func TestSecureNodeRefuses(t *testing.T) {
 	if got := say(t, rpcAddr, blind, nodes); !strings.Contains(got, "unauthenticated") || strings.Contains(got, "127.0.0.1") {
 		t.Errorf("rpc, no certificate: got %q", got)
 	}
-	for name, who := range map[string]*tls.Config{"no certificate": blind, "another cluster's": stranger} {
-		if got := say(t, rpcAddr, who, ping); got != "" && who != blind {
+	for name, caller := range map[string]*tls.Config{"no certificate": blind, "another cluster's": stranger} {
+		if got := say(t, rpcAddr, caller, ping); got != "" && caller != blind {
 			t.Errorf("rpc, %s: got %q", name, got)
 		}
-		got := say(t, webAddr, who, []byte("GET /metrics HTTP/1.0\r\n\r\n"))
+		got := say(t, webAddr, caller, []byte("GET /metrics HTTP/1.0\r\n\r\n"))
 		if got != "" && !strings.HasPrefix(got, "HTTP/1.0 401") {
 			t.Errorf("http, %s: got %.100q", name, got)
 		}
@@ -223,13 +223,13 @@ func TestSecureNodeRefuses(t *testing.T) {
 }
 
 // say sends bytes, with TLS unless who is nil, and returns what is received within a short time.
-func say(t testing.TB, addr string, who *tls.Config, b []byte) string {
+func say(t testing.TB, addr string, caller *tls.Config, b []byte) string {
 	t.Helper()
 	c := good(net.Dial("tcp", addr))
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-	if who != nil {
-		c = tls.Client(c, who)
+	if caller != nil {
+		c = tls.Client(c, caller)
 	}
 	if _, err := c.Write(b); err != nil {
 		return ""

@@ -8,8 +8,8 @@ import (
 
 // peerOf returns the peer of a connection: anonymous on an open node.
 func peerOf(p *rpc.Peer) pki.Peer {
-	if who, ok := p.Identity.(*subject); ok {
-		return who.who()
+	if caller, ok := p.Identity.(*subject); ok {
+		return caller.identity()
 	}
 	return pki.Peer{}
 }
@@ -21,15 +21,15 @@ const strangerBytesMax = 64 << 10
 // is valid, its requests are checked when they are executed.
 func (r *rights) requestBytes(most int) func(*rpc.Peer) int {
 	return func(p *rpc.Peer) int {
-		who := peerOf(p)
-		switch who.Kind {
+		caller := peerOf(p)
+		switch caller.Kind {
 		case pki.Anonymous:
 			return strangerBytesMax
 		case pki.Principal:
-			if err, known := r.cache.CheckNow(who.Name, who.Generation); known && err != nil {
+			if err, known := r.cache.CheckNow(caller.Name, caller.Generation); known && err != nil {
 				return strangerBytesMax
 			}
-			if revoked, _ := r.cache.CertificateRevokedNow(who.Name, who.Serial); revoked {
+			if revoked, _ := r.cache.CertificateRevokedNow(caller.Name, caller.Serial); revoked {
 				return strangerBytesMax
 			}
 		}

@@ -16,12 +16,12 @@ import (
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
 	cfg := n.security.limit(rpc.ServerConfig{
-		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: func(change int) { n.lent.change(int64(change) * connBytes) },
+		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: func(change int) { n.reservation.change(int64(change) * connBytes) },
 		Logger: n.log.With("part", "rpc"),
 	})
-	n.passable = map[string]func(*rpc.Call){}
+	n.forwardable = map[string]func(*rpc.Call){}
 	if cfg.Admit = n.authz.admitter; n.security != nil {
-		n.authz.rights = newRights(&n.meta, n.unled)
+		n.authz.rights = newRights(&n.meta, n.checkLeader)
 		cfg.MessageBytesOf = n.authz.rights.requestBytes(cfg.MessageBytesMax)
 	}
 	server, err := rpc.NewServer(cfg)
@@ -39,12 +39,12 @@ func (n *Node) serve(listener net.Listener) error {
 	n.voter = newVoter(n, server.Claim(raftByte))
 	metaapi.ServeCurrent(server, n.lockServiceForOthers)
 	blobapi.Serve(server, n.servePeer)
-	n.handleWho()
+	n.handleIdentity()
 	n.handleAuth()
 	n.handleOnBehalf()
 	n.accounts.register(n)
 	n.handleCommands()
-	n.handleOrders()
+	n.handleTabletCommands()
 	n.tabletOps.register(n)
 	n.tableOps.register(n)
 	n.quotas.register(n)
@@ -83,15 +83,15 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 			c.Fail(n.notServing())
 			return
 		}
-		if asksLockService[method] {
-			if err := n.unled(); err != nil {
+		if needsLockService[method] {
+			if err := n.checkLeader(); err != nil {
 				c.Fail(err)
 				return
 			}
 		}
 		if master && !n.isMaster() {
-			if who := subjectOf(c); who.restricted() {
-				n.passOn(c, method, who, h)
+			if caller := subjectOf(c); caller.restricted() {
+				n.forward(c, method, caller, h)
 			} else {
 				fail(c, errNotMaster)
 			}
@@ -99,7 +99,7 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 		}
 		h(c)
 	}
-	n.passable[method] = serve
+	n.forwardable[method] = serve
 	n.rpc.Handle(method, mode, serve)
 }
 
@@ -141,8 +141,8 @@ func (n *Node) unready() string {
 		return "it starts, and waits for " + *n.stage.Load()
 	}
 	if err := n.server.Load().serving(); err != nil {
-		if unled := n.unled(); unled != nil {
-			err = unled
+		if checkLeader := n.checkLeader(); checkLeader != nil {
+			err = checkLeader
 		}
 		var why *rpc.Error
 		if errors.As(err, &why) {

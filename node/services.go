@@ -9,7 +9,7 @@ import (
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metaRows { return n.rows }
-	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, unled: n.unled, serving: n.checkServing}
+	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, checkLeader: n.checkLeader, serving: n.checkServing}
 	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
 		master: theMaster, running: make(chan struct{}, 1)}
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
@@ -17,17 +17,17 @@ func (n *Node) newServices() {
 	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,
 		peers: &n.peers, epochs: &n.epochs, refused: &n.refused, id: n.id, server: n.server.Load, rows: rows,
 		master:  theMaster,
-		members: func() []blobfs.Member { return n.fleetOf.Members() }}
+		members: func() []blobfs.Member { return n.blobMembers.Members() }}
 	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
 	n.accounts.quotas = n.quotas
-	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsAskedMax, authz: n.authz, catalog: &n.catalog,
+	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsRequestedMax, authz: n.authz, catalog: &n.catalog,
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,
 		tabletsOf: n.tabletsOf, find: n.find}
 	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
 		changes: n.changes, accounts: n.accounts, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
 	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: n.cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
-		members: func() *blobFleet { return n.fleetOf }, master: theMaster,
+		members: func() *blobMembership { return n.blobMembers }, master: theMaster,
 		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: rows}}
 	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
 	n.data.cursors.bytesMax = n.cfg.budget().cursors

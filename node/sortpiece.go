@@ -17,8 +17,8 @@ func (s *tabletServer) sort(ctx context.Context, o *order) (answer, error) {
 		return nil, ctx.Err()
 	}
 	b := s.n.cfg.budget()
-	s.n.lent.change(b.sortBytes())
-	defer s.n.lent.change(-b.sortBytes())
+	s.n.reservation.change(b.sortBytes())
+	defer s.n.reservation.change(-b.sortBytes())
 	piece := blobfs.LogPiece{Start: o.start, End: o.end}
 	r, err := s.n.store.Load().OpenLogPiece(ctx, o.dead, o.log, piece)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 //
 // so that table and split points appear in one write. The master creates the rows of METADATA, the one of the last tablet last:
 // once it exists, all do, and the split points are removed. Ids are allocated beforehand, so that two masters create the same rows.
-type cuts struct {
+type splitPoints struct {
 	first uint64
 	ends  [][]byte
 }
 
-// checkCuts validates the split points of a new table and returns them in order.
-func checkCuts(rows [][]byte, limits *table.Limits) ([][]byte, error) {
+// checkSplitPoints validates the split points of a new table and returns them in order.
+func checkSplitPoints(rows [][]byte, limits *table.Limits) ([][]byte, error) {
 	if len(rows) > api.SplitAtMax {
 		return nil, &table.LimitError{What: "split rows", Limit: api.SplitAtMax, Got: int64(len(rows))}
 	}
@@ -48,7 +48,7 @@ func checkCuts(rows [][]byte, limits *table.Limits) ([][]byte, error) {
 	return rows, nil
 }
 
-func (c *cuts) append(e *wire.Encoder) {
+func (c *splitPoints) append(e *wire.Encoder) {
 	e.Array(2)
 	e.Uint(c.first)
 	e.Array(len(c.ends))
@@ -57,13 +57,13 @@ func (c *cuts) append(e *wire.Encoder) {
 	}
 }
 
-// decodeCuts reads what append wrote. It returns nil if nothing follows the schema.
-func decodeCuts(d *wire.Decoder) (*cuts, error) {
+// decodeSplitPoints reads what append wrote. It returns nil if nothing follows the schema.
+func decodeSplitPoints(d *wire.Decoder) (*splitPoints, error) {
 	if len(d.Rest()) == 0 {
 		return nil, nil
 	}
 	n := d.Array()
-	c := &cuts{first: d.Uint()}
+	c := &splitPoints{first: d.Uint()}
 	for range d.ArrayMax(api.SplitAtMax) {
 		c.ends = append(c.ends, bytes.Clone(d.Bytes()))
 	}
@@ -74,7 +74,7 @@ func decodeCuts(d *wire.Decoder) (*cuts, error) {
 }
 
 // tablets returns the number of tablets that the table starts with.
-func (c *cuts) tablets() int {
+func (c *splitPoints) tablets() int {
 	if c == nil {
 		return 1
 	}

@@ -17,25 +17,25 @@ type subject struct {
 	peer pki.Peer
 	from string    // host:port
 	conn *pki.Conn // nil for a forwarded request
-	// passed is set for a forwarded request.
-	passed bool
-	// shown is the access token used on a connection without a client certificate.
-	shown atomic.Pointer[shown]
+	// forwarded is set for a forwarded request.
+	forwarded bool
+	// credentialToken is the access token used on a connection without a client certificate.
+	credentialToken atomic.Pointer[credentialToken]
 	// asking is set while rights are looked up for a call that must not wait for them.
 	asking atomic.Bool
-	// lately caches views used on the connection, by table id.
-	lately [4]atomic.Pointer[lately]
+	// recentView caches views used on the connection, by table id.
+	recentView [4]atomic.Pointer[recentView]
 }
 
-// shown is a verified access token.
-type shown struct {
+// credentialToken is a verified access token.
+type credentialToken struct {
 	record *token.AccessRecord
 	// seen is the ticket at which its record was last read.
 	seen atomic.Pointer[acl.Ticket]
 }
 
-// lately is a view and the ticket at which it was valid.
-type lately struct {
+// recentView is a view and the ticket at which it was valid.
+type recentView struct {
 	view   *acl.View
 	ticket acl.Ticket
 }
@@ -48,22 +48,22 @@ func identify(c net.Conn) any {
 
 // subjectOf returns the subject of a call; nil on an open node.
 func subjectOf(c *rpc.Call) *subject {
-	who, _ := c.Identity().(*subject)
-	return who
+	caller, _ := c.Identity().(*subject)
+	return caller
 }
 
 // who returns the peer that the subject acts as: the principal of its access token, if any. That peer ends only with the token's
 // record.
-func (s *subject) who() pki.Peer {
-	if t := s.shown.Load(); t != nil {
+func (s *subject) identity() pki.Peer {
+	if t := s.credentialToken.Load(); t != nil {
 		return pki.Peer{Kind: pki.Principal, Name: t.record.Principal, Generation: t.record.Generation, Cluster: s.peer.Cluster, Serial: t.record.ID.String()}
 	}
 	return s.peer
 }
 
 // principal returns the principal's name and generation, and its access token, if any.
-func (s *subject) principal() (name string, generation uint64, t *shown) {
-	if t := s.shown.Load(); t != nil {
+func (s *subject) principal() (name string, generation uint64, t *credentialToken) {
+	if t := s.credentialToken.Load(); t != nil {
 		return t.record.Principal, t.record.Generation, t
 	}
 	return s.peer.Name, s.peer.Generation, nil
@@ -72,23 +72,23 @@ func (s *subject) principal() (name string, generation uint64, t *shown) {
 type subjectKey struct{}
 
 // withSubject stores a restricted subject in ctx.
-func withSubject(ctx context.Context, who *subject) context.Context {
-	if !who.restricted() {
+func withSubject(ctx context.Context, caller *subject) context.Context {
+	if !caller.restricted() {
 		return ctx
 	}
-	return context.WithValue(ctx, subjectKey{}, who)
+	return context.WithValue(ctx, subjectKey{}, caller)
 }
 
 // subjectIn returns the restricted subject of ctx, or nil.
 func subjectIn(ctx context.Context) *subject {
-	who, _ := ctx.Value(subjectKey{}).(*subject)
-	return who
+	caller, _ := ctx.Value(subjectKey{}).(*subject)
+	return caller
 }
 
 // ownerOf returns the owner whose share of the node's workers the requests of a connection use.
 func ownerOf(p *rpc.Peer) string {
-	who, _ := p.Identity.(*subject)
-	if name := who.owner(); name != "" || !who.restricted() {
+	caller, _ := p.Identity.(*subject)
+	if name := caller.owner(); name != "" || !caller.restricted() {
 		return name
 	}
 	return anonymousOwner
@@ -105,5 +105,5 @@ func (s *subject) owner() string {
 	if !s.restricted() {
 		return ""
 	}
-	return s.who().Name
+	return s.identity().Name
 }

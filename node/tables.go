@@ -47,14 +47,14 @@ type tabletService struct {
 	rows       func() *metaRows
 	master     func() *master.Master
 	tabletsOf  func(table string) *tablet.Server // of this node
-	find       func(ctx context.Context, node string) (fleetNode, error)
+	find       func(ctx context.Context, node string) (clusterNode, error)
 }
 
 // register registers the methods of the service.
 func (tv *tabletService) register(r registrar) {
 	tv.handleTables(r)
 	tv.handleTabletChanges(r)
-	tv.handleWishes(r)
+	tv.handleMasterRequests(r)
 	tv.handleUnserved(r)
 }
 
@@ -89,9 +89,9 @@ func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method
 	}
 	var mu sync.Mutex
 	var errs []error
-	var asked sync.WaitGroup
+	var changeRequest sync.WaitGroup
 	for _, id := range nodes {
-		asked.Go(func() {
+		changeRequest.Go(func() {
 			err := tv.peers.call(ctx, id, method, func(e *wire.Encoder) {
 				e.Array(2)
 				e.Str(s.Name)
@@ -111,7 +111,7 @@ func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method
 			}
 		})
 	}
-	asked.Wait()
+	changeRequest.Wait()
 	return errors.Join(errs...)
 }
 
@@ -170,7 +170,7 @@ func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Dec
 	}
 	lower, id, err := tv.tabletsOf(name).Split(ctx, r, at)
 	if errors.Is(err, tablet.ErrClosed) {
-		return nil, told(api.ErrUnsure, err) // the split may have happened
+		return nil, recode(api.ErrUnsure, err) // the split may have happened
 	}
 	if err != nil {
 		return nil, err

@@ -26,9 +26,9 @@ func (tv *tabletService) handleTabletChanges(r registrar) {
 	} {
 		r.handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
-			who, r := subjectOf(c), tabletChange{}
+			caller, r := subjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, tv.limits); err != nil {
-				tv.authz.audit.actionOnRows(who, method, r.matter(), err)
+				tv.authz.audit.actionOnRows(caller, method, r.auditSubject(), err)
 				fail(c, err)
 				return
 			}
@@ -38,7 +38,7 @@ func (tv *tabletService) handleTabletChanges(r registrar) {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
-			tv.authz.audit.actionOnRows(who, method, r.matter(), err)
+			tv.authz.audit.actionOnRows(caller, method, r.auditSubject(), err)
 			if err != nil {
 				fail(c, err)
 				return
@@ -65,7 +65,7 @@ func (r *tabletChange) at(all ...*placed) {
 
 // matter returns the subject of the request for the audit log. Row keys are not logged: a tablet that is named by a row is
 // logged by its id.
-func (r *tabletChange) matter() string {
+func (r *tabletChange) auditSubject() string {
 	ids, s := r.found, ""
 	if len(ids) == 0 && r.ID != 0 {
 		ids = []uint64{r.ID}
@@ -409,11 +409,11 @@ func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again b
 		err := r.here(ctx, r.a, r.b)
 		return errors.Is(err, master.ErrNotMaster), err
 	}
-	boss, _ := tv.epochs.last()
-	if boss == "" || boss == tv.id() {
+	masterID, _ := tv.epochs.last()
+	if masterID == "" || masterID == tv.id() {
 		return true, fmt.Errorf("no master is known: %w", api.ErrUnavailable)
 	}
-	err = api.FromRPC(tv.peers.call(ctx, boss, r.method, func(e *wire.Encoder) {
+	err = api.FromRPC(tv.peers.call(ctx, masterID, r.method, func(e *wire.Encoder) {
 		e.Array(2)
 		e.Bin([]byte(r.a))
 		e.Bin([]byte(r.b))
@@ -422,8 +422,8 @@ func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again b
 	return err != nil && (!errors.As(err, &answer) || errors.Is(err, api.ErrUnavailable)), err
 }
 
-// handleWishes registers the requests that any node may send to the master.
-func (tv *tabletService) handleWishes(r registrar) {
+// handleMasterRequests registers the requests that any node may send to the master.
+func (tv *tabletService) handleMasterRequests(r registrar) {
 	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
 		methodMove: (*master.Master).MoveTablet, methodUnite: (*master.Master).MergeTablets,
 	} {

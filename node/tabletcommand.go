@@ -87,14 +87,14 @@ func (o *order) decode(d *wire.Decoder, n int, method string) error {
 	return d.Err()
 }
 
-// handleOrders registers the commands to this node's tablet server.
-func (n *Node) handleOrders() {
+// handleTabletCommands registers the commands to this node's tablet server.
+func (n *Node) handleTabletCommands() {
 	for method, do := range map[string]func(context.Context, *tabletServer, *order) (answer, error){
 		methodHeld: func(_ context.Context, s *tabletServer, _ *order) (answer, error) { return s.held(), nil },
 		methodLoad: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
 			err := s.load(ctx, o.key, o.generation)
 			if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
-				err = told(api.ErrConflict, err)
+				err = recode(api.ErrConflict, err)
 			}
 			return nil, err
 		},
@@ -113,7 +113,7 @@ func (n *Node) handleOrders() {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
 				return
 			}
-			a, err := n.obey(c, &o, do)
+			a, err := n.execute(c, &o, do)
 			if err != nil {
 				c.Fail(toAPI(err))
 				return
@@ -123,8 +123,8 @@ func (n *Node) handleOrders() {
 	}
 }
 
-// obey executes a command if it comes from the master and is for the current tablet server.
-func (n *Node) obey(c *rpc.Call, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
+// execute executes a command if it comes from the master and is for the current tablet server.
+func (n *Node) execute(c *rpc.Call, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
 	s := n.server.Load()
 	if s == nil || !s.is(o.server) {
 		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not running here", o.server)}

@@ -22,13 +22,13 @@ const eventNotLoaded = "not loaded by "
 // been dropped since, or be loaded elsewhere.
 const failedKept = time.Hour
 
-// giveBack releases a tablet that this server acquired but could not load. The master may try another server, and the tablet needs
+// releaseFailed releases a tablet that this server acquired but could not load. The master may try another server, and the tablet needs
 // nothing of this server's commit log: nothing was written to it here. If the previous load failed as well, no event is recorded: it
 // would displace the one that has the cause.
 //
 // A tablet whose rows the server serves in another tablet is kept.
-func (s *tabletServer) giveBack(key []byte, cause error) {
-	told := s.notLoaded(key)
+func (s *tabletServer) releaseFailed(key []byte, cause error) {
+	repeated := s.notLoaded(key)
 	if s.serving() != nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (s *tabletServer) giveBack(key []byte, cause error) {
 		return
 	}
 	event := ""
-	if !told {
+	if !repeated {
 		event = fmt.Sprintf(eventNotLoaded+"%s: %.*s", row.Server, eventErrorMax, cause)
 	}
 	row.Server, row.Addr = "", ""

@@ -51,9 +51,9 @@ type tabletServer struct {
 	}
 }
 
-// becomeTabletServer opens the tablet server, under another lock if the current one is lost meanwhile: a commit log can be begun only
+// startTabletServer opens the tablet server, under another lock if the current one is lost meanwhile: a commit log can be begun only
 // under a lock.
-func (n *Node) becomeTabletServer(ctx context.Context) error {
+func (n *Node) startTabletServer(ctx context.Context) error {
 	for {
 		lock := n.lock.Load()
 		err := n.openTabletServer(ctx, lock)
@@ -109,7 +109,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 		return err
 	}
 	n.server.Store(s)
-	n.lent.from(s.tablets.LendCache)
+	n.reservation.from(s.tablets.LendCache)
 	n.background.Go(s.renewSchemas)
 	n.background.Go(s.expectMetadata)
 	return nil
@@ -213,7 +213,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return err
 	}
 	if err := s.loadTaken(ctx, key, row); err != nil {
-		s.giveBack(key, err)
+		s.releaseFailed(key, err)
 		return err
 	}
 	return nil

@@ -56,7 +56,7 @@ func (n *Node) handleTokens() {
 		if !begin(c, &r.Options) {
 			return
 		}
-		err := n.changes.do(c.Context(), asked{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
+		err := n.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
 			return n.revokeToken(ctx, r.Names[0])
 		})
 		if err != nil {
@@ -68,23 +68,23 @@ func (n *Node) handleTokens() {
 }
 
 // makeToken creates a join token and records the outcome in the audit log, even if the caller has left.
-func (n *Node) makeToken(ctx context.Context, who *subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
+func (n *Node) makeToken(ctx context.Context, caller *subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
 	var begun atomic.Bool
 	var made *api.CreatedToken
-	err := n.changes.do(ctx, asked{who, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
+	err := n.changes.do(ctx, changeRequest{caller, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
 		begun.Store(true)
-		matter := "token"
+		auditSubject := "token"
 		if made, err = n.createToken(ctx, r); err == nil {
-			matter = tokenMatter(made)
+			auditSubject = tokenSubject(made)
 		}
-		n.authz.audit.action(who, api.MethodCreateToken, matter, err)
+		n.authz.audit.action(caller, api.MethodCreateToken, auditSubject, err)
 		return err
 	})
 	if err == nil {
 		return made, nil
 	}
 	if !begun.Load() { // rejected, or still waiting: then the outcome is recorded, too
-		n.authz.audit.action(who, api.MethodCreateToken, "token", err)
+		n.authz.audit.action(caller, api.MethodCreateToken, "token", err)
 	}
 	return nil, err
 }
@@ -129,8 +129,8 @@ func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api
 	return &api.CreatedToken{Text: t.Reveal(), Info: joinTokenInfo(rec)}, nil
 }
 
-// tokenMatter describes a created token for the audit log.
-func tokenMatter(made *api.CreatedToken) string {
+// tokenSubject describes a created token for the audit log.
+func tokenSubject(made *api.CreatedToken) string {
 	if made.Info.Node != "" {
 		return fmt.Sprintf("token %s for node %s", made.Info.ID, made.Info.Node)
 	}

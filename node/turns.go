@@ -43,12 +43,12 @@ func (d *dataService) turnsOf(c *rpc.Call, name string, f *table.Program) *turns
 
 // turnsFor returns the turns of a call about a table, which must be released. It is nil for nodes, which read METADATA with cheap filters.
 func (d *dataService) turnsFor(c *rpc.Call, name string) *turns {
-	who := subjectOf(c)
-	if who != nil && !who.restricted() || who == nil && isSystem(name) {
+	caller := subjectOf(c)
+	if caller != nil && !caller.restricted() || caller == nil && isSystem(name) {
 		return nil
 	}
 	t := turnsPool.Get().(*turns)
-	*t = turns{gate: d.costly, call: c, user: who.owner()}
+	*t = turns{gate: d.costly, call: c, user: caller.owner()}
 	return t
 }
 

@@ -32,14 +32,14 @@ func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesReques
 	if err == nil {
 		return u.Append, nil
 	}
-	boss, _ := tv.epochs.last()
-	if boss == "" || boss == tv.id() {
+	masterID, _ := tv.epochs.last()
+	if masterID == "" || masterID == tv.id() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	u = &api.UnservedTablets{}
-	err = tv.peers.call(ctx, boss, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
+	err = tv.peers.call(ctx, masterID, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
 	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
-		err = told(api.ErrUnavailable, err)
+		err = recode(api.ErrUnavailable, err)
 	}
 	return u.Append, err
 }
@@ -52,15 +52,15 @@ func (tv *tabletService) unservedHere() (*api.UnservedTablets, error) {
 	}
 	u := &api.UnservedTablets{Total: int64(len(all))}
 	for i := range all[:min(len(all), api.UnservedTold)] {
-		u.Tablets = append(u.Tablets, toldUnserved(&all[i]))
+		u.Tablets = append(u.Tablets, unservedResult(&all[i]))
 	}
 	return u, nil
 }
 
-// errorTold bounds the error text in the result, in bytes.
-const errorTold = 1000
+// errorTextMax bounds the error text in the result, in bytes.
+const errorTextMax = 1000
 
-func toldUnserved(u *master.Unserved) api.UnservedTablet {
+func unservedResult(u *master.Unserved) api.UnservedTablet {
 	x := api.UnservedTablet{Table: u.Table, Start: u.Start, Server: u.Server, Node: nodeOf(u.Server), Since: time.Since(u.Since), Tries: int64(u.Tries)}
 	if u.OfMetadata() {
 		x.Table, x.End = metadata.Name, metadata.RootEnd()
@@ -68,6 +68,6 @@ func toldUnserved(u *master.Unserved) api.UnservedTablet {
 	if u.Key != master.RootKey {
 		_, x.End, _ = metadata.ParseKey([]byte(u.Key))
 	}
-	x.Error = fmt.Sprintf("%.*s", errorTold, u.Err.Error())
+	x.Error = fmt.Sprintf("%.*s", errorTextMax, u.Err.Error())
 	return x
 }

@@ -57,19 +57,19 @@ func TestUnservedTablet(t *testing.T) {
 		}
 		s.end(key)
 	}
-	var told *client.UnservedTablets
+	var reported *client.UnservedTablets
 	var err error
 	for ; ; timing.Sleep(ctx, 50*time.Millisecond) {
-		if told, err = c.UnservedTablets(ctx); err != nil {
+		if reported, err = c.UnservedTablets(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if told.Total > 0 && told.Tablets[0].Tries >= retriesSeen {
+		if reported.Total > 0 && reported.Tablets[0].Tries >= retriesSeen {
 			break
 		}
 	}
-	u := &told.Tablets[0]
-	if told.Total != 1 || u.Table != "t" || string(u.Start) != "m" || len(u.End) > 0 || u.Since < 5*time.Second || !strings.Contains(u.Error, "find the sorted logs of dead.7") {
-		t.Errorf("told of %d: %+v", told.Total, u)
+	u := &reported.Tablets[0]
+	if reported.Total != 1 || u.Table != "t" || string(u.Start) != "m" || len(u.End) > 0 || u.Since < 5*time.Second || !strings.Contains(u.Error, "find the sorted logs of dead.7") {
+		t.Errorf("told of %d: %+v", reported.Total, u)
 	}
 	var events []string
 	row, err := n.rows.rows.Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
@@ -96,8 +96,8 @@ func TestUnservedTablet(t *testing.T) {
 	if r, err := c.Table("t").Get(ctx, "z"); err != nil || r == nil {
 		t.Fatalf("read what the tablet has: %v", err)
 	}
-	for ; told.Total > 0; timing.Sleep(ctx, 50*time.Millisecond) {
-		if told, err = c.UnservedTablets(ctx); err != nil {
+	for ; reported.Total > 0; timing.Sleep(ctx, 50*time.Millisecond) {
+		if reported, err = c.UnservedTablets(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 		if err := s.metadata.Unload(ctx, refOf(row)); err != nil {
 			t.Fatal(err)
 		}
-		s.giveBack(key, errors.New("the log cannot be created"))
+		s.releaseFailed(key, errors.New("the log cannot be created"))
 		if row, err = s.rowOf(ctx, key); err != nil || !row.Unassigned() {
 			t.Errorf("the tablet to %q of METADATA stays with %q, which cannot load it: %v", end, row.Server, err)
 		}
@@ -170,7 +170,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		t.Helper()
 		row := read()
 		must(s.take(ctx, row, s.retried(ctx, key, row)))
-		s.giveBack(key, errors.New("a file is damaged"))
+		s.releaseFailed(key, errors.New("a file is damaged"))
 	}
 	history := func() (all []string) {
 		t.Helper()
@@ -216,7 +216,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.giveBack(key, errors.New("a file is gone"))
+	s.releaseFailed(key, errors.New("a file is gone"))
 	if n := remembered(); n != 0 {
 		t.Errorf("%d tablets are remembered, and there are none", n)
 	}

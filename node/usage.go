@@ -83,24 +83,24 @@ func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
 // accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
 // that may read the cluster.
 func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Schema, error) {
-	who := subjectIn(ctx)
-	if who == nil {
+	caller := subjectIn(ctx)
+	if caller == nil {
 		if name == "" {
 			return nil, nil
 		}
 		return qs.catalog.schemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
-		if _, err := qs.authz.rights.check(ctx, who, acl.Read); err != nil || name == "" {
+		if _, err := qs.authz.rights.check(ctx, caller, acl.Read); err != nil || name == "" {
 			return nil, err
 		}
 		return metadata.Schema(), nil
 	}
-	v, _, err := qs.authz.seeTable(ctx, who, name)
+	v, _, err := qs.authz.seeTable(ctx, caller, name)
 	if err != nil {
 		return nil, err
 	}
-	return v.Schema(), toldElement(v.CheckTable(acl.Admin))
+	return v.Schema(), elementPermission(v.CheckTable(acl.Admin))
 }
 
 // usageOfAll collects the usage of a table, or of all tables, from all nodes.
@@ -108,15 +108,15 @@ func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Us
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	var asked sync.WaitGroup
+	var changeRequest sync.WaitGroup
 	sum := usageSum{answered: map[string]bool{}}
 	var where placement
-	asked.Go(func() { where = qs.rows().placement(ctx, tableID, qs.meta) })
+	changeRequest.Go(func() { where = qs.rows().placement(ctx, tableID, qs.meta) })
 	for _, m := range qs.members() {
 		if !m.Alive && m.ID != qs.id() {
 			continue // METADATA has what it should serve
 		}
-		asked.Go(func() {
+		changeRequest.Go(func() {
 			here := &api.Usage{}
 			err := qs.peers.call(ctx, m.ID, methodUsage, func(e *wire.Encoder) {
 				e.Array(1)
@@ -133,7 +133,7 @@ func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Us
 			sum.add(here)
 		})
 	}
-	asked.Wait()
+	changeRequest.Wait()
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil, ctx.Err()
 	}
@@ -146,12 +146,12 @@ func (qs *quotaService) usageHere(tableID uint64) *api.Usage {
 	s := qs.server()
 	u := &api.Usage{}
 	for _, x := range append(s.metadata.Usage(tableID), s.tablets.Usage(tableID)...) {
-		u.Tables = append(u.Tables, toldUsage(&x))
+		u.Tables = append(u.Tables, usageResult(&x))
 	}
 	return u
 }
 
-func toldUsage(x *tablet.Usage) api.TableUsage {
+func usageResult(x *tablet.Usage) api.TableUsage {
 	t := api.TableUsage{
 		Name: x.Table, Tablets: int64(x.Tablets), Files: int64(x.Files), DiskBytes: x.DiskBytes, UndividedBytes: x.UndividedBytes,
 		MemtableBytes: x.MemtableBytes, InMemoryBytes: x.InMemoryBytes,

@@ -59,8 +59,8 @@ func TestUsageWithoutANode(t *testing.T) {
 	t.Parallel()
 	f := form(t, 3)
 	ctx := within(t, 120*time.Second)
-	boss := f.master()
-	c, dies := f.client(boss), (boss+1)%3
+	masterID := f.master()
+	c, dies := f.client(masterID), (masterID+1)%3
 	if _, err := c.CreateSplitTable(ctx, "t", []string{"a", "b"}, table.FamilySpec{Name: "f"}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestUsageMetrics(t *testing.T) {
 	if err := c.SetQuota(ctx, client.QuotaOfTable, "t", map[string]int64{api.QuotaWriteOps: 20}, 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	told := func() (memtable, refusals float64) {
+	reported := func() (memtable, refusals float64) {
 		families, err := n.registry().Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestUsageMetrics(t *testing.T) {
 		if err := c.Table("t").Apply(ctx, client.NewRowMutation("r").Set("f:q", make([]byte, 1000))); err != nil {
 			t.Fatal(err)
 		}
-		memtable, refusals := told()
+		memtable, refusals := reported()
 		if memtable > 1000 && refusals > 0 {
 			return
 		}

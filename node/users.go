@@ -72,7 +72,7 @@ func (acc *accounts) handleUsers(r registrar) {
 			return
 		}
 		var made *api.AddedUser
-		err := acc.changeUsers(c.Context(), asked{subjectOf(c), api.MethodAddUser, r.Name}, func(ctx context.Context) (err error) {
+		err := acc.changeUsers(c.Context(), changeRequest{subjectOf(c), api.MethodAddUser, r.Name}, func(ctx context.Context) (err error) {
 			made, err = acc.addUser(ctx, &r)
 			return err
 		})
@@ -93,10 +93,10 @@ func (acc *accounts) handleUsers(r registrar) {
 		if !begin(c, &r.Options) {
 			return
 		}
-		who := subjectOf(c)
-		err := checkRevocation(who, &r)
+		caller := subjectOf(c)
+		err := checkRevocation(caller, &r)
 		if err == nil {
-			err = acc.changeUsers(c.Context(), asked{who, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
+			err = acc.changeUsers(c.Context(), changeRequest{caller, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
 		}
 		if err != nil {
 			fail(c, err)
@@ -107,7 +107,7 @@ func (acc *accounts) handleUsers(r registrar) {
 	})
 	r.handleNames(api.MethodListUsers, 0, acc.listUsers)
 	r.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
-		err := acc.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
+		err := acc.changeUsers(ctx, requestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
 			acc.log.Info("user removed", "user", r.Names[0])
 		}
@@ -115,7 +115,7 @@ func (acc *accounts) handleUsers(r registrar) {
 	})
 	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
 		r.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
-			err := acc.changeUsers(ctx, askedIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
+			err := acc.changeUsers(ctx, requestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
 				acc.log.Info(userStateEvent(disabled), "user", r.Names[0])
 			}
@@ -124,7 +124,7 @@ func (acc *accounts) handleUsers(r registrar) {
 	}
 }
 
-func (acc *accounts) changeUsers(ctx context.Context, a asked, do func(context.Context) error) error {
+func (acc *accounts) changeUsers(ctx context.Context, a changeRequest, do func(context.Context) error) error {
 	if acc.authz.open {
 		return api.ErrOpenCluster
 	}
@@ -177,7 +177,7 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 	}
 	var ended []*token.AccessRecord
 	if len(r.Request) == 0 {
-		if ended, err = acc.roomForToken(ctx, r.Name); err != nil {
+		if ended, err = acc.checkTokenLimit(ctx, r.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -293,7 +293,7 @@ func (acc *accounts) tokensBut(ctx context.Context, of string, bad func(name str
 
 // checkRevocation rejects a revocation request that contradicts itself, or that revokes the caller's own certificate. The
 // cluster keeps no list of certificates, so it cannot check that an administrator has another one. The caller has one.
-func checkRevocation(who *subject, r *api.RevokeUserRequest) error {
+func checkRevocation(caller *subject, r *api.RevokeUserRequest) error {
 	if r.Certificate == "" {
 		return nil
 	}
@@ -303,7 +303,7 @@ func checkRevocation(who *subject, r *api.RevokeUserRequest) error {
 	if err := acl.CheckSerial(r.Certificate); err != nil {
 		return badRequest(err)
 	}
-	if who != nil && who.shown.Load() == nil && who.peer.Serial == r.Certificate {
+	if caller != nil && caller.credentialToken.Load() == nil && caller.peer.Serial == r.Certificate {
 		return badRequest(errors.New("certificate is the one used for this request: use another administrator's credential"))
 	}
 	return nil

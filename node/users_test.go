@@ -54,11 +54,11 @@ func TestDisabledUser(t *testing.T) {
 		return err
 	}
 	out := func(c *client.Client) error {
-		var who *client.IdentityError
-		if err := read(c); !errors.As(err, &who) || who.Reason != api.IdentityDisabled {
+		var caller *client.IdentityError
+		if err := read(c); !errors.As(err, &caller) || caller.Reason != api.IdentityDisabled {
 			return errors.Join(errors.New("want that the user is disabled, got"), err)
 		}
-		if _, err := c.Whoami(ctx); !errors.As(err, &who) {
+		if _, err := c.Whoami(ctx); !errors.As(err, &caller) {
 			return errors.Join(errors.New("she is told who she is:"), err)
 		}
 		return nil
@@ -66,11 +66,11 @@ func TestDisabledUser(t *testing.T) {
 	each("before", read)
 	for i, c := range eves {
 		me, err := c.Whoami(ctx)
-		shown, id := api.ShownCertificate, ways[0].Credential.Peer().Serial
+		credentialToken, id := api.ShownCertificate, ways[0].Credential.Peer().Serial
 		if i%2 == 1 {
-			shown, id = api.ShownToken, tok.ID().String()
+			credentialToken, id = api.ShownToken, tok.ID().String()
 		}
-		if err != nil || me.Kind != api.KindPrincipal || me.Name != "eve" || me.Cluster != f.nodes[0].ClusterID() || me.Shown != shown || me.ID != id || me.EndsMS == 0 ||
+		if err != nil || me.Kind != api.KindPrincipal || me.Name != "eve" || me.Cluster != f.nodes[0].ClusterID() || me.Shown != credentialToken || me.ID != id || me.EndsMS == 0 ||
 			len(me.Grants) != 1 || me.Grants[0] != grant {
 			t.Errorf("who eve is: %+v, %v", me, err)
 		}

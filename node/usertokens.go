@@ -17,9 +17,9 @@ const (
 	tokensForgotten = 100
 )
 
-// roomForToken returns a *table.LimitError if a user has the maximum number of tokens, and otherwise the expired tokens of all users that are to be
+// checkTokenLimit returns a *table.LimitError if a user has the maximum number of tokens, and otherwise the expired tokens of all users that are to be
 // removed.
-func (acc *accounts) roomForToken(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
+func (acc *accounts) checkTokenLimit(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
 	all, err := acc.accessTokens(ctx, "")
 	if err != nil {
 		return nil, err

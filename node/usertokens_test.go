@@ -38,7 +38,7 @@ func (f *fleet) putTokens(n int, of string, made time.Time, life time.Duration) 
 }
 
 // TestTokensOfUser: a user has so many access tokens and no more; those that ended long ago do not count, and go, whosever they
-// are, while those that ended lately are listed.
+// are, while those that ended recentView are listed.
 func TestTokensOfUser(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
@@ -117,8 +117,8 @@ func TestUnreadableTokens(t *testing.T) {
 		if err := step.revoke(); !errors.Is(err, step.want) {
 			t.Errorf("%s cannot be read: revoke: %v, want %v", step.what, err, step.want)
 		}
-		var who *client.IdentityError
-		if _, err := ann.Whoami(ctx); !errors.As(err, &who) || who.Reason != api.IdentityRevoked {
+		var caller *client.IdentityError
+		if _, err := ann.Whoami(ctx); !errors.As(err, &caller) || caller.Reason != api.IdentityRevoked {
 			t.Errorf("%s cannot be read: who shows a token that was revoked: %v", step.what, err)
 		}
 	}

@@ -136,7 +136,7 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 	if group, _ := n.voter.group(); group != nil {
 		return nil
 	}
-	if err := n.roomToVote(); err != nil {
+	if err := n.checkVoteSpace(); err != nil {
 		return err
 	}
 	if own := n.raftEpoch(); m.raftEpoch != own {
@@ -157,13 +157,13 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 	if err := n.self.change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
 		return errors.Join(err, n.voter.close())
 	}
-	n.tellOthers()
+	n.publishMeta()
 	return nil
 }
 
-// roomToVote returns an error if the disk for the lock service's log has less free space than the reserve. The log grows there, and a
+// checkVoteSpace returns an error if the disk for the lock service's log has less free space than the reserve. The log grows there, and a
 // node that cannot write it ends.
-func (n *Node) roomToVote() error {
+func (n *Node) checkVoteSpace() error {
 	dir := n.cfg.DataDirs[0]
 	if free, ok := freeBytes(dir); ok && free < n.reserve() {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
@@ -186,7 +186,7 @@ func (n *Node) stopVoting() error {
 		return err
 	}
 	n.log.Info("node stopped voting in the lock service")
-	n.tellOthers()
+	n.publishMeta()
 	return nil
 }
 

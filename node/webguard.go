@@ -13,7 +13,7 @@ import (
 // mayLook returns nil if a request may see the node's pages: from a node, or from a principal with the right to monitor the cluster, who has a
 // certificate or sends an access token as a bearer. Otherwise it returns the HTTP status.
 func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
-	who := &subject{peer: peer, from: r.RemoteAddr}
+	caller := &subject{peer: peer, from: r.RemoteAddr}
 	if peer.Kind == pki.Node {
 		return 0, nil
 	}
@@ -21,14 +21,14 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 		return http.StatusServiceUnavailable, n.notServing()
 	}
 	if peer.Kind == pki.Anonymous {
-		text, shown := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !shown {
+		text, credentialToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !credentialToken {
 			return http.StatusUnauthorized, errStranger
 		}
-		err = n.authenticate(r.Context(), who, strings.TrimSpace(text))
+		err = n.authenticate(r.Context(), caller, strings.TrimSpace(text))
 	}
 	if err == nil {
-		_, err = n.authz.rights.check(r.Context(), who, acl.Monitor)
+		_, err = n.authz.rights.check(r.Context(), caller, acl.Monitor)
 	}
 	switch {
 	case err == nil:
@@ -42,6 +42,6 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	default:
 		return http.StatusServiceUnavailable, err
 	}
-	n.authz.audit.refused(who, "http", r.URL.Path, err)
+	n.authz.audit.refused(caller, "http", r.URL.Path, err)
 	return status, err
 }

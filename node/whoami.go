@@ -20,7 +20,7 @@ func (acc *accounts) handleWhoAmI(r registrar) {
 		if !begin(c, &r.Options) {
 			return
 		}
-		me, err := acc.whoIs(c.Context(), subjectOf(c))
+		me, err := acc.identityOf(c.Context(), subjectOf(c))
 		if err != nil {
 			fail(c, err)
 			return
@@ -29,19 +29,19 @@ func (acc *accounts) handleWhoAmI(r registrar) {
 	})
 }
 
-// whoIs returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
-func (acc *accounts) whoIs(ctx context.Context, who *subject) (*api.Whoami, error) {
+// identityOf returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
+func (acc *accounts) identityOf(ctx context.Context, caller *subject) (*api.Whoami, error) {
 	me := &api.Whoami{Cluster: acc.cluster(), Kind: api.KindAnybody}
-	if who == nil {
+	if caller == nil {
 		me.Grants = []api.GrantInfo{{Principal: acl.Everyone, Rights: acl.Admin.String()}}
 		return me, nil
 	}
-	me.Kind, me.Name, me.Shown, me.ID, me.EndsMS = api.KindPrincipal, who.who().Name, api.ShownCertificate, who.who().Serial, who.peer.Ends.UnixMilli()
-	if who.peer.Kind == pki.Node {
+	me.Kind, me.Name, me.Shown, me.ID, me.EndsMS = api.KindPrincipal, caller.identity().Name, api.ShownCertificate, caller.identity().Serial, caller.peer.Ends.UnixMilli()
+	if caller.peer.Kind == pki.Node {
 		me.Kind = api.KindNode
 		return me, nil
 	}
-	if t := who.shown.Load(); t != nil {
+	if t := caller.credentialToken.Load(); t != nil {
 		me.Shown, me.EndsMS = api.ShownToken, 0
 		if !t.record.Ends.IsZero() {
 			me.EndsMS = t.record.Ends.UnixMilli()

@@ -277,17 +277,17 @@ func TestSeeds(t *testing.T) {
 
 func TestConfigRefused(t *testing.T) {
 	for text, edit := range map[string]func(*gossip.Config){
-		"id or RPC":      func(c *gossip.Config) { c.Self.ID = "" },
-		"cluster id":     func(c *gossip.Config) { c.Cluster = "" },
-		"gossip key":     func(c *gossip.Config) { c.Keys = [][]byte{[]byte("short")} },
-		"gossip stream memory":    func(c *gossip.Config) { c.StreamMemory = 1 << 20 },
-		"no address":     func(c *gossip.Config) { c.Bind = "" },
-		"shorten":        func(c *gossip.Config) { c.Self.Zone = strings.Repeat("z", 600) },
-		"listen":         func(c *gossip.Config) { c.Bind = "127.0.0.1" },
-		"cannot reach":   func(c *gossip.Config) { c.Advertise = "0.0.0.0" },
-		"look up":        func(c *gossip.Config) { c.Advertise = "no.such.host.invalid" },
-		"missing port":   func(c *gossip.Config) { c.Bind = "localhost" },
-		"invalid syntax": func(c *gossip.Config) { c.Bind = "127.0.0.1:http" },
+		"id or RPC":            func(c *gossip.Config) { c.Self.ID = "" },
+		"cluster id":           func(c *gossip.Config) { c.Cluster = "" },
+		"gossip key":           func(c *gossip.Config) { c.Keys = [][]byte{[]byte("short")} },
+		"gossip stream memory": func(c *gossip.Config) { c.StreamMemory = 1 << 20 },
+		"no address":           func(c *gossip.Config) { c.Bind = "" },
+		"shorten":              func(c *gossip.Config) { c.Self.Zone = strings.Repeat("z", 600) },
+		"listen":               func(c *gossip.Config) { c.Bind = "127.0.0.1" },
+		"cannot reach":         func(c *gossip.Config) { c.Advertise = "0.0.0.0" },
+		"look up":              func(c *gossip.Config) { c.Advertise = "no.such.host.invalid" },
+		"missing port":         func(c *gossip.Config) { c.Bind = "localhost" },
+		"invalid syntax":       func(c *gossip.Config) { c.Bind = "127.0.0.1:http" },
 	} {
 		c := config("a", nil)
 		edit(&c)

@@ -14,10 +14,10 @@ import (
 // connectAction is the action in the audit log for a rejected connection.
 const connectAction = "connect"
 
-// turnedAway records a rejected connection. It does not wait for the disk. The identity that the peer claims is unverified, so it
+// connectionRejected records a rejected connection. It does not wait for the disk. The identity that the peer claims is unverified, so it
 // appears only in the text: otherwise clients could create any number of kinds of refusals.
-func (l *auditLog) turnedAway(from string, err error) {
-	code := whyTurnedAway(err)
+func (l *auditLog) connectionRejected(from string, err error) {
+	code := rejectionCode(err)
 	if l == nil || code == "" {
 		return
 	}
@@ -29,8 +29,8 @@ func (l *auditLog) turnedAway(from string, err error) {
 	l.to.Refusal(r)
 }
 
-// whyTurnedAway returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
-func whyTurnedAway(err error) string {
+// rejectionCode returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
+func rejectionCode(err error) string {
 	var peer *pki.PeerError
 	var many *pki.ManyConnsError
 	var plain tls.RecordHeaderError

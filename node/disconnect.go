@@ -12,9 +12,9 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// severPeriod is the interval of checks for connections of users that are no longer admitted. It takes two checks in a row to close a connection:
+// disconnectPeriod is the interval of checks for connections of users that are no longer admitted. It takes two checks in a row to close a connection:
 // until then answers return the reason.
-const severPeriod = 5 * time.Second
+const disconnectPeriod = 5 * time.Second
 
 // credential is what a connection authenticated with.
 type credential struct {
@@ -34,16 +34,16 @@ func credentialOf(p pki.Peer) credential {
 	return c
 }
 
-// severRefused closes the connections of users that are no longer admitted, until the node closes.
-func (n *Node) severRefused() {
+// disconnectRejected closes the connections of users that are no longer admitted, until the node closes.
+func (n *Node) disconnectRejected() {
 	if n.security == nil {
 		return
 	}
 	var out map[credential]bool
-	for timing.Sleep(n.ctx, severPeriod); n.ctx.Err() == nil; timing.Sleep(n.ctx, severPeriod) {
+	for timing.Sleep(n.ctx, disconnectPeriod); n.ctx.Err() == nil; timing.Sleep(n.ctx, disconnectPeriod) {
 		before := out
 		var err error
-		if out, err = n.notLetIn(); err != nil {
+		if out, err = n.rejectedCredentials(); err != nil {
 			n.log.Debug("credentials of connections not checked", "err", err)
 			continue
 		}
@@ -57,9 +57,9 @@ func (n *Node) severRefused() {
 	}
 }
 
-// notLetIn returns the credentials of connections that are no longer valid. The error is that of a read.
-func (n *Node) notLetIn() (map[credential]bool, error) {
-	if err := n.unled(); err != nil {
+// rejectedCredentials returns the credentials of connections that are no longer valid. The error is that of a read.
+func (n *Node) rejectedCredentials() (map[credential]bool, error) {
+	if err := n.checkLeader(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, rightsTimeout)

@@ -66,10 +66,10 @@ func TestCutTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A master that knows nothing of all this.
-	stale := &clusterTablets{n: n, rows: n.rows, to: commander{n}, uncut: map[uint64]bool{}}
-	late := &cuts{first: s.ID + 1, ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
+	stale := &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}}
+	late := &splitPoints{first: s.ID + 1, ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
 	for i := range late.tablets() {
-		if err := stale.makeCut(ctx, late, s.ID, i); err != nil {
+		if err := stale.createFirstTablet(ctx, late, s.ID, i); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,11 +127,11 @@ func TestBadCuts(t *testing.T) {
 		{"too long", [][]byte{long}, table.ErrLimit},
 		{"too long together", [][]byte{long[1:], append(long[2:], 'y'), append(long[3:], 'z', 'z'), append(long[4:], 'z', 'z')}, table.ErrLimit},
 	} {
-		if _, err := checkCuts(x.rows, &limits); !errors.Is(err, x.want) {
+		if _, err := checkSplitPoints(x.rows, &limits); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v, want %v", x.what, err, x.want)
 		}
 	}
-	if got, err := checkCuts(many[:api.SplitAtMax], &limits); err != nil || len(got) != api.SplitAtMax {
+	if got, err := checkSplitPoints(many[:api.SplitAtMax], &limits); err != nil || len(got) != api.SplitAtMax {
 		t.Errorf("%d rows: %v", len(got), err)
 	}
 }

@@ -36,18 +36,18 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 			return
 		}
 		var result answer
-		by := asked{who: subjectOf(c), method: method}
+		by := changeRequest{caller: subjectOf(c), method: method}
 		if names > 0 {
 			by.name = r.Names[0]
 		}
-		ctx := withAsked(withSubject(c.Context(), by.who), by)
+		ctx := withRequest(withSubject(c.Context(), by.caller), by)
 		do := func(ctx context.Context) (err error) {
 			result, err = h(ctx, &r)
 			return err
 		}
 		var err error
-		if givenUpUnled[method] {
-			err = n.whileLed(ctx, do)
+		if cancelledWithoutLeader[method] {
+			err = n.whileLeader(ctx, do)
 		} else {
 			err = do(ctx)
 		}

@@ -17,29 +17,29 @@ const (
 func (c Config) connsMax() int { return int(min(connsMost, c.MemoryBytes/connMemory)) }
 
 // lent is cache memory that is reserved for connections and for the sorting of dead servers' logs (I13).
-type lent struct {
+type reservation struct {
 	// mu guards the fields in it, and orders the calls of lend.
 	mu struct {
 		sync.Mutex
-		bytes int64
-		lend  func(bytes int64) // nil until there are caches
+		bytes        int64
+		reserveBytes func(bytes int64) // nil until there are caches
 	}
 }
 
 // change changes the reserved bytes.
-func (l *lent) change(by int64) {
+func (l *reservation) change(by int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.bytes += by
-	if l.mu.lend != nil {
-		l.mu.lend(l.mu.bytes)
+	if l.mu.reserveBytes != nil {
+		l.mu.reserveBytes(l.mu.bytes)
 	}
 }
 
 // from sets the function that reserves memory of the caches from now on.
-func (l *lent) from(lend func(bytes int64)) {
+func (l *reservation) from(reserveBytes func(bytes int64)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.lend = lend
-	lend(l.mu.bytes)
+	l.mu.reserveBytes = reserveBytes
+	reserveBytes(l.mu.bytes)
 }

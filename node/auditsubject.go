@@ -6,9 +6,9 @@ import (
 )
 
 // matter returns the subject of a change for the audit log.
-func (g *guard) matter(c *rpc.Call) string {
+func (g *guard) auditSubject(c *rpc.Call) string {
 	switch {
-	case !g.change() || g.tells:
+	case !g.change() || g.selfAudited:
 		return ""
 	case g.about != nil:
 		return g.about(c)
@@ -33,7 +33,7 @@ func named(what string) func(*rpc.Call) string {
 }
 
 // said is for changes that always have the same subject.
-func said(what string) func(*rpc.Call) string {
+func always(what string) func(*rpc.Call) string {
 	return func(*rpc.Call) string { return what }
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// blobFleet implements blobfs.Fleet: the registry lists the nodes, gossip has their state.
-type blobFleet struct {
+// blobMembership implements blobfs.Fleet: the registry lists the nodes, gossip has their state.
+type blobMembership struct {
 	n *Node
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		registry []fleetNode
+		registry []clusterNode
 		members  []blobfs.Member // replaced, never changed
 		changed  chan struct{}
 		remotes  map[string]*blobapi.Remote
@@ -27,8 +27,8 @@ type blobFleet struct {
 	}
 }
 
-func newBlobFleet(n *Node) *blobFleet {
-	f := &blobFleet{n: n}
+func newBlobMembership(n *Node) *blobMembership {
+	f := &blobMembership{n: n}
 	f.mu.changed = make(chan struct{})
 	f.mu.remotes = map[string]*blobapi.Remote{}
 	return f
@@ -43,7 +43,7 @@ const (
 )
 
 // follow updates the members until the node closes.
-func (f *blobFleet) follow() {
+func (f *blobMembership) follow() {
 	n := f.n
 	pause := strangerPause
 	for {
@@ -61,7 +61,7 @@ func (f *blobFleet) follow() {
 			pause = strangerPause
 		case <-tick.C:
 			pause = min(2*pause, registryPeriod)
-			ctx, cancel := context.WithTimeout(n.ctx, fleetTimeout)
+			ctx, cancel := context.WithTimeout(n.ctx, nodesTimeout)
 			if err := f.read(ctx); err != nil {
 				n.log.Debug("registry of nodes not read; keeping the previous one", "err", err)
 			}
@@ -75,7 +75,7 @@ func (f *blobFleet) follow() {
 }
 
 // strangers reports whether gossip knows a node that is not in the registry.
-func (f *blobFleet) strangers() bool {
+func (f *blobMembership) strangers() bool {
 	if f.n.ring == nil {
 		return false
 	}
@@ -85,7 +85,7 @@ func (f *blobFleet) strangers() bool {
 }
 
 // read reads the registry.
-func (f *blobFleet) read(ctx context.Context) error {
+func (f *blobMembership) read(ctx context.Context) error {
 	all, err := f.n.fleet(ctx)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (f *blobFleet) read(ctx context.Context) error {
 }
 
 // update rebuilds the list of members.
-func (f *blobFleet) update() {
+func (f *blobMembership) update() {
 	f.mu.Lock()
 	registry := f.mu.registry
 	f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *blobFleet) update() {
 	}
 }
 
-func (f *blobFleet) member(x fleetNode) blobfs.Member {
+func (f *blobMembership) member(x clusterNode) blobfs.Member {
 	g, known := f.n.member(x.id)
 	m := blobfs.Member{
 		ID: x.id, Zone: x.record.Zone, CapacityBytes: g.CapacityBytes, FreeBytes: g.FreeBytes,
@@ -139,7 +139,7 @@ func (f *blobFleet) member(x fleetNode) blobfs.Member {
 }
 
 // name returns a node's name, or "" if it is unknown.
-func (f *blobFleet) name(id string) string {
+func (f *blobMembership) name(id string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.mu.registry {
@@ -151,24 +151,24 @@ func (f *blobFleet) name(id string) string {
 }
 
 // Members implements blobfs.Fleet.
-func (f *blobFleet) Members() []blobfs.Member {
+func (f *blobMembership) Members() []blobfs.Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.members
 }
 
 // Changed implements blobfs.Fleet.
-func (f *blobFleet) Changed() <-chan struct{} {
+func (f *blobMembership) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.changed
 }
 
 // Self implements blobfs.Fleet.
-func (f *blobFleet) Self() string { return f.n.id() }
+func (f *blobMembership) Self() string { return f.n.id() }
 
 // Peer implements blobfs.Fleet. It connects on the first call.
-func (f *blobFleet) Peer(_ context.Context, id string) (blobapi.Peer, error) {
+func (f *blobMembership) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.closed {
@@ -185,7 +185,7 @@ func (f *blobFleet) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 	return r, nil
 }
 
-func (f *blobFleet) close() {
+func (f *blobMembership) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.closed = true

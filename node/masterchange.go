@@ -17,7 +17,7 @@ const masterPoll = 200 * time.Millisecond
 
 // asMaster runs a change while this node is master, if the caller is still authorized, and cancels it when the mastership ends:
 // a node that is cut off would retry forever. On an open node it only runs the change. The caller holds c.running.
-func (c *changes) asMaster(ctx context.Context, a asked, do func(ctx context.Context) error) error {
+func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
 	if c.authz.open {
 		return do(ctx)
 	}
@@ -26,10 +26,10 @@ func (c *changes) asMaster(ctx context.Context, a asked, do func(ctx context.Con
 	if err != nil {
 		return err
 	}
-	if err := c.authz.stillAsked(ctx, a); err != nil { // after the mastership was read, before anything is written
+	if err := c.authz.reauthorize(ctx, a); err != nil { // after the mastership was read, before anything is written
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(ctx, reignKey{}, &reign{option: o}))
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, mastershipKey{}, &mastership{option: o}))
 	defer cancel()
 	c.background.Go(func() {
 		for ctx.Err() == nil && c.master().Epoch() == epoch {
@@ -39,7 +39,7 @@ func (c *changes) asMaster(ctx context.Context, a asked, do func(ctx context.Con
 	})
 	err = notMasterNow(do(ctx))
 	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
-		return told(api.ErrUnsure, fmt.Errorf("the node is no longer the master: %w", err))
+		return recode(api.ErrUnsure, fmt.Errorf("the node is no longer the master: %w", err))
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (c *changes) asMaster(ctx context.Context, a asked, do func(ctx context.Con
 // masterOption returns the option of a write that succeeds only while this node is master. Within a change it is the mastership
 // that the change began under.
 func (c *changes) masterOption(ctx context.Context) (metaapi.SetOptions, error) {
-	if r := reignIn(ctx); r != nil {
+	if r := mastershipIn(ctx); r != nil {
 		return r.option, nil
 	}
 	q := c.master().Sequencer()

@@ -11,25 +11,25 @@ import (
 // smallAnswerBytes is the size of answers that are not charged: the connections' buffers are bounded.
 const smallAnswerBytes = 64 << 10
 
-// errMoreRoom stops a read at a row for which the answer has no memory. The read releases what it has read before it waits, and starts
+// errMoreMemory stops a read at a row for which the answer has no memory. The read releases what it has read before it waits, and starts
 // again: others would wait for that memory.
-var errMoreRoom = errors.New("the answer needs more memory than is free now")
+var errMoreMemory = errors.New("the answer needs more memory than is free now")
 
-// answerRoom is the memory of one answer while rows of unknown size are read into it.
-type answerRoom struct {
+// answerMemory is the memory of one answer while rows of unknown size are read into it.
+type answerMemory struct {
 	of     *resultMemory
 	user   string // charged for it; "" for none
 	copies int64  // concurrent copies of the answer: being built, and being sent
 	bytes  int    // of the answer, at most
 	weight int64  // charged for them
-	lacks  int    // bytes that the answer needed, after errMoreRoom
+	lacks  int    // bytes that the answer needed, after errMoreMemory
 }
 
 // weigh returns the memory of an answer of so many bytes, at most all memory for results.
-func (r *answerRoom) weigh(bytes int) int64 { return min(r.copies*int64(bytes), r.of.all) }
+func (r *answerMemory) weigh(bytes int) int64 { return min(r.copies*int64(bytes), r.of.all) }
 
 // fits reports whether the answer may have so many bytes. It charges free memory for them, and does not wait.
-func (r *answerRoom) fits(bytes int) bool {
+func (r *answerMemory) fits(bytes int) bool {
 	if bytes <= max(r.bytes, smallAnswerBytes) {
 		return true
 	}
@@ -43,8 +43,8 @@ func (r *answerRoom) fits(bytes int) bool {
 }
 
 // await releases the memory of the answer and waits for that of so many bytes. Errors: those of resultMemory.take.
-func (r *answerRoom) await(ctx context.Context, bytes int) error {
-	r.giveBack()
+func (r *answerMemory) await(ctx context.Context, bytes int) error {
+	r.release()
 	w := r.weigh(bytes)
 	if err := r.of.acquire(ctx, r.user, w); err != nil {
 		return err
@@ -54,9 +54,9 @@ func (r *answerRoom) await(ctx context.Context, bytes int) error {
 }
 
 // build calls read to append an answer to an encoder, which it returns. It first waits for the memory of so many bytes and, while read ends
-// with errMoreRoom, for twice what was missing: with small increments it would read everything again for each row. While it waits it holds no
+// with errMoreMemory, for twice what was missing: with small increments it would read everything again for each row. While it waits it holds no
 // encoder, which would be as large as what was read. Errors: those of await and read.
-func (r *answerRoom) build(ctx context.Context, bytes int, read func(*wire.Encoder) error) (*wire.Encoder, error) {
+func (r *answerMemory) build(ctx context.Context, bytes int, read func(*wire.Encoder) error) (*wire.Encoder, error) {
 	for ; ; bytes = 2 * r.lacks {
 		if err := r.await(ctx, max(r.of.batch(bytes), r.lacks)); err != nil {
 			return nil, err
@@ -70,13 +70,13 @@ func (r *answerRoom) build(ctx context.Context, bytes int, read func(*wire.Encod
 			return e, nil
 		}
 		e.Release()
-		if err != errMoreRoom {
+		if err != errMoreMemory {
 			return nil, err
 		}
 	}
 }
 
-func (r *answerRoom) giveBack() {
+func (r *answerMemory) release() {
 	if r.weight > 0 {
 		r.of.free.Release(r.user, r.weight)
 	}
@@ -84,10 +84,10 @@ func (r *answerRoom) giveBack() {
 }
 
 // untilSent keeps the memory until the answer of c, which must follow, has been sent.
-func (r *answerRoom) untilSent(c *rpc.Call) {
+func (r *answerMemory) untilSent(c *rpc.Call) {
 	if r.weight > 0 {
 		sent := *r
-		c.OnSent(sent.giveBack)
+		c.OnSent(sent.release)
 	}
 	r.bytes, r.weight = 0, 0
 }

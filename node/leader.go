@@ -11,21 +11,21 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// asksLockService are the methods that need the lock service. While it has no leader they fail at once: otherwise their callers
-// would only learn that the deadline passed.
-var asksLockService = map[string]bool{
+// needsLockService are the methods that need the lock service. While it has no leader they fail at once: otherwise their callers
+// would only learn that the deadline forwarded.
+var needsLockService = map[string]bool{
 	api.MethodRoot: true, api.MethodListTables: true, api.MethodDescribeTable: true,
 	api.MethodCreateTable: true, api.MethodDropTable: true, api.MethodSetFamily: true, api.MethodDropFamily: true,
 	api.MethodCompactTable: true, api.MethodSplitTablet: true, api.MethodMoveTablet: true, api.MethodMergeTablets: true,
 	api.MethodCompactTablet: true,
 }
 
-// givenUpUnled are those of them that change nothing. They are cancelled if the leader is lost while they wait.
-var givenUpUnled = map[string]bool{api.MethodRoot: true, api.MethodListTables: true, api.MethodDescribeTable: true}
+// cancelledWithoutLeader are those of them that change nothing. They are cancelled if the leader is lost while they wait.
+var cancelledWithoutLeader = map[string]bool{api.MethodRoot: true, api.MethodListTables: true, api.MethodDescribeTable: true}
 
-// unled returns an error if the lock service has no leader and this node's lease has expired because of it. It returns nil while
+// checkLeader returns an error if the lock service has no leader and this node's lease has expired because of it. It returns nil while
 // there is a leader, and while the node reacquires its lock.
-func (n *Node) unled() error {
+func (n *Node) checkLeader() error {
 	s := n.server.Load()
 	if s == nil || s.serving() == nil {
 		return nil
@@ -59,11 +59,11 @@ func (n *Node) unled() error {
 	} else if there > voters/2 {
 		return nil
 	}
-	return unledError(voters, there)
+	return noLeaderError(voters, there)
 }
 
-// unledError returns the error for a lock service without a leader, given the numbers of its voters and of those that are alive.
-func unledError(voters, there int) *rpc.Error {
+// noLeaderError returns the error for a lock service without a leader, given the numbers of its voters and of those that are alive.
+func noLeaderError(voters, there int) *rpc.Error {
 	text := fmt.Sprintf("the lock service has no leader: %[2]d of its %[1]d voters are alive, and %[3]d are needed", voters, there, voters/2+1)
 	if there <= voters/2 {
 		text += `: start the others; if they are lost for good, see "stele raft recover --help"`
@@ -73,24 +73,24 @@ func unledError(voters, there int) *rpc.Error {
 	return &rpc.Error{Code: rpc.CodeUnavailable, Message: text, Retryable: true}
 }
 
-// unledPeriod is the interval at which waiting calls check for a leader.
-const unledPeriod = 200 * time.Millisecond
+// leaderPeriod is the interval at which waiting calls check for a leader.
+const leaderPeriod = 200 * time.Millisecond
 
-// whileLed calls do, which needs the lock service and changes nothing, and cancels it with the error of unled if the leader is
+// whileLeader calls do, which needs the lock service and changes nothing, and cancels it with the error of checkLeader if the leader is
 // lost.
-func (n *Node) whileLed(ctx context.Context, do func(context.Context) error) error {
+func (n *Node) whileLeader(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() { // ends with ctx, which this waits for
 		defer close(ended)
-		t := time.NewTicker(unledPeriod)
+		t := time.NewTicker(leaderPeriod)
 		defer t.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-t.C:
-				if err := n.unled(); err != nil {
+				if err := n.checkLeader(); err != nil {
 					cancel(err)
 				}
 			}
@@ -100,9 +100,9 @@ func (n *Node) whileLed(ctx context.Context, do func(context.Context) error) err
 	cause := context.Cause(ctx)
 	cancel(nil)
 	<-ended
-	var unled *rpc.Error
-	if err != nil && errors.As(cause, &unled) {
-		return unled
+	var checkLeader *rpc.Error
+	if err != nil && errors.As(cause, &checkLeader) {
+		return checkLeader
 	}
 	return err
 }

@@ -30,13 +30,13 @@ func TestTurnedAwayAtTLS(t *testing.T) {
 		return issue(t, a, func(r []byte) (*x509.Certificate, error) { return a.SignPrincipal(r, name, 1, ttl, from) })
 	}
 	const tries = 5
-	for code, who := range map[string]*pki.Credential{
+	for code, caller := range map[string]*pki.Credential{
 		"expired":       sign(first.Authority, "late", now.Add(-48*time.Hour), time.Hour),
 		"not_yet_valid": sign(first.Authority, "early", now.Add(48*time.Hour), time.Hour),
 		"untrusted":     sign(foreign, "forged", now, time.Hour),
 		"other_cluster": sign(other, "far", now, time.Hour),
 	} {
-		blind := pki.NewEndpoint(who, pki.Options{}).DialNode("")
+		blind := pki.NewEndpoint(caller, pki.Options{}).DialNode("")
 		blind.VerifyConnection = nil // it does not mind whom it talks to
 		for i := range tries {
 			if got := say(t, addr, blind, []byte{0x94, 0x00, 0x01, 0xa4, 'p', 'i', 'n', 'g', 0x90}); got != "" {

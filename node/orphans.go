@@ -23,14 +23,14 @@ import (
 // them.
 
 const (
-	// leftoversRetry is the pause after a failure.
-	leftoversRetry = 10 * time.Second
-	// leftoversTimeout bounds one search, which reads all tables' schemas.
-	leftoversTimeout = time.Minute
+	// orphansRetry is the pause after a failure.
+	orphansRetry = 10 * time.Second
+	// orphansTimeout bounds one search, which reads all tables' schemas.
+	orphansTimeout = time.Minute
 )
 
-// sweepLeftovers removes orphaned files of tables once in each mastership of this node, until the node closes.
-func (tb *tableService) sweepLeftovers() {
+// removeOrphans removes orphaned files of tables once in each mastership of this node, until the node closes.
+func (tb *tableService) removeOrphans() {
 	if tb.authz.open { // nothing is written before a table
 		return
 	}
@@ -40,27 +40,27 @@ func (tb *tableService) sweepLeftovers() {
 		if epoch == 0 || epoch == tb.swept.Load() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(tb.ctx, leftoversTimeout)
+		ctx, cancel := context.WithTimeout(tb.ctx, orphansTimeout)
 		err := tb.sweepTables(ctx)
 		cancel()
 		if err == nil {
 			tb.swept.Store(epoch)
 		} else if tb.ctx.Err() == nil && tb.master().Epoch() != 0 {
 			failed.warn(tb.log, "take away what is left over of tables that are not there; will try again", err)
-			timing.Sleep(tb.ctx, leftoversRetry)
+			timing.Sleep(tb.ctx, orphansRetry)
 		}
 	}
 }
 
 // sweepTables removes files of tables that do not exist.
 func (tb *tableService) sweepTables(ctx context.Context) error {
-	left, err := tb.leftovers(ctx, nil)
+	left, err := tb.orphans(ctx, nil)
 	if err != nil || len(left) == 0 {
 		return err
 	}
 	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: tb.id()}}
-	return tb.changes.do(ctx, asked{who: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
-		left, err := tb.leftovers(ctx, left)
+	return tb.changes.do(ctx, changeRequest{caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
+		left, err := tb.orphans(ctx, left)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (tb *tableService) sweepTables(ctx context.Context) error {
 
 // leftovers returns files of tables that do not exist, by table id. If found is not nil, only those that are also in it are returned. Files of a
 // table that is being created are included, unless the caller holds up changes.
-func (tb *tableService) leftovers(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
+func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
 	left := maps.Clone(found)
 	if found == nil {
 		left = map[uint64][]string{}

@@ -27,14 +27,14 @@ func (n *Node) handleOnBehalf() {
 		c.Keep() // as the forwarded methods do
 		d := &c.Params
 		method := d.Str()
-		who := &subject{peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, passed: true}
+		caller := &subject{peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, forwarded: true}
 		shownID := d.Str()
-		who.from = d.Str()
+		caller.from = d.Str()
 		behind := *d
 		behind.Raw() // the parameters
-		who.peer.Serial = behind.Str()
+		caller.peer.Serial = behind.Str()
 		c.NumParams = d.Array()
-		g, h := guards[method], n.passable[method]
+		g, h := guards[method], n.forwardable[method]
 		switch {
 		case d.Err() != nil:
 			c.Fail(api.ToRPC(d.Err()))
@@ -49,13 +49,13 @@ func (n *Node) handleOnBehalf() {
 		if shownID != "" {
 			ctx, cancel := context.WithTimeout(c.Context(), rightsTimeout)
 			defer cancel()
-			if err := n.reshow(ctx, who, shownID); err != nil {
+			if err := n.restoreToken(ctx, caller, shownID); err != nil {
 				c.Fail(toAPI(err))
 				return
 			}
 		}
-		c.SetIdentity(who)
-		if err := n.authz.letIn(c, method, &g); err != nil {
+		c.SetIdentity(caller)
+		if err := n.authz.admitCall(c, method, &g); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -63,8 +63,8 @@ func (n *Node) handleOnBehalf() {
 	})
 }
 
-// reshow sets the token of a forwarded subject, which another node has verified.
-func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
+// restoreToken sets the token of a forwarded subject, which another node has verified.
+func (n *Node) restoreToken(ctx context.Context, caller *subject, text string) error {
 	id, err := token.ParseID(text)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
 	b, err := n.authz.rights.files.Get(ctx, tokenPath(id))
 	switch {
 	case err != nil:
-		return n.authz.rights.told(err)
+		return n.authz.rights.recode(err)
 	case b == nil:
 		return gone
 	}
@@ -81,10 +81,10 @@ func (n *Node) reshow(ctx context.Context, who *subject, text string) error {
 	if err != nil {
 		return err
 	}
-	if r.Principal != who.peer.Name || r.Generation != who.peer.Generation {
+	if r.Principal != caller.peer.Name || r.Generation != caller.peer.Generation {
 		return gone
 	}
-	who.shown.Store(&shown{record: r})
+	caller.credentialToken.Store(&credentialToken{record: r})
 	return nil
 }
 
@@ -95,16 +95,16 @@ func (n *Node) isMaster() bool { return n.master.Epoch() != 0 }
 // mode need not send a deadline.
 const masterTime = 30 * time.Second
 
-// passOn forwards a principal's request to the master's node and returns its answer. If this node becomes the master meanwhile, it
+// forward forwards a principal's request to the master's node and returns its answer. If this node becomes the master meanwhile, it
 // serves the request itself.
-func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.Call)) {
+func (n *Node) forward(c *rpc.Call, method string, caller *subject, serve func(*rpc.Call)) {
 	c.OnAnswer(nil) // the master's node checks and logs the request
 	params := slices.Clone(c.Params.Rest())
 	began := time.Now()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if n.isMaster() {
 			g := guards[method]
-			if err := n.authz.letIn(c, method, &g); err != nil {
+			if err := n.authz.admitCall(c, method, &g); err != nil {
 				c.Fail(err)
 				return
 			}
@@ -112,7 +112,7 @@ func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.
 			return
 		}
 		var result []byte
-		again, err := n.passOnce(c, who, params, &result)
+		again, err := n.forwardOnce(c, caller, params, &result)
 		if err == nil {
 			c.Reply(func(e *wire.Encoder) { e.Raw(result) })
 			return
@@ -127,14 +127,14 @@ func (n *Node) passOn(c *rpc.Call, method string, who *subject, serve func(*rpc.
 	}
 }
 
-// passOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
-func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte) (again bool, err error) {
-	boss, _ := n.epochs.last()
-	if boss == "" || boss == n.id() || who.passed {
-		return !who.passed, errNotMaster
+// forwardOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
+func (n *Node) forwardOnce(c *rpc.Call, caller *subject, params []byte, result *[]byte) (again bool, err error) {
+	masterID, _ := n.epochs.last()
+	if masterID == "" || masterID == n.id() || caller.forwarded {
+		return !caller.forwarded, errNotMaster
 	}
-	name, generation, s := who.principal()
-	err = n.peers.call(c.Context(), boss, methodOnBehalf, func(e *wire.Encoder) {
+	name, generation, s := caller.principal()
+	err = n.peers.call(c.Context(), masterID, methodOnBehalf, func(e *wire.Encoder) {
 		e.Array(7)
 		e.Str(c.Method())
 		e.Str(name)
@@ -144,11 +144,11 @@ func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte
 		} else {
 			e.Str("")
 		}
-		e.Str(who.from)
+		e.Str(caller.from)
 		e.Array(c.NumParams)
 		e.Raw(params)
 		if s == nil {
-			e.Str(who.peer.Serial)
+			e.Str(caller.peer.Serial)
 		} else {
 			e.Str("")
 		}
@@ -164,7 +164,7 @@ func (n *Node) passOnce(c *rpc.Call, who *subject, params []byte, result *[]byte
 	case errors.As(err, &answer):
 		return answer.Code == rpc.CodeUnavailable, err
 	case errors.As(err, &lost) && lost.Sent, c.Context().Err() != nil:
-		return false, told(api.ErrUnsure, fmt.Errorf("node %s did not answer: %w", boss, err))
+		return false, recode(api.ErrUnsure, fmt.Errorf("node %s did not answer: %w", masterID, err))
 	}
-	return true, fmt.Errorf("%w: the master's node %s cannot be reached: %s", api.ErrUnavailable, boss, err.Error())
+	return true, fmt.Errorf("%w: the master's node %s cannot be reached: %s", api.ErrUnavailable, masterID, err.Error())
 }

@@ -74,12 +74,12 @@ func (s *tabletServer) expectMetadata() {
 	defer tick.Stop()
 	seen := map[string]time.Time{} // nodes that had METADATA's tablets, by when that was last known
 	for {
-		changed := s.n.fleetOf.Changed()
+		changed := s.n.blobMembers.Changed()
 		for _, id := range s.n.client.MetadataNodes() {
 			seen[id] = time.Now()
 		}
 		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return time.Since(at) > metadataNodesKept })
-		if s.n.getsMetadata(s.n.fleetOf.Members(), seen) {
+		if s.n.getsMetadata(s.n.blobMembers.Members(), seen) {
 			ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
 			err := s.metadata.BeginLog(ctx)
 			cancel()

@@ -23,7 +23,7 @@ func roomy(bytes int64) *resultMemory {
 func TestAnswerRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(32 << 20)
-		a, b := answerRoom{of: m, copies: 2}, answerRoom{of: m, copies: 2}
+		a, b := answerMemory{of: m, copies: 2}, answerMemory{of: m, copies: 2}
 		if !a.fits(smallAnswerBytes) || a.weight != 0 {
 			t.Errorf("a small answer takes %d", a.weight)
 		}
@@ -38,13 +38,13 @@ func TestAnswerRoom(t *testing.T) {
 		}
 		// Each lacks what the other has.
 		done := make(chan error, 2)
-		for _, r := range []*answerRoom{&a, &b} {
+		for _, r := range []*answerMemory{&a, &b} {
 			go func() {
 				err := r.await(context.Background(), r.lacks)
 				if err == nil {
 					time.Sleep(time.Millisecond)
 				}
-				r.giveBack()
+				r.release()
 				done <- err
 			}()
 		}
@@ -56,7 +56,7 @@ func TestAnswerRoom(t *testing.T) {
 		if !a.fits(100<<20) || b.fits(smallAnswerBytes+1) {
 			t.Error("beside an answer that takes all there is room for another")
 		}
-		a.giveBack()
+		a.release()
 		if !m.free.Try("", m.all) {
 			t.Error("memory is taken, and nobody has it")
 		}
@@ -83,14 +83,14 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 		before, errs := heap(), make(chan error, answers)
 		for range answers {
 			go func() {
-				r := answerRoom{of: m, copies: 2}
-				defer r.giveBack()
+				r := answerMemory{of: m, copies: 2}
+				defer r.release()
 				e, err := r.build(t.Context(), rowBytes/4, func(e *wire.Encoder) error {
 					reads.Add(1)
 					for range rows {
 						if !r.fits(e.Len() + rowBytes) {
 							time.Sleep(time.Millisecond) // others come to their last row, too
-							return errMoreRoom
+							return errMoreMemory
 						}
 						e.Raw(make([]byte, rowBytes))
 					}
@@ -150,7 +150,7 @@ func TestResultsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(32 << 20)
 		for i := 0; ; i++ {
-			r := answerRoom{of: m, user: "ann", copies: 1}
+			r := answerMemory{of: m, user: "ann", copies: 1}
 			if !r.fits(1 << 20) {
 				if i != 16 {
 					t.Errorf("ann has %d answers of 1 MiB, want half of 32", i)
