@@ -68,7 +68,7 @@ func TestCorruptReplicas(t *testing.T) {
 				r.Close()
 			}
 		}
-		if len(c.get(held[0]).Rotten()) != 1 || i == 1 && n.Rotten()[x] == nil {
+		if len(c.get(held[0]).Corrupt()) != 1 || i == 1 && n.Corrupt()[x] == nil {
 			t.Errorf("%s has not recorded its corrupt replica", n.id)
 		}
 	}
@@ -89,8 +89,8 @@ func TestCorruptReplicas(t *testing.T) {
 		t.Errorf("wrong handle: %v", err)
 	}
 	for _, n := range c.all {
-		if len(n.Rotten()) > 1 {
-			t.Errorf("%s: %v", n.id, n.Rotten())
+		if len(n.Corrupt()) > 1 {
+			t.Errorf("%s: %v", n.id, n.Corrupt())
 		}
 	}
 }

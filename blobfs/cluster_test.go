@@ -116,7 +116,7 @@ func (n *node) open(cfg nodesConfig) {
 	}
 	cluster := cfg.cluster
 	cluster.Keep.Off = !cfg.keep
-	cluster.Fleet = membership{n}
+	cluster.Membership = membership{n}
 	var err error
 	if n.Store, err = blobfs.OpenIn(cluster, local); err != nil {
 		t.Fatal(err)

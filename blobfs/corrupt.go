@@ -73,8 +73,8 @@ func (r *corruptExtents) reason(x ExtentID) error {
 	return r.found[x]
 }
 
-// Rotten returns the extents on this node that were found corrupt, and the error of each.
-func (s *Store) Rotten() map[ExtentID]error {
+// Corrupt returns the extents on this node that were found corrupt, and the error of each.
+func (s *Store) Corrupt() map[ExtentID]error {
 	s.corruptExtents.mu.Lock()
 	defer s.corruptExtents.mu.Unlock()
 	all := make(map[ExtentID]error, len(s.corruptExtents.found))

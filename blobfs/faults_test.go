@@ -55,7 +55,7 @@ func TestFewerLiveThanReplicas(t *testing.T) {
 // A node that is draining or full keeps no replica, but writes and reads.
 func TestDrainingWriter(t *testing.T) {
 	c := newNodes(t, nodesConfig{n: 5})
-	c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
+	c.change("n1", func(m *blobfs.Member) { m.Draining = true })
 	c.change("n2", func(m *blobfs.Member) { m.FreeBytes = 0 })
 	data := blobtest.Bytes(1, 600_000)
 	h := put(t, c.all[0].Store, data)
@@ -70,7 +70,7 @@ func TestDrainingWriter(t *testing.T) {
 	get(t, c.all[0].Store, h, data)
 	// Without other nodes it keeps the replica.
 	for _, n := range c.all[1:] {
-		c.change(n.id, func(m *blobfs.Member) { m.Leaving = true })
+		c.change(n.id, func(m *blobfs.Member) { m.Draining = true })
 	}
 	if h := put(t, c.all[0].Store, data); h.Extents[0].Replicas[0] != "n1" || c.holders(h) != 1 {
 		t.Errorf("without other nodes: %+v", h.Extents)
@@ -134,7 +134,7 @@ func TestReplicaDiesWithoutWriters(t *testing.T) {
 		for place := 1; place <= 3; place++ {
 			synctest.Test(t, func(t *testing.T) {
 				c := newNodes(t, nodesConfig{n: 6, cluster: quick, extent: 512 << 10, virtual: true})
-				c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
+				c.change("n1", func(m *blobfs.Member) { m.Draining = true })
 				var victim *node
 				h, err := cutWrite(t, c.all[0].Store, data, at, func() {
 					victim = c.victim(c.all[0], place)

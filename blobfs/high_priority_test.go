@@ -52,7 +52,7 @@ func (c *nodes) setFull(n *node, full bool) {
 
 func putHighPriority(t *testing.T, s *blobfs.Store, data []byte) blobfs.Handle {
 	t.Helper()
-	w, err := s.CreateVital(t.Context(), int64(len(data)))
+	w, err := s.CreateHighPriority(t.Context(), int64(len(data)))
 	noError(t, err)
 	_, err = w.Write(data)
 	noError(t, err)
@@ -96,10 +96,10 @@ func TestHighPriorityBlobsOnFullNodes(t *testing.T) {
 	on(putHighPriority(t, n1.Store, data), "n1", "n4", "n6")
 	c.setFull(c.all[5], true)
 	for _, id := range []string{"n2", "n3", "n6"} {
-		c.change(id, func(m *blobfs.Member) { m.Leaving = true })
+		c.change(id, func(m *blobfs.Member) { m.Draining = true })
 	}
 	on(putHighPriority(t, n1.Store, data), "n1", "n4", "n5")
-	c.change("n5", func(m *blobfs.Member) { m.Leaving = true })
+	c.change("n5", func(m *blobfs.Member) { m.Draining = true })
 	on(putHighPriority(t, n1.Store, data), "n1", "n4")
 }
 
@@ -129,7 +129,7 @@ func TestHighPriorityLogOnFullNodes(t *testing.T) {
 		t.Fatalf("a log without high priority: %v", err)
 	}
 	id := blobfs.NewID()
-	w, err := n1.CreateVitalSpreadLog(ctx, "s1", id)
+	w, err := n1.CreateHighPriorityLog(ctx, "s1", id)
 	noError(t, err)
 	var want []logRecord
 	for i := range 12 { // two extents, and what comes after

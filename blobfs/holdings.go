@@ -33,7 +33,7 @@ func (s *Store) Holdings(ctx context.Context, after ID, max int) ([]Holding, []s
 	}
 	lists := []*nodeList{{node: s.self, peer: s.Peer()}}
 	var silent []string
-	if s.cluster.Fleet != nil {
+	if s.cluster.Membership != nil {
 		for _, node := range s.others() {
 			p, err := s.peer(ctx, node)
 			if err != nil || s.peers.suspected(node) && !s.believedAlive(node) {

@@ -20,7 +20,7 @@ type ReplicaState uint8
 const (
 	ReplicaGood        ReplicaState = iota + 1 // present, with the expected checksum
 	ReplicaMissing                             // the node has no replica
-	ReplicaRotten                              // corrupt
+	ReplicaCorrupt                             // corrupt
 	ReplicaUnreachable                         // the node did not answer
 )
 
@@ -59,12 +59,12 @@ const (
 // Wanted returns how many replicas an extent should have: the replication factor, or the number of
 // members that are not draining if that is lower.
 func (s *Store) Wanted() int {
-	if s.cluster.Fleet == nil {
+	if s.cluster.Membership == nil {
 		return 1
 	}
 	n := 0
-	for _, m := range s.cluster.Fleet.Members() {
-		if !m.Leaving {
+	for _, m := range s.cluster.Membership.Members() {
+		if !m.Draining {
 			n++
 		}
 	}
@@ -165,14 +165,14 @@ type replicaQuery struct {
 func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport {
 	s := q.s
 	expected := named
-	if s.cluster.Fleet == nil {
+	if s.cluster.Membership == nil {
 		expected = []string{s.self}
 	}
 	q.ask(ctx, expected)
 	if !q.namedOnly {
 		q.ask(ctx, []string{s.self})
 		q.ask(ctx, q.list.Nodes)
-		if x := (ExtentReport{Replicas: q.found}); x.Count(ReplicaGood) < s.Wanted() && s.cluster.Fleet != nil {
+		if x := (ExtentReport{Replicas: q.found}); x.Count(ReplicaGood) < s.Wanted() && s.cluster.Membership != nil {
 			q.ask(ctx, s.others())
 			q.ask(ctx, q.list.Nodes)
 		}
@@ -187,7 +187,7 @@ func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport 
 		}
 	}
 	for _, r := range q.found {
-		if !slices.Contains(expected, r.Node) && (r.State == ReplicaGood || r.State == ReplicaRotten) {
+		if !slices.Contains(expected, r.Node) && (r.State == ReplicaGood || r.State == ReplicaCorrupt) {
 			found = append(found, r)
 		}
 	}
@@ -225,7 +225,7 @@ func (q *replicaQuery) ask(ctx context.Context, nodes []string) {
 
 func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error) {
 	s := q.s
-	if node == s.self || s.cluster.Fleet == nil {
+	if node == s.self || s.cluster.Membership == nil {
 		return q.check(ctx, s.Peer())
 	}
 	if !slices.Contains(s.others(), node) {
@@ -254,7 +254,7 @@ func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error)
 
 // believedAlive reports whether the membership reports a node as alive.
 func (s *Store) believedAlive(node string) bool {
-	return slices.ContainsFunc(s.cluster.Fleet.Members(), func(m Member) bool { return m.ID == node && m.Alive })
+	return slices.ContainsFunc(s.cluster.Membership.Members(), func(m Member) bool { return m.ID == node && m.Alive })
 }
 
 func stateOf(err error) ReplicaState {
@@ -263,7 +263,7 @@ func stateOf(err error) ReplicaState {
 	case err == nil:
 		return ReplicaGood
 	case errors.As(err, &corrupt):
-		return ReplicaRotten
+		return ReplicaCorrupt
 	case errors.Is(err, local.ErrNoExtent), errors.Is(err, logproto.ErrNoExtent):
 		return ReplicaMissing
 	}

@@ -14,12 +14,12 @@ type Member struct {
 	FreeBytes     int64 // above its reserve; the node is full if this is less than one extent
 	Alive         bool
 	Since         time.Time // when Alive last changed
-	Leaving       bool      // draining, or removed
+	Draining      bool      // draining, or removed
 }
 
-// Fleet is the cluster membership. It is a hint: a member reported as alive may be dead, and the
+// Membership is the cluster membership. It is a hint: a member reported as alive may be dead, and the
 // other way round.
-type Fleet interface {
+type Membership interface {
 	// Members returns all nodes, including this one.
 	Members() []Member
 	// Changed returns a channel that is closed when the result of Members next changes.

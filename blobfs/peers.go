@@ -124,10 +124,10 @@ func (p *peers) suspected(node string) bool {
 
 // singleNode reports whether this node is the only member.
 func (s *Store) singleNode() bool {
-	if s.cluster.Fleet == nil {
+	if s.cluster.Membership == nil {
 		return true
 	}
-	for _, m := range s.cluster.Fleet.Members() {
+	for _, m := range s.cluster.Membership.Members() {
 		if m.ID != s.self {
 			return false
 		}
@@ -138,7 +138,7 @@ func (s *Store) singleNode() bool {
 // others returns the IDs of all other members.
 func (s *Store) others() []string {
 	var ids []string
-	for _, m := range s.cluster.Fleet.Members() {
+	for _, m := range s.cluster.Membership.Members() {
 		if m.ID != s.self {
 			ids = append(ids, m.ID)
 		}
@@ -153,13 +153,13 @@ func (s *Store) nodes() []place.Node {
 
 // nodesIf is nodes with a custom test of which nodes answer.
 func (s *Store) nodesIf(answers func(node string) bool) []place.Node {
-	members := s.cluster.Fleet.Members()
+	members := s.cluster.Membership.Members()
 	nodes := make([]place.Node, len(members))
 	for i, m := range members {
 		nodes[i] = place.Node{
 			ID: m.ID, Zone: m.Zone, CapacityBytes: m.CapacityBytes,
-			Full:    m.FreeBytes < s.ExtentBytes(),
-			Leaving: m.Leaving || !m.Alive || !answers(m.ID),
+			Full:     m.FreeBytes < s.ExtentBytes(),
+			Draining: m.Draining || !m.Alive || !answers(m.ID),
 		}
 	}
 	return nodes
@@ -172,7 +172,7 @@ func (s *Store) peer(ctx context.Context, node string) (api.Peer, error) {
 	if node == s.self {
 		return nil, fmt.Errorf("%w: %s is this node", api.ErrUnreachable, node)
 	}
-	p, err := s.cluster.Fleet.Peer(ctx, node)
+	p, err := s.cluster.Membership.Peer(ctx, node)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", api.ErrUnreachable, err)
 	}
@@ -189,7 +189,7 @@ func (s *Store) anyPeer(ctx context.Context, node string) (api.Peer, error) {
 
 // allNodes returns the IDs of all members including this node, sorted.
 func (s *Store) allNodes() []string {
-	if s.cluster.Fleet == nil {
+	if s.cluster.Membership == nil {
 		return []string{s.self}
 	}
 	ids := append(s.others(), s.self)

@@ -75,7 +75,7 @@ func (k *repairer) run() {
 	pause := tickEvery
 	failing := 0
 	for {
-		changed := k.s.cluster.Fleet.Changed()
+		changed := k.s.cluster.Membership.Changed()
 		v, updated := k.watch.refresh()
 		if k.newlyRetired() {
 			updated = true

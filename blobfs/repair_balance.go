@@ -60,7 +60,7 @@ func (b *balancer) fullness(m *Member) float64 {
 // target returns the emptiest node, and whether this node moves extents to it: only if this node is
 // BalanceGap fuller than it, and fuller than the average.
 func (b *balancer) target() (emptiest Member, ok bool) {
-	members := b.k.s.cluster.Fleet.Members()
+	members := b.k.s.cluster.Membership.Members()
 	v := b.k.watch.view()
 	var self Member
 	var used, capacity float64

@@ -81,7 +81,7 @@ func (c *repairCluster) add(capacity int64) *repairNode {
 // start starts a node's process. All nodes see it at once.
 func (n *repairNode) start() {
 	cluster := n.of.cfg
-	cluster.Fleet = nodeMembership{n}
+	cluster.Membership = nodeMembership{n}
 	n.setMember(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
 	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(n.of.log)})
 	noError(n.of.t, err)

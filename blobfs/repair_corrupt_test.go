@@ -47,7 +47,7 @@ func TestCorruptionIsHealed(t *testing.T) {
 				var healed int64
 				for _, n := range c.all {
 					st := n.store.Keeping()
-					if healed += st.Healed; st.Rotten != 0 {
+					if healed += st.Healed; st.Corrupt != 0 {
 						t.Errorf("%s: %+v", n.member.ID, st)
 					}
 				}
@@ -95,7 +95,7 @@ func TestCorruptionEverywhere(t *testing.T) {
 			t.Errorf("%d replicas are kept, %d good", n, len(c.good(lost)))
 		}
 		for _, n := range c.all {
-			if st := n.store.Keeping(); st.Rotten != 1 || st.Unhealed == 0 || st.Scrub.Found != 2 {
+			if st := n.store.Keeping(); st.Corrupt != 1 || st.Unhealed == 0 || st.Scrub.Found != 2 {
 				t.Errorf("%s: %+v", n.member.ID, st)
 			}
 		}
@@ -121,7 +121,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 				}
 				last := c.all[3]
 				if leaves {
-					last.setMember(func(m *blobfs.Member) { m.Leaving = true })
+					last.setMember(func(m *blobfs.Member) { m.Draining = true })
 				}
 				c.until(3*time.Hour, "dropped", func() bool { return c.countHolding(sound) == 3 })
 				c.until(time.Hour, "healed and dropped", func() bool {
@@ -152,8 +152,8 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 		c.all[0].flip(id, 20_000)
 		again := api.Copy{Ref: api.Ref{Extent: blobfs.ExtentID{Blob: id}, CRC: h.Extents[0].CRC}, From: []string{"n2"}}
 		noError(t, c.all[0].store.Peer().Copy(t.Context(), again))
-		if good := c.good(id); len(good) != 2 || len(c.all[0].store.Rotten()) != 0 {
-			t.Errorf("good on %v, corrupt on n1: %v", good, c.all[0].store.Rotten())
+		if good := c.good(id); len(good) != 2 || len(c.all[0].store.Corrupt()) != 0 {
+			t.Errorf("good on %v, corrupt on n1: %v", good, c.all[0].store.Corrupt())
 		}
 	})
 }

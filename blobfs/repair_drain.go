@@ -14,7 +14,7 @@ const drainEvery = 5 * time.Second
 
 // DrainStatus is what a draining node still holds.
 type DrainStatus struct {
-	Leaving bool
+	Draining bool
 	// Extents counts the extents here. Each is dropped once enough of the remaining nodes have
 	// confirmed that they have it.
 	Extents int64
@@ -29,8 +29,8 @@ type DrainStatus struct {
 
 // drain updates the drain status.
 func (k *repairer) drain(v *view) {
-	st := DrainStatus{Leaving: k.stateOf(v, k.s.self) == nodeDraining}
-	if st.Leaving {
+	st := DrainStatus{Draining: k.stateOf(v, k.s.self) == nodeDraining}
+	if st.Draining {
 		st.Extents = int64(k.s.disks.Extents())
 		k.countLogs(k.s.ctx, &st)
 		st.Safe = st.Extents == 0 && st.LogExtentsOpen+st.LogExtentsSealed+st.LogsUnknown == 0

@@ -27,13 +27,13 @@ func TestDrain(t *testing.T) {
 			c.put(rng, 1000, c.all[0])
 		}
 		drainingNode := c.all[0]
-		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		check := func() bool {
 			st := drainingNode.store.Keeping().Drain
 			if !st.Safe {
 				return false
 			}
-			if n := drainingNode.store.Extents(); n > 0 || !st.Leaving {
+			if n := drainingNode.store.Extents(); n > 0 || !st.Draining {
 				t.Errorf("reported as safe with %d extents: %+v", n, st)
 			}
 			return true
@@ -66,7 +66,7 @@ func TestDrainOfSingleReplicas(t *testing.T) {
 				for range 20 {
 					c.putOn(rng, 3000, c.all[:1], c.all[listed:listed+3])
 				}
-				drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+				drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 				took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
 				if fewer, _ := c.short(3); fewer > 0 {
 					t.Errorf("%d extents have too few replicas", fewer)
@@ -94,7 +94,7 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 			slices.SortFunc(on, func(a, b *repairNode) int { return strings.Compare(a.member.ID, b.member.ID) })
 			c.putOn(rng, 3000, slices.Compact(on), c.some(rng, 2+rng.IntN(3)))
 		}
-		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
@@ -114,7 +114,7 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
 		drainingNode := c.all[0]
 		time.Sleep(time.Minute)
-		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(5 * time.Second) // all have scanned their extents
 		for i := range 20 {
 			on := []*repairNode{drainingNode, c.all[1+i%4], c.all[1+(i+1)%4]}
@@ -149,20 +149,20 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 		drainingNode, dead := c.all[0], c.all[1]
 		held := drainingNode.store.Extents()
 		dead.stop()
-		drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(15 * time.Minute)
 		if st := drainingNode.store.Keeping().Drain; st.Safe || drainingNode.store.Extents() != held {
 			t.Errorf("with a dead node: %+v; has %d of %d", st, drainingNode.store.Extents(), held)
 		}
 		// The dead node is removed: two replicas are the most possible.
-		dead.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		dead.setMember(func(m *blobfs.Member) { m.Draining = true })
 		c.until(time.Hour, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
 		if fewer, _ := c.short(2); fewer > 0 || drainingNode.store.Extents() > 0 {
 			t.Errorf("%d extents have fewer than two replicas; %d left", fewer, drainingNode.store.Extents())
 		}
 		// All nodes drain: none drops anything.
-		c.all[2].setMember(func(m *blobfs.Member) { m.Leaving = true })
-		c.all[3].setMember(func(m *blobfs.Member) { m.Leaving = true })
+		c.all[2].setMember(func(m *blobfs.Member) { m.Draining = true })
+		c.all[3].setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(15 * time.Minute)
 		if fewer, _ := c.short(2); fewer > 0 || c.all[2].store.Keeping().Drain.Safe {
 			t.Errorf("when all leave, %d extents have fewer than two replicas", fewer)
@@ -188,7 +188,7 @@ func TestDrainOfLogs(t *testing.T) {
 		path := "/logs/n1/" + id.String()
 		gen, err := lists.Save(t.Context(), path, blobfs.EncodeLogList(&list), 0)
 		noError(t, err)
-		n.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		n.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(time.Minute)
 		if st := n.store.Keeping().Drain; st.Safe || st.LogExtentsSealed != 1 || st.LogExtentsOpen != 1 {
 			t.Errorf("%+v", st)

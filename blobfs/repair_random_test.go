@@ -90,12 +90,12 @@ func (s *faultSchedule) fault() string {
 		return "nothing is cut"
 	case what == 10 && s.drainingNode == nil:
 		s.drainingNode = pick(s.all)
-		s.drainingNode.setMember(func(m *blobfs.Member) { m.Leaving = true })
+		s.drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		return "leaving " + s.drainingNode.member.ID
 	case what == 10:
 		n := s.drainingNode
 		s.drainingNode = nil
-		n.setMember(func(m *blobfs.Member) { m.Leaving = false })
+		n.setMember(func(m *blobfs.Member) { m.Draining = false })
 		return "staying " + n.member.ID
 	default:
 		for range 5 {
@@ -147,7 +147,7 @@ func repairAtRandom(t *testing.T, rng *rand.Rand) {
 	clear(s.cut)
 	s.mu.Unlock()
 	for _, n := range s.all {
-		n.setMember(func(m *blobfs.Member) { m.Leaving = false })
+		n.setMember(func(m *blobfs.Member) { m.Draining = false })
 		if !n.up {
 			n.start()
 		}
@@ -188,7 +188,7 @@ func (s *faultSchedule) describe() {
 		s.t.Logf("%s is good on %v", x, s.good(id))
 		for _, n := range s.all {
 			if info, err := n.store.ExtentInfo(x); err == nil {
-				s.t.Logf("  %s: list %d %v, corrupt: %v", n.member.ID, info.Holders.Epoch, info.Holders.Nodes, n.store.Rotten()[x])
+				s.t.Logf("  %s: list %d %v, corrupt: %v", n.member.ID, info.Holders.Epoch, info.Holders.Nodes, n.store.Corrupt()[x])
 			}
 		}
 	}

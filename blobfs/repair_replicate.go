@@ -208,7 +208,7 @@ func (k *repairer) noTarget(held []string, last error) error {
 	for _, n := range k.s.nodes() {
 		switch {
 		case n.ID == k.s.self || slices.Contains(held, n.ID):
-		case n.Leaving:
+		case n.Draining:
 			e.down++
 		case n.Full:
 			e.full++

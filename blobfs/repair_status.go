@@ -36,8 +36,8 @@ type KeepStatus struct {
 	Surplus     int64 // local replicas to be trimmed, or taken off a list
 	BytesPerSec int64 // copied in the last seconds
 	ETA         time.Duration
-	// Rotten counts corrupt local replicas that are not healed yet.
-	Rotten  int64
+	// Corrupt counts corrupt local replicas that are not healed yet.
+	Corrupt int64
 	Scrub   ScrubStatus
 	Drain   DrainStatus
 	Balance BalanceStatus
@@ -69,7 +69,7 @@ func (s *Store) Keeping() KeepStatus {
 		Known: settled && k.mu.scannedVersion == view, Extents: scan.extents, Bytes: scan.bytes, Short: slices.Clone(scan.short[:s.cluster.Replicas]),
 		ToCopy: int64(endangered), ToCopyBytes: scan.shortBytes, Surplus: scan.surplus, BytesPerSec: perSec, KeepCounts: k.mu.counts,
 	}
-	st.Rotten, st.Drain, st.Scrub = int64(corrupt), k.mu.drain, k.scrubStatusLocked()
+	st.Corrupt, st.Drain, st.Scrub = int64(corrupt), k.mu.drain, k.scrubStatusLocked()
 	if now := int64(s.disks.Extents()); st.Drain.Safe && now > 0 { // an extent was sealed since the last scan, by a writer that had chosen this node before
 		st.Drain.Safe, st.Drain.Extents = false, now
 	}

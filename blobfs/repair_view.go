@@ -59,7 +59,7 @@ const unknownNodesMax = 4096
 
 // membershipWatch derives views from the membership.
 type membershipWatch struct {
-	membership Fleet
+	membership Membership
 	clock      Clock
 	cfg        KeepConfig
 
@@ -70,7 +70,7 @@ type membershipWatch struct {
 }
 
 func newMembershipWatch(s *Store, cfg KeepConfig) *membershipWatch {
-	w := &membershipWatch{membership: s.cluster.Fleet, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
+	w := &membershipWatch{membership: s.cluster.Membership, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	return w
 }
@@ -101,7 +101,7 @@ func (w *membershipWatch) refresh() (*view, bool) {
 		}
 		prev := n.state
 		n.state = w.currentState(n, now)
-		if i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Leaving }); i >= 0 {
+		if i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Draining }); i >= 0 {
 			n.state = nodeGone
 			if members[i].Alive {
 				n.state = nodeDraining
@@ -119,7 +119,7 @@ func (w *membershipWatch) refresh() (*view, bool) {
 		}
 	}
 	for _, m := range members {
-		if !m.Leaving {
+		if !m.Draining {
 			v.remaining++
 		}
 		if v.states[m.ID] == nodeLive {
@@ -144,7 +144,7 @@ func (w *membershipWatch) refresh() (*view, bool) {
 // sameMembers reports whether two lists have the same nodes in the same state. Free space is
 // ignored.
 func sameMembers(a, b []Member) bool {
-	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Alive == y.Alive && x.Leaving == y.Leaving })
+	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Alive == y.Alive && x.Draining == y.Draining })
 }
 
 // settled returns the version of the current view, and whether results from it are current. They

@@ -75,7 +75,7 @@ func TestFailedAuditIsRetriedSoon(t *testing.T) {
 // as it changed, and not as soon as the change was seen.
 func TestKnownAfterScan(t *testing.T) {
 	fleet, clock := &listMembership{members: []Member{{ID: "n1", Alive: true}}}, &manualClock{at: time.Minute}
-	s, err := OpenIn(Cluster{Fleet: fleet, Clock: clock, Keep: KeepConfig{Off: true}}, Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})
+	s, err := OpenIn(Cluster{Membership: fleet, Clock: clock, Keep: KeepConfig{Off: true}}, Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func TestKnownAfterScan(t *testing.T) {
 		after []Member
 	}{
 		{"a node has come", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}},
-		{"one drains", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true, Leaving: true}}},
-		{"it is dead", []Member{{ID: "n1", Alive: true}, {ID: "n2", Leaving: true}}},
+		{"one drains", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true, Draining: true}}},
+		{"it is dead", []Member{{ID: "n1", Alive: true}, {ID: "n2", Draining: true}}},
 		{"it was removed", []Member{{ID: "n1", Alive: true}}},
 		{"one has come that is not heard of", []Member{{ID: "n1", Alive: true}, {ID: "n3"}}},
 		{"it is heard of", []Member{{ID: "n1", Alive: true}, {ID: "n3", Alive: true}}},

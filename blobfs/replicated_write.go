@@ -54,7 +54,7 @@ type replicatedWrite struct {
 // and that expected length.
 func (s *Store) createExtent(id ExtentID, offset, priorityBytes int64) (*local.ExtentWriter, error) {
 	if priorityBytes > 0 {
-		return s.disks.CreateVitalExtent(context.Background(), id, offset, priorityBytes)
+		return s.disks.CreateHighPriorityExtent(context.Background(), id, offset, priorityBytes)
 	}
 	return s.disks.CreateExtent(context.Background(), id, offset)
 }
@@ -64,7 +64,7 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*r
 	rand.Read(x.stream[:]) // never fails
 	nodes := s.nodes()
 	errLocal := errDraining
-	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Leaving }) {
+	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Draining }) {
 		x.localReplica, errLocal = s.createExtent(id, offset, priorityBytes)
 	}
 	if errLocal != nil && !goesElsewhere(errLocal) {
@@ -106,7 +106,7 @@ func goesElsewhere(err error) bool {
 }
 
 func (x *replicatedWrite) begin() api.Begin {
-	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, Vital: x.priorityBytes}
+	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, HighPriority: x.priorityBytes}
 }
 
 // choose returns up to n more nodes for the extent. A high-priority extent may go to full nodes if

@@ -251,7 +251,7 @@ func (p *appendTimer) deadline() time.Duration {
 func (w *SpreadLogWriter) watch() {
 	for {
 		var changed <-chan struct{}
-		if f := w.s.cluster.Fleet; f != nil {
+		if f := w.s.cluster.Membership; f != nil {
 			changed = f.Changed()
 		}
 		fired, stop := w.s.cluster.Clock.Timer(w.s.cluster.Logs.DeadlineMin / 4)

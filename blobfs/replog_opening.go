@@ -20,7 +20,7 @@ type openingReplica struct {
 func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, w.s.cluster.Logs.OpenTimeout)
 	defer cancel()
-	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, Vital: w.highPriority || reserve}
+	o := local.LogOpen{Log: w.id, Server: w.server, Seq: e.Seq, Epoch: e.Epoch, Salt: salt, HighPriority: w.highPriority || reserve}
 	var p api.Logs
 	var space int64
 	var err error

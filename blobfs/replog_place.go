@@ -76,7 +76,7 @@ func (w *SpreadLogWriter) placementError() error {
 		return w.placeErr
 	}
 	for _, n := range w.s.logNodes() {
-		if n.Full && !n.Leaving {
+		if n.Full && !n.Draining {
 			return fmt.Errorf("%w: all nodes that may store a log replica have less free space than their reserve", ErrDiskFull)
 		}
 	}
@@ -103,7 +103,7 @@ func (w *SpreadLogWriter) replicasMin() int { return min(logReplicasMin, w.s.clu
 // eligible reports whether a node may get a replica as far as its disks are concerned. The local
 // disks are not tested here, since they have newer figures.
 func (w *SpreadLogWriter) eligible(n place.Node, reserve bool) bool {
-	return !n.Leaving && (!n.Full || reserve || n.ID == w.s.self)
+	return !n.Draining && (!n.Full || reserve || n.ID == w.s.self)
 }
 
 // usable returns the nodes that may get a replica now. Called with mu held.
@@ -187,7 +187,7 @@ func (s *Store) logNodes() []place.Node {
 
 // logNodesIf is logNodes with a custom test of which nodes answer.
 func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
-	if s.cluster.Fleet == nil {
+	if s.cluster.Membership == nil {
 		return []place.Node{{ID: s.self, CapacityBytes: 1}}
 	}
 	return s.nodesIf(answers)

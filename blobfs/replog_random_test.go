@@ -704,7 +704,7 @@ func TestLogCreatedWhenOthersAnswer(t *testing.T) {
 	cfg.cluster.Lists = newLists()
 	cfg.cluster.Logs = blobfs.LogConfig{Retry: 20 * time.Millisecond, Avoid: 100 * time.Millisecond}
 	c := newNodes(t, cfg)
-	c.change("n1", func(m *blobfs.Member) { m.Leaving = true })
+	c.change("n1", func(m *blobfs.Member) { m.Draining = true })
 	for _, n := range c.all[1:] {
 		n.kill()
 	}

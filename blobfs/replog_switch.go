@@ -104,9 +104,9 @@ func (w *SpreadLogWriter) leaveOptions(now time.Duration, late []string) *leaveO
 	for _, n := range w.usable(now, true) {
 		p.live = append(p.live, n.ID)
 	}
-	if f := w.s.cluster.Fleet; f != nil {
+	if f := w.s.cluster.Membership; f != nil {
 		for _, m := range f.Members() {
-			if m.Leaving {
+			if m.Draining {
 				p.draining = append(p.draining, m.ID)
 			}
 		}
@@ -220,8 +220,8 @@ func (w *SpreadLogWriter) renew(now time.Duration) {
 
 // anyDraining reports whether any of the nodes is draining.
 func (s *Store) anyDraining(nodes []string) bool {
-	if s.cluster.Fleet == nil {
+	if s.cluster.Membership == nil {
 		return false
 	}
-	return slices.ContainsFunc(s.cluster.Fleet.Members(), func(m Member) bool { return m.Leaving && slices.Contains(nodes, m.ID) })
+	return slices.ContainsFunc(s.cluster.Membership.Members(), func(m Member) bool { return m.Draining && slices.Contains(nodes, m.ID) })
 }

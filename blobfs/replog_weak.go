@@ -27,7 +27,7 @@ func (w *SpreadLogWriter) updateWeak(now time.Duration) {
 	if gen == 0 {
 		return
 	}
-	available := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Leaving })
+	available := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Draining })
 	want := min(w.s.cluster.Replicas, len(available))
 	pos, short, bare := l.Start, int64(0), int64(0)
 	for _, x := range l.Extents {

@@ -101,9 +101,9 @@ func (s *Store) CreateSpreadLog(ctx context.Context, server string, id ID) (*Spr
 	return s.createSpreadLog(ctx, server, id, false)
 }
 
-// CreateVitalSpreadLog is CreateSpreadLog for a high-priority log, which may use up to half of the
+// CreateHighPriorityLog is CreateSpreadLog for a high-priority log, which may use up to half of the
 // disks' reserve if there is no other space.
-func (s *Store) CreateVitalSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
+func (s *Store) CreateHighPriorityLog(ctx context.Context, server string, id ID) (*SpreadLogWriter, error) {
 	return s.createSpreadLog(ctx, server, id, true)
 }
 

@@ -133,7 +133,7 @@ func (x *source) candidates() []string {
 		rank = append(rank, n.ID)
 	}
 	doubtful := map[string]bool{}
-	for _, m := range x.s.cluster.Fleet.Members() {
+	for _, m := range x.s.cluster.Membership.Members() {
 		doubtful[m.ID] = !m.Alive || x.s.peers.suspected(m.ID)
 	}
 	var ids, last []string

@@ -17,9 +17,9 @@ import (
 // Cluster is what a store needs to work with other nodes. The zero value of a field means its
 // default, if the field names one.
 type Cluster struct {
-	Fleet Fleet
-	Lists Lists
-	Clock Clock // default: the system's monotonic clock
+	Membership Membership
+	Lists      Lists
+	Clock      Clock // default: the system's monotonic clock
 
 	// Logs configures replicated logs.
 	Logs LogConfig
@@ -133,8 +133,8 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open block store: %w", err)
 	}
 	s := &Store{cluster: cluster.withDefaults(), log: cfg.Logger, self: cfg.Node}
-	if cluster.Fleet != nil {
-		s.self = cluster.Fleet.Self()
+	if cluster.Membership != nil {
+		s.self = cluster.Membership.Self()
 		cfg.Node = s.self
 	}
 	if s.log == nil {
@@ -150,7 +150,7 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.cache.init(s.disks)
 	s.pins.init()
 	s.gc.init()
-	if s.cluster.Fleet != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
+	if s.cluster.Membership != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
 		s.startRepairer()
 	}
 	return s, nil
@@ -185,11 +185,11 @@ func (s *Store) spawn(f func()) bool {
 // no disk is writable, ErrReadOnly or ErrClosed.
 func (s *Store) Create(ctx context.Context) (*Writer, error) { return s.createPinned(ctx, 0) }
 
-// CreateVital is Create for a high-priority blob. If no other space is free, such a blob may use up
+// CreateHighPriority is Create for a high-priority blob. If no other space is free, such a blob may use up
 // to half of each disk's reserve: writing it lets the store free space, or nothing could be deleted
 // without it. bytes is an upper estimate of the blob's length; each extent needs that much free
 // space to begin. Zero means unknown.
-func (s *Store) CreateVital(ctx context.Context, bytes int64) (*Writer, error) {
+func (s *Store) CreateHighPriority(ctx context.Context, bytes int64) (*Writer, error) {
 	if bytes <= 0 {
 		bytes = math.MaxInt64
 	}
@@ -211,7 +211,7 @@ func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer
 	dropped := func() { s.Release(id) }
 	if s.singleNode() {
 		if priorityBytes > 0 {
-			return s.disks.CreateVitalAs(ctx, id, priorityBytes, dropped)
+			return s.disks.CreateHighPriorityAs(ctx, id, priorityBytes, dropped)
 		}
 		return s.disks.CreateAs(ctx, id, dropped)
 	}
@@ -223,7 +223,7 @@ func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer
 		Beside:      true,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (local.ExtentSink, error) {
-			x, err := s.newReplicatedWrite(id, offset, local.VitalBytes(priorityBytes, offset, s.ExtentBytes()))
+			x, err := s.newReplicatedWrite(id, offset, local.HighPriorityBytes(priorityBytes, offset, s.ExtentBytes()))
 			if err != nil {
 				return nil, err
 			}

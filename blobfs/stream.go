@@ -262,7 +262,7 @@ func (x *stream) run() {
 
 // start is the first operation of a stream.
 func (x *stream) start() error {
-	x.w, x.err = x.s.createExtent(x.begin.Extent, x.begin.Offset, x.begin.Vital)
+	x.w, x.err = x.s.createExtent(x.begin.Extent, x.begin.Offset, x.begin.HighPriority)
 	if x.err != nil {
 		return x.err // the writer connects to the nodes behind directly
 	}

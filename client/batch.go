@@ -131,7 +131,7 @@ func (b *batch) send(ctx context.Context, r *router, g *group, again *decision) 
 			}
 			v := c.classify(&k, attempt{err: failed, to: r.sentTo(g, row(i)), sent: true})
 			b.failed(i, v.err, v.unknown)
-			if v.retryable || errors.Is(v.err, api.ErrUnsure) && b.opts.replayable(b.ms[i]) {
+			if v.retryable || errors.Is(v.err, api.ErrOutcomeUnknown) && b.opts.replayable(b.ms[i]) {
 				left = append(left, i)
 				again.join(v)
 			}

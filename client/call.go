@@ -213,7 +213,7 @@ func (c *Client) classifyAnswer(k *call, a attempt, answer *rpc.Error) decision 
 	v := decision{err: api.FromRPC(a.err), retryable: answer.Retryable, usesBudget: true}
 	if k.change && unknownOutcome(answer) {
 		v.unknown, v.retryable = true, false
-		if answer.Code == api.CodeUnsure {
+		if answer.Code == api.CodeOutcomeUnknown {
 			// The tablet is, or soon will be, on another server; a replayable change goes there.
 			c.locator.invalidate(a.to, stopped, nil)
 			v.retryable, v.relocate, v.pauseMax = k.safe, k.safe, movedPauseMax
@@ -293,7 +293,7 @@ func (c *Client) classifyLookup(e *lookupError) decision {
 // made. Only a few codes do.
 func unknownOutcome(e *rpc.Error) bool {
 	switch e.Code {
-	case api.CodeUnsure:
+	case api.CodeOutcomeUnknown:
 		return true
 	case rpc.CodeInternal, rpc.CodeTooLarge:
 		return !e.Retryable

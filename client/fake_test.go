@@ -333,7 +333,7 @@ func (f *fake) refusal(row []byte) error {
 	}
 	f.executed[string(row)]++
 	if unsure {
-		return api.ErrUnsure
+		return api.ErrOutcomeUnknown
 	}
 	return &api.OverloadedError{Reason: "test", RetryAfter: time.Millisecond}
 }

@@ -273,9 +273,9 @@ func TestUnsureAnswers(t *testing.T) {
 	for _, replay := range []Replay{ReplayNever, ReplayIdempotent} {
 		f := newFake(t)
 		tb := f.open(Config{Replay: replay}).Table("t")
-		f.on(times(1, after, api.MethodMutate, func() error { return api.ErrUnsure }))
+		f.on(times(1, after, api.MethodMutate, func() error { return api.ErrOutcomeUnknown }))
 		err := tb.Apply(t.Context(), NewRowMutation("r").SetAt("f:a", 1, nil))
-		if again := replay == ReplayIdempotent; errors.Is(err, ErrAmbiguous) == again || errors.Is(err, api.ErrUnsure) == again ||
+		if again := replay == ReplayIdempotent; errors.Is(err, ErrAmbiguous) == again || errors.Is(err, api.ErrOutcomeUnknown) == again ||
 			f.count(f.requests, api.MethodMutate) != map[bool]int{false: 1, true: 2}[again] {
 			t.Errorf("replay %d: %v", replay, err)
 		}
@@ -284,7 +284,7 @@ func TestUnsureAnswers(t *testing.T) {
 		})
 		var batch *BatchError
 		if !errors.As(err, &batch) || batch.Errs[0] != nil || (batch.Errs[1] == nil) != (replay == ReplayIdempotent) ||
-			!errors.Is(batch.Errs[2], ErrAmbiguous) || !errors.Is(batch.Errs[2], api.ErrUnsure) {
+			!errors.Is(batch.Errs[2], ErrAmbiguous) || !errors.Is(batch.Errs[2], api.ErrOutcomeUnknown) {
 			t.Errorf("replay %d: batch: %v", replay, err)
 		}
 	}

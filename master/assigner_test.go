@@ -207,7 +207,7 @@ func (m *drainingView) Servers(ctx context.Context) ([]TabletServer, error) {
 	for i := range all {
 		all[i].Has, all[i].Silent = nil, false
 		m.locked(func() {
-			all[i].Leaving = m.draining[all[i].Name]
+			all[i].Draining = m.draining[all[i].Name]
 			for key := range m.servers[all[i].Name].has {
 				all[i].Has = append(all[i].Has, Held{Key: key})
 			}

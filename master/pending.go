@@ -24,13 +24,13 @@ func (v *TabletServer) serves(key string) bool {
 }
 
 // accepts reports whether the server can be assigned tablets now.
-func (v *TabletServer) accepts() bool { return v != nil && !v.Silent && !v.Leaving }
+func (v *TabletServer) accepts() bool { return v != nil && !v.Silent && !v.Draining }
 
 // destination returns the server that an unassigned tablet should go to, and the empty string if
 // any server will do. It is the server of the neighbour that the tablet is to be merged with, or
 // else the one that it is pinned to.
 func (p *planner) destination(t *Tablet) string {
-	for _, u := range p.state.Unions {
+	for _, u := range p.state.PendingMerges {
 		other := u.Upper
 		if t.Key == u.Upper {
 			other = u.Lower
@@ -69,7 +69,7 @@ func (p *planner) pending(key string) bool {
 }
 
 func (p *planner) inUnion(key string) bool {
-	return slices.ContainsFunc(p.state.Unions, func(u Union) bool { return u.Lower == key || u.Upper == key })
+	return slices.ContainsFunc(p.state.PendingMerges, func(u Union) bool { return u.Lower == key || u.Upper == key })
 }
 
 func (p *planner) row(key string) *Tablet { return p.rows[key] }
@@ -91,7 +91,7 @@ func (p *planner) planMoves() {
 // planMerges plans the merges of neighbours on one server, and moves that bring the others
 // together.
 func (p *planner) planMerges() {
-	for _, u := range p.state.Unions {
+	for _, u := range p.state.PendingMerges {
 		lower, upper := p.row(u.Lower), p.row(u.Upper)
 		if lower == nil || upper == nil {
 			continue
@@ -106,7 +106,7 @@ func (p *planner) planMerges() {
 		}
 		// The lighter tablet moves. If one server is draining, its tablet moves.
 		t, from, to := lower, a, b
-		if to.Leaving || !from.Leaving && p.heavier(a, lower.Key, b, upper.Key) {
+		if to.Draining || !from.Draining && p.heavier(a, lower.Key, b, upper.Key) {
 			t, from, to = upper, b, a
 		}
 		if to.accepts() && p.moves < requestedMovesMax && p.add(Order{Kind: Unload, Tablet: *t, Server: from.Name, To: to.Name, Why: "to be merged with its neighbour on " + to.Name}) {

@@ -107,7 +107,7 @@ func TestPlanBounds(t *testing.T) {
 	}
 	united := func(s *TabletState, n int) *TabletState {
 		for i := range n {
-			s.Unions = append(s.Unions, Union{Lower: userKey(i), Upper: userKey(100 + i)})
+			s.PendingMerges = append(s.PendingMerges, Union{Lower: userKey(i), Upper: userKey(100 + i)})
 		}
 		return s
 	}
@@ -172,15 +172,15 @@ func TestPlanBalance(t *testing.T) {
 		}), nil},
 		"to a server on its way":   {with(four(), func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Server: "c", To: "b", Tablet: Tablet{Key: "x"}}} }), []string{"0 a b"}},
 		"not a requested one":      {with(four(), func(s *TabletState) { s.Pins[userKey(0)] = "a" }), []string{"1 a b"}},
-		"not one of a merge":       {with(four(), func(s *TabletState) { s.Unions = []Union{{Lower: userKey(0), Upper: userKey(9)}} }), []string{"1 a b"}},
+		"not one of a merge":       {with(four(), func(s *TabletState) { s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(9)}} }), []string{"1 a b"}},
 		"not to a failing one":     {with(four(), func(s *TabletState) { s.Servers[2].Failing = true }), nil},
 		"not to a silent one":      {with(four(), func(s *TabletState) { s.Servers[2].Silent = true }), nil},
-		"not to a draining one":    {with(four(), func(s *TabletState) { s.Servers[2].Leaving = true }), nil},
-		"not if all are draining":  {with(four(), func(s *TabletState) { s.Servers[1].Leaving, s.Servers[2].Leaving = true, true }), nil},
+		"not to a draining one":    {with(four(), func(s *TabletState) { s.Servers[2].Draining = true }), nil},
+		"not if all are draining":  {with(four(), func(s *TabletState) { s.Servers[1].Draining, s.Servers[2].Draining = true, true }), nil},
 		"not if all are failing":   {with(four(), func(s *TabletState) { s.Servers[1].Failing, s.Servers[2].Failing = true, true }), nil},
 		"not what has no row":      {with(four(), func(s *TabletState) { s.Tablets = s.Tablets[:2] }), nil},
 		"not if rows are unread":   {with(four(), func(s *TabletState) { s.Whole = false }), nil},
-		"all of a draining server": {with(servedState(holding("a", heldFrom(0, 2, 0)...), holding("b", heldFrom(5, 9, 0)...)), func(s *TabletState) { s.Servers[1].Leaving = true }), []string{"0 a b", "1 a b"}},
+		"all of a draining server": {with(servedState(holding("a", heldFrom(0, 2, 0)...), holding("b", heldFrom(5, 9, 0)...)), func(s *TabletState) { s.Servers[1].Draining = true }), []string{"0 a b", "1 a b"}},
 	} {
 		if got := ordersOf(c.s, Unload); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %q is ordered, want %q", name, got, c.want)
@@ -199,13 +199,13 @@ func TestLightMoves(t *testing.T) {
 	} {
 		c.h.Key = userKey(0)
 		s := servedState(holding("a", c.h), holding("b"))
-		s.Servers[1].Leaving = true
+		s.Servers[1].Draining = true
 		if orders := PlanTablets(s); len(orders) != 1 || orders[0].Kind != Unload || orders[0].Light != c.want {
 			t.Errorf("%s: ordered is %+v, want one move, light %v", name, orders, c.want)
 		}
 	}
 	s := servedState()
-	s.Servers[0].Leaving = true
+	s.Servers[0].Draining = true
 	s.Servers = append(s.Servers, TabletServer{Name: "m2", Node: "m2", Metadata: true})
 	orders := PlanTablets(s)
 	if len(orders) == 0 {
@@ -244,28 +244,28 @@ func TestLoadPlacement(t *testing.T) {
 		"a failing one before that":    {with(two(), func(s *TabletState) { s.Failed[userKey(50)], s.Servers[1].Failing = FailedLoad{Server: "a"}, true }), "[50 b ]"},
 		"the one that failed if alone": {with(servedState(holding("a")), func(s *TabletState) { s.Failed[userKey(50)] = FailedLoad{Server: "a"} }), "[50 a ]"},
 		"not a silent one":             {with(two(), func(s *TabletState) { s.Servers[2].Silent = true }), "[50 b ]"},
-		"not a draining one":           {with(servedState(holding("b", heldFrom(0, 9, 0)...), holding("a")), func(s *TabletState) { s.Servers[2].Leaving = true }), "[50 b ]"},
-		"a draining one before none":   {with(servedState(holding("a")), func(s *TabletState) { s.Servers[1].Leaving = true }), "[50 a ]"},
+		"not a draining one":           {with(servedState(holding("b", heldFrom(0, 9, 0)...), holding("a")), func(s *TabletState) { s.Servers[2].Draining = true }), "[50 b ]"},
+		"a draining one before none":   {with(servedState(holding("a")), func(s *TabletState) { s.Servers[1].Draining = true }), "[50 a ]"},
 		"rather wait than drain again": {with(two(), func(s *TabletState) {
-			s.Servers[2].Leaving = true
+			s.Servers[2].Draining = true
 			for i := range loadsMax {
 				s.Busy = append(s.Busy, Order{Kind: Load, Server: "b", Tablet: Tablet{Key: userKey(500 + i)}})
 			}
 		}), "[]"},
-		"a draining one beside a silent one": {with(two(), func(s *TabletState) { s.Servers[1].Silent, s.Servers[2].Leaving = true, true }), "[50 a ]"},
+		"a draining one beside a silent one": {with(two(), func(s *TabletState) { s.Servers[1].Silent, s.Servers[2].Draining = true, true }), "[50 a ]"},
 		"where an operator moves it":         {with(two(), func(s *TabletState) { s.Pins[userKey(50)] = "b" }), "[50 b ]"},
-		"not where none can take it":         {with(two(), func(s *TabletState) { s.Pins[userKey(50)], s.Servers[1].Leaving = "b", true }), "[50 a ]"},
+		"not where none can take it":         {with(two(), func(s *TabletState) { s.Pins[userKey(50)], s.Servers[1].Draining = "b", true }), "[50 a ]"},
 		"to its neighbour above": {with(servedState(holding("b", heldFrom(51, 9, 0)...), holding("a")), func(s *TabletState) {
-			s.Unions = []Union{{Lower: userKey(50), Upper: userKey(51)}}
+			s.PendingMerges = []Union{{Lower: userKey(50), Upper: userKey(51)}}
 		}), "[50 b ]"},
 		"to its neighbour below": {with(servedState(holding("b", heldFrom(40, 10, 0)...), holding("a")), func(s *TabletState) {
-			s.Unions = []Union{{Lower: userKey(49), Upper: userKey(50)}}
+			s.PendingMerges = []Union{{Lower: userKey(49), Upper: userKey(50)}}
 		}), "[50 b ]"},
 		"to no neighbour of others": {with(servedState(holding("b", heldFrom(40, 9, 0)...), holding("a")), func(s *TabletState) {
-			s.Unions = []Union{{Lower: userKey(40), Upper: userKey(41)}}
+			s.PendingMerges = []Union{{Lower: userKey(40), Upper: userKey(41)}}
 		}), "[50 a ]"},
 		"not to a neighbour that drains": {with(servedState(holding("b", heldFrom(51, 9, 0)...), holding("a")), func(s *TabletState) {
-			s.Unions, s.Servers[1].Leaving = []Union{{Lower: userKey(50), Upper: userKey(51)}}, true
+			s.PendingMerges, s.Servers[1].Draining = []Union{{Lower: userKey(50), Upper: userKey(51)}}, true
 		}), "[50 a ]"},
 	} {
 		if got := fmt.Sprint(ordersOf(c.s, Load)); got != c.want {
@@ -297,7 +297,7 @@ func TestMetadataPlacement(t *testing.T) {
 func TestPlanMerges(t *testing.T) {
 	apart := func(lower, upper int64) *TabletState {
 		s := servedState(holding("a", Held{Key: userKey(0), Bytes: lower}), holding("b", Held{Key: userKey(1), Bytes: upper}))
-		s.Unions = []Union{{Lower: userKey(0), Upper: userKey(1)}}
+		s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(1)}}
 		return s
 	}
 	with := func(s *TabletState, change func(a, b *TabletServer)) *TabletState {
@@ -311,10 +311,10 @@ func TestPlanMerges(t *testing.T) {
 		"the lower is smaller":          {apart(10, 20), "[0 a b]"},
 		"the upper is smaller":          {apart(20, 10), "[1 b a]"},
 		"both alike":                    {apart(10, 10), "[0 a b]"},
-		"the smaller one's drains":      {with(apart(10, 20), func(a, _ *TabletServer) { a.Leaving = true }), "[0 a b]"},
-		"the larger one's drains":       {with(apart(10, 20), func(_, b *TabletServer) { b.Leaving = true }), "[1 b a]"},
-		"the larger lower one's drains": {with(apart(20, 10), func(a, _ *TabletServer) { a.Leaving = true }), "[0 a b]"},
-		"both drain":                    {with(apart(10, 20), func(a, b *TabletServer) { a.Leaving, b.Leaving = true, true }), "[]"},
+		"the smaller one's drains":      {with(apart(10, 20), func(a, _ *TabletServer) { a.Draining = true }), "[0 a b]"},
+		"the larger one's drains":       {with(apart(10, 20), func(_, b *TabletServer) { b.Draining = true }), "[1 b a]"},
+		"the larger lower one's drains": {with(apart(20, 10), func(a, _ *TabletServer) { a.Draining = true }), "[0 a b]"},
+		"both drain":                    {with(apart(10, 20), func(a, b *TabletServer) { a.Draining, b.Draining = true, true }), "[]"},
 		"the one to move to is silent":  {with(apart(10, 20), func(_, b *TabletServer) { b.Silent = true }), "[]"},
 		"the lower is not there":        {with(apart(10, 20), func(a, _ *TabletServer) { a.Has = nil }), "[]"},
 		"the upper is not there":        {with(apart(10, 20), func(_, b *TabletServer) { b.Has = nil }), "[]"},
@@ -327,11 +327,11 @@ func TestPlanMerges(t *testing.T) {
 		}
 	}
 	s := servedState(holding("a", heldFrom(0, 2, 0)...), holding("b"))
-	s.Unions = []Union{{Lower: userKey(0), Upper: userKey(1)}}
+	s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(1)}}
 	if got := fmt.Sprint(ordersOf(s, Merge)); got != "[0 a ]" {
 		t.Errorf("of two on one server merged are %s", got)
 	}
-	s.Unions = []Union{{Lower: userKey(0), Upper: userKey(7)}, {Lower: userKey(8), Upper: userKey(1)}, {Lower: userKey(0), Upper: userKey(1)}}
+	s.PendingMerges = []Union{{Lower: userKey(0), Upper: userKey(7)}, {Lower: userKey(8), Upper: userKey(1)}, {Lower: userKey(0), Upper: userKey(1)}}
 	if got := fmt.Sprint(ordersOf(s, Merge)); got != "[0 a ]" {
 		t.Errorf("after two that cannot be done merged are %s", got)
 	}
@@ -345,9 +345,9 @@ func TestPlanMerges(t *testing.T) {
 // accept it, and no merge of it is pending. A tablet that cannot move does not block other moves.
 func TestPlanRequests(t *testing.T) {
 	s := servedState(holding("a", heldFrom(0, 6, 0)...), holding("b", heldFrom(10, 6, 0)...), holding("c", heldFrom(20, 6, 0)...))
-	s.Servers[3].Leaving = true
+	s.Servers[3].Draining = true
 	s.Pins = map[string]string{userKey(0): "a", userKey(1): "z", userKey(2): "c", userKey(3): "m", userKey(4): "b", userKey(5): "b", userKey(12): "a"}
-	s.Unions = []Union{{Lower: userKey(4), Upper: userKey(9)}}
+	s.PendingMerges = []Union{{Lower: userKey(4), Upper: userKey(9)}}
 	var got []string
 	for _, o := range ordersOf(s, Unload) {
 		if !strings.Contains(o, " c ") { // which is draining

@@ -143,7 +143,7 @@ func (a *assigner) settleRequests(s *TabletState, requests []*request) {
 		case r.lower == "":
 			s.Pins[r.key] = r.node
 		case !r.over:
-			s.Unions = append(s.Unions, Union{Lower: r.lower, Upper: r.key, Why: r.why})
+			s.PendingMerges = append(s.PendingMerges, Union{Lower: r.lower, Upper: r.key, Why: r.why})
 		}
 	}
 	a.mu.requests = slices.DeleteFunc(a.mu.requests, func(r *request) bool { return r.over && (r.lower != "" || now.After(r.until)) })
@@ -166,7 +166,7 @@ func (a *assigner) settle(s *TabletState, r *request) {
 			r.end(nil)
 		}
 	default:
-		i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Node == r.node && v.serves(r.key) && !v.Leaving })
+		i := slices.IndexFunc(s.Servers, func(v TabletServer) bool { return v.Node == r.node && v.serves(r.key) && !v.Draining })
 		if i < 0 {
 			r.end(ErrNotAlive)
 			r.until = time.Time{}

@@ -182,7 +182,7 @@ func TestRequestEnds(t *testing.T) {
 		"a move of no tablet":          {request{key: userKey(9), node: "b"}, func(*TabletState) {}, ErrGone},
 		"the same, METADATA unread":    {request{key: userKey(9), node: "b"}, func(s *TabletState) { s.Whole = false }, open},
 		"a move to no node":            {request{key: userKey(0), node: "z"}, func(*TabletState) {}, ErrNotAlive},
-		"a move to a draining node":    {request{key: userKey(0), node: "b"}, func(s *TabletState) { s.Servers[2].Leaving = true }, ErrNotAlive},
+		"a move to a draining node":    {request{key: userKey(0), node: "b"}, func(s *TabletState) { s.Servers[2].Draining = true }, ErrNotAlive},
 		"a move to a METADATA server":  {request{key: userKey(0), node: "m"}, func(*TabletState) {}, ErrNotAlive},
 		"a merge to be made":           {request{lower: userKey(0), key: userKey(1)}, func(*TabletState) {}, open},
 		"a merge that is made":         {request{lower: userKey(9), key: userKey(1)}, func(*TabletState) {}, nil},
@@ -211,8 +211,8 @@ func TestRequestEnds(t *testing.T) {
 			if _, pin := s.Pins[w.key]; pin != (w.lower == "" && w.err == nil) {
 				t.Errorf("%s: pinned is %v", name, s.Pins)
 			}
-			if planned := len(s.Unions) == 1; planned != (w.lower != "" && got == open) {
-				t.Errorf("%s: merges are %v", name, s.Unions)
+			if planned := len(s.PendingMerges) == 1; planned != (w.lower != "" && got == open) {
+				t.Errorf("%s: merges are %v", name, s.PendingMerges)
 			}
 			time.Sleep(1)
 			a.settleRequests(s, a.mu.requests)

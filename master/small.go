@@ -28,13 +28,13 @@ func (h *Held) small() bool { return h.Bytes <= mergeBytesMax && h.Load < mergeL
 // SmallNeighbours returns the merge that the master should order, or nil. It is a pure function of
 // its argument. Of all eligible pairs it returns the smallest.
 func SmallNeighbours(s *TabletState) *Union {
-	if !s.Whole || len(s.Unions) > 0 {
+	if !s.Whole || len(s.PendingMerges) > 0 {
 		return nil
 	}
 	held := map[string]*Held{}
 	for i := range s.Servers {
 		v := &s.Servers[i]
-		if v.Silent || v.Leaving {
+		if v.Silent || v.Draining {
 			return nil // moves and recoveries come first
 		}
 		for j := range v.Has {
@@ -102,7 +102,7 @@ func (a *assigner) noteSmall(s *TabletState) {
 	if u := SmallNeighbours(s); u != nil {
 		a.merged = now
 		if _, err := a.admit(&request{lower: u.Lower, key: u.Upper, why: u.Why}); err == nil {
-			s.Unions = append(s.Unions, *u)
+			s.PendingMerges = append(s.PendingMerges, *u)
 		}
 	}
 }

@@ -41,9 +41,9 @@ func TestSmallNeighbours(t *testing.T) {
 		{"one is moved", func(s *TabletState) { s.Busy = []Order{{Kind: Unload, Tablet: s.Tablets[4]}} }, 2},
 		{"the row of one cannot be read", func(s *TabletState) { s.Tablets[4].Damaged = errors.New("damaged") }, 2},
 		{"one is served by none", func(s *TabletState) { s.Servers[1].Has = nil }, -1},
-		{"two are merged", func(s *TabletState) { s.Unions = []Union{{Lower: key(0), Upper: key(1)}} }, -1},
+		{"two are merged", func(s *TabletState) { s.PendingMerges = []Union{{Lower: key(0), Upper: key(1)}} }, -1},
 		{"a server is silent", func(s *TabletState) { s.Servers[0].Silent = true }, -1},
-		{"a server leaves", func(s *TabletState) { s.Servers[0].Leaving = true }, -1},
+		{"a server leaves", func(s *TabletState) { s.Servers[0].Draining = true }, -1},
 		{"not all is known", func(s *TabletState) { s.Whole = false }, -1},
 		{"all is METADATA's", func(s *TabletState) {
 			for i := range s.Tablets {
@@ -158,7 +158,7 @@ func TestMergePause(t *testing.T) {
 			}
 			a.mu.requests = nil
 			a.noteSmall(s)
-			return len(s.Unions)
+			return len(s.PendingMerges)
 		}
 		if n := merges(); n != 1 {
 			t.Errorf("%d merges begin, want 1", n)

@@ -18,7 +18,7 @@ type TabletServer struct {
 	Node     string
 	Addr     string
 	Metadata bool // it serves METADATA tablets and no others
-	Leaving  bool // its node is draining: it gets no tablets, and its tablets move away
+	Draining bool // its node is draining: it gets no tablets, and its tablets move away
 	// Failing reports that its recent loads have failed: see loadRecord.
 	Failing bool
 	// Silent reports that the server did not answer with its tablets. It may hold any.
@@ -93,10 +93,10 @@ type TabletState struct {
 	Unneeded []string
 	// Busy are the orders in progress.
 	Busy []Order
-	// Pins maps tablet keys to the nodes that operators moved them to. Unions are the pending
+	// Pins maps tablet keys to the nodes that operators moved them to. PendingMerges are the pending
 	// merges.
-	Pins   map[string]string
-	Unions []Union
+	Pins          map[string]string
+	PendingMerges []Union
 	// Failed maps tablet keys to their loads that failed at the last attempt.
 	Failed map[string]FailedLoad
 	// Suspended maps the keys of tablets that must not be loaded now to the reason: see suspects.
@@ -440,7 +440,7 @@ func (p *planner) lightest(metadata bool, last string) string {
 	best, least, leastNode := "", math.Inf(1), 0.0
 	for _, draining := range []bool{false, true} {
 		for _, v := range p.state.Servers {
-			if v.Metadata != metadata || v.Leaving != draining || v.Silent || p.loads[v.Name] >= v.loadsMax() {
+			if v.Metadata != metadata || v.Draining != draining || v.Silent || p.loads[v.Name] >= v.loadsMax() {
 				continue
 			}
 			w, node := p.weight[v.Name], p.nodeWeight[v.Node]
@@ -468,7 +468,7 @@ func (p *planner) lightest(metadata bool, last string) string {
 }
 
 func (p *planner) anyStays(metadata bool) bool {
-	return slices.ContainsFunc(p.state.Servers, func(v TabletServer) bool { return v.Metadata == metadata && !v.Leaving && !v.Silent })
+	return slices.ContainsFunc(p.state.Servers, func(v TabletServer) bool { return v.Metadata == metadata && !v.Draining && !v.Silent })
 }
 
 // balance plans moves from draining servers, and from the heaviest server to the lightest if that
@@ -496,14 +496,14 @@ func (p *planner) balance(metadata bool) {
 // surplus returns a tablet that should be on another server, and its present server.
 func (p *planner) surplus(metadata bool) (from *TabletServer, held Held, why string) {
 	light := p.lightest(metadata, "")
-	if light == "" || p.alive[light].Leaving || p.alive[light].Failing {
+	if light == "" || p.alive[light].Draining || p.alive[light].Failing {
 		return nil, held, ""
 	}
 	moving := func(h Held) bool { return p.taken[subjectTablet+h.Key] }
 	for i := range p.state.Servers {
 		v := &p.state.Servers[i]
 		for _, h := range v.Has {
-			if v.Metadata == metadata && v.Leaving && !moving(h) {
+			if v.Metadata == metadata && v.Draining && !moving(h) {
 				return v, h, "its node is draining"
 			}
 		}

@@ -83,7 +83,7 @@ func has(v *master.TabletServer, key string) bool {
 
 // state is what the master reads, level by level: an unserved METADATA tablet cannot be read.
 func (w *world) state() *master.TabletState {
-	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, Unions: w.unions, Pins: w.pins}
+	s := &master.TabletState{Recovered: map[string]bool{}, Busy: slices.Clone(w.busy), Whole: true, PendingMerges: w.unions, Pins: w.pins}
 	for name := range w.logs {
 		s.Logs = append(s.Logs, name)
 	}
@@ -403,7 +403,7 @@ func TestTabletPlan(t *testing.T) {
 				node, draining := w.servers[rng.IntN(len(w.servers))].Node, rng.IntN(2) == 0
 				for _, v := range w.servers {
 					if v.Node == node {
-						v.Leaving = draining
+						v.Draining = draining
 					}
 				}
 			case 5, 6, 7:
@@ -427,9 +427,9 @@ func TestTabletPlan(t *testing.T) {
 				t.Fatalf("the logs of %s are still there", name)
 			}
 		}
-		stays := slices.ContainsFunc(w.servers, func(v *master.TabletServer) bool { return !v.Leaving })
+		stays := slices.ContainsFunc(w.servers, func(v *master.TabletServer) bool { return !v.Draining })
 		for _, v := range w.servers {
-			if v.Leaving && stays && len(v.Has) > 0 {
+			if v.Draining && stays && len(v.Has) > 0 {
 				t.Fatalf("%s drains and has %d tablets", v.Name, len(v.Has))
 			}
 		}

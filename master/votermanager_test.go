@@ -120,7 +120,7 @@ func TestStepsFollow(t *testing.T) {
 		t.Errorf("voters after one look: %v", got)
 	}
 	w.servers = append(w.servers, Server{ID: "d", Alive: true, Since: time.Hour, HasLog: true})
-	w.servers[1].Leaving = true
+	w.servers[1].Draining = true
 	if !v.step(t.Context()) || !v.step(t.Context()) || len(w.voting()) != 4 {
 		t.Errorf("it does not go on when a voter is added: %v", w.voting())
 	}
@@ -178,7 +178,7 @@ func TestRemovedBeforeItVoted(t *testing.T) {
 		t.Errorf("the group is %+v, attempts %+v", w.group, v.attempts["b"])
 	}
 	w, v = managerOf(&logLines{})
-	w.servers[1].Leaving = true
+	w.servers[1].Draining = true
 	w.group = append(w.group, Voter{ID: "b", CaughtUp: true}, Voter{ID: "c", CaughtUp: true})
 	v.step(t.Context())
 	if _, in := find(w.group, "b"); in || v.attempts["b"] != nil {

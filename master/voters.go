@@ -17,8 +17,8 @@ type Server struct {
 	// Alive reports whether gossip sees the node now. Since is how long ago that last changed.
 	Alive bool
 	Since time.Duration
-	// Leaving reports that the operator is draining or removing the node: it must not vote.
-	Leaving bool
+	// Draining reports that the operator is draining or removing the node: it must not vote.
+	Draining bool
 	// HasLog reports whether the node announces a log of the group. A node that has just started announces it before
 	// the log is open.
 	HasLog bool
@@ -139,7 +139,7 @@ const lateMax = 2
 func (p *plan) dropStaged() Change {
 	deferred := false
 	for _, s := range p.servers {
-		deferred = deferred || s.Deferred && s.Alive && !s.Leaving
+		deferred = deferred || s.Deferred && s.Alive && !s.Draining
 	}
 	ready, late := 0, 0
 	for _, v := range p.staged {
@@ -208,7 +208,7 @@ func (p *plan) shrink() Change {
 	}
 	over := len(p.voters) > p.target
 	for _, v := range p.voters {
-		if s, known := p.servers[v.ID]; over && known && !s.Leaving && p.lost(v.ID) {
+		if s, known := p.servers[v.ID]; over && known && !s.Draining && p.lost(v.ID) {
 			if c := p.remove(v, fmt.Sprintf("it has been gone for %v and was replaced", s.Since.Round(time.Second))); c.Kind != NoChange {
 				return c
 			}
@@ -216,7 +216,7 @@ func (p *plan) shrink() Change {
 	}
 	// A node that is up but has lost its log may be its own replacement.
 	for _, v := range p.voters {
-		if s := p.servers[v.ID]; s.Alive && !s.HasLog && !s.Leaving && p.silent[v.ID] >= p.stable {
+		if s := p.servers[v.ID]; s.Alive && !s.HasLog && !s.Draining && p.silent[v.ID] >= p.stable {
 			if c := p.remove(v, "it is up but has lost its log of the group"); c.Kind != NoChange {
 				return c
 			}
@@ -224,7 +224,7 @@ func (p *plan) shrink() Change {
 	}
 	noReplacement := len(p.chosen) < p.target
 	for _, v := range p.voters {
-		if s, known := p.servers[v.ID]; (over || noReplacement) && (!known || s.Leaving) {
+		if s, known := p.servers[v.ID]; (over || noReplacement) && (!known || s.Draining) {
 			if c := p.remove(v, "it is draining or was removed"); c.Kind != NoChange {
 				return c
 			}

@@ -44,7 +44,7 @@ func (s *simServer) votes() bool { return s.alive && s.mute == 0 }
 func (f *voterSim) view() []Server {
 	var all []Server
 	for _, s := range f.servers {
-		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Leaving: s.draining, Full: s.full})
+		all = append(all, Server{ID: s.id, Zone: s.zone, Alive: s.alive, Since: f.now - s.since, Draining: s.draining, Full: s.full})
 	}
 	f.attempts.apply(all, f.groupView(), stable, f.clock())
 	return all
@@ -380,12 +380,12 @@ func TestPlanByHand(t *testing.T) {
 		{"a node that has just come waits", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}}, voter("a"), Change{}},
 		{"two that have just come vote beside a lone voter", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}, {ID: "c", Alive: true, Since: time.Second}},
 			voter("a"), Change{Kind: Stage, ID: "b"}},
-		{"unless one of them is to leave", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}, {ID: "c", Alive: true, Since: time.Second, Leaving: true}},
+		{"unless one of them is to leave", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}, {ID: "c", Alive: true, Since: time.Second, Draining: true}},
 			voter("a"), Change{}},
 		{"or has come this moment", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Second}, {ID: "c", Alive: true}}, voter("a"), Change{}},
 		{"beside three they wait", []Server{live("a", ""), live("b", ""), live("c", ""), {ID: "d", Alive: true, Since: time.Second}, {ID: "e", Alive: true, Since: time.Second}},
 			voter("a", "b", "c"), Change{}},
-		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Leaving: true}, live("b", ""), live("c", ""), live("d", "")},
+		{"a leader that leaves hands over", []Server{{ID: "a", Alive: true, Draining: true}, live("b", ""), live("c", ""), live("d", "")},
 			voter("a", "b", "c", "d"), Change{Kind: StepDown, ID: "a", To: "b"}},
 		{"a leader whose disk is full steps down for one with free space", []Server{{ID: "a", Alive: true, Full: true}, {ID: "b", Alive: true, Full: true}, live("c", "")},
 			voter("a", "b", "c"), Change{Kind: StepDown, ID: "a", To: "c"}},
@@ -394,7 +394,7 @@ func TestPlanByHand(t *testing.T) {
 		{"a node whose disk is full is not staged", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", ""), live("d", "")}, voter("a"),
 			Change{Kind: Stage, ID: "c"}},
 		{"and leaves two voters of two that can", []Server{live("a", ""), {ID: "b", Alive: true, Since: time.Hour, Full: true}, live("c", "")}, voter("a", "c"), Change{}},
-		{"it does not keep an operator from draining a voter", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, Since: time.Hour, Leaving: true}, {ID: "d", Alive: true, Since: time.Hour, Full: true}},
+		{"it does not keep an operator from draining a voter", []Server{live("a", ""), live("b", ""), {ID: "c", Alive: true, Since: time.Hour, Draining: true}, {ID: "d", Alive: true, Since: time.Hour, Full: true}},
 			voter("a", "b", "c"), Change{Kind: Remove, ID: "c"}},
 		{"nothing is done without a majority", []Server{live("a", ""), dead("b", ""), dead("c", ""), live("d", "")}, voter("a", "b", "c"), Change{}},
 	} {
@@ -458,9 +458,9 @@ func TestVoterBounds(t *testing.T) {
 		"a fourth and a fifth voter": {[]Server{up("a"), up("b"), up("c"), up("d"), up("e")},
 			append(voters("a", "b", "c"), Voter{ID: "d", Staged: true, CaughtUp: true}, Voter{ID: "e", Staged: true, CaughtUp: true}), Change{Kind: Promote, ID: "d"}},
 		"a full leader behind another voter": {[]Server{up("a"), {ID: "b", Alive: true, HasLog: true, Since: time.Hour, Full: true}, up("c")}, voters("b", "a", "c"), Change{Kind: StepDown, ID: "b", To: "a"}},
-		"an heir that has caught up": {[]Server{{ID: "a", Alive: true, HasLog: true, Leaving: true}, up("b"), up("c"), up("d")},
+		"an heir that has caught up": {[]Server{{ID: "a", Alive: true, HasLog: true, Draining: true}, up("b"), up("c"), up("d")},
 			[]Voter{{ID: "a", Leader: true, CaughtUp: true}, {ID: "b"}, {ID: "c", CaughtUp: true}, {ID: "d", CaughtUp: true}}, Change{Kind: StepDown, ID: "a", To: "c"}},
-		"an heir that stays": {[]Server{{ID: "a", Alive: true, HasLog: true, Leaving: true}, {ID: "b", Alive: true, HasLog: true, Leaving: true}, up("c"), up("d"), up("e")},
+		"an heir that stays": {[]Server{{ID: "a", Alive: true, HasLog: true, Draining: true}, {ID: "b", Alive: true, HasLog: true, Draining: true}, up("c"), up("d"), up("e")},
 			voters("a", "b", "c", "d", "e"), Change{Kind: StepDown, ID: "a", To: "c"}},
 	} {
 		got := Plan(c.servers, c.group, stable)

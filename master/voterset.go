@@ -77,7 +77,7 @@ func (p *plan) able(id string, least time.Duration) bool {
 		return false
 	}
 	s := p.servers[id]
-	return s.Alive && !s.Leaving && !s.Full && !s.Deferred && s.Since >= least && p.silent[id] < p.stable
+	return s.Alive && !s.Draining && !s.Full && !s.Deferred && s.Since >= least && p.silent[id] < p.stable
 }
 
 // choose chooses the servers that should vote: the voters that are not lost, then able nodes in the
@@ -91,7 +91,7 @@ func (p *plan) choose() {
 		switch {
 		case !p.lost(v.ID):
 			set = append(set, v.ID)
-		case known && !s.Leaving:
+		case known && !s.Draining:
 			// A voter that is gone still counts as long as it may come back: three nodes of which
 			// one is down need three voters, not one.
 			absent++
@@ -191,7 +191,7 @@ func (p *plan) alive(id string) bool { return p.servers[id].Alive && p.silent[id
 // been gone for stable.
 func (p *plan) lost(id string) bool {
 	s, known := p.servers[id]
-	return !known || s.Leaving || !s.Alive && s.Since >= p.stable || p.silent[id] >= p.stable
+	return !known || s.Draining || !s.Alive && s.Since >= p.stable || p.silent[id] >= p.stable
 }
 
 // live returns the number of live voters, except the given one.

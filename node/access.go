@@ -113,7 +113,7 @@ func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 }
 
 // Read implements tablet.Access.
-func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
+func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
 	if s.ID == metadata.TableID {
 		return a.readMetadata(ctx, s)
 	}
@@ -122,13 +122,13 @@ func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Sight, error
 		err = a.refused(v.CheckRead())
 	}
 	if err != nil {
-		return tablet.Sight{}, err
+		return tablet.Visibility{}, err
 	}
 	a.reads = true
 	if v.ReadsAll() {
-		return tablet.Sight{}, nil
+		return tablet.Visibility{}, nil
 	}
-	return tablet.Sight{Families: v.ReadMask()}, nil
+	return tablet.Visibility{Families: v.ReadMask()}, nil
 }
 
 // mayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
@@ -147,26 +147,26 @@ func (a *access) mayRead(ctx context.Context) error {
 
 // readMetadata returns what the principal sees of METADATA. Without the right to read the cluster, it sees only the locations of
 // tablets of tables that it may see.
-func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Sight, error) {
+func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
 	if a.begun > begunMax {
-		return tablet.Sight{}, a.z.rights.recode(acl.ErrUncertain)
+		return tablet.Visibility{}, a.z.rights.recode(acl.ErrUncertain)
 	}
 	t, err := a.z.rights.check(ctx, a.caller, acl.Read)
 	if err == nil {
 		a.note(t)
-		return tablet.Sight{}, nil
+		return tablet.Visibility{}, nil
 	}
 	if !errors.Is(err, api.ErrPermission) {
-		return tablet.Sight{}, err
+		return tablet.Visibility{}, err
 	}
 	a.note(t)
 	places := make([]uint64, (len(s.Families)+63)/64)
 	for i := range s.Families {
-		if s.Families[i].Name == metadata.FamilyOfPlaces {
+		if s.Families[i].Name == metadata.LocationFamily {
 			places[i/64] |= 1 << (i % 64)
 		}
 	}
-	return tablet.Sight{Families: places, Row: func(key []byte) (bool, error) { return a.seesRow(ctx, key) }}, nil
+	return tablet.Visibility{Families: places, Row: func(key []byte) (bool, error) { return a.seesRow(ctx, key) }}, nil
 }
 
 // seesRow reports whether a row of METADATA belongs to a table that the principal may see.
@@ -253,7 +253,7 @@ func (a *access) auditRefusal(err error) error {
 }
 
 // settle returns nil if the result may be returned although rights have changed since. Errors: *api.PermissionError, marked as
-// executed if something was written; api.ErrUnsure and api.ErrUnavailable if the rights are unknown.
+// executed if something was written; api.ErrOutcomeUnknown and api.ErrUnavailable if the rights are unknown.
 func (a *access) settle(ctx context.Context) error {
 	if a == nil || a.Holds() {
 		return nil
@@ -268,7 +268,7 @@ func (a *access) settle(ctx context.Context) error {
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
 		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
 	case wrote:
-		return recode(api.ErrUnsure, err)
+		return recode(api.ErrOutcomeUnknown, err)
 	default:
 		return err
 	}

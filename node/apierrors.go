@@ -25,14 +25,14 @@ func toAPI(err error) error {
 	var extent *blobfs.CorruptError
 	var file *sstable.CorruptError
 	var failed *commitlog.FailedError
-	var unsure *tablet.UnsureError
+	var unsure *tablet.UnknownOutcomeError
 	var changed *metaapi.GenerationError
 	var row *metadata.FormatError
 	var large *metaapi.TooLargeError
 	switch {
 	// First: the wrapped error would mean that nothing was executed.
 	case errors.As(err, &failed), errors.As(err, &unsure), errors.Is(err, metaapi.ErrOutcomeUnknown):
-		err = recode(api.ErrUnsure, err)
+		err = recode(api.ErrOutcomeUnknown, err)
 	case errors.As(err, &large):
 		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
 	case errors.As(err, &extent):

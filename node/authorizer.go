@@ -152,7 +152,7 @@ func (z *authorizer) stillMay(caller *subject, g *guard, method, name string) er
 	case errors.Is(err, api.ErrUnauthenticated), errors.Is(err, api.ErrNoTable):
 		return &api.PermissionError{Table: name, Right: g.right.String(), Executed: true, Text: err.Error()}
 	}
-	return recode(api.ErrUnsure, err)
+	return recode(api.ErrOutcomeUnknown, err)
 }
 
 var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile; retry", api.ErrUnavailable)

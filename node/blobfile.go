@@ -67,7 +67,7 @@ func decodeBlobFile(b []byte) (f blobFile, err error) {
 
 func (f *blobFile) info() api.BlobInfo {
 	return api.BlobInfo{
-		ID: f.handle.ID.String(), Kind: api.BlobOfPerson, Name: f.name, Created: f.created,
+		ID: f.handle.ID.String(), Kind: api.BlobOfUser, Name: f.name, Created: f.created,
 		Bytes: f.handle.Length, Extents: int64(len(f.handle.Extents)),
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// blobMembership implements blobfs.Fleet: the registry lists the nodes, gossip has their state.
+// blobMembership implements blobfs.Membership: the registry lists the nodes, gossip has their state.
 type blobMembership struct {
 	n *Node
 	// mu guards the fields in it. Never held across I/O.
@@ -130,7 +130,7 @@ func (f *blobMembership) member(x clusterNode) blobfs.Member {
 	g, known := f.n.member(x.id)
 	m := blobfs.Member{
 		ID: x.id, Zone: x.record.Zone, CapacityBytes: g.CapacityBytes, FreeBytes: g.FreeBytes,
-		Alive: known && g.State == gossip.Alive, Since: g.Since, Leaving: x.Draining,
+		Alive: known && g.State == gossip.Alive, Since: g.Since, Draining: x.Draining,
 	}
 	if m.Since.IsZero() { // no gossip since this node started
 		m.Since = f.n.started
@@ -150,24 +150,24 @@ func (f *blobMembership) name(id string) string {
 	return ""
 }
 
-// Members implements blobfs.Fleet.
+// Members implements blobfs.Membership.
 func (f *blobMembership) Members() []blobfs.Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.members
 }
 
-// Changed implements blobfs.Fleet.
+// Changed implements blobfs.Membership.
 func (f *blobMembership) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.changed
 }
 
-// Self implements blobfs.Fleet.
+// Self implements blobfs.Membership.
 func (f *blobMembership) Self() string { return f.n.id() }
 
-// Peer implements blobfs.Fleet. It connects on the first call.
+// Peer implements blobfs.Membership. It connects on the first call.
 func (f *blobMembership) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -295,7 +295,7 @@ func holdingInfo(x *blobfs.Holding) api.BlobInfo {
 
 var replicaStates = map[blobfs.ReplicaState]string{
 	blobfs.ReplicaGood: api.ReplicaGood, blobfs.ReplicaMissing: api.ReplicaMissing,
-	blobfs.ReplicaRotten: api.ReplicaRotten, blobfs.ReplicaUnreachable: api.ReplicaUnreachable,
+	blobfs.ReplicaCorrupt: api.ReplicaCorrupt, blobfs.ReplicaUnreachable: api.ReplicaUnreachable,
 }
 
 func (bs *blobService) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {

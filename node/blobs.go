@@ -29,7 +29,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		}
 	}
 	b := n.cfg.budget()
-	store, err := blobfs.OpenIn(blobfs.Cluster{Fleet: n.blobMembers, Lists: serverLists{n}, Logs: blobfs.LogConfig{WindowBytes: int(b.logWindow)},
+	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: n.blobMembers, Lists: serverLists{n}, Logs: blobfs.LogConfig{WindowBytes: int(b.logWindow)},
 		Keep: blobfs.KeepConfig{Workers: b.copies}, WindowBytes: b.blobWindow}, blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
 		MasterKeys: n.masterKeys,

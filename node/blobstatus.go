@@ -55,10 +55,10 @@ func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.N
 	x := api.NodeStore{
 		Node: bs.id(), Name: bs.name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
 		UnderBytes: k.ToCopyBytes, CopyRate: k.BytesPerSec, Copied: k.Copied, CopiedBytes: k.CopiedBytes,
-		Surplus: k.Surplus, Trimmed: k.Trimmed, Rotten: k.Rotten, Healed: k.Healed, Unhealed: k.Unhealed,
+		Surplus: k.Surplus, Trimmed: k.Trimmed, Corrupt: k.Corrupt, Healed: k.Healed, Unhealed: k.Unhealed,
 		ScrubPosition: k.Scrub.Position, ScrubRate: k.Scrub.BytesPerSec, ScrubBytes: k.Scrub.Read, ScrubFound: k.Scrub.Found,
 		Balancing: k.Balance.Active, Moved: k.Moved, MovedBytes: k.MovedBytes, BalanceRate: k.Balance.BytesPerSec,
-		Leaving: k.Drain.Leaving, DrainExtents: k.Drain.Extents, Safe: k.Drain.Safe,
+		Draining: k.Drain.Draining, DrainExtents: k.Drain.Extents, Safe: k.Drain.Safe,
 		DrainLogs: k.Drain.LogExtentsOpen + k.Drain.LogExtentsSealed + k.Drain.LogsUnknown, Alarm: store.Alarm(),
 	}
 	x.Under, x.OneLeft = under(&k)

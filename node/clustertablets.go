@@ -103,7 +103,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 	}
 	leaving := map[string]bool{}
 	for _, m := range c.n.blobMembers.Members() {
-		leaving[m.ID] = m.Leaving
+		leaving[m.ID] = m.Draining
 	}
 	var servers []master.TabletServer
 	for _, f := range files {
@@ -112,7 +112,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 		}
 		id := path.Base(f.Path)
 		addr, _ := c.n.addressOf(id)
-		servers = append(servers, master.TabletServer{Name: serverName(id, f.LockGeneration), Node: id, Addr: addr, Leaving: leaving[id]})
+		servers = append(servers, master.TabletServer{Name: serverName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()

@@ -23,10 +23,10 @@ func TestUnknownOutcomes(t *testing.T) {
 		blobfs.ErrFenced, &metaapi.GenerationError{Got: 7}, errLeaseEnded, api.ErrNotServing,
 	} {
 		for _, err := range []error{
-			&commitlog.FailedError{Cause: cause}, &tablet.UnsureError{Cause: cause}, fmt.Errorf("%w; tried again: %w", metaapi.ErrOutcomeUnknown, cause),
+			&commitlog.FailedError{Cause: cause}, &tablet.UnknownOutcomeError{Cause: cause}, fmt.Errorf("%w; tried again: %w", metaapi.ErrOutcomeUnknown, cause),
 		} {
 			var answer *rpc.Error
-			if !errors.As(toAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeUnsure || answer.Retryable || len(answer.Details) > 0 {
+			if !errors.As(toAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeOutcomeUnknown || answer.Retryable || len(answer.Details) > 0 {
 				t.Errorf("%v (%T of %v) is told as %+v", err, err, cause, answer)
 			}
 		}

@@ -47,7 +47,7 @@ func (n *Node) disconnectRejected() {
 			n.log.Debug("credentials of connections not checked", "err", err)
 			continue
 		}
-		gone := n.security.endpoint.Sever(func(p pki.Peer) bool {
+		gone := n.security.endpoint.Disconnect(func(p pki.Peer) bool {
 			c := credentialOf(p)
 			return p.Kind == pki.Principal && before[c] && out[c]
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
-	"github.com/steledb/stele/node/reach"
+	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
@@ -127,7 +127,7 @@ func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *fol
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	own := ""
-	if addr, err := reach.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
+	if addr, err := advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
 		own = hostOf(addr)
 	}
 	e.request = joinRequest{text: e.token.Reveal(), node: dirs.Node, hosts: withLocal(hostsOf(own), n.cfg.Name)}

@@ -164,7 +164,7 @@ func (n *Node) forwardOnce(c *rpc.Call, caller *subject, params []byte, result *
 	case errors.As(err, &answer):
 		return answer.Code == rpc.CodeUnavailable, err
 	case errors.As(err, &lost) && lost.Sent, c.Context().Err() != nil:
-		return false, recode(api.ErrUnsure, fmt.Errorf("node %s did not answer: %w", masterID, err))
+		return false, recode(api.ErrOutcomeUnknown, fmt.Errorf("node %s did not answer: %w", masterID, err))
 	}
 	return true, fmt.Errorf("%w: the master's node %s cannot be reached: %s", api.ErrUnavailable, masterID, err.Error())
 }

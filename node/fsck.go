@@ -187,7 +187,7 @@ func (f *fsck) check(ctx context.Context, p string, d *need, from, to int) error
 	store := f.bs.store.Load()
 	var now []need
 	for _, x := range d.inspect(ctx, store, from, to, f.deep) {
-		if x.Count(blobfs.ReplicaGood) < x.Wanted || x.Count(blobfs.ReplicaRotten) > 0 {
+		if x.Count(blobfs.ReplicaGood) < x.Wanted || x.Count(blobfs.ReplicaCorrupt) > 0 {
 			if now == nil {
 				var err error
 				if now, err = f.needs(ctx, p); err != nil {
@@ -202,7 +202,7 @@ func (f *fsck) check(ctx context.Context, p string, d *need, from, to int) error
 			if again < 0 {
 				continue
 			}
-			if x.Count(blobfs.ReplicaRotten) == 0 {
+			if x.Count(blobfs.ReplicaCorrupt) == 0 {
 				x = now[at].inspect(ctx, store, again, again+1, f.deep)[0]
 			}
 		}
@@ -216,7 +216,7 @@ func (f *fsck) add(d *need, x blobfs.ExtentReport) {
 	f.step.Extents++
 	f.step.Bytes += max(x.Length, 0)
 	f.step.Replicas += int64(good)
-	if good < x.Wanted || x.Count(blobfs.ReplicaRotten) > 0 {
+	if good < x.Wanted || x.Count(blobfs.ReplicaCorrupt) > 0 {
 		f.step.Findings = append(f.step.Findings, api.BlobFinding{
 			Kind: d.kind, Name: d.name, ID: d.id.String(), Extent: f.bs.extentInfos([]blobfs.ExtentReport{x})[0],
 		})
@@ -262,7 +262,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, err
 		}
-		needs = append(needs, need{kind: api.BlobOfPerson, name: file.name, id: id, refs: file.handle.Extents})
+		needs = append(needs, need{kind: api.BlobOfUser, name: file.name, id: id, refs: file.handle.Extents})
 	case logsDir:
 		file, err := f.bs.catalog.meta.Get(ctx, p)
 		if errors.Is(err, metaapi.ErrNotFound) {

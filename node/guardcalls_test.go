@@ -360,7 +360,7 @@ func TestGuardAfterRightsChange(t *testing.T) {
 		"a table made, right kept":      {"ann", api.MethodCreateTable, keep, nil, nil, false},
 		"a table made, right lost":      {"ann", api.MethodCreateTable, lose, nil, rpc.CodePermissionDenied, true},
 		"a table made, user gone":       {"ann", api.MethodCreateTable, gone, nil, rpc.CodePermissionDenied, true},
-		"a table made, rights unknown":  {"ann", api.MethodCreateTable, down, nil, api.CodeUnsure, false},
+		"a table made, rights unknown":  {"ann", api.MethodCreateTable, down, nil, api.CodeOutcomeUnknown, false},
 		"a table not made, right lost":  {"ann", api.MethodCreateTable, lose, rpc.CodeTooLarge, rpc.CodeTooLarge, false},
 		"a compaction, right kept":      {"ann", api.MethodCompactTable, keep, nil, nil, false},
 		"a compaction, right lost":      {"ann", api.MethodCompactTable, lose, nil, rpc.CodePermissionDenied, true},

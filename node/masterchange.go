@@ -39,7 +39,7 @@ func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx con
 	})
 	err = notMasterNow(do(ctx))
 	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
-		return recode(api.ErrUnsure, fmt.Errorf("the node is no longer the master: %w", err))
+		return recode(api.ErrOutcomeUnknown, fmt.Errorf("the node is no longer the master: %w", err))
 	}
 	return err
 }

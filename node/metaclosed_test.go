@@ -31,7 +31,7 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 	e.Bin(row.Key())
 	e.Bin([]byte("g"))
 	d := wire.NewDecoder(e.Bytes())
-	if _, err := n.tabletOps.splitHere(ctx, "t", &d); api.ToRPC(err).Code != api.CodeUnsure || api.ToRPC(err).Retryable {
+	if _, err := n.tabletOps.splitHere(ctx, "t", &d); api.ToRPC(err).Code != api.CodeOutcomeUnknown || api.ToRPC(err).Retryable {
 		t.Errorf("a split: %v", err)
 	}
 	lower := &tablet.Meta{ID: 1000, Table: row.Table, End: []byte("g")}

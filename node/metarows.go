@@ -167,7 +167,7 @@ func (m *metaRows) settle(ctx context.Context, r *metadata.Row, c *metadata.Chan
 		return fmt.Errorf("read the row of %s after a change of unknown outcome: %w", metadata.Describe(c.Key, ""), readErr)
 	case want == 0 || now.Generation < want:
 		return err // the change may still arrive
-	case now.Generation == want && r.Says(now):
+	case now.Generation == want && r.SameContents(now):
 		return nil
 	}
 	return fmt.Errorf("%s: %w", metadata.Describe(c.Key, ""), errRowChanged)

@@ -122,8 +122,8 @@ func (m metered) take(ops quota.Kind, n, bytes int64) error {
 	if m.user != nil {
 		if err := takeOf(m.user, now, ops, n, bytes); err != nil {
 			if m.table != nil {
-				m.table.GiveBack(now, ops, n)
-				m.table.GiveBack(now, bytesOf(ops), bytes)
+				m.table.Refund(now, ops, n)
+				m.table.Refund(now, bytesOf(ops), bytes)
 			}
 			return err
 		}
@@ -137,7 +137,7 @@ func takeOf(x *quota.Meter, now int64, ops quota.Kind, n, bytes int64) error {
 		if r = x.Take(now, bytesOf(ops), bytes); r == nil {
 			return nil
 		}
-		x.GiveBack(now, ops, n)
+		x.Refund(now, ops, n)
 	}
 	return &api.QuotaError{Quota: r.Quota, Limit: r.Limit, RetryAfter: r.Wait}
 }
@@ -180,8 +180,8 @@ func (m metered) release(ops quota.Kind, n, bytes int64) {
 	now := m.q.now()
 	for _, x := range [...]*quota.Meter{m.table, m.user} {
 		if x != nil {
-			x.GiveBack(now, ops, n)
-			x.GiveBack(now, bytesOf(ops), bytes)
+			x.Refund(now, ops, n)
+			x.Refund(now, bytesOf(ops), bytes)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestMetered(t *testing.T) {
 		}
 	}
 	m.release(quota.WriteOps, 0, 8000)
-	m.table.GiveBack(q.now(), quota.WriteBytes, 1<<40)
+	m.table.Refund(q.now(), quota.WriteBytes, 1<<40)
 	n := 0
 	for m.take(quota.WriteOps, 1, 0) == nil {
 		n++
@@ -66,7 +66,7 @@ func TestMetered(t *testing.T) {
 		back bool
 	}{
 		{fmt.Errorf("x: %w", api.ErrNotServing), true}, {api.ErrNoTable, false}, {api.ErrUnavailable, true}, {errLeaseEnded, true}, {&api.OverloadedError{}, true},
-		{api.ErrDiskFull, true}, {api.ErrUnsure, false}, {table.ErrBadRowKey, false}, {&api.PermissionError{}, false},
+		{api.ErrDiskFull, true}, {api.ErrOutcomeUnknown, false}, {table.ErrBadRowKey, false}, {&api.PermissionError{}, false},
 	} {
 		m := metered{q: q, table: meter(1, 1e6)}
 		for range 3000 {
@@ -88,7 +88,7 @@ func TestMetered(t *testing.T) {
 // kind; what was used before it stays used. The clock stands still, so that all counts are exact.
 func TestRefunds(t *testing.T) {
 	const burst = 3600 // an hour's worth of one a second, and one more
-	notBegun, failed := fmt.Errorf("x: %w", api.ErrNotServing), api.ErrUnsure
+	notBegun, failed := fmt.Errorf("x: %w", api.ErrNotServing), api.ErrOutcomeUnknown
 	take := func(t *testing.T, err error) {
 		t.Helper()
 		if err != nil {

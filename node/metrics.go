@@ -117,7 +117,7 @@ func (c *collector) collectReplicas(m sender) {
 	m.gauge("blob_one_replica_extents", "Extents with at most one replica whose repair this node is responsible for.", float64(oneLeft))
 	m.gauge("blob_under_replicated_bytes", "Bytes still to copy to repair extents that this node is responsible for.", float64(k.ToCopyBytes))
 	m.gauge("blob_surplus_replicas", "Surplus replicas on this node.", float64(k.Surplus))
-	m.gauge("blob_rotten_replicas", "Corrupt replicas on this node that are not repaired yet.", float64(k.Rotten))
+	m.gauge("blob_rotten_replicas", "Corrupt replicas on this node that are not repaired yet.", float64(k.Corrupt))
 	m.gauge("blob_sweep_alarm", "1 while garbage collection is stopped because an extent found to be garbage was in use.", boolFloat(store.Alarm() != ""))
 	sweep := store.Sweeping()
 	m.gauge("blob_sweep_halted", "1 on the master while garbage collection is halted until an operator resumes it.",

@@ -59,7 +59,7 @@ func (qs *quotaService) setOwner(ctx context.Context, a changeRequest, user stri
 			return err
 		}
 		if _, err := qs.nextQuotaEpoch(ctx); err != nil {
-			return recode(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
+			return recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 		}
 		return nil
 	})

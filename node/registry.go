@@ -119,7 +119,7 @@ func (n *Node) servers(ctx context.Context) ([]master.Server, error) {
 			since = n.started
 		}
 		servers = append(servers, master.Server{
-			ID: x.id, Zone: x.record.Zone, Alive: x.State == gossip.Alive, Since: time.Since(since), Leaving: x.Draining,
+			ID: x.id, Zone: x.record.Zone, Alive: x.State == gossip.Alive, Since: time.Since(since), Draining: x.Draining,
 			HasLog: x.Voter && x.RaftEpoch == n.raftEpoch(), Full: n.full(x),
 		})
 	}

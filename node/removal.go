@@ -188,7 +188,7 @@ func (n *Node) setRemoved(gone, lost map[string]bool) {
 	if n.security != nil {
 		n.background.Go(func() {
 			if timing.Sleep(n.ctx, disconnectAfter); n.ctx.Err() == nil {
-				n.security.endpoint.Sever(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
+				n.security.endpoint.Disconnect(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
 			}
 		})
 	}

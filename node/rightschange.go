@@ -35,7 +35,7 @@ func (acc *accounts) nextEpoch(ctx context.Context) (uint64, error) {
 func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil, before) }
 
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
-// nothing was to be done. If it fails halfway, the error is api.ErrUnsure.
+// nothing was to be done. If it fails halfway, the error is api.ErrOutcomeUnknown.
 func (acc *accounts) changeRights(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
 	return acc.changes.do(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
@@ -44,10 +44,10 @@ func (acc *accounts) changeRights(ctx context.Context, a changeRequest, do func(
 			return err
 		}
 		if _, epochErr := acc.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
-			return recode(api.ErrUnsure, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
+			return recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
 		}
 		if part && err != nil {
-			return recode(api.ErrUnsure, fmt.Errorf("part of the change was made; repeat it: %w", err))
+			return recode(api.ErrOutcomeUnknown, fmt.Errorf("part of the change was made; repeat it: %w", err))
 		}
 		return err
 	})

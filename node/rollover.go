@@ -368,7 +368,7 @@ func (n *Node) forgetAuthority(rec *rollover.Record) error {
 		return err
 	}
 	if !bytes.Equal(before.PEM(), alone.PEM()) { // peers with valid certificates reconnect
-		s.endpoint.Sever(func(pki.Peer) bool { return true })
+		s.endpoint.Disconnect(func(pki.Peer) bool { return true })
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (rf *blobRefs) namedBlobs(ctx context.Context) (map[blobfs.ID]blobName, err
 		return nil, err
 	}
 	for id, b := range named {
-		if b.kind != api.BlobOfPerson {
+		if b.kind != api.BlobOfUser {
 			continue
 		}
 		if f, _, err := rf.blobFile(ctx, id); err == nil {
@@ -188,7 +188,7 @@ func (rf *blobRefs) eachNamed(ctx context.Context, each func(blobfs.ID, blobName
 		if err != nil {
 			return fmt.Errorf("%s/%s: %w", blobsDir, name, err)
 		}
-		each(id, blobName{kind: api.BlobOfPerson})
+		each(id, blobName{kind: api.BlobOfUser})
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	blobapi "github.com/steledb/stele/blobfs/api"
-	"github.com/steledb/stele/node/reach"
+	"github.com/steledb/stele/node/advertise"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -29,7 +29,7 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.rpc, n.results.crowded = server, server.Crowded
-	if n.self.address, err = reach.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
+	if n.self.address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
 	if err := n.newFormer(); err != nil {

@@ -38,13 +38,13 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
 		LargeReadBytes: b.large, CompactionMemory: b.compaction, RecoveryMemory: b.sort, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
 		OnFailure: s.logFailed, Serving: s.serving,
-		NewTabletID:   func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
-		OnSplitWanted: s.splitWanted, SplitRowBytes: metadata.EndMax,
+		NewTabletID:      func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
+		OnSplitCandidate: s.splitWanted, SplitRowBytes: metadata.EndMax,
 	}
 	if s.tablets, err = tablet.Start(ctx, cfg); err != nil {
 		return fmt.Errorf("open the tablet server: %w", err)
 	}
-	cfg.Blobs = tablet.OnVitalSpreadStore(n.store.Load(), s.nameFor(metadata.TableID))
+	cfg.Blobs = tablet.OnHighPriorityStore(n.store.Load(), s.nameFor(metadata.TableID))
 	cfg.Logger = cfg.Logger.With("table", metadata.Name)
 	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
 	cfg.CompactionMemory, cfg.LogBatchBytes = b.metadataCompaction, b.metadataLogBatch()
@@ -106,10 +106,10 @@ func (n *Node) getsMetadata(members []blobfs.Member, had map[string]time.Time) b
 	for _, m := range members {
 		switch {
 		case m.ID == n.id():
-			if m.Leaving {
+			if m.Draining {
 				return false
 			}
-		case m.Alive && !m.Leaving && m.ID < n.id():
+		case m.Alive && !m.Draining && m.ID < n.id():
 			return false
 		case !m.Alive && !had[m.ID].IsZero():
 			lost = true

@@ -32,7 +32,7 @@ func TestRootIsNotSplit(t *testing.T) {
 	first := tablet.Ref{Table: metadata.TableID}
 	split := func(r tablet.Ref) {
 		t.Helper()
-		s.splitWanted(tablet.SplitWanted{Ref: r})
+		s.splitWanted(tablet.SplitCandidate{Ref: r})
 	}
 	own := func() (ends []string) {
 		stats, err := s.metadata.TabletStats(metadata.Name)
@@ -205,10 +205,10 @@ func TestWhoGetsMetadata(t *testing.T) {
 		{[]blobfs.Member{me, {ID: after, Alive: true}}, false},
 		{[]blobfs.Member{me, {ID: after}}, true},
 		{[]blobfs.Member{{ID: before, Alive: true}, me, {ID: after}}, false},
-		{[]blobfs.Member{{ID: before, Alive: true, Leaving: true}, me, {ID: after}}, true},
+		{[]blobfs.Member{{ID: before, Alive: true, Draining: true}, me, {ID: after}}, true},
 		{[]blobfs.Member{{ID: before}, me, {ID: after}}, true},
 		{[]blobfs.Member{{ID: before}, me, {ID: after, Alive: true}}, false}, // who is gone had none
-		{[]blobfs.Member{{ID: n.id(), Alive: true, Leaving: true}, {ID: after}}, false},
+		{[]blobfs.Member{{ID: n.id(), Alive: true, Draining: true}, {ID: after}}, false},
 	} {
 		if got := n.getsMetadata(x.members, had); got != x.want {
 			t.Errorf("case %d: %v", i, got)

@@ -35,7 +35,7 @@ func putBlob(t *testing.T, c *client.Client, name string, p []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Bytes != int64(len(p)) || b.Name != name || b.Kind != api.BlobOfPerson {
+	if b.Bytes != int64(len(p)) || b.Name != name || b.Kind != api.BlobOfUser {
 		t.Fatalf("stored %+v", b)
 	}
 	return b.ID
@@ -104,7 +104,7 @@ func TestPeoplesBlobs(t *testing.T) {
 	}
 
 	awaitAllLogReplicas(t, f)
-	if sum, found := fsck(t, c, true); found[api.BlobOfPerson] != 0 || sum.Extents < int64(len(contents)) || len(sum.Unnamed) != 0 {
+	if sum, found := fsck(t, c, true); found[api.BlobOfUser] != 0 || sum.Extents < int64(len(contents)) || len(sum.Unnamed) != 0 {
 		t.Errorf("check of a sound store: %+v, %v", sum, found)
 	}
 
@@ -114,7 +114,7 @@ func TestPeoplesBlobs(t *testing.T) {
 	}
 	for _, n := range store.Nodes {
 		// One of them has METADATA's tablets, and their log.
-		if n.Error != "" || n.Logs < 1 || n.Logs > 2 || n.LogReplicas < 1 || n.Leaving || n.Alarm != "" {
+		if n.Error != "" || n.Logs < 1 || n.Logs > 2 || n.LogReplicas < 1 || n.Draining || n.Alarm != "" {
 			t.Errorf("status of a node's part: %+v", n)
 		}
 	}
@@ -128,18 +128,18 @@ func TestPeoplesBlobs(t *testing.T) {
 	flipByte(t, found[0], 4096+70_000)
 	s := statBlob(t, c, id, true)
 	n := replicas(s)
-	if n[api.ReplicaGood] != 1 || n[api.ReplicaRotten] != 1 || n[api.ReplicaUnreachable] != 1 {
+	if n[api.ReplicaGood] != 1 || n[api.ReplicaCorrupt] != 1 || n[api.ReplicaUnreachable] != 1 {
 		t.Fatalf("with a flipped byte and a node away: %+v", s)
 	}
 	for _, r := range s.Parts[0].Replicas {
 		switch {
-		case r.Name == "n2" && (r.State != api.ReplicaRotten || r.File != found[0] || r.Offset != 4096+65536):
+		case r.Name == "n2" && (r.State != api.ReplicaCorrupt || r.File != found[0] || r.Offset != 4096+65536):
 			t.Errorf("the flipped byte: %+v", r)
 		case r.Name == "n3" && r.State != api.ReplicaUnreachable:
 			t.Errorf("the node that is away: %+v", r)
 		}
 	}
-	if sum, found := fsck(t, c, false); found[api.BlobOfPerson] != len(contents) || sum.Silent[0] != "n3" {
+	if sum, found := fsck(t, c, false); found[api.BlobOfUser] != len(contents) || sum.Silent[0] != "n3" {
 		t.Errorf("check with a node away: %+v, %v", sum, found)
 	}
 	store, err = c.StoreStatus(ctx)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/internal/seldom"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/security/pki"
 )
@@ -288,7 +288,7 @@ func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
 
 // refusals logs rejected connections, rate-limited per reason.
 type refusals struct {
-	warner seldom.Warner
+	warner loglimit.Warner
 	mu     sync.Mutex
 	last   map[string]time.Time
 }

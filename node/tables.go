@@ -170,7 +170,7 @@ func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Dec
 	}
 	lower, id, err := tv.tabletsOf(name).Split(ctx, r, at)
 	if errors.Is(err, tablet.ErrClosed) {
-		return nil, recode(api.ErrUnsure, err) // the split may have happened
+		return nil, recode(api.ErrOutcomeUnknown, err) // the split may have happened
 	}
 	if err != nil {
 		return nil, err

@@ -228,7 +228,7 @@ func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	limit, tablets := cmp.Or(tv.tabletsMax, api.TabletsAskedMax), int64(0)
+	limit, tablets := cmp.Or(tv.tabletsMax, api.TabletsRequestedMax), int64(0)
 	from, to := metadata.TableRange(s.ID)
 	err = tv.rows().scanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
 		tablets++

@@ -103,13 +103,13 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows, schemas: newSchemas(lock.Session())}
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[tablet.Ref]*rowState{}
-	s.blobs = tablet.OnSpreadStore(n.store.Load(), s.name)
+	s.blobs = tablet.OnReplicatedStore(n.store.Load(), s.name)
 	s.runs = tablet.NewOpenRuns(s.blobs)
 	if err := s.openBoth(ctx); err != nil {
 		return err
 	}
 	n.server.Store(s)
-	n.reservation.from(s.tablets.LendCache)
+	n.reservation.from(s.tablets.ReserveCache)
 	n.background.Go(s.renewSchemas)
 	n.background.Go(s.expectMetadata)
 	return nil
@@ -296,12 +296,12 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	if err := s.narrow(ctx, row, m); err != nil {
 		return nil, err
 	}
-	l := &tablet.Load{Meta: m, Schema: metadata.Schema(), Vital: true}
+	l := &tablet.Load{Meta: m, Schema: metadata.Schema(), HighPriority: true}
 	if row.Table != metadata.TableID {
 		if l.Schema, l.Version, err = s.schemas.byID(ctx, row.Table); err != nil {
 			return nil, err
 		}
-		l.Vital = false
+		l.HighPriority = false
 	}
 	for _, server := range row.Recoveries {
 		if row.Table != metadata.TableID && planted.On(planted.LoadWithoutRuns) {

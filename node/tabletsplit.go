@@ -16,7 +16,7 @@ const splitTimeout = time.Minute
 
 // splitWanted splits a tablet that has become large or hot: one at a time, and separately one of METADATA's. The root tablet is never
 // split.
-func (s *tabletServer) splitWanted(w tablet.SplitWanted) {
+func (s *tabletServer) splitWanted(w tablet.SplitCandidate) {
 	splitting := &s.splitting[0]
 	if w.Ref.Table == metadata.TableID {
 		splitting = &s.splitting[1]

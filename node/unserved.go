@@ -51,7 +51,7 @@ func (tv *tabletService) unservedHere() (*api.UnservedTablets, error) {
 		return nil, fmt.Errorf("%w: %w", api.ErrUnavailable, err)
 	}
 	u := &api.UnservedTablets{Total: int64(len(all))}
-	for i := range all[:min(len(all), api.UnservedTold)] {
+	for i := range all[:min(len(all), api.UnservedTabletsMax)] {
 		u.Tablets = append(u.Tablets, unservedResult(&all[i]))
 	}
 	return u, nil

@@ -172,7 +172,7 @@ func TestWhoamiOfOpenCluster(t *testing.T) {
 	}
 	defer c.Close()
 	me, err := c.Whoami(ctx)
-	if err != nil || me.Kind != api.KindAnybody || me.Cluster != n.ClusterID() || len(me.Grants) != 1 || me.Grants[0].Rights != "admin" {
+	if err != nil || me.Kind != api.KindAnonymous || me.Cluster != n.ClusterID() || len(me.Grants) != 1 || me.Grants[0].Rights != "admin" {
 		t.Errorf("who one is: %+v, %v", me, err)
 	}
 }

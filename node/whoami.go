@@ -31,7 +31,7 @@ func (acc *accounts) handleWhoAmI(r registrar) {
 
 // identityOf returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
 func (acc *accounts) identityOf(ctx context.Context, caller *subject) (*api.Whoami, error) {
-	me := &api.Whoami{Cluster: acc.cluster(), Kind: api.KindAnybody}
+	me := &api.Whoami{Cluster: acc.cluster(), Kind: api.KindAnonymous}
 	if caller == nil {
 		me.Grants = []api.GrantInfo{{Principal: acl.Everyone, Rights: acl.Admin.String()}}
 		return me, nil

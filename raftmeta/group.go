@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/steledb/stele/internal/seldom"
+	"github.com/steledb/stele/internal/loglimit"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -59,7 +59,7 @@ type Group struct {
 	// snapshotDue requests a snapshot. Its capacity is one.
 	snapshotDue chan struct{}
 	// damage logs corrupt snapshots.
-	damage seldom.Warner
+	damage loglimit.Warner
 
 	// opened is set just before Open succeeds. Earlier failures are returned by Open instead.
 	opened atomic.Bool

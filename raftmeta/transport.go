@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/steledb/stele/internal/seldom"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -50,7 +50,7 @@ type transport struct {
 	self     string
 	streams  Streams // nil: a group of one server
 	log      *slog.Logger
-	warner   seldom.Warner // for warnings that other servers cause
+	warner   loglimit.Warner // for warnings that other servers cause
 	contacts *contacts
 	// onRemoved is called when a server reports that this one is not a member.
 	onRemoved func(*notMemberError)

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/internal/seldom"
+	"github.com/steledb/stele/internal/loglimit"
 )
 
 // ErrServerClosed is the error of Serve after Shutdown or Close.
@@ -194,7 +194,7 @@ type Server struct {
 	long     spawner // Waiting methods
 	count    counters
 	pressure memoryPressure
-	warner   seldom.Warner // warnings about connections
+	warner   loglimit.Warner // warnings about connections
 
 	ctx    context.Context // cancelled by Close
 	cancel context.CancelFunc

@@ -18,7 +18,7 @@ type Access interface {
 	// Begin is called when the operation begins, and again each time it starts over.
 	Begin()
 	// Read returns what the caller may see of a table.
-	Read(ctx context.Context, s *table.Schema) (Sight, error)
+	Read(ctx context.Context, s *table.Schema) (Visibility, error)
 	// Write checks rm against the schema and the caller's rights and returns it as the caller may
 	// make it. It is not checked again. The error is ErrWouldWait if ApplyNow calls it and the
 	// rights are not known without waiting.
@@ -29,8 +29,8 @@ type Access interface {
 	Holds() bool
 }
 
-// Sight is what a caller may see of a table. The zero value is the whole table.
-type Sight struct {
+// Visibility is what a caller may see of a table. The zero value is the whole table.
+type Visibility struct {
 	// Families has a bit for each family of the schema, by its index there; nil means all. Cells of
 	// other families are removed before filters, limits and conditions see them.
 	Families []uint64
@@ -39,9 +39,9 @@ type Sight struct {
 }
 
 // all reports whether the caller may see the whole table.
-func (s *Sight) all() bool { return s.Families == nil && s.Row == nil }
+func (s *Visibility) all() bool { return s.Families == nil && s.Row == nil }
 
-func (s *Sight) family(index int) bool {
+func (s *Visibility) family(index int) bool {
 	return s.Families == nil || index/64 < len(s.Families) && s.Families[index/64]&(1<<(index%64)) != 0
 }
 

@@ -13,14 +13,14 @@ import (
 // script is an Access whose rights change several times.
 type script struct {
 	begun, changes int
-	visible        Sight
+	visible        Visibility
 	refuse         error
 	wait           bool // Write returns ErrWouldWait
 }
 
 func (s *script) Begin() { s.begun++ }
 
-func (s *script) Read(context.Context, *table.Schema) (Sight, error) { return s.visible, s.refuse }
+func (s *script) Read(context.Context, *table.Schema) (Visibility, error) { return s.visible, s.refuse }
 
 func (s *script) Write(sc *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
 	if s.wait {
@@ -132,7 +132,7 @@ func TestVisibility(t *testing.T) {
 			e.mustApply(row, table.Set("b", []byte("q"), 1, []byte("b")), table.Set("c", []byte("q"), 1, []byte("c")))
 		}
 	}
-	scan := func(s Sight, f *table.Program) (all []string) {
+	scan := func(s Visibility, f *table.Program) (all []string) {
 		_, err := e.For(&script{visible: s}).Scan(context.Background(), testTable, Range{}, f, nil, func(key []byte, cells []table.Cell) error {
 			for _, c := range cells {
 				all = append(all, string(key)+c.Family)
@@ -153,20 +153,20 @@ func TestVisibility(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got := scan(Sight{Families: []uint64{0b110}}, nil); !slices.Equal(got, []string{"r0b", "r0c", "r2b", "r2c", "r4b", "r4c"}) {
+		if got := scan(Visibility{Families: []uint64{0b110}}, nil); !slices.Equal(got, []string{"r0b", "r0c", "r2b", "r2c", "r4b", "r4c"}) {
 			t.Errorf("two families: %v", got)
 		}
-		if got := scan(Sight{Families: []uint64{0b110}}, first); !slices.Equal(got, []string{"r0b", "r2b", "r4b"}) {
+		if got := scan(Visibility{Families: []uint64{0b110}}, first); !slices.Equal(got, []string{"r0b", "r2b", "r4b"}) {
 			t.Errorf("the first cell of two families: %v", got)
 		}
-		if got := scan(Sight{Families: []uint64{0b100}}, column); !slices.Equal(got, []string{"r0c", "r2c", "r4c"}) {
+		if got := scan(Visibility{Families: []uint64{0b100}}, column); !slices.Equal(got, []string{"r0c", "r2c", "r4c"}) {
 			t.Errorf("a column of one family: %v", got)
 		}
-		if got := scan(Sight{Families: []uint64{}}, nil); len(got) != 0 {
+		if got := scan(Visibility{Families: []uint64{}}, nil); len(got) != 0 {
 			t.Errorf("no family: %v", got)
 		}
 		odd := func(key []byte) (bool, error) { return key[1]%2 == 1, nil }
-		if got := scan(Sight{Row: odd}, first); !slices.Equal(got, []string{"r1a", "r3a", "r5a"}) {
+		if got := scan(Visibility{Row: odd}, first); !slices.Equal(got, []string{"r1a", "r3a", "r5a"}) {
 			t.Errorf("rows: %v", got)
 		}
 		if err := e.Compact(context.Background(), testTable, true); err != nil { // again from files
@@ -174,7 +174,7 @@ func TestVisibility(t *testing.T) {
 		}
 	}
 	no := errors.New("no")
-	_, err = e.For(&script{visible: Sight{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
+	_, err = e.For(&script{visible: Visibility{Row: func([]byte) (bool, error) { return false, no }}}).Scan(context.Background(), testTable, Range{}, nil, nil, func([]byte, []table.Cell) error { return nil })
 	if !errors.Is(err, no) {
 		t.Errorf("a row with an error of its access check: %v", err)
 	}

@@ -57,7 +57,7 @@ func (w *chaosWorker) step() {
 	row, ms := w.row(), w.mutations()
 	for {
 		ts, err := applySync(w.run.route(row), row, ms...)
-		var unsure *UnsureError
+		var unsure *UnknownOutcomeError
 		switch {
 		case err == nil:
 			if ts != 0 && ts <= w.last[row] {

@@ -17,10 +17,10 @@ import (
 type Blobs interface {
 	// Create begins a blob. The writer's Seal returns only when the blob is durable.
 	Create(ctx context.Context) (BlobWriter, error)
-	// CreateVital creates a high-priority blob of about the given size in bytes, 0 if unknown. It
+	// CreateHighPriority creates a high-priority blob of about the given size in bytes, 0 if unknown. It
 	// may use the reserve of a full disk. It is for blobs that let logs be released, or without
 	// which nothing can be deleted.
-	CreateVital(ctx context.Context, bytes int64) (BlobWriter, error)
+	CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error)
 	// OpenBlob opens a sealed blob. The error is blobfs.ErrNoBlob if no replica holds it
 	// completely.
 	OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error)
@@ -205,10 +205,10 @@ type Config struct {
 	// means RowReadBytesMax.
 	LargeReadBytes int64
 
-	// OnSplitWanted is called every 10 s for each tablet of at least SplitBytes. It is also called
+	// OnSplitCandidate is called every 10 s for each tablet of at least SplitBytes. It is also called
 	// for a tablet that for half a minute had more than SplitOps operations a second and more than
 	// twice the server's mean. It must not block. Nil means no calls.
-	OnSplitWanted func(SplitWanted)
+	OnSplitCandidate func(SplitCandidate)
 	// SplitBytes is the size of a tablet that should be split. Zero means 1 GiB; negative means no
 	// split by size.
 	SplitBytes int64

@@ -186,7 +186,7 @@ func (sv *served) unifySchemas(t *Tablet) {
 
 // settle answers a durable write whose schema changed before it was answered. It acknowledges the
 // write if the table still has all families that it wrote. Otherwise it fails it with an
-// *UnsureError.
+// *UnknownOutcomeError.
 func (w *write) settle() {
 	s, t := w.server, w.tablet
 	ctx, cancel := context.WithTimeout(s.ctx, renewTimeout)
@@ -195,14 +195,14 @@ func (w *write) settle() {
 	for {
 		sc, v, lookErr := s.cfg.Schemas.Schema(ctx, t.table, w.schema.table.Name)
 		if lookErr != nil {
-			err = &UnsureError{Cause: lookErr}
+			err = &UnknownOutcomeError{Cause: lookErr}
 			break
 		}
 		if err = w.lost(newSchema(sc, v)); err != nil {
 			break
 		}
 		if cause := s.checkServing(); cause != nil {
-			err = &UnsureError{Cause: cause}
+			err = &UnknownOutcomeError{Cause: cause}
 			break
 		}
 		if v.Current() {
@@ -212,7 +212,7 @@ func (w *write) settle() {
 	w.end(err)
 }
 
-// lost returns an *UnsureError if the write is of a family that a schema does not have.
+// lost returns an *UnknownOutcomeError if the write is of a family that a schema does not have.
 func (w *write) lost(now *schema) error {
 	c := &w.commit
 	_, err := eachEntry(c.Body, c.First, c.Time, nil, func(key, _ []byte) error {
@@ -222,7 +222,7 @@ func (w *write) lost(now *schema) error {
 		return nil
 	})
 	if err != nil {
-		return &UnsureError{Cause: err}
+		return &UnknownOutcomeError{Cause: err}
 	}
 	return nil
 }

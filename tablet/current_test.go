@@ -159,7 +159,7 @@ func TestWriteUnderWay(t *testing.T) {
 				e := newSchemaEnv(t, "f:", "g:")
 				e.whileUnderWay(2, func() { x.change(t, e) })
 				err := write(e)
-				var unsure *UnsureError
+				var unsure *UnknownOutcomeError
 				if x.unsure != errors.As(err, &unsure) || !x.unsure && err != nil {
 					t.Errorf("%v; want unsure %v", err, x.unsure)
 				}

@@ -52,23 +52,23 @@
 // writes one row of Metadata, the lower child's. Until the upper child's row is next written it
 // describes the undivided tablet; Meta.Narrow corrects for that.
 //
-// Config.OnSplitWanted receives tablets that have grown too large, or that for half a minute have
+// Config.OnSplitCandidate receives tablets that have grown too large, or that for half a minute have
 // had more than their share of the load. The callback decides whether to split.
 //
 // The server calls Config.Serving when an operation begins and before it returns its result. A
-// write that is durable when the server finds its lease gone fails with an UnsureError.
+// write that is durable when the server finds its lease gone fails with an UnknownOutcomeError.
 //
 // After Serving, the server checks the Version of the operation's schema. If the Version is no
 // longer current, the server reads the schema again from Config.Schemas. An operation that has not
 // begun waits for that, and a read runs again. A durable write is acknowledged if the families that
-// it wrote still exist, and otherwise fails with an UnsureError. A dropped table is no longer
+// it wrote still exist, and otherwise fails with an UnknownOutcomeError. A dropped table is no longer
 // served (I15).
 //
 // # Compactions
 //
 // A minor compaction writes frozen memtables as one file per locality group and releases their part
 // of the commit log. Its files, sorted runs, and all files of METADATA are high priority
-// (Blobs.CreateVital): they may use the reserve of a full disk. A merging compaction takes
+// (Blobs.CreateHighPriority): they may use the reserve of a full disk. A merging compaction takes
 // neighbouring files, so the files of a group stay ordered by sequence number; pickMerge has the
 // policy. A compaction that includes the oldest file has the complete history and drops deletions
 // with what they cover. One that includes all files is a major compaction. Each tablet has one

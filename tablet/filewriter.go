@@ -64,7 +64,7 @@ func (t *Tablet) newFileWriter(ctx context.Context, g *table.LocalityGroup, byte
 	var blob BlobWriter
 	var err error
 	if minor || t.highPriority {
-		blob, err = t.server.cfg.Blobs.CreateVital(ctx, bytes)
+		blob, err = t.server.cfg.Blobs.CreateHighPriority(ctx, bytes)
 	} else {
 		blob, err = t.server.cfg.Blobs.Create(ctx)
 	}

@@ -35,7 +35,7 @@ func newFullCluster(t *testing.T) *fullCluster {
 	return f
 }
 
-func (f *fullCluster) blobs(i int) Blobs { return OnSpreadStore(f.stores[i], fmt.Sprint("s", i)) }
+func (f *fullCluster) blobs(i int) Blobs { return OnReplicatedStore(f.stores[i], fmt.Sprint("s", i)) }
 
 // start starts server i.
 func (f *fullCluster) start(i int, cfg Config) *Server {
@@ -62,7 +62,7 @@ func (f *fullCluster) load(s *Server, i int, end string, runs []Run, recovered f
 	noError(f.t, err)
 	for _, l := range all {
 		if string(l.Meta.End) == end {
-			l.Schema, l.Vital, l.Runs, l.OnRecovered = f.schema, f.highPriority, runs, recovered
+			l.Schema, l.HighPriority, l.Runs, l.OnRecovered = f.schema, f.highPriority, runs, recovered
 			noError(f.t, s.Load(f.t.Context(), l))
 		}
 	}
@@ -253,7 +253,7 @@ func TestHighPriorityTabletOnFullDisks(t *testing.T) {
 	f := newFullCluster(t)
 	f.fill()
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, LogLater: true}
-	cfg.Blobs = OnVitalSpreadStore(f.stores[0], "s0")
+	cfg.Blobs = OnHighPriorityStore(f.stores[0], "s0")
 	s := f.start(0, cfg)
 	f.highPriority = true
 	f.load(s, 0, "m", nil, nil)

@@ -228,7 +228,7 @@ func TestTabletUnloadedWhileScanWaits(t *testing.T) {
 	ended := make(chan end, 1)
 	scan := func() {
 		var x end
-		x.next, x.err = e.For(&script{visible: Sight{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
+		x.next, x.err = e.For(&script{visible: Visibility{Families: []uint64{1}}}).Scan(ctx, testTable, Range{}, nil, &x.most, func([]byte, []table.Cell) error { return nil })
 		ended <- x
 	}
 	go scan()

@@ -17,10 +17,10 @@ type Load struct {
 	// Version is the version of Schema. Nil means that only SetSchema changes the schema.
 	Version Version
 
-	// Vital marks a tablet of METADATA as high priority. Its writes never wait for memory: they are
+	// HighPriority marks a tablet of METADATA as high priority. Its writes never wait for memory: they are
 	// small, and freeing memory depends on them. All its files are high priority in the block
 	// store, not only those of minor compactions.
-	Vital bool
+	HighPriority bool
 
 	// Runs are the sorted runs of dead servers' commit logs.
 	Runs []Run

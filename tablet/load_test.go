@@ -242,7 +242,7 @@ func TestServingGate(t *testing.T) {
 		}
 		late.Store(1)
 		err := op()
-		var unsure *UnsureError
+		var unsure *UnknownOutcomeError
 		if got := errors.As(err, &unsure); got != writes[name] || !got && !errors.Is(err, api.ErrUnavailable) || got && errors.Is(err, api.ErrUnavailable) {
 			t.Errorf("%s that lost the lease: %v", name, err)
 		}

@@ -284,9 +284,9 @@ type createsWatched struct {
 	created func()
 }
 
-func (b createsWatched) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
+func (b createsWatched) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
 	b.created()
-	return b.Blobs.CreateVital(ctx, bytes)
+	return b.Blobs.CreateHighPriority(ctx, bytes)
 }
 
 // TestMinorMemory (I13): a minor compaction reserves memory for the block of the largest value and

@@ -40,8 +40,8 @@ func (c *countedFiles) Create(ctx context.Context) (BlobWriter, error) {
 	return &countedWriter{BlobWriter: w, of: c}, err
 }
 
-func (c *countedFiles) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
-	w, err := c.countedBlobs.CreateVital(ctx, bytes)
+func (c *countedFiles) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := c.countedBlobs.CreateHighPriority(ctx, bytes)
 	return &countedWriter{BlobWriter: w, of: c}, err
 }
 

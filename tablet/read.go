@@ -127,7 +127,7 @@ func (r *reader) release() {
 	r.rows.ctx, r.rows.most, r.answers, r.access, r.rows.turns = nil, nil, false, nil, nil
 	r.rows.releaseMemory() // if the read waited for memory and then found no large cell
 	r.rows.yields = false
-	r.rows.selection.visible = Sight{}
+	r.rows.selection.visible = Visibility{}
 	readerPool.Put(r)
 }
 
@@ -186,7 +186,7 @@ func (r *reader) emit(f *table.Program, key []byte, emit Emit) error {
 // those of the access.
 func (r *rows) init(ctx context.Context, t *Tablet, snap uint64, f *table.Program, of *reader) (err error) {
 	r.schema = t.schema.Load()
-	var visible Sight
+	var visible Visibility
 	if a := of.access; a != nil {
 		if visible, err = a.Read(ctx, r.schema.table); err != nil {
 			return err

@@ -62,9 +62,9 @@ func (m *readMemory) addWorking(bytes int64) {
 	m.resizeCache()
 }
 
-// LendCache reserves bytes of CacheBytes for purposes other than reads, and replaces the previous
+// ReserveCache reserves bytes of CacheBytes for purposes other than reads, and replaces the previous
 // reservation. The block cache shrinks accordingly, by seven eighths at most.
-func (s *Server) LendCache(bytes int64) { s.memory.setReserved(bytes) }
+func (s *Server) ReserveCache(bytes int64) { s.memory.setReserved(bytes) }
 
 // pin reserves memory for files of in-memory groups. It returns false if that would exceed their
 // limit.

@@ -46,7 +46,7 @@ func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	for i := range n {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		store, err := blobfs.OpenIn(blobfs.Cluster{
-			Fleet: runMembers{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
+			Membership: runMembers{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
 			Logs: blobfs.LogConfig{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
 		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: reserve, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {

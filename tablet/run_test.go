@@ -172,8 +172,8 @@ type dyingBlobs struct {
 	die func()
 }
 
-func (b dyingBlobs) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
-	w, err := b.Blobs.CreateVital(ctx, bytes)
+func (b dyingBlobs) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := b.Blobs.CreateHighPriority(ctx, bytes)
 	if err != nil || b.die == nil {
 		return w, err
 	}
@@ -403,8 +403,8 @@ type thirdFails struct {
 	seals *int
 }
 
-func (b thirdFails) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
-	w, err := b.Blobs.CreateVital(ctx, bytes)
+func (b thirdFails) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := b.Blobs.CreateHighPriority(ctx, bytes)
 	if *b.seals++; err != nil || *b.seals < 3 {
 		return w, err
 	}

@@ -245,7 +245,7 @@ func (s *runSorter) bytes() (n int64) {
 // write writes the entries as a high-priority SSTable: the log is released when the tablets have
 // read it.
 func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err error) {
-	blob, err := blobs.CreateVital(ctx, s.bytes())
+	blob, err := blobs.CreateHighPriority(ctx, s.bytes())
 	if err != nil {
 		return m, fmt.Errorf("create a run: %w", err)
 	}

@@ -110,8 +110,8 @@ func TestBoundedScan(t *testing.T) {
 		{"rows", Most{Rows: 7}, nil, all / 7, all / 7},
 		{"one row", Most{Rows: 1}, nil, all - 1, all - 1},
 		{"time", Most{Until: time.Unix(1, 0)}, nil, 1, 10},
-		{"rows that the caller may not see", Most{Rows: 7}, &script{visible: Sight{Families: []uint64{1}}}, 0, 0},
-		{"time without access to all rows", Most{Until: time.Unix(1, 0)}, &script{visible: Sight{Families: []uint64{1}}}, 1, 10},
+		{"rows that the caller may not see", Most{Rows: 7}, &script{visible: Visibility{Families: []uint64{1}}}, 0, 0},
+		{"time without access to all rows", Most{Until: time.Unix(1, 0)}, &script{visible: Visibility{Families: []uint64{1}}}, 1, 10},
 	} {
 		var got []string
 		var rg Range

@@ -11,12 +11,12 @@ type selection struct {
 	program  *table.Program // nil selects all
 	eval     *table.Evaluator
 	hints    table.Hints
-	visible  Sight  // what the caller may see
-	families []bool // by index in the schema
-	subset   bool   // not all families are selected
+	visible  Visibility // what the caller may see
+	families []bool     // by index in the schema
+	subset   bool       // not all families are selected
 }
 
-func (w *selection) init(f *table.Program, s *schema, visible Sight) {
+func (w *selection) init(f *table.Program, s *schema, visible Visibility) {
 	w.program, w.visible, w.subset = f, visible, false
 	w.hints = table.Hints{}
 	if f != nil {

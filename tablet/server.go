@@ -222,7 +222,7 @@ func (s *Server) AddTablet(ctx context.Context, l Load) error {
 // newTablet returns a tablet with its files open.
 func (s *Server) newTablet(ctx context.Context, l Load) (*Tablet, error) {
 	t := s.newChild(l.Meta)
-	t.highPriority = l.Vital
+	t.highPriority = l.HighPriority
 	t.schema.Store(newSchema(l.Schema, l.Version))
 	v := &view{active: t.mem}
 	v.hold()

@@ -2,14 +2,14 @@ package tablet
 
 import "fmt"
 
-// UnsureError means that a mutation is in the commit log, but the server lost the proof that the
+// UnknownOutcomeError means that a mutation is in the commit log, but the server lost the proof that the
 // tablet is its own before it answered. The next server of the tablet may or may not find the
 // mutation in the log.
 //
 // It does not match its cause, which as an answer would mean that nothing was executed.
-type UnsureError struct{ Cause error }
+type UnknownOutcomeError struct{ Cause error }
 
-func (e *UnsureError) Error() string {
+func (e *UnknownOutcomeError) Error() string {
 	return fmt.Sprintf("mutation logged, but its outcome is unknown: %v", e.Cause)
 }
 

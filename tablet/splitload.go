@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// SplitWanted describes a tablet that should be split because of its size or its load.
-type SplitWanted struct {
+// SplitCandidate describes a tablet that should be split because of its size or its load.
+type SplitCandidate struct {
 	Ref          Ref
 	ID           uint64 // of the tablet, for logs
 	Bytes        int64
@@ -89,7 +89,7 @@ func upper(rows [][]byte, row []byte) int {
 	return n
 }
 
-// checkSplits passes the tablets that should be split to OnSplitWanted. elapsed is the time since
+// checkSplits passes the tablets that should be split to OnSplitCandidate. elapsed is the time since
 // the last call.
 func (s *Server) checkSplits(elapsed time.Duration) {
 	all := s.allTablets()
@@ -101,14 +101,14 @@ func (s *Server) checkSplits(elapsed time.Duration) {
 		t.load.rate.Store(rate)
 		total += rate
 	}
-	if s.cfg.OnSplitWanted == nil {
+	if s.cfg.OnSplitCandidate == nil {
 		return
 	}
 	for _, t := range all {
 		rate := t.load.rate.Load()
-		w := SplitWanted{Ref: t.ref(), ID: t.id, Bytes: t.bytes(), OpsPerSecond: rate}
+		w := SplitCandidate{Ref: t.ref(), ID: t.id, Bytes: t.bytes(), OpsPerSecond: rate}
 		if s.cfg.SplitBytes > 0 && w.Bytes >= s.cfg.SplitBytes {
-			s.cfg.OnSplitWanted(w)
+			s.cfg.OnSplitCandidate(w)
 			continue
 		}
 		// A tablet's share is twice the mean. With three tablets or fewer there is no such limit.
@@ -121,7 +121,7 @@ func (s *Server) checkSplits(elapsed time.Duration) {
 		}
 		if w.At = t.load.middle(); w.At != nil && s.checkEnd(w.At) == nil && t.holds(w.At) && !bytes.Equal(w.At, t.end) {
 			t.load.busy = 0
-			s.cfg.OnSplitWanted(w)
+			s.cfg.OnSplitCandidate(w)
 		}
 	}
 }

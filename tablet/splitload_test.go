@@ -9,10 +9,10 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// splitEnv is a server whose OnSplitWanted calls are collected.
-func splitEnv(t *testing.T, cfg Config) (*env, *[]SplitWanted) {
-	var got []SplitWanted
-	cfg.OnSplitWanted = func(w SplitWanted) { got = append(got, w) }
+// splitEnv is a server whose OnSplitCandidate calls are collected.
+func splitEnv(t *testing.T, cfg Config) (*env, *[]SplitCandidate) {
+	var got []SplitCandidate
+	cfg.OnSplitCandidate = func(w SplitCandidate) { got = append(got, w) }
 	return newEnv(t, cfg, "f:"), &got
 }
 

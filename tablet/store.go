@@ -20,8 +20,8 @@ func (s onStore) Create(ctx context.Context) (BlobWriter, error) {
 	return w, nil
 }
 
-func (s onStore) CreateVital(ctx context.Context, bytes int64) (BlobWriter, error) {
-	w, err := s.Store.CreateVital(ctx, bytes)
+func (s onStore) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+	w, err := s.Store.CreateHighPriority(ctx, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +75,9 @@ func (localLog) Weak() int64 { return 0 }
 // Full implements LogWriter. An append that finds no space fails at once.
 func (localLog) Full() error { return nil }
 
-// OnSpreadStore adapts store to Blobs for a tablet server whose logs are replicated on several
+// OnReplicatedStore adapts store to Blobs for a tablet server whose logs are replicated on several
 // nodes and listed under the server's name.
-func OnSpreadStore(store *blobfs.Store, server string) Blobs {
+func OnReplicatedStore(store *blobfs.Store, server string) Blobs {
 	return onReplicatedStore{onStore{store}, server}
 }
 
@@ -110,16 +110,16 @@ func (s onReplicatedStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
 	return s.RemoveSpreadLog(ctx, s.server, id)
 }
 
-// OnVitalSpreadStore is OnSpreadStore for a server of high-priority tablets (Load.Vital), whose
+// OnHighPriorityStore is OnReplicatedStore for a server of high-priority tablets (Load.HighPriority), whose
 // logs are high priority too.
-func OnVitalSpreadStore(store *blobfs.Store, server string) Blobs {
+func OnHighPriorityStore(store *blobfs.Store, server string) Blobs {
 	return onHighPriorityStore{onReplicatedStore{onStore{store}, server}}
 }
 
 type onHighPriorityStore struct{ onReplicatedStore }
 
 func (s onHighPriorityStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
-	w, err := s.CreateVitalSpreadLog(ctx, s.server, id)
+	w, err := s.CreateHighPriorityLog(ctx, s.server, id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ type Tablet struct {
 	id           uint64
 	table        uint64 // id of the table
 	server       *Server
-	highPriority bool   // see Load.Vital
+	highPriority bool   // see Load.HighPriority
 	start        []byte // start < row <= end; empty is no bound
 	end          []byte
 	schema       atomic.Pointer[schema]

@@ -42,7 +42,7 @@ var writePool = sync.Pool{New: func() any { return new(write) }}
 // Apply itself blocks while the server has no memory for writes, and while the tablet is split,
 // merged or unloaded, each for OverloadWait at most. Errors passed to done: api.ErrNoTable,
 // api.ErrNotServing, those of table.RowMutation.Validate, *api.OverloadedError, blobfs.ErrDiskFull,
-// ErrClosed. Nothing is written then. After a *commitlog.FailedError or *UnsureError the mutation
+// ErrClosed. Nothing is written then. After a *commitlog.FailedError or *UnknownOutcomeError the mutation
 // may or may not survive.
 func (as For) Apply(tableName string, rm *table.RowMutation, done func(timestamp int64, err error)) {
 	s := as.s
@@ -171,7 +171,7 @@ func (w *write) finish(c *commitlog.Commit, err error) {
 	}
 	if err == nil {
 		if cause := w.server.checkServing(); cause != nil {
-			err = &UnsureError{Cause: cause}
+			err = &UnknownOutcomeError{Cause: cause}
 		} else if !w.schema.current() { // after checkServing
 			w.release()
 			go w.settle() // at most one per pending write, whose number rpc bounds
@@ -233,14 +233,14 @@ func closedError(err error) error {
 // applyCommit adds a durable commit to the memtable and makes it visible. It runs on the applier,
 // the only goroutine that adds to memtables. An error means that the tablet was taken out of
 // service meanwhile: errGone if it was dropped, so that nothing is left of the commit, and
-// *UnsureError if another server has it.
+// *UnknownOutcomeError if another server has it.
 func (t *Tablet) applyCommit(c *commitlog.Commit) error {
 	defer t.server.appliedNext.Store(c.First + uint64(c.Ops))
 	if t.unloaded {
 		if t.isDropped() {
 			return errGone
 		}
-		return &UnsureError{Cause: errGone}
+		return &UnknownOutcomeError{Cause: errGone}
 	}
 	if t.mem.Len() > 0 && t.mem.Bytes()+int64(len(c.Body)) > t.server.cfg.MemtableBytes {
 		t.freeze()

@@ -51,7 +51,7 @@ var goldens = []struct {
 	{request{shape: shapeOf[MethodRead], extent: testExtent, crc: 8, offset: 9, count: 10}, "95c410030000000000000000000000000000040508090a"},
 	{request{shape: shapeOf[MethodStat], extent: testExtent}, "92c4100300000000000000000000000000000405"},
 	{request{shape: shapeOf[MethodList], extent: local.ExtentID{Index: -1}, count: 10}, "93c41000000000000000000000000000000000ff0a"},
-	{request{shape: shapeOf[MethodDrop], extent: testExtent, reason: Rotten}, "93c410030000000000000000000000000000040502"},
+	{request{shape: shapeOf[MethodDrop], extent: testExtent, reason: Corrupt}, "93c410030000000000000000000000000000040502"},
 	{request{shape: shapeOf[MethodDropBlob], extent: local.ExtentID{Blob: testExtent.Blob}, reason: Deleted}, "92c4100300000000000000000000000000000401"},
 	{request{shape: shapeOf[MethodCopy], extent: testExtent, crc: 8, nodes: []string{"n4"}, holders: testHolders},
 		"96c41003000000000000000000000000000004050891a26e340692a26e31a26e32"},

@@ -16,7 +16,7 @@ func (m *Remote) callLog(ctx context.Context, lane lane, method string, r logReq
 
 // OpenLog implements Logs.
 func (m *Remote) OpenLog(ctx context.Context, o local.LogOpen) (capacity int64, err error) {
-	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, highPriority: o.Vital}
+	r := logRequest{log: o.Log, server: o.Server, seq: o.Seq, epoch: o.Epoch, salt: o.Salt, highPriority: o.HighPriority}
 	err = m.callLog(ctx, laneCalls, MethodLogOpen, r, func(d *wire.Decoder) { capacity = decodeInt(d, 0, logExtentBytesMax) })
 	return capacity, err
 }

@@ -62,7 +62,7 @@ func (r *logRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encode
 	switch r.method {
 	case MethodLogOpen:
 		var capacity int64
-		capacity, err = p.OpenLog(ctx, local.LogOpen{Log: r.log, Server: r.server, Seq: r.seq, Epoch: r.epoch, Salt: r.salt, Vital: r.highPriority})
+		capacity, err = p.OpenLog(ctx, local.LogOpen{Log: r.log, Server: r.server, Seq: r.seq, Epoch: r.epoch, Salt: r.salt, HighPriority: r.highPriority})
 		reply = func(e *wire.Encoder) { e.Int(capacity) }
 	case MethodLogFence:
 		var states []logproto.State

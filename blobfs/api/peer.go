@@ -29,9 +29,9 @@ type Begin struct {
 	Extent local.ExtentID
 	Offset int64    // of the extent within the blob
 	Chain  []string // the nodes behind this one, in order
-	// Vital is the expected length, in bytes, of a high-priority extent, which may use up to half
+	// HighPriority is the expected length, in bytes, of a high-priority extent, which may use up to half
 	// of a folder's reserve. It is 0 for all other extents.
-	Vital int64
+	HighPriority int64
 }
 
 // Seal is the request to end a stream.
@@ -116,7 +116,7 @@ type Reason uint8
 // Reasons. They are used on the wire: append only.
 const (
 	Deleted  Reason = 1 // its blob was deleted
-	Rotten   Reason = 2 // it is corrupt
+	Corrupt  Reason = 2 // it is corrupt
 	Surplus  Reason = 3 // it is more than the replication factor
 	GivenUp  Reason = 4 // its blob was never sealed
 	reasonsN        = 5

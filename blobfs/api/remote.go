@@ -148,7 +148,7 @@ func (m *Remote) send(ctx context.Context, method string, r request, done func(*
 // Begin implements Extents. Like Piece and Seal it may dial, and blocks while too many bytes of the
 // connection are unsent. ctx bounds both.
 func (m *Remote) Begin(ctx context.Context, b Begin, done func(error)) {
-	r := request{stream: b.Stream, extent: b.Extent, offset: b.Offset, nodes: b.Chain, priorityBytes: b.Vital}
+	r := request{stream: b.Stream, extent: b.Extent, offset: b.Offset, nodes: b.Chain, priorityBytes: b.HighPriority}
 	m.send(ctx, MethodBegin, r, func(_ *wire.Decoder, err error) { done(err) })
 }
 

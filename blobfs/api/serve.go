@@ -65,7 +65,7 @@ func (r *request) serveStream(c *rpc.Call, p Peer) {
 			done(ErrBadRequest)
 			return
 		}
-		p.Begin(ctx, Begin{Stream: r.stream, Extent: r.extent, Offset: r.offset, Chain: r.nodes, Vital: r.priorityBytes}, done)
+		p.Begin(ctx, Begin{Stream: r.stream, Extent: r.extent, Offset: r.offset, Chain: r.nodes, HighPriority: r.priorityBytes}, done)
 	case MethodPiece:
 		p.Piece(ctx, r.stream, r.offset, r.data, done)
 	case MethodSeal:

@@ -33,10 +33,10 @@ func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*E
 	return w, nil
 }
 
-// CreateVitalExtent is CreateExtent for a high-priority extent, which may use half of a folder's
+// CreateHighPriorityExtent is CreateExtent for a high-priority extent, which may use half of a folder's
 // reserve because it lets the store free space or the store's users depend on it. bytes, which must
 // not be 0, is its expected length: it needs no more free space than that to start.
-func (s *Store) CreateVitalExtent(ctx context.Context, id ExtentID, offset, bytes int64) (*ExtentWriter, error) {
+func (s *Store) CreateHighPriorityExtent(ctx context.Context, id ExtentID, offset, bytes int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}

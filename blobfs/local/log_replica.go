@@ -21,8 +21,8 @@ type LogOpen struct {
 	Seq    uint64
 	Epoch  uint64
 	Salt   uint64 // of the extent, random; the same on all replicas
-	// Vital means high priority: the extent may use half of a folder's reserve.
-	Vital bool
+	// HighPriority means high priority: the extent may use half of a folder's reserve.
+	HighPriority bool
 }
 
 // LogAppend is an append of frames to a replica.
@@ -263,7 +263,7 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 	var f *logFile
 	for tries := 0; ; tries++ {
 		var err error
-		if f, err = s.spares.take(o.Vital); err != nil {
+		if f, err = s.spares.take(o.HighPriority); err != nil {
 			return nil, err
 		}
 		h := logHeader{

@@ -40,7 +40,7 @@ func fillStore(t *testing.T, s *local.Store) (all []local.Handle) {
 }
 
 func putVital(s *local.Store, bytes int64, data []byte) (local.Handle, error) {
-	w, err := s.CreateVitalAs(ctx, local.NewID(), bytes, nil)
+	w, err := s.CreateHighPriorityAs(ctx, local.NewID(), bytes, nil)
 	if err != nil {
 		return local.Handle{}, err
 	}
@@ -125,7 +125,7 @@ func TestHighPriorityMoves(t *testing.T) {
 		fs.SetCapacity(cfg.Folders[1], 3<<20) // there it begins
 		w, err := s.CreateAs(ctx, local.NewID(), nil)
 		if highPriority {
-			w, err = s.CreateVitalAs(ctx, local.NewID(), 1<<30, nil)
+			w, err = s.CreateHighPriorityAs(ctx, local.NewID(), 1<<30, nil)
 		}
 		noError(t, err)
 		fs.SetHook(func(op vfs.Op) error {
@@ -148,7 +148,7 @@ func TestHighPriorityMoves(t *testing.T) {
 }
 
 func openReplica(s *local.Store, seq uint64, highPriority bool) error {
-	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, Vital: highPriority})
+	_, err := s.OpenLogReplica(ctx, local.LogOpen{Log: local.ID{9}, Server: "s1", Seq: seq, Epoch: 1, Salt: 1, HighPriority: highPriority})
 	return err
 }
 

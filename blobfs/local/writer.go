@@ -75,9 +75,9 @@ func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, e
 	return s.newWriter(id, 0, dropped)
 }
 
-// CreateVitalAs is CreateAs for a blob of high-priority extents, see CreateVitalExtent. bytes,
+// CreateHighPriorityAs is CreateAs for a blob of high-priority extents, see CreateHighPriorityExtent. bytes,
 // which must not be 0, is the expected length of the blob.
-func (s *Store) CreateVitalAs(ctx context.Context, id ID, bytes int64, dropped func()) (*Writer, error) {
+func (s *Store) CreateHighPriorityAs(ctx context.Context, id ID, bytes int64, dropped func()) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
@@ -85,9 +85,9 @@ func (s *Store) CreateVitalAs(ctx context.Context, id ID, bytes int64, dropped f
 	return s.newWriter(id, bytes, dropped)
 }
 
-// VitalBytes returns the expected length of the extent at an offset of a high-priority blob with
+// HighPriorityBytes returns the expected length of the extent at an offset of a high-priority blob with
 // expected length blob. It returns 0 if blob is 0, which means normal priority.
-func VitalBytes(blob, offset, extentBytes int64) int64 {
+func HighPriorityBytes(blob, offset, extentBytes int64) int64 {
 	switch {
 	case blob == 0:
 		return 0
@@ -102,7 +102,7 @@ func (s *Store) newWriter(id ID, priorityBytes int64, dropped func()) (*Writer, 
 		ExtentBytes: s.cfg.ExtentBytes,
 		Dropped:     dropped,
 		Begin: func(id ExtentID, offset int64) (ExtentSink, error) {
-			w, err := s.newExtentWriter(id, offset, VitalBytes(priorityBytes, offset, s.cfg.ExtentBytes), false)
+			w, err := s.newExtentWriter(id, offset, HighPriorityBytes(priorityBytes, offset, s.cfg.ExtentBytes), false)
 			if err != nil {
 				return nil, err
 			}

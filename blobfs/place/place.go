@@ -10,9 +10,9 @@ import (
 
 // Node describes a node for placement.
 type Node struct {
-	ID, Zone      string
-	CapacityBytes int64
-	Full, Leaving bool // excluded by Choose
+	ID, Zone       string
+	CapacityBytes  int64
+	Full, Draining bool // excluded by Choose
 }
 
 // Key is a hash that identifies what is placed, see KeyOf.
@@ -63,7 +63,7 @@ func Choose(key Key, nodes []Node, taken []string, n int) []Node {
 		switch {
 		case slices.Contains(taken, node.ID):
 			inZone[node.Zone]++
-		case !node.Full && !node.Leaving:
+		case !node.Full && !node.Draining:
 			open = append(open, node)
 		}
 	}

@@ -167,7 +167,7 @@ func TestZones(t *testing.T) {
 // L2.
 func TestWhoIsLeftOut(t *testing.T) {
 	nodes := fleet(5, same)
-	nodes[1].Full, nodes[2].Leaving, nodes[3].CapacityBytes = true, true, 0
+	nodes[1].Full, nodes[2].Draining, nodes[3].CapacityBytes = true, true, 0
 	for i := range 200 {
 		if got := Choose(key(i), nodes, []string{"node-0", "elsewhere"}, 3); ids(got) != "node-4 node-3" {
 			t.Fatalf("chose %s", ids(got))

@@ -25,16 +25,16 @@ func (u *BlobUpload) Decode(d *wire.Decoder) error {
 
 // The kinds of blobs, by what refers to them.
 const (
-	BlobOfPerson = "blob"    // stored by a user
-	BlobOfTable  = "sstable" // a file of a table
-	BlobOfLog    = "log"     // part of a node's commit log
-	BlobUnnamed  = "unnamed" // not referred to: being written, or garbage
+	BlobOfUser  = "blob"    // stored by a user
+	BlobOfTable = "sstable" // a file of a table
+	BlobOfLog   = "log"     // part of a node's commit log
+	BlobUnnamed = "unnamed" // not referred to: being written, or garbage
 )
 
 // BlobInfo is the result of blob_seal, and an element of the result of blob_list.
 type BlobInfo struct {
 	ID      string
-	Kind    string // BlobOfPerson and the other kinds
+	Kind    string // BlobOfUser and the other kinds
 	Name    string // of a user's blob; the table of an SSTable
 	Bytes   int64
 	Extents int64
@@ -87,7 +87,7 @@ func (p *BlobPage) Decode(d *wire.Decoder) error {
 const (
 	ReplicaGood        = "good"
 	ReplicaMissing     = "missing"     // the node should have it, but does not
-	ReplicaRotten      = "rotten"      // corrupt
+	ReplicaCorrupt     = "rotten"      // corrupt
 	ReplicaUnreachable = "unreachable" // the node did not answer
 )
 

@@ -125,9 +125,9 @@ func FuzzBlobRequest(f *testing.F) {
 
 func blobStatusExample() *BlobStatus {
 	return &BlobStatus{
-		BlobInfo: BlobInfo{ID: blobTestID, Kind: BlobOfPerson, Name: "n", Bytes: 3, Extents: 1, Replicas: 1, Created: time.UnixMilli(12345)},
+		BlobInfo: BlobInfo{ID: blobTestID, Kind: BlobOfUser, Name: "n", Bytes: 3, Extents: 1, Replicas: 1, Created: time.UnixMilli(12345)},
 		Parts: []ExtentInfo{{Bytes: 3, Wanted: 2, Replicas: []ReplicaInfo{
-			{Node: "n1", Name: "host1", State: ReplicaGood}, {Node: "n2", State: ReplicaRotten, File: "f", Offset: 4096, Reason: "r"},
+			{Node: "n1", Name: "host1", State: ReplicaGood}, {Node: "n2", State: ReplicaCorrupt, File: "f", Offset: 4096, Reason: "r"},
 		}}},
 	}
 }

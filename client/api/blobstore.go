@@ -28,7 +28,7 @@ type NodeStore struct {
 	Under, OneLeft, UnderBytes, CopyRate int64
 	Copied, CopiedBytes                  int64
 	Surplus, Trimmed                     int64 // excess replicas here; excess replicas dropped
-	Rotten, Healed, Unhealed             int64 // corrupt replicas here; corrupt replicas replaced; those that could not be
+	Corrupt, Healed, Unhealed            int64 // corrupt replicas here; corrupt replicas replaced; those that could not be
 	// Logs is the number of commit logs that the node appends to. LogReplicas is the smallest
 	// number of replicas among them.
 	Logs, LogReplicas int64
@@ -55,9 +55,9 @@ type NodeStore struct {
 	Balancing         bool
 	Moved, MovedBytes int64
 	BalanceRate       int64
-	// Leaving means that the node is draining. DrainExtents and DrainLogs count what it still holds
+	// Draining means that the node is draining. DrainExtents and DrainLogs count what it still holds
 	// that is needed. Safe means that it holds none of these and can be removed for good.
-	Leaving                 bool
+	Draining                bool
 	DrainExtents, DrainLogs int64
 	Safe                    bool
 }
@@ -67,14 +67,14 @@ func (n *NodeStore) fields() fields {
 		{"node", &n.Node}, {"name", &n.Name}, {"error", &n.Error}, {"known", &n.Known}, {"extents", &n.Extents}, {"bytes", &n.Bytes},
 		{"under_replicated", &n.Under}, {"one_left", &n.OneLeft}, {"under_replicated_bytes", &n.UnderBytes}, {"copy_bytes_per_s", &n.CopyRate},
 		{"copied", &n.Copied}, {"copied_bytes", &n.CopiedBytes}, {"surplus", &n.Surplus}, {"trimmed", &n.Trimmed},
-		{"rotten", &n.Rotten}, {"healed", &n.Healed}, {"unhealed", &n.Unhealed}, {"logs", &n.Logs}, {"log_replicas", &n.LogReplicas},
+		{"rotten", &n.Corrupt}, {"healed", &n.Healed}, {"unhealed", &n.Unhealed}, {"logs", &n.Logs}, {"log_replicas", &n.LogReplicas},
 		{"quarantined", &n.Quarantined}, {"quarantined_bytes", &n.QuarantinedBytes}, {"alarm", &n.Alarm},
 		{"sweeps", &n.Sweeps}, {"sweeps_failed", &n.SweepsFailed}, {"sweep_round", &n.SweepRound}, {"swept_ms", (*millis)(&n.SweptAt)},
 		{"swept_found", &n.SweptFound}, {"swept_aside", &n.SweptAside}, {"swept_removed", &n.SweptRemoved},
 		{"swept_removed_bytes", &n.SweptRemovedBytes}, {"sweep_error", &n.SweepError}, {"sweep_halted", &n.SweepHalted},
 		{"scrub_position", &n.ScrubPosition}, {"scrubbed_ms", (*millis)(&n.ScrubbedAt)}, {"scrub_bytes_per_s", &n.ScrubRate},
 		{"scrub_bytes", &n.ScrubBytes}, {"scrub_found", &n.ScrubFound}, {"balancing", &n.Balancing}, {"moved", &n.Moved},
-		{"moved_bytes", &n.MovedBytes}, {"balance_bytes_per_s", &n.BalanceRate}, {"leaving", &n.Leaving},
+		{"moved_bytes", &n.MovedBytes}, {"balance_bytes_per_s", &n.BalanceRate}, {"leaving", &n.Draining},
 		{"drain_extents", &n.DrainExtents}, {"drain_logs", &n.DrainLogs}, {"safe", &n.Safe},
 	}
 }

@@ -37,7 +37,7 @@ const (
 	CodeBlobNotFound   rpc.Code = 122
 	CodeUploadExpired  rpc.Code = 123
 	CodeSystemTable    rpc.Code = 124
-	CodeUnsure         rpc.Code = 125
+	CodeOutcomeUnknown rpc.Code = 125
 	CodeTabletNotFound rpc.Code = 126
 	CodeBadSplit       rpc.Code = 127
 	CodeTabletBusy     rpc.Code = 128
@@ -59,7 +59,7 @@ const (
 // and an unknown outcome comes first.
 var kinds = errkind.Table{
 	Kinds: []errkind.Kind{
-		{Code: CodeUnsure, Name: "unsure", Target: ErrUnsure},
+		{Code: CodeOutcomeUnknown, Name: "unsure", Target: ErrOutcomeUnknown},
 		{Code: rpc.CodeOverloaded, Retryable: true, Target: ErrOverloaded, Form: overloadedForm},
 		{Code: rpc.CodeUnavailable, Retryable: true, Target: ErrUnavailable},
 		{Code: rpc.CodeUnauthenticated, Target: ErrUnauthenticated, Form: identityForm},

@@ -50,10 +50,10 @@ var (
 	ErrStaleEpoch = errors.New("stale master epoch")
 	// ErrNoBlob means that there is no blob with that id.
 	ErrNoBlob = errors.New("no such blob")
-	// ErrUnsure means that the outcome of a change is unknown and may be decided later: before it
+	// ErrOutcomeUnknown means that the outcome of a change is unknown and may be decided later: before it
 	// was acknowledged, the node lost the right to do so, or its log failed. A read shows the
 	// outcome.
-	ErrUnsure = errors.New("the outcome of the change is unknown")
+	ErrOutcomeUnknown = errors.New("the outcome of the change is unknown")
 	// ErrUploadExpired means that an upload was ended, was idle for UploadIdle, or belongs to
 	// another node or an earlier run of this one. The uploaded bytes were discarded.
 	ErrUploadExpired = errors.New("upload expired")

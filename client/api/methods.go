@@ -108,9 +108,9 @@ const (
 	SplitAtMax      = 10_000
 	SplitAtBytesMax = 192 << 10
 
-	// TabletsAskedMax is the number of tablets up to which split_tablet splits a table. Automatic
+	// TabletsRequestedMax is the number of tablets up to which split_tablet splits a table. Automatic
 	// splits of large tablets are not bound by it.
-	TabletsAskedMax = 10_000
+	TabletsRequestedMax = 10_000
 
 	// ScanBatchRows and ScanBatchBytes are the defaults of batch_rows and batch_bytes;
 	// ScanBatchRowsMax and ScanBatchBytesMax are the maximums. The default is 256 KiB because

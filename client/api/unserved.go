@@ -10,7 +10,7 @@ import (
 // seconds, as far as the master knows.
 type UnservedTablets struct {
 	Total   int64
-	Tablets []UnservedTablet // the first ones, at most UnservedTold
+	Tablets []UnservedTablet // the first ones, at most UnservedTabletsMax
 }
 
 // UnservedTablet is a tablet that no server serves.
@@ -24,13 +24,13 @@ type UnservedTablet struct {
 	Error        string        // of the last attempt, or what the tablet waits for
 }
 
-// UnservedTold is the maximum number of tablets in UnservedTablets.
-const UnservedTold = 100
+// UnservedTabletsMax is the maximum number of tablets in UnservedTablets.
+const UnservedTabletsMax = 100
 
 func (u *UnservedTablets) fields() fields {
 	return fields{
 		{"total", &u.Total},
-		{"tablets", &list[UnservedTablet]{all: &u.Tablets, fields: (*UnservedTablet).fields, what: "tablets", max: UnservedTold}},
+		{"tablets", &list[UnservedTablet]{all: &u.Tablets, fields: (*UnservedTablet).fields, what: "tablets", max: UnservedTabletsMax}},
 	}
 }
 

@@ -6,8 +6,8 @@ import "github.com/steledb/stele/internal/wire"
 const (
 	KindPrincipal = "principal"
 	KindNode      = "node"
-	// KindAnybody is a caller of a cluster without certificates, where every client has all rights.
-	KindAnybody = "anybody"
+	// KindAnonymous is a caller of a cluster without certificates, where every client has all rights.
+	KindAnonymous = "anybody"
 )
 
 // Kinds of credentials.

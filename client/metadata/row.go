@@ -176,9 +176,9 @@ func appendStrings(e *wire.Encoder, all []string) {
 // Key returns the row's key.
 func (r *Row) Key() []byte { return Key(nil, r.Table, r.End) }
 
-// Says reports whether the row and other have the same contents: server, address, tablet and
+// SameContents reports whether the row and other have the same contents: server, address, tablet and
 // recoveries. Generations and events are not compared.
-func (r *Row) Says(other *Row) bool {
+func (r *Row) SameContents(other *Row) bool {
 	return r.Server == other.Server && r.Addr == other.Addr && bytes.Equal(r.Meta, other.Meta) &&
 		bytes.Equal(r.Split, other.Split) && slices.Equal(r.Recoveries, other.Recoveries)
 }

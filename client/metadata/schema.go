@@ -21,8 +21,8 @@ const eventsMax = 64
 // permanent cell for each merge boundary ever used.
 const goneAgeMax = 7 * 24 * time.Hour
 
-// FamilyOfPlaces is the family with the locations of tablets.
-const FamilyOfPlaces = familyLoc
+// LocationFamily is the family with the locations of tablets.
+const LocationFamily = familyLoc
 
 // Schema returns METADATA's schema. Locations are a locality group of their own, in memory, since
 // clients read them (paper §5.1 and §6).

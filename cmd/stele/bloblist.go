@@ -98,7 +98,7 @@ func blobWhat(b *client.BlobInfo) string {
 	switch b.Kind {
 	case api.BlobOfTable:
 		return "SSTable of " + orElse(b.Name, "a dropped table")
-	case api.BlobOfPerson:
+	case api.BlobOfUser:
 		return "blob " + orElse(b.Name, "without a name")
 	}
 	return "unreferenced"
@@ -220,7 +220,7 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 // printCorruptReplicas prints the reason for each corrupt replica.
 func (a *app) printCorruptReplicas(what string, replicas []replicaJSON) {
 	for _, r := range replicas {
-		if r.State == api.ReplicaRotten {
+		if r.State == api.ReplicaCorrupt {
 			a.notef("%s on %s: %s", what, r.Name, r.Reason)
 		}
 	}

@@ -63,7 +63,7 @@ type nodeStoreJSON struct {
 	CopiedBytes       int64     `json:"copied_bytes"`
 	Surplus           int64     `json:"surplus"`
 	Trimmed           int64     `json:"trimmed"`
-	Rotten            int64     `json:"rotten"`
+	Corrupt           int64     `json:"rotten"`
 	Healed            int64     `json:"healed"`
 	Unhealed          int64     `json:"unhealed"`
 	Logs              int64     `json:"logs"`
@@ -90,7 +90,7 @@ type nodeStoreJSON struct {
 	Moved             int64     `json:"moved"`
 	MovedBytes        int64     `json:"moved_bytes"`
 	BalanceRate       int64     `json:"balance_bytes_per_s"`
-	Leaving           bool      `json:"leaving"`
+	Draining          bool      `json:"leaving"`
 	DrainExtents      int64     `json:"drain_extents"`
 	DrainLogs         int64     `json:"drain_logs"`
 	Safe              bool      `json:"safe"`
@@ -117,9 +117,9 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 	}
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
-		case n.Leaving && n.Safe:
+		case n.Draining && n.Safe:
 			a.notef("%s is drained: it is safe to unplug it for good", n.Name)
-		case n.Leaving:
+		case n.Draining:
 			a.notef("%s is draining: %s left", n.Name, orElse(drainLeft(n), "unknown"))
 		}
 	}
@@ -137,7 +137,7 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 		if n.CopyRate > 0 {
 			toCopy += " at " + formatSize(n.CopyRate) + "/s"
 		}
-		g.add(n.Name, nodeStoreState(n), count(n.Extents), size(n.Bytes), under, number(toCopy), count(n.Rotten),
+		g.add(n.Name, nodeStoreState(n), count(n.Extents), size(n.Bytes), under, number(toCopy), count(n.Corrupt),
 			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.Wanted, n.LogReplicas)), size(n.QuarantinedBytes), formatLoad(n.ScrubPosition))
 	}
 	return a.print(g)
@@ -145,9 +145,9 @@ func (a *app) printStoreStatus(s *client.StoreStatus) error {
 
 func nodeStoreState(n *client.NodeStore) string {
 	switch {
-	case n.Leaving && n.Safe:
+	case n.Draining && n.Safe:
 		return "drained"
-	case n.Leaving:
+	case n.Draining:
 		return "draining"
 	case !n.Known:
 		return "counting"
@@ -199,7 +199,7 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 			continue
 		}
 		answered++
-		corrupt += n.Rotten
+		corrupt += n.Corrupt
 		if n.Known {
 			under, oneLeft, bytes, rate = under+n.Under, oneLeft+n.OneLeft, bytes+n.UnderBytes, rate+n.CopyRate
 		} else {

@@ -30,7 +30,7 @@ const (
 
 // replicaState returns a state of the API as messages print it.
 func replicaState(state string) string {
-	if state == api.ReplicaRotten {
+	if state == api.ReplicaCorrupt {
 		return "corrupt"
 	}
 	return state
@@ -54,7 +54,7 @@ func (t *tally) add(x *client.ExtentInfo) {
 
 // classify counts the problems of an extent, and returns its state.
 func (t *tally) classify(x *client.ExtentInfo) (state string) {
-	good, corrupt, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaRotten), x.Count(api.ReplicaUnreachable)
+	good, corrupt, unreachable := x.Count(api.ReplicaGood), x.Count(api.ReplicaCorrupt), x.Count(api.ReplicaUnreachable)
 	t.wanted = max(t.wanted, x.Wanted)
 	t.corrupt += int64(corrupt)
 	state = extentGood
@@ -81,7 +81,7 @@ type tallyJSON struct {
 	Extents         int64 `json:"extents"`
 	Bytes           int64 `json:"bytes"`
 	Replicas        int64 `json:"replicas"` // good ones
-	Rotten          int64 `json:"rotten_replicas"`
+	Corrupt         int64 `json:"rotten_replicas"`
 	UnderReplicated int64 `json:"under_replicated"`
 	Unreachable     int64 `json:"unreachable"`
 	Lost            int64 `json:"lost"`

@@ -35,7 +35,7 @@ func TestExitCodes(t *testing.T) {
 		{context.Canceled, exitError, "interrupted"},
 		{&client.AmbiguousError{Method: "mutate", Err: errors.New("connection lost")}, exitError, "outcome unknown"},
 		{&client.AmbiguousError{Method: "mutate", Err: context.DeadlineExceeded}, exitTimeout, "outcome unknown"},
-		{&client.AmbiguousError{Method: "mutate", Err: api.FromRPC(api.ToRPC(fmt.Errorf("%w: disk full", api.ErrUnsure)))}, exitError, "outcome unknown"},
+		{&client.AmbiguousError{Method: "mutate", Err: api.FromRPC(api.ToRPC(fmt.Errorf("%w: disk full", api.ErrOutcomeUnknown)))}, exitError, "outcome unknown"},
 		{api.FromRPC(api.ToRPC(api.ErrDiskFull)), exitDiskFull, "disk space"},
 		{syscall.ENOSPC, exitDiskFull, "disk space"},
 		{api.FromRPC(api.ToRPC(&api.OverloadedError{Reason: "memory"})), exitUnhealthy, "stele status"},

@@ -281,7 +281,7 @@ func drainStore(s *client.StoreStatus, id string) (*client.NodeStore, string) {
 		return nil, ""
 	case s.Nodes[i].Error != "":
 		return nil, "its extents are unknown: " + s.Nodes[i].Error
-	case !s.Nodes[i].Leaving:
+	case !s.Nodes[i].Draining:
 		return nil, "it has not counted its extents yet"
 	}
 	return &s.Nodes[i], ""

@@ -61,7 +61,7 @@ func (a *app) printWhoami(me *client.Whoami) error {
 	}
 	var err error
 	switch {
-	case me.Kind == api.KindAnybody:
+	case me.Kind == api.KindAnonymous:
 		_, err = fmt.Fprintf(a.out, "anonymous: cluster %s has no access control, every client has all rights\n", me.Cluster)
 		return err
 	case me.Kind == api.KindNode:

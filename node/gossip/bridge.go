@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/internal/seldom"
+	"github.com/steledb/stele/internal/loglimit"
 )
 
 // logLine is one line for the log.
@@ -40,7 +40,7 @@ type bridge struct {
 	// The fields below belong to run.
 	logged      map[string]time.Time // when a kind of line was last written
 	lastDropped time.Time            // when dropped lines were last reported
-	limited     seldom.Warner        // for lines that unknown hosts may cause
+	limited     loglimit.Warner        // for lines that unknown hosts may cause
 }
 
 func newBridge(log *slog.Logger, hasKey bool) *bridge {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/internal/seldom"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/node/gossip"
 )
 
@@ -367,7 +367,7 @@ func TestHostileGossip(t *testing.T) {
 			if more := after.more(before); more > memoryBound+memorySlack {
 				t.Errorf("it took %d MiB more", more>>20)
 			}
-			if n := strings.Count(after.Log, "level="); n > 2*seldom.Most {
+			if n := strings.Count(after.Log, "level="); n > 2*loglimit.Most {
 				t.Errorf("%d lines:\n%s", n, after.Log)
 			}
 			within(t, 5*time.Second, b, "the one apart is not there", sees(b, "apart", gossip.Alive))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
-	"github.com/steledb/stele/node/reach"
+	"github.com/steledb/stele/node/advertise"
 )
 
 // Ring is a node's membership in the gossip of its cluster.
@@ -150,8 +150,8 @@ func bind(addr string, logger memberlistLogger) (*memberlist.NetTransport, int, 
 }
 
 // advertised returns the address to advertise, which must be an IP address.
-func advertised(listen, advertise string) (net.IP, int, error) {
-	addr, err := reach.Address(listen, advertise)
+func advertised(listen, configured string) (net.IP, int, error) {
+	addr, err := advertise.Address(listen, configured)
 	if err != nil {
 		return nil, 0, err
 	}

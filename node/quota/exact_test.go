@@ -31,22 +31,22 @@ func TestBucketRefund(t *testing.T) {
 	if n := lets(m, now); n != 11 {
 		t.Fatalf("%d let in", n)
 	}
-	m.GiveBack(now, WriteOps, 4)
+	m.Refund(now, WriteOps, 4)
 	if n := lets(m, now); n != 4 {
 		t.Errorf("%d let in after 4 were given back", n)
 	}
-	m.GiveBack(now, WriteOps, 3)
+	m.Refund(now, WriteOps, 3)
 	m.Charge(now, WriteOps, 2)
 	if n := lets(m, now); n != 1 {
 		t.Errorf("%d let in after 3 were given back and 2 charged", n)
 	}
-	m.GiveBack(now, WriteOps, 5)
+	m.Refund(now, WriteOps, 5)
 	// 11, 4 and 1 admitted, 3 rejected, 2 charged, and 12 refunded.
 	r := m.Report(2 * time.Second)
 	if r.Offered[ops] != 4.5 || !r.Refused[ops] {
 		t.Errorf("in two seconds %v a second were asked for, refused: %v; want 4.5, true", r.Offered[ops], r.Refused[ops])
 	}
-	m.GiveBack(now, WriteOps, 1)
+	m.Refund(now, WriteOps, 1)
 	if r := m.Report(time.Second); r.Offered[ops] != 0 || r.Refused[ops] || r.used() {
 		t.Errorf("with nothing but units given back: %+v", r)
 	}

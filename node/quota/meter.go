@@ -121,8 +121,8 @@ func (m *Meter) Charge(now int64, k Kind, n int64) {
 	}
 }
 
-// GiveBack returns units that Take admitted and that were not used.
-func (m *Meter) GiveBack(now int64, k Kind, n int64) {
+// Refund returns units that Take admitted and that were not used.
+func (m *Meter) Refund(now int64, k Kind, n int64) {
 	if b := &m.buckets[k.index()]; b.bounded() {
 		b.refund(now, n)
 	}

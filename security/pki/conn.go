@@ -122,7 +122,7 @@ func (c *Conn) peerLocked() Peer {
 	return c.Peer
 }
 
-// register registers the connection for Sever and sets its end: the expiry of the peer's
+// register registers the connection for Disconnect and sets its end: the expiry of the peer's
 // certificate, or the anonymous period. Errors: a *PeerError if the peer is refused by now,
 // *ManyConnsError.
 func (c *Conn) register(anonymousLife time.Duration) error {
@@ -175,9 +175,9 @@ func (e *Endpoint) checkRefused(p Peer) error {
 	return nil
 }
 
-// Sever closes all connections, in both directions, to peers for which which returns true, and
+// Disconnect closes all connections, in both directions, to peers for which which returns true, and
 // returns their number. Options.Refuse must already reject these peers, or they can reconnect.
-func (e *Endpoint) Sever(which func(Peer) bool) int {
+func (e *Endpoint) Disconnect(which func(Peer) bool) int {
 	e.mu.Lock()
 	var gone []*Conn
 	for c := range e.mu.conns {

@@ -86,7 +86,7 @@
 //	K8. A peer that does not complete its handshake blocks no other, and occupies one
 //	    of a bounded number of slots. The same holds for anonymous peers, which have
 //	    separate slots.
-//	K9. Once Refuse rejects a peer and Sever has returned, the peer has no connection.
+//	K9. Once Refuse rejects a peer and Disconnect has returned, the peer has no connection.
 //	K10. One principal has at most PrincipalConnsMax connections, over all its
 //	    certificates and tokens.
 package pki

@@ -396,7 +396,7 @@ func TestAnonymousConnections(t *testing.T) {
 			t.Error("the oldest was not the one closed")
 		}
 		_ = s.l.Close()
-		s.client.Sever(func(Peer) bool { return true })
+		s.client.Disconnect(func(Peer) bool { return true })
 		wg.Wait()
 		time.Sleep(time.Minute)
 	})
@@ -456,7 +456,7 @@ func TestSever(t *testing.T) {
 	defer to.Close()
 	defer third.Close()
 	gone.Store(true)
-	if n := ours.Sever(func(p Peer) bool { return p.Name == "n2" }); n != 2 {
+	if n := ours.Disconnect(func(p Peer) bool { return p.Name == "n2" }); n != 2 {
 		t.Errorf("%d connections were ended, want one from it and one to it", n)
 	}
 	for what, c := range map[string]net.Conn{"from it": from, "to it": to} {
@@ -570,7 +570,7 @@ func TestConnectionsOfPrincipal(t *testing.T) {
 	if gone.end.Stop() {
 		t.Error("a timer retains a closed connection")
 	}
-	if n := ours.Sever(func(p Peer) bool { return p.Name == "ann" }); n != 2 {
+	if n := ours.Disconnect(func(p Peer) bool { return p.Name == "ann" }); n != 2 {
 		t.Errorf("%d connections of hers were ended, want 2", n)
 	}
 }

@@ -32,7 +32,7 @@ type Options struct {
 	Now func() time.Time
 	// Refuse returns an error to reject a peer although its certificate is valid, for example a
 	// removed node. It is called in each handshake and must not block. Nil rejects no peer. It does
-	// not affect existing connections: see Sever.
+	// not affect existing connections: see Disconnect.
 	Refuse func(Peer) error
 	// PrincipalConnsMax bounds the connections of one principal, over all its certificates and
 	// tokens. Default 1024. One more is rejected.

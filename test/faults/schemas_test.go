@@ -436,7 +436,7 @@ func (r *schemaRun) mutate(ctx context.Context, conns map[string]*rpc.Conn, addr
 			_ = conn.Close()
 			delete(conns, addr)
 			return &client.AmbiguousError{Method: api.MethodMutate, Err: err}
-		case answer.Code == api.CodeUnsure || answer.Code == rpc.CodeInternal || answer.Code == rpc.CodeDeadlineExceeded:
+		case answer.Code == api.CodeOutcomeUnknown || answer.Code == rpc.CodeInternal || answer.Code == rpc.CodeDeadlineExceeded:
 			return &client.AmbiguousError{Method: api.MethodMutate, Err: err}
 		case !errors.As(api.FromRPC(err), &elsewhere) || elsewhere.Addr == "":
 			return err

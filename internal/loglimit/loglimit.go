@@ -1,6 +1,6 @@
-// Package seldom is a rate-limited log of warnings that unauthenticated peers can cause, so that
+// Package loglimit is a rate-limited log of warnings that unauthenticated peers can cause, so that
 // they can neither flood the log nor fill the disk.
-package seldom
+package loglimit
 
 import (
 	"log/slog"

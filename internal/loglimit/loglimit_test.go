@@ -1,4 +1,4 @@
-package seldom
+package loglimit
 
 import (
 	"log/slog"
