@@ -53,7 +53,7 @@ func TestRetrierPauses(t *testing.T) {
 				t.Fatalf("attempt %d was rejected: %v", i, v.err)
 			}
 			most *= time.Millisecond
-			if took := time.Since(begin); took > most || took < most/3 {
+			if took := time.Since(begin); took > most || took < most/4 {
 				t.Errorf("pause %d was %v, want about %v", i, took, most)
 			}
 		}

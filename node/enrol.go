@@ -15,9 +15,9 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
-	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"

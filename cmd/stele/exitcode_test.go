@@ -52,7 +52,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},
 		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), exitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
-		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), exitDenied, "has ended"},
+		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), exitDenied, "has expired"},
 		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), exitDenied, "which nodes have used this one"},
 		{nodeFailure(&pki.PeerError{Why: pki.ErrExpired}), exitError, "clocks"}, // of a node that renews its certificate just now
 		{nodeFailure(fmt.Errorf("open the log: %w", client.ErrPermission)), exitError, "to grant it"},

@@ -40,7 +40,7 @@ type bridge struct {
 	// The fields below belong to run.
 	logged      map[string]time.Time // when a kind of line was last written
 	lastDropped time.Time            // when dropped lines were last reported
-	limited     loglimit.Warner        // for lines that unknown hosts may cause
+	limited     loglimit.Warner      // for lines that unknown hosts may cause
 }
 
 func newBridge(log *slog.Logger, hasKey bool) *bridge {
