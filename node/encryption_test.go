@@ -163,11 +163,11 @@ func TestMasterKeySources(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat("5a", blobfs.MasterKeyBytes)
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "there is none"},
-		{"comments", "# nothing\n\n", "there is none"},
+		{"empty", "", "no key found"},
+		{"comments", "# nothing\n\n", "no key found"},
 		{"short", "# one\n" + good[2:], "line 2 has 62 characters"},
 		{"long", good + "\n" + good + "5a", "line 2 has 66 characters"},
-		{"no digits", strings.Replace(good, "5a", "zz", 1), "line 1 is not of hexadecimal digits"},
+		{"no digits", strings.Replace(good, "5a", "zz", 1), "line 1 has other characters"},
 		{"zeros", strings.Repeat("0", 64), "line 1 has only zeros"},
 	} {
 		file := filepath.Join(t.TempDir(), "keys")

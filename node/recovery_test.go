@@ -62,7 +62,7 @@ func TestRecoveryOfALivingGroup(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if _, err := f.open(short, behind); err == nil || !strings.Contains(err.Error(), "lives on") {
+	if _, err := f.open(short, behind); err == nil || !strings.Contains(err.Error(), "still runs without it") {
 		t.Fatalf("the recovered node starts with %v", err)
 	}
 	f.start(behind)
