@@ -61,7 +61,7 @@ func lockServiceAway(err error) bool {
 	return errors.Is(err, metaapi.ErrNotReady) || errors.Is(err, metaapi.ErrNoSession)
 }
 
-// told returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
+// recode returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
 // node's API.
 func recode(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// matter returns the subject of a change for the audit log.
+// auditSubject returns the subject of a change for the audit log.
 func (g *guard) auditSubject(c *rpc.Call) string {
 	switch {
 	case !g.change() || g.selfAudited:
@@ -32,7 +32,7 @@ func named(what string) func(*rpc.Call) string {
 	return func(c *rpc.Call) string { return firstName(c, what+" ") }
 }
 
-// said is for changes that always have the same subject.
+// always is for changes that always have the same subject.
 func always(what string) func(*rpc.Call) string {
 	return func(*rpc.Call) string { return what }
 }

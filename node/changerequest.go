@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// asked identifies the request behind a change: its subject, method and object. change uses it to authorize the request again.
+// changeRequest identifies the request behind a change: its subject, method and object. change uses it to authorize the request again.
 type changeRequest struct {
 	caller *subject
 	method string

@@ -99,15 +99,15 @@
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
 //	followMembers    joinCluster      Close               records addresses of nodes
-//	publishLoad         joinCluster      Close               publishes the free disk space
-//	blobMembership        openStore        Close               passes the members to the block store
+//	publishLoad      joinCluster      Close               publishes the free disk space
+//	blobMembership   openStore        Close               passes the members to the block store
 //	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
 //	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
 //	sweepStore       Start            Close               collects garbage while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	followQuotas     Start            Close               reads quotas, and reports demand
-//	removeOrphans   Start            Close               removes orphaned files of tables, once per mastership
+//	removeOrphans    Start            Close               removes orphaned files of tables, once per mastership
 //	followRollover   Start            Close               performs a replacement of the authority on this node
 //	followGossipKey  Start            Close               performs a rotation of the gossip key on this node
 //	await removal    followGossipKey  a change, Close     wakes it when a node is removed
@@ -117,15 +117,15 @@
 //	watchDisk        Start            Close               one for each data directory: stops the node when its disk
 //	                                                      does not answer
 //	master           startMaster      Close               holds /master where the leader is
-//	disconnectRejected     Start            Close               closes connections of rejected principals
-//	sever            followRemoved    some seconds later  closes connections of a removed node
+//	disconnectRejected Start          Close               closes connections of rejected principals
+//	disconnect       followRemoved    some seconds later  closes connections of a removed node
 //	joinGossip       joinCluster      an answer, Close    contacts members by gossip
 //	lock watch       openTabletServer its end             cancels it when the lock is lost
-//	mastership watch a change; gc     its end, the mastership  cancels what only the master may do
+//	mastership watch a change; gc     its end          cancels what only the master may do
 //	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
 //	press            create_table     all is served       nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
-//	lookUpLockRight     a keep_alive     its answer          one at a time for a connection
+//	lookUpLockRight  a keep_alive     its answer          one at a time for a connection
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
 //	welcome          streams          its greeting        greets one connection of Raft
 //	probe            Alive            its part answers    one for each part, at most one at once

@@ -49,11 +49,13 @@ func (r *joinRequest) append(e *wire.Encoder) {
 }
 
 func (r *joinRequest) decode(d *wire.Decoder, n int) error {
-	if n < 5 {
-		return fmt.Errorf("%d parameters, want token, request, node, names and address", n)
+	if n < 4 {
+		return fmt.Errorf("%d parameters, want token, request, node and names", n)
 	}
 	*r = joinRequest{text: d.Str(), request: slices.Clone(d.Bytes()), node: d.Str(), hosts: decodeTexts(d, joinHostsMax)}
-	r.from = d.Str()
+	if n > 4 {
+		r.from = d.Str()
+	}
 	return d.Err()
 }
 

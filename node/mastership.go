@@ -9,7 +9,7 @@ import (
 	"github.com/steledb/stele/security/acl"
 )
 
-// reign is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
+// mastership is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
 // they fail. A nil *reign means none.
 type mastership struct {
 	option metaapi.SetOptions

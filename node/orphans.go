@@ -76,7 +76,7 @@ func (tb *tableService) sweepTables(ctx context.Context) error {
 	})
 }
 
-// leftovers returns files of tables that do not exist, by table id. If found is not nil, only those that are also in it are returned. Files of a
+// orphans returns files of tables that do not exist, by table id. If found is not nil, only those that are also in it are returned. Files of a
 // table that is being created are included, unless the caller holds up changes.
 func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
 	left := maps.Clone(found)

@@ -16,7 +16,7 @@ const (
 // connsMax is the number of connections that a node accepts.
 func (c Config) connsMax() int { return int(min(connsMost, c.MemoryBytes/connMemory)) }
 
-// lent is cache memory that is reserved for connections and for the sorting of dead servers' logs (I13).
+// reservation is cache memory that is reserved for connections and for the sorting of dead servers' logs (I13).
 type reservation struct {
 	// mu guards the fields in it, and orders the calls of lend.
 	mu struct {

@@ -193,7 +193,7 @@ func (r *rights) viewNow(caller *subject, s *table.Schema) (*acl.View, acl.Ticke
 	return l.view, l.ticket
 }
 
-// told converts an error about rights to its API form.
+// recode converts an error about rights to its API form.
 func (r *rights) recode(err error) error {
 	var denied *acl.DeniedError
 	var ended *token.RefusedError

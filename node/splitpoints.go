@@ -11,7 +11,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// cuts are the split points that a table is created with. They follow its schema in the lock service, as
+// splitPoints are the split points that a table is created with. They follow its schema in the lock service, as
 //
 //	[id of the first tablet, [end row of each but the last, in order]]
 //

@@ -52,7 +52,7 @@ func subjectOf(c *rpc.Call) *subject {
 	return caller
 }
 
-// who returns the peer that the subject acts as: the principal of its access token, if any. That peer ends only with the token's
+// identity returns the peer that the subject acts as: the principal of its access token, if any. That peer ends only with the token's
 // record.
 func (s *subject) identity() pki.Peer {
 	if t := s.credentialToken.Load(); t != nil {

@@ -63,7 +63,7 @@ func (r *tabletChange) at(all ...*placed) {
 	}
 }
 
-// matter returns the subject of the request for the audit log. Row keys are not logged: a tablet that is named by a row is
+// auditSubject returns the subject of the request for the audit log. Row keys are not logged: a tablet that is named by a row is
 // logged by its id.
 func (r *tabletChange) auditSubject() string {
 	ids, s := r.found, ""
