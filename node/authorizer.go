@@ -90,7 +90,7 @@ func (z *authorizer) admitCall(c *rpc.Call, method string, g *guard) error {
 
 // may reports whether a principal may call a method with that guard. Errors: those of rights.ask, api.ErrNoTable.
 func (z *authorizer) may(caller *subject, g *guard, name string) (acl.Ticket, error) {
-	if z.checkLeader() != nil { // a caller that waited would only learn that its deadline forwarded
+	if z.checkLeader() != nil { // a caller that waited would only learn that its deadline passed
 		return acl.Ticket{}, z.checkLeader()
 	}
 	switch {

@@ -48,7 +48,7 @@ type clusterTablets struct {
 	alive map[string]bool
 	// damaged has the rows that no server acts on.
 	damaged damagedRows
-	// told and unread are the failures that were logged.
+	// reconcileFailed and unread log failures when they change.
 	reconcileFailed, unread once
 }
 

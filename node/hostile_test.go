@@ -31,7 +31,7 @@ import (
 type hostile struct {
 	addr   string
 	caller *pki.Endpoint
-	token  string // credentialToken first, unless empty
+	token  string // sent first, unless empty
 	rnd    *rand.Rand
 	// methods are those of the node, and calls the parameters that some of them want.
 	methods []string

@@ -12,7 +12,7 @@ import (
 )
 
 // needsLockService are the methods that need the lock service. While it has no leader they fail at once: otherwise their callers
-// would only learn that the deadline forwarded.
+// would only learn that the deadline passed.
 var needsLockService = map[string]bool{
 	api.MethodRoot: true, api.MethodListTables: true, api.MethodDescribeTable: true,
 	api.MethodCreateTable: true, api.MethodDropTable: true, api.MethodSetFamily: true, api.MethodDropFamily: true,

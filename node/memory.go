@@ -70,7 +70,7 @@ func refusesWrites(err error) bool {
 	return errors.Is(err, api.ErrOverloaded) || errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
 }
 
-// callContext ends the reads of a call whose deadline has forwarded. It needs no timer and no goroutine, which would cost a
+// callContext ends the reads of a call whose deadline has passed. It needs no timer and no goroutine, which would cost a
 // single-row read as much as the read itself.
 type callContext struct {
 	context.Context

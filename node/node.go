@@ -97,7 +97,7 @@ type Node struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	// reign ends the node's candidacy for master.
+	// mastership ends the node's candidacy for master.
 	mastership context.CancelFunc
 
 	done    chan struct{}

@@ -252,5 +252,5 @@ func (n *Node) towardsLeader() (string, error) {
 	return "", &metaapi.NotLeaderError{}
 }
 
-// aliveContact is how recently a voter must have answered to be credentialToken as alive.
+// aliveContact is how recently a voter must have answered to be shown as alive.
 const aliveContact = 2 * time.Second

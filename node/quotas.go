@@ -150,7 +150,7 @@ func (qs *quotaService) reportQuotas(last time.Time) time.Time {
 	return now
 }
 
-// quotasChanged waits until changed quotas are in force on this node, or changedWait has forwarded. On other nodes they are in force within the
+// quotasChanged waits until changed quotas are in force on this node, or changedWait has passed. On other nodes they are in force within the
 // same time.
 func (qs *quotaService) quotasChanged(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, changedWait)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestOneCertificateIsRevoked: when it is answered, no node answers anything by the certificate, also on a connection that was open
-// before and for a request that is forwarded on to the master's node; another certificate of the user goes on.
+// before and for a request that is forwarded to the master's node; another certificate of the user goes on.
 func TestOneCertificateIsRevoked(t *testing.T) {
 	t.Parallel()
 	f, admin, _ := secureThree(t)

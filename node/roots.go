@@ -35,7 +35,7 @@ type blobRefs struct {
 }
 
 // tableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
-// missed, or forwarded twice.
+// missed, or passed twice.
 func (rf *blobRefs) tableFiles(ctx context.Context, each func(*tableFile) error) error {
 	tables, err := rf.meta.tables(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ type scan struct {
 	parts      bool // the client continues on another server where this node's tablets end
 	owner      string
 
-	// told is the key at which the client would continue without the cursor: rg.Start, or an earlier key if the client may not see what
+	// resume is the key at which the client would continue without the cursor: rg.Start, or an earlier key if the client may not see what
 	// is between.
 	resume []byte
 }

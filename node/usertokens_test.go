@@ -38,7 +38,7 @@ func (f *fleet) putTokens(n int, of string, made time.Time, life time.Duration) 
 }
 
 // TestTokensOfUser: a user has so many access tokens and no more; those that ended long ago do not count, and go, whosever they
-// are, while those that ended recentView are listed.
+// are, while those that ended lately are listed.
 func TestTokensOfUser(t *testing.T) {
 	t.Parallel()
 	f, _, _ := secureFleet(t, 1)
