@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/rpc"
@@ -268,7 +270,7 @@ func (a *access) settle(ctx context.Context) error {
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
 		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
 	case wrote:
-		return recode(api.ErrOutcomeUnknown, err)
+		return reply.Recode(api.ErrOutcomeUnknown, err)
 	default:
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
 
@@ -52,7 +54,7 @@ func (tb *tableService) register(r registrar) {
 	r.handleNames(api.MethodCompactTable, 1, tb.compactTable)
 }
 
-func schemaAnswer(s *table.Schema) answer {
+func schemaAnswer(s *table.Schema) reply.Result {
 	return func(e *wire.Encoder) { table.AppendSchema(e, s) }
 }
 
@@ -60,10 +62,10 @@ func (tb *tableService) createTable(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.CreateTableRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	var s *table.Schema
@@ -74,7 +76,7 @@ func (tb *tableService) createTable(c *rpc.Call) {
 		return err
 	})
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	awaitTable(c.Context(), served) // other changes of schemas need not wait for that
@@ -232,23 +234,23 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.SetFamilyRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	s, err := tb.alter(c.Context(), changeRequest{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
 		return old.Apply(r.Family)
 	})
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	c.Reply(schemaAnswer(s))
 }
 
-func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	var s *table.Schema
 	err := tb.changes.do(ctx, requestIn(ctx), func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
@@ -264,7 +266,7 @@ func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (an
 	return schemaAnswer(s), nil
 }
 
-func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	names, err := tb.catalog.names(ctx)
 	if err != nil {
 		return nil, err
@@ -285,7 +287,7 @@ func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (an
 	return func(e *wire.Encoder) { api.AppendSchemas(e, schemas) }, nil
 }
 
-func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	s, err := tb.catalog.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
@@ -344,7 +346,7 @@ func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) erro
 	return err
 }
 
-func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	return nil, tb.changes.do(ctx, requestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
 }
 
@@ -368,7 +370,7 @@ func (tb *tableService) drop(ctx context.Context, name string) error {
 	return nil
 }
 
-func (tb *tableService) compactTable(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (tb *tableService) compactTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	s, err := tb.catalog.schemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err

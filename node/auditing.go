@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"golang.org/x/time/rate"
 
 	"github.com/steledb/stele/client/api"
@@ -78,7 +80,7 @@ func (l *auditLog) close() error {
 func auditRecord(caller *subject, action, on string, err error) audit.Record {
 	r := audit.Record{Who: caller.identity(), From: caller.from, Action: action, On: on, Outcome: audit.Done}
 	if err != nil {
-		e := rpc.AsError(toAPI(err))
+		e := rpc.AsError(reply.ToAPI(err))
 		r.Outcome, r.Code, r.Text = audit.Failed, e.Code.String(), e.Message
 	}
 	return r
@@ -133,7 +135,7 @@ func (l *auditLog) actionOnRows(caller *subject, action, on string, err error) {
 func (l *auditLog) write(caller *subject, r audit.Record, err error) {
 	var denied *api.PermissionError
 	switch {
-	case err != nil && isRefusal(err) && !(errors.As(api.FromRPC(err), &denied) && denied.Executed):
+	case err != nil && reply.IsRefusal(err) && !(errors.As(api.FromRPC(err), &denied) && denied.Executed):
 		l.to.Refusal(r)
 	case l.isAdmin(caller):
 		l.logged(r, l.to.Action(r))

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/raftmeta"
@@ -71,7 +73,7 @@ func (n *Node) handleAuthority() {
 			want = bytes.Clone(c.Params.Bytes())
 		}
 		if err := c.Params.Err(); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		key, err := n.giveAuthority(c.Context(), subjectOf(c).peer, want)
@@ -80,7 +82,7 @@ func (n *Node) handleAuthority() {
 		}
 		if err != nil {
 			n.log.Warn("authority key not sent", "peer", subjectOf(c).peer.String(), "err", err)
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(func(e *wire.Encoder) {
@@ -271,7 +273,7 @@ func (n *Node) handleRenew() {
 		got, err := n.renewFor(c.Context(), node, request, hosts)
 		if err != nil {
 			n.log.Warn("node certificate not renewed", "node", node, "err", err)
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(got.append)

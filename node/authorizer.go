@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/rpc"
@@ -77,7 +79,7 @@ func (z *authorizer) admitCall(c *rpc.Call, method string, g *guard) error {
 	c.OnAnswer(func(err error) error {
 		if err == nil && !z.rights.holds(caller, t) {
 			if lost := z.stillMay(caller, g, method, name); lost != nil {
-				err = toAPI(lost)
+				err = reply.ToAPI(lost)
 			}
 		}
 		if g.change() && !g.selfAudited {
@@ -152,17 +154,17 @@ func (z *authorizer) stillMay(caller *subject, g *guard, method, name string) er
 	case errors.Is(err, api.ErrUnauthenticated), errors.Is(err, api.ErrNoTable):
 		return &api.PermissionError{Table: name, Right: g.right.String(), Executed: true, Text: err.Error()}
 	}
-	return recode(api.ErrOutcomeUnknown, err)
+	return reply.Recode(api.ErrOutcomeUnknown, err)
 }
 
 var errRightsMoved = fmt.Errorf("%w: rights have changed meanwhile; retry", api.ErrUnavailable)
 
 // refuse returns err in its API form. If access was denied, or the caller is unknown, it is logged in the audit log.
 func (z *authorizer) refuse(method string, caller *subject, err error) error {
-	if isRefusal(err) {
+	if reply.IsRefusal(err) {
 		z.audit.refused(caller, method, "", err)
 	}
-	return toAPI(err)
+	return reply.ToAPI(err)
 }
 
 // administers returns nil if a principal administers a table, or the cluster if tableName is empty, and the table's schema.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
@@ -78,7 +80,7 @@ func TestIdleUploads(t *testing.T) {
 // A namespace that is full refuses the name of a blob as a limit, with its name: nothing is stored then.
 func TestFullNamespaceIsALimit(t *testing.T) {
 	t.Parallel()
-	err := api.FromRPC(toAPI(fmt.Errorf("set /blobs/x: %w", &metaapi.TooLargeError{What: metaapi.LimitBytes, Limit: 5, Got: 6})))
+	err := api.FromRPC(reply.ToAPI(fmt.Errorf("set /blobs/x: %w", &metaapi.TooLargeError{What: metaapi.LimitBytes, Limit: 5, Got: 6})))
 	var limit *table.LimitError
 	if !errors.As(err, &limit) || limit.What != "lock service: namespace" || limit.Limit != 5 || limit.Got != 6 {
 		t.Errorf("a full namespace: %v", err)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
@@ -55,7 +57,7 @@ func (bs *blobService) register(r registrar) {
 	r.handle(api.MethodBlobRead, rpc.Spawned, bs.blobRead)
 }
 
-func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (answer, error)) {
+func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
 	r.handle(method, rpc.Spawned, func(c *rpc.Call) {
 		r, ok := beginBlob(c, method)
 		if !ok {
@@ -63,7 +65,7 @@ func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context
 		}
 		result, err := h(withSubject(c.Context(), subjectOf(c)), r)
 		if err != nil {
-			fail(c, blobError(c, err))
+			reply.Fail(c, blobError(c, err))
 			return
 		}
 		c.Reply(result)
@@ -73,10 +75,10 @@ func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context
 func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
 	r := &api.BlobRequest{Method: method}
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return nil, false
 	}
-	return r, begin(c, &r.Options)
+	return r, reply.Begin(c, &r.Options)
 }
 
 // blobError converts errors of the block store to their API form. A blob that has a name but no bytes is corrupt.
@@ -98,7 +100,7 @@ func blobError(c *rpc.Call, err error) error {
 // lookupTimeout bounds the reads of the lock service before the work begins.
 const lookupTimeout = 10 * time.Second
 
-func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	u, err := bs.uploads.open(ctx, bs.store.Load(), strings.ToValidUTF8(r.Name, "�"), subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (answer
 	return u.Append, nil
 }
 
-func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	u, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
@@ -119,7 +121,7 @@ func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (answe
 	return func(e *wire.Encoder) { e.Int(length) }, nil
 }
 
-func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	u, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if err != nil {
 		return nil, err
@@ -132,7 +134,7 @@ func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (answer
 	return info.Append, nil
 }
 
-func (bs *blobService) blobAbort(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobAbort(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	_, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
 	if errors.Is(err, api.ErrUploadExpired) {
 		return nil, nil // aborting twice is not an error
@@ -153,13 +155,13 @@ func (bs *blobService) blobRead(c *rpc.Call) {
 	}
 	release, err := bs.results.take(c.Context(), subjectOf(c).owner(), int(r.Length))
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	c.OnSent(release)
 	p, err := bs.readBlob(c.Context(), r)
 	if err != nil {
-		fail(c, blobError(c, err))
+		reply.Fail(c, blobError(c, err))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bin(p) })
@@ -233,7 +235,7 @@ func (bs *blobService) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo
 
 var errFound = errors.New("found")
 
-func (bs *blobService) blobStat(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobStat(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
@@ -325,7 +327,7 @@ func (bs *blobService) nameOf(id string) string {
 	return id
 }
 
-func (bs *blobService) blobDelete(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobDelete(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
@@ -334,7 +336,7 @@ func (bs *blobService) blobDelete(ctx context.Context, r *api.BlobRequest) (answ
 }
 
 // blobRevive restores a blob from quarantine.
-func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	id, err := parseBlobID(r.ID)
 	if err != nil {
 		return nil, err
@@ -350,11 +352,11 @@ func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (answ
 }
 
 // blobResumeSweep resumes garbage collection after an alarm.
-func (bs *blobService) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (reply.Result, error) {
 	return nil, bs.store.Load().ResumeSweep(ctx)
 }
 
-func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	count := int(min(r.Count, api.BlobListMax))
 	if count == 0 {
 		count = api.BlobListCount

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 )
@@ -14,7 +16,7 @@ import (
 const nodeStoreTimeout = 3 * time.Second
 
 // blobStatus returns the status of this node's block store, and those of all other nodes unless only this one is requested.
-func (bs *blobService) blobStatus(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobStatus(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	store := bs.store.Load()
 	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
 	if r.Here {

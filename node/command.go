@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -79,7 +81,7 @@ func (n *Node) handleCommands() {
 				return
 			}
 			if err := do(c.Context(), m); err != nil {
-				c.Fail(toAPI(err))
+				c.Fail(reply.ToAPI(err))
 				return
 			}
 			c.Reply(nil)

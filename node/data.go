@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/fair"
@@ -67,16 +69,16 @@ func (d *dataService) mutate(c *rpc.Call) {
 	r := mutateRequests.Get().(*api.MutateRequest)
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
 		mutateRequests.Put(r)
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		mutateRequests.Put(r)
 		return
 	}
 	if isSystem(r.Table) {
 		mutateRequests.Put(r)
-		fail(c, api.ErrSystemTable)
+		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
 	m, known := d.quotas.meterNow(c, r.Table, true)
@@ -98,7 +100,7 @@ func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered
 		}
 		if err != nil {
 			mutateRequests.Put(r)
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 	}
@@ -133,14 +135,14 @@ func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered
 func (d *dataService) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
 	err = d.tablets.misroutedErrorFor(a, err, name, id, row)
 	m.refund(err, quota.WriteOps, 1, bytes)
-	fail(c, err)
+	reply.Fail(c, err)
 	a.release()
 }
 
 // settleMutate answers a mutation during which rights changed.
 func (d *dataService) settleMutate(c *rpc.Call, a *access, timestamp int64) {
 	if err := a.settle(d.ctx); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 	} else {
 		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 	}
@@ -150,14 +152,14 @@ func (d *dataService) settleMutate(c *rpc.Call, a *access, timestamp int64) {
 func (d *dataService) mutateRows(c *rpc.Call) {
 	var r api.MutateRowsRequest
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	if isSystem(r.Table) {
-		fail(c, api.ErrSystemTable)
+		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
 	k := &rowsCall{d: d, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: d.quotas.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
@@ -201,7 +203,7 @@ func (k *rowsCall) begin(i int) {
 	switch refused := k.refused.Load(); {
 	case o.err != nil: // over quota
 	case k.c.Expired():
-		o.err = expired("the deadline passed before the row's turn came")
+		o.err = reply.Expired("the deadline passed before the row's turn came")
 	case refused != nil:
 		o.err = *refused
 	default:
@@ -225,13 +227,13 @@ func (k *rowsCall) finish() {
 	switch {
 	case k.left.Add(-1) > 0:
 	case len(k.outcomes) > 0 && (k.outcomes[0].access != nil || k.misrouted.Load()):
-		go k.answer() // it may wait, and the caller must not
+		go k.Result() // it may wait, and the caller must not
 	default:
-		k.answer()
+		k.Result()
 	}
 }
 
-func (k *rowsCall) answer() {
+func (k *rowsCall) Result() {
 	for i := range k.outcomes {
 		o := &k.outcomes[i]
 		if o.err == nil {
@@ -242,7 +244,7 @@ func (k *rowsCall) answer() {
 			if !k.m.none() {
 				k.m.refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
 			}
-			o.err = toAPI(o.err)
+			o.err = reply.ToAPI(o.err)
 		}
 		o.access.release()
 	}
@@ -257,26 +259,26 @@ func (k *rowsCall) answer() {
 func (d *dataService) checkAndMutate(c *rpc.Call) {
 	var r api.CheckAndMutateRequest
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	a := d.authz.access(c, r.Table)
 	defer a.release()
 	if isSystem(r.Table) && (!r.System || a != nil) {
-		fail(c, api.ErrSystemTable)
+		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
 	f, err := d.program(c, r.Table, r.Predicate)
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	m := d.quotas.meter(c, r.Table, true)
 	if err := m.takeBoth(r.True, r.False); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	turn := d.turnsOf(c, r.Table, f)
@@ -293,7 +295,7 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 	if err != nil {
 		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bool(matched) })
@@ -302,21 +304,21 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 func (d *dataService) readModifyWrite(c *rpc.Call) {
 	var r api.ReadModifyWriteRequest
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	if isSystem(r.Table) {
-		fail(c, api.ErrSystemTable)
+		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
 	a := d.authz.access(c, r.Table)
 	defer a.release()
 	m := d.quotas.meter(c, r.Table, true)
 	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	row, err := d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
@@ -329,7 +331,7 @@ func (d *dataService) readModifyWrite(c *rpc.Call) {
 	if err != nil {
 		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
 		m.refundBoth(err)
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })

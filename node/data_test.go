@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
@@ -26,7 +28,7 @@ func TestUnknownOutcomes(t *testing.T) {
 			&commitlog.FailedError{Cause: cause}, &tablet.UnknownOutcomeError{Cause: cause}, fmt.Errorf("%w; tried again: %w", metaapi.ErrOutcomeUnknown, cause),
 		} {
 			var answer *rpc.Error
-			if !errors.As(toAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeOutcomeUnknown || answer.Retryable || len(answer.Details) > 0 {
+			if !errors.As(reply.ToAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeOutcomeUnknown || answer.Retryable || len(answer.Details) > 0 {
 				t.Errorf("%v (%T of %v) is told as %+v", err, err, cause, answer)
 			}
 		}
@@ -49,7 +51,7 @@ func TestErrorsOfOtherNodes(t *testing.T) {
 	} {
 		for _, err := range []error{test.here, test.there} {
 			var answer *rpc.Error
-			if !errors.As(toAPI(fmt.Errorf("read a file: %w", err)), &answer) {
+			if !errors.As(reply.ToAPI(fmt.Errorf("read a file: %w", err)), &answer) {
 				t.Fatalf("%v is not told as an answer", err)
 			}
 			if got := api.FromRPC(answer); !errors.Is(got, test.want) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
@@ -50,7 +52,7 @@ func (n *Node) handleOnBehalf() {
 			ctx, cancel := context.WithTimeout(c.Context(), rightsTimeout)
 			defer cancel()
 			if err := n.restoreToken(ctx, caller, shownID); err != nil {
-				c.Fail(toAPI(err))
+				c.Fail(reply.ToAPI(err))
 				return
 			}
 		}
@@ -121,7 +123,7 @@ func (n *Node) forward(c *rpc.Call, method string, caller *subject, serve func(*
 			timing.Sleep(c.Context(), wait)
 		}
 		if !again || c.Context().Err() != nil || time.Since(began) > masterTime {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 	}
@@ -164,7 +166,7 @@ func (n *Node) forwardOnce(c *rpc.Call, caller *subject, params []byte, result *
 	case errors.As(err, &answer):
 		return answer.Code == rpc.CodeUnavailable, err
 	case errors.As(err, &lost) && lost.Sent, c.Context().Err() != nil:
-		return false, recode(api.ErrOutcomeUnknown, fmt.Errorf("node %s did not answer: %w", masterID, err))
+		return false, reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("node %s did not answer: %w", masterID, err))
 	}
 	return true, fmt.Errorf("%w: the master's node %s cannot be reached: %s", api.ErrUnavailable, masterID, err.Error())
 }

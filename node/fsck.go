@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/client/api"
@@ -80,7 +82,7 @@ type fsck struct {
 	tables map[uint64]string
 }
 
-func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (answer, error) {
+func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	at, rest, _ := strings.Cut(r.After, "#")
 	f := &fsck{bs: bs, deep: r.Deep}
 	paths, err := f.paths(ctx)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
@@ -48,7 +50,7 @@ func (n *Node) handleGossipKey() {
 		}
 		key, err := n.giveGossipKey(c.Context(), subjectOf(c).peer, id)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(func(e *wire.Encoder) {

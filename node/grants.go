@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -21,15 +23,15 @@ func (acc *accounts) handleGrants(r registrar) {
 			c.Keep() // the change may outlive the call
 			var r api.GrantRequest
 			if err := r.Decode(&c.Params, c.NumParams); err != nil {
-				fail(c, err)
+				reply.Fail(c, err)
 				return
 			}
-			if !begin(c, &r.Options) {
+			if !reply.Begin(c, &r.Options) {
 				return
 			}
 			caller := subjectOf(c)
 			_, _, err := acc.authz.administers(c.Context(), caller, r.Table) // a caller without the right must not delay others
-			if isRefusal(err) || errors.Is(err, api.ErrNoTable) {
+			if reply.IsRefusal(err) || errors.Is(err, api.ErrNoTable) {
 				acc.authz.audit.refused(caller, method, grantText(&r), err)
 			} else if err == nil {
 				err = acc.authz.audit.admit(caller)
@@ -39,7 +41,7 @@ func (acc *accounts) handleGrants(r registrar) {
 				acc.authz.audit.action(caller, method, grantText(&r), err)
 			}
 			if err != nil {
-				fail(c, err)
+				reply.Fail(c, err)
 				return
 			}
 			c.Reply(nil)
@@ -48,15 +50,15 @@ func (acc *accounts) handleGrants(r registrar) {
 	r.handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		grants, err := acc.listGrants(c.Context(), subjectOf(c), &r)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(grants.Append)
@@ -79,10 +81,10 @@ func grantText(r *api.GrantRequest) string {
 func (acc *accounts) regrant(ctx context.Context, caller *subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
-		return badRequest(err)
+		return reply.BadRequest(err)
 	}
 	if r.Table == "" && r.Family != "" {
-		return badRequest(errors.New("a family without a table"))
+		return reply.BadRequest(errors.New("a family without a table"))
 	}
 	return acc.changeRights(ctx, changeRequest{caller, method, r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
@@ -127,9 +129,9 @@ func (acc *accounts) regrant(ctx context.Context, caller *subject, method string
 func grantError(err error) error {
 	switch {
 	case errors.Is(err, acl.ErrNoGrant):
-		return recode(api.ErrNoGrant, err)
+		return reply.Recode(api.ErrNoGrant, err)
 	case errors.Is(err, acl.ErrImplied), errors.Is(err, acl.ErrClusterRight):
-		return badRequest(err)
+		return reply.BadRequest(err)
 	case errors.Is(err, acl.ErrTooMany):
 		return &table.LimitError{What: "grants on a table, or on the cluster", Limit: acl.GrantsMax, Got: acl.GrantsMax + 1}
 	}

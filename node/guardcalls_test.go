@@ -86,7 +86,7 @@ type guardedNode struct {
 	addr     string
 	ran      atomic.Int64 // handlers that ran
 	during   func()       // what happens while a handler runs
-	answer   error        // of the handler
+	Result   error        // of the handler
 	dir      string       // of the audit log
 	rules    func() bool  // whether users count as administrators of the cluster in the audit log; nil: those that are
 }
@@ -177,8 +177,8 @@ func newGuardedNode(t *testing.T) *guardedNode {
 			if g.during != nil {
 				g.during()
 			}
-			if g.answer != nil {
-				c.Fail(g.answer)
+			if g.Result != nil {
+				c.Fail(g.Result)
 				return
 			}
 			c.Reply(nil)
@@ -270,7 +270,7 @@ func TestGuardWritesAuditLog(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	g.answer = api.ErrNoTable
+	g.Result = api.ErrNoTable
 	if err := g.call(t, admin, api.MethodRemoveNode, "n9"); err == nil {
 		t.Error("a call that fails is answered as one that does not")
 	}
@@ -344,7 +344,7 @@ func TestGuardAfterRightsChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		user, method string
 		change       func(t *testing.T, r *rightsInMemory)
-		answer       error // of the handler
+		Result       error // of the handler
 		want         error
 		executed     bool
 	}{
@@ -373,7 +373,7 @@ func TestGuardAfterRightsChange(t *testing.T) {
 	} {
 		g := newGuardedNode(t)
 		g.rights.set(t, before)
-		g.during, g.answer = func() { c.change(t, g.rights) }, c.answer
+		g.during, g.Result = func() { c.change(t, g.rights) }, c.Result
 		err := g.call(t, userNamed(c.user), c.method, metadata.Name)
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)

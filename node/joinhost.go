@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -160,7 +162,7 @@ func (n *Node) handleJoinHost() {
 		c.SetTimeout(joinTimeout)
 		leave, err := n.security.joins.enter(hostOf(r.from))
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		got := &enrolment{}
@@ -176,7 +178,7 @@ func (n *Node) handleJoinHost() {
 		}
 		if err != nil {
 			n.refused.warn(n.log, hostOf(r.from), fmt.Errorf("join: %s", token.Scrub(err.Error())))
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(got.append)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -69,7 +71,7 @@ func (n *Node) noTable(table string, id uint64) error {
 
 // root returns the location of the root tablet, the first of the three levels (paper §5.1). The files that it reads are mostly in
 // the session's cache, which is never stale.
-func (n *Node) root(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	s := n.meta.current()
 	f, err := s.Get(ctx, metadata.RootPath)
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -98,15 +100,15 @@ func (n *Node) root(ctx context.Context, r *api.NamesRequest) (answer, error) {
 func (n *Node) sampleRowKeys(c *rpc.Call) {
 	var r api.SampleRowKeysRequest
 	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	sizes, err := n.seesSizes(c, r.Table)
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	server := n.tabletsOf(r.Table)
@@ -115,7 +117,7 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		tablets, err = server.TabletStats(r.Table)
 	}
 	if err != nil {
-		fail(c, n.misroutedError(err, r.Table, r.TableID, r.Start))
+		reply.Fail(c, n.misroutedError(err, r.Table, r.TableID, r.Start))
 		return
 	}
 	samples := samplesOf(tablets, r.Start)
@@ -125,7 +127,7 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 		}
 	}
 	if len(samples) == 0 {
-		fail(c, n.misroutedError(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
+		reply.Fail(c, n.misroutedError(fmt.Errorf("table %q, row %.64q: %w", r.Table, r.Start, api.ErrNotServing), r.Table, r.TableID, r.Start))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendSamples(e, samples) })

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -102,7 +104,7 @@ func (s userService) checkUserPath(p string) error {
 	if p == locksDir || strings.HasPrefix(p, locksDir+"/") && path.Clean(p) == p {
 		return nil
 	}
-	return toAPI(pathError(p))
+	return reply.ToAPI(pathError(p))
 }
 
 // own returns nil if a session belongs to the principal, or id is 0.
@@ -115,7 +117,7 @@ func (s userService) own(id metaapi.SessionID) error {
 	case !known: // not known, or not yet
 		return fmt.Errorf("%w: session %d is not known", metaapi.ErrNotReady, id)
 	case !strings.HasPrefix(name, s.prefix):
-		return toAPI(&api.PermissionError{Text: fmt.Sprintf("session %d belongs to another user", id)})
+		return reply.ToAPI(&api.PermissionError{Text: fmt.Sprintf("session %d belongs to another user", id)})
 	}
 	return nil
 }
@@ -164,7 +166,7 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 // still checks the right again and closes the session if it is lost. Otherwise it returns r.
 func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
 	if _, err := s.n.authz.rights.check(s.n.ctx, s.caller, acl.Write); err != nil {
-		if isRefusal(err) {
+		if reply.IsRefusal(err) {
 			s.leave(func(ctx context.Context) error { return s.Service.CloseSession(ctx, id) })
 			return metaapi.KeepAliveResponse{}, s.n.authz.refuse(metaapi.MethodKeepAlive, s.caller, err)
 		}

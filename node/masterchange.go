@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
@@ -39,7 +41,7 @@ func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx con
 	})
 	err = notMasterNow(do(ctx))
 	if err != nil && ctx.Err() != nil && c.ctx.Err() == nil {
-		return recode(api.ErrOutcomeUnknown, fmt.Errorf("the node is no longer the master: %w", err))
+		return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the node is no longer the master: %w", err))
 	}
 	return err
 }

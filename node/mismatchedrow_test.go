@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/blobfs"
@@ -63,7 +65,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := toAPI(&metadata.FormatError{What: "files:meta", Key: row.Key(), Err: mismatch}); !errors.Is(api.FromRPC(err), api.ErrCorrupt) {
+	if err := reply.ToAPI(&metadata.FormatError{What: "files:meta", Key: row.Key(), Err: mismatch}); !errors.Is(api.FromRPC(err), api.ErrCorrupt) {
 		t.Errorf("the master is answered with %v", err)
 	}
 	if got := rowsOf(t, n, schema.ID); got != "(end)" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/gossip"
@@ -21,7 +23,7 @@ func (n *Node) handleNodes() {
 	n.handleNames(api.MethodRaftStatus, 0, n.raftStatus)
 }
 
-func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	all, err := n.nodesOrMembers(ctx)
 	if err != nil {
 		return nil, err
@@ -97,12 +99,12 @@ func (n *Node) leader() string {
 	return n.nodeAt(n.meta.client.LeaderAddress())
 }
 
-func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	return nil, n.setDraining(ctx, r.Names[0], !r.Undrain)
 }
 
 // removeNode removes a node from the cluster for good.
-func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	by := requestIn(ctx)
 	forwarded := by.caller != nil && by.caller.forwarded // forwarded by another node, which returns the answer
 	return nil, n.changes.do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
@@ -118,7 +120,7 @@ func (n *Node) remove(ctx context.Context, name string, force, forwarded bool) e
 	x, err := n.removable(short, name, force, forwarded)
 	if err != nil {
 		if short.Err() != nil && ctx.Err() == nil {
-			return recode(api.ErrUnavailable, fmt.Errorf("check that node %q may be removed: %w", name, err))
+			return reply.Recode(api.ErrUnavailable, fmt.Errorf("check that node %q may be removed: %w", name, err))
 		}
 		return err
 	}
@@ -172,7 +174,7 @@ func (n *Node) checkQuorumWithout(ctx context.Context, id string) error {
 	return nil
 }
 
-func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	s, err := n.groupStatus(ctx)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -21,16 +23,16 @@ func (qs *quotaService) handleOwners(r registrar) {
 		c.Keep() // the change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		err := qs.setOwner(c.Context(), changeRequest{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
 		qs.authz.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(nil)
@@ -59,7 +61,7 @@ func (qs *quotaService) setOwner(ctx context.Context, a changeRequest, user stri
 			return err
 		}
 		if _, err := qs.nextQuotaEpoch(ctx); err != nil {
-			return recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
+			return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 		}
 		return nil
 	})

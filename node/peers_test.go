@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/rpc"
@@ -31,7 +33,7 @@ func TestUnreachableIsUnavailable(t *testing.T) {
 		return p.call(ctx, "n1", methodIdentity, func(e *wire.Encoder) { e.Array(0) }, nil)
 	}
 	err = ask(t.Context())
-	if !errors.Is(err, api.ErrUnavailable) || !errors.Is(api.FromRPC(toAPI(err)), api.ErrUnavailable) {
+	if !errors.Is(err, api.ErrUnavailable) || !errors.Is(api.FromRPC(reply.ToAPI(err)), api.ErrUnavailable) {
 		t.Errorf("got %v, want unavailable", err)
 	}
 	if got := err.Error(); strings.Count(got, addr) != 1 || !strings.Contains(got, "refused") {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -21,16 +23,16 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		c.Keep() // the change may outlive the call
 		var r api.SetQuotaRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		err := qs.setQuota(c.Context(), changeRequest{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
 		qs.quotaChanged(c, api.MethodSetQuota, r.Of, r.Name, err)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(nil)
@@ -39,16 +41,16 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		c.Keep()
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		err := qs.removeQuota(c.Context(), changeRequest{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
 		qs.quotaChanged(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(nil)
@@ -85,7 +87,7 @@ func (qs *quotaService) quotaFile(ctx context.Context, of, name string) (string,
 		_, _, err := qs.accounts.knownPrincipal(ctx, name)
 		return quota.PrincipalFile(name), err
 	}
-	return "", badRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))
+	return "", reply.BadRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))
 }
 
 // quotaAt returns a quota, or nil if there is none.
@@ -104,7 +106,7 @@ func (qs *quotaService) quotaAt(ctx context.Context, file string) (*quota.Record
 // setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
 func (qs *quotaService) setQuota(ctx context.Context, a changeRequest, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
-		return badRequest(errors.New("no bound given"))
+		return reply.BadRequest(errors.New("no bound given"))
 	}
 	return qs.changeQuota(ctx, a, r.Of, func(old *quota.Record) (*quota.Record, error) {
 		next := quota.Record{Name: r.Name}
@@ -131,7 +133,7 @@ func (qs *quotaService) setQuota(ctx context.Context, a changeRequest, r *api.Se
 			}
 		}
 		if err := next.Check(); err != nil {
-			return nil, badRequest(err)
+			return nil, reply.BadRequest(err)
 		}
 		return &next, nil
 	})
@@ -179,7 +181,7 @@ func (qs *quotaService) changeQuota(ctx context.Context, a changeRequest, of str
 				return err
 			}
 			if _, err := qs.nextQuotaEpoch(ctx); err != nil {
-				return recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
+				return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", err))
 			}
 			return nil
 		}
@@ -215,7 +217,7 @@ func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found b
 	return true, err
 }
 
-func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	all := &api.Quotas{}
 	tables, err := qs.meta.tables(ctx)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
@@ -125,7 +127,7 @@ func (qs *quotaService) applyQuotas() {
 	ctx, cancel := context.WithTimeout(qs.ctx, quotaTimeout)
 	err := qs.readQuotas(ctx)
 	cancel()
-	if lockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
+	if reply.LockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("the lock service does not answer") // logged once, not in each form
 	}
 	if qs.ctx.Err() == nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/quota"
@@ -49,12 +51,12 @@ func (qs *quotaService) handleQuotaReports(r registrar) {
 			return
 		}
 		if caller := subjectOf(c); caller != nil && caller.peer.Name != nodeOf(r.server) {
-			fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.peer.Name, r.server)})
+			reply.Fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.peer.Name, r.server)})
 			return
 		}
 		a, err := qs.answerUse(&r)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(a.append)

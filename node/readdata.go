@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/quota"
@@ -18,20 +20,20 @@ func (d *dataService) read(c *rpc.Call) {
 	r := readRequests.Get().(*api.ReadRequest)
 	defer readRequests.Put(r)
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	f, err := d.program(c, r.Table, r.Filter)
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	m := d.quotas.meter(c, r.Table, false)
 	if err := m.take(quota.ReadOps, 1, 0); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	d.answerRow(c, r.Table, r.TableID, r.Row, f, m, false)
@@ -81,7 +83,7 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 	case err != nil:
 		err = d.tablets.misroutedErrorFor(a, err, name, id, row)
 		m.refund(err, quota.ReadOps, 1, 0)
-		fail(c, err)
+		reply.Fail(c, err)
 	case inArray:
 		c.Reply(func(e *wire.Encoder) { e.Array(1); e.Nil() })
 	default:
@@ -106,20 +108,20 @@ func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
 func (d *dataService) readRows(c *rpc.Call) {
 	var r api.ReadRowsRequest
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	f, err := d.program(c, r.Table, r.Filter)
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	m := d.quotas.meter(c, r.Table, false)
 	if err := m.take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	if len(r.Rows) == 1 { // its size is known before it is encoded
@@ -130,7 +132,7 @@ func (d *dataService) readRows(c *rpc.Call) {
 	defer a.release()
 	if err := d.answerRows(c, a, &r, f, m); err != nil {
 		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
-		fail(c, err)
+		reply.Fail(c, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -18,24 +20,24 @@ func (n *Node) handleOwn() {
 }
 
 // handleNames registers a method whose parameters are names.
-func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
+func (n *Node) handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (reply.Result, error)) {
 	n.answerNames(n.handle, method, names, h)
 }
 
 // answerNames is handleNames with its own function for registering.
 func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), method string, names int,
-	h func(ctx context.Context, r *api.NamesRequest) (answer, error)) {
+	h func(ctx context.Context, r *api.NamesRequest) (reply.Result, error)) {
 	register(method, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // a change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		var result answer
+		var result reply.Result
 		by := changeRequest{caller: subjectOf(c), method: method}
 		if names > 0 {
 			by.name = r.Names[0]
@@ -52,14 +54,14 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 			err = do(ctx)
 		}
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(result)
 	})
 }
 
-func (n *Node) ping(context.Context, *api.NamesRequest) (answer, error) {
+func (n *Node) ping(context.Context, *api.NamesRequest) (reply.Result, error) {
 	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: *n.self.clusterID.Load()}
 	return p.Append, nil
 }

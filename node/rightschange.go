@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
@@ -44,10 +46,10 @@ func (acc *accounts) changeRights(ctx context.Context, a changeRequest, do func(
 			return err
 		}
 		if _, epochErr := acc.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
-			return recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
+			return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("the change may not be in force on all servers; repeat it: %w", errors.Join(err, epochErr)))
 		}
 		if part && err != nil {
-			return recode(api.ErrOutcomeUnknown, fmt.Errorf("part of the change was made; repeat it: %w", err))
+			return reply.Recode(api.ErrOutcomeUnknown, fmt.Errorf("part of the change was made; repeat it: %w", err))
 		}
 		return err
 	})

@@ -9,6 +9,8 @@ import (
 	"path"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
@@ -37,10 +39,10 @@ func (n *Node) handleRollover() {
 		c.Keep() // the change may outlive the call
 		var r api.RotateAuthorityRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		err := n.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodRotateAuthority, ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
@@ -49,12 +51,12 @@ func (n *Node) handleRollover() {
 			s, err = n.rolloverStatus(c.Context())
 		}
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(s.Append)
 	})
-	n.answerNames(n.handleSecurity, api.MethodAuthorityStatus, 0, func(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+	n.answerNames(n.handleSecurity, api.MethodAuthorityStatus, 0, func(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 		s, err := n.rolloverStatus(ctx)
 		if err != nil {
 			return nil, err
@@ -84,7 +86,7 @@ func (n *Node) readRollover(ctx context.Context) (*rollover.Record, uint64, erro
 func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityRequest) error {
 	if r.GossipKey {
 		if r.Finish || r.Restart {
-			return badRequest(errors.New("gossip_key excludes finish and restart"))
+			return reply.BadRequest(errors.New("gossip_key excludes finish and restart"))
 		}
 		return n.rotateGossipKey(ctx)
 	}
@@ -93,7 +95,7 @@ func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityReques
 	case err != nil:
 		return err
 	case r.Finish && r.Restart:
-		return badRequest(errors.New("finish excludes restart"))
+		return reply.BadRequest(errors.New("finish excludes restart"))
 	case r.Finish && (rec == nil || rec.Stage < rollover.Sign):
 		return fmt.Errorf("%w: stage %s, in which users get new certificates, has not begun", api.ErrRollover, rollover.Sign)
 	case r.Finish && rec.Stage == rollover.Sign:

@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/quota"
@@ -35,10 +37,10 @@ type scan struct {
 func (d *dataService) scanOpen(c *rpc.Call) {
 	var r api.ScanOpenRequest
 	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	start, end, empty := r.Range()
@@ -58,7 +60,7 @@ func (d *dataService) scanOpen(c *rpc.Call) {
 	}
 	cur, err := d.cursors.begin(s) // before its filter is compiled
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	if s.filter, err = d.program(c, r.Table, r.Filter); err == nil {
@@ -66,7 +68,7 @@ func (d *dataService) scanOpen(c *rpc.Call) {
 	}
 	if err != nil {
 		d.cursors.drop(cur)
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	d.scanBatch(c, cur, false)
@@ -84,15 +86,15 @@ func (s *scan) bytes() int64 {
 func (d *dataService) scanNext(c *rpc.Call) {
 	var r api.ScanNextRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
-	if !begin(c, &r.Options) {
+	if !reply.Begin(c, &r.Options) {
 		return
 	}
 	cur := d.cursors.take(r.Cursor, subjectOf(c).owner())
 	if cur == nil {
-		fail(c, api.ErrCursorExpired)
+		reply.Fail(c, api.ErrCursorExpired)
 		return
 	}
 	d.scanBatch(c, cur, true)
@@ -101,7 +103,7 @@ func (d *dataService) scanNext(c *rpc.Call) {
 func (d *dataService) scanClose(c *rpc.Call) {
 	var r api.ScanNextRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	if cur := d.cursors.take(r.Cursor, subjectOf(c).owner()); cur != nil { // closing twice is no error
@@ -162,7 +164,7 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 		kept, err = d.endBatch(&b, cur, false)
 	}
 	if err != nil {
-		fail(c, err)
+		reply.Fail(c, err)
 		return
 	}
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
@@ -174,7 +176,7 @@ func (d *dataService) scanFailed(c *rpc.Call, cur *cursor, known bool, err error
 	if known {
 		d.cursors.put(cur)
 	}
-	fail(c, err)
+	reply.Fail(c, err)
 	return known
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
@@ -52,7 +53,7 @@ var errStranger = &api.IdentityError{Reason: api.IdentityNone, Text: "the connec
 func (n *Node) handleSecurity(method string, mode rpc.Mode, h func(*rpc.Call)) {
 	n.handle(method, mode, func(c *rpc.Call) {
 		if n.security == nil {
-			fail(c, api.ErrOpenCluster)
+			reply.Fail(c, api.ErrOpenCluster)
 			return
 		}
 		h(c)

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/steledb/stele/node/reply"
+
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/advertise"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -93,7 +95,7 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 			if caller := subjectOf(c); caller.restricted() {
 				n.forward(c, method, caller, h)
 			} else {
-				fail(c, errNotMaster)
+				reply.Fail(c, errNotMaster)
 			}
 			return
 		}

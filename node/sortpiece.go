@@ -3,13 +3,15 @@ package node
 import (
 	"context"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/tablet"
 )
 
 // sort sorts a piece of a dead server's log (paper §6).
-func (s *tabletServer) sort(ctx context.Context, o *order) (answer, error) {
+func (s *tabletServer) sort(ctx context.Context, o *order) (reply.Result, error) {
 	select {
 	case s.n.sorting <- struct{}{}:
 		defer func() { <-s.n.sorting }()

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/gossip"
 )
@@ -24,7 +26,7 @@ func Version() string {
 }
 
 // status also answers while the node starts, with little more than the reason.
-func (n *Node) status(context.Context, *api.NamesRequest) (answer, error) {
+func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) {
 	if !n.serving.Load() {
 		s := api.Status{Node: n.cfg.Name, NodeID: n.id(), Cluster: n.cluster(), Version: Version(), Uptime: time.Since(n.started), Reason: n.unready()}
 		return s.Append, nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -65,7 +67,7 @@ func (tv *tabletService) handleTables(r registrar) {
 	tv.handleTable(r, methodCompactOne, tv.compactOneHere)
 }
 
-func (tv *tabletService) handleTable(r registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (answer, error)) {
+func (tv *tabletService) handleTable(r registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error)) {
 	r.handle(method, rpc.Waiting, func(c *rpc.Call) {
 		name := c.Params.Str()
 		a, err := do(c.Context(), name, &c.Params)
@@ -73,7 +75,7 @@ func (tv *tabletService) handleTable(r registrar, method string, do func(ctx con
 			err = c.Params.Err()
 		}
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(a)
@@ -135,7 +137,7 @@ func (tv *tabletService) nodesOf(ctx context.Context, tableID uint64) (nodes []s
 	return nodes, err
 }
 
-func (tv *tabletService) compactHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) compactHere(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error) {
 	major := d.Bool()
 	if err := tv.tabletsOf(name).Compact(ctx, name, major); err != nil && !errors.Is(err, api.ErrNoTable) {
 		return nil, err
@@ -143,7 +145,7 @@ func (tv *tabletService) compactHere(ctx context.Context, name string, d *wire.D
 	return nil, nil
 }
 
-func (tv *tabletService) compactOneHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) compactOneHere(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error) {
 	r, err := decodeRef(d)
 	major := d.Bool()
 	if err = cmp.Or(err, d.Err()); err != nil {
@@ -159,7 +161,7 @@ func decodeRef(d *wire.Decoder) (tablet.Ref, error) {
 }
 
 // splitHere splits a tablet of this node.
-func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error) {
 	r, err := decodeRef(d)
 	var at []byte
 	if !d.IsNil() {
@@ -170,7 +172,7 @@ func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Dec
 	}
 	lower, id, err := tv.tabletsOf(name).Split(ctx, r, at)
 	if errors.Is(err, tablet.ErrClosed) {
-		return nil, recode(api.ErrOutcomeUnknown, err) // the split may have happened
+		return nil, reply.Recode(api.ErrOutcomeUnknown, err) // the split may have happened
 	}
 	if err != nil {
 		return nil, err
@@ -183,7 +185,7 @@ func (tv *tabletService) splitHere(ctx context.Context, name string, d *wire.Dec
 }
 
 // describeHere returns the tablets of a table that this node serves.
-func (tv *tabletService) describeHere(_ context.Context, name string, d *wire.Decoder) (answer, error) {
+func (tv *tabletService) describeHere(_ context.Context, name string, d *wire.Decoder) (reply.Result, error) {
 	d.Skip()
 	info := api.TableInfo{Schema: table.NewSchema(name, 0)}
 	tablets, err := tv.tabletsOf(name).TabletStats(name)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
@@ -20,7 +22,7 @@ import (
 
 // handleTabletChanges registers the methods by which operators split, move, merge and compact tablets.
 func (tv *tabletService) handleTabletChanges(r registrar) {
-	for method, do := range map[string]func(context.Context, *tabletChange) (answer, error){
+	for method, do := range map[string]func(context.Context, *tabletChange) (reply.Result, error){
 		api.MethodSplitTablet: tv.splitTablet, api.MethodMoveTablet: tv.moveTablet,
 		api.MethodMergeTablets: tv.mergeTablets, api.MethodCompactTablet: tv.compactTablet,
 	} {
@@ -29,10 +31,10 @@ func (tv *tabletService) handleTabletChanges(r registrar) {
 			caller, r := subjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, tv.limits); err != nil {
 				tv.authz.audit.actionOnRows(caller, method, r.auditSubject(), err)
-				fail(c, err)
+				reply.Fail(c, err)
 				return
 			}
-			if !begin(c, &r.Options) {
+			if !reply.Begin(c, &r.Options) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
@@ -40,7 +42,7 @@ func (tv *tabletService) handleTabletChanges(r registrar) {
 			a, err := do(ctx, &r)
 			tv.authz.audit.actionOnRows(caller, method, r.auditSubject(), err)
 			if err != nil {
-				fail(c, err)
+				reply.Fail(c, err)
 				return
 			}
 			c.Reply(a)
@@ -169,7 +171,7 @@ func (tv *tabletService) askServer(ctx context.Context, p *placed, method string
 }
 
 // splitTablet has the tablet's server split it.
-func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (reply.Result, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
@@ -270,7 +272,7 @@ func (tv *tabletService) largestTablet(ctx context.Context, name string) (id uin
 }
 
 // moveTablet has the master move a tablet to a node.
-func (tv *tabletService) moveTablet(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) moveTablet(ctx context.Context, r *tabletChange) (reply.Result, error) {
 	to, err := tv.find(ctx, r.Node)
 	if err != nil {
 		return nil, err
@@ -302,7 +304,7 @@ func (tv *tabletService) placeServed(ctx context.Context, r *tabletChange) (p *p
 }
 
 // mergeTablets has the master merge a tablet with its upper neighbour, or the last tablet of a table with its lower one.
-func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (reply.Result, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
@@ -367,7 +369,7 @@ func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) 
 }
 
 // compactTablet has the tablet's server compact it.
-func (tv *tabletService) compactTablet(ctx context.Context, r *tabletChange) (answer, error) {
+func (tv *tabletService) compactTablet(ctx context.Context, r *tabletChange) (reply.Result, error) {
 	return nil, untilServed(ctx, func() error {
 		p, err := tv.place(ctx, r.Table, r.Row, r.ID)
 		if err != nil {
@@ -434,7 +436,7 @@ func (tv *tabletService) handleMasterRequests(r registrar) {
 				err = do(tv.master(), c.Context(), a, b)
 			}
 			if err != nil {
-				fail(c, err)
+				reply.Fail(c, err)
 				return
 			}
 			c.Reply(nil)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
@@ -89,23 +91,23 @@ func (o *order) decode(d *wire.Decoder, n int, method string) error {
 
 // handleTabletCommands registers the commands to this node's tablet server.
 func (n *Node) handleTabletCommands() {
-	for method, do := range map[string]func(context.Context, *tabletServer, *order) (answer, error){
-		methodHeld: func(_ context.Context, s *tabletServer, _ *order) (answer, error) { return s.held(), nil },
-		methodLoad: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
+	for method, do := range map[string]func(context.Context, *tabletServer, *order) (reply.Result, error){
+		methodHeld: func(_ context.Context, s *tabletServer, _ *order) (reply.Result, error) { return s.held(), nil },
+		methodLoad: func(ctx context.Context, s *tabletServer, o *order) (reply.Result, error) {
 			err := s.load(ctx, o.key, o.generation)
 			if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
-				err = recode(api.ErrConflict, err)
+				err = reply.Recode(api.ErrConflict, err)
 			}
 			return nil, err
 		},
-		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
+		methodUnload: func(ctx context.Context, s *tabletServer, o *order) (reply.Result, error) {
 			generation, err := s.unload(ctx, o.key)
 			return func(e *wire.Encoder) { e.Uint(generation) }, err
 		},
-		methodMerge: func(ctx context.Context, s *tabletServer, o *order) (answer, error) {
+		methodMerge: func(ctx context.Context, s *tabletServer, o *order) (reply.Result, error) {
 			return nil, s.merge(ctx, o.key, o.upper)
 		},
-		methodSort: func(ctx context.Context, s *tabletServer, o *order) (answer, error) { return s.sort(ctx, o) },
+		methodSort: func(ctx context.Context, s *tabletServer, o *order) (reply.Result, error) { return s.sort(ctx, o) },
 	} {
 		n.rpc.Handle(method, rpc.Waiting, func(c *rpc.Call) {
 			var o order
@@ -115,7 +117,7 @@ func (n *Node) handleTabletCommands() {
 			}
 			a, err := n.execute(c, &o, do)
 			if err != nil {
-				c.Fail(toAPI(err))
+				c.Fail(reply.ToAPI(err))
 				return
 			}
 			c.Reply(a)
@@ -124,7 +126,7 @@ func (n *Node) handleTabletCommands() {
 }
 
 // execute executes a command if it comes from the master and is for the current tablet server.
-func (n *Node) execute(c *rpc.Call, o *order, do func(context.Context, *tabletServer, *order) (answer, error)) (answer, error) {
+func (n *Node) execute(c *rpc.Call, o *order, do func(context.Context, *tabletServer, *order) (reply.Result, error)) (reply.Result, error) {
 	s := n.server.Load()
 	if s == nil || !s.is(o.server) {
 		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not running here", o.server)}

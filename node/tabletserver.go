@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
@@ -140,7 +142,7 @@ func (s *tabletServer) serving() error {
 }
 
 // held returns the tablets that the server has.
-func (s *tabletServer) held() answer {
+func (s *tabletServer) held() reply.Result {
 	all := append(s.metadata.Loaded(), s.tablets.Loaded()...)
 	return func(e *wire.Encoder) {
 		e.Array(len(all))

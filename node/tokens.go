@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -32,15 +34,15 @@ func (n *Node) handleTokens() {
 		c.Keep() // the change may outlive the call
 		var r api.CreateTokenRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		made, err := n.makeToken(c.Context(), subjectOf(c), &r)
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(made.Append)
@@ -50,17 +52,17 @@ func (n *Node) handleTokens() {
 		c.Keep()
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodRevokeToken, 1); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		err := n.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
 			return n.revokeToken(ctx, r.Names[0])
 		})
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(nil)
@@ -186,7 +188,7 @@ func (n *Node) joinTokens(ctx context.Context) (all []joinToken, err error) {
 	return all, nil
 }
 
-func (n *Node) listTokens(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (n *Node) listTokens(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	all, err := n.joinTokens(ctx)
 	if err != nil {
 		return nil, err

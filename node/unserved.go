@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -19,7 +21,7 @@ func (tv *tabletService) handleUnserved(r registrar) {
 	r.handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
 		u, err := tv.unservedHere()
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(u.Append)
@@ -27,7 +29,7 @@ func (tv *tabletService) handleUnserved(r registrar) {
 }
 
 // unservedTablets returns the master's list of unserved tablets.
-func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	u, err := tv.unservedHere()
 	if err == nil {
 		return u.Append, nil
@@ -39,7 +41,7 @@ func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesReques
 	u = &api.UnservedTablets{}
 	err = tv.peers.call(ctx, masterID, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
 	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
-		err = recode(api.ErrUnavailable, err)
+		err = reply.Recode(api.ErrUnavailable, err)
 	}
 	return u.Append, err
 }

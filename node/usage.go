@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -31,7 +33,7 @@ func (qs *quotaService) handleUsage(r registrar) {
 	r.handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
 		id := c.Params.Uint()
 		if err := c.Params.Err(); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(qs.usageHere(id).Append)
@@ -39,7 +41,7 @@ func (qs *quotaService) handleUsage(r registrar) {
 }
 
 // usage returns the usage of a table, or of all tables.
-func (qs *quotaService) usage(ctx context.Context, r *api.NamesRequest) (answer, error) {
+func (qs *quotaService) usage(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	name := r.Names[0]
 	s, err := qs.accountOf(ctx, name)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -49,7 +51,7 @@ type userQuotas interface {
 type registrar interface {
 	handle(method string, mode rpc.Mode, h func(*rpc.Call))
 	// handleNames registers a method whose parameters are so many names.
-	handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (answer, error))
+	handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (reply.Result, error))
 }
 
 // register registers the methods of accounts.
@@ -65,10 +67,10 @@ func (acc *accounts) handleUsers(r registrar) {
 		c.Keep() // the change may outlive the call
 		var r api.AddUserRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		var made *api.AddedUser
@@ -77,7 +79,7 @@ func (acc *accounts) handleUsers(r registrar) {
 			return err
 		})
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		acc.log.Info("credential issued", "user", r.Name, "new_user", made.New, "token", made.TokenID)
@@ -87,10 +89,10 @@ func (acc *accounts) handleUsers(r registrar) {
 		c.Keep()
 		var r api.RevokeUserRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		caller := subjectOf(c)
@@ -99,14 +101,14 @@ func (acc *accounts) handleUsers(r registrar) {
 			err = acc.changeUsers(c.Context(), changeRequest{caller, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
 		}
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		acc.log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
 		c.Reply(nil)
 	})
 	r.handleNames(api.MethodListUsers, 0, acc.listUsers)
-	r.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
+	r.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 		err := acc.changeUsers(ctx, requestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
 			acc.log.Info("user removed", "user", r.Names[0])
@@ -114,7 +116,7 @@ func (acc *accounts) handleUsers(r registrar) {
 		return nil, err
 	})
 	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
-		r.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (answer, error) {
+		r.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 			err := acc.changeUsers(ctx, requestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
 				acc.log.Info(userStateEvent(disabled), "user", r.Names[0])
@@ -134,7 +136,7 @@ func (acc *accounts) changeUsers(ctx context.Context, a changeRequest, do func(c
 // principal returns the record of a user and its generation, or nil if the user does not exist.
 func (acc *accounts) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
 	if err := pki.CheckName("name of a user", name); err != nil {
-		return nil, 0, badRequest(err)
+		return nil, 0, reply.BadRequest(err)
 	}
 	f, err := acc.meta.Get(ctx, acl.PrincipalFile(name))
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -165,11 +167,11 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 		return nil, err
 	}
 	if r.NoEnd && (r.TTL != 0 || len(r.Request) > 0) {
-		return nil, badRequest(errors.New("no_end goes with an access token, and without ttl_ms"))
+		return nil, reply.BadRequest(errors.New("no_end goes with an access token, and without ttl_ms"))
 	}
 	if len(r.Request) > 0 { // before anything is changed
 		if _, err := pki.KeyHash(r.Request); err != nil {
-			return nil, badRequest(err)
+			return nil, reply.BadRequest(err)
 		}
 		if signer, err = acc.signer(ctx); err != nil {
 			return nil, err
@@ -225,7 +227,7 @@ func (acc *accounts) accessToken(r *api.AddUserRequest, p *acl.Principal, made *
 	t := token.New(token.Access, acc.security().fingerprint(), now, life)
 	rec, err := token.NewAccessRecord(t, now, p.Name, p.Generation, r.Comment)
 	if err != nil {
-		return nil, badRequest(err)
+		return nil, reply.BadRequest(err)
 	}
 	made.Token, made.TokenID = t.Reveal(), t.ID().String()
 	if !t.Ends().IsZero() {
@@ -241,7 +243,7 @@ func (acc *accounts) signUser(signer *pki.Authority, r *api.AddUserRequest, p *a
 	}
 	leaf, err := signer.SignPrincipal(r.Request, p.Name, p.Generation, life, time.Now())
 	if err != nil {
-		return badRequest(err)
+		return reply.BadRequest(err)
 	}
 	p.Covers(leaf.NotAfter)
 	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, acc.security().endpoint.Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
@@ -298,13 +300,13 @@ func checkRevocation(caller *subject, r *api.RevokeUserRequest) error {
 		return nil
 	}
 	if r.Token != "" {
-		return badRequest(errors.New("a token and a certificate: revoke one at a time"))
+		return reply.BadRequest(errors.New("a token and a certificate: revoke one at a time"))
 	}
 	if err := acl.CheckSerial(r.Certificate); err != nil {
-		return badRequest(err)
+		return reply.BadRequest(err)
 	}
 	if caller != nil && caller.credentialToken.Load() == nil && caller.peer.Serial == r.Certificate {
-		return badRequest(errors.New("certificate is the one used for this request: use another administrator's credential"))
+		return reply.BadRequest(errors.New("certificate is the one used for this request: use another administrator's credential"))
 	}
 	return nil
 }
@@ -443,7 +445,7 @@ func (acc *accounts) disableUser(ctx context.Context, name string, disabled bool
 	return err
 }
 
-func (acc *accounts) listUsers(ctx context.Context, _ *api.NamesRequest) (answer, error) {
+func (acc *accounts) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	if acc.authz.open {
 		return nil, api.ErrOpenCluster
 	}

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 
+	"github.com/steledb/stele/node/reply"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
@@ -14,15 +16,15 @@ func (acc *accounts) handleWhoAmI(r registrar) {
 	r.handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0); err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
-		if !begin(c, &r.Options) {
+		if !reply.Begin(c, &r.Options) {
 			return
 		}
 		me, err := acc.identityOf(c.Context(), subjectOf(c))
 		if err != nil {
-			fail(c, err)
+			reply.Fail(c, err)
 			return
 		}
 		c.Reply(me.Append)

@@ -1,4 +1,6 @@
-package node
+// Package reply has what the services of a node share to answer calls: beginning a call, and giving errors of all packages the form
+// that clients get.
+package reply
 
 import (
 	"errors"
@@ -17,11 +19,11 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// fail answers a call with err in its API form.
-func fail(c *rpc.Call, err error) { c.Fail(toAPI(err)) }
+// Fail answers a call with err in its API form.
+func Fail(c *rpc.Call, err error) { c.Fail(ToAPI(err)) }
 
-// toAPI converts errors of the parts that the data API does not know to their API form.
-func toAPI(err error) error {
+// ToAPI converts errors of the parts that the data API does not know to their API form.
+func ToAPI(err error) error {
 	var extent *blobfs.CorruptError
 	var file *sstable.CorruptError
 	var failed *commitlog.FailedError
@@ -32,7 +34,7 @@ func toAPI(err error) error {
 	switch {
 	// First: the wrapped error would mean that nothing was executed.
 	case errors.As(err, &failed), errors.As(err, &unsure), errors.Is(err, metaapi.ErrOutcomeUnknown):
-		err = recode(api.ErrOutcomeUnknown, err)
+		err = Recode(api.ErrOutcomeUnknown, err)
 	case errors.As(err, &large):
 		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
 	case errors.As(err, &extent):
@@ -42,43 +44,43 @@ func toAPI(err error) error {
 	case errors.As(err, &row):
 		err = &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
-		err = recode(api.ErrDiskFull, err)
-	case lockServiceAway(err):
+		err = Recode(api.ErrDiskFull, err)
+	case LockServiceAway(err):
 		err = fmt.Errorf("%w: the lock service does not answer: %s", api.ErrUnavailable, err.Error())
 	case errors.Is(err, metaapi.ErrClosed):
-		err = recode(api.ErrUnavailable, err)
+		err = Recode(api.ErrUnavailable, err)
 	case errors.As(err, &changed):
-		err = recode(api.ErrConflict, err)
+		err = Recode(api.ErrConflict, err)
 	default:
 		err = tabletError(err)
 	}
 	return api.ToRPC(err)
 }
 
-// lockServiceAway reports whether err means that the lock service has no leader, or that the session was lost because of that. In
+// LockServiceAway reports whether err means that the lock service has no leader, or that the session was lost because of that. In
 // both cases nothing was changed.
-func lockServiceAway(err error) bool {
+func LockServiceAway(err error) bool {
 	return errors.Is(err, metaapi.ErrNotReady) || errors.Is(err, metaapi.ErrNoSession)
 }
 
-// recode returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
+// Recode returns an error of the kind as with the text of err. It does not wrap err: an error from another node has a code of that
 // node's API.
-func recode(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
+func Recode(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
 
-// begin applies the options that all methods have, and reports whether the deadline leaves time.
-func begin(c *rpc.Call, o *api.Options) bool {
+// Begin applies the options that all methods have, and reports whether the deadline leaves time.
+func Begin(c *rpc.Call, o *api.Options) bool {
 	if o.Timeout > 0 {
 		c.SetTimeout(o.Timeout)
 	}
 	if c.Expired() {
-		c.Fail(expired("the deadline passed before the call was begun"))
+		c.Fail(Expired("the deadline passed before the call was begun"))
 		return false
 	}
 	return true
 }
 
-// expired returns the error of a request that was not begun in time.
-func expired(message string) error {
+// Expired returns the error of a request that was not begun in time.
+func Expired(message string) error {
 	return &rpc.Error{Code: rpc.CodeDeadlineExceeded, Message: message, Details: map[string]any{"executed": 0}}
 }
 
@@ -91,19 +93,19 @@ func tabletError(err error) error {
 		{master.ErrNotAlive, api.ErrNodeNotAlive}, {master.ErrNotMaster, api.ErrUnavailable},
 	} {
 		if errors.Is(err, k.is) {
-			return recode(k.as, err)
+			return Recode(k.as, err)
 		}
 	}
 	return err
 }
 
-// badRequest returns the error of an invalid request.
-func badRequest(err error) error { return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()} }
+// BadRequest returns the error of an invalid request.
+func BadRequest(err error) error { return &rpc.Error{Code: rpc.CodeBadRequest, Message: err.Error()} }
 
-// isRefusal reports whether err means that access was denied, and not that rights are unknown.
-func isRefusal(err error) bool {
+// IsRefusal reports whether err means that access was denied, and not that rights are unknown.
+func IsRefusal(err error) bool {
 	return errors.Is(err, api.ErrPermission) || errors.Is(err, api.ErrUnauthenticated)
 }
 
-// answer encodes a result.
-type answer func(e *wire.Encoder)
+// Result encodes a result.
+type Result func(e *wire.Encoder)
