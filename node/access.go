@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -109,7 +111,7 @@ func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	a.note(t)
 	a.view = v
 	if v.CheckSeen() != nil {
-		return nil, noSuchTable(a.table)
+		return nil, namespace.NoSuchTable(a.table)
 	}
 	return v, nil
 }
@@ -292,7 +294,7 @@ func (a *access) settle(ctx context.Context) error {
 
 // checkTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of rights.ask.
 func (a *access) checkTable(ctx context.Context) error {
-	s, _, err := readSchema(ctx, a.z.meta.current(), a.table)
+	s, _, err := namespace.ReadSchema(ctx, a.z.meta.Current(), a.table)
 	if err != nil {
 		if errors.Is(err, api.ErrNoTable) {
 			return err
@@ -301,7 +303,7 @@ func (a *access) checkTable(ctx context.Context) error {
 	}
 	v, _, err := a.z.rights.view(ctx, a.caller, s)
 	if err == nil && v.CheckSeen() != nil {
-		err = noSuchTable(a.table)
+		err = namespace.NoSuchTable(a.table)
 	}
 	return err
 }

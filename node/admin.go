@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/internal/timing"
@@ -31,8 +33,8 @@ type tableService struct {
 	id          func() string
 	limits      *table.Limits
 	authz       *authorizer
-	catalog     *catalog
-	meta        *metaAccess
+	catalog     *namespace.Catalog
+	meta        *namespace.Access
 	changes     *changes
 	accounts    *accounts
 	quotas      *quotaService
@@ -93,7 +95,7 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if r.Name == metadata.Name {
 		return nil, nil, fmt.Errorf("table %q: %w: the name is reserved", r.Name, api.ErrTableExists)
 	}
-	switch _, _, err := tb.catalog.schema(ctx, r.Name); {
+	switch _, _, err := tb.catalog.Schema(ctx, r.Name); {
 	case err == nil:
 		return nil, nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
 	case !errors.Is(err, api.ErrNoTable):
@@ -102,11 +104,11 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if _, err := r.Schema(metadata.FirstID); err != nil {
 		return nil, nil, err
 	}
-	ends, err := checkSplitPoints(r.SplitAt, tb.limits)
+	ends, err := namespace.CheckSplitPoints(r.SplitAt, tb.limits)
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := tb.catalog.nextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
+	id, err := tb.catalog.NextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,12 +116,12 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if err != nil {
 		return nil, nil, err
 	}
-	var cut *splitPoints
+	var cut *namespace.SplitPoints
 	if len(ends) > 0 {
-		cut = &splitPoints{first: id + 1, ends: ends}
+		cut = &namespace.SplitPoints{First: id + 1, Ends: ends}
 	}
 	if err = tb.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
-		err = tb.catalog.saveTable(ctx, s, cut, 0)
+		err = tb.catalog.SaveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphans.go
@@ -128,8 +130,8 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 		}
 		return nil, nil, err
 	}
-	tb.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.tablets())
-	return s, tb.press(s, cut.tablets()), nil
+	tb.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.Tablets())
+	return s, tb.press(s, cut.Tablets()), nil
 }
 
 // prepareTable writes the grant and the ownership of the creator, if any, before the table exists.
@@ -188,7 +190,7 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 				return
 			}
 		}
-		if now, _, err := tb.catalog.schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
+		if now, _, err := tb.catalog.Schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
 			return
 		}
 		timing.Sleep(ctx, wait)
@@ -213,7 +215,7 @@ func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*ta
 	if isSystem(name) {
 		return nil, api.ErrSystemTable
 	}
-	old, cut, gen, err := readTable(ctx, tb.catalog.meta, name)
+	old, cut, gen, err := namespace.ReadTable(ctx, tb.catalog.Meta, name)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +226,7 @@ func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*ta
 	if err := s.Validate(tb.limits); err != nil {
 		return nil, err
 	}
-	if err := tb.catalog.saveTable(ctx, s, cut, gen); err != nil {
+	if err := tb.catalog.SaveTable(ctx, s, cut, gen); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -267,13 +269,13 @@ func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (re
 }
 
 func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
-	names, err := tb.catalog.names(ctx)
+	names, err := tb.catalog.Names(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var schemas []*table.Schema
 	for _, name := range names {
-		s, _, err := tb.catalog.schema(ctx, name)
+		s, _, err := tb.catalog.Schema(ctx, name)
 		if err != nil { // dropped meanwhile
 			continue
 		}
@@ -288,7 +290,7 @@ func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (re
 }
 
 func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	s, err := tb.catalog.schemaOf(ctx, r.Names[0])
+	s, err := tb.catalog.SchemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +333,7 @@ func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) erro
 			return err
 		}
 		if v.CheckSeen() != nil { // rights have changed
-			return noSuchTable(info.Schema.Name)
+			return namespace.NoSuchTable(info.Schema.Name)
 		}
 		info.Schema, err = v.Visible(), elementPermission(v.CheckTable(acl.Admin))
 	}
@@ -356,11 +358,11 @@ func (tb *tableService) drop(ctx context.Context, name string) error {
 	if isSystem(name) {
 		return api.ErrSystemTable
 	}
-	s, gen, err := tb.catalog.schema(ctx, name)
+	s, gen, err := tb.catalog.Schema(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := tb.catalog.remove(ctx, tablePath(name), gen); err != nil {
+	if err := tb.catalog.Remove(ctx, namespace.TablePath(name), gen); err != nil {
 		return err
 	}
 	tb.accounts.forgetGrants(ctx, s.ID)
@@ -371,7 +373,7 @@ func (tb *tableService) drop(ctx context.Context, name string) error {
 }
 
 func (tb *tableService) compactTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	s, err := tb.catalog.schemaOf(ctx, r.Names[0])
+	s, err := tb.catalog.SchemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -23,7 +25,7 @@ type authorizer struct {
 	guards      map[string]guard
 	rights      *rights   // nil on an open node
 	audit       *auditLog // nil on an open node
-	meta        *metaAccess
+	meta        *namespace.Access
 	checkLeader func() error // returns an error while the lock service has no leader
 	serving     func() error // returns an error until the node serves
 }
@@ -116,7 +118,7 @@ func (z *authorizer) seeTable(ctx context.Context, caller *subject, name string)
 	}
 	v, t, err := z.rights.view(ctx, caller, s)
 	if err == nil && v.CheckSeen() != nil {
-		err = noSuchTable(name)
+		err = namespace.NoSuchTable(name)
 	}
 	return v, t, err
 }
@@ -125,7 +127,7 @@ func (z *authorizer) seeTable(ctx context.Context, caller *subject, name string)
 func (z *authorizer) schemaFor(ctx context.Context, name string) (*table.Schema, error) {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	s, _, err := readSchema(ctx, z.meta.current(), name)
+	s, _, err := namespace.ReadSchema(ctx, z.meta.Current(), name)
 	if err != nil && !errors.Is(err, api.ErrNoTable) {
 		err = z.rights.recode(err)
 	}

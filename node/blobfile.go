@@ -83,7 +83,7 @@ func parseBlobID(s string) (blobfs.ID, error) {
 
 // blobFile returns a blob's file and its generation. The error is api.ErrNoBlob, or that of the lock service.
 func (rf *blobRefs) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint64, error) {
-	f, err := rf.meta.current().Get(ctx, blobPath(id))
+	f, err := rf.meta.Current().Get(ctx, blobPath(id))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return blobFile{}, 0, fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
 	}
@@ -103,7 +103,7 @@ func (bs *blobService) nameBlob(ctx context.Context, f *blobFile, owner string) 
 	if owner == "" && bs.authz.open {
 		owner = openClients
 	}
-	_, err := bs.catalog.setFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)
+	_, err := bs.catalog.SetFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)
 	var large *metaapi.TooLargeError
 	if errors.As(err, &large) {
 		what := large.What + " with the blob's name (delete blobs or files below " + locksDir + ", or give the voters more --memory)"
@@ -120,7 +120,7 @@ func (bs *blobService) deleteBlob(ctx context.Context, id blobfs.ID) error {
 	if _, _, err := bs.refs.blobFile(ctx, id); err != nil && errors.Is(err, api.ErrNoBlob) {
 		return err
 	}
-	err := bs.catalog.remove(ctx, blobPath(id), metaapi.AnyGeneration)
+	err := bs.catalog.Remove(ctx, blobPath(id), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
 	}

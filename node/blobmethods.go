@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/blobfs"
@@ -29,8 +31,8 @@ type blobService struct {
 	log        *slog.Logger
 	name       string // the node's
 	id         func() string
-	catalog    *catalog
-	meta       *metaAccess
+	catalog    *namespace.Catalog
+	meta       *namespace.Access
 	authz      *authorizer
 	peers      *peers
 	results    *resultMemory
@@ -386,7 +388,7 @@ func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (reply.
 func (bs *blobService) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	names, err := bs.catalog.list(ctx, blobsDir)
+	names, err := bs.catalog.List(ctx, blobsDir)
 	if err != nil {
 		return p, err
 	}

@@ -20,7 +20,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		if ctx.Err() != nil || n.meta.current().Err() == nil {
+		if ctx.Err() != nil || n.meta.Current().Err() == nil {
 			return err
 		}
 		n.log.Warn("lock service session lost while opening the block store; opening another", "err", err)
@@ -103,7 +103,7 @@ func (n *Node) guard() metaapi.SetOptions {
 func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, error) {
 	var f metaapi.File
 	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
-		f, err = l.n.meta.client.Get(ctx, path)
+		f, err = l.n.meta.Client.Get(ctx, path)
 		return err
 	})
 	if errors.Is(err, metaapi.ErrNotFound) {
@@ -116,7 +116,7 @@ func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, err
 func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	gen, err := l.n.meta.client.Set(ctx, path, data, gen, l.n.guard())
+	gen, err := l.n.meta.Client.Set(ctx, path, data, gen, l.n.guard())
 	switch {
 	case errors.Is(err, metaapi.ErrDiskFull):
 		err = errors.Join(blobfs.ErrDiskFull, err)
@@ -130,14 +130,14 @@ func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uin
 func (l serverLists) Delete(ctx context.Context, path string, gen uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return l.n.meta.client.Delete(ctx, path, gen, l.n.guard())
+	return l.n.meta.Client.Delete(ctx, path, gen, l.n.guard())
 }
 
 // List implements blobfs.Lists.
 func (l serverLists) List(ctx context.Context, dir string) ([]string, error) {
 	var names []string
 	err := untilAnswered(ctx, func(ctx context.Context) (err error) {
-		names, err = l.n.catalog.list(ctx, dir)
+		names, err = l.n.catalog.List(ctx, dir)
 		return err
 	})
 	return names, err

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -17,7 +19,7 @@ type changes struct {
 	ctx        context.Context // of the node; changes run under it
 	cancel     context.CancelFunc
 	background *sync.WaitGroup
-	meta       *metaAccess
+	meta       *namespace.Access
 	authz      *authorizer
 	master     func() *master.Master
 	running    chan struct{} // a semaphore of 1

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/raftmeta"
@@ -113,7 +115,7 @@ func TestImpatientChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		agree := func() bool {
-			_, _, inCatalog := n.catalog.schema(ctx, name)
+			_, _, inCatalog := n.catalog.Schema(ctx, name)
 			_, served := n.tablets().TabletStats(name)
 			return errors.Is(inCatalog, api.ErrNoTable) == (served != nil)
 		}
@@ -139,25 +141,25 @@ func TestSettle(t *testing.T) {
 			return raftmeta.ErrGeneration
 		}
 	}
-	if err := settle(ctx, unknown(func() {})); !errors.Is(err, raftmeta.ErrGeneration) {
+	if err := namespace.Settle(ctx, unknown(func() {})); !errors.Is(err, raftmeta.ErrGeneration) {
 		t.Errorf("got %v", err)
 	}
 	ended, cancel := context.WithCancel(ctx)
-	err := settle(ended, func(context.Context, bool) error { cancel(); return raftmeta.ErrOutcomeUnknown })
+	err := namespace.Settle(ended, func(context.Context, bool) error { cancel(); return raftmeta.ErrOutcomeUnknown })
 	if !errors.Is(err, raftmeta.ErrOutcomeUnknown) {
 		t.Errorf("got %v", err)
 	}
-	gen, err := n.catalog.set(ctx, "/x", []byte("1"), 0)
+	gen, err := n.catalog.Set(ctx, "/x", []byte("1"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.catalog.set(ctx, "/x", []byte("1"), 0); !errors.Is(err, raftmeta.ErrGeneration) {
+	if _, err := n.catalog.Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, raftmeta.ErrGeneration) {
 		t.Errorf("a first try that came too late: %v", err)
 	}
-	if err := n.catalog.remove(ctx, "/x", gen); err != nil {
+	if err := n.catalog.Remove(ctx, "/x", gen); err != nil {
 		t.Error(err)
 	}
-	if err := n.catalog.remove(ctx, "/x", gen); !errors.Is(err, raftmeta.ErrNotFound) {
+	if err := n.catalog.Remove(ctx, "/x", gen); !errors.Is(err, raftmeta.ErrNotFound) {
 		t.Errorf("a first try that came too late: %v", err)
 	}
 }

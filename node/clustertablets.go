@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
@@ -23,17 +23,6 @@ import (
 const recoveryDir = "/recovery"
 
 func recoveryPath(server string) string { return path.Join(recoveryDir, server) }
-
-// serverName returns the name of a tablet server: the node, and the generation of the lock of this instance.
-func serverName(node string, lockGeneration uint64) string {
-	return node + "." + strconv.FormatUint(lockGeneration, 10)
-}
-
-// nodeOf returns the node of a tablet server.
-func nodeOf(server string) string {
-	node, _, _ := strings.Cut(server, ".")
-	return node
-}
 
 // clusterTablets gives the master access to METADATA and to the tablet servers. It implements master.Tablets.
 type clusterTablets struct {
@@ -68,10 +57,10 @@ func (c *clusterTablets) Begin(ctx context.Context) error {
 
 // Logs implements master.Tablets.
 func (c *clusterTablets) Logs(ctx context.Context) (servers []string, recovered map[string]bool, err error) {
-	if servers, err = c.n.catalog.list(ctx, logsDir); err != nil {
+	if servers, err = c.n.catalog.List(ctx, namespace.LogsDir); err != nil {
 		return nil, nil, err
 	}
-	names, err := c.n.catalog.list(ctx, recoveryDir)
+	names, err := c.n.catalog.List(ctx, recoveryDir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +86,7 @@ const heldTimeout = 2 * time.Second
 
 // Servers implements master.Tablets.
 func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, error) {
-	files, err := c.n.catalog.meta.List(ctx, serversDir)
+	files, err := c.n.catalog.Meta.List(ctx, namespace.ServersDir)
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return nil, err
 	}
@@ -112,7 +101,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 		}
 		id := path.Base(f.Path)
 		addr, _ := c.n.addressOf(id)
-		servers = append(servers, master.TabletServer{Name: serverName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
+		servers = append(servers, master.TabletServer{Name: namespace.ServerName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
@@ -223,7 +212,7 @@ func (c *clusterTablets) firstTablet(ctx context.Context) error {
 
 // makeTablet creates the row of a new, empty tablet, unless it exists.
 func (c *clusterTablets) makeTablet(ctx context.Context, tableID uint64, start, end []byte) error {
-	id, err := c.n.catalog.nextIDs(ctx, 1)
+	id, err := c.n.catalog.NextIDs(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -270,7 +259,7 @@ func (c *clusterTablets) Merge(ctx context.Context, v *master.TabletServer, lowe
 
 // Recovery implements master.Tablets.
 func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.Recovery, uint64, error) {
-	f, err := c.n.catalog.meta.Get(ctx, recoveryPath(server))
+	f, err := c.n.catalog.Meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -286,7 +275,7 @@ func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.R
 
 // SaveRecovery implements master.Tablets.
 func (c *clusterTablets) SaveRecovery(ctx context.Context, r *master.Recovery, gen uint64) (uint64, error) {
-	return c.n.catalog.set(ctx, recoveryPath(r.Server), master.EncodeRecovery(r), gen)
+	return c.n.catalog.Set(ctx, recoveryPath(r.Server), master.EncodeRecovery(r), gen)
 }
 
 // pieceBytes is the size of the pieces of a log that servers sort (paper §6).
@@ -339,12 +328,12 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 		return err
 	}
 	if gen != 0 {
-		if err := c.n.catalog.remove(ctx, recoveryPath(server), gen); err != nil {
+		if err := c.n.catalog.Remove(ctx, recoveryPath(server), gen); err != nil {
 			return err
 		}
 		c.n.background.Go(func() { c.dropRuns(r) })
 	}
-	return c.removeDir(ctx, path.Join(logsDir, server))
+	return c.removeDir(ctx, path.Join(namespace.LogsDir, server))
 }
 
 // dropRunsTimeout bounds dropRuns. Each run waits three seconds for nodes that do not answer.
@@ -368,7 +357,7 @@ func (c *clusterTablets) dropRuns(r *master.Recovery) {
 
 // removeDir removes an empty directory.
 func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
-	err := c.n.catalog.meta.Delete(ctx, dir, metaapi.AnyGeneration)
+	err := c.n.catalog.Meta.Delete(ctx, dir, metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil
 	}
@@ -377,7 +366,7 @@ func (c *clusterTablets) removeDir(ctx context.Context, dir string) error {
 
 // tables returns the names of all tables by id.
 func (c *clusterTablets) tables(ctx context.Context) (map[uint64]string, error) {
-	return c.n.meta.tables(ctx)
+	return c.n.meta.Tables(ctx)
 }
 
 // reconcile creates the rows of new tables' tablets, and removes those of dropped tables. level was read from METADATA before the tables

@@ -3,7 +3,7 @@
 // the cluster (Certificates).
 //
 //	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
-//	    │                  └─▶ catalog.go ──▶ session ──▶ the lock service's leader
+//	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
 //	    ├─▶ formation, gossip                 members of the cluster, and their addresses
 //	    ├─▶ streams.go ──▶ raftmeta.Group     if the node votes

@@ -38,7 +38,7 @@ func (n *Node) admitCommand(c *rpc.Call, m command) error {
 		return api.ToRPC(&api.PermissionError{Method: c.Method(),
 			Text: fmt.Sprintf("node %s sent a command of node %.80q: a master sends its own commands", caller.peer.Name, m.master)})
 	}
-	return n.epochs.admit(c.Context(), m, n.meta.client)
+	return n.epochs.admit(c.Context(), m, n.meta.Client)
 }
 
 // admit admits a command, or rejects it: if its epoch is older than one seen, or newer and not confirmed by the lock service.

@@ -67,7 +67,7 @@ func (n *Node) SplitMetadata(ctx context.Context) (bool, error) {
 }
 
 // LoseLock ends the node's session: its tablet servers end, and it comes back as another one with nothing.
-func (n *Node) LoseLock(ctx context.Context) error { return n.meta.current().Close(ctx) }
+func (n *Node) LoseLock(ctx context.Context) error { return n.meta.Current().Close(ctx) }
 
 // ServerName is what the node's tablet server for users' tables is called.
 func (n *Node) ServerName() string { return n.server.Load().name }
@@ -175,7 +175,7 @@ func (n *Node) SweptTables() bool { return n.isMaster() && n.tableOps.swept.Load
 
 // Files lists a folder of the lock service.
 func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {
-	return n.catalog.list(ctx, dir)
+	return n.catalog.List(ctx, dir)
 }
 
 // IsMaster reports whether the node is the master.

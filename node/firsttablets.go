@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
@@ -20,7 +22,7 @@ const (
 
 // makeTablets creates the rows of a new table's tablets, as many as fit into one round. Rows that exist, by key, are skipped.
 func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID uint64, there map[string]bool) error {
-	s, cut, _, err := readTable(ctx, c.n.catalog.meta, name)
+	s, cut, _, err := namespace.ReadTable(ctx, c.n.catalog.Meta, name)
 	if errors.Is(err, api.ErrNoTable) || err == nil && s.ID != tableID {
 		return nil // dropped meanwhile
 	}
@@ -47,7 +49,7 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 			}
 		})
 	}
-	for i, end := range cut.ends {
+	for i, end := range cut.Ends {
 		if !there[tabletKey(tableID, end)] && short.Err() == nil {
 			next <- i
 		}
@@ -60,17 +62,17 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 	if failed != nil {
 		return failed
 	}
-	return c.createFirstTablet(ctx, cut, tableID, len(cut.ends))
+	return c.createFirstTablet(ctx, cut, tableID, len(cut.Ends))
 }
 
 // createFirstTablet creates the row of the i-th tablet.
-func (c *clusterTablets) createFirstTablet(ctx context.Context, cut *splitPoints, tableID uint64, i int) error {
-	m := tablet.Meta{ID: cut.first + uint64(i), Table: tableID, LastMajor: time.Now()}
+func (c *clusterTablets) createFirstTablet(ctx context.Context, cut *namespace.SplitPoints, tableID uint64, i int) error {
+	m := tablet.Meta{ID: cut.First + uint64(i), Table: tableID, LastMajor: time.Now()}
 	if i > 0 {
-		m.Start = cut.ends[i-1]
+		m.Start = cut.Ends[i-1]
 	}
-	if i < len(cut.ends) {
-		m.End = cut.ends[i]
+	if i < len(cut.Ends) {
+		m.End = cut.Ends[i]
 	}
 	return c.writeTablet(ctx, m.ID, tableID, m.Start, m.End)
 }
@@ -80,12 +82,12 @@ func (c *clusterTablets) removeSplitPoints(ctx context.Context, name string, tab
 	if c.allCreated[tableID] {
 		return nil
 	}
-	s, cut, gen, err := readTable(ctx, c.n.catalog.meta, name)
+	s, cut, gen, err := namespace.ReadTable(ctx, c.n.catalog.Meta, name)
 	if errors.Is(err, api.ErrNoTable) {
 		return nil
 	}
 	if err == nil && cut != nil && s.ID == tableID {
-		err = c.n.catalog.saveTable(ctx, s, nil, gen)
+		err = c.n.catalog.SaveTable(ctx, s, nil, gen)
 	}
 	if errors.Is(err, api.ErrConflict) || errors.Is(err, metaapi.ErrGeneration) {
 		return nil // retried in the next round

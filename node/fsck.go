@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/blobfs"
@@ -99,7 +101,7 @@ func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (reply.
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is not a position", r.After)
 	}
-	if f.tables, err = bs.meta.tables(ctx); err != nil {
+	if f.tables, err = bs.meta.Tables(ctx); err != nil {
 		return nil, err
 	}
 	i, _ := slices.BinarySearch(paths, at)
@@ -134,16 +136,16 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers, err := f.bs.catalog.list(ctx, logsDir)
+	servers, err := f.bs.catalog.List(ctx, namespace.LogsDir)
 	if err != nil {
 		return nil, err
 	}
 	dirs := []string{blobsDir, recoveryDir}
 	for _, name := range servers {
-		dirs = append(dirs, path.Join(logsDir, name))
+		dirs = append(dirs, path.Join(namespace.LogsDir, name))
 	}
 	for _, dir := range dirs {
-		names, err := f.bs.catalog.list(ctx, dir)
+		names, err := f.bs.catalog.List(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -265,8 +267,8 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 			return nil, err
 		}
 		needs = append(needs, need{kind: api.BlobOfUser, name: file.name, id: id, refs: file.handle.Extents})
-	case logsDir:
-		file, err := f.bs.catalog.meta.Get(ctx, p)
+	case namespace.LogsDir:
+		file, err := f.bs.catalog.Meta.Get(ctx, p)
 		if errors.Is(err, metaapi.ErrNotFound) {
 			return nil, nil
 		}
@@ -281,7 +283,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
-		needs = append(needs, need{kind: api.BlobOfLog, name: f.bs.nameOf(nodeOf(path.Base(path.Dir(p)))), id: id, log: &l})
+		needs = append(needs, need{kind: api.BlobOfLog, name: f.bs.nameOf(namespace.NodeOf(path.Base(path.Dir(p)))), id: id, log: &l})
 	}
 	return needs, nil
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/internal/timing"
@@ -30,7 +32,7 @@ import (
 // The gossip key is replaced after a node was removed, as planned by package rollover: each node follows the record in the lock service,
 // and the master starts the next stage when the nodes that gossip sees have completed the current one.
 const (
-	keyRecordFile = securityDir + "/gossip"
+	keyRecordFile = namespace.SecurityDir + "/gossip"
 	// keyProgressDir has a file for each node, written by that node.
 	keyProgressDir = progressDir + "/gossip"
 	// methodGossipKey returns the gossip key with an id: bytes, or nil if the node does not have it.
@@ -114,7 +116,7 @@ func (n *Node) followGossipKey() {
 
 // keyRecord returns the record of the current key and its rotation; nil before the first master has written it.
 func (n *Node) keyRecord(ctx context.Context) (*rollover.KeyRecord, uint64, error) {
-	s := n.meta.current()
+	s := n.meta.Current()
 	if s == nil {
 		return nil, 0, fmt.Errorf("%w: the node has no session with the lock service", api.ErrUnavailable)
 	}

@@ -171,7 +171,7 @@ func (acc *accounts) listGrants(ctx context.Context, caller *subject, r *api.Lis
 func (acc *accounts) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
 	schemas := []*table.Schema{s}
 	if s == nil {
-		names, err := acc.catalog.names(ctx)
+		names, err := acc.catalog.Names(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/raftmeta"
@@ -14,11 +16,7 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-// serversDir holds a file for each node. The process that holds the file's lock is the node (I4). A process started on a copy of a
-// node's data directories cannot get the lock.
-const serversDir = "/servers"
-
-func serverPath(id string) string { return serversDir + "/" + id }
+func serverPath(id string) string { return namespace.ServersDir + "/" + id }
 
 // instance is the content of the file of a running node, as JSON.
 type instance struct {
@@ -37,8 +35,8 @@ const claimTimeout = 3*metaapi.LeaseDefault + time.Second
 func (n *Node) hold(ctx context.Context) error {
 	for {
 		var err error
-		if n.meta.current().Err() != nil {
-			err = n.meta.open(ctx, n.sessionName())
+		if n.meta.Current().Err() != nil {
+			err = n.meta.Open(ctx, n.sessionName())
 		}
 		if err == nil {
 			err = n.claim(ctx)
@@ -56,7 +54,7 @@ func (n *Node) claim(ctx context.Context) error {
 	if err := n.endLastRun(ctx); err != nil {
 		return err
 	}
-	s := n.meta.current()
+	s := n.meta.Current()
 	if n.lock.Load() == nil || n.lockOf != s {
 		l, err := n.acquireServer(ctx, s)
 		if err != nil {
@@ -69,7 +67,7 @@ func (n *Node) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.catalog.set(ctx, serverPath(n.id()), b, metaapi.AnyGeneration)
+	_, err = n.catalog.Set(ctx, serverPath(n.id()), b, metaapi.AnyGeneration)
 	return err
 }
 
@@ -105,7 +103,7 @@ func (n *Node) endLastRun(ctx context.Context) error {
 		return nil
 	}
 	last := n.instanceOf(n.id())
-	if last.Session == 0 || last.Session == n.meta.current().ID() {
+	if last.Session == 0 || last.Session == n.meta.Current().ID() {
 		return nil
 	}
 	return group.Service().CloseSession(ctx, last.Session)

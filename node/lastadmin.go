@@ -70,7 +70,7 @@ func (acc *accounts) administrators(ctx context.Context, p *acl.Policy) (all []*
 		}
 	}
 	if slices.Contains(names, acl.Everyone) {
-		if names, err = acc.catalog.list(ctx, principalsDir); err != nil {
+		if names, err = acc.catalog.List(ctx, principalsDir); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -59,7 +61,7 @@ func (n *Node) noTable(table string, id uint64) error {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
 	defer cancel()
-	s, _, err := readSchema(ctx, n.meta.current(), table)
+	s, _, err := namespace.ReadSchema(ctx, n.meta.Current(), table)
 	switch {
 	case errors.Is(err, api.ErrNoTable):
 		return err
@@ -72,7 +74,7 @@ func (n *Node) noTable(table string, id uint64) error {
 // root returns the location of the root tablet, the first of the three levels (paper §5.1). The files that it reads are mostly in
 // the session's cache, which is never stale.
 func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	s := n.meta.current()
+	s := n.meta.Current()
 	f, err := s.Get(ctx, metadata.RootPath)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return (&api.RootInfo{}).Append, nil
@@ -86,7 +88,7 @@ func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, err
 	}
 	info := api.RootInfo{Metadata: true, Table: metadata.TableID, Server: row.Server, Addr: row.Addr}
 	if name := r.Names[0]; name != metadata.Name {
-		schema, _, err := readSchema(ctx, s, name)
+		schema, _, err := namespace.ReadSchema(ctx, s, name)
 		if err != nil {
 			return nil, err
 		}

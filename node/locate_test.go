@@ -55,7 +55,7 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 	if err := ask(conn, api.MethodCreateTable, &api.CreateTableRequest{Name: "web"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := n.catalog.schema(ctx, "web")
+	s, _, err := n.catalog.Schema(ctx, "web")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWhatIsNotServedIsToldFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.catalog.saveTable(context.Background(), s, nil, 0); err != nil {
+	if err := n.catalog.SaveTable(context.Background(), s, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	for i, rg := range [][2]string{{"", "d"}, {"d", "h"}, {"p", ""}} {

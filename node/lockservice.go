@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
@@ -24,19 +26,19 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err := n.openSession(ctx); err != nil {
 		return fmt.Errorf("wait for the lock service: %w", err)
 	}
-	n.catalog = catalog{meta: &n.meta}
+	n.catalog = namespace.Catalog{Meta: &n.meta}
 	if founding {
 		if n.security != nil { // first: other nodes wait for the cluster's file
-			if err := n.catalog.foundRights(ctx, time.Now()); err != nil {
+			if err := n.catalog.FoundRights(ctx, time.Now()); err != nil {
 				return fmt.Errorf("found the cluster: %w", err)
 			}
 		}
-		if err := n.catalog.found(ctx, n.cluster()); err != nil {
+		if err := n.catalog.Found(ctx, n.cluster()); err != nil {
 			return fmt.Errorf("found the cluster: %w", err)
 		}
 	}
-	var cluster clusterFile
-	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.cluster(ctx); return err }
+	var cluster namespace.ClusterFile
+	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.Cluster(ctx); return err }
 	for err = n.untilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLeader(ctx, read) {
 		n.enter("the founder of the cluster")
 		select {
@@ -48,9 +50,9 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the cluster's id: %w", err)
 	}
-	if cluster.id != n.cluster() {
+	if cluster.Name != n.cluster() {
 		return fmt.Errorf("the lock service belongs to cluster %s, but the data folders to cluster %s: use the folders of this cluster",
-			cluster.id, n.cluster())
+			cluster.Name, n.cluster())
 	}
 	if err := n.settleEpoch(ctx, cluster); err != nil {
 		return err
@@ -111,7 +113,7 @@ const foundingPoll = 50 * time.Millisecond
 
 // closeLockService closes the session and the node's Raft group.
 func (n *Node) closeLockService(ctx context.Context) error {
-	n.meta.close(ctx, n.log)
+	n.meta.Close(ctx, n.log)
 	if n.voter == nil {
 		return nil
 	}
@@ -136,7 +138,7 @@ func (n *Node) startMaster() {
 }
 
 func (n *Node) acquireMaster(ctx context.Context) (master.Lock, error) {
-	l, err := n.meta.current().Acquire(ctx, master.LockPath, metaapi.Exclusive, session.LockOptions{})
+	l, err := n.meta.Current().Acquire(ctx, master.LockPath, metaapi.Exclusive, session.LockOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -311,7 +313,7 @@ type memberService struct{ metaapi.Service }
 
 // checkRightsPath rejects paths below aclDir and securityDir.
 func checkRightsPath(p string) error {
-	for _, dir := range []string{aclDir, securityDir} {
+	for _, dir := range []string{namespace.ACLDir, namespace.SecurityDir} {
 		if p == dir || strings.HasPrefix(p, dir+"/") {
 			return &metaapi.SystemFileError{Path: p}
 		}

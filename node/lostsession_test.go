@@ -21,7 +21,7 @@ func TestSessionLostInTheStart(t *testing.T) {
 				return
 			}
 			lost = true
-			if err := n.meta.current().Close(ctx); err != nil {
+			if err := n.meta.Current().Close(ctx); err != nil {
 				t.Errorf("end the session: %v", err)
 			}
 		},
@@ -33,7 +33,7 @@ func TestSessionLostInTheStart(t *testing.T) {
 		t.Fatalf("start: %v", err)
 	}
 	defer n.Close(context.Background())
-	if !lost || n.meta.current().Err() != nil {
-		t.Errorf("the session was ended: %v; the one that there is: %v", lost, n.meta.current().Err())
+	if !lost || n.meta.Current().Err() != nil {
+		t.Errorf("the session was ended: %v; the one that there is: %v", lost, n.meta.Current().Err())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/internal/timing"
@@ -31,7 +33,7 @@ func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx con
 	if err := c.authz.reauthorize(ctx, a); err != nil { // after the mastership was read, before anything is written
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(ctx, mastershipKey{}, &mastership{option: o}))
+	ctx, cancel := context.WithCancel(namespace.WithMastership(ctx, o))
 	defer cancel()
 	c.background.Go(func() {
 		for ctx.Err() == nil && c.master().Epoch() == epoch {
@@ -49,8 +51,8 @@ func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx con
 // masterOption returns the option of a write that succeeds only while this node is master. Within a change it is the mastership
 // that the change began under.
 func (c *changes) masterOption(ctx context.Context) (metaapi.SetOptions, error) {
-	if r := mastershipIn(ctx); r != nil {
-		return r.option, nil
+	if r := namespace.MastershipIn(ctx); r != nil {
+		return r.Option, nil
 	}
 	q := c.master().Sequencer()
 	if c.master().Epoch() == 0 || q.Path == "" {
@@ -74,7 +76,7 @@ func (c *changes) setAsMaster(ctx context.Context, path string, data []byte, gen
 	if err != nil {
 		return 0, err
 	}
-	err = settle(ctx, func(ctx context.Context, again bool) error {
+	err = namespace.Settle(ctx, func(ctx context.Context, again bool) error {
 		made, err = c.meta.SetGuarded(ctx, path, data, gen, o)
 		if !again || !errors.Is(err, metaapi.ErrGeneration) {
 			return err
@@ -95,8 +97,8 @@ func (c *changes) deleteAsMaster(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	err = settle(ctx, func(ctx context.Context, _ bool) error {
-		err := c.meta.deleteGuarded(ctx, path, metaapi.AnyGeneration, o)
+	err = namespace.Settle(ctx, func(ctx context.Context, _ bool) error {
+		err := c.meta.DeleteGuarded(ctx, path, metaapi.AnyGeneration, o)
 		if errors.Is(err, metaapi.ErrNotFound) {
 			return nil
 		}

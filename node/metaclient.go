@@ -16,13 +16,13 @@ import (
 
 // openSession opens the node's first session with the lock service.
 func (n *Node) openSession(ctx context.Context) (err error) {
-	n.meta.client, err = session.NewClient(session.Config{
+	n.meta.Client, err = session.NewClient(session.Config{
 		Locator: metaLocator{n}, Dialer: metaDialer{n}, Logger: n.log.With("part", "session"),
 	})
 	if err != nil {
 		return err
 	}
-	return n.untilLeader(ctx, func(ctx context.Context) error { return n.meta.open(ctx, n.sessionName()) })
+	return n.untilLeader(ctx, func(ctx context.Context) error { return n.meta.Open(ctx, n.sessionName()) })
 }
 
 // sessionName is the name of the node's sessions, which lock conflicts report.
@@ -36,7 +36,7 @@ const sessionRetry = 500 * time.Millisecond
 func (n *Node) keepSession() {
 	for {
 		select {
-		case <-n.meta.current().Done():
+		case <-n.meta.Current().Done():
 		case <-n.lock.Load().Done():
 		case <-n.ctx.Done():
 			return

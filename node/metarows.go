@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -13,7 +15,7 @@ import (
 
 // metaRows reads and changes the rows of METADATA, and that of the root tablet, which is a file of the lock service.
 type metaRows struct {
-	meta  namespace
+	meta  namespace.Files
 	guard func() metaapi.SetOptions
 	// rows is the client of METADATA.
 	rows *client.Table
@@ -185,7 +187,7 @@ func (m *metaRows) replaceRoot(ctx context.Context, r *metadata.Row) error {
 
 // setRoot writes the root tablet's file if it is at generation gen; 0 means that it must not exist.
 func (m *metaRows) setRoot(ctx context.Context, data []byte, gen uint64) (made uint64, err error) {
-	err = settle(ctx, func(ctx context.Context, again bool) error {
+	err = namespace.Settle(ctx, func(ctx context.Context, again bool) error {
 		made, err = m.meta.SetGuarded(ctx, metadata.RootPath, data, gen, m.guard())
 		if !again || !errors.Is(err, metaapi.ErrGeneration) {
 			return err

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
@@ -41,8 +43,8 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 
 // systemPaths are the paths that nodes use for themselves in the lock service.
 var systemPaths = []string{
-	clusterPath, idsPath, master.LockPath, nodesDir, serversDir, removedDir, metadata.RootPath, tablesDir, recoveryDir, blobsDir, logsDir,
-	blobfs.SweepPath, aclDir, securityDir, progressDir, quota.Dir,
+	namespace.ClusterPath, namespace.IDsPath, master.LockPath, nodesDir, namespace.ServersDir, namespace.RemovedDir, metadata.RootPath, namespace.TablesDir, recoveryDir, blobsDir, namespace.LogsDir,
+	blobfs.SweepPath, namespace.ACLDir, namespace.SecurityDir, progressDir, quota.Dir,
 }
 
 // checkSystemPath rejects a system path, and paths below one.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/rpcdoc"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -71,7 +73,7 @@ func TestSystemFiles(t *testing.T) {
 			}
 		}
 	}
-	if f, err := client.GetStale(ctx, clusterPath); err != nil || len(f.Data) == 0 {
+	if f, err := client.GetStale(ctx, namespace.ClusterPath); err != nil || len(f.Data) == 0 {
 		t.Errorf("a client reads %q (%v)", f.Data, err)
 	}
 	for _, path := range []string{"/app", "/clusters", "/dir/master", "/n"} {

@@ -157,7 +157,7 @@ func (c *collector) collectReplicas(m sender) {
 func (c *collector) collectMeta(m sender) {
 	group, _ := c.node.voter.group()
 	m.gauge("raft_voter", "1 while this node is a server of the Raft group.", boolFloat(group != nil))
-	m.gauge("lock_session_safe", "1 while the node's session with the lock service is safe.", boolFloat(c.node.meta.current().Valid()))
+	m.gauge("lock_session_safe", "1 while the node's session with the lock service is safe.", boolFloat(c.node.meta.Current().Valid()))
 	if c.node.ring != nil {
 		alive := 0
 		for _, x := range c.node.ring.Members() {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
@@ -67,12 +69,12 @@ type Node struct {
 	refused refusals // of unreadable files
 	epochs  epochGate
 	voter   *voter
-	meta    metaAccess
+	meta    namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
 	lock        atomic.Pointer[session.Lock]
 	lockOf      *session.Session
-	catalog     catalog
+	catalog     namespace.Catalog
 	blobMembers *blobMembership
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.

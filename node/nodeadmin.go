@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -96,7 +98,7 @@ func (n *Node) leader() string {
 		id, _ := group.Leader()
 		return id
 	}
-	return n.nodeAt(n.meta.client.LeaderAddress())
+	return n.nodeAt(n.meta.Client.LeaderAddress())
 }
 
 func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
@@ -148,7 +150,7 @@ func (n *Node) removable(ctx context.Context, name string, force, forwarded bool
 // checkQuorumWithout rejects a removal that would leave the lock service without a majority of live voters at once: a node that is marked as
 // removed stops before the group has replaced it. Nodes that were marked earlier and have not stopped yet do not count as live.
 func (n *Node) checkQuorumWithout(ctx context.Context, id string) error {
-	gone, err := n.catalog.list(ctx, removedDir)
+	gone, err := n.catalog.List(ctx, namespace.RemovedDir)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (tb *tableService) sweepTables(ctx context.Context) error {
 		}
 		for _, id := range slices.Sorted(maps.Keys(left)) {
 			for _, file := range left[id] {
-				if err := tb.catalog.remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+				if err := tb.catalog.Remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 					return err
 				}
 			}
@@ -88,7 +88,7 @@ func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) 
 			}
 		}
 	}
-	tables, err := tb.meta.tables(ctx) // after the files
+	tables, err := tb.meta.Tables(ctx) // after the files
 	for id := range tables {
 		delete(left, id)
 	}
@@ -97,7 +97,7 @@ func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) 
 
 // addIDs adds the files that are so called for a table.
 func (tb *tableService) addIDs(ctx context.Context, all map[uint64][]string, file func(id uint64) string) error {
-	names, err := tb.catalog.list(ctx, path.Dir(file(metadata.FirstID)))
+	names, err := tb.catalog.List(ctx, path.Dir(file(metadata.FirstID)))
 	if err != nil {
 		return err
 	}

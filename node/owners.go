@@ -48,7 +48,7 @@ func (qs *quotaService) setOwner(ctx context.Context, a changeRequest, user stri
 		return api.ErrSystemTable
 	}
 	return qs.changes.do(ctx, a, func(ctx context.Context) error {
-		s, _, err := qs.catalog.schema(ctx, a.name)
+		s, _, err := qs.catalog.Schema(ctx, a.name)
 		if err != nil {
 			return err
 		}
@@ -69,10 +69,10 @@ func (qs *quotaService) setOwner(ctx context.Context, a changeRequest, user stri
 
 func (qs *quotaService) saveOwner(ctx context.Context, tableID uint64, user string) error {
 	if user != "" {
-		_, err := qs.catalog.set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
+		_, err := qs.catalog.Set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
 		return err
 	}
-	err := qs.catalog.remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
+	err := qs.catalog.Remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil
 	}
@@ -94,13 +94,13 @@ func (qs *quotaService) ownCreator(ctx context.Context, creator string, tableID 
 
 // owners returns the owners of tables by id.
 func (qs *quotaService) owners(ctx context.Context) (map[uint64]string, error) {
-	names, err := qs.catalog.list(ctx, quota.OwnersDir)
+	names, err := qs.catalog.List(ctx, quota.OwnersDir)
 	if err != nil {
 		return nil, err
 	}
 	all := map[uint64]string{}
 	for _, name := range names {
-		f, err := qs.meta.current().Get(ctx, path.Join(quota.OwnersDir, name))
+		f, err := qs.meta.Current().Get(ctx, path.Join(quota.OwnersDir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // dropped meanwhile
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 )
@@ -17,7 +19,7 @@ type placement struct {
 }
 
 // placement reads the assignment of a table's tablets, or of all if the id is 0.
-func (m *metaRows) placement(ctx context.Context, tableID uint64, meta *metaAccess) (w placement) {
+func (m *metaRows) placement(ctx context.Context, tableID uint64, meta *namespace.Access) (w placement) {
 	w.tablets = map[uint64]map[string]int64{}
 	add := func(table uint64, server string) {
 		if w.tablets[table] == nil {
@@ -39,10 +41,10 @@ func (m *metaRows) placement(ctx context.Context, tableID uint64, meta *metaAcce
 	}
 	err := m.scan(ctx, from, to, metadata.Locations(), func(r *metadata.Row) { add(r.Table, r.Server) })
 	if err == nil {
-		w.alive, err = meta.instancesAlive(ctx)
+		w.alive, err = meta.InstancesAlive(ctx)
 	}
 	if err == nil {
-		w.names, err = meta.tables(ctx)
+		w.names, err = meta.Tables(ctx)
 	}
 	if err != nil {
 		return placement{err: err}
@@ -63,7 +65,7 @@ func (s *usageSum) addUnserved(w *placement) {
 		all, lost := int64(0), int64(0)
 		for server, tablets := range servers {
 			all += tablets
-			node := nodeOf(server)
+			node := namespace.NodeOf(server)
 			if s.answered[node] && w.alive[strings.TrimSuffix(server, metadataSuffix)] {
 				continue
 			}

@@ -75,7 +75,7 @@ func (qs *quotaService) quotaFile(ctx context.Context, of, name string) (string,
 		if isSystem(name) {
 			return "", api.ErrSystemTable
 		}
-		s, _, err := qs.catalog.schema(ctx, name)
+		s, _, err := qs.catalog.Schema(ctx, name)
 		if err != nil {
 			return "", err
 		}
@@ -170,9 +170,9 @@ func (qs *quotaService) changeQuota(ctx context.Context, a changeRequest, of str
 			}
 			switch {
 			case !next.Empty():
-				_, err = qs.catalog.set(ctx, file, next.Encode(), gen)
+				_, err = qs.catalog.Set(ctx, file, next.Encode(), gen)
 			case gen != 0:
-				err = qs.catalog.remove(ctx, file, gen)
+				err = qs.catalog.Remove(ctx, file, gen)
 			}
 			if errors.Is(err, metaapi.ErrGeneration) {
 				continue
@@ -207,7 +207,7 @@ func (qs *quotaService) forgetUsersQuota(ctx context.Context, name string) (foun
 }
 
 func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
-	err = qs.catalog.remove(ctx, file, metaapi.AnyGeneration)
+	err = qs.catalog.Remove(ctx, file, metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return false, nil
 	}
@@ -219,7 +219,7 @@ func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found b
 
 func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	all := &api.Quotas{}
-	tables, err := qs.meta.tables(ctx)
+	tables, err := qs.meta.Tables(ctx)
 	if err != nil {
 		return nil, err
 	}

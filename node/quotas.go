@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/blobfs"
@@ -48,8 +50,8 @@ type quotas struct {
 type quotaService struct {
 	ctx      context.Context // of the node
 	log      *slog.Logger
-	catalog  *catalog
-	meta     *metaAccess
+	catalog  *namespace.Catalog
+	meta     *namespace.Access
 	authz    *authorizer
 	changes  *changes
 	accounts *accounts
@@ -174,7 +176,7 @@ func (qs *quotaService) quotasChanged(ctx context.Context) {
 
 // readQuotas rereads the quotas if they have changed, or a table was dropped.
 func (qs *quotaService) readQuotas(ctx context.Context) error {
-	q, s := &qs.state, qs.meta.current()
+	q, s := &qs.state, qs.meta.Current()
 	epoch, cached := s.Cached(quota.EpochFile)
 	if !cached {
 		f, err := s.Get(ctx, quota.EpochFile)
@@ -208,9 +210,9 @@ func (qs *quotaService) tablesChanged(set *meterSet) bool {
 	if set == nil {
 		return false
 	}
-	s := qs.meta.current()
+	s := qs.meta.Current()
 	for name, gen := range set.files {
-		if now, ok := s.Cached(tablePath(name)); !ok || now != gen {
+		if now, ok := s.Cached(namespace.TablePath(name)); !ok || now != gen {
 			return true
 		}
 	}
@@ -220,9 +222,9 @@ func (qs *quotaService) tablesChanged(set *meterSet) bool {
 // loadQuotas reads all quotas. Existing meters are kept.
 func (qs *quotaService) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
 	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
-	s := qs.meta.current()
+	s := qs.meta.Current()
 	err := qs.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
-		schema, gen, err := readSchema(ctx, s, r.Name)
+		schema, gen, err := namespace.ReadSchema(ctx, s, r.Name)
 		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
 			return nil // the table was dropped
 		}
@@ -263,12 +265,12 @@ func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
 
 // eachQuota calls each for the quotas in a directory, and stops at its error. Unreadable quotas are skipped.
 func (qs *quotaService) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
-	names, err := qs.catalog.list(ctx, dir)
+	names, err := qs.catalog.List(ctx, dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		f, err := qs.meta.current().Get(ctx, path.Join(dir, name))
+		f, err := qs.meta.Current().Get(ctx, path.Join(dir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
 			continue
 		}
@@ -338,7 +340,7 @@ func (qs *quotaService) nextQuotaEpoch(ctx context.Context) (uint64, error) {
 		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 			return 0, err
 		}
-		made, err := qs.catalog.set(ctx, quota.EpochFile, epochBytes(f.Generation), f.Generation)
+		made, err := qs.catalog.Set(ctx, quota.EpochFile, epochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}

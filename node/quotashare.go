@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -50,7 +52,7 @@ func (qs *quotaService) handleQuotaReports(r registrar) {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
 			return
 		}
-		if caller := subjectOf(c); caller != nil && caller.peer.Name != nodeOf(r.server) {
+		if caller := subjectOf(c); caller != nil && caller.peer.Name != namespace.NodeOf(r.server) {
 			reply.Fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.peer.Name, r.server)})
 			return
 		}
@@ -166,7 +168,7 @@ func (qs *quotaService) forgetServers(set *meterSet) {
 	}
 	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
 	defer cancel()
-	alive, err := qs.meta.instancesAlive(ctx)
+	alive, err := qs.meta.InstancesAlive(ctx)
 	if err != nil {
 		return // it has reported again
 	}

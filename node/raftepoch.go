@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/gossip"
@@ -28,25 +30,25 @@ const (
 )
 
 // settleEpoch makes the node's epoch and that of /cluster, which was just read, equal.
-func (n *Node) settleEpoch(ctx context.Context, c clusterFile) error {
+func (n *Node) settleEpoch(ctx context.Context, c namespace.ClusterFile) error {
 	own := n.raftEpoch()
 	group, _ := n.voter.group()
 	switch {
-	case c.epoch == own:
+	case c.Epoch == own:
 		return nil
-	case group == nil || c.epoch > own:
-		return n.self.change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.epoch) })
+	case group == nil || c.Epoch > own:
+		return n.self.change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.Epoch) })
 	}
 	n.enter("the other nodes, to verify that the lock service does not run without this one")
 	if other := n.livingGroup(ctx, own); other != nil {
 		return n.undoRecovery(other)
 	}
 	// No node or client reaches the recovered lock service, and gets an id, before the epoch is settled.
-	if err := n.catalog.skipIDs(ctx); err != nil {
+	if err := n.catalog.SkipIDs(ctx); err != nil {
 		return fmt.Errorf("skip the ids that the lost lock service may have issued: %w", err)
 	}
-	c.epoch = own
-	if err := n.catalog.saveCluster(ctx, c); err != nil {
+	c.Epoch = own
+	if err := n.catalog.SaveCluster(ctx, c); err != nil {
 		return fmt.Errorf("write the epoch of the recovered lock service: %w", err)
 	}
 	n.log.Warn("lock service recovered from this node's state", "epoch", own)
@@ -100,12 +102,12 @@ func (n *Node) checkReturn(ctx context.Context) error {
 		return nil
 	}
 	c, err := n.readCluster(session.Addresses{addr})
-	if err != nil || c.id != n.cluster() || c.epoch <= own {
+	if err != nil || c.Name != n.cluster() || c.Epoch <= own {
 		n.log.Warn("later lock service not confirmed", "node", addr, "err", err)
 		return nil
 	}
-	n.log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.epoch, "old_epoch", own)
-	return n.setLogAside(c.epoch)
+	n.log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.Epoch, "old_epoch", own)
+	return n.setLogAside(c.Epoch)
 }
 
 func (n *Node) askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus, error) {
@@ -183,14 +185,14 @@ func (w *epochWatch) look(members []gossip.Member) {
 		return
 	}
 	c, err := n.readCluster(addrs)
-	if err != nil || c.id != n.cluster() || c.epoch <= own {
+	if err != nil || c.Name != n.cluster() || c.Epoch <= own {
 		n.log.Debug("later lock service not confirmed", "nodes", addrs, "err", err)
 		return
 	}
 	if group, _ := n.voter.group(); group != nil {
-		n.log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.epoch, "old_epoch", own)
+		n.log.Warn("lock service recovered without this node: its old log is set aside", "epoch", c.Epoch, "old_epoch", own)
 	}
-	if err := n.giveUpLog(c.epoch); err != nil {
+	if err := n.giveUpLog(c.Epoch); err != nil {
 		n.log.Error("old log of the lock service not set aside", "err", err)
 		return
 	}
@@ -198,17 +200,17 @@ func (w *epochWatch) look(members []gossip.Member) {
 }
 
 // readCluster reads /cluster from the leader of the nodes at addrs.
-func (n *Node) readCluster(addrs session.Addresses) (clusterFile, error) {
+func (n *Node) readCluster(addrs session.Addresses) (namespace.ClusterFile, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, epochTimeout)
 	defer cancel()
 	client, err := session.NewClient(session.Config{Locator: addrs, Dial: n.security.dialer(""), Logger: n.log.With("part", "session")})
 	if err != nil {
-		return clusterFile{}, err
+		return namespace.ClusterFile{}, err
 	}
 	defer client.Close()
-	f, err := client.Get(ctx, clusterPath)
+	f, err := client.Get(ctx, namespace.ClusterPath)
 	if err != nil {
-		return clusterFile{}, err
+		return namespace.ClusterFile{}, err
 	}
-	return decodeCluster(f)
+	return namespace.DecodeCluster(f)
 }

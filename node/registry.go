@@ -34,7 +34,7 @@ type record struct {
 func (n *Node) register(ctx context.Context) error {
 	for {
 		var r record
-		f, err := n.catalog.meta.Get(ctx, nodePath(n.id()))
+		f, err := n.catalog.Meta.Get(ctx, nodePath(n.id()))
 		gen := uint64(0)
 		switch {
 		case err == nil:
@@ -53,7 +53,7 @@ func (n *Node) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = n.catalog.set(ctx, nodePath(n.id()), b, gen)
+		_, err = n.catalog.Set(ctx, nodePath(n.id()), b, gen)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
@@ -69,11 +69,11 @@ type clusterNode struct {
 
 // fleet returns all nodes of the cluster, ordered by id. The files mostly come from the session's cache, which is never stale.
 func (n *Node) fleet(ctx context.Context) ([]clusterNode, error) {
-	ids, err := n.catalog.list(ctx, nodesDir)
+	ids, err := n.catalog.List(ctx, nodesDir)
 	if err != nil {
 		return nil, err
 	}
-	s := n.meta.current()
+	s := n.meta.Current()
 	var all []clusterNode
 	for _, id := range ids {
 		f, err := s.Get(ctx, nodePath(id))
@@ -167,7 +167,7 @@ func (n *Node) setDraining(ctx context.Context, name string, draining bool) erro
 		return err
 	}
 	for {
-		f, err := n.catalog.meta.Get(ctx, nodePath(x.id))
+		f, err := n.catalog.Meta.Get(ctx, nodePath(x.id))
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (n *Node) setDraining(ctx context.Context, name string, draining bool) erro
 		if err != nil {
 			return err
 		}
-		if _, err = n.catalog.set(ctx, nodePath(x.id), b, f.Generation); !errors.Is(err, metaapi.ErrGeneration) {
+		if _, err = n.catalog.Set(ctx, nodePath(x.id), b, f.Generation); !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 	}

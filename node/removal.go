@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -21,7 +23,7 @@ const removalRetry = time.Second
 // watchRemoval stops the node when an operator removes it from the cluster, and returns when the node closes.
 func (n *Node) watchRemoval() {
 	for n.ctx.Err() == nil {
-		err := n.awaitRemoval(n.meta.current())
+		err := n.awaitRemoval(n.meta.Current())
 		var gone *removedError
 		if errors.As(err, &gone) {
 			n.fail(err)
@@ -36,7 +38,7 @@ func (n *Node) watchRemoval() {
 
 // awaitRemoval returns when the node is removed, with a *removedError, or when the session is over.
 func (n *Node) awaitRemoval(s *session.Session) error {
-	w, err := s.Watch(n.ctx, removedPath(n.id()), api.ContentsChanged)
+	w, err := s.Watch(n.ctx, namespace.RemovedPath(n.id()), api.ContentsChanged)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,7 @@ func (s *security) refuse(p pki.Peer) error {
 func (n *Node) followRemoved() {
 	lost := map[string]bool{} // removals that the lock service has lost
 	for n.ctx.Err() == nil {
-		if err := n.watchRemoved(n.meta.current(), lost); err != nil {
+		if err := n.watchRemoved(n.meta.Current(), lost); err != nil {
 			n.log.Debug("removed nodes not followed; retrying", "err", err)
 		}
 		timing.Sleep(n.ctx, removalRetry)
@@ -109,7 +111,7 @@ func (n *Node) followRemoved() {
 
 // watchRemoved follows the list until the session is over.
 func (n *Node) watchRemoved(s *session.Session, lost map[string]bool) error {
-	w, err := s.Watch(n.ctx, removedDir, api.ChildAdded|api.ChildRemoved)
+	w, err := s.Watch(n.ctx, namespace.RemovedDir, api.ChildAdded|api.ChildRemoved)
 	if err != nil {
 		return err
 	}
@@ -132,7 +134,7 @@ func (n *Node) watchRemoved(s *session.Session, lost map[string]bool) error {
 
 // listRemoved returns the removed nodes according to the lock service.
 func (n *Node) listRemoved(ctx context.Context) (map[string]bool, error) {
-	ids, err := n.catalog.list(ctx, removedDir)
+	ids, err := n.catalog.List(ctx, namespace.RemovedDir)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +171,10 @@ func (n *Node) removeAgain(ctx context.Context, gone, lost map[string]bool) (err
 
 // markRemoved marks a node as removed and then deletes its registration. From the mark on the node cannot register again.
 func (n *Node) markRemoved(ctx context.Context, id, name string) error {
-	if _, err := n.catalog.set(ctx, removedPath(id), []byte(name), api.AnyGeneration); err != nil {
+	if _, err := n.catalog.Set(ctx, namespace.RemovedPath(id), []byte(name), api.AnyGeneration); err != nil {
 		return err
 	}
-	err := n.catalog.remove(ctx, nodePath(id), api.AnyGeneration)
+	err := n.catalog.Remove(ctx, nodePath(id), api.AnyGeneration)
 	if errors.Is(err, api.ErrNotFound) {
 		return nil
 	}
@@ -232,7 +234,7 @@ func (e *removedError) Error() string {
 
 // checkNotRemoved returns a *removedError if that node was removed.
 func (n *Node) checkNotRemoved(ctx context.Context, id string) error {
-	_, err := n.meta.Get(ctx, removedPath(id))
+	_, err := n.meta.Get(ctx, namespace.RemovedPath(id))
 	switch {
 	case err == nil:
 		return &removedError{id}

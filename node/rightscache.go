@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/api"
@@ -29,17 +31,17 @@ type rights struct {
 	checkLeader func() error // returns an error while the lock service has no leader
 }
 
-func newRights(meta *metaAccess, checkLeader func() error) *rights {
+func newRights(meta *namespace.Access, checkLeader func() error) *rights {
 	files := rightsFiles{meta}
 	return &rights{cache: acl.NewCache(files), files: files, checkLeader: checkLeader}
 }
 
 // rightsFiles reads the files below /acl through the node's session. It implements acl.Files.
-type rightsFiles struct{ meta *metaAccess }
+type rightsFiles struct{ meta *namespace.Access }
 
 // Epoch implements acl.Files.
 func (f rightsFiles) Epoch(ctx context.Context) (uint64, error) {
-	s := f.meta.current()
+	s := f.meta.Current()
 	if s == nil {
 		return 0, acl.ErrUncertain
 	}
@@ -49,7 +51,7 @@ func (f rightsFiles) Epoch(ctx context.Context) (uint64, error) {
 
 // Holds implements acl.Files.
 func (f rightsFiles) Holds(epoch uint64) bool {
-	s := f.meta.current()
+	s := f.meta.Current()
 	if s == nil {
 		return false
 	}
@@ -59,7 +61,7 @@ func (f rightsFiles) Holds(epoch uint64) bool {
 
 // Get implements acl.Files.
 func (f rightsFiles) Get(ctx context.Context, path string) ([]byte, error) {
-	s := f.meta.current()
+	s := f.meta.Current()
 	if s == nil {
 		return nil, acl.ErrUncertain
 	}
@@ -234,6 +236,3 @@ func elementPermission(err error) error {
 	}
 	return permission(denied)
 }
-
-// noSuchTable returns the error for a table that does not exist, or of which the caller may see nothing.
-func noSuchTable(name string) error { return fmt.Errorf("table %q: %w", name, api.ErrNoTable) }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -41,7 +43,7 @@ func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil
 func (acc *accounts) changeRights(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
 	return acc.changes.do(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
-		part := mastershipIn(ctx).wrote.Load()
+		part := namespace.MastershipIn(ctx).Wrote.Load()
 		if !part && errors.Is(err, errNotMaster) {
 			return err
 		}
@@ -77,7 +79,7 @@ func policyPath(tableID uint64) string {
 
 // policies returns the objects with grants: the cluster, and tables by id, including tables that do not exist.
 func (acc *accounts) policies(ctx context.Context) ([]uint64, error) {
-	names, err := acc.catalog.list(ctx, path.Dir(acl.TableFile(0)))
+	names, err := acc.catalog.List(ctx, path.Dir(acl.TableFile(0)))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"path"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/internal/timing"
@@ -24,7 +26,7 @@ import (
 // Package rollover plans the replacement of the authority. Each node follows the record, and the master starts the next stage when all
 // nodes have completed the current one.
 const (
-	rolloverFile = securityDir + "/rollover"
+	rolloverFile = namespace.SecurityDir + "/rollover"
 	// progressDir has a file for each node, written by that node.
 	progressDir = "/rollover"
 	// rolloverPeriod is the interval at which a node reads the record, from the session's cache, while there is one. Without a record the
@@ -67,7 +69,7 @@ func (n *Node) handleRollover() {
 
 // readRollover returns the record, or nil if the authority is not being replaced.
 func (n *Node) readRollover(ctx context.Context) (*rollover.Record, uint64, error) {
-	s := n.meta.current()
+	s := n.meta.Current()
 	if s == nil {
 		return nil, 0, fmt.Errorf("%w: the node has no session with the lock service", api.ErrUnavailable)
 	}
@@ -167,7 +169,7 @@ func (n *Node) waitingFor(ctx context.Context, rec *rollover.Record) ([]string, 
 func (n *Node) progressOf(ctx context.Context, dir string, ids []string) (map[string][]byte, error) {
 	progress := map[string][]byte{}
 	for _, id := range ids {
-		f, err := n.meta.current().Get(ctx, path.Join(dir, id))
+		f, err := n.meta.Current().Get(ctx, path.Join(dir, id))
 		if err == nil {
 			progress[id] = f.Data
 		} else if !errors.Is(err, metaapi.ErrNotFound) {
@@ -209,7 +211,7 @@ func (n *Node) awaitRollover() {
 
 // awaitFile waits until a file that did not exist may exist, or ctx ends.
 func (n *Node) awaitFile(ctx context.Context, file string) {
-	s := n.meta.current()
+	s := n.meta.Current()
 	if s == nil {
 		return
 	}
@@ -391,7 +393,7 @@ func (n *Node) endRollover(ctx context.Context) error {
 	if err := n.dropNext(); err != nil {
 		return err
 	}
-	err := n.catalog.remove(ctx, path.Join(progressDir, n.id()), metaapi.AnyGeneration)
+	err := n.catalog.Remove(ctx, path.Join(progressDir, n.id()), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil
 	}
@@ -408,14 +410,14 @@ func (n *Node) report(ctx context.Context, file string, rec interface {
 	IsDone(progress []byte) bool
 	Done() []byte
 }) error {
-	f, err := n.meta.current().Get(ctx, file)
+	f, err := n.meta.Current().Get(ctx, file)
 	if err == nil && rec.IsDone(f.Data) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return err
 	}
-	_, err = n.catalog.set(ctx, file, rec.Done(), metaapi.AnyGeneration)
+	_, err = n.catalog.Set(ctx, file, rec.Done(), metaapi.AnyGeneration)
 	return err
 }
 

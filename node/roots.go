@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/blobfs"
@@ -29,15 +31,15 @@ func (x *tableFile) info() api.BlobInfo {
 
 // blobRefs reads which blobs METADATA and the namespace reference.
 type blobRefs struct {
-	catalog *catalog
-	meta    *metaAccess
+	catalog *namespace.Catalog
+	meta    *namespace.Access
 	rows    func() *metaRows
 }
 
 // tableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
 // missed, or passed twice.
 func (rf *blobRefs) tableFiles(ctx context.Context, each func(*tableFile) error) error {
-	tables, err := rf.meta.tables(ctx)
+	tables, err := rf.meta.Tables(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ var errNotSorted = errors.New("the server's logs are not sorted")
 // runsOf calls each for the sorted runs of a dead server's logs, and stops at its error. The error is errNotSorted if pieces are not
 // sorted, or sorting has not begun.
 func (rf *blobRefs) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
-	f, err := rf.catalog.meta.Get(ctx, recoveryPath(server))
+	f, err := rf.catalog.Meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return errNotSorted
 	}
@@ -167,7 +169,7 @@ func (rf *blobRefs) eachNamed(ctx context.Context, each func(blobfs.ID, blobName
 	}); err != nil {
 		return err
 	}
-	servers, err := rf.catalog.list(ctx, recoveryDir)
+	servers, err := rf.catalog.List(ctx, recoveryDir)
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (rf *blobRefs) eachNamed(ctx context.Context, each func(blobfs.ID, blobName
 			return err
 		}
 	}
-	names, err := rf.catalog.list(ctx, blobsDir)
+	names, err := rf.catalog.List(ctx, blobsDir)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/tablet"
@@ -62,7 +64,7 @@ func (s *tabletServer) state(r tablet.Ref) *rowState {
 
 // recovered removes the dead servers from the row of a tablet that has been written out: it no longer needs their logs.
 func (s *tabletServer) recovered(st *rowState) {
-	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+	ctx, cancel := context.WithTimeout(s.n.ctx, namespace.ChangeAttempt)
 	defer cancel()
 	st.mu.Lock()
 	defer st.mu.Unlock()

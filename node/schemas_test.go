@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client"
@@ -18,14 +20,14 @@ import (
 // end at that moment.
 func changeSchema(ctx context.Context, t *testing.T, n *Node, edit func(*table.Schema) *table.Schema) {
 	t.Helper()
-	old, cut, gen, err := readTable(ctx, n.catalog.meta, "t")
+	old, cut, gen, err := namespace.ReadTable(ctx, n.catalog.Meta, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if next := edit(old); next == nil {
-		err = n.catalog.remove(ctx, tablePath("t"), gen)
+		err = n.catalog.Remove(ctx, namespace.TablePath("t"), gen)
 	} else {
-		err = n.catalog.saveTable(ctx, next, cut, gen)
+		err = n.catalog.SaveTable(ctx, next, cut, gen)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +114,7 @@ func TestLoadBesideDrop(t *testing.T) {
 	}
 	again := *first
 	again.ID = 1 << 40
-	if err := n.catalog.saveTable(ctx, &again, nil, 0); err != nil {
+	if err := n.catalog.SaveTable(ctx, &again, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	load()

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
@@ -38,7 +40,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 		MemtablesBytesMax: b.memtables, CacheBytes: b.cache, RowReadBytesMax: b.message,
 		LargeReadBytes: b.large, CompactionMemory: b.compaction, RecoveryMemory: b.sort, LearnMemory: b.learn, LogBatchBytes: b.logBatch,
 		OnFailure: s.logFailed, Serving: s.serving,
-		NewTabletID:      func(ctx context.Context) (uint64, error) { return n.catalog.nextIDs(ctx, 1) },
+		NewTabletID:      func(ctx context.Context) (uint64, error) { return n.catalog.NextIDs(ctx, 1) },
 		OnSplitCandidate: s.splitWanted, SplitRowBytes: metadata.EndMax,
 	}
 	if s.tablets, err = tablet.Start(ctx, cfg); err != nil {
@@ -80,7 +82,7 @@ func (s *tabletServer) expectMetadata() {
 		}
 		maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return time.Since(at) > metadataNodesKept })
 		if s.n.getsMetadata(s.n.blobMembers.Members(), seen) {
-			ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+			ctx, cancel := context.WithTimeout(s.n.ctx, namespace.ChangeAttempt)
 			err := s.metadata.BeginLog(ctx)
 			cancel()
 			if err == nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
@@ -170,7 +172,7 @@ func TestOwnServerOfMetadata(t *testing.T) {
 			t.Errorf("table %s has %d tablets here, want %d, error %v", name, len(stats), want, err)
 		}
 	}
-	logs, err := n.catalog.list(ctx, logsDir)
+	logs, err := n.catalog.List(ctx, namespace.LogsDir)
 	if err != nil || !slices.Equal(logs, []string{s.name, metadataServerName(s.name)}) {
 		t.Errorf("there are logs of %q, error %v", logs, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -23,7 +25,7 @@ import (
 func sharedIDs(ctx context.Context, t *testing.T, n *Node, c *client.Client) (last, first *metadata.Row) {
 	t.Helper()
 	schemaT := makeTable(ctx, t, c, "m")
-	if _, err := n.catalog.meta.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, schemaT.ID+1), metaapi.AnyGeneration); err != nil {
+	if _, err := n.catalog.Meta.Set(ctx, namespace.IDsPath, binary.BigEndian.AppendUint64(nil, schemaT.ID+1), metaapi.AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
 	schemaU, err := c.CreateSplitTable(ctx, "u", []string{"m"}, familyF(t))
@@ -234,7 +236,7 @@ func TestNumbersAfterManyRecoveries(t *testing.T) {
 	n, c := startInternal(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	if _, err := n.catalog.meta.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, metadata.EndID-8), metaapi.AnyGeneration); err != nil {
+	if _, err := n.catalog.Meta.Set(ctx, namespace.IDsPath, binary.BigEndian.AppendUint64(nil, metadata.EndID-8), metaapi.AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
 	schema := makeTable(ctx, t, c, "m")

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -67,8 +69,8 @@ func TestCutTable(t *testing.T) {
 	}
 	// A master that knows nothing of all this.
 	stale := &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}}
-	late := &splitPoints{first: s.ID + 1, ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
-	for i := range late.tablets() {
+	late := &namespace.SplitPoints{First: s.ID + 1, Ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
+	for i := range late.Tablets() {
 		if err := stale.createFirstTablet(ctx, late, s.ID, i); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +83,7 @@ func TestCutTable(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		n.nudgeMaster(ctx)
-		_, cut, _, err := readTable(ctx, n.catalog.meta, "t")
+		_, cut, _, err := namespace.ReadTable(ctx, n.catalog.Meta, "t")
 		if err == nil && cut == nil {
 			break
 		}
@@ -127,11 +129,11 @@ func TestBadCuts(t *testing.T) {
 		{"too long", [][]byte{long}, table.ErrLimit},
 		{"too long together", [][]byte{long[1:], append(long[2:], 'y'), append(long[3:], 'z', 'z'), append(long[4:], 'z', 'z')}, table.ErrLimit},
 	} {
-		if _, err := checkSplitPoints(x.rows, &limits); !errors.Is(err, x.want) {
+		if _, err := namespace.CheckSplitPoints(x.rows, &limits); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v, want %v", x.what, err, x.want)
 		}
 	}
-	if got, err := checkSplitPoints(many[:api.SplitAtMax], &limits); err != nil || len(got) != api.SplitAtMax {
+	if got, err := namespace.CheckSplitPoints(many[:api.SplitAtMax], &limits); err != nil || len(got) != api.SplitAtMax {
 		t.Errorf("%d rows: %v", len(got), err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -43,7 +45,7 @@ type tabletService struct {
 	limits     *table.Limits
 	tabletsMax int64 // of a table, by requests; 0 is the default
 	authz      *authorizer
-	catalog    *catalog
+	catalog    *namespace.Catalog
 	peers      *peers
 	epochs     *epochGate
 	rows       func() *metaRows
@@ -124,13 +126,13 @@ func (tv *tabletService) nodesOf(ctx context.Context, tableID uint64) (nodes []s
 		if err != nil {
 			return nil, err
 		}
-		if id := nodeOf(root.Server); id != "" {
+		if id := namespace.NodeOf(root.Server); id != "" {
 			nodes = append(nodes, id)
 		}
 	}
 	from, to := metadata.TableRange(tableID)
 	err = tv.rows().scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
-		if id := nodeOf(r.Server); id != "" && !slices.Contains(nodes, id) {
+		if id := namespace.NodeOf(r.Server); id != "" && !slices.Contains(nodes, id) {
 			nodes = append(nodes, id)
 		}
 	})
@@ -220,7 +222,7 @@ func (s *tabletServer) renewSchemas() {
 	var again <-chan time.Time
 	for {
 		select {
-		case <-s.schemas.session.VersionsEnded():
+		case <-s.schemas.Session.VersionsEnded():
 		case <-again:
 		case <-s.lock.Done():
 			return

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/internal/timing"
@@ -104,13 +106,13 @@ func (p *placed) key() string { return tabletKey(p.row.Table, p.row.End) }
 
 // change returns the result that the caller gets.
 func (p *placed) change() *api.TabletChange {
-	return &api.TabletChange{ID: p.meta.ID, Node: nodeOf(p.row.Server), Server: p.row.Server}
+	return &api.TabletChange{ID: p.meta.ID, Node: namespace.NodeOf(p.row.Server), Server: p.row.Server}
 }
 
 // place locates a tablet by one of its rows, or by its id. Errors: api.ErrNoTable, api.ErrNoTablet, and api.ErrNotServing for a
 // table whose tablets do not exist yet.
 func (tv *tabletService) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
-	s, err := tv.catalog.schemaOf(ctx, name)
+	s, err := tv.catalog.SchemaOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +162,7 @@ func (tv *tabletService) askServer(ctx context.Context, p *placed, method string
 	if p.row.Unassigned() {
 		return fmt.Errorf("tablet %d of table %q has no server: %w", p.meta.ID, p.schema.Name, api.ErrNotServing)
 	}
-	return tv.peers.call(ctx, nodeOf(p.row.Server), method, func(e *wire.Encoder) {
+	return tv.peers.call(ctx, namespace.NodeOf(p.row.Server), method, func(e *wire.Encoder) {
 		e.Array(2 + values)
 		e.Str(p.schema.Name)
 		e.Bin(p.row.Key())
@@ -226,7 +228,7 @@ func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (repl
 // mayAddTablet returns a *table.LimitError if the table already has as many tablets as requests may create. Each tablet takes
 // memory on its server and a row of METADATA.
 func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
-	s, err := tv.catalog.schemaOf(ctx, name)
+	s, err := tv.catalog.SchemaOf(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -244,7 +246,7 @@ func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
 
 // largestTablet returns the id of the table's tablet with the most bytes.
 func (tv *tabletService) largestTablet(ctx context.Context, name string) (id uint64, err error) {
-	s, _, err := tv.catalog.schema(ctx, name)
+	s, _, err := tv.catalog.Schema(ctx, name)
 	if err != nil {
 		return 0, err
 	}

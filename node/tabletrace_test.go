@@ -64,7 +64,7 @@ func TestUnloadByADeadServer(t *testing.T) {
 	defer cancel()
 	whole := servedTable(ctx, t, n, c)
 	dead := n.server.Load()
-	if err := n.meta.current().Close(ctx); err != nil {
+	if err := n.meta.Current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	<-dead.lock.Done()
@@ -102,7 +102,7 @@ func TestMergeCutInTwo(t *testing.T) {
 	n.stopMaster(ctx)
 	const dead = "n0.1"
 	r := master.Recovery{Server: dead}
-	if _, err := n.catalog.set(ctx, recoveryPath(dead), master.EncodeRecovery(&r), 0); err != nil {
+	if _, err := n.catalog.Set(ctx, recoveryPath(dead), master.EncodeRecovery(&r), 0); err != nil {
 		t.Fatal(err)
 	}
 	// The first step is made: the upper one has the rows of both.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/tablet"
 )
@@ -32,7 +34,7 @@ func (s *tabletServer) releaseFailed(key []byte, cause error) {
 	if s.serving() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.n.ctx, changeAttempt)
+	ctx, cancel := context.WithTimeout(s.n.ctx, namespace.ChangeAttempt)
 	defer cancel()
 	row, err := s.rowOf(ctx, key)
 	if errors.Is(err, errNoRow) {

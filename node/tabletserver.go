@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/blobfs"
@@ -29,7 +31,7 @@ type tabletServer struct {
 	lock *session.Lock
 	rows *metaRows
 	// schemas has the schemas of users' tables.
-	schemas *schemas
+	schemas *namespace.Schemas
 	log     interface {
 		Info(msg string, args ...any)
 		Warn(msg string, args ...any)
@@ -102,7 +104,7 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 		case <-opened:
 		}
 	})
-	s := &tabletServer{n: n, name: serverName(n.id(), lock.Generation()), lock: lock, rows: n.rows, schemas: newSchemas(lock.Session())}
+	s := &tabletServer{n: n, name: namespace.ServerName(n.id(), lock.Generation()), lock: lock, rows: n.rows, schemas: namespace.NewSchemas(lock.Session())}
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[tablet.Ref]*rowState{}
 	s.blobs = tablet.OnReplicatedStore(n.store.Load(), s.name)
@@ -300,7 +302,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 	}
 	l := &tablet.Load{Meta: m, Schema: metadata.Schema(), HighPriority: true}
 	if row.Table != metadata.TableID {
-		if l.Schema, l.Version, err = s.schemas.byID(ctx, row.Table); err != nil {
+		if l.Schema, l.Version, err = s.schemas.ByID(ctx, row.Table); err != nil {
 			return nil, err
 		}
 		l.HighPriority = false

@@ -15,7 +15,7 @@ func TestLockLostBeforeTheServerOpens(t *testing.T) {
 	first := n.server.Load()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := n.meta.current().Close(ctx); err != nil {
+	if err := n.meta.Current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	err := n.openTabletServer(ctx, first.lock)
@@ -36,7 +36,7 @@ func TestLogFailed(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := n.meta.current().Close(ctx); err != nil {
+	if err := n.meta.Current().Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for n.server.Load() == dead || n.server.Load().serving() != nil {

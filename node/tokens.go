@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -17,7 +19,7 @@ import (
 )
 
 // joinTokensDir holds a file for each join token: package security/token.
-const joinTokensDir = securityDir + "/join"
+const joinTokensDir = namespace.SecurityDir + "/join"
 
 func joinTokenPath(id token.ID) string { return joinTokensDir + "/" + id.String() }
 
@@ -168,7 +170,7 @@ func (n *Node) joinToken(ctx context.Context, id token.ID) (joinToken, error) {
 
 // joinTokens returns all join tokens.
 func (n *Node) joinTokens(ctx context.Context) (all []joinToken, err error) {
-	names, err := n.catalog.list(ctx, joinTokensDir)
+	names, err := n.catalog.List(ctx, joinTokensDir)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +233,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	err = n.meta.client.Delete(ctx, joinTokenPath(id), metaapi.AnyGeneration, o)
+	err = n.meta.Client.Delete(ctx, joinTokenPath(id), metaapi.AnyGeneration, o)
 	switch {
 	case errors.Is(err, metaapi.ErrNotFound):
 		return &api.TokenRefusedError{Reason: api.TokenUnknown, ID: id.String(), Text: fmt.Sprintf("no join token has the id %s", id)}

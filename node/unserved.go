@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -63,7 +65,7 @@ func (tv *tabletService) unservedHere() (*api.UnservedTablets, error) {
 const errorTextMax = 1000
 
 func unservedResult(u *master.Unserved) api.UnservedTablet {
-	x := api.UnservedTablet{Table: u.Table, Start: u.Start, Server: u.Server, Node: nodeOf(u.Server), Since: time.Since(u.Since), Tries: int64(u.Tries)}
+	x := api.UnservedTablet{Table: u.Table, Start: u.Start, Server: u.Server, Node: namespace.NodeOf(u.Server), Since: time.Since(u.Since), Tries: int64(u.Tries)}
 	if u.OfMetadata() {
 		x.Table, x.End = metadata.Name, metadata.RootEnd()
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -75,7 +77,7 @@ func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
 	}
 	for i := range all.Tables {
 		t := &all.Tables[i]
-		if s, _, err := readSchema(ctx, qs.meta.current(), t.Name); err == nil {
+		if s, _, err := namespace.ReadSchema(ctx, qs.meta.Current(), t.Name); err == nil {
 			t.Owner = owners[s.ID]
 		}
 	}
@@ -90,7 +92,7 @@ func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Sche
 		if name == "" {
 			return nil, nil
 		}
-		return qs.catalog.schemaOf(ctx, name)
+		return qs.catalog.SchemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
 		if _, err := qs.authz.rights.check(ctx, caller, acl.Read); err != nil || name == "" {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/namespace"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -31,8 +33,8 @@ const tokenLife = 90 * 24 * time.Hour
 // accounts manages users, their credentials and their grants. Changes are made by the master's node.
 type accounts struct {
 	log      *slog.Logger
-	catalog  *catalog
-	meta     *metaAccess
+	catalog  *namespace.Catalog
+	meta     *namespace.Access
 	authz    *authorizer
 	changes  *changes
 	quotas   userQuotas
@@ -266,7 +268,7 @@ func (acc *accounts) allAccessTokens(ctx context.Context, of string) (map[string
 
 // tokensBut returns access tokens by user. It skips unreadable records for which bad returns nil.
 func (acc *accounts) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
-	names, err := acc.catalog.list(ctx, tokensDir)
+	names, err := acc.catalog.List(ctx, tokensDir)
 	if err != nil {
 		return nil, err
 	}
@@ -449,7 +451,7 @@ func (acc *accounts) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.
 	if acc.authz.open {
 		return nil, api.ErrOpenCluster
 	}
-	names, err := acc.catalog.list(ctx, principalsDir)
+	names, err := acc.catalog.List(ctx, principalsDir)
 	if err != nil {
 		return nil, err
 	}

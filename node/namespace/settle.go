@@ -1,4 +1,4 @@
-package node
+package namespace
 
 import (
 	"context"
@@ -9,31 +9,31 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
-// changeAttempt bounds one write to the namespace, after which its outcome is looked up. A working disk needs less.
-const changeAttempt = 30 * time.Second
+// ChangeAttempt bounds one write to the namespace, after which its outcome is looked up. A working disk needs less.
+const ChangeAttempt = 30 * time.Second
 
-// set is the namespace's Set with a known outcome: it repeats a write whose outcome is unknown, which takes effect at most once
+// Set is the namespace's Set with a known outcome: it repeats a write whose outcome is unknown, which takes effect at most once
 // at one generation. The error is that of the namespace, and metaapi.ErrOutcomeUnknown only if ctx ends or the session is over.
-func (c *catalog) set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
-	return c.setBy(ctx, path, data, gen, c.meta.Set)
+func (c *Catalog) Set(ctx context.Context, path string, data []byte, gen uint64) (made uint64, err error) {
+	return c.setBy(ctx, path, data, gen, c.Meta.Set)
 }
 
-// setFor is set for a file that counts against a user's share of the lock service. Without an owner it counts for the cluster.
-func (c *catalog) setFor(ctx context.Context, owner, path string, data []byte, gen uint64) (made uint64, err error) {
+// SetFor is set for a file that counts against a user's share of the lock service. Without an owner it counts for the cluster.
+func (c *Catalog) SetFor(ctx context.Context, owner, path string, data []byte, gen uint64) (made uint64, err error) {
 	return c.setBy(ctx, path, data, gen, func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
-		return c.meta.SetGuarded(ctx, path, data, gen, metaapi.SetOptions{Owner: owner})
+		return c.Meta.SetGuarded(ctx, path, data, gen, metaapi.SetOptions{Owner: owner})
 	})
 }
 
 type setFunc = func(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
 
-func (c *catalog) setBy(ctx context.Context, path string, data []byte, gen uint64, set setFunc) (made uint64, err error) {
-	err = settle(ctx, func(ctx context.Context, again bool) error {
+func (c *Catalog) setBy(ctx context.Context, path string, data []byte, gen uint64, set setFunc) (made uint64, err error) {
+	err = Settle(ctx, func(ctx context.Context, again bool) error {
 		made, err = set(ctx, path, data, gen)
 		if !again || !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
-		f, getErr := c.meta.Get(ctx, path)
+		f, getErr := c.Meta.Get(ctx, path)
 		switch {
 		case getErr == nil && string(f.Data) == string(data): // an earlier attempt succeeded
 			made = f.Generation
@@ -46,10 +46,10 @@ func (c *catalog) setBy(ctx context.Context, path string, data []byte, gen uint6
 	return made, err
 }
 
-// remove is the namespace's Delete with a known outcome, as set is.
-func (c *catalog) remove(ctx context.Context, path string, gen uint64) error {
-	return settle(ctx, func(ctx context.Context, again bool) error {
-		err := c.meta.Delete(ctx, path, gen)
+// Remove is the namespace's Delete with a known outcome, as set is.
+func (c *Catalog) Remove(ctx context.Context, path string, gen uint64) error {
+	return Settle(ctx, func(ctx context.Context, again bool) error {
+		err := c.Meta.Delete(ctx, path, gen)
 		if again && errors.Is(err, metaapi.ErrNotFound) {
 			return nil // an earlier attempt succeeded
 		}
@@ -57,9 +57,9 @@ func (c *catalog) remove(ctx context.Context, path string, gen uint64) error {
 	})
 }
 
-// settle calls try, and repeats it while the outcome is unknown. In the repeats only answers of the namespace itself count: a full
+// Settle calls try, and repeats it while the outcome is unknown. In the repeats only answers of the namespace itself count: a full
 // disk says nothing about the earlier attempt.
-func settle(ctx context.Context, try func(ctx context.Context, again bool) error) error {
+func Settle(ctx context.Context, try func(ctx context.Context, again bool) error) error {
 	err := attempt(ctx, func(ctx context.Context) error { return try(ctx, false) })
 	if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		return err
@@ -80,7 +80,7 @@ func settle(ctx context.Context, try func(ctx context.Context, again bool) error
 }
 
 func attempt(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, changeAttempt)
+	ctx, cancel := context.WithTimeout(ctx, ChangeAttempt)
 	defer cancel()
 	return f(ctx)
 }

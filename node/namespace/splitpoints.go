@@ -1,4 +1,4 @@
-package node
+package namespace
 
 import (
 	"bytes"
@@ -11,19 +11,19 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// splitPoints are the split points that a table is created with. They follow its schema in the lock service, as
+// SplitPoints are the split points that a table is created with. They follow its schema in the lock service, as
 //
 //	[id of the first tablet, [end row of each but the last, in order]]
 //
 // so that table and split points appear in one write. The master creates the rows of METADATA, the one of the last tablet last:
 // once it exists, all do, and the split points are removed. Ids are allocated beforehand, so that two masters create the same rows.
-type splitPoints struct {
-	first uint64
-	ends  [][]byte
+type SplitPoints struct {
+	First uint64
+	Ends  [][]byte
 }
 
-// checkSplitPoints validates the split points of a new table and returns them in order.
-func checkSplitPoints(rows [][]byte, limits *table.Limits) ([][]byte, error) {
+// CheckSplitPoints validates the split points of a new table and returns them in order.
+func CheckSplitPoints(rows [][]byte, limits *table.Limits) ([][]byte, error) {
 	if len(rows) > api.SplitAtMax {
 		return nil, &table.LimitError{What: "split rows", Limit: api.SplitAtMax, Got: int64(len(rows))}
 	}
@@ -48,24 +48,24 @@ func checkSplitPoints(rows [][]byte, limits *table.Limits) ([][]byte, error) {
 	return rows, nil
 }
 
-func (c *splitPoints) append(e *wire.Encoder) {
+func (c *SplitPoints) append(e *wire.Encoder) {
 	e.Array(2)
-	e.Uint(c.first)
-	e.Array(len(c.ends))
-	for _, end := range c.ends {
+	e.Uint(c.First)
+	e.Array(len(c.Ends))
+	for _, end := range c.Ends {
 		e.Bin(end)
 	}
 }
 
 // decodeSplitPoints reads what append wrote. It returns nil if nothing follows the schema.
-func decodeSplitPoints(d *wire.Decoder) (*splitPoints, error) {
+func decodeSplitPoints(d *wire.Decoder) (*SplitPoints, error) {
 	if len(d.Rest()) == 0 {
 		return nil, nil
 	}
 	n := d.Array()
-	c := &splitPoints{first: d.Uint()}
+	c := &SplitPoints{First: d.Uint()}
 	for range d.ArrayMax(api.SplitAtMax) {
-		c.ends = append(c.ends, bytes.Clone(d.Bytes()))
+		c.Ends = append(c.Ends, bytes.Clone(d.Bytes()))
 	}
 	for ; n > 2 && d.Err() == nil; n-- {
 		d.Skip()
@@ -73,10 +73,10 @@ func decodeSplitPoints(d *wire.Decoder) (*splitPoints, error) {
 	return c, d.Err()
 }
 
-// tablets returns the number of tablets that the table starts with.
-func (c *splitPoints) tablets() int {
+// Tablets returns the number of tablets that the table starts with.
+func (c *SplitPoints) Tablets() int {
 	if c == nil {
 		return 1
 	}
-	return len(c.ends) + 1
+	return len(c.Ends) + 1
 }

@@ -1,4 +1,4 @@
-package node
+package namespace
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// namespace is the part of the lock service that the catalog uses. The errors are those of raftmeta/api.
-type namespace interface {
+// Files is the part of the lock service that the catalog uses. The errors are those of raftmeta/api.
+type Files interface {
 	Get(ctx context.Context, path string) (metaapi.File, error)
 	Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error)
 	// SetGuarded is Set, subject to a guard.
@@ -24,48 +24,48 @@ type namespace interface {
 	List(ctx context.Context, dir string) ([]metaapi.Stat, error)
 }
 
-// catalog stores schemas in the namespace.
-type catalog struct{ meta namespace }
+// Catalog stores schemas in the namespace.
+type Catalog struct{ Meta Files }
 
 const (
-	clusterPath = "/cluster"
-	idsPath     = "/ids"
-	tablesDir   = "/tables"
-	removedDir  = "/removed"
-	logsDir     = "/logs"
-	// aclDir holds principals and grants (package security/acl), securityDir the join tokens.
-	aclDir      = "/acl"
-	securityDir = "/security"
+	ClusterPath = "/cluster"
+	IDsPath     = "/ids"
+	TablesDir   = "/tables"
+	RemovedDir  = "/removed"
+	LogsDir     = "/logs"
+	// ACLDir holds principals and grants (package security/acl), securityDir the join tokens.
+	ACLDir      = "/acl"
+	SecurityDir = "/security"
 )
 
-func tablePath(name string) string { return tablesDir + "/" + name }
-func removedPath(id string) string { return removedDir + "/" + id }
+func TablePath(name string) string { return TablesDir + "/" + name }
+func RemovedPath(id string) string { return RemovedDir + "/" + id }
 
-// recoveredIDs is the number of ids that are skipped after a recovery of the lock service. The survivor may lack the last
+// RecoveredIDs is the number of ids that are skipped after a recovery of the lock service. The survivor may lack the last
 // changes of /ids, so the skipped ids may belong to tables and tablets. A cluster that splits 20 tablets a second takes months to
 // use that many.
-const recoveredIDs = 1 << 28
+const RecoveredIDs = 1 << 28
 
 // errNoIDs means that all ids are used. Each recovery of the lock service uses recoveredIDs of them.
 var errNoIDs = fmt.Errorf("ids of tables and tablets are used up: none is left below %d", metadata.EndID)
 
-// nextIDs returns the first of n consecutive ids that are never issued again.
-func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
+// NextIDs returns the first of n consecutive ids that are never issued again.
+func (c *Catalog) NextIDs(ctx context.Context, n uint64) (uint64, error) {
 	for {
 		next, gen := metadata.FirstID, uint64(0)
-		f, err := c.meta.Get(ctx, idsPath)
+		f, err := c.Meta.Get(ctx, IDsPath)
 		switch {
 		case err == nil && len(f.Data) == 8:
 			next, gen = binary.BigEndian.Uint64(f.Data), f.Generation
 		case err == nil:
-			return 0, fmt.Errorf("%s holds %d bytes, want 8", idsPath, len(f.Data))
+			return 0, fmt.Errorf("%s holds %d bytes, want 8", IDsPath, len(f.Data))
 		case !errors.Is(err, metaapi.ErrNotFound):
 			return 0, err
 		}
 		if next > metadata.EndID || n > metadata.EndID-next {
 			return 0, errNoIDs
 		}
-		_, err = c.meta.Set(ctx, idsPath, binary.BigEndian.AppendUint64(nil, next+n), gen)
+		_, err = c.Meta.Set(ctx, IDsPath, binary.BigEndian.AppendUint64(nil, next+n), gen)
 		switch {
 		case errors.Is(err, metaapi.ErrGeneration):
 			continue
@@ -76,15 +76,15 @@ func (c *catalog) nextIDs(ctx context.Context, n uint64) (uint64, error) {
 	}
 }
 
-// skipIDs moves /ids past every id that the lost voters of a recovered lock service may have issued.
-func (c *catalog) skipIDs(ctx context.Context) error {
-	_, err := c.nextIDs(ctx, recoveredIDs)
+// SkipIDs moves /ids past every id that the lost voters of a recovered lock service may have issued.
+func (c *Catalog) SkipIDs(ctx context.Context) error {
+	_, err := c.NextIDs(ctx, RecoveredIDs)
 	return err
 }
 
-// schema returns a table's schema and its generation. The error is api.ErrNoTable or that of the lock service.
-func (c *catalog) schema(ctx context.Context, name string) (*table.Schema, uint64, error) {
-	return readSchema(ctx, c.meta, name)
+// Schema returns a table's schema and its generation. The error is api.ErrNoTable or that of the lock service.
+func (c *Catalog) Schema(ctx context.Context, name string) (*table.Schema, uint64, error) {
+	return ReadSchema(ctx, c.Meta, name)
 }
 
 // files is the part of the lock service that readSchema uses.
@@ -92,14 +92,14 @@ type files interface {
 	Get(ctx context.Context, path string) (metaapi.File, error)
 }
 
-func readSchema(ctx context.Context, from files, name string) (*table.Schema, uint64, error) {
-	s, _, gen, err := readTable(ctx, from, name)
+func ReadSchema(ctx context.Context, from files, name string) (*table.Schema, uint64, error) {
+	s, _, gen, err := ReadTable(ctx, from, name)
 	return s, gen, err
 }
 
-// readTable also returns the split points of a table whose first tablets have not all been created.
-func readTable(ctx context.Context, from files, name string) (*table.Schema, *splitPoints, uint64, error) {
-	f, err := from.Get(ctx, tablePath(name))
+// ReadTable also returns the split points of a table whose first tablets have not all been created.
+func ReadTable(ctx context.Context, from files, name string) (*table.Schema, *SplitPoints, uint64, error) {
+	f, err := from.Get(ctx, TablePath(name))
 	if errors.Is(err, metaapi.ErrNotFound) || errors.Is(err, metaapi.ErrBadPath) {
 		return nil, nil, 0, fmt.Errorf("table %q: %w", name, api.ErrNoTable)
 	}
@@ -118,16 +118,16 @@ func readTable(ctx context.Context, from files, name string) (*table.Schema, *sp
 	return s, c, f.Generation, nil
 }
 
-// saveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not
+// SaveTable stores a schema, and the split points of a new table, if the file is at generation gen; 0 means that it must not
 // exist. The error is api.ErrTableExists, api.ErrConflict or that of the lock service.
-func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *splitPoints, gen uint64) error {
+func (c *Catalog) SaveTable(ctx context.Context, s *table.Schema, cut *SplitPoints, gen uint64) error {
 	e := wire.GetEncoder()
 	defer e.Release()
 	table.AppendSchema(e, s)
 	if cut != nil {
 		cut.append(e)
 	}
-	_, err := c.set(ctx, tablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
+	_, err := c.Set(ctx, TablePath(s.Name), append([]byte(nil), e.Bytes()...), gen)
 	if changed := (*metaapi.GenerationError)(nil); errors.As(err, &changed) {
 		if gen == 0 {
 			return fmt.Errorf("table %q: %w", s.Name, api.ErrTableExists)
@@ -137,13 +137,13 @@ func (c *catalog) saveTable(ctx context.Context, s *table.Schema, cut *splitPoin
 	return err
 }
 
-// names lists the tables.
-func (c *catalog) names(ctx context.Context) ([]string, error) {
-	return c.list(ctx, tablesDir)
+// Names lists the tables.
+func (c *Catalog) Names(ctx context.Context) ([]string, error) {
+	return c.List(ctx, TablesDir)
 }
 
-func (c *catalog) list(ctx context.Context, dir string) ([]string, error) {
-	stats, err := c.meta.List(ctx, dir)
+func (c *Catalog) List(ctx context.Context, dir string) ([]string, error) {
+	stats, err := c.Meta.List(ctx, dir)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, nil
 	}
@@ -153,3 +153,10 @@ func (c *catalog) list(ctx context.Context, dir string) ([]string, error) {
 	}
 	return names, err
 }
+
+// NoSuchTable returns the error for a table that does not exist, or of which the caller may see nothing.
+func NoSuchTable(name string) error { return fmt.Errorf("table %q: %w", name, api.ErrNoTable) }
+
+// ServersDir holds a file for each node. The process that holds the file's lock is the node (I4). A process started on a copy of a
+// node's data directories cannot get the lock.
+const ServersDir = "/servers"

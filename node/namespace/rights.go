@@ -1,4 +1,4 @@
-package node
+package namespace
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// foundRights writes the rights of a new cluster: its first principal has all. The epoch is written last, as in each change.
-func (c *catalog) foundRights(ctx context.Context, now time.Time) error {
+// FoundRights writes the rights of a new cluster: its first principal has all. The epoch is written last, as in each change.
+func (c *Catalog) FoundRights(ctx context.Context, now time.Time) error {
 	first := &acl.Principal{Name: folder.FirstPrincipal, Created: now}
 	first.Covers(now.Add(pki.PrincipalLife)) // the certificate that "stele init" issued, a little earlier
 	all, err := (&acl.Policy{Table: acl.Cluster}).Grant(acl.Grant{Principal: first.Name, Rights: acl.Admin})
@@ -28,7 +28,7 @@ func (c *catalog) foundRights(ctx context.Context, now time.Time) error {
 		{acl.ClusterFile, all.Encode()},
 		{acl.EpochFile, binary.BigEndian.AppendUint64(nil, 0)},
 	} {
-		_, err := c.set(ctx, f.path, f.data, 0)
+		_, err := c.Set(ctx, f.path, f.data, 0)
 		if err != nil && !errors.Is(err, metaapi.ErrGeneration) { // an interrupted start has written it
 			return err
 		}

@@ -1,4 +1,4 @@
-package node
+package namespace
 
 import (
 	"context"
@@ -18,11 +18,11 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// schemas reads the schemas of tables for a tablet server, through the session that holds the server's lock. A change of a
+// Schemas reads the schemas of tables for a tablet server, through the session that holds the server's lock. A change of a
 // table's file commits when every server that read it has dropped what it read, or has lost its lock (I15). It implements
 // tablet.Schemas.
-type schemas struct {
-	session *session.Session
+type Schemas struct {
+	Session *session.Session
 
 	// mu guards the field in it. Never held across I/O.
 	mu struct {
@@ -35,8 +35,8 @@ type schemas struct {
 // knownTable is the id of a table, and the instance of the file that it was read from.
 type knownTable struct{ id, instance uint64 }
 
-func newSchemas(s *session.Session) *schemas {
-	f := &schemas{session: s}
+func NewSchemas(s *session.Session) *Schemas {
+	f := &Schemas{Session: s}
 	f.mu.known = map[string]knownTable{}
 	return f
 }
@@ -48,11 +48,11 @@ const (
 )
 
 // Schema implements tablet.Schemas. Further errors are those of reading, and of ctx.
-func (f *schemas) Schema(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
+func (f *Schemas) Schema(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
 	for wait := schemaPauseMin; ; wait = min(2*wait, schemaPauseMax) {
-		file, v, err := f.session.GetVersion(ctx, tablePath(name))
+		file, v, err := f.Session.GetVersion(ctx, TablePath(name))
 		if errors.Is(err, metaapi.ErrNotFound) {
-			return nil, nil, noSuchTable(name)
+			return nil, nil, NoSuchTable(name)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -62,7 +62,7 @@ func (f *schemas) Schema(ctx context.Context, id uint64, name string) (*table.Sc
 			return nil, nil, err
 		}
 		if s.ID != id {
-			return nil, nil, noSuchTable(name)
+			return nil, nil, NoSuchTable(name)
 		}
 		if v != nil {
 			return s, v, nil
@@ -82,8 +82,8 @@ func decodeSchema(name string, data []byte) (*table.Schema, error) {
 	return s, nil
 }
 
-// byID is Schema for the table with an id. The error is api.ErrNoTable if there is none.
-func (f *schemas) byID(ctx context.Context, id uint64) (*table.Schema, tablet.Version, error) {
+// ByID is Schema for the table with an id. The error is api.ErrNoTable if there is none.
+func (f *Schemas) ByID(ctx context.Context, id uint64) (*table.Schema, tablet.Version, error) {
 	name := f.name(id)
 	if name == "" {
 		if err := f.learn(ctx); err != nil {
@@ -97,7 +97,7 @@ func (f *schemas) byID(ctx context.Context, id uint64) (*table.Schema, tablet.Ve
 }
 
 // name returns the name of the table with an id, or "" if it is unknown. A table's name never changes.
-func (f *schemas) name(id uint64) string {
+func (f *Schemas) name(id uint64) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, t := range f.mu.known {
@@ -109,8 +109,8 @@ func (f *schemas) name(id uint64) string {
 }
 
 // learn reads the ids of tables created since the last call, and forgets dropped ones.
-func (f *schemas) learn(ctx context.Context) error {
-	files, err := f.session.List(ctx, tablesDir)
+func (f *Schemas) learn(ctx context.Context) error {
+	files, err := f.Session.List(ctx, TablesDir)
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return err
 	}
@@ -124,7 +124,7 @@ func (f *schemas) learn(ctx context.Context) error {
 			known[name] = t
 			continue
 		}
-		file, err := f.session.Get(ctx, at.Path)
+		file, err := f.Session.Get(ctx, at.Path)
 		if errors.Is(err, metaapi.ErrNotFound) {
 			continue
 		}

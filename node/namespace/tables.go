@@ -1,0 +1,73 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/table"
+)
+
+// Tables returns the names of all tables by id.
+func (m *Access) Tables(ctx context.Context) (map[uint64]string, error) {
+	files, err := m.List(ctx, TablesDir)
+	tables := map[uint64]string{}
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return tables, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		name := path.Base(f.Path)
+		s, _, err := ReadSchema(ctx, m.Current(), name)
+		if errors.Is(err, api.ErrNoTable) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		tables[s.ID] = name
+	}
+	return tables, nil
+}
+
+// SchemaOf returns the schema of a table, which may be METADATA.
+func (c *Catalog) SchemaOf(ctx context.Context, name string) (*table.Schema, error) {
+	if name == metadata.Name {
+		return metadata.Schema(), nil
+	}
+	s, _, err := c.Schema(ctx, name)
+	return s, err
+}
+
+// InstancesAlive returns the tablet servers that hold their locks.
+func (m *Access) InstancesAlive(ctx context.Context) (map[string]bool, error) {
+	files, err := m.List(ctx, ServersDir)
+	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		return nil, err
+	}
+	alive := map[string]bool{}
+	for _, f := range files {
+		if f.Lock == metaapi.Exclusive {
+			alive[ServerName(path.Base(f.Path), f.LockGeneration)] = true
+		}
+	}
+	return alive, nil
+}
+
+// ServerName returns the name of a tablet server: the node, and the generation of the lock of this instance.
+func ServerName(node string, lockGeneration uint64) string {
+	return node + "." + strconv.FormatUint(lockGeneration, 10)
+}
+
+// NodeOf returns the node of a tablet server.
+func NodeOf(server string) string {
+	node, _, _ := strings.Cut(server, ".")
+	return node
+}
