@@ -46,9 +46,6 @@ func guardStranger(p pki.Peer, method string) error {
 	return api.ToRPC(errStranger)
 }
 
-// errStranger is the error for clients without a credential.
-var errStranger = &api.IdentityError{Reason: api.IdentityNone, Text: "the connection has no credential: use a certificate of the cluster, or an access token"}
-
 // handleSecurity registers a method that requires certificates. On an open node it fails with api.ErrOpenCluster.
 func (n *Node) handleSecurity(method string, mode rpc.Mode, h func(*rpc.Call)) {
 	n.handle(method, mode, func(c *rpc.Call) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
@@ -107,3 +108,6 @@ func (s *subject) owner() string {
 	}
 	return s.identity().Name
 }
+
+// errStranger is the error for clients without a credential.
+var errStranger = &api.IdentityError{Reason: api.IdentityNone, Text: "the connection has no credential: use a certificate of the cluster, or an access token"}

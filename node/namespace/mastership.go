@@ -10,7 +10,7 @@ import (
 )
 
 // Mastership is this node's mastership during a change. Writes of the change are guarded by it: if another master has taken over,
-// they fail. A nil *reign means none.
+// they fail. A nil *Mastership means none.
 type Mastership struct {
 	Option metaapi.SetOptions
 	// Wrote is set when something besides the epoch of rights was written, or may have been.

@@ -58,7 +58,7 @@ func (c *Catalog) Remove(ctx context.Context, path string, gen uint64) error {
 }
 
 // Settle calls try, and repeats it while the outcome is unknown. In the repeats only answers of the namespace itself count: a full
-// disk says nothing about the earlier attempt.
+// disk does not settle the earlier attempt.
 func Settle(ctx context.Context, try func(ctx context.Context, again bool) error) error {
 	err := attempt(ctx, func(ctx context.Context) error { return try(ctx, false) })
 	if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
