@@ -5,16 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 )
 
 // TestActionRates: a user that administers tables has a burst of actions, then one a second. Users have separate rates.
 func TestActionRates(t *testing.T) {
-	var r actionRates
+	var r authz.ActionRates
 	now := time.Now()
 	take := func(user string, n int) (taken int) {
 		for range n {
-			err := r.take(user, now)
+			err := r.Take(user, now)
 			if err == nil {
 				taken++
 			} else if !errors.Is(err, api.ErrOverloaded) {
@@ -23,8 +25,8 @@ func TestActionRates(t *testing.T) {
 		}
 		return taken
 	}
-	if n := take("ann", 1000); n != tableActionsBurst {
-		t.Errorf("a burst of %d, want %d", n, tableActionsBurst)
+	if n := take("ann", 1000); n != authz.TableActionsBurst {
+		t.Errorf("a burst of %d, want %d", n, authz.TableActionsBurst)
 	}
 	if n := take("bob", 1); n != 1 {
 		t.Error("another user has to wait")

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -32,7 +34,7 @@ type tableService struct {
 	log         *slog.Logger
 	id          func() string
 	limits      *table.Limits
-	authz       *authorizer
+	authz       *authz.Authorizer
 	catalog     *namespace.Catalog
 	meta        *namespace.Access
 	changes     *changes
@@ -72,8 +74,8 @@ func (tb *tableService) createTable(c *rpc.Call) {
 	}
 	var s *table.Schema
 	var served <-chan struct{}
-	creator := subjectOf(c).owner()
-	err := tb.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodCreateTable, r.Name}, func(ctx context.Context) (err error) {
+	creator := authz.SubjectOf(c).Owner()
+	err := tb.changes.do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodCreateTable, Name: r.Name}, func(ctx context.Context) (err error) {
 		s, served, err = tb.create(ctx, &r, creator)
 		return err
 	})
@@ -199,10 +201,10 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 }
 
 // alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
-func (tb *tableService) alter(ctx context.Context, a changeRequest, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+func (tb *tableService) alter(ctx context.Context, a authz.ChangeRequest, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
 	err := tb.changes.do(ctx, a, func(ctx context.Context) (err error) {
-		s, err = tb.alterNow(ctx, a.name, edit)
+		s, err = tb.alterNow(ctx, a.Name, edit)
 		return err
 	})
 	if err != nil {
@@ -242,7 +244,7 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 	if !reply.Begin(c, &r.Options) {
 		return
 	}
-	s, err := tb.alter(c.Context(), changeRequest{subjectOf(c), api.MethodSetFamily, r.Table}, func(old *table.Schema) (*table.Schema, error) {
+	s, err := tb.alter(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetFamily, Name: r.Table}, func(old *table.Schema) (*table.Schema, error) {
 		return old.Apply(r.Family)
 	})
 	if err != nil {
@@ -254,7 +256,7 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 
 func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	var s *table.Schema
-	err := tb.changes.do(ctx, requestIn(ctx), func(ctx context.Context) (err error) {
+	err := tb.changes.do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
 			tb.accounts.pruneGrants(ctx, s)
@@ -306,11 +308,11 @@ func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) 
 
 // visible returns a table as the subject of ctx may see it, or nil if it may not see the table.
 func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
-	caller := subjectIn(ctx)
+	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		return s, nil
 	}
-	v, _, err := tb.authz.rights.view(ctx, caller, s)
+	v, _, err := tb.authz.Rights.View(ctx, caller, s)
 	if err != nil || v.CheckSeen() != nil {
 		return nil, err
 	}
@@ -320,22 +322,22 @@ func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Sc
 // hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
 // tablets unless the subject administers the table.
 func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) error {
-	caller := subjectIn(ctx)
+	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		return nil
 	}
 	var err error
 	if info.Schema.ID == metadata.TableID {
-		_, err = tb.authz.rights.check(ctx, caller, acl.Read)
+		_, err = tb.authz.Rights.Check(ctx, caller, acl.Read)
 	} else {
 		var v *acl.View
-		if v, _, err = tb.authz.rights.view(ctx, caller, info.Schema); err != nil {
+		if v, _, err = tb.authz.Rights.View(ctx, caller, info.Schema); err != nil {
 			return err
 		}
 		if v.CheckSeen() != nil { // rights have changed
 			return namespace.NoSuchTable(info.Schema.Name)
 		}
-		info.Schema, err = v.Visible(), elementPermission(v.CheckTable(acl.Admin))
+		info.Schema, err = v.Visible(), authz.ElementPermission(v.CheckTable(acl.Admin))
 	}
 	if errors.Is(err, api.ErrPermission) {
 		info.SizesHidden = true
@@ -349,7 +351,7 @@ func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) erro
 }
 
 func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	return nil, tb.changes.do(ctx, requestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
+	return nil, tb.changes.do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -18,7 +20,7 @@ const methodAuth = "auth"
 func (n *Node) handleAuth() {
 	n.rpc.Handle(methodAuth, rpc.Spawned, func(c *rpc.Call) {
 		text, err := c.Params.Str(), c.Params.Err()
-		caller := subjectOf(c)
+		caller := authz.SubjectOf(c)
 		switch {
 		case err != nil || c.NumParams < 1:
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "auth: want a token"))
@@ -31,7 +33,7 @@ func (n *Node) handleAuth() {
 			return
 		}
 		if err := n.authenticate(c.Context(), caller, text); err != nil {
-			c.Fail(n.authz.refuse(methodAuth, caller, err))
+			c.Fail(n.authz.Refuse(methodAuth, caller, err))
 			return
 		}
 		c.Reply(nil)
@@ -48,30 +50,30 @@ var tokenLimits = gateLimits{
 
 // authenticate verifies an access token for a connection, subject to tokenLimits. Errors: *api.OverloadedError, those of
 // lookAtToken.
-func (n *Node) authenticate(ctx context.Context, caller *subject, text string) (err error) {
-	leave, err := n.security.tokens.enter(hostOf(caller.from))
+func (n *Node) authenticate(ctx context.Context, caller *authz.Subject, text string) (err error) {
+	leave, err := n.security.tokens.enter(hostOf(caller.From))
 	if err != nil {
 		return err
 	}
 	defer func() { leave(err) }()
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, authz.RightsTimeout)
 	defer cancel()
 	return n.lookAtToken(ctx, caller, text)
 }
 
 // lookAtToken verifies an access token and makes the connection its principal's. Errors: *api.IdentityError, those of rights.ask.
-func (n *Node) lookAtToken(ctx context.Context, caller *subject, text string) error {
+func (n *Node) lookAtToken(ctx context.Context, caller *authz.Subject, text string) error {
 	bad := &api.IdentityError{Reason: api.IdentityBadToken, Text: "the access token does not exist, or was revoked"}
 	t, err := token.Parse(text)
 	if err != nil || t.Kind() != token.Access {
 		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "not an access token"}
 	}
-	if caller.peer.Kind != pki.Anonymous {
+	if caller.Peer.Kind != pki.Anonymous {
 		return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection has a client certificate: use either a certificate or a token"}
 	}
-	b, err := n.authz.rights.files.Get(ctx, tokenPath(t.ID()))
+	b, err := n.authz.Rights.Files.Get(ctx, authz.TokenPath(t.ID()))
 	if err != nil {
-		return n.authz.rights.recode(err)
+		return n.authz.Rights.Recode(err)
 	}
 	var r *token.AccessRecord // nil if there is none: the check takes as long
 	if b != nil {
@@ -81,22 +83,22 @@ func (n *Node) lookAtToken(ctx context.Context, caller *subject, text string) er
 	}
 	if err := r.Check(t, time.Now()); err != nil {
 		if r != nil && r.Valid(time.Now()) != nil && r.ID == t.ID() {
-			return n.authz.rights.recode(err)
+			return n.authz.Rights.Recode(err)
 		}
 		return bad
 	}
-	trial := &subject{peer: caller.peer}
-	trial.credentialToken.Store(&credentialToken{record: r})
-	if _, err := n.authz.rights.known(ctx, trial); err != nil {
+	trial := &authz.Subject{Peer: caller.Peer}
+	trial.CredentialToken.Store(&authz.CredentialToken{Record: r})
+	if _, err := n.authz.Rights.Known(ctx, trial); err != nil {
 		return err
 	}
-	if !caller.credentialToken.CompareAndSwap(nil, trial.credentialToken.Load()) {
-		if old := caller.credentialToken.Load().record; old.ID != r.ID {
+	if !caller.CredentialToken.CompareAndSwap(nil, trial.CredentialToken.Load()) {
+		if old := caller.CredentialToken.Load().Record; old.ID != r.ID {
 			return &api.IdentityError{Reason: api.IdentityBadToken, Text: "the connection uses another token: open another connection"}
 		}
-	} else if caller.conn != nil {
-		if err := caller.conn.Stay(caller.identity(), r.Ends); err != nil {
-			caller.credentialToken.Store(nil)
+	} else if caller.Conn != nil {
+		if err := caller.Conn.Stay(caller.Identity(), r.Ends); err != nil {
+			caller.CredentialToken.Store(nil)
 			return &api.OverloadedError{Reason: err.Error(), RetryAfter: time.Second}
 		}
 	}

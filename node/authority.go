@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -76,12 +78,12 @@ func (n *Node) handleAuthority() {
 			reply.Fail(c, err)
 			return
 		}
-		key, err := n.giveAuthority(c.Context(), subjectOf(c).peer, want)
+		key, err := n.giveAuthority(c.Context(), authz.SubjectOf(c).Peer, want)
 		if err != nil || key != nil {
-			n.authz.audit.action(subjectOf(c), methodAuthority, "ca.key", err)
+			n.authz.Audit.Action(authz.SubjectOf(c), methodAuthority, "ca.key", err)
 		}
 		if err != nil {
-			n.log.Warn("authority key not sent", "peer", subjectOf(c).peer.String(), "err", err)
+			n.log.Warn("authority key not sent", "peer", authz.SubjectOf(c).Peer.String(), "err", err)
 			reply.Fail(c, err)
 			return
 		}
@@ -269,7 +271,7 @@ func (n *Node) handleRenew() {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodRenew, err))
 			return
 		}
-		node := subjectOf(c).peer.Name
+		node := authz.SubjectOf(c).Peer.Name
 		got, err := n.renewFor(c.Context(), node, request, hosts)
 		if err != nil {
 			n.log.Warn("node certificate not renewed", "node", node, "err", err)

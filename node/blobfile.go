@@ -100,7 +100,7 @@ func (rf *blobRefs) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint6
 // nameBlob writes the file of a sealed blob, which makes it exist. After an error it does not exist, unless the error is
 // metaapi.ErrOutcomeUnknown. The file counts for its owner.
 func (bs *blobService) nameBlob(ctx context.Context, f *blobFile, owner string) error {
-	if owner == "" && bs.authz.open {
+	if owner == "" && bs.authz.Open {
 		owner = openClients
 	}
 	_, err := bs.catalog.SetFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)

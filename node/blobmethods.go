@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -33,7 +35,7 @@ type blobService struct {
 	id         func() string
 	catalog    *namespace.Catalog
 	meta       *namespace.Access
-	authz      *authorizer
+	authz      *authz.Authorizer
 	peers      *peers
 	results    *resultMemory
 	store      *atomic.Pointer[blobfs.Store] // nil until it is open
@@ -65,7 +67,7 @@ func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context
 		if !ok {
 			return
 		}
-		result, err := h(withSubject(c.Context(), subjectOf(c)), r)
+		result, err := h(authz.WithSubject(c.Context(), authz.SubjectOf(c)), r)
 		if err != nil {
 			reply.Fail(c, blobError(c, err))
 			return
@@ -103,7 +105,7 @@ func blobError(c *rpc.Call, err error) error {
 const lookupTimeout = 10 * time.Second
 
 func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	u, err := bs.uploads.open(ctx, bs.store.Load(), strings.ToValidUTF8(r.Name, "�"), subjectIn(ctx).owner())
+	u, err := bs.uploads.open(ctx, bs.store.Load(), strings.ToValidUTF8(r.Name, "�"), authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +113,7 @@ func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (reply.
 }
 
 func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	u, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
+	u, release, err := bs.uploads.use(ctx, r.Upload, authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,7 @@ func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (reply
 }
 
 func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	u, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
+	u, release, err := bs.uploads.use(ctx, r.Upload, authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +139,7 @@ func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (reply.
 }
 
 func (bs *blobService) blobAbort(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	_, release, err := bs.uploads.use(ctx, r.Upload, subjectIn(ctx).owner())
+	_, release, err := bs.uploads.use(ctx, r.Upload, authz.SubjectIn(ctx).Owner())
 	if errors.Is(err, api.ErrUploadExpired) {
 		return nil, nil // aborting twice is not an error
 	}
@@ -155,7 +157,7 @@ func (bs *blobService) blobRead(c *rpc.Call) {
 	if !ok {
 		return
 	}
-	release, err := bs.results.take(c.Context(), subjectOf(c).owner(), int(r.Length))
+	release, err := bs.results.take(c.Context(), authz.SubjectOf(c).Owner(), int(r.Length))
 	if err != nil {
 		reply.Fail(c, err)
 		return

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/master"
@@ -20,7 +22,7 @@ type changes struct {
 	cancel     context.CancelFunc
 	background *sync.WaitGroup
 	meta       *namespace.Access
-	authz      *authorizer
+	authz      *authz.Authorizer
 	master     func() *master.Master
 	running    chan struct{} // a semaphore of 1
 }
@@ -29,7 +31,7 @@ type changes struct {
 // otherwise namespace and tablet servers could disagree on the tables, and writes to a table that only one of them knows would be
 // lost. A caller whose ctx ends first gets a deadline error, and the change continues under the node's context. In a cluster with
 // certificates the master's node makes the change, if the caller is still authorized when it is its turn: see asMaster.
-func (c *changes) do(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
+func (c *changes) do(ctx context.Context, a authz.ChangeRequest, do func(ctx context.Context) error) error {
 	select {
 	case c.running <- struct{}{}:
 	case <-ctx.Done():

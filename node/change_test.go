@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/client"
@@ -59,7 +61,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 	n, _ := startInternal(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	release, ended := make(chan struct{}), make(chan error, 1)
-	err := n.changes.do(ctx, changeRequest{}, func(ctx context.Context) error {
+	err := n.changes.do(ctx, authz.ChangeRequest{}, func(ctx context.Context) error {
 		cancel()
 		<-release
 		ended <- ctx.Err()
@@ -71,7 +73,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	err = n.changes.do(short, changeRequest{}, func(context.Context) error { t.Error("two changes at a time"); return nil })
+	err = n.changes.do(short, authz.ChangeRequest{}, func(context.Context) error { t.Error("two changes at a time"); return nil })
 	if !errors.As(err, &e) || e.Details["executed"] != 0 {
 		t.Errorf("the second caller got %v", err)
 	}
@@ -82,7 +84,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the change was given up: %v", err)
 	}
-	if err := n.changes.do(context.Background(), changeRequest{}, func(context.Context) error { return nil }); !errors.Is(err, raftmeta.ErrClosed) {
+	if err := n.changes.do(context.Background(), authz.ChangeRequest{}, func(context.Context) error { return nil }); !errors.Is(err, raftmeta.ErrClosed) {
 		t.Errorf("a change after Close: %v", err)
 	}
 }
@@ -111,7 +113,7 @@ func TestImpatientChanges(t *testing.T) {
 			_ = c.DropTable(soon, name)
 		}
 		cancel()
-		if err := n.changes.do(ctx, changeRequest{}, func(context.Context) error { return nil }); err != nil {
+		if err := n.changes.do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		agree := func() bool {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -21,7 +23,7 @@ import (
 type dataService struct {
 	ctx     context.Context // of the node
 	limits  *table.Limits
-	authz   *authorizer
+	authz   *authz.Authorizer
 	costly  *fair.Gate // turns for costly filters
 	results *resultMemory
 	filters filterCache
@@ -35,7 +37,7 @@ type tabletsOf interface {
 	// tabletsOf returns this node's tablet server for a table.
 	tabletsOf(table string) *tablet.Server
 	// misroutedErrorFor returns the error for a row that is not served here.
-	misroutedErrorFor(a *access, err error, table string, id uint64, row []byte) error
+	misroutedErrorFor(a *authz.Access, err error, table string, id uint64, row []byte) error
 }
 
 // meterer returns the quotas that requests count for.
@@ -104,7 +106,7 @@ func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered
 			return
 		}
 	}
-	a := d.authz.access(c, name)
+	a := d.authz.Access(c, name)
 	done := func(timestamp int64, err error) {
 		if a != nil && err == nil && !a.Holds() {
 			go d.settleMutate(c, a, timestamp) // the caller must not wait
@@ -113,40 +115,40 @@ func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered
 		switch {
 		case err == nil:
 			c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
-			a.release()
+			a.Release()
 		case misrouted(err):
 			go d.refuseMutate(c, a, &m, err, name, id, row, bytes) // it may wait for METADATA
 		default:
 			d.refuseMutate(c, a, &m, err, name, id, row, bytes)
 		}
 	}
-	if now && d.tablets.tabletsOf(name).For(a.of(false)).Table(id).ApplyNow(name, &r.Row, done) {
+	if now && d.tablets.tabletsOf(name).For(a.Of(false)).Table(id).ApplyNow(name, &r.Row, done) {
 		mutateRequests.Put(r)
 		return
 	}
 	// rpc bounds these by the requests in flight.
 	go func() {
-		d.tablets.tabletsOf(name).For(a.of(true)).Table(id).Apply(name, &r.Row, done)
+		d.tablets.tabletsOf(name).For(a.Of(true)).Table(id).Apply(name, &r.Row, done)
 		mutateRequests.Put(r)
 	}()
 }
 
 // refuseMutate answers a failed mutation of that many bytes and refunds its quota.
-func (d *dataService) refuseMutate(c *rpc.Call, a *access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
+func (d *dataService) refuseMutate(c *rpc.Call, a *authz.Access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
 	err = d.tablets.misroutedErrorFor(a, err, name, id, row)
 	m.refund(err, quota.WriteOps, 1, bytes)
 	reply.Fail(c, err)
-	a.release()
+	a.Release()
 }
 
 // settleMutate answers a mutation during which rights changed.
-func (d *dataService) settleMutate(c *rpc.Call, a *access, timestamp int64) {
-	if err := a.settle(d.ctx); err != nil {
+func (d *dataService) settleMutate(c *rpc.Call, a *authz.Access, timestamp int64) {
+	if err := a.Settle(d.ctx); err != nil {
 		reply.Fail(c, err)
 	} else {
 		c.Reply(func(e *wire.Encoder) { api.AppendTimestamp(e, timestamp) })
 	}
-	a.release()
+	a.Release()
 }
 
 func (d *dataService) mutateRows(c *rpc.Call) {
@@ -193,13 +195,13 @@ type rowsCall struct {
 type rowOutcome struct {
 	timestamp int64
 	err       error
-	access    *access
+	access    *authz.Access
 }
 
 // begin starts the mutation of a row, unless it has an outcome.
 func (k *rowsCall) begin(i int) {
 	o := &k.outcomes[i]
-	o.access = k.d.authz.access(k.c, k.table)
+	o.access = k.d.authz.Access(k.c, k.table)
 	switch refused := k.refused.Load(); {
 	case o.err != nil: // over quota
 	case k.c.Expired():
@@ -207,7 +209,7 @@ func (k *rowsCall) begin(i int) {
 	case refused != nil:
 		o.err = *refused
 	default:
-		k.d.tablets.tabletsOf(k.table).For(o.access.of(true)).Table(k.id).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
+		k.d.tablets.tabletsOf(k.table).For(o.access.Of(true)).Table(k.id).Apply(k.table, &k.rows[i], func(timestamp int64, err error) {
 			o.timestamp, o.err = timestamp, err
 			if err != nil && misrouted(err) {
 				k.misrouted.Store(true)
@@ -237,7 +239,7 @@ func (k *rowsCall) Result() {
 	for i := range k.outcomes {
 		o := &k.outcomes[i]
 		if o.err == nil {
-			o.err = o.access.settle(k.d.ctx)
+			o.err = o.access.Settle(k.d.ctx)
 		}
 		if o.err != nil {
 			o.err = k.d.tablets.misroutedErrorFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
@@ -246,7 +248,7 @@ func (k *rowsCall) Result() {
 			}
 			o.err = reply.ToAPI(o.err)
 		}
-		o.access.release()
+		o.access.Release()
 	}
 	k.c.Reply(func(e *wire.Encoder) {
 		e.Array(len(k.outcomes))
@@ -265,8 +267,8 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 	if !reply.Begin(c, &r.Options) {
 		return
 	}
-	a := d.authz.access(c, r.Table)
-	defer a.release()
+	a := d.authz.Access(c, r.Table)
+	defer a.Release()
 	if isSystem(r.Table) && (!r.System || a != nil) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
@@ -283,14 +285,14 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 	}
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	matched, err := turn.in(d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
+	matched, err := turn.in(d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)).CheckAndMutate(c.Context(), r.Table, r.Row, f, r.True, r.False)
 	if err == nil {
 		rm := table.RowMutation{Row: r.Row, Mutations: r.False}
 		if matched {
 			rm.Mutations = r.True
 		}
 		m.charge(quota.WriteOps, 0, rm.Size())
-		err = a.settle(d.ctx)
+		err = a.Settle(d.ctx)
 	}
 	if err != nil {
 		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
@@ -314,19 +316,19 @@ func (d *dataService) readModifyWrite(c *rpc.Call) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
-	a := d.authz.access(c, r.Table)
-	defer a.release()
+	a := d.authz.Access(c, r.Table)
+	defer a.Release()
 	m := d.quotas.meter(c, r.Table, true)
 	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data
 		reply.Fail(c, err)
 		return
 	}
-	row, err := d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
+	row, err := d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err == nil {
 		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
 		m.charge(quota.WriteOps, 0, bytes)
 		m.charge(quota.ReadOps, 0, bytes)
-		err = a.settle(d.ctx)
+		err = a.Settle(d.ctx)
 	}
 	if err != nil {
 		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -34,9 +36,9 @@ const epochCheckTimeout = 5 * time.Second
 // admitCommand admits a command of the master, or rejects it: if it comes from another node than the one that it names, because
 // sequencers are not secret, and as epochGate.admit does.
 func (n *Node) admitCommand(c *rpc.Call, m command) error {
-	if caller := subjectOf(c); caller != nil && caller.peer.Name != m.master {
+	if caller := authz.SubjectOf(c); caller != nil && caller.Peer.Name != m.master {
 		return api.ToRPC(&api.PermissionError{Method: c.Method(),
-			Text: fmt.Sprintf("node %s sent a command of node %.80q: a master sends its own commands", caller.peer.Name, m.master)})
+			Text: fmt.Sprintf("node %s sent a command of node %.80q: a master sends its own commands", caller.Peer.Name, m.master)})
 	}
 	return n.epochs.admit(c.Context(), m, n.meta.Client)
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -118,7 +120,7 @@ func TestEpochHasOneMaster(t *testing.T) {
 func TestEpochOfAnotherNode(t *testing.T) {
 	n := &Node{ctx: t.Context()}
 	n.epochs.mu.epoch, n.epochs.mu.master = 5, "n1"
-	g := guardedNode{n: n, subjects: make(chan *subject, 1)}
+	g := guardedNode{n: n, subjects: make(chan *authz.Subject, 1)}
 	g.serve(t, rpc.ServerConfig{}, map[string]func(*rpc.Call){methodHail: func(c *rpc.Call) {
 		if err := n.admitCommand(c, commandOf(c.Params.Str(), 5)); err != nil {
 			c.Fail(err)
@@ -126,9 +128,9 @@ func TestEpochOfAnotherNode(t *testing.T) {
 		}
 		c.Reply(nil)
 	}})
-	n1, n2 := &subject{peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, &subject{peer: pki.Peer{Kind: pki.Node, Name: "n2"}}
+	n1, n2 := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n2"}}
 	for name, c := range map[string]struct {
-		from *subject
+		from *authz.Subject
 		as   string
 		want error
 	}{

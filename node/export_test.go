@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/gossip"
@@ -84,21 +86,21 @@ func (n *Node) Methods() []string { return n.rpc.Methods() }
 func Guarded() []string { return slices.Sorted(maps.Keys(guards)) }
 
 // GuardsOf looks up the guard of a method as its registration does.
-func (n *Node) GuardsOf(method string) { n.authz.admitter(method) }
+func (n *Node) GuardsOf(method string) { n.authz.Admitter(method) }
 
 // Looker returns what the rights of a principal on a table cost for one read: a look, and another before the answer.
 func (n *Node) Looker(principal string, generation uint64, s *table.Schema) func() error {
-	caller := &subject{peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
+	caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
 	return func() error {
-		a := accesses.Get().(*access)
-		a.z, a.caller, a.table = n.authz, caller, s.Name
-		as := a.of(true)
+		a := authz.Accesses.Get().(*authz.Access)
+		a.Z, a.Caller, a.Table = n.authz, caller, s.Name
+		as := a.Of(true)
 		as.Begin()
 		_, err := as.Read(context.Background(), s)
 		if err == nil && !as.Holds() {
 			err = errors.New("rights have changed")
 		}
-		a.release()
+		a.Release()
 		return err
 	}
 }
@@ -151,7 +153,7 @@ func (n *Node) PutFile(ctx context.Context, path string, data []byte) error {
 // ChangeAsNode makes a change on behalf of a node: it writes a file through the catalog and one as changes of rights do, each after
 // lost, and removes both. It does not check its mastership itself. It returns how each write ended.
 func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err error) {
-	err = n.changes.do(ctx, changeRequest{caller: &subject{peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
+	err = n.changes.do(ctx, authz.ChangeRequest{Caller: &authz.Subject{Peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		lost()
 		_, set := n.meta.Set(ctx, "/x", []byte("x"), metaapi.AnyGeneration)
@@ -164,7 +166,7 @@ func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err 
 
 // ChangeForNobody makes a change without a subject.
 func (n *Node) ChangeForNobody(ctx context.Context) error {
-	return n.changes.do(ctx, changeRequest{}, func(context.Context) error { return nil })
+	return n.changes.do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil })
 }
 
 // SweepTables takes away what is left over of tables.
@@ -212,7 +214,7 @@ func (n *Node) HasQuota(table string) bool {
 }
 
 // WhyTurnedAway is a word of the audit log for why a connection was not taken.
-func WhyTurnedAway(err error) string { return rejectionCode(err) }
+func WhyTurnedAway(err error) string { return authz.RejectionCode(err) }
 
 // RolloverEvery has a node look that often at how far the replacement of the authority is.
 func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }
@@ -276,6 +278,6 @@ func (n *Node) TurnsAwaited() bool { return n.data.costly.Awaited() }
 
 // SchemaFor reads a table's schema as the guard of a method does.
 func (n *Node) SchemaFor(ctx context.Context, name string) error {
-	_, err := n.authz.schemaFor(ctx, name)
+	_, err := n.authz.SchemaFor(ctx, name)
 	return err
 }

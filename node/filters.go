@@ -33,9 +33,9 @@ func (d *dataService) program(c *rpc.Call, name string, coded []byte) (*table.Pr
 	if p := d.filters.get(coded); p != nil {
 		return p, nil
 	}
-	if a := d.authz.access(c, name); a != nil {
-		defer a.release()
-		if err := a.mayRead(c.Context()); err != nil {
+	if a := d.authz.Access(c, name); a != nil {
+		defer a.Release()
+		if err := a.MayRead(c.Context()); err != nil {
 			return nil, err
 		}
 	}

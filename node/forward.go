@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/internal/timing"
@@ -29,19 +31,19 @@ func (n *Node) handleOnBehalf() {
 		c.Keep() // as the forwarded methods do
 		d := &c.Params
 		method := d.Str()
-		caller := &subject{peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, forwarded: true}
+		caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: d.Str(), Generation: d.Uint()}, Forwarded: true}
 		shownID := d.Str()
-		caller.from = d.Str()
+		caller.From = d.Str()
 		behind := *d
 		behind.Raw() // the parameters
-		caller.peer.Serial = behind.Str()
+		caller.Peer.Serial = behind.Str()
 		c.NumParams = d.Array()
 		g, h := guards[method], n.forwardable[method]
 		switch {
 		case d.Err() != nil:
 			c.Fail(api.ToRPC(d.Err()))
 			return
-		case h == nil || !g.master:
+		case h == nil || !g.Master:
 			c.Fail(rpc.Errorf(rpc.CodeUnknownMethod, "%s: %.128q is not forwarded", methodOnBehalf, method))
 			return
 		case !n.serving.Load():
@@ -49,7 +51,7 @@ func (n *Node) handleOnBehalf() {
 			return
 		}
 		if shownID != "" {
-			ctx, cancel := context.WithTimeout(c.Context(), rightsTimeout)
+			ctx, cancel := context.WithTimeout(c.Context(), authz.RightsTimeout)
 			defer cancel()
 			if err := n.restoreToken(ctx, caller, shownID); err != nil {
 				c.Fail(reply.ToAPI(err))
@@ -57,7 +59,7 @@ func (n *Node) handleOnBehalf() {
 			}
 		}
 		c.SetIdentity(caller)
-		if err := n.authz.admitCall(c, method, &g); err != nil {
+		if err := n.authz.AdmitCall(c, method, &g); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -66,16 +68,16 @@ func (n *Node) handleOnBehalf() {
 }
 
 // restoreToken sets the token of a forwarded subject, which another node has verified.
-func (n *Node) restoreToken(ctx context.Context, caller *subject, text string) error {
+func (n *Node) restoreToken(ctx context.Context, caller *authz.Subject, text string) error {
 	id, err := token.ParseID(text)
 	if err != nil {
 		return err
 	}
 	gone := &api.IdentityError{Reason: api.IdentityRevoked, Text: "token was revoked: have a new one made"}
-	b, err := n.authz.rights.files.Get(ctx, tokenPath(id))
+	b, err := n.authz.Rights.Files.Get(ctx, authz.TokenPath(id))
 	switch {
 	case err != nil:
-		return n.authz.rights.recode(err)
+		return n.authz.Rights.Recode(err)
 	case b == nil:
 		return gone
 	}
@@ -83,10 +85,10 @@ func (n *Node) restoreToken(ctx context.Context, caller *subject, text string) e
 	if err != nil {
 		return err
 	}
-	if r.Principal != caller.peer.Name || r.Generation != caller.peer.Generation {
+	if r.Principal != caller.Peer.Name || r.Generation != caller.Peer.Generation {
 		return gone
 	}
-	caller.credentialToken.Store(&credentialToken{record: r})
+	caller.CredentialToken.Store(&authz.CredentialToken{Record: r})
 	return nil
 }
 
@@ -99,14 +101,14 @@ const masterTime = 30 * time.Second
 
 // forward forwards a principal's request to the master's node and returns its answer. If this node becomes the master meanwhile, it
 // serves the request itself.
-func (n *Node) forward(c *rpc.Call, method string, caller *subject, serve func(*rpc.Call)) {
+func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve func(*rpc.Call)) {
 	c.OnAnswer(nil) // the master's node checks and logs the request
 	params := slices.Clone(c.Params.Rest())
 	began := time.Now()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if n.isMaster() {
 			g := guards[method]
-			if err := n.authz.admitCall(c, method, &g); err != nil {
+			if err := n.authz.AdmitCall(c, method, &g); err != nil {
 				c.Fail(err)
 				return
 			}
@@ -130,27 +132,27 @@ func (n *Node) forward(c *rpc.Call, method string, caller *subject, serve func(*
 }
 
 // forwardOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
-func (n *Node) forwardOnce(c *rpc.Call, caller *subject, params []byte, result *[]byte) (again bool, err error) {
+func (n *Node) forwardOnce(c *rpc.Call, caller *authz.Subject, params []byte, result *[]byte) (again bool, err error) {
 	masterID, _ := n.epochs.last()
-	if masterID == "" || masterID == n.id() || caller.forwarded {
-		return !caller.forwarded, errNotMaster
+	if masterID == "" || masterID == n.id() || caller.Forwarded {
+		return !caller.Forwarded, errNotMaster
 	}
-	name, generation, s := caller.principal()
+	name, generation, s := caller.Principal()
 	err = n.peers.call(c.Context(), masterID, methodOnBehalf, func(e *wire.Encoder) {
 		e.Array(7)
 		e.Str(c.Method())
 		e.Str(name)
 		e.Uint(generation)
 		if s != nil {
-			e.Str(s.record.ID.String())
+			e.Str(s.Record.ID.String())
 		} else {
 			e.Str("")
 		}
-		e.Str(caller.from)
+		e.Str(caller.From)
 		e.Array(c.NumParams)
 		e.Raw(params)
 		if s == nil {
-			e.Str(caller.peer.Serial)
+			e.Str(caller.Peer.Serial)
 		} else {
 			e.Str("")
 		}

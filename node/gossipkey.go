@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -50,7 +52,7 @@ func (n *Node) handleGossipKey() {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: want the id of a key, of %d bytes", methodGossipKey, len(id)))
 			return
 		}
-		key, err := n.giveGossipKey(c.Context(), subjectOf(c).peer, id)
+		key, err := n.giveGossipKey(c.Context(), authz.SubjectOf(c).Peer, id)
 		if err != nil {
 			reply.Fail(c, err)
 			return

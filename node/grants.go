@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -29,16 +31,16 @@ func (acc *accounts) handleGrants(r registrar) {
 			if !reply.Begin(c, &r.Options) {
 				return
 			}
-			caller := subjectOf(c)
-			_, _, err := acc.authz.administers(c.Context(), caller, r.Table) // a caller without the right must not delay others
+			caller := authz.SubjectOf(c)
+			_, _, err := acc.authz.Administers(c.Context(), caller, r.Table) // a caller without the right must not delay others
 			if reply.IsRefusal(err) || errors.Is(err, api.ErrNoTable) {
-				acc.authz.audit.refused(caller, method, grantText(&r), err)
+				acc.authz.Audit.Refused(caller, method, grantText(&r), err)
 			} else if err == nil {
-				err = acc.authz.audit.admit(caller)
+				err = acc.authz.Audit.Admit(caller)
 			}
 			if err == nil {
 				err = acc.regrant(c.Context(), caller, method, &r)
-				acc.authz.audit.action(caller, method, grantText(&r), err)
+				acc.authz.Audit.Action(caller, method, grantText(&r), err)
 			}
 			if err != nil {
 				reply.Fail(c, err)
@@ -56,7 +58,7 @@ func (acc *accounts) handleGrants(r registrar) {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		grants, err := acc.listGrants(c.Context(), subjectOf(c), &r)
+		grants, err := acc.listGrants(c.Context(), authz.SubjectOf(c), &r)
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -78,7 +80,7 @@ func grantText(r *api.GrantRequest) string {
 }
 
 // regrant grants or revokes rights.
-func (acc *accounts) regrant(ctx context.Context, caller *subject, method string, r *api.GrantRequest) error {
+func (acc *accounts) regrant(ctx context.Context, caller *authz.Subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
 		return reply.BadRequest(err)
@@ -86,12 +88,12 @@ func (acc *accounts) regrant(ctx context.Context, caller *subject, method string
 	if r.Table == "" && r.Family != "" {
 		return reply.BadRequest(errors.New("a family without a table"))
 	}
-	return acc.changeRights(ctx, changeRequest{caller, method, r.Table}, func(ctx context.Context) error {
+	return acc.changeRights(ctx, authz.ChangeRequest{Caller: caller, Method: method, Name: r.Table}, func(ctx context.Context) error {
 		g, tableID := acl.Grant{Principal: r.Principal, Rights: rights}, acl.Cluster
 		var s *table.Schema // as it is now
 		if r.Table != "" {
 			var err error
-			if s, err = acc.authz.schemaFor(ctx, r.Table); err != nil {
+			if s, err = acc.authz.SchemaFor(ctx, r.Table); err != nil {
 				return err
 			}
 			tableID = s.ID
@@ -151,8 +153,8 @@ func (acc *accounts) checkUser(ctx context.Context, name string) error {
 }
 
 // listGrants returns the grants on a table, or all.
-func (acc *accounts) listGrants(ctx context.Context, caller *subject, r *api.ListGrantsRequest) (*api.Grants, error) {
-	s, t, err := acc.authz.administers(ctx, caller, r.Table)
+func (acc *accounts) listGrants(ctx context.Context, caller *authz.Subject, r *api.ListGrantsRequest) (*api.Grants, error) {
+	s, t, err := acc.authz.Administers(ctx, caller, r.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +163,8 @@ func (acc *accounts) listGrants(ctx context.Context, caller *subject, r *api.Lis
 	if err != nil {
 		return nil, err
 	}
-	if caller.restricted() && !acc.authz.rights.holds(caller, t) {
-		return nil, errRightsMoved
+	if caller.Restricted() && !acc.authz.Rights.Holds(caller, t) {
+		return nil, authz.ErrRightsMoved
 	}
 	return all, nil
 }
@@ -177,7 +179,7 @@ func (acc *accounts) grantsOn(ctx context.Context, s *table.Schema, wanted func(
 		}
 		schemas[0] = &table.Schema{} // the cluster
 		for _, name := range names {
-			if s, err := acc.authz.schemaFor(ctx, name); err == nil {
+			if s, err := acc.authz.SchemaFor(ctx, name); err == nil {
 				schemas = append(schemas, s)
 			} else if !errors.Is(err, api.ErrNoTable) {
 				return nil, err
@@ -213,7 +215,7 @@ func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
 
 // pruneGrants removes the grants on families that were dropped, within the change that drops them; s is the table's new schema.
 func (acc *accounts) pruneGrants(ctx context.Context, s *table.Schema) {
-	if acc.authz.open {
+	if acc.authz.Open {
 		return
 	}
 	p, _, err := acc.policy(ctx, s.ID)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -82,7 +84,7 @@ func (r *rightsInMemory) stop() {
 type guardedNode struct {
 	n        *Node
 	rights   *rightsInMemory
-	subjects chan *subject // of the next connection
+	subjects chan *authz.Subject // of the next connection
 	addr     string
 	ran      atomic.Int64 // handlers that ran
 	during   func()       // what happens while a handler runs
@@ -125,7 +127,7 @@ func (g *guardedNode) serve(t *testing.T, cfg rpc.ServerConfig, methods map[stri
 }
 
 // call makes a call for a subject; nil is a client of an open node.
-func (g *guardedNode) call(t *testing.T, caller *subject, method string, params ...any) error {
+func (g *guardedNode) call(t *testing.T, caller *authz.Subject, method string, params ...any) error {
 	t.Helper()
 	g.subjects <- caller
 	conn, err := rpc.Dial(t.Context(), g.addr, rpc.ConnConfig{})
@@ -148,25 +150,25 @@ func (g *guardedNode) call(t *testing.T, caller *subject, method string, params 
 // newGuardedNode returns a node with certificates that guards all methods named by guards.
 func newGuardedNode(t *testing.T) *guardedNode {
 	t.Helper()
-	g := &guardedNode{rights: &rightsInMemory{}, subjects: make(chan *subject, 1), dir: filepath.Join(t.TempDir(), "audit")}
+	g := &guardedNode{rights: &rightsInMemory{}, subjects: make(chan *authz.Subject, 1), dir: filepath.Join(t.TempDir(), "audit")}
 	stage := "a test"
 	g.n = &Node{ctx: t.Context(), security: &security{}}
-	g.n.authz = &authorizer{ctx: g.n.ctx, limits: &g.n.limits, guards: guards, meta: &g.n.meta, checkLeader: g.n.checkLeader, serving: g.n.checkServing,
-		rights: &rights{cache: acl.NewCache(g.rights), checkLeader: func() error { return nil }}}
+	g.n.authz = &authz.Authorizer{Ctx: g.n.ctx, Limits: &g.n.limits, Guards: guards, Meta: &g.n.meta, CheckLeader: g.n.checkLeader, Serving: g.n.checkServing,
+		Rights: &authz.Rights{Cache: acl.NewCache(g.rights), CheckLeader: func() error { return nil }}}
 	g.n.serving.Store(true)
 	g.n.stage.Store(&stage)
 	to, err := audit.Open(audit.Config{Dir: g.dir, Node: "n1", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.n.authz.audit = &auditLog{to: to, log: slog.New(slog.DiscardHandler), isAdmin: func(caller *subject) bool {
+	g.n.authz.Audit = &authz.AuditLog{To: to, Log: slog.New(slog.DiscardHandler), IsAdmin: func(caller *authz.Subject) bool {
 		if g.rules != nil {
 			return g.rules()
 		}
-		return g.n.authz.administersCluster(caller)
+		return g.n.authz.AdministersCluster(caller)
 	}}
 	t.Cleanup(func() {
-		if err := g.n.authz.audit.close(); err != nil {
+		if err := g.n.authz.Audit.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -184,12 +186,12 @@ func newGuardedNode(t *testing.T) *guardedNode {
 			c.Reply(nil)
 		}
 	}
-	g.serve(t, rpc.ServerConfig{Admit: g.n.authz.admitter}, methods)
+	g.serve(t, rpc.ServerConfig{Admit: g.n.authz.Admitter}, methods)
 	return g
 }
 
-func userNamed(name string) *subject {
-	return &subject{peer: pki.Peer{Kind: pki.Principal, Name: name}, from: "127.0.0.1:1"}
+func userNamed(name string) *authz.Subject {
+	return &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: name}, From: "127.0.0.1:1"}
 }
 
 // TestGuardByRights: each guard admits exactly the nodes, users and unauthenticated clients that it names. A rejected call does not reach the
@@ -200,15 +202,15 @@ func TestGuardByRights(t *testing.T) {
 	const denied, unknown = rpc.CodePermissionDenied, rpc.CodeUnauthenticated
 	methods := []string{api.MethodPing, api.MethodRead, api.MethodListTables, api.MethodDescribeTable, api.MethodStatus, api.MethodCreateTable, api.MethodCompactTable, methodHail}
 	for name, c := range map[string]struct {
-		caller *subject
+		caller *authz.Subject
 		want   [8]rpc.Code
 	}{
-		"a node":             {&subject{peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, [8]rpc.Code{}},
+		"a node":             {&authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, [8]rpc.Code{}},
 		"an administrator":   {userNamed("admin"), [8]rpc.Code{7: denied}},
 		"a reader":           {userNamed("reader"), [8]rpc.Code{5: denied, denied, denied}},
 		"one without rights": {userNamed("plain"), [8]rpc.Code{4: denied, denied, denied, denied}},
 		"one that is gone":   {userNamed("gone"), [8]rpc.Code{2: unknown, unknown, unknown, unknown, unknown, denied}},
-		"an anonymous one":   {&subject{}, [8]rpc.Code{1: unknown, unknown, unknown, unknown, unknown, unknown, unknown}},
+		"an anonymous one":   {&authz.Subject{}, [8]rpc.Code{1: unknown, unknown, unknown, unknown, unknown, unknown, unknown}},
 		"one of no port":     {nil, [8]rpc.Code{1: unknown, unknown, unknown, unknown, unknown, unknown, unknown}},
 	} {
 		for i, method := range methods {
@@ -241,19 +243,19 @@ func TestGuardBeforeServing(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	if err := g.call(t, &subject{peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, methodHail); err != nil {
+	if err := g.call(t, &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, methodHail); err != nil {
 		t.Errorf("a node: %v", err)
 	}
 }
 
 // TestGuardOfOpenNode: a node without certificates lets in every call, and one with certificates only those that are for strangers.
 func TestGuardOfOpenNode(t *testing.T) {
-	open, secure := &authorizer{open: true, guards: guards}, &authorizer{guards: guards}
+	open, secure := &authz.Authorizer{Open: true, Guards: guards}, &authz.Authorizer{Guards: guards}
 	for method, g := range guards {
-		if open.admitter(method) != nil {
+		if open.Admitter(method) != nil {
 			t.Errorf("an open node guards %s", method)
 		}
-		if (secure.admitter(method) == nil) != (g.to == strangers) {
+		if (secure.Admitter(method) == nil) != (g.To == authz.Strangers) {
 			t.Errorf("a node with certificates does not guard %s", method)
 		}
 	}
@@ -277,7 +279,7 @@ func TestGuardWritesAuditLog(t *testing.T) {
 	for _, method := range []string{api.MethodCompactTable, api.MethodStatus, methodHail} {
 		_ = g.call(t, reader, method, metadata.Name)
 	}
-	if err := g.n.authz.audit.close(); err != nil {
+	if err := g.n.authz.Audit.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string][]string{
@@ -307,13 +309,13 @@ func TestGuardBoundsTableActions(t *testing.T) {
 	g.rules = func() bool { return false }
 	g.rights.set(t, map[string]acl.Rights{"admin": acl.Admin, "reader": acl.Read})
 	admin, reader := userNamed("admin"), userNamed("reader")
-	for range tableActionsBurst - 1 {
-		if err := g.n.authz.audit.admit(admin); err != nil {
+	for range authz.TableActionsBurst - 1 {
+		if err := g.n.authz.Audit.Admit(admin); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var err error
-	for range tableActionsBurst { // one is left, and one more comes each second
+	for range authz.TableActionsBurst { // one is left, and one more comes each second
 		if err = g.call(t, admin, api.MethodSplitTablet, metadata.Name); err != nil {
 			break
 		}

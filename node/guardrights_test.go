@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/steledb/stele/node/authz"
 )
 
 // The audiences of requiredRights.
@@ -128,24 +130,24 @@ var nodeMethods = strings.Fields(`
 `)
 
 // text returns what a guard demands, in the words of requiredRights.
-func (g guard) text() string {
-	switch g.to {
-	case nodes:
+func guardText(g authz.Guard) string {
+	switch g.To {
+	case authz.Nodes:
 		return forNodes
-	case strangers:
+	case authz.Strangers:
 		return forAll
-	case known:
+	case authz.Known:
 		return forUsers
-	case own:
+	case authz.Own:
 		return perRow
-	case ofTable:
+	case authz.OfTable:
 		return seesTable
-	case right:
-		return g.right.String() + " on the cluster"
-	case rightOfTable:
-		return g.right.String() + " on the table"
+	case authz.Right:
+		return g.Right.String() + " on the cluster"
+	case authz.RightOfTable:
+		return g.Right.String() + " on the table"
 	}
-	return fmt.Sprintf("audience %d", g.to)
+	return fmt.Sprintf("audience %d", g.To)
 }
 
 // TestRequiredRights pins the right that each method demands of its caller.
@@ -159,7 +161,7 @@ func TestRequiredRights(t *testing.T) {
 	}
 	for _, method := range slices.Sorted(maps.Keys(guards)) {
 		want, ok := required[method]
-		switch got := guards[method].text(); {
+		switch got := guardText(guards[method]); {
 		case !ok:
 			t.Errorf("%q is for %q: enter the right that it requires in requiredRights or nodeMethods", method, got)
 		case got != want:

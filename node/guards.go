@@ -3,6 +3,8 @@ package node
 import (
 	"maps"
 
+	"github.com/steledb/stele/node/authz"
+
 	blobapi "github.com/steledb/stele/blobfs/api"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 
@@ -13,86 +15,86 @@ import (
 )
 
 // guards has the guard of every method. A method without a guard cannot be registered.
-var guards = allGuards(map[string]guard{
-	api.MethodPing: {to: strangers},
-	methodAuth:     {to: strangers},
+var guards = allGuards(map[string]authz.Guard{
+	api.MethodPing: {To: authz.Strangers},
+	methodAuth:     {To: authz.Strangers},
 
-	api.MethodMutate:          {to: own},
-	api.MethodMutateRows:      {to: own},
-	api.MethodRead:            {to: own},
-	api.MethodReadRows:        {to: own},
-	api.MethodScanOpen:        {to: own},
-	api.MethodScanNext:        {to: own},
-	api.MethodScanClose:       {to: own}, // the caller's own scans
-	api.MethodCheckAndMutate:  {to: own},
-	api.MethodReadModifyWrite: {to: own},
+	api.MethodMutate:          {To: authz.Own},
+	api.MethodMutateRows:      {To: authz.Own},
+	api.MethodRead:            {To: authz.Own},
+	api.MethodReadRows:        {To: authz.Own},
+	api.MethodScanOpen:        {To: authz.Own},
+	api.MethodScanNext:        {To: authz.Own},
+	api.MethodScanClose:       {To: authz.Own}, // the caller's own scans
+	api.MethodCheckAndMutate:  {To: authz.Own},
+	api.MethodReadModifyWrite: {To: authz.Own},
 
-	api.MethodListTables:    {to: known},
-	api.MethodRoot:          {to: ofTable},
-	api.MethodDescribeTable: {to: ofTable},
-	api.MethodSampleRowKeys: {to: ofTable},
+	api.MethodListTables:    {To: authz.Known},
+	api.MethodRoot:          {To: authz.OfTable},
+	api.MethodDescribeTable: {To: authz.OfTable},
+	api.MethodSampleRowKeys: {To: authz.OfTable},
 
-	api.MethodCreateTable:   {to: right, right: acl.Admin, master: true, about: named("table")},
-	api.MethodDropTable:     {to: rightOfTable, right: acl.Admin, master: true},
-	api.MethodSetFamily:     {to: rightOfTable, right: acl.Admin, master: true, about: familySet},
-	api.MethodDropFamily:    {to: rightOfTable, right: acl.Admin, master: true, about: familyDropped},
-	api.MethodCompactTable:  {to: rightOfTable, right: acl.Admin},
-	api.MethodSplitTablet:   {to: rightOfTable, right: acl.Admin, selfAudited: true},
-	api.MethodMoveTablet:    {to: rightOfTable, right: acl.Admin, selfAudited: true},
-	api.MethodMergeTablets:  {to: rightOfTable, right: acl.Admin, selfAudited: true},
-	api.MethodCompactTablet: {to: rightOfTable, right: acl.Admin, selfAudited: true},
+	api.MethodCreateTable:   {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("table")},
+	api.MethodDropTable:     {To: authz.RightOfTable, Right: acl.Admin, Master: true},
+	api.MethodSetFamily:     {To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilySet},
+	api.MethodDropFamily:    {To: authz.RightOfTable, Right: acl.Admin, Master: true, About: authz.FamilyDropped},
+	api.MethodCompactTable:  {To: authz.RightOfTable, Right: acl.Admin},
+	api.MethodSplitTablet:   {To: authz.RightOfTable, Right: acl.Admin, SelfAudited: true},
+	api.MethodMoveTablet:    {To: authz.RightOfTable, Right: acl.Admin, SelfAudited: true},
+	api.MethodMergeTablets:  {To: authz.RightOfTable, Right: acl.Admin, SelfAudited: true},
+	api.MethodCompactTablet: {To: authz.RightOfTable, Right: acl.Admin, SelfAudited: true},
 
-	api.MethodStatus:          {to: right, right: acl.Monitor},
-	api.MethodListNodes:       {to: right, right: acl.Monitor},
-	api.MethodRaftStatus:      {to: right, right: acl.Monitor},
-	api.MethodUnservedTablets: {to: right, right: acl.Read}, // the result contains row keys
-	api.MethodDrainNode:       {to: right, right: acl.Admin, about: named("node")},
-	api.MethodRemoveNode:      {to: right, right: acl.Admin, master: true, about: named("node")},
+	api.MethodStatus:          {To: authz.Right, Right: acl.Monitor},
+	api.MethodListNodes:       {To: authz.Right, Right: acl.Monitor},
+	api.MethodRaftStatus:      {To: authz.Right, Right: acl.Monitor},
+	api.MethodUnservedTablets: {To: authz.Right, Right: acl.Read}, // the result contains row keys
+	api.MethodDrainNode:       {To: authz.Right, Right: acl.Admin, About: authz.Named("node")},
+	api.MethodRemoveNode:      {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("node")},
 
-	api.MethodBlobOpen:        {to: right, right: acl.Write},
-	api.MethodBlobWrite:       {to: right, right: acl.Write},
-	api.MethodBlobSeal:        {to: right, right: acl.Write},
-	api.MethodBlobAbort:       {to: right, right: acl.Write},
-	api.MethodBlobRead:        {to: right, right: acl.Read},
-	api.MethodBlobStat:        {to: right, right: acl.Read},
-	api.MethodBlobList:        {to: right, right: acl.Read},
-	api.MethodBlobStatus:      {to: right, right: acl.Monitor},
-	api.MethodBlobDelete:      {to: right, right: acl.Admin, about: named("blob")},
-	api.MethodBlobFsck:        {to: right, right: acl.Admin, about: always("all blobs")},
-	api.MethodBlobRevive:      {to: right, right: acl.Admin, about: named("blob")},
-	api.MethodBlobResumeSweep: {to: right, right: acl.Admin, about: always("the sweep")},
+	api.MethodBlobOpen:        {To: authz.Right, Right: acl.Write},
+	api.MethodBlobWrite:       {To: authz.Right, Right: acl.Write},
+	api.MethodBlobSeal:        {To: authz.Right, Right: acl.Write},
+	api.MethodBlobAbort:       {To: authz.Right, Right: acl.Write},
+	api.MethodBlobRead:        {To: authz.Right, Right: acl.Read},
+	api.MethodBlobStat:        {To: authz.Right, Right: acl.Read},
+	api.MethodBlobList:        {To: authz.Right, Right: acl.Read},
+	api.MethodBlobStatus:      {To: authz.Right, Right: acl.Monitor},
+	api.MethodBlobDelete:      {To: authz.Right, Right: acl.Admin, About: authz.Named("blob")},
+	api.MethodBlobFsck:        {To: authz.Right, Right: acl.Admin, About: authz.Always("all blobs")},
+	api.MethodBlobRevive:      {To: authz.Right, Right: acl.Admin, About: authz.Named("blob")},
+	api.MethodBlobResumeSweep: {To: authz.Right, Right: acl.Admin, About: authz.Always("the sweep")},
 
 	// These methods check the caller themselves: it must administer the cluster, or the table.
-	api.MethodGrant:      {to: known, master: true},
-	api.MethodRevoke:     {to: known, master: true},
-	api.MethodListGrants: {to: known},
-	api.MethodAddUser:    {to: right, right: acl.Admin, master: true, about: named("user")},
-	api.MethodListUsers:  {to: right, right: acl.Admin, about: always("all users")},
-	api.MethodRevokeUser: {to: right, right: acl.Admin, master: true, about: named("user")},
-	api.MethodRemoveUser: {to: right, right: acl.Admin, master: true, about: named("user")},
+	api.MethodGrant:      {To: authz.Known, Master: true},
+	api.MethodRevoke:     {To: authz.Known, Master: true},
+	api.MethodListGrants: {To: authz.Known},
+	api.MethodAddUser:    {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
+	api.MethodListUsers:  {To: authz.Right, Right: acl.Admin, About: authz.Always("all users")},
+	api.MethodRevokeUser: {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
+	api.MethodRemoveUser: {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
 
-	api.MethodDisableUser: {to: right, right: acl.Admin, master: true, about: named("user")},
-	api.MethodEnableUser:  {to: right, right: acl.Admin, master: true, about: named("user")},
-	api.MethodWhoAmI:      {to: known},
+	api.MethodDisableUser: {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
+	api.MethodEnableUser:  {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("user")},
+	api.MethodWhoAmI:      {To: authz.Known},
 
 	// This method checks itself whose usage the caller may see.
-	api.MethodUsage: {to: known},
+	api.MethodUsage: {To: authz.Known},
 
-	api.MethodSetQuota:    {to: right, right: acl.Admin, master: true, selfAudited: true},
-	api.MethodListQuotas:  {to: right, right: acl.Monitor},
-	api.MethodRemoveQuota: {to: right, right: acl.Admin, master: true, selfAudited: true},
-	api.MethodSetOwner:    {to: right, right: acl.Admin, master: true, selfAudited: true},
+	api.MethodSetQuota:    {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
+	api.MethodListQuotas:  {To: authz.Right, Right: acl.Monitor},
+	api.MethodRemoveQuota: {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
+	api.MethodSetOwner:    {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
 
-	methodJoinToken:           {to: strangers},
+	methodJoinToken:           {To: authz.Strangers},
 	methodRenew:               {},
 	methodAuthority:           {},
 	methodGossipKey:           {},
 	methodIssuer:              {},
-	api.MethodCreateToken:     {to: right, right: acl.Admin, master: true, selfAudited: true},
-	api.MethodListTokens:      {to: right, right: acl.Admin, about: always("all tokens")},
-	api.MethodRotateAuthority: {to: right, right: acl.Admin, master: true, about: rotated},
-	api.MethodAuthorityStatus: {to: right, right: acl.Admin, about: always("the authority")},
-	api.MethodRevokeToken:     {to: right, right: acl.Admin, master: true, about: named("token")},
+	api.MethodCreateToken:     {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
+	api.MethodListTokens:      {To: authz.Right, Right: acl.Admin, About: authz.Always("all tokens")},
+	api.MethodRotateAuthority: {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Rotated},
+	api.MethodAuthorityStatus: {To: authz.Right, Right: acl.Admin, About: authz.Always("the authority")},
+	api.MethodRevokeToken:     {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("token")},
 
 	methodOnBehalf:   {},
 	methodIdentity:   {},
@@ -117,10 +119,10 @@ var guards = allGuards(map[string]guard{
 })
 
 // allGuards adds the methods between nodes of the block store, and those of the lock service.
-func allGuards(own map[string]guard) map[string]guard {
+func allGuards(own map[string]authz.Guard) map[string]authz.Guard {
 	all := maps.Clone(own)
 	for _, m := range blobapi.Methods() {
-		all[m] = guard{}
+		all[m] = authz.Guard{}
 	}
 	for _, m := range metaapi.Methods() {
 		all[m] = lockGuard(m)

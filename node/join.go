@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
@@ -114,8 +116,8 @@ func (n *Node) newFormer() error {
 
 // callerOf returns the node that made a call, or "" on an open node.
 func callerOf(c *rpc.Call) string {
-	if caller := subjectOf(c); caller != nil {
-		return caller.peer.Name
+	if caller := authz.SubjectOf(c); caller != nil {
+		return caller.Peer.Name
 	}
 	return ""
 }

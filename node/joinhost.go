@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -142,7 +144,7 @@ func isJoinRefusal(err error) bool {
 
 // joinOrigin returns the address of the joining host. Only nodes forward requests of others, and are trusted to name the address.
 func joinOrigin(c *rpc.Call, claimed string) string {
-	if subjectOf(c).peer.Kind == pki.Node {
+	if authz.SubjectOf(c).Peer.Kind == pki.Node {
 		if _, err := netip.ParseAddrPort(claimed); err == nil {
 			return claimed
 		}
@@ -168,7 +170,7 @@ func (n *Node) handleJoinHost() {
 		got := &enrolment{}
 		if n.isMaster() {
 			got, err = n.joinHost(c.Context(), &r)
-			n.authz.audit.join(subjectOf(c), methodJoinToken, hostJoin{node: r.node, token: r.text, from: r.from}, err)
+			n.authz.Audit.Join(authz.SubjectOf(c), methodJoinToken, authz.HostJoin{Node: r.node, Token: r.text, From: r.from}, err)
 		} else {
 			err = n.passJoin(c, &r, got)
 		}
@@ -189,7 +191,7 @@ func (n *Node) handleJoinHost() {
 // forwarded again.
 func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
 	masterID, _ := n.epochs.last()
-	if masterID == "" || masterID == n.id() || subjectOf(c).peer.Kind == pki.Node {
+	if masterID == "" || masterID == n.id() || authz.SubjectOf(c).Peer.Kind == pki.Node {
 		return errNotMaster
 	}
 	err := n.peers.call(c.Context(), masterID, methodJoinToken, r.append, got.decode)

@@ -3,6 +3,8 @@ package node
 import (
 	"testing"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
@@ -19,9 +21,9 @@ func TestRoomIsKeptForNodes(t *testing.T) {
 		caller any
 		node   bool
 	}{
-		{&subject{peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, true},
-		{&subject{peer: pki.Peer{Kind: pki.Principal, Name: "n1"}}, false},
-		{&subject{peer: pki.Peer{Kind: pki.Anonymous}}, false},
+		{&authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, true},
+		{&authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: "n1"}}, false},
+		{&authz.Subject{Peer: pki.Peer{Kind: pki.Anonymous}}, false},
 		{nil, false},
 	} {
 		if p := (&rpc.Peer{Identity: x.caller}); cfg.Preferred(p) != x.node || cfg.Patient(p) != x.node {

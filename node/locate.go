@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -39,11 +41,11 @@ func (n *Node) misroutedError(err error, table string, id uint64, row []byte) er
 }
 
 // misroutedErrorFor is misroutedError for a call with that access, which may be nil. To a caller that may not see the table, it does not exist.
-func (n *Node) misroutedErrorFor(a *access, err error, name string, id uint64, row []byte) error {
+func (n *Node) misroutedErrorFor(a *authz.Access, err error, name string, id uint64, row []byte) error {
 	if a != nil && misrouted(err) && name != metadata.Name {
 		ctx, cancel := context.WithTimeout(n.ctx, noTableTimeout)
 		defer cancel()
-		if hidden := a.checkTable(ctx); hidden != nil {
+		if hidden := a.CheckTable(ctx); hidden != nil {
 			return hidden
 		}
 	}
@@ -138,19 +140,19 @@ func (n *Node) sampleRowKeys(c *rpc.Call) {
 // seesSizes reports whether the caller, who must have the right to read the table, may see the sizes of its parts. Without the right
 // to read all of it, they would reveal the size of the rest.
 func (n *Node) seesSizes(c *rpc.Call, name string) (bool, error) {
-	caller := subjectOf(c)
+	caller := authz.SubjectOf(c)
 	switch {
-	case !caller.restricted():
+	case !caller.Restricted():
 		return true, nil
 	case name == metadata.Name:
-		_, err := n.authz.rights.check(c.Context(), caller, acl.Read)
+		_, err := n.authz.Rights.Check(c.Context(), caller, acl.Read)
 		return true, err
 	}
-	v, _, err := n.authz.seeTable(c.Context(), caller, name)
+	v, _, err := n.authz.SeeTable(c.Context(), caller, name)
 	if err != nil {
 		return false, err
 	}
-	return v.ReadsAll(), elementPermission(v.CheckRead())
+	return v.ReadsAll(), authz.ElementPermission(v.CheckRead())
 }
 
 // samplesOf returns a sample for each tablet, from the one with the row start to the one before a gap.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -23,11 +25,11 @@ import (
 const locksDir = "/locks"
 
 // lockGuard returns the guard of a method of the lock service.
-func lockGuard(method string) guard {
+func lockGuard(method string) authz.Guard {
 	if method == metaapi.MethodKeepAlive {
-		return guard{to: own} // it runs on a goroutine that must not wait
+		return authz.Guard{To: authz.Own} // it runs on a goroutine that must not wait
 	}
-	return guard{to: right, right: acl.Write}
+	return authz.Guard{To: authz.Right, Right: acl.Write}
 }
 
 // lockGroup is the part of the Raft group that the lock service for users needs.
@@ -38,7 +40,7 @@ type lockGroup interface {
 }
 
 // lockServiceFor returns the lock service for a principal.
-func (n *Node) lockServiceFor(caller *subject, method string, group lockGroup) (metaapi.Service, error) {
+func (n *Node) lockServiceFor(caller *authz.Subject, method string, group lockGroup) (metaapi.Service, error) {
 	if method == metaapi.MethodKeepAlive {
 		err, known := n.lockRightCached(caller)
 		switch {
@@ -46,43 +48,43 @@ func (n *Node) lockServiceFor(caller *subject, method string, group lockGroup) (
 			n.lookUpLockRight(caller)
 			return nil, errAsking
 		case err != nil:
-			return nil, n.authz.refuse(method, caller, n.authz.rights.recode(err))
+			return nil, n.authz.Refuse(method, caller, n.authz.Rights.Recode(err))
 		}
 	}
-	inner := clientService{group.ServiceFor(n.cfg.lockShare(caller.owner())), group}
-	return userService{inner, group, "user " + caller.owner() + ": ", n, caller}, nil
+	inner := clientService{group.ServiceFor(n.cfg.lockShare(caller.Owner())), group}
+	return userService{inner, group, "user " + caller.Owner() + ": ", n, caller}, nil
 }
 
 // errAsking is the error of a call that must not wait for the lookup of rights.
 var errAsking = fmt.Errorf("%w: rights are being looked up", metaapi.ErrNotReady)
 
 // lockRightCached returns nil if a principal has the right to the lock service, without waiting. known is false if a lookup is needed.
-func (n *Node) lockRightCached(caller *subject) (err error, known bool) {
-	name, generation, s := caller.principal()
+func (n *Node) lockRightCached(caller *authz.Subject) (err error, known bool) {
+	name, generation, s := caller.Principal()
 	if s != nil {
-		if seen := s.seen.Load(); seen == nil || !n.authz.rights.cache.Holds(*seen) {
+		if seen := s.Seen.Load(); seen == nil || !n.authz.Rights.Cache.Holds(*seen) {
 			return nil, false
 		}
-		if err := s.record.Valid(time.Now()); err != nil {
+		if err := s.Record.Valid(time.Now()); err != nil {
 			return err, true
 		}
 	}
-	if s == nil && caller.peer.Serial != "" {
-		if revoked, known := n.authz.rights.cache.CertificateRevokedNow(name, caller.peer.Serial); revoked || !known {
+	if s == nil && caller.Peer.Serial != "" {
+		if revoked, known := n.authz.Rights.Cache.CertificateRevokedNow(name, caller.Peer.Serial); revoked || !known {
 			return acl.ErrRevoked, known
 		}
 	}
-	return n.authz.rights.cache.CheckClusterNow(name, generation, acl.Write)
+	return n.authz.Rights.Cache.CheckClusterNow(name, generation, acl.Write)
 }
 
 // lookUpLockRight looks up the right for lockRightCached, once at a time per connection.
-func (n *Node) lookUpLockRight(caller *subject) {
-	if !caller.asking.CompareAndSwap(false, true) {
+func (n *Node) lookUpLockRight(caller *authz.Subject) {
+	if !caller.Asking.CompareAndSwap(false, true) {
 		return
 	}
 	n.background.Go(func() {
-		defer caller.asking.Store(false)
-		_, _ = n.authz.rights.check(n.ctx, caller, acl.Write)
+		defer caller.Asking.Store(false)
+		_, _ = n.authz.Rights.Check(n.ctx, caller, acl.Write)
 	})
 }
 
@@ -93,7 +95,7 @@ type userService struct {
 	group  lockGroup
 	prefix string
 	n      *Node
-	caller *subject
+	caller *authz.Subject
 }
 
 // pathError returns the error for paths outside locksDir.
@@ -167,10 +169,10 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 
 // still checks the right again and closes the session if it is lost. Otherwise it returns r.
 func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
-	if _, err := s.n.authz.rights.check(s.n.ctx, s.caller, acl.Write); err != nil {
+	if _, err := s.n.authz.Rights.Check(s.n.ctx, s.caller, acl.Write); err != nil {
 		if reply.IsRefusal(err) {
 			s.leave(func(ctx context.Context) error { return s.Service.CloseSession(ctx, id) })
-			return metaapi.KeepAliveResponse{}, s.n.authz.refuse(metaapi.MethodKeepAlive, s.caller, err)
+			return metaapi.KeepAliveResponse{}, s.n.authz.Refuse(metaapi.MethodKeepAlive, s.caller, err)
 		}
 		return metaapi.KeepAliveResponse{}, errAsking
 	}
@@ -179,10 +181,10 @@ func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (m
 
 // leave releases what a principal has lost the right to. If that fails, it ends with the lease, which is not extended.
 func (s userService) leave(give func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(s.n.ctx, rightsTimeout)
+	ctx, cancel := context.WithTimeout(s.n.ctx, authz.RightsTimeout)
 	defer cancel()
 	if err := give(ctx); err != nil {
-		s.n.log.Info("session of user without rights not closed; it ends with its lease", "user", s.caller.owner(), "err", err)
+		s.n.log.Info("session of user without rights not closed; it ends with its lease", "user", s.caller.Owner(), "err", err)
 	}
 }
 
@@ -269,9 +271,9 @@ func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string
 	if err != nil {
 		return g, err
 	}
-	if _, lost := s.n.authz.rights.check(s.n.ctx, s.caller, acl.Write); lost != nil { // the right may have been revoked while waiting
+	if _, lost := s.n.authz.Rights.Check(s.n.ctx, s.caller, acl.Write); lost != nil { // the right may have been revoked while waiting
 		s.leave(func(ctx context.Context) error { return s.Service.Release(ctx, id, p, g.Hold) })
-		return metaapi.Grant{}, s.n.authz.refuse(metaapi.MethodAcquire, s.caller, lost)
+		return metaapi.Grant{}, s.n.authz.Refuse(metaapi.MethodAcquire, s.caller, lost)
 	}
 	return g, nil
 }

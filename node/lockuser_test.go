@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
@@ -31,8 +33,8 @@ func (s *silent) Get(ctx context.Context, _ string) ([]byte, error) { return nil
 func TestKeepAlivesOfTheUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &silent{}
-		n := &Node{authz: &authorizer{rights: &rights{cache: acl.NewCache(files), checkLeader: func() error { return nil }}}, ctx: t.Context()}
-		caller := &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}
+		n := &Node{authz: &authz.Authorizer{Rights: &authz.Rights{Cache: acl.NewCache(files), CheckLeader: func() error { return nil }}}, ctx: t.Context()}
+		caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}
 		for round := int64(1); round <= 2; round++ {
 			for range 100 {
 				if _, err := n.lockServiceFor(caller, metaapi.MethodKeepAlive, nil); !errors.Is(err, metaapi.ErrNotReady) {

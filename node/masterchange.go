@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -21,8 +23,8 @@ const masterPoll = 200 * time.Millisecond
 
 // asMaster runs a change while this node is master, if the caller is still authorized, and cancels it when the mastership ends:
 // a node that is cut off would retry forever. On an open node it only runs the change. The caller holds c.running.
-func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
-	if c.authz.open {
+func (c *changes) asMaster(ctx context.Context, a authz.ChangeRequest, do func(ctx context.Context) error) error {
+	if c.authz.Open {
 		return do(ctx)
 	}
 	epoch := c.master().Epoch()
@@ -30,7 +32,7 @@ func (c *changes) asMaster(ctx context.Context, a changeRequest, do func(ctx con
 	if err != nil {
 		return err
 	}
-	if err := c.authz.reauthorize(ctx, a); err != nil { // after the mastership was read, before anything is written
+	if err := c.authz.Reauthorize(ctx, a); err != nil { // after the mastership was read, before anything is written
 		return err
 	}
 	ctx, cancel := context.WithCancel(namespace.WithMastership(ctx, o))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/blobfs"
@@ -19,7 +21,7 @@ import (
 // lockServiceForOthers returns the lock service as nodes and clients get it by RPC. It is not offered before it is certain that the
 // node's group is the cluster's: see settleEpoch. A group with other members needs no such proof.
 func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, error) {
-	caller := subjectOf(c)
+	caller := authz.SubjectOf(c)
 	group, _ := n.voter.group()
 	if group == nil {
 		return n.lockService()
@@ -30,10 +32,10 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 	switch {
 	case caller == nil && node:
 		return group.Service(), nil
-	case caller.restricted():
+	case caller.Restricted():
 		return n.lockServiceFor(caller, c.Method(), group)
 	case caller != nil:
-		if masterID, _ := n.epochs.last(); caller.peer.Name == masterID {
+		if masterID, _ := n.epochs.last(); caller.Peer.Name == masterID {
 			return group.Service(), nil
 		}
 		return memberService{group.Service()}, nil

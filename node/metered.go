@@ -3,6 +3,8 @@ package node
 import (
 	"errors"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/rpc"
@@ -37,7 +39,7 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 	if over := qs.state.over.Load(); over != nil {
 		m.over = (*over)[name]
 	}
-	if caller := subjectOf(c); caller.restricted() {
+	if caller := authz.SubjectOf(c); caller.Restricted() {
 		if m.table != nil || m.over != nil {
 			uses, whole, known := qs.mayUse(c, caller, name, write, waits)
 			switch {
@@ -51,7 +53,7 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 				m.over = &hidden
 			}
 		}
-		user, _, _ := caller.principal()
+		user, _, _ := caller.Principal()
 		m.user = set.users[user]
 	}
 	if m.table == nil && m.user == nil && m.over == nil {
@@ -62,18 +64,18 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 
 // mayUse reports whether a principal may read, or write, any family of a table served here, and whether it sees all families. known is false
 // if a lookup is needed and the call must not wait.
-func (qs *quotaService) mayUse(c *rpc.Call, caller *subject, name string, write, waits bool) (may, whole, known bool) {
+func (qs *quotaService) mayUse(c *rpc.Call, caller *authz.Subject, name string, write, waits bool) (may, whole, known bool) {
 	s := qs.server().tablets.Schema(name)
 	if s == nil {
 		return false, false, true
 	}
-	v, _ := qs.authz.rights.viewNow(caller, s)
+	v, _ := qs.authz.Rights.ViewNow(caller, s)
 	if v == nil {
 		if !waits {
 			return false, false, false
 		}
 		var err error
-		if v, _, err = qs.authz.rights.view(c.Context(), caller, s); err != nil {
+		if v, _, err = qs.authz.Rights.View(c.Context(), caller, s); err != nil {
 			return false, false, true // the operation will fail
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/blobfs"
@@ -57,7 +59,7 @@ type Node struct {
 	webAddr    net.Addr
 
 	security *security // nil on an open node
-	authz    *authorizer
+	authz    *authz.Authorizer
 	// forwardable has the handlers of methods that other nodes may forward.
 	forwardable map[string]func(*rpc.Call)
 
@@ -359,7 +361,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
 	n.peers.close()
 	n.background.Wait()
-	errs = append(errs, n.authz.audit.close())
+	errs = append(errs, n.authz.Audit.Close())
 	if n.unlock != nil {
 		n.unlock()
 	}

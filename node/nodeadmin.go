@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -107,8 +109,8 @@ func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (reply.Result
 
 // removeNode removes a node from the cluster for good.
 func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	by := requestIn(ctx)
-	forwarded := by.caller != nil && by.caller.forwarded // forwarded by another node, which returns the answer
+	by := authz.RequestIn(ctx)
+	forwarded := by.Caller != nil && by.Caller.Forwarded // forwarded by another node, which returns the answer
 	return nil, n.changes.do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/security/audit"
 )
 
@@ -31,6 +33,6 @@ func (n *Node) openAudit(node string) error {
 		}
 		return fmt.Errorf("open the audit log: %w", err)
 	}
-	n.authz.audit = &auditLog{to: to, log: log, isAdmin: n.authz.administersCluster}
+	n.authz.Audit = &authz.AuditLog{To: to, Log: log, IsAdmin: n.authz.AdministersCluster}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client/metadata"
@@ -31,7 +33,7 @@ const (
 
 // removeOrphans removes orphaned files of tables once in each mastership of this node, until the node closes.
 func (tb *tableService) removeOrphans() {
-	if tb.authz.open { // nothing is written before a table
+	if tb.authz.Open { // nothing is written before a table
 		return
 	}
 	var failed once
@@ -58,8 +60,8 @@ func (tb *tableService) sweepTables(ctx context.Context) error {
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	own := &subject{peer: pki.Peer{Kind: pki.Node, Name: tb.id()}}
-	return tb.changes.do(ctx, changeRequest{caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
+	own := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: tb.id()}}
+	return tb.changes.do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
 		left, err := tb.orphans(ctx, left)
 		if err != nil {
 			return err

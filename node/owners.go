@@ -7,6 +7,8 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -29,8 +31,8 @@ func (qs *quotaService) handleOwners(r registrar) {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := qs.setOwner(c.Context(), changeRequest{subjectOf(c), api.MethodSetOwner, r.Names[0]}, r.Names[1])
-		qs.authz.audit.action(subjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
+		err := qs.setOwner(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetOwner, Name: r.Names[0]}, r.Names[1])
+		qs.authz.Audit.Action(authz.SubjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -40,15 +42,15 @@ func (qs *quotaService) handleOwners(r registrar) {
 }
 
 // setOwner sets the owner of the table in a request; empty means none.
-func (qs *quotaService) setOwner(ctx context.Context, a changeRequest, user string) error {
-	if qs.authz.open {
+func (qs *quotaService) setOwner(ctx context.Context, a authz.ChangeRequest, user string) error {
+	if qs.authz.Open {
 		return api.ErrOpenCluster
 	}
-	if isSystem(a.name) {
+	if isSystem(a.Name) {
 		return api.ErrSystemTable
 	}
 	return qs.changes.do(ctx, a, func(ctx context.Context) error {
-		s, _, err := qs.catalog.Schema(ctx, a.name)
+		s, _, err := qs.catalog.Schema(ctx, a.Name)
 		if err != nil {
 			return err
 		}

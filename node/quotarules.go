@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -29,7 +31,7 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := qs.setQuota(c.Context(), changeRequest{subjectOf(c), api.MethodSetQuota, r.Name}, &r)
+		err := qs.setQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetQuota, Name: r.Name}, &r)
 		qs.quotaChanged(c, api.MethodSetQuota, r.Of, r.Name, err)
 		if err != nil {
 			reply.Fail(c, err)
@@ -47,7 +49,7 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := qs.removeQuota(c.Context(), changeRequest{subjectOf(c), api.MethodRemoveQuota, r.Names[1]}, r.Names[0])
+		err := qs.removeQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRemoveQuota, Name: r.Names[1]}, r.Names[0])
 		qs.quotaChanged(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
 		if err != nil {
 			reply.Fail(c, err)
@@ -60,7 +62,7 @@ func (qs *quotaService) handleQuotas(r registrar) {
 
 // quotaChanged records a change in the audit log and the node's log, and waits until it is in force on this node.
 func (qs *quotaService) quotaChanged(c *rpc.Call, method, of, name string, err error) {
-	qs.authz.audit.action(subjectOf(c), method, "quota of "+of+" "+name, err)
+	qs.authz.Audit.Action(authz.SubjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
 		return
 	}
@@ -81,7 +83,7 @@ func (qs *quotaService) quotaFile(ctx context.Context, of, name string) (string,
 		}
 		return quota.TableFile(s.ID), nil
 	case api.QuotaOfUser:
-		if qs.authz.open {
+		if qs.authz.Open {
 			return "", api.ErrOpenCluster
 		}
 		_, _, err := qs.accounts.knownPrincipal(ctx, name)
@@ -104,7 +106,7 @@ func (qs *quotaService) quotaAt(ctx context.Context, file string) (*quota.Record
 }
 
 // setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
-func (qs *quotaService) setQuota(ctx context.Context, a changeRequest, r *api.SetQuotaRequest) error {
+func (qs *quotaService) setQuota(ctx context.Context, a authz.ChangeRequest, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
 		return reply.BadRequest(errors.New("no bound given"))
 	}
@@ -143,19 +145,19 @@ func (qs *quotaService) setQuota(ctx context.Context, a changeRequest, r *api.Se
 var rateKinds = [quota.Kinds]string{api.QuotaReadOps, api.QuotaReadBytes, api.QuotaWriteOps, api.QuotaWriteBytes}
 
 // removeQuota removes a quota. The error is api.ErrNoQuota if there is none.
-func (qs *quotaService) removeQuota(ctx context.Context, a changeRequest, of string) error {
+func (qs *quotaService) removeQuota(ctx context.Context, a authz.ChangeRequest, of string) error {
 	return qs.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
 		if old == nil {
-			return nil, fmt.Errorf("quota of %s %q: %w", of, a.name, api.ErrNoQuota)
+			return nil, fmt.Errorf("quota of %s %q: %w", of, a.Name, api.ErrNoQuota)
 		}
 		return &quota.Record{}, nil
 	})
 }
 
 // changeQuota changes the quota of the table or user of a request; an empty quota is removed.
-func (qs *quotaService) changeQuota(ctx context.Context, a changeRequest, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
+func (qs *quotaService) changeQuota(ctx context.Context, a authz.ChangeRequest, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
 	return qs.changes.do(ctx, a, func(ctx context.Context) error {
-		file, err := qs.quotaFile(ctx, of, a.name)
+		file, err := qs.quotaFile(ctx, of, a.Name)
 		if err != nil {
 			return err
 		}

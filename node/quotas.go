@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -52,7 +54,7 @@ type quotaService struct {
 	log      *slog.Logger
 	catalog  *namespace.Catalog
 	meta     *namespace.Access
-	authz    *authorizer
+	authz    *authz.Authorizer
 	changes  *changes
 	accounts *accounts
 	peers    *peers
@@ -110,7 +112,7 @@ func (qs *quotaService) followQuotas() {
 		case <-time.After(quotaPeriod):
 		case changed = <-qs.state.changed:
 		}
-		led := qs.authz.serving() == nil && qs.authz.checkLeader() == nil
+		led := qs.authz.Serving() == nil && qs.authz.CheckLeader() == nil
 		if led {
 			qs.applyQuotas()
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -52,8 +54,8 @@ func (qs *quotaService) handleQuotaReports(r registrar) {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
 			return
 		}
-		if caller := subjectOf(c); caller != nil && caller.peer.Name != namespace.NodeOf(r.server) {
-			reply.Fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.peer.Name, r.server)})
+		if caller := authz.SubjectOf(c); caller != nil && caller.Peer.Name != namespace.NodeOf(r.server) {
+			reply.Fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.Peer.Name, r.server)})
 			return
 		}
 		a, err := qs.answerUse(&r)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -41,15 +43,15 @@ func (d *dataService) read(c *rpc.Call) {
 
 // answerRow answers with a row, or with an array of this row.
 func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m metered, inArray bool) {
-	a := d.authz.access(c, name)
-	defer a.release()
+	a := d.authz.Access(c, name)
+	defer a.Release()
 	answered := false
 	ctx := callContext{context.Background(), c.Deadline()}
-	memory := answerMemory{of: d.results, user: subjectOf(c).owner(), copies: 1} // the answer is encoded into the connection's output
+	memory := answerMemory{of: d.results, user: authz.SubjectOf(c).Owner(), copies: 1} // the answer is encoded into the connection's output
 	defer memory.release()
 	turn := d.turnsOf(c, name, f)
 	defer turn.release()
-	as := turn.in(d.tablets.tabletsOf(name).For(a.of(true)).Table(id))
+	as := turn.in(d.tablets.tabletsOf(name).For(a.Of(true)).Table(id))
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -128,8 +130,8 @@ func (d *dataService) readRows(c *rpc.Call) {
 		d.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
 		return
 	}
-	a := d.authz.access(c, r.Table)
-	defer a.release()
+	a := d.authz.Access(c, r.Table)
+	defer a.Release()
 	if err := d.answerRows(c, a, &r, f, m); err != nil {
 		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
 		reply.Fail(c, err)
@@ -137,8 +139,8 @@ func (d *dataService) readRows(c *rpc.Call) {
 }
 
 // answerRows answers with the rows of a request. After an error it has not answered.
-func (d *dataService) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
-	memory := answerMemory{of: d.results, user: subjectOf(c).owner(), copies: 2}
+func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
+	memory := answerMemory{of: d.results, user: authz.SubjectOf(c).Owner(), copies: 2}
 	defer memory.release()
 	e, err := memory.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
 		return d.readRowsInto(c, a, r, f, e, &memory)
@@ -154,10 +156,10 @@ func (d *dataService) answerRows(c *rpc.Call, a *access, r *api.ReadRowsRequest,
 }
 
 // readRowsInto reads the rows of a request into e as far as they fit. It starts again if rights change meanwhile.
-func (d *dataService) readRowsInto(c *rpc.Call, a *access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *answerMemory) error {
+func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *answerMemory) error {
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.of(true)).Table(r.TableID)), d.results.batch(api.ResultBytesMax)
+	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)), d.results.batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))

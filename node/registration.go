@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -38,11 +40,11 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 			return
 		}
 		var result reply.Result
-		by := changeRequest{caller: subjectOf(c), method: method}
+		by := authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: method}
 		if names > 0 {
-			by.name = r.Names[0]
+			by.Name = r.Names[0]
 		}
-		ctx := withRequest(withSubject(c.Context(), by.caller), by)
+		ctx := authz.WithRequest(authz.WithSubject(c.Context(), by.Caller), by)
 		do := func(ctx context.Context) (err error) {
 			result, err = h(ctx, &r)
 			return err

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -40,7 +42,7 @@ func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil
 
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
 // nothing was to be done. If it fails halfway, the error is api.ErrOutcomeUnknown.
-func (acc *accounts) changeRights(ctx context.Context, a changeRequest, do func(ctx context.Context) error) error {
+func (acc *accounts) changeRights(ctx context.Context, a authz.ChangeRequest, do func(ctx context.Context) error) error {
 	return acc.changes.do(ctx, a, func(ctx context.Context) error {
 		err := notMasterNow(do(ctx))
 		part := namespace.MastershipIn(ctx).Wrote.Load()
@@ -126,7 +128,7 @@ func (acc *accounts) grantCreator(ctx context.Context, creator string, tableID u
 // forgetGrants removes the grants on a table that was dropped, or never created. They would have no effect, because ids are not
 // reused.
 func (acc *accounts) forgetGrants(ctx context.Context, tableID uint64) {
-	if acc.authz.open {
+	if acc.authz.Open {
 		return
 	}
 	if err := acc.changes.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {

@@ -9,6 +9,8 @@ import (
 	"path"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -47,7 +49,7 @@ func (n *Node) handleRollover() {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := n.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodRotateAuthority, ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
+		err := n.changes.do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRotateAuthority, Name: ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
 		var s *api.AuthorityStatus
 		if err == nil {
 			s, err = n.rolloverStatus(c.Context())

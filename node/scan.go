@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -47,7 +49,7 @@ func (d *dataService) scanOpen(c *rpc.Call) {
 	start = bytes.Clone(start)
 	s := &scan{
 		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
-		rg: tablet.Range{Start: start}, resume: start, owner: subjectOf(c).owner(),
+		rg: tablet.Range{Start: start}, resume: start, owner: authz.SubjectOf(c).Owner(),
 	}
 	if len(end) > 0 {
 		s.rg.End = bytes.Clone(end)
@@ -92,7 +94,7 @@ func (d *dataService) scanNext(c *rpc.Call) {
 	if !reply.Begin(c, &r.Options) {
 		return
 	}
-	cur := d.cursors.take(r.Cursor, subjectOf(c).owner())
+	cur := d.cursors.take(r.Cursor, authz.SubjectOf(c).Owner())
 	if cur == nil {
 		reply.Fail(c, api.ErrCursorExpired)
 		return
@@ -106,7 +108,7 @@ func (d *dataService) scanClose(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	if cur := d.cursors.take(r.Cursor, subjectOf(c).owner()); cur != nil { // closing twice is no error
+	if cur := d.cursors.take(r.Cursor, authz.SubjectOf(c).Owner()); cur != nil { // closing twice is no error
 		d.cursors.drop(cur)
 	}
 	c.Reply(nil)
@@ -134,8 +136,8 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
-	a := d.authz.access(c, s.table)
-	defer a.release()
+	a := d.authz.Access(c, s.table)
+	defer a.Release()
 	b, err := d.readBatch(c, a, s, e, size, &memory)
 	for err == errMoreMemory { // for the first row
 		if err = memory.await(c.Context(), memory.lacks); err != nil {
@@ -206,10 +208,10 @@ type batch struct {
 }
 
 // readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
-func (d *dataService) readBatch(c *rpc.Call, a *access, s *scan, e *wire.Encoder, size int, memory *answerMemory) (b batch, err error) {
+func (d *dataService) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *answerMemory) (b batch, err error) {
 	turn := d.turnsOf(c, s.table, s.filter)
 	defer turn.release()
-	left, as, looked := s.left, turn.in(d.tablets.tabletsOf(s.table).For(a.of(true)).Table(s.id)), 0
+	left, as, looked := s.left, turn.in(d.tablets.tabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
 	for {
 		e.Reset()
 		s.left, b = left, batch{rows: api.BeginScan(e), resume: s.resume}

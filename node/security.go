@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/internal/timing"
 
 	"github.com/steledb/stele/client"
@@ -140,7 +142,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	s.endpoint = pki.NewEndpoint(keys.Credential, pki.Options{Refuse: s.refuse, PrincipalConnsMax: min(principalConnsMax, n.cfg.connsMax()/principalShare)})
 	s.rotator = pki.NewRotator(pki.RotatorConfig{Endpoint: s.endpoint, File: s.file, Renew: n.renewOwn,
 		OwnClock: func() bool { return s.issuer.Load() != nil }, Logger: n.log.With("part", "security")})
-	n.security, n.authz.open = s, false
+	n.security, n.authz.Open = s, false
 	return nil
 }
 
@@ -283,13 +285,13 @@ func (s *security) limit(cfg rpc.ServerConfig) rpc.ServerConfig {
 		return cfg
 	}
 	cfg.FirstByteTimeout = firstByteTimeout
-	cfg.ConnsKept, cfg.Preferred = min(connsForNodes, cfg.ConnsMax/keptShare), func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
-	cfg.Identify = identify
-	cfg.OwnerOf = ownerOf
+	cfg.ConnsKept, cfg.Preferred = min(connsForNodes, cfg.ConnsMax/keptShare), func(p *rpc.Peer) bool { return authz.PeerOf(p).Kind == pki.Node }
+	cfg.Identify = authz.Identify
+	cfg.OwnerOf = authz.OwnerOf
 	cfg.MemoryKept = cfg.MemoryBytesMax / memoryForNodes
 	// Two nodes share one connection, and nodes do not read slowly on purpose.
-	cfg.Patient = func(p *rpc.Peer) bool { return peerOf(p).Kind == pki.Node }
-	cfg.Guard = func(p *rpc.Peer, method string) error { return guardStranger(peerOf(p), method) }
+	cfg.Patient = func(p *rpc.Peer) bool { return authz.PeerOf(p).Kind == pki.Node }
+	cfg.Guard = func(p *rpc.Peer, method string) error { return guardStranger(authz.PeerOf(p), method) }
 	return cfg
 }
 
@@ -345,7 +347,7 @@ func (s *security) client(cfg client.Config) client.Config {
 
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
-	n.authz.audit.connectionRejected(from.String(), err)
+	n.authz.Audit.ConnectionRejected(from.String(), err)
 	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
 }
 

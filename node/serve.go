@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	blobapi "github.com/steledb/stele/blobfs/api"
@@ -22,9 +24,9 @@ func (n *Node) serve(listener net.Listener) error {
 		Logger: n.log.With("part", "rpc"),
 	})
 	n.forwardable = map[string]func(*rpc.Call){}
-	if cfg.Admit = n.authz.admitter; n.security != nil {
-		n.authz.rights = newRights(&n.meta, n.checkLeader)
-		cfg.MessageBytesOf = n.authz.rights.requestBytes(cfg.MessageBytesMax)
+	if cfg.Admit = n.authz.Admitter; n.security != nil {
+		n.authz.Rights = authz.NewRights(&n.meta, n.checkLeader)
+		cfg.MessageBytesOf = n.authz.Rights.RequestBytes(cfg.MessageBytesMax)
 	}
 	server, err := rpc.NewServer(cfg)
 	if err != nil {
@@ -79,7 +81,7 @@ func (n *Node) serve(listener net.Listener) error {
 
 // handle registers a method that is available once the node serves.
 func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
-	master := guards[method].master && n.security != nil
+	master := guards[method].Master && n.security != nil
 	serve := func(c *rpc.Call) {
 		if !n.serving.Load() {
 			c.Fail(n.notServing())
@@ -92,7 +94,7 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 			}
 		}
 		if master && !n.isMaster() {
-			if caller := subjectOf(c); caller.restricted() {
+			if caller := authz.SubjectOf(c); caller.Restricted() {
 				n.forward(c, method, caller, h)
 			} else {
 				reply.Fail(c, errNotMaster)

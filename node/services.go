@@ -4,12 +4,13 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
 )
 
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metaRows { return n.rows }
-	n.authz = &authorizer{open: true, ctx: n.ctx, limits: &n.limits, guards: guards, meta: &n.meta, checkLeader: n.checkLeader, serving: n.checkServing}
+	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
 	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
 		master: theMaster, running: make(chan struct{}, 1)}
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,

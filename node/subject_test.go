@@ -3,6 +3,8 @@ package node
 import (
 	"testing"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
@@ -10,15 +12,15 @@ import (
 // TestOwnerOf: only requests of nodes, and all requests on an open node, have no owner.
 func TestOwnerOf(t *testing.T) {
 	for want, identity := range map[string]any{
-		"ann":          &subject{peer: pki.Peer{Kind: pki.Principal, Name: "ann"}},
-		anonymousOwner: &subject{peer: pki.Peer{Kind: pki.Anonymous}},
-		"":             &subject{peer: pki.Peer{Kind: pki.Node, Name: "n1"}},
+		"ann":                &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: "ann"}},
+		authz.AnonymousOwner: &authz.Subject{Peer: pki.Peer{Kind: pki.Anonymous}},
+		"":                   &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n1"}},
 	} {
-		if got := ownerOf(&rpc.Peer{Identity: identity}); got != want {
+		if got := authz.OwnerOf(&rpc.Peer{Identity: identity}); got != want {
 			t.Errorf("%+v: owner %q, want %q", identity, got, want)
 		}
 	}
-	if got := ownerOf(&rpc.Peer{}); got != "" {
+	if got := authz.OwnerOf(&rpc.Peer{}); got != "" {
 		t.Errorf("on an open node: owner %q", got)
 	}
 }

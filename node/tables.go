@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -44,7 +46,7 @@ type tabletService struct {
 	id         func() string
 	limits     *table.Limits
 	tabletsMax int64 // of a table, by requests; 0 is the default
-	authz      *authorizer
+	authz      *authz.Authorizer
 	catalog    *namespace.Catalog
 	peers      *peers
 	epochs     *epochGate

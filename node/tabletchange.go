@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -30,9 +32,9 @@ func (tv *tabletService) handleTabletChanges(r registrar) {
 	} {
 		r.handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
-			caller, r := subjectOf(c), tabletChange{}
+			caller, r := authz.SubjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, tv.limits); err != nil {
-				tv.authz.audit.actionOnRows(caller, method, r.auditSubject(), err)
+				tv.authz.Audit.ActionOnRows(caller, method, r.auditSubject(), err)
 				reply.Fail(c, err)
 				return
 			}
@@ -42,7 +44,7 @@ func (tv *tabletService) handleTabletChanges(r registrar) {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
-			tv.authz.audit.actionOnRows(caller, method, r.auditSubject(), err)
+			tv.authz.Audit.ActionOnRows(caller, method, r.auditSubject(), err)
 			if err != nil {
 				reply.Fail(c, err)
 				return

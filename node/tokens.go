@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -42,7 +44,7 @@ func (n *Node) handleTokens() {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		made, err := n.makeToken(c.Context(), subjectOf(c), &r)
+		made, err := n.makeToken(c.Context(), authz.SubjectOf(c), &r)
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -60,7 +62,7 @@ func (n *Node) handleTokens() {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := n.changes.do(c.Context(), changeRequest{subjectOf(c), api.MethodRevokeToken, r.Names[0]}, func(ctx context.Context) error {
+		err := n.changes.do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRevokeToken, Name: r.Names[0]}, func(ctx context.Context) error {
 			return n.revokeToken(ctx, r.Names[0])
 		})
 		if err != nil {
@@ -72,23 +74,23 @@ func (n *Node) handleTokens() {
 }
 
 // makeToken creates a join token and records the outcome in the audit log, even if the caller has left.
-func (n *Node) makeToken(ctx context.Context, caller *subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
+func (n *Node) makeToken(ctx context.Context, caller *authz.Subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
 	var begun atomic.Bool
 	var made *api.CreatedToken
-	err := n.changes.do(ctx, changeRequest{caller, api.MethodCreateToken, r.Node}, func(ctx context.Context) (err error) {
+	err := n.changes.do(ctx, authz.ChangeRequest{Caller: caller, Method: api.MethodCreateToken, Name: r.Node}, func(ctx context.Context) (err error) {
 		begun.Store(true)
 		auditSubject := "token"
 		if made, err = n.createToken(ctx, r); err == nil {
 			auditSubject = tokenSubject(made)
 		}
-		n.authz.audit.action(caller, api.MethodCreateToken, auditSubject, err)
+		n.authz.Audit.Action(caller, api.MethodCreateToken, auditSubject, err)
 		return err
 	})
 	if err == nil {
 		return made, nil
 	}
 	if !begun.Load() { // rejected, or still waiting: then the outcome is recorded, too
-		n.authz.audit.action(caller, api.MethodCreateToken, "token", err)
+		n.authz.Audit.Action(caller, api.MethodCreateToken, "token", err)
 	}
 	return nil, err
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/rpc"
@@ -43,12 +45,12 @@ func (d *dataService) turnsOf(c *rpc.Call, name string, f *table.Program) *turns
 
 // turnsFor returns the turns of a call about a table, which must be released. It is nil for nodes, which read METADATA with cheap filters.
 func (d *dataService) turnsFor(c *rpc.Call, name string) *turns {
-	caller := subjectOf(c)
-	if caller != nil && !caller.restricted() || caller == nil && isSystem(name) {
+	caller := authz.SubjectOf(c)
+	if caller != nil && !caller.Restricted() || caller == nil && isSystem(name) {
 		return nil
 	}
 	t := turnsPool.Get().(*turns)
-	*t = turns{gate: d.costly, call: c, user: caller.owner()}
+	*t = turns{gate: d.costly, call: c, user: caller.Owner()}
 	return t
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -68,7 +70,7 @@ func (qs *quotaService) usage(ctx context.Context, r *api.NamesRequest) (reply.R
 
 // addOwners adds the owners of the tables.
 func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
-	if qs.authz.open {
+	if qs.authz.Open {
 		return nil
 	}
 	owners, err := qs.owners(ctx)
@@ -87,7 +89,7 @@ func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
 // accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
 // that may read the cluster.
 func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Schema, error) {
-	caller := subjectIn(ctx)
+	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		if name == "" {
 			return nil, nil
@@ -95,16 +97,16 @@ func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Sche
 		return qs.catalog.SchemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
-		if _, err := qs.authz.rights.check(ctx, caller, acl.Read); err != nil || name == "" {
+		if _, err := qs.authz.Rights.Check(ctx, caller, acl.Read); err != nil || name == "" {
 			return nil, err
 		}
 		return metadata.Schema(), nil
 	}
-	v, _, err := qs.authz.seeTable(ctx, caller, name)
+	v, _, err := qs.authz.SeeTable(ctx, caller, name)
 	if err != nil {
 		return nil, err
 	}
-	return v.Schema(), elementPermission(v.CheckTable(acl.Admin))
+	return v.Schema(), authz.ElementPermission(v.CheckTable(acl.Admin))
 }
 
 // usageOfAll collects the usage of a table, or of all tables, from all nodes.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/namespace"
 
 	"github.com/steledb/stele/node/reply"
@@ -35,7 +37,7 @@ type accounts struct {
 	log      *slog.Logger
 	catalog  *namespace.Catalog
 	meta     *namespace.Access
-	authz    *authorizer
+	authz    *authz.Authorizer
 	changes  *changes
 	quotas   userQuotas
 	security func() *security                                  // nil on an open node
@@ -76,7 +78,7 @@ func (acc *accounts) handleUsers(r registrar) {
 			return
 		}
 		var made *api.AddedUser
-		err := acc.changeUsers(c.Context(), changeRequest{subjectOf(c), api.MethodAddUser, r.Name}, func(ctx context.Context) (err error) {
+		err := acc.changeUsers(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodAddUser, Name: r.Name}, func(ctx context.Context) (err error) {
 			made, err = acc.addUser(ctx, &r)
 			return err
 		})
@@ -97,10 +99,10 @@ func (acc *accounts) handleUsers(r registrar) {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		caller := subjectOf(c)
+		caller := authz.SubjectOf(c)
 		err := checkRevocation(caller, &r)
 		if err == nil {
-			err = acc.changeUsers(c.Context(), changeRequest{caller, api.MethodRevokeUser, r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
+			err = acc.changeUsers(c.Context(), authz.ChangeRequest{Caller: caller, Method: api.MethodRevokeUser, Name: r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
 		}
 		if err != nil {
 			reply.Fail(c, err)
@@ -111,7 +113,7 @@ func (acc *accounts) handleUsers(r registrar) {
 	})
 	r.handleNames(api.MethodListUsers, 0, acc.listUsers)
 	r.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-		err := acc.changeUsers(ctx, requestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
+		err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
 			acc.log.Info("user removed", "user", r.Names[0])
 		}
@@ -119,7 +121,7 @@ func (acc *accounts) handleUsers(r registrar) {
 	})
 	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
 		r.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-			err := acc.changeUsers(ctx, requestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
+			err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
 				acc.log.Info(userStateEvent(disabled), "user", r.Names[0])
 			}
@@ -128,8 +130,8 @@ func (acc *accounts) handleUsers(r registrar) {
 	}
 }
 
-func (acc *accounts) changeUsers(ctx context.Context, a changeRequest, do func(context.Context) error) error {
-	if acc.authz.open {
+func (acc *accounts) changeUsers(ctx context.Context, a authz.ChangeRequest, do func(context.Context) error) error {
+	if acc.authz.Open {
 		return api.ErrOpenCluster
 	}
 	return acc.changeRights(ctx, a, do)
@@ -211,7 +213,7 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 		}
 	}
 	if rec != nil {
-		if _, err := acc.changes.setAsMaster(ctx, tokenPath(rec.ID), rec.Encode(), 0); err != nil {
+		if _, err := acc.changes.setAsMaster(ctx, authz.TokenPath(rec.ID), rec.Encode(), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -268,13 +270,13 @@ func (acc *accounts) allAccessTokens(ctx context.Context, of string) (map[string
 
 // tokensBut returns access tokens by user. It skips unreadable records for which bad returns nil.
 func (acc *accounts) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
-	names, err := acc.catalog.List(ctx, tokensDir)
+	names, err := acc.catalog.List(ctx, authz.TokensDir)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]*token.AccessRecord{}
 	for _, name := range names {
-		f, err := acc.meta.Get(ctx, path.Join(tokensDir, name))
+		f, err := acc.meta.Get(ctx, path.Join(authz.TokensDir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // revoked meanwhile
 			continue
 		}
@@ -297,7 +299,7 @@ func (acc *accounts) tokensBut(ctx context.Context, of string, bad func(name str
 
 // checkRevocation rejects a revocation request that contradicts itself, or that revokes the caller's own certificate. The
 // cluster keeps no list of certificates, so it cannot check that an administrator has another one. The caller has one.
-func checkRevocation(caller *subject, r *api.RevokeUserRequest) error {
+func checkRevocation(caller *authz.Subject, r *api.RevokeUserRequest) error {
 	if r.Certificate == "" {
 		return nil
 	}
@@ -307,7 +309,7 @@ func checkRevocation(caller *subject, r *api.RevokeUserRequest) error {
 	if err := acl.CheckSerial(r.Certificate); err != nil {
 		return reply.BadRequest(err)
 	}
-	if caller != nil && caller.credentialToken.Load() == nil && caller.peer.Serial == r.Certificate {
+	if caller != nil && caller.CredentialToken.Load() == nil && caller.Peer.Serial == r.Certificate {
 		return reply.BadRequest(errors.New("certificate is the one used for this request: use another administrator's credential"))
 	}
 	return nil
@@ -339,7 +341,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		if err := acc.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
 			return err
 		}
-		return acc.changes.deleteAsMaster(ctx, tokenPath(id))
+		return acc.changes.deleteAsMaster(ctx, authz.TokenPath(id))
 	}
 	if err := acc.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
@@ -364,7 +366,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 
 func (acc *accounts) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
 	for _, t := range all {
-		if err := acc.changes.deleteAsMaster(ctx, tokenPath(t.ID)); err != nil {
+		if err := acc.changes.deleteAsMaster(ctx, authz.TokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -448,7 +450,7 @@ func (acc *accounts) disableUser(ctx context.Context, name string, disabled bool
 }
 
 func (acc *accounts) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
-	if acc.authz.open {
+	if acc.authz.Open {
 		return nil, api.ErrOpenCluster
 	}
 	names, err := acc.catalog.List(ctx, principalsDir)

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
@@ -13,7 +15,7 @@ import (
 // mayLook returns nil if a request may see the node's pages: from a node, or from a principal with the right to monitor the cluster, who has a
 // certificate or sends an access token as a bearer. Otherwise it returns the HTTP status.
 func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
-	caller := &subject{peer: peer, from: r.RemoteAddr}
+	caller := &authz.Subject{Peer: peer, From: r.RemoteAddr}
 	if peer.Kind == pki.Node {
 		return 0, nil
 	}
@@ -23,12 +25,12 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	if peer.Kind == pki.Anonymous {
 		text, credentialToken := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !credentialToken {
-			return http.StatusUnauthorized, errStranger
+			return http.StatusUnauthorized, authz.ErrStranger
 		}
 		err = n.authenticate(r.Context(), caller, strings.TrimSpace(text))
 	}
 	if err == nil {
-		_, err = n.authz.rights.check(r.Context(), caller, acl.Monitor)
+		_, err = n.authz.Rights.Check(r.Context(), caller, acl.Monitor)
 	}
 	switch {
 	case err == nil:
@@ -42,6 +44,6 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 	default:
 		return http.StatusServiceUnavailable, err
 	}
-	n.authz.audit.refused(caller, "http", r.URL.Path, err)
+	n.authz.Audit.Refused(caller, "http", r.URL.Path, err)
 	return status, err
 }

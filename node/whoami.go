@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 
+	"github.com/steledb/stele/node/authz"
+
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/client/api"
@@ -22,7 +24,7 @@ func (acc *accounts) handleWhoAmI(r registrar) {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		me, err := acc.identityOf(c.Context(), subjectOf(c))
+		me, err := acc.identityOf(c.Context(), authz.SubjectOf(c))
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -32,21 +34,21 @@ func (acc *accounts) handleWhoAmI(r registrar) {
 }
 
 // identityOf returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
-func (acc *accounts) identityOf(ctx context.Context, caller *subject) (*api.Whoami, error) {
+func (acc *accounts) identityOf(ctx context.Context, caller *authz.Subject) (*api.Whoami, error) {
 	me := &api.Whoami{Cluster: acc.cluster(), Kind: api.KindAnonymous}
 	if caller == nil {
 		me.Grants = []api.GrantInfo{{Principal: acl.Everyone, Rights: acl.Admin.String()}}
 		return me, nil
 	}
-	me.Kind, me.Name, me.Shown, me.ID, me.EndsMS = api.KindPrincipal, caller.identity().Name, api.ShownCertificate, caller.identity().Serial, caller.peer.Ends.UnixMilli()
-	if caller.peer.Kind == pki.Node {
+	me.Kind, me.Name, me.Shown, me.ID, me.EndsMS = api.KindPrincipal, caller.Identity().Name, api.ShownCertificate, caller.Identity().Serial, caller.Peer.Ends.UnixMilli()
+	if caller.Peer.Kind == pki.Node {
 		me.Kind = api.KindNode
 		return me, nil
 	}
-	if t := caller.credentialToken.Load(); t != nil {
+	if t := caller.CredentialToken.Load(); t != nil {
 		me.Shown, me.EndsMS = api.ShownToken, 0
-		if !t.record.Ends.IsZero() {
-			me.EndsMS = t.record.Ends.UnixMilli()
+		if !t.Record.Ends.IsZero() {
+			me.EndsMS = t.Record.Ends.UnixMilli()
 		}
 	}
 	var err error

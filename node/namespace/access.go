@@ -16,6 +16,7 @@ type Access struct {
 	session atomic.Pointer[session.Session] // nil before the first
 }
 
+// Open opens a session with that name, which becomes the current one.
 func (m *Access) Open(ctx context.Context, name string) error {
 	s, err := m.Client.Open(ctx, session.Options{Name: name})
 	if err != nil {

@@ -38,7 +38,9 @@ const (
 	SecurityDir = "/security"
 )
 
+// TablePath returns the path of a table's schema.
 func TablePath(name string) string { return TablesDir + "/" + name }
+// RemovedPath returns the path of the mark of a removed node.
 func RemovedPath(id string) string { return RemovedDir + "/" + id }
 
 // RecoveredIDs is the number of ids that are skipped after a recovery of the lock service. The survivor may lack the last
@@ -92,6 +94,7 @@ type files interface {
 	Get(ctx context.Context, path string) (metaapi.File, error)
 }
 
+// ReadSchema returns a table's schema and its generation. The error is api.ErrNoTable or that of the lock service.
 func ReadSchema(ctx context.Context, from files, name string) (*table.Schema, uint64, error) {
 	s, _, gen, err := ReadTable(ctx, from, name)
 	return s, gen, err
@@ -142,6 +145,7 @@ func (c *Catalog) Names(ctx context.Context) ([]string, error) {
 	return c.List(ctx, TablesDir)
 }
 
+// List returns the names of the files in a directory; none if there is no directory.
 func (c *Catalog) List(ctx context.Context, dir string) ([]string, error) {
 	stats, err := c.Meta.List(ctx, dir)
 	if errors.Is(err, metaapi.ErrNotFound) {

@@ -16,6 +16,7 @@ type ClusterFile struct {
 	gen   uint64 // the file's generation
 }
 
+// DecodeCluster decodes the content of /cluster.
 func DecodeCluster(f metaapi.File) (ClusterFile, error) {
 	c := ClusterFile{gen: f.Generation}
 	d := wire.NewDecoder(f.Data)

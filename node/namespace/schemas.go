@@ -35,6 +35,7 @@ type Schemas struct {
 // knownTable is the id of a table, and the instance of the file that it was read from.
 type knownTable struct{ id, instance uint64 }
 
+// NewSchemas returns the schemas that a session reads.
 func NewSchemas(s *session.Session) *Schemas {
 	f := &Schemas{Session: s}
 	f.mu.known = map[string]knownTable{}

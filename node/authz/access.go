@@ -1,4 +1,4 @@
-package node
+package authz
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// access is what a principal may do with one table in one request. It implements tablet.Access. A nil access allows everything.
-type access struct {
-	z             *authorizer
-	caller        *subject
-	method, table string
+// Access is what a principal may do with one table in one request. It implements tablet.Access. A nil access allows everything.
+type Access struct {
+	Z             *Authorizer
+	Caller        *Subject
+	method, Table string
 	now           bool // must not wait
 	begun         int  // times that the operation has begun
 
@@ -46,30 +46,32 @@ type rowMemo struct {
 // begunMax bounds how often an operation restarts because rights change.
 const begunMax = 8
 
-var accesses = sync.Pool{New: func() any { return new(access) }}
+// Accesses has unused accesses, so that a request allocates none.
+var Accesses = sync.Pool{New: func() any { return new(Access) }}
 
-// access returns what a call may do with a table. Release it with release when no operation uses it.
-func (z *authorizer) access(c *rpc.Call, name string) *access {
-	caller := subjectOf(c)
-	if !caller.restricted() {
+// Access returns what a call may do with a table. Release it with release when no operation uses it.
+func (z *Authorizer) Access(c *rpc.Call, name string) *Access {
+	caller := SubjectOf(c)
+	if !caller.Restricted() {
 		return nil
 	}
-	a := accesses.Get().(*access)
-	a.z, a.caller, a.method, a.table = z, caller, c.Method(), name
+	a := Accesses.Get().(*Access)
+	a.Z, a.Caller, a.method, a.Table = z, caller, c.Method(), name
 	return a
 }
 
-func (a *access) release() {
+// Release returns a, which may be nil, to the pool. No operation may use it any more.
+func (a *Access) Release() {
 	if a == nil {
 		return
 	}
 	clear(a.writes)
-	*a = access{writes: a.writes[:0]}
-	accesses.Put(a)
+	*a = Access{writes: a.writes[:0]}
+	Accesses.Put(a)
 }
 
-// of returns the access for a tablet server's operation, which may or may not wait for rights.
-func (a *access) of(waits bool) tablet.Access {
+// Of returns the access for a tablet server's operation, which may or may not wait for rights.
+func (a *Access) Of(waits bool) tablet.Access {
 	if a == nil {
 		return nil
 	}
@@ -78,46 +80,46 @@ func (a *access) of(waits bool) tablet.Access {
 }
 
 // Begin implements tablet.Access.
-func (a *access) Begin() {
+func (a *Access) Begin() {
 	a.begun++
 	a.looked, a.moved, a.reads, a.writes, a.memo = false, false, false, a.writes[:0], rowMemo{}
 }
 
 // Holds implements tablet.Access.
-func (a *access) Holds() bool { return !a.looked || !a.moved && a.z.rights.holds(a.caller, a.ticket) }
+func (a *Access) Holds() bool { return !a.looked || !a.moved && a.Z.Rights.Holds(a.Caller, a.ticket) }
 
 // note records the ticket of a check of rights.
-func (a *access) note(t acl.Ticket) {
+func (a *Access) note(t acl.Ticket) {
 	a.moved = a.moved || a.looked && t != a.ticket
 	a.looked, a.ticket = true, t
 }
 
 // look returns the view of the table for a schema. Errors: api.ErrNoTable if the principal sees nothing of it,
 // tablet.ErrWouldWait, those of rights.ask.
-func (a *access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
+func (a *Access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
-		return nil, a.z.rights.recode(acl.ErrUncertain)
+		return nil, a.Z.Rights.Recode(acl.ErrUncertain)
 	}
-	v, t := a.z.rights.viewNow(a.caller, s)
+	v, t := a.Z.Rights.ViewNow(a.Caller, s)
 	if v == nil {
 		if a.now {
 			return nil, tablet.ErrWouldWait
 		}
 		var err error
-		if v, t, err = a.z.rights.view(ctx, a.caller, s); err != nil {
+		if v, t, err = a.Z.Rights.View(ctx, a.Caller, s); err != nil {
 			return nil, err
 		}
 	}
 	a.note(t)
 	a.view = v
 	if v.CheckSeen() != nil {
-		return nil, namespace.NoSuchTable(a.table)
+		return nil, namespace.NoSuchTable(a.Table)
 	}
 	return v, nil
 }
 
 // Read implements tablet.Access.
-func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
+func (a *Access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
 	if s.ID == metadata.TableID {
 		return a.readMetadata(ctx, s)
 	}
@@ -135,14 +137,14 @@ func (a *access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, 
 	return tablet.Visibility{Families: v.ReadMask()}, nil
 }
 
-// mayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
+// MayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
 // again. Errors: api.ErrNoTable, *api.PermissionError, those of rights.ask.
-func (a *access) mayRead(ctx context.Context) error {
-	if a.table == metadata.Name { // every principal sees some of it
-		_, err := a.z.rights.known(ctx, a.caller)
+func (a *Access) MayRead(ctx context.Context) error {
+	if a.Table == metadata.Name { // every principal sees some of it
+		_, err := a.Z.Rights.Known(ctx, a.Caller)
 		return err
 	}
-	v, _, err := a.z.seeTable(ctx, a.caller, a.table)
+	v, _, err := a.Z.SeeTable(ctx, a.Caller, a.Table)
 	if err != nil {
 		return err
 	}
@@ -151,11 +153,11 @@ func (a *access) mayRead(ctx context.Context) error {
 
 // readMetadata returns what the principal sees of METADATA. Without the right to read the cluster, it sees only the locations of
 // tablets of tables that it may see.
-func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
+func (a *Access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
 	if a.begun > begunMax {
-		return tablet.Visibility{}, a.z.rights.recode(acl.ErrUncertain)
+		return tablet.Visibility{}, a.Z.Rights.Recode(acl.ErrUncertain)
 	}
-	t, err := a.z.rights.check(ctx, a.caller, acl.Read)
+	t, err := a.Z.Rights.Check(ctx, a.Caller, acl.Read)
 	if err == nil {
 		a.note(t)
 		return tablet.Visibility{}, nil
@@ -174,7 +176,7 @@ func (a *access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Visi
 }
 
 // seesRow reports whether a row of METADATA belongs to a table that the principal may see.
-func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
+func (a *Access) seesRow(ctx context.Context, key []byte) (bool, error) {
 	id, _, err := metadata.ParseKey(key)
 	if err != nil {
 		return false, nil
@@ -182,7 +184,7 @@ func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
 	if a.memo.known && a.memo.table == id {
 		return a.memo.sees, nil
 	}
-	sees, t, err := a.z.rights.sees(ctx, a.caller, id)
+	sees, t, err := a.Z.Rights.sees(ctx, a.Caller, id)
 	if err != nil {
 		return false, err
 	}
@@ -192,16 +194,16 @@ func (a *access) seesRow(ctx context.Context, key []byte) (bool, error) {
 }
 
 // Write implements tablet.Access.
-func (a *access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
+func (a *Access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutation, error) {
 	v, err := a.look(context.Background(), s)
 	if err != nil {
 		return nil, err
 	}
-	if err := rm.Validate(v.Visible(), a.z.limits); err != nil {
+	if err := rm.Validate(v.Visible(), a.Z.Limits); err != nil {
 		return nil, err
 	}
 	if rm, err = v.Restrict(rm); err != nil {
-		return nil, a.refused(elementPermission(err))
+		return nil, a.refused(ElementPermission(err))
 	}
 	for i := range rm.Mutations {
 		m := &rm.Mutations[i]
@@ -217,15 +219,15 @@ func (a *access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 }
 
 // Modify implements tablet.Access.
-func (a *access) Modify(s *table.Schema, rules []table.Rule) error {
+func (a *Access) Modify(s *table.Schema, rules []table.Rule) error {
 	v, err := a.look(context.Background(), s)
 	if err != nil {
 		return err
 	}
 	for i := range rules {
-		err := rules[i].Validate(v.Visible(), a.z.limits)
+		err := rules[i].Validate(v.Visible(), a.Z.Limits)
 		if err == nil {
-			err = elementPermission(v.CheckModify(rules[i].Family))
+			err = ElementPermission(v.CheckModify(rules[i].Family))
 		}
 		if err != nil {
 			return a.refused(&table.ElementError{What: "rule", Index: i, Err: err})
@@ -236,14 +238,14 @@ func (a *access) Modify(s *table.Schema, rules []table.Rule) error {
 }
 
 // refused returns err, and logs it in the audit log if a right is missing.
-func (a *access) refused(err error) error {
+func (a *Access) refused(err error) error {
 	if err == nil {
 		return nil
 	}
 	return a.auditRefusal(err) // separate, because it allocates
 }
 
-func (a *access) auditRefusal(err error) error {
+func (a *Access) auditRefusal(err error) error {
 	var denied *api.PermissionError
 	var at *acl.DeniedError
 	if errors.As(err, &at) {
@@ -251,26 +253,26 @@ func (a *access) auditRefusal(err error) error {
 		err = denied
 	}
 	if denied != nil || errors.As(err, &denied) {
-		a.z.audit.refused(a.caller, a.method, "table "+a.table, err)
+		a.Z.Audit.Refused(a.Caller, a.method, "table "+a.Table, err)
 	}
 	return err
 }
 
-// settle returns nil if the result may be returned although rights have changed since. Errors: *api.PermissionError, marked as
+// Settle returns nil if the result may be returned although rights have changed since. Errors: *api.PermissionError, marked as
 // executed if something was written; api.ErrOutcomeUnknown and api.ErrUnavailable if the rights are unknown.
-func (a *access) settle(ctx context.Context) error {
+func (a *Access) Settle(ctx context.Context) error {
 	if a == nil || a.Holds() {
 		return nil
 	}
 	if a.view == nil { // of METADATA, which clients do not write: the operation restarts elsewhere
-		return a.z.rights.recode(acl.ErrUncertain)
+		return a.Z.Rights.Recode(acl.ErrUncertain)
 	}
 	old, wrote := a.view, len(a.writes) > 0
-	v, _, err := a.z.rights.view(ctx, a.caller, old.Schema())
+	v, _, err := a.Z.Rights.View(ctx, a.Caller, old.Schema())
 	switch {
 	case err == nil:
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
-		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
+		return &api.PermissionError{Table: a.Table, Executed: true, Text: err.Error()}
 	case wrote:
 		return reply.Recode(api.ErrOutcomeUnknown, err)
 	default:
@@ -284,26 +286,26 @@ func (a *access) settle(ctx context.Context) error {
 			if lostRead {
 				right = acl.Read
 			}
-			name, _, _ := a.caller.principal()
-			return a.refused(&api.PermissionError{Right: right.String(), Table: a.table, Executed: wrote,
-				Text: fmt.Sprintf("principal %q lost the right to %s on table %q during the request", name, right, a.table)})
+			name, _, _ := a.Caller.Principal()
+			return a.refused(&api.PermissionError{Right: right.String(), Table: a.Table, Executed: wrote,
+				Text: fmt.Sprintf("principal %q lost the right to %s on table %q during the request", name, right, a.Table)})
 		}
 	}
 	return nil
 }
 
-// checkTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of rights.ask.
-func (a *access) checkTable(ctx context.Context) error {
-	s, _, err := namespace.ReadSchema(ctx, a.z.meta.Current(), a.table)
+// CheckTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of rights.ask.
+func (a *Access) CheckTable(ctx context.Context) error {
+	s, _, err := namespace.ReadSchema(ctx, a.Z.Meta.Current(), a.Table)
 	if err != nil {
 		if errors.Is(err, api.ErrNoTable) {
 			return err
 		}
-		return a.z.rights.recode(err)
+		return a.Z.Rights.Recode(err)
 	}
-	v, _, err := a.z.rights.view(ctx, a.caller, s)
+	v, _, err := a.Z.Rights.View(ctx, a.Caller, s)
 	if err == nil && v.CheckSeen() != nil {
-		err = namespace.NoSuchTable(a.table)
+		err = namespace.NoSuchTable(a.Table)
 	}
 	return err
 }

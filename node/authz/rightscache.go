@@ -1,4 +1,4 @@
-package node
+package authz
 
 import (
 	"context"
@@ -18,22 +18,24 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// tokensDir holds a file for each access token: package security/token.
-const tokensDir = "/acl/tokens"
+// TokensDir holds a file for each access token: package security/token.
+const TokensDir = "/acl/tokens"
 
-func tokenPath(id token.ID) string { return tokensDir + "/" + id.String() }
+// TokenPath returns the path of an access token.
+func TokenPath(id token.ID) string { return TokensDir + "/" + id.String() }
 
-// rights is this node's view of users' rights: package acl. While the node's session with the lock service is in doubt, it
+// Rights is this node's view of users' rights: package acl. While the node's session with the lock service is in doubt, it
 // admits no principal (I12).
-type rights struct {
-	cache       *acl.Cache
-	files       rightsFiles
-	checkLeader func() error // returns an error while the lock service has no leader
+type Rights struct {
+	Cache       *acl.Cache
+	Files       rightsFiles
+	CheckLeader func() error // returns an error while the lock service has no leader
 }
 
-func newRights(meta *namespace.Access, checkLeader func() error) *rights {
+// NewRights returns the rights that meta reads. checkLeader returns an error while the lock service has no leader.
+func NewRights(meta *namespace.Access, checkLeader func() error) *Rights {
 	files := rightsFiles{meta}
-	return &rights{cache: acl.NewCache(files), files: files, checkLeader: checkLeader}
+	return &Rights{Cache: acl.NewCache(files), Files: files, CheckLeader: checkLeader}
 }
 
 // rightsFiles reads the files below /acl through the node's session. It implements acl.Files.
@@ -72,27 +74,27 @@ func (f rightsFiles) Get(ctx context.Context, path string) ([]byte, error) {
 	return file.Data, err
 }
 
-// rightsTimeout bounds the lookup of rights.
-const rightsTimeout = 5 * time.Second
+// RightsTimeout bounds the lookup of rights.
+const RightsTimeout = 5 * time.Second
 
-// holds reports whether rights are unchanged since the ticket. It uses only what is in memory.
-func (r *rights) holds(caller *subject, t acl.Ticket) bool {
-	if !r.cache.Holds(t) {
+// Holds reports whether rights are unchanged since the ticket. It uses only what is in memory.
+func (r *Rights) Holds(caller *Subject, t acl.Ticket) bool {
+	if !r.Cache.Holds(t) {
 		return false
 	}
-	s := caller.credentialToken.Load()
-	return s == nil || s.record.Ends.IsZero() || s.record.Valid(time.Now()) == nil
+	s := caller.CredentialToken.Load()
+	return s == nil || s.Record.Ends.IsZero() || s.Record.Valid(time.Now()) == nil
 }
 
 // ask runs ask for a principal and verifies its credential at the same ticket. Errors: *api.IdentityError,
 // *api.PermissionError, acl.ErrHidden, api.ErrUnavailable.
-func (r *rights) ask(ctx context.Context, caller *subject, ask func(ctx context.Context, name string, generation uint64) (acl.Ticket, error)) (acl.Ticket, error) {
-	if why := r.checkLeader(); why != nil { // waiting would not help
+func (r *Rights) ask(ctx context.Context, caller *Subject, ask func(ctx context.Context, name string, generation uint64) (acl.Ticket, error)) (acl.Ticket, error) {
+	if why := r.CheckLeader(); why != nil { // waiting would not help
 		return acl.Ticket{}, why
 	}
-	ctx, cancel := timing.Within(ctx, rightsTimeout)
+	ctx, cancel := timing.Within(ctx, RightsTimeout)
 	defer cancel()
-	name, generation, s := caller.principal()
+	name, generation, s := caller.Principal()
 	// While rights are being changed they are uncertain, for as long as it takes to wait for a dead server's lease.
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		t, err := ask(ctx, name, generation)
@@ -101,8 +103,8 @@ func (r *rights) ask(ctx context.Context, caller *subject, ask func(ctx context.
 				continue
 			}
 		}
-		if err == nil && s == nil && caller.peer.Serial != "" {
-			revoked, known := r.cache.CertificateRevoked(t, name, caller.peer.Serial)
+		if err == nil && s == nil && caller.Peer.Serial != "" {
+			revoked, known := r.Cache.CertificateRevoked(t, name, caller.Peer.Serial)
 			if !known {
 				err = acl.ErrUncertain
 				if timing.Sleep(ctx, wait); ctx.Err() == nil {
@@ -114,69 +116,69 @@ func (r *rights) ask(ctx context.Context, caller *subject, ask func(ctx context.
 			}
 		}
 		if err != nil || s == nil {
-			return t, r.recode(err)
+			return t, r.Recode(err)
 		}
-		known := s.seen.Load()
-		if known != nil && *known == t && r.cache.Holds(t) {
-			return t, r.recode(s.record.Valid(time.Now()))
+		known := s.Seen.Load()
+		if known != nil && *known == t && r.Cache.Holds(t) {
+			return t, r.Recode(s.Record.Valid(time.Now()))
 		}
 		if err := r.checkToken(ctx, s); err != nil {
-			return t, r.recode(err)
+			return t, r.Recode(err)
 		}
-		if r.cache.Holds(t) { // the record was read while t was valid
-			s.seen.Store(&t)
+		if r.Cache.Holds(t) { // the record was read while t was valid
+			s.Seen.Store(&t)
 			return t, nil
 		}
 		if ctx.Err() != nil {
-			return t, r.recode(acl.ErrUncertain)
+			return t, r.Recode(acl.ErrUncertain)
 		}
 	}
 }
 
 // checkToken rereads the record of an access token, which may have been revoked.
-func (r *rights) checkToken(ctx context.Context, s *credentialToken) error {
-	b, err := r.files.Get(ctx, tokenPath(s.record.ID))
+func (r *Rights) checkToken(ctx context.Context, s *CredentialToken) error {
+	b, err := r.Files.Get(ctx, TokenPath(s.Record.ID))
 	if err != nil {
 		return err
 	}
 	if b == nil {
 		return acl.ErrRevoked
 	}
-	return s.record.Valid(time.Now())
+	return s.Record.Valid(time.Now())
 }
 
-// check returns nil if the principal has a right on the cluster.
-func (r *rights) check(ctx context.Context, caller *subject, right acl.Rights) (acl.Ticket, error) {
+// Check returns nil if the principal has a right on the cluster.
+func (r *Rights) Check(ctx context.Context, caller *Subject, right acl.Rights) (acl.Ticket, error) {
 	return r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (acl.Ticket, error) {
-		return r.cache.CheckCluster(ctx, name, generation, right)
+		return r.Cache.CheckCluster(ctx, name, generation, right)
 	})
 }
 
-// known returns nil if the principal exists and is enabled.
-func (r *rights) known(ctx context.Context, caller *subject) (acl.Ticket, error) {
-	return r.ask(ctx, caller, r.cache.Check)
+// Known returns nil if the principal exists and is enabled.
+func (r *Rights) Known(ctx context.Context, caller *Subject) (acl.Ticket, error) {
+	return r.ask(ctx, caller, r.Cache.Check)
 }
 
 // sees reports whether the principal has any right on a table.
-func (r *rights) sees(ctx context.Context, caller *subject, tableID uint64) (sees bool, t acl.Ticket, err error) {
+func (r *Rights) sees(ctx context.Context, caller *Subject, tableID uint64) (sees bool, t acl.Ticket, err error) {
 	if tableID == metadata.TableID {
-		t, err = r.known(ctx, caller)
+		t, err = r.Known(ctx, caller)
 		return err == nil, t, err
 	}
 	t, err = r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
-		sees, t, err = r.cache.Sees(ctx, name, generation, tableID)
+		sees, t, err = r.Cache.Sees(ctx, name, generation, tableID)
 		return t, err
 	})
 	return sees, t, err
 }
 
-// view returns a table as the principal may see it.
-func (r *rights) view(ctx context.Context, caller *subject, s *table.Schema) (v *acl.View, t acl.Ticket, err error) {
-	if v, t = r.viewNow(caller, s); v != nil {
+// View returns a table as the principal may see it.
+func (r *Rights) View(ctx context.Context, caller *Subject, s *table.Schema) (v *acl.View, t acl.Ticket, err error) {
+	if v, t = r.ViewNow(caller, s); v != nil {
 		return v, t, nil
 	}
 	t, err = r.ask(ctx, caller, func(ctx context.Context, name string, generation uint64) (t acl.Ticket, err error) {
-		v, t, err = r.cache.View(ctx, name, generation, s)
+		v, t, err = r.Cache.View(ctx, name, generation, s)
 		return t, err
 	})
 	if err != nil {
@@ -186,17 +188,17 @@ func (r *rights) view(ctx context.Context, caller *subject, s *table.Schema) (v 
 	return v, t, nil
 }
 
-// viewNow is view for callers that must not wait. It returns nil if it would have to.
-func (r *rights) viewNow(caller *subject, s *table.Schema) (*acl.View, acl.Ticket) {
+// ViewNow is view for callers that must not wait. It returns nil if it would have to.
+func (r *Rights) ViewNow(caller *Subject, s *table.Schema) (*acl.View, acl.Ticket) {
 	l := caller.recentView[s.ID%uint64(len(caller.recentView))].Load()
-	if l == nil || l.view.Schema() != s || !r.holds(caller, l.ticket) {
+	if l == nil || l.view.Schema() != s || !r.Holds(caller, l.ticket) {
 		return nil, acl.Ticket{}
 	}
 	return l.view, l.ticket
 }
 
-// recode converts an error about rights to its API form.
-func (r *rights) recode(err error) error {
+// Recode converts an error about rights to its API form.
+func (r *Rights) Recode(err error) error {
 	var denied *acl.DeniedError
 	var ended *token.RefusedError
 	switch {
@@ -213,7 +215,7 @@ func (r *rights) recode(err error) error {
 	case errors.As(err, &ended):
 		return &api.IdentityError{Reason: api.IdentityExpired, Text: "token has expired: request a new one"}
 	}
-	if why := r.checkLeader(); why != nil {
+	if why := r.CheckLeader(); why != nil {
 		return why
 	}
 	return fmt.Errorf("%w: rights are unknown until the lock service answers: %s", api.ErrUnavailable, err.Error())
@@ -224,8 +226,8 @@ func permission(e *acl.DeniedError) *api.PermissionError {
 	return &api.PermissionError{Right: e.Right.String(), Table: e.Table, Family: e.Family, Text: e.Error()}
 }
 
-// elementPermission is permission for an error that names an element of a request.
-func elementPermission(err error) error {
+// ElementPermission is permission for an error that names an element of a request.
+func ElementPermission(err error) error {
 	var denied *acl.DeniedError
 	if !errors.As(err, &denied) {
 		return err

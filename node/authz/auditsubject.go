@@ -1,4 +1,4 @@
-package node
+package authz
 
 import (
 	"github.com/steledb/stele/client/api"
@@ -6,13 +6,13 @@ import (
 )
 
 // auditSubject returns the subject of a change for the audit log.
-func (g *guard) auditSubject(c *rpc.Call) string {
+func (g *Guard) auditSubject(c *rpc.Call) string {
 	switch {
-	case !g.change() || g.selfAudited:
+	case !g.change() || g.SelfAudited:
 		return ""
-	case g.about != nil:
-		return g.about(c)
-	case g.to == rightOfTable:
+	case g.About != nil:
+		return g.About(c)
+	case g.To == RightOfTable:
 		return firstName(c, "table ")
 	}
 	return ""
@@ -27,18 +27,18 @@ func firstName(c *rpc.Call, word string) string {
 	return ""
 }
 
-// named is for changes whose subject is named by the first parameter.
-func named(what string) func(*rpc.Call) string {
+// Named is for changes whose subject is named by the first parameter.
+func Named(what string) func(*rpc.Call) string {
 	return func(c *rpc.Call) string { return firstName(c, what+" ") }
 }
 
-// always is for changes that always have the same subject.
-func always(what string) func(*rpc.Call) string {
+// Always is for changes that always have the same subject.
+func Always(what string) func(*rpc.Call) string {
 	return func(*rpc.Call) string { return what }
 }
 
-// rotated returns the key that is replaced: the authority's or that of gossip.
-func rotated(c *rpc.Call) string {
+// Rotated returns the key that is replaced: the authority's or that of gossip.
+func Rotated(c *rpc.Call) string {
 	var r api.RotateAuthorityRequest
 	d := c.Params
 	if err := r.Decode(&d, c.NumParams); err == nil && r.GossipKey {
@@ -47,8 +47,8 @@ func rotated(c *rpc.Call) string {
 	return "the authority"
 }
 
-// familyDropped returns the family in the second parameter.
-func familyDropped(c *rpc.Call) string {
+// FamilyDropped returns the family in the second parameter.
+func FamilyDropped(c *rpc.Call) string {
 	var r api.NamesRequest
 	d := c.Params
 	if err := r.Decode(&d, c.NumParams, api.MethodDropFamily, 2); err != nil {
@@ -57,8 +57,8 @@ func familyDropped(c *rpc.Call) string {
 	return familyOf(r.Names[0], r.Names[1])
 }
 
-// familySet returns the family in the second parameter.
-func familySet(c *rpc.Call) string {
+// FamilySet returns the family in the second parameter.
+func FamilySet(c *rpc.Call) string {
 	var r api.SetFamilyRequest
 	d := c.Params
 	if err := r.Decode(&d, c.NumParams); err != nil {

@@ -1,4 +1,4 @@
-package node
+package authz
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 // connectAction is the action in the audit log for a rejected connection.
 const connectAction = "connect"
 
-// connectionRejected records a rejected connection. It does not wait for the disk. The identity that the peer claims is unverified, so it
+// ConnectionRejected records a rejected connection. It does not wait for the disk. The identity that the peer claims is unverified, so it
 // appears only in the text: otherwise clients could create any number of kinds of refusals.
-func (l *auditLog) connectionRejected(from string, err error) {
-	code := rejectionCode(err)
+func (l *AuditLog) ConnectionRejected(from string, err error) {
+	code := RejectionCode(err)
 	if l == nil || code == "" {
 		return
 	}
@@ -26,11 +26,11 @@ func (l *auditLog) connectionRejected(from string, err error) {
 	if errors.As(err, &many) {
 		r.Who = pki.Peer{Kind: pki.Principal, Name: many.Name}
 	}
-	l.to.Refusal(r)
+	l.To.Refusal(r)
 }
 
-// rejectionCode returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
-func rejectionCode(err error) string {
+// RejectionCode returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
+func RejectionCode(err error) string {
 	var peer *pki.PeerError
 	var many *pki.ManyConnsError
 	var plain tls.RecordHeaderError

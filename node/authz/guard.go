@@ -1,0 +1,41 @@
+package authz
+
+import (
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/acl"
+)
+
+// Audience is the set of callers, besides nodes, that may call a method. Nodes may call all methods.
+type Audience uint8
+
+const (
+	// Nodes: no other callers.
+	Nodes Audience = iota
+	// Strangers: any client, with or without a credential.
+	Strangers
+	// Known: every principal.
+	Known
+	// Own: every principal; the method checks rights itself, row by row.
+	Own
+	// OfTable: principals that may see the table in the first parameter.
+	OfTable
+	// Right: principals with a right on the cluster.
+	Right
+	// RightOfTable: principals with a right on the table in the first parameter.
+	RightOfTable
+)
+
+// Guard states which callers may call a method.
+type Guard struct {
+	To    Audience
+	Right acl.Rights // of right and rightOfTable
+	// Master has the master's node execute the method, because only that node may write the change.
+	Master bool
+	// About returns the subject of a change for the audit log (auditsubject.go). Nil: the table.
+	About func(c *rpc.Call) string
+	// SelfAudited means that the method writes its audit record itself.
+	SelfAudited bool
+}
+
+// change reports whether the method changes the cluster. Changes are logged in the audit log.
+func (g *Guard) change() bool { return g.Right == acl.Admin }
