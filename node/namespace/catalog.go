@@ -40,6 +40,7 @@ const (
 
 // TablePath returns the path of a table's schema.
 func TablePath(name string) string { return TablesDir + "/" + name }
+
 // RemovedPath returns the path of the mark of a removed node.
 func RemovedPath(id string) string { return RemovedDir + "/" + id }
 
