@@ -133,7 +133,7 @@ func TestForeignNode(t *testing.T) {
 		because string
 	}{
 		{other, home.address(), "peer certificate not accepted", "certificate is of another cluster"},
-		{home, other.host.String(), "refused", "bad certificate"},
+		{home, other.host.String(), "connection rejected", "bad certificate"},
 	} {
 		if err := await(30*time.Second, func() error {
 			lines := 0

@@ -127,7 +127,7 @@ func TestOldMaster(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(old.log(), "no longer the master") {
+	if !strings.Contains(old.log(), "mastership ended") {
 		t.Errorf("%v does not log the end of its mastership", old)
 	}
 	c.settled(30*time.Second, 5)
