@@ -155,7 +155,7 @@ func (n *Node) run(ctx context.Context) error {
 		return errors.Join(err, n.stopParts(context.Background()))
 	}
 	n.serving.Store(true)
-	n.log.Info("node started", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
+	n.log.Info("node serves", "name", n.cfg.Name, "id", n.id(), "cluster", n.cluster(), "rpc", n.RPCAddr(), "http", n.HTTPAddr(),
 		"server", n.server.Load().name, "took", time.Since(n.started).Round(time.Millisecond))
 	return nil
 }
