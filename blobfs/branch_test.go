@@ -1,12 +1,14 @@
 package blobfs
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/crc"
 )
 
 // mutePeer accepts pieces and answers only when the test makes it.
@@ -60,4 +62,40 @@ func TestWindow(t *testing.T) {
 			t.Errorf("a window of %d: %v", window, err)
 		}
 	}
+}
+
+// rereadPeer has the bytes of a stream. A paused one answers nothing.
+type rereadPeer struct {
+	api.Peer
+	paused bool
+	bytes  []byte
+}
+
+func (p *rereadPeer) Reread(ctx context.Context, _ api.StreamID, b []byte, off int64) error {
+	if p.paused {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	copy(b, p.bytes[off:])
+	return nil
+}
+
+// TestReadBackBesidePausedNode (I14): a paused node does not keep a writer from reading back, from
+// the other replica, the bytes for a new one.
+func TestReadBackBesidePausedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{ctx: t.Context(), cluster: Cluster{}.withDefaults()}
+		data := bytes.Repeat([]byte("stream"), sumBytes/6+1)[:sumBytes]
+		x := &replicatedWrite{s: s, length: sumBytes, sums: []uint32{crc.Sum(data)}}
+		for _, p := range []*rereadPeer{{paused: true}, {bytes: data}} {
+			x.branches = append(x.branches, &branch{s: s, peer: p, nodes: []string{"n"}, progress: make(chan struct{}, 1)})
+		}
+		got := make([]byte, sumBytes)
+		if err := x.readBack(got, 0); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("read back beside a paused node: %v", err)
+		}
+	})
 }

@@ -372,7 +372,8 @@ func (x *replicatedWrite) fill(b *branch, from int64) error {
 	return b.drain()
 }
 
-// readBack reads bytes written earlier from any replica.
+// readBack reads bytes written earlier from any replica. Each node has ReplyTimeout to answer: one
+// that is silent leaves the others their time.
 func (x *replicatedWrite) readBack(p []byte, off int64) error {
 	err := errors.New("no replica has the bytes")
 	if x.localReplica != nil {
@@ -383,24 +384,38 @@ func (x *replicatedWrite) readBack(p []byte, off int64) error {
 	if x.readTail(p, off) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
-	defer cancel()
 	for _, b := range x.branches {
 		if err = b.drain(); err != nil {
 			continue // handled by the next recoverBranches
 		}
-		if err = b.peer.Reread(ctx, x.stream, p, off); err == nil {
+		if err = x.reread(b, p, off); err == nil {
 			return x.verifyChunks(p, off)
 		}
 	}
 	for _, node := range x.sealed {
-		if peer, errPeer := x.s.peer(ctx, node); errPeer == nil {
-			if err = peer.Read(ctx, api.Ref{Extent: x.id, CRC: x.ref.CRC}, p, off); err == nil {
-				return nil
-			}
+		if err = x.readSealed(node, p, off); err == nil {
+			return nil
 		}
 	}
 	return fmt.Errorf("read back extent %s: %w", x.id, err)
+}
+
+// reread reads bytes of the stream from the first node of a branch.
+func (x *replicatedWrite) reread(b *branch, p []byte, off int64) error {
+	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
+	defer cancel()
+	return b.peer.Reread(ctx, x.stream, p, off)
+}
+
+// readSealed reads bytes of the extent from a node that has sealed it.
+func (x *replicatedWrite) readSealed(node string, p []byte, off int64) error {
+	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
+	defer cancel()
+	peer, err := x.s.peer(ctx, node)
+	if err != nil {
+		return err
+	}
+	return peer.Read(ctx, api.Ref{Extent: x.id, CRC: x.ref.CRC}, p, off)
 }
 
 // verifyChunks verifies p, which consists of whole chunks, against their checksums.
