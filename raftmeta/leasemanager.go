@@ -115,8 +115,8 @@ type leaderSession struct {
 	// this server did not run for a while.
 	grace time.Duration
 	// leaseOver is set when the lease has ended: it cannot be extended any more, and a command will end
-	// the session. removed is set after that command.
-	leaseOver, removed bool
+	// the session.
+	leaseOver bool
 	// closing is set while the session is being closed.
 	closing bool
 	// termAcked is set when the session has acknowledged this term.
@@ -275,7 +275,6 @@ func (lm *leaseManager) removeLocked(id api.SessionID) {
 	if s == nil {
 		return
 	}
-	s.removed = true
 	delete(lm.mu.sessions, id)
 	lm.endLeaseLocked(s)
 	if s.done != nil {

@@ -85,9 +85,6 @@ certificate expired while it was down; the node keeps its id and data.`,
 					return err
 				}
 			}
-			if r.Uses < 1 {
-				return usagef("", "--uses is %d, must be at least 1", r.Uses)
-			}
 			var made *client.CreatedToken
 			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				made, err = c.CreateToken(ctx, r)
