@@ -140,9 +140,9 @@ func (n *Node) unready() string {
 	}
 	if !n.serving.Load() {
 		if n.ctx.Err() != nil {
-			return "it stops"
+			return "stopping"
 		}
-		return "it starts, and waits for " + *n.stage.Load()
+		return "starting: waiting for " + *n.stage.Load()
 	}
 	if err := n.server.Load().serving(); err != nil {
 		if checkLeader := n.checkLeader(); checkLeader != nil {

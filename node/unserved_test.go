@@ -85,7 +85,7 @@ func TestUnservedTablet(t *testing.T) {
 	if failed < 0 || len(events) > 6 || events[len(events)-1] != "created" {
 		t.Errorf("the history after %d tries: %q", u.Tries, events)
 	}
-	for free := false; !free; timing.Sleep(ctx, 10*time.Millisecond) { // between two tries it is nobody's
+	for free := false; !free; timing.Sleep(ctx, 10*time.Millisecond) { // between two attempts no node has it
 		now, err := n.rows.get(ctx, schema.ID, nil)
 		if err != nil {
 			t.Fatalf("the tablet stays a server's that cannot load it: %v", err)

@@ -13,7 +13,7 @@ func TestReservedCache(t *testing.T) {
 	} {
 		m.setReserved(x.reserved)
 		if budget := m.cache.Stats().Budget; budget != x.cache || m.pinnedMax() != x.pinned {
-			t.Errorf("with %d lent: %d for the cache, %d for in-memory groups; want %d, %d", x.reserved, budget, m.pinnedMax(), x.cache, x.pinned)
+			t.Errorf("with %d reserved: %d for the cache, %d for in-memory groups; want %d, %d", x.reserved, budget, m.pinnedMax(), x.cache, x.pinned)
 		}
 	}
 	m.addOpen(1 << 20)

@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 }
 
 // only lists libraries that a single top-level directory may import, and why.
-var only = []struct{ library, part, why string }{
+var only = []struct{ path, part, why string }{
 	{"github.com/hashicorp/raft", "raftmeta", "the others see files with generations, not Raft"},
 	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node interprets"},
 	{"github.com/spf13/cobra", "cmd", "only commands know flags"},
@@ -58,7 +58,7 @@ func TestArrows(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			for _, o := range only {
-				if (imp == o.library || strings.HasPrefix(imp, o.library+"/")) && part != o.part {
+				if (imp == o.path || strings.HasPrefix(imp, o.path+"/")) && part != o.part {
 					t.Errorf("%s imports %s: only %s may, because %s", p.ImportPath, imp, o.part, o.why)
 				}
 			}
