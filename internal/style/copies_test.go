@@ -20,7 +20,7 @@ func TestCopies(t *testing.T) {
 		}
 		original := filepath.Join("packaging", filepath.Base(path))
 		if want, err := os.ReadFile(filepath.Join(root, original)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s differs from %s: cp %[2]s %[1]s (%v)", path[len(root)+1:], original, err)
+			t.Errorf("%s differs from %s: cp %[2]s %[1]s (%[3]v)", path[len(root)+1:], original, err)
 		}
 	}
 }
