@@ -120,12 +120,15 @@ func (a *app) showConfig(c *configuration) error {
 }
 
 func (a *app) configCheckCommand() *cobra.Command {
+	valuesOnly := false
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration file and the environment",
 		Long: `Check a configuration file and the environment as "stele serve" does, and print each
 problem with its source. The exit code is 4 if there are any. A variable that begins
-with STELE_ and is no setting causes only a warning. The command contacts no node.`,
+with STELE_ and is no setting causes only a warning. The command contacts no node.
+--values-only does not look at the files and folders that the settings name: for a host
+whose keys do not exist yet.`,
 		Example: `  stele config check
   stele config check stele.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -136,7 +139,7 @@ with STELE_ and is no setting causes only a warning. The command contacts no nod
 				}
 			}
 			c, err := loadConfig(cmd, false)
-			if err == nil {
+			if err == nil && !valuesOnly {
 				c.checkPaths()
 				err = c.err()
 			}
@@ -147,6 +150,7 @@ with STELE_ and is no setting causes only a warning. The command contacts no nod
 		},
 	}
 	registerSettings(cmd)
+	cmd.Flags().BoolVar(&valuesOnly, "values-only", false, "do not look at the files and folders that the settings name")
 	return cmd
 }
 
