@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 )
 
 // TestActionRates: a user that administers tables has a burst of actions, then one a second. Users have separate rates.

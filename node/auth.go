@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"

@@ -9,12 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 )

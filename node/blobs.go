@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/timing"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 

@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/reply"
 )
 
 // nodeStoreTimeout bounds the wait for another node's status.

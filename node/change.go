@@ -5,11 +5,9 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

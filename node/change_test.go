@@ -7,12 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"

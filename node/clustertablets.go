@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
 )
@@ -38,7 +38,7 @@ type clusterTablets struct {
 	// damaged has the rows that no server acts on.
 	damaged damagedRows
 	// reconcileFailed and unread log failures when they change.
-	reconcileFailed, unread once
+	reconcileFailed, unread loglimit.OnChange
 }
 
 // Begin implements master.Tablets.
@@ -180,7 +180,7 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		err = c.reconcile(ctx, level, tables)
 	}
 	// The rows that were read are valid in any case, and unserved tablets must not wait for this.
-	c.reconcileFailed.warn(c.n.log, "make METADATA agree with the tables; will try again", err)
+	c.reconcileFailed.Warn(c.n.log, "make METADATA agree with the tables; will try again", err)
 	return append(tablets, level...), true, nil
 }
 
@@ -200,7 +200,7 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 		return nil
 	})
 	if ctx.Err() == nil { // otherwise there is no retry
-		c.unread.warn(c.n.log, "METADATA cannot be read; will try again", err)
+		c.unread.Warn(c.n.log, "METADATA cannot be read; will try again", err)
 	}
 	return tablets, err == nil
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

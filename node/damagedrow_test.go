@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // TestDamagedRowOfOneTablet: a row of METADATA that cannot be read is reported, and other tablets are made, found and served.

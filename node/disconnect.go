@@ -4,10 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/internal/timing"
-
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/security/pki"
 )
 

@@ -8,12 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/steledb/stele/internal/stall"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta"
+	"golang.org/x/sys/unix"
 )
 
 const (

@@ -11,10 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"

@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

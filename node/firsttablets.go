@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
 )

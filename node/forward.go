@@ -7,14 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"

@@ -11,14 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/tablet"

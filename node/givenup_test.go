@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )

@@ -14,17 +14,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"

@@ -3,13 +3,11 @@ package node
 import (
 	"maps"
 
-	"github.com/steledb/stele/node/authz"
-
 	blobapi "github.com/steledb/stele/blobfs/api"
-	metaapi "github.com/steledb/stele/raftmeta/api"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
+	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 )

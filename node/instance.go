@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/internal/timing"
-
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"

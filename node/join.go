@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"

@@ -11,12 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -179,7 +177,7 @@ func (n *Node) handleJoinHost() {
 			err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // the host may retry
 		}
 		if err != nil {
-			n.refused.warn(n.log, hostOf(r.from), fmt.Errorf("join: %s", token.Scrub(err.Error())))
+			n.refused.Warn(n.log, "join request rejected", errors.New(token.Scrub(err.Error())), "peer", hostOf(r.from))
 			reply.Fail(c, err)
 			return
 		}

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )

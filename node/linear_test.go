@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/testport"
 	"github.com/steledb/stele/node"

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 
 	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"

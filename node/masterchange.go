@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 

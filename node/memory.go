@@ -5,11 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/fair"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // resultWait is how long a call waits for result memory before it fails with api.OverloadedError.

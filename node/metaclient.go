@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/node/gossip"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 )

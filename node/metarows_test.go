@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/tablet"
 )
 

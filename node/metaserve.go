@@ -6,13 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/rpcdoc"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

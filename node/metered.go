@@ -3,9 +3,8 @@ package node
 import (
 	"errors"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"

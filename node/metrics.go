@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/rpc"
 )

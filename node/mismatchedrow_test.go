@@ -7,14 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/reply"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/tablet"
 )
 

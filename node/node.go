@@ -12,17 +12,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -68,7 +67,7 @@ type Node struct {
 	known   addresses
 	removed removals
 	peers   peers
-	refused refusals // of unreadable files
+	refused loglimit.ByReason // connections, requests to join, and damaged files
 	epochs  epochGate
 	voter   *voter
 	meta    namespace.Access

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/security/audit"
 )
 

@@ -10,11 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/pki"
@@ -36,7 +35,7 @@ func (tb *tableService) removeOrphans() {
 	if tb.authz.Open { // nothing is written before a table
 		return
 	}
-	var failed once
+	var failed loglimit.OnChange
 	for ; tb.ctx.Err() == nil; timing.Sleep(tb.ctx, masterPoll) {
 		epoch := tb.master().Epoch()
 		if epoch == 0 || epoch == tb.swept.Load() {
@@ -48,7 +47,7 @@ func (tb *tableService) removeOrphans() {
 		if err == nil {
 			tb.swept.Store(epoch)
 		} else if tb.ctx.Err() == nil && tb.master().Epoch() != 0 {
-			failed.warn(tb.log, "take away what is left over of tables that are not there; will try again", err)
+			failed.Warn(tb.log, "take away what is left over of tables that are not there; will try again", err)
 			timing.Sleep(tb.ctx, orphansRetry)
 		}
 	}

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
 )
 

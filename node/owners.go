@@ -7,12 +7,10 @@ import (
 	"path"
 	"strconv"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -112,7 +110,7 @@ func (qs *quotaService) owners(ctx context.Context) (map[uint64]string, error) {
 		owner, err := quota.DecodeOwner(f.Data)
 		id, bad := strconv.ParseUint(name, 10, 64)
 		if err = errors.Join(err, bad); err != nil {
-			qs.refused.warn(qs.log, f.Path, err)
+			qs.damaged.Warn(qs.log, "owner of a table skipped: its file is damaged", err, "file", f.Path)
 			continue
 		}
 		all[id] = owner

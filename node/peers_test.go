@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 )
 

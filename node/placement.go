@@ -4,10 +4,9 @@ import (
 	"context"
 	"strings"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/namespace"
 )
 
 // placement has the assignment of tablets to servers, and which servers are alive.

@@ -9,12 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

@@ -11,16 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
@@ -44,7 +42,7 @@ type quotas struct {
 	reporter quota.Reporter
 	epoch    uint64 // last read
 	gone     time.Time
-	unread   once
+	unread   loglimit.OnChange
 }
 
 // quotaService manages quotas and the ownership of tables, charges requests, and reports usage. On the master it divides rates among
@@ -59,7 +57,7 @@ type quotaService struct {
 	accounts *accounts
 	peers    *peers
 	epochs   *epochGate
-	refused  *refusals // unreadable files
+	damaged  loglimit.ByReason // files
 	id       func() string
 	server   func() *tabletServer
 	master   func() *master.Master
@@ -135,7 +133,7 @@ func (qs *quotaService) applyQuotas() {
 		err = errors.New("the lock service does not answer") // logged once, not in each form
 	}
 	if qs.ctx.Err() == nil {
-		q.unread.warn(qs.log, "read the quotas; those that were known stay", err)
+		q.unread.Warn(qs.log, "read the quotas; those that were known stay", err)
 	}
 	set := q.meters.Load()
 	if set == nil { // results for old quotas do not apply to later ones
@@ -281,7 +279,7 @@ func (qs *quotaService) eachQuota(ctx context.Context, dir string, each func(nam
 		}
 		r, err := quota.Decode(f.Data)
 		if err != nil {
-			qs.refused.warn(qs.log, f.Path, err)
+			qs.damaged.Warn(qs.log, "quota skipped: its file is damaged", err, "file", f.Path)
 			continue
 		}
 		if err := each(name, r); err != nil {

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 )

@@ -4,13 +4,11 @@ import (
 	"context"
 	"sync"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"

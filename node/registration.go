@@ -3,11 +3,9 @@ package node
 import (
 	"context"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 )
 

@@ -8,10 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/internal/timing"
-
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/security/pki"

@@ -7,10 +7,9 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 )
 

@@ -6,12 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )

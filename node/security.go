@@ -14,14 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
@@ -348,7 +346,7 @@ func (s *security) client(cfg client.Config) client.Config {
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
 	n.authz.Audit.ConnectionRejected(from.String(), err)
-	n.refused.warn(n.log, hostOf(from.String()), fmt.Errorf("connection: %w", err))
+	n.refused.Warn(n.log, "connection rejected", err, "peer", hostOf(from.String()))
 }
 
 // plainHTTP reports whether a listener serves HTTP without TLS: one on loopback, which every process of the host can reach, or one

@@ -6,12 +6,10 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/reply"
-
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/advertise"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )

@@ -7,11 +7,10 @@ import (
 	"maps"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 )
 

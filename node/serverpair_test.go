@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )

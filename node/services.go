@@ -16,7 +16,7 @@ func (n *Node) newServices() {
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
 	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,
-		peers: &n.peers, epochs: &n.epochs, refused: &n.refused, id: n.id, server: n.server.Load, rows: rows,
+		peers: &n.peers, epochs: &n.epochs, id: n.id, server: n.server.Load, rows: rows,
 		master:  theMaster,
 		members: func() []blobfs.Member { return n.blobMembers.Members() }}
 	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"

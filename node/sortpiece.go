@@ -3,10 +3,9 @@ package node
 import (
 	"context"
 
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/tablet"
 )
 

@@ -5,10 +5,9 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/reply"
 )
 
 // version is set by the linker: -X github.com/steledb/stele/node.version=v1.2.3.

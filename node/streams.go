@@ -96,7 +96,7 @@ type streams struct {
 	// resolve returns the current address of a node.
 	resolve func(id string) (string, bool)
 	log     *slog.Logger
-	refused refusals
+	refused loglimit.ByReason
 	// security authenticates voters; nil on an open node.
 	security *security
 
@@ -190,7 +190,7 @@ func (s *streams) welcomeAll() {
 			defer end()
 			from, err := s.welcome(c)
 			if err != nil {
-				s.refused.warn(s.log, c.RemoteAddr().String(), err)
+				s.reject(c.RemoteAddr().String(), err)
 				_ = c.Close()
 				return
 			}
@@ -280,39 +280,15 @@ func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
 	}
 	if len(why) > 0 {
 		err := fmt.Errorf("refused: %s", why)
-		s.refused.warn(s.log, id, err)
+		s.reject(id, err)
 		return err
 	}
 	return c.SetDeadline(time.Time{})
 }
 
-// refusals logs rejected connections, rate-limited per reason.
-type refusals struct {
-	warner loglimit.Warner
-	mu     sync.Mutex
-	last   map[string]time.Time
-}
-
-const (
-	refusalPause = time.Minute
-	refusalsMax  = 1000
-)
-
-func (r *refusals) warn(log *slog.Logger, peer string, err error) {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-		return
-	}
-	r.mu.Lock()
-	text := err.Error()
-	again := time.Since(r.last[text]) < refusalPause
-	if r.last == nil || len(r.last) > refusalsMax {
-		r.last = map[string]time.Time{}
-	}
-	if !again {
-		r.last[text] = time.Now()
-	}
-	r.mu.Unlock()
-	if !again {
-		r.warner.Warn(log, "connection rejected", "peer", peer, "err", err)
+// reject logs a rejected connection. That a peer has closed it is no news.
+func (s *streams) reject(peer string, err error) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		s.refused.Warn(s.log, "connection rejected", err, "peer", peer)
 	}
 }

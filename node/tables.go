@@ -10,16 +10,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -220,7 +218,7 @@ const schemasRetry = time.Second
 // renewSchemas rereads the schemas of served tables when they may have changed, and unloads tablets of dropped tables even if no
 // request comes for them. It returns when the server's lock is lost or the node closes.
 func (s *tabletServer) renewSchemas() {
-	var failed once
+	var failed loglimit.OnChange
 	var again <-chan time.Time
 	for {
 		select {
@@ -233,7 +231,7 @@ func (s *tabletServer) renewSchemas() {
 		}
 		err := s.tablets.RenewSchemas(s.n.ctx)
 		s.forgetDropped()
-		failed.warn(s.n.log, "schemas not read; retrying", err)
+		failed.Warn(s.n.log, "schemas not read; retrying", err)
 		if again = nil; err != nil {
 			again = time.After(schemasRetry)
 		}

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 )
 

@@ -7,13 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/token"

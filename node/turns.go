@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/fair"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"

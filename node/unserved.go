@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 )
 

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // TestUnservedTablet: the master reports a tablet that no server can load, and why. The attempts do not displace its history or add servers whose logs it needs,

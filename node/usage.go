@@ -9,16 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/authz"
-
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/node/reply"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/table"

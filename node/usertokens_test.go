@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 	"github.com/steledb/stele/table"
+	"golang.org/x/sync/errgroup"
 )
 
 const tokensDir = "/acl/tokens/"

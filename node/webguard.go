@@ -5,9 +5,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/steledb/stele/node/authz"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 )

@@ -1,6 +1,8 @@
 package loglimit
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -27,6 +29,51 @@ func TestWarner(t *testing.T) {
 		w.Warn(log, "stranger")
 		if got := text.String(); strings.Count(got, "msg=stranger") != 2 || strings.Count(got, "suppressed=180\n") != 1 {
 			t.Errorf("then:\n%s", got)
+		}
+	})
+}
+
+// TestOnChange: a failure that repeats is logged once, and again after a success.
+func TestOnChange(t *testing.T) {
+	var b strings.Builder
+	log := slog.New(slog.NewTextHandler(&b, nil))
+	var o OnChange
+	for _, text := range []string{"one", "one", "two", "", "two"} {
+		var err error
+		if text != "" {
+			err = errors.New(text)
+		}
+		o.Warn(log, "failed", err)
+	}
+	if got := strings.Count(b.String(), "\n"); got != 3 {
+		t.Errorf("logged %d lines, want 3:\n%s", got, b.String())
+	}
+}
+
+// TestByReason: each text is logged once a minute, whoever causes it.
+func TestByReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		log := slog.New(slog.NewTextHandler(&b, nil))
+		var r ByReason
+		for range 3 {
+			r.Warn(log, "rejected", errors.New("one"), "peer", "a")
+			r.Warn(log, "rejected", errors.New("one"), "peer", "b")
+			r.Warn(log, "rejected", errors.New("two"), "peer", "b")
+		}
+		if got := strings.Count(b.String(), "\n"); got != 2 {
+			t.Errorf("logged %d lines, want 2:\n%s", got, b.String())
+		}
+		time.Sleep(reasonPeriod)
+		r.Warn(log, "rejected", errors.New("one"))
+		if got := strings.Count(b.String(), "\n"); got != 3 {
+			t.Errorf("logged %d lines after a minute, want 3", got)
+		}
+		for i := range 2 * Most {
+			r.Warn(log, "rejected", fmt.Errorf("reason %d", i))
+		}
+		if got := strings.Count(b.String(), "\n"); got != Most+2 { // the first two were of the minute before
+			t.Errorf("logged %d lines, want %d", got, Most+2)
 		}
 	})
 }

@@ -7,14 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/node/reply"
-
-	"golang.org/x/time/rate"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/audit"
 	"github.com/steledb/stele/security/token"
+	"golang.org/x/time/rate"
 )
 
 // AuditLog is the node's audit log; nil, which writes nothing, on an open node.

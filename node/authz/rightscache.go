@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/steledb/stele/node/namespace"
-
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/token"

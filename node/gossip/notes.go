@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/memberlist"
-
 	"github.com/steledb/stele/internal/wire"
 )
 

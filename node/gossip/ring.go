@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
-
 	"github.com/steledb/stele/node/advertise"
 )
 

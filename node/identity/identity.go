@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
-
 	"github.com/steledb/stele/node/formation"
 )
 

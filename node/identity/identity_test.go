@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
 )

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/internal/timing"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
