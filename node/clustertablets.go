@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
@@ -27,7 +28,7 @@ func recoveryPath(server string) string { return path.Join(recoveryDir, server) 
 // clusterTablets gives the master access to METADATA and to the tablet servers. It implements master.Tablets.
 type clusterTablets struct {
 	n    *Node
-	rows *metaRows
+	rows *metarows.Table
 	to   commander
 	// done caches which recoveries are complete: that does not change.
 	done map[string]bool
@@ -36,20 +37,20 @@ type clusterTablets struct {
 	// alive has the servers found by Servers: the tablets of others cannot be read.
 	alive map[string]bool
 	// damaged has the rows that no server acts on.
-	damaged damagedRows
+	damaged metarows.Damaged
 	// reconcileFailed and unread log failures when they change.
 	reconcileFailed, unread loglimit.OnChange
 }
 
 // Begin implements master.Tablets.
 func (c *clusterTablets) Begin(ctx context.Context) error {
-	_, err := c.rows.root(ctx)
-	if !errors.Is(err, errNoRow) {
+	_, err := c.rows.Root(ctx)
+	if !errors.Is(err, metarows.ErrNoRow) {
 		return err
 	}
 	m := tablet.Meta{ID: metadata.RootTabletID, Table: metadata.TableID, End: metadata.RootEnd(), LastMajor: time.Now()}
 	data := metadata.EncodeRoot(&metadata.Row{Meta: tablet.EncodeMeta(&m)})
-	if _, err = c.rows.setRoot(ctx, data, 0); errors.Is(err, errRowChanged) {
+	if _, err = c.rows.SetRoot(ctx, data, 0); errors.Is(err, metarows.ErrChanged) {
 		return nil // another master has done it
 	}
 	return err
@@ -139,7 +140,7 @@ const rowsTimeout = 3 * time.Second
 
 // Rows implements master.Tablets.
 func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, whole bool, err error) {
-	root, err := c.rows.root(ctx)
+	root, err := c.rows.Root(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -188,10 +189,10 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []master.Tablet, ok bool) {
 	short, cancel := context.WithTimeout(ctx, rowsTimeout)
 	defer cancel()
-	err := c.rows.scanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
+	err := c.rows.ScanAll(short, from, to, metadata.Places(), func(key string, r *metadata.Row, err error) error {
 		t := master.Tablet{Key: key, Damaged: err}
 		if err == nil {
-			t.Damaged = c.damaged.why(key, r.Generation)
+			t.Damaged = c.damaged.Why(key, r.Generation)
 		}
 		if t.Damaged == nil {
 			t.Generation, t.Server, t.Recoveries = r.Generation, r.Server, r.Recoveries
@@ -222,7 +223,7 @@ func (c *clusterTablets) makeTablet(ctx context.Context, tableID uint64, start, 
 func (c *clusterTablets) writeTablet(ctx context.Context, id, tableID uint64, start, end []byte) error {
 	m := tablet.Meta{ID: id, Table: tableID, Start: start, End: end, LastMajor: time.Now()}
 	row := &metadata.Row{Table: tableID, End: end, Generation: metadata.FirstGeneration(id), Meta: tablet.EncodeMeta(&m)}
-	if err := c.rows.create(ctx, row, "created"); !errors.Is(err, errRowChanged) {
+	if err := c.rows.Create(ctx, row, "created"); !errors.Is(err, metarows.ErrChanged) {
 		return err
 	}
 	return nil
@@ -404,18 +405,18 @@ func (c *clusterTablets) reconcile(ctx context.Context, level []master.Tablet, t
 
 // dropTablet removes the row of a dropped table's tablet. Its server has lost the schema, and cannot change the row any more.
 func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, tableID uint64, end []byte, tables map[uint64]string) error {
-	row, err := c.rows.get(ctx, tableID, end)
+	row, err := c.rows.Get(ctx, tableID, end)
 	var damage *metadata.FormatError
 	if errors.As(err, &damage) {
 		if t.Damaged == nil {
-			c.damaged.note(t.Key, t.Generation, damage)
+			c.damaged.Note(t.Key, t.Generation, damage)
 		}
 		row, err = c.removable(ctx, tableID, end, damage, tables)
 	}
 	if err == nil && row != nil {
-		err = c.rows.remove(ctx, row)
+		err = c.rows.Remove(ctx, row)
 	}
-	if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
+	if errors.Is(err, metarows.ErrNoRow) || errors.Is(err, metarows.ErrChanged) {
 		return nil // retried in the next round
 	}
 	return err
@@ -426,13 +427,32 @@ func (c *clusterTablets) dropTablet(ctx context.Context, t *master.Tablet, table
 func (c *clusterTablets) removable(ctx context.Context, tableID uint64, end []byte, damage *metadata.FormatError, tables map[uint64]string) (*metadata.Row, error) {
 	var other *metadata.MismatchError
 	if errors.As(damage, &other) && (other.Table == metadata.TableID || tables[other.Table] != "") {
-		if _, err := c.rows.get(ctx, other.Table, other.End); err != nil {
+		if _, err := c.rows.Get(ctx, other.Table, other.End); err != nil {
 			return nil, nil // the described tablet has no readable row of its own
 		}
 	}
-	row, err := c.rows.place(ctx, tableID, end)
+	row, err := c.rows.Place(ctx, tableID, end)
 	if errors.As(err, &damage) {
 		return nil, nil
 	}
 	return row, err
+}
+
+// refused rereads the rows of tablets for which a server rejected an order because of corrupt data, and records the unreadable ones: the
+// corrupt data may also have been a file. It returns the server's error.
+func (c *clusterTablets) refused(ctx context.Context, err error, tablets ...*master.Tablet) error {
+	if !errors.Is(err, api.CodeCorrupt) {
+		return err
+	}
+	for _, t := range tablets {
+		tableID, end, keyErr := metadata.ParseKey([]byte(t.Key))
+		if keyErr != nil {
+			continue // the root tablet's row is not in METADATA
+		}
+		var damage *metadata.FormatError
+		if _, readErr := c.rows.Get(ctx, tableID, end); errors.As(readErr, &damage) {
+			c.damaged.Note(t.Key, t.Generation, damage)
+		}
+	}
+	return err
 }

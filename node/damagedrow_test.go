@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/metarows"
 )
 
 // TestDamagedRowOfOneTablet: a row of METADATA that cannot be read is reported, and other tablets are made, found and served.
@@ -24,21 +25,21 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for { // as an earlier version left it
-		row, err := n.rows.get(ctx, schema.ID, []byte("m"))
+		row, err := n.rows.Get(ctx, schema.ID, []byte("m"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range 1001 {
 			row.Recoveries = append(row.Recoveries, fmt.Sprint("dead.", i))
 		}
-		if err = n.rows.replace(ctx, row, ""); err == nil {
+		if err = n.rows.Replace(ctx, row, ""); err == nil {
 			break
 		}
-		if !errors.Is(err, errRowChanged) {
+		if !errors.Is(err, metarows.ErrChanged) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := n.rows.get(ctx, schema.ID, []byte("m")); err == nil {
+	if _, err := n.rows.Get(ctx, schema.ID, []byte("m")); err == nil {
 		t.Fatal("the row can be read")
 	}
 	other, err := c.CreateTable(ctx, "other", familyF(t))

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -128,7 +129,7 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	all := []string{metadata.RootPath}
-	err := f.bs.refs.rows().scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
+	err := f.bs.refs.rows().Scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
 		all = append(all, path.Join(rowsDir, hex.EncodeToString(r.Key())))
 	})
 	if err != nil {
@@ -232,7 +233,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 	switch top, _, _ := strings.Cut(p[1:], "/"); "/" + top {
 	case metadata.RootPath, rowsDir:
 		row, err := f.bs.rowAt(ctx, p)
-		if errors.Is(err, errNoRow) {
+		if errors.Is(err, metarows.ErrNoRow) {
 			return nil, nil
 		}
 		if err != nil {
@@ -289,7 +290,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 // rowAt returns the METADATA row that a path represents.
 func (bs *blobService) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
 	if p == metadata.RootPath {
-		return bs.refs.rows().root(ctx)
+		return bs.refs.rows().Root(ctx)
 	}
 	key, err := hex.DecodeString(path.Base(p))
 	if err != nil {
@@ -299,7 +300,7 @@ func (bs *blobService) rowAt(ctx context.Context, p string) (*metadata.Row, erro
 	if err != nil {
 		return nil, err
 	}
-	return bs.refs.rows().get(ctx, tableID, end)
+	return bs.refs.rows().Get(ctx, tableID, end)
 }
 
 // unnamed finds blobs that nodes hold and no file names. It lists what nodes hold first, so that files written meanwhile count.

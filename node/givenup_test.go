@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
@@ -28,7 +29,7 @@ func TestSplitGivenUp(t *testing.T) {
 	}
 	n.stopMaster(ctx)
 	s := n.server.Load()
-	row, err := n.rows.get(ctx, schema.ID, nil)
+	row, err := n.rows.Get(ctx, schema.ID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,18 +37,18 @@ func TestSplitGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(10 * time.Second); s.state(refOf(row)) == nil || !s.has(row); timing.Sleep(ctx, 10*time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); s.state(metarows.RefOf(row)) == nil || !s.has(row); timing.Sleep(ctx, 10*time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the tablet is not loaded")
 		}
 	}
-	st := s.state(refOf(row))
+	st := s.state(metarows.RefOf(row))
 	st.mu.Lock()
 	begun := *st.row
 	lower := *m
 	lower.ID, lower.End = m.ID+1000, []byte("m")
 	begun.Split = tablet.EncodeMeta(&lower)
-	err = n.rows.replace(ctx, &begun, "")
+	err = n.rows.Replace(ctx, &begun, "")
 	st.row = &begun
 	st.mu.Unlock()
 	if err != nil {
@@ -59,7 +60,7 @@ func TestSplitGivenUp(t *testing.T) {
 	if err := s.tablets.Compact(ctx, "t", false); err != nil {
 		t.Fatal(err)
 	}
-	if row, err = n.rows.get(ctx, schema.ID, nil); err != nil || row.Split != nil {
+	if row, err = n.rows.Get(ctx, schema.ID, nil); err != nil || row.Split != nil {
 		t.Errorf("METADATA says of a split that was given up %q, %v", row.Split, err)
 	}
 }

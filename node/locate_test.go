@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -60,7 +61,7 @@ func TestRootTellsWhereMetadataIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, id := range map[string]uint64{"web": s.ID, metadata.Name: metadata.TableID} {
-		want := api.RootInfo{Metadata: true, Table: id, Server: metadataServerName(n.server.Load().name), Addr: n.RPCAddr()}
+		want := api.RootInfo{Metadata: true, Table: id, Server: namespace.MetadataServer(n.server.Load().name), Addr: n.RPCAddr()}
 		if err := root(name); err != nil || info != want {
 			t.Errorf("root of %s: %+v, %v, want %+v", name, info, err, want)
 		}

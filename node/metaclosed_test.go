@@ -55,7 +55,7 @@ func TestChangeWithoutLockIsUnsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.rows.replace(ctx, row, "changed elsewhere"); err != nil {
+	if err := n.rows.Replace(ctx, row, "changed elsewhere"); err != nil {
 		t.Fatal(err)
 	}
 	m.Stamped++

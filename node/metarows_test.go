@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -18,7 +19,7 @@ func madeRow(ctx context.Context, t *testing.T, n *Node) *metadata.Row {
 	t.Helper()
 	m := tablet.Meta{ID: 1000, Table: 500, LastMajor: time.Now()}
 	r := &metadata.Row{Table: 500, Generation: metadata.FirstGeneration(1000), Meta: tablet.EncodeMeta(&m)}
-	if err := n.rows.create(ctx, r, "made"); err != nil {
+	if err := n.rows.Create(ctx, r, "made"); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -31,7 +32,7 @@ func TestRowsOfTwoChanges(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for { // until METADATA is served
-		if _, err := n.rows.between(ctx, 500, nil, nil); err == nil {
+		if _, err := n.rows.Between(ctx, 500, nil, nil); err == nil {
 			break
 		} else if ctx.Err() != nil {
 			t.Fatal(err)
@@ -40,31 +41,31 @@ func TestRowsOfTwoChanges(t *testing.T) {
 	}
 	n.stopMaster(ctx) // which removes rows of what is no table
 	r := madeRow(ctx, t, n)
-	if err := n.rows.create(ctx, r, "made"); err != nil {
+	if err := n.rows.Create(ctx, r, "made"); err != nil {
 		t.Errorf("made again: %v", err)
 	}
 	other := *r
 	other.Server = "b.2"
-	if err := n.rows.create(ctx, &other, "made"); !errors.Is(err, errRowChanged) {
+	if err := n.rows.Create(ctx, &other, "made"); !errors.Is(err, metarows.ErrChanged) {
 		t.Errorf("made by another: %v", err)
 	}
 	checkUserPath, again := *r, *r
 	checkUserPath.Server, checkUserPath.Recoveries = "a.1", []string{"dead"}
 	again.Server, again.Recoveries = checkUserPath.Server, slices.Clone(checkUserPath.Recoveries)
-	if err := n.rows.replace(ctx, &checkUserPath, "mine"); err != nil {
+	if err := n.rows.Replace(ctx, &checkUserPath, "mine"); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.rows.replace(ctx, &again, "mine"); err != nil || again.Generation != checkUserPath.Generation {
+	if err := n.rows.Replace(ctx, &again, "mine"); err != nil || again.Generation != checkUserPath.Generation {
 		t.Errorf("changed again: generation %d, %v; want %d", again.Generation, err, checkUserPath.Generation)
 	}
-	if err := n.rows.replace(ctx, &other, "other's"); !errors.Is(err, errRowChanged) {
+	if err := n.rows.Replace(ctx, &other, "other's"); !errors.Is(err, metarows.ErrChanged) {
 		t.Errorf("changed by another: %v", err)
 	}
-	if err := n.rows.remove(ctx, &other); !errors.Is(err, errRowChanged) {
+	if err := n.rows.Remove(ctx, &other); !errors.Is(err, metarows.ErrChanged) {
 		t.Errorf("removed by another: %v", err)
 	}
 	for range 2 {
-		if err := n.rows.remove(ctx, &checkUserPath); err != nil {
+		if err := n.rows.Remove(ctx, &checkUserPath); err != nil {
 			t.Errorf("removed: %v", err)
 		}
 	}

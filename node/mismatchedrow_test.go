@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/tablet"
 )
@@ -44,17 +45,17 @@ func TestRowOfAnotherTablet(t *testing.T) {
 		_, err = s.unload(ctx, metadata.Key(nil, schema.ID, []byte(end)))
 		must(err)
 	}
-	row, err := n.rows.get(ctx, schema.ID, []byte("m"))
+	row, err := n.rows.Get(ctx, schema.ID, []byte("m"))
 	must(err)
-	others, err := n.rows.get(ctx, other.ID, nil)
+	others, err := n.rows.Get(ctx, other.ID, nil)
 	must(err)
 	good := row.Meta
 	row.Meta = others.Meta
-	must(n.rows.replace(ctx, row, "overwritten"))
+	must(n.rows.Replace(ctx, row, "overwritten"))
 
 	var mismatch *metadata.MismatchError
 	for what, do := range map[string]func() error{
-		"get":    func() error { _, err := n.rows.get(ctx, schema.ID, []byte("m")); return err },
+		"get":    func() error { _, err := n.rows.Get(ctx, schema.ID, []byte("m")); return err },
 		"load":   func() error { return s.load(ctx, row.Key(), row.Generation) },
 		"unload": func() error { _, err := s.unload(ctx, row.Key()); return err },
 		"merge":  func() error { return s.merge(ctx, row.Key(), metadata.Key(nil, schema.ID, nil)) },
@@ -87,7 +88,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	write("third", "a")
 	must(c.DropTable(ctx, "third"))
 	row.Meta = good
-	if err := n.rows.replace(ctx, row, "restored"); err != nil { // at the generation that it was left at
+	if err := n.rows.Replace(ctx, row, "restored"); err != nil { // at the generation that it was left at
 		t.Fatalf("the row was changed meanwhile: %v", err)
 	}
 	n.nudgeMaster(ctx)
@@ -112,7 +113,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 	}
 	stays, err := c.CreateTable(ctx, "stays", familyF(t))
 	must(err)
-	own, err := n.rows.get(ctx, stays.ID, nil)
+	own, err := n.rows.Get(ctx, stays.ID, nil)
 	must(err)
 	described := func(end string) []byte {
 		m := metaOf(t, own)
@@ -134,18 +135,18 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 		schema, err := c.CreateSplitTable(ctx, name, []string{"m"}, familyF(t))
 		must(err)
 		again := n.Abdicate(ctx)
-		row, err := n.rows.get(ctx, schema.ID, []byte("m"))
+		row, err := n.rows.Get(ctx, schema.ID, []byte("m"))
 		must(err)
 		row.Meta = x.meta
-		must(n.rows.replace(ctx, row, "overwritten"))
+		must(n.rows.Replace(ctx, row, "overwritten"))
 		again()
 		must(c.DropTable(ctx, name))
 		_, err = c.CreateTable(ctx, "after_"+name, familyF(t))
 		must(err)
 		must(c.Table("after_"+name).Apply(ctx, client.NewRowMutation("a").Set("f:q", []byte("v"))))
 		for {
-			_, err = n.rows.get(ctx, schema.ID, []byte("m"))
-			if _, upper := n.rows.get(ctx, schema.ID, nil); errors.Is(upper, errNoRow) && errors.Is(err, errNoRow) == x.removed {
+			_, err = n.rows.Get(ctx, schema.ID, []byte("m"))
+			if _, upper := n.rows.Get(ctx, schema.ID, nil); errors.Is(upper, metarows.ErrNoRow) && errors.Is(err, metarows.ErrNoRow) == x.removed {
 				break
 			}
 			if ctx.Err() != nil {

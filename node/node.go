@@ -21,6 +21,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -80,7 +81,7 @@ type Node struct {
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
-	rows   *metaRows
+	rows   *metarows.Table
 	// sorting is a semaphore of the pieces of dead servers' logs that are sorted here.
 	sorting chan struct{}
 	server  atomic.Pointer[tabletServer] // the current one, or the last; nil before the first
@@ -262,7 +263,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.elsewhere = newGuide(n.client)
-	n.rows = &metaRows{meta: &n.meta, guard: n.guard, rows: n.client.Table(metadata.Name)}
+	n.rows = metarows.NewTable(&n.meta, n.guard, n.client.Table(metadata.Name))
 	return n.startTabletServer(ctx)
 }
 

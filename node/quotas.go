@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -62,7 +63,7 @@ type quotaService struct {
 	server   func() *tabletServer
 	master   func() *master.Master
 	members  func() []blobfs.Member
-	rows     func() *metaRows
+	rows     func() *metarows.Table
 	state    quotas
 }
 

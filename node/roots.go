@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
@@ -31,7 +32,7 @@ func (x *tableFile) info() api.BlobInfo {
 type blobRefs struct {
 	catalog *namespace.Catalog
 	meta    *namespace.Access
-	rows    func() *metaRows
+	rows    func() *metarows.Table
 }
 
 // tableFiles calls each for the files of all tablets, and stops at its error. A tablet or file that appears or disappears meanwhile may be
@@ -42,7 +43,7 @@ func (rf *blobRefs) tableFiles(ctx context.Context, each func(*tableFile) error)
 		return err
 	}
 	tables[metadata.TableID] = metadata.Name
-	root, err := rf.rows().root(ctx)
+	root, err := rf.rows().Root(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (rf *blobRefs) tableFiles(ctx context.Context, each func(*tableFile) error)
 	var failed error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = rf.rows().scan(ctx, "", "", nil, func(r *metadata.Row) {
+	err = rf.rows().Scan(ctx, "", "", nil, func(r *metadata.Row) {
 		if failed == nil {
 			if failed = filesOf(r, tables, each); failed != nil {
 				cancel()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 )
@@ -21,15 +22,12 @@ type rowState struct {
 	row *metadata.Row
 }
 
-// refOf returns the tablet.Ref of a row.
-func refOf(row *metadata.Row) tablet.Ref { return tablet.Ref{Table: row.Table, End: string(row.End)} }
-
 // remember records the row of a tablet that is being loaded.
 func (s *tabletServer) remember(row *metadata.Row) *rowState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &rowState{row: row}
-	s.mu.states[refOf(row)] = st
+	s.mu.states[metarows.RefOf(row)] = st
 	return st
 }
 
@@ -69,7 +67,7 @@ func (s *tabletServer) recovered(st *rowState) {
 	defer st.mu.Unlock()
 	row := *st.row
 	row.Recoveries = nil
-	if err := s.rows.replace(ctx, &row, "written out; needs no logs of others"); err != nil {
+	if err := s.rows.Replace(ctx, &row, "written out; needs no logs of others"); err != nil {
 		s.log.Warn("recovered tablet not recorded; its next change records it", "table_id", row.Table, "end", row.End, "err", err)
 		st.row.Recoveries = nil // written with the next change
 		return
@@ -80,7 +78,7 @@ func (s *tabletServer) recovered(st *rowState) {
 // metaError converts an error about a row to one of tablet.Metadata.
 func metaError(err error) error {
 	switch {
-	case errors.Is(err, errRowChanged):
+	case errors.Is(err, metarows.ErrChanged):
 		return errors.Join(tablet.ErrMetaChanged, err)
 	case errors.Is(err, client.ErrClosed): // the node closes
 		return errors.Join(tablet.ErrClosed, err)
@@ -102,7 +100,7 @@ func (s *tabletServer) Save(ctx context.Context, m *tablet.Meta) error {
 	row := *st.row
 	row.Split = nil // an abandoned split: its lower part is outdated
 	row.Meta = tablet.EncodeMeta(m)
-	if err := s.rows.replace(ctx, &row, s.merging(m)); err != nil {
+	if err := s.rows.Replace(ctx, &row, s.merging(m)); err != nil {
 		return metaError(err)
 	}
 	st.row = &row
@@ -131,7 +129,7 @@ func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta) error {
 	if err := s.serving(); err != nil {
 		return err // retried: an earlier attempt may have succeeded
 	}
-	err := s.rows.remove(ctx, st.row)
+	err := s.rows.Remove(ctx, st.row)
 	if err == nil {
 		s.forget(m.Ref())
 	}
@@ -140,8 +138,8 @@ func (s *tabletServer) Remove(ctx context.Context, m *tablet.Meta) error {
 
 // Load implements tablet.Metadata: it rereads the row after a change of unknown outcome.
 func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*tablet.Meta, error) {
-	row, err := s.rows.get(ctx, tableID, end)
-	if errors.Is(err, errNoRow) {
+	row, err := s.rows.Get(ctx, tableID, end)
+	if errors.Is(err, metarows.ErrNoRow) {
 		return nil, errors.Join(tablet.ErrNoMeta, err)
 	}
 	if err != nil {
@@ -154,7 +152,7 @@ func (s *tabletServer) Load(ctx context.Context, tableID uint64, end []byte) (*t
 	if row.Server != s.nameFor(row.Table) {
 		return nil, fmt.Errorf("%w: tablet server %q has the tablet now", tablet.ErrMetaLost, row.Server)
 	}
-	st := s.state(refOf(row))
+	st := s.state(metarows.RefOf(row))
 	if st == nil { // created by a split of unknown outcome
 		s.remember(row)
 		return m, nil

@@ -92,7 +92,7 @@ func TestLoadBesideDrop(t *testing.T) {
 	if err := server.tablets.Unload(ctx, tablet.Ref{Table: first.ID}); err != nil {
 		t.Fatal(err)
 	}
-	row, err := n.rows.get(ctx, first.ID, nil)
+	row, err := n.rows.Get(ctx, first.ID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestLoadBesideDrop(t *testing.T) {
 	load()
 	m := tablet.Meta{ID: again.ID + 1, Table: again.ID, LastMajor: time.Now()}
 	fresh := &metadata.Row{Table: again.ID, Generation: metadata.FirstGeneration(m.ID), Meta: tablet.EncodeMeta(&m)}
-	if err := n.rows.create(ctx, fresh, "created"); err != nil {
+	if err := n.rows.Create(ctx, fresh, "created"); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.load(ctx, metadata.Key(nil, again.ID, nil), fresh.Generation); err != nil {

@@ -18,12 +18,6 @@ import (
 // which is short and sorted first when the node dies (paper §6, "Commit-log implementation"), and its own memory and minor
 // compactions, which users' writes do not delay.
 
-// metadataSuffix is appended to the server's name for the server of METADATA's tablets.
-const metadataSuffix = ".metadata"
-
-// metadataServerName returns the name of the server of METADATA's tablets that belongs to a server.
-func metadataServerName(server string) string { return server + metadataSuffix }
-
 const (
 	// metadataSplitBytes is the size at which METADATA's tablets split (paper §5.1).
 	metadataSplitBytes = 128 << 20
@@ -145,14 +139,14 @@ func (s *tabletServer) of(tableID uint64) *tablet.Server {
 // nameFor returns the name of the server of a table's tablets.
 func (s *tabletServer) nameFor(tableID uint64) string {
 	if tableID == metadata.TableID {
-		return metadataServerName(s.name)
+		return namespace.MetadataServer(s.name)
 	}
 	return s.name
 }
 
 // is reports whether one of the two servers has that name.
 func (s *tabletServer) is(server string) bool {
-	return server == s.name || server == metadataServerName(s.name)
+	return server == s.name || server == namespace.MetadataServer(s.name)
 }
 
 // tablets returns this node's tablet server for users' tables; it may be closed, and then serves nothing.
@@ -178,7 +172,7 @@ func (n *Node) tabletStats() tablet.Stats {
 // both divides the tablets of a node between its two servers.
 func both(v master.TabletServer) []master.TabletServer {
 	users, own := v, v
-	own.Name, own.Metadata = metadataServerName(v.Name), true
+	own.Name, own.Metadata = namespace.MetadataServer(v.Name), true
 	users.Has, own.Has = nil, nil
 	for _, h := range v.Has {
 		if t := (master.Tablet{Key: h.Key}); t.OfMetadata() {

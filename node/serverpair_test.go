@@ -100,7 +100,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, id := range ids { // whose place is known from then on
-		if _, err := n.rows.get(ctx, id, nil); err != nil {
+		if _, err := n.rows.Get(ctx, id, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,11 +114,11 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 	}()
 	for i := range 20 {
 		for _, id := range ids {
-			row, err := n.rows.get(ctx, id, nil)
+			row, err := n.rows.Get(ctx, id, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := n.rows.replace(ctx, row, "looked at"); err != nil {
+			if err := n.rows.Replace(ctx, row, "looked at"); err != nil {
 				t.Fatalf("change %d: %v", i, err)
 			}
 		}
@@ -128,7 +128,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 		t.Fatalf("METADATA was split without its root: %v", err)
 	default:
 	}
-	root, err := n.rows.root(ctx)
+	root, err := n.rows.Root(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestMetadataSplitsWithoutRoot(t *testing.T) {
 		t.Errorf("METADATA has %d tablets", len(own))
 	}
 	for _, id := range ids {
-		if _, err := n.rows.get(ctx, id, nil); err != nil {
+		if _, err := n.rows.Get(ctx, id, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -172,15 +172,15 @@ func TestOwnServerOfMetadata(t *testing.T) {
 		}
 	}
 	logs, err := n.catalog.List(ctx, namespace.LogsDir)
-	if err != nil || !slices.Equal(logs, []string{s.name, metadataServerName(s.name)}) {
+	if err != nil || !slices.Equal(logs, []string{s.name, namespace.MetadataServer(s.name)}) {
 		t.Errorf("there are logs of %q, error %v", logs, err)
 	}
 	servers := map[string]bool{}
-	if err := n.rows.scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) { servers[r.Server] = true }); err != nil {
+	if err := n.rows.Scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) { servers[r.Server] = true }); err != nil {
 		t.Fatal(err)
 	}
-	root, err := n.rows.root(ctx)
-	if err != nil || root.Server != metadataServerName(s.name) || !servers[s.name] || !servers[root.Server] || len(servers) != 2 {
+	root, err := n.rows.Root(ctx)
+	if err != nil || root.Server != namespace.MetadataServer(s.name) || !servers[s.name] || !servers[root.Server] || len(servers) != 2 {
 		t.Errorf("tablets are on %v, the root tablet on %q, error %v", servers, root.Server, err)
 	}
 	st, err := c.Status(ctx)

@@ -5,11 +5,12 @@ import (
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/metarows"
 )
 
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
-	theMaster, rows := func() *master.Master { return n.master }, func() *metaRows { return n.rows }
+	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
 	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
 		master: theMaster, running: make(chan struct{}, 1)}

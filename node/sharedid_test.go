@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
@@ -31,10 +32,10 @@ func sharedIDs(ctx context.Context, t *testing.T, n *Node, c *client.Client) (la
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last, err = n.rows.get(ctx, schemaT.ID, nil); err != nil {
+	if last, err = n.rows.Get(ctx, schemaT.ID, nil); err != nil {
 		t.Fatal(err)
 	}
-	if first, err = n.rows.get(ctx, schemaU.ID, []byte("m")); err != nil {
+	if first, err = n.rows.Get(ctx, schemaU.ID, []byte("m")); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := metaOf(t, last), metaOf(t, first); a.ID != b.ID || a.Table == b.Table {
@@ -106,7 +107,7 @@ func checkRows(ctx context.Context, t *testing.T, n *Node, when string, tables .
 	t.Helper()
 	files := map[string]uint64{}
 	for _, id := range tables {
-		if err := n.rows.tablets(ctx, id, func(r *metadata.Row) error {
+		if err := n.rows.Tablets(ctx, id, func(r *metadata.Row) error {
 			m := metaOf(t, r)
 			if m.Table != r.Table || !bytes.Equal(m.End, r.End) {
 				t.Errorf("%s: the row of table %d to %q describes a tablet of table %d to %q", when, r.Table, r.End, m.Table, m.End)
@@ -157,7 +158,7 @@ func TestTabletsWithTheSameID(t *testing.T) {
 		data.check(ctx, t, c, "compacted "+round)
 		checkRows(ctx, t, n, "compacted "+round, last.Table, first.Table)
 		for _, r := range []*metadata.Row{last, first} {
-			now, err := n.rows.get(ctx, r.Table, r.End)
+			now, err := n.rows.Get(ctx, r.Table, r.End)
 			must(err)
 			if m := metaOf(t, now); len(m.Groups) == 0 || len(m.Groups[0].Files) != 1 {
 				t.Fatalf("compacted %s: the row of table %d names the files %+v, want one", round, r.Table, m.Groups)
@@ -181,7 +182,7 @@ func TestTabletsWithTheSameID(t *testing.T) {
 				t.Fatalf("the tablet of table %d was unloaded: that of table %d is served: %v", r.Table, other.Table, is)
 			}
 		}
-		now, err := n.rows.get(ctx, r.Table, r.End)
+		now, err := n.rows.Get(ctx, r.Table, r.End)
 		must(err)
 		if !now.Unassigned() || now.Generation != generation {
 			t.Errorf("the row of the unloaded tablet: %+v, want generation %d", now, generation)
@@ -261,7 +262,7 @@ func TestNumbersAfterManyRecoveries(t *testing.T) {
 			t.Errorf("id %d is given to clients", id)
 		}
 	}
-	row, err := n.rows.get(ctx, schema.ID, nil)
+	row, err := n.rows.Get(ctx, schema.ID, nil)
 	if err != nil || row.Generation <= wire.SafeIntegerMax {
 		t.Fatalf("the row: %+v, %v", row, err)
 	}
@@ -277,7 +278,7 @@ func TestNumbersAfterManyRecoveries(t *testing.T) {
 	for _, other := range []uint64{row.Generation - 1, row.Generation + 1} {
 		stale := *row
 		stale.Generation, stale.Server = other, "other.1"
-		if err := n.rows.replace(ctx, &stale, ""); !errors.Is(err, errRowChanged) {
+		if err := n.rows.Replace(ctx, &stale, ""); !errors.Is(err, metarows.ErrChanged) {
 			t.Errorf("change of generation %d at %d: %v", other, row.Generation, err)
 		}
 	}

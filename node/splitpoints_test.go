@@ -97,7 +97,7 @@ func TestCutTable(t *testing.T) {
 
 func rowsOf(t *testing.T, n *Node, tableID uint64) string {
 	var text bytes.Buffer
-	if err := n.rows.tablets(context.Background(), tableID, func(r *metadata.Row) error {
+	if err := n.rows.Tablets(context.Background(), tableID, func(r *metadata.Row) error {
 		if len(r.End) == 0 {
 			text.WriteString("(end)")
 			return nil
@@ -159,7 +159,7 @@ func TestMadeTableIsServed(t *testing.T) {
 		t.Fatal("waited for no longer than METADATA told of a server")
 	case <-time.After(500 * time.Millisecond):
 	}
-	row, err := n.rows.get(ctx, s.ID, nil)
+	row, err := n.rows.Get(ctx, s.ID, nil)
 	if err != nil || row.Server == "" {
 		t.Fatal(row, err)
 	}

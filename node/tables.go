@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
@@ -48,7 +49,7 @@ type tabletService struct {
 	catalog    *namespace.Catalog
 	peers      *peers
 	epochs     *epochGate
-	rows       func() *metaRows
+	rows       func() *metarows.Table
 	master     func() *master.Master
 	tabletsOf  func(table string) *tablet.Server // of this node
 	find       func(ctx context.Context, node string) (clusterNode, error)
@@ -122,7 +123,7 @@ func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method
 // nodesOf returns the nodes whose servers have tablets of a table.
 func (tv *tabletService) nodesOf(ctx context.Context, tableID uint64) (nodes []string, err error) {
 	if tableID == metadata.TableID { // the root tablet is not in METADATA
-		root, err := tv.rows().root(ctx)
+		root, err := tv.rows().Root(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +132,7 @@ func (tv *tabletService) nodesOf(ctx context.Context, tableID uint64) (nodes []s
 		}
 	}
 	from, to := metadata.TableRange(tableID)
-	err = tv.rows().scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+	err = tv.rows().Scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
 		if id := namespace.NodeOf(r.Server); id != "" && !slices.Contains(nodes, id) {
 			nodes = append(nodes, id)
 		}

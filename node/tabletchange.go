@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
@@ -115,8 +116,8 @@ func (tv *tabletService) place(ctx context.Context, name string, row []byte, id 
 		return nil, err
 	}
 	if id == 0 {
-		r, err := tv.rows().holder(ctx, s.ID, row)
-		if errors.Is(err, errNoRow) {
+		r, err := tv.rows().Holder(ctx, s.ID, row)
+		if errors.Is(err, metarows.ErrNoRow) {
 			return nil, fmt.Errorf("table %q, row %.64q: %w", name, row, api.ErrNotServing)
 		}
 		if err != nil {
@@ -126,7 +127,7 @@ func (tv *tabletService) place(ctx context.Context, name string, row []byte, id 
 		return &placed{s, r, m}, err
 	}
 	var found *placed
-	if err := tv.rows().tablets(ctx, s.ID, func(r *metadata.Row) error {
+	if err := tv.rows().Tablets(ctx, s.ID, func(r *metadata.Row) error {
 		m, err := tablet.DecodeMeta(r.Meta)
 		if err == nil && m.ID == id {
 			found = &placed{s, r, m}
@@ -232,7 +233,7 @@ func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
 	}
 	limit, tablets := cmp.Or(tv.tabletsMax, api.TabletsRequestedMax), int64(0)
 	from, to := metadata.TableRange(s.ID)
-	err = tv.rows().scanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
+	err = tv.rows().ScanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
 		tablets++
 		return nil
 	})
@@ -325,8 +326,8 @@ func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (rep
 	r.at(lower, upper)
 	merged := func(ctx context.Context) (bool, error) {
 		// By the time that a new master is asked, the keys may belong to other tablets.
-		now, err := tv.rows().get(ctx, lower.row.Table, lower.row.End)
-		if errors.Is(err, errNoRow) {
+		now, err := tv.rows().Get(ctx, lower.row.Table, lower.row.End)
+		if errors.Is(err, metarows.ErrNoRow) {
 			return true, nil
 		}
 		if err != nil {
@@ -349,7 +350,7 @@ func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (rep
 
 // below returns the tablet before p.
 func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) {
-	before, err := tv.rows().between(ctx, p.row.Table, p.meta.Start, p.row.End)
+	before, err := tv.rows().Between(ctx, p.row.Table, p.meta.Start, p.row.End)
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +361,7 @@ func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) 
 	if len(end) == 0 {
 		return nil, fmt.Errorf("table %q has one tablet, and that has no neighbour: %w", p.schema.Name, api.ErrNoTablet)
 	}
-	r, err := tv.rows().get(ctx, p.row.Table, end)
+	r, err := tv.rows().Get(ctx, p.row.Table, end)
 	if err != nil {
 		return nil, err
 	}

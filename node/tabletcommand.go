@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -94,7 +95,7 @@ func (n *Node) handleTabletCommands() {
 		methodHeld: func(_ context.Context, s *tabletServer, _ *order) (reply.Result, error) { return s.held(), nil },
 		methodLoad: func(ctx context.Context, s *tabletServer, o *order) (reply.Result, error) {
 			err := s.load(ctx, o.key, o.generation)
-			if errors.Is(err, errNoRow) || errors.Is(err, errRowChanged) {
+			if errors.Is(err, metarows.ErrNoRow) || errors.Is(err, metarows.ErrChanged) {
 				err = reply.Recode(api.ErrConflict, err)
 			}
 			return nil, err

@@ -29,7 +29,7 @@ func (tv *tabletService) tabletInfos(ctx context.Context, s *table.Schema) (tabl
 func (tv *tabletService) assignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
 	from, to := metadata.TableRange(tableID)
 	whole, served := false, true
-	err := tv.rows().scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+	err := tv.rows().Scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
 		tablets--
 		whole = whole || len(r.End) == 0
 		served = served && r.Server != ""

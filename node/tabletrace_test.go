@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -21,7 +22,7 @@ func servedTable(ctx context.Context, t *testing.T, n *Node, c *client.Client) *
 		t.Fatal(err)
 	}
 	for {
-		row, err := n.rows.get(ctx, schema.ID, nil)
+		row, err := n.rows.Get(ctx, schema.ID, nil)
 		if err == nil && n.server.Load().has(row) {
 			return row
 		}
@@ -50,7 +51,7 @@ func TestUnloadAndLoadTakeTurns(t *testing.T) {
 		}
 	}
 	s.end(row.Key())
-	if now, err := n.rows.get(ctx, row.Table, row.End); err != nil || now.Server != s.name || !s.has(row) {
+	if now, err := n.rows.Get(ctx, row.Table, row.End); err != nil || now.Server != s.name || !s.has(row) {
 		t.Errorf("the tablet's server is %+v, %v", now, err)
 	}
 }
@@ -68,7 +69,7 @@ func TestUnloadByADeadServer(t *testing.T) {
 	}
 	<-dead.lock.Done()
 	for { // until METADATA is served by the next one
-		if row, err := n.rows.get(ctx, whole.Table, whole.End); err == nil && row.Server == n.server.Load().name {
+		if row, err := n.rows.Get(ctx, whole.Table, whole.End); err == nil && row.Server == n.server.Load().name {
 			break
 		} else if ctx.Err() != nil {
 			t.Fatalf("the table is not served again: %v", err)
@@ -80,13 +81,13 @@ func TestUnloadByADeadServer(t *testing.T) {
 	row := &metadata.Row{
 		Table: m.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Server: dead.name, Addr: n.RPCAddr(), Meta: tablet.EncodeMeta(&m),
 	}
-	if err := n.rows.create(ctx, row, "made"); err != nil {
+	if err := n.rows.Create(ctx, row, "made"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dead.unload(ctx, row.Key()); !errors.Is(err, errLeaseEnded) {
 		t.Errorf("it unloads a tablet: %v", err)
 	}
-	if now, err := n.rows.get(ctx, row.Table, row.End); err != nil || now.Server != dead.name {
+	if now, err := n.rows.Get(ctx, row.Table, row.End); err != nil || now.Server != dead.name {
 		t.Errorf("the tablet's row is %+v, %v", now, err)
 	}
 }
@@ -111,7 +112,7 @@ func TestMergeCutInTwo(t *testing.T) {
 		rows[i] = &metadata.Row{
 			Table: whole.Table, End: m.End, Generation: metadata.FirstGeneration(m.ID), Server: dead, Addr: "127.0.0.1:1", Meta: tablet.EncodeMeta(&m),
 		}
-		if err := n.rows.create(ctx, rows[i], "made"); err != nil {
+		if err := n.rows.Create(ctx, rows[i], "made"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,10 +125,10 @@ func TestMergeCutInTwo(t *testing.T) {
 	if err != nil || string(l.Meta.Start) != "g" {
 		t.Fatalf("the upper one is loaded from %+v, %v", l, err)
 	}
-	if err := n.rows.remove(ctx, rows[0]); !errors.Is(err, errRowChanged) {
+	if err := n.rows.Remove(ctx, rows[0]); !errors.Is(err, metarows.ErrChanged) {
 		t.Errorf("the second step is taken after that: %v", err)
 	}
-	if _, err := n.rows.get(ctx, whole.Table, []byte("g")); err != nil {
+	if _, err := n.rows.Get(ctx, whole.Table, []byte("g")); err != nil {
 		t.Errorf("the lower one: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 )
@@ -36,7 +37,7 @@ func (s *tabletServer) releaseFailed(key []byte, cause error) {
 	ctx, cancel := context.WithTimeout(s.n.ctx, namespace.ChangeAttempt)
 	defer cancel()
 	row, err := s.rowOf(ctx, key)
-	if errors.Is(err, errNoRow) {
+	if errors.Is(err, metarows.ErrNoRow) {
 		s.mu.Lock()
 		delete(s.mu.failed, string(key))
 		s.mu.Unlock()
@@ -45,7 +46,7 @@ func (s *tabletServer) releaseFailed(key []byte, cause error) {
 		return // it is retried here, or another server has it
 	}
 	m, err := tablet.DecodeMeta(row.Meta)
-	if err != nil || s.of(row.Table).Settling(refOf(row)) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
+	if err != nil || s.of(row.Table).Settling(metarows.RefOf(row)) || s.of(row.Table).Overlaps(row.Table, m.Start, row.End) {
 		return
 	}
 	event := ""
@@ -53,7 +54,7 @@ func (s *tabletServer) releaseFailed(key []byte, cause error) {
 		event = fmt.Sprintf(eventNotLoaded+"%s: %.*s", row.Server, eventErrorMax, cause)
 	}
 	row.Server, row.Addr = "", ""
-	if err := s.rows.replace(ctx, row, event); err != nil {
+	if err := s.rows.Replace(ctx, row, event); err != nil {
 		s.log.Warn("failed tablet not released", "tablet", metadata.Describe(key, ""), "err", err)
 	}
 }
@@ -82,7 +83,7 @@ func (s *tabletServer) retried(ctx context.Context, key []byte, row *metadata.Ro
 	}
 	if row.Server == "" {
 		// Servers that also failed to load it recorded that as the last event, or nothing.
-		event, err := s.rows.last(ctx, key)
+		event, err := s.rows.Last(ctx, key)
 		if err != nil || strings.HasPrefix(event, eventNotLoaded) {
 			return true
 		}
@@ -106,7 +107,7 @@ func (s *tabletServer) loadedAfterAll(ctx context.Context, key []byte, r tablet.
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	row := *st.row
-	if err := s.rows.replace(ctx, &row, "loaded on "+row.Server+" after all"); err != nil {
+	if err := s.rows.Replace(ctx, &row, "loaded on "+row.Server+" after all"); err != nil {
 		s.log.Warn("event of loaded tablet not recorded", "tablet", r, "err", err)
 		return
 	}

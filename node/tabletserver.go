@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/raftmeta/session"
@@ -27,7 +28,7 @@ type tabletServer struct {
 	n    *Node
 	name string
 	lock *session.Lock
-	rows *metaRows
+	rows *metarows.Table
 	// schemas has the schemas of users' tables.
 	schemas *namespace.Schemas
 	log     interface {
@@ -158,7 +159,7 @@ func (s *tabletServer) held() reply.Result {
 
 // tabletKey returns the master's name of a tablet.
 func tabletKey(tableID uint64, end []byte) string {
-	if isRoot(tableID, end) {
+	if metarows.IsRoot(tableID, end) {
 		return master.RootKey
 	}
 	return string(metadata.Key(nil, tableID, end))
@@ -179,13 +180,13 @@ func decodeHeld(d *wire.Decoder) []master.Held {
 // rowOf reads the METADATA row of a tablet with the master's name.
 func (s *tabletServer) rowOf(ctx context.Context, key []byte) (*metadata.Row, error) {
 	if string(key) == master.RootKey {
-		return s.rows.root(ctx)
+		return s.rows.Root(ctx)
 	}
 	tableID, end, err := metadata.ParseKey(key)
 	if err != nil {
 		return nil, err
 	}
-	return s.rows.get(ctx, tableID, end)
+	return s.rows.Get(ctx, tableID, end)
 }
 
 // load acquires the tablet whose row has that generation and serves it. A tablet that is loaded already is no error.
@@ -198,7 +199,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
-	settling := s.of(row.Table).Settling(refOf(row)) // read first: a tablet that has settled is loaded
+	settling := s.of(row.Table).Settling(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
 	if s.has(row) {
 		return nil
 	}
@@ -206,7 +207,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 		return errSplittingOff
 	}
 	if row.Generation != generation {
-		return fmt.Errorf("%w: generation is %d, want %d", errRowChanged, row.Generation, generation)
+		return fmt.Errorf("%w: generation is %d, want %d", metarows.ErrChanged, row.Generation, generation)
 	}
 	if err := s.serving(); err != nil {
 		return err
@@ -229,10 +230,10 @@ func (s *tabletServer) loadTaken(ctx context.Context, key []byte, row *metadata.
 	}
 	start := time.Now()
 	if err := s.of(row.Table).Load(ctx, *l); err != nil && !(errors.Is(err, tablet.ErrServed) && s.has(row)) {
-		s.forget(refOf(row))
+		s.forget(metarows.RefOf(row))
 		return err
 	}
-	s.loadedAfterAll(ctx, key, refOf(row))
+	s.loadedAfterAll(ctx, key, metarows.RefOf(row))
 	s.log.Info("tablet loaded", "tablet", l.Meta.ID, "table", l.Schema.Name, "runs", len(l.Runs), "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
@@ -262,7 +263,7 @@ func (s *tabletServer) end(key []byte) {
 
 // has reports whether the server has the tablet of a row.
 func (s *tabletServer) has(row *metadata.Row) bool {
-	return s.of(row.Table).Has(refOf(row))
+	return s.of(row.Table).Has(metarows.RefOf(row))
 }
 
 // take makes the tablet this server's: from then on no other server changes its row. METADATA records an event, unless this repeats
@@ -283,7 +284,7 @@ func (s *tabletServer) take(ctx context.Context, row *metadata.Row, again bool) 
 		event = ""
 	}
 	row.Server, row.Addr = name, s.n.RPCAddr()
-	return s.rows.replace(ctx, row, event)
+	return s.rows.Replace(ctx, row, event)
 }
 
 // prepare collects what a tablet consists of.
@@ -338,12 +339,12 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).Settling(refOf(row)) { // read first: a tablet that has settled is loaded
+	if s.of(row.Table).Settling(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
 		return 0, errSplittingOff
 	}
 	held := s.has(row)
 	if held {
-		if err := s.of(row.Table).Unload(ctx, refOf(row)); err != nil {
+		if err := s.of(row.Table).Unload(ctx, metarows.RefOf(row)); err != nil {
 			return 0, err
 		}
 	}
@@ -363,9 +364,9 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	}
 	event := "unloaded by " + row.Server
 	row.Server, row.Addr = "", ""
-	if err := s.rows.replace(ctx, row, event); err != nil {
+	if err := s.rows.Replace(ctx, row, event); err != nil {
 		return 0, err
 	}
-	s.forget(refOf(row))
+	s.forget(metarows.RefOf(row))
 	return row.Generation, nil
 }

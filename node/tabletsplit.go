@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -47,7 +48,7 @@ var (
 // lower tablet's row is created. If that does not happen, the next server of the upper tablet creates it, so it cannot appear later
 // when no server expects it.
 func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) error {
-	if isRoot(upper.Table, upper.End) {
+	if metarows.IsRoot(upper.Table, upper.End) {
 		return errors.Join(tablet.ErrMetaChanged, errRootSplit)
 	}
 	st := s.state(upper.Ref())
@@ -66,7 +67,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) err
 	}
 	row := *st.row
 	row.Split = tablet.EncodeMeta(lower)
-	if err := s.rows.replace(ctx, &row, fmt.Sprintf("split after row %.64q, tablet %d has what is below", lower.End, lower.ID)); err != nil {
+	if err := s.rows.Replace(ctx, &row, fmt.Sprintf("split after row %.64q, tablet %d has what is below", lower.End, lower.ID)); err != nil {
 		return metaError(err)
 	}
 	st.row = &row
@@ -74,7 +75,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) err
 		Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID), Server: s.nameFor(lower.Table), Addr: s.n.RPCAddr(),
 		Meta: row.Split, Recoveries: row.Recoveries,
 	}
-	if err := s.rows.create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
+	if err := s.rows.Create(ctx, below, fmt.Sprintf("split off tablet %d on %s", upper.ID, s.name)); err != nil {
 		return metaError(err)
 	}
 	done := row
@@ -91,8 +92,8 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) err
 // be in no tablet. So that row gets another generation first, and the removal fails; or it has happened, and the rows are this
 // tablet's.
 func (s *tabletServer) narrow(ctx context.Context, row *metadata.Row, m *tablet.Meta) error {
-	for !isRoot(row.Table, row.End) {
-		before, err := s.rows.between(ctx, row.Table, m.Start, row.End)
+	for !metarows.IsRoot(row.Table, row.End) {
+		before, err := s.rows.Between(ctx, row.Table, m.Start, row.End)
 		if err != nil {
 			return fmt.Errorf("find the tablet before: %w", err)
 		}
@@ -104,8 +105,8 @@ func (s *tabletServer) narrow(ctx context.Context, row *metadata.Row, m *tablet.
 			return fmt.Errorf("keep the tablet before: its METADATA row is damaged: %s", metadata.Describe(last.Key(), ""))
 		}
 		if slices.Contains(row.Recoveries, last.Server) {
-			err := s.rows.replace(ctx, last, "")
-			if errors.Is(err, errRowChanged) {
+			err := s.rows.Replace(ctx, last, "")
+			if errors.Is(err, metarows.ErrChanged) {
 				continue
 			}
 			if err != nil {
@@ -126,13 +127,13 @@ func (s *tabletServer) finishSplit(ctx context.Context, row *metadata.Row) error
 	if err != nil {
 		return err
 	}
-	_, err = s.rows.get(ctx, lower.Table, lower.End)
-	if errors.Is(err, errNoRow) {
-		err = s.rows.create(ctx, &metadata.Row{
+	_, err = s.rows.Get(ctx, lower.Table, lower.End)
+	if errors.Is(err, metarows.ErrNoRow) {
+		err = s.rows.Create(ctx, &metadata.Row{
 			Table: lower.Table, End: lower.End, Generation: metadata.FirstGeneration(lower.ID),
 			Meta: row.Split, Recoveries: row.Recoveries,
 		}, "split off; its row was made by "+s.name)
-		if errors.Is(err, errRowChanged) {
+		if errors.Is(err, metarows.ErrChanged) {
 			err = nil // the splitting server has created it
 		}
 	}
@@ -140,5 +141,5 @@ func (s *tabletServer) finishSplit(ctx context.Context, row *metadata.Row) error
 		return err
 	}
 	row.Split = nil
-	return s.rows.replace(ctx, row, "")
+	return s.rows.Replace(ctx, row, "")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/node/metarows"
 )
 
 // TestUnservedTablet: the master reports a tablet that no server can load, and why. The attempts do not displace its history or add servers whose logs it needs,
@@ -27,15 +28,15 @@ func TestUnservedTablet(t *testing.T) {
 	change := func(do func(r *metadata.Row)) {
 		t.Helper()
 		for {
-			row, err := n.rows.get(ctx, schema.ID, nil)
+			row, err := n.rows.Get(ctx, schema.ID, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			do(row)
-			if err = n.rows.replace(ctx, row, ""); err == nil {
+			if err = n.rows.Replace(ctx, row, ""); err == nil {
 				return
 			}
-			if !errors.Is(err, errRowChanged) {
+			if !errors.Is(err, metarows.ErrChanged) {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +50,7 @@ func TestUnservedTablet(t *testing.T) {
 		if !s.begin(key) {
 			continue
 		}
-		if now, err := n.rows.get(ctx, schema.ID, nil); err != nil {
+		if now, err := n.rows.Get(ctx, schema.ID, nil); err != nil {
 			t.Fatal(err)
 		} else if damaged = now.Server == ""; damaged {
 			change(func(r *metadata.Row) { r.Recoveries = []string{"dead.7"} })
@@ -71,7 +72,7 @@ func TestUnservedTablet(t *testing.T) {
 		t.Errorf("told of %d: %+v", reported.Total, u)
 	}
 	var events []string
-	row, err := n.rows.rows.Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
+	row, err := n.client.Table(metadata.Name).Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
 	if err != nil || row == nil {
 		t.Fatal(row, err)
 	}
@@ -85,7 +86,7 @@ func TestUnservedTablet(t *testing.T) {
 		t.Errorf("the history after %d tries: %q", u.Tries, events)
 	}
 	for free := false; !free; timing.Sleep(ctx, 10*time.Millisecond) { // between two attempts no node has it
-		now, err := n.rows.get(ctx, schema.ID, nil)
+		now, err := n.rows.Get(ctx, schema.ID, nil)
 		if err != nil {
 			t.Fatalf("the tablet stays a server's that cannot load it: %v", err)
 		}
@@ -120,7 +121,7 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.metadata.Unload(ctx, refOf(row)); err != nil {
+		if err := s.metadata.Unload(ctx, metarows.RefOf(row)); err != nil {
 			t.Fatal(err)
 		}
 		s.releaseFailed(key, errors.New("the log cannot be created"))
@@ -156,7 +157,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	}
 	read := func() *metadata.Row {
 		t.Helper()
-		row, err := n.rows.get(ctx, schema.ID, nil)
+		row, err := n.rows.Get(ctx, schema.ID, nil)
 		must(err)
 		return row
 	}
@@ -164,7 +165,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		timing.Sleep(ctx, time.Millisecond)
 	}
 	row := read()
-	must(s.tablets.Unload(ctx, refOf(row)))
+	must(s.tablets.Unload(ctx, metarows.RefOf(row)))
 	fails := func() {
 		t.Helper()
 		row := read()
@@ -173,7 +174,7 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	}
 	history := func() (all []string) {
 		t.Helper()
-		row, err := n.rows.rows.Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
+		row, err := n.client.Table(metadata.Name).Get(ctx, string(key), client.Filter(metadata.RowsWithEvents()))
 		must(err)
 		for _, e := range metadata.Events(row) {
 			all = append(all, e.Text)
@@ -199,9 +200,9 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 	fails()
 	row = read()
 	row.Server = other
-	must(n.rows.replace(ctx, row, "loaded on "+other))
+	must(n.rows.Replace(ctx, row, "loaded on "+other))
 	row.Server = ""
-	must(n.rows.replace(ctx, row, "unloaded by "+other))
+	must(n.rows.Replace(ctx, row, "unloaded by "+other))
 	s.end(key)
 	if _, err := c.Table("t").Get(ctx, "z"); err != nil { // the master has it loaded
 		t.Fatal(err)
@@ -210,8 +211,8 @@ func TestNotLoadedIsForgotten(t *testing.T) {
 		t.Errorf("loaded where it could not be before another server had it: %q", now)
 	}
 	must(c.DropTable(ctx, "t"))
-	for err := error(nil); !errors.Is(err, errNoRow); timing.Sleep(ctx, 10*time.Millisecond) {
-		if _, err = n.rows.get(ctx, schema.ID, nil); err != nil && !errors.Is(err, errNoRow) {
+	for err := error(nil); !errors.Is(err, metarows.ErrNoRow); timing.Sleep(ctx, 10*time.Millisecond) {
+		if _, err = n.rows.Get(ctx, schema.ID, nil); err != nil && !errors.Is(err, metarows.ErrNoRow) {
 			t.Fatal(err)
 		}
 	}

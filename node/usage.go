@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -113,8 +114,8 @@ func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Us
 	var mu sync.Mutex
 	var changeRequest sync.WaitGroup
 	sum := usageSum{answered: map[string]bool{}}
-	var where placement
-	changeRequest.Go(func() { where = qs.rows().placement(ctx, tableID, qs.meta) })
+	var where metarows.Placement
+	changeRequest.Go(func() { where = qs.rows().Placement(ctx, tableID, qs.meta) })
 	for _, m := range qs.members() {
 		if !m.Alive && m.ID != qs.id() {
 			continue // METADATA has what it should serve
@@ -280,4 +281,43 @@ func (m sender) tableSize(t *tablet.TableSize) {
 	m.gauge("table_disk_bytes", "Bytes of the SSTables of a table's tablets on this node, not counting replicas. Above 1000 tables the smallest are summed as (other).",
 		float64(t.DiskBytes), "table", t.Table)
 	m.gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node.", float64(t.MemtableBytes), "table", t.Table)
+}
+
+// addUnserved adds the number of tablets that no node has reported, and the nodes that should have reported them.
+func (s *usageSum) addUnserved(w *metarows.Placement) {
+	if w.Err != nil {
+		for _, t := range s.tables {
+			t.Unserved = -1
+		}
+		return
+	}
+	for id, servers := range w.Tablets {
+		all, lost := int64(0), int64(0)
+		for server, tablets := range servers {
+			all += tablets
+			node := namespace.NodeOf(server)
+			if s.answered[node] && w.Alive[namespace.UserServer(server)] {
+				continue
+			}
+			lost += tablets
+			if node != "" && !s.answered[node] {
+				s.silent = append(s.silent, node)
+			}
+		}
+		if name := w.Names[id]; name != "" { // otherwise it was dropped
+			t := s.table(name)
+			t.Unserved = max(lost, all-t.Tablets) // a server may not have loaded an assigned tablet yet
+		}
+	}
+}
+
+// table returns a table's entry in the sum, and creates it if needed.
+func (s *usageSum) table(name string) *api.TableUsage {
+	if s.tables == nil {
+		s.tables = map[string]*api.TableUsage{}
+	}
+	if s.tables[name] == nil {
+		s.tables[name] = &api.TableUsage{Name: name}
+	}
+	return s.tables[name]
 }

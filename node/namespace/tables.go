@@ -66,6 +66,15 @@ func ServerName(node string, lockGeneration uint64) string {
 	return node + "." + strconv.FormatUint(lockGeneration, 10)
 }
 
+// metadataSuffix is appended to the server's name for the server of METADATA's tablets.
+const metadataSuffix = ".metadata"
+
+// MetadataServer returns the name of the server of METADATA's tablets that belongs to a server.
+func MetadataServer(server string) string { return server + metadataSuffix }
+
+// UserServer returns the name of the server of users' tablets that belongs to either server.
+func UserServer(server string) string { return strings.TrimSuffix(server, metadataSuffix) }
+
 // NodeOf returns the node of a tablet server.
 func NodeOf(server string) string {
 	node, _, _ := strings.Cut(server, ".")
