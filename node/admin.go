@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -33,7 +34,7 @@ type tableService struct {
 	authz       *authz.Authorizer
 	catalog     *namespace.Catalog
 	meta        *namespace.Access
-	changes     *changes
+	changes     *changes.Changes
 	accounts    *accounts
 	quotas      *quotaService
 	tablets     *tabletService
@@ -71,7 +72,7 @@ func (tb *tableService) createTable(c *rpc.Call) {
 	var s *table.Schema
 	var served <-chan struct{}
 	creator := authz.SubjectOf(c).Owner()
-	err := tb.changes.do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodCreateTable, Name: r.Name}, func(ctx context.Context) (err error) {
+	err := tb.changes.Do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodCreateTable, Name: r.Name}, func(ctx context.Context) (err error) {
 		s, served, err = tb.create(ctx, &r, creator)
 		return err
 	})
@@ -199,7 +200,7 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 // alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
 func (tb *tableService) alter(ctx context.Context, a authz.ChangeRequest, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
-	err := tb.changes.do(ctx, a, func(ctx context.Context) (err error) {
+	err := tb.changes.Do(ctx, a, func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, a.Name, edit)
 		return err
 	})
@@ -210,7 +211,7 @@ func (tb *tableService) alter(ctx context.Context, a authz.ChangeRequest, edit f
 }
 
 func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
-	if isSystem(name) {
+	if metadata.IsSystem(name) {
 		return nil, api.ErrSystemTable
 	}
 	old, cut, gen, err := namespace.ReadTable(ctx, tb.catalog.Meta, name)
@@ -252,7 +253,7 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 
 func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	var s *table.Schema
-	err := tb.changes.do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
+	err := tb.changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
 			tb.accounts.pruneGrants(ctx, s)
@@ -347,13 +348,13 @@ func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) erro
 }
 
 func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	return nil, tb.changes.do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
+	return nil, tb.changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see
 // schemas (I15). The master removes the rows of its tablets.
 func (tb *tableService) drop(ctx context.Context, name string) error {
-	if isSystem(name) {
+	if metadata.IsSystem(name) {
 		return api.ErrSystemTable
 	}
 	s, gen, err := tb.catalog.Schema(ctx, name)

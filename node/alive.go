@@ -91,7 +91,7 @@ func (n *Node) parts() []lifePart {
 // askSelf sends a request to the node's own port over a persistent connection: new connections are refused when all are in use, although the
 // node is alive.
 func (n *Node) askSelf(ctx context.Context) error {
-	err := n.peers.call(ctx, n.id(), methodIdentity, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+	err := n.peers.Call(ctx, n.id(), methodIdentity, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 		d.Skip()
 		return d.Err()
 	})

@@ -138,7 +138,7 @@ func (n *Node) takeAuthority(ctx context.Context, from []string) error {
 	var errs []error
 	none := false
 	for _, id := range from {
-		err := n.peers.call(ctx, id, methodAuthority, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+		err := n.peers.Call(ctx, id, methodAuthority, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 			if d.IsNil() {
 				none = true
 			} else {
@@ -226,7 +226,7 @@ func (n *Node) settleAuthority() error {
 // master, has it: the key cannot be recreated.
 func (n *Node) dropAuthority(ctx context.Context, other string) error {
 	var theirs []byte
-	err := n.peers.call(ctx, other, methodIssuer, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
+	err := n.peers.Call(ctx, other, methodIssuer, func(e *wire.Encoder) { e.Array(0) }, func(d *wire.Decoder) error {
 		if !d.IsNil() {
 			theirs = bytes.Clone(d.Bytes())
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -33,7 +34,7 @@ type blobService struct {
 	catalog    *namespace.Catalog
 	meta       *namespace.Access
 	authz      *authz.Authorizer
-	peers      *peers
+	peers      *peers.Set
 	results    *resultMemory
 	store      *atomic.Pointer[blobfs.Store] // nil until it is open
 	members    func() *blobMembership

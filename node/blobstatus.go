@@ -40,7 +40,7 @@ func (bs *blobService) askNodeStore(ctx context.Context, id string) api.NodeStor
 	defer cancel()
 	var s api.StoreStatus
 	r := api.BlobRequest{Method: api.MethodBlobStatus, Here: true}
-	err := bs.peers.call(ctx, id, r.Method, r.Append, s.Decode)
+	err := bs.peers.Call(ctx, id, r.Method, r.Append, s.Decode)
 	if err == nil && len(s.Nodes) != 1 {
 		err = errors.New("want the status of one node")
 	}

@@ -59,7 +59,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 	n, _ := startInternal(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	release, ended := make(chan struct{}), make(chan error, 1)
-	err := n.changes.do(ctx, authz.ChangeRequest{}, func(ctx context.Context) error {
+	err := n.changes.Do(ctx, authz.ChangeRequest{}, func(ctx context.Context) error {
 		cancel()
 		<-release
 		ended <- ctx.Err()
@@ -71,7 +71,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	err = n.changes.do(short, authz.ChangeRequest{}, func(context.Context) error { t.Error("two changes at a time"); return nil })
+	err = n.changes.Do(short, authz.ChangeRequest{}, func(context.Context) error { t.Error("two changes at a time"); return nil })
 	if !errors.As(err, &e) || e.Details["executed"] != 0 {
 		t.Errorf("the second caller got %v", err)
 	}
@@ -82,7 +82,7 @@ func TestChangeOutlivesCaller(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the change was given up: %v", err)
 	}
-	if err := n.changes.do(context.Background(), authz.ChangeRequest{}, func(context.Context) error { return nil }); !errors.Is(err, raftmeta.ErrClosed) {
+	if err := n.changes.Do(context.Background(), authz.ChangeRequest{}, func(context.Context) error { return nil }); !errors.Is(err, raftmeta.ErrClosed) {
 		t.Errorf("a change after Close: %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestImpatientChanges(t *testing.T) {
 			_ = c.DropTable(soon, name)
 		}
 		cancel()
-		if err := n.changes.do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil }); err != nil {
+		if err := n.changes.Do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		agree := func() bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -20,39 +21,6 @@ const (
 	methodStartVoting = "cluster.start_voting"
 )
 
-// command is a master's command on the wire.
-type command struct {
-	master    string
-	sequencer metaapi.Sequencer
-	raftEpoch uint64
-}
-
-func (m command) append(e *wire.Encoder) {
-	e.Array(3)
-	m.appendValues(e)
-}
-
-func (m command) appendValues(e *wire.Encoder) {
-	e.Str(m.master)
-	e.Str(m.sequencer.String())
-	e.Uint(m.raftEpoch)
-}
-
-func (m *command) decode(d *wire.Decoder, n int) error {
-	if n < 3 {
-		return fmt.Errorf("%d parameters, want master, sequencer and raft epoch", n)
-	}
-	m.master = d.Str()
-	text := d.Str()
-	m.raftEpoch = d.Uint()
-	if err := d.Err(); err != nil {
-		return err
-	}
-	var err error
-	m.sequencer, err = metaapi.ParseSequencer(text)
-	return err
-}
-
 // handleCommands registers the master's commands. They are answered once the node belongs to a cluster.
 func (n *Node) handleCommands() {
 	n.rpc.Handle(methodNudge, rpc.Inline, func(c *rpc.Call) {
@@ -61,13 +29,13 @@ func (n *Node) handleCommands() {
 		}
 		c.Reply(nil)
 	})
-	for method, do := range map[string]func(context.Context, command) error{
-		methodHail:        func(context.Context, command) error { return nil },
+	for method, do := range map[string]func(context.Context, command.Header) error{
+		methodHail:        func(context.Context, command.Header) error { return nil },
 		methodStartVoting: n.startVoting,
 	} {
 		n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
-			var m command
-			if err := m.decode(&c.Params, c.NumParams); err != nil {
+			var m command.Header
+			if err := m.Decode(&c.Params, c.NumParams); err != nil {
 				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
 				return
 			}
@@ -75,7 +43,7 @@ func (n *Node) handleCommands() {
 				c.Fail(&rpc.Error{Code: rpc.CodeUnavailable, Message: "the node does not serve: " + n.unready(), Retryable: true})
 				return
 			}
-			if err := n.admitCommand(c, m); err != nil {
+			if err := n.epochs.AdmitCall(c, m, n.meta.Client); err != nil {
 				c.Fail(err)
 				return
 			}
@@ -92,8 +60,8 @@ func (n *Node) handleCommands() {
 type commander struct{ n *Node }
 
 func (c commander) send(ctx context.Context, id, method string, q metaapi.Sequencer) error {
-	m := command{master: c.n.id(), sequencer: q, raftEpoch: c.n.raftEpoch()}
-	return c.n.peers.call(ctx, id, method, m.append, nil)
+	m := command.Header{Master: c.n.id(), Sequencer: q, RaftEpoch: c.n.raftEpoch()}
+	return c.n.peers.Call(ctx, id, method, m.Append, nil)
 }
 
 // Hail implements master.Nodes.
@@ -127,11 +95,11 @@ func (n *Node) nudgeMaster(ctx context.Context) {
 		n.master.Nudge()
 		return
 	}
-	masterID, _ := n.epochs.last()
+	masterID, _ := n.epochs.Last()
 	if masterID == "" || masterID == n.id() {
 		return
 	}
-	if err := n.peers.call(ctx, masterID, methodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
+	if err := n.peers.Call(ctx, masterID, methodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
 		n.log.Debug("nudge the master", "node", masterID, "err", err)
 	}
 }

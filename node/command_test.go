@@ -8,6 +8,7 @@ import (
 
 	"github.com/steledb/stele/internal/rpcdoc"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/formation"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
@@ -36,13 +37,13 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 // A command is an array of three, as documented.
 func TestCommandOnTheWire(t *testing.T) {
 	q := metaapi.Sequencer{Path: "/master", Mode: metaapi.Exclusive, Instance: 3, LockGeneration: 7}
-	sent := command{master: "n1", sequencer: q, raftEpoch: 5}
+	sent := command.Header{Master: "n1", Sequencer: q, RaftEpoch: 5}
 	var e wire.Encoder
-	sent.append(&e)
+	sent.Append(&e)
 	d := wire.NewDecoder(e.Bytes())
 	n := d.Array()
-	var got command
-	if err := got.decode(&d, n); err != nil || n != 3 || got != sent {
+	var got command.Header
+	if err := got.Decode(&d, n); err != nil || n != 3 || got != sent {
 		t.Errorf("%+v of %d parameters: %v", got, n, err)
 	}
 	d = wire.NewDecoder(e.Bytes())

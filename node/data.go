@@ -59,10 +59,6 @@ func (d *dataService) register(handle func(method string, mode rpc.Mode, h func(
 
 var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }}
 
-// isSystem reports whether a table belongs to the cluster itself. In an open cluster this protects it from mistakes, not from malice:
-// any client can claim to be a node.
-func isSystem(table string) bool { return table == metadata.Name }
-
 // mutate runs on the connection's reader: it only adds the mutation to the commit log's batch. If that would wait, it continues on
 // another goroutine.
 func (d *dataService) mutate(c *rpc.Call) {
@@ -76,7 +72,7 @@ func (d *dataService) mutate(c *rpc.Call) {
 		mutateRequests.Put(r)
 		return
 	}
-	if isSystem(r.Table) {
+	if metadata.IsSystem(r.Table) {
 		mutateRequests.Put(r)
 		reply.Fail(c, api.ErrSystemTable)
 		return
@@ -158,7 +154,7 @@ func (d *dataService) mutateRows(c *rpc.Call) {
 	if !reply.Begin(c, &r.Options) {
 		return
 	}
-	if isSystem(r.Table) {
+	if metadata.IsSystem(r.Table) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
@@ -267,7 +263,7 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 	}
 	a := d.authz.Access(c, r.Table)
 	defer a.Release()
-	if isSystem(r.Table) && (!r.System || a != nil) {
+	if metadata.IsSystem(r.Table) && (!r.System || a != nil) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
@@ -310,7 +306,7 @@ func (d *dataService) readModifyWrite(c *rpc.Call) {
 	if !reply.Begin(c, &r.Options) {
 		return
 	}
-	if isSystem(r.Table) {
+	if metadata.IsSystem(r.Table) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}

@@ -136,8 +136,7 @@ func (n *Node) Look(ctx context.Context, path, from, bearer string) (status int)
 
 // HoldChanges has changes of the catalog wait until release.
 func (n *Node) HoldChanges() (release func()) {
-	n.changes.running <- struct{}{}
-	return func() { <-n.changes.running }
+	return n.changes.Hold()
 }
 
 // PutFile writes a file of the lock service, or takes it away.
@@ -152,12 +151,12 @@ func (n *Node) PutFile(ctx context.Context, path string, data []byte) error {
 // ChangeAsNode makes a change on behalf of a node: it writes a file through the catalog and one as changes of rights do, each after
 // lost, and removes both. It does not check its mastership itself. It returns how each write ended.
 func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err error) {
-	err = n.changes.do(ctx, authz.ChangeRequest{Caller: &authz.Subject{Peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
+	err = n.changes.Do(ctx, authz.ChangeRequest{Caller: &authz.Subject{Peer: pki.Peer{Kind: pki.Node}}}, func(ctx context.Context) error {
 		ctx = context.WithoutCancel(ctx)
 		lost()
 		_, set := n.meta.Set(ctx, "/x", []byte("x"), metaapi.AnyGeneration)
-		_, asMaster := n.changes.setAsMaster(ctx, "/y", []byte("y"), metaapi.AnyGeneration)
-		all = []error{set, asMaster, n.meta.Delete(ctx, "/x", metaapi.AnyGeneration), n.changes.deleteAsMaster(ctx, "/y")}
+		_, asMaster := n.changes.SetAsMaster(ctx, "/y", []byte("y"), metaapi.AnyGeneration)
+		all = []error{set, asMaster, n.meta.Delete(ctx, "/x", metaapi.AnyGeneration), n.changes.DeleteAsMaster(ctx, "/y")}
 		return nil
 	})
 	return all, err
@@ -165,7 +164,7 @@ func (n *Node) ChangeAsNode(ctx context.Context, lost func()) (all []error, err 
 
 // ChangeForNobody makes a change without a subject.
 func (n *Node) ChangeForNobody(ctx context.Context) error {
-	return n.changes.do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil })
+	return n.changes.Do(ctx, authz.ChangeRequest{}, func(context.Context) error { return nil })
 }
 
 // SweepTables takes away what is left over of tables.

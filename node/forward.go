@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -20,8 +21,6 @@ import (
 // methodOnBehalf forwards a principal's request to the master's node:
 // [method, name, generation, token id or "", address, parameters, certificate serial or ""]. Both nodes check the rights.
 const methodOnBehalf = "cluster.on_behalf"
-
-var errNotMaster = fmt.Errorf("%w: the node is not the master", api.ErrUnavailable)
 
 func (n *Node) handleOnBehalf() {
 	n.rpc.Handle(methodOnBehalf, rpc.Spawned, func(c *rpc.Call) {
@@ -130,12 +129,12 @@ func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve 
 
 // forwardOnce forwards the request once. It may be repeated if nothing was executed, and there is or will be a master.
 func (n *Node) forwardOnce(c *rpc.Call, caller *authz.Subject, params []byte, result *[]byte) (again bool, err error) {
-	masterID, _ := n.epochs.last()
+	masterID, _ := n.epochs.Last()
 	if masterID == "" || masterID == n.id() || caller.Forwarded {
-		return !caller.Forwarded, errNotMaster
+		return !caller.Forwarded, changes.ErrNotMaster
 	}
 	name, generation, s := caller.Principal()
-	err = n.peers.call(c.Context(), masterID, methodOnBehalf, func(e *wire.Encoder) {
+	err = n.peers.Call(c.Context(), masterID, methodOnBehalf, func(e *wire.Encoder) {
 		e.Array(7)
 		e.Str(c.Method())
 		e.Str(name)

@@ -166,7 +166,7 @@ func (n *Node) stepGossipKey() error {
 	}
 	next := rec.At(rec.Next())
 	n.log.Info("gossip key rotation advanced", "stage", next.Stage.String())
-	_, err = n.changes.setAsMaster(ctx, keyRecordFile, next.Encode(), gen)
+	_, err = n.changes.SetAsMaster(ctx, keyRecordFile, next.Encode(), gen)
 	return err
 }
 
@@ -211,7 +211,7 @@ func (n *Node) recordGossipKey(ctx context.Context) error {
 	}
 	id := rollover.IDOfKey(n.gossipKeys()[0])
 	rec := &rollover.KeyRecord{Stage: rollover.Retire, Old: id, New: id, Removed: rollover.RemovedDigest(removed, n.raftEpoch()), Started: time.Now()}
-	_, err = n.changes.setAsMaster(ctx, keyRecordFile, rec.Encode(), 0)
+	_, err = n.changes.SetAsMaster(ctx, keyRecordFile, rec.Encode(), 0)
 	return err
 }
 
@@ -245,7 +245,7 @@ func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
 	}
 	rec := &rollover.KeyRecord{Stage: rollover.Install, Old: rollover.IDOfKey(old), New: rollover.IDOfKey(key),
 		Removed: rollover.RemovedDigest(removed, n.raftEpoch()), Started: time.Now()}
-	if _, err := n.changes.setAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
+	if _, err := n.changes.SetAsMaster(ctx, keyRecordFile, rec.Encode(), gen); err != nil {
 		return err
 	}
 	n.log.Info("gossip key rotation started", "removed_nodes", len(removed))
@@ -330,7 +330,7 @@ func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, e
 func (n *Node) askGossipKey(ctx context.Context, from string, id rollover.KeyID) (key []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, keyAskTimeout)
 	defer cancel()
-	err = n.peers.call(ctx, from, methodGossipKey, func(e *wire.Encoder) {
+	err = n.peers.Call(ctx, from, methodGossipKey, func(e *wire.Encoder) {
 		e.Array(1)
 		e.Bin(id[:])
 	}, func(d *wire.Decoder) error {

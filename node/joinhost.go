@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -188,11 +189,11 @@ func (n *Node) handleJoinHost() {
 // passJoin forwards a request to the master's node, which alone writes security data to the lock service. A forwarded request is not
 // forwarded again.
 func (n *Node) passJoin(c *rpc.Call, r *joinRequest, got *enrolment) error {
-	masterID, _ := n.epochs.last()
+	masterID, _ := n.epochs.Last()
 	if masterID == "" || masterID == n.id() || authz.SubjectOf(c).Peer.Kind == pki.Node {
-		return errNotMaster
+		return changes.ErrNotMaster
 	}
-	err := n.peers.call(c.Context(), masterID, methodJoinToken, r.append, got.decode)
+	err := n.peers.Call(c.Context(), masterID, methodJoinToken, r.append, got.decode)
 	var lost *rpc.ConnLostError
 	var answer *rpc.Error
 	if err == nil || errors.As(err, &answer) || errors.As(err, &lost) && lost.Sent {
@@ -264,7 +265,7 @@ func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
 		if next == kept.JoinRecord {
 			return nil // repeated: its answer was lost
 		}
-		o, err := n.changes.masterOption(ctx)
+		o, err := n.changes.MasterOption(ctx)
 		if err != nil {
 			return err
 		}
@@ -275,7 +276,7 @@ func (n *Node) spend(ctx context.Context, t token.Token, use token.Use) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !errors.Is(err, metaapi.ErrGeneration) && !errors.Is(err, metaapi.ErrOutcomeUnknown):
-			return notMasterNow(err)
+			return changes.NotMasterNow(err)
 		}
 	}
 }

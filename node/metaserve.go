@@ -33,7 +33,7 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 	case caller.Restricted():
 		return n.lockServiceFor(caller, c.Method(), group)
 	case caller != nil:
-		if masterID, _ := n.epochs.last(); caller.Peer.Name == masterID {
+		if masterID, _ := n.epochs.Last(); caller.Peer.Name == masterID {
 			return group.Service(), nil
 		}
 		return memberService{group.Service()}, nil

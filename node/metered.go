@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/rpc"
@@ -31,7 +32,7 @@ func (qs *quotaService) meterNow(c *rpc.Call, name string, write bool) (metered,
 
 func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, known bool) {
 	set := qs.state.meters.Load()
-	if set == nil || isSystem(name) {
+	if set == nil || metadata.IsSystem(name) {
 		return metered{}, true
 	}
 	m = metered{q: &qs.state, table: set.tables[name]}

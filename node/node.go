@@ -18,11 +18,14 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -67,9 +70,9 @@ type Node struct {
 	ring    *gossip.Ring // nil if gossip is off
 	known   addresses
 	removed removals
-	peers   peers
+	peers   peers.Set
 	refused loglimit.ByReason // connections, requests to join, and damaged files
-	epochs  epochGate
+	epochs  command.Gate
 	voter   *voter
 	meta    namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
@@ -94,7 +97,7 @@ type Node struct {
 	blobs     *blobService
 	results   resultMemory
 	quotas    *quotaService
-	changes   *changes
+	changes   *changes.Changes
 	accounts  *accounts
 	tabletOps *tabletService
 	tableOps  *tableService
@@ -135,7 +138,7 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = newResultMemory(cfg.budget().results)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.peers.resolve, n.peers.dial = n.addressOf, n.dialNode
+	n.peers.Resolve, n.peers.Dial = n.addressOf, n.dialNode
 	n.known.removed = n.removed.has
 	n.newServices()
 	return n, nil
@@ -351,7 +354,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 			errs = append(errs, s.Close())
 		}
 	}
-	n.changes.end(ctx)
+	n.changes.End(ctx)
 	n.data.cursors.close()
 	n.blobs.uploads.close()
 	if s := n.server.Load(); s != nil {
@@ -359,7 +362,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	}
 	errs = append(errs, n.closeStore())
 	errs = append(errs, n.closeLockService(ctx), n.leaveCluster())
-	n.peers.close()
+	n.peers.Close()
 	n.background.Wait()
 	errs = append(errs, n.authz.Audit.Close())
 	if n.unlock != nil {

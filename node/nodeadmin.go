@@ -30,7 +30,7 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (reply.Result
 		return nil, err
 	}
 	leader := n.leader()
-	masterID, _ := n.epochs.last()
+	masterID, _ := n.epochs.Last()
 	var infos []api.NodeInfo
 	// The group's list of voters is more reliable than gossip.
 	votes := map[string]bool{}
@@ -108,7 +108,7 @@ func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (reply.Result
 func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	by := authz.RequestIn(ctx)
 	forwarded := by.Caller != nil && by.Caller.Forwarded // forwarded by another node, which returns the answer
-	return nil, n.changes.do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
+	return nil, n.changes.Do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
 }
 
 // removalLook bounds the check that a node may be removed: other changes wait for it.
@@ -197,7 +197,7 @@ func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
 		return nil, err
 	}
 	s := &api.RaftStatus{}
-	return s, n.peers.call(ctx, to, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode)
+	return s, n.peers.Call(ctx, to, api.MethodRaftStatus, func(e *wire.Encoder) { e.Array(0) }, s.Decode)
 }
 
 func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.RaftStatus, error) {
@@ -217,7 +217,7 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 	}
 	st := group.Stats()
 	leader, _ := group.Leader()
-	masterID, epoch := n.epochs.last()
+	masterID, epoch := n.epochs.Last()
 	s := &api.RaftStatus{
 		Cluster: n.cluster(), Leader: leader, LeaderName: name(leader), Term: st.Term, Applied: st.AppliedIndex, LastIndex: st.LastIndex,
 		RaftEpoch: n.raftEpoch(), Master: masterID, MasterName: name(masterID), MasterEpoch: epoch,

@@ -14,8 +14,10 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/quota"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -36,7 +38,7 @@ func (tb *tableService) removeOrphans() {
 		return
 	}
 	var failed loglimit.OnChange
-	for ; tb.ctx.Err() == nil; timing.Sleep(tb.ctx, masterPoll) {
+	for ; tb.ctx.Err() == nil; timing.Sleep(tb.ctx, changes.MasterPoll) {
 		epoch := tb.master().Epoch()
 		if epoch == 0 || epoch == tb.swept.Load() {
 			continue
@@ -60,7 +62,7 @@ func (tb *tableService) sweepTables(ctx context.Context) error {
 		return err
 	}
 	own := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: tb.id()}}
-	return tb.changes.do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
+	return tb.changes.Do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
 		left, err := tb.orphans(ctx, left)
 		if err != nil {
 			return err
@@ -83,7 +85,7 @@ func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) 
 	left := maps.Clone(found)
 	if found == nil {
 		left = map[uint64][]string{}
-		for _, file := range []func(uint64) string{policyPath, quota.OwnerFile, quota.TableFile} {
+		for _, file := range []func(uint64) string{acl.PolicyFile, quota.OwnerFile, quota.TableFile} {
 			if err := tb.addIDs(ctx, left, file); err != nil {
 				return nil, err
 			}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -44,10 +45,10 @@ func (qs *quotaService) setOwner(ctx context.Context, a authz.ChangeRequest, use
 	if qs.authz.Open {
 		return api.ErrOpenCluster
 	}
-	if isSystem(a.Name) {
+	if metadata.IsSystem(a.Name) {
 		return api.ErrSystemTable
 	}
-	return qs.changes.do(ctx, a, func(ctx context.Context) error {
+	return qs.changes.Do(ctx, a, func(ctx context.Context) error {
 		s, _, err := qs.catalog.Schema(ctx, a.Name)
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -72,7 +73,7 @@ func (qs *quotaService) quotaChanged(c *rpc.Call, method, of, name string, err e
 func (qs *quotaService) quotaFile(ctx context.Context, of, name string) (string, error) {
 	switch of {
 	case api.QuotaOfTable:
-		if isSystem(name) {
+		if metadata.IsSystem(name) {
 			return "", api.ErrSystemTable
 		}
 		s, _, err := qs.catalog.Schema(ctx, name)
@@ -154,7 +155,7 @@ func (qs *quotaService) removeQuota(ctx context.Context, a authz.ChangeRequest, 
 
 // changeQuota changes the quota of the table or user of a request; an empty quota is removed.
 func (qs *quotaService) changeQuota(ctx context.Context, a authz.ChangeRequest, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
-	return qs.changes.do(ctx, a, func(ctx context.Context) error {
+	return qs.changes.Do(ctx, a, func(ctx context.Context) error {
 		file, err := qs.quotaFile(ctx, of, a.Name)
 		if err != nil {
 			return err

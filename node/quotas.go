@@ -16,8 +16,11 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -54,10 +57,10 @@ type quotaService struct {
 	catalog  *namespace.Catalog
 	meta     *namespace.Access
 	authz    *authz.Authorizer
-	changes  *changes
+	changes  *changes.Changes
 	accounts *accounts
-	peers    *peers
-	epochs   *epochGate
+	peers    *peers.Set
+	epochs   *command.Gate
 	damaged  loglimit.ByReason // files
 	id       func() string
 	server   func() *tabletServer
@@ -341,7 +344,7 @@ func (qs *quotaService) nextQuotaEpoch(ctx context.Context) (uint64, error) {
 		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 			return 0, err
 		}
-		made, err := qs.catalog.Set(ctx, quota.EpochFile, epochBytes(f.Generation), f.Generation)
+		made, err := qs.catalog.Set(ctx, quota.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}

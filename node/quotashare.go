@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -106,19 +107,19 @@ func (qs *quotaService) askUse(ctx context.Context, r *useReport) (*useAnswer, e
 	if qs.master().Epoch() != 0 {
 		return qs.answerUse(r)
 	}
-	masterID, _ := qs.epochs.last()
+	masterID, _ := qs.epochs.Last()
 	if masterID == "" || masterID == qs.id() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	a := &useAnswer{}
-	return a, qs.peers.call(ctx, masterID, methodQuota, r.append, a.decode)
+	return a, qs.peers.Call(ctx, masterID, methodQuota, r.append, a.decode)
 }
 
 // answerUse processes a report on the master.
 func (qs *quotaService) answerUse(r *useReport) (*useAnswer, error) {
 	epoch, now, q := qs.master().Epoch(), time.Now(), &qs.state
 	if epoch == 0 {
-		return nil, errNotMaster
+		return nil, changes.ErrNotMaster
 	}
 	set := q.meters.Load()
 	a := &useAnswer{epoch: epoch}

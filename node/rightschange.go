@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -27,23 +27,20 @@ func (acc *accounts) nextEpoch(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("read the epoch of rights: %w", err)
 		}
-		made, err := acc.changes.setAsMaster(ctx, acl.EpochFile, epochBytes(f.Generation), f.Generation)
+		made, err := acc.changes.SetAsMaster(ctx, acl.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}
 	}
 }
 
-// epochBytes returns the content of an epoch file: the previous epoch, so that each write differs.
-func epochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil, before) }
-
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
 // nothing was to be done. If it fails halfway, the error is api.ErrOutcomeUnknown.
 func (acc *accounts) changeRights(ctx context.Context, a authz.ChangeRequest, do func(ctx context.Context) error) error {
-	return acc.changes.do(ctx, a, func(ctx context.Context) error {
-		err := notMasterNow(do(ctx))
+	return acc.changes.Do(ctx, a, func(ctx context.Context) error {
+		err := changes.NotMasterNow(do(ctx))
 		part := namespace.MastershipIn(ctx).Wrote.Load()
-		if !part && errors.Is(err, errNotMaster) {
+		if !part && errors.Is(err, changes.ErrNotMaster) {
 			return err
 		}
 		if _, epochErr := acc.nextEpoch(ctx); epochErr != nil { // part of the change may have been written
@@ -58,7 +55,7 @@ func (acc *accounts) changeRights(ctx context.Context, a authz.ChangeRequest, do
 
 // policy returns the grants on a table, or on the cluster, and their generation.
 func (acc *accounts) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
-	f, err := acc.meta.Get(ctx, policyPath(tableID))
+	f, err := acc.meta.Get(ctx, acl.PolicyFile(tableID))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return &acl.Policy{Table: tableID}, 0, nil
 	}
@@ -67,13 +64,6 @@ func (acc *accounts) policy(ctx context.Context, tableID uint64) (*acl.Policy, u
 	}
 	p, err := acl.DecodePolicy(f.Data)
 	return p, f.Generation, err
-}
-
-func policyPath(tableID uint64) string {
-	if tableID == acl.Cluster {
-		return acl.ClusterFile
-	}
-	return acl.TableFile(tableID)
 }
 
 // policies returns the objects with grants: the cluster, and tables by id, including tables that do not exist.
@@ -105,7 +95,7 @@ func (acc *accounts) editPolicy(ctx context.Context, tableID uint64, edit func(*
 		if err != nil {
 			return err
 		}
-		if _, err = acc.changes.setAsMaster(ctx, policyPath(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
+		if _, err = acc.changes.SetAsMaster(ctx, acl.PolicyFile(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 	}
@@ -118,7 +108,7 @@ func (acc *accounts) grantCreator(ctx context.Context, creator string, tableID u
 	if err != nil {
 		return err
 	}
-	_, err = acc.changes.setAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
+	_, err = acc.changes.SetAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
 	return err
 }
 
@@ -128,7 +118,7 @@ func (acc *accounts) forgetGrants(ctx context.Context, tableID uint64) {
 	if acc.authz.Open {
 		return
 	}
-	if err := acc.changes.deleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
+	if err := acc.changes.DeleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
 		acc.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
 	}
 }

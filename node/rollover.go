@@ -45,7 +45,7 @@ func (n *Node) handleRollover() {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := n.changes.do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRotateAuthority, Name: ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
+		err := n.changes.Do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRotateAuthority, Name: ""}, func(ctx context.Context) error { return n.rotateAuthority(ctx, &r) })
 		var s *api.AuthorityStatus
 		if err == nil {
 			s, err = n.rolloverStatus(c.Context())
@@ -99,7 +99,7 @@ func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityReques
 	case r.Finish && (rec == nil || rec.Stage < rollover.Sign):
 		return fmt.Errorf("%w: stage %s, in which users get new certificates, has not begun", api.ErrRollover, rollover.Sign)
 	case r.Finish && rec.Stage == rollover.Sign:
-		_, err := n.changes.setAsMaster(ctx, rolloverFile, rec.At(rollover.Renew).Encode(), gen)
+		_, err := n.changes.SetAsMaster(ctx, rolloverFile, rec.At(rollover.Renew).Encode(), gen)
 		return err
 	case r.Restart && (rec == nil || rec.Stage > rollover.Trust):
 		return fmt.Errorf("%w: only stage %s can be restarted", api.ErrRollover, rollover.Trust)
@@ -122,7 +122,7 @@ func (n *Node) rotateAuthority(ctx context.Context, r *api.RotateAuthorityReques
 	}
 	s.next.Store(next)
 	rec = &rollover.Record{Stage: rollover.Trust, Old: old.Certificate(), New: next.Certificate(), Started: time.Now()}
-	if _, err := n.changes.setAsMaster(ctx, rolloverFile, rec.Encode(), gen); err != nil {
+	if _, err := n.changes.SetAsMaster(ctx, rolloverFile, rec.Encode(), gen); err != nil {
 		return err
 	}
 	n.log.Info("authority replacement started", "old", old.Fingerprint().String(), "new", next.Fingerprint().String())
@@ -250,10 +250,10 @@ func (n *Node) stepRollover() error {
 	}
 	if next == 0 {
 		n.log.Info("authority replaced", "new", pki.FingerprintOf(rec.New).String())
-		return n.changes.deleteAsMaster(ctx, rolloverFile)
+		return n.changes.DeleteAsMaster(ctx, rolloverFile)
 	}
 	n.log.Info("authority replacement advanced", "stage", next.String())
-	_, err = n.changes.setAsMaster(ctx, rolloverFile, rec.At(next).Encode(), gen)
+	_, err = n.changes.SetAsMaster(ctx, rolloverFile, rec.At(next).Encode(), gen)
 	return err
 }
 
@@ -315,7 +315,7 @@ func (n *Node) takeNext(ctx context.Context, rec *rollover.Record) error {
 	var errs []error
 	for _, id := range n.issuers() {
 		var key []byte
-		err := n.peers.call(ctx, id, methodAuthority, func(e *wire.Encoder) {
+		err := n.peers.Call(ctx, id, methodAuthority, func(e *wire.Encoder) {
 			e.Array(1)
 			e.Bin(want[:])
 		}, func(d *wire.Decoder) error {

@@ -181,7 +181,7 @@ func (n *Node) renewOwn(ctx context.Context, request []byte) (*x509.Certificate,
 	var errs []error
 	for _, id := range ids {
 		got := &enrolment{}
-		err := n.peers.call(ctx, id, methodRenew, func(e *wire.Encoder) {
+		err := n.peers.Call(ctx, id, methodRenew, func(e *wire.Encoder) {
 			e.Array(2)
 			e.Bin(request)
 			appendTexts(e, hosts)
@@ -204,7 +204,7 @@ const issuersWait = 20 * time.Second
 
 // issuers returns nodes that should have the authority's key, the master first.
 func (n *Node) issuers() (ids []string) {
-	if masterID, _ := n.epochs.last(); masterID != "" && masterID != n.id() {
+	if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.id() {
 		ids = append(ids, masterID)
 	}
 	if n.ring == nil {

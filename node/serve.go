@@ -9,6 +9,7 @@ import (
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -95,7 +96,7 @@ func (n *Node) handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
 			if caller := authz.SubjectOf(c); caller.Restricted() {
 				n.forward(c, method, caller, h)
 			} else {
-				reply.Fail(c, errNotMaster)
+				reply.Fail(c, changes.ErrNotMaster)
 			}
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/metarows"
 )
 
@@ -12,8 +13,8 @@ import (
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
-	n.changes = &changes{log: n.log, ctx: n.ctx, cancel: n.cancel, background: &n.background, meta: &n.meta, authz: n.authz,
-		master: theMaster, running: make(chan struct{}, 1)}
+	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
+		Master: theMaster})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
 	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,

@@ -16,8 +16,10 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -47,8 +49,8 @@ type tabletService struct {
 	tabletsMax int64 // of a table, by requests; 0 is the default
 	authz      *authz.Authorizer
 	catalog    *namespace.Catalog
-	peers      *peers
-	epochs     *epochGate
+	peers      *peers.Set
+	epochs     *command.Gate
 	rows       func() *metarows.Table
 	master     func() *master.Master
 	tabletsOf  func(table string) *tablet.Server // of this node
@@ -97,7 +99,7 @@ func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method
 	var changeRequest sync.WaitGroup
 	for _, id := range nodes {
 		changeRequest.Go(func() {
-			err := tv.peers.call(ctx, id, method, func(e *wire.Encoder) {
+			err := tv.peers.Call(ctx, id, method, func(e *wire.Encoder) {
 				e.Array(2)
 				e.Str(s.Name)
 				more(e)

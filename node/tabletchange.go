@@ -161,7 +161,7 @@ func (tv *tabletService) askServer(ctx context.Context, p *placed, method string
 	if p.row.Unassigned() {
 		return fmt.Errorf("tablet %d of table %q has no server: %w", p.meta.ID, p.schema.Name, api.ErrNotServing)
 	}
-	return tv.peers.call(ctx, namespace.NodeOf(p.row.Server), method, func(e *wire.Encoder) {
+	return tv.peers.Call(ctx, namespace.NodeOf(p.row.Server), method, func(e *wire.Encoder) {
 		e.Array(2 + values)
 		e.Str(p.schema.Name)
 		e.Bin(p.row.Key())
@@ -412,11 +412,11 @@ func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again b
 		err := r.here(ctx, r.a, r.b)
 		return errors.Is(err, master.ErrNotMaster), err
 	}
-	masterID, _ := tv.epochs.last()
+	masterID, _ := tv.epochs.Last()
 	if masterID == "" || masterID == tv.id() {
 		return true, fmt.Errorf("no master is known: %w", api.ErrUnavailable)
 	}
-	err = api.FromRPC(tv.peers.call(ctx, masterID, r.method, func(e *wire.Encoder) {
+	err = api.FromRPC(tv.peers.Call(ctx, masterID, r.method, func(e *wire.Encoder) {
 		e.Array(2)
 		e.Bin([]byte(r.a))
 		e.Bin([]byte(r.b))

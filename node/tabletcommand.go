@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -32,7 +33,7 @@ const (
 
 // order is a command of the master to a tablet server.
 type order struct {
-	command
+	command.Header
 	server     string // the instance that it is for
 	key, upper []byte
 	generation uint64
@@ -46,7 +47,7 @@ const orderValues = 3 + 1
 func (o *order) append(e *wire.Encoder, method string) {
 	n := map[string]int{methodHeld: 0, methodLoad: 2, methodUnload: 1, methodMerge: 2, methodSort: 4}[method]
 	e.Array(orderValues + n)
-	o.command.appendValues(e)
+	o.Header.AppendValues(e)
 	e.Str(o.server)
 	switch method {
 	case methodLoad:
@@ -66,7 +67,7 @@ func (o *order) append(e *wire.Encoder, method string) {
 }
 
 func (o *order) decode(d *wire.Decoder, n int, method string) error {
-	if err := o.command.decode(d, n); err != nil {
+	if err := o.Header.Decode(d, n); err != nil {
 		return err
 	}
 	o.server = d.Str()
@@ -131,7 +132,7 @@ func (n *Node) execute(c *rpc.Call, o *order, do func(context.Context, *tabletSe
 	if s == nil || !s.is(o.server) {
 		return nil, &rpc.Error{Code: rpc.CodeUnavailable, Message: fmt.Sprintf("tablet server %s is not running here", o.server)}
 	}
-	if err := n.admitCommand(c, o.command); err != nil {
+	if err := n.epochs.AdmitCall(c, o.Header, n.meta.Client); err != nil {
 		return nil, err
 	}
 	return do(c.Context(), s, o)
@@ -139,7 +140,7 @@ func (n *Node) execute(c *rpc.Call, o *order, do func(context.Context, *tabletSe
 
 // order sends a command to a tablet server.
 func (c commander) order(ctx context.Context, v *master.TabletServer, method string, q metaapi.Sequencer, o order, result func(*wire.Decoder) error) error {
-	o.command = command{master: c.n.id(), sequencer: q, raftEpoch: c.n.raftEpoch()}
+	o.Header = command.Header{Master: c.n.id(), Sequencer: q, RaftEpoch: c.n.raftEpoch()}
 	o.server = v.Name
-	return c.n.peers.call(ctx, v.Node, method, func(e *wire.Encoder) { o.append(e, method) }, result)
+	return c.n.peers.Call(ctx, v.Node, method, func(e *wire.Encoder) { o.append(e, method) }, result)
 }

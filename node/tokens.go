@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -59,7 +60,7 @@ func (n *Node) handleTokens() {
 		if !reply.Begin(c, &r.Options) {
 			return
 		}
-		err := n.changes.do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRevokeToken, Name: r.Names[0]}, func(ctx context.Context) error {
+		err := n.changes.Do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRevokeToken, Name: r.Names[0]}, func(ctx context.Context) error {
 			return n.revokeToken(ctx, r.Names[0])
 		})
 		if err != nil {
@@ -74,7 +75,7 @@ func (n *Node) handleTokens() {
 func (n *Node) makeToken(ctx context.Context, caller *authz.Subject, r *api.CreateTokenRequest) (*api.CreatedToken, error) {
 	var begun atomic.Bool
 	var made *api.CreatedToken
-	err := n.changes.do(ctx, authz.ChangeRequest{Caller: caller, Method: api.MethodCreateToken, Name: r.Node}, func(ctx context.Context) (err error) {
+	err := n.changes.Do(ctx, authz.ChangeRequest{Caller: caller, Method: api.MethodCreateToken, Name: r.Node}, func(ctx context.Context) (err error) {
 		begun.Store(true)
 		auditSubject := "token"
 		if made, err = n.createToken(ctx, r); err == nil {
@@ -125,7 +126,7 @@ func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "%v", err)
 	}
-	if _, err := n.changes.setAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
+	if _, err := n.changes.SetAsMaster(ctx, joinTokenPath(t.ID()), rec.Encode(), 0); err != nil {
 		return nil, err
 	}
 	n.log.Info("join token created", "token", t.ID().String(), "uses", uses, "node", id, "expires", t.Ends())
@@ -213,7 +214,7 @@ func (n *Node) pruneTokens(ctx context.Context) error {
 			left++
 			continue
 		}
-		if err := n.changes.deleteAsMaster(ctx, joinTokenPath(t.ID)); err != nil {
+		if err := n.changes.DeleteAsMaster(ctx, joinTokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -228,7 +229,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	if err != nil {
 		return rpc.Errorf(rpc.CodeBadRequest, "%v", err)
 	}
-	o, err := n.changes.masterOption(ctx)
+	o, err := n.changes.MasterOption(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,7 +238,7 @@ func (n *Node) revokeToken(ctx context.Context, text string) error {
 	case errors.Is(err, metaapi.ErrNotFound):
 		return &api.TokenRefusedError{Reason: api.TokenUnknown, ID: id.String(), Text: fmt.Sprintf("no join token has the id %s", id)}
 	case err != nil:
-		return notMasterNow(err)
+		return changes.NotMasterNow(err)
 	}
 	n.log.Info("join token revoked", "token", id.String())
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/rpc"
@@ -45,7 +46,7 @@ func (d *dataService) turnsOf(c *rpc.Call, name string, f *table.Program) *turns
 // turnsFor returns the turns of a call about a table, which must be released. It is nil for nodes, which read METADATA with cheap filters.
 func (d *dataService) turnsFor(c *rpc.Call, name string) *turns {
 	caller := authz.SubjectOf(c)
-	if caller != nil && !caller.Restricted() || caller == nil && isSystem(name) {
+	if caller != nil && !caller.Restricted() || caller == nil && metadata.IsSystem(name) {
 		return nil
 	}
 	t := turnsPool.Get().(*turns)

@@ -34,12 +34,12 @@ func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesReques
 	if err == nil {
 		return u.Append, nil
 	}
-	masterID, _ := tv.epochs.last()
+	masterID, _ := tv.epochs.Last()
 	if masterID == "" || masterID == tv.id() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	u = &api.UnservedTablets{}
-	err = tv.peers.call(ctx, masterID, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
+	err = tv.peers.Call(ctx, masterID, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
 	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
 		err = reply.Recode(api.ErrUnavailable, err)
 	}

@@ -122,7 +122,7 @@ func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Us
 		}
 		changeRequest.Go(func() {
 			here := &api.Usage{}
-			err := qs.peers.call(ctx, m.ID, methodUsage, func(e *wire.Encoder) {
+			err := qs.peers.Call(ctx, m.ID, methodUsage, func(e *wire.Encoder) {
 				e.Array(1)
 				e.Uint(tableID)
 			}, here.Decode)

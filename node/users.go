@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -35,7 +36,7 @@ type accounts struct {
 	catalog  *namespace.Catalog
 	meta     *namespace.Access
 	authz    *authz.Authorizer
-	changes  *changes
+	changes  *changes.Changes
 	quotas   userQuotas
 	security func() *security                                  // nil on an open node
 	signer   func(ctx context.Context) (*pki.Authority, error) // of users' certificates
@@ -205,12 +206,12 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 		return nil, err
 	}
 	if made.New || rec == nil { // before the certificate is handed out
-		if _, err := acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+		if _, err := acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 			return nil, err
 		}
 	}
 	if rec != nil {
-		if _, err := acc.changes.setAsMaster(ctx, authz.TokenPath(rec.ID), rec.Encode(), 0); err != nil {
+		if _, err := acc.changes.SetAsMaster(ctx, authz.TokenPath(rec.ID), rec.Encode(), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -322,7 +323,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		if err := p.Lose(r.Certificate, time.Now()); err != nil {
 			return &table.LimitError{What: "certificates of a user that are revoked one by one", Limit: acl.LostMax, Got: acl.LostMax + 1}
 		}
-		_, err := acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+		_, err := acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 		return err
 	}
 	if r.Token != "" {
@@ -338,7 +339,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		if err := acc.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
 			return err
 		}
-		return acc.changes.deleteAsMaster(ctx, authz.TokenPath(id))
+		return acc.changes.DeleteAsMaster(ctx, authz.TokenPath(id))
 	}
 	if err := acc.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
@@ -348,7 +349,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		return err
 	}
 	p.Generation, p.Until, p.Lost = max(epoch, p.Generation+1), time.Time{}, nil
-	if _, err := acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+	if _, err := acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}
 	if _, err := acc.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
@@ -363,7 +364,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 
 func (acc *accounts) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
 	for _, t := range all {
-		if err := acc.changes.deleteAsMaster(ctx, authz.TokenPath(t.ID)); err != nil {
+		if err := acc.changes.DeleteAsMaster(ctx, authz.TokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -381,7 +382,7 @@ func (acc *accounts) removeUser(ctx context.Context, name string) error {
 		if err := acc.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
-		if err := acc.changes.deleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
+		if err := acc.changes.DeleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
 			return err
 		}
 		if _, err := acc.nextEpoch(ctx); err != nil {
@@ -442,7 +443,7 @@ func (acc *accounts) disableUser(ctx context.Context, name string, disabled bool
 		}
 	}
 	p.Disabled = disabled
-	_, err = acc.changes.setAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+	_, err = acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 	return err
 }
 

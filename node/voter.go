@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
@@ -126,11 +127,11 @@ func (v *voter) close() error {
 }
 
 // startVoting makes the node a server of the group. When it returns, the empty log exists, and the leader may add the node.
-func (n *Node) startVoting(ctx context.Context, m command) error {
+func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
 	// A voter without the authority's key is better than no voter.
-	if err := n.takeAuthority(ctx, []string{m.master}); err != nil && !errors.Is(err, errNoAuthority) {
+	if err := n.takeAuthority(ctx, []string{m.Master}); err != nil && !errors.Is(err, errNoAuthority) {
 		return err
 	}
 	if group, _ := n.voter.group(); group != nil {
@@ -139,13 +140,13 @@ func (n *Node) startVoting(ctx context.Context, m command) error {
 	if err := n.checkVoteSpace(); err != nil {
 		return err
 	}
-	if own := n.raftEpoch(); m.raftEpoch != own {
+	if own := n.raftEpoch(); m.RaftEpoch != own {
 		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
-			Message: fmt.Sprintf("the group has epoch %d, but node %s has epoch %d", m.raftEpoch, n.id(), own)}
+			Message: fmt.Sprintf("the group has epoch %d, but node %s has epoch %d", m.RaftEpoch, n.id(), own)}
 	}
 	dir := ""
 	err := n.self.change(func(f *identity.Folders) (err error) {
-		dir, err = f.BeginVoter(m.raftEpoch)
+		dir, err = f.BeginVoter(m.RaftEpoch)
 		return err
 	})
 	if err != nil {

@@ -26,7 +26,7 @@ fi
 if [ ${#packages[@]} -eq 0 ]; then
 	packages=(
 		security/acl security/token security/audit security/pki security/folder security/rollover # rights
-		node/guard.go node/epoch.go node/quota                                                     # rights, fencing, quotas
+		node/authz node/command node/quota                                                            # rights, fencing, quotas
 		raftmeta/lock.go raftmeta/events.go raftmeta/session rpc table                             # leases, and decoders of input
 		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place                               # acknowledged data
 		client/metadata master
@@ -57,8 +57,7 @@ for package in "${packages[@]}"; do
 		;;
 	esac
 	case $name in # the other tests of these packages take minutes
-	node/guard.go) run='Guard|Right|Method|Principal' ;;
-	node/epoch.go) run='Epoch|NewerMaster|FirstCommands' ;;
+	node/authz) run='Guard|Right|Method|Principal' ;;
 	raftmeta/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
 	esac
 	result=$state/${package//\//-}.json

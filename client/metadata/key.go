@@ -102,3 +102,7 @@ func Describe(key []byte, name string) string {
 	}
 	return fmt.Sprintf("%s to row %q", name, end)
 }
+
+// IsSystem reports whether a table belongs to the cluster itself. In an open cluster this protects it from mistakes, not from malice:
+// any client can claim to be a node.
+func IsSystem(table string) bool { return table == Name }

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"sync/atomic"
 
@@ -44,3 +45,6 @@ func (r *Mastership) note(path string, err error) {
 		r.Wrote.Store(true)
 	}
 }
+
+// EpochBytes returns the content of an epoch file: the previous epoch, so that each write differs.
+func EpochBytes(before uint64) []byte { return binary.BigEndian.AppendUint64(nil, before) }

@@ -21,6 +21,14 @@ const (
 // TableFile returns the path of the grants on a table.
 func TableFile(id uint64) string { return "/acl/tables/" + strconv.FormatUint(id, 10) }
 
+// PolicyFile returns the path of the grants on a table, or on the cluster if the id is Cluster.
+func PolicyFile(id uint64) string {
+	if id == Cluster {
+		return ClusterFile
+	}
+	return TableFile(id)
+}
+
 // PrincipalFile returns the path of a principal's record.
 func PrincipalFile(name string) string { return "/acl/principals/" + name }
 

@@ -1,4 +1,4 @@
-package node
+package peers
 
 import (
 	"context"
@@ -22,14 +22,14 @@ func TestUnreachableIsUnavailable(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	_ = l.Close()
-	p := peers{
-		resolve: func(string) (string, bool) { return addr, true },
-		dial: func(ctx context.Context, id string) (*rpc.Conn, error) {
+	p := Set{
+		Resolve: func(string) (string, bool) { return addr, true },
+		Dial: func(ctx context.Context, id string) (*rpc.Conn, error) {
 			return rpc.Dial(ctx, addr, rpc.ConnConfig{})
 		},
 	}
 	ask := func(ctx context.Context) error {
-		return p.call(ctx, "n1", methodIdentity, func(e *wire.Encoder) { e.Array(0) }, nil)
+		return p.Call(ctx, "n1", "cluster.who", func(e *wire.Encoder) { e.Array(0) }, nil)
 	}
 	err = ask(t.Context())
 	if !errors.Is(err, api.ErrUnavailable) || !errors.Is(api.FromRPC(reply.ToAPI(err)), api.ErrUnavailable) {
@@ -43,7 +43,7 @@ func TestUnreachableIsUnavailable(t *testing.T) {
 	if err := ask(over); !errors.Is(err, context.Canceled) || errors.Is(err, api.ErrUnavailable) {
 		t.Errorf("a call that was given up: %v", err)
 	}
-	p.resolve = func(string) (string, bool) { return "", false }
+	p.Resolve = func(string) (string, bool) { return "", false }
 	if err := ask(t.Context()); !errors.Is(err, api.ErrUnavailable) {
 		t.Errorf("a node of unknown address: %v, want unavailable", err)
 	}
