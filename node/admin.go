@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -45,14 +46,14 @@ type tableService struct {
 }
 
 // register registers the methods of the service.
-func (tb *tableService) register(r registrar) {
-	r.handle(api.MethodCreateTable, rpc.Spawned, tb.createTable)
-	r.handle(api.MethodSetFamily, rpc.Spawned, tb.setFamily)
-	r.handleNames(api.MethodListTables, 0, tb.listTables)
-	r.handleNames(api.MethodDescribeTable, 1, tb.describeTable)
-	r.handleNames(api.MethodDropTable, 1, tb.dropTable)
-	r.handleNames(api.MethodDropFamily, 2, tb.dropFamily)
-	r.handleNames(api.MethodCompactTable, 1, tb.compactTable)
+func (tb *tableService) register(r method.Registrar) {
+	r.Handle(api.MethodCreateTable, rpc.Spawned, tb.createTable)
+	r.Handle(api.MethodSetFamily, rpc.Spawned, tb.setFamily)
+	r.HandleNames(api.MethodListTables, 0, tb.listTables)
+	r.HandleNames(api.MethodDescribeTable, 1, tb.describeTable)
+	r.HandleNames(api.MethodDropTable, 1, tb.dropTable)
+	r.HandleNames(api.MethodDropFamily, 2, tb.dropFamily)
+	r.HandleNames(api.MethodCompactTable, 1, tb.compactTable)
 }
 
 func schemaAnswer(s *table.Schema) reply.Result {

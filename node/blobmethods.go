@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
@@ -44,7 +45,7 @@ type blobService struct {
 }
 
 // register registers the methods for blobs.
-func (bs *blobService) register(r registrar) {
+func (bs *blobService) register(r method.Registrar) {
 	bs.handleBlob(r, api.MethodBlobOpen, bs.blobOpen)
 	bs.handleBlob(r, api.MethodBlobWrite, bs.blobWrite)
 	bs.handleBlob(r, api.MethodBlobSeal, bs.blobSeal)
@@ -56,11 +57,11 @@ func (bs *blobService) register(r registrar) {
 	bs.handleBlob(r, api.MethodBlobStatus, bs.blobStatus)
 	bs.handleBlob(r, api.MethodBlobRevive, bs.blobRevive)
 	bs.handleBlob(r, api.MethodBlobResumeSweep, bs.blobResumeSweep)
-	r.handle(api.MethodBlobRead, rpc.Spawned, bs.blobRead)
+	r.Handle(api.MethodBlobRead, rpc.Spawned, bs.blobRead)
 }
 
-func (bs *blobService) handleBlob(r registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
-	r.handle(method, rpc.Spawned, func(c *rpc.Call) {
+func (bs *blobService) handleBlob(r method.Registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
+	r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 		r, ok := beginBlob(c, method)
 		if !ok {
 			return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -17,9 +18,9 @@ import (
 )
 
 // handleGrants registers the methods that manage grants.
-func (acc *accounts) handleGrants(r registrar) {
+func (acc *accounts) handleGrants(r method.Registrar) {
 	for _, method := range []string{api.MethodGrant, api.MethodRevoke} {
-		r.handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // the change may outlive the call
 			var r api.GrantRequest
 			if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -47,7 +48,7 @@ func (acc *accounts) handleGrants(r registrar) {
 			c.Reply(nil)
 		})
 	}
-	r.handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
 			reply.Fail(c, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -19,8 +20,8 @@ import (
 // A table belongs to the principal that created it, until it is given to another one. Its bytes count for the owner's quota. Ownership
 // gives no rights.
 
-func (qs *quotaService) handleOwners(r registrar) {
-	r.handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleOwners(r method.Registrar) {
+	r.Handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -19,8 +20,8 @@ import (
 )
 
 // handleQuotas registers the methods that manage quotas.
-func (qs *quotaService) handleQuotas(r registrar) {
-	r.handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleQuotas(r method.Registrar) {
+	r.Handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.SetQuotaRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -38,7 +39,7 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		}
 		c.Reply(nil)
 	})
-	r.handle(api.MethodRemoveQuota, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(api.MethodRemoveQuota, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep()
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
@@ -56,7 +57,7 @@ func (qs *quotaService) handleQuotas(r registrar) {
 		}
 		c.Reply(nil)
 	})
-	r.handleNames(api.MethodListQuotas, 0, qs.listQuotas)
+	r.HandleNames(api.MethodListQuotas, 0, qs.listQuotas)
 }
 
 // quotaChanged records a change in the audit log and the node's log, and waits until it is in force on this node.

@@ -19,6 +19,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quota"
@@ -71,7 +72,7 @@ type quotaService struct {
 }
 
 // register registers the methods of the service.
-func (qs *quotaService) register(r registrar) {
+func (qs *quotaService) register(r method.Registrar) {
 	qs.handleUsage(r)
 	qs.handleQuotas(r)
 	qs.handleOwners(r)

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -45,8 +46,8 @@ type useAnswer struct {
 	epoch  uint64
 }
 
-func (qs *quotaService) handleQuotaReports(r registrar) {
-	r.handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleQuotaReports(r method.Registrar) {
+	r.Handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
 		var r useReport
 		if err := r.decode(&c.Params, c.NumParams); err != nil {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -45,16 +46,16 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleIdentity()
 	n.handleAuth()
 	n.handleOnBehalf()
-	n.accounts.register(n)
+	n.accounts.register(registrar{n})
 	n.handleCommands()
 	n.handleTabletCommands()
-	n.tabletOps.register(n)
-	n.tableOps.register(n)
-	n.quotas.register(n)
+	n.tabletOps.register(registrar{n})
+	n.tableOps.register(registrar{n})
+	n.quotas.register(registrar{n})
 	n.data.register(n.handle)
 	n.handleOwn()
 	n.handleNodes()
-	n.blobs.register(n)
+	n.blobs.register(registrar{n})
 	n.handleJoinHost()
 	n.handleTokens()
 	n.handleRenew()
@@ -76,6 +77,19 @@ func (n *Node) serve(listener net.Listener) error {
 		}
 	})
 	return nil
+}
+
+// registrar registers the methods of services at the node's port. It implements method.Registrar.
+type registrar struct{ n *Node }
+
+// Handle implements method.Registrar.
+func (r registrar) Handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
+	r.n.handle(method, mode, h)
+}
+
+// HandleNames implements method.Registrar.
+func (r registrar) HandleNames(name string, names int, h method.NamesHandler) {
+	r.n.handleNames(name, names, h)
 }
 
 // handle registers a method that is available once the node serves.

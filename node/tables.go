@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
@@ -58,22 +59,22 @@ type tabletService struct {
 }
 
 // register registers the methods of the service.
-func (tv *tabletService) register(r registrar) {
+func (tv *tabletService) register(r method.Registrar) {
 	tv.handleTables(r)
 	tv.handleTabletChanges(r)
 	tv.handleMasterRequests(r)
 	tv.handleUnserved(r)
 }
 
-func (tv *tabletService) handleTables(r registrar) {
+func (tv *tabletService) handleTables(r method.Registrar) {
 	tv.handleTable(r, methodCompact, tv.compactHere)
 	tv.handleTable(r, methodTablets, tv.describeHere)
 	tv.handleTable(r, methodSplit, tv.splitHere)
 	tv.handleTable(r, methodCompactOne, tv.compactOneHere)
 }
 
-func (tv *tabletService) handleTable(r registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error)) {
-	r.handle(method, rpc.Waiting, func(c *rpc.Call) {
+func (tv *tabletService) handleTable(r method.Registrar, method string, do func(ctx context.Context, name string, d *wire.Decoder) (reply.Result, error)) {
+	r.Handle(method, rpc.Waiting, func(c *rpc.Call) {
 		name := c.Params.Str()
 		a, err := do(c.Context(), name, &c.Params)
 		if err == nil {

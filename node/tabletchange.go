@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
@@ -22,12 +23,12 @@ import (
 )
 
 // handleTabletChanges registers the methods by which operators split, move, merge and compact tablets.
-func (tv *tabletService) handleTabletChanges(r registrar) {
+func (tv *tabletService) handleTabletChanges(r method.Registrar) {
 	for method, do := range map[string]func(context.Context, *tabletChange) (reply.Result, error){
 		api.MethodSplitTablet: tv.splitTablet, api.MethodMoveTablet: tv.moveTablet,
 		api.MethodMergeTablets: tv.mergeTablets, api.MethodCompactTablet: tv.compactTablet,
 	} {
-		r.handle(method, rpc.Spawned, func(c *rpc.Call) {
+		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
 			caller, r := authz.SubjectOf(c), tabletChange{}
 			if err := r.Decode(&c.Params, c.NumParams, method, tv.limits); err != nil {
@@ -426,11 +427,11 @@ func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again b
 }
 
 // handleMasterRequests registers the requests that any node may send to the master.
-func (tv *tabletService) handleMasterRequests(r registrar) {
+func (tv *tabletService) handleMasterRequests(r method.Registrar) {
 	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
 		methodMove: (*master.Master).MoveTablet, methodUnite: (*master.Master).MergeTablets,
 	} {
-		r.handle(method, rpc.Waiting, func(c *rpc.Call) {
+		r.Handle(method, rpc.Waiting, func(c *rpc.Call) {
 			a, b := string(c.Params.Bytes()), string(c.Params.Bytes())
 			err := c.Params.Err()
 			if err == nil {

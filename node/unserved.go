@@ -10,15 +10,16 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 )
 
 // handleUnserved registers the methods that report unserved tablets.
-func (tv *tabletService) handleUnserved(r registrar) {
-	r.handleNames(api.MethodUnservedTablets, 0, tv.unservedTablets)
-	r.handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
+func (tv *tabletService) handleUnserved(r method.Registrar) {
+	r.HandleNames(api.MethodUnservedTablets, 0, tv.unservedTablets)
+	r.Handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
 		u, err := tv.unservedHere()
 		if err != nil {
 			reply.Fail(c, err)

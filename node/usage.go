@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -30,9 +31,9 @@ const methodUsage = "tablet.usage"
 const usageTimeout = 5 * time.Second
 
 // handleUsage registers the methods that report usage.
-func (qs *quotaService) handleUsage(r registrar) {
-	r.handleNames(api.MethodUsage, 1, qs.usage)
-	r.handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
+func (qs *quotaService) handleUsage(r method.Registrar) {
+	r.HandleNames(api.MethodUsage, 1, qs.usage)
+	r.Handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
 		id := c.Params.Uint()
 		if err := c.Params.Err(); err != nil {
 			reply.Fail(c, err)

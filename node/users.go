@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -49,23 +50,16 @@ type userQuotas interface {
 	forgetUsersQuota(ctx context.Context, name string) (found bool, err error)
 }
 
-// registrar registers the methods of a service.
-type registrar interface {
-	handle(method string, mode rpc.Mode, h func(*rpc.Call))
-	// handleNames registers a method whose parameters are so many names.
-	handleNames(method string, names int, h func(ctx context.Context, r *api.NamesRequest) (reply.Result, error))
-}
-
 // register registers the methods of accounts.
-func (acc *accounts) register(r registrar) {
+func (acc *accounts) register(r method.Registrar) {
 	acc.handleUsers(r)
 	acc.handleGrants(r)
 	acc.handleWhoAmI(r)
 }
 
 // handleUsers registers the methods that manage users and their credentials.
-func (acc *accounts) handleUsers(r registrar) {
-	r.handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
+func (acc *accounts) handleUsers(r method.Registrar) {
+	r.Handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.AddUserRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -87,7 +81,7 @@ func (acc *accounts) handleUsers(r registrar) {
 		acc.log.Info("credential issued", "user", r.Name, "new_user", made.New, "token", made.TokenID)
 		c.Reply(made.Append)
 	})
-	r.handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep()
 		var r api.RevokeUserRequest
 		if err := r.Decode(&c.Params, c.NumParams); err != nil {
@@ -109,8 +103,8 @@ func (acc *accounts) handleUsers(r registrar) {
 		acc.log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
 		c.Reply(nil)
 	})
-	r.handleNames(api.MethodListUsers, 0, acc.listUsers)
-	r.handleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+	r.HandleNames(api.MethodListUsers, 0, acc.listUsers)
+	r.HandleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 		err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
 			acc.log.Info("user removed", "user", r.Names[0])
@@ -118,7 +112,7 @@ func (acc *accounts) handleUsers(r registrar) {
 		return nil, err
 	})
 	for method, disabled := range map[string]bool{api.MethodDisableUser: true, api.MethodEnableUser: false} {
-		r.handleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+		r.HandleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 			err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
 				acc.log.Info(userStateEvent(disabled), "user", r.Names[0])

@@ -5,6 +5,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
@@ -12,8 +13,8 @@ import (
 )
 
 // handleWhoAmI registers the method that returns the caller's identity and rights.
-func (acc *accounts) handleWhoAmI(r registrar) {
-	r.handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
+func (acc *accounts) handleWhoAmI(r method.Registrar) {
+	r.Handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0); err != nil {
 			reply.Fail(c, err)
