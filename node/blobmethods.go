@@ -21,6 +21,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/results"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -36,7 +37,7 @@ type blobService struct {
 	meta       *namespace.Access
 	authz      *authz.Authorizer
 	peers      *peers.Set
-	results    *resultMemory
+	results    *results.Memory
 	store      *atomic.Pointer[blobfs.Store] // nil until it is open
 	members    func() *blobMembership
 	master     func() *master.Master
@@ -156,7 +157,7 @@ func (bs *blobService) blobRead(c *rpc.Call) {
 	if !ok {
 		return
 	}
-	release, err := bs.results.take(c.Context(), authz.SubjectOf(c).Owner(), int(r.Length))
+	release, err := bs.results.Take(c.Context(), authz.SubjectOf(c).Owner(), int(r.Length))
 	if err != nil {
 		reply.Fail(c, err)
 		return

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/fair"
@@ -12,6 +14,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -23,7 +26,7 @@ type dataService struct {
 	limits  *table.Limits
 	authz   *authz.Authorizer
 	costly  *fair.Gate // turns for costly filters
-	results *resultMemory
+	results *results.Memory
 	filters filterCache
 	cursors cursors
 	tablets tabletsOf
@@ -331,4 +334,9 @@ func (d *dataService) readModifyWrite(c *rpc.Call) {
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })
+}
+
+// refusesWrites reports whether err, with which a write was refused after waiting, would also be the result of the next write.
+func refusesWrites(err error) bool {
+	return errors.Is(err, api.ErrOverloaded) || errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
 }

@@ -112,15 +112,15 @@ func (n *Node) Lock(ctx context.Context, path string) ([]byte, error) {
 
 // HoldResults takes all memory for results until release.
 func (n *Node) HoldResults(ctx context.Context) (release func(), err error) {
-	all := n.results.all
-	return func() { n.results.free.Release("", all) }, n.results.free.Acquire(ctx, "", all)
+	all := n.results.All
+	return func() { n.results.Free.Release("", all) }, n.results.Free.Acquire(ctx, "", all)
 }
 
 // ResultsAreFree reports whether there is memory for one more answer of that many bytes.
 func (n *Node) ResultsAreFree(bytes int64) bool {
-	free := n.results.free.Try("", bytes)
+	free := n.results.Free.Try("", bytes)
 	if free {
-		n.results.free.Release("", bytes)
+		n.results.Free.Release("", bytes)
 	}
 	return free
 }

@@ -1,52 +1,12 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/tablet/sstable"
 )
-
-// TestResultMemory: results stay within their share, and a caller that waits in vain gets a retry-after.
-func TestResultMemory(t *testing.T) {
-	t.Parallel()
-	m := newResultMemory(32 << 20)
-	crowded := 0
-	m.crowded = func() func() { crowded++; return func() { crowded-- } }
-	if got := m.batch(api.ScanBatchBytesMax); got != 4<<20 {
-		t.Errorf("a batch may have %d bytes", got)
-	}
-	var held []func()
-	for range 4 {
-		release, err := m.take(context.Background(), "", m.batch(api.ScanBatchBytesMax))
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, release)
-	}
-	soon, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	if _, err := m.take(soon, "", 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call whose time is up: %v", err)
-	}
-	var over *api.OverloadedError
-	if _, err := m.take(context.Background(), "", 1); !errors.As(err, &over) || over.RetryAfter <= 0 {
-		t.Errorf("a call that waited in vain: %v", err)
-	}
-	held[0]()
-	release, err := m.take(context.Background(), "", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
-	if crowded != 0 {
-		t.Errorf("%d still say that they wait", crowded)
-	}
-}
 
 // TestBudgetAdmitsMessages: the read buffer of the largest message can grow.
 func TestBudgetAdmitsMessages(t *testing.T) {
@@ -69,17 +29,6 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 				t.Errorf("memory %d: %d for the encryption of %d folders", memory, more, folders)
 			}
 		}
-	}
-}
-
-// TestCallContext: a read's context ends with the call's deadline.
-func TestCallContext(t *testing.T) {
-	past := callContext{context.Background(), time.Now().Add(-time.Second)}
-	if err := past.Err(); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after the deadline: %v", err)
-	}
-	if err := (callContext{Context: context.Background()}).Err(); err != nil {
-		t.Errorf("without a deadline: %v", err)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
+	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -95,7 +96,7 @@ type Node struct {
 	limits    table.Limits
 	data      *dataService
 	blobs     *blobService
-	results   resultMemory
+	results   results.Memory
 	quotas    *quotaService
 	changes   *changes.Changes
 	accounts  *accounts
@@ -135,7 +136,7 @@ func prepare(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, started: time.Now(), done: make(chan struct{}), limits: table.DefaultLimits()}
-	n.results = newResultMemory(cfg.budget().results)
+	n.results = results.New(cfg.budget().results)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.Resolve, n.peers.Dial = n.addressOf, n.dialNode

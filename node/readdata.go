@@ -5,10 +5,12 @@ import (
 	"sync"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -44,9 +46,9 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 	a := d.authz.Access(c, name)
 	defer a.Release()
 	answered := false
-	ctx := callContext{context.Background(), c.Deadline()}
-	memory := answerMemory{of: d.results, user: authz.SubjectOf(c).Owner(), copies: 1} // the answer is encoded into the connection's output
-	defer memory.release()
+	ctx := timing.ClockContext{Context: context.Background(), Until: c.Deadline()}
+	memory := results.Answer{Of: d.results, User: authz.SubjectOf(c).Owner(), Copies: 1} // the answer is encoded into the connection's output
+	defer memory.Release()
 	turn := d.turnsOf(c, name, f)
 	defer turn.release()
 	as := turn.in(d.tablets.tabletsOf(name).For(a.Of(true)).Table(id))
@@ -55,14 +57,14 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 		if size > api.ResultBytesMax {
 			return &api.RowTooLargeError{Limit: api.ResultBytesMax}
 		}
-		if !memory.fits(size) {
-			return errMoreMemory
+		if !memory.Fits(size) {
+			return results.ErrMoreMemory
 		}
-		memory.untilSent(c)
+		memory.UntilSent(c)
 		answered = true
 		m.charge(quota.ReadOps, 0, int64(size+len(key)))
 		c.Reply(func(e *wire.Encoder) {
-			if size > smallAnswerBytes {
+			if size > results.SmallAnswerBytes {
 				e.Grow(size + len(key) + rowHeadBytes)
 			}
 			if inArray {
@@ -73,8 +75,8 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 		return nil
 	}
 	err := as.ReadRow(ctx, name, row, f, emit)
-	for err == errMoreMemory {
-		if err = memory.await(ctx, memory.lacks); err == nil {
+	for err == results.ErrMoreMemory {
+		if err = memory.Await(ctx, memory.Lacks); err == nil {
 			err = as.ReadRow(ctx, name, row, f, emit)
 		}
 	}
@@ -138,26 +140,26 @@ func (d *dataService) readRows(c *rpc.Call) {
 
 // answerRows answers with the rows of a request. After an error it has not answered.
 func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
-	memory := answerMemory{of: d.results, user: authz.SubjectOf(c).Owner(), copies: 2}
-	defer memory.release()
-	e, err := memory.build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
+	memory := results.Answer{Of: d.results, User: authz.SubjectOf(c).Owner(), Copies: 2}
+	defer memory.Release()
+	e, err := memory.Build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
 		return d.readRowsInto(c, a, r, f, e, &memory)
 	})
 	if err != nil {
 		return err
 	}
 	defer e.Release()
-	memory.untilSent(c)
+	memory.UntilSent(c)
 	m.charge(quota.ReadOps, 0, int64(e.Len()))
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 	return nil
 }
 
 // readRowsInto reads the rows of a request into e as far as they fit. It starts again if rights change meanwhile.
-func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *answerMemory) error {
+func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *results.Answer) error {
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)), d.results.batch(api.ResultBytesMax)
+	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)), d.results.Batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))
@@ -171,8 +173,8 @@ func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRows
 			switch size := e.Len() + len(key) + cellsBytes(cells); {
 			case size > most:
 				return &table.LimitError{What: api.ResultBytes, Limit: int64(most), Got: int64(size)}
-			case !memory.fits(size):
-				return errMoreMemory
+			case !memory.Fits(size):
+				return results.ErrMoreMemory
 			}
 			missUntil(i)
 			next++
@@ -184,7 +186,7 @@ func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRows
 			missUntil(len(r.Rows))
 			return nil
 		case tablet.ErrAccessChanged:
-		case errMoreMemory:
+		case results.ErrMoreMemory:
 			return err
 		default:
 			return d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Rows[at])

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
@@ -120,13 +121,13 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 			d.cursors.drop(cur)
 		}
 	}()
-	size := d.results.batch(s.batchBytes)
+	size := d.results.Batch(s.batchBytes)
 	m := d.quotas.meter(c, s.table, false)
 	err := m.take(quota.ReadOps, 0, 0) // the amount is known afterwards
-	memory := answerMemory{of: d.results, user: s.owner, copies: 2}
-	defer memory.release()
+	memory := results.Answer{Of: d.results, User: s.owner, Copies: 2}
+	defer memory.Release()
 	if err == nil {
-		err = memory.await(c.Context(), size)
+		err = memory.Await(c.Context(), size)
 	}
 	if err != nil {
 		kept = d.scanFailed(c, cur, known, err)
@@ -137,8 +138,8 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	a := d.authz.Access(c, s.table)
 	defer a.Release()
 	b, err := d.readBatch(c, a, s, e, size, &memory)
-	for err == errMoreMemory { // for the first row
-		if err = memory.await(c.Context(), memory.lacks); err != nil {
+	for err == results.ErrMoreMemory { // for the first row
+		if err = memory.Await(c.Context(), memory.Lacks); err != nil {
 			kept = d.scanFailed(c, cur, known, err)
 			return
 		}
@@ -146,7 +147,7 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 		b, err = d.readBatch(c, a, s, e, size, &memory)
 		b.looked += looked
 	}
-	memory.untilSent(c)
+	memory.UntilSent(c)
 	m.charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
 	switch {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
@@ -206,7 +207,7 @@ type batch struct {
 }
 
 // readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
-func (d *dataService) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *answerMemory) (b batch, err error) {
+func (d *dataService) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *results.Answer) (b batch, err error) {
 	turn := d.turnsOf(c, s.table, s.filter)
 	defer turn.release()
 	left, as, looked := s.left, turn.in(d.tablets.tabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
@@ -220,11 +221,11 @@ func (d *dataService) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.E
 			switch {
 			case bytes > api.ResultBytesMax:
 				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
-			case memory.fits(e.Len() + len(key) + bytes):
+			case memory.Fits(e.Len() + len(key) + bytes):
 			case b.rows.Rows() > 0:
 				return tablet.ErrStop // the next batch begins with it
 			default:
-				return errMoreMemory
+				return results.ErrMoreMemory
 			}
 			b.rows.Row(key, cells)
 			if most.Partly {

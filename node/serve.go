@@ -32,7 +32,7 @@ func (n *Node) serve(listener net.Listener) error {
 	if err != nil {
 		return err
 	}
-	n.rpc, n.results.crowded = server, server.Crowded
+	n.rpc, n.results.Crowded = server, server.Crowded
 	if n.self.address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
@@ -227,10 +228,16 @@ func (s *usageSum) result() *api.Usage {
 // accountedTables bounds the tables that have their own metrics.
 const accountedTables = 1000
 
+// collect collects the metrics of tables' sizes and of quotas.
+func (qs *quotaService) collect(m metric.Sender) {
+	qs.collectUsage(m)
+	qs.collectQuotas(m)
+}
+
 // collectUsage collects the metrics of tables' sizes.
-func (c *collector) collectUsage(m sender) {
-	for _, t := range accounted(c.node.server.Load().tablets.Sizes()) {
-		m.tableSize(&t)
+func (qs *quotaService) collectUsage(m metric.Sender) {
+	for _, t := range accounted(qs.server().tablets.Sizes()) {
+		sendTableSize(m, &t)
 	}
 }
 
@@ -251,8 +258,8 @@ func accounted(all []tablet.TableSize) []tablet.TableSize {
 }
 
 // collectQuotas collects the numbers of requests refused for quotas: for the first quotas by name each, and for the others together.
-func (c *collector) collectQuotas(m sender) {
-	set := c.node.quotas.state.meters.Load()
+func (qs *quotaService) collectQuotas(m metric.Sender) {
+	set := qs.state.meters.Load()
 	if set == nil {
 		return
 	}
@@ -263,25 +270,25 @@ func (c *collector) collectQuotas(m sender) {
 			if i >= accountedTables {
 				rest[k] += n[k]
 			} else if set.of[key].Record().Rates[k].PerSecond > 0 {
-				m.quotaRefusals(set.of[key].Name(), k, n[k])
+				sendRefusals(m, set.of[key].Name(), k, n[k])
 			}
 		}
 	}
 	for k := range rest {
 		if len(set.of) > accountedTables {
-			m.quotaRefusals("(other)", k, rest[k])
+			sendRefusals(m, "(other)", k, rest[k])
 		}
 	}
 }
 
-func (m sender) quotaRefusals(of string, k int, n int64) {
-	m.counter("quota_refusals_total", "Requests rejected on this node because of a rate quota. Above 1000 quotas the others are summed as (other).", float64(n), "quota", of, "kind", rateKinds[k])
+func sendRefusals(m metric.Sender, of string, k int, n int64) {
+	m.Counter("quota_refusals_total", "Requests rejected on this node because of a rate quota. Above 1000 quotas the others are summed as (other).", float64(n), "quota", of, "kind", rateKinds[k])
 }
 
-func (m sender) tableSize(t *tablet.TableSize) {
-	m.gauge("table_disk_bytes", "Bytes of the SSTables of a table's tablets on this node, not counting replicas. Above 1000 tables the smallest are summed as (other).",
+func sendTableSize(m metric.Sender, t *tablet.TableSize) {
+	m.Gauge("table_disk_bytes", "Bytes of the SSTables of a table's tablets on this node, not counting replicas. Above 1000 tables the smallest are summed as (other).",
 		float64(t.DiskBytes), "table", t.Table)
-	m.gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node.", float64(t.MemtableBytes), "table", t.Table)
+	m.Gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node.", float64(t.MemtableBytes), "table", t.Table)
 }
 
 // addUnserved adds the number of tablets that no node has reported, and the nodes that should have reported them.

@@ -1,4 +1,4 @@
-package node
+package results
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
 )
 
-func roomy(bytes int64) *resultMemory {
-	m := newResultMemory(bytes)
-	m.crowded = func() func() { return func() {} }
+func roomy(bytes int64) *Memory {
+	m := New(bytes)
+	m.Crowded = func() func() { return func() {} }
 	return &m
 }
 
@@ -23,28 +24,28 @@ func roomy(bytes int64) *resultMemory {
 func TestAnswerRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(32 << 20)
-		a, b := answerMemory{of: m, copies: 2}, answerMemory{of: m, copies: 2}
-		if !a.fits(smallAnswerBytes) || a.weight != 0 {
+		a, b := Answer{Of: m, Copies: 2}, Answer{Of: m, Copies: 2}
+		if !a.Fits(SmallAnswerBytes) || a.weight != 0 {
 			t.Errorf("a small answer takes %d", a.weight)
 		}
-		if !a.fits(1<<20) || a.weight != 2<<20 || !a.fits(9<<20) || a.weight != 18<<20 {
+		if !a.Fits(1<<20) || a.weight != 2<<20 || !a.Fits(9<<20) || a.weight != 18<<20 {
 			t.Errorf("9 MiB take %d", a.weight)
 		}
-		if !b.fits(6<<20) || b.fits(8<<20) || b.lacks != 8<<20 || b.weight != 12<<20 {
+		if !b.Fits(6<<20) || b.Fits(8<<20) || b.Lacks != 8<<20 || b.weight != 12<<20 {
 			t.Errorf("the other: %+v", b)
 		}
-		if a.fits(12<<20) || a.weight != 18<<20 {
+		if a.Fits(12<<20) || a.weight != 18<<20 {
 			t.Errorf("there are %d, and 12 of them taken by another", a.weight)
 		}
 		// Each lacks what the other has.
 		done := make(chan error, 2)
-		for _, r := range []*answerMemory{&a, &b} {
+		for _, r := range []*Answer{&a, &b} {
 			go func() {
-				err := r.await(context.Background(), r.lacks)
+				err := r.Await(context.Background(), r.Lacks)
 				if err == nil {
 					time.Sleep(time.Millisecond)
 				}
-				r.release()
+				r.Release()
 				done <- err
 			}()
 		}
@@ -53,11 +54,11 @@ func TestAnswerRoom(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		// One that is more than all is alone.
-		if !a.fits(100<<20) || b.fits(smallAnswerBytes+1) {
+		if !a.Fits(100<<20) || b.Fits(SmallAnswerBytes+1) {
 			t.Error("beside an answer that takes all there is room for another")
 		}
-		a.release()
-		if !m.free.Try("", m.all) {
+		a.Release()
+		if !m.Free.Try("", m.All) {
 			t.Error("memory is taken, and nobody has it")
 		}
 	})
@@ -68,8 +69,8 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 	const answers, rows, rowBytes = 64, 20, 50 << 10
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(32 << 20)
-		others := m.all - 3<<19 // what is left is not enough for one
-		if !m.free.Try("", others) {
+		others := m.All - 3<<19 // what is left is not enough for one
+		if !m.Free.Try("", others) {
 			t.Fatal("memory is taken already")
 		}
 		heap := func() int64 {
@@ -83,14 +84,14 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 		before, errs := heap(), make(chan error, answers)
 		for range answers {
 			go func() {
-				r := answerMemory{of: m, copies: 2}
-				defer r.release()
-				e, err := r.build(t.Context(), rowBytes/4, func(e *wire.Encoder) error {
+				r := Answer{Of: m, Copies: 2}
+				defer r.Release()
+				e, err := r.Build(t.Context(), rowBytes/4, func(e *wire.Encoder) error {
 					reads.Add(1)
 					for range rows {
-						if !r.fits(e.Len() + rowBytes) {
+						if !r.Fits(e.Len() + rowBytes) {
 							time.Sleep(time.Millisecond) // others come to their last row, too
-							return errMoreMemory
+							return ErrMoreMemory
 						}
 						e.Raw(make([]byte, rowBytes))
 					}
@@ -108,7 +109,7 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 		if more := heap() - before; more > 2<<20 {
 			t.Errorf("answers that wait take %d KiB", more>>10)
 		}
-		m.free.Release("", others)
+		m.Free.Release("", others)
 		for range answers {
 			if err := <-errs; err != nil {
 				t.Error(err)
@@ -124,22 +125,22 @@ func TestAnswersWaitEmptyHanded(t *testing.T) {
 func TestResultsAreNotAwaitedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(4 << 20)
-		if !m.free.Try("", m.all) {
+		if !m.Free.Try("", m.All) {
 			t.Fatal("memory is taken already")
 		}
 		start := time.Now()
-		_, err := m.take(callContext{context.Background(), start.Add(50 * time.Millisecond)}, "", 1<<20)
+		_, err := m.Take(timing.ClockContext{Context: context.Background(), Until: start.Add(50 * time.Millisecond)}, "", 1<<20)
 		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != 50*time.Millisecond {
 			t.Errorf("after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		if _, err := m.take(ctx, "", 1<<20); !errors.Is(err, context.Canceled) {
+		if _, err := m.Take(ctx, "", 1<<20); !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller that has gone: %v", err)
 		}
 		start = time.Now()
-		_, err = m.take(callContext{Context: context.Background()}, "", 1<<20)
-		if took := time.Since(start); !errors.Is(err, api.ErrOverloaded) || took != resultWait {
+		_, err = m.Take(timing.ClockContext{Context: context.Background()}, "", 1<<20)
+		if took := time.Since(start); !errors.Is(err, api.ErrOverloaded) || took != ResultWait {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
@@ -150,8 +151,8 @@ func TestResultsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := roomy(32 << 20)
 		for i := 0; ; i++ {
-			r := answerMemory{of: m, user: "ann", copies: 1}
-			if !r.fits(1 << 20) {
+			r := Answer{Of: m, User: "ann", Copies: 1}
+			if !r.Fits(1 << 20) {
 				if i != 16 {
 					t.Errorf("ann has %d answers of 1 MiB, want half of 32", i)
 				}
@@ -160,11 +161,11 @@ func TestResultsAreShared(t *testing.T) {
 		}
 		began := time.Now()
 		var over *api.OverloadedError
-		if _, err := m.take(t.Context(), "ann", 1<<20); !errors.As(err, &over) || time.Since(began) != resultWait {
-			t.Errorf("one more of ann: %v after %v, want it refused after %v", err, time.Since(began), resultWait)
+		if _, err := m.Take(t.Context(), "ann", 1<<20); !errors.As(err, &over) || time.Since(began) != ResultWait {
+			t.Errorf("one more of ann: %v after %v, want it refused after %v", err, time.Since(began), ResultWait)
 		}
 		began = time.Now()
-		if release, err := m.take(t.Context(), "bob", 4<<20); err != nil || time.Since(began) != 0 {
+		if release, err := m.Take(t.Context(), "bob", 4<<20); err != nil || time.Since(began) != 0 {
 			t.Errorf("bob: %v after %v", err, time.Since(began))
 		} else {
 			release()
