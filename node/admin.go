@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -37,7 +38,7 @@ type tableService struct {
 	meta        *namespace.Access
 	changes     *changes.Changes
 	accounts    *accounts
-	quotas      *quotaService
+	quotas      *quotas.Service
 	tablets     *tabletService
 	master      func() *master.Master
 	nudgeMaster func(ctx context.Context) // reports a change to the master
@@ -126,7 +127,7 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphans.go
 			tb.accounts.forgetGrants(ctx, id)
-			tb.quotas.forgetQuota(ctx, id)
+			tb.quotas.ForgetTable(ctx, id)
 		}
 		return nil, nil, err
 	}
@@ -142,7 +143,7 @@ func (tb *tableService) prepareTable(ctx context.Context, creator string, tableI
 	if err := tb.accounts.grantCreator(ctx, creator, tableID); err != nil {
 		return err
 	}
-	return tb.quotas.ownCreator(ctx, creator, tableID)
+	return tb.quotas.OwnCreator(ctx, creator, tableID)
 }
 
 // servedTimeout is how long the creation of a table waits until the table is served. The table exists in any case.
@@ -366,7 +367,7 @@ func (tb *tableService) drop(ctx context.Context, name string) error {
 		return err
 	}
 	tb.accounts.forgetGrants(ctx, s.ID)
-	tb.quotas.forgetQuota(ctx, s.ID)
+	tb.quotas.ForgetTable(ctx, s.ID)
 	tb.log.Info("table dropped", "table", name)
 	tb.nudgeMaster(ctx)
 	return nil

@@ -2,17 +2,16 @@ package node
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/rpc"
@@ -43,8 +42,8 @@ type tabletsOf interface {
 
 // meterer returns the quotas that requests count for.
 type meterer interface {
-	meter(c *rpc.Call, table string, write bool) metered
-	meterNow(c *rpc.Call, table string, write bool) (m metered, known bool)
+	Meter(c *rpc.Call, table string, write bool) quotas.Metered
+	MeterNow(c *rpc.Call, table string, write bool) (m quotas.Metered, known bool)
 }
 
 // register registers the methods of the data API.
@@ -80,22 +79,22 @@ func (d *dataService) mutate(c *rpc.Call) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
-	m, known := d.quotas.meterNow(c, r.Table, true)
+	m, known := d.quotas.MeterNow(c, r.Table, true)
 	if known {
 		d.mutateMetered(c, r, m, true)
 		return
 	}
-	go func() { d.mutateMetered(c, r, d.quotas.meter(c, r.Table, true), false) }()
+	go func() { d.mutateMetered(c, r, d.quotas.Meter(c, r.Table, true), false) }()
 }
 
 // mutateMetered executes a mutation with its quotas. If now, it must not wait on the calling goroutine. It returns r to the pool.
-func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered, now bool) {
+func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m quotas.Metered, now bool) {
 	name, id, row, bytes := r.Table, r.TableID, r.Row.Row, int64(0) // r is reused before the answer, the message is not
-	if !m.none() {
+	if !m.None() {
 		bytes = r.Row.Size()
-		err := m.mayAdd(r.Row.Mutations)
+		err := m.MayAdd(r.Row.Mutations)
 		if err == nil {
-			err = m.take(quota.WriteOps, 1, bytes)
+			err = m.Take(quota.WriteOps, 1, bytes)
 		}
 		if err != nil {
 			mutateRequests.Put(r)
@@ -131,9 +130,9 @@ func (d *dataService) mutateMetered(c *rpc.Call, r *api.MutateRequest, m metered
 }
 
 // refuseMutate answers a failed mutation of that many bytes and refunds its quota.
-func (d *dataService) refuseMutate(c *rpc.Call, a *authz.Access, m *metered, err error, name string, id uint64, row []byte, bytes int64) {
+func (d *dataService) refuseMutate(c *rpc.Call, a *authz.Access, m *quotas.Metered, err error, name string, id uint64, row []byte, bytes int64) {
 	err = d.tablets.misroutedErrorFor(a, err, name, id, row)
-	m.refund(err, quota.WriteOps, 1, bytes)
+	m.Refund(err, quota.WriteOps, 1, bytes)
 	reply.Fail(c, err)
 	a.Release()
 }
@@ -161,9 +160,9 @@ func (d *dataService) mutateRows(c *rpc.Call) {
 		reply.Fail(c, api.ErrSystemTable)
 		return
 	}
-	k := &rowsCall{d: d, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: d.quotas.meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
+	k := &rowsCall{d: d, c: c, table: r.Table, id: r.TableID, rows: r.Rows, m: d.quotas.Meter(c, r.Table, true), outcomes: make([]rowOutcome, len(r.Rows))}
 	k.left.Store(int64(len(r.Rows)) + 1)
-	if err := k.m.takeRows(r.Rows, func(i int, err error) { k.outcomes[i].err = err }); err != nil {
+	if err := k.m.TakeRows(r.Rows, func(i int, err error) { k.outcomes[i].err = err }); err != nil {
 		k.refused.Store(&err)
 	}
 	for i := range r.Rows {
@@ -179,7 +178,7 @@ type rowsCall struct {
 	table    string
 	id       uint64 // of the table; 0: the table that has the name
 	rows     []table.RowMutation
-	m        metered
+	m        quotas.Metered
 	outcomes []rowOutcome
 	left     atomic.Int64 // rows without an outcome, plus one until all are begun
 	// refused is set by a row that is refused after waiting, with an error that the other rows would get, too.
@@ -211,7 +210,7 @@ func (k *rowsCall) begin(i int) {
 			if err != nil && misrouted(err) {
 				k.misrouted.Store(true)
 			}
-			if err != nil && refusesWrites(err) {
+			if err != nil && reply.RefusesWrites(err) {
 				k.refused.Store(&err)
 			}
 			k.finish()
@@ -240,8 +239,8 @@ func (k *rowsCall) Result() {
 		}
 		if o.err != nil {
 			o.err = k.d.tablets.misroutedErrorFor(o.access, o.err, k.table, k.id, k.rows[i].Row)
-			if !k.m.none() {
-				k.m.refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
+			if !k.m.None() {
+				k.m.Refund(o.err, quota.WriteOps, 1, k.rows[i].Size())
 			}
 			o.err = reply.ToAPI(o.err)
 		}
@@ -275,8 +274,8 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	m := d.quotas.meter(c, r.Table, true)
-	if err := m.takeBoth(r.True, r.False); err != nil {
+	m := d.quotas.Meter(c, r.Table, true)
+	if err := m.TakeBoth(r.True, r.False); err != nil {
 		reply.Fail(c, err)
 		return
 	}
@@ -288,12 +287,12 @@ func (d *dataService) checkAndMutate(c *rpc.Call) {
 		if matched {
 			rm.Mutations = r.True
 		}
-		m.charge(quota.WriteOps, 0, rm.Size())
+		m.Charge(quota.WriteOps, 0, rm.Size())
 		err = a.Settle(d.ctx)
 	}
 	if err != nil {
 		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
-		m.refundBoth(err)
+		m.RefundBoth(err)
 		reply.Fail(c, err)
 		return
 	}
@@ -315,28 +314,23 @@ func (d *dataService) readModifyWrite(c *rpc.Call) {
 	}
 	a := d.authz.Access(c, r.Table)
 	defer a.Release()
-	m := d.quotas.meter(c, r.Table, true)
-	if err := m.takeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data
+	m := d.quotas.Meter(c, r.Table, true)
+	if err := m.TakeBoth([]table.Mutation{{Op: table.OpSet}}); err != nil { // rules add data
 		reply.Fail(c, err)
 		return
 	}
 	row, err := d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID).ReadModifyWrite(c.Context(), r.Table, r.Row, r.Rules)
 	if err == nil {
 		bytes := int64(len(r.Row) + cellsBytes(row.Cells))
-		m.charge(quota.WriteOps, 0, bytes)
-		m.charge(quota.ReadOps, 0, bytes)
+		m.Charge(quota.WriteOps, 0, bytes)
+		m.Charge(quota.ReadOps, 0, bytes)
 		err = a.Settle(d.ctx)
 	}
 	if err != nil {
 		err = d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Row)
-		m.refundBoth(err)
+		m.RefundBoth(err)
 		reply.Fail(c, err)
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { api.AppendRow(e, row.Key, row.Cells) })
-}
-
-// refusesWrites reports whether err, with which a write was refused after waiting, would also be the result of the next write.
-func refusesWrites(err error) bool {
-	return errors.Is(err, api.ErrOverloaded) || errors.Is(err, api.ErrDiskFull) || errors.Is(err, blobfs.ErrDiskFull)
 }

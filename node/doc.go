@@ -85,10 +85,10 @@
 //
 // # Quotas
 //
-// Quotas (package quota) are stored in the lock service, and each node rereads them when their epoch changes (quotas.go): the node that
+// Quotas (package quota) are stored in the lock service, and each node rereads them when their epoch changes (package quotas): the node that
 // makes a change before it answers, the others soon after. A request is admitted by the meters of its table and its principal
-// (metered.go) on the tablet server, without calls to other nodes; without quotas it checks one pointer. Each node reports its demand to
-// the master and gets its shares, and the tables that may not grow (quotashare.go).
+// (quotas.Metered) on the tablet server, without calls to other nodes; without quotas it checks one pointer. Each node reports its demand to
+// the master and gets its shares, and the tables that may not grow.
 //
 // # Goroutines
 //

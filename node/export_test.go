@@ -207,8 +207,7 @@ func (n *Node) UnloadTable(ctx context.Context, name string) error {
 
 // HasQuota reports whether a quota of a table is in force on the node.
 func (n *Node) HasQuota(table string) bool {
-	set := n.quotas.state.meters.Load()
-	return set != nil && set.tables[table] != nil
+	return n.quotas.Has(table)
 }
 
 // WhyTurnedAway is a word of the audit log for why a connection was not taken.

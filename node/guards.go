@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/quotas"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
@@ -94,24 +95,24 @@ var guards = allGuards(map[string]authz.Guard{
 	api.MethodAuthorityStatus: {To: authz.Right, Right: acl.Admin, About: authz.Always("the authority")},
 	api.MethodRevokeToken:     {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("token")},
 
-	methodOnBehalf:   {},
-	methodIdentity:   {},
-	methodHail:       {},
-	methodNudge:      {},
-	methodMove:       {},
-	methodUnite:      {},
-	methodUnserved:   {},
-	methodCompact:    {},
-	methodTablets:    {},
-	methodUsage:      {},
-	methodQuota:      {},
-	methodSplit:      {},
-	methodHeld:       {},
-	methodLoad:       {},
-	methodUnload:     {},
-	methodMerge:      {},
-	methodSort:       {},
-	methodCompactOne: {},
+	methodOnBehalf:      {},
+	methodIdentity:      {},
+	methodHail:          {},
+	methodNudge:         {},
+	methodMove:          {},
+	methodUnite:         {},
+	methodUnserved:      {},
+	methodCompact:       {},
+	methodTablets:       {},
+	quotas.MethodUsage:  {},
+	quotas.MethodReport: {},
+	methodSplit:         {},
+	methodHeld:          {},
+	methodLoad:          {},
+	methodUnload:        {},
+	methodMerge:         {},
+	methodSort:          {},
+	methodCompactOne:    {},
 
 	methodStartVoting: {}, formation.MethodHello: {}, formation.MethodPromise: {}, formation.MethodJoin: {},
 })

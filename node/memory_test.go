@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/blobfs"
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -29,12 +28,5 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 				t.Errorf("memory %d: %d for the encryption of %d folders", memory, more, folders)
 			}
 		}
-	}
-}
-
-// TestRefusesWrites: only what meets every row ends the rest of mutate_rows.
-func TestRefusesWrites(t *testing.T) {
-	if !refusesWrites(&api.OverloadedError{}) || !refusesWrites(api.ErrDiskFull) || refusesWrites(api.ErrNoTable) {
-		t.Error("refusals are mistaken")
 	}
 }

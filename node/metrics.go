@@ -36,7 +36,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.collectRPC(m)
 	if n.serving.Load() { // all parts exist
 		c.collectTablets(m)
-		n.quotas.collect(m)
+		n.quotas.Collect(m)
 		c.collectStore(m)
 		c.collectReplicas(m)
 		c.collectMeta(m)

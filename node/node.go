@@ -26,6 +26,7 @@ import (
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
+	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -97,7 +98,7 @@ type Node struct {
 	data      *dataService
 	blobs     *blobService
 	results   results.Memory
-	quotas    *quotaService
+	quotas    *quotas.Service
 	changes   *changes.Changes
 	accounts  *accounts
 	tabletOps *tabletService
@@ -234,7 +235,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.followRollover)
 	n.background.Go(n.followGossipKey)
 	n.background.Go(n.disconnectRejected)
-	n.background.Go(n.quotas.followQuotas)
+	n.background.Go(n.quotas.Follow)
 	n.background.Go(n.tableOps.removeOrphans)
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)

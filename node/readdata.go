@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/rpc"
@@ -33,8 +34,8 @@ func (d *dataService) read(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	m := d.quotas.meter(c, r.Table, false)
-	if err := m.take(quota.ReadOps, 1, 0); err != nil {
+	m := d.quotas.Meter(c, r.Table, false)
+	if err := m.Take(quota.ReadOps, 1, 0); err != nil {
 		reply.Fail(c, err)
 		return
 	}
@@ -42,7 +43,7 @@ func (d *dataService) read(c *rpc.Call) {
 }
 
 // answerRow answers with a row, or with an array of this row.
-func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m metered, inArray bool) {
+func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m quotas.Metered, inArray bool) {
 	a := d.authz.Access(c, name)
 	defer a.Release()
 	answered := false
@@ -62,7 +63,7 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 		}
 		memory.UntilSent(c)
 		answered = true
-		m.charge(quota.ReadOps, 0, int64(size+len(key)))
+		m.Charge(quota.ReadOps, 0, int64(size+len(key)))
 		c.Reply(func(e *wire.Encoder) {
 			if size > results.SmallAnswerBytes {
 				e.Grow(size + len(key) + rowHeadBytes)
@@ -84,7 +85,7 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 	case answered:
 	case err != nil:
 		err = d.tablets.misroutedErrorFor(a, err, name, id, row)
-		m.refund(err, quota.ReadOps, 1, 0)
+		m.Refund(err, quota.ReadOps, 1, 0)
 		reply.Fail(c, err)
 	case inArray:
 		c.Reply(func(e *wire.Encoder) { e.Array(1); e.Nil() })
@@ -121,8 +122,8 @@ func (d *dataService) readRows(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	m := d.quotas.meter(c, r.Table, false)
-	if err := m.take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
+	m := d.quotas.Meter(c, r.Table, false)
+	if err := m.Take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
 		reply.Fail(c, err)
 		return
 	}
@@ -133,13 +134,13 @@ func (d *dataService) readRows(c *rpc.Call) {
 	a := d.authz.Access(c, r.Table)
 	defer a.Release()
 	if err := d.answerRows(c, a, &r, f, m); err != nil {
-		m.refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
+		m.Refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
 		reply.Fail(c, err)
 	}
 }
 
 // answerRows answers with the rows of a request. After an error it has not answered.
-func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m metered) error {
+func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m quotas.Metered) error {
 	memory := results.Answer{Of: d.results, User: authz.SubjectOf(c).Owner(), Copies: 2}
 	defer memory.Release()
 	e, err := memory.Build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
@@ -150,7 +151,7 @@ func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRe
 	}
 	defer e.Release()
 	memory.UntilSent(c)
-	m.charge(quota.ReadOps, 0, int64(e.Len()))
+	m.Charge(quota.ReadOps, 0, int64(e.Len()))
 	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
 	return nil
 }

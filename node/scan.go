@@ -122,8 +122,8 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 		}
 	}()
 	size := d.results.Batch(s.batchBytes)
-	m := d.quotas.meter(c, s.table, false)
-	err := m.take(quota.ReadOps, 0, 0) // the amount is known afterwards
+	m := d.quotas.Meter(c, s.table, false)
+	err := m.Take(quota.ReadOps, 0, 0) // the amount is known afterwards
 	memory := results.Answer{Of: d.results, User: s.owner, Copies: 2}
 	defer memory.Release()
 	if err == nil {
@@ -148,7 +148,7 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 		b.looked += looked
 	}
 	memory.UntilSent(c)
-	m.charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
+	m.Charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
 	switch {
 	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
 		// There are rows before the first one that is not served here. Without Parts the next

@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/quotas"
 )
 
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
@@ -17,11 +18,13 @@ func (n *Node) newServices() {
 		Master: theMaster})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
-	n.quotas = &quotaService{ctx: n.ctx, log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes, accounts: n.accounts,
-		peers: &n.peers, epochs: &n.epochs, id: n.id, server: n.server.Load, rows: rows,
-		master:  theMaster,
-		members: func() []blobfs.Member { return n.blobMembers.Members() }}
-	n.quotas.state.began, n.quotas.state.changed = n.started, make(chan chan struct{})
+	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
+		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.accounts.checkKnown,
+		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows,
+		Server: func() quotas.Server {
+			s := n.server.Load()
+			return quotas.Server{Name: s.name, Tablets: s.tablets, Metadata: s.metadata}
+		}})
 	n.accounts.quotas = n.quotas
 	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsRequestedMax, authz: n.authz, catalog: &n.catalog,
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,

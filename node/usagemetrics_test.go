@@ -1,14 +1,12 @@
 package node
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet"
 )
 
 // TestUsageMetrics: tables and quotas are in the metrics, with what they take and how often they refused.
@@ -53,23 +51,5 @@ func TestUsageMetrics(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("the table's memtables take %.0f bytes, its quota has refused %.0f", memtable, refusals)
 		}
-	}
-}
-
-// TestMetricsOfTablesAreBounded: of many tables the largest have metrics of their own.
-func TestMetricsOfTablesAreBounded(t *testing.T) {
-	var all []tablet.TableSize
-	total := int64(0)
-	for i := range int64(accountedTables + 500) {
-		all = append(all, tablet.TableSize{Table: fmt.Sprint(i), DiskBytes: i, MemtableBytes: 1})
-		total += i
-	}
-	got, sum := accounted(all), int64(0)
-	for _, x := range got {
-		sum += x.DiskBytes
-	}
-	last := got[len(got)-1]
-	if len(got) != accountedTables+1 || sum != total || got[0].DiskBytes != accountedTables+499 || last.Table != "(other)" || last.MemtableBytes != 500 {
-		t.Errorf("%d tables with %d of %d bytes, the last is %+v", len(got), sum, total, last)
 	}
 }

@@ -47,7 +47,7 @@ type accounts struct {
 // userQuotas has the quotas of users.
 type userQuotas interface {
 	// forgetUsersQuota removes the quota of a removed user, and reports whether there was one.
-	forgetUsersQuota(ctx context.Context, name string) (found bool, err error)
+	ForgetUser(ctx context.Context, name string) (found bool, err error)
 }
 
 // register registers the methods of accounts.
@@ -399,7 +399,7 @@ func (acc *accounts) forgetUser(ctx context.Context, name string) (found bool, e
 	if err := acc.deleteTokens(ctx, tokens[name]); err != nil {
 		return false, err
 	}
-	found, err = acc.quotas.forgetUsersQuota(ctx, name)
+	found, err = acc.quotas.ForgetUser(ctx, name)
 	if err != nil {
 		return found, err
 	}
@@ -481,4 +481,10 @@ func userStateEvent(disabled bool) string {
 		return "user disabled"
 	}
 	return "user enabled"
+}
+
+// checkKnown returns api.ErrNoUser if there is no user of that name.
+func (acc *accounts) checkKnown(ctx context.Context, name string) error {
+	_, _, err := acc.knownPrincipal(ctx, name)
+	return err
 }

@@ -50,7 +50,7 @@ func TestOnChange(t *testing.T) {
 	}
 }
 
-// TestByReason: each text is logged once a minute, whoever causes it.
+// TestByReason: each text is logged once a minute, from any peer.
 func TestByReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder

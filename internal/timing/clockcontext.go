@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ClockContext is a context that compares its deadline with the clock whenever Err is called. It needs no timer and no goroutine, which
-// would cost the read of a row as much as the read itself; so its Done does not tell that the deadline has passed.
+// ClockContext is a context that compares its deadline with the clock at each call of Err. It needs no timer and no goroutine, which
+// would cost the read of a row as much as the read itself; so its Done is not closed when the deadline passes.
 type ClockContext struct {
 	context.Context
 	Until time.Time // zero for no deadline

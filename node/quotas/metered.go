@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"errors"
@@ -7,35 +7,36 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
-// metered is the quotas that a request counts for: its table's and its principal's. The zero value has none.
-type metered struct {
+// Metered is the quotas that a request counts for: its table's and its principal's. The zero value has none.
+type Metered struct {
 	q           *quotas
 	table, user *quota.Meter    // nil for none
 	over        *api.QuotaError // the exceeded quota if the table may not grow, or nil
 }
 
-// meter returns the quotas for a call that reads or writes a table. Callers without that right are not charged and learn nothing about the
+// Meter returns the quotas for a call that reads or writes a table. Callers without that right are not charged and learn nothing about the
 // table's quota.
-func (qs *quotaService) meter(c *rpc.Call, name string, write bool) metered {
+func (qs *Service) Meter(c *rpc.Call, name string, write bool) Metered {
 	m, _ := qs.meterAs(c, name, write, true)
 	return m
 }
 
-// meterNow is meter for callers that must not wait. It returns false if the caller's rights are unknown.
-func (qs *quotaService) meterNow(c *rpc.Call, name string, write bool) (metered, bool) {
+// MeterNow is Meter for callers that must not wait. It returns false if the caller's rights are unknown.
+func (qs *Service) MeterNow(c *rpc.Call, name string, write bool) (Metered, bool) {
 	return qs.meterAs(c, name, write, false)
 }
 
-func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m metered, known bool) {
+func (qs *Service) meterAs(c *rpc.Call, name string, write, waits bool) (m Metered, known bool) {
 	set := qs.state.meters.Load()
 	if set == nil || metadata.IsSystem(name) {
-		return metered{}, true
+		return Metered{}, true
 	}
-	m = metered{q: &qs.state, table: set.tables[name]}
+	m = Metered{q: &qs.state, table: set.tables[name]}
 	if over := qs.state.over.Load(); over != nil {
 		m.over = (*over)[name]
 	}
@@ -44,7 +45,7 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 			uses, whole, known := qs.mayUse(c, caller, name, write, waits)
 			switch {
 			case !known:
-				return metered{}, false
+				return Metered{}, false
 			case !uses:
 				m.table, m.over = nil, nil
 			case m.over != nil && !whole: // families that the caller may not see
@@ -57,25 +58,25 @@ func (qs *quotaService) meterAs(c *rpc.Call, name string, write, waits bool) (m 
 		m.user = set.users[user]
 	}
 	if m.table == nil && m.user == nil && m.over == nil {
-		return metered{}, true
+		return Metered{}, true
 	}
 	return m, true
 }
 
 // mayUse reports whether a principal may read, or write, any family of a table served here, and whether it sees all families. known is false
 // if a lookup is needed and the call must not wait.
-func (qs *quotaService) mayUse(c *rpc.Call, caller *authz.Subject, name string, write, waits bool) (may, whole, known bool) {
-	s := qs.server().tablets.Schema(name)
+func (qs *Service) mayUse(c *rpc.Call, caller *authz.Subject, name string, write, waits bool) (may, whole, known bool) {
+	s := qs.Server().Tablets.Schema(name)
 	if s == nil {
 		return false, false, true
 	}
-	v, _ := qs.authz.Rights.ViewNow(caller, s)
+	v, _ := qs.Authz.Rights.ViewNow(caller, s)
 	if v == nil {
 		if !waits {
 			return false, false, false
 		}
 		var err error
-		if v, _, err = qs.authz.Rights.View(c.Context(), caller, s); err != nil {
+		if v, _, err = qs.Authz.Rights.View(c.Context(), caller, s); err != nil {
 			return false, false, true // the operation will fail
 		}
 	}
@@ -90,10 +91,10 @@ func (qs *quotaService) mayUse(c *rpc.Call, caller *authz.Subject, name string, 
 	return false, false, true
 }
 
-func (m metered) none() bool { return m.q == nil }
+func (m Metered) None() bool { return m.q == nil }
 
-// mayAdd returns nil if the mutations are allowed for a table that may not grow: those that only delete.
-func (m metered) mayAdd(all ...[]table.Mutation) error {
+// MayAdd returns nil if the mutations are allowed for a table that may not grow: those that only delete.
+func (m Metered) MayAdd(all ...[]table.Mutation) error {
 	if m.over == nil {
 		return nil
 	}
@@ -110,12 +111,12 @@ func (m metered) mayAdd(all ...[]table.Mutation) error {
 // bytesOf returns the kind of bytes that belongs to a kind of operations.
 func bytesOf(ops quota.Kind) quota.Kind { return ops + 1 }
 
-// take charges operations and the bytes known so far. On an error, an *api.QuotaError, nothing is charged.
-func (m metered) take(ops quota.Kind, n, bytes int64) error {
-	if m.none() {
+// Take charges operations and the bytes known so far. On an error, an *api.QuotaError, nothing is charged.
+func (m Metered) Take(ops quota.Kind, n, bytes int64) error {
+	if m.None() {
 		return nil
 	}
-	now := m.q.now()
+	now := m.q.Now()
 	if m.table != nil {
 		if err := takeOf(m.table, now, ops, n, bytes); err != nil {
 			return err
@@ -144,12 +145,12 @@ func takeOf(x *quota.Meter, now int64, ops quota.Kind, n, bytes int64) error {
 	return &api.QuotaError{Quota: r.Quota, Limit: r.Limit, RetryAfter: r.Wait}
 }
 
-// charge charges what was used already.
-func (m metered) charge(ops quota.Kind, n, bytes int64) {
-	if m.none() {
+// Charge charges what was used already.
+func (m Metered) Charge(ops quota.Kind, n, bytes int64) {
+	if m.None() {
 		return
 	}
-	now := m.q.now()
+	now := m.q.Now()
 	for _, x := range [...]*quota.Meter{m.table, m.user} {
 		if x != nil {
 			x.Charge(now, ops, n)
@@ -158,10 +159,10 @@ func (m metered) charge(ops quota.Kind, n, bytes int64) {
 	}
 }
 
-// refund returns the charge of a failed operation if nothing was executed and it will be retried, here or elsewhere.
-func (m metered) refund(err error, ops quota.Kind, n, bytes int64) {
-	if !m.none() && notBegun(err) {
-		m.release(ops, n, bytes)
+// Refund returns the charge of a failed operation if nothing was executed and it will be retried, here or elsewhere.
+func (m Metered) Refund(err error, ops quota.Kind, n, bytes int64) {
+	if !m.None() && notBegun(err) {
+		m.Release(ops, n, bytes)
 	}
 }
 
@@ -172,14 +173,14 @@ func notBegun(err error) bool {
 			return true
 		}
 	}
-	return refusesWrites(err)
+	return reply.RefusesWrites(err)
 }
 
-func (m metered) release(ops quota.Kind, n, bytes int64) {
-	if m.none() {
+func (m Metered) Release(ops quota.Kind, n, bytes int64) {
+	if m.None() {
 		return
 	}
-	now := m.q.now()
+	now := m.q.Now()
 	for _, x := range [...]*quota.Meter{m.table, m.user} {
 		if x != nil {
 			x.Refund(now, ops, n)
@@ -188,15 +189,15 @@ func (m metered) release(ops quota.Kind, n, bytes int64) {
 	}
 }
 
-// takeRows charges mutations of rows, all or none: if some were admitted, clients would resend the others again and again. Mutations that
+// TakeRows charges mutations of rows, all or none: if some were admitted, clients would resend the others again and again. Mutations that
 // would grow a table over its quota are refused and not charged.
-func (m metered) takeRows(all []table.RowMutation, refuse func(i int, err error)) error {
-	if m.none() {
+func (m Metered) TakeRows(all []table.RowMutation, refuse func(i int, err error)) error {
+	if m.None() {
 		return nil
 	}
 	rows, bytes := int64(0), int64(0)
 	for i := range all {
-		if err := m.mayAdd(all[i].Mutations); err != nil {
+		if err := m.MayAdd(all[i].Mutations); err != nil {
 			refuse(i, err)
 			continue
 		}
@@ -205,29 +206,29 @@ func (m metered) takeRows(all []table.RowMutation, refuse func(i int, err error)
 	if rows == 0 {
 		return nil
 	}
-	return m.take(quota.WriteOps, rows, bytes)
+	return m.Take(quota.WriteOps, rows, bytes)
 }
 
-// takeBoth charges an operation that reads a row, and may apply one of several lists of mutations.
-func (m metered) takeBoth(perhaps ...[]table.Mutation) error {
-	if m.none() {
+// TakeBoth charges an operation that reads a row, and may apply one of several lists of mutations.
+func (m Metered) TakeBoth(perhaps ...[]table.Mutation) error {
+	if m.None() {
 		return nil
 	}
-	if err := m.mayAdd(perhaps...); err != nil {
+	if err := m.MayAdd(perhaps...); err != nil {
 		return err
 	}
-	if err := m.take(quota.ReadOps, 1, 0); err != nil {
+	if err := m.Take(quota.ReadOps, 1, 0); err != nil {
 		return err
 	}
-	err := m.take(quota.WriteOps, 1, 0)
+	err := m.Take(quota.WriteOps, 1, 0)
 	if err != nil {
-		m.release(quota.ReadOps, 1, 0)
+		m.Release(quota.ReadOps, 1, 0)
 	}
 	return err
 }
 
-// refundBoth is refund for takeBoth.
-func (m metered) refundBoth(err error) {
-	m.refund(err, quota.ReadOps, 1, 0)
-	m.refund(err, quota.WriteOps, 1, 0)
+// RefundBoth is refund for TakeBoth.
+func (m Metered) RefundBoth(err error) {
+	m.Refund(err, quota.ReadOps, 1, 0)
+	m.Refund(err, quota.WriteOps, 1, 0)
 }

@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // A table belongs to the principal that created it, until it is given to another one. Its bytes count for the owner's quota. Ownership
 // gives no rights.
 
-func (qs *quotaService) handleOwners(r method.Registrar) {
+func (qs *Service) handleOwners(r method.Registrar) {
 	r.Handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.NamesRequest
@@ -32,7 +32,7 @@ func (qs *quotaService) handleOwners(r method.Registrar) {
 			return
 		}
 		err := qs.setOwner(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetOwner, Name: r.Names[0]}, r.Names[1])
-		qs.authz.Audit.Action(authz.SubjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
+		qs.Authz.Audit.Action(authz.SubjectOf(c), api.MethodSetOwner, "table "+r.Names[0]+" to "+r.Names[1], err)
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -42,20 +42,20 @@ func (qs *quotaService) handleOwners(r method.Registrar) {
 }
 
 // setOwner sets the owner of the table in a request; empty means none.
-func (qs *quotaService) setOwner(ctx context.Context, a authz.ChangeRequest, user string) error {
-	if qs.authz.Open {
+func (qs *Service) setOwner(ctx context.Context, a authz.ChangeRequest, user string) error {
+	if qs.Authz.Open {
 		return api.ErrOpenCluster
 	}
 	if metadata.IsSystem(a.Name) {
 		return api.ErrSystemTable
 	}
-	return qs.changes.Do(ctx, a, func(ctx context.Context) error {
-		s, _, err := qs.catalog.Schema(ctx, a.Name)
+	return qs.Changes.Do(ctx, a, func(ctx context.Context) error {
+		s, _, err := qs.Catalog.Schema(ctx, a.Name)
 		if err != nil {
 			return err
 		}
 		if user != "" {
-			if _, _, err := qs.accounts.knownPrincipal(ctx, user); err != nil {
+			if err := qs.CheckUser(ctx, user); err != nil {
 				return err
 			}
 		}
@@ -69,21 +69,21 @@ func (qs *quotaService) setOwner(ctx context.Context, a authz.ChangeRequest, use
 	})
 }
 
-func (qs *quotaService) saveOwner(ctx context.Context, tableID uint64, user string) error {
+func (qs *Service) saveOwner(ctx context.Context, tableID uint64, user string) error {
 	if user != "" {
-		_, err := qs.catalog.Set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
+		_, err := qs.Catalog.Set(ctx, quota.OwnerFile(tableID), quota.EncodeOwner(user), metaapi.AnyGeneration)
 		return err
 	}
-	err := qs.catalog.Remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
+	err := qs.Catalog.Remove(ctx, quota.OwnerFile(tableID), metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// ownCreator records the owner of a table that is about to be created. Nodes need to know it only if the owner has a quota: they read owners
+// OwnCreator records the owner of a table that is about to be created. Nodes need to know it only if the owner has a quota: they read owners
 // when a quota is set later.
-func (qs *quotaService) ownCreator(ctx context.Context, creator string, tableID uint64) error {
+func (qs *Service) OwnCreator(ctx context.Context, creator string, tableID uint64) error {
 	if err := qs.saveOwner(ctx, tableID, creator); err != nil {
 		return err
 	}
@@ -95,14 +95,14 @@ func (qs *quotaService) ownCreator(ctx context.Context, creator string, tableID 
 }
 
 // owners returns the owners of tables by id.
-func (qs *quotaService) owners(ctx context.Context) (map[uint64]string, error) {
-	names, err := qs.catalog.List(ctx, quota.OwnersDir)
+func (qs *Service) owners(ctx context.Context) (map[uint64]string, error) {
+	names, err := qs.Catalog.List(ctx, quota.OwnersDir)
 	if err != nil {
 		return nil, err
 	}
 	all := map[uint64]string{}
 	for _, name := range names {
-		f, err := qs.meta.Current().Get(ctx, path.Join(quota.OwnersDir, name))
+		f, err := qs.Meta.Current().Get(ctx, path.Join(quota.OwnersDir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // dropped meanwhile
 			continue
 		}
@@ -112,7 +112,7 @@ func (qs *quotaService) owners(ctx context.Context) (map[uint64]string, error) {
 		owner, err := quota.DecodeOwner(f.Data)
 		id, bad := strconv.ParseUint(name, 10, 64)
 		if err = errors.Join(err, bad); err != nil {
-			qs.damaged.Warn(qs.log, "owner of a table skipped: its file is damaged", err, "file", f.Path)
+			qs.damaged.Warn(qs.Log, "owner of a table skipped: its file is damaged", err, "file", f.Path)
 			continue
 		}
 		all[id] = owner
@@ -121,7 +121,7 @@ func (qs *quotaService) owners(ctx context.Context) (map[uint64]string, error) {
 }
 
 // forgetOwner removes the ownership of a removed user's tables.
-func (qs *quotaService) forgetOwner(ctx context.Context, user string) (found bool, err error) {
+func (qs *Service) forgetOwner(ctx context.Context, user string) (found bool, err error) {
 	all, err := qs.owners(ctx)
 	for id, owner := range all {
 		if owner == user {

@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/loglimit"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
@@ -25,12 +24,13 @@ import (
 	"github.com/steledb/stele/node/quota"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/tablet"
 )
 
 // quotas has this node's view of the quotas (package quota), read from the lock service when their epoch changes, and the shares assigned
 // by the master.
 type quotas struct {
-	began time.Time // start of the meters' clock
+	Began time.Time // start of the meters' clock
 	// meters has the current meters; nil without quotas, which is all that a request checks then.
 	meters atomic.Pointer[meterSet]
 	// over has the tables that may not grow, by name; nil if there are none.
@@ -40,39 +40,60 @@ type quotas struct {
 	master quota.Allotter
 	ledger quota.Ledger
 
-	// changed passes channels of callers that wait for a change to take effect: followQuotas closes them.
+	// changed passes channels of callers that wait for a change to take effect: Follow closes them.
 	changed chan chan struct{}
 
-	// Used by followQuotas only.
+	// Used by Follow only.
 	reporter quota.Reporter
 	epoch    uint64 // last read
 	gone     time.Time
 	unread   loglimit.OnChange
 }
 
-// quotaService manages quotas and the ownership of tables, charges requests, and reports usage. On the master it divides rates among
+// Service manages quotas and the ownership of tables, charges requests, and reports usage. On the master it divides rates among
 // servers.
-type quotaService struct {
-	ctx      context.Context // of the node
-	log      *slog.Logger
-	catalog  *namespace.Catalog
-	meta     *namespace.Access
-	authz    *authz.Authorizer
-	changes  *changes.Changes
-	accounts *accounts
-	peers    *peers.Set
-	epochs   *command.Gate
-	damaged  loglimit.ByReason // files
-	id       func() string
-	server   func() *tabletServer
-	master   func() *master.Master
-	members  func() []blobfs.Member
-	rows     func() *metarows.Table
-	state    quotas
+type Service struct {
+	Config
+	damaged loglimit.ByReason // files
+	state   quotas
 }
 
-// register registers the methods of the service.
-func (qs *quotaService) register(r method.Registrar) {
+// Config has what the service needs of the node.
+type Config struct {
+	Ctx     context.Context // ends when the node closes
+	Began   time.Time       // of the meters' clock
+	Log     *slog.Logger
+	Catalog *namespace.Catalog
+	Meta    *namespace.Access
+	Authz   *authz.Authorizer
+	Changes *changes.Changes
+	Peers   *peers.Set
+	Epochs  *command.Gate
+	// ID returns the node's id, MasterEpoch the epoch of its mastership, 0 if it is not the master.
+	ID          func() string
+	MasterEpoch func() uint64
+	// CheckUser returns api.ErrNoUser for an unknown user.
+	CheckUser func(ctx context.Context, name string) error
+	Members   func() []blobfs.Member
+	Rows      func() *metarows.Table
+	// Server returns the current tablet server.
+	Server func() Server
+}
+
+// Server is the node as a tablet server: of users' tables, and of METADATA.
+type Server struct {
+	Name              string
+	Tablets, Metadata *tablet.Server
+}
+
+func New(cfg Config) *Service {
+	qs := &Service{Config: cfg}
+	qs.state.Began, qs.state.changed = cfg.Began, make(chan chan struct{})
+	return qs
+}
+
+// Register registers the methods of the service.
+func (qs *Service) Register(r method.Registrar) {
 	qs.handleUsage(r)
 	qs.handleQuotas(r)
 	qs.handleOwners(r)
@@ -87,8 +108,8 @@ type meterSet struct {
 	bounds        []quota.Bound           // byte quotas
 }
 
-// now returns the time of the meters' monotonic clock.
-func (q *quotas) now() int64 { return int64(time.Since(q.began)) }
+// Now returns the time of the meters' monotonic clock.
+func (q *quotas) Now() int64 { return int64(time.Since(q.Began)) }
 
 // quotaOfUser and quotaOfTable return the keys of quotas between servers.
 func quotaOfUser(name string) string { return "u" + name }
@@ -104,18 +125,18 @@ const (
 	reportTimeout = 2 * time.Second
 )
 
-// followQuotas keeps this node's meters current, until the node closes.
-func (qs *quotaService) followQuotas() {
+// Follow keeps this node's meters current, until the node closes.
+func (qs *Service) Follow() {
 	last := time.Now()
-	for qs.ctx.Err() == nil {
+	for qs.Ctx.Err() == nil {
 		var changed chan struct{}
 		select {
-		case <-qs.ctx.Done():
+		case <-qs.Ctx.Done():
 			return
 		case <-time.After(quotaPeriod):
 		case changed = <-qs.state.changed:
 		}
-		led := qs.authz.Serving() == nil && qs.authz.CheckLeader() == nil
+		led := qs.Authz.Serving() == nil && qs.Authz.CheckLeader() == nil
 		if led {
 			qs.applyQuotas()
 		}
@@ -129,16 +150,16 @@ func (qs *quotaService) followQuotas() {
 }
 
 // applyQuotas applies the current quotas on this node.
-func (qs *quotaService) applyQuotas() {
+func (qs *Service) applyQuotas() {
 	q := &qs.state
-	ctx, cancel := context.WithTimeout(qs.ctx, quotaTimeout)
+	ctx, cancel := context.WithTimeout(qs.Ctx, quotaTimeout)
 	err := qs.readQuotas(ctx)
 	cancel()
 	if reply.LockServiceAway(err) || errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("the lock service does not answer") // logged once, not in each form
 	}
-	if qs.ctx.Err() == nil {
-		q.unread.Warn(qs.log, "read the quotas; those that were known stay", err)
+	if qs.Ctx.Err() == nil {
+		q.unread.Warn(qs.Log, "read the quotas; those that were known stay", err)
 	}
 	set := q.meters.Load()
 	if set == nil { // results for old quotas do not apply to later ones
@@ -150,7 +171,7 @@ func (qs *quotaService) applyQuotas() {
 }
 
 // reportQuotas reports to the master this node's demand since last, and returns the time of the report.
-func (qs *quotaService) reportQuotas(last time.Time) time.Time {
+func (qs *Service) reportQuotas(last time.Time) time.Time {
 	now := time.Now()
 	if set := qs.state.meters.Load(); set != nil {
 		qs.reportUse(set, now.Sub(last))
@@ -161,7 +182,7 @@ func (qs *quotaService) reportQuotas(last time.Time) time.Time {
 
 // quotasChanged waits until changed quotas are in force on this node, or changedWait has passed. On other nodes they are in force within the
 // same time.
-func (qs *quotaService) quotasChanged(ctx context.Context) {
+func (qs *Service) quotasChanged(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, changedWait)
 	defer cancel()
 	done := make(chan struct{})
@@ -169,19 +190,19 @@ func (qs *quotaService) quotasChanged(ctx context.Context) {
 	case qs.state.changed <- done:
 	case <-ctx.Done():
 		return
-	case <-qs.ctx.Done():
+	case <-qs.Ctx.Done():
 		return
 	}
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-qs.ctx.Done():
+	case <-qs.Ctx.Done():
 	}
 }
 
 // readQuotas rereads the quotas if they have changed, or a table was dropped.
-func (qs *quotaService) readQuotas(ctx context.Context) error {
-	q, s := &qs.state, qs.meta.Current()
+func (qs *Service) readQuotas(ctx context.Context) error {
+	q, s := &qs.state, qs.Meta.Current()
 	epoch, cached := s.Cached(quota.EpochFile)
 	if !cached {
 		f, err := s.Get(ctx, quota.EpochFile)
@@ -211,11 +232,11 @@ func (qs *quotaService) readQuotas(ctx context.Context) error {
 }
 
 // tablesChanged reports whether a table with a quota may have been replaced or dropped.
-func (qs *quotaService) tablesChanged(set *meterSet) bool {
+func (qs *Service) tablesChanged(set *meterSet) bool {
 	if set == nil {
 		return false
 	}
-	s := qs.meta.Current()
+	s := qs.Meta.Current()
 	for name, gen := range set.files {
 		if now, ok := s.Cached(namespace.TablePath(name)); !ok || now != gen {
 			return true
@@ -225,9 +246,9 @@ func (qs *quotaService) tablesChanged(set *meterSet) bool {
 }
 
 // loadQuotas reads all quotas. Existing meters are kept.
-func (qs *quotaService) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
+func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, error) {
 	set := &meterSet{of: map[string]*quota.Meter{}, tables: map[string]*quota.Meter{}, users: map[string]*quota.Meter{}, files: map[string]uint64{}}
-	s := qs.meta.Current()
+	s := qs.Meta.Current()
 	err := qs.eachQuota(ctx, quota.TablesDir, func(id string, r *quota.Record) error {
 		schema, gen, err := namespace.ReadSchema(ctx, s, r.Name)
 		if errors.Is(err, api.ErrNoTable) || err == nil && strconv.FormatUint(schema.ID, 10) != id {
@@ -269,13 +290,13 @@ func ownedBy(owners map[uint64]string, name string) (tables []uint64) {
 }
 
 // eachQuota calls each for the quotas in a directory, and stops at its error. Unreadable quotas are skipped.
-func (qs *quotaService) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
-	names, err := qs.catalog.List(ctx, dir)
+func (qs *Service) eachQuota(ctx context.Context, dir string, each func(name string, r *quota.Record) error) error {
+	names, err := qs.Catalog.List(ctx, dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		f, err := qs.meta.Current().Get(ctx, path.Join(dir, name))
+		f, err := qs.Meta.Current().Get(ctx, path.Join(dir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
 			continue
 		}
@@ -284,7 +305,7 @@ func (qs *quotaService) eachQuota(ctx context.Context, dir string, each func(nam
 		}
 		r, err := quota.Decode(f.Data)
 		if err != nil {
-			qs.damaged.Warn(qs.log, "quota skipped: its file is damaged", err, "file", f.Path)
+			qs.damaged.Warn(qs.Log, "quota skipped: its file is damaged", err, "file", f.Path)
 			continue
 		}
 		if err := each(name, r); err != nil {
@@ -316,8 +337,8 @@ func (set *meterSet) bound(m *quota.Meter, tables ...uint64) {
 	}
 }
 
-func (qs *quotaService) meterOf(set, old *meterSet, key, what string, r *quota.Record) *quota.Meter {
-	now := qs.state.now()
+func (qs *Service) meterOf(set, old *meterSet, key, what string, r *quota.Record) *quota.Meter {
+	now := qs.state.Now()
 	if old != nil && old.of[key] != nil {
 		set.of[key] = old.of[key]
 		set.of[key].SetRecord(now, r)
@@ -328,9 +349,9 @@ func (qs *quotaService) meterOf(set, old *meterSet, key, what string, r *quota.R
 }
 
 // aliveServers returns the number of servers that are believed to be alive, at least 1.
-func (qs *quotaService) aliveServers() int {
+func (qs *Service) aliveServers() int {
 	servers := 0
-	for _, m := range qs.members() {
+	for _, m := range qs.Members() {
 		if m.Alive {
 			servers++
 		}
@@ -339,15 +360,21 @@ func (qs *quotaService) aliveServers() int {
 }
 
 // nextQuotaEpoch makes all nodes reread the quotas. It creates the file if there is none.
-func (qs *quotaService) nextQuotaEpoch(ctx context.Context) (uint64, error) {
+func (qs *Service) nextQuotaEpoch(ctx context.Context) (uint64, error) {
 	for {
-		f, err := qs.meta.Get(ctx, quota.EpochFile)
+		f, err := qs.Meta.Get(ctx, quota.EpochFile)
 		if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 			return 0, err
 		}
-		made, err := qs.catalog.Set(ctx, quota.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
+		made, err := qs.Catalog.Set(ctx, quota.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}
 	}
+}
+
+// Has reports whether a quota of a table is in force on this node.
+func (qs *Service) Has(table string) bool {
+	set := qs.state.meters.Load()
+	return set != nil && set.tables[table] != nil
 }

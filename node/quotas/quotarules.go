@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 )
 
 // handleQuotas registers the methods that manage quotas.
-func (qs *quotaService) handleQuotas(r method.Registrar) {
+func (qs *Service) handleQuotas(r method.Registrar) {
 	r.Handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.SetQuotaRequest
@@ -61,40 +61,40 @@ func (qs *quotaService) handleQuotas(r method.Registrar) {
 }
 
 // quotaChanged records a change in the audit log and the node's log, and waits until it is in force on this node.
-func (qs *quotaService) quotaChanged(c *rpc.Call, method, of, name string, err error) {
-	qs.authz.Audit.Action(authz.SubjectOf(c), method, "quota of "+of+" "+name, err)
+func (qs *Service) quotaChanged(c *rpc.Call, method, of, name string, err error) {
+	qs.Authz.Audit.Action(authz.SubjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
 		return
 	}
-	qs.log.Info("quota changed", "kind", of, "name", name, "method", method)
+	qs.Log.Info("quota changed", "kind", of, "name", name, "method", method)
 	qs.quotasChanged(c.Context())
 }
 
 // quotaFile returns the path of the quota of a table or a user. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.
-func (qs *quotaService) quotaFile(ctx context.Context, of, name string) (string, error) {
+func (qs *Service) quotaFile(ctx context.Context, of, name string) (string, error) {
 	switch of {
 	case api.QuotaOfTable:
 		if metadata.IsSystem(name) {
 			return "", api.ErrSystemTable
 		}
-		s, _, err := qs.catalog.Schema(ctx, name)
+		s, _, err := qs.Catalog.Schema(ctx, name)
 		if err != nil {
 			return "", err
 		}
 		return quota.TableFile(s.ID), nil
 	case api.QuotaOfUser:
-		if qs.authz.Open {
+		if qs.Authz.Open {
 			return "", api.ErrOpenCluster
 		}
-		_, _, err := qs.accounts.knownPrincipal(ctx, name)
+		err := qs.CheckUser(ctx, name)
 		return quota.PrincipalFile(name), err
 	}
 	return "", reply.BadRequest(fmt.Errorf("kind of quota is %[3].40q, want %[1]s or %[2]s", api.QuotaOfTable, api.QuotaOfUser, of))
 }
 
 // quotaAt returns a quota, or nil if there is none.
-func (qs *quotaService) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
-	f, err := qs.meta.Get(ctx, file)
+func (qs *Service) quotaAt(ctx context.Context, file string) (*quota.Record, uint64, error) {
+	f, err := qs.Meta.Get(ctx, file)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -106,7 +106,7 @@ func (qs *quotaService) quotaAt(ctx context.Context, file string) (*quota.Record
 }
 
 // setQuota sets the given bounds of a quota. The change is in force on this node when it answers, and on all others soon after.
-func (qs *quotaService) setQuota(ctx context.Context, a authz.ChangeRequest, r *api.SetQuotaRequest) error {
+func (qs *Service) setQuota(ctx context.Context, a authz.ChangeRequest, r *api.SetQuotaRequest) error {
 	if len(r.Bounds) == 0 && len(r.Unbounded) == 0 {
 		return reply.BadRequest(errors.New("no bound given"))
 	}
@@ -145,7 +145,7 @@ func (qs *quotaService) setQuota(ctx context.Context, a authz.ChangeRequest, r *
 var rateKinds = [quota.Kinds]string{api.QuotaReadOps, api.QuotaReadBytes, api.QuotaWriteOps, api.QuotaWriteBytes}
 
 // removeQuota removes a quota. The error is api.ErrNoQuota if there is none.
-func (qs *quotaService) removeQuota(ctx context.Context, a authz.ChangeRequest, of string) error {
+func (qs *Service) removeQuota(ctx context.Context, a authz.ChangeRequest, of string) error {
 	return qs.changeQuota(ctx, a, of, func(old *quota.Record) (*quota.Record, error) {
 		if old == nil {
 			return nil, fmt.Errorf("quota of %s %q: %w", of, a.Name, api.ErrNoQuota)
@@ -155,8 +155,8 @@ func (qs *quotaService) removeQuota(ctx context.Context, a authz.ChangeRequest, 
 }
 
 // changeQuota changes the quota of the table or user of a request; an empty quota is removed.
-func (qs *quotaService) changeQuota(ctx context.Context, a authz.ChangeRequest, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
-	return qs.changes.Do(ctx, a, func(ctx context.Context) error {
+func (qs *Service) changeQuota(ctx context.Context, a authz.ChangeRequest, of string, edit func(old *quota.Record) (*quota.Record, error)) error {
+	return qs.Changes.Do(ctx, a, func(ctx context.Context) error {
 		file, err := qs.quotaFile(ctx, of, a.Name)
 		if err != nil {
 			return err
@@ -172,9 +172,9 @@ func (qs *quotaService) changeQuota(ctx context.Context, a authz.ChangeRequest, 
 			}
 			switch {
 			case !next.Empty():
-				_, err = qs.catalog.Set(ctx, file, next.Encode(), gen)
+				_, err = qs.Catalog.Set(ctx, file, next.Encode(), gen)
 			case gen != 0:
-				err = qs.catalog.Remove(ctx, file, gen)
+				err = qs.Catalog.Remove(ctx, file, gen)
 			}
 			if errors.Is(err, metaapi.ErrGeneration) {
 				continue
@@ -190,16 +190,16 @@ func (qs *quotaService) changeQuota(ctx context.Context, a authz.ChangeRequest, 
 	})
 }
 
-// forgetQuota removes the quota and the owner of a dropped table. They would have no effect: ids are not reused.
-func (qs *quotaService) forgetQuota(ctx context.Context, tableID uint64) {
+// ForgetTable removes the quota and the owner of a dropped table. They would have no effect: ids are not reused.
+func (qs *Service) ForgetTable(ctx context.Context, tableID uint64) {
 	_, err := qs.forgetQuotaAt(ctx, quota.TableFile(tableID))
 	if _, ownerErr := qs.forgetQuotaAt(ctx, quota.OwnerFile(tableID)); err != nil || ownerErr != nil {
-		qs.log.Warn("quota of dropped table not removed", "table_id", tableID, "err", errors.Join(err, ownerErr))
+		qs.Log.Warn("quota of dropped table not removed", "table_id", tableID, "err", errors.Join(err, ownerErr))
 	}
 }
 
-// forgetUsersQuota removes the quota of a removed user, and the ownership of tables: a later user of that name has none.
-func (qs *quotaService) forgetUsersQuota(ctx context.Context, name string) (found bool, err error) {
+// ForgetUser removes the quota of a removed user, and the ownership of tables: a later user of that name has none.
+func (qs *Service) ForgetUser(ctx context.Context, name string) (found bool, err error) {
 	owned, err := qs.forgetOwner(ctx, name)
 	if err != nil {
 		return owned, err
@@ -208,8 +208,8 @@ func (qs *quotaService) forgetUsersQuota(ctx context.Context, name string) (foun
 	return found || owned, err
 }
 
-func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
-	err = qs.catalog.Remove(ctx, file, metaapi.AnyGeneration)
+func (qs *Service) forgetQuotaAt(ctx context.Context, file string) (found bool, err error) {
+	err = qs.Catalog.Remove(ctx, file, metaapi.AnyGeneration)
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return false, nil
 	}
@@ -219,9 +219,9 @@ func (qs *quotaService) forgetQuotaAt(ctx context.Context, file string) (found b
 	return true, err
 }
 
-func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
+func (qs *Service) listQuotas(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
 	all := &api.Quotas{}
-	tables, err := qs.meta.Tables(ctx)
+	tables, err := qs.Meta.Tables(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (qs *quotaService) listQuotas(ctx context.Context, _ *api.NamesRequest) (re
 }
 
 // addUsed adds the used bytes to byte quotas. tables has names by id.
-func (qs *quotaService) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]string) error {
+func (qs *Service) addUsed(ctx context.Context, all *api.Quotas, tables map[uint64]string) error {
 	if !slices.ContainsFunc(all.Quotas, func(q api.QuotaInfo) bool { return q.Bounds[0].Kind == api.QuotaBytes }) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"cmp"
@@ -25,16 +25,16 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// methodUsage returns a node's usage of a table by id, or of all tables if the id is 0.
-const methodUsage = "tablet.usage"
+// MethodUsage returns a node's usage of a table by id, or of all tables if the id is 0.
+const MethodUsage = "tablet.usage"
 
 // usageTimeout bounds the wait for a node's usage.
 const usageTimeout = 5 * time.Second
 
 // handleUsage registers the methods that report usage.
-func (qs *quotaService) handleUsage(r method.Registrar) {
+func (qs *Service) handleUsage(r method.Registrar) {
 	r.HandleNames(api.MethodUsage, 1, qs.usage)
-	r.Handle(methodUsage, rpc.Spawned, func(c *rpc.Call) {
+	r.Handle(MethodUsage, rpc.Spawned, func(c *rpc.Call) {
 		id := c.Params.Uint()
 		if err := c.Params.Err(); err != nil {
 			reply.Fail(c, err)
@@ -45,7 +45,7 @@ func (qs *quotaService) handleUsage(r method.Registrar) {
 }
 
 // usage returns the usage of a table, or of all tables.
-func (qs *quotaService) usage(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+func (qs *Service) usage(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	name := r.Names[0]
 	s, err := qs.accountOf(ctx, name)
 	if err != nil {
@@ -69,8 +69,8 @@ func (qs *quotaService) usage(ctx context.Context, r *api.NamesRequest) (reply.R
 }
 
 // addOwners adds the owners of the tables.
-func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
-	if qs.authz.Open {
+func (qs *Service) addOwners(ctx context.Context, all *api.Usage) error {
+	if qs.Authz.Open {
 		return nil
 	}
 	owners, err := qs.owners(ctx)
@@ -79,7 +79,7 @@ func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
 	}
 	for i := range all.Tables {
 		t := &all.Tables[i]
-		if s, _, err := namespace.ReadSchema(ctx, qs.meta.Current(), t.Name); err == nil {
+		if s, _, err := namespace.ReadSchema(ctx, qs.Meta.Current(), t.Name); err == nil {
 			t.Owner = owners[s.ID]
 		}
 	}
@@ -88,21 +88,21 @@ func (qs *quotaService) addOwners(ctx context.Context, all *api.Usage) error {
 
 // accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
 // that may read the cluster.
-func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Schema, error) {
+func (qs *Service) accountOf(ctx context.Context, name string) (*table.Schema, error) {
 	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		if name == "" {
 			return nil, nil
 		}
-		return qs.catalog.SchemaOf(ctx, name)
+		return qs.Catalog.SchemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
-		if _, err := qs.authz.Rights.Check(ctx, caller, acl.Read); err != nil || name == "" {
+		if _, err := qs.Authz.Rights.Check(ctx, caller, acl.Read); err != nil || name == "" {
 			return nil, err
 		}
 		return metadata.Schema(), nil
 	}
-	v, _, err := qs.authz.SeeTable(ctx, caller, name)
+	v, _, err := qs.Authz.SeeTable(ctx, caller, name)
 	if err != nil {
 		return nil, err
 	}
@@ -110,28 +110,28 @@ func (qs *quotaService) accountOf(ctx context.Context, name string) (*table.Sche
 }
 
 // usageOfAll collects the usage of a table, or of all tables, from all nodes.
-func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
+func (qs *Service) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var changeRequest sync.WaitGroup
 	sum := usageSum{answered: map[string]bool{}}
 	var where metarows.Placement
-	changeRequest.Go(func() { where = qs.rows().Placement(ctx, tableID, qs.meta) })
-	for _, m := range qs.members() {
-		if !m.Alive && m.ID != qs.id() {
+	changeRequest.Go(func() { where = qs.Rows().Placement(ctx, tableID, qs.Meta) })
+	for _, m := range qs.Members() {
+		if !m.Alive && m.ID != qs.ID() {
 			continue // METADATA has what it should serve
 		}
 		changeRequest.Go(func() {
 			here := &api.Usage{}
-			err := qs.peers.Call(ctx, m.ID, methodUsage, func(e *wire.Encoder) {
+			err := qs.Peers.Call(ctx, m.ID, MethodUsage, func(e *wire.Encoder) {
 				e.Array(1)
 				e.Uint(tableID)
 			}, here.Decode)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				qs.log.Debug("usage of node not received", "node", m.ID, "err", err)
+				qs.Log.Debug("usage of node not received", "node", m.ID, "err", err)
 				sum.silent = append(sum.silent, m.ID)
 				return
 			}
@@ -148,10 +148,10 @@ func (qs *quotaService) usageOfAll(ctx context.Context, tableID uint64) (*api.Us
 }
 
 // usageHere returns the usage of tables on this node.
-func (qs *quotaService) usageHere(tableID uint64) *api.Usage {
-	s := qs.server()
+func (qs *Service) usageHere(tableID uint64) *api.Usage {
+	s := qs.Server()
 	u := &api.Usage{}
-	for _, x := range append(s.metadata.Usage(tableID), s.tablets.Usage(tableID)...) {
+	for _, x := range append(s.Metadata.Usage(tableID), s.Tablets.Usage(tableID)...) {
 		u.Tables = append(u.Tables, usageResult(&x))
 	}
 	return u
@@ -228,15 +228,15 @@ func (s *usageSum) result() *api.Usage {
 // accountedTables bounds the tables that have their own metrics.
 const accountedTables = 1000
 
-// collect collects the metrics of tables' sizes and of quotas.
-func (qs *quotaService) collect(m metric.Sender) {
+// Collect collects the metrics of tables' sizes and of quotas.
+func (qs *Service) Collect(m metric.Sender) {
 	qs.collectUsage(m)
 	qs.collectQuotas(m)
 }
 
 // collectUsage collects the metrics of tables' sizes.
-func (qs *quotaService) collectUsage(m metric.Sender) {
-	for _, t := range accounted(qs.server().tablets.Sizes()) {
+func (qs *Service) collectUsage(m metric.Sender) {
+	for _, t := range accounted(qs.Server().Tablets.Sizes()) {
 		sendTableSize(m, &t)
 	}
 }
@@ -258,7 +258,7 @@ func accounted(all []tablet.TableSize) []tablet.TableSize {
 }
 
 // collectQuotas collects the numbers of requests refused for quotas: for the first quotas by name each, and for the others together.
-func (qs *quotaService) collectQuotas(m metric.Sender) {
+func (qs *Service) collectQuotas(m metric.Sender) {
 	set := qs.state.meters.Load()
 	if set == nil {
 		return

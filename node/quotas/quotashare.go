@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// methodQuota reports a server's demand and the size of its tables to the master:
+// MethodReport reports a server's demand and the size of its tables to the master:
 //
 //	[server, [[key, [share, demand a second, whether some was refused]…]…], [[table, bytes]…], round]
 //
@@ -27,34 +27,34 @@ import (
 // not know them yet, and the epoch of the master, which knows nothing of reports to earlier masters:
 //
 //	[[[key, share…]…], [[table, quota, limit, used]…], epoch]
-const methodQuota = "cluster.quota_report"
+const MethodReport = "cluster.quota_report"
 
 // reportsMax bounds the quotas, and the tables, in a report.
 const reportsMax = 1_000_000
 
 // useReport is a report, and useAnswer its result.
 type useReport struct {
-	server string
-	round  uint64
-	rates  []quota.Report
-	tables map[uint64]int64
+	Server string
+	Round  uint64
+	Rates  []quota.Report
+	Tables map[uint64]int64
 }
 
 type useAnswer struct {
-	shares map[string][quota.Kinds]float64
-	over   map[uint64]quota.Over // nil: unknown
-	epoch  uint64
+	Shares map[string][quota.Kinds]float64
+	Over   map[uint64]quota.Over // nil: unknown
+	Epoch  uint64
 }
 
-func (qs *quotaService) handleQuotaReports(r method.Registrar) {
-	r.Handle(methodQuota, rpc.Spawned, func(c *rpc.Call) {
+func (qs *Service) handleQuotaReports(r method.Registrar) {
+	r.Handle(MethodReport, rpc.Spawned, func(c *rpc.Call) {
 		var r useReport
-		if err := r.decode(&c.Params, c.NumParams); err != nil {
-			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", methodQuota, err))
+		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", MethodReport, err))
 			return
 		}
-		if caller := authz.SubjectOf(c); caller != nil && caller.Peer.Name != namespace.NodeOf(r.server) {
-			reply.Fail(c, &api.PermissionError{Method: methodQuota, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.Peer.Name, r.server)})
+		if caller := authz.SubjectOf(c); caller != nil && caller.Peer.Name != namespace.NodeOf(r.Server) {
+			reply.Fail(c, &api.PermissionError{Method: MethodReport, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.Peer.Name, r.Server)})
 			return
 		}
 		a, err := qs.answerUse(&r)
@@ -62,86 +62,86 @@ func (qs *quotaService) handleQuotaReports(r method.Registrar) {
 			reply.Fail(c, err)
 			return
 		}
-		c.Reply(a.append)
+		c.Reply(a.Append)
 	})
 }
 
 // reportUse reports this server's demand and table sizes to the master, and applies the result.
-func (qs *quotaService) reportUse(set *meterSet, since time.Duration) {
-	s := qs.server()
+func (qs *Service) reportUse(set *meterSet, since time.Duration) {
+	s := qs.Server()
 	reporter := &qs.state.reporter
-	r := useReport{server: s.name, round: reporter.Begin(time.Now(), s.name, set.of)}
+	r := useReport{Server: s.Name, Round: reporter.Begin(time.Now(), s.Name, set.of)}
 	names := map[uint64]string{}
 	if len(set.bounds) > 0 {
-		r.tables = map[uint64]int64{}
-		for _, x := range s.tablets.Sizes() {
-			r.tables[x.ID], names[x.ID] = x.DiskBytes+x.MemtableBytes, x.Table
+		r.Tables = map[uint64]int64{}
+		for _, x := range s.Tablets.Sizes() {
+			r.Tables[x.ID], names[x.ID] = x.DiskBytes+x.MemtableBytes, x.Table
 		}
 	} else {
 		qs.state.over.Store(nil)
 	}
-	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(qs.Ctx, reportTimeout)
 	defer cancel()
 	for more := true; more; {
-		r.rates = reporter.Next(since)
+		r.Rates = reporter.Next(since)
 		a, err := qs.askUse(ctx, &r)
 		if err != nil {
-			qs.log.Debug("quota report failed; previous shares remain", "err", err)
+			qs.Log.Debug("quota report failed; previous shares remain", "err", err)
 			return
 		}
-		if a.over != nil {
+		if a.Over != nil {
 			over := map[string]*api.QuotaError{}
-			for id, o := range a.over {
+			for id, o := range a.Over {
 				if name := names[id]; name != "" {
 					over[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
 				}
 			}
 			qs.state.mayNotGrow(set, over)
 		}
-		r.tables = nil
-		more = reporter.Answered(qs.state.now(), a.epoch, set.of, r.rates, a.shares)
+		r.Tables = nil
+		more = reporter.Answered(qs.state.Now(), a.Epoch, set.of, r.Rates, a.Shares)
 	}
 }
 
 // askUse sends a report to the master, which may be this node.
-func (qs *quotaService) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
-	if qs.master().Epoch() != 0 {
+func (qs *Service) askUse(ctx context.Context, r *useReport) (*useAnswer, error) {
+	if qs.MasterEpoch() != 0 {
 		return qs.answerUse(r)
 	}
-	masterID, _ := qs.epochs.Last()
-	if masterID == "" || masterID == qs.id() {
+	masterID, _ := qs.Epochs.Last()
+	if masterID == "" || masterID == qs.ID() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	a := &useAnswer{}
-	return a, qs.peers.Call(ctx, masterID, methodQuota, r.append, a.decode)
+	return a, qs.Peers.Call(ctx, masterID, MethodReport, r.Append, a.Decode)
 }
 
 // answerUse processes a report on the master.
-func (qs *quotaService) answerUse(r *useReport) (*useAnswer, error) {
-	epoch, now, q := qs.master().Epoch(), time.Now(), &qs.state
+func (qs *Service) answerUse(r *useReport) (*useAnswer, error) {
+	epoch, now, q := qs.MasterEpoch(), time.Now(), &qs.state
 	if epoch == 0 {
 		return nil, changes.ErrNotMaster
 	}
 	set := q.meters.Load()
-	a := &useAnswer{epoch: epoch}
-	a.shares = q.master.Divide(now, epoch, r.server, r.round, r.rates, qs.aliveServers(), func(key string) *quota.Record {
+	a := &useAnswer{Epoch: epoch}
+	a.Shares = q.master.Divide(now, epoch, r.Server, r.Round, r.Rates, qs.aliveServers(), func(key string) *quota.Record {
 		if set == nil || set.of[key] == nil {
 			return nil // unknown here
 		}
 		return set.of[key].Record()
 	})
-	if r.tables == nil || set == nil {
+	if r.Tables == nil || set == nil {
 		return a, nil
 	}
-	q.ledger.Note(now, epoch, r.server, r.tables)
+	q.ledger.Note(now, epoch, r.Server, r.Tables)
 	all := q.ledger.Over(now, qs.aliveServers(), set.bounds)
 	if all == nil {
 		return a, nil
 	}
-	a.over = map[uint64]quota.Over{}
-	for id := range r.tables {
+	a.Over = map[uint64]quota.Over{}
+	for id := range r.Tables {
 		if o, ok := all[id]; ok {
-			a.over[id] = o
+			a.Over[id] = o
 		}
 	}
 	return a, nil
@@ -151,25 +151,25 @@ func (qs *quotaService) answerUse(r *useReport) (*useAnswer, error) {
 const goneEvery = 5 * time.Second
 
 // forgetServers reclaims, on the master, the shares of servers whose lock is gone. A server that only cannot reach the master keeps its shares.
-func (qs *quotaService) forgetServers(set *meterSet) {
+func (qs *Service) forgetServers(set *meterSet) {
 	q := &qs.state
-	if qs.master().Epoch() == 0 || time.Since(q.gone) < goneEvery {
+	if qs.MasterEpoch() == 0 || time.Since(q.gone) < goneEvery {
 		return
 	}
 	q.gone = time.Now()
 	q.master.Keep(func(key string) bool { return set.of[key] != nil })
 	stale := q.master.Stale(q.gone)
 	for _, s := range q.ledger.Servers() {
-		if s != qs.server().name && !slices.Contains(stale, s) {
+		if s != qs.Server().Name && !slices.Contains(stale, s) {
 			stale = append(stale, s)
 		}
 	}
 	if len(stale) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(qs.ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(qs.Ctx, reportTimeout)
 	defer cancel()
-	alive, err := qs.meta.InstancesAlive(ctx)
+	alive, err := qs.Meta.InstancesAlive(ctx)
 	if err != nil {
 		return // it has reported again
 	}
@@ -181,12 +181,12 @@ func (qs *quotaService) forgetServers(set *meterSet) {
 	}
 }
 
-func (r *useReport) append(e *wire.Encoder) {
+func (r *useReport) Append(e *wire.Encoder) {
 	e.Array(4)
-	e.Str(r.server)
-	e.Array(len(r.rates))
-	for i := range r.rates {
-		x := &r.rates[i]
+	e.Str(r.Server)
+	e.Array(len(r.Rates))
+	for i := range r.Rates {
+		x := &r.Rates[i]
 		e.Array(1 + quota.Kinds)
 		e.Str(x.Key)
 		for k := range x.Shares {
@@ -196,21 +196,21 @@ func (r *useReport) append(e *wire.Encoder) {
 			e.Bool(x.Refused[k])
 		}
 	}
-	if r.tables == nil {
+	if r.Tables == nil {
 		e.Nil()
 	} else {
-		e.Array(len(r.tables))
+		e.Array(len(r.Tables))
 	}
-	for id, bytes := range r.tables {
+	for id, bytes := range r.Tables {
 		e.Array(2)
 		e.Uint(id)
 		e.Int(bytes)
 	}
-	e.Uint(r.round)
+	e.Uint(r.Round)
 }
 
-func (r *useReport) decode(d *wire.Decoder, values int) error {
-	r.server = d.Str()
+func (r *useReport) Decode(d *wire.Decoder, values int) error {
+	r.Server = d.Str()
 	for range d.ArrayMax(reportsMax) {
 		more := d.Array() - 1 - quota.Kinds
 		x := quota.Report{Key: d.Str()}
@@ -223,10 +223,10 @@ func (r *useReport) decode(d *wire.Decoder, values int) error {
 		if d.Err() != nil {
 			return d.Err()
 		}
-		r.rates = append(r.rates, x)
+		r.Rates = append(r.Rates, x)
 	}
 	if !d.IsNil() {
-		r.tables = map[uint64]int64{}
+		r.Tables = map[uint64]int64{}
 		for range d.ArrayMax(reportsMax) {
 			rest := d.Array() - 2
 			id, bytes := d.Uint(), d.Int()
@@ -234,43 +234,43 @@ func (r *useReport) decode(d *wire.Decoder, values int) error {
 			if d.Err() != nil {
 				return d.Err()
 			}
-			r.tables[id] = max(bytes, 0)
+			r.Tables[id] = max(bytes, 0)
 		}
 	}
 	if values > 3 {
-		r.round = d.Uint()
+		r.Round = d.Uint()
 	}
 	return d.Err()
 }
 
-func (a *useAnswer) append(e *wire.Encoder) {
+func (a *useAnswer) Append(e *wire.Encoder) {
 	e.Array(3)
-	e.Array(len(a.shares))
-	for key, s := range a.shares {
+	e.Array(len(a.Shares))
+	for key, s := range a.Shares {
 		e.Array(1 + quota.Kinds)
 		e.Str(key)
 		for _, x := range s {
 			e.Float(x)
 		}
 	}
-	if a.over == nil {
+	if a.Over == nil {
 		e.Nil()
 	} else {
-		e.Array(len(a.over))
+		e.Array(len(a.Over))
 	}
-	for id, o := range a.over {
+	for id, o := range a.Over {
 		e.Array(4)
 		e.Uint(id)
 		e.Str(o.Quota)
 		e.Int(o.Limit)
 		e.Int(o.Used)
 	}
-	e.Uint(a.epoch)
+	e.Uint(a.Epoch)
 }
 
-func (a *useAnswer) decode(d *wire.Decoder) error {
+func (a *useAnswer) Decode(d *wire.Decoder) error {
 	values := d.Array()
-	a.shares = map[string][quota.Kinds]float64{}
+	a.Shares = map[string][quota.Kinds]float64{}
 	for range d.ArrayMax(reportsMax) {
 		more := d.Array() - 1 - quota.Kinds
 		key, s := d.Str(), [quota.Kinds]float64{}
@@ -281,10 +281,10 @@ func (a *useAnswer) decode(d *wire.Decoder) error {
 		if d.Err() != nil {
 			return d.Err()
 		}
-		a.shares[key] = s
+		a.Shares[key] = s
 	}
 	if !d.IsNil() {
-		a.over = map[uint64]quota.Over{}
+		a.Over = map[uint64]quota.Over{}
 		for range d.ArrayMax(reportsMax) {
 			rest := d.Array() - 4
 			id, o := d.Uint(), quota.Over{Quota: d.Str(), Limit: d.Int(), Used: d.Int()}
@@ -292,11 +292,11 @@ func (a *useAnswer) decode(d *wire.Decoder) error {
 			if d.Err() != nil {
 				return d.Err()
 			}
-			a.over[id] = o
+			a.Over[id] = o
 		}
 	}
 	if values > 2 {
-		a.epoch = d.Uint()
+		a.Epoch = d.Uint()
 	}
 	skip(d, values-3)
 	return d.Err()

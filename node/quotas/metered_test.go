@@ -1,4 +1,4 @@
-package node
+package quotas
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
 
@@ -20,14 +21,14 @@ func TestMetered(t *testing.T) {
 		return quota.NewMeter("k", "it", r, 0, 1)
 	}
 	// An hour's worth of one a second: 3600, and one more before it is used up.
-	count := func(m metered) (n int) {
-		for m.take(quota.WriteOps, 1, 1) == nil {
+	count := func(m Metered) (n int) {
+		for m.Take(quota.WriteOps, 1, 1) == nil {
 			n++
 		}
 		return n
 	}
-	q := &quotas{began: time.Now()}
-	m := metered{q: q, table: meter(2, 1e6), user: meter(1, 1e6)}
+	q := &quotas{Began: time.Now()}
+	m := Metered{q: q, table: meter(2, 1e6), user: meter(1, 1e6)}
 	if n := count(m); n < 3600 || n > 3620 {
 		t.Errorf("%d let in by a user's quota of 3600", n)
 	}
@@ -36,7 +37,7 @@ func TestMetered(t *testing.T) {
 		t.Errorf("%d let in by what the table has left of 7200: what a user's quota refused is used up", n)
 	}
 	var used *api.QuotaError
-	if err := m.take(quota.WriteOps, 1, 1); !errors.As(err, &used) || used.Quota != "it write_ops" || used.Bytes || used.Limit != 2 || used.RetryAfter <= 0 {
+	if err := m.Take(quota.WriteOps, 1, 1); !errors.As(err, &used) || used.Quota != "it write_ops" || used.Bytes || used.Limit != 2 || used.RetryAfter <= 0 {
 		t.Errorf("refused with %v", err)
 	}
 	m.table = meter(1e6, 1)
@@ -44,17 +45,17 @@ func TestMetered(t *testing.T) {
 		t.Errorf("%d bytes let in, of 3600", n)
 	}
 	m.table = meter(1, 1)
-	for m.take(quota.WriteOps, 1, 4000) == nil {
+	for m.Take(quota.WriteOps, 1, 4000) == nil {
 	}
 	for range 3000 { // for their bytes
-		if m.take(quota.WriteOps, 1, 4000) == nil {
+		if m.Take(quota.WriteOps, 1, 4000) == nil {
 			t.Fatal("let in beyond a quota of bytes")
 		}
 	}
-	m.release(quota.WriteOps, 0, 8000)
-	m.table.Refund(q.now(), quota.WriteBytes, 1<<40)
+	m.Release(quota.WriteOps, 0, 8000)
+	m.table.Refund(q.Now(), quota.WriteBytes, 1<<40)
 	n := 0
-	for m.take(quota.WriteOps, 1, 0) == nil {
+	for m.Take(quota.WriteOps, 1, 0) == nil {
 		n++
 	}
 	if n < 3590 || n > 3620 {
@@ -65,21 +66,21 @@ func TestMetered(t *testing.T) {
 		err  error
 		back bool
 	}{
-		{fmt.Errorf("x: %w", api.ErrNotServing), true}, {api.ErrNoTable, false}, {api.ErrUnavailable, true}, {errLeaseEnded, true}, {&api.OverloadedError{}, true},
+		{fmt.Errorf("x: %w", api.ErrNotServing), true}, {api.ErrNoTable, false}, {api.ErrUnavailable, true}, {&rpc.Error{Code: rpc.CodeUnavailable, Retryable: true}, true}, {&api.OverloadedError{}, true},
 		{api.ErrDiskFull, true}, {api.ErrOutcomeUnknown, false}, {table.ErrBadRowKey, false}, {&api.PermissionError{}, false},
 	} {
-		m := metered{q: q, table: meter(1, 1e6)}
+		m := Metered{q: q, table: meter(1, 1e6)}
 		for range 3000 {
-			if err := m.take(quota.WriteOps, 1, 1); err != nil {
+			if err := m.Take(quota.WriteOps, 1, 1); err != nil {
 				t.Fatal(err)
 			}
-			m.refund(x.err, quota.WriteOps, 1, 1)
+			m.Refund(x.err, quota.WriteOps, 1, 1)
 		}
 		if n := count(m); (n >= 3600) != x.back {
 			t.Errorf("after 3000 operations that ended with %v %d are let in, of 3600", x.err, n)
 		}
 	}
-	if err := (metered{}).take(quota.WriteOps, 1e9, 1e15); err != nil {
+	if err := (Metered{}).Take(quota.WriteOps, 1e9, 1e15); err != nil {
 		t.Errorf("without a quota: %v", err)
 	}
 }
@@ -97,54 +98,54 @@ func TestRefunds(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name string
-		do   func(t *testing.T, m metered)
+		do   func(t *testing.T, m Metered)
 		left [quota.Kinds]int // what is let in afterwards: one unit at a time
 	}{
-		{"nothing", func(*testing.T, metered) {}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
-		{"a write that is not begun", func(t *testing.T, m metered) {
-			take(t, m.take(quota.WriteOps, 100, 200))
-			m.refund(notBegun, quota.WriteOps, 100, 200)
+		{"nothing", func(*testing.T, Metered) {}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
+		{"a write that is not begun", func(t *testing.T, m Metered) {
+			take(t, m.Take(quota.WriteOps, 100, 200))
+			m.Refund(notBegun, quota.WriteOps, 100, 200)
 		}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
-		{"a write, and one that is not begun", func(t *testing.T, m metered) {
-			take(t, m.take(quota.WriteOps, 100, 200))
-			take(t, m.take(quota.WriteOps, 30, 40))
-			m.refund(notBegun, quota.WriteOps, 30, 40)
+		{"a write, and one that is not begun", func(t *testing.T, m Metered) {
+			take(t, m.Take(quota.WriteOps, 100, 200))
+			take(t, m.Take(quota.WriteOps, 30, 40))
+			m.Refund(notBegun, quota.WriteOps, 30, 40)
 		}, [quota.Kinds]int{3601, 3601, 3501, 3401}},
-		{"a write, and one that fails", func(t *testing.T, m metered) {
-			take(t, m.take(quota.WriteOps, 100, 200))
-			take(t, m.take(quota.WriteOps, 30, 40))
-			m.refund(failed, quota.WriteOps, 30, 40)
+		{"a write, and one that fails", func(t *testing.T, m Metered) {
+			take(t, m.Take(quota.WriteOps, 100, 200))
+			take(t, m.Take(quota.WriteOps, 30, 40))
+			m.Refund(failed, quota.WriteOps, 30, 40)
 		}, [quota.Kinds]int{3601, 3601, 3471, 3361}},
-		{"reads that are charged, and one that is not begun", func(t *testing.T, m metered) {
-			m.charge(quota.ReadOps, 500, 700)
-			take(t, m.take(quota.ReadOps, 10, 0))
-			m.refund(notBegun, quota.ReadOps, 10, 0)
+		{"reads that are charged, and one that is not begun", func(t *testing.T, m Metered) {
+			m.Charge(quota.ReadOps, 500, 700)
+			take(t, m.Take(quota.ReadOps, 10, 0))
+			m.Refund(notBegun, quota.ReadOps, 10, 0)
 		}, [quota.Kinds]int{3101, 2901, 3601, 3601}},
-		{"a conditional write, and one that is not begun", func(t *testing.T, m metered) {
-			take(t, m.takeBoth(nil, nil))
-			take(t, m.takeBoth(nil, nil))
-			m.refundBoth(notBegun)
+		{"a conditional write, and one that is not begun", func(t *testing.T, m Metered) {
+			take(t, m.TakeBoth(nil, nil))
+			take(t, m.TakeBoth(nil, nil))
+			m.RefundBoth(notBegun)
 		}, [quota.Kinds]int{3600, 3601, 3600, 3601}},
-		{"a conditional write that fails", func(t *testing.T, m metered) {
-			take(t, m.takeBoth(nil, nil))
-			m.refundBoth(failed)
+		{"a conditional write that fails", func(t *testing.T, m Metered) {
+			take(t, m.TakeBoth(nil, nil))
+			m.RefundBoth(failed)
 		}, [quota.Kinds]int{3600, 3601, 3600, 3601}},
-		{"a conditional write that may not write", func(t *testing.T, m metered) {
-			take(t, m.take(quota.ReadOps, 10, 0))
-			m.charge(quota.WriteOps, burst+1, 0)
-			if m.takeBoth(nil, nil) == nil {
+		{"a conditional write that may not write", func(t *testing.T, m Metered) {
+			take(t, m.Take(quota.ReadOps, 10, 0))
+			m.Charge(quota.WriteOps, burst+1, 0)
+			if m.TakeBoth(nil, nil) == nil {
 				t.Error("let in")
 			}
 		}, [quota.Kinds]int{3591, 3601, 0, 3601}},
-		{"a write that has too many bytes", func(t *testing.T, m metered) {
-			take(t, m.take(quota.WriteOps, 10, burst+1))
-			if m.take(quota.WriteOps, 100, 1) == nil {
+		{"a write that has too many bytes", func(t *testing.T, m Metered) {
+			take(t, m.Take(quota.WriteOps, 10, burst+1))
+			if m.Take(quota.WriteOps, 100, 1) == nil {
 				t.Error("let in")
 			}
 		}, [quota.Kinds]int{3601, 3601, 3591, 0}},
-		{"what is given back twice by mistake is no more than there was", func(t *testing.T, m metered) {
-			take(t, m.take(quota.WriteOps, 10, 10))
-			m.release(quota.WriteOps, 20, 20)
+		{"what is given back twice by mistake is no more than there was", func(t *testing.T, m Metered) {
+			take(t, m.Take(quota.WriteOps, 10, 10))
+			m.Release(quota.WriteOps, 20, 20)
 		}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestRefunds(t *testing.T) {
 						}
 						return quota.NewMeter("k", "it", r, 0, 1)
 					}
-					m := metered{q: &quotas{began: time.Now()}}
+					m := Metered{q: &quotas{Began: time.Now()}}
 					if caller != "user" {
 						m.table = meter()
 					}
@@ -191,7 +192,7 @@ func TestRefusedByOneTakesNothingOfTheOther(t *testing.T) {
 				for k := range full.Rates {
 					full.Rates[k] = quota.Rate{PerSecond: 1, Burst: quota.BurstMax}
 				}
-				m := metered{q: &quotas{began: time.Now()}, table: quota.NewMeter("t", "it", full, 0, 1), user: quota.NewMeter("u", "it", full, 0, 1)}
+				m := Metered{q: &quotas{Began: time.Now()}, table: quota.NewMeter("t", "it", full, 0, 1), user: quota.NewMeter("u", "it", full, 0, 1)}
 				empty, other := m.table, m.user
 				if refuses == "user" {
 					empty, other = other, empty
@@ -200,7 +201,7 @@ func TestRefusedByOneTakesNothingOfTheOther(t *testing.T) {
 					other.Charge(0, quota.Kind(k+1), 200)
 				}
 				empty.Charge(0, kind, 5000)
-				if m.take(quota.WriteOps, 50, 70) == nil {
+				if m.Take(quota.WriteOps, 50, 70) == nil {
 					t.Fatal("let in")
 				}
 				for k := range quota.Kinds {
