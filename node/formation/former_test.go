@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/steledb/stele/internal/testport"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -418,7 +419,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	a := newHost(t, "a")
 	a.store.cluster, a.store.founder = "c1", true
 	left, other := Peer{ID: "left", RPC: "127.0.0.1:1", Gossip: "127.0.0.1:2"}, Peer{ID: "other", RPC: "127.0.0.1:3", Gossip: "127.0.0.1:4"}
-	if err := (&peersFile{path: a.peers}).write("c1", []Peer{left, other}); err != nil {
+	if err := (&peersFile{fs: vfs.OS(), path: a.peers}).write("c1", []Peer{left, other}); err != nil {
 		t.Fatal(err)
 	}
 	a.start(t, func(c *Config) { c.Removed = removed })
@@ -438,7 +439,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	knows("removed", false)
-	if kept, err := readPeers(a.peers, "c1"); err != nil || len(kept) != 1 || kept[0].ID != "other" {
+	if kept, err := (&peersFile{fs: vfs.OS(), path: a.peers}).read("c1"); err != nil || len(kept) != 1 || kept[0].ID != "other" {
 		t.Errorf("the file of peers has %v, %v", kept, err)
 	}
 	said := hello{Peer: other, cluster: "c1", members: []Peer{left}}
@@ -460,7 +461,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	}
 	knows("listed by gossip", false)
 	a.stop()
-	if err := (&peersFile{path: a.peers}).write("c1", []Peer{left, other}); err != nil {
+	if err := (&peersFile{fs: vfs.OS(), path: a.peers}).write("c1", []Peer{left, other}); err != nil {
 		t.Fatal(err)
 	}
 	a.start(t, func(c *Config) { c.Removed = removed })
