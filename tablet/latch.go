@@ -46,7 +46,8 @@ func (ls *latches) passAll(ctx context.Context) error {
 		return nil // no latch was ever held
 	}
 	for i := range all {
-		for b := (timing.Backoff{Min: 50 * time.Microsecond, Max: 5 * time.Millisecond}); !all[i].mu.TryLock(); {
+		b := timing.Backoff{Min: 50 * time.Microsecond, Max: 5 * time.Millisecond}
+		for !all[i].mu.TryLock() {
 			if b.Sleep(ctx); ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
