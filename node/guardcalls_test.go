@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/node/authz"
 
 	"github.com/steledb/stele/client/api"
@@ -140,9 +141,7 @@ func (g *guardedNode) call(t *testing.T, caller *authz.Subject, method string, p
 	return conn.Call(ctx, method, func(e *wire.Encoder) {
 		e.Array(len(params))
 		for _, p := range params {
-			if err := e.Any(p); err != nil {
-				t.Error(err)
-			}
+			wiretest.Any(e, p)
 		}
 	}, nil)
 }
