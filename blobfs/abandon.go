@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/timing"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *Store) Abandon(h Handle) {
 
 // abandonLoop deletes abandoned blobs once they are garbage.
 func (k *repairer) abandonLoop() {
-	for sleep(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
+	for timing.SleepOn(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
 		if err := k.dropAbandoned(k.s.ctx); err != nil && k.s.ctx.Err() == nil {
 			k.s.log.Warn("abandoned blobs not deleted", "err", err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // suspectTime is how long a node that did not answer gets no new replicas and is read from last.
@@ -81,7 +82,7 @@ func (p *peers) probe(node string) {
 		}
 		pause := max(probeDelayMin<<x.flaps, min((now-x.since)/4, probeDelayMax))
 		p.mu.Unlock()
-		if sleep(p.s.ctx, p.clock, pause) != nil {
+		if timing.SleepOn(p.s.ctx, p.clock, pause) != nil {
 			return
 		}
 		if p.s.believedAlive(node) && p.s.ping(node) {

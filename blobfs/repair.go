@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // repairer maintains the replication factor of the extents on this node. Each node has one, and
@@ -325,7 +326,7 @@ func (k *repairer) auditLoop() {
 		if nodes := k.watch.auditsDue(); len(nodes) > 0 {
 			k.audit(nodes)
 		}
-		if sleep(k.s.ctx, k.s.cluster.Clock, tickEvery) != nil {
+		if timing.SleepOn(k.s.ctx, k.s.cluster.Clock, tickEvery) != nil {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // balanceEvery is how often a node checks whether it is too full.
@@ -37,7 +38,7 @@ type BalanceStatus struct {
 // under-replicated and membership is stable.
 func (k *repairer) balanceLoop() {
 	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, reportedFree: map[string]int64{}}
-	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
+	for timing.SleepOn(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
 		v := k.watch.view()
 		active := false
 		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.stateOf(v, k.s.self) == nodeLive {

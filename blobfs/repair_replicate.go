@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // noTargetError means that an extent has too few replicas and no node accepts another.
@@ -311,7 +312,7 @@ const busyReadTime = 50 * time.Millisecond
 // yieldIfBusy pauses for as long as a read took, if the source disk is busy.
 func (k *repairer) yieldIfBusy(ctx context.Context, took time.Duration) {
 	if k != nil && took > busyReadTime {
-		_ = sleep(ctx, k.s.cluster.Clock, took)
+		_ = timing.SleepOn(ctx, k.s.cluster.Clock, took)
 	}
 }
 

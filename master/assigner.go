@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -367,11 +368,11 @@ func (a *assigner) start(ctx context.Context, o Order, s *TabletState) {
 			log.Info("order planned again", "err", err)
 		case ctx.Err() == nil && errors.Is(err, ErrOvertaken):
 			log.Info("order overtaken", "err", err)
-			pause(ctx, retryPause)
+			timing.Sleep(ctx, retryPause)
 		case ctx.Err() == nil:
 			wait := a.failed(&o, err)
 			log.Warn("order failed, retrying", "err", err, "retry_in", wait)
-			pause(ctx, wait)
+			timing.Sleep(ctx, wait)
 		}
 		if err == nil || errors.Is(err, ErrOvertaken) {
 			a.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -131,7 +132,7 @@ func (m *Master) serveLeader(ctx context.Context, changed <-chan struct{}) {
 		if ctx.Err() == nil {
 			m.cfg.Logger.Warn("master lock not acquired, retrying", "err", err)
 		}
-		pause(ctx, m.cfg.Pause)
+		timing.Sleep(ctx, m.cfg.Pause)
 	}
 }
 
@@ -170,19 +171,10 @@ func (m *Master) work(ctx context.Context, lock Lock) {
 	v := voterManager{cfg: m.cfg, lock: lock, attempts: attempts{}}
 	for ctx.Err() == nil {
 		v.reconcile(ctx)
-		pause(ctx, m.cfg.Pause)
+		timing.Sleep(ctx, m.cfg.Pause)
 	}
 }
 
 // releaseTimeout bounds the release of the lock, which lets the next master start at once.
 // Otherwise the lock expires with the session.
 const releaseTimeout = 2 * time.Second
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 )
 
 const (
@@ -170,7 +172,7 @@ func (s *sorter) sorted(ctx context.Context, i int, run []byte) error {
 			if !s.held() {
 				return errors.Join(ErrNotMaster, err)
 			}
-			if pause(ctx, savePause); ctx.Err() != nil {
+			if timing.Sleep(ctx, savePause); ctx.Err() != nil {
 				return errors.Join(ctx.Err(), err)
 			}
 			if err = s.reread(ctx, i); errors.Is(err, errRecoveryGone) {

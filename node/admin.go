@@ -183,7 +183,8 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 	ctx, cancel := context.WithTimeout(tb.ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
 	assigned := false
-	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 200*time.Millisecond) {
+	pauses := timing.Backoff{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond}
+	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
 		tb.nudgeMaster(ctx)
 		if assigned = assigned || tb.tablets.assignedWhole(ctx, s.ID, tablets); assigned {
 			infos, err := tb.tablets.tabletInfos(ctx, s)
@@ -194,7 +195,6 @@ func (tb *tableService) pressTable(s *table.Schema, tablets int) {
 		if now, _, err := tb.catalog.Schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
 			return
 		}
-		timing.Sleep(ctx, wait)
 	}
 	tb.log.Warn("new table not served yet", "table", s.Name)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // Encryption names the source of the master keys that encrypt tables and commit logs on a node's disks. The zero value means no encryption.
@@ -153,20 +154,20 @@ func (n *Node) openEncryption(ctx context.Context) (err error) {
 
 // awaitMasterKeys returns the master keys. It repeats a failing command until it succeeds or ctx ends.
 func (n *Node) awaitMasterKeys(ctx context.Context) ([]blobfs.MasterKey, error) {
-	for pause := keyCommandPauseMin; ; pause = min(2*pause, keyCommandPauseMax) {
+	pauses := timing.Backoff{Min: keyCommandPauseMin, Max: keyCommandPauseMax}
+	for {
 		keys, err := n.cfg.Encryption.masterKeys(ctx)
 		var failed *MasterKeyError
 		if !errors.As(err, &failed) || !failed.Transient {
 			return keys, err
 		}
+		pause := pauses.Next()
 		if ctx.Err() == nil {
 			n.enter("the command that prints the master keys")
 			n.log.Warn("master key command failed", "err", err, "retry_in", pause)
 		}
-		select {
-		case <-ctx.Done():
+		if timing.Sleep(ctx, pause) != nil {
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -143,7 +143,8 @@ const (
 
 // ask calls the nodes to join in turn until one has enrolled this host. It returns early if all reachable nodes reject it for good.
 func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
-	for wait := enrolPauseMin; ; wait = min(2*wait, enrolPauseMax) {
+	pauses := timing.Backoff{Min: enrolPauseMin, Max: enrolPauseMax}
+	for ; ; pauses.Sleep(ctx) {
 		var final error
 		hope := false
 		for _, addr := range e.addrs {
@@ -169,7 +170,6 @@ func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
 		if errors.As(final, &refused) || final != nil && !hope { // rejected by a node of the cluster, or by all nodes
 			return nil, final
 		}
-		timing.Sleep(ctx, wait)
 	}
 }
 

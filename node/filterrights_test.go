@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
@@ -30,9 +31,7 @@ func TestRightsBeforeFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := wire.Encoder{}
-	if err := bad.Any([]any{"value", "("}); err != nil {
-		t.Fatal(err)
-	}
+	wiretest.Any(&bad, []any{"value", "("})
 	calls := func(name string) map[string]func(*wire.Encoder) {
 		filter := bad.Bytes()
 		return map[string]func(*wire.Encoder){

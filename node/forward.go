@@ -101,7 +101,8 @@ func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve 
 	c.OnAnswer(nil) // the master's node checks and logs the request
 	params := slices.Clone(c.Params.Rest())
 	began := time.Now()
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	pauses := timing.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
+	for {
 		if n.isMaster() {
 			g := guards[method]
 			if err := n.authz.AdmitCall(c, method, &g); err != nil {
@@ -118,7 +119,7 @@ func (n *Node) forward(c *rpc.Call, method string, caller *authz.Subject, serve 
 			return
 		}
 		if again {
-			timing.Sleep(c.Context(), wait)
+			pauses.Sleep(c.Context())
 		}
 		if !again || c.Context().Err() != nil || time.Since(began) > masterTime {
 			reply.Fail(c, err)

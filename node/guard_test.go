@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -104,9 +105,7 @@ func values(vs ...any) func(*wire.Encoder) {
 	return func(e *wire.Encoder) {
 		e.Array(len(vs))
 		for _, v := range vs {
-			if err := e.Any(v); err != nil {
-				panic(err)
-			}
+			wiretest.Any(e, v)
 		}
 	}
 }

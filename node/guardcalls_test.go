@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
@@ -139,9 +140,7 @@ func (g *guardedNode) call(t *testing.T, caller *authz.Subject, method string, p
 	return conn.Call(ctx, method, func(e *wire.Encoder) {
 		e.Array(len(params))
 		for _, p := range params {
-			if err := e.Any(p); err != nil {
-				t.Error(err)
-			}
+			wiretest.Any(e, p)
 		}
 	}, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/namespace"
@@ -40,10 +41,8 @@ func (n *Node) openLockService(ctx context.Context) error {
 	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.Cluster(ctx); return err }
 	for err = n.untilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLeader(ctx, read) {
 		n.enter("the founder of the cluster")
-		select {
-		case <-time.After(foundingPoll):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the cluster to be founded: %w", ctx.Err())
+		if err := timing.Sleep(ctx, foundingPoll); err != nil {
+			return fmt.Errorf("wait for the cluster to be founded: %w", err)
 		}
 	}
 	if err != nil {

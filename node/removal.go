@@ -27,10 +27,7 @@ func (n *Node) watchRemoval() {
 			n.fail(err)
 			return
 		}
-		select {
-		case <-time.After(removalRetry):
-		case <-n.ctx.Done():
-		}
+		timing.Sleep(n.ctx, removalRetry)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // removedFile is the name of the file in the first data directory with the removed nodes: at its next start, the node rejects them before
@@ -53,7 +53,7 @@ func writeRemoved(path, cluster string, gone map[string]bool) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(path, append(b, '\n'), 0o600); err != nil {
+	if err := vfs.WriteFile(vfs.OS(), path, append(b, '\n')); err != nil {
 		return fmt.Errorf("write the list of removed nodes: %w", err)
 	}
 	return nil

@@ -146,12 +146,13 @@ func (tv *tabletService) place(ctx context.Context, name string, row []byte, id 
 // untilServed calls do, and repeats it while the error is that the tablet is not served.
 func untilServed(ctx context.Context, do func() error) error {
 	start := time.Now()
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+	pauses := timing.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+	for {
 		err := api.FromRPC(do())
 		if err == nil || !errors.Is(err, api.ErrNotServing) && !errors.Is(err, api.ErrUnavailable) || time.Since(start) > homelessTimeout {
 			return err
 		}
-		if timing.Sleep(ctx, wait); ctx.Err() != nil {
+		if pauses.Sleep(ctx); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -392,12 +393,13 @@ type request struct {
 
 // askMaster sends a request to the master, on this node or another, until it answers.
 func (tv *tabletService) askMaster(ctx context.Context, r *request) error {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	pauses := timing.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+	for {
 		again, err := tv.askMasterOnce(ctx, r)
 		if !again {
 			return err
 		}
-		if timing.Sleep(ctx, wait); ctx.Err() != nil {
+		if pauses.Sleep(ctx); ctx.Err() != nil {
 			return err
 		}
 	}

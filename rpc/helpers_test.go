@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 )
 
 // testServer is a server with methods for tests.
@@ -161,9 +162,7 @@ func exchange(t testing.TB, s *testServer, in []byte) []byte {
 // plain builds a message of values for plain mode.
 func plain(values ...any) []byte {
 	var e wire.Encoder
-	if err := e.Any(values); err != nil {
-		panic(err)
-	}
+	wiretest.Any(&e, values)
 	return e.Bytes()
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/loglimit"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // ErrServerClosed is the error of Serve after Shutdown or Close.
@@ -258,11 +259,11 @@ func (s *Server) Serve(l net.Listener) error {
 		return ErrServerClosed
 	}
 	defer s.removeListener(l)
-	pause := 5 * time.Millisecond
+	pauses := timing.Backoff{Min: 5 * time.Millisecond, Max: time.Second}
 	for {
 		conn, err := l.Accept()
 		if err == nil {
-			pause = 5 * time.Millisecond
+			pauses.Reset()
 			s.ServeConn(conn)
 			continue
 		}
@@ -274,12 +275,9 @@ func (s *Server) Serve(l net.Listener) error {
 			return fmt.Errorf("accept: %w", err)
 		}
 		// Most likely out of file descriptors, which other connections free when they close.
+		pause := pauses.Next()
 		s.log.Warn("accept error", "err", err, "pause", pause)
-		select {
-		case <-time.After(pause):
-		case <-s.ctx.Done():
-		}
-		pause = min(2*pause, time.Second)
+		timing.Sleep(s.ctx, pause)
 	}
 }
 

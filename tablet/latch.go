@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/steledb/stele/internal/timing"
 )
 
 // latchStripes is the number of latches of a tablet. Rows that share a stripe wait for each other
@@ -44,9 +46,9 @@ func (ls *latches) passAll(ctx context.Context) error {
 		return nil // no latch was ever held
 	}
 	for i := range all {
-		for pause := 50 * time.Microsecond; !all[i].mu.TryLock(); pause = min(2*pause, 5*time.Millisecond) {
-			sleepIn(ctx, pause)
-			if ctx.Err() != nil {
+		b := timing.Backoff{Min: 50 * time.Microsecond, Max: 5 * time.Millisecond}
+		for !all[i].mu.TryLock() {
+			if b.Sleep(ctx); ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 		}

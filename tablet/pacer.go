@@ -3,6 +3,8 @@ package tablet
 import (
 	"context"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 )
 
 const (
@@ -29,7 +31,7 @@ type pacer struct {
 	calls func() int64         // number of operations that have priority, so far
 	ratio func() time.Duration // pause as a multiple of the slice
 	now   func() time.Duration // monotonic
-	sleep func(context.Context, time.Duration)
+	sleep func(context.Context, time.Duration) error
 	ctx   context.Context // of the compaction; ends any pause
 
 	began time.Duration // start of the slice
@@ -49,7 +51,7 @@ func (t *Tablet) newMinorPacer(ctx context.Context) *pacer {
 
 func (s *Server) newPacer(ctx context.Context, calls func() int64, ratio func() time.Duration) *pacer {
 	begin := time.Now()
-	g := &pacer{calls: calls, ratio: ratio, now: func() time.Duration { return time.Since(begin) }, sleep: sleepIn, ctx: ctx}
+	g := &pacer{calls: calls, ratio: ratio, now: func() time.Duration { return time.Since(begin) }, sleep: timing.Sleep, ctx: ctx}
 	g.beginSlice()
 	return g
 }
@@ -85,11 +87,11 @@ func (g *pacer) step(bytes int) {
 	g.beginSlice()
 }
 
-// pauseStep bounds a sleep before rest is evaluated again. One entry may be 100 MiB and its pause
+// pauseStep bounds a sleep before ratio is evaluated again. One entry may be 100 MiB and its pause
 // seconds, during which an operation may begin to wait for the compaction.
 const pauseStep = 10 * time.Millisecond
 
-// pause sleeps for rest times work, until ctx ends or rest shows that the compaction has become
+// pause sleeps for ratio times work, until ctx ends or ratio shows that the compaction has become
 // urgent.
 func (g *pacer) pause(work time.Duration) {
 	for began := g.now(); g.ctx.Err() == nil; {
@@ -97,17 +99,7 @@ func (g *pacer) pause(work time.Duration) {
 		if left <= 0 {
 			return
 		}
-		g.sleep(g.ctx, min(left, pauseStep))
-	}
-}
-
-// sleepIn sleeps for d or until ctx ends.
-func sleepIn(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+		_ = g.sleep(g.ctx, min(left, pauseStep)) // the loop checks ctx
 	}
 }
 

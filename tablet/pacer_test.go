@@ -26,7 +26,7 @@ func TestPacer(t *testing.T) {
 			var reads int64
 			g := &pacer{
 				calls: func() int64 { return reads }, ratio: func() time.Duration { return c.ratio }, now: func() time.Duration { return now },
-				sleep: func(_ context.Context, d time.Duration) { slept, now = slept+d, now+d }, ctx: t.Context(),
+				sleep: func(_ context.Context, d time.Duration) error { slept, now = slept+d, now+d; return nil }, ctx: t.Context(),
 			}
 			g.beginSlice()
 			for range 10 {
@@ -89,7 +89,7 @@ func TestMinorPacer(t *testing.T) {
 	want("no longer", 1)
 	g := tab.newMinorPacer(t.Context())
 	slept := false
-	g.sleep = func(context.Context, time.Duration) { slept = true }
+	g.sleep = func(context.Context, time.Duration) error { slept = true; return nil }
 	if g.step(sliceBytes); slept {
 		t.Error("it pauses without writes")
 	}
@@ -146,9 +146,9 @@ func TestPauseEndsEarly(t *testing.T) {
 		var now time.Duration
 		ratio := time.Duration(7)
 		g := &pacer{ctx: ctx, calls: func() int64 { return int64(now) }, ratio: func() time.Duration { return ratio }, now: func() time.Duration { return now }}
-		g.sleep = func(ctx context.Context, d time.Duration) {
+		g.sleep = func(ctx context.Context, d time.Duration) error {
 			if now += d; now < 2*time.Second {
-				return
+				return nil
 			}
 			switch what {
 			case "interrupted":
@@ -156,6 +156,7 @@ func TestPauseEndsEarly(t *testing.T) {
 			case "urgent":
 				ratio = 0
 			}
+			return nil
 		}
 		g.beginSlice()
 		now += time.Second

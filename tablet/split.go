@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/table"
 )
 
@@ -257,7 +258,8 @@ func (s *Server) settleSplit(low, up *Meta) error {
 // The error is one of Metadata's that mean that the change did not happen, or ErrClosed of this
 // server or of Metadata.
 func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
-	for n, pause := 0, settlePauseMin; ; n, pause = n+1, min(2*pause, settlePauseMax) {
+	pauses := timing.Backoff{Min: settlePauseMin, Max: settlePauseMax}
+	for n := 0; ; n++ {
 		ctx, cancel := s.metaContext()
 		err := try(ctx, n > 0)
 		cancel()
@@ -267,6 +269,7 @@ func (s *Server) settle(try func(ctx context.Context, again bool) error) error {
 		if err == nil || errors.Is(err, ErrMetaChanged) || errors.Is(err, ErrMetaLost) || errors.Is(err, ErrMetaTooLarge) {
 			return err
 		}
+		pause := pauses.Next()
 		s.log.Warn("metadata change outcome unknown", "err", err, "retry_in", pause)
 		s.sleep(pause)
 		select {

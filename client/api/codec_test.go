@@ -259,7 +259,7 @@ func TestWrongParameters(t *testing.T) {
 		return func(e *wire.Encoder) {
 			e.Map(1)
 			e.Str(key)
-			_ = e.Any(v)
+			wiretest.Any(e, v)
 		}
 	}
 	long := strings.Repeat("k", 70000)
@@ -547,7 +547,7 @@ func TestCreateTableSchema(t *testing.T) {
 	for _, size := range []int64{-1 << 62, -8192, -1, 0, 1, table.MaxBlockBytes + 1, 1 << 40} {
 		var got CreateTableRequest
 		b := wiretest.Encode(func(e *wire.Encoder) {
-			_ = e.Any([]any{"t", map[string]any{"families": []any{map[string]any{"name": "f", "block_bytes": size}}}})
+			wiretest.Any(e, []any{"t", map[string]any{"families": []any{map[string]any{"name": "f", "block_bytes": size}}}})
 		})
 		err := decodeInto(b, &got)
 		if err == nil {

@@ -51,7 +51,7 @@ func TestOptionsThatWiden(t *testing.T) {
 				}
 				e.Map(1)
 				e.Str(test.option)
-				_ = e.Any(v)
+				wiretest.Any(e, v)
 			})
 			err := decodeInto(params, test.into())
 			if v == nil {

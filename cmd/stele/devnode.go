@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node"
 )
 
@@ -171,7 +172,7 @@ func isSetting(variable string) bool {
 func (n *devNode) await(ctx context.Context, count int) error {
 	c, err := client.Open(ctx, n.listen, client.Config{})
 	for ; err != nil; c, err = client.Open(ctx, n.listen, client.Config{}) {
-		if pause(ctx, pollInterval); ctx.Err() != nil {
+		if timing.Sleep(ctx, pollInterval); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -181,7 +182,7 @@ func (n *devNode) await(ctx context.Context, count int) error {
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, pollInterval); ctx.Err() != nil {
+		if timing.Sleep(ctx, pollInterval); ctx.Err() != nil {
 			return err
 		}
 	}
@@ -223,13 +224,6 @@ func votersOf(nodes int) int {
 
 // pollInterval is the interval at which await polls a node.
 const pollInterval = 50 * time.Millisecond
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
 
 func (n *devNode) pid() int { return n.cmd.Process.Pid }
 

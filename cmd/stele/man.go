@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node"
 )
 
@@ -41,7 +41,10 @@ func (a *app) writeManPages(root *cobra.Command, dir string) error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		return renameio.WriteFile(name, page, 0o644)
+		if err := vfs.WriteFile(vfs.OS(), name, page); err != nil {
+			return err
+		}
+		return os.Chmod(name, 0o644) // for all users of the host
 	}
 	var each func(cmd *cobra.Command) error
 	each = func(cmd *cobra.Command) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
+	"github.com/steledb/stele/internal/timing"
 )
 
 func (a *app) nodeDrainCommand() *cobra.Command {
@@ -153,20 +154,9 @@ func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*
 		case !bounded && time.Since(changed) >= drainStallTimeout:
 			return a.drainIncomplete(errDrainStalled, last, start)
 		}
-		if wait(ctx, max(drainPoll, 4*time.Since(began))) != nil {
+		if timing.Sleep(ctx, max(drainPoll, 4*time.Since(began))) != nil {
 			return a.drainIncomplete(ctx.Err(), last, start)
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -1,12 +1,14 @@
 package secretfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // BytesMax bounds the size of a file that Read accepts. It exceeds the size of any key or bundle of
@@ -63,63 +65,42 @@ func Read(name string) ([]byte, error) {
 
 // Write replaces the content of the file, which is accessible only to its owner. Content and name
 // are durable when it returns nil. Missing directories are created with access for the owner only.
-func Write(name string, content []byte) error {
-	dir := filepath.Dir(name)
-	if err := makeDir(dir); err != nil {
+func Write(name string, content []byte) error { return write(vfs.OS(), name, content) }
+
+func write(fsys vfs.FS, name string, content []byte) error {
+	if err := makeDir(fsys, filepath.Dir(name)); err != nil {
 		return err
 	}
-	// Not renameio.WriteFile, which would keep the permissions of the old file.
-	f, err := renameio.NewPendingFile(name, renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	defer f.Cleanup() // no-op once the file is in place
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	if err := f.CloseAtomicallyReplace(); err != nil { // fsync, rename
-		return err
-	}
-	return SyncDir(dir)
+	return vfs.WriteFile(fsys, name, content)
 }
 
 // Remove deletes the file durably. It returns nil if the file does not exist.
-func Remove(name string) error {
-	if err := os.Remove(name); err != nil && !os.IsNotExist(err) {
+func Remove(name string) error { return remove(vfs.OS(), name) }
+
+func remove(fsys vfs.FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, err := os.Stat(filepath.Dir(name)); os.IsNotExist(err) {
+	err := fsys.SyncDir(filepath.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return SyncDir(filepath.Dir(name))
+	return err
 }
 
 // makeDir creates a directory and its parents, all with durable names.
-func makeDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, _, err := fsys.Stat(dir); err == nil {
 		return nil
 	}
 	up := filepath.Dir(dir)
 	if up != dir {
-		if err := makeDir(up); err != nil {
+		if err := makeDir(fsys, up); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
-	return SyncDir(up)
-}
-
-// SyncDir makes the names in a directory durable.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	if err := d.Sync(); err != nil {
-		_ = d.Close()
-		return err
-	}
-	return d.Close()
+	return fsys.SyncDir(up)
 }

@@ -3,9 +3,14 @@ package secretfile
 import (
 	"bytes"
 	"errors"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/steledb/stele/internal/vfs"
 )
 
 func TestWriteThenRead(t *testing.T) {
@@ -92,5 +97,56 @@ func TestReadRefusesOtherFiles(t *testing.T) {
 	}
 	if _, err := Read(filepath.Join(dir, "none")); !os.IsNotExist(err) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestWritePowerLoss: S1, with a power loss at each disk operation, and what survives chosen at
+// random.
+func TestWritePowerLoss(t *testing.T) {
+	const name = "/etc/stele/key"
+	before, after := strings.Repeat("old", 500), strings.Repeat("new", 500)
+	for cut := int64(1); ; cut++ {
+		lost := false
+		for seed := range uint64(20) {
+			mem := vfs.NewMem(vfs.MemOptions{})
+			if err := write(mem, name, []byte(before)); err != nil {
+				t.Fatal(err)
+			}
+			first := mem.Ops()
+			mem.SetHook(func(op vfs.Op) error {
+				if op.N-first >= cut {
+					lost = true
+					return vfs.ErrPowerCut
+				}
+				return nil
+			})
+			err := write(mem, name, []byte(after))
+			got, readErr := vfs.ReadFile(mem.Crash(rand.New(rand.NewPCG(uint64(cut), seed))), name)
+			if readErr != nil || string(got) != after && (err == nil || string(got) != before) {
+				t.Fatalf("power loss at operation %d, seed %d: Write returned %v, then the file has %d bytes, %v", cut, seed, err, len(got), readErr)
+			}
+		}
+		if !lost {
+			return
+		}
+	}
+}
+
+// TestFirstWritePowerLoss: a file that Write reported is found after a power loss, with the
+// directories that Write created for it.
+func TestFirstWritePowerLoss(t *testing.T) {
+	const name = "/etc/stele/key"
+	mem := vfs.NewMem(vfs.MemOptions{})
+	if err := write(mem, name, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := vfs.ReadFile(mem.Crash(nil), name); err != nil || string(b) != "x" {
+		t.Errorf("after a power loss the file has %q, %v", b, err)
+	}
+	if err := remove(mem, name); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := vfs.ReadFile(mem.Crash(nil), name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after Remove and a power loss the file has %q, %v", b, err)
 	}
 }

@@ -29,6 +29,12 @@
 // Applications Recover from fsync Failures?", ATC 2020). The exception is ErrPowerCut, after which
 // Crash decides.
 //
+// # Replacing a file
+//
+// W1. When [WriteFile] returns nil, the file has the new content, after any crash too. If it returns
+// an error, or a crash interrupts it, the file has the old or the new content, never a mixture or a
+// part.
+//
 // # Encrypted files
 //
 // A Crypt stores a file in three parts: a header page that identifies its key, the first page of

@@ -185,8 +185,10 @@ func (c *memCore) ReadDir(dir string) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	dir = memPath(dir)
-	if n := c.names[dir]; n == nil || !n.dir {
+	if n := c.names[dir]; n == nil {
 		return nil, pathError("readdir", dir, fs.ErrNotExist)
+	} else if !n.dir {
+		return nil, pathError("readdir", dir, syscall.ENOTDIR)
 	}
 	return c.list(dir), nil
 }

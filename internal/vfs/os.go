@@ -129,19 +129,24 @@ type osFile struct {
 }
 
 func openFile(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	file := &osFile{File: f, fd: int(f.Fd())}
-	// The name may have been removed just before the open, and removeLater may be freeing the
-	// space.
-	var st unix.Stat_t
-	if err := unix.Fstat(file.fd, &st); err == nil && st.Nlink == 0 {
+	for {
+		f, err := os.OpenFile(name, flag, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		file := &osFile{File: f, fd: int(f.Fd())}
+		// The name may have been removed just before the open, and removeLater may be freeing the
+		// space.
+		var st unix.Stat_t
+		if err := unix.Fstat(file.fd, &st); err != nil || st.Nlink > 0 {
+			return file, nil
+		}
 		f.Close()
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		if flag&os.O_CREATE != 0 {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		// A rename may have replaced the file: open the one that has the name now.
 	}
-	return file, nil
 }
 
 func (f *osFile) Close() error {

@@ -59,7 +59,7 @@ type File interface {
 
 // RemoveLater removes a file like FS.Remove, but may defer freeing its space. If the file is large,
 // has no other name and is not open elsewhere, and the file system supports it, the space is freed
-// only by free. The caller must call free once. It frees 1 MiB at a time and calls rest
+// only by free. The caller must call free once. It frees 1 MiB at a time and calls pause
 // after each step with the step's duration. Freeing 16 MiB at once delays the syncs of all other
 // files by 3 to 16 ms, on ext4 with discard. free is nil if there is nothing to do. After a
 // crash the file either exists in full or is removed and all its space is free.

@@ -94,10 +94,11 @@ func (r *Rights) ask(ctx context.Context, caller *Subject, ask func(ctx context.
 	defer cancel()
 	name, generation, s := caller.Principal()
 	// While rights are being changed they are uncertain, for as long as it takes to wait for a dead server's lease.
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	pauses := timing.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}
+	for {
 		t, err := ask(ctx, name, generation)
 		if errors.Is(err, acl.ErrUncertain) {
-			if timing.Sleep(ctx, wait); ctx.Err() == nil {
+			if pauses.Sleep(ctx); ctx.Err() == nil {
 				continue
 			}
 		}
@@ -105,7 +106,7 @@ func (r *Rights) ask(ctx context.Context, caller *Subject, ask func(ctx context.
 			revoked, known := r.Cache.CertificateRevoked(t, name, caller.Peer.Serial)
 			if !known {
 				err = acl.ErrUncertain
-				if timing.Sleep(ctx, wait); ctx.Err() == nil {
+				if pauses.Sleep(ctx); ctx.Err() == nil {
 					continue
 				}
 			}

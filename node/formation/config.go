@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/rpc"
 )
 
@@ -58,6 +59,8 @@ type Config struct {
 	Store Store
 	// PeersFile is the path of the file of remembered members. Empty means none.
 	PeersFile string
+	// FS is the file system of PeersFile. Nil means that of the operating system.
+	FS vfs.FS
 
 	// Admit may reject a node that asks to join, for example one that was removed. The text of its
 	// error is sent to the node. Nil admits all.
@@ -101,6 +104,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Removed == nil {
 		c.Removed = func(string) bool { return false }
+	}
+	if c.FS == nil {
+		c.FS = vfs.OS()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

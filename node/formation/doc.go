@@ -61,4 +61,6 @@
 //	F5. A message from a node of another cluster or, without certificates, of another key, changes nothing.
 //	F6. A node that Config.Removed reports is in no hello and, after the next ForgetRemoved, not in the
 //	    file.
+//	F7. After a crash the file has the members of its last complete write, or of the one that the crash
+//	    interrupted.
 package formation

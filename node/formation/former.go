@@ -62,7 +62,7 @@ func New(cfg Config) (*Former, error) {
 	if len(f.keys) == 0 {
 		f.keys = [][]byte{nil}
 	}
-	f.file.path = cfg.PeersFile
+	f.file.fs, f.file.path = cfg.FS, cfg.PeersFile
 	for _, a := range cfg.Join {
 		a, _ = WithPort(a) // validated
 		if !slices.Contains(f.join, a) {
@@ -71,7 +71,7 @@ func New(cfg Config) (*Former, error) {
 	}
 	f.mu.self, f.mu.cluster, f.mu.raftEpoch = cfg.Self, cfg.Cluster, cfg.RaftEpoch
 	f.mu.discovered, f.mu.calling, f.mu.foreign = map[string]Peer{}, map[string]bool{}, map[string]error{}
-	f.mu.remembered, err = readPeers(cfg.PeersFile, cfg.Cluster)
+	f.mu.remembered, err = f.file.read(cfg.Cluster)
 	if err != nil { // they are optional
 		f.log.Warn("remembered peers not read", "err", err)
 	}

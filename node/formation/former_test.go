@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/testport"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/rpc"
 	"go.uber.org/goleak"
 )
@@ -417,7 +418,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	a := newHost(t, "a")
 	a.store.cluster, a.store.founder = "c1", true
 	left, other := Peer{ID: "left", RPC: "127.0.0.1:1", Gossip: "127.0.0.1:2"}, Peer{ID: "other", RPC: "127.0.0.1:3", Gossip: "127.0.0.1:4"}
-	if err := (&peersFile{path: a.peers}).write("c1", []Peer{left, other}); err != nil {
+	if err := (&peersFile{fs: vfs.OS(), path: a.peers}).write("c1", []Peer{left, other}); err != nil {
 		t.Fatal(err)
 	}
 	a.start(t, func(c *Config) { c.Removed = removed })
@@ -437,7 +438,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	knows("removed", false)
-	if kept, err := readPeers(a.peers, "c1"); err != nil || len(kept) != 1 || kept[0].ID != "other" {
+	if kept, err := (&peersFile{fs: vfs.OS(), path: a.peers}).read("c1"); err != nil || len(kept) != 1 || kept[0].ID != "other" {
 		t.Errorf("the file of peers has %v, %v", kept, err)
 	}
 	said := hello{Peer: other, cluster: "c1", members: []Peer{left}}
@@ -459,7 +460,7 @@ func TestRemovedStaysForgotten(t *testing.T) {
 	}
 	knows("listed by gossip", false)
 	a.stop()
-	if err := (&peersFile{path: a.peers}).write("c1", []Peer{left, other}); err != nil {
+	if err := (&peersFile{fs: vfs.OS(), path: a.peers}).write("c1", []Peer{left, other}); err != nil {
 		t.Fatal(err)
 	}
 	a.start(t, func(c *Config) { c.Removed = removed })

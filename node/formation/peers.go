@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
 
-	"github.com/google/renameio/v2"
+	"github.com/steledb/stele/internal/vfs"
 )
 
 const (
@@ -20,7 +19,8 @@ const (
 // peersFile stores the known members, so that a restart needs no flag. It is optional: a missing or
 // old file does no harm.
 type peersFile struct {
-	path string
+	fs   vfs.FS
+	path string // empty: there is no file
 
 	// mu serializes the writes.
 	mu   sync.Mutex
@@ -33,12 +33,12 @@ type peersText struct {
 	Peers   []Peer `json:"peers"`
 }
 
-// readPeers returns the stored members of the cluster.
-func readPeers(path, cluster string) ([]Peer, error) {
-	if path == "" || cluster == "" {
+// read returns the stored members of the cluster.
+func (f *peersFile) read(cluster string) ([]Peer, error) {
+	if f.path == "" || cluster == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(path)
+	b, err := vfs.ReadFile(f.fs, f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -47,10 +47,10 @@ func readPeers(path, cluster string) ([]Peer, error) {
 	}
 	var t peersText
 	if err := json.Unmarshal(b, &t); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", f.path, err)
 	}
 	if t.Format != peersFormat || t.Cluster != cluster {
-		return nil, fmt.Errorf("%s has format %d and cluster %q", path, t.Format, t.Cluster)
+		return nil, fmt.Errorf("%s has format %d and cluster %q", f.path, t.Format, t.Cluster)
 	}
 	return t.Peers[:min(len(t.Peers), peersMax)], nil
 }
@@ -70,7 +70,8 @@ func (f *peersFile) write(cluster string, peers []Peer) error {
 	if slices.Equal(b, f.last) {
 		return nil
 	}
-	if err := renameio.WriteFile(f.path, append(b, '\n'), 0o600); err != nil {
+	f.last = nil // after an error the file has the old or the new peers
+	if err := vfs.WriteFile(f.fs, f.path, append(b, '\n')); err != nil {
 		return fmt.Errorf("write peers: %w", err)
 	}
 	f.last = b

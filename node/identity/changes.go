@@ -113,10 +113,10 @@ func (f *Folders) CompleteVoter() error {
 	if err != nil || !made {
 		return errors.Join(fmt.Errorf("become a voter: no Raft log in %s", d.path), err)
 	}
-	if err := syncDir(filepath.Join(d.path, raftFolder)); err != nil {
+	if err := d.fs.SyncDir(filepath.Join(d.path, raftFolder)); err != nil {
 		return err
 	}
-	if err := syncDir(d.path); err != nil {
+	if err := d.fs.SyncDir(d.path); err != nil {
 		return err
 	}
 	return f.change(func() { f.RaftNew = false })
@@ -161,7 +161,7 @@ func (f *Folders) setAside() error {
 		if err != nil {
 			return fmt.Errorf("set the lock service's log aside: %w", err)
 		}
-		if err := syncDir(d.path); err != nil {
+		if err := d.fs.SyncDir(d.path); err != nil {
 			return err
 		}
 	}

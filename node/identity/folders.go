@@ -9,10 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/steledb/stele/internal/vfs"
 )
 
 // dataFolder is one data folder given to the node.
 type dataFolder struct {
+	fs    vfs.FS
 	path  string
 	ident *Identity // nil if there is no identity file
 	blobs bool      // blobs/ holds data
@@ -28,10 +32,14 @@ type Folders struct {
 
 // Inspect checks the data folders, in any order, and changes nothing. The error names the folder
 // that does not belong to the others, or is missing.
-func Inspect(dataDirs []string) (*Folders, error) {
+func Inspect(dataDirs []string) (*Folders, error) { return InspectFS(vfs.OS(), dataDirs) }
+
+// InspectFS is Inspect on another file system, on which the result then writes. The Raft log alone is
+// expected on that of the operating system, the only one that bbolt supports.
+func InspectFS(fsys vfs.FS, dataDirs []string) (*Folders, error) {
 	all := &Folders{}
 	for _, path := range dataDirs {
-		d, err := inspectFolder(path)
+		d, err := inspectFolder(fsys, path)
 		if err != nil {
 			return nil, fmt.Errorf("data folder %s: %w", path, err)
 		}
@@ -49,19 +57,19 @@ func Inspect(dataDirs []string) (*Folders, error) {
 	return all, all.checkComplete()
 }
 
-func inspectFolder(path string) (dataFolder, error) {
+func inspectFolder(fsys vfs.FS, path string) (dataFolder, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return dataFolder{}, err
 	}
-	d := dataFolder{path: abs}
+	d := dataFolder{fs: fsys, path: abs}
 	if d.raft, err = hasLog(abs); err != nil {
 		return d, err
 	}
-	if d.blobs, err = holdsFiles(filepath.Join(abs, "blobs")); err != nil {
+	if d.blobs, err = holdsFiles(fsys, filepath.Join(abs, "blobs")); err != nil {
 		return d, err
 	}
-	b, err := os.ReadFile(filepath.Join(abs, file))
+	b, err := vfs.ReadFile(fsys, filepath.Join(abs, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, nil
 	}
@@ -84,24 +92,27 @@ func hasLog(path string) (bool, error) {
 	return err == nil, err
 }
 
-// holdsFiles reports whether there is a non-empty file below dir.
-func holdsFiles(dir string) (bool, error) {
-	found := false
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
+// holdsFiles reports whether name is a non-empty file, or a directory with one below it.
+func holdsFiles(fsys vfs.FS, name string) (bool, error) {
+	names, notDir := fsys.ReadDir(name)
+	if notDir != nil {
+		size, _, err := fsys.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return false, nil
+		case err != nil:
+			return false, err
+		case !errors.Is(notDir, syscall.ENOTDIR):
+			return false, notDir
 		}
-		info, err := e.Info()
-		if err == nil && info.Size() > 0 {
-			found = true
-			return filepath.SkipAll
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+		return size > 0, nil
 	}
-	return found, err
+	for _, child := range names {
+		if found, err := holdsFiles(fsys, filepath.Join(name, child)); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
 }
 
 // checkDistinct rejects a folder that was given twice.

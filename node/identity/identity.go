@@ -5,10 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node/formation"
 )
 
@@ -85,13 +84,10 @@ func (d *dataFolder) write(i Identity) error {
 	if err != nil {
 		return err
 	}
-	if err := makeDir(d.path); err != nil {
+	if err := makeDir(d.fs, d.path); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(filepath.Join(d.path, file), append(b, '\n'), 0o600); err != nil {
-		return err
-	}
-	if err := syncDir(d.path); err != nil {
+	if err := vfs.WriteFile(d.fs, filepath.Join(d.path, file), append(b, '\n')); err != nil {
 		return err
 	}
 	d.ident = &i
@@ -99,27 +95,14 @@ func (d *dataFolder) write(i Identity) error {
 }
 
 // makeDir creates a folder and makes its name durable.
-func makeDir(path string) error {
-	if _, err := os.Stat(path); err == nil {
+func makeDir(fsys vfs.FS, path string) error {
+	if _, _, err := fsys.Stat(path); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := fsys.MkdirAll(path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err := d.Sync(); err != nil {
-		_ = d.Close()
-		return err
-	}
-	return d.Close()
+	return fsys.SyncDir(filepath.Dir(path))
 }
 
 func randomHex(bytes int) string {

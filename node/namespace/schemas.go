@@ -49,7 +49,8 @@ const (
 
 // Schema implements tablet.Schemas. Further errors are those of reading, and of ctx.
 func (f *Schemas) Schema(ctx context.Context, id uint64, name string) (*table.Schema, tablet.Version, error) {
-	for wait := schemaPauseMin; ; wait = min(2*wait, schemaPauseMax) {
+	pauses := timing.Backoff{Min: schemaPauseMin, Max: schemaPauseMax}
+	for {
 		file, v, err := f.Session.GetVersion(ctx, TablePath(name))
 		if errors.Is(err, metaapi.ErrNotFound) {
 			return nil, nil, NoSuchTable(name)
@@ -67,7 +68,7 @@ func (f *Schemas) Schema(ctx context.Context, id uint64, name string) (*table.Sc
 		if v != nil {
 			return s, v, nil
 		}
-		if timing.Sleep(ctx, wait); ctx.Err() != nil {
+		if pauses.Sleep(ctx); ctx.Err() != nil {
 			return nil, nil, fmt.Errorf("schema of table %q is being changed: %w", name, ctx.Err())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
@@ -64,17 +65,14 @@ func Settle(ctx context.Context, try func(ctx context.Context, again bool) error
 	if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
 		return err
 	}
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	pauses := timing.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	for ; ; pauses.Sleep(ctx) {
 		again := attempt(ctx, func(ctx context.Context) error { return try(ctx, true) })
 		if again == nil || errors.Is(again, metaapi.ErrGeneration) || errors.Is(again, metaapi.ErrTooLarge) {
 			return again
 		}
 		if ctx.Err() != nil || errors.Is(again, metaapi.ErrClosed) {
 			return fmt.Errorf("%w; retried: %w", err, again)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
 		}
 	}
 }

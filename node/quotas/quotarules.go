@@ -21,53 +21,49 @@ import (
 
 // handleQuotas registers the methods that manage quotas.
 func (qs *Service) handleQuotas(r method.Registrar) {
-	r.Handle(api.MethodSetQuota, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // the change may outlive the call
-		var r api.SetQuotaRequest
-		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
-			return
-		}
-		err := qs.setQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetQuota, Name: r.Name}, &r)
-		qs.quotaChanged(c, api.MethodSetQuota, r.Of, r.Name, err)
-		if err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		c.Reply(nil)
-	})
-	r.Handle(api.MethodRemoveQuota, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep()
-		var r api.NamesRequest
-		if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
-			return
-		}
-		err := qs.removeQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRemoveQuota, Name: r.Names[1]}, r.Names[0])
-		qs.quotaChanged(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
-		if err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		c.Reply(nil)
-	})
+	r.Handle(api.MethodSetQuota, rpc.Spawned, qs.serveSetQuota)
+	r.Handle(api.MethodRemoveQuota, rpc.Spawned, qs.serveRemoveQuota)
 	r.HandleNames(api.MethodListQuotas, 0, qs.listQuotas)
 }
 
-// quotaChanged records a change in the audit log and the node's log, and waits until it is in force on this node.
-func (qs *Service) quotaChanged(c *rpc.Call, method, of, name string, err error) {
+func (qs *Service) serveSetQuota(c *rpc.Call) {
+	c.Keep() // the change may outlive the call
+	var r api.SetQuotaRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	err := qs.setQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetQuota, Name: r.Name}, &r)
+	qs.answerChange(c, api.MethodSetQuota, r.Of, r.Name, err)
+}
+
+func (qs *Service) serveRemoveQuota(c *rpc.Call) {
+	c.Keep()
+	var r api.NamesRequest
+	if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	err := qs.removeQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRemoveQuota, Name: r.Names[1]}, r.Names[0])
+	qs.answerChange(c, api.MethodRemoveQuota, r.Names[0], r.Names[1], err)
+}
+
+// answerChange records a change in the audit log and the node's log, and answers it once it is in force on this node.
+func (qs *Service) answerChange(c *rpc.Call, method, of, name string, err error) {
 	qs.Authz.Audit.Action(authz.SubjectOf(c), method, "quota of "+of+" "+name, err)
 	if err != nil {
+		reply.Fail(c, err)
 		return
 	}
 	qs.Log.Info("quota changed", "kind", of, "name", name, "method", method)
 	qs.quotasChanged(c.Context())
+	c.Reply(nil)
 }
 
 // quotaFile returns the path of the quota of a table or a user. Errors: api.ErrNoTable, ErrNoUser, ErrSystemTable.

@@ -24,12 +24,9 @@ func Fail(c *rpc.Call, err error) { c.Fail(ToAPI(err)) }
 
 // ToAPI converts errors of the parts that the data API does not know to their API form.
 func ToAPI(err error) error {
-	var extent *blobfs.CorruptError
-	var file *sstable.CorruptError
 	var failed *commitlog.FailedError
 	var unsure *tablet.UnknownOutcomeError
 	var changed *metaapi.GenerationError
-	var row *metadata.FormatError
 	var large *metaapi.TooLargeError
 	switch {
 	// First: the wrapped error would mean that nothing was executed.
@@ -37,12 +34,8 @@ func ToAPI(err error) error {
 		err = Recode(api.ErrOutcomeUnknown, err)
 	case errors.As(err, &large):
 		err = &table.LimitError{What: "lock service: " + large.What, Limit: large.Limit, Got: large.Got}
-	case errors.As(err, &extent):
-		err = &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: errors.New(err.Error())}
-	case errors.As(err, &file):
-		err = &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
-	case errors.As(err, &row):
-		err = &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
+	case corruptError(err) != nil:
+		err = corruptError(err)
 	case errors.Is(err, blobfs.ErrDiskFull), errors.Is(err, metaapi.ErrDiskFull):
 		err = Recode(api.ErrDiskFull, err)
 	case LockServiceAway(err):
@@ -55,6 +48,22 @@ func ToAPI(err error) error {
 		err = tabletError(err)
 	}
 	return api.ToRPC(err)
+}
+
+// corruptError converts errors of corrupt files and rows, and returns nil for others.
+func corruptError(err error) error {
+	var extent *blobfs.CorruptError
+	var file *sstable.CorruptError
+	var row *metadata.FormatError
+	switch {
+	case errors.As(err, &extent):
+		return &api.CorruptError{File: extent.File, Offset: extent.Offset, Err: errors.New(err.Error())}
+	case errors.As(err, &file):
+		return &api.CorruptError{File: file.File, Offset: file.Offset, Err: errors.New(err.Error())}
+	case errors.As(err, &row):
+		return &api.CorruptError{File: metadata.Name, Err: errors.New(err.Error())}
+	}
+	return nil
 }
 
 // LockServiceAway reports whether err means that the lock service has no leader, or that the session was lost because of that. In

@@ -123,9 +123,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		{MethodCheckSequencer, []any{"exclusive:1:2:/" + long}, rpc.CodeBadRequest},
 	} {
 		var e wire.Encoder
-		if err := e.Any(c.params); err != nil {
-			t.Fatal(err)
-		}
+		wiretest.Any(&e, c.params)
 		if c.params == nil {
 			e.Reset()
 			e.Array(0)
@@ -147,9 +145,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	}
 	// What a client of another make may send.
 	var e wire.Encoder
-	if err := e.Any([]any{[]byte("/a"), map[string]any{"x_mine": []any{1}, "session": nil, "timeout_ms": 1 << 40, "trace_id": nil}}); err != nil {
-		t.Fatal(err)
-	}
+	wiretest.Any(&e, []any{[]byte("/a"), map[string]any{"x_mine": []any{1}, "session": nil, "timeout_ms": 1 << 40, "trace_id": nil}})
 	if r, err := decodeRequest(MethodGet, e.Bytes()); err != nil || r.path != "/a" || r.timeout != timeoutMax {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -192,11 +188,9 @@ func TestResults(t *testing.T) {
 // Results of a later version have unknown keys, elements and kinds.
 func TestResultsOfLaterVersions(t *testing.T) {
 	var e wire.Encoder
-	if err := e.Any(map[string]any{
+	wiretest.Any(&e, map[string]any{
 		"term": 3, "first": 1, "new": []any{1}, "lease_ms": 10, "events": []any{[]any{4096, "/p", "", 0, "new"}, []any{1, "/q"}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	var k KeepAliveResponse
 	d := wire.NewDecoder(e.Bytes())
 	decodeKeepAlive(&d, &k)

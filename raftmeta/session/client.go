@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -200,7 +201,7 @@ func (r *retrier) wait(ctx context.Context, moved bool) bool {
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < pause {
 		return false
 	}
-	return sleep(ctx, pause)
+	return timing.Sleep(ctx, pause) == nil
 }
 
 // next returns the next pause. It begins with 25 ms, because an election is short, and doubles up
@@ -209,16 +210,4 @@ func (r *retrier) wait(ctx context.Context, moved bool) bool {
 func (r *retrier) next() time.Duration {
 	r.pause = min(max(2*r.pause, 25*time.Millisecond), time.Second)
 	return r.pause/2 + rand.N(r.pause)
-}
-
-// sleep waits for d and returns true, or returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/planted"
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -56,7 +57,7 @@ func (k *keepalive) run() {
 			r.hints++
 		default:
 			r.hints = 0
-			sleep(k.ctx, min(r.next(), share(k.lease, waitShare)))
+			timing.Sleep(k.ctx, min(r.next(), share(k.lease, waitShare)))
 		}
 	}
 }

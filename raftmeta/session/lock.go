@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -68,7 +69,7 @@ func (s *Session) Acquire(ctx context.Context, path string, mode api.Mode, o Loc
 		if isLocked {
 			locked = err
 		}
-		if isLocked && !o.Try && sleep(ctx, 25*time.Millisecond) && s.Err() == nil {
+		if isLocked && !o.Try && timing.Sleep(ctx, 25*time.Millisecond) == nil && s.Err() == nil {
 			continue
 		}
 		s.abandonAcquire(l, unknown)
@@ -231,7 +232,7 @@ func (s *Session) retryRelease(l *Lock) {
 		return
 	}
 	s.wg.Go(func() {
-		for r := (retrier{}); s.ctx.Err() == nil; sleep(s.ctx, r.next()) {
+		for r := (retrier{}); s.ctx.Err() == nil; timing.Sleep(s.ctx, r.next()) {
 			if s.release(s.ctx, l) == nil {
 				break
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 )
 
 // A server that is partitioned or suspended does not answer, and does not close its connections
@@ -64,7 +66,7 @@ func (p *peer) callEnded(answered bool) {
 // monitor continues for a moment after the last call, to monitor the next one.
 func (l *leaders) monitor(p *peer) {
 	v := &p.calls
-	for wait := answerTime; sleep(l.ctx, wait); {
+	for wait := answerTime; timing.Sleep(l.ctx, wait) == nil; {
 		v.mu.Lock()
 		if v.mu.calls == 0 {
 			v.mu.monitored = false

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -311,7 +312,7 @@ func (ws *watches) resetter() {
 		}
 		ws.mu.Unlock()
 		if !ok {
-			sleep(ws.s.ctx, r.next())
+			timing.Sleep(ws.s.ctx, r.next())
 		}
 	}
 }

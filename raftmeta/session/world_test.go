@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -91,7 +92,7 @@ func (l *link) isCut() bool {
 func (l *link) pass(ctx context.Context, change bool, f func(context.Context) error) error {
 	fate := l.roll()
 	if !fate.request {
-		if !sleep(ctx, fate.before+100*time.Millisecond) || !change {
+		if timing.Sleep(ctx, fate.before+100*time.Millisecond) != nil || !change {
 			return fmt.Errorf("%w: %w", api.ErrNotReady, lost(false))
 		}
 		return fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, lost(true))
@@ -104,9 +105,9 @@ func (l *link) pass(ctx context.Context, change bool, f func(context.Context) er
 			_ = f(ctx)
 		})
 	}
-	sleep(ctx, fate.before)
+	timing.Sleep(ctx, fate.before)
 	err := f(ctx)
-	sleep(ctx, fate.after)
+	timing.Sleep(ctx, fate.after)
 	if !fate.answer || l.isCut() {
 		if change {
 			return fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, lost(true))

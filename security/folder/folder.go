@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/secretfile"
+	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -148,7 +149,7 @@ func (f Folder) initWith(c *Contents) error {
 	if err := os.Rename(half.dir, f.dir); err != nil {
 		return err
 	}
-	return secretfile.SyncDir(filepath.Dir(f.dir))
+	return vfs.OS().SyncDir(filepath.Dir(f.dir))
 }
 
 // Enrol stores what a node received from the cluster that it joins. An interrupted call may be

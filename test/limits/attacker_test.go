@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 )
@@ -153,9 +154,7 @@ func encodeParams(params []any) func(*wire.Encoder) {
 	return func(e *wire.Encoder) {
 		e.Array(len(params))
 		for _, p := range params {
-			if err := e.Any(p); err != nil {
-				panic(err)
-			}
+			wiretest.Any(e, p)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/internal/wire/wiretest"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -155,9 +156,7 @@ func unreadAnswers(ctx context.Context, a *attacker) {
 		e := wire.GetEncoder()
 		defer e.Release()
 		for i := range 50 {
-			if err := e.Any([]any{0, i, api.MethodRead, []any{"attacked", "slow"}}); err != nil {
-				return err
-			}
+			wiretest.Any(e, []any{0, i, api.MethodRead, []any{"attacked", "slow"}})
 		}
 		if _, err := conn.Write(e.Bytes()); err != nil {
 			return err
@@ -179,9 +178,7 @@ func garbage(ctx context.Context, a *attacker) {
 		e := wire.GetEncoder()
 		defer e.Release()
 		for i := range 20 {
-			if err := e.Any([]any{0, i, api.MethodScanOpen, []any{"attacked", valueFilter("(a|b)*c{1,100}")}}); err != nil {
-				return err
-			}
+			wiretest.Any(e, []any{0, i, api.MethodScanOpen, []any{"attacked", valueFilter("(a|b)*c{1,100}")}})
 		}
 		b := append([]byte(nil), e.Bytes()...)
 		for range 1 + r.IntN(8) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/steledb/stele/internal/wire"
 )
 
@@ -17,6 +19,19 @@ func Encode(f func(*wire.Encoder)) []byte {
 	defer e.Release()
 	f(e)
 	return bytes.Clone(e.Bytes())
+}
+
+// Any appends v, a value of any type that the msgpack package encodes, for messages that no encoder
+// of this repository writes. It panics if v cannot be encoded.
+func Any(e *wire.Encoder, v any) {
+	var b bytes.Buffer
+	theirs := msgpack.NewEncoder(&b)
+	theirs.UseCompactInts(true)
+	theirs.SetSortMapKeys(true)
+	if err := theirs.Encode(v); err != nil {
+		panic(err)
+	}
+	e.Raw(b.Bytes())
 }
 
 // Unhex decodes hex digits, which may contain white space anywhere.
