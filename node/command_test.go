@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/usage"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
@@ -28,7 +29,7 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		methodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
 		methodTablets: "table, nil", methodSplit: "table, key, row", methodCompactOne: "table, key, all",
 		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
-		quotas.MethodUsage: "id", quotas.MethodReport: "server, rates, tables, round?",
+		usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
 	}
 	if !maps.Equal(reported, want) {
 		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(reported)), slices.Sorted(maps.Keys(want)))

@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/usage"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
@@ -104,7 +105,7 @@ var guards = allGuards(map[string]authz.Guard{
 	methodUnserved:      {},
 	methodCompact:       {},
 	methodTablets:       {},
-	quotas.MethodUsage:  {},
+	usage.Method:        {},
 	quotas.MethodReport: {},
 	methodSplit:         {},
 	methodHeld:          {},

@@ -36,6 +36,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.collectRPC(m)
 	if n.serving.Load() { // all parts exist
 		c.collectTablets(m)
+		n.usage.Collect(m)
 		n.quotas.Collect(m)
 		c.collectStore(m)
 		c.collectReplicas(m)

@@ -28,6 +28,7 @@ import (
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/results"
+	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -99,6 +100,7 @@ type Node struct {
 	blobs     *blobService
 	results   results.Memory
 	quotas    *quotas.Service
+	usage     *usage.Service
 	changes   *changes.Changes
 	accounts  *accounts
 	tabletOps *tabletService

@@ -51,6 +51,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleTabletCommands()
 	n.tabletOps.register(registrar{n})
 	n.tableOps.register(registrar{n})
+	n.usage.Register(registrar{n})
 	n.quotas.Register(registrar{n})
 	n.data.register(n.handle)
 	n.handleOwn()

@@ -1,13 +1,18 @@
 package node
 
 import (
+	"context"
+
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/tablet"
 )
 
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
@@ -20,11 +25,14 @@ func (n *Node) newServices() {
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.accounts.checkKnown,
-		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows,
+		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
 		Server: func() quotas.Server {
 			s := n.server.Load()
 			return quotas.Server{Name: s.name, Tablets: s.tablets, Metadata: s.metadata}
 		}})
+	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.id,
+		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
+		Users: n.tablets, Metadata: func() *tablet.Server { return n.server.Load().metadata }})
 	n.accounts.quotas = n.quotas
 	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsRequestedMax, authz: n.authz, catalog: &n.catalog,
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,

@@ -6,6 +6,9 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
+// LabelsMax bounds the tables, and the quotas, that have metrics of their own.
+const LabelsMax = 1000
+
 // Sender creates metrics with the common prefix.
 type Sender struct{ out chan<- prometheus.Metric }
 

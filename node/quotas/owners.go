@@ -94,8 +94,8 @@ func (qs *Service) OwnCreator(ctx context.Context, creator string, tableID uint6
 	return err
 }
 
-// owners returns the owners of tables by id.
-func (qs *Service) owners(ctx context.Context) (map[uint64]string, error) {
+// Owners returns the owners of tables by id.
+func (qs *Service) Owners(ctx context.Context) (map[uint64]string, error) {
 	names, err := qs.Catalog.List(ctx, quota.OwnersDir)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (qs *Service) owners(ctx context.Context) (map[uint64]string, error) {
 
 // forgetOwner removes the ownership of a removed user's tables.
 func (qs *Service) forgetOwner(ctx context.Context, user string) (found bool, err error) {
-	all, err := qs.owners(ctx)
+	all, err := qs.Owners(ctx)
 	for id, owner := range all {
 		if owner == user {
 			found, err = true, errors.Join(err, qs.saveOwner(ctx, id, ""))

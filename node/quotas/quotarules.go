@@ -111,30 +111,35 @@ func (qs *Service) setQuota(ctx context.Context, a authz.ChangeRequest, r *api.S
 		if old != nil {
 			next = *old
 		}
-		burst := r.Burst
-		if burst == 0 {
-			burst = quota.BurstDefault
-		}
-		for kind, limit := range r.Bounds {
-			if kind == api.QuotaBytes {
-				next.BytesMax = limit
-				continue
-			}
-			k := slices.Index(rateKinds[:], kind)
-			next.Rates[k] = quota.Rate{PerSecond: limit, Burst: burst}
-		}
-		for _, kind := range r.Unbounded {
-			if k := slices.Index(rateKinds[:], kind); k >= 0 {
-				next.Rates[k] = quota.Rate{}
-			} else {
-				next.BytesMax = 0
-			}
-		}
+		setBounds(&next, r)
 		if err := next.Check(); err != nil {
 			return nil, reply.BadRequest(err)
 		}
 		return &next, nil
 	})
+}
+
+// setBounds sets the bounds that a request names, and removes those that it names as unbounded.
+func setBounds(next *quota.Record, r *api.SetQuotaRequest) {
+	burst := r.Burst
+	if burst == 0 {
+		burst = quota.BurstDefault
+	}
+	for kind, limit := range r.Bounds {
+		if kind == api.QuotaBytes {
+			next.BytesMax = limit
+			continue
+		}
+		k := slices.Index(rateKinds[:], kind)
+		next.Rates[k] = quota.Rate{PerSecond: limit, Burst: burst}
+	}
+	for _, kind := range r.Unbounded {
+		if k := slices.Index(rateKinds[:], kind); k >= 0 {
+			next.Rates[k] = quota.Rate{}
+		} else {
+			next.BytesMax = 0
+		}
+	}
 }
 
 // rateKinds has the kinds of rates in the order of records.
@@ -247,11 +252,11 @@ func (qs *Service) addUsed(ctx context.Context, all *api.Quotas, tables map[uint
 	if !slices.ContainsFunc(all.Quotas, func(q api.QuotaInfo) bool { return q.Bounds[0].Kind == api.QuotaBytes }) {
 		return nil
 	}
-	owners, err := qs.owners(ctx)
+	owners, err := qs.Owners(ctx)
 	if err != nil {
 		return err
 	}
-	u, err := qs.usageOfAll(ctx, 0)
+	u, err := qs.Usage(ctx, 0)
 	if err != nil || len(u.Silent) > 0 || slices.ContainsFunc(u.Tables, func(t api.TableUsage) bool { return t.Unserved != 0 }) {
 		return err
 	}

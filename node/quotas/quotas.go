@@ -17,7 +17,6 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
-	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -50,7 +49,7 @@ type quotas struct {
 	unread   loglimit.OnChange
 }
 
-// Service manages quotas and the ownership of tables, charges requests, and reports usage. On the master it divides rates among
+// Service manages quotas and the ownership of tables, and charges requests. On the master it divides rates among
 // servers.
 type Service struct {
 	Config
@@ -75,7 +74,8 @@ type Config struct {
 	// CheckUser returns api.ErrNoUser for an unknown user.
 	CheckUser func(ctx context.Context, name string) error
 	Members   func() []blobfs.Member
-	Rows      func() *metarows.Table
+	// Usage returns the usage of all tables, from all nodes.
+	Usage func(ctx context.Context, tableID uint64) (*api.Usage, error)
 	// Server returns the current tablet server.
 	Server func() Server
 }
@@ -94,7 +94,6 @@ func New(cfg Config) *Service {
 
 // Register registers the methods of the service.
 func (qs *Service) Register(r method.Registrar) {
-	qs.handleUsage(r)
 	qs.handleQuotas(r)
 	qs.handleOwners(r)
 	qs.handleQuotaReports(r)
@@ -270,7 +269,7 @@ func (qs *Service) loadQuotas(ctx context.Context, old *meterSet) (*meterSet, er
 			return nil
 		}
 		if owners == nil {
-			if owners, err = qs.owners(ctx); err != nil {
+			if owners, err = qs.Owners(ctx); err != nil {
 				return err
 			}
 		}

@@ -1,9 +1,10 @@
-package quotas
+package usage
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -11,7 +12,7 @@ import (
 func TestMetricsOfTablesAreBounded(t *testing.T) {
 	var all []tablet.TableSize
 	total := int64(0)
-	for i := range int64(accountedTables + 500) {
+	for i := range int64(metric.LabelsMax + 500) {
 		all = append(all, tablet.TableSize{Table: fmt.Sprint(i), DiskBytes: i, MemtableBytes: 1})
 		total += i
 	}
@@ -20,7 +21,7 @@ func TestMetricsOfTablesAreBounded(t *testing.T) {
 		sum += x.DiskBytes
 	}
 	last := got[len(got)-1]
-	if len(got) != accountedTables+1 || sum != total || got[0].DiskBytes != accountedTables+499 || last.Table != "(other)" || last.MemtableBytes != 500 {
+	if len(got) != metric.LabelsMax+1 || sum != total || got[0].DiskBytes != metric.LabelsMax+499 || last.Table != "(other)" || last.MemtableBytes != 500 {
 		t.Errorf("%d tables with %d of %d bytes, the last is %+v", len(got), sum, total, last)
 	}
 }

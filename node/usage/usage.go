@@ -1,14 +1,18 @@
-package quotas
+// Package usage reports how many bytes, files and tablets tables have, by locality group and family (paper §2.1: accounting by family). A
+// node asks all others and adds up their answers; what no node reports is counted by METADATA. One goroutine asks each node, for the time
+// of a request.
+package usage
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/wire"
@@ -17,7 +21,7 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/node/namespace"
-	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
@@ -25,29 +29,51 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// MethodUsage returns a node's usage of a table by id, or of all tables if the id is 0.
-const MethodUsage = "tablet.usage"
+// Method returns a node's usage of a table by id, or of all tables if the id is 0.
+const Method = "tablet.usage"
 
-// usageTimeout bounds the wait for a node's usage.
-const usageTimeout = 5 * time.Second
+// timeout bounds the wait for a node's usage.
+const timeout = 5 * time.Second
 
-// handleUsage registers the methods that report usage.
-func (qs *Service) handleUsage(r method.Registrar) {
-	r.HandleNames(api.MethodUsage, 1, qs.usage)
-	r.Handle(MethodUsage, rpc.Spawned, func(c *rpc.Call) {
+// Service reports the bytes and tablets of tables.
+type Service struct{ Config }
+
+// Config has what the service needs of the node.
+type Config struct {
+	Log     *slog.Logger
+	Catalog *namespace.Catalog
+	Meta    *namespace.Access
+	Authz   *authz.Authorizer
+	Peers   *peers.Set
+	ID      func() string // the node's
+	Members func() []blobfs.Member
+	Rows    func() *metarows.Table
+	// Owners returns the owners of tables by id.
+	Owners func(ctx context.Context) (map[uint64]string, error)
+	// Users and Metadata return the current tablet servers.
+	Users, Metadata func() *tablet.Server
+}
+
+// New returns the service.
+func New(cfg Config) *Service { return &Service{cfg} }
+
+// Register registers the methods of the service.
+func (us *Service) Register(r method.Registrar) {
+	r.HandleNames(api.MethodUsage, 1, us.serve)
+	r.Handle(Method, rpc.Spawned, func(c *rpc.Call) {
 		id := c.Params.Uint()
 		if err := c.Params.Err(); err != nil {
 			reply.Fail(c, err)
 			return
 		}
-		c.Reply(qs.usageHere(id).Append)
+		c.Reply(us.here(id).Append)
 	})
 }
 
-// usage returns the usage of a table, or of all tables.
-func (qs *Service) usage(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+// serve returns the usage of a table, or of all tables.
+func (us *Service) serve(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	name := r.Names[0]
-	s, err := qs.accountOf(ctx, name)
+	s, err := us.accountOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -55,31 +81,31 @@ func (qs *Service) usage(ctx context.Context, r *api.NamesRequest) (reply.Result
 	if s != nil {
 		id = s.ID
 	}
-	all, err := qs.usageOfAll(ctx, id)
+	all, err := us.OfAll(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if len(all.Tables) == 0 && name != "" { // no node serves it now
 		all.Tables = []api.TableUsage{{Name: name, Unserved: -1}}
 	}
-	if err := qs.addOwners(ctx, all); err != nil {
+	if err := us.addOwners(ctx, all); err != nil {
 		return nil, err
 	}
 	return all.Append, nil
 }
 
 // addOwners adds the owners of the tables.
-func (qs *Service) addOwners(ctx context.Context, all *api.Usage) error {
-	if qs.Authz.Open {
+func (us *Service) addOwners(ctx context.Context, all *api.Usage) error {
+	if us.Authz.Open {
 		return nil
 	}
-	owners, err := qs.owners(ctx)
+	owners, err := us.Owners(ctx)
 	if err != nil {
 		return err
 	}
 	for i := range all.Tables {
 		t := &all.Tables[i]
-		if s, _, err := namespace.ReadSchema(ctx, qs.Meta.Current(), t.Name); err == nil {
+		if s, _, err := namespace.ReadSchema(ctx, us.Meta.Current(), t.Name); err == nil {
 			t.Owner = owners[s.ID]
 		}
 	}
@@ -88,70 +114,69 @@ func (qs *Service) addOwners(ctx context.Context, all *api.Usage) error {
 
 // accountOf returns the table whose usage the subject of ctx may see: its administrators may. Without a name it is all tables, for subjects
 // that may read the cluster.
-func (qs *Service) accountOf(ctx context.Context, name string) (*table.Schema, error) {
+func (us *Service) accountOf(ctx context.Context, name string) (*table.Schema, error) {
 	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		if name == "" {
 			return nil, nil
 		}
-		return qs.Catalog.SchemaOf(ctx, name)
+		return us.Catalog.SchemaOf(ctx, name)
 	}
 	if name == "" || name == metadata.Name {
-		if _, err := qs.Authz.Rights.Check(ctx, caller, acl.Read); err != nil || name == "" {
+		if _, err := us.Authz.Rights.Check(ctx, caller, acl.Read); err != nil || name == "" {
 			return nil, err
 		}
 		return metadata.Schema(), nil
 	}
-	v, _, err := qs.Authz.SeeTable(ctx, caller, name)
+	v, _, err := us.Authz.SeeTable(ctx, caller, name)
 	if err != nil {
 		return nil, err
 	}
 	return v.Schema(), authz.ElementPermission(v.CheckTable(acl.Admin))
 }
 
-// usageOfAll collects the usage of a table, or of all tables, from all nodes.
-func (qs *Service) usageOfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
-	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
+// OfAll collects the usage of a table, or of all tables, from all nodes.
+func (us *Service) OfAll(ctx context.Context, tableID uint64) (*api.Usage, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var mu sync.Mutex
 	var changeRequest sync.WaitGroup
-	sum := usageSum{answered: map[string]bool{}}
+	total := sum{answered: map[string]bool{}}
 	var where metarows.Placement
-	changeRequest.Go(func() { where = qs.Rows().Placement(ctx, tableID, qs.Meta) })
-	for _, m := range qs.Members() {
-		if !m.Alive && m.ID != qs.ID() {
+	changeRequest.Go(func() { where = us.Rows().Placement(ctx, tableID, us.Meta) })
+	for _, m := range us.Members() {
+		if !m.Alive && m.ID != us.ID() {
 			continue // METADATA has what it should serve
 		}
 		changeRequest.Go(func() {
 			here := &api.Usage{}
-			err := qs.Peers.Call(ctx, m.ID, MethodUsage, func(e *wire.Encoder) {
+			err := us.Peers.Call(ctx, m.ID, Method, func(e *wire.Encoder) {
 				e.Array(1)
 				e.Uint(tableID)
 			}, here.Decode)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				qs.Log.Debug("usage of node not received", "node", m.ID, "err", err)
-				sum.silent = append(sum.silent, m.ID)
+				us.Log.Debug("usage of node not received", "node", m.ID, "err", err)
+				total.silent = append(total.silent, m.ID)
 				return
 			}
-			sum.answered[m.ID] = true
-			sum.add(here)
+			total.answered[m.ID] = true
+			total.add(here)
 		})
 	}
 	changeRequest.Wait()
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil, ctx.Err()
 	}
-	sum.addUnserved(&where)
-	return sum.result(), nil
+	total.addUnserved(&where)
+	return total.result(), nil
 }
 
-// usageHere returns the usage of tables on this node.
-func (qs *Service) usageHere(tableID uint64) *api.Usage {
-	s := qs.Server()
+// here returns the usage of tables on this node.
+func (us *Service) here(tableID uint64) *api.Usage {
 	u := &api.Usage{}
-	for _, x := range append(s.Metadata.Usage(tableID), s.Tablets.Usage(tableID)...) {
+	for _, x := range append(us.Metadata().Usage(tableID), us.Users().Usage(tableID)...) {
 		u.Tables = append(u.Tables, usageResult(&x))
 	}
 	return u
@@ -170,14 +195,14 @@ func usageResult(x *tablet.Usage) api.TableUsage {
 	return t
 }
 
-// usageSum adds up the usage of nodes.
-type usageSum struct {
+// sum adds up the usage of nodes.
+type sum struct {
 	tables   map[string]*api.TableUsage
 	answered map[string]bool // nodes
 	silent   []string        // nodes
 }
 
-func (s *usageSum) add(u *api.Usage) {
+func (s *sum) add(u *api.Usage) {
 	if s.tables == nil {
 		s.tables = map[string]*api.TableUsage{}
 	}
@@ -209,7 +234,7 @@ func (s *usageSum) add(u *api.Usage) {
 }
 
 // result returns the sum by table name; dropped families come last.
-func (s *usageSum) result() *api.Usage {
+func (s *sum) result() *api.Usage {
 	slices.Sort(s.silent)
 	u := &api.Usage{Silent: slices.Compact(s.silent)}
 	for _, t := range s.tables {
@@ -225,64 +250,27 @@ func (s *usageSum) result() *api.Usage {
 	return u
 }
 
-// accountedTables bounds the tables that have their own metrics.
-const accountedTables = 1000
-
-// Collect collects the metrics of tables' sizes and of quotas.
-func (qs *Service) Collect(m metric.Sender) {
-	qs.collectUsage(m)
-	qs.collectQuotas(m)
-}
-
-// collectUsage collects the metrics of tables' sizes.
-func (qs *Service) collectUsage(m metric.Sender) {
-	for _, t := range accounted(qs.Server().Tablets.Sizes()) {
+// Collect collects the metrics of tables' sizes.
+func (us *Service) Collect(m metric.Sender) {
+	for _, t := range accounted(us.Users().Sizes()) {
 		sendTableSize(m, &t)
 	}
 }
 
 // accounted returns the largest tables, and the sum of all others as one.
 func accounted(all []tablet.TableSize) []tablet.TableSize {
-	if len(all) <= accountedTables {
+	if len(all) <= metric.LabelsMax {
 		return all
 	}
 	slices.SortFunc(all, func(a, b tablet.TableSize) int {
 		return cmp.Or(cmp.Compare(b.DiskBytes+b.MemtableBytes, a.DiskBytes+a.MemtableBytes), cmp.Compare(a.Table, b.Table))
 	})
 	rest := tablet.TableSize{Table: "(other)"}
-	for _, t := range all[accountedTables:] {
+	for _, t := range all[metric.LabelsMax:] {
 		rest.DiskBytes += t.DiskBytes
 		rest.MemtableBytes += t.MemtableBytes
 	}
-	return append(all[:accountedTables:accountedTables], rest)
-}
-
-// collectQuotas collects the numbers of requests refused for quotas: for the first quotas by name each, and for the others together.
-func (qs *Service) collectQuotas(m metric.Sender) {
-	set := qs.state.meters.Load()
-	if set == nil {
-		return
-	}
-	rest := [quota.Kinds]int64{}
-	for i, key := range slices.Sorted(maps.Keys(set.of)) {
-		n := set.of[key].Refusals()
-		for k := range n {
-			if i >= accountedTables {
-				rest[k] += n[k]
-			} else if set.of[key].Record().Rates[k].PerSecond > 0 {
-				sendRefusals(m, set.of[key].Name(), k, n[k])
-			}
-		}
-	}
-	for k := range rest {
-		if len(set.of) > accountedTables {
-			sendRefusals(m, "(other)", k, rest[k])
-		}
-	}
-}
-
-func sendRefusals(m metric.Sender, of string, k int, n int64) {
-	m.Counter("quota_refusals_total", "Requests rejected on this node because of a rate quota. Above 1000 quotas the others are summed as (other).", float64(n), "quota", of, "kind", rateKinds[k])
+	return append(all[:metric.LabelsMax:metric.LabelsMax], rest)
 }
 
 func sendTableSize(m metric.Sender, t *tablet.TableSize) {
@@ -292,7 +280,7 @@ func sendTableSize(m metric.Sender, t *tablet.TableSize) {
 }
 
 // addUnserved adds the number of tablets that no node has reported, and the nodes that should have reported them.
-func (s *usageSum) addUnserved(w *metarows.Placement) {
+func (s *sum) addUnserved(w *metarows.Placement) {
 	if w.Err != nil {
 		for _, t := range s.tables {
 			t.Unserved = -1
@@ -320,7 +308,7 @@ func (s *usageSum) addUnserved(w *metarows.Placement) {
 }
 
 // table returns a table's entry in the sum, and creates it if needed.
-func (s *usageSum) table(name string) *api.TableUsage {
+func (s *sum) table(name string) *api.TableUsage {
 	if s.tables == nil {
 		s.tables = map[string]*api.TableUsage{}
 	}
