@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/hostgate"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -129,9 +130,9 @@ func (r *enrolment) certificate() (*x509.Certificate, *pki.Trust, error) {
 
 // joinLimits bounds join requests, on the node that receives them and on the master's node. Both count by the address of the joining
 // host. Each request costs a signature check and a read at the leader of the lock service.
-var joinLimits = gateLimits{
-	requestsMax: 16, requestsOfHost: 4, refusalsMax: 10, refusal: isJoinRefusal,
-	tooManyRefusals: "too many join requests were rejected", tooManyRequests: "too many hosts are joining at once",
+var joinLimits = hostgate.Limits{
+	RequestsMax: 16, RequestsOfHost: 4, RefusalsMax: 10, Refusal: isJoinRefusal,
+	TooManyRefusals: "too many join requests were rejected", TooManyRequests: "too many hosts are joining at once",
 }
 
 // isJoinRefusal reports whether a request counts against its host. It does not if there is no master. It does if the master's node
@@ -161,7 +162,7 @@ func (n *Node) handleJoinHost() {
 		}
 		r.from = joinOrigin(c, r.from)
 		c.SetTimeout(joinTimeout)
-		leave, err := n.security.joins.enter(hostOf(r.from))
+		leave, err := n.security.joins.Enter(hostOf(r.from))
 		if err != nil {
 			reply.Fail(c, err)
 			return
