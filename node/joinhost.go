@@ -16,6 +16,8 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/hostgate"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -287,8 +289,7 @@ func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.
 	refused := func(reason, format string, args ...any) error {
 		return &api.TokenRefusedError{Reason: reason, ID: t.ID.String(), Text: fmt.Sprintf(format, args...)}
 	}
-	var gone *removedError
-	if err := n.checkNotRemoved(ctx, use.Node); errors.As(err, &gone) {
+	if err := n.removed.Check(ctx, use.Node); errors.Is(err, removal.ErrRemoved) {
 		return refused(api.TokenRemoved, "%v", err)
 	} else if err != nil {
 		return err
@@ -299,7 +300,7 @@ func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.
 	taken := func() error {
 		return refused(api.TokenTaken, "node %s exists: if this is its host and its certificate has expired, use a token created with --node", use.Node)
 	}
-	if _, err := n.meta.Get(ctx, nodePath(use.Node)); err == nil && !slices.Contains(t.Spent, use) {
+	if _, err := n.meta.Get(ctx, namespace.NodePath(use.Node)); err == nil && !slices.Contains(t.Spent, use) {
 		return taken()
 	} else if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return err

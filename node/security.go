@@ -59,8 +59,8 @@ type security struct {
 	// spending is a semaphore: on the master's node, one join token is consumed at a time.
 	spending  chan struct{}
 	promoting promotions
-	// removed is the node's list of removed nodes.
-	removed *removals
+	// removed reports whether a node was removed.
+	removed func(id string) bool
 	// tcp is Config.dial.
 	tcp func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -133,7 +133,7 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
 		return fmt.Errorf("the certificate in %s belongs to cluster %s, but the data folders to cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
-	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), spending: make(chan struct{}, 1), removed: &n.removed}
+	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), spending: make(chan struct{}, 1), removed: n.removed.Has}
 	s.joins, s.tokens = hostgate.New(joinLimits), hostgate.New(tokenLimits)
 	s.gossipKeys.Store(&keys.GossipKeys)
 	s.issuer.Store(keys.Authority)
