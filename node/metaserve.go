@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/stages"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -44,7 +45,7 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 // systemPaths are the paths that nodes use for themselves in the lock service.
 var systemPaths = []string{
 	namespace.ClusterPath, namespace.IDsPath, master.LockPath, namespace.NodesDir, namespace.ServersDir, namespace.RemovedDir, metadata.RootPath, namespace.TablesDir, recoveryDir, blobsDir, namespace.LogsDir,
-	blobfs.SweepPath, namespace.ACLDir, namespace.SecurityDir, progressDir, quota.Dir,
+	blobfs.SweepPath, namespace.ACLDir, namespace.SecurityDir, stages.Dir, quota.Dir,
 }
 
 // checkSystemPath rejects a system path, and paths below one.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -98,7 +99,7 @@ type streams struct {
 	log     *slog.Logger
 	refused loglimit.ByReason
 	// security authenticates voters; nil on an open node.
-	security *security
+	security *certs.Transport
 
 	once     sync.Once
 	welcomed chan net.Conn
@@ -215,7 +216,7 @@ func (s *streams) welcome(c net.Conn) (from string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = s.security.requireNode(c, g.from)
+	err = s.security.RequireNode(c, g.from)
 	if err == nil {
 		err = s.check(g)
 	}
@@ -251,7 +252,7 @@ func (s *streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	c, err := s.security.dial(ctx, id, addr)
+	c, err := s.security.DialNode(ctx, id, addr)
 	if err != nil {
 		return nil, err
 	}

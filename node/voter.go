@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
@@ -131,7 +132,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
 	// A voter without the authority's key is better than no voter.
-	if err := n.takeAuthority(ctx, []string{m.Master}); err != nil && !errors.Is(err, errNoAuthority) {
+	if err := n.authority.Take(ctx, []string{m.Master}); err != nil && !errors.Is(err, authority.ErrNoKey) {
 		return err
 	}
 	if group, _ := n.voter.group(); group != nil {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/security/folder"
 )
 
@@ -58,7 +59,7 @@ func (c *configuration) checkKeys() {
 	case len(c.join()) == 0:
 		c.addConflict("token_file", usagef("name one with --join", "token_file (%s): a token needs a node to join", c.origin["token_file"]))
 	default:
-		if err := node.CheckTokenFile(tokenFile); isCertain(err) {
+		if err := enrol.CheckTokenFile(tokenFile); isCertain(err) {
 			c.addProblem("token_file", usagef(`create a token by "stele token create"`, "%w", err))
 		}
 	}
@@ -72,7 +73,7 @@ func (c *configuration) checkPassphrase() (passphrase string, known bool) {
 		c.addProblem("authority_passphrase_file", usagef("", "%s does not exist", file))
 		return "", false
 	}
-	passphrase, err := node.ReadPassphrase(file)
+	passphrase, err := certs.ReadPassphrase(file)
 	if isCertain(err) {
 		c.addProblem("authority_passphrase_file", usagef("", "%w", err))
 	}

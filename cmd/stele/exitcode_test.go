@@ -15,7 +15,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
@@ -53,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("serve: %w", removal.ErrRemoved), exitNotFound, "removed from the cluster"},
 		{nodeFailure(fmt.Errorf("serve: %w", removal.ErrRemoved)), exitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
-		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), exitDenied, "has expired"},
+		{nodeFailure(fmt.Errorf("serve: %w: yesterday", enrol.ErrExpired)), exitDenied, "has expired"},
 		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), exitDenied, "which nodes have used this one"},
 		{nodeFailure(&pki.PeerError{Why: pki.ErrExpired}), exitError, "clocks"}, // of a node that renews its certificate just now
 		{nodeFailure(fmt.Errorf("open the log: %w", client.ErrPermission)), exitError, "to grant it"},

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/internal/secretfile"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
@@ -41,7 +41,7 @@ STELE_CREDENTIAL.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keys == "" {
-				keys = filepath.Join(dirs[0], node.SecurityFolder)
+				keys = filepath.Join(dirs[0], certs.FolderName)
 			}
 			return a.initialise(dirs, keys, passphrase, hosts, out)
 		},
@@ -62,11 +62,11 @@ func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []str
 		}
 		return err
 	}
-	passphrase, err := node.ReadPassphrase(passphraseFile)
+	passphrase, err := certs.ReadPassphrase(passphraseFile)
 	if err != nil {
 		return err
 	}
-	first, err := node.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
+	first, err := enrol.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
 	if errors.Is(err, folder.ErrExists) {
 		return withHint(err, `start the node with "stele serve", which uses the existing keys`)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
@@ -239,7 +240,7 @@ func nodeFailure(err error) error {
 // needsToken reports whether the host needs another token to join.
 func needsToken(err error) bool {
 	var refused *client.TokenRefusedError
-	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || isTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
+	return errors.Is(err, enrol.ErrExpired) || errors.As(err, &refused) || isTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }
 
 // startError adds a hint to the error of a failed start.

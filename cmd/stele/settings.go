@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/knadh/koanf/v2"
-
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
 )
 
 // A setting is a configuration key: a flag of serve, a line of the file, and an environment variable.
@@ -270,7 +270,7 @@ func (c *configuration) securityDir() string {
 	if dir := c.text("security_dir"); dir != "" {
 		return dir
 	}
-	dir := filepath.Join(c.values.Strings("data_dir")[0], node.SecurityFolder)
+	dir := filepath.Join(c.values.Strings("data_dir")[0], certs.FolderName)
 	if _, err := os.Lstat(dir); c.text("token_file") == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 		return ""
 	}

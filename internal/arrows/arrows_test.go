@@ -41,6 +41,19 @@ var only = []struct{ path, part, why string }{
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
+// services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
+// without those that are not listed.
+var services = map[string][]string{
+	"hostgate":  {},
+	"stages":    {"namespace"},
+	"removal":   {"namespace"},
+	"tokenauth": {"advertise", "authz", "hostgate"},
+	"certs":     {"authz"},
+	"gossipkey": {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"authority": {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"enrol":     {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
+}
+
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -72,6 +85,21 @@ func TestArrows(t *testing.T) {
 			conformance := strings.HasSuffix(p.ImportPath, "test") // suites run by a parent's implementations
 			if to == part && part != "internal" && strings.HasPrefix(p.ImportPath, imp+"/") && !conformance {
 				t.Errorf("%s imports its parent %s: only parents import children", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+// TestServices holds the services of a node to the packages of node that they may import.
+func TestServices(t *testing.T) {
+	for _, p := range packages(t) {
+		may, bound := services[strings.TrimPrefix(p.ImportPath, module+"node/")]
+		if !bound {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if to, ok := strings.CutPrefix(imp, module+"node/"); ok && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: it may import only %v of node's packages", p.ImportPath, imp, may)
 			}
 		}
 	}
