@@ -181,7 +181,7 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		err = c.reconcile(ctx, level, tables)
 	}
 	// The rows that were read are valid in any case, and unserved tablets must not wait for this.
-	c.reconcileFailed.Warn(c.n.log, "make METADATA agree with the tables; will try again", err)
+	c.reconcileFailed.WarnError(c.n.log, "make METADATA agree with the tables; will try again", err)
 	return append(tablets, level...), true, nil
 }
 
@@ -201,7 +201,7 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 		return nil
 	})
 	if ctx.Err() == nil { // otherwise there is no retry
-		c.unread.Warn(c.n.log, "METADATA cannot be read; will try again", err)
+		c.unread.WarnError(c.n.log, "METADATA cannot be read; will try again", err)
 	}
 	return tablets, err == nil
 }

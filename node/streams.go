@@ -289,6 +289,6 @@ func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
 // reject logs a rejected connection. That a peer has closed it is no news.
 func (s *streams) reject(peer string, err error) {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.refused.Warn(s.log, "connection rejected", err, "peer", peer)
+		s.refused.WarnError(s.log, "connection rejected", err, "peer", peer)
 	}
 }
