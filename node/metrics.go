@@ -36,6 +36,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.collectRPC(m)
 	if n.serving.Load() { // all parts exist
 		c.collectTablets(m)
+		n.data.Collect(m)
 		n.usage.Collect(m)
 		n.quotas.Collect(m)
 		c.collectStore(m)
@@ -76,14 +77,6 @@ func (c *collector) collectTablets(m metric.Sender) {
 	}{{"minor", t.MinorCompactions}, {"merging", t.MergingCompactions}, {"major", t.MajorCompactions}} {
 		m.Counter("compactions_total", "Completed compactions.", float64(k.n), "kind", k.kind)
 	}
-	cs := c.node.data.cursors.stats()
-	m.Gauge("scan_cursors", "Open scan cursors.", float64(cs.open))
-	m.Gauge("scan_cursor_bytes", "Memory of the keys and filters of open scan cursors.", float64(cs.bytes))
-	m.Gauge("scan_cursor_limit_bytes", "Limit of the memory of open scan cursors; one user may use a quarter.", float64(cs.bytesMax))
-	m.Gauge("scan_cursor_users", "Users with open scan cursors.", float64(cs.users))
-	m.Gauge("scan_cursors_user_max", "Open scan cursors of the user with the most.", float64(cs.mostOfUser))
-	m.Counter("scan_cursors_evicted_total", "Idle scan cursors closed to free memory for other scans.", float64(cs.evicted))
-	m.Counter("scan_cursors_refused_total", "Scans rejected because their user, or all users together, had too many open cursors.", float64(cs.refused))
 }
 
 func (c *collector) collectStore(m metric.Sender) {

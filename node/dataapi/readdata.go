@@ -1,4 +1,4 @@
-package node
+package dataapi
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 
 var readRequests = sync.Pool{New: func() any { return new(api.ReadRequest) }}
 
-func (d *dataService) read(c *rpc.Call) {
+func (d *Service) read(c *rpc.Call) {
 	r := readRequests.Get().(*api.ReadRequest)
 	defer readRequests.Put(r)
-	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
 		reply.Fail(c, err)
 		return
 	}
@@ -34,7 +34,7 @@ func (d *dataService) read(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	m := d.quotas.Meter(c, r.Table, false)
+	m := d.Quotas.Meter(c, r.Table, false)
 	if err := m.Take(quota.ReadOps, 1, 0); err != nil {
 		reply.Fail(c, err)
 		return
@@ -43,16 +43,16 @@ func (d *dataService) read(c *rpc.Call) {
 }
 
 // answerRow answers with a row, or with an array of this row.
-func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m quotas.Metered, inArray bool) {
-	a := d.authz.Access(c, name)
+func (d *Service) answerRow(c *rpc.Call, name string, id uint64, row []byte, f *table.Program, m quotas.Metered, inArray bool) {
+	a := d.Authz.Access(c, name)
 	defer a.Release()
 	answered := false
 	ctx := timing.ClockContext{Context: context.Background(), Until: c.Deadline()}
-	memory := results.Answer{Of: d.results, User: authz.SubjectOf(c).Owner(), Copies: 1} // the answer is encoded into the connection's output
+	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 1} // the answer is encoded into the connection's output
 	defer memory.Release()
 	turn := d.turnsOf(c, name, f)
 	defer turn.release()
-	as := turn.in(d.tablets.tabletsOf(name).For(a.Of(true)).Table(id))
+	as := turn.in(d.Tablets.TabletsOf(name).For(a.Of(true)).Table(id))
 	emit := func(key []byte, cells []table.Cell) error {
 		size := cellsBytes(cells)
 		if size > api.ResultBytesMax {
@@ -84,7 +84,7 @@ func (d *dataService) answerRow(c *rpc.Call, name string, id uint64, row []byte,
 	switch {
 	case answered:
 	case err != nil:
-		err = d.tablets.misroutedErrorFor(a, err, name, id, row)
+		err = d.Tablets.Misrouted(a, err, name, id, row)
 		m.Refund(err, quota.ReadOps, 1, 0)
 		reply.Fail(c, err)
 	case inArray:
@@ -108,9 +108,9 @@ func cellsBytes(cells []table.Cell) (n int) {
 // readRowsBytes estimates the result of so many rows. Their sizes are unknown before they are read.
 func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
 
-func (d *dataService) readRows(c *rpc.Call) {
+func (d *Service) readRows(c *rpc.Call) {
 	var r api.ReadRowsRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
 		reply.Fail(c, err)
 		return
 	}
@@ -122,7 +122,7 @@ func (d *dataService) readRows(c *rpc.Call) {
 		reply.Fail(c, err)
 		return
 	}
-	m := d.quotas.Meter(c, r.Table, false)
+	m := d.Quotas.Meter(c, r.Table, false)
 	if err := m.Take(quota.ReadOps, int64(len(r.Rows)), 0); err != nil {
 		reply.Fail(c, err)
 		return
@@ -131,7 +131,7 @@ func (d *dataService) readRows(c *rpc.Call) {
 		d.answerRow(c, r.Table, r.TableID, r.Rows[0], f, m, true)
 		return
 	}
-	a := d.authz.Access(c, r.Table)
+	a := d.Authz.Access(c, r.Table)
 	defer a.Release()
 	if err := d.answerRows(c, a, &r, f, m); err != nil {
 		m.Refund(err, quota.ReadOps, int64(len(r.Rows)), 0)
@@ -140,8 +140,8 @@ func (d *dataService) readRows(c *rpc.Call) {
 }
 
 // answerRows answers with the rows of a request. After an error it has not answered.
-func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m quotas.Metered) error {
-	memory := results.Answer{Of: d.results, User: authz.SubjectOf(c).Owner(), Copies: 2}
+func (d *Service) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, m quotas.Metered) error {
+	memory := results.Answer{Of: d.Results, User: authz.SubjectOf(c).Owner(), Copies: 2}
 	defer memory.Release()
 	e, err := memory.Build(c.Context(), readRowsBytes(len(r.Rows)), func(e *wire.Encoder) error {
 		return d.readRowsInto(c, a, r, f, e, &memory)
@@ -157,10 +157,10 @@ func (d *dataService) answerRows(c *rpc.Call, a *authz.Access, r *api.ReadRowsRe
 }
 
 // readRowsInto reads the rows of a request into e as far as they fit. It starts again if rights change meanwhile.
-func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *results.Answer) error {
+func (d *Service) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRowsRequest, f *table.Program, e *wire.Encoder, memory *results.Answer) error {
 	turn := d.turnsOf(c, r.Table, f)
 	defer turn.release()
-	as, most := turn.in(d.tablets.tabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)), d.results.Batch(api.ResultBytesMax)
+	as, most := turn.in(d.Tablets.TabletsOf(r.Table).For(a.Of(true)).Table(r.TableID)), d.Results.Batch(api.ResultBytesMax)
 	for {
 		e.Reset()
 		e.Array(len(r.Rows))
@@ -190,7 +190,7 @@ func (d *dataService) readRowsInto(c *rpc.Call, a *authz.Access, r *api.ReadRows
 		case results.ErrMoreMemory:
 			return err
 		default:
-			return d.tablets.misroutedErrorFor(a, err, r.Table, r.TableID, r.Rows[at])
+			return d.Tablets.Misrouted(a, err, r.Table, r.TableID, r.Rows[at])
 		}
 	}
 }

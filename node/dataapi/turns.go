@@ -1,4 +1,4 @@
-package node
+package dataapi
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-// turnsWaitMax bounds the requests of one user that wait for a turn. More are rejected. What they have read so far counts for the user's share
+// TurnsWaitMax bounds the requests of one user that wait for a turn. More are rejected. What they have read so far counts for the user's share
 // of result memory.
-const turnsWaitMax = 256
+const TurnsWaitMax = 256
 
-// costlyTurns is the number of requests that match long patterns with large values concurrently. It leaves half of the processors to all other
+// CostlyTurns is the number of requests that match long patterns with large values concurrently. It leaves half of the processors to all other
 // work, which includes renewing the node's leases.
-func costlyTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+func CostlyTurns() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // turns are the turns of one call. It implements tablet.Turns.
 type turns struct {
@@ -36,7 +36,7 @@ type turns struct {
 var turnsPool = sync.Pool{New: func() any { return new(turns) }}
 
 // turnsOf returns the turns of a call that evaluates f on a table, or nil if it needs none. They must be released.
-func (d *dataService) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
+func (d *Service) turnsOf(c *rpc.Call, name string, f *table.Program) *turns {
 	if f == nil {
 		return nil
 	}
@@ -44,13 +44,13 @@ func (d *dataService) turnsOf(c *rpc.Call, name string, f *table.Program) *turns
 }
 
 // turnsFor returns the turns of a call about a table, which must be released. It is nil for nodes, which read METADATA with cheap filters.
-func (d *dataService) turnsFor(c *rpc.Call, name string) *turns {
+func (d *Service) turnsFor(c *rpc.Call, name string) *turns {
 	caller := authz.SubjectOf(c)
 	if caller != nil && !caller.Restricted() || caller == nil && metadata.IsSystem(name) {
 		return nil
 	}
 	t := turnsPool.Get().(*turns)
-	*t = turns{gate: d.costly, call: c, user: caller.Owner()}
+	*t = turns{gate: d.Costly, call: c, user: caller.Owner()}
 	return t
 }
 

@@ -1,4 +1,4 @@
-package node
+package dataapi
 
 import (
 	"sync"
@@ -26,25 +26,25 @@ const (
 
 // program returns the compiled filter of a call, or nil for none. A costly filter is compiled in a turn of the user, if the caller may read
 // the table. Errors: those of filterCache.compile, access.mayRead, turns.Take.
-func (d *dataService) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
+func (d *Service) program(c *rpc.Call, name string, coded []byte) (*table.Program, error) {
 	if len(coded) == 0 {
 		return nil, nil
 	}
 	if p := d.filters.get(coded); p != nil {
 		return p, nil
 	}
-	if a := d.authz.Access(c, name); a != nil {
+	if a := d.Authz.Access(c, name); a != nil {
 		defer a.Release()
 		if err := a.MayRead(c.Context()); err != nil {
 			return nil, err
 		}
 	}
-	f, err := decodeFilter(coded, d.limits)
+	f, err := decodeFilter(coded, d.Limits)
 	if err != nil {
 		return nil, err
 	}
 	if table.CheapToCompile(f) {
-		return d.filters.compile(coded, f, d.limits)
+		return d.filters.compile(coded, f, d.Limits)
 	}
 	if t := d.turnsFor(c, name); t != nil {
 		defer t.release()
@@ -55,7 +55,7 @@ func (d *dataService) program(c *rpc.Call, name string, coded []byte) (*table.Pr
 			return p, nil
 		}
 	}
-	return d.filters.compile(coded, f, d.limits)
+	return d.filters.compile(coded, f, d.Limits)
 }
 
 // decodeFilter decodes a filter. Errors: table.ErrBadEncoding, table.ErrLimit.

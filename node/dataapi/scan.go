@@ -1,4 +1,4 @@
-package node
+package dataapi
 
 import (
 	"bytes"
@@ -35,9 +35,9 @@ type scan struct {
 	resume []byte
 }
 
-func (d *dataService) scanOpen(c *rpc.Call) {
+func (d *Service) scanOpen(c *rpc.Call) {
 	var r api.ScanOpenRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.limits); err != nil {
+	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
 		reply.Fail(c, err)
 		return
 	}
@@ -84,7 +84,7 @@ func (s *scan) bytes() int64 {
 	return b
 }
 
-func (d *dataService) scanNext(c *rpc.Call) {
+func (d *Service) scanNext(c *rpc.Call) {
 	var r api.ScanNextRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
 		reply.Fail(c, err)
@@ -101,7 +101,7 @@ func (d *dataService) scanNext(c *rpc.Call) {
 	d.scanBatch(c, cur, true)
 }
 
-func (d *dataService) scanClose(c *rpc.Call) {
+func (d *Service) scanClose(c *rpc.Call) {
 	var r api.ScanNextRequest
 	if err := r.Decode(&c.Params, c.NumParams); err != nil {
 		reply.Fail(c, err)
@@ -114,17 +114,17 @@ func (d *dataService) scanClose(c *rpc.Call) {
 }
 
 // scanBatch answers with the next rows of the scan of cur. known is whether the client has the cursor already.
-func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
+func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	s, kept := cur.scan, false
 	defer func() {
 		if !kept {
 			d.cursors.drop(cur)
 		}
 	}()
-	size := d.results.Batch(s.batchBytes)
-	m := d.quotas.Meter(c, s.table, false)
+	size := d.Results.Batch(s.batchBytes)
+	m := d.Quotas.Meter(c, s.table, false)
 	err := m.Take(quota.ReadOps, 0, 0) // the amount is known afterwards
-	memory := results.Answer{Of: d.results, User: s.owner, Copies: 2}
+	memory := results.Answer{Of: d.Results, User: s.owner, Copies: 2}
 	defer memory.Release()
 	if err == nil {
 		err = memory.Await(c.Context(), size)
@@ -135,7 +135,7 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
-	a := d.authz.Access(c, s.table)
+	a := d.Authz.Access(c, s.table)
 	defer a.Release()
 	b, err := d.readBatch(c, a, s, e, size, &memory)
 	for err == results.ErrMoreMemory { // for the first row
@@ -158,7 +158,7 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Start) {
 			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
 		}
-		err = d.tablets.misroutedErrorFor(a, err, s.table, s.id, s.rg.Start)
+		err = d.Tablets.Misrouted(a, err, s.table, s.id, s.rg.Start)
 	case b.next == nil || s.left == 0:
 		b.rows.End(0, nil)
 	default:
@@ -173,7 +173,7 @@ func (d *dataService) scanBatch(c *rpc.Call, cur *cursor, known bool) {
 
 // scanFailed answers with an error after which a scan with a known cursor can continue: nothing was read. It reports whether the
 // cursor was kept.
-func (d *dataService) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
+func (d *Service) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
 	if known {
 		d.cursors.put(cur)
 	}
@@ -207,10 +207,10 @@ type batch struct {
 }
 
 // readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
-func (d *dataService) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *results.Answer) (b batch, err error) {
+func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *results.Answer) (b batch, err error) {
 	turn := d.turnsOf(c, s.table, s.filter)
 	defer turn.release()
-	left, as, looked := s.left, turn.in(d.tablets.tabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
+	left, as, looked := s.left, turn.in(d.Tablets.TabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
 	for {
 		e.Reset()
 		s.left, b = left, batch{rows: api.BeginScan(e), resume: s.resume}
@@ -254,7 +254,7 @@ func (d *dataService) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.E
 }
 
 // endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.
-func (d *dataService) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
+func (d *Service) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
 	s := cur.scan
 	s.rg.Start, s.resume = b.next, b.resume
 	if elsewhere {

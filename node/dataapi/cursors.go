@@ -1,4 +1,4 @@
-package node
+package dataapi
 
 import (
 	"container/list"
@@ -9,14 +9,15 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/metric"
 	"github.com/steledb/stele/table"
 )
 
-// cursorMemoryShare is the part of a node's memory for open cursors. One user has
+// CursorMemoryShare is the part of a node's memory for open cursors. One user has
 // a quarter of that, and of their number: three users that take all they can leave
 // a fourth as much.
 const (
-	cursorMemoryShare = 256
+	CursorMemoryShare = 256
 	cursorUserShare   = api.CursorsMax / api.CursorsOfUserMax
 )
 
@@ -327,4 +328,16 @@ func (cs *cursors) stats() cursorStats {
 		}
 	}
 	return st
+}
+
+// Collect sends the metrics of scan cursors.
+func (d *Service) Collect(m metric.Sender) {
+	cs := d.cursors.stats()
+	m.Gauge("scan_cursors", "Open scan cursors.", float64(cs.open))
+	m.Gauge("scan_cursor_bytes", "Memory of the keys and filters of open scan cursors.", float64(cs.bytes))
+	m.Gauge("scan_cursor_limit_bytes", "Limit of the memory of open scan cursors; one user may use a quarter.", float64(cs.bytesMax))
+	m.Gauge("scan_cursor_users", "Users with open scan cursors.", float64(cs.users))
+	m.Gauge("scan_cursors_user_max", "Open scan cursors of the user with the most.", float64(cs.mostOfUser))
+	m.Counter("scan_cursors_evicted_total", "Idle scan cursors closed to free memory for other scans.", float64(cs.evicted))
+	m.Counter("scan_cursors_refused_total", "Scans rejected because their user, or all users together, had too many open cursors.", float64(cs.refused))
 }
