@@ -282,5 +282,5 @@ func (m sender) quotaRefusals(of string, k int, n int64) {
 func (m sender) tableSize(t *tablet.TableSize) {
 	m.gauge("table_disk_bytes", "Bytes of the SSTables of a table's tablets on this node, not counting replicas. Above 1000 tables the smallest are summed as (other).",
 		float64(t.DiskBytes), "table", t.Table)
-	m.gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node.", float64(t.MemtableBytes), "table", t.Table)
+	m.gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node. Above 1000 tables the smallest are summed as (other).", float64(t.MemtableBytes), "table", t.Table)
 }
