@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/internal/timing"
 )
 
 const (
@@ -53,7 +54,7 @@ func (s *Store) Abandon(h Handle) {
 
 // abandonLoop deletes abandoned blobs once they are garbage.
 func (k *repairer) abandonLoop() {
-	for sleep(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
+	for timing.SleepOn(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
 		if err := k.dropAbandoned(k.s.ctx); err != nil && k.s.ctx.Err() == nil {
 			k.s.log.Warn("abandoned blobs not deleted", "err", err)
 		}
@@ -116,8 +117,8 @@ func (k *repairer) isGarbage(ctx context.Context, extents []ExtentID) (garbage, 
 		some := extents[:min(len(extents), checkMax)]
 		extents = extents[len(some):]
 		answers := [][]api.Held{k.s.held(some)}
-		for _, node := range k.s.others() {
-			held, err := k.check(ctx, node, some)
+		for _, node := range k.s.peers.Others() {
+			held, err := k.s.peers.Check(ctx, node, some)
 			if err != nil {
 				all = false
 				continue

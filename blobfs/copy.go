@@ -46,7 +46,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	for _, node := range c.From {
 		var from api.Peer
 		var st local.ExtentStat
-		if from, err = s.peer(ctx, node); err != nil {
+		if from, err = s.peers.Peer(ctx, node); err != nil {
 			continue
 		}
 		if st, err = from.Stat(ctx, c.Extent); err != nil {

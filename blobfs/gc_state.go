@@ -104,8 +104,8 @@ func (s *Store) ResumeSweep(ctx context.Context) error {
 		_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
 	}
 	errs := []error{err}
-	for _, id := range s.allNodes() {
-		p, err := s.anyPeer(ctx, id)
+	for _, id := range s.peers.All() {
+		p, err := s.peers.Any(ctx, id)
 		if err == nil {
 			err = p.ClearAlarm(ctx)
 		}
@@ -124,8 +124,8 @@ func (s *Store) ResumeSweep(ctx context.Context) error {
 // again.
 func (s *Store) Revive(ctx context.Context, id ID) (n int, err error) {
 	var errs []error
-	for _, node := range s.allNodes() {
-		p, err := s.anyPeer(ctx, node)
+	for _, node := range s.peers.All() {
+		p, err := s.peers.Any(ctx, node)
 		if err == nil {
 			var more int
 			more, err = p.ReviveBlob(ctx, id)

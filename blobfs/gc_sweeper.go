@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // Roots names the blobs that are needed.
@@ -63,7 +65,7 @@ func (w *Sweeper) Run(ctx context.Context) {
 			w.s.log.Info("garbage collected", "round", r.Round, "nodes", r.Nodes, "missing_nodes", r.Without, "listed", r.Listed, "garbage", r.Garbage,
 				"quarantined", r.Quarantined, "removed", r.Removed, "bytes", r.Bytes)
 		}
-		if !w.s.pause(ctx, w.s.cluster.Sweep.Every) {
+		if timing.SleepOn(ctx, w.s.cluster.Clock, w.s.cluster.Sweep.Every) != nil {
 			return
 		}
 	}
@@ -182,19 +184,19 @@ type begunNode struct {
 // beginAll calls BeginSweep on all nodes.
 func (r *gcRound) beginAll(ctx context.Context) []begunNode {
 	var all []begunNode
-	for _, id := range r.s.allNodes() {
+	for _, id := range r.s.peers.All() {
 		all = append(all, begunNode{gcPeer: &gcPeer{id: id}})
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.ReplyTimeout)
 	defer cancel()
 	var group sync.WaitGroup
-	slots := make(chan struct{}, eachMax)
+	slots := make(chan struct{}, members.CallsMax)
 	for i := range all {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
 			b := &all[i]
-			if b.peer, b.err = r.s.anyPeer(ctx, b.id); b.err == nil {
+			if b.peer, b.err = r.s.peers.Any(ctx, b.id); b.err == nil {
 				b.alarm, b.err = b.peer.BeginSweep(ctx, r.Round)
 			}
 		})

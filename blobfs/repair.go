@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // repairer maintains the replication factor of the extents on this node. Each node has one, and
@@ -44,13 +45,13 @@ const tickEvery = time.Second
 func (s *Store) startRepairer() {
 	k := newRepairer(s)
 	s.repairer = k
-	s.spawn(k.run)
-	s.spawn(k.auditLoop)
-	s.spawn(k.scrubLoop)
-	s.spawn(k.balanceLoop)
-	s.spawn(k.abandonLoop)
+	s.work.Go(k.run)
+	s.work.Go(k.auditLoop)
+	s.work.Go(k.scrubLoop)
+	s.work.Go(k.balanceLoop)
+	s.work.Go(k.abandonLoop)
 	for range k.cfg.Workers {
-		s.spawn(k.workLoop)
+		s.work.Go(k.workLoop)
 	}
 }
 
@@ -75,7 +76,7 @@ func (k *repairer) run() {
 	pause := tickEvery
 	failing := 0
 	for {
-		changed := k.s.cluster.Membership.Changed()
+		changed := k.s.peers.Changed()
 		v, updated := k.watch.refresh()
 		if k.newlyRetired() {
 			updated = true
@@ -325,7 +326,7 @@ func (k *repairer) auditLoop() {
 		if nodes := k.watch.auditsDue(); len(nodes) > 0 {
 			k.audit(nodes)
 		}
-		if sleep(k.s.ctx, k.s.cluster.Clock, tickEvery) != nil {
+		if timing.SleepOn(k.s.ctx, k.s.cluster.Clock, tickEvery) != nil {
 			return
 		}
 	}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // balanceEvery is how often a node checks whether it is too full.
@@ -37,7 +39,7 @@ type BalanceStatus struct {
 // under-replicated and membership is stable.
 func (k *repairer) balanceLoop() {
 	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, reportedFree: map[string]int64{}}
-	for sleep(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
+	for timing.SleepOn(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
 		v := k.watch.view()
 		active := false
 		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.stateOf(v, k.s.self) == nodeLive {
@@ -60,7 +62,7 @@ func (b *balancer) fullness(m *Member) float64 {
 // target returns the emptiest node, and whether this node moves extents to it: only if this node is
 // BalanceGap fuller than it, and fuller than the average.
 func (b *balancer) target() (emptiest Member, ok bool) {
-	members := b.k.s.cluster.Membership.Members()
+	members := b.k.s.peers.Members()
 	v := b.k.watch.view()
 	var self Member
 	var used, capacity float64
@@ -78,7 +80,7 @@ func (b *balancer) target() (emptiest Member, ok bool) {
 		capacity += float64(m.CapacityBytes)
 		if m.ID == b.k.s.self {
 			self = *m
-		} else if !b.k.s.peers.suspected(m.ID) && m.FreeBytes >= b.k.s.ExtentBytes() {
+		} else if !b.k.s.peers.Suspected(m.ID) && m.FreeBytes >= b.k.s.ExtentBytes() {
 			candidates = append(candidates, *m)
 		}
 	}
@@ -129,13 +131,13 @@ func (b *balancer) belongsOn(x *local.ExtentInfo, to string) bool {
 		return false
 	}
 	rest := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return n == self })
-	nodes := b.k.s.nodes()
+	nodes := b.k.s.peers.Nodes()
 	for i := range nodes {
 		nodes[i].Full = nodes[i].Full && nodes[i].ID != self
 	}
 	// If the best node is neither, it is not the emptiest node. The next one in rank decides.
 	for {
-		best := place.Choose(placeKey(x.ID), nodes, rest, 1)
+		best := place.Choose(members.PlaceKey(x.ID), nodes, rest, 1)
 		switch {
 		case len(best) == 0 || best[0].ID == self:
 			return false

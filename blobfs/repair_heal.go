@@ -105,7 +105,7 @@ func (h *healing) readFrom(p []byte, off int64) error {
 func (h *healing) readNode(node string, p []byte, off int64) error {
 	ctx, cancel := context.WithTimeout(h.ctx, h.k.s.cluster.ReplyTimeout)
 	defer cancel()
-	peer, err := h.k.s.peer(ctx, node)
+	peer, err := h.k.s.peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}

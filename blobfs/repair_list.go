@@ -67,7 +67,7 @@ func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ..
 		nodes = slices.DeleteFunc(nodes, func(n string) bool {
 			old := done[n]
 			done[n] = true
-			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.s.peers.suspected(n)
+			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.s.peers.Suspected(n)
 		})
 		if len(nodes) == 0 {
 			break
@@ -95,7 +95,7 @@ func (k *repairer) checkAll(ctx context.Context, nodes []string, x ExtentID) map
 	var group sync.WaitGroup
 	for _, node := range nodes {
 		group.Go(func() {
-			if a, err := k.check(ctx, node, []ExtentID{x}); err == nil {
+			if a, err := k.s.peers.Check(ctx, node, []ExtentID{x}); err == nil {
 				mu.Lock()
 				answers[node] = a[0]
 				mu.Unlock()
@@ -104,24 +104,6 @@ func (k *repairer) checkAll(ctx context.Context, nodes []string, x ExtentID) map
 	}
 	group.Wait()
 	return answers
-}
-
-// check asks a node for the state of extents.
-func (k *repairer) check(ctx context.Context, node string, xs []ExtentID) ([]api.Held, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
-	defer cancel()
-	p, err := k.s.peer(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	all, err := p.Check(ctx, xs)
-	switch {
-	case errors.Is(err, api.ErrUnreachable):
-		k.s.peers.suspect(node)
-	case err == nil:
-		k.s.peers.markAlive(node)
-	}
-	return all, err
 }
 
 // classify sorts the nodes by their answers. A node with a good replica counts even if its list is
@@ -213,7 +195,7 @@ func (k *repairer) sendList(ctx context.Context, x ExtentID, h Holders, nodes []
 	var stale error
 	var mu sync.Mutex
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == k.s.self })
-	k.s.each(ctx, nodes, func(ctx context.Context, p api.Peer) {
+	k.s.peers.Each(ctx, nodes, func(ctx context.Context, p api.Peer) {
 		if err := p.SetHolders(ctx, x, h); errors.Is(err, api.ErrStaleHolders) {
 			mu.Lock()
 			stale = err
@@ -230,7 +212,7 @@ func (k *repairer) auditBatch(node string, infos []local.ExtentInfo) bool {
 	for i := range infos {
 		xs[i] = infos[i].ID
 	}
-	all, err := k.check(k.s.ctx, node, xs)
+	all, err := k.s.peers.Check(k.s.ctx, node, xs)
 	if err != nil {
 		return false
 	}

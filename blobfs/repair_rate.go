@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/internal/timing"
 )
 
 // rate limits bytes per second. It admits a burst of one second's worth. Larger requests pass at
@@ -45,7 +47,7 @@ func (r *rate) wait(ctx context.Context, n int64) error {
 		r.free += time.Duration(float64(n) / float64(r.limit) * float64(time.Second))
 	}
 	r.mu.Unlock()
-	return sleep(ctx, r.clock, d)
+	return timing.SleepOn(ctx, r.clock, d)
 }
 
 func (r *rate) countLocked(now time.Duration, n int64) {
@@ -72,19 +74,4 @@ func (r *rate) now() (perSecond, total int64) {
 		sum += n
 	}
 	return sum / rateSeconds, r.total
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, clock Clock, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	fired, stop := clock.Timer(d)
-	defer stop()
-	select {
-	case <-fired:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // noTargetError means that an extent has too few replicas and no node accepts another.
@@ -205,7 +207,7 @@ func (k *repairer) lostNodeReturned(v *view, sv *survey) bool {
 // noTarget returns why no node accepts a replica, apart from those that hold one.
 func (k *repairer) noTarget(held []string, last error) error {
 	e := &noTargetError{last: last}
-	for _, n := range k.s.nodes() {
+	for _, n := range k.s.peers.Nodes() {
 		switch {
 		case n.ID == k.s.self || slices.Contains(held, n.ID):
 		case n.Draining:
@@ -219,12 +221,12 @@ func (k *repairer) noTarget(held []string, last error) error {
 
 // target chooses the node for one more replica.
 func (k *repairer) target(x ExtentID, taken, tried []string) (string, bool) {
-	nodes := slices.DeleteFunc(k.s.nodes(), func(n place.Node) bool {
+	nodes := slices.DeleteFunc(k.s.peers.Nodes(), func(n place.Node) bool {
 		return slices.Contains(tried, n.ID) && !slices.Contains(taken, n.ID)
 	})
 	// This node is no target: it heals its own replica, which is done elsewhere.
 	taken = append(slices.Clone(taken), k.s.self)
-	chosen := place.Choose(placeKey(x), nodes, taken, 1)
+	chosen := place.Choose(members.PlaceKey(x), nodes, taken, 1)
 	if len(chosen) == 0 {
 		return "", false
 	}
@@ -233,7 +235,7 @@ func (k *repairer) target(x ExtentID, taken, tried []string) (string, bool) {
 
 // rotate rotates the nodes by an amount that depends on the extent, to spread the read load.
 func rotate(x ExtentID, nodes []string) []string {
-	i := int(uint64(placeKey(x)) % uint64(len(nodes)))
+	i := int(uint64(members.PlaceKey(x)) % uint64(len(nodes)))
 	return slices.Concat(nodes[i:], nodes[:i])
 }
 
@@ -264,7 +266,7 @@ func (k *repairer) statAny(ctx context.Context, x ExtentID, nodes []string) (loc
 func (k *repairer) stat(ctx context.Context, node string, x ExtentID) (local.ExtentStat, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
 	defer cancel()
-	p, err := k.s.peer(ctx, node)
+	p, err := k.s.peers.Peer(ctx, node)
 	if err != nil {
 		return local.ExtentStat{}, err
 	}
@@ -281,12 +283,12 @@ func (k *repairer) transferTimeout(length int64) time.Duration {
 func (k *repairer) copyTo(ctx context.Context, node string, c api.Copy, length int64) error {
 	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
-	p, err := k.s.peer(ctx, node)
+	p, err := k.s.peers.Peer(ctx, node)
 	if err == nil {
 		err = p.Copy(ctx, c)
 	}
 	if errors.Is(err, api.ErrUnreachable) {
-		k.s.peers.suspect(node)
+		k.s.peers.Suspect(node)
 	}
 	return err
 }
@@ -311,7 +313,7 @@ const busyReadTime = 50 * time.Millisecond
 // yieldIfBusy pauses for as long as a read took, if the source disk is busy.
 func (k *repairer) yieldIfBusy(ctx context.Context, took time.Duration) {
 	if k != nil && took > busyReadTime {
-		_ = sleep(ctx, k.s.cluster.Clock, took)
+		_ = timing.SleepOn(ctx, k.s.cluster.Clock, took)
 	}
 }
 

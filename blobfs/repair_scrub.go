@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/timing"
 )
 
 const (
@@ -79,10 +80,10 @@ func (b *scrubber) begin(ctx context.Context) bool {
 		k.mu.Lock()
 		k.mu.mark = b.mark
 		k.mu.Unlock()
-		if sleep(ctx, k.s.cluster.Clock, min(rest, k.cfg.ScrubPeriod)) != nil {
+		if timing.SleepOn(ctx, k.s.cluster.Clock, min(rest, k.cfg.ScrubPeriod)) != nil {
 			return false
 		}
-	} else if sleep(ctx, k.s.cluster.Clock, tickEvery) != nil { // let the node start first
+	} else if timing.SleepOn(ctx, k.s.cluster.Clock, tickEvery) != nil { // let the node start first
 		return false
 	}
 	b.mark.Started = time.Now()
@@ -114,7 +115,7 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 	clock := k.s.cluster.Clock
 	b.readBegan = clock.Now()
 	err := k.s.disks.ScrubExtent(ctx, x.ID, func(n int64) error {
-		if err := sleep(ctx, clock, scrubPauseRatio*(clock.Now()-b.readBegan)); err != nil {
+		if err := timing.SleepOn(ctx, clock, scrubPauseRatio*(clock.Now()-b.readBegan)); err != nil {
 			return err
 		}
 		if err := b.rate.wait(ctx, n); err != nil {

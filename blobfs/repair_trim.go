@@ -8,6 +8,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
 )
 
@@ -67,7 +68,7 @@ func (k *repairer) chooseHolders(v *view, sv *survey, n int) []string {
 		}
 	}
 	var ids []string
-	for _, c := range place.Choose(placeKey(sv.info.ID), nodes, nil, n) {
+	for _, c := range place.Choose(members.PlaceKey(sv.info.ID), nodes, nil, n) {
 		ids = append(ids, c.ID)
 	}
 	return ids
@@ -135,7 +136,7 @@ func (k *repairer) verifyOne(ctx context.Context, nodes []string, ref api.Ref, l
 func (k *repairer) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
 	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
 	defer cancel()
-	p, err := k.s.peer(ctx, node)
+	p, err := k.s.peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
 )
 
@@ -299,7 +300,7 @@ func (v *view) firstRanked(x ExtentID, ids []string) string {
 	if len(nodes) == 0 {
 		return ""
 	}
-	return place.Rank(placeKey(x), nodes)[0].ID
+	return place.Rank(members.PlaceKey(x), nodes)[0].ID
 }
 
 // topRanked returns the n members with the highest placement rank for an extent.
@@ -309,7 +310,7 @@ func (v *view) topRanked(x ExtentID, n int) []string {
 		nodes[i] = place.Node{ID: m.ID, CapacityBytes: m.CapacityBytes}
 	}
 	var ids []string
-	for _, n := range place.Rank(placeKey(x), nodes)[:min(n, len(nodes))] {
+	for _, n := range place.Rank(members.PlaceKey(x), nodes)[:min(n, len(nodes))] {
 		ids = append(ids, n.ID)
 	}
 	return ids

@@ -13,6 +13,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
 	"github.com/steledb/stele/internal/crc"
 )
@@ -62,7 +63,7 @@ func (s *Store) createExtent(id ExtentID, offset, priorityBytes int64) (*local.E
 func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*replicatedWrite, error) {
 	x := &replicatedWrite{s: s, id: id, offset: offset, priorityBytes: priorityBytes, tried: map[string]bool{}}
 	rand.Read(x.stream[:]) // never fails
-	nodes := s.nodes()
+	nodes := s.peers.Nodes()
 	errLocal := errDraining
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Draining }) {
 		x.localReplica, errLocal = s.createExtent(id, offset, priorityBytes)
@@ -72,7 +73,7 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*r
 	}
 	if chain := x.choose(x.missing()); len(chain) > 0 {
 		if b, err := s.newBranch(x.begin(), chain); err != nil {
-			s.peers.suspect(chain[0])
+			s.peers.Suspect(chain[0])
 			x.replace()
 		} else {
 			x.branches = []*branch{b}
@@ -112,14 +113,14 @@ func (x *replicatedWrite) begin() api.Begin {
 // choose returns up to n more nodes for the extent. A high-priority extent may go to full nodes if
 // there are not enough others.
 func (x *replicatedWrite) choose(n int) []string {
-	nodes := x.s.nodes()
+	nodes := x.s.peers.Nodes()
 	taken := x.replicas()
 	nodes = slices.DeleteFunc(nodes, func(n place.Node) bool {
 		return !slices.Contains(taken, n.ID) && (n.ID == x.s.self || x.tried[n.ID])
 	})
-	chosen := place.Choose(placeKey(x.id), nodes, taken, n)
+	chosen := place.Choose(members.PlaceKey(x.id), nodes, taken, n)
 	if x.priorityBytes > 0 && len(chosen) < n {
-		chosen = chooseFull(placeKey(x.id), nodes, taken, chosen, n)
+		chosen = place.ChooseFull(members.PlaceKey(x.id), nodes, taken, chosen, n)
 	}
 	var ids []string
 	for _, n := range chosen {
@@ -127,19 +128,6 @@ func (x *replicatedWrite) choose(n int) []string {
 		x.tried[n.ID] = true
 	}
 	return ids
-}
-
-// chooseFull returns chosen, extended to up to n nodes with full ones.
-func chooseFull(key place.Key, nodes []place.Node, taken []string, chosen []place.Node, n int) []place.Node {
-	taken = slices.Clone(taken)
-	for _, x := range chosen {
-		taken = append(taken, x.ID)
-	}
-	all := slices.Clone(nodes)
-	for i := range all {
-		all[i].Full = false
-	}
-	return append(chosen, place.Choose(key, all, taken, n-len(chosen))...)
 }
 
 // replicas returns the nodes that have the extent or a part of it.
@@ -267,7 +255,7 @@ func (x *replicatedWrite) dropFailed(node string, err error) {
 func (x *replicatedWrite) dropNode(node string, err error) {
 	x.s.log.Warn("replica dropped", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
-		x.s.peers.suspect(node)
+		x.s.peers.Suspect(node)
 	}
 	x.s.abortInBackground([]string{node}, x.stream)
 }
@@ -411,7 +399,7 @@ func (x *replicatedWrite) reread(b *branch, p []byte, off int64) error {
 func (x *replicatedWrite) readSealed(node string, p []byte, off int64) error {
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
-	peer, err := x.s.peer(ctx, node)
+	peer, err := x.s.peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // event calls f, which reports an event to the state machine, and applies the effects. Blocking
@@ -20,7 +20,7 @@ func (w *SpreadLogWriter) event(f func()) { w.handle(f, func(g func()) { g() }) 
 // eventAsync is event for callers that must not wait.
 func (w *SpreadLogWriter) eventAsync(f func()) {
 	w.handle(f, func(g func()) {
-		if !w.s.spawn(g) {
+		if !w.s.work.Go(g) {
 			g() // the store is closed, so g fails at once
 		}
 	})
@@ -68,27 +68,27 @@ func (w *SpreadLogWriter) do(e logproto.Effect) {
 		salt := w.salts[e.Seq]
 		w.opening[linkKey{e.Seq, e.Node}] = &openingReplica{since: w.s.cluster.Clock.Now()}
 		reserve := w.reserved[e.Seq]
-		w.s.spawn(func() { w.open(e, salt, reserve) })
+		w.s.work.Go(func() { w.open(e, salt, reserve) })
 	case logproto.EffectAppend:
 		w.sendFrames(e)
 	case logproto.EffectAcked:
 		w.acknowledge(e.Pos)
 	case logproto.EffectSave:
-		w.s.spawn(func() { w.save(e) })
+		w.s.work.Go(func() { w.save(e) })
 	case logproto.EffectLoad:
-		w.s.spawn(w.load)
+		w.s.work.Go(w.load)
 	case logproto.EffectCut:
 		l, _ := w.m.List()
 		c := local.LogCut{Log: w.id, CutRequest: logproto.CutRequest{Seq: e.Seq, Epoch: e.Epoch, Start: e.Start, Length: e.Length}}
 		w.dropLink(e.Seq, e.Node)
 		delete(w.salts, e.Seq)
 		delete(w.reserved, e.Seq)
-		w.s.spawn(func() { _ = w.s.cutReplica(w.s.ctx, c, e.Node, replicasOf(&l, e.Seq)) })
+		w.s.work.Go(func() { _ = w.s.cutReplica(w.s.ctx, c, e.Node, replicasOf(&l, e.Seq)) })
 	case logproto.EffectDrop:
 		w.dropLink(e.Seq, e.Node)
 		delete(w.salts, e.Seq)
 		delete(w.reserved, e.Seq)
-		w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
+		w.s.work.Go(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
 	case logproto.EffectDone:
 		w.stop(ErrSealed)
 		close(w.sealed)
@@ -195,7 +195,7 @@ func (w *SpreadLogWriter) load() {
 		l, gen, err := w.s.loadLogList(ctx, w.path)
 		cancel()
 		// Also before the first use of the list: a save that failed would fail again at once.
-		if !w.s.pause(w.ctx, w.s.cluster.Logs.Retry) {
+		if timing.SleepOn(w.ctx, w.s.cluster.Clock, w.s.cluster.Logs.Retry) != nil {
 			return
 		}
 		if err == nil {
@@ -210,29 +210,12 @@ func (w *SpreadLogWriter) load() {
 	}
 }
 
-// pause waits for d. It returns false if ctx ended.
-func (s *Store) pause(ctx context.Context, d time.Duration) bool {
-	fired, stop := s.cluster.Clock.Timer(d)
-	defer stop()
-	select {
-	case <-fired:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// logPeer returns the log methods of a node, which may be this one.
-func (s *Store) logPeer(ctx context.Context, node string) (api.Logs, error) {
-	return s.anyPeer(ctx, node)
-}
-
 // cutReplica truncates a replica, or refills it from one of the nodes if it is short or corrupt. It
 // does not create a replica: a missing one may have been dropped.
 func (s *Store) cutReplica(ctx context.Context, c local.LogCut, node string, from []string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cluster.SealTimeout)
 	defer cancel()
-	p, err := s.logPeer(ctx, node)
+	p, err := s.peers.Any(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -250,7 +233,7 @@ func (s *Store) cutReplica(ctx context.Context, c local.LogCut, node string, fro
 func (s *Store) dropReplica(log ID, seq uint64, node string) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cluster.ReplyTimeout)
 	defer cancel()
-	if p, err := s.logPeer(ctx, node); err == nil {
+	if p, err := s.peers.Any(ctx, node); err == nil {
 		_ = p.DropLog(ctx, log, seq) // what remains is garbage for the next rounds
 	}
 }

@@ -122,7 +122,7 @@ func (w *SpreadLogWriter) queueLocal(l *logLink, frames []queuedFrame) {
 				more = w.s.disks.FlushLogOnce(w.id, l.key.seq)
 			}
 			// Otherwise a stalled disk must not block a caller that would continue without it.
-			if more && !w.s.spawn(func() { w.s.disks.FlushLog(w.id, l.key.seq) }) {
+			if more && !w.s.work.Go(func() { w.s.disks.FlushLog(w.id, l.key.seq) }) {
 				w.s.disks.FlushLog(w.id, l.key.seq)
 			}
 		})
@@ -162,7 +162,7 @@ func (l *logLink) push(frames []queuedFrame) {
 	start := !l.started
 	l.started = true
 	l.mu.Unlock()
-	if start && !l.w.s.spawn(l.run) {
+	if start && !l.w.s.work.Go(l.run) {
 		return
 	}
 	select {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // OpenSpreadLog fences and closes a server's log and opens it for reading. The writer gets no more
@@ -49,7 +50,7 @@ func (s *Store) recoverLog(ctx context.Context, path string, id ID) (*logproto.L
 		if !errors.Is(err, logproto.ErrLost) {
 			return l, err
 		}
-		if !s.pause(ctx, s.cluster.Logs.Retry/2+time.Duration(rand.Int64N(int64(s.cluster.Logs.Retry)))) {
+		if timing.SleepOn(ctx, s.cluster.Clock, s.cluster.Logs.Retry/2+time.Duration(rand.Int64N(int64(s.cluster.Logs.Retry)))) != nil {
 			return nil, ctx.Err()
 		}
 	}
@@ -146,7 +147,7 @@ func (r *logRecovery) act(ctx context.Context) error {
 				gen, err := r.s.cluster.Lists.Save(ctx, r.path, EncodeLogList(&e.List), e.Gen)
 				if err == nil {
 					r.m.Saved(gen)
-				} else if ctx.Err() != nil || errors.Is(err, ErrFenced) || !r.s.pause(ctx, r.s.cluster.Logs.Retry/4) {
+				} else if ctx.Err() != nil || errors.Is(err, ErrFenced) || timing.SleepOn(ctx, r.s.cluster.Clock, r.s.cluster.Logs.Retry/4) != nil {
 					return errors.Join(err, ctx.Err())
 				} else {
 					r.m.Unsaved()
@@ -172,7 +173,7 @@ func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
 			return
 		}
 		r.replies <- func() { r.failed(node, err) }
-		r.s.pause(ctx, r.s.cluster.Logs.Retry)
+		_ = timing.SleepOn(ctx, r.s.cluster.Clock, r.s.cluster.Logs.Retry)
 	}
 }
 
@@ -201,7 +202,7 @@ func nodeError(node string, err error) error {
 func (r *logRecovery) fenceOnce(ctx context.Context, node string, epoch uint64) ([]logproto.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.SealTimeout)
 	defer cancel()
-	p, err := r.s.logPeer(ctx, node)
+	p, err := r.s.peers.Any(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 	for {
 		done := make(chan error, len(nodes))
 		for _, node := range nodes {
-			if !s.spawn(func() { done <- nodeError(node, s.cutReplica(s.ctx, c, node, nodes)) }) {
+			if !s.work.Go(func() { done <- nodeError(node, s.cutReplica(s.ctx, c, node, nodes)) }) {
 				return ErrClosed
 			}
 		}
@@ -255,7 +256,7 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 			s.log.Warn("log recovery waits for a replica: start the nodes that have one, with their disks",
 				"log", c.Log, "extent", c.Seq, "bytes", c.Length, "nodes", nodes, "err", errors.Join(errs...))
 		}
-		if !s.pause(ctx, s.cluster.Logs.Retry) {
+		if timing.SleepOn(ctx, s.cluster.Clock, s.cluster.Logs.Retry) != nil {
 			return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
 		}
 	}
@@ -282,7 +283,7 @@ func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error
 		if !l.Closed {
 			l.Epoch, l.Owner = l.Epoch+1, rand.Uint64()|1
 			if gen, err = s.cluster.Lists.Save(ctx, path, EncodeLogList(&l), gen); err != nil {
-				if !s.pause(ctx, s.cluster.Logs.Retry/4) {
+				if timing.SleepOn(ctx, s.cluster.Clock, s.cluster.Logs.Retry/4) != nil {
 					return fmt.Errorf("remove log %s: %w", id, errors.Join(err, ctx.Err()))
 				}
 				continue
@@ -293,7 +294,7 @@ func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error
 		}
 		for _, x := range l.Extents {
 			for _, node := range x.Replicas {
-				s.spawn(func() { s.dropReplica(id, x.Seq, node) })
+				s.work.Go(func() { s.dropReplica(id, x.Seq, node) })
 			}
 		}
 		return nil

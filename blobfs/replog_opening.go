@@ -34,7 +34,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 	}
 	w.eventAsync(func() {
 		if err == nil && (w.ctx.Err() != nil || !w.m.Opening(e.Seq)) {
-			w.s.spawn(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
+			w.s.work.Go(func() { w.s.dropReplica(w.id, e.Seq, e.Node) })
 			return
 		}
 		if err != nil {
@@ -53,7 +53,7 @@ func (w *SpreadLogWriter) open(e logproto.Effect, salt uint64, reserve bool) {
 }
 
 func (w *SpreadLogWriter) openRemote(ctx context.Context, node string, o local.LogOpen) (p api.Logs, space int64, err error) {
-	if p, err = w.s.logPeer(ctx, node); err == nil {
+	if p, err = w.s.peers.Any(ctx, node); err == nil {
 		space, err = p.OpenLog(ctx, o)
 	}
 	w.mu.Lock()
@@ -72,7 +72,7 @@ func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.L
 	p, k := server{w.s}, linkKey{o.Seq, w.s.self}
 	done := make(chan opened, 1)
 	expired := false // abandoned by the caller; guarded by mu
-	if !w.s.spawn(func() {
+	if !w.s.work.Go(func() {
 		space, err := p.OpenLog(ctx, o)
 		w.mu.Lock()
 		delete(w.opening, k)

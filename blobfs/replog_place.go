@@ -37,7 +37,7 @@ func (w *SpreadLogWriter) choose(seq uint64) []string {
 // nodes as replicas, this node is not reused either. Full nodes come last, and only if reserve is
 // set. Called with mu held.
 func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
-	nodes := w.s.logNodes()
+	nodes := w.s.peers.Nodes()
 	usable := w.usable(w.s.cluster.Clock.Now(), reserve)
 	want := min(w.s.cluster.Replicas, len(usable))
 	isSelf := func(n place.Node) bool { return n.ID == w.s.self }
@@ -62,7 +62,7 @@ func (w *SpreadLogWriter) chooseOf(seq uint64, reserve bool) []string {
 		}
 	}
 	if len(ids) < want {
-		for _, n := range chooseFull(key, usable, ids, nil, want-len(ids)) {
+		for _, n := range place.ChooseFull(key, usable, ids, nil, want-len(ids)) {
 			ids = append(ids, n.ID)
 		}
 	}
@@ -75,7 +75,7 @@ func (w *SpreadLogWriter) placementError() error {
 	if w.placeErr != nil && !errors.Is(w.placeErr, api.ErrUnreachable) {
 		return w.placeErr
 	}
-	for _, n := range w.s.logNodes() {
+	for _, n := range w.s.peers.Nodes() {
 		if n.Full && !n.Draining {
 			return fmt.Errorf("%w: all nodes that may store a log replica have less free space than their reserve", ErrDiskFull)
 		}
@@ -116,7 +116,7 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 	}
 	// A failed node may be back. Better to try it soon than to continue with a single disk.
 	extra := w.s.cluster.Logs.Avoid - min(excludeMin, w.s.cluster.Logs.Avoid)
-	return slices.DeleteFunc(w.s.logNodesIf(func(string) bool { return true }), func(n place.Node) bool {
+	return slices.DeleteFunc(w.s.peers.NodesIf(func(string) bool { return true }), func(n place.Node) bool {
 		at := now
 		if n.ID != w.s.self {
 			at += extra
@@ -127,7 +127,7 @@ func (w *SpreadLogWriter) usable(now time.Duration, reserve bool) []place.Node {
 
 // available returns the nodes that have not failed recently. Called with mu held.
 func (w *SpreadLogWriter) available(now time.Duration, reserve bool) []place.Node {
-	return slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return !w.eligible(n, reserve) || w.isExcluded(n.ID, now, reserve) })
+	return slices.DeleteFunc(w.s.peers.Nodes(), func(n place.Node) bool { return !w.eligible(n, reserve) || w.isExcluded(n.ID, now, reserve) })
 }
 
 // responsive returns the nodes that have neither failed nor been slow recently. Called with mu
@@ -167,7 +167,7 @@ func (w *SpreadLogWriter) isExcluded(node string, at time.Duration, reserve bool
 		return true
 	}
 	a := w.excluded[node]
-	return at < a.until && (!a.unreached || w.s.peers.suspected(node)) && !(a.full && reserve)
+	return at < a.until && (!a.unreached || w.s.peers.Suspected(node)) && !(a.full && reserve)
 }
 
 func nodesOf(nodes []place.Node, ids []string) []place.Node {
@@ -178,19 +178,6 @@ func nodesOf(nodes []place.Node, ids []string) []place.Node {
 		}
 	}
 	return out
-}
-
-// logNodes returns the members as placement sees them; only this node without a membership.
-func (s *Store) logNodes() []place.Node {
-	return s.logNodesIf(func(node string) bool { return !s.peers.suspected(node) })
-}
-
-// logNodesIf is logNodes with a custom test of which nodes answer.
-func (s *Store) logNodesIf(answers func(node string) bool) []place.Node {
-	if s.cluster.Membership == nil {
-		return []place.Node{{ID: s.self, CapacityBytes: 1}}
-	}
-	return s.nodesIf(answers)
 }
 
 // refusedFull reports whether a replica was refused for lack of space above the reserve. Called
@@ -215,7 +202,7 @@ func (w *SpreadLogWriter) failed(seq uint64, node string, err error) {
 		unreached := errors.Is(err, api.ErrUnreachable)
 		w.excluded[node] = exclusion{until: w.s.cluster.Clock.Now() + w.s.cluster.Logs.Avoid, unreached: unreached, full: w.refusedFull(seq, err)}
 		if unreached {
-			w.s.peers.suspect(node)
+			w.s.peers.Suspect(node)
 		}
 	}
 	w.m.Failed(seq, node, epoch)

@@ -117,7 +117,7 @@ func (r *SpreadLogReader) useReplica(why error) bool {
 func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
 	defer cancel()
-	p, err := r.s.logPeer(ctx, node)
+	p, err := r.s.peers.Any(ctx, node)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (r *SpreadLogReader) fill() {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
 	defer cancel()
-	p, err := r.s.logPeer(ctx, r.nodes[0])
+	p, err := r.s.peers.Any(ctx, r.nodes[0])
 	n := 0
 	if err == nil {
 		ref := api.LogRead{Log: r.id, Seq: x.Seq, Start: r.start, Length: x.Length}

@@ -21,7 +21,7 @@ func (v server) AppendLog(_ context.Context, a local.LogAppend, done func(int64,
 		return
 	}
 	flush := func() { v.s.disks.FlushLog(a.Log, a.Seq) }
-	if !v.s.spawn(flush) {
+	if !v.s.work.Go(flush) {
 		flush() // the store is closed: FlushLog rejects what is queued
 	}
 }
@@ -51,7 +51,7 @@ func (v server) RefillLog(ctx context.Context, c local.LogCut, from []string) er
 }
 
 func (s *Store) refillFrom(ctx context.Context, c local.LogCut, node string) error {
-	p, err := s.peer(ctx, node)
+	p, err := s.peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}

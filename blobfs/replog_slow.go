@@ -16,7 +16,7 @@ const slowRatioMax = 8
 // was recent. Called with mu held.
 func (w *SpreadLogWriter) dropSlow(k linkKey, now time.Duration) {
 	avoid := w.s.cluster.Logs.Avoid
-	if w.s.peers.suspected(k.node) {
+	if w.s.peers.Suspected(k.node) {
 		w.excluded[k.node] = exclusion{until: now + avoid, unreached: true} // down rather than slow
 	} else {
 		s := w.slowNodes[k.node]

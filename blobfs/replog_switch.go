@@ -217,11 +217,3 @@ func (w *SpreadLogWriter) renew(now time.Duration) {
 		w.m.Renew()
 	}
 }
-
-// anyDraining reports whether any of the nodes is draining.
-func (s *Store) anyDraining(nodes []string) bool {
-	if s.cluster.Membership == nil {
-		return false
-	}
-	return slices.ContainsFunc(s.cluster.Membership.Members(), func(m Member) bool { return m.Draining && slices.Contains(nodes, m.ID) })
-}

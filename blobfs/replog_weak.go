@@ -27,7 +27,7 @@ func (w *SpreadLogWriter) updateWeak(now time.Duration) {
 	if gen == 0 {
 		return
 	}
-	available := slices.DeleteFunc(w.s.logNodes(), func(n place.Node) bool { return n.Draining })
+	available := slices.DeleteFunc(w.s.peers.Nodes(), func(n place.Node) bool { return n.Draining })
 	want := min(w.s.cluster.Replicas, len(available))
 	pos, short, bare := l.Start, int64(0), int64(0)
 	for _, x := range l.Extents {
@@ -36,7 +36,7 @@ func (w *SpreadLogWriter) updateWeak(now time.Duration) {
 		}
 		pos += x.Length
 		live := len(nodesOf(available, x.Replicas))
-		if x.Length > 0 && (live < want || w.s.anyDraining(x.Replicas)) {
+		if x.Length > 0 && (live < want || w.s.peers.AnyDraining(x.Replicas)) {
 			short = pos
 		}
 		if x.Length > 0 && live < min(logReplicasMin, want) {

@@ -127,7 +127,7 @@ func (s *Store) createSpreadLog(ctx context.Context, server string, id ID, highP
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
 	w.timer.init(s.cluster.Logs)
 	w.event(func() { w.m = logproto.NewWriter(logproto.List{Epoch: 1, Owner: rand.Uint64()}, 0) })
-	if !s.spawn(w.watch) {
+	if !s.work.Go(w.watch) {
 		w.cancel()
 		return nil, fmt.Errorf("create log %s: %w", id, ErrClosed)
 	}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/internal/background"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // Cluster is what a store needs to work with other nodes. The zero value of a field means its
@@ -51,7 +54,7 @@ type Cluster struct {
 
 func (c Cluster) withDefaults() Cluster {
 	if c.Clock == nil {
-		c.Clock = newSystemClock()
+		c.Clock = timing.SystemClock()
 	}
 	orDefault(&c.Replicas, 3)
 	c.Logs = c.Logs.withDefaults()
@@ -100,7 +103,7 @@ type Store struct {
 	cluster        Cluster
 	self           string
 	log            *slog.Logger
-	peers          peers
+	peers          *members.Peers
 	streams        streams
 	cache          extentCache
 	corruptExtents corruptExtents
@@ -113,14 +116,8 @@ type Store struct {
 	openLogs openLogs
 	repairer *repairer // nil without a membership
 
-	ctx    context.Context // canceled by Close
-	cancel context.CancelFunc
-	// mu guards the fields in it. Never held across I/O.
-	mu struct {
-		sync.Mutex
-		closed bool
-	}
-	work sync.WaitGroup // the store's goroutines
+	work *background.Group // the store's goroutines
+	ctx  context.Context   // canceled by Close
 }
 
 // Open opens the store in the data folders of cfg, for a single node.
@@ -144,8 +141,12 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	if s.disks, err = local.Open(cfg); err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.peers.init(s)
+	s.work = background.New()
+	s.ctx = s.work.Context()
+	s.peers = members.NewPeers(members.Config{
+		Membership: cluster.Membership, Self: s.self, Clock: s.cluster.Clock, Work: s.work, ReplyTimeout: s.cluster.ReplyTimeout,
+		ExtentBytes: s.ExtentBytes(), Local: server{s}, Recovered: func() { s.repairer.peerRecovered() },
+	})
 	s.streams.init(s)
 	s.cache.init(s.disks)
 	s.pins.init()
@@ -159,25 +160,11 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 // Close ends streams from other nodes, waits for the store's goroutines and closes the disks. A
 // second call does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.mu.closed = true
-	s.mu.Unlock()
-	s.cancel()
+	s.work.Stop()
 	s.streams.close()
 	s.work.Wait()
 	s.cache.close()
 	return s.disks.Close()
-}
-
-// spawn runs f in a goroutine that Close waits for. It returns false if the store is closed.
-func (s *Store) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.closed {
-		return false
-	}
-	s.work.Go(f)
-	return true
 }
 
 // Create begins a blob whose extents will be on this node and others. Garbage collection does not
@@ -209,7 +196,7 @@ func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer,
 // create begins a blob. priorityBytes is the estimated length of a high-priority blob, else 0.
 func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
-	if s.singleNode() {
+	if s.peers.OnlyMember() {
 		if priorityBytes > 0 {
 			return s.disks.CreateHighPriorityAs(ctx, id, priorityBytes, dropped)
 		}
@@ -234,9 +221,7 @@ func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer
 
 // usable returns ErrClosed if the store is closed, else the error of ctx.
 func (s *Store) usable(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.closed {
+	if s.work.Stopped() {
 		return ErrClosed
 	}
 	return ctx.Err()
@@ -257,7 +242,7 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 }
 
 func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
-	if s.singleNode() {
+	if s.peers.OnlyMember() {
 		return s.disks.OpenBlob(ctx, h)
 	}
 	if err := s.usable(ctx); err != nil {
@@ -275,7 +260,7 @@ func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
 // Delete removes a blob's extents on all nodes that may have them. Nodes that do not answer are
 // skipped: garbage collection removes their extents. It returns ErrNoBlob if no node had any.
 func (s *Store) Delete(ctx context.Context, id ID) error {
-	if s.singleNode() {
+	if s.peers.OnlyMember() {
 		err := s.disks.Delete(ctx, id)
 		if err == nil {
 			s.Release(id)
@@ -295,7 +280,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	s.cache.forget(id)
 	gone := err == nil
 	var mu sync.Mutex
-	s.each(ctx, nodes, func(ctx context.Context, p api.Peer) {
+	s.peers.Each(ctx, nodes, func(ctx context.Context, p api.Peer) {
 		if n, err := p.DropBlob(ctx, id, api.Deleted); err == nil && n > 0 {
 			mu.Lock()
 			gone = true
@@ -315,13 +300,13 @@ func (s *Store) holdersOf(id ID) []string {
 	whole := false
 	for i, x := range s.extentsOf(id) {
 		if x.Holders.Epoch == 0 || x.ID.Index != i {
-			return s.others()
+			return s.peers.Others()
 		}
 		nodes = append(nodes, x.Holders.Nodes...)
 		whole = x.Last
 	}
 	if !whole {
-		return s.others()
+		return s.peers.Others()
 	}
 	slices.Sort(nodes)
 	return slices.DeleteFunc(slices.Compact(nodes), func(n string) bool { return n == s.self })

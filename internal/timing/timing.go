@@ -1,4 +1,4 @@
-// Package timing has waits that end with a context.
+// Package timing has waits that end with a context, and clocks that tests can replace.
 package timing
 
 import (
