@@ -24,12 +24,10 @@
 //     their holder lists, audits other nodes by asking whether they have the replicas that they should,
 //     and queues a task for each extent that needs work.
 //   - A node is gone when it was dead for the grace period, or was removed.
-//   - Garbage collection runs in rounds, driven by a [Sweeper]: it asks all nodes which blobs they use
-//     and the [Roots] which blobs they name, and then reports to each node which of its extents are
-//     garbage. A blob in use on a node is pinned there.
-//   - A node that did not answer is suspected for ten seconds, or until it answers. A suspected node
-//     gets no new replicas and is read from last. It is probed until it answers; then the tasks that
-//     failed are retried.
+//   - Garbage collection (package gc) finds the blobs that no root names and no node uses. A blob in
+//     use on a node is pinned there.
+//   - A node that did not answer is suspected (package members). It gets no new replicas and is read
+//     from last. When it answers, the tasks that failed are retried.
 //
 // # Goroutines
 //
@@ -40,10 +38,7 @@
 //	beside       Writer.Write         Writer.Seal,      sealing an extent while the next
 //	                                  Abort               is written
 //	search       reads, OpenBlob      ReplyTimeout      reading from one node
-//	inBackground a failed replica,    ReplyTimeout      aborting streams, dropping extents
-//	             Writer.Abort
 //	pull         Copy                 its end           reading ahead of the copy's writes
-//	probe        a suspected node     an answer, Close  probing that node; one per node
 //	run          OpenIn, clustered    Close             scanning the holder lists of local
 //	                                                      extents
 //	auditLoop    OpenIn, clustered    Close             asking nodes whether they have their
@@ -51,7 +46,7 @@
 //	workLoop     OpenIn, clustered    Close             the current task; Workers of them
 //	scrubLoop    OpenIn, clustered    Close             reading extents
 //	balanceLoop  OpenIn, clustered    Close             moving extents to emptier nodes
-//	abandonLoop  OpenIn, clustered    Close             deleting abandoned blobs that are garbage
+//	DropAbandoned OpenIn, clustered   Close             see package gc
 //	watch        CreateLog            its log's end     detecting slow replicas of a log
 //	link         frames for a node    the replica is    sending a log's frames to one node
 //	                                  dropped

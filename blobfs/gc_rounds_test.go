@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/blobfs/local"
 )
 
@@ -20,7 +21,7 @@ func inGCWorld(t *testing.T, test func(t *testing.T, w *gcWorld, blobs []*gcBlob
 	inGCWorldOf(t, gcTimes, false, test)
 }
 
-func inGCWorldOf(t *testing.T, times blobfs.SweepConfig, keep bool, test func(t *testing.T, w *gcWorld, blobs []*gcBlob)) {
+func inGCWorldOf(t *testing.T, times gc.Config, keep bool, test func(t *testing.T, w *gcWorld, blobs []*gcBlob)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newGCWorld(t, 1, times, keep)
 		for i := range 9 {
@@ -35,7 +36,7 @@ func inGCWorldOf(t *testing.T, times blobfs.SweepConfig, keep bool, test func(t 
 	})
 }
 
-func (w *gcWorld) round(s *blobfs.Sweeper) blobfs.SweepReport {
+func (w *gcWorld) round(s *gc.Sweeper) gc.Report {
 	w.t.Helper()
 	r, err := s.Round(w.t.Context())
 	noError(w.t, err)
@@ -56,7 +57,7 @@ func (w *gcWorld) quarantined() (ids []blobfs.ID) {
 // replicas of the blob are treated alike.
 func TestGCStages(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
-		s := w.c.all[2].NewSweeper(w.catalog)
+		s := w.c.all[2].GC().NewSweeper(w.catalog)
 		if r := w.round(s); r.Round != 1 || r.Listed != 9*2*3 || r.Garbage != 6 || r.Warned != 6 || r.Quarantined != 0 || r.Nodes != 5 || r.Passes < 2 {
 			t.Errorf("first round: %+v", r)
 		}
@@ -70,7 +71,7 @@ func TestGCStages(t *testing.T) {
 		}
 		if r := w.round(s); r.Listed != 8*2*3 || r.Garbage != 0 {
 			t.Errorf("in the end: %+v", r)
-		} else if st := w.c.all[2].Sweeping(); st.Rounds != 27 || st.Failed != 0 || st.Last.Round != r.Round || st.Quarantined != 6 || st.Removed != 6 || st.Err+st.Halted != "" || st.At.IsZero() {
+		} else if st := w.c.all[2].GC().Status(); st.Rounds != 27 || st.Failed != 0 || st.Last.Round != r.Round || st.Quarantined != 6 || st.Removed != 6 || st.Err+st.Halted != "" || st.At.IsZero() {
 			t.Errorf("status in the end: %+v", st)
 		}
 		w.check()
@@ -84,7 +85,7 @@ func TestGCStages(t *testing.T) {
 // nothing more is removed on any node, restarted or not, before an operator resumes.
 func TestGCRootsMissBlob(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
-		s := w.c.all[2].NewSweeper(w.catalog)
+		s := w.c.all[2].GC().NewSweeper(w.catalog)
 		missed := blobs[3]
 		w.catalog.omits[missed.h.ID] = true
 		w.round(s)
@@ -108,7 +109,7 @@ func TestGCRootsMissBlob(t *testing.T) {
 			t.Error("no node has raised the alarm")
 		}
 		for i := range 3 {
-			if _, err := s.Round(t.Context()); !errors.Is(err, blobfs.ErrSweepHalted) {
+			if _, err := s.Round(t.Context()); !errors.Is(err, gc.ErrHalted) {
 				t.Errorf("round after the alarm: %v", err)
 			}
 			time.Sleep(48 * time.Hour)
@@ -116,30 +117,30 @@ func TestGCRootsMissBlob(t *testing.T) {
 				for _, n := range w.c.all[1:] {
 					w.restart(n)
 				}
-				s = w.c.all[1].NewSweeper(w.catalog)
+				s = w.c.all[1].GC().NewSweeper(w.catalog)
 			}
 		}
-		if st := w.c.all[1].Sweeping(); st.Halted == "" || st.Failed == 0 || st.Err == "" {
+		if st := w.c.all[1].GC().Status(); st.Halted == "" || st.Failed == 0 || st.Err == "" {
 			t.Errorf("status after the alarm: %+v", st)
 		}
-		why, err := w.c.all[4].SweepHalted(t.Context())
+		why, err := w.c.all[4].GC().Halted(t.Context())
 		if err != nil || !strings.Contains(why, missed.h.ID.String()) {
 			t.Errorf("halted: %q, %v", why, err)
 		}
 		// The rest of its extents in quarantine are named again, which raises an alarm too.
 		delete(w.catalog.omits, missed.h.ID)
 		left := slices.Contains(w.quarantined(), missed.h.ID)
-		noError(t, w.c.all[4].ResumeSweep(t.Context()))
-		if st := w.c.all[1].Sweeping(); st.Halted != "" {
+		noError(t, w.c.all[4].GC().Resume(t.Context()))
+		if st := w.c.all[1].GC().Status(); st.Halted != "" {
 			t.Errorf("halted on the sweeper's node after another node resumed: %s", st.Halted)
 		}
-		if _, err := s.Round(t.Context()); left != errors.Is(err, blobfs.ErrSweepHalted) {
+		if _, err := s.Round(t.Context()); left != errors.Is(err, gc.ErrHalted) {
 			t.Errorf("round with some left in quarantine (%v): %v", left, err)
 		}
 		if slices.Contains(w.quarantined(), missed.h.ID) {
 			t.Error("it is still in quarantine")
 		}
-		noError(t, w.c.all[4].ResumeSweep(t.Context()))
+		noError(t, w.c.all[4].GC().Resume(t.Context()))
 		for range 3 {
 			w.round(s)
 		}
@@ -153,14 +154,14 @@ func TestGCRootsMissBlob(t *testing.T) {
 // An operator takes a blob out of quarantine.
 func TestGCRevive(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
-		s := w.c.all[0].NewSweeper(w.catalog)
+		s := w.c.all[0].GC().NewSweeper(w.catalog)
 		w.round(s)
 		w.round(s)
 		b := blobs[8]
-		if n, err := w.c.all[3].Revive(t.Context(), b.h.ID); err != nil || n != 6 {
+		if n, err := w.c.all[3].GC().Revive(t.Context(), b.h.ID); err != nil || n != 6 {
 			t.Errorf("revived %d: %v", n, err)
 		}
-		if _, err := w.c.all[3].Revive(t.Context(), b.h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
+		if _, err := w.c.all[3].GC().Revive(t.Context(), b.h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
 			t.Errorf("revived twice: %v", err)
 		}
 		w.c.all[3].Pin(b.h.ID)
@@ -184,7 +185,7 @@ func TestGCRevive(t *testing.T) {
 func TestGCNodeDown(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
 		away := w.c.get(blobs[8].h.Extents[0].Replicas[2])
-		s := w.c.get(blobs[8].h.Extents[0].Replicas[0]).NewSweeper(w.catalog)
+		s := w.c.get(blobs[8].h.Extents[0].Replicas[0]).GC().NewSweeper(w.catalog)
 		w.cut(away, true)
 		start := time.Now()
 		for time.Since(start) < gcTimes.Away {
@@ -258,7 +259,7 @@ func TestGCRejects(t *testing.T) {
 			t.Errorf("pins %v, %v", pins, err)
 		}
 		// Two concurrent sweepers: one of them continues.
-		a, b := w.c.all[0].NewSweeper(w.catalog), w.c.all[1].NewSweeper(w.catalog)
+		a, b := w.c.all[0].GC().NewSweeper(w.catalog), w.c.all[1].GC().NewSweeper(w.catalog)
 		w.catalog.pause = time.Minute
 		failed := make(chan error)
 		go func() {
@@ -283,7 +284,7 @@ func TestGCReadsPinsBeforeRoots(t *testing.T) {
 	inGCWorldOf(t, onePass, false, func(t *testing.T, w *gcWorld, _ []*gcBlob) {
 		n := w.c.all[1]
 		h := put(t, n.Store, blobtest.Bytes(1, 1000))
-		s := w.c.all[0].NewSweeper(w.catalog)
+		s := w.c.all[0].GC().NewSweeper(w.catalog)
 		w.catalog.midst = func() {
 			w.catalog.name(h.ID, true)
 			n.Release(h.ID)
@@ -375,7 +376,7 @@ func TestQuarantineIsNotCopiedTo(t *testing.T) {
 // not before. Other garbage stays for the grace period.
 func TestGCOfAbandoned(t *testing.T) {
 	inGCWorldOf(t, gcTimes, true, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
-		s := w.c.all[2].NewSweeper(w.catalog)
+		s := w.c.all[2].GC().NewSweeper(w.catalog)
 		left, shared, read, lost := blobs[0], blobs[1], blobs[2], blobs[3]
 		for _, b := range []*gcBlob{left, read, lost} {
 			w.catalog.name(b.h.ID, false)
@@ -441,7 +442,7 @@ func TestGCOfAbandoned(t *testing.T) {
 // takes it out of quarantine.
 func TestGCOfAbandonedThatIsNeeded(t *testing.T) {
 	inGCWorldOf(t, gcTimes, true, func(t *testing.T, w *gcWorld, blobs []*gcBlob) {
-		s := w.c.all[2].NewSweeper(w.catalog)
+		s := w.c.all[2].GC().NewSweeper(w.catalog)
 		needed := blobs[3]
 		w.catalog.omits[needed.h.ID] = true
 		w.c.all[0].Abandon(needed.h)
@@ -457,13 +458,13 @@ func TestGCOfAbandonedThatIsNeeded(t *testing.T) {
 		for _, n := range w.c.all {
 			get(t, n.Store, needed.h, needed.data)
 		}
-		if _, err := s.Round(t.Context()); !errors.Is(err, blobfs.ErrSweepHalted) {
+		if _, err := s.Round(t.Context()); !errors.Is(err, gc.ErrHalted) {
 			t.Errorf("a round after it: %v", err)
 		}
 	})
 }
 
-// Garbage of blobs and logs is left in place until a node has known of it for SweepConfig.Warn,
+// Garbage of blobs and logs is left in place until a node has known of it for gc.Config.Warn,
 // however many rounds find it meanwhile: a reader that got a blob's name shortly before the roots
 // dropped it may open it for that long.
 func TestGCMarksLongEnough(t *testing.T) {
@@ -483,7 +484,7 @@ func TestGCMarksLongEnough(t *testing.T) {
 			replicas += len(n.LogReplicas())
 		}
 
-		s := w.c.all[2].NewSweeper(w.catalog)
+		s := w.c.all[2].GC().NewSweeper(w.catalog)
 		first, err := s.Round(t.Context())
 		noError(t, err)
 		if first.Warned != 6+replicas || replicas < 3 {

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/gc"
 )
 
 // catalog names blobs. It may fail, pause, and miss blobs.
@@ -112,15 +113,15 @@ type gcWorld struct {
 }
 
 // gcTimes are far enough apart to be told from each other.
-var gcTimes = blobfs.SweepConfig{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
+var gcTimes = gc.Config{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
 
-func newGCWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep bool) *gcWorld {
+func newGCWorld(t *testing.T, seed uint64, times gc.Config, keep bool) *gcWorld {
 	w := &gcWorld{
 		t: t, rng: rand.New(rand.NewPCG(seed, 17)), lists: newLists(), away: map[*node]time.Time{},
 		catalog: &catalog{named: map[blobfs.ID]bool{}, omits: map[blobfs.ID]bool{}},
 	}
 	cluster := quick
-	cluster.Lists, cluster.Sweep = w.lists, times
+	cluster.Lists, cluster.GC = w.lists, times
 	w.cfg = nodesConfig{n: 5, extent: 64 << 10, cluster: cluster, virtual: true, keep: keep}
 	w.c = newNodes(t, w.cfg)
 	return w
@@ -128,7 +129,7 @@ func newGCWorld(t *testing.T, seed uint64, times blobfs.SweepConfig, keep bool) 
 
 // sweeper makes rounds on a node until ctx ends.
 func (w *gcWorld) sweeper(ctx context.Context, n *node) {
-	s := n.NewSweeper(w.catalog)
+	s := n.GC().NewSweeper(w.catalog)
 	w.work.Go(func() {
 		for ctx.Err() == nil {
 			r, err := s.Round(ctx)

@@ -49,7 +49,7 @@ func (s *Store) startRepairer() {
 	s.work.Go(k.auditLoop)
 	s.work.Go(k.scrubLoop)
 	s.work.Go(k.balanceLoop)
-	s.work.Go(k.abandonLoop)
+	s.work.Go(func() { s.gc.DropAbandoned(s.ctx) })
 	for range k.cfg.Workers {
 		s.work.Go(k.workLoop)
 	}

@@ -96,6 +96,13 @@ func (s *Store) loadLogList(ctx context.Context, path string) (logproto.List, ui
 	return l, gen, err
 }
 
+// logLists implements gc.Logs.
+type logLists struct{ s *Store }
+
+func (l logLists) List(ctx context.Context, server string, id ID) (logproto.List, uint64, error) {
+	return l.s.loadLogList(ctx, logPath(server, id))
+}
+
 // SpreadLogs returns the logs of a server, as listed in the lock service.
 func (s *Store) SpreadLogs(ctx context.Context, server string) ([]ID, error) {
 	names, err := s.cluster.Lists.List(ctx, path.Join(logsDir, server))

@@ -69,7 +69,7 @@ func (w *SpreadLogWriter) openLocal(ctx context.Context, o local.LogOpen) (api.L
 		space int64
 		err   error
 	}
-	p, k := server{w.s}, linkKey{o.Seq, w.s.self}
+	p, k := w.s.Peer(), linkKey{o.Seq, w.s.self}
 	done := make(chan opened, 1)
 	expired := false // abandoned by the caller; guarded by mu
 	if !w.s.work.Go(func() {

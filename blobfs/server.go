@@ -9,11 +9,14 @@ import (
 )
 
 // Peer returns the methods that this node serves to other nodes, see api.Serve.
-func (s *Store) Peer() api.Peer { return server{s} }
+func (s *Store) Peer() api.Peer { return server{s: s, Sweep: s.gc.Participant()} }
 
 // server is the store as other nodes see it. Its methods call other nodes only to forward down a
 // chain and for Copy.
-type server struct{ s *Store }
+type server struct {
+	s *Store
+	api.Sweep
+}
 
 // Begin implements api.Extents.
 func (v server) Begin(_ context.Context, b api.Begin, done func(error)) {

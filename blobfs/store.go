@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/internal/background"
@@ -48,8 +49,8 @@ type Cluster struct {
 	// StreamIdle is how long a node keeps a stream that receives nothing. Default 2 min.
 	StreamIdle time.Duration
 
-	// Sweep configures garbage collection.
-	Sweep SweepConfig
+	// GC configures garbage collection.
+	GC gc.Config
 }
 
 func (c Cluster) withDefaults() Cluster {
@@ -59,7 +60,7 @@ func (c Cluster) withDefaults() Cluster {
 	orDefault(&c.Replicas, 3)
 	c.Logs = c.Logs.withDefaults()
 	c.Keep = c.Keep.withDefaults()
-	c.Sweep = c.Sweep.withDefaults()
+	c.GC = c.GC.WithDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
 	orDefault(&c.SealTimeout, 30*time.Second)
 	orDefault(&c.HedgeAfter, 250*time.Millisecond)
@@ -83,8 +84,8 @@ func (c Cluster) Validate() error {
 		return c.Logs.validate()
 	case c.Keep.validate() != nil:
 		return c.Keep.validate()
-	case c.Sweep.validate() != nil:
-		return c.Sweep.validate()
+	case c.GC.Validate() != nil:
+		return c.GC.Validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("negative duration")
 	case c.WindowBytes != 0 && (c.WindowBytes < 2*pieceBytes || c.WindowBytes > windowBytes):
@@ -100,6 +101,7 @@ type disks = local.Store
 // those of the other members. It is safe for concurrent use.
 type Store struct {
 	*disks
+	*gc.Pins
 	cluster        Cluster
 	self           string
 	log            *slog.Logger
@@ -107,10 +109,7 @@ type Store struct {
 	streams        streams
 	cache          extentCache
 	corruptExtents corruptExtents
-	pins           pins
-	gc             gcNode
-	gcStatus       gcStatus
-	abandoned      abandoned
+	gc             *gc.Collector
 	frames         frameBuffers
 	// openLogs are the logs that this node appends to.
 	openLogs openLogs
@@ -145,17 +144,28 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.ctx = s.work.Context()
 	s.peers = members.NewPeers(members.Config{
 		Membership: cluster.Membership, Self: s.self, Clock: s.cluster.Clock, Work: s.work, ReplyTimeout: s.cluster.ReplyTimeout,
-		ExtentBytes: s.ExtentBytes(), Local: server{s}, Recovered: func() { s.repairer.peerRecovered() },
+		ExtentBytes: s.ExtentBytes(), Local: s.Peer, Recovered: func() { s.repairer.peerRecovered() },
 	})
 	s.streams.init(s)
 	s.cache.init(s.disks)
-	s.pins.init()
-	s.gc.init()
+	s.Pins = gc.NewPins()
+	s.gc = gc.New(s.cluster.GC, gc.Deps{
+		Disks: s.disks, Peers: s.peers, Lists: s.cluster.Lists, Logs: logLists{s}, Pins: s.Pins, Clock: s.cluster.Clock, Logger: s.log,
+		ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout,
+		Held: s.held, Forget: s.cache.forgetExtent, Delete: s.Delete,
+	})
 	if s.cluster.Membership != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
 		s.startRepairer()
 	}
 	return s, nil
 }
+
+// GC returns the garbage collection of this store.
+func (s *Store) GC() *gc.Collector { return s.gc }
+
+// Abandon reports that the caller no longer needs a blob that others may share, see
+// gc.Collector.Abandon.
+func (s *Store) Abandon(h Handle) { s.gc.Abandon(h) }
 
 // Close ends streams from other nodes, waits for the store's goroutines and closes the disks. A
 // second call does nothing.
@@ -185,7 +195,7 @@ func (s *Store) CreateHighPriority(ctx context.Context, bytes int64) (*Writer, e
 
 func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer, error) {
 	id := NewID()
-	s.pins.change(id, func(p *pin) { p.written = true })
+	s.PinWritten(id)
 	w, err := s.create(ctx, id, priorityBytes)
 	if err != nil {
 		s.Release(id)

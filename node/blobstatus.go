@@ -85,13 +85,13 @@ func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api
 	if bs.master().Epoch() != 0 {
 		ctx, cancel := context.WithTimeout(ctx, gcStateTimeout)
 		defer cancel()
-		if halted, err := store.SweepHalted(ctx); err == nil {
+		if halted, err := store.GC().Halted(ctx); err == nil {
 			x.SweepHalted = halted
 		} else {
-			x.SweepHalted = store.Sweeping().Halted
+			x.SweepHalted = store.GC().Status().Halted
 		}
 	}
-	s := store.Sweeping()
+	s := store.GC().Status()
 	x.Sweeps, x.SweepsFailed, x.SweepRound, x.SweptAt = s.Rounds, s.Failed, int64(s.Last.Round), time.UnixMilli(0)
 	x.SweptFound, x.SweptAside, x.SweptRemoved, x.SweptRemovedBytes = int64(s.Last.Garbage), int64(s.Last.Quarantined), int64(s.Last.Removed), s.Last.Bytes
 	if x.SweepError = s.Err; !s.At.IsZero() {

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/node/namespace"
 
-	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/rpcdoc"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -64,7 +64,7 @@ func TestSystemFiles(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.id(), "/nodes/" + n.id(), "/removed/x", "/tables/t",
-		"/recovery/x", "/logs/x", "/root", blobfs.SweepPath, "/nodes/a/b/c",
+		"/recovery/x", "/logs/x", "/root", gc.StatePath, "/nodes/a/b/c",
 	} {
 		for what, err := range changes(client, path) {
 			var refused *metaapi.SystemFileError

@@ -119,7 +119,7 @@ func (c *collector) collectReplicas(m sender) {
 	m.gauge("blob_surplus_replicas", "Surplus replicas on this node.", float64(k.Surplus))
 	m.gauge("blob_rotten_replicas", "Corrupt replicas on this node that are not repaired yet.", float64(k.Corrupt))
 	m.gauge("blob_sweep_alarm", "1 while garbage collection is stopped because an extent found to be garbage was in use.", boolFloat(store.Alarm() != ""))
-	sweep := store.Sweeping()
+	sweep := store.GC().Status()
 	m.gauge("blob_sweep_halted", "1 on the master while garbage collection is halted until an operator resumes it.",
 		boolFloat(c.node.master.Epoch() != 0 && sweep.Halted != ""))
 	m.gauge("blob_sweep_last_round", "Number of the last garbage collection round that this node ran as master.", float64(sweep.Last.Round))

@@ -21,9 +21,9 @@ type Config struct {
 	Self         string     // the ID of this node
 	Clock        timing.Clock
 	Work         *background.Group
-	ReplyTimeout time.Duration // of probes and of calls to many nodes
-	ExtentBytes  int64         // a node with less free space is full
-	Local        api.Peer      // the store of this node
+	ReplyTimeout time.Duration   // of probes and of calls to many nodes
+	ExtentBytes  int64           // a node with less free space is full
+	Local        func() api.Peer // returns the store of this node
 	// Recovered is called when a suspected node answers again. It must not block.
 	Recovered func()
 }
@@ -137,7 +137,7 @@ func (p *Peers) Peer(ctx context.Context, node string) (api.Peer, error) {
 // Any is Peer, but accepts this node too.
 func (p *Peers) Any(ctx context.Context, node string) (api.Peer, error) {
 	if node == p.cfg.Self {
-		return p.cfg.Local, nil
+		return p.cfg.Local(), nil
 	}
 	return p.Peer(ctx, node)
 }

@@ -1,49 +1,50 @@
-package blobfs
+package gc
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/wire"
 )
 
-// SweepPath is the file in the lock service that counts rounds. It is the MessagePack array
+// StatePath is the file in the lock service that counts rounds. It is the MessagePack array
 //
 //	[1, round, reason why there are no more rounds, or ""]
 //
 // to which later versions append.
-const SweepPath = "/sweep"
+const StatePath = "/sweep"
 
 const (
-	gcStateVersion = 1
-	gcStateValues  = 3
+	stateVersion = 1
+	stateValues  = 3
 )
 
-// gcState is the state shared by all Sweepers.
-type gcState struct {
+// state is the state shared by all Sweepers.
+type state struct {
 	round  uint64
 	halted string
 }
 
-// encodeGCState encodes the state for the lock service.
-func encodeGCState(st gcState) []byte {
+// encodeState encodes the state for the lock service.
+func encodeState(st state) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	e.Array(gcStateValues)
-	e.Uint(gcStateVersion)
+	e.Array(stateValues)
+	e.Uint(stateVersion)
 	e.Uint(st.round)
 	e.Str(st.halted)
 	return append([]byte(nil), e.Bytes()...)
 }
 
-func decodeGCState(b []byte) (st gcState, err error) {
+func decodeState(b []byte) (st state, err error) {
 	if _, err := wire.Check(b, wire.Limits{}); err != nil {
 		return st, fmt.Errorf("garbage collection state: %w", err)
 	}
 	d := wire.NewDecoder(b)
-	more := d.Array() - gcStateValues
-	if v := d.Uint(); d.Err() == nil && v != gcStateVersion {
+	more := d.Array() - stateValues
+	if v := d.Uint(); d.Err() == nil && v != stateVersion {
 		return st, fmt.Errorf("garbage collection state: version %d is unknown", v)
 	}
 	st.round, st.halted = d.Uint(), d.Str()
@@ -51,61 +52,61 @@ func decodeGCState(b []byte) (st gcState, err error) {
 		d.Skip()
 	}
 	if err := d.Err(); err != nil {
-		return gcState{}, fmt.Errorf("garbage collection state: %w", err)
+		return state{}, fmt.Errorf("garbage collection state: %w", err)
 	}
 	return st, nil
 }
 
-func (s *Store) loadGCState(ctx context.Context) (st gcState, gen uint64, err error) {
-	if s.cluster.Lists == nil {
+func (c *Collector) loadState(ctx context.Context) (st state, gen uint64, err error) {
+	if c.deps.Lists == nil {
 		return st, 0, errors.New("garbage collection state: no lock service")
 	}
-	b, gen, err := s.cluster.Lists.Load(ctx, SweepPath)
+	b, gen, err := c.deps.Lists.Load(ctx, StatePath)
 	if err == nil && gen != 0 {
-		st, err = decodeGCState(b)
+		st, err = decodeState(b)
 	}
 	return st, gen, err
 }
 
-// nextRound increments the round number and returns it. It returns ErrSweepHalted if rounds are
+// nextRound increments the round number and returns it. It returns ErrHalted if rounds are
 // halted.
-func (s *Store) nextRound(ctx context.Context) (uint64, error) {
-	st, gen, err := s.loadGCState(ctx)
+func (c *Collector) nextRound(ctx context.Context) (uint64, error) {
+	st, gen, err := c.loadState(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if st.halted != "" {
-		return st.round, fmt.Errorf("%w: %s", ErrSweepHalted, st.halted)
+		return st.round, fmt.Errorf("%w: %s", ErrHalted, st.halted)
 	}
 	st.round++
-	_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
+	_, err = c.deps.Lists.Save(ctx, StatePath, encodeState(st), gen)
 	return st.round, err
 }
 
-// halt records in the lock service that there must be no more rounds, and returns ErrSweepHalted
+// stop records in the lock service that there must be no more rounds, and returns ErrHalted
 // with the reason.
-func (r *gcRound) halt(ctx context.Context, node, alarm string) error {
-	cause := fmt.Errorf("%w: %s: %s", ErrSweepHalted, node, alarm)
-	st, gen, err := r.s.loadGCState(ctx)
+func (r *round) stop(ctx context.Context, node, alarm string) error {
+	cause := fmt.Errorf("%w: %s: %s", ErrHalted, node, alarm)
+	st, gen, err := r.c.loadState(ctx)
 	if err == nil && st.halted == "" {
 		st.halted = node + ": " + alarm
-		_, err = r.s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
+		_, err = r.c.deps.Lists.Save(ctx, StatePath, encodeState(st), gen)
 	}
 	return errors.Join(cause, err)
 }
 
-// ResumeSweep allows rounds again after an alarm, once an operator has made sure that the roots
+// Resume allows rounds again after an alarm, once an operator has made sure that the roots
 // miss nothing. An error names the nodes whose alarm could not be cleared; such an alarm halts the
 // next round.
-func (s *Store) ResumeSweep(ctx context.Context) error {
-	st, gen, err := s.loadGCState(ctx)
+func (c *Collector) Resume(ctx context.Context) error {
+	st, gen, err := c.loadState(ctx)
 	if err == nil && st.halted != "" {
 		st.halted = ""
-		_, err = s.cluster.Lists.Save(ctx, SweepPath, encodeGCState(st), gen)
+		_, err = c.deps.Lists.Save(ctx, StatePath, encodeState(st), gen)
 	}
 	errs := []error{err}
-	for _, id := range s.peers.All() {
-		p, err := s.peers.Any(ctx, id)
+	for _, id := range c.deps.Peers.All() {
+		p, err := c.deps.Peers.Any(ctx, id)
 		if err == nil {
 			err = p.ClearAlarm(ctx)
 		}
@@ -122,10 +123,10 @@ func (s *Store) ResumeSweep(ctx context.Context) error {
 // Revive takes the extents of a blob out of quarantine on all nodes that answer, and returns how
 // many there were. Unless a root names the blob by then, or it is pinned, later rounds find it
 // again.
-func (s *Store) Revive(ctx context.Context, id ID) (n int, err error) {
+func (c *Collector) Revive(ctx context.Context, id local.ID) (n int, err error) {
 	var errs []error
-	for _, node := range s.peers.All() {
-		p, err := s.peers.Any(ctx, node)
+	for _, node := range c.deps.Peers.All() {
+		p, err := c.deps.Peers.Any(ctx, node)
 		if err == nil {
 			var more int
 			more, err = p.ReviveBlob(ctx, id)
@@ -136,7 +137,7 @@ func (s *Store) Revive(ctx context.Context, id ID) (n int, err error) {
 		}
 	}
 	if n == 0 {
-		errs = append(errs, ErrNoBlob)
+		errs = append(errs, local.ErrNoBlob)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return n, fmt.Errorf("revive blob %s: %w", id, err)

@@ -1,9 +1,11 @@
-package blobfs
+package gc
 
 import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/steledb/stele/blobfs/local"
 )
 
 // marks is the set of needed blobs within a range of IDs that fits into memory. It stores the first
@@ -14,12 +16,12 @@ type marks struct {
 	all      []uint64 // sorted by settle
 }
 
-func markOf(id ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
+func markOf(id local.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 func newMarks(from uint64, max int) *marks { return &marks{from: from, to: math.MaxUint64, max: max} }
 
 // add marks a blob within the range. If the set is full the range is shortened.
-func (m *marks) add(id ID) {
+func (m *marks) add(id local.ID) {
 	x := markOf(id)
 	if x < m.from || x > m.to {
 		return
@@ -45,9 +47,9 @@ func (m *marks) settle() {
 
 // covers reports whether a blob is not above the range. Blobs below it were judged in earlier
 // passes.
-func (m *marks) covers(id ID) bool { return markOf(id) <= m.to }
+func (m *marks) covers(id local.ID) bool { return markOf(id) <= m.to }
 
-func (m *marks) has(id ID) bool {
+func (m *marks) has(id local.ID) bool {
 	_, found := slices.BinarySearch(m.all, markOf(id))
 	return found
 }

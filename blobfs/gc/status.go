@@ -1,4 +1,4 @@
-package blobfs
+package gc
 
 import (
 	"context"
@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// SweepStatus is the state of the Sweepers of this node since it started.
-type SweepStatus struct {
+// Status is the state of the Sweepers of this node since it started.
+type Status struct {
 	// Rounds counts rounds that succeeded, Failed those that did not.
 	Rounds, Failed int64
 	// Last is the report of the last round, At when it ended, and Err why it failed.
-	Last SweepReport
+	Last Report
 	At   time.Time
 	Err  string
-	// Halted is why there are no more rounds until ResumeSweep, as far as this node knows; else
+	// Halted is why there are no more rounds until Resume, as far as this node knows; else
 	// empty.
 	Halted string
 	// Quarantined, Removed and RemovedBytes are totals of all rounds.
 	Quarantined, Removed, RemovedBytes int64
 }
 
-// gcStatus holds the status.
-type gcStatus struct {
+// statusRecord holds the status.
+type statusRecord struct {
 	mu sync.Mutex // guards st
-	st SweepStatus
+	st Status
 }
 
-// Sweeping returns the state of the Sweepers of this node.
-func (s *Store) Sweeping() SweepStatus {
-	s.gcStatus.mu.Lock()
-	defer s.gcStatus.mu.Unlock()
-	return s.gcStatus.st
+// Status returns the state of the Sweepers of this node.
+func (c *Collector) Status() Status {
+	c.status.mu.Lock()
+	defer c.status.mu.Unlock()
+	return c.status.st
 }
 
 // record records how a round ended.
-func (n *gcStatus) record(r SweepReport, err error) {
+func (n *statusRecord) record(r Report, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.st.Last, n.st.At = r, time.Now()
@@ -50,22 +50,22 @@ func (n *gcStatus) record(r SweepReport, err error) {
 	}
 	n.st.Failed++
 	n.st.Err = err.Error()
-	if errors.Is(err, ErrSweepHalted) {
+	if errors.Is(err, ErrHalted) {
 		n.st.Halted = n.st.Err
 	}
 }
 
-// SweepHalted returns why rounds are halted; empty if they are not.
-func (s *Store) SweepHalted(ctx context.Context) (string, error) {
-	st, _, err := s.loadGCState(ctx)
+// Halted returns why rounds are halted; empty if they are not.
+func (c *Collector) Halted(ctx context.Context) (string, error) {
+	st, _, err := c.loadState(ctx)
 	if err != nil {
 		return "", err
 	}
 	if st.halted == "" {
-		st.halted = s.Alarm()
+		st.halted = c.deps.Disks.Alarm()
 	}
-	s.gcStatus.mu.Lock()
-	s.gcStatus.st.Halted = st.halted
-	s.gcStatus.mu.Unlock()
+	c.status.mu.Lock()
+	c.status.st.Halted = st.halted
+	c.status.mu.Unlock()
 	return st.halted, nil
 }

@@ -1,4 +1,4 @@
-package blobfs
+package gc
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/internal/timing"
 )
 
@@ -25,11 +26,11 @@ const (
 type abandoned struct {
 	// mu guards the field in it. Never held across I/O.
 	mu  sync.Mutex
-	all map[ID]abandonedBlob
+	all map[local.ID]abandonedBlob
 }
 
 type abandonedBlob struct {
-	extents []ExtentID
+	extents []local.ExtentID
 	// garbage is when the blob was first found to be in quarantine, 0 if it is not.
 	garbage time.Duration
 }
@@ -37,88 +38,87 @@ type abandonedBlob struct {
 // Abandon reports that the caller no longer needs a blob that others may share. Once garbage
 // collection finds the blob unused, it is deleted after abandonedGrace instead of the full grace
 // period. So deleted and expired data leaves the disks early. A restart forgets abandoned blobs.
-func (s *Store) Abandon(h Handle) {
+func (c *Collector) Abandon(h local.Handle) {
 	b := abandonedBlob{}
 	for _, x := range h.Extents {
-		b.extents = append(b.extents, ExtentID{Blob: h.ID, Index: x.Index})
+		b.extents = append(b.extents, local.ExtentID{Blob: h.ID, Index: x.Index})
 	}
-	s.abandoned.mu.Lock()
-	defer s.abandoned.mu.Unlock()
-	if s.abandoned.all == nil {
-		s.abandoned.all = map[ID]abandonedBlob{}
+	c.abandoned.mu.Lock()
+	defer c.abandoned.mu.Unlock()
+	if c.abandoned.all == nil {
+		c.abandoned.all = map[local.ID]abandonedBlob{}
 	}
-	if _, known := s.abandoned.all[h.ID]; !known && len(s.abandoned.all) < abandonedMax {
-		s.abandoned.all[h.ID] = b
+	if _, known := c.abandoned.all[h.ID]; !known && len(c.abandoned.all) < abandonedMax {
+		c.abandoned.all[h.ID] = b
 	}
 }
 
-// abandonLoop deletes abandoned blobs once they are garbage.
-func (k *repairer) abandonLoop() {
-	for timing.SleepOn(k.s.ctx, k.s.cluster.Clock, abandonedEvery) == nil {
-		if err := k.dropAbandoned(k.s.ctx); err != nil && k.s.ctx.Err() == nil {
-			k.s.log.Warn("abandoned blobs not deleted", "err", err)
+// DropAbandoned deletes abandoned blobs once they are garbage, until ctx ends.
+func (c *Collector) DropAbandoned(ctx context.Context) {
+	for timing.SleepOn(ctx, c.deps.Clock, abandonedEvery) == nil {
+		if err := c.dropAbandoned(ctx); err != nil && ctx.Err() == nil {
+			c.deps.Logger.Warn("abandoned blobs not deleted", "err", err)
 		}
 	}
 }
 
-func (k *repairer) dropAbandoned(ctx context.Context) error {
-	s := k.s
-	s.abandoned.mu.Lock()
-	all := make(map[ID]abandonedBlob, len(s.abandoned.all))
-	for id, b := range s.abandoned.all {
+func (c *Collector) dropAbandoned(ctx context.Context) error {
+	c.abandoned.mu.Lock()
+	all := make(map[local.ID]abandonedBlob, len(c.abandoned.all))
+	for id, b := range c.abandoned.all {
 		all[id] = b
 	}
-	s.abandoned.mu.Unlock()
+	c.abandoned.mu.Unlock()
 	if len(all) == 0 {
 		return nil
 	}
 	for id, b := range all {
-		garbage, whole := k.isGarbage(ctx, b.extents)
-		now := s.cluster.Clock.Now()
+		garbage, whole := c.isGarbage(ctx, b.extents)
+		now := c.deps.Clock.Now()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !garbage && whole: // already deleted
-			s.forgetAbandoned(id)
+			c.forgetAbandoned(id)
 			continue
 		case !garbage:
 			b.garbage = 0
 		case b.garbage == 0:
 			b.garbage = now
 		case now-b.garbage >= abandonedGrace:
-			if st, _, err := s.loadGCState(ctx); err != nil || st.halted != "" {
+			if st, _, err := c.loadState(ctx); err != nil || st.halted != "" {
 				return err // wait for the operator: a blob may be needed
 			}
-			if err := s.Delete(ctx, id); err != nil && !errors.Is(err, ErrNoBlob) {
+			if err := c.deps.Delete(ctx, id); err != nil && !errors.Is(err, local.ErrNoBlob) {
 				return err
 			}
-			s.forgetAbandoned(id)
+			c.forgetAbandoned(id)
 			continue
 		}
-		s.abandoned.mu.Lock()
-		s.abandoned.all[id] = b
-		s.abandoned.mu.Unlock()
+		c.abandoned.mu.Lock()
+		c.abandoned.all[id] = b
+		c.abandoned.mu.Unlock()
 	}
 	return nil
 }
 
-func (s *Store) forgetAbandoned(id ID) {
-	s.abandoned.mu.Lock()
-	defer s.abandoned.mu.Unlock()
-	delete(s.abandoned.all, id)
+func (c *Collector) forgetAbandoned(id local.ID) {
+	c.abandoned.mu.Lock()
+	defer c.abandoned.mu.Unlock()
+	delete(c.abandoned.all, id)
 }
 
 // isGarbage reports whether every replica of a blob is in quarantine. If garbage is false, gone
 // reports whether all nodes answered that they have none of it.
-func (k *repairer) isGarbage(ctx context.Context, extents []ExtentID) (garbage, gone bool) {
+func (c *Collector) isGarbage(ctx context.Context, extents []local.ExtentID) (garbage, gone bool) {
 	all := true
 	quarantined := 0
 	for len(extents) > 0 {
-		some := extents[:min(len(extents), checkMax)]
+		some := extents[:min(len(extents), api.CheckMax)]
 		extents = extents[len(some):]
-		answers := [][]api.Held{k.s.held(some)}
-		for _, node := range k.s.peers.Others() {
-			held, err := k.s.peers.Check(ctx, node, some)
+		answers := [][]api.Held{c.deps.Held(some)}
+		for _, node := range c.deps.Peers.Others() {
+			held, err := c.deps.Peers.Check(ctx, node, some)
 			if err != nil {
 				all = false
 				continue

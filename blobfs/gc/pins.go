@@ -1,4 +1,4 @@
-package blobfs
+package gc
 
 import (
 	"bytes"
@@ -6,28 +6,30 @@ import (
 	"sync"
 
 	"github.com/google/btree"
+	"github.com/steledb/stele/blobfs/local"
 )
 
-// pins are the blobs in use on this node, which garbage collection keeps on every node: blobs
+// Pins are the blobs in use on this node, which garbage collection keeps on every node: blobs
 // written here and not released, open blobs, and pinned blobs.
-type pins struct {
+type Pins struct {
 	// mu guards what follows. Never held across I/O.
 	mu     sync.Mutex
 	byBlob *btree.BTreeG[*pin]
 }
 
 type pin struct {
-	blob    ID
+	blob    local.ID
 	written bool // written here and not released
 	uses    int
 }
 
-func (p *pins) init() {
-	p.byBlob = btree.NewG(32, func(a, b *pin) bool { return bytes.Compare(a.blob[:], b.blob[:]) < 0 })
+// NewPins returns pins of no blobs.
+func NewPins() *Pins {
+	return &Pins{byBlob: btree.NewG(32, func(a, b *pin) bool { return bytes.Compare(a.blob[:], b.blob[:]) < 0 })}
 }
 
 // change applies f to a blob's pin, creates it if there is none, and removes it if it is unused.
-func (p *pins) change(blob ID, f func(*pin)) {
+func (p *Pins) change(blob local.ID, f func(*pin)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x, ok := p.byBlob.Get(&pin{blob: blob})
@@ -43,17 +45,17 @@ func (p *pins) change(blob ID, f func(*pin)) {
 	}
 }
 
-func (p *pins) has(blob ID) bool {
+func (p *Pins) has(blob local.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byBlob.Has(&pin{blob: blob})
 }
 
 // list returns up to max pinned blobs, sorted, from the first after the given one.
-func (p *pins) list(after ID, max int) []ID {
+func (p *Pins) list(after local.ID, max int) []local.ID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var ids []ID
+	var ids []local.ID
 	p.byBlob.AscendGreaterOrEqual(&pin{blob: after}, func(x *pin) bool {
 		if x.blob != after && len(ids) < max {
 			ids = append(ids, x.blob)
@@ -65,12 +67,15 @@ func (p *pins) list(after ID, max int) []ID {
 
 // Pin keeps a blob from garbage collection until Unpin, or until this process ends. Pins are
 // counted. An open Reader pins its blob.
-func (s *Store) Pin(id ID) { s.pins.change(id, func(p *pin) { p.uses++ }) }
+func (p *Pins) Pin(id local.ID) { p.change(id, func(x *pin) { x.uses++ }) }
 
 // Unpin undoes one Pin.
-func (s *Store) Unpin(id ID) { s.pins.change(id, func(p *pin) { p.uses-- }) }
+func (p *Pins) Unpin(id local.ID) { p.change(id, func(x *pin) { x.uses-- }) }
+
+// PinWritten keeps a blob that is written here until Release.
+func (p *Pins) PinWritten(id local.ID) { p.change(id, func(x *pin) { x.written = true }) }
 
 // Release ends the pin of a blob written here, because the roots name it now or because it is not
 // needed. Without it the blob counts as in use until this process ends. A writer has to release
 // each blob that it sealed; an aborted one needs no release.
-func (s *Store) Release(id ID) { s.pins.change(id, func(p *pin) { p.written = false }) }
+func (p *Pins) Release(id local.ID) { p.change(id, func(x *pin) { x.written = false }) }

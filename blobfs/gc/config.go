@@ -1,12 +1,13 @@
-package blobfs
+package gc
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
 
-// SweepConfig configures garbage collection. The zero value of a field means its default.
-type SweepConfig struct {
+// Config configures garbage collection. The zero value of a field means its default.
+type Config struct {
 	// Every is the interval between rounds. Default 1 h: each round reads all roots and lists all
 	// extents.
 	Every time.Duration
@@ -25,17 +26,19 @@ type SweepConfig struct {
 	Marks int
 }
 
-func (c SweepConfig) withDefaults() SweepConfig {
-	orDefault(&c.Every, time.Hour)
-	orDefault(&c.Warn, 10*time.Minute)
-	orDefault(&c.Grace, 24*time.Hour)
-	orDefault(&c.Away, 24*time.Hour)
-	orDefault(&c.Marks, 4<<20)
+// WithDefaults returns c with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.Every = cmp.Or(c.Every, time.Hour)
+	c.Warn = cmp.Or(c.Warn, 10*time.Minute)
+	c.Grace = cmp.Or(c.Grace, 24*time.Hour)
+	c.Away = cmp.Or(c.Away, 24*time.Hour)
+	c.Marks = cmp.Or(c.Marks, 4<<20)
 	return c
 }
 
-func (c SweepConfig) validate() error {
-	c = c.withDefaults()
+// Validate returns an error if the configuration is invalid.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
 	if c.Every < 0 || c.Warn < 0 || c.Grace < 0 || c.Away < 0 || c.Marks < 2 {
 		return errors.New("garbage collection configuration: negative duration or fewer than 2 marks")
 	}

@@ -1,4 +1,4 @@
-package blobfs
+package gc
 
 import (
 	"context"
@@ -8,104 +8,47 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
-	"github.com/steledb/stele/internal/timing"
 )
 
-// Roots names the blobs that are needed.
-type Roots interface {
-	// Mark calls mark for each blob that was needed when Mark began and still is, in any order and
-	// any number of times. It may include blobs that come or go meanwhile. An error means that some
-	// may be missing; then the round fails and nothing is collected.
-	Mark(ctx context.Context, mark func(ID)) error
-}
-
-// Sweeper collects garbage on all nodes. One should run at a time. A second one makes the round of
-// the first fail, and does no harm.
-type Sweeper struct {
-	s     *Store
-	roots []Roots
-	// downSince is since when each unreachable node has not answered.
-	downSince map[string]time.Duration
-}
-
-// SweepReport is the result of a round.
-type SweepReport struct {
-	Round   uint64
-	Passes  int // passes over the roots
-	Nodes   int // nodes that took part
-	Without []string
-	Listed  int // extents and log replicas
-	Garbage int // of those listed
-	api.Swept
-}
-
-// ErrSweepHalted means that an extent in quarantine was needed on some node, so the roots must have
-// missed it. There are no more rounds until ResumeSweep.
-var ErrSweepHalted = errors.New("garbage collection is halted")
-
-// NewSweeper returns a Sweeper. A blob that no root names and no node uses is garbage.
-func (s *Store) NewSweeper(roots ...Roots) *Sweeper {
-	return &Sweeper{s: s, roots: roots, downSince: map[string]time.Duration{}}
-}
-
-// Run makes a round at once and then one every SweepConfig.Every, until ctx ends.
-func (w *Sweeper) Run(ctx context.Context) {
-	for {
-		r, err := w.Round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			w.s.log.Error("garbage collection failed", "round", r.Round, "err", err)
-		default:
-			w.s.log.Info("garbage collected", "round", r.Round, "nodes", r.Nodes, "missing_nodes", r.Without, "listed", r.Listed, "garbage", r.Garbage,
-				"quarantined", r.Quarantined, "removed", r.Removed, "bytes", r.Bytes)
-		}
-		if timing.SleepOn(ctx, w.s.cluster.Clock, w.s.cluster.Sweep.Every) != nil {
-			return
-		}
-	}
-}
-
-// gcRound is one round of garbage collection.
-type gcRound struct {
+// round is one round of garbage collection.
+type round struct {
 	w *Sweeper
-	s *Store
-	SweepReport
-	nodes []*gcPeer
+	c *Collector
+	Report
+	nodes []*roundNode
 }
 
-// gcPeer is a node that takes part in a round.
-type gcPeer struct {
+// roundNode is a node that takes part in a round.
+type roundNode struct {
 	id   string
 	peer api.Peer
 	// err is why the round stopped collecting on this node. The node's pins still count.
 	err error
 }
 
-// Round makes one round. It returns ErrSweepHalted, api.ErrStaleRound if another Sweeper is active,
+// Round makes one round. It returns ErrHalted, api.ErrStaleRound if another Sweeper is active,
 // or an error of the roots or of the lists. It returns api.ErrUnreachable if a node does not answer
-// that was not down for SweepConfig.Away. After an error, nodes that have not received EndSweep
+// that was not down for Config.Away. After an error, nodes that have not received EndSweep
 // collect nothing.
-func (w *Sweeper) Round(ctx context.Context) (SweepReport, error) {
-	r := &gcRound{w: w, s: w.s}
+func (w *Sweeper) Round(ctx context.Context) (Report, error) {
+	r := &round{w: w, c: w.c}
 	err := r.run(ctx)
 	if err != nil {
 		err = fmt.Errorf("garbage collection round %d: %w", r.Round, err)
 	}
 	if ctx.Err() == nil {
-		w.s.gcStatus.record(r.SweepReport, err)
+		w.c.status.record(r.Report, err)
 	}
-	return r.SweepReport, err
+	return r.Report, err
 }
 
-func (r *gcRound) run(ctx context.Context) error {
+func (r *round) run(ctx context.Context) error {
 	var err error
-	if r.Round, err = r.s.nextRound(ctx); err != nil {
+	if r.Round, err = r.c.nextRound(ctx); err != nil {
 		return err
 	}
 	if err := r.begin(ctx); err != nil {
@@ -134,18 +77,18 @@ func (r *gcRound) run(ctx context.Context) error {
 	return r.end(ctx)
 }
 
-// ask calls a node with SealTimeout.
-func (r *gcRound) ask(ctx context.Context, call func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.SealTimeout)
+// ask calls a node with CallTimeout.
+func (r *round) ask(ctx context.Context, call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.c.deps.CallTimeout)
 	defer cancel()
 	return call(ctx)
 }
 
 // begin begins the round on all nodes. Extents created later are not judged. Pins are read after
 // it, and roots after the pins. A node that does not answer fails the round, unless it was down for
-// SweepConfig.Away.
-func (r *gcRound) begin(ctx context.Context) error {
-	now := r.s.cluster.Clock.Now()
+// Config.Away.
+func (r *round) begin(ctx context.Context) error {
+	now := r.c.deps.Clock.Now()
 	var missing []string
 	for _, b := range r.beginAll(ctx) {
 		switch {
@@ -157,16 +100,16 @@ func (r *gcRound) begin(ctx context.Context) error {
 			if _, known := r.w.downSince[b.id]; !known {
 				r.w.downSince[b.id] = now
 			}
-			if now-r.w.downSince[b.id] < r.s.cluster.Sweep.Away {
+			if now-r.w.downSince[b.id] < r.c.cfg.Away {
 				missing = append(missing, fmt.Sprintf("%s: %v", b.id, b.err))
 			}
 			r.Without = append(r.Without, b.id)
 			continue
 		case b.alarm != "":
-			return r.halt(ctx, b.id, b.alarm)
+			return r.stop(ctx, b.id, b.alarm)
 		}
 		delete(r.w.downSince, b.id)
-		r.nodes = append(r.nodes, b.gcPeer)
+		r.nodes = append(r.nodes, b.roundNode)
 	}
 	r.Nodes = len(r.nodes)
 	if len(missing) > 0 {
@@ -177,17 +120,17 @@ func (r *gcRound) begin(ctx context.Context) error {
 
 // begunNode is a node's answer to BeginSweep.
 type begunNode struct {
-	*gcPeer
+	*roundNode
 	alarm string
 }
 
 // beginAll calls BeginSweep on all nodes.
-func (r *gcRound) beginAll(ctx context.Context) []begunNode {
+func (r *round) beginAll(ctx context.Context) []begunNode {
 	var all []begunNode
-	for _, id := range r.s.peers.All() {
-		all = append(all, begunNode{gcPeer: &gcPeer{id: id}})
+	for _, id := range r.c.deps.Peers.All() {
+		all = append(all, begunNode{roundNode: &roundNode{id: id}})
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.ReplyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.c.deps.ReplyTimeout)
 	defer cancel()
 	var group sync.WaitGroup
 	slots := make(chan struct{}, members.CallsMax)
@@ -196,7 +139,7 @@ func (r *gcRound) beginAll(ctx context.Context) []begunNode {
 		group.Go(func() {
 			defer func() { <-slots }()
 			b := &all[i]
-			if b.peer, b.err = r.s.peers.Any(ctx, b.id); b.err == nil {
+			if b.peer, b.err = r.c.deps.Peers.Any(ctx, b.id); b.err == nil {
 				b.alarm, b.err = b.peer.BeginSweep(ctx, r.Round)
 			}
 		})
@@ -206,9 +149,9 @@ func (r *gcRound) beginAll(ctx context.Context) []begunNode {
 }
 
 // mark collects the blobs that are needed, in a range of IDs that fits into memory.
-func (r *gcRound) mark(ctx context.Context, from uint64) (*marks, error) {
+func (r *round) mark(ctx context.Context, from uint64) (*marks, error) {
 	r.Passes++
-	m := newMarks(from, r.s.cluster.Sweep.Marks)
+	m := newMarks(from, r.c.cfg.Marks)
 	for _, n := range r.nodes {
 		if err := r.pins(ctx, n, m); err != nil {
 			return nil, fmt.Errorf("pins of %s: %w", n.id, err)
@@ -224,9 +167,9 @@ func (r *gcRound) mark(ctx context.Context, from uint64) (*marks, error) {
 }
 
 // pins marks the blobs that a node uses.
-func (r *gcRound) pins(ctx context.Context, n *gcPeer, m *marks) error {
-	for after := (ID{}); ; {
-		var page []ID
+func (r *round) pins(ctx context.Context, n *roundNode, m *marks) error {
+	for after := (local.ID{}); ; {
+		var page []local.ID
 		err := r.ask(ctx, func(ctx context.Context) (err error) {
 			page, err = n.peer.SweepPins(ctx, r.Round, after, api.SweepMax)
 			return err
@@ -243,7 +186,7 @@ func (r *gcRound) pins(ctx context.Context, n *gcPeer, m *marks) error {
 
 // nodeLost records that a node takes no further part. It returns an error only if a later round has
 // begun or ctx ended.
-func (r *gcRound) nodeLost(ctx context.Context, n *gcPeer, err error) error {
+func (r *round) nodeLost(ctx context.Context, n *roundNode, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -256,15 +199,15 @@ func (r *gcRound) nodeLost(ctx context.Context, n *gcPeer, err error) error {
 }
 
 // extents judges the extents of a node within the range of the marks.
-func (r *gcRound) extents(ctx context.Context, n *gcPeer, m *marks) error {
+func (r *round) extents(ctx context.Context, n *roundNode, m *marks) error {
 	for n.err == nil {
-		var page, garbage []ExtentID
+		var page, garbage []local.ExtentID
 		alarm := ""
 		err := r.ask(ctx, func(ctx context.Context) (err error) {
 			if page, err = n.peer.SweepExtents(ctx, r.Round, api.SweepMax); err != nil {
 				return err
 			}
-			beyond := slices.IndexFunc(page, func(x ExtentID) bool { return !m.covers(x.Blob) })
+			beyond := slices.IndexFunc(page, func(x local.ExtentID) bool { return !m.covers(x.Blob) })
 			if beyond >= 0 {
 				page = page[:beyond]
 			}
@@ -283,7 +226,7 @@ func (r *gcRound) extents(ctx context.Context, n *gcPeer, m *marks) error {
 			return r.nodeLost(ctx, n, err)
 		}
 		if alarm != "" {
-			return r.halt(ctx, n.id, alarm)
+			return r.stop(ctx, n.id, alarm)
 		}
 		r.Listed += len(page)
 		r.Garbage += len(garbage)
@@ -295,7 +238,7 @@ func (r *gcRound) extents(ctx context.Context, n *gcPeer, m *marks) error {
 }
 
 // replicas judges a node's log replicas: those that their log's list names are needed.
-func (r *gcRound) replicas(ctx context.Context, n *gcPeer) error {
+func (r *round) replicas(ctx context.Context, n *roundNode) error {
 	for n.err == nil {
 		var page []api.SweepReplica
 		err := r.ask(ctx, func(ctx context.Context) (err error) {
@@ -321,7 +264,7 @@ func (r *gcRound) replicas(ctx context.Context, n *gcPeer) error {
 			return r.nodeLost(ctx, n, err)
 		}
 		if alarm != "" {
-			return r.halt(ctx, n.id, alarm)
+			return r.stop(ctx, n.id, alarm)
 		}
 		r.Listed += len(page)
 		r.Garbage += len(garbage)
@@ -330,7 +273,7 @@ func (r *gcRound) replicas(ctx context.Context, n *gcPeer) error {
 }
 
 // unlisted returns the replicas of a node that no list names.
-func (r *gcRound) unlisted(ctx context.Context, node string, page []api.SweepReplica) (garbage []api.ReplicaKey, err error) {
+func (r *round) unlisted(ctx context.Context, node string, page []api.SweepReplica) (garbage []api.ReplicaKey, err error) {
 	var named map[uint64]bool // extents of the log of the previous replica
 	for i, x := range page {
 		if i == 0 || page[i-1].Log != x.Log || page[i-1].Server != x.Server {
@@ -346,12 +289,12 @@ func (r *gcRound) unlisted(ctx context.Context, node string, page []api.SweepRep
 }
 
 // namedExtents returns the extents of a log of which a node should have replicas; nil if unknown.
-func (r *gcRound) namedExtents(ctx context.Context, node string, x api.SweepReplica) (map[uint64]bool, error) {
+func (r *round) namedExtents(ctx context.Context, node string, x api.SweepReplica) (map[uint64]bool, error) {
 	if x.Server == "" || strings.ContainsAny(x.Server, "/") {
-		r.s.log.Warn("log replica without a server", "node", node, "log", x.Log, "extent", x.Seq)
+		r.c.deps.Logger.Warn("log replica without a server", "node", node, "log", x.Log, "extent", x.Seq)
 		return nil, nil
 	}
-	l, _, err := r.s.loadLogList(ctx, logPath(x.Server, x.Log))
+	l, _, err := r.c.deps.Logs.List(ctx, x.Server, x.Log)
 	if err != nil {
 		return nil, fmt.Errorf("list of log %s of %s: %w", x.Log, x.Server, err)
 	}
@@ -365,7 +308,7 @@ func (r *gcRound) namedExtents(ctx context.Context, node string, x api.SweepRepl
 }
 
 // end makes each node apply the result of the round. If a node fails, a later round does the rest.
-func (r *gcRound) end(ctx context.Context) error {
+func (r *round) end(ctx context.Context) error {
 	for _, n := range r.nodes {
 		for n.err == nil {
 			var swept api.Swept
@@ -385,7 +328,7 @@ func (r *gcRound) end(ctx context.Context) error {
 				break
 			}
 			if swept.Alarm != "" && !swept.More {
-				return r.halt(ctx, n.id, swept.Alarm)
+				return r.stop(ctx, n.id, swept.Alarm)
 			}
 			if !swept.More {
 				break
