@@ -82,7 +82,7 @@ func newSuiteLogs(t *testing.T, cfg nodesConfig) suiteLogs {
 func (s suiteLogs) OneProcess() bool { return false }
 
 func (s suiteLogs) CreateLog(ctx context.Context, id blobfs.ID) (blobtest.LogWriter, error) {
-	w, err := s.CreateSpreadLog(ctx, s.id, id)
+	w, err := s.ReplicatedLogs().Create(ctx, s.id, id)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s suiteLogs) CreateLog(ctx context.Context, id blobfs.ID) (blobtest.LogWri
 }
 
 func (s suiteLogs) OpenLog(ctx context.Context, id blobfs.ID) (blobtest.LogReader, error) {
-	r, err := s.c.all[len(s.c.all)-1].OpenSpreadLog(ctx, s.id, id)
+	r, err := s.c.all[len(s.c.all)-1].ReplicatedLogs().Open(ctx, s.id, id)
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +98,12 @@ func (s suiteLogs) OpenLog(ctx context.Context, id blobfs.ID) (blobtest.LogReade
 }
 
 func (s suiteLogs) RemoveLog(ctx context.Context, id blobfs.ID) error {
-	return s.RemoveSpreadLog(ctx, s.id, id)
+	return s.ReplicatedLogs().Remove(ctx, s.id, id)
 }
 
 // Logs returns the logs that the lock service lists.
 func (s suiteLogs) Logs() (infos []blobfs.LogInfo) {
-	ids, err := s.SpreadLogs(context.Background(), s.id)
+	ids, err := s.ReplicatedLogs().List(context.Background(), s.id)
 	noError(s.c.t, err)
 	for _, id := range ids {
 		l := s.lists.list(s.c.t, s.id, id)

@@ -46,14 +46,8 @@
 //	workLoop     OpenIn, clustered    Close             the current task; Workers of them
 //	scrubLoop    OpenIn, clustered    Close             reading extents
 //	balanceLoop  OpenIn, clustered    Close             moving extents to emptier nodes
-//	DropAbandoned OpenIn, clustered   Close             see package gc
-//	watch        CreateLog            its log's end     detecting slow replicas of a log
-//	link         frames for a node    the replica is    sending a log's frames to one node
-//	                                  dropped
-//	change       a log's writer       its answer        opening, truncating or dropping a
-//	                                                      replica; reading or saving the list
-//	flush        frames of a writer   they are durable  the local replica of a log
-//	fence        OpenLog              OpenLog           fencing a log on one node
+//
+// Packages members, gc and replog have tables of their own.
 //
 // The queue of a stream holds at most 16 MiB, twice the sender's window; more is rejected with
 // api.ErrBusy. A node has at most 256 streams.

@@ -470,7 +470,7 @@ func TestGCOfAbandonedThatIsNeeded(t *testing.T) {
 func TestGCMarksLongEnough(t *testing.T) {
 	inGCWorld(t, func(t *testing.T, w *gcWorld, _ []*gcBlob) {
 		id := blobfs.NewID()
-		l, err := w.c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+		l, err := w.c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 		noError(t, err)
 		_, err = l.Append(t.Context(), []byte("something"))
 		noError(t, err)

@@ -286,13 +286,13 @@ func (w *gcWorld) log(n *node) {
 	if len(w.logs) > 3 {
 		l := w.logs[0]
 		w.logs = w.logs[1:]
-		if err := w.c.all[0].RemoveSpreadLog(ctx, l.server, l.id); err != nil {
+		if err := w.c.all[0].ReplicatedLogs().Remove(ctx, l.server, l.id); err != nil {
 			w.t.Errorf("remove log: %v", err)
 		}
 		return
 	}
 	id := blobfs.NewID()
-	wr, err := n.CreateSpreadLog(ctx, n.id, id)
+	wr, err := n.ReplicatedLogs().Create(ctx, n.id, id)
 	if err != nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/replog"
 )
 
 const vitalReserve = 4 << 20
@@ -19,7 +20,7 @@ const vitalReserve = 4 << 20
 func fullNodes(t *testing.T, n int) (*nodes, *lists) {
 	l := newLists()
 	cfg := quick
-	cfg.Lists, cfg.Logs = l, blobfs.LogConfig{DeadlineMin: 2 * time.Second, Retry: 20 * time.Millisecond, Avoid: 200 * time.Millisecond}
+	cfg.Lists, cfg.Logs = l, replog.Config{DeadlineMin: 2 * time.Second, Retry: 20 * time.Millisecond, Avoid: 200 * time.Millisecond}
 	c := newNodes(t, nodesConfig{n: n, cluster: cfg, reserve: vitalReserve})
 	for _, n := range c.all {
 		c.setFull(n, true)
@@ -125,11 +126,11 @@ func TestHighPriorityLogOnFullNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	n1 := c.all[0]
-	if _, err := n1.CreateSpreadLog(ctx, "s1", blobfs.NewID()); !errors.Is(err, blobfs.ErrDiskFull) {
+	if _, err := n1.ReplicatedLogs().Create(ctx, "s1", blobfs.NewID()); !errors.Is(err, blobfs.ErrDiskFull) {
 		t.Fatalf("a log without high priority: %v", err)
 	}
 	id := blobfs.NewID()
-	w, err := n1.CreateHighPriorityLog(ctx, "s1", id)
+	w, err := n1.ReplicatedLogs().CreateHighPriority(ctx, "s1", id)
 	noError(t, err)
 	var want []logRecord
 	for i := range 12 { // two extents, and what comes after

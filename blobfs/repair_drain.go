@@ -61,11 +61,13 @@ func (k *repairer) countLogs(ctx context.Context, st *DrainStatus) {
 			if !known {
 				// If one list cannot be read, the others are skipped: each would wait for a
 				// timeout.
-				err := ErrNoReplica
-				if st.LogsUnknown == 0 {
+				read := st.LogsUnknown == 0
+				if read {
+					var err error
 					l, err = k.logList(ctx, x)
+					read = err == nil
 				}
-				if err != nil {
+				if !read {
 					st.LogsUnknown++
 				}
 				lists[key] = l
@@ -84,12 +86,9 @@ func (k *repairer) countLogs(ctx context.Context, st *DrainStatus) {
 // logList returns the list of a replica's log; nil if there is none, so that the replica is
 // garbage.
 func (k *repairer) logList(ctx context.Context, x *local.LogReplicaInfo) (*logproto.List, error) {
-	if k.s.cluster.Lists == nil {
-		return nil, ErrNoLog
-	}
 	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
 	defer cancel()
-	l, gen, err := k.s.loadLogList(ctx, logPath(x.Server, x.Log))
+	l, gen, err := k.s.logs.Load(ctx, x.Server, x.Log)
 	if err != nil || gen == 0 {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/replog"
 )
 
 // I6: a draining node becomes empty, and is reported safe to remove when that is true and not
@@ -186,7 +187,7 @@ func TestDrainOfLogs(t *testing.T) {
 			{Seq: 1, Length: 4096, Replicas: []string{"n1", "n2"}}, {Seq: 2, Length: logproto.Open, Replicas: []string{"n2", "n3"}},
 		}}
 		path := "/logs/n1/" + id.String()
-		gen, err := lists.Save(t.Context(), path, blobfs.EncodeLogList(&list), 0)
+		gen, err := lists.Save(t.Context(), path, replog.EncodeList(&list), 0)
 		noError(t, err)
 		n.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(time.Minute)

@@ -36,7 +36,7 @@ func benchAppend(b *testing.B, n, size int) {
 	if n == 0 {
 		w, err = c.all[0].CreateLog(b.Context(), blobfs.NewID())
 	} else {
-		w, err = c.all[0].CreateSpreadLog(b.Context(), "n1", blobfs.NewID())
+		w, err = c.all[0].ReplicatedLogs().Create(b.Context(), "n1", blobfs.NewID())
 	}
 	noError(b, err)
 	appendOne := func(p []byte) {

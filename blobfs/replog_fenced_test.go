@@ -8,17 +8,18 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/replog"
 )
 
 // TestLogMayNotSave: a node that has lost the right to change lists gets the error at once,
 // whether it creates a log or appends to one, instead of waiting forever.
 func TestLogMayNotSave(t *testing.T) {
-	c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
+	c, l := newLogNodes(t, 1, replog.Config{Retry: 20 * time.Millisecond})
 	n := c.all[0]
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	id := blobfs.NewID()
-	w, err := n.CreateSpreadLog(ctx, "n1", id)
+	w, err := n.ReplicatedLogs().Create(ctx, "n1", id)
 	noError(t, err)
 	l.mu.Lock()
 	l.fenced = true
@@ -34,11 +35,11 @@ func TestLogMayNotSave(t *testing.T) {
 	if !errors.Is(err, blobfs.ErrFenced) {
 		t.Errorf("after %d appends: %v", len(want), err)
 	}
-	if _, err := n.CreateSpreadLog(ctx, "n1", blobfs.NewID()); !errors.Is(err, blobfs.ErrFenced) {
+	if _, err := n.ReplicatedLogs().Create(ctx, "n1", blobfs.NewID()); !errors.Is(err, blobfs.ErrFenced) {
 		t.Errorf("another log: %v", err)
 	}
 	_ = w.Close()
-	if _, err := n.OpenSpreadLog(ctx, "n1", id); !errors.Is(err, blobfs.ErrFenced) {
+	if _, err := n.ReplicatedLogs().Open(ctx, "n1", id); !errors.Is(err, blobfs.ErrFenced) {
 		t.Errorf("recovery: %v", err)
 	}
 	l.mu.Lock()

@@ -10,18 +10,19 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
 )
 
 // newFullLog returns a log of n1 that was created, with a standby, before all folders fell below
 // their reserve.
-func newFullLog(t *testing.T, n int, logs blobfs.LogConfig) (*nodes, *lists, blobfs.ID, *blobfs.SpreadLogWriter) {
+func newFullLog(t *testing.T, n int, logs replog.Config) (*nodes, *lists, blobfs.ID, *replog.Writer) {
 	l := newLists()
 	cfg := quick
 	cfg.Lists, cfg.Logs = l, logs
 	c := newNodes(t, nodesConfig{n: n, cluster: cfg, reserve: vitalReserve})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	_, err = w.Append(t.Context(), []byte("first"))
 	noError(t, err)
@@ -53,7 +54,7 @@ func TestFullLogLosesReplica(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			c, l, id, w := newFullLog(t, n, blobfs.LogConfig{DeadlineMin: 2 * time.Second, Retry: 20 * time.Millisecond})
+			c, l, id, w := newFullLog(t, n, replog.Config{DeadlineMin: 2 * time.Second, Retry: 20 * time.Millisecond})
 			c.all[n-1].kill()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -105,7 +106,7 @@ func TestFullLogLosesReplica(t *testing.T) {
 // dropped, the log would stop although all replicas are good.
 func TestFullLogWaitsForSlowReplica(t *testing.T) {
 	const long = 300 * time.Millisecond
-	c, _, id, w := newFullLog(t, 3, blobfs.LogConfig{DeadlineMin: long / 10, DeadlineMax: long, Retry: 20 * time.Millisecond})
+	c, _, id, w := newFullLog(t, 3, replog.Config{DeadlineMin: long / 10, DeadlineMax: long, Retry: 20 * time.Millisecond})
 	healed := make(chan struct{})
 	heal := sync.OnceFunc(func() { close(healed) })
 	defer heal()

@@ -58,7 +58,7 @@ func TestReleasedLogIsRemoved(t *testing.T) {
 			return found
 		}
 		id := blobfs.NewID()
-		w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+		w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 		noError(t, err)
 		for range 3 { // the third extent reuses a file
 			pos, err := w.Append(t.Context(), []byte("a secret that is deleted"))

@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/replog"
 )
 
 // Every payload of a log is in exactly one of its pieces, for any sizes of payloads, extents and
@@ -39,7 +40,7 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 	l := newLists()
 	cfg := quick
 	cfg.Lists = l
-	cfg.Logs = blobfs.LogConfig{
+	cfg.Logs = replog.Config{
 		DeadlineMin: 100 * time.Millisecond, OpenTimeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond, Avoid: 50 * time.Millisecond,
 		// Less than a long payload: the appender may give one up half way.
 		WindowBytes: 160 << 10,
@@ -47,22 +48,22 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 	extent := int64(128<<10) << rng.IntN(3)
 	c := newNodes(t, nodesConfig{n: 4, cluster: cfg, extent: extent})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	fillLog(t, c, w, extent, rng)
-	if _, err := c.all[1].OpenLogPiece(t.Context(), "n1", id, blobfs.LogPiece{End: 1}); !errors.Is(err, blobfs.ErrLogOpen) {
+	if _, err := c.all[1].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, replog.Piece{End: 1}); !errors.Is(err, replog.ErrOpen) {
 		t.Errorf("a piece of a log that goes on: %v", err)
 	}
 	whole := readLog(t, c.all[1].Store, "n1", id)
 	size := rng.Int64N(4 * extent)
-	pieces, err := c.all[2].EndSpreadLog(t.Context(), "n1", id, size)
+	pieces, err := c.all[2].ReplicatedLogs().End(t.Context(), "n1", id, size)
 	noError(t, err)
 	checkPieces(t, pieces, size, extent)
 	list := l.list(t, "n1", id)
 	sound := c.damageLog(t, id, list.Extents, rng)
 	var got []logRecord
 	for _, p := range pieces {
-		r, err := sound[rng.IntN(len(sound))].OpenLogPiece(t.Context(), "n1", id, p)
+		r, err := sound[rng.IntN(len(sound))].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, p)
 		noError(t, err)
 		got = append(got, readAll(t, r)...)
 	}
@@ -103,7 +104,7 @@ func (c *nodes) damageLog(t *testing.T, id blobfs.ID, extents []logproto.Extent,
 
 // fillLog appends payloads of up to three extents, while replicas sometimes fail and disks are
 // sometimes full.
-func fillLog(t *testing.T, c *nodes, w *blobfs.SpreadLogWriter, extent int64, rng *rand.Rand) {
+func fillLog(t *testing.T, c *nodes, w *replog.Writer, extent int64, rng *rand.Rand) {
 	var group sync.WaitGroup
 	for range 3 {
 		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
@@ -150,7 +151,7 @@ func fillLog(t *testing.T, c *nodes, w *blobfs.SpreadLogWriter, extent int64, rn
 	group.Wait()
 }
 
-func checkPieces(t *testing.T, pieces []blobfs.LogPiece, size, extent int64) {
+func checkPieces(t *testing.T, pieces []replog.Piece, size, extent int64) {
 	t.Helper()
 	for i, p := range pieces {
 		if p.End <= p.Start || p.End-p.Start > max(size, extent) {
@@ -162,7 +163,7 @@ func checkPieces(t *testing.T, pieces []blobfs.LogPiece, size, extent int64) {
 	}
 }
 
-func readAll(t *testing.T, r *blobfs.SpreadLogReader) []logRecord {
+func readAll(t *testing.T, r *replog.Reader) []logRecord {
 	t.Helper()
 	defer r.Close()
 	var all []logRecord
@@ -199,31 +200,31 @@ func (n *node) corruptLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
 
 // A piece that does not exist, or is invalid, is rejected.
 func TestLogPieceUnknown(t *testing.T) {
-	c, l := newLogNodes(t, 1, blobfs.LogConfig{})
+	c, l := newLogNodes(t, 1, replog.Config{})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	pos, err := w.Append(t.Context(), []byte("one"))
 	noError(t, err)
-	pieces, err := c.all[0].EndSpreadLog(t.Context(), "n1", id, 1<<20)
+	pieces, err := c.all[0].ReplicatedLogs().End(t.Context(), "n1", id, 1<<20)
 	noError(t, err)
-	if want := (blobfs.LogPiece{Start: 0, End: pos}); len(pieces) != 1 || pieces[0] != want {
+	if want := (replog.Piece{Start: 0, End: pos}); len(pieces) != 1 || pieces[0] != want {
 		t.Fatalf("pieces %v, want %v", pieces, want)
 	}
 	saves := l.saves
-	for _, p := range []blobfs.LogPiece{{}, {1, pos}, {pos, pos}, {pos, pos + 1}, {0, 0}, {-1, pos}} {
-		if r, err := c.all[0].OpenLogPiece(t.Context(), "n1", id, p); err == nil {
+	for _, p := range []replog.Piece{{}, {Start: 1, End: pos}, {Start: pos, End: pos}, {Start: pos, End: pos + 1}, {Start: 0, End: 0}, {Start: -1, End: pos}} {
+		if r, err := c.all[0].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, p); err == nil {
 			t.Errorf("piece %v is opened, and has %d payloads", p, len(readAll(t, r)))
 		}
 	}
-	if _, err := c.all[0].OpenLogPiece(t.Context(), "n1", blobfs.NewID(), pieces[0]); !errors.Is(err, blobfs.ErrNoLog) {
+	if _, err := c.all[0].ReplicatedLogs().OpenPiece(t.Context(), "n1", blobfs.NewID(), pieces[0]); !errors.Is(err, blobfs.ErrNoLog) {
 		t.Errorf("piece of an unknown log: %v", err)
 	}
 	// A log without appends has no pieces.
 	empty := blobfs.NewID()
-	_, err = c.all[0].CreateSpreadLog(t.Context(), "n1", empty)
+	_, err = c.all[0].ReplicatedLogs().Create(t.Context(), "n1", empty)
 	noError(t, err)
-	if pieces, err := c.all[0].EndSpreadLog(t.Context(), "n1", empty, 1<<20); err != nil || len(pieces) != 0 {
+	if pieces, err := c.all[0].ReplicatedLogs().End(t.Context(), "n1", empty, 1<<20); err != nil || len(pieces) != 0 {
 		t.Errorf("pieces %v of an empty log, %v", pieces, err)
 	}
 	if l.saves == saves {
@@ -236,10 +237,10 @@ func TestLogPieceUnknown(t *testing.T) {
 func TestLogWithdrawnHalf(t *testing.T) {
 	l := newLists()
 	cfg := quick
-	cfg.Lists, cfg.Logs = l, blobfs.LogConfig{Retry: time.Millisecond, WindowBytes: 100 << 10}
+	cfg.Lists, cfg.Logs = l, replog.Config{Retry: time.Millisecond, WindowBytes: 100 << 10}
 	c := newNodes(t, nodesConfig{n: 1, cluster: cfg, extent: 128 << 10})
 	n, id := c.all[0], blobfs.NewID()
-	w, err := n.CreateSpreadLog(t.Context(), "n1", id)
+	w, err := n.ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

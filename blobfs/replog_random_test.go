@@ -24,6 +24,7 @@ import (
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -117,12 +118,12 @@ func (l *lists) list(t testing.TB, server string, id blobfs.ID) logproto.List {
 	t.Helper()
 	b, _, err := l.Load(t.Context(), "/logs/"+server+"/"+id.String())
 	noError(t, err)
-	out, err := blobfs.DecodeLogList(b)
+	out, err := replog.DecodeList(b)
 	noError(t, err)
 	return out
 }
 
-func newLogNodes(t testing.TB, n int, logs blobfs.LogConfig) (*nodes, *lists) {
+func newLogNodes(t testing.TB, n int, logs replog.Config) (*nodes, *lists) {
 	l := newLists()
 	cfg := quick
 	cfg.Lists, cfg.Logs = l, logs
@@ -151,7 +152,7 @@ func readLog(t testing.TB, s *blobfs.Store, server string, id blobfs.ID) []logRe
 }
 
 func readLogOnce(ctx context.Context, s *blobfs.Store, server string, id blobfs.ID) (all []logRecord, err error) {
-	r, err := s.OpenSpreadLog(ctx, server, id)
+	r, err := s.ReplicatedLogs().Open(ctx, server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -173,11 +174,11 @@ func readLogOnce(ctx context.Context, s *blobfs.Store, server string, id blobfs.
 func TestLogRoundTrip(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c, l := newLogNodes(t, n, blobfs.LogConfig{})
+			c, l := newLogNodes(t, n, replog.Config{})
 			id := blobfs.NewID()
-			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+			w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 			noError(t, err)
-			if _, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrLogExists) {
+			if _, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrLogExists) {
 				t.Errorf("create again: %v", err)
 			}
 			var want []logRecord
@@ -199,13 +200,13 @@ func TestLogRoundTrip(t *testing.T) {
 			if !list.Closed || len(list.Extents) < 4 || len(list.Extents[0].Replicas) != min(n, 3) {
 				t.Errorf("list %+v", list)
 			}
-			ids, err := c.all[0].SpreadLogs(t.Context(), "n1")
+			ids, err := c.all[0].ReplicatedLogs().List(t.Context(), "n1")
 			noError(t, err)
 			if !slices.Equal(ids, []blobfs.ID{id}) {
 				t.Errorf("logs %v", ids)
 			}
-			noError(t, c.all[0].RemoveSpreadLog(t.Context(), "n1", id))
-			if _, err := c.all[0].OpenSpreadLog(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrNoLog) {
+			noError(t, c.all[0].ReplicatedLogs().Remove(t.Context(), "n1", id))
+			if _, err := c.all[0].ReplicatedLogs().Open(t.Context(), "n1", id); !errors.Is(err, blobfs.ErrNoLog) {
 				t.Errorf("open after removal: %v", err)
 			}
 		})
@@ -238,9 +239,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 // A sealed log is closed. Released extents are removed on all nodes, and others stay.
 func TestLogSealRelease(t *testing.T) {
-	c, l := newLogNodes(t, 3, blobfs.LogConfig{})
+	c, l := newLogNodes(t, 3, replog.Config{})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	var all []logRecord
 	for i := range 30 {
@@ -273,7 +274,7 @@ func TestLogSealRelease(t *testing.T) {
 	if list = l.list(t, "n1", id); list.Epoch != epoch || !list.Closed {
 		t.Errorf("a sealed log was taken over: %+v", list)
 	}
-	noError(t, c.all[0].RemoveSpreadLog(t.Context(), "n1", id))
+	noError(t, c.all[0].ReplicatedLogs().Remove(t.Context(), "n1", id))
 	eventually(t, "replicas go", func() bool {
 		return len(c.all[0].LogReplicas())+len(c.all[1].LogReplicas())+len(c.all[2].LogReplicas()) == 0
 	})
@@ -282,9 +283,9 @@ func TestLogSealRelease(t *testing.T) {
 // A replica that dies costs a switch to the standby, which waits for no compare-and-set. The log
 // has three replicas again when there are enough nodes.
 func TestLogSwitchesToStandby(t *testing.T) {
-	c, l := newLogNodes(t, 5, blobfs.LogConfig{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
+	c, l := newLogNodes(t, 5, replog.Config{Avoid: 300 * time.Millisecond, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	_, err = w.Append(t.Context(), []byte("one"))
 	noError(t, err)
@@ -341,10 +342,10 @@ func TestLogDiskFull(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, l := newLogNodes(t, 1, blobfs.LogConfig{Retry: 20 * time.Millisecond})
+			c, l := newLogNodes(t, 1, replog.Config{Retry: 20 * time.Millisecond})
 			n := c.all[0]
 			id := blobfs.NewID()
-			w, err := n.CreateSpreadLog(t.Context(), "n1", id)
+			w, err := n.ReplicatedLogs().Create(t.Context(), "n1", id)
 			noError(t, err)
 			full(c, l, true)
 			var want []logRecord
@@ -375,9 +376,9 @@ func TestLogDiskFull(t *testing.T) {
 // A replica that recovery did not reach serves nothing before it is cut, and then the same as the
 // others.
 func TestLogLateReplica(t *testing.T) {
-	c, l := newLogNodes(t, 3, blobfs.LogConfig{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
+	c, l := newLogNodes(t, 3, replog.Config{DeadlineMin: time.Second, Retry: 50 * time.Millisecond})
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	var want []logRecord
 	for i := range 5 {
@@ -415,11 +416,11 @@ func TestLogLateReplica(t *testing.T) {
 func TestLogCorruptEnd(t *testing.T) {
 	for name, restarted := range map[string]int{"one was restarted": 1, "all were": 3} {
 		t.Run(name, func(t *testing.T) {
-			c, l := newLogNodes(t, 3, blobfs.LogConfig{})
+			c, l := newLogNodes(t, 3, replog.Config{})
 			cfg := nodesConfig{cluster: quick, extent: 256 << 10}
 			cfg.cluster.Lists = l
 			id := blobfs.NewID()
-			w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+			w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 			noError(t, err)
 			var want []logRecord
 			for i := range 5 {
@@ -485,7 +486,7 @@ type ledger struct {
 	zombie []uint64    // acknowledged although submitted after that
 }
 
-func (b *ledger) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng *rand.Rand) {
+func (b *ledger) appendSome(ctx context.Context, w *replog.Writer, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		b.mu.Lock()
 		b.n++
@@ -516,13 +517,13 @@ func (b *ledger) appendSome(ctx context.Context, w *blobfs.SpreadLogWriter, rng 
 }
 
 func faultRun(t *testing.T, rng *rand.Rand) {
-	c, l := newLogNodes(t, 5, blobfs.LogConfig{
+	c, l := newLogNodes(t, 5, replog.Config{
 		DeadlineMin: 50 * time.Millisecond, DeadlineMax: 300 * time.Millisecond,
 		OpenTimeout: 500 * time.Millisecond, Retry: 30 * time.Millisecond, Avoid: 200 * time.Millisecond,
 	})
 	l.lossPercent = rng.IntN(30)
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	b := &ledger{acked: map[uint64]int64{}, asked: map[uint64]bool{}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -645,23 +646,23 @@ func TestLogListGolden(t *testing.T) {
 	l := logproto.List{Epoch: 3, Owner: 7, Start: 4096, Extents: []logproto.Extent{
 		{Seq: 2, Length: 8192, Replicas: []string{"n1", "n2"}}, {Seq: 4, Length: logproto.Open, Replicas: []string{"n1"}},
 	}}
-	b := blobfs.EncodeLogList(&l)
+	b := replog.EncodeList(&l)
 	if got := hex.EncodeToString(b); got != "96010307c2cd1000929302cd200092a26e31a26e329304ff91a26e31" {
 		t.Errorf("list is now %s", got)
 	}
-	if back, err := blobfs.DecodeLogList(b); err != nil || !back.Equal(&l) {
+	if back, err := replog.DecodeList(b); err != nil || !back.Equal(&l) {
 		t.Errorf("decodes to %+v, %v", back, err)
 	}
 }
 
 func FuzzLogList(f *testing.F) {
-	f.Add(blobfs.EncodeLogList(&logproto.List{Epoch: 1, Extents: []logproto.Extent{{Seq: 1, Length: -1, Replicas: []string{"a"}}}}))
+	f.Add(replog.EncodeList(&logproto.List{Epoch: 1, Extents: []logproto.Extent{{Seq: 1, Length: -1, Replicas: []string{"a"}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := blobfs.DecodeLogList(b)
+		l, err := replog.DecodeList(b)
 		if err != nil {
 			return
 		}
-		if again, err := blobfs.DecodeLogList(blobfs.EncodeLogList(&l)); err != nil || !again.Equal(&l) {
+		if again, err := replog.DecodeList(replog.EncodeList(&l)); err != nil || !again.Equal(&l) {
 			t.Fatalf("%+v becomes %+v, %v", l, again, err)
 		}
 	})
@@ -670,11 +671,11 @@ func FuzzLogList(f *testing.F) {
 // A node that did not answer for a moment gets replicas again soon after it answers, without
 // waiting for the time for which a failed node is excluded.
 func TestLogNodeAnswersAgain(t *testing.T) {
-	c, l := newLogNodes(t, 3, blobfs.LogConfig{Avoid: time.Hour})
+	c, l := newLogNodes(t, 3, replog.Config{Avoid: time.Hour})
 	cfg := nodesConfig{cluster: quick, extent: 256 << 10}
 	cfg.cluster.Lists = l
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	replicas := func() int {
 		x := l.list(t, "n1", id).Extents
@@ -702,7 +703,7 @@ func TestLogNodeAnswersAgain(t *testing.T) {
 func TestLogCreatedWhenOthersAnswer(t *testing.T) {
 	cfg := nodesConfig{n: 3, cluster: quick}
 	cfg.cluster.Lists = newLists()
-	cfg.cluster.Logs = blobfs.LogConfig{Retry: 20 * time.Millisecond, Avoid: 100 * time.Millisecond}
+	cfg.cluster.Logs = replog.Config{Retry: 20 * time.Millisecond, Avoid: 100 * time.Millisecond}
 	c := newNodes(t, cfg)
 	c.change("n1", func(m *blobfs.Member) { m.Draining = true })
 	for _, n := range c.all[1:] {
@@ -712,7 +713,7 @@ func TestLogCreatedWhenOthersAnswer(t *testing.T) {
 	defer cancel()
 	begun := make(chan error)
 	go func() {
-		w, err := c.all[0].CreateSpreadLog(ctx, "n1", blobfs.NewID())
+		w, err := c.all[0].ReplicatedLogs().Create(ctx, "n1", blobfs.NewID())
 		if err == nil {
 			_, err = w.Append(ctx, []byte("one"))
 			err = errors.Join(err, w.Close())

@@ -12,12 +12,13 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
 )
 
 // appendFor appends records of 1 KB at a fixed rate for some time, whether or not earlier ones have
 // returned, and returns the latencies, sorted.
-func appendFor(t *testing.T, w *blobfs.SpreadLogWriter, long, every time.Duration) []time.Duration {
+func appendFor(t *testing.T, w *replog.Writer, long, every time.Duration) []time.Duration {
 	took := make([]time.Duration, long/every)
 	p := blobtest.Bytes(1, 1000)
 	var group sync.WaitGroup
@@ -69,7 +70,7 @@ func TestLogStalledDisk(t *testing.T) {
 func appendStalled(t *testing.T, own bool) (wrong []string) {
 	l := newLists()
 	cfg := quick
-	cfg.Lists, cfg.Logs = l, blobfs.LogConfig{}
+	cfg.Lists, cfg.Logs = l, replog.Config{}
 	c := newNodes(t, nodesConfig{n: 5, cluster: cfg, extent: 8 << 20})
 	var stall [5]atomic.Bool
 	healed := make(chan struct{})
@@ -87,7 +88,7 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 	heal := sync.OnceFunc(func() { close(healed) })
 	defer heal()
 	id := blobfs.NewID()
-	w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 	noError(t, err)
 	defer func() { noError(t, w.Close()) }()
 	const every = 4 * time.Millisecond
@@ -147,11 +148,11 @@ func TestLogContinuesWithoutStalledDisk(t *testing.T) {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d nodes, own %v", nodes, own), func(t *testing.T) {
 				t.Parallel()
-				c, l := newLogNodes(t, nodes, blobfs.LogConfig{
+				c, l := newLogNodes(t, nodes, replog.Config{
 					DeadlineMax: 500 * time.Millisecond, OpenTimeout: time.Second, Retry: 50 * time.Millisecond, Avoid: 100 * time.Millisecond,
 				})
 				id := blobfs.NewID()
-				w, err := c.all[0].CreateSpreadLog(t.Context(), "n1", id)
+				w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
 				noError(t, err)
 				at := 0
 				if !own {

@@ -9,13 +9,16 @@ import (
 )
 
 // Peer returns the methods that this node serves to other nodes, see api.Serve.
-func (s *Store) Peer() api.Peer { return server{s: s, Sweep: s.gc.Participant()} }
+func (s *Store) Peer() api.Peer {
+	return server{s: s, Sweep: s.gc.Participant(), Logs: s.logs.Replicas()}
+}
 
 // server is the store as other nodes see it. Its methods call other nodes only to forward down a
 // chain and for Copy.
 type server struct {
 	s *Store
 	api.Sweep
+	api.Logs
 }
 
 // Begin implements api.Extents.

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/background"
 	"github.com/steledb/stele/internal/timing"
 )
@@ -26,7 +27,7 @@ type Cluster struct {
 	Clock      Clock // default: the system's monotonic clock
 
 	// Logs configures replicated logs.
-	Logs LogConfig
+	Logs replog.Config
 	// Keep configures the repair of sealed extents.
 	Keep KeepConfig
 
@@ -58,7 +59,7 @@ func (c Cluster) withDefaults() Cluster {
 		c.Clock = timing.SystemClock()
 	}
 	orDefault(&c.Replicas, 3)
-	c.Logs = c.Logs.withDefaults()
+	c.Logs = c.Logs.WithDefaults()
 	c.Keep = c.Keep.withDefaults()
 	c.GC = c.GC.WithDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
@@ -80,8 +81,8 @@ func (c Cluster) Validate() error {
 	switch {
 	case c.Replicas < 0 || c.Replicas > api.ChainMax:
 		return fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, api.ChainMax)
-	case c.Logs.validate() != nil:
-		return c.Logs.validate()
+	case c.Logs.Validate() != nil:
+		return c.Logs.Validate()
 	case c.Keep.validate() != nil:
 		return c.Keep.validate()
 	case c.GC.Validate() != nil:
@@ -110,10 +111,8 @@ type Store struct {
 	cache          extentCache
 	corruptExtents corruptExtents
 	gc             *gc.Collector
-	frames         frameBuffers
-	// openLogs are the logs that this node appends to.
-	openLogs openLogs
-	repairer *repairer // nil without a membership
+	logs           *replog.Logs
+	repairer       *repairer // nil without a membership
 
 	work *background.Group // the store's goroutines
 	ctx  context.Context   // canceled by Close
@@ -149,8 +148,12 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	s.streams.init(s)
 	s.cache.init(s.disks)
 	s.Pins = gc.NewPins()
+	s.logs = replog.New(s.cluster.Logs, replog.Deps{
+		Disks: s.disks, Peers: s.peers, Lists: s.cluster.Lists, Clock: s.cluster.Clock, Work: s.work, Logger: s.log,
+		Replicas: s.cluster.Replicas, ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout,
+	})
 	s.gc = gc.New(s.cluster.GC, gc.Deps{
-		Disks: s.disks, Peers: s.peers, Lists: s.cluster.Lists, Logs: logLists{s}, Pins: s.Pins, Clock: s.cluster.Clock, Logger: s.log,
+		Disks: s.disks, Peers: s.peers, Lists: s.cluster.Lists, Logs: s.logs, Pins: s.Pins, Clock: s.cluster.Clock, Logger: s.log,
 		ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout,
 		Held: s.held, Forget: s.cache.forgetExtent, Delete: s.Delete,
 	})
@@ -159,6 +162,10 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	}
 	return s, nil
 }
+
+// ReplicatedLogs returns the logs that are replicated on several nodes. The log methods of Store itself
+// are those of package local.
+func (s *Store) ReplicatedLogs() *replog.Logs { return s.logs }
 
 // GC returns the garbage collection of this store.
 func (s *Store) GC() *gc.Collector { return s.gc }

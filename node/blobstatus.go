@@ -112,7 +112,7 @@ func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
 
 // openLogs returns the number of logs that this node appends to, and the smallest number of nodes that one of them is on.
 func openLogs(store *blobfs.Store) (logs, replicas int64) {
-	for i, l := range store.OpenLogs() {
+	for i, l := range store.ReplicatedLogs().Writers() {
 		if logs++; i == 0 || int64(l.Replicas) < replicas {
 			replicas = int64(l.Replicas)
 		}

@@ -22,8 +22,8 @@ type Lists interface {
 
 // Logs has the lists of replicated logs.
 type Logs interface {
-	// List returns the list of a server's log; generation 0 if there is none.
-	List(ctx context.Context, server string, id local.ID) (l logproto.List, gen uint64, err error)
+	// Load returns the list of a server's log; generation 0 if there is none.
+	Load(ctx context.Context, server string, id local.ID) (l logproto.List, gen uint64, err error)
 }
 
 // Deps are the parts of a node's store that garbage collection uses.

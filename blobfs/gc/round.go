@@ -294,7 +294,7 @@ func (r *round) namedExtents(ctx context.Context, node string, x api.SweepReplic
 		r.c.deps.Logger.Warn("log replica without a server", "node", node, "log", x.Log, "extent", x.Seq)
 		return nil, nil
 	}
-	l, _, err := r.c.deps.Logs.List(ctx, x.Server, x.Log)
+	l, _, err := r.c.deps.Logs.Load(ctx, x.Server, x.Log)
 	if err != nil {
 		return nil, fmt.Errorf("list of log %s of %s: %w", x.Log, x.Server, err)
 	}

@@ -44,6 +44,7 @@ var parts = map[string]map[string][]string{
 		"api":      {"local", "logproto"},
 		"members":  {"local", "place", "api"},
 		"gc":       {"local", "logproto", "api", "members"},
+		"replog":   {"local", "logproto", "place", "api", "members"},
 	},
 }
 

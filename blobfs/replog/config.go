@@ -1,12 +1,13 @@
-package blobfs
+package replog
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
 
-// LogConfig configures replicated logs. The zero value of a field means its default.
-type LogConfig struct {
+// Config configures replicated logs. The zero value of a field means its default.
+type Config struct {
 	// DeadlineMin and DeadlineMax bound how long a replica may take for an append before the writer
 	// continues without it. In between, the deadline follows recent append times with a margin.
 	// Default 100 ms: moving to another extent uses 64 MiB of prepared disk space on each node, and
@@ -28,19 +29,21 @@ type LogConfig struct {
 	ExtentAge time.Duration
 }
 
-func (c LogConfig) withDefaults() LogConfig {
-	orDefault(&c.DeadlineMin, 100*time.Millisecond)
-	orDefault(&c.DeadlineMax, 2*time.Second)
-	orDefault(&c.WindowBytes, 8<<20)
-	orDefault(&c.OpenTimeout, 10*time.Second)
-	orDefault(&c.Retry, 200*time.Millisecond)
-	orDefault(&c.Avoid, 10*time.Second)
-	orDefault(&c.ExtentAge, 6*time.Hour)
+// WithDefaults returns c with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.DeadlineMin = cmp.Or(c.DeadlineMin, 100*time.Millisecond)
+	c.DeadlineMax = cmp.Or(c.DeadlineMax, 2*time.Second)
+	c.WindowBytes = cmp.Or(c.WindowBytes, 8<<20)
+	c.OpenTimeout = cmp.Or(c.OpenTimeout, 10*time.Second)
+	c.Retry = cmp.Or(c.Retry, 200*time.Millisecond)
+	c.Avoid = cmp.Or(c.Avoid, 10*time.Second)
+	c.ExtentAge = cmp.Or(c.ExtentAge, 6*time.Hour)
 	return c
 }
 
-func (c LogConfig) validate() error {
-	c = c.withDefaults()
+// Validate returns an error if the configuration is invalid.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
 	if c.DeadlineMin < 0 || c.DeadlineMax < c.DeadlineMin || c.WindowBytes < 0 || c.WindowBytes > 12<<20 || c.OpenTimeout < 0 || c.Retry < 0 || c.Avoid < 0 || c.ExtentAge < 0 {
 		return errors.New("log configuration: negative value, maximum below minimum, or window over 12 MiB")
 	}

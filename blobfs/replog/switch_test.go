@@ -1,4 +1,4 @@
-package blobfs
+package replog
 
 import (
 	"strings"

@@ -1,32 +1,33 @@
-package blobfs
+package replog
 
 import (
 	"context"
 	"fmt"
 	"path"
 
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/internal/wire"
 )
 
-// logsDir is the directory in the lock service that holds the lists of logs: a subdirectory for
+// dir is the directory in the lock service that holds the lists of logs: a subdirectory for
 // each server, with a file for each log. A file is the MessagePack array
 //
 //	[1, epoch, owner, closed, start, [[extent, length, [node...]]...]]
 //
 // in which a length of -1 means open. Later versions append; readers skip unknown values.
-const logsDir = "/logs"
+const dir = "/logs"
 
 const (
-	logListVersion = 1
-	logListValues  = 6
+	listVersion = 1
+	listValues  = 6
 )
 
-func logPath(server string, id ID) string { return path.Join(logsDir, server, id.String()) }
+func listPath(server string, id local.ID) string { return path.Join(dir, server, id.String()) }
 
-func appendLogList(e *wire.Encoder, l *logproto.List) {
-	e.Array(logListValues)
-	e.Uint(logListVersion)
+func appendList(e *wire.Encoder, l *logproto.List) {
+	e.Array(listValues)
+	e.Uint(listVersion)
 	e.Uint(l.Epoch)
 	e.Uint(l.Owner)
 	e.Bool(l.Closed)
@@ -43,23 +44,23 @@ func appendLogList(e *wire.Encoder, l *logproto.List) {
 	}
 }
 
-// EncodeLogList encodes a list for the lock service.
-func EncodeLogList(l *logproto.List) []byte {
+// EncodeList encodes a log's list for the lock service.
+func EncodeList(l *logproto.List) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
-	appendLogList(e, l)
+	appendList(e, l)
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeLogList decodes the form that EncodeLogList returns, and validates it.
-func DecodeLogList(b []byte) (logproto.List, error) {
+// DecodeList decodes the form that EncodeList returns, and validates it.
+func DecodeList(b []byte) (logproto.List, error) {
 	var l logproto.List
 	if _, err := wire.Check(b, wire.Limits{}); err != nil {
 		return l, fmt.Errorf("log list: %w", err)
 	}
 	d := wire.NewDecoder(b)
-	more := d.Array() - logListValues
-	if v := d.Uint(); d.Err() == nil && v != logListVersion {
+	more := d.Array() - listValues
+	if v := d.Uint(); d.Err() == nil && v != listVersion {
 		return l, fmt.Errorf("log list: version %d is unknown", v)
 	}
 	l.Epoch, l.Owner, l.Closed, l.Start = d.Uint(), d.Uint(), d.Bool(), d.Int()
@@ -86,32 +87,34 @@ func DecodeLogList(b []byte) (logproto.List, error) {
 	return l, nil
 }
 
-// loadLogList reads the list of a log; generation 0 if there is none.
-func (s *Store) loadLogList(ctx context.Context, path string) (logproto.List, uint64, error) {
-	b, gen, err := s.cluster.Lists.Load(ctx, path)
+// Load returns the list of a server's log; generation 0 if there is none, and local.ErrNoLog without
+// a lock service.
+func (logs *Logs) Load(ctx context.Context, server string, id local.ID) (logproto.List, uint64, error) {
+	if logs.deps.Lists == nil {
+		return logproto.List{}, 0, local.ErrNoLog
+	}
+	return logs.load(ctx, listPath(server, id))
+}
+
+// load reads a list; generation 0 if there is none.
+func (logs *Logs) load(ctx context.Context, path string) (logproto.List, uint64, error) {
+	b, gen, err := logs.deps.Lists.Load(ctx, path)
 	if err != nil || gen == 0 {
 		return logproto.List{}, 0, err
 	}
-	l, err := DecodeLogList(b)
+	l, err := DecodeList(b)
 	return l, gen, err
 }
 
-// logLists implements gc.Logs.
-type logLists struct{ s *Store }
-
-func (l logLists) List(ctx context.Context, server string, id ID) (logproto.List, uint64, error) {
-	return l.s.loadLogList(ctx, logPath(server, id))
-}
-
-// SpreadLogs returns the logs of a server, as listed in the lock service.
-func (s *Store) SpreadLogs(ctx context.Context, server string) ([]ID, error) {
-	names, err := s.cluster.Lists.List(ctx, path.Join(logsDir, server))
+// List returns the logs of a server, as listed in the lock service.
+func (logs *Logs) List(ctx context.Context, server string) ([]local.ID, error) {
+	names, err := logs.deps.Lists.List(ctx, path.Join(dir, server))
 	if err != nil {
 		return nil, fmt.Errorf("list logs of %s: %w", server, err)
 	}
-	var ids []ID
+	var ids []local.ID
 	for _, n := range names {
-		id, err := ParseID(n)
+		id, err := local.ParseID(n)
 		if err != nil {
 			return nil, fmt.Errorf("list logs of %s: %w", server, err)
 		}

@@ -1,4 +1,4 @@
-package blobfs
+package replog
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 	"github.com/steledb/stele/internal/timing"
 )
 
-// OpenSpreadLog fences and closes a server's log and opens it for reading. The writer gets no more
-// acknowledgements, and every later OpenSpreadLog reads the same payloads. It waits until ctx ends
-// for one replica of each extent. It returns ErrNoLog, ErrNoReplica with the errors of the nodes if
+// Open fences and closes a server's log and opens it for reading. The writer gets no more
+// acknowledgements, and every later Open reads the same payloads. It waits until ctx ends
+// for one replica of each extent. It returns local.ErrNoLog, ErrNoReplica with the errors of the nodes if
 // ctx ended, or the error of the lists.
-func (s *Store) OpenSpreadLog(ctx context.Context, server string, id ID) (*SpreadLogReader, error) {
-	l, err := s.endLog(ctx, server, id)
+func (logs *Logs) Open(ctx context.Context, server string, id local.ID) (*Reader, error) {
+	l, err := logs.endLog(ctx, server, id)
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", id, err)
 	}
 	_, end := l.Sealed()
-	return s.newLogReader(id, l, 0, LogPiece{l.Start, end}), nil
+	return logs.newReader(id, l, 0, Piece{l.Start, end}), nil
 }
 
 // endLog fences and truncates a log, and returns its closed list.
-func (s *Store) endLog(ctx context.Context, server string, id ID) (*logproto.List, error) {
-	if err := s.usable(ctx); err != nil {
+func (logs *Logs) endLog(ctx context.Context, server string, id local.ID) (*logproto.List, error) {
+	if err := logs.usable(ctx); err != nil {
 		return nil, err
 	}
-	l, err := s.recoverLog(ctx, logPath(server, id), id)
+	l, err := logs.recoverLog(ctx, listPath(server, id), id)
 	if err != nil {
 		return nil, err
 	}
-	return l, s.cutLog(ctx, id, l)
+	return l, logs.cutLog(ctx, id, l)
 }
 
 // ErrNoReplica means that no replica with the acknowledged data of an extent is reachable.
@@ -43,36 +43,36 @@ var ErrNoReplica = errors.New("no replica of a log extent is reachable")
 
 // recoverLog fences a log and records its end. Of concurrent recoveries the last one to begin wins,
 // and all return the same end.
-func (s *Store) recoverLog(ctx context.Context, path string, id ID) (*logproto.List, error) {
+func (logs *Logs) recoverLog(ctx context.Context, path string, id local.ID) (*logproto.List, error) {
 	for {
-		r := &logRecovery{s: s, id: id, path: path, m: logproto.NewRecoverer(rand.Uint64()|1, false), replies: make(chan func(), 64)}
+		r := &recovery{logs: logs, id: id, path: path, m: logproto.NewRecoverer(rand.Uint64()|1, false), replies: make(chan func(), 64)}
 		l, err := r.run(ctx)
 		if !errors.Is(err, logproto.ErrLost) {
 			return l, err
 		}
-		if timing.SleepOn(ctx, s.cluster.Clock, s.cluster.Logs.Retry/2+time.Duration(rand.Int64N(int64(s.cluster.Logs.Retry)))) != nil {
+		if timing.SleepOn(ctx, logs.deps.Clock, logs.cfg.Retry/2+time.Duration(rand.Int64N(int64(logs.cfg.Retry)))) != nil {
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// logRecovery drives a logproto.Recoverer.
-type logRecovery struct {
-	s    *Store
-	id   ID
+// recovery drives a logproto.Recoverer.
+type recovery struct {
+	logs *Logs
+	id   local.ID
 	path string
 	m    *logproto.Recoverer
 	// replies are the answers of nodes, to be run by the goroutine that owns m.
 	replies    chan func()
 	fencing    sync.WaitGroup
 	last       error         // the last error of a node that could not be fenced
-	missing    error         // ErrNoLog
+	missing    error         // local.ErrNoLog
 	lastWarned time.Duration // when a warning was last logged, or the first failure
 }
 
-func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
+func (r *recovery) run(ctx context.Context) (*logproto.List, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(r.s.ctx, cancel)
+	stop := context.AfterFunc(r.logs.ctx, cancel)
 	defer func() {
 		stop()
 		cancel()
@@ -104,12 +104,12 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 			// One replica is enough. With more of them fenced, fewer have to be refilled. And a
 			// restarted replica may have lost its end to corruption, which another replica would
 			// show.
-			wait := r.s.cluster.Logs.Retry / 2
+			wait := r.logs.cfg.Retry / 2
 			if long = !r.m.Sure(); long {
-				wait = r.s.cluster.ReplyTimeout
+				wait = r.logs.deps.ReplyTimeout
 			}
 			var stopGrace func()
-			grace, stopGrace = r.s.cluster.Clock.Timer(wait)
+			grace, stopGrace = r.logs.deps.Clock.Timer(wait)
 			defer stopGrace()
 		}
 		select {
@@ -124,7 +124,7 @@ func (r *logRecovery) run(ctx context.Context) (*logproto.List, error) {
 }
 
 // act applies the effects of the state machine.
-func (r *logRecovery) act(ctx context.Context) error {
+func (r *recovery) act(ctx context.Context) error {
 	for {
 		effects := r.m.Take()
 		if len(effects) == 0 {
@@ -134,20 +134,20 @@ func (r *logRecovery) act(ctx context.Context) error {
 		for _, e := range all {
 			switch e.Kind {
 			case logproto.EffectLoad:
-				l, gen, err := r.s.loadLogList(ctx, r.path)
+				l, gen, err := r.logs.load(ctx, r.path)
 				if err != nil {
 					return err
 				}
 				if gen == 0 {
-					r.missing = ErrNoLog
+					r.missing = local.ErrNoLog
 					return nil
 				}
 				r.m.Loaded(l, gen)
 			case logproto.EffectSave:
-				gen, err := r.s.cluster.Lists.Save(ctx, r.path, EncodeLogList(&e.List), e.Gen)
+				gen, err := r.logs.deps.Lists.Save(ctx, r.path, EncodeList(&e.List), e.Gen)
 				if err == nil {
 					r.m.Saved(gen)
-				} else if ctx.Err() != nil || errors.Is(err, ErrFenced) || timing.SleepOn(ctx, r.s.cluster.Clock, r.s.cluster.Logs.Retry/4) != nil {
+				} else if ctx.Err() != nil || errors.Is(err, local.ErrFenced) || timing.SleepOn(ctx, r.logs.deps.Clock, r.logs.cfg.Retry/4) != nil {
 					return errors.Join(err, ctx.Err())
 				} else {
 					r.m.Unsaved()
@@ -160,7 +160,7 @@ func (r *logRecovery) act(ctx context.Context) error {
 }
 
 // fence fences one node, and retries until it succeeds or ctx ends.
-func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
+func (r *recovery) fence(ctx context.Context, node string, epoch uint64) {
 	for ctx.Err() == nil {
 		states, err := r.fenceOnce(ctx, node, epoch)
 		var fenced *logproto.FencedError
@@ -173,20 +173,20 @@ func (r *logRecovery) fence(ctx context.Context, node string, epoch uint64) {
 			return
 		}
 		r.replies <- func() { r.failed(node, err) }
-		_ = timing.SleepOn(ctx, r.s.cluster.Clock, r.s.cluster.Logs.Retry)
+		_ = timing.SleepOn(ctx, r.logs.deps.Clock, r.logs.cfg.Retry)
 	}
 }
 
 // failed records why a node could not be fenced, and warns every waitingPeriod.
-func (r *logRecovery) failed(node string, err error) {
+func (r *recovery) failed(node string, err error) {
 	r.last = nodeError(node, err)
-	now := r.s.cluster.Clock.Now()
+	now := r.logs.deps.Clock.Now()
 	if r.lastWarned == 0 {
 		r.lastWarned = now
 	}
 	if !r.m.Ready() && now-r.lastWarned >= waitingPeriod {
 		r.lastWarned = now
-		r.s.log.Warn("log recovery waits for one replica of each open extent: start the nodes that have them",
+		r.logs.deps.Logger.Warn("log recovery waits for one replica of each open extent: start the nodes that have them",
 			"log", r.id, "err", r.last)
 	}
 }
@@ -199,10 +199,10 @@ func nodeError(node string, err error) error {
 	return fmt.Errorf("%s: %w", node, err)
 }
 
-func (r *logRecovery) fenceOnce(ctx context.Context, node string, epoch uint64) ([]logproto.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.s.cluster.SealTimeout)
+func (r *recovery) fenceOnce(ctx context.Context, node string, epoch uint64) ([]logproto.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.logs.deps.CallTimeout)
 	defer cancel()
-	p, err := r.s.peers.Any(ctx, node)
+	p, err := r.logs.deps.Peers.Any(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (r *logRecovery) fenceOnce(ctx context.Context, node string, epoch uint64) 
 
 // cutLog truncates the replicas of a log to the lengths in its list. It returns once one replica of
 // each extent is truncated; the others follow in the background.
-func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
+func (logs *Logs) cutLog(ctx context.Context, id local.ID, l *logproto.List) error {
 	start := l.Start
 	for _, x := range l.Extents {
 		c := local.LogCut{Log: id, CutRequest: logproto.CutRequest{Seq: x.Seq, Epoch: l.Epoch, Start: start, Length: x.Length}}
@@ -219,7 +219,7 @@ func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
 		if x.Length == 0 {
 			continue
 		}
-		if err := s.cutExtent(ctx, c, x.Replicas); err != nil {
+		if err := logs.cutExtent(ctx, c, x.Replicas); err != nil {
 			return fmt.Errorf("extent %d: %w", x.Seq, err)
 		}
 	}
@@ -230,13 +230,13 @@ func (s *Store) cutLog(ctx context.Context, id ID, l *logproto.List) error {
 const waitingPeriod = 10 * time.Second
 
 // cutExtent retries until one replica is truncated, or ctx ends.
-func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) error {
-	lastWarned := s.cluster.Clock.Now() - waitingPeriod
+func (logs *Logs) cutExtent(ctx context.Context, c local.LogCut, nodes []string) error {
+	lastWarned := logs.deps.Clock.Now() - waitingPeriod
 	for {
 		done := make(chan error, len(nodes))
 		for _, node := range nodes {
-			if !s.work.Go(func() { done <- nodeError(node, s.cutReplica(s.ctx, c, node, nodes)) }) {
-				return ErrClosed
+			if !logs.deps.Work.Go(func() { done <- nodeError(node, logs.cutReplica(logs.ctx, c, node, nodes)) }) {
+				return local.ErrClosed
 			}
 		}
 		var errs []error
@@ -251,29 +251,29 @@ func (s *Store) cutExtent(ctx context.Context, c local.LogCut, nodes []string) e
 				return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
 			}
 		}
-		if now := s.cluster.Clock.Now(); now-lastWarned >= waitingPeriod {
+		if now := logs.deps.Clock.Now(); now-lastWarned >= waitingPeriod {
 			lastWarned = now
-			s.log.Warn("log recovery waits for a replica: start the nodes that have one, with their disks",
+			logs.deps.Logger.Warn("log recovery waits for a replica: start the nodes that have one, with their disks",
 				"log", c.Log, "extent", c.Seq, "bytes", c.Length, "nodes", nodes, "err", errors.Join(errs...))
 		}
-		if timing.SleepOn(ctx, s.cluster.Clock, s.cluster.Logs.Retry) != nil {
+		if timing.SleepOn(ctx, logs.deps.Clock, logs.cfg.Retry) != nil {
 			return errors.Join(append(errs, ErrNoReplica, ctx.Err())...)
 		}
 	}
 }
 
-// RemoveSpreadLog removes a server's log. The writer gets no more acknowledgements once the
+// Remove removes a server's log. The writer gets no more acknowledgements once the
 // replicas are gone. Garbage collection removes replicas on nodes that do not answer. It returns
-// ErrNoLog if there is no such log.
-func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error {
-	if err := s.usable(ctx); err != nil {
+// local.ErrNoLog if there is no such log.
+func (logs *Logs) Remove(ctx context.Context, server string, id local.ID) error {
+	if err := logs.usable(ctx); err != nil {
 		return fmt.Errorf("remove log %s: %w", id, err)
 	}
-	path := logPath(server, id)
+	path := listPath(server, id)
 	for {
-		l, gen, err := s.loadLogList(ctx, path)
+		l, gen, err := logs.load(ctx, path)
 		if err == nil && gen == 0 {
-			err = ErrNoLog
+			err = local.ErrNoLog
 		}
 		if err != nil {
 			return fmt.Errorf("remove log %s: %w", id, err)
@@ -282,19 +282,19 @@ func (s *Store) RemoveSpreadLog(ctx context.Context, server string, id ID) error
 		// list.
 		if !l.Closed {
 			l.Epoch, l.Owner = l.Epoch+1, rand.Uint64()|1
-			if gen, err = s.cluster.Lists.Save(ctx, path, EncodeLogList(&l), gen); err != nil {
-				if timing.SleepOn(ctx, s.cluster.Clock, s.cluster.Logs.Retry/4) != nil {
+			if gen, err = logs.deps.Lists.Save(ctx, path, EncodeList(&l), gen); err != nil {
+				if timing.SleepOn(ctx, logs.deps.Clock, logs.cfg.Retry/4) != nil {
 					return fmt.Errorf("remove log %s: %w", id, errors.Join(err, ctx.Err()))
 				}
 				continue
 			}
 		}
-		if err := s.cluster.Lists.Delete(ctx, path, gen); err != nil {
+		if err := logs.deps.Lists.Delete(ctx, path, gen); err != nil {
 			return fmt.Errorf("remove log %s: %w", id, err)
 		}
 		for _, x := range l.Extents {
 			for _, node := range x.Replicas {
-				s.work.Go(func() { s.dropReplica(id, x.Seq, node) })
+				logs.deps.Work.Go(func() { logs.dropReplica(id, x.Seq, node) })
 			}
 		}
 		return nil

@@ -1,4 +1,4 @@
-package blobfs
+package replog
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"github.com/steledb/stele/blobfs/logproto"
 )
 
-// SpreadLogReader reads a closed log, or a piece of it, from any good replica. It is not safe for
+// Reader reads a closed log, or a piece of it, from any good replica. It is not safe for
 // concurrent use. It uses a window of 2 MiB and, for a payload of several frames, the memory for
 // that payload.
-type SpreadLogReader struct {
-	s    *Store
+type Reader struct {
+	logs *Logs
 	ctx  context.Context // the store's
-	id   ID
+	id   local.ID
 	list logproto.List
 	end  int64 // payloads that begin here or later are not read
 
@@ -33,15 +33,15 @@ type SpreadLogReader struct {
 	err   error // sticky, with io.EOF
 }
 
-// newLogReader returns a reader of the payloads that begin in a piece, which starts with extent i.
-func (s *Store) newLogReader(id ID, list *logproto.List, i int, p LogPiece) *SpreadLogReader {
-	return &SpreadLogReader{s: s, ctx: s.ctx, id: id, list: *list, i: i, start: p.Start, end: p.End}
+// newReader returns a reader of the payloads that begin in a piece, which starts with extent i.
+func (logs *Logs) newReader(id local.ID, list *logproto.List, i int, p Piece) *Reader {
+	return &Reader{logs: logs, ctx: logs.ctx, id: id, list: *list, i: i, start: p.Start, end: p.End}
 }
 
 // Next returns the next payload, valid until the next call, and the position after it. At the end
-// the error is io.EOF. A *CorruptError names a frame that is good on no replica; ErrNoReplica means
+// the error is io.EOF. A *local.CorruptError names a frame that is good on no replica; ErrNoReplica means
 // that no replica of an extent answers. Errors are sticky.
-func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
+func (r *Reader) Next() (payload []byte, pos int64, err error) {
 	for r.err == nil {
 		// A payload that begins before the end may extend beyond it, unless the writer gave it up
 		// and another payload begins there.
@@ -76,7 +76,7 @@ func (r *SpreadLogReader) Next() (payload []byte, pos int64, err error) {
 }
 
 // beginExtent opens a replica of the next extent. It returns false at the end and on an error.
-func (r *SpreadLogReader) beginExtent() bool {
+func (r *Reader) beginExtent() bool {
 	if r.i == len(r.list.Extents) {
 		r.err = io.EOF
 		return false
@@ -88,14 +88,14 @@ func (r *SpreadLogReader) beginExtent() bool {
 	}
 	// This node first, then the others in list order.
 	r.nodes = slices.Clone(x.Replicas)
-	if i := slices.Index(r.nodes, r.s.self); i > 0 {
+	if i := slices.Index(r.nodes, r.logs.self); i > 0 {
 		r.nodes[0], r.nodes[i] = r.nodes[i], r.nodes[0]
 	}
 	return r.useReplica(nil)
 }
 
 // useReplica opens the first good replica of those that are left.
-func (r *SpreadLogReader) useReplica(why error) bool {
+func (r *Reader) useReplica(why error) bool {
 	x := &r.list.Extents[r.i]
 	errs := []error{why}
 	for len(r.nodes) > 0 {
@@ -114,10 +114,10 @@ func (r *SpreadLogReader) useReplica(why error) bool {
 
 // salt returns the salt of a replica's extent. It truncates the replica first if that is still to
 // do.
-func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
+func (r *Reader) salt(node string, x *logproto.Extent) (uint64, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.logs.deps.ReplyTimeout)
 	defer cancel()
-	p, err := r.s.peers.Any(ctx, node)
+	p, err := r.logs.deps.Peers.Any(ctx, node)
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +126,7 @@ func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) 
 		return info.Salt, nil
 	}
 	c := local.LogCut{Log: r.id, CutRequest: logproto.CutRequest{Seq: x.Seq, Epoch: r.list.Epoch, Start: r.start, Length: x.Length}}
-	if err := r.s.cutReplica(ctx, c, node, x.Replicas); err != nil {
+	if err := r.logs.cutReplica(ctx, c, node, x.Replicas); err != nil {
 		return 0, err
 	}
 	info, err = p.StatLog(ctx, r.id, x.Seq)
@@ -134,8 +134,8 @@ func (r *SpreadLogReader) salt(node string, x *logproto.Extent) (uint64, error) 
 }
 
 // otherReplica continues with another replica after an error.
-func (r *SpreadLogReader) otherReplica(why error) {
-	r.s.log.Warn("log replica not readable, trying another", "log", r.id, "node", r.nodes[0], "err", why)
+func (r *Reader) otherReplica(why error) {
+	r.logs.deps.Logger.Warn("log replica not readable, trying another", "log", r.id, "node", r.nodes[0], "err", why)
 	r.nodes = r.nodes[1:]
 	r.useReplica(why)
 }
@@ -145,7 +145,7 @@ func (r *SpreadLogReader) otherReplica(why error) {
 const readerWindow = 2 * local.LogFrameBytesMax
 
 // fill reads more bytes into the window.
-func (r *SpreadLogReader) fill() {
+func (r *Reader) fill() {
 	x := &r.list.Extents[r.i]
 	if cap(r.buf) < readerWindow {
 		r.buf = append(make([]byte, 0, readerWindow), r.buf...)
@@ -154,19 +154,19 @@ func (r *SpreadLogReader) fill() {
 	r.at = 0
 	have := len(r.buf)
 	if have >= local.LogFrameBytesMax || r.off+int64(have) == x.Length {
-		r.otherReplica(&CorruptError{File: r.dec.Name, Offset: r.off, Reason: "frame extends beyond the end"})
+		r.otherReplica(&local.CorruptError{File: r.dec.Name, Offset: r.off, Reason: "frame extends beyond the end"})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, r.s.cluster.ReplyTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, r.logs.deps.ReplyTimeout)
 	defer cancel()
-	p, err := r.s.peers.Any(ctx, r.nodes[0])
+	p, err := r.logs.deps.Peers.Any(ctx, r.nodes[0])
 	n := 0
 	if err == nil {
 		ref := api.LogRead{Log: r.id, Seq: x.Seq, Start: r.start, Length: x.Length}
 		n, err = p.ReadLog(ctx, ref, r.buf[have:have+local.LogFrameBytesMax], r.off+int64(have))
 	}
 	if err == nil && n == 0 {
-		err = &CorruptError{File: r.dec.Name, Offset: r.off, Reason: "unexpected end of extent"}
+		err = &local.CorruptError{File: r.dec.Name, Offset: r.off, Reason: "unexpected end of extent"}
 	}
 	if err != nil {
 		r.otherReplica(err)
@@ -176,7 +176,7 @@ func (r *SpreadLogReader) fill() {
 }
 
 // Close releases the reader.
-func (r *SpreadLogReader) Close() error {
-	r.err, r.buf = fmt.Errorf("read log %s: %w", r.id, ErrClosed), nil
+func (r *Reader) Close() error {
+	r.err, r.buf = fmt.Errorf("read log %s: %w", r.id, local.ErrClosed), nil
 	return nil
 }
