@@ -115,7 +115,7 @@ func (n *node) open(cfg nodesConfig) {
 		local.MasterKeys = []blobfs.MasterKey{{1, n.id[1]}}
 	}
 	cluster := cfg.cluster
-	cluster.Keep.Off = !cfg.keep
+	cluster.Repair.Off = !cfg.keep
 	cluster.Membership = membership{n}
 	var err error
 	if n.Store, err = blobfs.OpenIn(cluster, local); err != nil {

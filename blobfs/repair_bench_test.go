@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/repair"
 )
 
 // BenchmarkRepair kills one of three nodes that all have all extents, next to an empty fourth node,
@@ -29,7 +30,7 @@ func benchRepair(b *testing.B, extents, bytes int) {
 	b.StopTimer()
 	const grace = time.Second
 	c := newNodes(b, nodesConfig{n: 4, keep: true, extent: 64 << 20, dir: b.TempDir(), cluster: blobfs.Cluster{
-		Keep: blobfs.KeepConfig{Grace: grace, RepairBytes: 1 << 40},
+		Repair: repair.Config{Grace: grace, RepairBytes: 1 << 40},
 	}})
 	var group sync.WaitGroup
 	for _, n := range c.all[:3] {
@@ -47,7 +48,7 @@ func benchRepair(b *testing.B, extents, bytes int) {
 	c.change("n3", func(m *blobfs.Member) { m.Alive = false })
 	c.all[2].kill()
 	dead := time.Now()
-	for c.all[3].Extents() < extents || c.all[0].Keeping().ToCopy+c.all[1].Keeping().ToCopy > 0 {
+	for c.all[3].Extents() < extents || c.all[0].Repairs().ToCopy+c.all[1].Repairs().ToCopy > 0 {
 		if time.Since(dead) > 5*time.Minute {
 			b.Fatalf("after %v: %d of %d extents", time.Since(dead), c.all[3].Extents(), extents)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -46,7 +47,7 @@ func TestCorruptionIsHealed(t *testing.T) {
 				noError(t, c.agreed())
 				var healed int64
 				for _, n := range c.all {
-					st := n.store.Keeping()
+					st := n.store.Repairs()
 					if healed += st.Healed; st.Corrupt != 0 {
 						t.Errorf("%s: %+v", n.member.ID, st)
 					}
@@ -95,7 +96,7 @@ func TestCorruptionEverywhere(t *testing.T) {
 			t.Errorf("%d replicas are kept, %d good", n, len(c.good(lost)))
 		}
 		for _, n := range c.all {
-			if st := n.store.Keeping(); st.Corrupt != 1 || st.Unhealed == 0 || st.Scrub.Found != 2 {
+			if st := n.store.Repairs(); st.Corrupt != 1 || st.Unhealed == 0 || st.Scrub.Found != 2 {
 				t.Errorf("%s: %+v", n.member.ID, st)
 			}
 		}
@@ -112,7 +113,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 			seed := runSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
-				c := newRepairCluster(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{TrimAfter: time.Hour}})
+				c := newRepairCluster(t, 4, blobfs.Cluster{Repair: repair.Config{TrimAfter: time.Hour}})
 				corrupt := c.putOn(rng, 20_000, c.all, c.all[:3])
 				sound := c.putOn(rng, 20_000, c.all, c.all[:3])
 				time.Sleep(30 * time.Minute) // until the scrub has read them
@@ -146,7 +147,7 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newRepairCluster(t, 2, blobfs.Cluster{Keep: blobfs.KeepConfig{Off: true}})
+		c := newRepairCluster(t, 2, blobfs.Cluster{Repair: repair.Config{Off: true}})
 		id := c.put(rng, 20_000, c.all...)
 		h := c.blobs[id].h
 		c.all[0].flip(id, 20_000)
@@ -223,33 +224,33 @@ func TestScrubPasses(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newRepairCluster(t, 1, blobfs.Cluster{Keep: blobfs.KeepConfig{ScrubBytes: 10_000}})
+		c := newRepairCluster(t, 1, blobfs.Cluster{Repair: repair.Config{ScrubBytes: 10_000}})
 		for range 100 {
 			c.put(rng, 45_904, c.all[0]) // including the per-file charge, 5 s each
 		}
 		n := c.all[0]
 		time.Sleep(250 * time.Second)
-		before := n.store.Keeping().Scrub
+		before := n.store.Repairs().Scrub
 		if before.Position < 0.3 || before.Position > 0.7 || before.Read < 2_300_000 || before.Read > 2_700_000 {
 			t.Errorf("after half of the time: %+v", before)
 		}
 		n.stop()
 		n.start()
 		time.Sleep(10 * time.Second)
-		if after := n.store.Keeping().Scrub; after.Position < before.Position-0.2 {
+		if after := n.store.Repairs().Scrub; after.Position < before.Position-0.2 {
 			t.Errorf("before a restart %+v, after it %+v", before, after)
 		}
 		time.Sleep(10 * time.Minute)
-		end := n.store.Keeping().Scrub
+		end := n.store.Repairs().Scrub
 		if end.LastPass.IsZero() || end.Read > 3_500_000 {
 			t.Errorf("after a pass: %+v", end)
 		}
 		time.Sleep(12 * time.Hour)
-		if st := n.store.Keeping().Scrub; st.Read != end.Read {
+		if st := n.store.Repairs().Scrub; st.Read != end.Read {
 			t.Errorf("it does not rest: %+v", st)
 		}
 		time.Sleep(13 * time.Hour)
-		if st := n.store.Keeping().Scrub; st.Read < end.Read+5_000_000 || !st.LastPass.After(end.LastPass) {
+		if st := n.store.Repairs().Scrub; st.Read < end.Read+5_000_000 || !st.LastPass.After(end.LastPass) {
 			t.Errorf("no second pass: %+v", st)
 		}
 	})

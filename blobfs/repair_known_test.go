@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/repair"
 )
 
 // reportedShort returns the number of under-replicated extents that the live nodes report, and
@@ -17,7 +18,7 @@ func (c *repairCluster) reportedShort() (short int64, known bool) {
 		if !n.up {
 			continue
 		}
-		st := n.store.Keeping()
+		st := n.store.Repairs()
 		known = known && st.Known
 		for _, count := range st.Short {
 			short += count
@@ -33,7 +34,7 @@ func TestShortReplicasAreReported(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newRepairCluster(t, 3, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 64 << 10}})
+		c := newRepairCluster(t, 3, blobfs.Cluster{Repair: repair.Config{RepairBytes: 64 << 10}})
 		for range 200 {
 			c.put(rng, 1+rng.IntN(5000), c.all...)
 		}

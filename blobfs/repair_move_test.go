@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
 )
 
@@ -20,7 +21,7 @@ func TestDrain(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newRepairCluster(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 100_000}})
+		c := newRepairCluster(t, 5, blobfs.Cluster{Repair: repair.Config{RepairBytes: 100_000}})
 		for range 200 {
 			c.put(rng, 1+rng.IntN(20_000), c.some(rng, 3)...)
 		}
@@ -30,7 +31,7 @@ func TestDrain(t *testing.T) {
 		drainingNode := c.all[0]
 		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		check := func() bool {
-			st := drainingNode.store.Keeping().Drain
+			st := drainingNode.store.Repairs().Drain
 			if !st.Safe {
 				return false
 			}
@@ -68,7 +69,7 @@ func TestDrainOfSingleReplicas(t *testing.T) {
 					c.putOn(rng, 3000, c.all[:1], c.all[listed:listed+3])
 				}
 				drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
-				took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
+				took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Repairs().Drain.Safe })
 				if fewer, _ := c.short(3); fewer > 0 {
 					t.Errorf("%d extents have too few replicas", fewer)
 				}
@@ -96,7 +97,7 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 			c.putOn(rng, 3000, slices.Compact(on), c.some(rng, 2+rng.IntN(3)))
 		}
 		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
-		took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
+		took := c.until(40*time.Second, "safe", func() bool { return drainingNode.store.Repairs().Drain.Safe })
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
@@ -126,10 +127,10 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 				noError(t, n.store.Peer().SetHolders(t.Context(), x, blobfs.Holders{Epoch: 2, Nodes: info.Holders.Nodes}))
 			}
 		}
-		if st := drainingNode.store.Keeping().Drain; st.Safe {
+		if st := drainingNode.store.Repairs().Drain; st.Safe {
 			t.Errorf("reported as safe with %d extents: %+v", drainingNode.store.Extents(), st)
 		}
-		took := c.until(20*time.Second, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
+		took := c.until(20*time.Second, "safe", func() bool { return drainingNode.store.Repairs().Drain.Safe })
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
@@ -152,12 +153,12 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 		dead.stop()
 		drainingNode.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(15 * time.Minute)
-		if st := drainingNode.store.Keeping().Drain; st.Safe || drainingNode.store.Extents() != held {
+		if st := drainingNode.store.Repairs().Drain; st.Safe || drainingNode.store.Extents() != held {
 			t.Errorf("with a dead node: %+v; has %d of %d", st, drainingNode.store.Extents(), held)
 		}
 		// The dead node is removed: two replicas are the most possible.
 		dead.setMember(func(m *blobfs.Member) { m.Draining = true })
-		c.until(time.Hour, "safe", func() bool { return drainingNode.store.Keeping().Drain.Safe })
+		c.until(time.Hour, "safe", func() bool { return drainingNode.store.Repairs().Drain.Safe })
 		if fewer, _ := c.short(2); fewer > 0 || drainingNode.store.Extents() > 0 {
 			t.Errorf("%d extents have fewer than two replicas; %d left", fewer, drainingNode.store.Extents())
 		}
@@ -165,7 +166,7 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 		c.all[2].setMember(func(m *blobfs.Member) { m.Draining = true })
 		c.all[3].setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(15 * time.Minute)
-		if fewer, _ := c.short(2); fewer > 0 || c.all[2].store.Keeping().Drain.Safe {
+		if fewer, _ := c.short(2); fewer > 0 || c.all[2].store.Repairs().Drain.Safe {
 			t.Errorf("when all leave, %d extents have fewer than two replicas", fewer)
 		}
 		c.readable(c.all[3])
@@ -191,11 +192,11 @@ func TestDrainOfLogs(t *testing.T) {
 		noError(t, err)
 		n.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(time.Minute)
-		if st := n.store.Keeping().Drain; st.Safe || st.LogExtentsSealed != 1 || st.LogExtentsOpen != 1 {
+		if st := n.store.Repairs().Drain; st.Safe || st.LogExtentsSealed != 1 || st.LogExtentsOpen != 1 {
 			t.Errorf("%+v", st)
 		}
 		noError(t, lists.Delete(t.Context(), path, gen))
-		c.until(time.Minute, "safe", func() bool { return n.store.Keeping().Drain.Safe })
+		c.until(time.Minute, "safe", func() bool { return n.store.Repairs().Drain.Safe })
 	})
 }
 
@@ -205,7 +206,7 @@ func TestRebalance(t *testing.T) {
 	seed := runSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		c := newRepairCluster(t, 4, blobfs.Cluster{Keep: blobfs.KeepConfig{BalanceBytes: 50_000}})
+		c := newRepairCluster(t, 4, blobfs.Cluster{Repair: repair.Config{BalanceBytes: 50_000}})
 		for _, n := range c.all {
 			n.setMember(func(m *blobfs.Member) { m.CapacityBytes = 15 << 20 }) // 9 MB of it: 57 %
 		}

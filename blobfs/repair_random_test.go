@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -124,7 +125,7 @@ func TestRepairAtRandom(t *testing.T) {
 
 func repairAtRandom(t *testing.T, rng *rand.Rand) {
 	var history []string
-	cfg := blobfs.Cluster{Keep: blobfs.KeepConfig{
+	cfg := blobfs.Cluster{Repair: repair.Config{
 		RepairBytes: 1 << uint(14+rng.IntN(8)), TrimAfter: time.Duration(1+rng.IntN(120)) * time.Second,
 		AuditEvery: time.Duration(1+rng.IntN(10)) * time.Minute, ScrubBytes: 64 << 10, ScrubPeriod: 14 * 20 * time.Minute, BalanceGap: 1, Workers: 1 + rng.IntN(8),
 	}}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
+	"github.com/steledb/stele/blobfs/repair"
 )
 
 // I14: one of four nodes dies, and 300 extents regain their replicas without an unnecessary copy.
@@ -35,7 +36,7 @@ func TestRepairAfterDeath(t *testing.T) {
 		took := c.until(time.Minute, "repaired", func() bool { fewer, _ := c.short(3); return fewer == 0 })
 		time.Sleep(5 * time.Second)
 		for _, n := range c.all {
-			if st := n.store.Keeping(); n.up && slices.Max(st.Short) > 0 {
+			if st := n.store.Repairs(); n.up && slices.Max(st.Short) > 0 {
 				t.Errorf("%s reports under-replicated extents 5 s after all had three: %v", n.member.ID, st.Short)
 			}
 		}
@@ -67,7 +68,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		// 40 KiB/s: the first repair takes about 50 s.
-		c := newRepairCluster(t, 5, blobfs.Cluster{Keep: blobfs.KeepConfig{RepairBytes: 40 << 10}})
+		c := newRepairCluster(t, 5, blobfs.Cluster{Repair: repair.Config{RepairBytes: 40 << 10}})
 		for range 300 {
 			c.put(rng, 40_000, c.some(rng, 3)...)
 		}
@@ -174,7 +175,7 @@ func TestReplacedDisk(t *testing.T) {
 // The same over connections, in real time.
 func TestRepairOverConnections(t *testing.T) {
 	t.Parallel()
-	c := newNodes(t, nodesConfig{n: 4, keep: true, cluster: blobfs.Cluster{ReplyTimeout: time.Second, Keep: blobfs.KeepConfig{Grace: 300 * time.Millisecond}}})
+	c := newNodes(t, nodesConfig{n: 4, keep: true, cluster: blobfs.Cluster{ReplyTimeout: time.Second, Repair: repair.Config{Grace: 300 * time.Millisecond}}})
 	data := blobtest.Bytes(1, 900_000)
 	var handles []blobfs.Handle
 	for range 10 {
@@ -202,7 +203,7 @@ func TestRepairOverConnections(t *testing.T) {
 		}
 	}
 	get(t, c.all[3].Store, handles[3], data)
-	if st := c.all[0].Keeping(); !st.Known || st.Extents == 0 {
+	if st := c.all[0].Repairs(); !st.Known || st.Extents == 0 {
 		t.Errorf("status: %+v", st)
 	}
 }

@@ -77,7 +77,7 @@ func TestRepairSoonAfterSilence(t *testing.T) {
 		c.all[2].reopen(cfg)
 		c.untilWhole(handles)
 		for _, n := range c.all {
-			if st := n.Keeping(); st.ToCopy != 0 {
+			if st := n.Repairs(); st.ToCopy != 0 {
 				t.Errorf("%s: status when all is whole: %+v", n.id, st)
 			}
 		}

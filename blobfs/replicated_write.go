@@ -18,8 +18,8 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// sumBytes is the chunk size of an extent's checksums, see package local.
-const sumBytes = 64 << 10
+// sumBytes is the chunk size of an extent's checksums.
+const sumBytes = local.ChunkBytes
 
 // replicatedWrite is one extent being written to several nodes: to the local disk and down
 // branches. At first there is one branch, a chain of all the other nodes. When it fails, each of
@@ -68,7 +68,7 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*r
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Draining }) {
 		x.localReplica, errLocal = s.createExtent(id, offset, priorityBytes)
 	}
-	if errLocal != nil && !goesElsewhere(errLocal) {
+	if errLocal != nil && !local.RefusesExtents(errLocal) {
 		return nil, errLocal
 	}
 	if chain := x.choose(x.missing()); len(chain) > 0 {
@@ -99,12 +99,6 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*r
 
 // errDraining is why a draining node keeps no replica.
 var errDraining = fmt.Errorf("%w: this node is draining", ErrDiskFull)
-
-// goesElsewhere reports whether other nodes can store the extent after this error of the local
-// disks.
-func goesElsewhere(err error) bool {
-	return errors.Is(err, ErrDiskFull) || errors.Is(err, ErrFolderRetired)
-}
 
 func (x *replicatedWrite) begin() api.Begin {
 	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, HighPriority: x.priorityBytes}
@@ -205,7 +199,7 @@ func (x *replicatedWrite) readTail(p []byte, off int64) bool {
 // replicas.
 func (x *replicatedWrite) loseLocalReplica(err error) error {
 	x.localReplica = nil
-	if !goesElsewhere(err) || len(x.branches) == 0 {
+	if !local.RefusesExtents(err) || len(x.branches) == 0 {
 		return err
 	}
 	x.s.log.Warn("local replica dropped", "extent", x.id.String(), "err", err)

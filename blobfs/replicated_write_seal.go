@@ -46,7 +46,7 @@ func (x *replicatedWrite) Seal(ctx context.Context, last bool) (ExtentRef, error
 		x.sendHolders()
 	}
 	x.ref.Replicas = slices.Clone(x.sealed)
-	x.s.repairer.listChanged(x.id, Holders{Nodes: x.sealed})
+	x.s.repairer.ListChanged(x.id, Holders{Nodes: x.sealed})
 	return x.ref, nil
 }
 

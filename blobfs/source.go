@@ -38,7 +38,7 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 		x.localReplica = localReplica
 		return x, nil
 	}
-	s.recordIfCorrupt(x.ref.Extent, errLocal)
+	s.corruption.RecordIfCorrupt(x.ref.Extent, errLocal)
 	if ctx.Err() != nil {
 		return nil, errLocal
 	}
@@ -73,7 +73,7 @@ func (x *source) ReadVerified(p []byte, off int64) error {
 			return nil
 		}
 		x.corrupt.Store(true)
-		x.s.recordIfCorrupt(x.ref.Extent, errLocal)
+		x.s.corruption.RecordIfCorrupt(x.ref.Extent, errLocal)
 	}
 	if err := x.read(p, off); err != nil {
 		return errors.Join(errLocal, err)

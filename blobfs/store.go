@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/background"
 	"github.com/steledb/stele/internal/timing"
@@ -28,8 +29,8 @@ type Cluster struct {
 
 	// Logs configures replicated logs.
 	Logs replog.Config
-	// Keep configures the repair of sealed extents.
-	Keep KeepConfig
+	// Repair configures the repair of sealed extents.
+	Repair repair.Config
 
 	// Replicas is the replication factor: the number of nodes that keep an extent, if there are
 	// that many. Default 3, at most 8.
@@ -60,7 +61,7 @@ func (c Cluster) withDefaults() Cluster {
 	}
 	orDefault(&c.Replicas, 3)
 	c.Logs = c.Logs.WithDefaults()
-	c.Keep = c.Keep.withDefaults()
+	c.Repair = c.Repair.WithDefaults()
 	c.GC = c.GC.WithDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
 	orDefault(&c.SealTimeout, 30*time.Second)
@@ -83,8 +84,8 @@ func (c Cluster) Validate() error {
 		return fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, api.ChainMax)
 	case c.Logs.Validate() != nil:
 		return c.Logs.Validate()
-	case c.Keep.validate() != nil:
-		return c.Keep.validate()
+	case c.Repair.Validate() != nil:
+		return c.Repair.Validate()
 	case c.GC.Validate() != nil:
 		return c.GC.Validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
@@ -103,16 +104,16 @@ type disks = local.Store
 type Store struct {
 	*disks
 	*gc.Pins
-	cluster        Cluster
-	self           string
-	log            *slog.Logger
-	peers          *members.Peers
-	streams        streams
-	cache          extentCache
-	corruptExtents corruptExtents
-	gc             *gc.Collector
-	logs           *replog.Logs
-	repairer       *repairer // nil without a membership
+	cluster    Cluster
+	self       string
+	log        *slog.Logger
+	peers      *members.Peers
+	streams    streams
+	cache      extentCache
+	corruption *repair.Corruption
+	gc         *gc.Collector
+	logs       *replog.Logs
+	repairer   *repair.Repairer // nil without a membership
 
 	work *background.Group // the store's goroutines
 	ctx  context.Context   // canceled by Close
@@ -139,11 +140,12 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	if s.disks, err = local.Open(cfg); err != nil {
 		return nil, err
 	}
+	s.corruption = repair.NewCorruption(s.log)
 	s.work = background.New()
 	s.ctx = s.work.Context()
 	s.peers = members.NewPeers(members.Config{
 		Membership: cluster.Membership, Self: s.self, Clock: s.cluster.Clock, Work: s.work, ReplyTimeout: s.cluster.ReplyTimeout,
-		ExtentBytes: s.ExtentBytes(), Local: s.Peer, Recovered: func() { s.repairer.peerRecovered() },
+		ExtentBytes: s.ExtentBytes(), Local: s.Peer, Recovered: func() { s.repairer.PeerRecovered() },
 	})
 	s.streams.init(s)
 	s.cache.init(s.disks)
@@ -157,8 +159,13 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 		ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout,
 		Held: s.held, Forget: s.cache.forgetExtent, Delete: s.Delete,
 	})
-	if s.cluster.Membership != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
-		s.startRepairer()
+	if s.cluster.Membership != nil && !s.cluster.Repair.Off && !cfg.ReadOnly {
+		s.repairer = repair.New(s.cluster.Repair, repair.Deps{
+			Disks: s.disks, Peers: s.peers, Logs: s.logs, Corruption: s.corruption, Clock: s.cluster.Clock, Work: s.work, Logger: s.log,
+			Replicas: s.cluster.Replicas, ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout, Forget: s.cache.forgetExtent,
+		})
+		s.repairer.Start()
+		s.work.Go(func() { s.gc.DropAbandoned(s.ctx) })
 	}
 	return s, nil
 }
@@ -169,6 +176,12 @@ func (s *Store) ReplicatedLogs() *replog.Logs { return s.logs }
 
 // GC returns the garbage collection of this store.
 func (s *Store) GC() *gc.Collector { return s.gc }
+
+// Repairs returns the state of the repairer, zero if this node has none.
+func (s *Store) Repairs() repair.Status { return s.repairer.Status() }
+
+// Corrupt returns the extents on this node that were found corrupt, and the error of each.
+func (s *Store) Corrupt() map[ExtentID]error { return s.corruption.All() }
 
 // Abandon reports that the caller no longer needs a blob that others may share, see
 // gc.Collector.Abandon.

@@ -389,7 +389,7 @@ func (x *stream) sealLocal(s api.Seal) error {
 	}
 	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
 	if err == nil {
-		x.s.repairer.listChanged(x.begin.Extent, s.Holders)
+		x.s.repairer.ListChanged(x.begin.Extent, s.Holders)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/node/reply"
 
 	"github.com/steledb/stele/blobfs"
@@ -53,7 +54,7 @@ func (bs *blobService) askNodeStore(ctx context.Context, id string) api.NodeStor
 
 // nodeStore returns the status of this node's block store.
 func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
-	k := store.Keeping()
+	k := store.Repairs()
 	x := api.NodeStore{
 		Node: bs.id(), Name: bs.name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
 		UnderBytes: k.ToCopyBytes, CopyRate: k.BytesPerSec, Copied: k.Copied, CopiedBytes: k.CopiedBytes,
@@ -100,7 +101,7 @@ func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api
 }
 
 // under returns the number of under-replicated extents that this node repairs, and how many of them have one replica or none.
-func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
+func under(k *repair.Status) (all, oneLeft int64) {
 	for live, count := range k.Short {
 		all += count
 		if live <= 1 {

@@ -108,7 +108,7 @@ func (c *collector) collectStore(m sender) {
 // collectReplicas collects the metrics of the replicas that this node repairs.
 func (c *collector) collectReplicas(m sender) {
 	store := c.node.store.Load()
-	k := store.Keeping()
+	k := store.Repairs()
 	short, oneLeft := under(&k)
 	logs, logReplicas := openLogs(store)
 	m.gauge("blob_replicas_wanted", "Replication factor of extents.", float64(store.Wanted()))

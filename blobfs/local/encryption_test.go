@@ -20,7 +20,7 @@ var (
 )
 
 func keyedConfig(fsys vfs.FS, masters ...MasterKey) Config {
-	return Config{Folders: []string{"/d"}, FS: fsys, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: masters}
+	return Config{Folders: []string{"/d"}, FS: fsys, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: masters}
 }
 
 func openKeyed(t *testing.T, fsys vfs.FS, masters ...MasterKey) *Store {

@@ -107,7 +107,7 @@ func (w *ExtentWriter) Write(p []byte) error {
 	switch {
 	case w.sealed:
 		return fmt.Errorf("write extent %s: %w", w.ID(), ErrSealed)
-	case w.x.length%chunkBytes != 0:
+	case w.x.length%ChunkBytes != 0:
 		return w.fail(errors.New("write after a short chunk"))
 	case int64(len(p)) > w.s.cfg.ExtentBytes-w.x.length:
 		return w.fail(fmt.Errorf("extent exceeds %d bytes", w.s.cfg.ExtentBytes))

@@ -211,8 +211,8 @@ func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 		return fmt.Errorf("read %d bytes at %d of an extent of %d bytes: %w", len(p), off, x.length, io.ErrUnexpectedEOF)
 	}
 	for len(p) > 0 {
-		i := off / chunkBytes
-		start := i * chunkBytes
+		i := off / ChunkBytes
+		start := i * ChunkBytes
 		if whole := x.wholeChunks(p, off); whole > 0 {
 			if err := x.readChunks(p[:whole], i); err != nil {
 				return err
@@ -220,8 +220,8 @@ func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 			p, off = p[whole:], off+whole
 			continue
 		}
-		buf := chunkPool.Get().(*[chunkBytes]byte)
-		chunk := buf[:min(chunkBytes, x.length-start)]
+		buf := chunkPool.Get().(*[ChunkBytes]byte)
+		chunk := buf[:min(ChunkBytes, x.length-start)]
 		err := x.readChunks(chunk, i)
 		n := 0
 		if err == nil {
@@ -238,24 +238,24 @@ func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 
 // wholeChunks returns how many bytes of p, which starts at off, are whole chunks.
 func (x *ExtentReader) wholeChunks(p []byte, off int64) int64 {
-	if off%chunkBytes != 0 {
+	if off%ChunkBytes != 0 {
 		return 0
 	}
 	if off+int64(len(p)) == x.length {
 		return int64(len(p))
 	}
-	return int64(len(p)) / chunkBytes * chunkBytes
+	return int64(len(p)) / ChunkBytes * ChunkBytes
 }
 
 // readChunks reads and verifies whole chunks, starting with chunk i.
 func (x *ExtentReader) readChunks(p []byte, i int64) error {
-	at := pageBytes + i*chunkBytes
+	at := pageBytes + i*ChunkBytes
 	if _, err := readFull(x.file, p, at); err != nil {
 		return readError(err, x.name, at)
 	}
-	for chunk := range slices.Chunk(p, chunkBytes) {
+	for chunk := range slices.Chunk(p, ChunkBytes) {
 		if got := crc.Sum(chunk); got != x.chunks[i] {
-			return &CorruptError{File: x.name, Offset: pageBytes + i*chunkBytes, Got: got, Want: x.chunks[i]}
+			return &CorruptError{File: x.name, Offset: pageBytes + i*ChunkBytes, Got: got, Want: x.chunks[i]}
 		}
 		i++
 	}

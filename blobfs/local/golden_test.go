@@ -74,7 +74,7 @@ func compare(t *testing.T, name string, got []byte) {
 func memStore(t *testing.T) (*vfs.Mem, *Store) {
 	t.Helper()
 	fs := vfs.NewMem(vfs.MemOptions{})
-	s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
+	s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

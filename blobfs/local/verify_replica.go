@@ -24,7 +24,7 @@ func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error 
 	if e := s.replica(log, seq); e == nil {
 		err = logproto.ErrNoExtent
 	} else {
-		v := &verifier{buf: make([]byte, 0, chunkBytes)}
+		v := &verifier{buf: make([]byte, 0, ChunkBytes)}
 		if err = v.replicaHeader(e); err != nil {
 			err = v.replicaHeader(e) // a concurrent write may have changed it
 		}

@@ -52,7 +52,7 @@ type WriterConfig struct {
 
 // writeBuffer collects small writes. It is a multiple of the chunk size, and large enough to
 // amortize the system call.
-type writeBuffer [4 * chunkBytes]byte
+type writeBuffer [4 * ChunkBytes]byte
 
 var writeBufferPool = sync.Pool{New: func() any { return new(writeBuffer) }}
 
@@ -92,7 +92,7 @@ func HighPriorityBytes(blob, offset, extentBytes int64) int64 {
 	case blob == 0:
 		return 0
 	case offset >= blob: // longer than expected
-		return min(chunkBytes, extentBytes)
+		return min(ChunkBytes, extentBytes)
 	}
 	return min(blob-offset, extentBytes)
 }
@@ -151,7 +151,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	written := 0
 	for len(p) > 0 {
 		// Whole chunks bypass an empty buffer.
-		if whole := len(p) / chunkBytes * chunkBytes; w.n == 0 && whole >= len(w.buf) {
+		if whole := len(p) / ChunkBytes * ChunkBytes; w.n == 0 && whole >= len(w.buf) {
 			if err := w.flush(p[:whole]); err != nil {
 				return written, w.fail(err)
 			}

@@ -119,7 +119,7 @@ func (x *switcher) renew(now time.Duration) {
 
 // trialDeadlines is how long a node that was slow recently may take to open a replica, as a
 // multiple of the append deadline. It takes longer only if the node has no spare extent ready or is
-// still slox.w.
+// still slow.
 const trialDeadlines = 4
 
 // checkOpening drops replicas that are not opened in time, if another replica of the extent is

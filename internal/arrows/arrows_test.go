@@ -45,6 +45,7 @@ var parts = map[string]map[string][]string{
 		"members":  {"local", "place", "api"},
 		"gc":       {"local", "logproto", "api", "members"},
 		"replog":   {"local", "logproto", "place", "api", "members"},
+		"repair":   {"local", "logproto", "place", "api", "members"},
 	},
 }
 

@@ -1,4 +1,4 @@
-package blobfs
+package repair
 
 import (
 	"context"
@@ -14,20 +14,20 @@ import (
 
 // membershipStable reports whether membership has been unchanged for TrimAfter. Nothing is dropped
 // before that: a surplus replica may be needed again when the next node leaves.
-func (k *repairer) membershipStable(v *view) bool {
-	return k.s.cluster.Clock.Now()-v.changed > k.cfg.TrimAfter
+func (k *Repairer) membershipStable(v *view) bool {
+	return k.deps.Clock.Now()-v.changed > k.cfg.TrimAfter
 }
 
 // surplus reports whether an extent with enough replicas has one to drop or a holder to take off
 // the list.
-func (k *repairer) surplus(v *view, h Holders, listed, responsible bool, survivors int) bool {
+func (k *Repairer) surplus(v *view, h local.Holders, listed, responsible bool, survivors int) bool {
 	switch {
-	case k.stateOf(v, k.s.self) == nodeDraining:
+	case k.stateOf(v, k.self) == nodeDraining:
 		return true
 	case !k.membershipStable(v):
 		return false
 	}
-	return !listed || responsible && survivors > k.s.cluster.Replicas
+	return !listed || responsible && survivors > k.deps.Replicas
 }
 
 // trim drops the local replica if it is surplus, or shortens the list if it has more nodes than the
@@ -35,9 +35,9 @@ func (k *repairer) surplus(v *view, h Holders, listed, responsible bool, survivo
 // node is published. Once the node has that list, it asks the nodes on it. It drops its replica if
 // enough of them have theirs and the same list, and one of them has verified its replica. A node on
 // the list never drops, so the nodes that answered still have theirs.
-func (k *repairer) trim(ctx context.Context, v *view, sv *survey, responsible, listed bool) (again bool, err error) {
-	r := k.s.cluster.Replicas
-	self := k.stateOf(v, k.s.self)
+func (k *Repairer) trim(ctx context.Context, v *view, sv *survey, responsible, listed bool) (again bool, err error) {
+	r := k.deps.Replicas
+	self := k.stateOf(v, k.self)
 	switch {
 	case self == nodeDraining:
 		// Dead members count: they may come back.
@@ -60,7 +60,7 @@ func (k *repairer) trim(ctx context.Context, v *view, sv *survey, responsible, l
 }
 
 // chooseHolders chooses n of the nodes that have an extent.
-func (k *repairer) chooseHolders(v *view, sv *survey, n int) []string {
+func (k *Repairer) chooseHolders(v *view, sv *survey, n int) []string {
 	var nodes []place.Node
 	for _, m := range v.members {
 		if slices.Contains(sv.good, m.ID) {
@@ -78,19 +78,19 @@ func (k *repairer) chooseHolders(v *view, sv *survey, n int) []string {
 // need nodes on the list must have answered that they have the same bytes and the same list, and
 // one of them must have verified its replica. Disk corruption is noticed only by reading, so the
 // local replica may be the last good one. It returns errNoGood if none of the others is good.
-func (k *repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need int) error {
+func (k *Repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need int) error {
 	x := sv.info.ID
-	mine, err := k.s.disks.StatExtent(ctx, x)
+	mine, err := k.deps.Disks.StatExtent(ctx, x)
 	if err != nil {
-		k.s.recordIfCorrupt(x, err)
+		k.deps.Corruption.RecordIfCorrupt(x, err)
 	}
 	var confirmed []string
 	ref := api.Ref{Extent: x, CRC: mine.CRC}
 	for _, node := range sv.list.Nodes {
-		if node == k.s.self || k.stateOf(v, node) != nodeLive {
+		if node == k.self || k.stateOf(v, node) != nodeLive {
 			continue
 		}
-		st, errStat := k.stat(ctx, node, x)
+		st, errStat := k.remote.stat(ctx, node, x)
 		if errStat != nil || err == nil && (st.CRC != mine.CRC || st.Length != mine.Length) {
 			continue
 		}
@@ -99,57 +99,29 @@ func (k *repairer) dropSurplus(ctx context.Context, v *view, sv *survey, need in
 			ref.CRC = st.CRC
 		}
 	}
-	if len(confirmed) < need || slices.Contains(sv.list.Nodes, k.s.self) {
+	if len(confirmed) < need || slices.Contains(sv.list.Nodes, k.self) {
 		return nil
 	}
-	if err := k.verifyOne(ctx, confirmed, ref, sv.info.Length); err != nil {
+	if err := k.remote.verifyOne(ctx, confirmed, ref, sv.info.Length); err != nil {
 		return fmt.Errorf("keep local replica: %w", err)
 	}
-	err = k.s.dropIf(ctx, x, sv.info.Holders)
+	err = k.dropIf(ctx, x, sv.info.Holders)
 	switch {
 	case errors.Is(err, local.ErrStaleHolders), errors.Is(err, local.ErrExtentExists):
 		return nil
 	case err == nil:
-		k.count(func(c *KeepCounts) { c.Trimmed++; c.TrimmedBytes += sv.info.Length })
+		k.count(func(c *Counts) { c.Trimmed++; c.TrimmedBytes += sv.info.Length })
 	}
 	return err
 }
 
-// verifyOne makes nodes verify their replicas, one after the other, until one is good. It returns
-// errNoGood if none is.
-func (k *repairer) verifyOne(ctx context.Context, nodes []string, ref api.Ref, length int64) error {
-	errs := []error{errNoGood}
-	for _, node := range rotate(ref.Extent, nodes) {
-		if err := k.verifyRate.wait(ctx, length); err != nil {
-			return err
-		}
-		err := k.verify(ctx, node, ref, length)
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, fmt.Errorf("on %s: %w", node, err))
-	}
-	return errors.Join(errs...)
-}
-
-// verify makes a node read and verify its replica.
-func (k *repairer) verify(ctx context.Context, node string, ref api.Ref, length int64) error {
-	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
-	defer cancel()
-	p, err := k.s.peers.Peer(ctx, node)
-	if err != nil {
-		return err
-	}
-	return p.Verify(ctx, ref)
-}
-
 // dropIf drops an extent here if its holder list is still h.
-func (s *Store) dropIf(ctx context.Context, x ExtentID, h Holders) error {
-	s.cache.forgetExtent(x)
-	defer s.cache.forgetExtent(x)
-	err := s.disks.DropExtentIf(ctx, x, h)
+func (k *Repairer) dropIf(ctx context.Context, x local.ExtentID, h local.Holders) error {
+	k.deps.Forget(x)
+	defer k.deps.Forget(x)
+	err := k.deps.Disks.DropExtentIf(ctx, x, h)
 	if err == nil {
-		s.clearCorruption(x)
+		k.deps.Corruption.Clear(x)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package blobfs
+package repair
 
 import (
 	"cmp"
@@ -6,11 +6,14 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // task is an extent here that needs work. What it needs is determined when the task runs.
 type task struct {
-	id      ExtentID
+	id      local.ExtentID
 	rank    int // live replicas; taskSurplus if the extent is not under-replicated
 	created time.Time
 	bytes   int64
@@ -58,15 +61,15 @@ type failure struct {
 
 // taskQueue is a priority queue; the most urgent task is first.
 type taskQueue struct {
-	clock Clock
+	clock timing.Clock
 
 	// mu guards what follows. Never held across I/O.
 	mu         sync.Mutex
 	heap       taskHeap
-	queued     map[ExtentID]*queuedTask
-	busy       map[ExtentID]bool
-	next       map[ExtentID]task // the next task of an extent whose current task may be based on older data
-	failures   map[ExtentID]failure
+	queued     map[local.ExtentID]*queuedTask
+	busy       map[local.ExtentID]bool
+	next       map[local.ExtentID]task // the next task of an extent whose current task may be based on older data
+	failures   map[local.ExtentID]failure
 	overflowed bool          // tasks were left out because the queue was full
 	worked     bool          // a task ended since rested last returned true
 	wake       chan struct{} // closed when something changes
@@ -98,8 +101,8 @@ func (h *taskHeap) Pop() any {
 	return last
 }
 
-func newTaskQueue(clock Clock) *taskQueue {
-	return &taskQueue{clock: clock, queued: map[ExtentID]*queuedTask{}, busy: map[ExtentID]bool{}, next: map[ExtentID]task{}, failures: map[ExtentID]failure{}, wake: make(chan struct{})}
+func newTaskQueue(clock timing.Clock) *taskQueue {
+	return &taskQueue{clock: clock, queued: map[local.ExtentID]*queuedTask{}, busy: map[local.ExtentID]bool{}, next: map[local.ExtentID]task{}, failures: map[local.ExtentID]failure{}, wake: make(chan struct{})}
 }
 
 func (q *taskQueue) signalLocked() {
@@ -191,7 +194,7 @@ func (q *taskQueue) done(t task, err error) {
 }
 
 // freeLocked marks an extent as not busy and queues its next task.
-func (q *taskQueue) freeLocked(x ExtentID) {
+func (q *taskQueue) freeLocked(x local.ExtentID) {
 	delete(q.busy, x)
 	if t, ok := q.next[x]; ok {
 		delete(q.next, x)
@@ -201,7 +204,7 @@ func (q *taskQueue) freeLocked(x ExtentID) {
 }
 
 // claim marks an extent as busy without a task. It returns false if the extent is busy already.
-func (q *taskQueue) claim(x ExtentID) bool {
+func (q *taskQueue) claim(x local.ExtentID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.busy[x] {
@@ -211,14 +214,14 @@ func (q *taskQueue) claim(x ExtentID) bool {
 	return true
 }
 
-func (q *taskQueue) unclaim(x ExtentID) {
+func (q *taskQueue) unclaim(x local.ExtentID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.freeLocked(x)
 }
 
 // failed returns the error of an extent's last failed task, nil if it succeeded since.
-func (q *taskQueue) failed(x ExtentID) error {
+func (q *taskQueue) failed(x local.ExtentID) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failures[x].err

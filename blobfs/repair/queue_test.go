@@ -1,16 +1,18 @@
-package blobfs
+package repair
 
 import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/blobfs/local"
 )
 
 // A task pushed for a busy extent runs after the current one, once.
 func TestTaskOfBusyExtent(t *testing.T) {
 	clock := &manualClock{at: time.Minute}
 	q := newTaskQueue(clock)
-	x := ExtentID{Blob: ID{1}}
+	x := local.ExtentID{Blob: local.ID{1}}
 	q.push(task{id: x, rank: 1})
 	first, err := q.pop(t.Context())
 	if err != nil || first.rank != 1 {
@@ -43,7 +45,7 @@ func TestTaskOfBusyExtent(t *testing.T) {
 func TestTaskIsRetried(t *testing.T) {
 	clock := &manualClock{at: time.Minute}
 	q := newTaskQueue(clock)
-	x := task{id: ExtentID{Blob: ID{1}}, rank: 1}
+	x := task{id: local.ExtentID{Blob: local.ID{1}}, rank: 1}
 	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		q.push(x)
 		if len(q.heap) != 1 {

@@ -1,17 +1,15 @@
-package blobfs
+package repair
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
-	"github.com/steledb/stele/internal/timing"
 )
 
 // noTargetError means that an extent has too few replicas and no node accepts another.
@@ -49,7 +47,7 @@ var errHolderSilent = errors.New("node without a good replica does not answer")
 const repairStepsMax = 8
 
 // repairExtent does what an extent here needs, one step at a time.
-func (k *repairer) repairExtent(ctx context.Context, t task) error {
+func (k *Repairer) repairExtent(ctx context.Context, t task) error {
 	extra := []string{t.extra}
 	for range repairStepsMax {
 		v := k.watch.view()
@@ -72,7 +70,7 @@ func (k *repairer) repairExtent(ctx context.Context, t task) error {
 }
 
 // step does the most urgent step for an extent, and reports whether there may be more.
-func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again bool, err error) {
+func (k *Repairer) step(ctx context.Context, v *view, t task, sv *survey) (again bool, err error) {
 	if sv.quarantined {
 		return false, nil // garbage collection decides
 	}
@@ -81,8 +79,8 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 		if err == nil || errors.Is(err, local.ErrNoExtent) {
 			return true, nil
 		}
-		if !goesElsewhere(err) {
-			k.count(func(c *KeepCounts) { c.Unhealed++ })
+		if !local.RefusesExtents(err) {
+			k.count(func(c *Counts) { c.Unhealed++ })
 			return false, err
 		}
 		if len(sv.held) > 0 && len(sv.good)+len(sv.goodDraining) > 0 {
@@ -92,11 +90,11 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 		}
 	}
 	if len(sv.staleLists) > 0 {
-		if err := k.sendList(ctx, t.id, sv.list, sv.staleLists); err != nil {
+		if err := k.remote.sendList(ctx, t.id, sv.list, sv.staleLists); err != nil {
 			return true, err
 		}
 	}
-	self := k.s.self
+	self := k.self
 	listed := k.selfListed(sv)
 	short := k.targetReplicas(v) - len(sv.held)
 	bad := k.localBad(&sv.info)
@@ -128,21 +126,21 @@ func (k *repairer) step(ctx context.Context, v *view, t task, sv *survey) (again
 }
 
 // selfListed reports whether this node is on the list.
-func (k *repairer) selfListed(sv *survey) bool { return slices.Contains(sv.list.Nodes, k.s.self) }
+func (k *Repairer) selfListed(sv *survey) bool { return slices.Contains(sv.list.Nodes, k.self) }
 
 // listNamesLost reports whether a live node on the list has reported that it has no good replica.
-func (k *repairer) listNamesLost(sv *survey) bool {
+func (k *Repairer) listNamesLost(sv *survey) bool {
 	return slices.ContainsFunc(sv.lost, func(n string) bool {
-		return n != k.s.self && slices.Contains(sv.list.Nodes, n) && k.stateOf(k.watch.view(), n) <= nodeDraining
+		return n != k.self && slices.Contains(sv.list.Nodes, n) && k.stateOf(k.watch.view(), n) <= nodeDraining
 	})
 }
 
 // replicate makes n more nodes copy the extent and publishes the new list.
-func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) error {
+func (k *Repairer) replicate(ctx context.Context, v *view, sv *survey, n int) error {
 	x := sv.info.ID
 	from := slices.Concat(sv.good, sv.goodDraining)
-	if len(from) == 0 && sv.info.Retired && !k.s.corruptExtents.has(x) {
-		from = []string{k.s.self} // a retired disk may still be readable
+	if len(from) == 0 && sv.info.Retired && !k.deps.Corruption.Has(x) {
+		from = []string{k.self} // a retired disk may still be readable
 	}
 	if len(from) == 0 {
 		return errNoGood
@@ -160,14 +158,14 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 			break
 		}
 		tried = append(tried, target)
-		list := Holders{Epoch: sv.epoch + 1, Nodes: slices.Sorted(slices.Values(slices.Concat(sv.held, copied, []string{target})))}
+		list := local.Holders{Epoch: sv.epoch + 1, Nodes: slices.Sorted(slices.Values(slices.Concat(sv.held, copied, []string{target})))}
 		if err := k.repairRate.wait(ctx, st.Length); err != nil {
 			return err
 		}
 		if k.lostNodeReturned(v, sv) {
 			return nil // a node came back with its replica: start over
 		}
-		if err := k.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: rotate(x, from), Holders: list}, st.Length); err != nil {
+		if err := k.remote.copyTo(ctx, target, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: rotate(x, from), Holders: list}, st.Length); err != nil {
 			last = fmt.Errorf("copy to %s: %w", target, err)
 			if errors.Is(err, api.ErrStaleHolders) {
 				sv.newer = append(sv.newer, target)
@@ -181,7 +179,7 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 		sv.epoch++
 		copied = append(copied, target)
 		sv.copied = copied
-		k.count(func(c *KeepCounts) { c.Copied++; c.CopiedBytes += st.Length })
+		k.count(func(c *Counts) { c.Copied++; c.CopiedBytes += st.Length })
 	}
 	if len(copied) == 0 {
 		return k.noTarget(sv.held, last)
@@ -199,17 +197,17 @@ func (k *repairer) replicate(ctx context.Context, v *view, sv *survey, n int) er
 }
 
 // lostNodeReturned reports whether a node that was gone at the survey is back.
-func (k *repairer) lostNodeReturned(v *view, sv *survey) bool {
+func (k *Repairer) lostNodeReturned(v *view, sv *survey) bool {
 	now := k.watch.view()
 	return slices.ContainsFunc(sv.lost, func(n string) bool { return k.stateOf(v, n) == nodeGone && k.stateOf(now, n) < nodeGone })
 }
 
 // noTarget returns why no node accepts a replica, apart from those that hold one.
-func (k *repairer) noTarget(held []string, last error) error {
+func (k *Repairer) noTarget(held []string, last error) error {
 	e := &noTargetError{last: last}
-	for _, n := range k.s.peers.Nodes() {
+	for _, n := range k.deps.Peers.Nodes() {
 		switch {
-		case n.ID == k.s.self || slices.Contains(held, n.ID):
+		case n.ID == k.self || slices.Contains(held, n.ID):
 		case n.Draining:
 			e.down++
 		case n.Full:
@@ -220,12 +218,12 @@ func (k *repairer) noTarget(held []string, last error) error {
 }
 
 // target chooses the node for one more replica.
-func (k *repairer) target(x ExtentID, taken, tried []string) (string, bool) {
-	nodes := slices.DeleteFunc(k.s.peers.Nodes(), func(n place.Node) bool {
+func (k *Repairer) target(x local.ExtentID, taken, tried []string) (string, bool) {
+	nodes := slices.DeleteFunc(k.deps.Peers.Nodes(), func(n place.Node) bool {
 		return slices.Contains(tried, n.ID) && !slices.Contains(taken, n.ID)
 	})
 	// This node is no target: it heals its own replica, which is done elsewhere.
-	taken = append(slices.Clone(taken), k.s.self)
+	taken = append(slices.Clone(taken), k.self)
 	chosen := place.Choose(members.PlaceKey(x), nodes, taken, 1)
 	if len(chosen) == 0 {
 		return "", false
@@ -234,93 +232,31 @@ func (k *repairer) target(x ExtentID, taken, tried []string) (string, bool) {
 }
 
 // rotate rotates the nodes by an amount that depends on the extent, to spread the read load.
-func rotate(x ExtentID, nodes []string) []string {
+func rotate(x local.ExtentID, nodes []string) []string {
 	i := int(uint64(members.PlaceKey(x)) % uint64(len(nodes)))
 	return slices.Concat(nodes[i:], nodes[:i])
 }
 
 // statAny returns the answer of the first node that answers.
-func (k *repairer) statAny(ctx context.Context, x ExtentID, nodes []string) (local.ExtentStat, error) {
+func (k *Repairer) statAny(ctx context.Context, x local.ExtentID, nodes []string) (local.ExtentStat, error) {
 	var errs []error
-	if slices.Contains(nodes, k.s.self) {
-		st, err := k.s.disks.StatExtent(ctx, x)
+	if slices.Contains(nodes, k.self) {
+		st, err := k.deps.Disks.StatExtent(ctx, x)
 		if err == nil {
 			return st, nil
 		}
-		k.s.recordIfCorrupt(x, err)
+		k.deps.Corruption.RecordIfCorrupt(x, err)
 		errs = append(errs, err)
 	}
 	for _, n := range nodes {
-		if n == k.s.self {
+		if n == k.self {
 			continue
 		}
-		st, err := k.stat(ctx, n, x)
+		st, err := k.remote.stat(ctx, n, x)
 		if err == nil {
 			return st, nil
 		}
 		errs = append(errs, err)
 	}
 	return local.ExtentStat{}, errors.Join(errs...)
-}
-
-func (k *repairer) stat(ctx context.Context, node string, x ExtentID) (local.ExtentStat, error) {
-	ctx, cancel := context.WithTimeout(ctx, k.s.cluster.ReplyTimeout)
-	defer cancel()
-	p, err := k.s.peers.Peer(ctx, node)
-	if err != nil {
-		return local.ExtentStat{}, err
-	}
-	return p.Stat(ctx, x)
-}
-
-// transferTimeout is how long a node may take to copy or read an extent: as long as at a tenth of
-// RepairBytes, plus two SealTimeouts.
-func (k *repairer) transferTimeout(length int64) time.Duration {
-	return 2*k.s.cluster.SealTimeout + time.Duration(10*float64(length)/float64(k.cfg.RepairBytes)*float64(time.Second))
-}
-
-// copyTo makes a node copy an extent from the nodes that c names.
-func (k *repairer) copyTo(ctx context.Context, node string, c api.Copy, length int64) error {
-	ctx, cancel := context.WithTimeout(ctx, k.transferTimeout(length))
-	defer cancel()
-	p, err := k.s.peers.Peer(ctx, node)
-	if err == nil {
-		err = p.Copy(ctx, c)
-	}
-	if errors.Is(err, api.ErrUnreachable) {
-		k.s.peers.Suspect(node)
-	}
-	return err
-}
-
-// admitCopy waits until another copy to this node may start. done must be called at its end.
-func (k *repairer) admitCopy(ctx context.Context) (done func(), err error) {
-	if k == nil {
-		return func() {}, nil
-	}
-	select {
-	case k.copySlots <- struct{}{}:
-		return func() { <-k.copySlots }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// busyReadTime is the duration of a 512 KiB read that indicates that the disk is busy with
-// requests.
-const busyReadTime = 50 * time.Millisecond
-
-// yieldIfBusy pauses for as long as a read took, if the source disk is busy.
-func (k *repairer) yieldIfBusy(ctx context.Context, took time.Duration) {
-	if k != nil && took > busyReadTime {
-		_ = timing.SleepOn(ctx, k.s.cluster.Clock, took)
-	}
-}
-
-// limitCopyRate waits until n bytes may be copied to this node.
-func (k *repairer) limitCopyRate(ctx context.Context, n int64) error {
-	if k == nil {
-		return nil
-	}
-	return k.copyRate.wait(ctx, n)
 }

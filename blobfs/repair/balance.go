@@ -1,4 +1,4 @@
-package blobfs
+package repair
 
 import (
 	"cmp"
@@ -18,9 +18,9 @@ const balanceEvery = 10 * time.Second
 
 // balancer moves extents of this node to emptier nodes.
 type balancer struct {
-	k *repairer
+	k *Repairer
 	// after is where the last round ended.
-	after ExtentID
+	after local.ExtentID
 	// movedBytes is the bytes moved, by node, since the membership last reported a new FreeBytes
 	// for it; negative for this node.
 	movedBytes   map[string]int64
@@ -35,15 +35,19 @@ type BalanceStatus struct {
 	BytesPerSec  int64
 }
 
-// balanceLoop moves extents away while this node is fuller than others, no extent is
-// under-replicated and membership is stable.
-func (k *repairer) balanceLoop() {
-	b := balancer{k: k, after: ExtentID{Index: -1}, movedBytes: map[string]int64{}, reportedFree: map[string]int64{}}
-	for timing.SleepOn(k.s.ctx, k.s.cluster.Clock, balanceEvery) == nil {
+func newBalancer(k *Repairer) *balancer {
+	return &balancer{k: k, after: local.ExtentID{Index: -1}, movedBytes: map[string]int64{}, reportedFree: map[string]int64{}}
+}
+
+// run moves extents away while this node is fuller than others, no extent is under-replicated and
+// membership is stable.
+func (b *balancer) run() {
+	k := b.k
+	for timing.SleepOn(k.ctx, k.deps.Clock, balanceEvery) == nil {
 		v := k.watch.view()
 		active := false
-		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.stateOf(v, k.s.self) == nodeLive {
-			active = b.round(k.s.ctx)
+		if _, endangered := k.queue.load(); endangered == 0 && k.membershipStable(v) && k.stateOf(v, k.self) == nodeLive {
+			active = b.round(k.ctx)
 		}
 		k.mu.Lock()
 		k.mu.balancing = active
@@ -52,7 +56,7 @@ func (k *repairer) balanceLoop() {
 }
 
 // fullness returns the used part of a node's disks in percent, estimated with the recent moves.
-func (b *balancer) fullness(m *Member) float64 {
+func (b *balancer) fullness(m *members.Member) float64 {
 	if m.CapacityBytes <= 0 {
 		return 0
 	}
@@ -61,14 +65,14 @@ func (b *balancer) fullness(m *Member) float64 {
 
 // target returns the emptiest node, and whether this node moves extents to it: only if this node is
 // BalanceGap fuller than it, and fuller than the average.
-func (b *balancer) target() (emptiest Member, ok bool) {
-	members := b.k.s.peers.Members()
+func (b *balancer) target() (emptiest members.Member, ok bool) {
+	all := b.k.deps.Peers.Members()
 	v := b.k.watch.view()
-	var self Member
+	var self members.Member
 	var used, capacity float64
-	var candidates []Member
-	for i := range members {
-		m := &members[i]
+	var candidates []members.Member
+	for i := range all {
+		m := &all[i]
 		if b.reportedFree[m.ID] != m.FreeBytes {
 			b.reportedFree[m.ID] = m.FreeBytes
 			delete(b.movedBytes, m.ID)
@@ -78,16 +82,16 @@ func (b *balancer) target() (emptiest Member, ok bool) {
 		}
 		used += b.fullness(m) * float64(m.CapacityBytes)
 		capacity += float64(m.CapacityBytes)
-		if m.ID == b.k.s.self {
+		if m.ID == b.k.self {
 			self = *m
-		} else if !b.k.s.peers.Suspected(m.ID) && m.FreeBytes >= b.k.s.ExtentBytes() {
+		} else if !b.k.deps.Peers.Suspected(m.ID) && m.FreeBytes >= b.k.deps.Disks.ExtentBytes() {
 			candidates = append(candidates, *m)
 		}
 	}
 	if len(candidates) == 0 || self.ID == "" {
 		return emptiest, false
 	}
-	emptiest = slices.MinFunc(candidates, func(a, c Member) int { return cmp.Compare(b.fullness(&a), b.fullness(&c)) })
+	emptiest = slices.MinFunc(candidates, func(a, c members.Member) int { return cmp.Compare(b.fullness(&a), b.fullness(&c)) })
 	mine := b.fullness(&self)
 	return emptiest, mine > b.fullness(&emptiest)+float64(b.k.cfg.BalanceGap) && mine > used/capacity
 }
@@ -104,9 +108,9 @@ func (b *balancer) round(ctx context.Context) bool {
 			return active
 		}
 		active = true
-		next := b.k.s.disks.ListExtents(b.after, 1)
+		next := b.k.deps.Disks.ListExtents(b.after, 1)
 		if len(next) == 0 {
-			b.after = ExtentID{Index: -1}
+			b.after = local.ExtentID{Index: -1}
 			return active
 		}
 		b.after = next[0].ID
@@ -114,7 +118,7 @@ func (b *balancer) round(ctx context.Context) bool {
 			continue
 		}
 		if err := b.move(ctx, next[0].ID, to.ID); err != nil {
-			b.k.s.log.Debug("extent not moved", "extent", next[0].ID.String(), "node", to.ID, "err", err)
+			b.k.deps.Logger.Debug("extent not moved", "extent", next[0].ID.String(), "node", to.ID, "err", err)
 			return active
 		}
 	}
@@ -125,13 +129,13 @@ func (b *balancer) round(ctx context.Context) bool {
 // this one, placement chooses it next to the extent's other holders. So no extent moves back or in
 // circles.
 func (b *balancer) belongsOn(x *local.ExtentInfo, to string) bool {
-	self := b.k.s.self
+	self := b.k.self
 	h := b.k.holders(x)
 	if x.Retired || slices.Contains(h.Nodes, to) || !slices.Contains(h.Nodes, self) {
 		return false
 	}
 	rest := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return n == self })
-	nodes := b.k.s.peers.Nodes()
+	nodes := b.k.deps.Peers.Nodes()
 	for i := range nodes {
 		nodes[i].Full = nodes[i].Full && nodes[i].ID != self
 	}
@@ -150,7 +154,7 @@ func (b *balancer) belongsOn(x *local.ExtentInfo, to string) bool {
 
 // move moves one extent to another node: it copies it, takes this node off the list and drops the
 // local replica like any surplus one.
-func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
+func (b *balancer) move(ctx context.Context, x local.ExtentID, to string) error {
 	k := b.k
 	if !k.queue.claim(x) {
 		return nil // another task is working on it
@@ -161,31 +165,31 @@ func (b *balancer) move(ctx context.Context, x ExtentID, to string) error {
 	if err != nil {
 		return err
 	}
-	r := k.s.cluster.Replicas
+	r := k.deps.Replicas
 	whole := len(sv.good) >= min(r, v.live) && len(sv.good) == len(sv.held) && len(sv.lost) == 0 && !sv.conflicting
-	if sv.quarantined || !whole || !slices.Contains(sv.good, k.s.self) || slices.Contains(sv.list.Nodes, to) {
+	if sv.quarantined || !whole || !slices.Contains(sv.good, k.self) || slices.Contains(sv.list.Nodes, to) {
 		return nil
 	}
-	st, err := k.s.disks.StatExtent(ctx, x)
+	st, err := k.deps.Disks.StatExtent(ctx, x)
 	if err != nil {
-		k.s.recordIfCorrupt(x, err)
+		k.deps.Corruption.RecordIfCorrupt(x, err)
 		return err
 	}
 	if err := k.balanceRate.wait(ctx, st.Length); err != nil {
 		return err
 	}
-	rest := slices.DeleteFunc(slices.Clone(sv.held), func(n string) bool { return n == k.s.self })
+	rest := slices.DeleteFunc(slices.Clone(sv.held), func(n string) bool { return n == k.self })
 	all := slices.Sorted(slices.Values(append(slices.Clone(sv.held), to)))
-	if err := k.copyTo(ctx, to, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: []string{k.s.self}, Holders: Holders{Epoch: sv.epoch + 1, Nodes: all}}, st.Length); err != nil {
+	if err := k.remote.copyTo(ctx, to, api.Copy{Ref: api.Ref{Extent: x, CRC: st.CRC}, From: []string{k.self}, Holders: local.Holders{Epoch: sv.epoch + 1, Nodes: all}}, st.Length); err != nil {
 		return err
 	}
 	sv.epoch++
 	if err := k.publish(ctx, sv, append(rest, to)); err != nil {
 		return err
 	}
-	k.count(func(c *KeepCounts) { c.Moved++; c.MovedBytes += st.Length })
+	k.count(func(c *Counts) { c.Moved++; c.MovedBytes += st.Length })
 	b.movedBytes[to] += st.Length
-	b.movedBytes[k.s.self] -= st.Length
+	b.movedBytes[k.self] -= st.Length
 	if sv, err = k.takeSurvey(ctx, v, x); err != nil {
 		return err
 	}

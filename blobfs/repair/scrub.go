@@ -1,4 +1,4 @@
-package blobfs
+package repair
 
 import (
 	"context"
@@ -36,24 +36,28 @@ type ScrubStatus struct {
 
 // scrubber reads all extents here, slowly, and queues the repair of corrupt ones.
 type scrubber struct {
-	k         *repairer
+	k         *Repairer
 	rate      *rate
 	mark      local.ScrubMark // owned by the scrub goroutine
 	readBegan time.Duration   // when the current read began
 }
 
-// scrubLoop runs the scrub.
-func (k *repairer) scrubLoop() {
-	b := scrubber{k: k, rate: k.scrubRate, mark: k.s.disks.LoadScrubMark()}
-	ctx := k.s.ctx
-	saved := k.s.cluster.Clock.Now()
+func newScrubber(k *Repairer) *scrubber {
+	return &scrubber{k: k, rate: k.scrubRate, mark: k.deps.Disks.LoadScrubMark()}
+}
+
+// run scrubs all extents, again and again, until the store closes.
+func (b *scrubber) run() {
+	k := b.k
+	ctx := k.ctx
+	saved := k.deps.Clock.Now()
 	for ctx.Err() == nil {
 		if b.mark.Started.IsZero() && !b.begin(ctx) {
 			break
 		}
-		next := k.s.disks.ListExtents(b.mark.After, 1)
+		next := k.deps.Disks.ListExtents(b.mark.After, 1)
 		if len(next) == 0 {
-			b.mark = local.ScrubMark{After: ExtentID{Index: -1}, Ended: time.Now()}
+			b.mark = local.ScrubMark{After: local.ExtentID{Index: -1}, Ended: time.Now()}
 			b.save()
 			continue
 		}
@@ -64,7 +68,7 @@ func (k *repairer) scrubLoop() {
 		k.mu.Lock()
 		k.mu.mark = b.mark
 		k.mu.Unlock()
-		if now := k.s.cluster.Clock.Now(); now-saved >= scrubSaveEvery {
+		if now := k.deps.Clock.Now(); now-saved >= scrubSaveEvery {
 			saved = now
 			b.save()
 		}
@@ -80,10 +84,10 @@ func (b *scrubber) begin(ctx context.Context) bool {
 		k.mu.Lock()
 		k.mu.mark = b.mark
 		k.mu.Unlock()
-		if timing.SleepOn(ctx, k.s.cluster.Clock, min(rest, k.cfg.ScrubPeriod)) != nil {
+		if timing.SleepOn(ctx, k.deps.Clock, min(rest, k.cfg.ScrubPeriod)) != nil {
 			return false
 		}
-	} else if timing.SleepOn(ctx, k.s.cluster.Clock, tickEvery) != nil { // let the node start first
+	} else if timing.SleepOn(ctx, k.deps.Clock, tickEvery) != nil { // let the node start first
 		return false
 	}
 	b.mark.Started = time.Now()
@@ -94,8 +98,8 @@ func (b *scrubber) save() {
 	b.k.mu.Lock()
 	b.k.mu.mark = b.mark
 	b.k.mu.Unlock()
-	if err := b.k.s.disks.SaveScrubMark(b.mark); err != nil {
-		b.k.s.log.Debug("scrub progress not saved", "err", err)
+	if err := b.k.deps.Disks.SaveScrubMark(b.mark); err != nil {
+		b.k.deps.Logger.Debug("scrub progress not saved", "err", err)
 	}
 }
 
@@ -112,9 +116,9 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 	if b.rate.wait(ctx, scrubFileBytes) != nil {
 		return
 	}
-	clock := k.s.cluster.Clock
+	clock := k.deps.Clock
 	b.readBegan = clock.Now()
-	err := k.s.disks.ScrubExtent(ctx, x.ID, func(n int64) error {
+	err := k.deps.Disks.ScrubExtent(ctx, x.ID, func(n int64) error {
 		if err := timing.SleepOn(ctx, clock, scrubPauseRatio*(clock.Now()-b.readBegan)); err != nil {
 			return err
 		}
@@ -129,14 +133,14 @@ func (b *scrubber) scrub(ctx context.Context, x *local.ExtentInfo) {
 		return
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return // not an error of the disk
-	case !k.s.corruptExtents.has(x.ID):
-		k.count(func(c *KeepCounts) { c.ScrubFound++ })
-		k.s.recordCorruption(x.ID, err)
+	case !k.deps.Corruption.Has(x.ID):
+		k.count(func(c *Counts) { c.ScrubFound++ })
+		k.deps.Corruption.Record(x.ID, err)
 	}
 }
 
 // scrubStatusLocked returns the progress of the scrub.
-func (k *repairer) scrubStatusLocked() ScrubStatus {
+func (k *Repairer) scrubStatusLocked() ScrubStatus {
 	m := k.mu.mark
 	perSec, total := k.scrubRate.now()
 	st := ScrubStatus{Started: m.Started, LastPass: m.Ended, BytesPerSec: perSec, Read: total, Found: k.mu.counts.ScrubFound}

@@ -1,11 +1,15 @@
-package blobfs
+package repair
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/internal/background"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -14,17 +18,17 @@ type pairMembership struct{}
 // listMembership is a membership that a test changes.
 type listMembership struct {
 	pairMembership
-	members []Member
+	members []members.Member
 }
 
-func (f *listMembership) Members() []Member { return f.members }
+func (f *listMembership) Members() []members.Member { return f.members }
 
-func (pairMembership) Members() []Member {
-	return []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}
+func (pairMembership) Members() []members.Member {
+	return []members.Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}
 }
 func (pairMembership) Changed() <-chan struct{}                       { return nil }
 func (pairMembership) Self() string                                   { return "n1" }
-func (pairMembership) Peer(context.Context, string) (api.Peer, error) { return nil, ErrClosed }
+func (pairMembership) Peer(context.Context, string) (api.Peer, error) { return nil, local.ErrClosed }
 
 type manualClock struct{ at time.Duration }
 
@@ -36,7 +40,7 @@ func (c *manualClock) Timer(time.Duration) (<-chan time.Time, func()) {
 // A node that gossip reports while it is starting, before it answers, is audited again soon.
 func TestFailedAuditIsRetriedSoon(t *testing.T) {
 	clock := &manualClock{at: time.Minute}
-	w := &membershipWatch{membership: pairMembership{}, clock: clock, cfg: KeepConfig{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*nodeHistory{}}
+	w := &membershipWatch{membership: pairMembership{}, clock: clock, cfg: Config{Grace: time.Minute, ScanEvery: time.Minute, AuditEvery: time.Hour}, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	if due := w.auditsDue(); len(due) != 1 {
 		t.Fatalf("a new node is not due: %v", due)
@@ -74,17 +78,21 @@ func TestFailedAuditIsRetriedSoon(t *testing.T) {
 // Reported figures are known only after a complete scan since the membership changed: not as soon
 // as it changed, and not as soon as the change was seen.
 func TestKnownAfterScan(t *testing.T) {
-	fleet, clock := &listMembership{members: []Member{{ID: "n1", Alive: true}}}, &manualClock{at: time.Minute}
-	s, err := OpenIn(Cluster{Membership: fleet, Clock: clock, Keep: KeepConfig{Off: true}}, Config{FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})
+	list, clock := &listMembership{members: []members.Member{{ID: "n1", Alive: true}}}, &manualClock{at: time.Minute}
+	disks, err := local.Open(local.Config{Node: "n1", FS: vfs.NewMem(vfs.MemOptions{}), Folders: []string{"/a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	k := newRepairer(s)
-	s.repairer = k
+	defer disks.Close()
+	logger, work := slog.New(slog.DiscardHandler), background.New()
+	defer work.Stop()
+	k := New(Config{}.WithDefaults(), Deps{
+		Disks: disks, Peers: members.NewPeers(members.Config{Membership: list, Self: "n1", Clock: clock, Work: work}),
+		Corruption: NewCorruption(logger), Clock: clock, Work: work, Logger: logger, Replicas: 3,
+	})
 	known := func(what string, want bool) {
 		t.Helper()
-		if got := s.Keeping().Known; got != want {
+		if got := k.Status().Known; got != want {
 			t.Errorf("%s: known %v, want %v", what, got, want)
 		}
 	}
@@ -93,16 +101,16 @@ func TestKnownAfterScan(t *testing.T) {
 	known("after it", true)
 	for _, x := range []struct {
 		what  string
-		after []Member
+		after []members.Member
 	}{
-		{"a node has come", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}},
-		{"one drains", []Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true, Draining: true}}},
-		{"it is dead", []Member{{ID: "n1", Alive: true}, {ID: "n2", Draining: true}}},
-		{"it was removed", []Member{{ID: "n1", Alive: true}}},
-		{"one has come that is not heard of", []Member{{ID: "n1", Alive: true}, {ID: "n3"}}},
-		{"it is heard of", []Member{{ID: "n1", Alive: true}, {ID: "n3", Alive: true}}},
+		{"a node has come", []members.Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true}}},
+		{"one drains", []members.Member{{ID: "n1", Alive: true}, {ID: "n2", Alive: true, Draining: true}}},
+		{"it is dead", []members.Member{{ID: "n1", Alive: true}, {ID: "n2", Draining: true}}},
+		{"it was removed", []members.Member{{ID: "n1", Alive: true}}},
+		{"one has come that is not heard of", []members.Member{{ID: "n1", Alive: true}, {ID: "n3"}}},
+		{"it is heard of", []members.Member{{ID: "n1", Alive: true}, {ID: "n3", Alive: true}}},
 	} {
-		fleet.members = x.after
+		list.members = x.after
 		known(x.what, false)
 		before := k.watch.view()
 		v, viewChanged := k.watch.refresh()
@@ -115,7 +123,7 @@ func TestKnownAfterScan(t *testing.T) {
 		k.scan(v)
 		known(x.what+", and one has looked", true)
 	}
-	fleet.members = []Member{{ID: "n1", Alive: true, FreeBytes: 5}, {ID: "n3", Alive: true}}
+	list.members = []members.Member{{ID: "n1", Alive: true, FreeBytes: 5}, {ID: "n3", Alive: true}}
 	known("one is fuller", true)
 	if _, viewChanged := k.watch.refresh(); viewChanged {
 		t.Error("a fuller node changed the view")

@@ -1,23 +1,20 @@
-package blobfs
+package repair
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
 )
 
-const checkMax = api.CheckMax
-
 // survey is the state of an extent's replicas, after asking the nodes that may have one.
 type survey struct {
 	info  local.ExtentInfo
-	list  Holders // the newest list; this node has stored it, unless its folder is retired
-	epoch uint64  // the highest epoch on any node
+	list  local.Holders // the newest list; this node has stored it, unless its folder is retired
+	epoch uint64        // the highest epoch on any node
 	// good are nodes with a good replica. held are these, nodes that may have one (silent or down),
 	// and nodes that are healing theirs. Draining nodes are in neither: goodDraining are those of
 	// them with a good replica.
@@ -37,13 +34,13 @@ type survey struct {
 
 // takeSurvey asks the nodes that may have an extent and stores the newest list. It repeats this
 // while lists name further nodes.
-func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ...string) (*survey, error) {
+func (k *Repairer) takeSurvey(ctx context.Context, v *view, x local.ExtentID, extra ...string) (*survey, error) {
 	var sv survey
 	answers := map[string]api.Held{}
-	done := map[string]bool{k.s.self: true}
+	done := map[string]bool{k.self: true}
 	for {
 		var err error
-		if sv.info, err = k.s.disks.ExtentInfo(x); err != nil {
+		if sv.info, err = k.deps.Disks.ExtentInfo(x); err != nil {
 			return nil, err
 		}
 		sv.list = k.holders(&sv.info)
@@ -53,7 +50,7 @@ func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ..
 			}
 			if a.Holders.Epoch > sv.list.Epoch {
 				sv.list = a.Holders
-				if err := k.s.disks.SetHolders(ctx, x, a.Holders); err != nil && !sv.info.Retired {
+				if err := k.deps.Disks.SetHolders(ctx, x, a.Holders); err != nil && !sv.info.Retired {
 					return nil, fmt.Errorf("store holder list of %s: %w", node, err)
 				}
 			}
@@ -67,12 +64,12 @@ func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ..
 		nodes = slices.DeleteFunc(nodes, func(n string) bool {
 			old := done[n]
 			done[n] = true
-			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.s.peers.Suspected(n)
+			return n == "" || old || k.stateOf(v, n) >= nodeDown || k.deps.Peers.Suspected(n)
 		})
 		if len(nodes) == 0 {
 			break
 		}
-		for node, a := range k.checkAll(ctx, nodes, x) {
+		for node, a := range k.remote.checkAll(ctx, nodes, x) {
 			answers[node] = a
 		}
 		if ctx.Err() != nil {
@@ -80,35 +77,17 @@ func (k *repairer) takeSurvey(ctx context.Context, v *view, x ExtentID, extra ..
 		}
 	}
 	if !k.localBad(&sv.info) {
-		answers[k.s.self] = api.Held{State: api.Good, Holders: sv.list, Length: sv.info.Length}
+		answers[k.self] = api.Held{State: api.Good, Holders: sv.list, Length: sv.info.Length}
 	} else {
-		answers[k.s.self] = api.Held{State: api.Bad, Holders: sv.list}
+		answers[k.self] = api.Held{State: api.Bad, Holders: sv.list}
 	}
 	k.classify(v, &sv, answers)
 	return &sv, nil
 }
 
-// checkAll asks nodes for one extent. Nodes that do not answer are left out of the result.
-func (k *repairer) checkAll(ctx context.Context, nodes []string, x ExtentID) map[string]api.Held {
-	answers := map[string]api.Held{}
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	for _, node := range nodes {
-		group.Go(func() {
-			if a, err := k.s.peers.Check(ctx, node, []ExtentID{x}); err == nil {
-				mu.Lock()
-				answers[node] = a[0]
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	return answers
-}
-
 // classify sorts the nodes by their answers. A node with a good replica counts even if its list is
 // older, or is a different one of the same epoch.
-func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
+func (k *Repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 	sv.epoch = sv.list.Epoch
 	names := slices.Clone(sv.list.Nodes)
 	for node, a := range answers {
@@ -135,11 +114,11 @@ func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 		if a.Repairs {
 			sv.repairing = append(sv.repairing, node)
 		}
-		if answered && a.State == api.Bad && node != k.s.self {
+		if answered && a.State == api.Bad && node != k.self {
 			sv.corrupt = append(sv.corrupt, node)
 		}
 		switch {
-		case st == nodeLive && answered && a.State == api.Bad && a.Repairs && node != k.s.self:
+		case st == nodeLive && answered && a.State == api.Bad && a.Repairs && node != k.self:
 			sv.held = append(sv.held, node)
 		case st == nodeGone || answered && a.State != api.Good:
 			sv.lost = append(sv.lost, node)
@@ -155,7 +134,7 @@ func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 	}
 	// A draining node that is off the list may have the last replica, if those on the list have
 	// lost theirs.
-	self := k.s.self
+	self := k.self
 	if answers[self].State == api.Good && k.stateOf(v, self) == nodeDraining && !slices.Contains(names, self) {
 		sv.goodDraining = append(sv.goodDraining, self)
 	}
@@ -164,13 +143,13 @@ func (k *repairer) classify(v *view, sv *survey, answers map[string]api.Held) {
 // publish sends a new list to the nodes on it and to those on the old one, which may then drop
 // their replicas. This node stores it last. It returns ErrStaleHolders if any node has a newer
 // list.
-func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) error {
+func (k *Repairer) publish(ctx context.Context, sv *survey, nodes []string) error {
 	if len(nodes) == 0 {
 		return errNoGood // an empty list would take the last replica off
 	}
 	nodes = nodes[:min(len(nodes), local.HoldersMax)]
 	x := sv.info.ID
-	h := Holders{Epoch: sv.epoch + 1, Nodes: slices.Clone(nodes)}
+	h := local.Holders{Epoch: sv.epoch + 1, Nodes: slices.Clone(nodes)}
 	slices.Sort(h.Nodes)
 	sv.epoch++
 	to := slices.Clone(h.Nodes)
@@ -179,82 +158,13 @@ func (k *repairer) publish(ctx context.Context, sv *survey, nodes []string) erro
 			to = append(to, n)
 		}
 	}
-	if err := k.sendList(ctx, x, h, to); err != nil {
+	if err := k.remote.sendList(ctx, x, h, to); err != nil {
 		return err
 	}
-	err := k.s.disks.SetHolders(ctx, x, h)
+	err := k.deps.Disks.SetHolders(ctx, x, h)
 	if errors.Is(err, local.ErrFolderRetired) {
 		err = nil
 	}
 	sv.list = h
 	return err
-}
-
-// sendList sends nodes a list. Nodes that do not answer get it when they are next asked.
-func (k *repairer) sendList(ctx context.Context, x ExtentID, h Holders, nodes []string) error {
-	var stale error
-	var mu sync.Mutex
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == k.s.self })
-	k.s.peers.Each(ctx, nodes, func(ctx context.Context, p api.Peer) {
-		if err := p.SetHolders(ctx, x, h); errors.Is(err, api.ErrStaleHolders) {
-			mu.Lock()
-			stale = err
-			mu.Unlock()
-		}
-	})
-	return stale
-}
-
-// auditBatch asks a node for extents that it should or may have, and queues tasks for the
-// differences. It returns false if the node did not answer.
-func (k *repairer) auditBatch(node string, infos []local.ExtentInfo) bool {
-	xs := make([]ExtentID, len(infos))
-	for i := range infos {
-		xs[i] = infos[i].ID
-	}
-	all, err := k.s.peers.Check(k.s.ctx, node, xs)
-	if err != nil {
-		return false
-	}
-	for i, a := range all {
-		x := &infos[i]
-		t := task{id: x.ID, created: x.Created, rank: max(len(x.Holders.Nodes)-1, 1), bytes: x.Length}
-		switch {
-		case !slices.Contains(k.holders(x).Nodes, node):
-			if a.State != api.Missing && a.State != api.Unwanted {
-				t.rank, t.extra = taskSurplus, node
-				k.queue.push(t)
-			}
-		case a.State != api.Good:
-			t.suspectNode = node
-			k.queue.push(t)
-		case a.Holders.Epoch != x.Holders.Epoch || !slices.Equal(a.Holders.Nodes, x.Holders.Nodes):
-			t.rank = taskSurplus
-			k.queue.push(t)
-		}
-	}
-	return true
-}
-
-// held returns the state of extents on this node.
-func (s *Store) held(xs []ExtentID) []api.Held {
-	all := make([]api.Held, len(xs))
-	for i, x := range xs {
-		info, err := s.disks.ExtentInfo(x)
-		if err != nil {
-			if s.disks.InQuarantine(x) {
-				all[i].State = api.Unwanted
-			}
-			continue
-		}
-		all[i] = api.Held{State: api.Good, Length: info.Length, Holders: info.Holders}
-		if info.Retired || s.corruptExtents.has(x) {
-			all[i].State = api.Bad
-		}
-		if k := s.repairer; k != nil {
-			t, ok := k.triage(k.watch.view(), &info)
-			all[i].Repairs = ok && t.rank < taskFallback && k.queue.failed(x) == nil
-		}
-	}
-	return all
 }

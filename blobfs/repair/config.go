@@ -1,13 +1,14 @@
-package blobfs
+package repair
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
 
-// KeepConfig configures how a node maintains the replicas of the sealed extents that it holds. The
+// Config configures how a node maintains the replicas of the sealed extents that it holds. The
 // zero value of a field means its default.
-type KeepConfig struct {
+type Config struct {
 	// Off disables repair, scrub and rebalancing by this node.
 	Off bool
 	// Grace is how long a node may be dead before its replicas are copied elsewhere. Default 30 s:
@@ -45,21 +46,23 @@ type KeepConfig struct {
 	BalanceGap int
 }
 
-func (c KeepConfig) withDefaults() KeepConfig {
-	orDefault(&c.Grace, 30*time.Second)
-	orDefault(&c.RepairBytes, 64<<20)
-	orDefault(&c.Workers, 32)
-	orDefault(&c.ScanEvery, time.Minute)
-	orDefault(&c.AuditEvery, time.Hour)
-	orDefault(&c.TrimAfter, 10*time.Minute)
-	orDefault(&c.ScrubPeriod, 14*24*time.Hour)
-	orDefault(&c.ScrubBytes, 1<<20)
-	orDefault(&c.BalanceBytes, 16<<20)
-	orDefault(&c.BalanceGap, 5)
+// WithDefaults returns c with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
+	c.RepairBytes = cmp.Or(c.RepairBytes, 64<<20)
+	c.Workers = cmp.Or(c.Workers, 32)
+	c.ScanEvery = cmp.Or(c.ScanEvery, time.Minute)
+	c.AuditEvery = cmp.Or(c.AuditEvery, time.Hour)
+	c.TrimAfter = cmp.Or(c.TrimAfter, 10*time.Minute)
+	c.ScrubPeriod = cmp.Or(c.ScrubPeriod, 14*24*time.Hour)
+	c.ScrubBytes = cmp.Or(c.ScrubBytes, 1<<20)
+	c.BalanceBytes = cmp.Or(c.BalanceBytes, 16<<20)
+	c.BalanceGap = cmp.Or(c.BalanceGap, 5)
 	return c
 }
 
-func (c KeepConfig) validate() error {
+// Validate returns an error if the configuration is invalid.
+func (c Config) Validate() error {
 	if c.Workers > 256 || c.BalanceGap > 100 {
 		return errors.New("repair configuration: more than 256 workers, or a gap over 100 percent")
 	}

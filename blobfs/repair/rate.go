@@ -1,4 +1,4 @@
-package blobfs
+package repair
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // rate limits bytes per second. It admits a burst of one second's worth. Larger requests pass at
 // once and make later ones wait.
 type rate struct {
-	clock Clock
+	clock timing.Clock
 
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
@@ -26,7 +26,7 @@ type rate struct {
 // rateSeconds is the number of seconds that the reported rate covers.
 const rateSeconds = 10
 
-func newRate(clock Clock, limit int64) *rate { return &rate{clock: clock, limit: limit} }
+func newRate(clock timing.Clock, limit int64) *rate { return &rate{clock: clock, limit: limit} }
 
 // set changes the limit.
 func (r *rate) set(limit int64) {

@@ -1,28 +1,59 @@
-package blobfs
+package repair
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/internal/background"
 	"github.com/steledb/stele/internal/timing"
 )
 
-// repairer maintains the replication factor of the extents on this node. Each node has one, and
+// Logs has the lists of replicated logs.
+type Logs interface {
+	// Load returns the list of a server's log; generation 0 if there is none.
+	Load(ctx context.Context, server string, id local.ID) (l logproto.List, gen uint64, err error)
+}
+
+// Deps are the parts of a node's store that repair uses.
+type Deps struct {
+	Disks      *local.Store
+	Peers      *members.Peers
+	Logs       Logs
+	Corruption *Corruption
+	Clock      timing.Clock
+	Work       *background.Group
+	Logger     *slog.Logger
+	Replicas   int // the replication factor
+	// ReplyTimeout bounds a short call to a node. Calls that transfer an extent get two CallTimeouts
+	// in addition to the time for its bytes.
+	ReplyTimeout, CallTimeout time.Duration
+	// Forget closes an extent that is kept open for other nodes.
+	Forget func(x local.ExtentID)
+}
+
+// Repairer maintains the replication factor of the extents on this node. Each node has one, and
 // there is no leader: what an extent needs follows from its holder list, and which node does it
 // from placement rank. Two nodes that do the same work do no harm.
-type repairer struct {
-	s           *Store
-	cfg         KeepConfig
+type Repairer struct {
+	cfg         Config
+	deps        Deps
+	self        string
+	ctx         context.Context // canceled when the store closes
+	remote      *remote
+	audits      *auditor
 	watch       *membershipWatch
 	queue       *taskQueue
 	repairRate  *rate // repair bytes that other nodes copy at this node's request
-	copyRate    *rate // bytes copied to this node
 	scrubRate   *rate // bytes read by the scrub
 	balanceRate *rate // bytes moved to emptier nodes
 	verifyRate  *rate // bytes that other nodes verify before a local replica is dropped
-	copySlots   chan struct{}
+	limits      *Limits
 	recovered   chan struct{} // capacity 1: a suspected node answered
 
 	// mu guards the fields in it. Never held across I/O.
@@ -31,7 +62,7 @@ type repairer struct {
 		scan           scanTotals // of the last complete scan
 		scannedVersion uint64     // version of the view that scan used, 0 for none
 		retired        int
-		counts         KeepCounts
+		counts         Counts
 		mark           local.ScrubMark
 		drain          DrainStatus
 		balancing      bool
@@ -41,42 +72,42 @@ type repairer struct {
 // tickEvery is how often the repairer checks whether a scan, an audit or a retry is due.
 const tickEvery = time.Second
 
-// startRepairer starts the repairer's goroutines. They end with the store.
-func (s *Store) startRepairer() {
-	k := newRepairer(s)
-	s.repairer = k
-	s.work.Go(k.run)
-	s.work.Go(k.auditLoop)
-	s.work.Go(k.scrubLoop)
-	s.work.Go(k.balanceLoop)
-	s.work.Go(func() { s.gc.DropAbandoned(s.ctx) })
-	for range k.cfg.Workers {
-		s.work.Go(k.workLoop)
-	}
+// New returns the repairer of a node. cfg is complete, see Config.WithDefaults.
+func New(cfg Config, deps Deps) *Repairer {
+	k := &Repairer{cfg: cfg, deps: deps, self: deps.Peers.Self(), ctx: deps.Work.Context(), queue: newTaskQueue(deps.Clock)}
+	k.watch = newMembershipWatch(deps.Peers.Membership(), deps.Clock, cfg)
+	k.remote = &remote{k}
+	k.audits = &auditor{k}
+	k.repairRate = newRate(deps.Clock, cfg.RepairBytes)
+	k.limits = newLimits(deps.Clock, cfg)
+	k.verifyRate = newRate(deps.Clock, cfg.RepairBytes)
+	k.scrubRate = newRate(deps.Clock, cfg.ScrubBytes)
+	k.balanceRate = newRate(deps.Clock, cfg.BalanceBytes)
+	k.recovered = make(chan struct{}, 1)
+	deps.Corruption.onFound = func(x local.ExtentID) { k.queue.push(task{id: x, rank: 1}) }
+	return k
 }
 
-func newRepairer(s *Store) *repairer {
-	cfg := s.cluster.Keep
-	k := &repairer{s: s, cfg: cfg, queue: newTaskQueue(s.cluster.Clock)}
-	k.watch = newMembershipWatch(s, cfg)
-	k.repairRate = newRate(s.cluster.Clock, cfg.RepairBytes)
-	k.copyRate = newRate(s.cluster.Clock, cfg.RepairBytes)
-	k.verifyRate = newRate(s.cluster.Clock, cfg.RepairBytes)
-	k.scrubRate = newRate(s.cluster.Clock, cfg.ScrubBytes)
-	k.balanceRate = newRate(s.cluster.Clock, cfg.BalanceBytes)
-	k.copySlots = make(chan struct{}, cfg.Workers)
-	k.recovered = make(chan struct{}, 1)
-	return k
+// Start starts the repairer's goroutines. They end with Deps.Work.
+func (k *Repairer) Start() {
+	work := k.deps.Work
+	work.Go(k.run)
+	work.Go(k.audits.run)
+	work.Go(func() { newScrubber(k).run() })
+	work.Go(func() { newBalancer(k).run() })
+	for range k.cfg.Workers {
+		work.Go(k.workLoop)
+	}
 }
 
 // run scans the extents when the cluster or a data folder changes, when the queue has drained, and
 // every ScanEvery.
-func (k *repairer) run() {
+func (k *Repairer) run() {
 	var next, again time.Duration
 	pause := tickEvery
 	failing := 0
 	for {
-		changed := k.s.peers.Changed()
+		changed := k.deps.Peers.Changed()
 		v, updated := k.watch.refresh()
 		if k.newlyRetired() {
 			updated = true
@@ -88,32 +119,32 @@ func (k *repairer) run() {
 		if updated {
 			pause = tickEvery
 		}
-		now := k.s.cluster.Clock.Now()
+		now := k.deps.Clock.Now()
 		// When all tasks of a scan that found under-replicated extents are done, scan again, so
 		// that the reported figures are current.
 		rescan := now >= again && k.foundShort() && k.queue.idleAfterWork()
 		if updated || rescan || now >= next || k.queue.overflowDrained() {
 			k.scan(v)
-			took := k.s.cluster.Clock.Now() - now
+			took := k.deps.Clock.Now() - now
 			if rescan {
 				pause = min(2*pause, k.cfg.ScanEvery)
 			}
 			again = now + max(pause, 50*took)
 			// Scanning millions of lists uses at most 1/50 of one CPU.
 			next = now + max(k.cfg.ScanEvery, 50*took)
-			if k.stateOf(v, k.s.self) == nodeDraining {
+			if k.stateOf(v, k.self) == nodeDraining {
 				next = now + max(drainEvery, 50*took)
 			}
 			k.drain(v)
 		}
-		fired, stop := k.s.cluster.Clock.Timer(tickEvery)
+		fired, stop := k.deps.Clock.Timer(tickEvery)
 		select {
 		case <-changed:
 		case <-fired:
 		case <-k.recovered:
 			k.queue.retryNow()
 			k.watch.retryNow()
-		case <-k.s.ctx.Done():
+		case <-k.ctx.Done():
 			stop()
 			return
 		}
@@ -121,9 +152,9 @@ func (k *repairer) run() {
 	}
 }
 
-// peerRecovered makes the repairer retry failed tasks at once, since a suspected node answers
+// PeerRecovered makes the repairer retry failed tasks at once, since a suspected node answers
 // again.
-func (k *repairer) peerRecovered() {
+func (k *Repairer) PeerRecovered() {
 	if k == nil {
 		return
 	}
@@ -135,17 +166,17 @@ func (k *repairer) peerRecovered() {
 
 // retryFailed retries failed tasks. It logs one warning when failures begin, as there may be
 // millions of them, and returns their number.
-func (k *repairer) retryFailed(before int) (failing int) {
+func (k *Repairer) retryFailed(before int) (failing int) {
 	n, example := k.queue.requeueFailed()
 	if n > 0 && before == 0 {
-		k.s.log.Warn("extents not repaired", "extents", n, "err", example)
+		k.deps.Logger.Warn("extents not repaired", "extents", n, "err", example)
 	}
 	return n
 }
 
 // newlyRetired reports whether a data folder was retired since the last call.
-func (k *repairer) newlyRetired() bool {
-	n := k.s.disks.RetiredFolders()
+func (k *Repairer) newlyRetired() bool {
+	n := k.deps.Disks.RetiredFolders()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	changed := n != k.mu.retired
@@ -154,15 +185,15 @@ func (k *repairer) newlyRetired() bool {
 }
 
 // workLoop runs queued tasks one at a time.
-func (k *repairer) workLoop() {
+func (k *Repairer) workLoop() {
 	for {
-		t, err := k.queue.pop(k.s.ctx)
+		t, err := k.queue.pop(k.ctx)
 		if err != nil {
 			return
 		}
-		err = k.repairExtent(k.s.ctx, t)
-		if err != nil && k.s.ctx.Err() == nil {
-			k.s.log.Debug("extent not repaired", "extent", t.id.String(), "err", err)
+		err = k.repairExtent(k.ctx, t)
+		if err != nil && k.ctx.Err() == nil {
+			k.deps.Logger.Debug("extent not repaired", "extent", t.id.String(), "err", err)
 		}
 		k.queue.done(t, err)
 	}
@@ -177,12 +208,23 @@ type scanTotals struct {
 	surplus    int64
 }
 
+// count counts a task that the scan has found.
+func (s *scanTotals) count(t *task) {
+	switch {
+	case t.rank < taskFallback:
+		s.short[min(t.rank, local.HoldersMax)]++
+		s.shortBytes += t.bytes
+	case t.rank >= taskSurplus:
+		s.surplus++
+	}
+}
+
 // scan reads the holder lists of all extents here and queues tasks.
-func (k *repairer) scan(v *view) {
+func (k *Repairer) scan(v *view) {
 	var sum scanTotals
-	after := ExtentID{Index: -1}
-	for k.s.ctx.Err() == nil {
-		infos := k.s.disks.ListExtents(after, scanPage)
+	after := local.ExtentID{Index: -1}
+	for k.ctx.Err() == nil {
+		infos := k.deps.Disks.ListExtents(after, scanPage)
 		for i := range infos {
 			x := &infos[i]
 			sum.extents++
@@ -192,13 +234,7 @@ func (k *repairer) scan(v *view) {
 				continue
 			}
 			k.queue.push(t)
-			switch {
-			case t.rank < taskFallback:
-				sum.short[min(t.rank, local.HoldersMax)]++
-				sum.shortBytes += t.bytes
-			case t.rank >= taskSurplus:
-				sum.surplus++
-			}
+			sum.count(&t)
 		}
 		if len(infos) < scanPage {
 			break
@@ -211,23 +247,23 @@ func (k *repairer) scan(v *view) {
 }
 
 // foundShort reports whether the last scan found extents that this node has to repair.
-func (k *repairer) foundShort() bool {
+func (k *Repairer) foundShort() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.mu.scan.short != [local.HoldersMax + 1]int64{}
 }
 
-// listChanged queues an extent whose holder list on this node has become too short: its writer
+// ListChanged queues an extent whose holder list on this node has become too short: its writer
 // found too few nodes, or a holder is draining. The next scan may be a minute away.
-func (k *repairer) listChanged(x ExtentID, h Holders) {
+func (k *Repairer) ListChanged(x local.ExtentID, h local.Holders) {
 	if k == nil {
 		return
 	}
 	v := k.watch.view()
-	if stay := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return k.stateOf(v, n) == nodeDraining }); len(stay) >= k.s.cluster.Replicas {
+	if stay := slices.DeleteFunc(slices.Clone(h.Nodes), func(n string) bool { return k.stateOf(v, n) == nodeDraining }); len(stay) >= k.deps.Replicas {
 		return
 	}
-	info, err := k.s.disks.ExtentInfo(x)
+	info, err := k.deps.Disks.ExtentInfo(x)
 	if err != nil {
 		return
 	}
@@ -242,32 +278,32 @@ const scanPage = 512
 
 // holders returns the holders of an extent on this node. Without a list, this node is the only
 // holder.
-func (k *repairer) holders(x *local.ExtentInfo) Holders {
+func (k *Repairer) holders(x *local.ExtentInfo) local.Holders {
 	if x.Holders.Epoch == 0 {
-		return Holders{Nodes: []string{k.s.self}}
+		return local.Holders{Nodes: []string{k.self}}
 	}
 	return x.Holders
 }
 
 // targetReplicas returns the target number of replicas: the replication factor, or the number of
 // live nodes that are not draining if that is lower.
-func (k *repairer) targetReplicas(v *view) int { return min(k.s.cluster.Replicas, v.live) }
+func (k *Repairer) targetReplicas(v *view) int { return min(k.deps.Replicas, v.live) }
 
 // localBad reports whether the local replica is corrupt or in a retired folder.
-func (k *repairer) localBad(x *local.ExtentInfo) bool {
-	return x.Retired || k.s.corruptExtents.has(x.ID)
+func (k *Repairer) localBad(x *local.ExtentInfo) bool {
+	return x.Retired || k.deps.Corruption.Has(x.ID)
 }
 
 // triage returns the task that an extent needs according to its local holder list, and false if
 // none.
-func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
+func (k *Repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 	h := k.holders(x)
 	t := task{id: x.ID, created: x.Created}
 	var survivors, draining []string
 	held := 0
 	listed := false
 	for _, id := range h.Nodes {
-		if id == k.s.self {
+		if id == k.self {
 			listed = true
 			if k.localBad(x) {
 				continue
@@ -291,7 +327,7 @@ func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 		if len(candidates) == 0 {
 			candidates = draining
 		}
-		responsible = v.firstRanked(x.ID, candidates) == k.s.self
+		responsible = v.firstRanked(x.ID, candidates) == k.self
 	}
 	short := target - held
 	switch {
@@ -313,61 +349,9 @@ func (k *repairer) triage(v *view, x *local.ExtentInfo) (task, bool) {
 // takeoverDelay is how long the responsible node is given, after the last membership change, before
 // other nodes act. A draining node waits less: it may be the only node that knows the extent, if
 // the blob's writer failed before all nodes had sealed it.
-func (k *repairer) takeoverDelay(v *view) time.Duration {
-	if k.stateOf(v, k.s.self) == nodeDraining {
+func (k *Repairer) takeoverDelay(v *view) time.Duration {
+	if k.stateOf(v, k.self) == nodeDraining {
 		return min(2*k.cfg.Grace, 2*drainEvery)
 	}
 	return 2 * k.cfg.Grace
-}
-
-// auditLoop asks other nodes whether they have the replicas that they should.
-func (k *repairer) auditLoop() {
-	for {
-		if nodes := k.watch.auditsDue(); len(nodes) > 0 {
-			k.audit(nodes)
-		}
-		if timing.SleepOn(k.s.ctx, k.s.cluster.Clock, tickEvery) != nil {
-			return
-		}
-	}
-}
-
-// audit asks nodes for the extents here that they should or may have: those whose list names the
-// node, and those for which placement ranks it first, because a partition may have left a replica
-// that no local list names. Nodes with a true value are asked for all extents.
-func (k *repairer) audit(nodes map[string]bool) {
-	v := k.watch.view()
-	batches := map[string][]local.ExtentInfo{}
-	flush := func(node string) {
-		if b := batches[node]; len(b) > 0 && !k.auditBatch(node, b) {
-			k.watch.auditFailed(node)
-			delete(nodes, node)
-		}
-		delete(batches, node)
-	}
-	after := ExtentID{Index: -1}
-	for k.s.ctx.Err() == nil && len(nodes) > 0 {
-		infos := k.s.disks.ListExtents(after, scanPage)
-		for _, x := range infos {
-			topRanked := v.topRanked(x.ID, k.s.cluster.Replicas)
-			for node, whole := range nodes {
-				if !whole && !slices.Contains(x.Holders.Nodes, node) && !slices.Contains(topRanked, node) {
-					continue
-				}
-				if batches[node] = append(batches[node], x); len(batches[node]) == checkMax {
-					flush(node)
-				}
-			}
-		}
-		if len(infos) < scanPage {
-			break
-		}
-		after = infos[len(infos)-1].ID
-	}
-	for node := range nodes {
-		flush(node)
-	}
-	for node := range nodes {
-		k.watch.auditSucceeded(node)
-	}
 }

@@ -1,12 +1,14 @@
-package blobfs
+package repair
 
 import (
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/blobfs/local"
 	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // nodeState is a node's state as the repairer sees it.
@@ -22,7 +24,7 @@ const (
 // view is an immutable snapshot of the membership and the state of each node.
 type view struct {
 	states  map[string]nodeState
-	members []Member
+	members []members.Member
 	live    int
 	// remaining counts the members that are not draining, dead or alive.
 	remaining int
@@ -40,7 +42,7 @@ type nodeHistory struct {
 	since   time.Duration   // when dead last changed to true
 	returns []time.Duration // times in the last hour at which the node came back
 	state   nodeState
-	alive   time.Time // Member.Since
+	alive   time.Time // members.Member.Since
 	// audit is when to audit the node next.
 	audit         time.Duration
 	audits        int
@@ -60,9 +62,9 @@ const unknownNodesMax = 4096
 
 // membershipWatch derives views from the membership.
 type membershipWatch struct {
-	membership Membership
-	clock      Clock
-	cfg        KeepConfig
+	membership members.Membership
+	clock      timing.Clock
+	cfg        Config
 
 	// mu guards what follows. Never held across I/O.
 	mu    sync.Mutex
@@ -70,23 +72,23 @@ type membershipWatch struct {
 	last  *view
 }
 
-func newMembershipWatch(s *Store, cfg KeepConfig) *membershipWatch {
-	w := &membershipWatch{membership: s.cluster.Membership, clock: s.cluster.Clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
+func newMembershipWatch(membership members.Membership, clock timing.Clock, cfg Config) *membershipWatch {
+	w := &membershipWatch{membership: membership, clock: clock, cfg: cfg, nodes: map[string]*nodeHistory{}}
 	w.refresh()
 	return w
 }
 
 // refresh reads the membership. It reports whether the members or the state of any node changed.
 func (w *membershipWatch) refresh() (*view, bool) {
-	members := w.membership.Members()
+	all := w.membership.Members()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.clock.Now()
-	v := &view{states: make(map[string]nodeState), members: members, at: now}
+	v := &view{states: make(map[string]nodeState), members: all, at: now}
 	for _, n := range w.nodes {
 		n.seen = false
 	}
-	for _, m := range members {
+	for _, m := range all {
 		n := w.nodeLocked(m.ID)
 		n.seen, n.member = true, true
 		w.observe(n, m.Alive, now)
@@ -102,9 +104,9 @@ func (w *membershipWatch) refresh() (*view, bool) {
 		}
 		prev := n.state
 		n.state = w.currentState(n, now)
-		if i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Draining }); i >= 0 {
+		if i := slices.IndexFunc(all, func(m members.Member) bool { return m.ID == id && m.Draining }); i >= 0 {
 			n.state = nodeGone
-			if members[i].Alive {
+			if all[i].Alive {
 				n.state = nodeDraining
 			}
 		}
@@ -119,7 +121,7 @@ func (w *membershipWatch) refresh() (*view, bool) {
 			delete(w.nodes, id)
 		}
 	}
-	for _, m := range members {
+	for _, m := range all {
 		if !m.Draining {
 			v.remaining++
 		}
@@ -131,7 +133,7 @@ func (w *membershipWatch) refresh() (*view, bool) {
 	if !changed {
 		v.changed = w.last.changed
 	}
-	updated := changed || !sameMembers(members, w.last.members)
+	updated := changed || !sameMembers(all, w.last.members)
 	if w.last != nil {
 		v.version = w.last.version
 	}
@@ -144,15 +146,15 @@ func (w *membershipWatch) refresh() (*view, bool) {
 
 // sameMembers reports whether two lists have the same nodes in the same state. Free space is
 // ignored.
-func sameMembers(a, b []Member) bool {
-	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Alive == y.Alive && x.Draining == y.Draining })
+func sameMembers(a, b []members.Member) bool {
+	return slices.EqualFunc(a, b, func(x, y members.Member) bool { return x.ID == y.ID && x.Alive == y.Alive && x.Draining == y.Draining })
 }
 
 // settled returns the version of the current view, and whether results from it are current. They
 // are not if the membership has changed since, or while a non-member that some list names is in its
 // grace period.
 func (w *membershipWatch) settled() (version uint64, ok bool) {
-	members := w.membership.Members()
+	all := w.membership.Members()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {
@@ -160,7 +162,7 @@ func (w *membershipWatch) settled() (version uint64, ok bool) {
 			return w.last.version, false
 		}
 	}
-	return w.last.version, sameMembers(members, w.last.members)
+	return w.last.version, sameMembers(all, w.last.members)
 }
 
 func (w *membershipWatch) nodeLocked(id string) *nodeHistory {
@@ -279,7 +281,7 @@ func (w *membershipWatch) retryNow() {
 }
 
 // stateOf returns the state of a node.
-func (k *repairer) stateOf(v *view, id string) nodeState {
+func (k *Repairer) stateOf(v *view, id string) nodeState {
 	if st, ok := v.states[id]; ok {
 		return st
 	}
@@ -288,11 +290,11 @@ func (k *repairer) stateOf(v *view, id string) nodeState {
 
 // firstRanked returns which of the nodes has the highest placement rank for an extent. That node repairs
 // it.
-func (v *view) firstRanked(x ExtentID, ids []string) string {
+func (v *view) firstRanked(x local.ExtentID, ids []string) string {
 	var nodes []place.Node
 	for _, id := range ids {
 		n := place.Node{ID: id}
-		if i := slices.IndexFunc(v.members, func(m Member) bool { return m.ID == id }); i >= 0 {
+		if i := slices.IndexFunc(v.members, func(m members.Member) bool { return m.ID == id }); i >= 0 {
 			n.CapacityBytes = v.members[i].CapacityBytes
 		}
 		nodes = append(nodes, n)
@@ -304,7 +306,7 @@ func (v *view) firstRanked(x ExtentID, ids []string) string {
 }
 
 // topRanked returns the n members with the highest placement rank for an extent.
-func (v *view) topRanked(x ExtentID, n int) []string {
+func (v *view) topRanked(x local.ExtentID, n int) []string {
 	nodes := make([]place.Node, len(v.members))
 	for i, m := range v.members {
 		nodes[i] = place.Node{ID: m.ID, CapacityBytes: m.CapacityBytes}

@@ -1,4 +1,4 @@
-package blobfs
+package repair
 
 import (
 	"context"
@@ -10,33 +10,36 @@ import (
 	"github.com/steledb/stele/blobfs/local"
 )
 
+// healBytes is the size of a read, in bytes.
+const healBytes = 512 << 10
+
 // heal rebuilds the local replica if it is corrupt or its folder is retired. It reads each chunk
 // from wherever it is good, the old replica included, and keeps the old one until then. It returns
-// ErrDiskFull or ErrFolderRetired if this node has no space for it.
-func (k *repairer) heal(ctx context.Context, sv *survey) error {
+// local.ErrDiskFull or local.ErrFolderRetired if this node has no space for it.
+func (k *Repairer) heal(ctx context.Context, sv *survey) error {
 	x := sv.info.ID
 	others := slices.Concat(sv.good, sv.goodDraining, sv.corrupt)
-	st, err := k.statAny(ctx, x, append([]string{k.s.self}, others...))
+	st, err := k.statAny(ctx, x, append([]string{k.self}, others...))
 	if err != nil {
 		return errors.Join(errNoGood, err)
 	}
 	ref := api.Ref{Extent: x, CRC: st.CRC}
 	h := healing{k: k, ctx: ctx, ref: ref, others: others}
-	if h.localReplica, err = k.s.disks.OpenExtent(ctx, x, st.CRC); err == nil {
+	if h.localReplica, err = k.deps.Disks.OpenExtent(ctx, x, st.CRC); err == nil {
 		defer h.localReplica.Close()
 	}
-	w, err := k.s.disks.ReplaceExtent(ctx, x, st.Offset)
+	w, err := k.deps.Disks.ReplaceExtent(ctx, x, st.Offset)
 	if err != nil {
 		return err
 	}
 	defer w.Abort()
-	buf := make([]byte, copyBytes)
+	buf := make([]byte, healBytes)
 	for at := int64(0); at < st.Length; at += int64(len(buf)) {
-		p := buf[:min(copyBytes, st.Length-at)]
+		p := buf[:min(healBytes, st.Length-at)]
 		if err := h.read(p, at); err != nil {
 			return err
 		}
-		if err := k.copyRate.wait(ctx, int64(len(p))); err != nil {
+		if err := k.limits.rate.wait(ctx, int64(len(p))); err != nil {
 			return err
 		}
 		if err := w.Write(p); err != nil {
@@ -49,16 +52,16 @@ func (k *repairer) heal(ctx context.Context, sv *survey) error {
 	if _, err := w.Seal(ctx, st.Last, sv.info.Holders); err != nil {
 		return err
 	}
-	k.s.cache.forgetExtent(x)
-	k.s.clearCorruption(x)
-	k.count(func(c *KeepCounts) { c.Healed++ })
-	k.s.log.Info("extent healed", "extent", x.String(), "retired", sv.info.Retired)
+	k.deps.Forget(x)
+	k.deps.Corruption.Clear(x)
+	k.count(func(c *Counts) { c.Healed++ })
+	k.deps.Logger.Info("extent healed", "extent", x.String(), "retired", sv.info.Retired)
 	return nil
 }
 
 // healing reads the chunks of an extent that is being rebuilt.
 type healing struct {
-	k            *repairer
+	k            *Repairer
 	ctx          context.Context
 	ref          api.Ref
 	localReplica *local.ExtentReader // nil if its table cannot be read
@@ -68,11 +71,11 @@ type healing struct {
 // read reads verified bytes from any replica, in one read or chunk by chunk.
 func (h *healing) read(p []byte, off int64) error {
 	err := h.readFrom(p, off)
-	if err == nil || len(p) <= sumBytes {
+	if err == nil || len(p) <= local.ChunkBytes {
 		return err
 	}
-	for i := 0; i < len(p); i += sumBytes {
-		chunk := p[i:min(i+sumBytes, len(p))]
+	for i := 0; i < len(p); i += local.ChunkBytes {
+		chunk := p[i:min(i+local.ChunkBytes, len(p))]
 		if err := h.readFrom(chunk, off+int64(i)); err != nil {
 			return err
 		}
@@ -103,9 +106,9 @@ func (h *healing) readFrom(p []byte, off int64) error {
 }
 
 func (h *healing) readNode(node string, p []byte, off int64) error {
-	ctx, cancel := context.WithTimeout(h.ctx, h.k.s.cluster.ReplyTimeout)
+	ctx, cancel := context.WithTimeout(h.ctx, h.k.deps.ReplyTimeout)
 	defer cancel()
-	peer, err := h.k.s.peers.Peer(ctx, node)
+	peer, err := h.k.deps.Peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}
