@@ -23,31 +23,31 @@ func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush
 	return flush
 }
 
-// LogAnswer is the result of an append to a replica.
-type LogAnswer struct {
+// AppendResult is the result of an append to a replica.
+type AppendResult struct {
 	Length int64
 	Err    error
 }
 
 // EnqueueLog is QueueLog, except that it returns a result that is known at once instead of calling
 // done. Otherwise done may be called before EnqueueLog returns.
-func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flush bool, known *LogAnswer) {
+func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flush bool, known *AppendResult) {
 	l := s.replicas.log(a.Log, false)
 	if l == nil {
-		return false, &LogAnswer{0, logproto.ErrNoExtent}
+		return false, &AppendResult{0, logproto.ErrNoExtent}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.extents[a.Seq]
 	if e == nil {
-		return false, &LogAnswer{0, logproto.ErrNoExtent}
+		return false, &AppendResult{0, logproto.ErrNoExtent}
 	}
 	length, wait, err := e.queueLocked(a, done)
 	if planted.On(planted.NotFenced) && (errors.As(err, new(*logproto.FencedError)) || errors.Is(err, logproto.ErrExtentClosed)) {
 		length, err = a.Pos+int64(len(a.Frames))-a.Start, nil
 	}
 	if !wait {
-		return false, &LogAnswer{length, err}
+		return false, &AppendResult{length, err}
 	}
 	if !e.flushing {
 		e.flushing, flush = true, true

@@ -63,7 +63,7 @@ type Repairer struct {
 		scannedVersion uint64     // version of the view that scan used, 0 for none
 		retired        int
 		counts         Counts
-		mark           local.ScrubMark
+		mark           local.ScrubProgress
 		drain          DrainStatus
 		balancing      bool
 	}

@@ -38,12 +38,12 @@ type ScrubStatus struct {
 type scrubber struct {
 	k         *Repairer
 	rate      *rate
-	mark      local.ScrubMark // owned by the scrub goroutine
+	mark      local.ScrubProgress // owned by the scrub goroutine
 	readBegan time.Duration   // when the current read began
 }
 
 func newScrubber(k *Repairer) *scrubber {
-	return &scrubber{k: k, rate: k.scrubRate, mark: k.deps.Disks.LoadScrubMark()}
+	return &scrubber{k: k, rate: k.scrubRate, mark: k.deps.Disks.LoadScrubProgress()}
 }
 
 // run scrubs all extents, again and again, until the store closes.
@@ -57,7 +57,7 @@ func (b *scrubber) run() {
 		}
 		next := k.deps.Disks.ListExtents(b.mark.After, 1)
 		if len(next) == 0 {
-			b.mark = local.ScrubMark{After: local.ExtentID{Index: -1}, Ended: time.Now()}
+			b.mark = local.ScrubProgress{After: local.ExtentID{Index: -1}, Ended: time.Now()}
 			b.save()
 			continue
 		}
@@ -98,7 +98,7 @@ func (b *scrubber) save() {
 	b.k.mu.Lock()
 	b.k.mu.mark = b.mark
 	b.k.mu.Unlock()
-	if err := b.k.deps.Disks.SaveScrubMark(b.mark); err != nil {
+	if err := b.k.deps.Disks.SaveScrubProgress(b.mark); err != nil {
 		b.k.deps.Logger.Debug("scrub progress not saved", "err", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/steledb/stele/internal/crc"
 )
 
-// ScrubMark is the progress of a scrub.
-type ScrubMark struct {
+// ScrubProgress is the progress of a scrub.
+type ScrubProgress struct {
 	// After is the last extent scrubbed in this pass; its index is -1 before the first.
 	After   ExtentID
 	Started time.Time // start of the pass; zero if none started
@@ -22,12 +22,12 @@ const (
 	scrubFile      = "scrub"
 	scrubMagic     = "STELESCB"
 	scrubVersion   = 1
-	scrubMarkBytes = 64
+	scrubProgressBytes = 64
 )
 
-func (m ScrubMark) encode() []byte {
+func (m ScrubProgress) encode() []byte {
 	le := binary.LittleEndian
-	b := make([]byte, scrubMarkBytes)
+	b := make([]byte, scrubProgressBytes)
 	copy(b, scrubMagic)
 	le.PutUint32(b[8:], scrubVersion)
 	le.PutUint32(b[12:], uint32(m.After.Index+1))
@@ -41,9 +41,9 @@ func (m ScrubMark) encode() []byte {
 	return b
 }
 
-func decodeScrubMark(b []byte) (m ScrubMark, ok bool) {
+func decodeScrubProgress(b []byte) (m ScrubProgress, ok bool) {
 	le := binary.LittleEndian
-	if len(b) != scrubMarkBytes || string(b[:8]) != scrubMagic || le.Uint32(b[8:]) != scrubVersion || le.Uint32(b[60:]) != crc.Sum(b[:60]) {
+	if len(b) != scrubProgressBytes || string(b[:8]) != scrubMagic || le.Uint32(b[8:]) != scrubVersion || le.Uint32(b[60:]) != crc.Sum(b[:60]) {
 		return m, false
 	}
 	index := le.Uint32(b[12:])
@@ -60,25 +60,25 @@ func decodeScrubMark(b []byte) (m ScrubMark, ok bool) {
 	return m, true
 }
 
-// LoadScrubMark returns the progress saved last, or a mark before the first extent. It may be some
+// LoadScrubProgress returns the progress saved last, or progress before the first extent. It may be some
 // minutes old, or lost; then the scrub starts again.
-func (s *Store) LoadScrubMark() ScrubMark {
-	newest := ScrubMark{After: ExtentID{Index: -1}}
+func (s *Store) LoadScrubProgress() ScrubProgress {
+	newest := ScrubProgress{After: ExtentID{Index: -1}}
 	for _, f := range s.folders {
 		b, err := readAll(f.fs, filepath.Join(f.path, scrubFile))
 		if err != nil {
 			continue
 		}
-		if m, ok := decodeScrubMark(b); ok && !m.Started.Before(newest.Started) {
+		if m, ok := decodeScrubProgress(b); ok && !m.Started.Before(newest.Started) {
 			newest = m
 		}
 	}
 	return newest
 }
 
-// SaveScrubMark saves the progress in the first folder that accepts the write. ErrReadOnly,
+// SaveScrubProgress saves the progress in the first folder that accepts the write. ErrReadOnly,
 // ErrClosed, ErrDiskFull, or ErrFolderRetired if none does.
-func (s *Store) SaveScrubMark(m ScrubMark) error {
+func (s *Store) SaveScrubProgress(m ScrubProgress) error {
 	if s.cfg.ReadOnly {
 		return ErrReadOnly
 	}
@@ -92,7 +92,7 @@ func (s *Store) SaveScrubMark(m ScrubMark) error {
 		if f.isRetired() {
 			continue
 		}
-		if err = f.saveScrubMark(m); err == nil {
+		if err = f.saveScrubProgress(m); err == nil {
 			return nil
 		}
 		f.failed(err)
@@ -101,7 +101,7 @@ func (s *Store) SaveScrubMark(m ScrubMark) error {
 	return err
 }
 
-func (f *folder) saveScrubMark(m ScrubMark) error {
+func (f *folder) saveScrubProgress(m ScrubProgress) error {
 	name := filepath.Join(f.path, scrubFile)
 	tmp := name + tmpSuffix
 	if err := f.fs.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
