@@ -249,9 +249,9 @@ func TestMasterKeyRotation(t *testing.T) {
 // keyOf returns the number of the data key of a blob's first extent.
 func keyOf(t *testing.T, fsys vfs.FS, s *Store, h Handle) uint32 {
 	t.Helper()
-	s.mu.Lock()
+	s.extents.mu.Lock()
 	p := s.partsLocked(ExtentID{Blob: h.ID})[0]
-	s.mu.Unlock()
+	s.extents.mu.Unlock()
 	return uint32(readFile(t, fsys, p.path(h.ID))[12])
 }
 

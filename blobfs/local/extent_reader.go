@@ -27,7 +27,7 @@ type ExtentReader struct {
 // extent in quarantine leaves it. ErrNoExtent if the store does not have the extent (joined with
 // ErrFolderRetired if an unreadable folder may have it); *CorruptError if it is damaged or another
 // one.
-func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
+func (s *extents) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
 	x, err := s.openExtent(ctx, id, func(m *extentMeta) bool { return m.tableCRC == crc }, crc)
 	if err != nil {
 		return nil, fmt.Errorf("open extent %s: %w", id, err)
@@ -36,7 +36,7 @@ func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*Exten
 }
 
 // StatExtent returns what the index and the extent's file record. Errors are those of OpenExtent.
-func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
+func (s *extents) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 	}
@@ -57,14 +57,14 @@ func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error)
 }
 
 // openExtent opens the first valid file of the extent, in quarantine or not.
-func (s *Store) openExtent(ctx context.Context, id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+func (s *extents) openExtent(ctx context.Context, id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return nil, err
 	}
 	defer s.end()
 	x, err := s.openListed(id, matches, want)
 	if errors.Is(err, ErrNoExtent) {
-		if x, err = s.openQuarantined(id, matches); err != nil {
+		if x, err = s.quarantine.openQuarantined(id, matches); err != nil {
 			// Another caller may have taken it out of quarantine in between.
 			x, err = s.openListed(id, matches, want)
 		}
@@ -76,7 +76,7 @@ func (s *Store) openExtent(ctx context.Context, id ExtentID, matches func(*exten
 }
 
 // openListed opens the first valid file of an extent that is not in quarantine.
-func (s *Store) openListed(id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+func (s *extents) openListed(id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Store) openListed(id ExtentID, matches func(*extentMeta) bool, want uin
 // missingError returns the error for an extent without a file: ErrNoExtent, or a *CorruptError if the
 // index has the extent but its files were removed by something else. The latter must be reported as
 // damage, or nothing would repair the lost replica.
-func (s *Store) missingError(id ExtentID) error {
+func (s *extents) missingError(id ExtentID) error {
 	s.quarantine.op.Lock() // excludes renames
 	defer s.quarantine.op.Unlock()
 	var name string
@@ -123,7 +123,7 @@ func (s *Store) missingError(id ExtentID) error {
 }
 
 // withUnreadable adds to an ErrNoExtent the unreadable folders that may have the extent.
-func (s *Store) withUnreadable(err error) error {
+func (s *extents) withUnreadable(err error) error {
 	for _, f := range s.folders {
 		if f.unreadable {
 			err = fmt.Errorf("%w: %w", err, f.retiredError())

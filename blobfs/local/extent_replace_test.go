@@ -73,8 +73,8 @@ func TestReplaceExtent(t *testing.T) {
 		if s, err = Open(cfg); err != nil {
 			t.Fatal(err)
 		}
-		if x, err := s.ExtentInfo(id); err != nil || x.Holders.Epoch != 4 || s.mu.parts != 1 {
-			t.Errorf("after a restart: %+v, %d files, %v", x, s.mu.parts, err)
+		if x, err := s.ExtentInfo(id); err != nil || x.Holders.Epoch != 4 || s.extents.mu.parts != 1 {
+			t.Errorf("after a restart: %+v, %d files, %v", x, s.extents.mu.parts, err)
 		}
 		if err := s.VerifyExtent(ctx, id); err != nil {
 			t.Error(err)

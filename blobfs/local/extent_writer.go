@@ -21,7 +21,7 @@ var chunkPool = sync.Pool{New: func() any { return new([ChunkBytes]byte) }}
 // folder are replaced; see move.
 type extentWriter struct {
 	extentMeta
-	s         *Store
+	s         *extents
 	folder    *folder
 	file      vfs.File // nil once finished
 	name      string   // path of the file; empty if there is none

@@ -133,7 +133,7 @@ func TestGoldenLog(t *testing.T) {
 	if err := w.Seal(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	f := s.mu.logs[exampleID].extents[0]
+	f := s.localLogs.mu.logs[exampleID].extents[0]
 	got := readFile(t, fs, f.path())
 
 	// The salt is random: use the file's own, then the example's.
@@ -178,5 +178,5 @@ func TestGoldenReplica(t *testing.T) {
 	if err := s.CutLog(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, "a replica of a log extent", readFile(t, fs, s.replicas.logs[exampleID].extents[2].f.path()))
+	compare(t, "a replica of a log extent", readFile(t, fs, s.logReplicas.logs[exampleID].extents[2].f.path()))
 }

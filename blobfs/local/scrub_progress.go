@@ -19,9 +19,9 @@ type ScrubProgress struct {
 }
 
 const (
-	scrubFile      = "scrub"
-	scrubMagic     = "STELESCB"
-	scrubVersion   = 1
+	scrubFile          = "scrub"
+	scrubMagic         = "STELESCB"
+	scrubVersion       = 1
 	scrubProgressBytes = 64
 )
 
@@ -62,7 +62,7 @@ func decodeScrubProgress(b []byte) (m ScrubProgress, ok bool) {
 
 // LoadScrubProgress returns the progress saved last, or progress before the first extent. It may be some
 // minutes old, or lost; then the scrub starts again.
-func (s *Store) LoadScrubProgress() ScrubProgress {
+func (s *disks) LoadScrubProgress() ScrubProgress {
 	newest := ScrubProgress{After: ExtentID{Index: -1}}
 	for _, f := range s.folders {
 		b, err := readAll(f.fs, filepath.Join(f.path, scrubFile))
@@ -78,7 +78,7 @@ func (s *Store) LoadScrubProgress() ScrubProgress {
 
 // SaveScrubProgress saves the progress in the first folder that accepts the write. ErrReadOnly,
 // ErrClosed, ErrDiskFull, or ErrFolderRetired if none does.
-func (s *Store) SaveScrubProgress(m ScrubProgress) error {
+func (s *disks) SaveScrubProgress(m ScrubProgress) error {
 	if s.cfg.ReadOnly {
 		return ErrReadOnly
 	}

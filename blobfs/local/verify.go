@@ -41,11 +41,11 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 	}
 	s.end() // Close need not wait for the reads
 	v := &verifier{report: report, buf: make([]byte, 0, ChunkBytes)}
-	s.mu.Lock()
-	for _, d := range s.mu.damaged {
+	s.localLogs.mu.Lock()
+	for _, d := range s.localLogs.mu.damaged {
 		v.problem(d.File, d.Offset, d)
 	}
-	s.mu.Unlock()
+	s.localLogs.mu.Unlock()
 	for _, f := range s.folders {
 		if f.unreadable {
 			v.problem(f.path, 0, f.retiredError())
@@ -60,7 +60,7 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 	for _, st := range states {
 		v.log(ctx, st)
 	}
-	v.logReplicas(ctx, s)
+	v.logReplicas(ctx, s.logReplicas)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
@@ -217,9 +217,9 @@ func (s *Store) ScrubExtent(ctx context.Context, id ExtentID, pace func(bytes in
 		return fmt.Errorf("verify extent %s: %w", id, err)
 	}
 	s.end() // Close need not wait for the reads
-	s.mu.Lock()
+	s.extents.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
-	s.mu.Unlock()
+	s.extents.mu.Unlock()
 	err := s.withUnreadable(ErrNoExtent)
 	for i := range parts {
 		p := &parts[i]

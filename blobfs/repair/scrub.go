@@ -39,7 +39,7 @@ type scrubber struct {
 	k         *Repairer
 	rate      *rate
 	mark      local.ScrubProgress // owned by the scrub goroutine
-	readBegan time.Duration   // when the current read began
+	readBegan time.Duration       // when the current read began
 }
 
 func newScrubber(k *Repairer) *scrubber {

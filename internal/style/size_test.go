@@ -17,8 +17,8 @@ const (
 var (
 	largePackages = map[string]int{"cmd/stele": 90, "node": 105, "raftmeta": 50, "tablet": 57}
 	largeTypes    = map[string]int{
-		"blobfs/api.Remote": 41, "blobfs/local.Store": 133,
-		"client.Client": 87, "cmd/stele.app": 229, "node.Node": 227, "node.quotaService": 45, "node.tabletServer": 42,
+		"blobfs/api.Remote": 41,
+		"client.Client":     87, "cmd/stele.app": 229, "node.Node": 227, "node.quotaService": 45, "node.tabletServer": 42,
 		"node/formation.Former": 42, "raftmeta.Group": 78, "raftmeta.leaseManager": 57, "tablet.Server": 113, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
