@@ -1,7 +1,6 @@
-package blobfs_test
+package repair_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -9,76 +8,31 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/blobfs/clustertest"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
 )
 
-// wholeWithin is how long after the start of the last node an extent may lack a replica: a node is
-// probed after a quarter of its silence, and failed tasks are retried as soon as it answers.
-const wholeWithin = 5 * time.Second
-
-// lacking describes the extents that are missing on some of three nodes; empty if there is none.
-func (c *nodes) lacking(handles []blobfs.Handle) string {
-	count, example := 0, ""
-	for _, h := range handles {
-		for _, ref := range h.Extents {
-			var have []string
-			for _, n := range c.all {
-				if n.dead {
-					continue
-				}
-				if st, err := n.StatExtent(c.t.Context(), blobfs.ExtentID{Blob: h.ID, Index: ref.Index}); err == nil && st.CRC == ref.CRC {
-					have = append(have, n.id)
-				}
-			}
-			if len(have) < 3 {
-				count++
-				example = fmt.Sprintf("extent %d of %s, written to %v, is on %v", ref.Index, h.ID, ref.Replicas, have)
-			}
-		}
-	}
-	if count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d extents lack replicas: %s", count, example)
-}
-
-// untilWhole waits until all extents have three replicas.
-func (c *nodes) untilWhole(handles []blobfs.Handle) {
-	c.t.Helper()
-	start := time.Now()
-	for {
-		lacking := c.lacking(handles)
-		if lacking == "" {
-			c.t.Logf("whole after %v", time.Since(start))
-			return
-		}
-		if time.Since(start) > wholeWithin {
-			c.t.Fatalf("%v after all nodes have started %s", time.Since(start), lacking)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
 // I14: extents written while a node did not answer, although gossip reported it as alive, reach
 // that node soon after it answers.
 func TestRepairSoonAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := nodesConfig{n: 3, keep: true, virtual: true, cluster: quick}
-		c := newNodes(t, cfg)
+		cfg := clustertest.Config{N: 3, Keep: true, Virtual: true, Cluster: clustertest.Quick}
+		c := clustertest.New(t, cfg)
 		time.Sleep(10 * time.Second)
-		c.all[2].kill()
+		c.All[2].Kill()
 		var handles []blobfs.Handle
 		for i := range 20 {
-			handles = append(handles, put(t, c.all[i%2].Store, blobtest.Bytes(uint64(i), 300_000)))
+			handles = append(handles, clustertest.Put(t, c.All[i%2].Store, blobtest.Bytes(uint64(i), 300_000)))
 		}
 		time.Sleep(3 * time.Second)
-		c.all[2].reopen(cfg)
-		c.untilWhole(handles)
-		for _, n := range c.all {
+		c.All[2].Reopen(cfg)
+		c.UntilWhole(handles)
+		for _, n := range c.All {
 			if st := n.Repairs(); st.ToCopy != 0 {
-				t.Errorf("%s: status when all is whole: %+v", n.id, st)
+				t.Errorf("%s: status when all is whole: %+v", n.ID, st)
 			}
 		}
 	})
@@ -87,7 +41,7 @@ func TestRepairSoonAfterSilence(t *testing.T) {
 // I14: a node that reports in an audit that it has lost its replicas, and is silent when they are
 // to be made, is not taken for a holder.
 func TestRepairAfterSilentLoss(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -98,8 +52,8 @@ func TestRepairAfterSilentLoss(t *testing.T) {
 		loser := c.all[2]
 		loser.stop()
 		for id := range c.blobs {
-			if loser.fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {
-				noError(t, loser.fs.Remove("/b/blobs/"+id.String()+".0of1"))
+			if loser.FS.Remove("/a/blobs/"+id.String()+".0of1") != nil {
+				clustertest.NoError(t, loser.FS.Remove("/b/blobs/"+id.String()+".0of1"))
 			}
 		}
 		reported := map[string]bool{}
@@ -130,12 +84,12 @@ func TestRepairAfterSilentLoss(t *testing.T) {
 // different times. All that was written is fully replicated soon afterwards.
 func TestRepairSoonAfterAllRestart(t *testing.T) {
 	t.Parallel()
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	for round := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, round))
-			cfg := nodesConfig{n: 3, keep: true, virtual: true, cluster: quick}
-			c := newNodes(t, cfg)
+			cfg := clustertest.Config{N: 3, Keep: true, Virtual: true, Cluster: clustertest.Quick}
+			c := clustertest.New(t, cfg)
 			time.Sleep(time.Duration(rng.IntN(100)) * time.Second)
 			var mu sync.Mutex
 			var handles []blobfs.Handle
@@ -162,20 +116,20 @@ func TestRepairSoonAfterAllRestart(t *testing.T) {
 				}
 			}
 			var group sync.WaitGroup
-			for i, n := range c.all {
+			for i, n := range c.All {
 				s, seed := n.Store, rng.Uint64()+uint64(i)
 				group.Go(func() { writeSome(s, seed) })
 			}
 			order := rng.Perm(3)
 			for _, i := range order {
 				time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
-				c.all[i].kill()
+				c.All[i].Kill()
 			}
 			group.Wait()
 			for _, i := range rng.Perm(3) {
-				n := c.all[i]
-				n.reopen(cfg)
-				c.change(n.id, func(m *blobfs.Member) { m.Since = time.Now() })
+				n := c.All[i]
+				n.Reopen(cfg)
+				c.Change(n.ID, func(m *blobfs.Member) { m.Since = time.Now() })
 				s, seed := n.Store, rng.Uint64()
 				group.Go(func() { writeSome(s, seed) })
 				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
@@ -183,9 +137,9 @@ func TestRepairSoonAfterAllRestart(t *testing.T) {
 			mu.Lock()
 			soFar := slices.Clone(handles)
 			mu.Unlock()
-			c.untilWhole(soFar)
+			c.UntilWhole(soFar)
 			group.Wait()
-			c.untilWhole(handles)
+			c.UntilWhole(handles)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package blobfs_test
+package replog_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs/clustertest"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/blobfs/replog"
@@ -16,35 +18,21 @@ import (
 
 // newFullLog returns a log of n1 that was created, with a standby, before all folders fell below
 // their reserve.
-func newFullLog(t *testing.T, n int, logs replog.Config) (*nodes, *lists, blobfs.ID, *replog.Writer) {
-	l := newLists()
-	cfg := quick
+func newFullLog(t *testing.T, n int, logs replog.Config) (*clustertest.Cluster, *clustertest.Lists, blobfs.ID, *replog.Writer) {
+	l := clustertest.NewLists()
+	cfg := clustertest.Quick
 	cfg.Lists, cfg.Logs = l, logs
-	c := newNodes(t, nodesConfig{n: n, cluster: cfg, reserve: vitalReserve})
+	c := clustertest.New(t, clustertest.Config{N: n, Cluster: cfg, Reserve: clustertest.Reserve})
 	id := blobfs.NewID()
-	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
-	noError(t, err)
+	w, err := c.All[0].ReplicatedLogs().Create(t.Context(), "n1", id)
+	clustertest.NoError(t, err)
 	_, err = w.Append(t.Context(), []byte("first"))
-	noError(t, err)
-	eventually(t, "a standby is registered", func() bool { return len(l.list(t, "n1", id).Extents) == 2 })
-	for _, n := range c.all {
-		c.setFree(n, -64<<10)
+	clustertest.NoError(t, err)
+	clustertest.Eventually(t, "a standby is registered", func() bool { return len(l.LogList(t, "n1", id).Extents) == 2 })
+	for _, n := range c.All {
+		c.SetFree(n, -64<<10)
 	}
 	return c, l, id, w
-}
-
-// setFree sets the free space above a node's reserve, which may be negative, and updates the
-// membership.
-func (c *nodes) setFree(n *node, above int64) {
-	for _, dir := range []string{"/a", "/b"} {
-		n.fs.SetCapacity(dir, 0)
-		for _, f := range n.Stats().Folders {
-			if f.Path == dir {
-				n.fs.SetCapacity(dir, f.BlobBytes+f.LogBytes+vitalReserve+above)
-			}
-		}
-	}
-	c.change(n.id, func(m *blobfs.Member) { m.FreeBytes = max(0, above) })
 }
 
 // If a replica is lost while all disks are full, the frames sent to it are acknowledged in an
@@ -55,10 +43,10 @@ func TestFullLogLosesReplica(t *testing.T) {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
 			c, l, id, w := newFullLog(t, n, replog.Config{DeadlineMin: 2 * time.Second, Retry: 20 * time.Millisecond})
-			c.all[n-1].kill()
+			c.All[n-1].Kill()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			want := []logRecord{{p: []byte("first")}}
+			want := []clustertest.Record{{P: []byte("first")}}
 			for {
 				p := blobtest.Bytes(uint64(len(want)), 50_000)
 				pos, err := w.Append(ctx, p)
@@ -68,36 +56,36 @@ func TestFullLogLosesReplica(t *testing.T) {
 				if err != nil {
 					t.Fatalf("append %d: %v", len(want), err)
 				}
-				want = append(want, logRecord{p, pos})
+				want = append(want, clustertest.Record{P: p, Pos: pos})
 			}
 			if len(want) < 3 {
 				t.Errorf("only %d records were acknowledged", len(want))
 			}
-			list := l.list(t, "n1", id)
+			list := l.LogList(t, "n1", id)
 			if last := list.Extents[len(list.Extents)-1]; len(last.Replicas) < min(n-1, 3) {
 				t.Errorf("the last extent is on %v", last.Replicas)
 			}
-			for _, x := range c.all[:n-1] {
+			for _, x := range c.All[:n-1] {
 				for _, dir := range []string{"/a", "/b"} {
-					if free, err := x.fs.FreeBytes(dir); err != nil || free < vitalReserve/2 {
-						t.Errorf("%d bytes are left in %s of %s, less than half of the reserve: %v", free, dir, x.id, err)
+					if free, err := x.FS.FreeBytes(dir); err != nil || free < clustertest.Reserve/2 {
+						t.Errorf("%d bytes are left in %s of %s, less than half of the reserve: %v", free, dir, x.ID, err)
 					}
 				}
-				c.setFree(x, 1<<30)
+				c.SetFree(x, 1<<30)
 			}
-			eventually(t, "appends go on", func() bool {
+			clustertest.Eventually(t, "appends go on", func() bool {
 				pos, err := w.Append(ctx, []byte("again"))
 				if err == nil {
-					want = append(want, logRecord{[]byte("again"), pos})
+					want = append(want, clustertest.Record{P: []byte("again"), Pos: pos})
 				}
 				return err == nil
 			})
-			noError(t, w.Close())
-			got := readLog(t, c.all[0].Store, "n1", id)
+			clustertest.NoError(t, w.Close())
+			got := clustertest.ReadLog(t, c.All[0].Store, "n1", id)
 			if len(got) != len(want) {
 				t.Fatalf("%d records are read, %d were acknowledged", len(got), len(want))
 			}
-			equalRecords(t, got[1:], want[1:])
+			clustertest.EqualRecords(t, got[1:], want[1:])
 		})
 	}
 }
@@ -110,7 +98,7 @@ func TestFullLogWaitsForSlowReplica(t *testing.T) {
 	healed := make(chan struct{})
 	heal := sync.OnceFunc(func() { close(healed) })
 	defer heal()
-	c.all[2].fs.SetHook(func(op vfs.Op) error {
+	c.All[2].FS.SetHook(func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync || op.Kind == vfs.OpWrite {
 			<-healed
 		}
@@ -125,19 +113,19 @@ func TestFullLogWaitsForSlowReplica(t *testing.T) {
 		t.Errorf("an append waits for a slow replica because the disks are full; Full returned %v", err)
 	}
 	heal()
-	noError(t, <-done)
+	clustertest.NoError(t, <-done)
 	if err := w.Full(); err != nil {
 		t.Errorf("no append waits: %v", err)
 	}
 	for range 3 {
 		_, err := w.Append(ctx, []byte("more"))
-		noError(t, err)
+		clustertest.NoError(t, err)
 	}
 	if st := w.Stats(); st.Slow > 0 || st.Failed > 0 {
 		t.Errorf("replicas were given up: %+v", st)
 	}
-	noError(t, w.Close())
-	if got := readLog(t, c.all[1].Store, "n1", id); len(got) != 5 {
+	clustertest.NoError(t, w.Close())
+	if got := clustertest.ReadLog(t, c.All[1].Store, "n1", id); len(got) != 5 {
 		t.Errorf("%d records are read", len(got))
 	}
 }

@@ -1,4 +1,4 @@
-package blobfs_test
+package repair_test
 
 import (
 	"math/rand/v2"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/local"
@@ -18,7 +20,7 @@ import (
 // I6: a draining node becomes empty, and is reported safe to remove when that is true and not
 // before.
 func TestDrain(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{Repair: repair.Config{RepairBytes: 100_000}})
@@ -48,7 +50,7 @@ func TestDrain(t *testing.T) {
 		c.readable(c.all[1])
 		// A survivor that saw the same as this node may have made one copy too many.
 		c.until(3*time.Hour, "trimmed", func() bool { _, more := c.short(3); return more == 0 })
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 		t.Logf("took %v, %d copies", took, c.made())
 	})
 }
@@ -59,7 +61,7 @@ func TestDrain(t *testing.T) {
 func TestDrainOfSingleReplicas(t *testing.T) {
 	for name, listed := range map[string]int{"on the list": 0, "off the list": 1} {
 		t.Run(name, func(t *testing.T) {
-			seed := runSeed(t)
+			seed := clustertest.RunSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 5, blobfs.Cluster{})
@@ -73,7 +75,7 @@ func TestDrainOfSingleReplicas(t *testing.T) {
 				if fewer, _ := c.short(3); fewer > 0 {
 					t.Errorf("%d extents have too few replicas", fewer)
 				}
-				noError(t, c.agreed())
+				clustertest.NoError(t, c.agreed())
 				drainingNode.stop()
 				c.readable(c.all[4])
 				t.Logf("took %v", took)
@@ -85,7 +87,7 @@ func TestDrainOfSingleReplicas(t *testing.T) {
 // Nor does a draining node wait for nodes that lack its knowledge: lists name nodes without a
 // replica, and leave out some that have one.
 func TestDrainWhereListsAreWrong(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
@@ -110,7 +112,7 @@ func TestDrainWhereListsAreWrong(t *testing.T) {
 // An extent written to a draining node, by a writer that had chosen it before, delays the drain no
 // longer than the extents that were there.
 func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 5, blobfs.Cluster{})
@@ -123,8 +125,8 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 			x := blobfs.ExtentID{Blob: c.put(rng, 3000, on...)}
 			for _, n := range on { // as sealing a stream does
 				info, err := n.store.ExtentInfo(x)
-				noError(t, err)
-				noError(t, n.store.Peer().SetHolders(t.Context(), x, blobfs.Holders{Epoch: 2, Nodes: info.Holders.Nodes}))
+				clustertest.NoError(t, err)
+				clustertest.NoError(t, n.store.Peer().SetHolders(t.Context(), x, blobfs.Holders{Epoch: 2, Nodes: info.Holders.Nodes}))
 			}
 		}
 		if st := drainingNode.store.Repairs().Drain; st.Safe {
@@ -134,14 +136,14 @@ func TestDrainOfWhatIsWrittenMeanwhile(t *testing.T) {
 		if fewer, _ := c.short(3); fewer > 0 {
 			t.Errorf("%d extents have too few replicas", fewer)
 		}
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 		t.Logf("took %v", took)
 	})
 }
 
 // With too few nodes left, or one of them dead, the drain is not safe.
 func TestDrainThatIsNotSafe(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -176,26 +178,26 @@ func TestDrainThatIsNotSafe(t *testing.T) {
 // A draining node counts the logs that need it.
 func TestDrainOfLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lists := newLists()
+		lists := clustertest.NewLists()
 		c := newRepairCluster(t, 3, blobfs.Cluster{Lists: lists})
 		n := c.all[1]
 		id := blobfs.NewID()
 		for seq := uint64(1); seq <= 3; seq++ {
 			_, err := n.store.OpenLogReplica(t.Context(), local.LogOpen{Log: id, Server: "n1", Seq: seq, Epoch: 1, Salt: 1})
-			noError(t, err)
+			clustertest.NoError(t, err)
 		}
 		list := logproto.List{Epoch: 1, Owner: 1, Extents: []logproto.Extent{
 			{Seq: 1, Length: 4096, Replicas: []string{"n1", "n2"}}, {Seq: 2, Length: logproto.Open, Replicas: []string{"n2", "n3"}},
 		}}
 		path := "/logs/n1/" + id.String()
 		gen, err := lists.Save(t.Context(), path, replog.EncodeList(&list), 0)
-		noError(t, err)
+		clustertest.NoError(t, err)
 		n.setMember(func(m *blobfs.Member) { m.Draining = true })
 		time.Sleep(time.Minute)
 		if st := n.store.Repairs().Drain; st.Safe || st.LogExtentsSealed != 1 || st.LogExtentsOpen != 1 {
 			t.Errorf("%+v", st)
 		}
-		noError(t, lists.Delete(t.Context(), path, gen))
+		clustertest.NoError(t, lists.Delete(t.Context(), path, gen))
 		c.until(time.Minute, "safe", func() bool { return n.store.Repairs().Drain.Safe })
 	})
 }
@@ -203,7 +205,7 @@ func TestDrainOfLogs(t *testing.T) {
 // A new node is filled until no node is much fuller; then nothing moves any more.
 func TestRebalance(t *testing.T) {
 	t.Parallel()
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{Repair: repair.Config{BalanceBytes: 50_000}})
@@ -240,7 +242,7 @@ func TestRebalance(t *testing.T) {
 		if fewer, more := c.short(3); fewer+more > 0 {
 			t.Errorf("%d extents have too few replicas, %d too many", fewer, more)
 		}
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 		c.readable(n)
 	})
 }
@@ -262,7 +264,7 @@ func (c *repairCluster) fullness() (least, most float64) {
 // A node that is off the list of an extent keeps its replica until each node that should have one
 // has answered that it does: an unreachable node on the list may have lost its own.
 func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -286,6 +288,6 @@ func TestReplicaStaysUntilAllOfListAnswer(t *testing.T) {
 		if fewer, more := c.short(3); fewer+more > 0 {
 			t.Errorf("%d extents have fewer than three replicas, %d more", fewer, more)
 		}
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 	})
 }

@@ -1,4 +1,4 @@
-package blobfs_test
+package gc_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
@@ -73,22 +75,16 @@ func (c *catalog) name(id blobfs.ID, named bool) {
 type gcBlob struct {
 	h       blobfs.Handle
 	data    []byte
-	owner   *node // has not released it; nil if it has
+	owner   *clustertest.Node // has not released it; nil if it has
 	named   bool
-	readers map[*node]*blobfs.Reader
+	readers map[*clustertest.Node]*blobfs.Reader
 }
 
 func (b *gcBlob) live() bool { return b.named || b.owner != nil || len(b.readers) > 0 }
 
-func (l *lists) setLoadFails(deaf bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.loadFails = deaf
-}
-
 // gcLog is a log and the path of its list.
 type gcLog struct {
-	id     blobfs.ID
+	ID     blobfs.ID
 	server string
 }
 
@@ -96,13 +92,13 @@ type gcLog struct {
 type gcWorld struct {
 	t       *testing.T
 	rng     *rand.Rand
-	c       *nodes
-	cfg     nodesConfig
-	lists   *lists
+	c       *clustertest.Cluster
+	cfg     clustertest.Config
+	lists   *clustertest.Lists
 	catalog *catalog
 	blobs   []*gcBlob
 	logs    []gcLog
-	away    map[*node]time.Time // until when
+	away    map[*clustertest.Node]time.Time // until when
 	work    sync.WaitGroup
 	deaf    bool // lists of logs cannot be loaded, except by the test
 
@@ -112,23 +108,23 @@ type gcWorld struct {
 	total          api.Swept
 }
 
-// gcTimes are far enough apart to be told from each other.
+// gcTimes are far enough apart to be distinguished.
 var gcTimes = gc.Config{Every: time.Hour, Warn: 30 * time.Minute, Grace: 24 * time.Hour, Away: 12 * time.Hour, Marks: 4}
 
 func newGCWorld(t *testing.T, seed uint64, times gc.Config, keep bool) *gcWorld {
 	w := &gcWorld{
-		t: t, rng: rand.New(rand.NewPCG(seed, 17)), lists: newLists(), away: map[*node]time.Time{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 17)), lists: clustertest.NewLists(), away: map[*clustertest.Node]time.Time{},
 		catalog: &catalog{named: map[blobfs.ID]bool{}, omits: map[blobfs.ID]bool{}},
 	}
-	cluster := quick
+	cluster := clustertest.Quick
 	cluster.Lists, cluster.GC = w.lists, times
-	w.cfg = nodesConfig{n: 5, extent: 64 << 10, cluster: cluster, virtual: true, keep: keep}
-	w.c = newNodes(t, w.cfg)
+	w.cfg = clustertest.Config{N: 5, Extent: 64 << 10, Cluster: cluster, Virtual: true, Keep: keep}
+	w.c = clustertest.New(t, w.cfg)
 	return w
 }
 
 // sweeper makes rounds on a node until ctx ends.
-func (w *gcWorld) sweeper(ctx context.Context, n *node) {
+func (w *gcWorld) sweeper(ctx context.Context, n *clustertest.Node) {
 	s := n.GC().NewSweeper(w.catalog)
 	w.work.Go(func() {
 		for ctx.Err() == nil {
@@ -151,7 +147,7 @@ func (w *gcWorld) sweeper(ctx context.Context, n *node) {
 }
 
 func (w *gcWorld) step() {
-	n := w.c.all[w.rng.IntN(len(w.c.all))]
+	n := w.c.All[w.rng.IntN(len(w.c.All))]
 	switch k := w.rng.IntN(20); {
 	case k < 5:
 		w.write(n)
@@ -161,7 +157,7 @@ func (w *gcWorld) step() {
 		w.read(n)
 	case k == 12:
 		w.cutOff(n)
-	case k == 13 && n != w.c.all[0] && n != w.c.all[1]:
+	case k == 13 && n != w.c.All[0] && n != w.c.All[1]:
 		w.restart(n)
 	case k == 14:
 		w.catalog.mu.Lock()
@@ -179,16 +175,16 @@ func (w *gcWorld) step() {
 }
 
 // cut cuts a node off from all others, or reconnects it.
-func (w *gcWorld) cut(n *node, off bool) {
-	for _, o := range w.c.all {
+func (w *gcWorld) cut(n *clustertest.Node, off bool) {
+	for _, o := range w.c.All {
 		if o != n && (off || w.away[o].IsZero()) {
-			w.c.cut[[2]string{n.id, o.id}].Store(off)
-			w.c.cut[[2]string{o.id, n.id}].Store(off)
+			w.c.Cut[[2]string{n.ID, o.ID}].Store(off)
+			w.c.Cut[[2]string{o.ID, n.ID}].Store(off)
 		}
 	}
 }
 
-func (w *gcWorld) cutOff(n *node) {
+func (w *gcWorld) cutOff(n *clustertest.Node) {
 	if w.away[n].IsZero() && len(w.away) < 2 {
 		w.away[n] = time.Now().Add(time.Duration(w.rng.IntN(10)) * time.Hour)
 		w.cut(n, true)
@@ -196,7 +192,7 @@ func (w *gcWorld) cutOff(n *node) {
 }
 
 func (w *gcWorld) comeBack() {
-	for _, n := range w.c.all {
+	for _, n := range w.c.All {
 		if until := w.away[n]; !until.IsZero() && !time.Now().Before(until) {
 			delete(w.away, n)
 			w.cut(n, false)
@@ -204,8 +200,8 @@ func (w *gcWorld) comeBack() {
 	}
 }
 
-func (w *gcWorld) write(n *node) {
-	b := &gcBlob{data: blobtest.Bytes(w.rng.Uint64(), w.rng.IntN(150<<10)), owner: n, readers: map[*node]*blobfs.Reader{}}
+func (w *gcWorld) write(n *clustertest.Node) {
+	b := &gcBlob{data: blobtest.Bytes(w.rng.Uint64(), w.rng.IntN(150<<10)), owner: n, readers: map[*clustertest.Node]*blobfs.Reader{}}
 	wr, err := n.Create(w.t.Context())
 	if err != nil {
 		return // no node is up
@@ -239,19 +235,19 @@ func (w *gcWorld) change() {
 		w.catalog.name(b.h.ID, false)
 		b.named = false
 		if k == 0 && !b.live() {
-			_ = w.c.all[0].Delete(w.t.Context(), b.h.ID)
+			_ = w.c.All[0].Delete(w.t.Context(), b.h.ID)
 		}
 	}
 }
 
 // read opens and closes readers, also of blobs that are no longer named.
-func (w *gcWorld) read(n *node) {
+func (w *gcWorld) read(n *clustertest.Node) {
 	if len(w.blobs) == 0 {
 		return
 	}
 	b := w.blobs[w.rng.IntN(len(w.blobs))]
 	if r := b.readers[n]; r != nil {
-		noError(w.t, r.Close())
+		clustertest.NoError(w.t, r.Close())
 		delete(b.readers, n)
 	} else if b.live() && w.away[n].IsZero() {
 		r, err := n.OpenBlob(w.t.Context(), b.h)
@@ -265,7 +261,7 @@ func (w *gcWorld) read(n *node) {
 }
 
 // restart restarts a node, which ends its pins.
-func (w *gcWorld) restart(n *node) {
+func (w *gcWorld) restart(n *clustertest.Node) {
 	for _, b := range w.blobs {
 		if r := b.readers[n]; r != nil {
 			r.Close()
@@ -275,24 +271,24 @@ func (w *gcWorld) restart(n *node) {
 			b.owner = nil
 		}
 	}
-	n.kill()
-	n.reopen(w.cfg)
+	n.Kill()
+	n.Reopen(w.cfg)
 }
 
 // log creates a log that may never be closed, or removes one.
-func (w *gcWorld) log(n *node) {
+func (w *gcWorld) log(n *clustertest.Node) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
 	defer cancel()
 	if len(w.logs) > 3 {
 		l := w.logs[0]
 		w.logs = w.logs[1:]
-		if err := w.c.all[0].ReplicatedLogs().Remove(ctx, l.server, l.id); err != nil {
+		if err := w.c.All[0].ReplicatedLogs().Remove(ctx, l.server, l.ID); err != nil {
 			w.t.Errorf("remove log: %v", err)
 		}
 		return
 	}
 	id := blobfs.NewID()
-	wr, err := n.ReplicatedLogs().Create(ctx, n.id, id)
+	wr, err := n.ReplicatedLogs().Create(ctx, n.ID, id)
 	if err != nil {
 		return
 	}
@@ -304,8 +300,8 @@ func (w *gcWorld) log(n *node) {
 	if err == nil && w.rng.IntN(2) == 0 {
 		_ = wr.Seal(ctx)
 	}
-	noError(w.t, wr.Close())
-	w.logs = append(w.logs, gcLog{id, n.id})
+	clustertest.NoError(w.t, wr.Close())
+	w.logs = append(w.logs, gcLog{id, n.ID})
 }
 
 // check checks invariant R12 on all nodes: whatever is needed is there and was never judged
@@ -319,22 +315,22 @@ func (w *gcWorld) check() {
 		for _, ref := range b.h.Extents {
 			for _, id := range ref.Replicas {
 				x := blobfs.ExtentID{Blob: b.h.ID, Index: ref.Index}
-				if _, err := w.c.get(id).StatExtent(w.t.Context(), x); err != nil {
+				if _, err := w.c.Get(id).StatExtent(w.t.Context(), x); err != nil {
 					w.t.Fatalf("blob %d is needed (named %v, owner %v, %d readers): %s on %s: %v", i, b.named, b.owner != nil, len(b.readers), x, id, err)
 				}
 			}
 		}
 	}
-	for _, n := range w.c.all {
+	for _, n := range w.c.All {
 		if alarm := n.Alarm(); alarm != "" {
-			w.t.Fatalf("alarm on %s: %s", n.id, alarm)
+			w.t.Fatalf("alarm on %s: %s", n.ID, alarm)
 		}
 	}
 	for _, l := range w.logs {
-		for _, x := range w.lists.list(w.t, l.server, l.id).Extents {
+		for _, x := range w.lists.LogList(w.t, l.server, l.ID).Extents {
 			for _, id := range x.Replicas {
-				if st, err := w.c.get(id).StatLogReplica(l.id, x.Seq); err == nil && !st.QuarantinedSince.IsZero() {
-					w.t.Fatalf("extent %d of log %s is in quarantine on %s", x.Seq, l.id, id)
+				if st, err := w.c.Get(id).StatLogReplica(l.ID, x.Seq); err == nil && !st.QuarantinedSince.IsZero() {
+					w.t.Fatalf("extent %d of log %s is in quarantine on %s", x.Seq, l.ID, id)
 				}
 			}
 		}
@@ -363,27 +359,27 @@ func (w *gcWorld) settle() {
 	// Each of them may be one that the second sweeper has just begun.
 	time.Sleep(30*time.Hour + gcTimes.Grace + 5*gcTimes.Every)
 	w.check()
-	for _, n := range w.c.all {
+	for _, n := range w.c.All {
 		for _, x := range n.ListExtents(blobfs.ExtentID{Index: -1}, 1000) {
 			if i := slices.IndexFunc(w.blobs, func(b *gcBlob) bool { return b.h.ID == x.ID.Blob }); i < 0 || !w.blobs[i].live() {
-				w.t.Errorf("%s still has %s, which is garbage", n.id, x.ID)
+				w.t.Errorf("%s still has %s, which is garbage", n.ID, x.ID)
 			}
 		}
 		for _, x := range n.Quarantined(blobfs.ExtentID{Index: -1}, 1000) {
-			w.t.Errorf("%s still has %s in quarantine", n.id, x.ID)
+			w.t.Errorf("%s still has %s in quarantine", n.ID, x.ID)
 		}
 		for _, x := range n.LogReplicas() {
-			if !slices.ContainsFunc(w.logs, func(l gcLog) bool { return l.id == x.Log }) {
-				w.t.Errorf("%s still has extent %d of log %s, which is removed", n.id, x.Seq, x.Log)
+			if !slices.ContainsFunc(w.logs, func(l gcLog) bool { return l.ID == x.Log }) {
+				w.t.Errorf("%s still has extent %d of log %s, which is removed", n.ID, x.Seq, x.Log)
 			}
 		}
 	}
 	for _, b := range w.blobs {
 		if b.live() {
-			get(w.t, w.c.all[0].Store, b.h, b.data)
+			clustertest.Get(w.t, w.c.All[0].Store, b.h, b.data)
 		}
 		for _, r := range b.readers {
-			noError(w.t, r.Close())
+			clustertest.NoError(w.t, r.Close())
 		}
 	}
 }
@@ -402,22 +398,22 @@ func TestGCRandom(t *testing.T) {
 	}
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Logf("replay: STELE_SEED=%d go test ./blobfs -run TestSweepRandom", seed)
+			t.Logf("replay: STELE_SEED=%d go test ./blobfs/gc -run TestGCRandom", seed)
 			synctest.Test(t, func(t *testing.T) {
 				w := newGCWorld(t, seed, gcTimes, false)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer w.work.Wait()
 				defer cancel()
-				w.sweeper(ctx, w.c.all[0])
+				w.sweeper(ctx, w.c.All[0])
 				time.Sleep(20 * time.Minute)
-				w.sweeper(ctx, w.c.all[1])
+				w.sweeper(ctx, w.c.All[1])
 				for range 80 {
-					w.lists.setLoadFails(false)
+					w.lists.SetLoadFails(false)
 					w.step()
-					w.lists.setLoadFails(w.deaf)
+					w.lists.SetLoadFails(w.deaf)
 					time.Sleep(time.Duration(w.rng.IntN(240)) * time.Minute)
 					w.comeBack()
-					w.lists.setLoadFails(false)
+					w.lists.SetLoadFails(false)
 					w.check()
 				}
 				w.settle()

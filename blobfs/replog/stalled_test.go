@@ -1,4 +1,4 @@
-package blobfs_test
+package replog_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
@@ -68,14 +70,14 @@ func TestLogStalledDisk(t *testing.T) {
 // appendStalled appends before and while a disk stalls, and describes what is wrong with the
 // latencies.
 func appendStalled(t *testing.T, own bool) (wrong []string) {
-	l := newLists()
-	cfg := quick
+	l := clustertest.NewLists()
+	cfg := clustertest.Quick
 	cfg.Lists, cfg.Logs = l, replog.Config{}
-	c := newNodes(t, nodesConfig{n: 5, cluster: cfg, extent: 8 << 20})
+	c := clustertest.New(t, clustertest.Config{N: 5, Cluster: cfg, Extent: 8 << 20})
 	var stall [5]atomic.Bool
 	healed := make(chan struct{})
-	for i, n := range c.all {
-		n.fs.SetHook(func(op vfs.Op) error {
+	for i, n := range c.All {
+		n.FS.SetHook(func(op vfs.Op) error {
 			if op.Kind == vfs.OpSync {
 				time.Sleep(time.Millisecond)
 			}
@@ -88,9 +90,9 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 	heal := sync.OnceFunc(func() { close(healed) })
 	defer heal()
 	id := blobfs.NewID()
-	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
-	noError(t, err)
-	defer func() { noError(t, w.Close()) }()
+	w, err := c.All[0].ReplicatedLogs().Create(t.Context(), "n1", id)
+	clustertest.NoError(t, err)
+	defer func() { clustertest.NoError(t, w.Close()) }()
 	const every = 4 * time.Millisecond
 	normal := appendFor(t, w, 5*time.Second, every)
 	at := 0
@@ -123,15 +125,15 @@ func appendStalled(t *testing.T, own bool) (wrong []string) {
 
 // replicaOf returns the number of a node, not the first, that has a replica of the log's current
 // extent.
-func replicaOf(t *testing.T, c *nodes, l *lists, id blobfs.ID) int {
+func replicaOf(t *testing.T, c *clustertest.Cluster, l *clustertest.Lists, id blobfs.ID) int {
 	t.Helper()
-	list := l.list(t, "n1", id)
+	list := l.LogList(t, "n1", id)
 	for _, x := range list.Extents {
 		if x.Length != logproto.Open {
 			continue
 		}
-		for i, n := range c.all {
-			if i > 0 && slices.Contains(x.Replicas, n.id) {
+		for i, n := range c.All {
+			if i > 0 && slices.Contains(x.Replicas, n.ID) {
 				return i
 			}
 		}
@@ -148,12 +150,12 @@ func TestLogContinuesWithoutStalledDisk(t *testing.T) {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d nodes, own %v", nodes, own), func(t *testing.T) {
 				t.Parallel()
-				c, l := newLogNodes(t, nodes, replog.Config{
+				c, l := clustertest.NewForLogs(t, nodes, replog.Config{
 					DeadlineMax: 500 * time.Millisecond, OpenTimeout: time.Second, Retry: 50 * time.Millisecond, Avoid: 100 * time.Millisecond,
 				})
 				id := blobfs.NewID()
-				w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
-				noError(t, err)
+				w, err := c.All[0].ReplicatedLogs().Create(t.Context(), "n1", id)
+				clustertest.NoError(t, err)
 				at := 0
 				if !own {
 					at = replicaOf(t, c, l, id)
@@ -161,13 +163,13 @@ func TestLogContinuesWithoutStalledDisk(t *testing.T) {
 				healed := make(chan struct{})
 				heal := sync.OnceFunc(func() { close(healed) })
 				defer heal()
-				c.all[at].fs.SetHook(func(op vfs.Op) error {
+				c.All[at].FS.SetHook(func(op vfs.Op) error {
 					if op.Kind == vfs.OpSync || op.Kind == vfs.OpWrite {
 						<-healed
 					}
 					return nil
 				})
-				var want []logRecord
+				var want []clustertest.Record
 				slow := 0
 				for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 					p := blobtest.Bytes(uint64(len(want)), 20_000)
@@ -181,15 +183,15 @@ func TestLogContinuesWithoutStalledDisk(t *testing.T) {
 					if time.Since(began) > 400*time.Millisecond {
 						slow++
 					}
-					want = append(want, logRecord{p, pos})
+					want = append(want, clustertest.Record{P: p, Pos: pos})
 				}
 				t.Logf("%d appends, %d of them above 400 ms; %+v", len(want), slow, w.Stats())
 				if len(want) < 20 || w.Stats().Slow+w.Stats().Failed == 0 {
 					t.Errorf("%d appends in 4 s; %+v", len(want), w.Stats())
 				}
 				heal()
-				noError(t, w.Close())
-				equalRecords(t, readLog(t, c.all[nodes-1].Store, "n1", id), want)
+				clustertest.NoError(t, w.Close())
+				clustertest.EqualRecords(t, clustertest.ReadLog(t, c.All[nodes-1].Store, "n1", id), want)
 			})
 		}
 	}

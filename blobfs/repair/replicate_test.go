@@ -1,4 +1,4 @@
-package blobfs_test
+package repair_test
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/blobfs/clustertest"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
 	"github.com/steledb/stele/blobfs/repair"
@@ -19,7 +21,7 @@ import (
 
 // I14: one of four nodes dies, and 300 extents regain their replicas without an unnecessary copy.
 func TestRepairAfterDeath(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -44,7 +46,7 @@ func TestRepairAfterDeath(t *testing.T) {
 		if c.made() != held {
 			t.Errorf("%d copies for %d extents that the node held", c.made(), held)
 		}
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 		c.readable(c.all[(rng.IntN(3)+1+int(victim.member.ID[1]-'1'))%4])
 		t.Logf("%d extents, %v after the grace period", held, took)
 
@@ -58,13 +60,13 @@ func TestRepairAfterDeath(t *testing.T) {
 		if fewer, _ := c.short(3); fewer > 0 || c.made() != held {
 			t.Errorf("%d extents have too few replicas; %d copies", fewer, c.made())
 		}
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 	})
 }
 
 // Two nodes of five die, the second while the first is being repaired.
 func TestRepairAfterTwoDeaths(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		// 40 KiB/s: the first repair takes about 50 s.
@@ -91,7 +93,7 @@ func TestRepairAfterTwoDeaths(t *testing.T) {
 		}
 		c.until(20*time.Minute, "repaired", func() bool { fewer, _ := c.short(3); return fewer == 0 })
 		time.Sleep(5 * time.Minute)
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 		c.readable(c.all[4])
 	})
 }
@@ -101,7 +103,7 @@ func TestFlappingNode(t *testing.T) {
 	t.Parallel()
 	for _, down := range []time.Duration{20 * time.Second, 40 * time.Second} {
 		t.Run(fmt.Sprint(down), func(t *testing.T) {
-			seed := runSeed(t)
+			seed := clustertest.RunSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -119,7 +121,7 @@ func TestFlappingNode(t *testing.T) {
 				if most := held * int(down/(30*time.Second)); c.made() > most {
 					t.Errorf("%d copies, at most %d were due", c.made(), most)
 				}
-				noError(t, c.agreed())
+				clustertest.NoError(t, c.agreed())
 			})
 		})
 	}
@@ -127,7 +129,7 @@ func TestFlappingNode(t *testing.T) {
 
 // Extents that a single node wrote get their replicas when nodes join.
 func TestSingleNodesExtents(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 1, blobfs.Cluster{})
@@ -139,7 +141,7 @@ func TestSingleNodesExtents(t *testing.T) {
 			c.add(1 << 30)
 			c.until(time.Minute, "replicated", func() bool { fewer, _ := c.short(min(n, 3)); return fewer == 0 })
 			time.Sleep(10 * time.Second)
-			noError(t, c.agreed())
+			clustertest.NoError(t, c.agreed())
 		}
 		if c.made() != 100 {
 			t.Errorf("%d copies of 50 extents", c.made())
@@ -150,7 +152,7 @@ func TestSingleNodesExtents(t *testing.T) {
 
 // A node loses its disks' contents during a short restart.
 func TestReplacedDisk(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -160,8 +162,8 @@ func TestReplacedDisk(t *testing.T) {
 		time.Sleep(time.Minute)
 		c.all[1].stop()
 		for id := range c.blobs {
-			if c.all[1].fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {
-				noError(t, c.all[1].fs.Remove("/b/blobs/"+id.String()+".0of1"))
+			if c.all[1].FS.Remove("/a/blobs/"+id.String()+".0of1") != nil {
+				clustertest.NoError(t, c.all[1].FS.Remove("/b/blobs/"+id.String()+".0of1"))
 			}
 		}
 		c.all[1].start()
@@ -175,20 +177,20 @@ func TestReplacedDisk(t *testing.T) {
 // The same over connections, in real time.
 func TestRepairOverConnections(t *testing.T) {
 	t.Parallel()
-	c := newNodes(t, nodesConfig{n: 4, keep: true, cluster: blobfs.Cluster{ReplyTimeout: time.Second, Repair: repair.Config{Grace: 300 * time.Millisecond}}})
+	c := clustertest.New(t, clustertest.Config{N: 4, Keep: true, Cluster: blobfs.Cluster{ReplyTimeout: time.Second, Repair: repair.Config{Grace: 300 * time.Millisecond}}})
 	data := blobtest.Bytes(1, 900_000)
 	var handles []blobfs.Handle
 	for range 10 {
-		handles = append(handles, put(t, c.all[0].Store, data))
+		handles = append(handles, clustertest.Put(t, c.All[0].Store, data))
 	}
-	c.all[1].kill()
-	c.change("n2", func(m *blobfs.Member) { m.Alive = false })
+	c.All[1].Kill()
+	c.Change("n2", func(m *blobfs.Member) { m.Alive = false })
 	deadline := time.Now().Add(30 * time.Second)
 	for _, h := range handles {
 		for _, ref := range h.Extents {
 			for x := (blobfs.ExtentID{Blob: h.ID, Index: ref.Index}); ; time.Sleep(20 * time.Millisecond) {
 				have := 0
-				for _, n := range []*node{c.all[0], c.all[2], c.all[3]} {
+				for _, n := range []*clustertest.Node{c.All[0], c.All[2], c.All[3]} {
 					if st, err := n.StatExtent(t.Context(), x); err == nil && st.CRC == ref.CRC && len(st.Holders.Nodes) == 3 && !slices.Contains(st.Holders.Nodes, "n2") {
 						have++
 					}
@@ -202,8 +204,8 @@ func TestRepairOverConnections(t *testing.T) {
 			}
 		}
 	}
-	get(t, c.all[3].Store, handles[3], data)
-	if st := c.all[0].Repairs(); !st.Known || st.Extents == 0 {
+	clustertest.Get(t, c.All[3].Store, handles[3], data)
+	if st := c.All[0].Repairs(); !st.Known || st.Extents == 0 {
 		t.Errorf("status: %+v", st)
 	}
 }
@@ -211,7 +213,7 @@ func TestRepairOverConnections(t *testing.T) {
 // A node that is reported alive but answers late gets its replicas as soon as it answers, without
 // waiting for the backoff to end.
 func TestRepairWhenANodeAnswers(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -243,7 +245,7 @@ func TestRepairReportsMissingTarget(t *testing.T) {
 		{"unreachable", "no node accepted a replica: copy to n4: node is unreachable|no node for a replica: 2 others are down or draining$", 1 << 30, true},
 	} {
 		t.Run(why.name, func(t *testing.T) {
-			seed := runSeed(t)
+			seed := clustertest.RunSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				var log lockedBuffer

@@ -1,4 +1,4 @@
-package blobfs_test
+package repair_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
@@ -44,7 +46,7 @@ type repairBlob struct {
 type repairNode struct {
 	of      *repairCluster
 	member  blobfs.Member
-	fs      *vfs.Mem
+	FS      *vfs.Mem
 	up      bool
 	removed bool // permanently removed
 	used    int64
@@ -69,7 +71,7 @@ func newRepairCluster(t *testing.T, n int, cfg blobfs.Cluster) *repairCluster {
 
 // add adds an empty node.
 func (c *repairCluster) add(capacity int64) *repairNode {
-	n := &repairNode{of: c, fs: vfs.NewMem(vfs.MemOptions{})}
+	n := &repairNode{of: c, FS: vfs.NewMem(vfs.MemOptions{})}
 	n.member = blobfs.Member{ID: fmt.Sprintf("n%d", len(c.all)+1), CapacityBytes: capacity}
 	c.mu.Lock()
 	c.all = append(c.all, n)
@@ -83,8 +85,8 @@ func (n *repairNode) start() {
 	cluster := n.of.cfg
 	cluster.Membership = nodeMembership{n}
 	n.setMember(func(m *blobfs.Member) { m.Alive, m.Since = true, time.Now() })
-	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.fs, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(n.of.log)})
-	noError(n.of.t, err)
+	s, err := blobfs.OpenIn(cluster, blobfs.Config{FS: n.FS, Folders: []string{"/a", "/b"}, ExtentBytes: n.of.extent, ReserveBytes: -1, Logger: slog.New(n.of.log)})
+	clustertest.NoError(n.of.t, err)
 	n.of.mu.Lock()
 	n.store, n.up = s, true
 	n.of.mu.Unlock()
@@ -100,7 +102,7 @@ func (n *repairNode) stop() {
 	if !up {
 		return
 	}
-	noError(n.of.t, s.Close())
+	clustertest.NoError(n.of.t, s.Close())
 	n.setMember(func(m *blobfs.Member) { m.Alive = false })
 }
 
@@ -132,12 +134,12 @@ func (n *repairNode) usedLocked() int64 {
 	return n.used
 }
 
-type nodeMembership struct{ n *repairNode }
+type nodeMembership struct{ N *repairNode }
 
-func (f nodeMembership) Self() string { return f.n.member.ID }
+func (f nodeMembership) Self() string { return f.N.member.ID }
 
 func (f nodeMembership) Members() []blobfs.Member {
-	c := f.n.of
+	c := f.N.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []blobfs.Member
@@ -156,16 +158,16 @@ func (f nodeMembership) Members() []blobfs.Member {
 }
 
 func (f nodeMembership) Changed() <-chan struct{} {
-	f.n.of.mu.Lock()
-	defer f.n.of.mu.Unlock()
-	return f.n.of.changed
+	f.N.of.mu.Lock()
+	defer f.N.of.mu.Unlock()
+	return f.N.of.changed
 }
 
 func (f nodeMembership) Peer(_ context.Context, id string) (api.Peer, error) {
-	c := f.n.of
+	c := f.N.of
 	for _, n := range c.all {
 		if n.member.ID == id {
-			return directPeer{to: n, from: f.n}, nil
+			return directPeer{to: n, from: f.N}, nil
 		}
 	}
 	return nil, fmt.Errorf("no node %s", id)
@@ -310,14 +312,14 @@ func (c *repairCluster) putOn(rng *rand.Rand, bytes int, on, nodes []*repairNode
 	h := blobfs.Handle{ID: id, Length: int64(bytes)}
 	for _, n := range on {
 		w, err := n.store.CreateExtent(c.t.Context(), blobfs.ExtentID{Blob: id}, 0)
-		noError(c.t, err)
-		noError(c.t, w.Write(data))
+		clustertest.NoError(c.t, err)
+		clustertest.NoError(c.t, w.Write(data))
 		list := blobfs.Holders{Epoch: 1, Nodes: names}
 		if len(nodes) == 1 {
 			list = blobfs.Holders{}
 		}
 		ref, err := w.Seal(c.t.Context(), true, list)
-		noError(c.t, err)
+		clustertest.NoError(c.t, err)
 		ref.Replicas = nil
 		h.Extents = []blobfs.ExtentRef{ref}
 	}
@@ -419,7 +421,7 @@ func (c *repairCluster) agreed() error {
 func (c *repairCluster) readable(from *repairNode) {
 	c.t.Helper()
 	for _, b := range c.blobs {
-		get(c.t, from.store, b.h, b.data)
+		clustertest.Get(c.t, from.store, b.h, b.data)
 	}
 }
 
@@ -427,17 +429,17 @@ func (c *repairCluster) readable(from *repairNode) {
 func (n *repairNode) flip(id blobfs.ID, at int64) {
 	n.of.t.Helper()
 	for _, dir := range []string{"/a", "/b"} {
-		f, err := n.fs.Open(dir + "/blobs/" + id.String() + ".0of1")
+		f, err := n.FS.Open(dir + "/blobs/" + id.String() + ".0of1")
 		if err != nil {
 			continue
 		}
 		defer f.Close()
 		var b [1]byte
 		_, err = f.ReadAt(b[:], 4096+at)
-		noError(n.of.t, err)
+		clustertest.NoError(n.of.t, err)
 		b[0] ^= 0x10
 		_, err = f.WriteAt(b[:], 4096+at)
-		noError(n.of.t, err)
+		clustertest.NoError(n.of.t, err)
 		return
 	}
 	n.of.t.Fatalf("%s has no file of %s", n.member.ID, id)
@@ -446,8 +448,8 @@ func (n *repairNode) flip(id blobfs.ID, at int64) {
 // removeFile removes the file of a blob's only extent without the store's knowledge.
 func (n *repairNode) removeFile(id blobfs.ID) {
 	n.of.t.Helper()
-	if n.fs.Remove("/a/blobs/"+id.String()+".0of1") != nil {
-		noError(n.of.t, n.fs.Remove("/b/blobs/"+id.String()+".0of1"))
+	if n.FS.Remove("/a/blobs/"+id.String()+".0of1") != nil {
+		clustertest.NoError(n.of.t, n.FS.Remove("/b/blobs/"+id.String()+".0of1"))
 	}
 }
 

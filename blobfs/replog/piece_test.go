@@ -1,4 +1,4 @@
-package blobfs_test
+package replog_test
 
 import (
 	"bytes"
@@ -9,22 +9,22 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/blobfs/clustertest"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
-	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/blobfs/replog"
 )
 
 // Every payload of a log is in exactly one of its pieces, for any sizes of payloads, extents and
 // pieces, with one replica lost and another corrupt. Opening a piece fences nothing.
 func TestLogPieces(t *testing.T) {
-	seed, runs := runSeed(t), 8
+	seed, runs := clustertest.RunSeed(t), 8
 	if os.Getenv("STELE_SOAK") != "" {
 		runs = 200
 	}
@@ -37,8 +37,8 @@ func TestLogPieces(t *testing.T) {
 }
 
 func pieceRun(t *testing.T, rng *rand.Rand) {
-	l := newLists()
-	cfg := quick
+	l := clustertest.NewLists()
+	cfg := clustertest.Quick
 	cfg.Lists = l
 	cfg.Logs = replog.Config{
 		DeadlineMin: 100 * time.Millisecond, OpenTimeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond, Avoid: 50 * time.Millisecond,
@@ -46,65 +46,37 @@ func pieceRun(t *testing.T, rng *rand.Rand) {
 		WindowBytes: 160 << 10,
 	}
 	extent := int64(128<<10) << rng.IntN(3)
-	c := newNodes(t, nodesConfig{n: 4, cluster: cfg, extent: extent})
+	c := clustertest.New(t, clustertest.Config{N: 4, Cluster: cfg, Extent: extent})
 	id := blobfs.NewID()
-	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
-	noError(t, err)
+	w, err := c.All[0].ReplicatedLogs().Create(t.Context(), "n1", id)
+	clustertest.NoError(t, err)
 	fillLog(t, c, w, extent, rng)
-	if _, err := c.all[1].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, replog.Piece{End: 1}); !errors.Is(err, replog.ErrOpen) {
+	if _, err := c.All[1].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, replog.Piece{End: 1}); !errors.Is(err, replog.ErrOpen) {
 		t.Errorf("a piece of a log that goes on: %v", err)
 	}
-	whole := readLog(t, c.all[1].Store, "n1", id)
+	whole := clustertest.ReadLog(t, c.All[1].Store, "n1", id)
 	size := rng.Int64N(4 * extent)
-	pieces, err := c.all[2].ReplicatedLogs().End(t.Context(), "n1", id, size)
-	noError(t, err)
+	pieces, err := c.All[2].ReplicatedLogs().End(t.Context(), "n1", id, size)
+	clustertest.NoError(t, err)
 	checkPieces(t, pieces, size, extent)
-	list := l.list(t, "n1", id)
-	sound := c.damageLog(t, id, list.Extents, rng)
-	var got []logRecord
+	list := l.LogList(t, "n1", id)
+	sound := c.DamageLog(t, id, list.Extents, rng)
+	var got []clustertest.Record
 	for _, p := range pieces {
 		r, err := sound[rng.IntN(len(sound))].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, p)
-		noError(t, err)
+		clustertest.NoError(t, err)
 		got = append(got, readAll(t, r)...)
 	}
-	equalRecords(t, got, whole)
-	if after := l.list(t, "n1", id); !after.Equal(&list) {
+	clustertest.EqualRecords(t, got, whole)
+	if after := l.LogList(t, "n1", id); !after.Equal(&list) {
 		t.Errorf("reading pieces made the list %+v, it was %+v", after, list)
 	}
 	t.Logf("extents of %d: %d payloads, %d extents, %d pieces of %d", extent, len(whole), len(list.Extents), len(pieces), size)
 }
 
-// damageLog kills a node and corrupts a replica such that each extent keeps a good replica. It
-// returns the live nodes.
-func (c *nodes) damageLog(t *testing.T, id blobfs.ID, extents []logproto.Extent, rng *rand.Rand) []*node {
-	t.Helper()
-	// sealed are the nodes that an extent can be read from, except one.
-	sealed := func(x *logproto.Extent, but *node) (on []*node) {
-		for _, name := range x.Replicas {
-			n := c.get(name)
-			if info, err := n.StatLogReplica(id, x.Seq); err == nil && info.Sealed && n != but {
-				on = append(on, n)
-			}
-		}
-		return on
-	}
-	lost := c.all[1+rng.IntN(3)]
-	if slices.ContainsFunc(extents, func(x logproto.Extent) bool { return x.Length > 0 && len(sealed(&x, lost)) == 0 }) {
-		lost = nil
-	}
-	x := &extents[rng.IntN(len(extents))]
-	if on := sealed(x, lost); len(on) > 1 && x.Length > 0 {
-		on[0].corruptLog(t, id, x.Seq, rng.Int64N(x.Length))
-	}
-	if lost != nil {
-		lost.kill()
-	}
-	return slices.DeleteFunc(slices.Clone(c.all), func(n *node) bool { return n == lost })
-}
-
 // fillLog appends payloads of up to three extents, while replicas sometimes fail and disks are
 // sometimes full.
-func fillLog(t *testing.T, c *nodes, w *replog.Writer, extent int64, rng *rand.Rand) {
+func fillLog(t *testing.T, c *clustertest.Cluster, w *replog.Writer, extent int64, rng *rand.Rand) {
 	var group sync.WaitGroup
 	for range 3 {
 		r := rand.New(rand.NewPCG(rng.Uint64(), 1))
@@ -115,7 +87,7 @@ func fillLog(t *testing.T, c *nodes, w *replog.Writer, extent int64, rng *rand.R
 					size = r.IntN(int(3 * extent))
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(10+r.IntN(200))*time.Millisecond)
-				// An append that failed may be in the log or not: reading the log tells.
+				// An append that failed may be in the log or not: reading the log shows which.
 				_, err := w.Append(ctx, append(binary.LittleEndian.AppendUint64(nil, uint64(i)), blobtest.Bytes(r.Uint64(), size)...))
 				cancel()
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, blobfs.ErrDiskFull) {
@@ -126,9 +98,9 @@ func fillLog(t *testing.T, c *nodes, w *replog.Writer, extent int64, rng *rand.R
 	}
 	for range 8 {
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-		n := c.all[1+rng.IntN(3)]
+		n := c.All[1+rng.IntN(3)]
 		if rng.IntN(2) == 0 {
-			cut := c.cut[[2]string{"n1", n.id}]
+			cut := c.Cut[[2]string{"n1", n.ID}]
 			cut.Store(!cut.Load())
 			continue
 		}
@@ -136,16 +108,16 @@ func fillLog(t *testing.T, c *nodes, w *replog.Writer, extent int64, rng *rand.R
 		if rng.IntN(2) == 0 {
 			room = 1 << 40
 		}
-		for _, n := range c.all {
-			n.fs.SetCapacity("/a", room)
-			n.fs.SetCapacity("/b", room)
+		for _, n := range c.All {
+			n.FS.SetCapacity("/a", room)
+			n.FS.SetCapacity("/b", room)
 		}
 	}
-	for _, n := range c.all {
-		n.fs.SetCapacity("/a", 1<<40)
-		n.fs.SetCapacity("/b", 1<<40)
+	for _, n := range c.All {
+		n.FS.SetCapacity("/a", 1<<40)
+		n.FS.SetCapacity("/b", 1<<40)
 	}
-	for _, cut := range c.cut {
+	for _, cut := range c.Cut {
 		cut.Store(false)
 	}
 	group.Wait()
@@ -163,71 +135,50 @@ func checkPieces(t *testing.T, pieces []replog.Piece, size, extent int64) {
 	}
 }
 
-func readAll(t *testing.T, r *replog.Reader) []logRecord {
+func readAll(t *testing.T, r *replog.Reader) []clustertest.Record {
 	t.Helper()
 	defer r.Close()
-	var all []logRecord
+	var all []clustertest.Record
 	for {
 		p, pos, err := r.Next()
 		if err == io.EOF {
 			return all
 		}
-		noError(t, err)
-		all = append(all, logRecord{bytes.Clone(p), pos})
+		clustertest.NoError(t, err)
+		all = append(all, clustertest.Record{P: bytes.Clone(p), Pos: pos})
 	}
-}
-
-// corruptLog flips a byte in a node's replica of a log extent.
-func (n *node) corruptLog(t *testing.T, id blobfs.ID, seq uint64, off int64) {
-	t.Helper()
-	for _, dir := range []string{"/a/logs", "/b/logs"} {
-		names, err := n.fs.ReadDir(dir)
-		noError(t, err)
-		for _, name := range names {
-			f, err := n.fs.Open(filepath.Join(dir, name))
-			noError(t, err)
-			defer f.Close()
-			var head [4096]byte
-			if _, err = f.ReadAt(head[:], 0); err != nil || !bytes.Equal(head[32:48], id[:]) || binary.LittleEndian.Uint64(head[48:]) != seq {
-				continue
-			}
-			flip(t, f, 4096+off)
-			return
-		}
-	}
-	t.Fatalf("%s has no extent %d of log %s", n.id, seq, id)
 }
 
 // A piece that does not exist, or is invalid, is rejected.
 func TestLogPieceUnknown(t *testing.T) {
-	c, l := newLogNodes(t, 1, replog.Config{})
+	c, l := clustertest.NewForLogs(t, 1, replog.Config{})
 	id := blobfs.NewID()
-	w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
-	noError(t, err)
+	w, err := c.All[0].ReplicatedLogs().Create(t.Context(), "n1", id)
+	clustertest.NoError(t, err)
 	pos, err := w.Append(t.Context(), []byte("one"))
-	noError(t, err)
-	pieces, err := c.all[0].ReplicatedLogs().End(t.Context(), "n1", id, 1<<20)
-	noError(t, err)
+	clustertest.NoError(t, err)
+	pieces, err := c.All[0].ReplicatedLogs().End(t.Context(), "n1", id, 1<<20)
+	clustertest.NoError(t, err)
 	if want := (replog.Piece{Start: 0, End: pos}); len(pieces) != 1 || pieces[0] != want {
 		t.Fatalf("pieces %v, want %v", pieces, want)
 	}
-	saves := l.saves
+	saves := l.Saves
 	for _, p := range []replog.Piece{{}, {Start: 1, End: pos}, {Start: pos, End: pos}, {Start: pos, End: pos + 1}, {Start: 0, End: 0}, {Start: -1, End: pos}} {
-		if r, err := c.all[0].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, p); err == nil {
+		if r, err := c.All[0].ReplicatedLogs().OpenPiece(t.Context(), "n1", id, p); err == nil {
 			t.Errorf("piece %v is opened, and has %d payloads", p, len(readAll(t, r)))
 		}
 	}
-	if _, err := c.all[0].ReplicatedLogs().OpenPiece(t.Context(), "n1", blobfs.NewID(), pieces[0]); !errors.Is(err, blobfs.ErrNoLog) {
+	if _, err := c.All[0].ReplicatedLogs().OpenPiece(t.Context(), "n1", blobfs.NewID(), pieces[0]); !errors.Is(err, blobfs.ErrNoLog) {
 		t.Errorf("piece of an unknown log: %v", err)
 	}
 	// A log without appends has no pieces.
 	empty := blobfs.NewID()
-	_, err = c.all[0].ReplicatedLogs().Create(t.Context(), "n1", empty)
-	noError(t, err)
-	if pieces, err := c.all[0].ReplicatedLogs().End(t.Context(), "n1", empty, 1<<20); err != nil || len(pieces) != 0 {
+	_, err = c.All[0].ReplicatedLogs().Create(t.Context(), "n1", empty)
+	clustertest.NoError(t, err)
+	if pieces, err := c.All[0].ReplicatedLogs().End(t.Context(), "n1", empty, 1<<20); err != nil || len(pieces) != 0 {
 		t.Errorf("pieces %v of an empty log, %v", pieces, err)
 	}
-	if l.saves == saves {
+	if l.Saves == saves {
 		t.Error("the list of the empty log was not closed")
 	}
 }
@@ -235,19 +186,19 @@ func TestLogPieceUnknown(t *testing.T) {
 // A payload whose first frames were withdrawn, since all nodes were full, does not continue when
 // there is space again: a log with half a payload could not be read.
 func TestLogWithdrawnHalf(t *testing.T) {
-	l := newLists()
-	cfg := quick
+	l := clustertest.NewLists()
+	cfg := clustertest.Quick
 	cfg.Lists, cfg.Logs = l, replog.Config{Retry: time.Millisecond, WindowBytes: 100 << 10}
-	c := newNodes(t, nodesConfig{n: 1, cluster: cfg, extent: 128 << 10})
-	n, id := c.all[0], blobfs.NewID()
+	c := clustertest.New(t, clustertest.Config{N: 1, Cluster: cfg, Extent: 128 << 10})
+	n, id := c.All[0], blobfs.NewID()
 	w, err := n.ReplicatedLogs().Create(t.Context(), "n1", id)
-	noError(t, err)
+	clustertest.NoError(t, err)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
 		for room := int64(1 << 20); ; room = 1<<40 - room {
 			for _, dir := range []string{"/a", "/b"} {
-				n.fs.SetCapacity(dir, room)
+				n.FS.SetCapacity(dir, room)
 			}
 			select {
 			case <-stop:
@@ -273,12 +224,12 @@ func TestLogWithdrawnHalf(t *testing.T) {
 	close(stop)
 	<-stopped
 	for _, dir := range []string{"/a", "/b"} {
-		n.fs.SetCapacity(dir, 1<<40)
+		n.FS.SetCapacity(dir, 1<<40)
 	}
 	t.Logf("%d appended, %d refused", len(acked), full)
 	var got []int64
-	for _, r := range readLog(t, n.Store, "n1", id) {
-		got = append(got, r.pos)
+	for _, r := range clustertest.ReadLog(t, n.Store, "n1", id) {
+		got = append(got, r.Pos)
 	}
 	if !slices.Equal(got, acked) {
 		t.Errorf("payloads end at %v, acknowledged were %v", got, acked)

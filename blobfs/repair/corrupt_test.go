@@ -1,4 +1,4 @@
-package blobfs_test
+package repair_test
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
@@ -21,7 +23,7 @@ func TestCorruptionIsHealed(t *testing.T) {
 	for _, by := range []string{"read", "scrub", "read of a missing file", "scrub of a missing file"} {
 		t.Run(by, func(t *testing.T) {
 			by, gone := strings.CutSuffix(by, " of a missing file")
-			seed := runSeed(t)
+			seed := clustertest.RunSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -36,7 +38,7 @@ func TestCorruptionIsHealed(t *testing.T) {
 						n.flip(id, rng.Int64N(20_000))
 					}
 					if by == "read" {
-						get(t, n.store, c.blobs[id].h, c.blobs[id].data)
+						clustertest.Get(t, n.store, c.blobs[id].h, c.blobs[id].data)
 					}
 				}
 				c.until(time.Hour, "healed", func() bool { return c.leastGood() == 3 })
@@ -44,7 +46,7 @@ func TestCorruptionIsHealed(t *testing.T) {
 				if c.made() > 0 {
 					t.Errorf("%d copies to other nodes", c.made())
 				}
-				noError(t, c.agreed())
+				clustertest.NoError(t, c.agreed())
 				var healed int64
 				for _, n := range c.all {
 					st := n.store.Repairs()
@@ -76,7 +78,7 @@ func (c *repairCluster) leastGood() int {
 // Corrupt replicas, none of which is good as a whole, are healed from their good chunks. If a chunk
 // is lost they are kept.
 func TestCorruptionEverywhere(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{})
@@ -110,7 +112,7 @@ func TestCorruptionEverywhere(t *testing.T) {
 func TestLastGoodReplicaStays(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining-%t", leaves), func(t *testing.T) {
-			seed := runSeed(t)
+			seed := clustertest.RunSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{Repair: repair.Config{TrimAfter: time.Hour}})
@@ -134,7 +136,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 				if _, err := last.store.ExtentInfo(blobfs.ExtentID{Blob: corrupt}); leaves && err == nil {
 					t.Error("a draining node keeps its replica")
 				}
-				noError(t, c.agreed())
+				clustertest.NoError(t, c.agreed())
 				c.readable(c.all[0])
 			})
 		})
@@ -144,7 +146,7 @@ func TestLastGoodReplicaStays(t *testing.T) {
 // I7: a copy to a node that has a replica with a corrupt table replaces it, even if the copy is the
 // first to find the corruption.
 func TestCopyReplacesCorruptTable(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 2, blobfs.Cluster{Repair: repair.Config{Off: true}})
@@ -152,7 +154,7 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 		h := c.blobs[id].h
 		c.all[0].flip(id, 20_000)
 		again := api.Copy{Ref: api.Ref{Extent: blobfs.ExtentID{Blob: id}, CRC: h.Extents[0].CRC}, From: []string{"n2"}}
-		noError(t, c.all[0].store.Peer().Copy(t.Context(), again))
+		clustertest.NoError(t, c.all[0].store.Peer().Copy(t.Context(), again))
 		if good := c.good(id); len(good) != 2 || len(c.all[0].store.Corrupt()) != 0 {
 			t.Errorf("good on %v, corrupt on n1: %v", good, c.all[0].store.Corrupt())
 		}
@@ -164,7 +166,7 @@ func TestCopyReplacesCorruptTable(t *testing.T) {
 func TestRetiredFolder(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		t.Run(fmt.Sprintf("other-full-%t", full), func(t *testing.T) {
-			seed := runSeed(t)
+			seed := clustertest.RunSeed(t)
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 1))
 				c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -174,9 +176,9 @@ func TestRetiredFolder(t *testing.T) {
 				time.Sleep(time.Minute)
 				n := c.all[1]
 				if full {
-					n.fs.SetCapacity("/b", 1)
+					n.FS.SetCapacity("/b", 1)
 				}
-				n.fs.SetHook(func(op vfs.Op) error {
+				n.FS.SetHook(func(op vfs.Op) error {
 					if len(op.Name) > 2 && op.Name[:3] == "/a/" {
 						return errors.New("broken")
 					}
@@ -212,7 +214,7 @@ func TestRetiredFolder(t *testing.T) {
 					_, more := c.short(3)
 					return more == 0
 				})
-				noError(t, c.agreed())
+				clustertest.NoError(t, c.agreed())
 				c.readable(c.all[0])
 			})
 		})
@@ -221,7 +223,7 @@ func TestRetiredFolder(t *testing.T) {
 
 // The scrub continues where it was, and pauses between passes.
 func TestScrubPasses(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 1, blobfs.Cluster{Repair: repair.Config{ScrubBytes: 10_000}})

@@ -1,10 +1,12 @@
-package blobfs_test
+package repair_test
 
 import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/repair"
@@ -31,7 +33,7 @@ func (c *repairCluster) reportedShort() (short int64, known bool) {
 // that is true, even if flapping nodes get long grace periods. What a removed node held is copied
 // at once.
 func TestShortReplicasAreReported(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 3, blobfs.Cluster{Repair: repair.Config{RepairBytes: 64 << 10}})
@@ -82,14 +84,14 @@ func TestShortReplicasAreReported(t *testing.T) {
 		if short, known := c.reportedShort(); !known || short > 0 {
 			t.Errorf("a minute later: short %d, known: %v", short, known)
 		}
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 	})
 }
 
-// A node that starts after another was removed cannot tell it from one that it has not yet heard
+// A node that starts after another was removed cannot distinguish it from one that it has not yet heard
 // of. It waits for the grace period, and reports its figures as unknown during that time.
 func TestUnknownNodesGetGracePeriod(t *testing.T) {
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c := newRepairCluster(t, 4, blobfs.Cluster{})
@@ -115,6 +117,6 @@ func TestUnknownNodesGetGracePeriod(t *testing.T) {
 			}
 			return known && short == 0
 		})
-		noError(t, c.agreed())
+		clustertest.NoError(t, c.agreed())
 	})
 }

@@ -1,10 +1,12 @@
-package blobfs_test
+package replog_test
 
 import (
 	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
@@ -14,7 +16,7 @@ import (
 func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []string) {
 	t.Helper()
 	names, err := fsys.ReadDir(dir)
-	noError(t, err)
+	clustertest.NoError(t, err)
 	for _, name := range names {
 		name = dir + "/" + name
 		f, err := fsys.OpenRead(name)
@@ -23,11 +25,11 @@ func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []st
 			continue
 		}
 		size, err := f.Size()
-		noError(t, err)
+		clustertest.NoError(t, err)
 		p := make([]byte, size)
 		if size > 0 {
 			_, err = f.ReadAt(p, 0)
-			noError(t, err)
+			clustertest.NoError(t, err)
 		}
 		f.Close()
 		if bytes.Contains(p, secret) {
@@ -41,28 +43,28 @@ func filesWith(t *testing.T, fsys vfs.FS, dir string, secret []byte) (found []st
 // files are reused or not, and unreleased data is there. By default that takes 12 h.
 func TestReleasedLogIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLists()
-		cfg := quick
+		l := clustertest.NewLists()
+		cfg := clustertest.Quick
 		const age = 20 * time.Second
 		cfg.Lists, cfg.Logs.ExtentAge = l, age
-		c := newNodes(t, nodesConfig{n: 3, cluster: cfg, spare: age, virtual: true})
+		c := clustertest.New(t, clustertest.Config{N: 3, Cluster: cfg, Spare: age, Virtual: true})
 		where := func(secret string) (found []string) {
 			synctest.Wait() // no file is created, removed or renamed during the walk: time stands still
-			for _, n := range c.all {
+			for _, n := range c.All {
 				for _, dir := range []string{"/a", "/b"} {
-					for _, name := range filesWith(t, n.fs, dir, []byte(secret)) {
-						found = append(found, n.id+name)
+					for _, name := range filesWith(t, n.FS, dir, []byte(secret)) {
+						found = append(found, n.ID+name)
 					}
 				}
 			}
 			return found
 		}
 		id := blobfs.NewID()
-		w, err := c.all[0].ReplicatedLogs().Create(t.Context(), "n1", id)
-		noError(t, err)
+		w, err := c.All[0].ReplicatedLogs().Create(t.Context(), "n1", id)
+		clustertest.NoError(t, err)
 		for range 3 { // the third extent reuses a file
 			pos, err := w.Append(t.Context(), []byte("a secret that is deleted"))
-			noError(t, err)
+			clustertest.NoError(t, err)
 			if len(where("a secret")) < 3 {
 				t.Fatalf("it is in %v: the test does not look where it is", where("a secret"))
 			}
@@ -71,7 +73,7 @@ func TestReleasedLogIsRemoved(t *testing.T) {
 			time.Sleep(age)
 		}
 		_, err = w.Append(t.Context(), []byte("something that is kept"))
-		noError(t, err)
+		clustertest.NoError(t, err)
 		time.Sleep(2 * age)
 		if left := where("a secret"); len(left) > 0 {
 			t.Errorf("twice the age later: %v", left)
@@ -79,16 +81,16 @@ func TestReleasedLogIsRemoved(t *testing.T) {
 		if len(where("something that is kept")) < 3 {
 			t.Errorf("what was not released is in %v", where("something that is kept"))
 		}
-		list := l.list(t, "n1", id)
+		list := l.LogList(t, "n1", id)
 		if n := len(list.Extents); n > 3 {
 			t.Errorf("%d extents of a log of one record", n)
 		}
-		got := readLog(t, c.all[1].Store, "n1", id)
-		if n := len(got); n == 0 || string(got[n-1].p) != "something that is kept" {
+		got := clustertest.ReadLog(t, c.All[1].Store, "n1", id)
+		if n := len(got); n == 0 || string(got[n-1].P) != "something that is kept" {
 			t.Errorf("read back: %d records", n)
 		}
-		for _, n := range c.all {
-			n.kill()
+		for _, n := range c.All {
+			n.Kill()
 		}
 	})
 }

@@ -1,9 +1,11 @@
-package blobfs_test
+package replog_test
 
 import (
 	"context"
 	"fmt"
 	"testing"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
@@ -29,16 +31,16 @@ func BenchmarkLog(b *testing.B) {
 }
 
 func benchAppend(b *testing.B, n, size int) {
-	cfg := blobfs.Cluster{Lists: newLists()}
-	c := newNodes(b, nodesConfig{n: max(n, 1), cluster: cfg, dir: b.TempDir(), extent: 64 << 20})
+	cfg := blobfs.Cluster{Lists: clustertest.NewLists()}
+	c := clustertest.New(b, clustertest.Config{N: max(n, 1), Cluster: cfg, Dir: b.TempDir(), Extent: 64 << 20})
 	var w benchLog
 	var err error
 	if n == 0 {
-		w, err = c.all[0].CreateLog(b.Context(), blobfs.NewID())
+		w, err = c.All[0].CreateLog(b.Context(), blobfs.NewID())
 	} else {
-		w, err = c.all[0].ReplicatedLogs().Create(b.Context(), "n1", blobfs.NewID())
+		w, err = c.All[0].ReplicatedLogs().Create(b.Context(), "n1", blobfs.NewID())
 	}
-	noError(b, err)
+	clustertest.NoError(b, err)
 	appendOne := func(p []byte) {
 		pos, err := w.Append(b.Context(), p)
 		if err != nil {

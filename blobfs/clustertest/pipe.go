@@ -1,4 +1,4 @@
-package blobfs_test
+package clustertest
 
 import (
 	"io"
@@ -54,7 +54,7 @@ func (pipeAddr) String() string  { return "pipe" }
 
 // pipeBuffer is one direction of a connection.
 type pipeBuffer struct {
-	mu     sync.Mutex
+	Mu     sync.Mutex
 	change sync.Cond // of the fields below
 	b      []byte
 	closed bool
@@ -64,13 +64,13 @@ type pipeBuffer struct {
 
 func newPipeBuffer() *pipeBuffer {
 	p := &pipeBuffer{}
-	p.change.L = &p.mu
+	p.change.L = &p.Mu
 	return p
 }
 
 func (p *pipeBuffer) read(to []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	for len(p.b) == 0 {
 		switch {
 		case p.closed:
@@ -86,8 +86,8 @@ func (p *pipeBuffer) read(to []byte) (int, error) {
 }
 
 func (p *pipeBuffer) write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	if p.closed {
 		return 0, io.ErrClosedPipe
 	}
@@ -97,8 +97,8 @@ func (p *pipeBuffer) write(b []byte) (int, error) {
 }
 
 func (p *pipeBuffer) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	p.closed = true
 	p.change.Broadcast()
 	if p.timer != nil {
@@ -107,16 +107,16 @@ func (p *pipeBuffer) close() {
 }
 
 func (p *pipeBuffer) setDeadline(by time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.by = by
 	if !by.IsZero() {
 		p.timer = time.AfterFunc(time.Until(by), func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
+			p.Mu.Lock()
+			defer p.Mu.Unlock()
 			p.change.Broadcast()
 		})
 	}

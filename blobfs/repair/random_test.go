@@ -1,4 +1,4 @@
-package blobfs_test
+package repair_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/repair"
@@ -26,7 +28,7 @@ type faultSchedule struct {
 
 // watchDrops makes a node's disk report every replica that is removed: I6, R9.
 func (s *faultSchedule) watchDrops(n *repairNode) {
-	n.fs.SetHook(func(op vfs.Op) error {
+	n.FS.SetHook(func(op vfs.Op) error {
 		if op.Kind != vfs.OpRemove || !strings.HasSuffix(op.Name, ".0of1") {
 			return nil
 		}
@@ -34,7 +36,7 @@ func (s *faultSchedule) watchDrops(n *repairNode) {
 		left := 0
 		for _, other := range s.all {
 			for _, dir := range []string{"/a/blobs/", "/b/blobs/"} {
-				if _, _, err := other.fs.Stat(dir + name); err != nil || dir+name == op.Name && other == n {
+				if _, _, err := other.FS.Stat(dir + name); err != nil || dir+name == op.Name && other == n {
 					continue
 				}
 				if other == n {
@@ -114,7 +116,7 @@ func TestRepairAtRandom(t *testing.T) {
 	if f, err := strconv.ParseFloat(os.Getenv("STELE_SOAK"), 64); err == nil {
 		runs = int(float64(runs) * f)
 	}
-	seed := runSeed(t)
+	seed := clustertest.RunSeed(t)
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			t.Parallel()

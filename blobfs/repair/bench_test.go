@@ -1,4 +1,4 @@
-package blobfs_test
+package repair_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
@@ -29,11 +31,11 @@ func BenchmarkRepair(b *testing.B) {
 func benchRepair(b *testing.B, extents, bytes int) {
 	b.StopTimer()
 	const grace = time.Second
-	c := newNodes(b, nodesConfig{n: 4, keep: true, extent: 64 << 20, dir: b.TempDir(), cluster: blobfs.Cluster{
+	c := clustertest.New(b, clustertest.Config{N: 4, Keep: true, Extent: 64 << 20, Dir: b.TempDir(), Cluster: blobfs.Cluster{
 		Repair: repair.Config{Grace: grace, RepairBytes: 1 << 40},
 	}})
 	var group sync.WaitGroup
-	for _, n := range c.all[:3] {
+	for _, n := range c.All[:3] {
 		for part := range 8 {
 			group.Go(func() {
 				for i := part; i < extents; i += 8 {
@@ -45,12 +47,12 @@ func benchRepair(b *testing.B, extents, bytes int) {
 	group.Wait()
 	cpu := processorTime()
 	b.StartTimer()
-	c.change("n3", func(m *blobfs.Member) { m.Alive = false })
-	c.all[2].kill()
+	c.Change("n3", func(m *blobfs.Member) { m.Alive = false })
+	c.All[2].Kill()
 	dead := time.Now()
-	for c.all[3].Extents() < extents || c.all[0].Repairs().ToCopy+c.all[1].Repairs().ToCopy > 0 {
+	for c.All[3].Extents() < extents || c.All[0].Repairs().ToCopy+c.All[1].Repairs().ToCopy > 0 {
 		if time.Since(dead) > 5*time.Minute {
-			b.Fatalf("after %v: %d of %d extents", time.Since(dead), c.all[3].Extents(), extents)
+			b.Fatalf("after %v: %d of %d extents", time.Since(dead), c.All[3].Extents(), extents)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -64,7 +66,7 @@ func benchRepair(b *testing.B, extents, bytes int) {
 }
 
 // benchExtent writes extent i on a node.
-func benchExtent(b *testing.B, n *node, i, bytes int) {
+func benchExtent(b *testing.B, n *clustertest.Node, i, bytes int) {
 	id := blobfs.ID{byte(i * 37), byte(i), byte(i >> 8), byte(i >> 16)}
 	w, err := n.CreateExtent(b.Context(), blobfs.ExtentID{Blob: id}, 0)
 	if err == nil {
