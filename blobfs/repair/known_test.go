@@ -88,8 +88,8 @@ func TestShortReplicasAreReported(t *testing.T) {
 	})
 }
 
-// A node that starts after another was removed cannot distinguish it from one that it has not yet heard
-// of. It waits for the grace period, and reports its figures as unknown during that time.
+// A node that starts after another was removed cannot distinguish it from one that it has not yet
+// heard of. It waits for the grace period, and reports its figures as unknown during that time.
 func TestUnknownNodesGetGracePeriod(t *testing.T) {
 	seed := clustertest.RunSeed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -239,8 +239,8 @@ func (q *taskQueue) overflowDrained() bool {
 	return true
 }
 
-// idleAfterWork reports whether no task is queued or running, and any has ended since it last returned
-// true.
+// idleAfterWork reports whether no task is queued or running, and any has ended since it last
+// returned true.
 func (q *taskQueue) idleAfterWork() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -288,8 +288,8 @@ func (k *Repairer) stateOf(v *view, id string) nodeState {
 	return k.watch.unknownNode(id)
 }
 
-// firstRanked returns which of the nodes has the highest placement rank for an extent. That node repairs
-// it.
+// firstRanked returns which of the nodes has the highest placement rank for an extent. That node
+// repairs it.
 func (v *view) firstRanked(x local.ExtentID, ids []string) string {
 	var nodes []place.Node
 	for _, id := range ids {

@@ -23,7 +23,7 @@ func (w *Writer) choose(seq uint64) []string {
 	return p.choose(seq, current, true)
 }
 
-// Full returns an local.ErrDiskFull if appends wait and no node has space for another extent. The log
+// Full returns a local.ErrDiskFull if appends wait and no node has space for another extent. The log
 // then waits for a slow replica, or for space. It returns nil otherwise.
 func (w *Writer) Full() error {
 	w.mu.Lock()

@@ -39,8 +39,8 @@ func (logs *Logs) newReader(id local.ID, list *logproto.List, i int, p Piece) *R
 }
 
 // Next returns the next payload, valid until the next call, and the position after it. At the end
-// the error is io.EOF. A *local.CorruptError names a frame that is good on no replica; ErrNoReplica means
-// that no replica of an extent answers. Errors are sticky.
+// the error is io.EOF. A *local.CorruptError names a frame that is good on no replica; ErrNoReplica
+// means that no replica of an extent answers. Errors are sticky.
 func (r *Reader) Next() (payload []byte, pos int64, err error) {
 	for r.err == nil {
 		// A payload that begins before the end may extend beyond it, unless the writer gave it up

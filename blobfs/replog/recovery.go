@@ -14,8 +14,8 @@ import (
 )
 
 // Open fences and closes a server's log and opens it for reading. The writer gets no more
-// acknowledgements, and every later Open reads the same payloads. It waits until ctx ends
-// for one replica of each extent. It returns local.ErrNoLog, ErrNoReplica with the errors of the nodes if
+// acknowledgements, and every later Open reads the same payloads. It waits until ctx ends for one
+// replica of each extent. It returns local.ErrNoLog, ErrNoReplica with the errors of the nodes if
 // ctx ended, or the error of the lists.
 func (logs *Logs) Open(ctx context.Context, server string, id local.ID) (*Reader, error) {
 	l, err := logs.endLog(ctx, server, id)

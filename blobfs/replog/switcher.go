@@ -2,7 +2,8 @@ package replog
 
 import "time"
 
-// switcher decides when a writer leaves its extent for another, and which replicas are too slow. Guarded by Writer.mu.
+// switcher decides when a writer leaves its extent for another, and which replicas are too slow.
+// Guarded by Writer.mu.
 type switcher struct {
 	w          *Writer
 	lastWiden  time.Duration // when the writer last switched for more replicas

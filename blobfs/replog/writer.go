@@ -64,9 +64,9 @@ type WriterStats struct {
 	Deadline     time.Duration // current append deadline
 }
 
-// Create creates a log of a server durably and opens it for appending. It waits until ctx
-// ends for a node that answers and may store it. It returns local.ErrLogExists, local.ErrDiskFull if all nodes
-// are full, local.ErrFenced, or the error of the lists.
+// Create creates a log of a server durably and opens it for appending. It waits until ctx ends for
+// a node that answers and may store it. It returns local.ErrLogExists, local.ErrDiskFull if all
+// nodes are full, local.ErrFenced, or the error of the lists.
 func (logs *Logs) Create(ctx context.Context, server string, id local.ID) (*Writer, error) {
 	return logs.create(ctx, server, id, false)
 }
@@ -236,8 +236,8 @@ func (w *Writer) refusal() error {
 	return w.full()
 }
 
-// full returns an local.ErrDiskFull if there is no space for the extent or the list that must be written
-// first. Called with mu held.
+// full returns a local.ErrDiskFull if there is no space for the extent or the list that must be
+// written first. Called with mu held.
 func (w *Writer) full() error {
 	switch {
 	case w.m.Stuck() && errors.Is(w.placement.err, local.ErrDiskFull):
