@@ -61,7 +61,7 @@ func (lm *leaseManager) checkDrainedLocked(path string, f *cachedFile) {
 // read returns the node at path, and whether the session may cache it. If mark is not zero, it is
 // the generation that must first be marked as cached; the caller then calls read again. The caller
 // has verified that it leads.
-func (lm *leaseManager) read(path string, id api.SessionID, sh *Share) (st *nodeView, leave api.CacheLeave, mark uint64) {
+func (lm *leaseManager) read(path string, id api.SessionID, quota *Quota) (st *nodeView, perm api.CachePermission, mark uint64) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	// Holding mu ensures that a later write finds the session registered, and that an earlier write
@@ -71,15 +71,15 @@ func (lm *leaseManager) read(path string, id api.SessionID, sh *Share) (st *node
 	f := lm.mu.files[path]
 	switch {
 	case st == nil || st.node.dir || s == nil || s.leaseOver || s.closing || !s.termAcked || lm.mu.stopped:
-		return st, leave, 0
+		return st, perm, 0
 	case f != nil && f.writers > 0 || lm.endingLocked(st.node.ephemeral):
-		return st, leave, 0
+		return st, perm, 0
 	case st.node.cached == 0:
-		return st, leave, st.node.generation
+		return st, perm, st.node.generation
 	}
 	if _, ok := s.cached[path]; !ok {
-		if len(s.cached) >= api.CachedMax || lm.mu.registered >= registeredMax || lm.reserveLocked(s, leaderCharge(path), sh) != nil {
-			return st, leave, 0
+		if len(s.cached) >= api.CachedMax || lm.mu.registered >= registeredMax || lm.reserveLocked(s, leaderCharge(path), quota) != nil {
+			return st, perm, 0
 		}
 		if s.cached == nil {
 			s.cached = map[string]struct{}{}
@@ -92,7 +92,7 @@ func (lm *leaseManager) read(path string, id api.SessionID, sh *Share) (st *node
 		f.holders = map[*leaderSession]uint64{}
 	}
 	f.holders[s] = 0
-	return st, api.CacheLeave{OK: true, Term: lm.term, At: s.last}, 0
+	return st, api.CachePermission{OK: true, Term: lm.term, At: s.last}, 0
 }
 
 // endingLocked reports whether a session is about to end, and its ephemeral files with it.

@@ -64,9 +64,9 @@ func (ns *namespace) apply(index, term uint64, c *command) result {
 	if c.term != 0 && c.term != term {
 		return result{code: codeTerm}
 	}
-	if c.share != nil {
-		if u, ok := ns.usages.Get(&usage{owner: c.share.Owner}); ok {
-			c.share.Owner = u.owner // one copy of the name for everything that the user owns
+	if c.quota != nil {
+		if u, ok := ns.usages.Get(&usage{owner: c.quota.Owner}); ok {
+			c.quota.Owner = u.owner // one copy of the name for everything that the user owns
 		}
 	}
 	switch c.op {

@@ -10,11 +10,11 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// commandVersion is the newest version of commands in the log. Commands without a share are encoded
+// commandVersion is the newest version of commands in the log. Commands without a quota are encoded
 // as version 2, which older programs can read.
 const (
 	commandVersion      = 3
-	commandWithoutShare = 2
+	commandWithoutQuota = 2
 )
 
 // op is the number of an operation. Numbers are append-only.
@@ -56,9 +56,9 @@ type command struct {
 	hold     uint64
 	sessions []api.SessionID
 	delays   []delayRef
-	// share limits the user that the command is charged to; nil for the cluster itself.
-	share *Share
-	// final is not encoded. If set, only the state machine checks the share. The caller may be
+	// quota limits the user that the command is charged to; nil for the cluster itself.
+	quota *Quota
+	// final is not encoded. If set, only the state machine checks the quota. The caller may be
 	// retrying a command of unknown outcome, and a rejection must then hold for both attempts.
 	final bool
 }
@@ -71,10 +71,10 @@ type delayRef struct {
 
 // owner returns the user that the command is charged to, empty for the cluster itself.
 func (c *command) owner() string {
-	if c.share == nil {
+	if c.quota == nil {
 		return ""
 	}
-	return c.share.Owner
+	return c.quota.Owner
 }
 
 // batchMax bounds the sessions or lock-delays that one command ends.
@@ -82,10 +82,10 @@ const batchMax = 128
 
 // commandOverhead bounds the encoded size of a command without its paths and data: the array,
 // integers of at most 9 bytes, and headers of at most 5.
-const commandOverhead = 128 + shareBytesMax
+const commandOverhead = 128 + quotaBytesMax
 
-// shareBytesMax bounds the encoded size of a share.
-const shareBytesMax = OwnerBytesMax + 64
+// quotaBytesMax bounds the encoded size of a quota.
+const quotaBytesMax = OwnerBytesMax + 64
 
 // commandBytesMax bounds the encoded size of a command.
 const commandBytesMax = commandOverhead + 2*PathBytesMax + FileBytesMax
@@ -103,9 +103,9 @@ func (c *command) encode() []byte {
 	if c.op == 0 || c.op > opNewest {
 		panic(fmt.Sprintf("BUG: encode command with operation %d", c.op))
 	}
-	if c.share == nil {
+	if c.quota == nil {
 		e.Array(3 + operands[c.op])
-		e.Uint(commandWithoutShare)
+		e.Uint(commandWithoutQuota)
 	} else {
 		e.Array(4 + operands[c.op])
 		e.Uint(commandVersion)
@@ -136,8 +136,8 @@ func (c *command) encode() []byte {
 	default:
 		c.encodeSession(e)
 	}
-	if c.share != nil {
-		c.share.encode(e)
+	if c.quota != nil {
+		c.quota.encode(e)
 	}
 	return bytes.Clone(e.Bytes())
 }
@@ -225,9 +225,9 @@ func decodeCommand(b []byte) (command, error) {
 	} else {
 		c.term = d.Uint()
 		c.decode(&d)
-		if version > commandWithoutShare {
+		if version > commandWithoutQuota {
 			want++
-			c.share = decodeShare(&d)
+			c.quota = decodeQuota(&d)
 		}
 	}
 	if d.Err() != nil || n != want || d.More() {

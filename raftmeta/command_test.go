@@ -43,10 +43,10 @@ var goldenCommands = []struct {
 	{command{op: opEndLockDelay, term: 3, delays: []delayRef{{"/m", 12}}}, "94 02 08 03 91 92 a2 2f 6d 0c"},
 	{command{op: opMarkCached, term: 3, path: "/m", generation: 7}, "95 02 09 03 a2 2f 6d 07"},
 	{
-		command{op: opSet, term: 3, path: "/a", data: []byte{}, generation: AnyGeneration, share: &Share{Owner: "ann", Bytes: 256, AllBytes: 300, Sessions: 7, AllSessions: 8}},
+		command{op: opSet, term: 3, path: "/a", data: []byte{}, generation: AnyGeneration, quota: &Quota{Owner: "ann", Bytes: 256, AllBytes: 300, Sessions: 7, AllSessions: 8}},
 		"9a 03 01 03 a2 2f 61 c4 00 c0 00 c2 c0 95 a3 61 6e 6e cd 01 00 cd 01 2c 07 08",
 	},
-	{command{op: opOpenSession, term: 3, name: "n1", duration: 2 * time.Second, share: &Share{Owner: "a"}}, "96 03 03 03 a2 6e 31 cd 07 d0 95 a1 61 00 00 00 00"},
+	{command{op: opOpenSession, term: 3, name: "n1", duration: 2 * time.Second, quota: &Quota{Owner: "a"}}, "96 03 03 03 a2 6e 31 cd 07 d0 95 a1 61 00 00 00 00"},
 	{command{op: opSetACL, term: 3, path: "/m", name: "ops"}, "97 02 0a 03 a2 2f 6d a3 6f 70 73 00 c0"},
 }
 
@@ -90,7 +90,7 @@ func TestCommandLargestFits(t *testing.T) {
 	c := command{op: opSet, term: AnyGeneration, path: "/" + strings.Repeat("p", PathBytesMax-1), data: make([]byte, FileBytesMax),
 		generation: AnyGeneration - 1, session: AnyGeneration, ephemeral: true,
 		guard: api.Sequencer{Path: "/" + strings.Repeat("p", PathBytesMax-1), Mode: api.Shared, Instance: AnyGeneration, LockGeneration: AnyGeneration},
-		share: &Share{Owner: strings.Repeat("o", OwnerBytesMax), Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}}
+		quota: &Quota{Owner: strings.Repeat("o", OwnerBytesMax), Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}}
 	b := c.encode()
 	if len(b) > commandBytesMax {
 		t.Errorf("%d bytes, at most %d", len(b), commandBytesMax)
@@ -124,11 +124,11 @@ func TestCommandDecodeErrors(t *testing.T) {
 		"newer op in 1":          {wiretest.Unhex(t, "93 01 03 a2 6e 31"), false},
 		"no mode":                {wiretest.Unhex(t, "97 02 06 03 09 a2 2f 6d 03 00"), false},
 		"delay too long":         {wiretest.Unhex(t, "97 02 06 03 09 a2 2f 6d 01 ce 00 00 ea 61"), false},
-		"share without an owner": {wiretest.Unhex(t, "95 03 04 03 09 95 a0 01 01 01 01"), false},
-		"share cut":              {wiretest.Unhex(t, "95 03 04 03 09 94 a1 61 01 01 01"), false},
-		"share too large":        {wiretest.Unhex(t, "95 03 04 03 09 95 a1 61 cf ff ff ff ff ff ff ff ff 01 01 01"), false},
-		"no share in 3":          {wiretest.Unhex(t, "94 03 04 03 09"), false},
-		"share in 2":             {wiretest.Unhex(t, "95 02 04 03 09 95 a1 61 01 01 01 01"), false},
+		"quota without an owner": {wiretest.Unhex(t, "95 03 04 03 09 95 a0 01 01 01 01"), false},
+		"quota cut":              {wiretest.Unhex(t, "95 03 04 03 09 94 a1 61 01 01 01"), false},
+		"quota too large":        {wiretest.Unhex(t, "95 03 04 03 09 95 a1 61 cf ff ff ff ff ff ff ff ff 01 01 01"), false},
+		"no quota in 3":          {wiretest.Unhex(t, "94 03 04 03 09"), false},
+		"quota in 2":             {wiretest.Unhex(t, "95 02 04 03 09 95 a1 61 01 01 01 01"), false},
 		"guard of none":          {wiretest.Unhex(t, "97 02 02 03 a2 2f 61 c0 00 94 a0 01 04 05"), false},
 		"newer version":          {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(4); e.Uint(1); e.Nil() }), true},
 		"newer op":               {newer(func(e *wire.Encoder) { e.Array(2); e.Uint(1); e.Uint(99) }), true},

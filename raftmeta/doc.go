@@ -95,7 +95,7 @@
 //	commands in flight        32 MiB     Set and Delete wait, as long as their context allows
 //	futures to be answered    512        proposeLoop waits
 //	raft's queue              256        proposeLoop waits
-//	connections from peers    256        further ones are closed; 48 from one Proven server
+//	connections from peers    256        further ones are closed; 48 from one authenticated server
 //	a message                 5 MiB      it holds fewer entries
 //	heartbeats for raft       1          further ones are answered but not passed on
 //	reads of one round        unbounded  each is a caller's goroutine
@@ -103,10 +103,10 @@
 //	                                     with its connection
 //	events of a session       4096       replaced by one FailedOver; also if all sessions together
 //	                                     have 1 Mi, those of users 512 Ki, or of one user 128 Ki
-//	watches                   1 Mi       Watch fails: *TooLargeError; also above the caller's Share
-//	files cached              1 Mi       Get does not permit caching; also above the caller's Share
+//	watches                   1 Mi       Watch fails: *TooLargeError; also above the caller's Quota
+//	files cached              1 Mi       Get does not permit caching; also above the caller's Quota
 //	waiting Acquires          unbounded  each is a caller's goroutine; those of a user fail above
-//	                                     the caller's Share: *TooLargeError
+//	                                     the caller's Quota: *TooLargeError
 //
 // # Invariants
 //
@@ -149,7 +149,7 @@
 //	R21. A snapshot from another server discards nothing that was applied or
 //	    acknowledged here, and gets its final name only if its checksums are valid.
 //	R22. The log has no gap, and there is no gap between the newest snapshot and the log.
-//	R23. A user never holds more than the Share of the command that allocated it. The
+//	R23. A user never holds more than the Quota of the command that allocated it. The
 //	    recorded usage equals the actual usage, on every voter and after any restart.
 //
 // # Data directory
@@ -163,8 +163,8 @@
 // # Commands
 //
 // A command is a MessagePack array: the version, the number of the operation, the term of the
-// leader that proposed it, and its operands. The version is 2, or 3 if a share follows the
-// operands: the command is then charged to a user (see Share).
+// leader that proposed it, and its operands. The version is 2, or 3 if a quota follows the
+// operands: the command is then charged to a user (see Quota).
 //
 //	set            [2, 1, term, path, data, generation, session, ephemeral, guard]
 //	delete         [2, 2, term, path, generation, session, guard]
@@ -176,7 +176,7 @@
 //	end lock-delay [2, 8, term, [[path, index]...]]
 //	mark cached    [2, 9, term, path, generation]
 //	set ACL        [2, 10, term, path, ACL name, session, guard]
-//	share          [owner, bytes, bytes of all, sessions, sessions of all]
+//	quota          [owner, bytes, bytes of all, sessions, sessions of all]
 //
 // Path and names are text, the data is a byte string, "ephemeral" a boolean. A generation is
 // an integer or nil: zero requires that the node does not exist, nil matches any. Session
@@ -277,7 +277,7 @@
 //
 // Records come in this order: sessions by id; nodes by directory, then name, the root first,
 // so that each comes after its directory; holds by session, then path; owners. A hold is a
-// lock, or with mode zero an ephemeral file. An owner is the user whose share is charged for
+// lock, or with mode zero an ephemeral file. An owner is the user whose quota is charged for
 // a session, or if the session is zero, for the node at path. The version is 3 if there is an
 // owner record, else 2. Usage is not stored: it is recomputed when a snapshot is read. Cached
 // is the index since which sessions may cache the file, since the index at which the session

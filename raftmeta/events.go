@@ -73,8 +73,8 @@ type sessionWatch struct {
 }
 
 // watch adds kinds to what a session watches at path, and returns the number of the watch.
-func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
-	number, err := lm.addWatch(id, path, kinds&api.AllEvents, gen, sh)
+func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *Quota) (uint64, error) {
+	number, err := lm.addWatch(id, path, kinds&api.AllEvents, gen, quota)
 	// A deposed leader would promise events that only the new leader sees, and it may not know the
 	// session.
 	if term, verr := lm.replica.verify(ctx); verr != nil {
@@ -85,7 +85,7 @@ func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string
 	return number, err
 }
 
-func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
+func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *Quota) (uint64, error) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	s := lm.mu.sessions[id]
@@ -100,7 +100,7 @@ func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventK
 	case lm.mu.watchCount >= watchedMax:
 		return 0, &TooLargeError{What: api.LimitWatches, Limit: watchedMax, Got: watchedMax + 1}
 	default:
-		if err := lm.reserveLocked(s, leaderCharge(path), sh); err != nil {
+		if err := lm.reserveLocked(s, leaderCharge(path), quota); err != nil {
 			return 0, err
 		}
 		lm.mu.watchCount++

@@ -34,7 +34,7 @@ func (ns *namespace) set(index uint64, c *command) result {
 	if grown > 0 && ns.bytes+grown > NamespaceBytesMax {
 		return result{code: codeBytes, size: ns.bytes + grown}
 	}
-	if r := ns.checkShare(c); r.code != codeDone {
+	if r := ns.checkQuota(c); r.code != codeDone {
 		return r
 	}
 	n := *old
@@ -45,7 +45,7 @@ func (ns *namespace) set(index uint64, c *command) result {
 	return result{generation: index}
 }
 
-// replace replaces old by n, which c has changed, and charges n to the share of c.
+// replace replaces old by n, which c has changed, and charges n to the quota of c.
 func (ns *namespace) replace(old, n *node, c *command) {
 	if n.path != root {
 		n.owner = c.owner()
@@ -93,7 +93,7 @@ func (ns *namespace) create(index uint64, c *command) result {
 	if nodes := ns.nodes.Len() + len(missing) + 1; nodes > NodesMax {
 		return result{code: codeNodes, size: int64(nodes)}
 	}
-	if r := ns.checkShare(c); r.code != codeDone {
+	if r := ns.checkQuota(c); r.code != codeDone {
 		return r
 	}
 	n := newNode(c.path)
@@ -209,7 +209,7 @@ func (ns *namespace) setACL(index uint64, c *command) result {
 	if grown > 0 && ns.bytes+grown > NamespaceBytesMax {
 		return result{code: codeBytes, size: ns.bytes + grown}
 	}
-	if r := ns.checkShare(c); r.code != codeDone {
+	if r := ns.checkQuota(c); r.code != codeDone {
 		return r
 	}
 	ns.replace(old, &n, c)

@@ -40,19 +40,19 @@ func (lm *leaseManager) chargeLocked(s *leaderSession, bytes int64, queued int) 
 	}
 }
 
-// reserveLocked charges bytes to the owner of a session if they fit into sh. The error is a
+// reserveLocked charges bytes to the owner of a session if they fit into quota. The error is a
 // *TooLargeError.
-func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, sh *Share) error {
-	if sh != nil && s.owner != "" {
+func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, quota *Quota) error {
+	if quota != nil && s.owner != "" {
 		own := int64(0)
 		if t := lm.mu.usages[s.owner]; t != nil {
 			own = t.bytes
 		}
-		if got := own + bytes; got > sh.LeaderBytes {
-			return &TooLargeError{What: api.LimitUserWatches, Limit: sh.LeaderBytes, Got: got}
+		if got := own + bytes; got > quota.LeaderBytes {
+			return &TooLargeError{What: api.LimitUserWatches, Limit: quota.LeaderBytes, Got: got}
 		}
-		if got := lm.mu.allUsers.bytes + bytes; got > sh.AllLeaderBytes {
-			return &TooLargeError{What: api.LimitUsersWatches, Limit: sh.AllLeaderBytes, Got: got}
+		if got := lm.mu.allUsers.bytes + bytes; got > quota.AllLeaderBytes {
+			return &TooLargeError{What: api.LimitUsersWatches, Limit: quota.AllLeaderBytes, Got: got}
 		}
 	}
 	lm.chargeLocked(s, bytes, 0)

@@ -351,8 +351,8 @@ func TestExpireTogether(t *testing.T) {
 func caching(t *testing.T, v *service, lease time.Duration) api.SessionID {
 	t.Helper()
 	s := openFor(t, v, lease)
-	if _, leave, err := v.Get(t.Context(), "/f", s); err != nil || !leave.OK {
-		t.Fatalf("get: %+v, %v", leave, err)
+	if _, perm, err := v.Get(t.Context(), "/f", s); err != nil || !perm.OK {
+		t.Fatalf("get: %+v, %v", perm, err)
 	}
 	return s
 }
@@ -376,8 +376,8 @@ func TestWriteWaitsForCaches(t *testing.T) {
 			if err != nil || !slices.Equal(kinds(a.Events), []api.EventKind{api.CacheInvalid}) || a.Events[0].Path != "/f" {
 				t.Errorf("%+v, %v", a, err)
 			}
-			if _, leave, err := v.Get(context.Background(), "/f", s); err != nil || leave.OK {
-				t.Errorf("leave to cache during a write: %v", err)
+			if _, perm, err := v.Get(context.Background(), "/f", s); err != nil || perm.OK {
+				t.Errorf("permission to cache during a write: %v", err)
 			}
 			time.Sleep(time.Second)
 			_, err = keepAlive(v, api.KeepAliveRequest{Session: s, Term: 1, Acked: a.First})
@@ -431,13 +431,13 @@ func TestWriteOfUnknownOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if f, leave, err := v.Get(t.Context(), "/f", s); err != nil || leave.OK || len(f.Data) != 0 {
-			t.Errorf("in doubt: %q, %+v, %v", f.Data, leave, err)
+		if f, perm, err := v.Get(t.Context(), "/f", s); err != nil || perm.OK || len(f.Data) != 0 {
+			t.Errorf("in doubt: %q, %+v, %v", f.Data, perm, err)
 		}
 		r.release()
 		synctest.Wait()
-		if f, leave, err := v.Get(t.Context(), "/f", s); err != nil || !leave.OK || string(f.Data) != "new" {
-			t.Errorf("settled: %q, %+v, %v", f.Data, leave, err)
+		if f, perm, err := v.Get(t.Context(), "/f", s); err != nil || !perm.OK || string(f.Data) != "new" {
+			t.Errorf("settled: %q, %+v, %v", f.Data, perm, err)
 		}
 	})
 }

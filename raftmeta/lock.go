@@ -102,7 +102,7 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 	if n != nil && n.lock.excludes(c.mode) {
 		return ns.locked(n)
 	}
-	if r := ns.checkShare(c); r.code != codeDone {
+	if r := ns.checkQuota(c); r.code != codeDone {
 		return r
 	}
 	h := hold{session: c.session, path: c.path, mode: c.mode, delay: c.duration, since: index}
@@ -113,7 +113,7 @@ func (ns *namespace) acquire(index uint64, c *command) result {
 		return r
 	}
 	if n == nil {
-		if r := ns.create(index, &command{op: opSet, path: c.path, data: []byte{}, generation: AnyGeneration, share: c.share}); r.code != codeDone {
+		if r := ns.create(index, &command{op: opSet, path: c.path, data: []byte{}, generation: AnyGeneration, quota: c.quota}); r.code != codeDone {
 			ns.unhold(h)
 			return r
 		}

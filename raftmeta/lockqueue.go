@@ -48,7 +48,7 @@ func (lm *leaseManager) joinQueue(c *command) (*lockWait, error) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if w.sess = lm.mu.sessions[c.session]; w.sess != nil {
-		if err := lm.reserveLocked(w.sess, waitCharge(c.path), c.share); err != nil {
+		if err := lm.reserveLocked(w.sess, waitCharge(c.path), c.quota); err != nil {
 			return nil, err
 		}
 	}

@@ -439,7 +439,7 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 		}
 		checkNamespace(t, again)
 		if got, want := usages(again), usages(ns); got != want {
-			t.Fatalf("entry %d, shares from a snapshot: %s, want %s", index, got, want)
+			t.Fatalf("entry %d, quotas from a snapshot: %s, want %s", index, got, want)
 		}
 		if got, want := dump(again), plain.dump(); got != want {
 			t.Fatalf("entry %d, from a snapshot:\n%swant\n%s", index, got, want)
@@ -450,9 +450,9 @@ func machineModelRun(t *testing.T, rng *rand.Rand, seen map[string]int) {
 	}
 }
 
-// TestSharersLockDelay expires sharers of a lock one after the other: the longest of their
+// TestQuotarsLockDelay expires sharers of a lock one after the other: the longest of their
 // lock-delays applies, in whatever order they expire.
-func TestSharersLockDelay(t *testing.T) {
+func TestQuotarsLockDelay(t *testing.T) {
 	for _, delays := range [][]time.Duration{{5, 1}, {1, 5}, {5, 0}, {0, 5}, {1, 5, 2}} {
 		ns := newNamespace()
 		var told time.Duration
@@ -527,7 +527,7 @@ func randomCommand(rng *rand.Rand, m *plainMachine) command {
 		c.session = 0
 	}
 	if owner := []string{"", "ann", "bob"}[rng.IntN(3)]; owner != "" {
-		c.share = &Share{Owner: owner, Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}
+		c.quota = &Quota{Owner: owner, Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}
 	}
 	for _, p := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[p]

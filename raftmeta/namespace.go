@@ -50,7 +50,7 @@ type node struct {
 	data []byte
 	// ephemeral is the session with which the file is deleted, zero for a permanent file.
 	ephemeral api.SessionID
-	// owner is the user whose share is charged for the node: the one that last wrote it or set its
+	// owner is the user whose quota is charged for the node: the one that last wrote it or set its
 	// ACL. Empty for the cluster.
 	owner string
 	// cached is the raft index since which sessions may cache this version of the file, including

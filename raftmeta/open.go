@@ -69,7 +69,7 @@ func newGroup(cfg Config) *Group {
 	g.reads.wake = make(chan struct{}, 1)
 	g.machine = newMachine(g.fail)
 	g.service = newService(g, g.machine, cfg.Clock)
-	g.service.shareOf = cfg.ShareOf
+	g.service.quotaOf = cfg.QuotaOf
 	g.disk = diskSpace{
 		free:    func() (int64, error) { return cfg.FS.FreeBytes(cfg.Dir) },
 		reserve: cfg.ReserveBytes,

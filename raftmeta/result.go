@@ -32,7 +32,7 @@ const (
 	codeHolds // result.limit is the limit
 	codeACLBytes
 	codeNameBytes
-	codeShare // result.reason is the name of the limit
+	codeQuota // result.reason is the name of the limit
 )
 
 // result is the state machine's answer to a command.
@@ -111,7 +111,7 @@ func (r result) limitError() error {
 		return tooLarge(api.LimitACL, api.ACLBytesMax)
 	case codeNameBytes:
 		return tooLarge(api.LimitName, api.SessionNameBytesMax)
-	case codeShare:
+	case codeQuota:
 		return tooLarge(r.reason, r.limit)
 	}
 	return errUnknownCommand

@@ -72,7 +72,7 @@ func (t *transport) serveConn(c net.Conn) {
 		return
 	}
 	from, err := decodeHello(b, t.self)
-	if p, ok := c.(Proven); ok && err == nil && p.Server() != from {
+	if p, ok := c.(AuthenticatedConn); ok && err == nil && p.Server() != from {
 		err = fmt.Errorf("server %s claims to be server %.80q", p.Server(), from)
 	}
 	if err != nil {

@@ -15,8 +15,8 @@ type service struct {
 	replica replica
 	machine *machine
 	clock   Clock
-	// shareOf is Config.ShareOf.
-	shareOf func(owner string) Share
+	// quotaOf is Config.QuotaOf.
+	quotaOf func(owner string) Quota
 	// refused counts the writes that the namespace rejected.
 	refused atomic.Uint64
 
@@ -134,7 +134,7 @@ func (v *service) OpenSession(ctx context.Context, name string, lease time.Durat
 	return v.openSession(ctx, name, lease, nil)
 }
 
-func (v *service) openSession(ctx context.Context, name string, lease time.Duration, sh *Share) (api.SessionID, time.Duration, error) {
+func (v *service) openSession(ctx context.Context, name string, lease time.Duration, quota *Quota) (api.SessionID, time.Duration, error) {
 	if n := len(name); n > api.SessionNameBytesMax {
 		return 0, 0, &TooLargeError{What: api.LimitName, Limit: api.SessionNameBytesMax, Got: int64(n)}
 	}
@@ -149,7 +149,7 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 	if err != nil {
 		return 0, 0, err
 	}
-	c := command{op: opOpenSession, name: name, duration: lease, share: sh}
+	c := command{op: opOpenSession, name: name, duration: lease, quota: quota}
 	if err := v.precheck(&c); err != nil {
 		return 0, 0, err
 	}
@@ -180,17 +180,17 @@ func (v *service) CloseSession(ctx context.Context, s api.SessionID) error {
 }
 
 // Get implements api.Service.
-func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CacheLeave, error) {
+func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CachePermission, error) {
 	return v.get(ctx, path, s, nil)
 }
 
-func (v *service) get(ctx context.Context, path string, s api.SessionID, sh *Share) (api.File, api.CacheLeave, error) {
+func (v *service) get(ctx context.Context, path string, s api.SessionID, quota *Quota) (api.File, api.CachePermission, error) {
 	if err := checkDir(path); err != nil {
-		return api.File{}, api.CacheLeave{}, err
+		return api.File{}, api.CachePermission{}, err
 	}
 	term, err := v.replica.verify(ctx)
 	if err != nil {
-		return api.File{}, api.CacheLeave{}, err
+		return api.File{}, api.CachePermission{}, err
 	}
 	var lm *leaseManager
 	if s != 0 {
@@ -200,18 +200,18 @@ func (v *service) get(ctx context.Context, path string, s api.SessionID, sh *Sha
 		var n *nodeView
 		v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
 		f, err := n.file()
-		return f, api.CacheLeave{}, err
+		return f, api.CachePermission{}, err
 	}
-	n, leave, mark := lm.read(path, s, sh)
+	n, perm, mark := lm.read(path, s, quota)
 	if mark != 0 {
 		// If this fails, or another call writes the file meanwhile, the result is still valid. It
 		// is only not cached.
 		if _, err := lm.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
-			n, leave, _ = lm.read(path, s, sh)
+			n, perm, _ = lm.read(path, s, quota)
 		}
 	}
 	f, err := n.file()
-	return f, leave, err
+	return f, perm, err
 }
 
 // GetStale implements api.Service.

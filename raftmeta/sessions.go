@@ -17,7 +17,7 @@ type sessionState struct {
 	id    api.SessionID
 	name  string
 	lease time.Duration
-	// owner is the user whose share is charged for the session and its holds; empty for the
+	// owner is the user whose quota is charged for the session and its holds; empty for the
 	// cluster.
 	owner string
 	// holds is the number of its locks and ephemeral files.
@@ -43,7 +43,7 @@ func (ns *namespace) openSession(index uint64, c *command) result {
 	if n := ns.sessions.Len(); n >= api.SessionsMax {
 		return result{code: codeSessions, size: int64(n) + 1}
 	}
-	if r := ns.checkShare(c); r.code != codeDone {
+	if r := ns.checkQuota(c); r.code != codeDone {
 		return r
 	}
 	s := &sessionState{id: api.SessionID(index), name: c.name, lease: c.duration, owner: c.owner()}

@@ -288,14 +288,14 @@ func (c *simClient) act(ctx context.Context, id api.SessionID) {
 // get reads a file, and caches it if permitted.
 func (c *simClient) get(path string, id api.SessionID) {
 	var f api.File
-	var leave api.CacheLeave
+	var perm api.CachePermission
 	err := c.call(func(ctx context.Context, s api.Service) (err error) {
-		f, leave, err = s.Get(ctx, path, id)
+		f, perm, err = s.Get(ctx, path, id)
 		return err
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && leave.OK && leave.Term == c.mu.term && leave.At >= c.mu.invalid[path] && leave.At >= c.mu.reset && c.believesLocked() {
+	if err == nil && perm.OK && perm.Term == c.mu.term && perm.At >= c.mu.invalid[path] && perm.At >= c.mu.reset && c.believesLocked() {
 		c.mu.cache[path] = max(f.Generation, f.ACLGeneration)
 		c.sim.checks.cached.Add(1)
 	}

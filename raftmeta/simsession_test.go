@@ -269,17 +269,17 @@ func (l simLink) CloseSession(ctx context.Context, s api.SessionID) error {
 }
 
 type simGot struct {
-	f     api.File
-	leave api.CacheLeave
+	f    api.File
+	perm api.CachePermission
 }
 
-func (l simLink) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CacheLeave, error) {
+func (l simLink) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CachePermission, error) {
 	g, err := call(l, ctx, false, func(ctx context.Context) (simGot, error) {
-		f, leave, err := l.service.Get(ctx, path, s)
+		f, perm, err := l.service.Get(ctx, path, s)
 		f.Data = slices.Clone(f.Data)
-		return simGot{f, leave}, err
+		return simGot{f, perm}, err
 	})
-	return g.f, g.leave, err
+	return g.f, g.perm, err
 }
 
 func (l simLink) GetStale(ctx context.Context, path string) (api.File, error) {

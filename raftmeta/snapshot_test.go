@@ -57,9 +57,9 @@ const goldenOwned = `
 // ownedNamespace has a session of the user ann, and /locks/f, which ann wrote.
 func ownedNamespace() *namespace {
 	ns := newNamespace()
-	ann := &Share{Owner: "ann", Bytes: 1 << 20, AllBytes: 1 << 20, Sessions: 1, AllSessions: 1}
-	ns.apply(4, 2, &command{op: opOpenSession, name: "w", duration: 2 * time.Second, share: ann})
-	ns.apply(5, 2, &command{op: opSet, path: "/locks/f", data: []byte{1}, generation: AnyGeneration, share: ann})
+	ann := &Quota{Owner: "ann", Bytes: 1 << 20, AllBytes: 1 << 20, Sessions: 1, AllSessions: 1}
+	ns.apply(4, 2, &command{op: opOpenSession, name: "w", duration: 2 * time.Second, quota: ann})
+	ns.apply(5, 2, &command{op: opSet, path: "/locks/f", data: []byte{1}, generation: AnyGeneration, quota: ann})
 	return ns
 }
 

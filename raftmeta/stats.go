@@ -27,7 +27,7 @@ type Stats struct {
 	Bytes              int64 // of all paths, contents and ACL names
 
 	// Users is the number of users that hold something, UsersBytes and UsersSessions are their
-	// total usage, and UsersBytesMost is the largest usage of one user. See Share.
+	// total usage, and UsersBytesMost is the largest usage of one user. See Quota.
 	Users                      int
 	UsersBytes, UsersBytesMost int64
 	UsersSessions              int64

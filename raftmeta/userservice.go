@@ -7,33 +7,33 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// userService is the lock service for the user of a share.
+// userService is the lock service for the user of a quota.
 type userService struct {
 	*service
-	share *Share
+	quota *Quota
 }
 
-// ServiceFor returns Service restricted to the share of a user.
-func (g *Group) ServiceFor(s Share) api.Service { return &userService{g.service, bounded(s)} }
+// ServiceFor returns Service restricted to the quota of a user.
+func (g *Group) ServiceFor(s Quota) api.Service { return &userService{g.service, bounded(s)} }
 
 // bounded returns a copy of s with the owner truncated to OwnerBytesMax. It panics if the owner is
 // empty.
-func bounded(s Share) *Share {
+func bounded(s Quota) *Quota {
 	s.Owner = s.Owner[:min(len(s.Owner), OwnerBytesMax)]
 	if s.Owner == "" {
-		panic("BUG: a share of the lock service without an owner")
+		panic("BUG: a quota of the lock service without an owner")
 	}
 	return &s
 }
 
-// precheck rejects a command that does not fit its share before the command takes space in the log.
+// precheck rejects a command that does not fit its quota before the command takes space in the log.
 // The state machine checks again when it applies the command.
 func (v *service) precheck(c *command) error {
-	if c.share == nil || c.final {
+	if c.quota == nil || c.final {
 		return nil
 	}
 	var r result
-	v.machine.view(func(ns *namespace, _ uint64) { r = ns.checkShare(c) })
+	v.machine.view(func(ns *namespace, _ uint64) { r = ns.checkQuota(c) })
 	if err := r.error(0); err != nil {
 		v.refused.Add(1)
 		return err
@@ -43,30 +43,30 @@ func (v *service) precheck(c *command) error {
 
 // OpenSession implements api.Service.
 func (s *userService) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
-	return s.openSession(ctx, name, lease, s.share)
+	return s.openSession(ctx, name, lease, s.quota)
 }
 
 // Get implements api.Service.
-func (s *userService) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CacheLeave, error) {
-	return s.get(ctx, path, id, s.share)
+func (s *userService) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CachePermission, error) {
+	return s.get(ctx, path, id, s.quota)
 }
 
 // Set implements api.Service.
 func (s *userService) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
-	return s.set(ctx, path, data, gen, o, s.share, false)
+	return s.set(ctx, path, data, gen, o, s.quota, false)
 }
 
 // SetACL implements api.Service.
 func (s *userService) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
-	return s.setACL(ctx, path, acl, o, s.share)
+	return s.setACL(ctx, path, acl, o, s.quota)
 }
 
 // Acquire implements api.Service.
 func (s *userService) Acquire(ctx context.Context, id api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
-	return s.acquire(ctx, id, path, mode, wait, delay, s.share)
+	return s.acquire(ctx, id, path, mode, wait, delay, s.quota)
 }
 
 // Watch implements api.Service.
 func (s *userService) Watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
-	return s.watch(ctx, id, path, kinds, gen, s.share)
+	return s.watch(ctx, id, path, kinds, gen, s.quota)
 }

@@ -10,13 +10,13 @@ import (
 
 // Set implements api.Service.
 func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
-	if o.Owner != "" && v.shareOf != nil {
-		return v.set(ctx, path, data, gen, o, bounded(v.shareOf(o.Owner)), true)
+	if o.Owner != "" && v.quotaOf != nil {
+		return v.set(ctx, path, data, gen, o, bounded(v.quotaOf(o.Owner)), true)
 	}
 	return v.set(ctx, path, data, gen, o, nil, true)
 }
 
-func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, sh *Share, final bool) (uint64, error) {
+func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, quota *Quota, final bool) (uint64, error) {
 	if err := checkFile(path); err != nil {
 		return 0, err
 	}
@@ -30,7 +30,7 @@ func (v *service) set(ctx context.Context, path string, data []byte, gen uint64,
 		return 0, err
 	}
 	r, err := v.write(ctx, command{op: opSet, path: path, data: data, generation: gen,
-		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, share: sh, final: final})
+		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, quota: quota, final: final})
 	return r.generation, err
 }
 
@@ -51,7 +51,7 @@ func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 	return v.setACL(ctx, path, acl, o, nil)
 }
 
-func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions, sh *Share) (uint64, error) {
+func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions, quota *Quota) (uint64, error) {
 	if err := checkDir(path); err != nil {
 		return 0, err
 	}
@@ -64,7 +64,7 @@ func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	if err := v.replica.checkDisk(); err != nil {
 		return 0, err
 	}
-	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard, share: sh})
+	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard, quota: quota})
 	return r.generation, err
 }
 
@@ -111,7 +111,7 @@ func (v *service) Acquire(ctx context.Context, s api.SessionID, path string, mod
 	return v.acquire(ctx, s, path, mode, wait, delay, nil)
 }
 
-func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, sh *Share) (api.Grant, error) {
+func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, quota *Quota) (api.Grant, error) {
 	if err := checkDir(path); err != nil {
 		return api.Grant{}, err
 	}
@@ -127,7 +127,7 @@ func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mod
 	}
 	// Rounded up to whole milliseconds, so that a short delay does not become none.
 	delay = min(max(delay, 0)+time.Millisecond-1, api.LockDelayMax).Truncate(time.Millisecond)
-	c := command{op: opAcquire, session: s, path: path, mode: mode, duration: delay, share: sh}
+	c := command{op: opAcquire, session: s, path: path, mode: mode, duration: delay, quota: quota}
 	if err := v.precheck(&c); err != nil {
 		return api.Grant{}, err
 	}
@@ -163,7 +163,7 @@ func (v *service) Watch(ctx context.Context, s api.SessionID, path string, kinds
 	return v.watch(ctx, s, path, kinds, gen, nil)
 }
 
-func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, sh *Share) (uint64, error) {
+func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, quota *Quota) (uint64, error) {
 	if err := checkDir(path); err != nil {
 		return 0, err
 	}
@@ -171,7 +171,7 @@ func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds
 	if err != nil {
 		return 0, err
 	}
-	return lm.watch(ctx, s, path, kinds, gen, sh)
+	return lm.watch(ctx, s, path, kinds, gen, quota)
 }
 
 // Unwatch implements api.Service.

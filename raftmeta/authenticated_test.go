@@ -12,13 +12,13 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// provenConn is a connection with an authenticated peer.
-type provenConn struct {
+// authenticatedConn is a connection with an authenticated peer.
+type authenticatedConn struct {
 	net.Conn
 	server string
 }
 
-func (c *provenConn) Server() string { return c.server }
+func (c *authenticatedConn) Server() string { return c.server }
 
 // TestHelloIsBound: an authenticated server cannot claim the id of another; an unauthenticated one
 // can claim any id.
@@ -27,8 +27,8 @@ func TestHelloIsBound(t *testing.T) {
 		far   func(net.Conn) net.Conn
 		taken bool
 	}{
-		"proved to be another": {func(c net.Conn) net.Conn { return &provenConn{c, "n3"} }, false},
-		"proved":               {func(c net.Conn) net.Conn { return &provenConn{c, "n2"} }, true},
+		"proved to be another": {func(c net.Conn) net.Conn { return &authenticatedConn{c, "n3"} }, false},
+		"proved":               {func(c net.Conn) net.Conn { return &authenticatedConn{c, "n2"} }, true},
 		"nothing is proved":    {func(c net.Conn) net.Conn { return c }, true},
 	} {
 		var log strings.Builder

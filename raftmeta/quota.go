@@ -7,14 +7,14 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// Share is the quota of a user in the lock service: it names the user, and bounds what that user
-// and all users together may hold. The cluster itself acts without a share and is bounded only by
-// the constants of the namespace. What shares leave free is therefore reserved for the cluster.
+// Quota is the quota of a user in the lock service: it names the user, and bounds what that user
+// and all users together may hold. The cluster itself acts without a quota and is bounded only by
+// the constants of the namespace. What quotas leave free is therefore reserved for the cluster.
 //
-// The leader adds the share to commands that allocate memory, and the state machine compares it
+// The leader adds the quota to commands that allocate memory, and the state machine compares it
 // with its own count. So each limit is exact, all voters compute the same result, and a leader with
 // more memory may allow more.
-type Share struct {
+type Quota struct {
 	// Owner is the name of the user: 1 to OwnerBytesMax bytes.
 	Owner string
 	// Bytes and AllBytes bound the memory of files, locks and sessions of the user, and of all
@@ -28,7 +28,7 @@ type Share struct {
 	LeaderBytes, AllLeaderBytes int64
 }
 
-// OwnerBytesMax bounds Share.Owner.
+// OwnerBytesMax bounds Quota.Owner.
 const OwnerBytesMax = api.OwnerBytesMax
 
 // The charge for each item beside its path, content and name, in bytes. Measured: a file takes 185
@@ -85,63 +85,63 @@ func (n *node) charged() int64 {
 
 func (s *sessionState) charged() int64 { return sessionOverhead + int64(len(s.name)) }
 
-// fits returns codeDone if the share has space for additional bytes and sessions of its owner. A
+// fits returns codeDone if the quota has space for additional bytes and sessions of its owner. A
 // change that does not grow always fits, so that an owner above a lowered limit can still release
 // what it holds.
-func (ns *namespace) fits(sh *Share, bytes, sessions int64) result {
-	if sh == nil {
+func (ns *namespace) fits(quota *Quota, bytes, sessions int64) result {
+	if quota == nil {
 		return result{}
 	}
-	own := ns.usageOf(sh.Owner)
+	own := ns.usageOf(quota.Owner)
 	for _, l := range []struct {
 		what              string
 		grows, got, limit int64
 	}{
-		{api.LimitUser, bytes, own.bytes + bytes, sh.Bytes},
-		{api.LimitUsers, bytes, ns.used.bytes + bytes, sh.AllBytes},
-		{api.LimitUserSessions, sessions, own.sessions + sessions, sh.Sessions},
-		{api.LimitUsersSessions, sessions, ns.used.sessions + sessions, sh.AllSessions},
+		{api.LimitUser, bytes, own.bytes + bytes, quota.Bytes},
+		{api.LimitUsers, bytes, ns.used.bytes + bytes, quota.AllBytes},
+		{api.LimitUserSessions, sessions, own.sessions + sessions, quota.Sessions},
+		{api.LimitUsersSessions, sessions, ns.used.sessions + sessions, quota.AllSessions},
 	} {
 		if l.grows > 0 && l.got > l.limit {
-			return result{code: codeShare, reason: l.what, size: l.got, limit: l.limit}
+			return result{code: codeQuota, reason: l.what, size: l.got, limit: l.limit}
 		}
 	}
 	return result{}
 }
 
-// checkShare returns codeDone if the share of c has space for what c would add, or if c has no
-// share. It checks nothing else about c.
-func (ns *namespace) checkShare(c *command) result {
-	if c.share == nil {
+// checkQuota returns codeDone if the quota of c has space for what c would add, or if c has no
+// quota. It checks nothing else about c.
+func (ns *namespace) checkQuota(c *command) result {
+	if c.quota == nil {
 		return result{}
 	}
 	switch c.op {
 	case opSet:
-		bytes := ns.fileGrowth(c.path, c.share.Owner, int64(len(c.data)))
+		bytes := ns.fileGrowth(c.path, c.quota.Owner, int64(len(c.data)))
 		if c.ephemeral && ns.get(c.path) == nil {
 			bytes += holdOverhead
 		}
-		return ns.fits(c.share, bytes, 0)
+		return ns.fits(c.quota, bytes, 0)
 	case opSetACL:
 		n := ns.get(c.path)
 		if n == nil || n.path == root {
 			return result{}
 		}
 		grown := *n
-		grown.owner, grown.acl = c.share.Owner, &aclState{name: c.name}
-		return ns.fits(c.share, grown.charged()-n.chargedTo(c.share.Owner), 0)
+		grown.owner, grown.acl = c.quota.Owner, &aclState{name: c.name}
+		return ns.fits(c.quota, grown.charged()-n.chargedTo(c.quota.Owner), 0)
 	case opAcquire:
 		if _, held := ns.holds.Get(hold{session: c.session, path: c.path}); held {
 			return result{}
 		}
 		bytes := int64(holdOverhead)
 		if ns.get(c.path) == nil {
-			bytes += ns.fileGrowth(c.path, c.share.Owner, 0)
+			bytes += ns.fileGrowth(c.path, c.quota.Owner, 0)
 		}
-		return ns.fits(c.share, bytes, 0)
+		return ns.fits(c.quota, bytes, 0)
 	case opOpenSession:
 		s := sessionState{name: c.name}
-		return ns.fits(c.share, s.charged(), 1)
+		return ns.fits(c.quota, s.charged(), 1)
 	}
 	return result{}
 }
@@ -184,8 +184,8 @@ func (ns *namespace) recount() {
 	})
 }
 
-// encode encodes the part of a share that the state machine uses.
-func (s *Share) encode(e *wire.Encoder) {
+// encode encodes the part of a quota that the state machine uses.
+func (s *Quota) encode(e *wire.Encoder) {
 	e.Array(5)
 	e.Str(s.Owner)
 	e.Uint(uint64(s.Bytes))
@@ -194,12 +194,12 @@ func (s *Share) encode(e *wire.Encoder) {
 	e.Uint(uint64(s.AllSessions))
 }
 
-func decodeShare(d *wire.Decoder) *Share {
+func decodeQuota(d *wire.Decoder) *Quota {
 	if d.Array() != 5 {
 		d.Fail(errShape)
 		return nil
 	}
-	s := &Share{Owner: d.Str()}
+	s := &Quota{Owner: d.Str()}
 	if s.Owner == "" || len(s.Owner) > OwnerBytesMax {
 		d.Fail(errShape)
 	}

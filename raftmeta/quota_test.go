@@ -27,9 +27,9 @@ func usages(ns *namespace) string {
 	return b.String()
 }
 
-// shareOf returns a share without limits.
-func shareOf(owner string) *Share {
-	return &Share{Owner: owner, Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64,
+// quotaOf returns a quota without limits.
+func quotaOf(owner string) *Quota {
+	return &Quota{Owner: owner, Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64,
 		LeaderBytes: math.MaxInt64, AllLeaderBytes: math.MaxInt64}
 }
 
@@ -42,28 +42,28 @@ func wantLimit(t *testing.T, err error, what string, limit int64) {
 	}
 }
 
-// TestShareCounts checks what each command adds to the share of its user, and what it releases.
-func TestShareCounts(t *testing.T) {
+// TestQuotaCounts checks what each command adds to the quota of its user, and what it releases.
+func TestQuotaCounts(t *testing.T) {
 	ns := newNamespace()
 	index := uint64(9)
-	ann, bob := shareOf("ann"), shareOf("bob")
+	ann, bob := quotaOf("ann"), quotaOf("bob")
 	for i, step := range []struct {
 		c    command
 		want string // bytes and sessions of ann and of bob
 	}{
-		{command{op: opOpenSession, name: "w", duration: 2 * time.Second, share: ann}, "2049 1 0 0"},
-		{command{op: opSet, path: "/f", data: make([]byte, 100), generation: AnyGeneration, share: ann}, "2407 1 0 0"},
-		{command{op: opSet, path: "/f", data: make([]byte, 10), generation: AnyGeneration, share: ann}, "2317 1 0 0"},
+		{command{op: opOpenSession, name: "w", duration: 2 * time.Second, quota: ann}, "2049 1 0 0"},
+		{command{op: opSet, path: "/f", data: make([]byte, 100), generation: AnyGeneration, quota: ann}, "2407 1 0 0"},
+		{command{op: opSet, path: "/f", data: make([]byte, 10), generation: AnyGeneration, quota: ann}, "2317 1 0 0"},
 		// The last writer owns the file.
-		{command{op: opSet, path: "/f", data: make([]byte, 20), generation: AnyGeneration, share: bob}, "2049 1 278 0"},
-		{command{op: opSetACL, path: "/f", name: "acl", share: ann}, "2330 1 0 0"},
-		{command{op: opSetACL, path: "/", name: "acl", share: ann}, "2330 1 0 0"},
+		{command{op: opSet, path: "/f", data: make([]byte, 20), generation: AnyGeneration, quota: bob}, "2049 1 278 0"},
+		{command{op: opSetACL, path: "/f", name: "acl", quota: ann}, "2330 1 0 0"},
+		{command{op: opSetACL, path: "/", name: "acl", quota: ann}, "2330 1 0 0"},
 		{command{op: opMarkCached, path: "/f", generation: 12}, "2330 1 0 0"},
 		// A lock creates a file and its directory.
-		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, duration: time.Second, share: ann}, "3104 1 0 0"},
-		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, share: ann}, "3104 1 0 0"},
-		{command{op: opSet, path: "/d/e", session: 10, ephemeral: true, generation: AnyGeneration, share: ann}, "3620 1 0 0"},
-		{command{op: opDelete, path: "/f", generation: AnyGeneration, share: bob}, "3339 1 0 0"},
+		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, duration: time.Second, quota: ann}, "3104 1 0 0"},
+		{command{op: opAcquire, session: 10, path: "/d/l", mode: api.Exclusive, quota: ann}, "3104 1 0 0"},
+		{command{op: opSet, path: "/d/e", session: 10, ephemeral: true, generation: AnyGeneration, quota: ann}, "3620 1 0 0"},
+		{command{op: opDelete, path: "/f", generation: AnyGeneration, quota: bob}, "3339 1 0 0"},
 		// What the cluster holds is charged to no user.
 		{command{op: opSet, path: "/tables/t", data: make([]byte, 100), generation: AnyGeneration}, "3339 1 0 0"},
 		{command{op: opExpireSession, sessions: []api.SessionID{10}}, "518 0 0 0"},
@@ -85,17 +85,17 @@ func TestShareCounts(t *testing.T) {
 	}
 }
 
-// TestShareLimits rejects what exceeds a limit, only for that user, and accepts what does not grow.
-func TestShareLimits(t *testing.T) {
-	limited := func(owner string) *Share {
-		return &Share{Owner: owner, Bytes: 4000, AllBytes: 6000, Sessions: 1, AllSessions: 2}
+// TestQuotaLimits rejects what exceeds a limit, only for that user, and accepts what does not grow.
+func TestQuotaLimits(t *testing.T) {
+	limited := func(owner string) *Quota {
+		return &Quota{Owner: owner, Bytes: 4000, AllBytes: 6000, Sessions: 1, AllSessions: 2}
 	}
 	ns := newNamespace()
 	index := uint64(9)
 	do := func(c command, owner string) error {
 		index++
 		if owner != "" {
-			c.share = limited(owner)
+			c.quota = limited(owner)
 		}
 		before := usages(ns)
 		err := ns.apply(index, 1, &c).error(0)
@@ -130,24 +130,24 @@ func TestShareLimits(t *testing.T) {
 	done(do(open, ""))
 	// What does not grow is accepted above a lowered limit too.
 	low := set("/a", 4000-2049-300)
-	low.share = &Share{Owner: "ann", Bytes: 100, AllBytes: 100}
+	low.quota = &Quota{Owner: "ann", Bytes: 100, AllBytes: 100}
 	done(do(low, ""))
 	done(do(command{op: opDelete, path: "/a", generation: AnyGeneration}, "ann"))
 	// Sessions have a separate limit.
 	roomy := limited("ann")
 	roomy.Bytes, roomy.AllBytes = 1<<20, 1<<20
 	more := open
-	more.share = roomy
+	more.quota = roomy
 	wantLimit(t, do(more, ""), api.LimitUserSessions, 1)
 	many := *roomy
 	many.Sessions, many.AllSessions = 5, 1
-	more.share = &many
+	more.quota = &many
 	wantLimit(t, do(more, ""), api.LimitUsersSessions, 1)
 }
 
-// TestShareOfOldLog replays commands from before shares existed: what they create belongs to the
+// TestQuotaOfOldLog replays commands from before quotas existed: what they create belongs to the
 // cluster.
-func TestShareOfOldLog(t *testing.T) {
+func TestQuotaOfOldLog(t *testing.T) {
 	m := newMachine(func(err error) { t.Error(err) })
 	for i, c := range []command{
 		{op: opOpenSession, term: 1, name: "s", duration: 2 * time.Second},
@@ -158,24 +158,24 @@ func TestShareOfOldLog(t *testing.T) {
 	if got := usages(m.mu.ns); got != "all: 0 bytes, 0 sessions\n" {
 		t.Error(got)
 	}
-	c := command{op: opSet, term: 1, path: "/locks/f", data: make([]byte, 10), generation: AnyGeneration, share: shareOf("ann")}
+	c := command{op: opSet, term: 1, path: "/locks/f", data: make([]byte, 10), generation: AnyGeneration, quota: quotaOf("ann")}
 	m.Apply(&raft.Log{Index: 3, Term: 1, Type: raft.LogCommand, Data: c.encode()})
 	if got := m.mu.ns.usageOf("ann").bytes; got != 8+10+256 {
 		t.Errorf("%d bytes", got)
 	}
 }
 
-// TestShareFills has a user fill the lock service until it is rejected. Nothing more of that user
+// TestQuotaFills has a user fill the lock service until it is rejected. Nothing more of that user
 // gets into the log, and another user and the cluster are not affected. The same holds after a
 // restart, from the log and from a snapshot.
-func TestShareFills(t *testing.T) {
+func TestQuotaFills(t *testing.T) {
 	dir := t.TempDir()
 	g := openGroup(t, Config{Dir: dir})
-	limits := Share{Bytes: 1 << 20, AllBytes: 3 << 20, Sessions: 10, AllSessions: 20, LeaderBytes: 1000, AllLeaderBytes: 1500}
+	limits := Quota{Bytes: 1 << 20, AllBytes: 3 << 20, Sessions: 10, AllSessions: 20, LeaderBytes: 1000, AllLeaderBytes: 1500}
 	as := func(g *Group, owner string) api.Service {
-		sh := limits
-		sh.Owner = owner
-		return g.ServiceFor(sh)
+		quota := limits
+		quota.Owner = owner
+		return g.ServiceFor(quota)
 	}
 	fill := func(g *Group) (files int, err error) {
 		for {
@@ -241,13 +241,13 @@ func TestShareFills(t *testing.T) {
 	}
 }
 
-// TestShareOfLeader bounds what the leader keeps for the sessions of a user.
-func TestShareOfLeader(t *testing.T) {
+// TestQuotaOfLeader bounds what the leader keeps for the sessions of a user.
+func TestQuotaOfLeader(t *testing.T) {
 	_, v := newSolo(t)
-	sh := *shareOf("ann")
-	sh.LeaderBytes, sh.AllLeaderBytes = 1000, 1500
-	ann := &userService{v, &sh}
-	other := sh
+	quota := *quotaOf("ann")
+	quota.LeaderBytes, quota.AllLeaderBytes = 1000, 1500
+	ann := &userService{v, &quota}
+	other := quota
 	other.Owner = "bob"
 	bob := &userService{v, &other}
 	ctx := t.Context()
@@ -281,7 +281,7 @@ func TestShareOfLeader(t *testing.T) {
 	if err := watch(v, n, "/tables/t"); err != nil {
 		t.Errorf("a node: %v", err)
 	}
-	// A file that a client may cache counts as well; without space there is no leave.
+	// A file that a client may cache counts as well; without space there is no permission.
 	if _, err := v.Set(ctx, "/f", nil, AnyGeneration, api.SetOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -290,8 +290,8 @@ func TestShareOfLeader(t *testing.T) {
 		if s == n {
 			svc = v
 		}
-		if _, leave, err := svc.Get(ctx, "/f", s); err != nil || leave.OK != want {
-			t.Errorf("session %d: leave %v, %v; want %v", s, leave.OK, err, want)
+		if _, perm, err := svc.Get(ctx, "/f", s); err != nil || perm.OK != want {
+			t.Errorf("session %d: permission %v, %v; want %v", s, perm.OK, err, want)
 		}
 	}
 	// So does an Acquire that waits, which a session without space may not.
@@ -303,7 +303,7 @@ func TestShareOfLeader(t *testing.T) {
 	if _, err := ann.Acquire(ctx, a2, "/l", api.Exclusive, 0, 0); !errors.Is(err, api.ErrLocked) {
 		t.Errorf("an acquire that does not wait: %v", err)
 	}
-	roomy := &userService{v, shareOf("ann")}
+	roomy := &userService{v, quotaOf("ann")}
 	k, _, _ := v.current()
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -339,14 +339,14 @@ func TestShareOfLeader(t *testing.T) {
 	}
 }
 
-// TestSetForOwner: a file that the cluster writes for a user is charged to that user's share. An
+// TestSetForOwner: a file that the cluster writes for a user is charged to that user's quota. An
 // owner named by a user is ignored.
 func TestSetForOwner(t *testing.T) {
 	r, v := newSolo(t)
-	v.shareOf = func(owner string) Share {
-		sh := *shareOf(owner)
-		sh.Bytes = 300
-		return sh
+	v.quotaOf = func(owner string) Quota {
+		quota := *quotaOf(owner)
+		quota.Bytes = 300
+		return quota
 	}
 	ctx := t.Context()
 	held := func(owner string) (bytes int64) {
@@ -365,7 +365,7 @@ func TestSetForOwner(t *testing.T) {
 	if _, err := v.Set(ctx, "/g", nil, 0, api.SetOptions{Owner: strings.Repeat("x", OwnerBytesMax+1)}); err != nil {
 		t.Errorf("a long name: %v", err)
 	}
-	if _, err := (&userService{v, shareOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
+	if _, err := (&userService{v, quotaOf("bob")}).Set(ctx, "/b", nil, 0, api.SetOptions{Owner: "carl"}); err != nil || held("bob") != 258 || held("carl") != 0 {
 		t.Errorf("%v, bob holds %d bytes and carl %d", err, held("bob"), held("carl"))
 	}
 	if _, err := v.Set(ctx, "/f", nil, AnyGeneration, api.SetOptions{}); err != nil || held("ann") != 0 {
@@ -373,11 +373,11 @@ func TestSetForOwner(t *testing.T) {
 	}
 }
 
-// TestShareOfEvents has a user's sessions leave their events unacknowledged: those of other
+// TestQuotaOfEvents has a user's sessions leave their events unacknowledged: those of other
 // sessions are kept.
-func TestShareOfEvents(t *testing.T) {
+func TestQuotaOfEvents(t *testing.T) {
 	_, v := newSolo(t)
-	ann := &userService{v, shareOf("ann")}
+	ann := &userService{v, quotaOf("ann")}
 	ctx := t.Context()
 	n, _, err := v.OpenSession(ctx, "node", time.Minute)
 	if err != nil {
