@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire"
@@ -341,8 +343,8 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 
 // command checks that this program can decode the command of an entry.
 func (c *boltCheck) command(at int64, index uint64, b []byte) {
-	_, err := decodeCommand(b)
-	var newer *VersionError
+	_, err := fsm.DecodeCommand(b)
+	var newer *fsm.VersionError
 	switch {
 	case errors.As(err, &newer) && len(c.problems) < corruptionsMax:
 		newer.File = c.name

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestLogCheckAcceptsWhatBoltWrites runs the check over logs of many shapes.
@@ -29,7 +32,7 @@ func TestLogCheckAcceptsWhatBoltWrites(t *testing.T) {
 				for range 1 + rng.IntN(60) {
 					size := rng.IntN(300)
 					if rng.IntN(50) == 0 {
-						size = rng.IntN(commandBytesMax)
+						size = rng.IntN(fsm.CommandBytesMax)
 					}
 					l := entry(next, string(make([]byte, size)))
 					batch = append(batch, l)
@@ -81,8 +84,8 @@ func smallLog(tb testing.TB) []byte {
 		tb.Fatal(err)
 	}
 	for i := range uint64(60) {
-		c := command{op: opSet, path: fmt.Sprintf("/f%d", i), data: bytes.Repeat([]byte{byte(i)}, 150), generation: AnyGeneration}
-		l := &raft.Log{Index: i + 1, Term: 2, Type: raft.LogCommand, Data: c.encode(), AppendedAt: time.Unix(1, 0)}
+		c := fsm.Command{Op: fsm.OpSet, Path: fmt.Sprintf("/f%d", i), Data: bytes.Repeat([]byte{byte(i)}, 150), Generation: api.AnyGeneration}
+		l := &raft.Log{Index: i + 1, Term: 2, Type: raft.LogCommand, Data: c.Encode(), AppendedAt: time.Unix(1, 0)}
 		if err := s.StoreLog(l); err != nil {
 			tb.Fatal(err)
 		}
@@ -142,7 +145,7 @@ func TestLogCheckEveryByteCounts(t *testing.T) {
 		if len(problems) > 0 {
 			found++
 			var c *CorruptError
-			var v *VersionError
+			var v *fsm.VersionError
 			if !errors.As(problems[0], &c) && !errors.As(problems[0], &v) || c != nil && c.File != file {
 				t.Fatalf("byte %d: %v", i, problems[0])
 			}
@@ -190,7 +193,7 @@ func TestLogCheckNewerCommand(t *testing.T) {
 		}
 	}
 	_, problems := checkLog(t, s.file)
-	var v *VersionError
+	var v *fsm.VersionError
 	if len(problems) != 3 || !errors.As(problems[0], &v) || v.File != s.file || !errors.As(problems[1], &v) || !errors.Is(problems[2], ErrCorrupt) {
 		t.Errorf("got %v", problems)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -61,21 +63,21 @@ func (lm *leaseManager) checkDrainedLocked(path string, f *cachedFile) {
 // read returns the node at path, and whether the session may cache it. If mark is not zero, it is
 // the generation that must first be marked as cached; the caller then calls read again. The caller
 // has verified that it leads.
-func (lm *leaseManager) read(path string, id api.SessionID, quota *Quota) (st *nodeView, perm api.CachePermission, mark uint64) {
+func (lm *leaseManager) read(path string, id api.SessionID, quota *fsm.Quota) (st *fsm.NodeView, perm api.CachePermission, mark uint64) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	// Holding mu ensures that a later write finds the session registered, and that an earlier write
 	// has been applied.
-	lm.machine.view(func(ns *namespace, _ uint64) { st = viewOf(ns, path) })
+	lm.machine.View(func(ns *fsm.Namespace, _ uint64) { st = ns.Lookup(path) })
 	s := lm.mu.sessions[id]
 	f := lm.mu.files[path]
 	switch {
-	case st == nil || st.node.dir || s == nil || s.leaseOver || s.closing || !s.termAcked || lm.mu.stopped:
+	case st == nil || st.Node.Dir || s == nil || s.leaseOver || s.closing || !s.termAcked || lm.mu.stopped:
 		return st, perm, 0
-	case f != nil && f.writers > 0 || lm.endingLocked(st.node.ephemeral):
+	case f != nil && f.writers > 0 || lm.endingLocked(st.Node.Ephemeral):
 		return st, perm, 0
-	case st.node.cached == 0:
-		return st, perm, st.node.generation
+	case st.Node.Cached == 0:
+		return st, perm, st.Node.Generation
 	}
 	if _, ok := s.cached[path]; !ok {
 		if len(s.cached) >= api.CachedMax || lm.mu.registered >= registeredMax || lm.reserveLocked(s, leaderCharge(path), quota) != nil {
@@ -107,14 +109,14 @@ func (lm *leaseManager) endingLocked(id api.SessionID) bool {
 // write proposes a change of the files at paths after no session caches them any more. It
 // invalidates the files and waits until each session that may cache them has acknowledged, or its
 // lease has expired. Meanwhile no session gets permission to cache them. Unless the error is
-// ErrOutcomeUnknown, an error means that nothing was changed.
-func (lm *leaseManager) write(ctx context.Context, c command, paths ...string) (result, error) {
+// api.ErrOutcomeUnknown, an error means that nothing was changed.
+func (lm *leaseManager) write(ctx context.Context, c fsm.Command, paths ...string) (fsm.Result, error) {
 	if err := lm.invalidate(ctx, paths); err != nil {
 		lm.endWrite(paths)
-		return result{}, err
+		return fsm.Result{}, err
 	}
 	r, err := lm.propose(ctx, c)
-	if errors.Is(err, ErrOutcomeUnknown) {
+	if errors.Is(err, api.ErrOutcomeUnknown) {
 		lm.addUnresolved(paths)
 		return r, err
 	}
@@ -146,11 +148,11 @@ func (lm *leaseManager) beginWrite(paths []string) []<-chan struct{} {
 	defer lm.mu.Unlock()
 	var waits []<-chan struct{}
 	unknown := false
-	lm.machine.view(func(ns *namespace, _ uint64) {
+	lm.machine.View(func(ns *fsm.Namespace, _ uint64) {
 		for _, path := range paths {
 			// Any session may cache a file that was marked before this lease manager started.
-			n := ns.get(path)
-			unknown = unknown || n != nil && n.cached != 0 && n.cached <= lm.since
+			n := ns.Get(path)
+			unknown = unknown || n != nil && n.Cached != 0 && n.Cached <= lm.since
 		}
 	})
 	if unknown {
@@ -216,7 +218,7 @@ func (lm *leaseManager) resolve() {
 		lm.mu.Unlock()
 		// This command does nothing. Once it is answered, every earlier proposal has been applied
 		// or never will be.
-		_, err := lm.propose(lm.ctx, command{op: opEndLockDelay})
+		_, err := lm.propose(lm.ctx, fsm.Command{Op: fsm.OpEndLockDelay})
 		switch {
 		case lm.ctx.Err() != nil:
 			return

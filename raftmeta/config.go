@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta/fsm"
 )
 
 // Streams connects the servers of a group: it accepts connections from the other servers and dials
@@ -116,6 +117,9 @@ type Config struct {
 	// wrapLog, in tests, wraps the store of the log.
 	wrapLog func(boltStore) boltStore
 }
+
+// NamespaceBytesMax bounds the sum of paths, contents and ACL names of all files and directories.
+const NamespaceBytesMax = fsm.NamespaceBytesMax
 
 const (
 	idBytesMax = 64

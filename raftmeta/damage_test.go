@@ -9,8 +9,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // storeHook calls a function after entries were stored.
@@ -167,7 +170,7 @@ func TestSinkRejectsCorruptStream(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
 	for index := range uint64(2) {
-		if err := takeSnapshot(s, 5+index, goldenNamespace()); err != nil {
+		if err := takeSnapshot(s, 5+index, exampleNamespace()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,7 +189,7 @@ func TestSinkRejectsCorruptStream(t *testing.T) {
 		}
 		return sink.Close()
 	}
-	whole := stream(t, goldenNamespace(), 6)
+	whole := streamOf(t, exampleNamespace(), 6)
 	for i := range whole {
 		for bit := range 8 {
 			bad := bytes.Clone(whole)
@@ -195,7 +198,7 @@ func TestSinkRejectsCorruptStream(t *testing.T) {
 				t.Fatalf("bit %d of byte %d changed: named", bit, i)
 			}
 		}
-		if err := send(whole[:i]); !errors.Is(err, errBadSnapshot) {
+		if err := send(whole[:i]); !errors.Is(err, fsm.ErrBadSnapshot) {
 			t.Fatalf("%d bytes of %d: %v", i, len(whole), err)
 		}
 	}
@@ -220,7 +223,7 @@ func TestOldSnapshotMayBeDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			mustSet(t, g, "/f", "x", AnyGeneration)
+			mustSet(t, g, "/f", "x", api.AnyGeneration)
 			if err := g.raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}

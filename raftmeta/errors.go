@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/fsm"
 )
 
 // Errors that callers in other processes see are defined in raftmeta/api.
@@ -33,6 +34,14 @@ type (
 	TooLargeError = api.TooLargeError
 	// NotLeaderError names the leader.
 	NotLeaderError = api.NotLeaderError
+)
+
+// Types that are defined in raftmeta/fsm.
+type (
+	// VersionError means that stored bytes were written by a newer program.
+	VersionError = fsm.VersionError
+	// Quota bounds what a user may hold in the lock service.
+	Quota = fsm.Quota
 )
 
 var (
@@ -70,22 +79,6 @@ func (e *CorruptError) Error() string {
 // Is makes the error an ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// VersionError means that stored bytes were written by a newer program.
-type VersionError struct {
-	File    string // empty for an entry received from the leader
-	What    string // "command", "operation", "snapshot"...
-	Version uint64 // the version that was read
-	Known   uint64 // the newest version that this program supports
-}
-
-func (e *VersionError) Error() string {
-	s := fmt.Sprintf("%s version %d is newer than %d, the newest this program knows", e.What, e.Version, e.Known)
-	if e.File != "" {
-		s = e.File + ": " + s
-	}
-	return s
-}
-
 // GapError means that log entries were rejected because they do not follow the end of the log.
 type GapError struct {
 	Index, Want uint64 // of the rejected entry, and of the next entry of the log
@@ -109,16 +102,3 @@ func (e *DiskError) Error() string {
 }
 
 func (e *DiskError) Unwrap() error { return e.Err }
-
-// nodeError is an error at a different path than the one that the caller passed.
-type nodeError struct {
-	path string
-	err  error
-}
-
-func (e *nodeError) Error() string { return e.path + " " + e.err.Error() }
-func (e *nodeError) Unwrap() error { return e.err }
-
-// errUnknownCommand is the result of a command that this version does not know. The group has
-// already failed then: see machine.
-var errUnknownCommand = errors.New("unknown command in the log")

@@ -3,6 +3,8 @@ package raftmeta
 import (
 	"context"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -73,19 +75,19 @@ type sessionWatch struct {
 }
 
 // watch adds kinds to what a session watches at path, and returns the number of the watch.
-func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *Quota) (uint64, error) {
+func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
 	number, err := lm.addWatch(id, path, kinds&api.AllEvents, gen, quota)
 	// A deposed leader would promise events that only the new leader sees, and it may not know the
 	// session.
 	if term, verr := lm.replica.verify(ctx); verr != nil {
 		return 0, verr
 	} else if term != lm.term {
-		return 0, errOtherTerm
+		return 0, fsm.ErrOtherTerm
 	}
 	return number, err
 }
 
-func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *Quota) (uint64, error) {
+func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	s := lm.mu.sessions[id]
@@ -96,9 +98,9 @@ func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventK
 	switch {
 	case there:
 	case len(s.watches) >= api.WatchesMax:
-		return 0, &TooLargeError{What: api.LimitWatches, Limit: api.WatchesMax, Got: api.WatchesMax + 1}
+		return 0, &api.TooLargeError{What: api.LimitWatches, Limit: api.WatchesMax, Got: api.WatchesMax + 1}
 	case lm.mu.watchCount >= watchedMax:
-		return 0, &TooLargeError{What: api.LimitWatches, Limit: watchedMax, Got: watchedMax + 1}
+		return 0, &api.TooLargeError{What: api.LimitWatches, Limit: watchedMax, Got: watchedMax + 1}
 	default:
 		if err := lm.reserveLocked(s, leaderCharge(path), quota); err != nil {
 			return 0, err
@@ -120,9 +122,9 @@ func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventK
 		return w.number, nil
 	}
 	now := uint64(0)
-	lm.machine.view(func(ns *namespace, _ uint64) {
-		if n := ns.get(path); n != nil {
-			now = n.generation
+	lm.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		if n := ns.Get(path); n != nil {
+			now = n.Generation
 		}
 	})
 	if now != gen {

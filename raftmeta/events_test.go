@@ -74,34 +74,6 @@ func TestEventQueueIsExact(t *testing.T) {
 	})
 }
 
-// TestLockModes: a lock-delay reports the mode in which the lock was held, and only shared modes
-// are compatible.
-func TestLockModes(t *testing.T) {
-	const shared, exclusive = api.Shared, api.Exclusive
-	for _, c := range []struct {
-		l                     *lockState
-		held                  api.Mode
-		noShared, noExclusive bool // what it excludes
-	}{
-		{nil, 0, false, false},
-		{&lockState{}, 0, false, false},
-		{&lockState{holders: 1, mode: shared, delayMode: exclusive}, shared, false, true},
-		{&lockState{holders: 1, mode: exclusive, delayMode: shared}, exclusive, true, true},
-		{&lockState{holders: 2, mode: shared}, shared, false, true},
-		{&lockState{delay: 1, delayMode: shared}, shared, false, true},
-		{&lockState{delay: 1, delayMode: exclusive}, exclusive, true, true},
-		{&lockState{holders: 1, mode: shared, delay: 1, delayMode: exclusive}, shared, true, true},
-		{&lockState{holders: 1, mode: shared, delay: 1, delayMode: shared}, shared, false, true},
-	} {
-		if got := c.l.heldMode(); got != c.held {
-			t.Errorf("%+v is held in mode %v, want %v", c.l, got, c.held)
-		}
-		if s, e := c.l.excludes(shared), c.l.excludes(exclusive); s != c.noShared || e != c.noExclusive {
-			t.Errorf("%+v excludes shared %v, exclusive %v", c.l, s, e)
-		}
-	}
-}
-
 // TestWatchIsExact: each Watch of a path replaces the session's number for it, kinds accumulate,
 // only an Unwatch with the current number ends it, and watches are counted exactly.
 func TestWatchIsExact(t *testing.T) {
@@ -232,7 +204,7 @@ func TestWatchIsOfTheLeader(t *testing.T) {
 		}
 		r.term.Store(2)
 		for _, id := range []api.SessionID{id, 99} {
-			if err := watch(t.Context(), id); !errors.Is(err, ErrNotReady) || errors.Is(err, api.ErrNoSession) {
+			if err := watch(t.Context(), id); !errors.Is(err, api.ErrNotReady) || errors.Is(err, api.ErrNoSession) {
 				t.Errorf("in another term: %v", err)
 			}
 		}

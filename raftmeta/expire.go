@@ -1,6 +1,10 @@
 package raftmeta
 
-import "time"
+import (
+	"time"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+)
 
 const (
 	// expirersMax bounds the workers that end sessions and lock-delays, and so the commands in
@@ -15,7 +19,7 @@ const (
 
 // expiryBatch is the work of one command: the sessions or lock-delays that it ends.
 type expiryBatch struct {
-	command command
+	command fsm.Command
 	// paths are ephemeral files that sessions may cache.
 	paths []string
 }
@@ -23,7 +27,7 @@ type expiryBatch struct {
 // startExpirersLocked starts a worker for each 128 sessions and lock-delays to end.
 func (lm *leaseManager) startExpirersLocked() {
 	todo := len(lm.mu.expired) + len(lm.mu.expiredCached) + len(lm.mu.delaysOver)
-	for want := min((todo+batchMax-1)/batchMax, expirersMax); lm.mu.expirers < want && !lm.mu.stopped; {
+	for want := min((todo+fsm.BatchMax-1)/fsm.BatchMax, expirersMax); lm.mu.expirers < want && !lm.mu.stopped; {
 		lm.mu.expirers++
 		lm.workers.Go(lm.expire)
 	}
@@ -46,7 +50,7 @@ func (lm *leaseManager) expire() {
 		lm.mu.Unlock()
 		for lm.ctx.Err() == nil {
 			r, err := lm.write(lm.ctx, e.command, e.paths...)
-			if err == nil && r.code == codeDone {
+			if err == nil && r.Code == fsm.CodeDone {
 				break
 			}
 			lm.pause()
@@ -69,39 +73,39 @@ func (lm *leaseManager) pause() {
 // separate commands, so that no other session waits for the caches.
 func (lm *leaseManager) nextExpiryLocked() (e expiryBatch, ok bool) {
 	if len(lm.mu.delaysOver) > 0 {
-		n := min(len(lm.mu.delaysOver), batchMax)
-		e.command = command{op: opEndLockDelay, delays: lm.mu.delaysOver[:n:n]}
+		n := min(len(lm.mu.delaysOver), fsm.BatchMax)
+		e.command = fsm.Command{Op: fsm.OpEndLockDelay, Delays: lm.mu.delaysOver[:n:n]}
 		lm.mu.delaysOver = lm.mu.delaysOver[n:]
 		return e, true
 	}
-	e.command.op = opExpireSession
-	lm.machine.view(func(ns *namespace, _ uint64) {
+	e.command.Op = fsm.OpExpireSession
+	lm.machine.View(func(ns *fsm.Namespace, _ uint64) {
 		take := func(from *[]*leaderSession, cached bool) {
 			holds := 0
-			for len(*from) > 0 && len(e.command.sessions) < batchMax {
+			for len(*from) > 0 && len(e.command.Sessions) < fsm.BatchMax {
 				s := (*from)[0]
-				st := ns.session(s.id)
-				if st != nil && holds > 0 && holds+st.holds > expireHoldsMax {
+				st := ns.Session(s.id)
+				if st != nil && holds > 0 && holds+st.Holds > expireHoldsMax {
 					return
 				}
 				*from = (*from)[1:]
 				if st == nil {
 					continue // it was closed
 				}
-				paths := cachedFilesOf(ns, s.id)
+				paths := ns.CachedFiles(s.id)
 				if len(paths) > 0 && !cached {
 					lm.mu.expiredCached = append(lm.mu.expiredCached, s)
 					continue
 				}
-				holds += st.holds
-				e.command.sessions = append(e.command.sessions, s.id)
+				holds += st.Holds
+				e.command.Sessions = append(e.command.Sessions, s.id)
 				e.paths = append(e.paths, paths...)
 			}
 		}
 		take(&lm.mu.expired, false)
-		if len(e.command.sessions) == 0 {
+		if len(e.command.Sessions) == 0 {
 			take(&lm.mu.expiredCached, true)
 		}
 	})
-	return e, len(e.command.sessions) > 0
+	return e, len(e.command.Sessions) > 0
 }

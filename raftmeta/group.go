@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/loglimit"
 	"golang.org/x/sync/semaphore"
@@ -28,7 +30,7 @@ type Group struct {
 	bolt    boltStore
 	store   *logStore
 	snaps   *snapshotStore
-	machine *machine
+	machine *fsm.Machine
 	trans   *transport
 	raft    *raft.Raft
 
@@ -114,7 +116,7 @@ func (g *Group) fail(err error) {
 // entryStored counts bytes written to the log and requests a snapshot when one is due. Raft's main
 // goroutine calls it.
 func (g *Group) entryStored(bytes int64) {
-	if g.logBytes.Add(bytes) < max(g.cfg.SnapshotBytes, g.machine.bytes.Load()) {
+	if g.logBytes.Add(bytes) < max(g.cfg.SnapshotBytes, g.machine.NamespaceBytes()) {
 		return
 	}
 	select {

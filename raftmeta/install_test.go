@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // scriptedLeader sends messages of a test's choice to n2, as the leader n1 would.
@@ -45,8 +48,8 @@ func file(index uint64) string { return fmt.Sprintf("/f%d", index) }
 func commands(term, first, last uint64) []*raft.Log {
 	var logs []*raft.Log
 	for i := first; i <= last; i++ {
-		c := command{op: opSet, path: file(i), data: fmt.Appendf(nil, "%d in term %d", i, term), generation: AnyGeneration}
-		logs = append(logs, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: c.encode()})
+		c := fsm.Command{Op: fsm.OpSet, Path: file(i), Data: fmt.Appendf(nil, "%d in term %d", i, term), Generation: api.AnyGeneration}
+		logs = append(logs, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: c.Encode()})
 	}
 	return logs
 }
@@ -74,15 +77,15 @@ func (l *scriptedLeader) mustAppend(term, prev, prevTerm, commit uint64, logs []
 // snapshotOf returns the stream of a snapshot of everything that commands writes up to last in a
 // term.
 func snapshotOf(t *testing.T, term, last uint64) []byte {
-	ns := newNamespace()
+	m := fsm.NewMachine(func(err error) { t.Error(err) })
 	for _, l := range commands(term, 1, last) {
-		c, err := decodeCommand(l.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ns.apply(l.Index, l.Term, &c)
+		m.Apply(fsm.Entry{Index: l.Index, Term: l.Term, Command: l.Data})
 	}
-	return stream(t, ns, last)
+	var b bytes.Buffer
+	if err := m.Freeze().Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // install sends a snapshot that ends with entry index of term entryTerm.
@@ -103,12 +106,12 @@ func (l *scriptedLeader) has(last uint64) {
 	l.t.Helper()
 	eventually(l.t, fmt.Sprintf("n2 has applied entry %d", last), func() bool {
 		var applied uint64
-		l.n2.machine.view(func(_ *namespace, a uint64) { applied = a })
+		l.n2.machine.View(func(_ *fsm.Namespace, a uint64) { applied = a })
 		return applied >= last
 	})
-	l.n2.machine.view(func(ns *namespace, applied uint64) {
+	l.n2.machine.View(func(ns *fsm.Namespace, applied uint64) {
 		for i := uint64(1); i <= last; i++ {
-			if ns.get(file(i)) == nil {
+			if ns.Get(file(i)) == nil {
 				l.t.Errorf("with %d applied, %s is missing", applied, file(i))
 			}
 		}
@@ -181,8 +184,8 @@ func TestCommitOnlyWhatMatches(t *testing.T) {
 	l.mustAppend(3, 3, 1, 8, nil)
 	l.mustAppend(3, 3, 1, 8, commands(3, 4, 8))
 	l.has(8)
-	l.n2.machine.view(func(ns *namespace, _ uint64) {
-		if got := string(ns.get(file(5)).data); got != "5 in term 3" {
+	l.n2.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		if got := string(ns.Get(file(5)).Data); got != "5 in term 3" {
 			t.Errorf("file 5 has %q", got)
 		}
 	})
@@ -272,8 +275,8 @@ func TestInstallOverConflict(t *testing.T) {
 		l.mustAppend(3, index, 3, index+2, commands(3, index+1, index+2))
 		l.mustAppend(3, index, 3, index+2, commands(3, index+1, index+2))
 		l.has(index + 2)
-		l.n2.machine.view(func(ns *namespace, _ uint64) {
-			if got := string(ns.get(file(5)).data); got != "5 in term 3" {
+		l.n2.machine.View(func(ns *fsm.Namespace, _ uint64) {
+			if got := string(ns.Get(file(5)).Data); got != "5 in term 3" {
 				t.Errorf("file 5 has %q", got)
 			}
 		})

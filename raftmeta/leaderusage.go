@@ -1,6 +1,9 @@
 package raftmeta
 
-import "github.com/steledb/stele/raftmeta/api"
+import (
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/fsm"
+)
 
 // leaderUsage is the usage of a lease manager by one user, or by all users together.
 type leaderUsage struct {
@@ -41,18 +44,18 @@ func (lm *leaseManager) chargeLocked(s *leaderSession, bytes int64, queued int) 
 }
 
 // reserveLocked charges bytes to the owner of a session if they fit into quota. The error is a
-// *TooLargeError.
-func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, quota *Quota) error {
+// *api.TooLargeError.
+func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, quota *fsm.Quota) error {
 	if quota != nil && s.owner != "" {
 		own := int64(0)
 		if t := lm.mu.usages[s.owner]; t != nil {
 			own = t.bytes
 		}
 		if got := own + bytes; got > quota.LeaderBytes {
-			return &TooLargeError{What: api.LimitUserWatches, Limit: quota.LeaderBytes, Got: got}
+			return &api.TooLargeError{What: api.LimitUserWatches, Limit: quota.LeaderBytes, Got: got}
 		}
 		if got := lm.mu.allUsers.bytes + bytes; got > quota.AllLeaderBytes {
-			return &TooLargeError{What: api.LimitUsersWatches, Limit: quota.AllLeaderBytes, Got: got}
+			return &api.TooLargeError{What: api.LimitUsersWatches, Limit: quota.AllLeaderBytes, Got: got}
 		}
 	}
 	lm.chargeLocked(s, bytes, 0)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -162,7 +164,7 @@ func (lm *leaseManager) answerRound() {
 	case lm.ctx.Err() != nil:
 		err = lm.stoppedError()
 	case err == nil && term != lm.term:
-		err = errOtherTerm
+		err = fsm.ErrOtherTerm
 	}
 	var callbacks callbacks
 	lm.mu.Lock()
@@ -174,7 +176,7 @@ func (lm *leaseManager) answerRound() {
 		case err != nil:
 			callbacks.add(s.done, api.KeepAliveResponse{}, err)
 		case lm.mu.sessions[s.id] != nil:
-			callbacks.add(s.done, api.KeepAliveResponse{}, ErrNotReady)
+			callbacks.add(s.done, api.KeepAliveResponse{}, api.ErrNotReady)
 		default:
 			callbacks.add(s.done, api.KeepAliveResponse{}, api.ErrNoSession)
 		}
@@ -280,15 +282,15 @@ func (lm *leaseManager) sessionDone(id api.SessionID) <-chan struct{} {
 }
 
 // openSession opens a session.
-func (lm *leaseManager) openSession(ctx context.Context, c command) (api.SessionID, error) {
+func (lm *leaseManager) openSession(ctx context.Context, c fsm.Command) (api.SessionID, error) {
 	r, err := lm.propose(ctx, c)
 	if err == nil {
-		err = r.error(0)
+		err = r.Err(0)
 	}
 	// The lease counts from when the machine opened the session, which is after the client sent the
 	// request. No verification is needed: a later leader that knows the session started its lease
 	// after that.
-	return api.SessionID(r.generation), err
+	return api.SessionID(r.Generation), err
 }
 
 // closeSession ends a session at the request of its client.
@@ -298,10 +300,10 @@ func (lm *leaseManager) closeSession(ctx context.Context, id api.SessionID) erro
 	if s := lm.mu.sessions[id]; s != nil {
 		s.closing = true
 	}
-	lm.machine.view(func(ns *namespace, _ uint64) { paths = cachedFilesOf(ns, id) })
+	lm.machine.View(func(ns *fsm.Namespace, _ uint64) { paths = ns.CachedFiles(id) })
 	lm.mu.Unlock()
-	_, err := lm.write(ctx, command{op: opCloseSession, session: id}, paths...)
-	if err != nil && !errors.Is(err, ErrOutcomeUnknown) { // the session stays open
+	_, err := lm.write(ctx, fsm.Command{Op: fsm.OpCloseSession, Session: id}, paths...)
+	if err != nil && !errors.Is(err, api.ErrOutcomeUnknown) { // the session stays open
 		lm.mu.Lock()
 		defer lm.mu.Unlock()
 		if s := lm.mu.sessions[id]; s != nil {
@@ -309,16 +311,4 @@ func (lm *leaseManager) closeSession(ctx context.Context, id api.SessionID) erro
 		}
 	}
 	return err
-}
-
-// cachedFilesOf returns the ephemeral files of a session that may be cached.
-func cachedFilesOf(ns *namespace, id api.SessionID) []string {
-	var paths []string
-	ns.holds.AscendGreaterOrEqual(hold{session: id}, func(h hold) bool {
-		if h.session == id && h.mode == 0 && ns.get(h.path).cached != 0 {
-			paths = append(paths, h.path)
-		}
-		return h.session == id
-	})
-	return paths
 }

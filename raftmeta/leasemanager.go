@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -32,10 +34,10 @@ type replica interface {
 	// verify returns the term in which this server leads. No server was elected in a later term
 	// before verify began, and the machine has applied everything that was committed before.
 	verify(ctx context.Context) (uint64, error)
-	// propose appends c to the log and returns its result. The error is ErrOutcomeUnknown if c may
+	// propose appends c to the log and returns its result. The error is api.ErrOutcomeUnknown if c may
 	// still be applied. It is then applied before anything that is proposed later in the same term.
-	propose(ctx context.Context, c command) (result, error)
-	// room returns ErrDiskFull if the log must not grow.
+	propose(ctx context.Context, c fsm.Command) (fsm.Result, error)
+	// room returns api.ErrDiskFull if the log must not grow.
 	checkDisk() error
 }
 
@@ -47,7 +49,7 @@ type leaseManager struct {
 	// since is the index of the last command before the lease manager was created.
 	since   uint64
 	replica replica
-	machine *machine
+	machine *fsm.Machine
 	clock   Clock
 
 	// ctx ends when the lease manager stops.
@@ -97,7 +99,7 @@ type leaseManager struct {
 		// expired are the sessions whose lease has expired and that no worker has taken. expiredCached
 		// are those of them whose ephemeral files may be cached.
 		expired, expiredCached []*leaderSession
-		delaysOver             []delayRef
+		delaysOver             []fsm.DelayRef
 		expirers               int
 	}
 }
@@ -105,7 +107,7 @@ type leaseManager struct {
 // leaderSession is the lease manager's state of a session. leaseManager.mu guards it.
 type leaderSession struct {
 	id    api.SessionID
-	owner string // as in sessionState
+	owner string // as in fsm.Session
 	lease time.Duration
 	deadline
 	// end is when the lease ends unless it is extended. The client may rely on the lease until
@@ -142,7 +144,7 @@ type leaderSession struct {
 func (s *leaderSession) expiry() time.Duration { return max(s.end, s.grace) }
 
 // newLeaseManager creates and starts the lease manager of a term.
-func newLeaseManager(r replica, m *machine, clock Clock, term uint64) *leaseManager {
+func newLeaseManager(r replica, m *fsm.Machine, clock Clock, term uint64) *leaseManager {
 	lm := &leaseManager{term: term, replica: r, machine: m, clock: clock,
 		wake: make(chan struct{}, 1), answer: make(chan struct{}, 1)}
 	lm.ctx, lm.stop = context.WithCancel(context.Background())
@@ -165,24 +167,19 @@ func newLeaseManager(r replica, m *machine, clock Clock, term uint64) *leaseMana
 func (lm *leaseManager) load() {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
-	ns, applied := lm.machine.observe(lm.observe)
+	ns, applied := lm.machine.Observe(lm.observe)
 	lm.since = applied
 	now := lm.clock.Now()
-	ns.sessions.Ascend(func(st *sessionState) bool {
-		s := lm.addSessionLocked(st.id, st.owner, st.lease, now)
+	ns.EachSession(func(st *fsm.Session) {
+		s := lm.addSessionLocked(st.ID, st.Owner, st.Lease, now)
 		s.events, s.first, s.last = failedOver[:1:1], 1, 1
 		lm.queueLocked(s, 1)
-		return true
 	})
 	lm.mu.unackedSessions = len(lm.mu.sessions)
 	if lm.mu.unackedSessions == 0 {
 		close(lm.mu.allAcked)
 	}
-	ns.delayed.Ascend(func(path string) bool {
-		l := ns.get(path).lock
-		lm.startDelayLocked(now, path, l.delayIndex, l.delay)
-		return true
-	})
+	ns.EachLockDelay(func(d fsm.DelayRef, length time.Duration) { lm.startDelayLocked(now, d, length) })
 }
 
 // failedOver is the first event of each adopted session. Its capacity is one, so that an append
@@ -201,14 +198,14 @@ func (lm *leaseManager) addSessionLocked(id api.SessionID, owner string, lease, 
 
 // startDelayLocked starts the timer of a lock-delay, and replaces that of the same lock: one command may
 // end two sessions that shared the lock, with different delays.
-func (lm *leaseManager) startDelayLocked(now time.Duration, path string, index uint64, delay time.Duration) {
-	d := lm.mu.delays[path]
+func (lm *leaseManager) startDelayLocked(now time.Duration, of fsm.DelayRef, length time.Duration) {
+	d := lm.mu.delays[of.Path]
 	if d == nil {
 		d = &deadline{pos: -1}
-		lm.mu.delays[path] = d
+		lm.mu.delays[of.Path] = d
 	}
-	d.delay = delayRef{path, index}
-	lm.atLocked(d, now+delay)
+	d.delay = of
+	lm.atLocked(d, now+length)
 }
 
 // shutdown stops the lease manager. Calls that wait for it fail with stoppedError.
@@ -241,7 +238,7 @@ func (lm *leaseManager) stoppedError() error {
 }
 
 // observe is the machine's observer.
-func (lm *leaseManager) observe(changes []change) {
+func (lm *leaseManager) observe(changes []fsm.Change) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if lm.mu.stopped {
@@ -249,18 +246,18 @@ func (lm *leaseManager) observe(changes []change) {
 	}
 	now := lm.clock.Now()
 	for _, c := range changes {
-		switch c.kind {
-		case sessionOpened:
-			lm.addSessionLocked(c.session, c.owner, c.duration, now).termAcked = true
-		case sessionEnded:
-			lm.removeLocked(c.session)
-		case lockDelayed:
-			lm.startDelayLocked(now, c.path, c.index, c.duration)
-		case lockFreed:
-			lm.notifyWaitersLocked(c.path)
+		switch c.Kind {
+		case fsm.SessionOpened:
+			lm.addSessionLocked(c.Session, c.Owner, c.Duration, now).termAcked = true
+		case fsm.SessionEnded:
+			lm.removeLocked(c.Session)
+		case fsm.LockDelayed:
+			lm.startDelayLocked(now, fsm.DelayRef{Path: c.Path, Index: c.Index}, c.Duration)
+		case fsm.LockFreed:
+			lm.notifyWaitersLocked(c.Path)
 		}
-		if e, ok := c.event(); ok {
-			for s, kinds := range lm.mu.watches[c.path] {
+		if e, ok := c.Event(); ok {
+			for s, kinds := range lm.mu.watches[c.Path] {
 				if kinds&e.Kind != 0 {
 					lm.pushLocked(s, e)
 				}
@@ -288,8 +285,8 @@ func (lm *leaseManager) removeLocked(id api.SessionID) {
 }
 
 // propose proposes a command in the lease manager's term.
-func (lm *leaseManager) propose(ctx context.Context, c command) (result, error) {
-	c.term = lm.term
+func (lm *leaseManager) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+	c.Term = lm.term
 	return lm.replica.propose(ctx, c)
 }
 
@@ -305,7 +302,7 @@ func signal(c chan<- struct{}) {
 type deadline struct {
 	at      time.Duration
 	session *leaderSession // nil: this is the end of delay
-	delay   delayRef
+	delay   fsm.DelayRef
 	pos     int // in leaseManager.mu.due, -1 if absent
 }
 
@@ -403,7 +400,7 @@ func (lm *leaseManager) handleDue() time.Duration {
 		d := lm.mu.due[0]
 		if d.session == nil {
 			heap.Pop(&lm.mu.due)
-			delete(lm.mu.delays, d.delay.path)
+			delete(lm.mu.delays, d.delay.Path)
 			lm.mu.delaysOver = append(lm.mu.delaysOver, d.delay)
 			continue
 		}

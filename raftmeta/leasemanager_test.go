@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/steledb/stele/raftmeta/api"
 )
@@ -19,10 +19,10 @@ import (
 // soloReplica is a group of one with an instantaneous log, in which the test sets the term.
 type soloReplica struct {
 	t       *testing.T
-	machine *machine
+	machine *fsm.Machine
 	term    atomic.Uint64
 	// commands counts the commands of each operation.
-	commands [opNewest + 1]atomic.Int64
+	commands [fsm.OpNewest + 1]atomic.Int64
 
 	mu    sync.Mutex
 	index uint64
@@ -32,7 +32,7 @@ type soloReplica struct {
 }
 
 func newSolo(t *testing.T) (*soloReplica, *service) {
-	r := &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })}
+	r := &soloReplica{t: t, machine: fsm.NewMachine(func(err error) { t.Error(err) })}
 	v := newService(r, r.machine, newMachineClock())
 	r.lead(v, 1)
 	t.Cleanup(v.follow)
@@ -46,17 +46,17 @@ func (r *soloReplica) lead(v *service, term uint64) {
 
 func (r *soloReplica) usable() error                              { return nil }
 func (r *soloReplica) leading() uint64                            { return r.term.Load() }
-func (r *soloReplica) notLeading() error                          { return &NotLeaderError{Leader: "n2"} }
+func (r *soloReplica) notLeading() error                          { return &api.NotLeaderError{Leader: "n2"} }
 func (r *soloReplica) verify(ctx context.Context) (uint64, error) { return r.term.Load(), ctx.Err() }
 func (r *soloReplica) checkDisk() error                           { return nil }
 
-func (r *soloReplica) propose(ctx context.Context, c command) (result, error) {
-	r.commands[c.op].Add(1)
-	data := c.encode()
-	answer := make(chan result, 1)
+func (r *soloReplica) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+	r.commands[c.Op].Add(1)
+	data := c.Encode()
+	answer := make(chan fsm.Result, 1)
 	apply := func() {
 		r.index++
-		answer <- r.machine.Apply(&raft.Log{Index: r.index, Term: r.term.Load(), Type: raft.LogCommand, Data: data}).(result)
+		answer <- r.machine.Apply(fsm.Entry{Index: r.index, Term: r.term.Load(), Command: data})
 	}
 	r.mu.Lock()
 	if r.held {
@@ -69,7 +69,7 @@ func (r *soloReplica) propose(ctx context.Context, c command) (result, error) {
 	case a := <-answer:
 		return a, nil
 	case <-ctx.Done():
-		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+		return fsm.Result{}, fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, ctx.Err())
 	}
 }
 
@@ -198,7 +198,7 @@ func TestKeepAliveCallerGone(t *testing.T) {
 				t.Errorf("came again %v, before the lease is over: %v", returns, err)
 			}
 			time.Sleep(2 * time.Millisecond)
-			if _, err := v.Stat(t.Context(), "/f"); !errors.Is(err, ErrNotFound) {
+			if _, err := v.Stat(t.Context(), "/f"); !errors.Is(err, api.ErrNotFound) {
 				t.Errorf("came again %v, when the lease is over: %v", returns, err)
 			}
 		}
@@ -219,7 +219,7 @@ func (c *pausedClock) Now() time.Duration {
 // no session that has sent a KeepAlive meanwhile.
 func TestPausedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })}
+		r := &soloReplica{t: t, machine: fsm.NewMachine(func(err error) { t.Error(err) })}
 		clock := &pausedClock{machineClock: machineClock{time.Now()}}
 		v := newService(r, r.machine, clock)
 		r.lead(v, 1)
@@ -264,7 +264,7 @@ func (r *gatedReplica) verify(ctx context.Context) (uint64, error) {
 func TestPausedVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &gatedReplica{
-			soloReplica: &soloReplica{t: t, machine: newMachine(func(err error) { t.Error(err) })},
+			soloReplica: &soloReplica{t: t, machine: fsm.NewMachine(func(err error) { t.Error(err) })},
 			asked:       make(chan struct{}, 10), gate: make(chan struct{}, 10),
 		}
 		clock := &pausedClock{machineClock: machineClock{time.Now()}}
@@ -308,14 +308,14 @@ func TestKeepAliveSupersededAndDropped(t *testing.T) {
 		}
 		r.term.Store(0)
 		v.follow()
-		var leader *NotLeaderError
+		var leader *api.NotLeaderError
 		if err := <-got; !errors.As(err, &leader) || leader.Leader != "n2" {
 			t.Errorf("the second: %v", err)
 		}
 		if _, err := v.Set(t.Context(), "/f", nil, 0, api.SetOptions{}); !errors.As(err, &leader) {
 			t.Errorf("set: %v", err)
 		}
-		if _, err := v.GetStale(t.Context(), "/f"); !errors.Is(err, ErrNotFound) {
+		if _, err := v.GetStale(t.Context(), "/f"); !errors.Is(err, api.ErrNotFound) {
 			t.Errorf("stale get: %v", err)
 		}
 		// A new leader knows the session, and tells it so.
@@ -340,8 +340,8 @@ func TestExpireTogether(t *testing.T) {
 		}
 		time.Sleep(time.Second + time.Millisecond)
 		synctest.Wait()
-		n := r.commands[opExpireSession].Load()
-		if st, err := v.Stat(t.Context(), "/servers"); err != nil || st.Children != 0 || n > sessions/batchMax+expirersMax {
+		n := r.commands[fsm.OpExpireSession].Load()
+		if st, err := v.Stat(t.Context(), "/servers"); err != nil || st.Children != 0 || n > sessions/fsm.BatchMax+expirersMax {
 			t.Errorf("%+v, %v, %d commands", st, err, n)
 		}
 	})
@@ -364,7 +364,7 @@ func TestWriteWaitsForCaches(t *testing.T) {
 		r, v := newSolo(t)
 		set := func() time.Duration {
 			start := time.Now()
-			if _, err := v.Set(t.Context(), "/f", nil, AnyGeneration, api.SetOptions{}); err != nil {
+			if _, err := v.Set(t.Context(), "/f", nil, api.AnyGeneration, api.SetOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(start)
@@ -427,7 +427,7 @@ func TestWriteOfUnknownOutcome(t *testing.T) {
 		r.hold()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := v.Set(ctx, "/f", []byte("new"), AnyGeneration, api.SetOptions{}); !errors.Is(err, ErrOutcomeUnknown) {
+		if _, err := v.Set(ctx, "/f", []byte("new"), api.AnyGeneration, api.SetOptions{}); !errors.Is(err, api.ErrOutcomeUnknown) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -448,14 +448,14 @@ func TestWatchOfWhatHasChanged(t *testing.T) {
 	for name, change := range map[string]func(v *service) error{
 		"nothing": func(*service) error { return nil },
 		"written": func(v *service) error {
-			_, err := v.Set(context.Background(), "/f", []byte("y"), AnyGeneration, api.SetOptions{})
+			_, err := v.Set(context.Background(), "/f", []byte("y"), api.AnyGeneration, api.SetOptions{})
 			return err
 		},
 		"deleted": func(v *service) error {
-			return v.Delete(context.Background(), "/f", AnyGeneration, api.SetOptions{})
+			return v.Delete(context.Background(), "/f", api.AnyGeneration, api.SetOptions{})
 		},
 		"made again": func(v *service) error {
-			err := v.Delete(context.Background(), "/f", AnyGeneration, api.SetOptions{})
+			err := v.Delete(context.Background(), "/f", api.AnyGeneration, api.SetOptions{})
 			if err == nil {
 				_, err = v.Set(context.Background(), "/f", nil, 0, api.SetOptions{})
 			}
@@ -502,7 +502,7 @@ func TestEventsOverflow(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range queueMax + 1 {
-			if _, err := v.Set(t.Context(), "/g", nil, AnyGeneration, api.SetOptions{}); err != nil {
+			if _, err := v.Set(t.Context(), "/g", nil, api.AnyGeneration, api.SetOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -513,7 +513,7 @@ func TestEventsOverflow(t *testing.T) {
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
-			if _, err := v.Set(context.Background(), "/f", nil, AnyGeneration, api.SetOptions{}); err != nil {
+			if _, err := v.Set(context.Background(), "/f", nil, api.AnyGeneration, api.SetOptions{}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -555,7 +555,7 @@ func TestAcquireWaits(t *testing.T) {
 			locked.HolderName != "test" || time.Since(start) != time.Second {
 			t.Errorf("a wait: %v after %v", err, time.Since(start))
 		}
-		if err := v.Delete(t.Context(), "/l", AnyGeneration, api.SetOptions{}); !errors.As(err, &locked) {
+		if err := v.Delete(t.Context(), "/l", api.AnyGeneration, api.SetOptions{}); !errors.As(err, &locked) {
 			t.Errorf("delete of a held lock: %v", err)
 		}
 		if err := v.Release(t.Context(), s, "/l", g.Hold+1); !errors.Is(err, api.ErrNotHeld) {
@@ -564,7 +564,7 @@ func TestAcquireWaits(t *testing.T) {
 		const waiting = 50
 		var order []int
 		var wg sync.WaitGroup
-		tries := r.commands[opAcquire].Load()
+		tries := r.commands[fsm.OpAcquire].Load()
 		for i := range waiting {
 			time.Sleep(time.Millisecond)
 			wg.Go(func() {
@@ -586,7 +586,7 @@ func TestAcquireWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Wait()
-		if n := r.commands[opAcquire].Load() - tries; !slices.IsSorted(order) || len(order) != waiting || n != 2*waiting {
+		if n := r.commands[fsm.OpAcquire].Load() - tries; !slices.IsSorted(order) || len(order) != waiting || n != 2*waiting {
 			t.Errorf("order %v with %d tries", order, n)
 		}
 		if err := v.CheckSequencer(t.Context(), g.Sequencer); !errors.Is(err, api.ErrStale) {
@@ -645,14 +645,14 @@ func TestLockDelay(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, ErrNotReady) {
+			if !errors.Is(err, api.ErrNotReady) {
 				t.Fatal(err)
 			}
 		}
 		if took := time.Since(start).Round(time.Millisecond); took != 16*time.Second {
 			t.Errorf("the lock was free after %v", took)
 		}
-		if _, err := v.Set(t.Context(), "/f", nil, AnyGeneration, api.SetOptions{Guard: g.Sequencer}); !errors.Is(err, api.ErrStale) {
+		if _, err := v.Set(t.Context(), "/f", nil, api.AnyGeneration, api.SetOptions{Guard: g.Sequencer}); !errors.Is(err, api.ErrStale) {
 			t.Errorf("guarded write: %v", err)
 		}
 	})
@@ -680,7 +680,7 @@ func TestCloseSession(t *testing.T) {
 		if err := v.CloseSession(t.Context(), s); err != nil {
 			t.Errorf("close again: %v", err)
 		}
-		if _, err := v.Stat(t.Context(), "/f"); !errors.Is(err, ErrNotFound) {
+		if _, err := v.Stat(t.Context(), "/f"); !errors.Is(err, api.ErrNotFound) {
 			t.Errorf("ephemeral file: %v", err)
 		}
 		if st, err := v.Stat(t.Context(), "/l"); err != nil || st.Lock != 0 || len(st.Holders) != 0 {
@@ -717,7 +717,7 @@ func TestServiceOfGroup(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Stat(t.Context(), "/e"); !errors.Is(err, ErrClosed) {
+	if _, err := v.Stat(t.Context(), "/e"); !errors.Is(err, api.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 	g = openGroup(t, Config{Dir: dir})
@@ -730,7 +730,7 @@ func TestServiceOfGroup(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	resp, err := keepAlive(v.(*service), api.KeepAliveRequest{Session: s})
-	for errors.Is(err, ErrNotReady) { // the lease manager starts shortly after the election
+	for errors.Is(err, api.ErrNotReady) { // the lease manager starts shortly after the election
 		time.Sleep(time.Millisecond)
 		resp, err = keepAlive(v.(*service), api.KeepAliveRequest{Session: s})
 	}
@@ -740,7 +740,7 @@ func TestServiceOfGroup(t *testing.T) {
 	if err := v.CloseSession(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Get(t.Context(), "/e"); !errors.Is(err, ErrNotFound) {
+	if _, err := g.Get(t.Context(), "/e"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("ephemeral file: %v", err)
 	}
 }

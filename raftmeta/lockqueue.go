@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -42,17 +44,17 @@ const waitOverhead = 1 << 10
 func waitCharge(path string) int64 { return int64(len(path)) + waitOverhead }
 
 // joinQueue adds an Acquire to the queue. It must be called before the first attempt, so that no
-// release is missed. The error is a *TooLargeError.
-func (lm *leaseManager) joinQueue(c *command) (*lockWait, error) {
-	w := &lockWait{path: c.path, mode: c.mode, session: c.session, ready: make(chan struct{}, 1)}
+// release is missed. The error is a *api.TooLargeError.
+func (lm *leaseManager) joinQueue(c *fsm.Command) (*lockWait, error) {
+	w := &lockWait{path: c.Path, mode: c.Mode, session: c.Session, ready: make(chan struct{}, 1)}
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
-	if w.sess = lm.mu.sessions[c.session]; w.sess != nil {
-		if err := lm.reserveLocked(w.sess, waitCharge(c.path), c.quota); err != nil {
+	if w.sess = lm.mu.sessions[c.Session]; w.sess != nil {
+		if err := lm.reserveLocked(w.sess, waitCharge(c.Path), c.Quota); err != nil {
 			return nil, err
 		}
 	}
-	lm.mu.waits[c.path] = append(lm.mu.waits[c.path], w)
+	lm.mu.waits[c.Path] = append(lm.mu.waits[c.Path], w)
 	return w, nil
 }
 
@@ -86,21 +88,21 @@ func (lm *leaseManager) leaveQueue(w *lockWait, acquired bool) {
 }
 
 // acquire proposes c, an acquire, until it succeeds or wait has passed.
-func (lm *leaseManager) acquire(ctx context.Context, c command, wait time.Duration) (result, error) {
+func (lm *leaseManager) acquire(ctx context.Context, c fsm.Command, wait time.Duration) (fsm.Result, error) {
 	if wait <= 0 {
 		return lm.propose(ctx, c)
 	}
 	w, err := lm.joinQueue(&c)
 	if err != nil {
-		return result{}, err
+		return fsm.Result{}, err
 	}
 	timer := lm.clock.NewTimer(wait)
 	defer timer.Stop()
-	done := lm.sessionDone(c.session)
+	done := lm.sessionDone(c.Session)
 	for {
 		r, err := lm.propose(ctx, c)
-		if err != nil || r.code != codeLocked {
-			lm.leaveQueue(w, err == nil && r.code == codeDone)
+		if err != nil || r.Code != fsm.CodeLocked {
+			lm.leaveQueue(w, err == nil && r.Code == fsm.CodeDone)
 			return r, err
 		}
 		select {
@@ -109,7 +111,7 @@ func (lm *leaseManager) acquire(ctx context.Context, c command, wait time.Durati
 		case <-timer.C:
 			err = nil
 		case <-done:
-			r, err = result{code: codeNoSession}, nil
+			r, err = fsm.Result{Code: fsm.CodeNoSession}, nil
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-lm.ctx.Done():

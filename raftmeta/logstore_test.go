@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/steledb/stele/internal/vfs"
@@ -53,7 +55,7 @@ func TestLogStoreRoundTrip(t *testing.T) {
 		entry(1, "hello"),
 		entry(2, ""),
 		{Index: 3, Term: 9, Type: raft.LogCommand},
-		entry(4, string(bytes.Repeat([]byte("x"), commandBytesMax))),
+		entry(4, string(bytes.Repeat([]byte("x"), fsm.CommandBytesMax))),
 	} {
 		if err := s.StoreLog(l); err != nil {
 			t.Fatal(err)

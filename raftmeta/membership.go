@@ -1,7 +1,6 @@
 package raftmeta
 
 import (
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,63 +109,6 @@ func (m *membership) removedAt(index uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.removed.CompareAndSwap(false, true)
-}
-
-// raftFSM is the machine as passed to raft. It also records configurations and snapshots.
-type raftFSM struct {
-	*machine
-	members *membership
-	store   *logStore
-}
-
-// ApplyBatch implements raft.BatchingFSM.
-func (r *raftFSM) ApplyBatch(logs []*raft.Log) []any {
-	for _, l := range logs {
-		if l.Type != raft.LogConfiguration {
-			continue
-		}
-		if servers, err := decodeMembers(l.Data); err == nil {
-			r.members.commit(l.Index, servers)
-		}
-	}
-	return r.machine.ApplyBatch(logs)
-}
-
-// Snapshot implements raft.FSM. It fails before the first command. Such a snapshot would end with
-// entry 1. A leader without entry 1 in its log would not send it, because raft looks up the entry
-// before.
-func (r *raftFSM) Snapshot() (raft.FSMSnapshot, error) {
-	f := r.freeze()
-	if f.applied == 0 {
-		return nil, raft.ErrNothingNewToSnapshot
-	}
-	f.persisted = r.covered
-	return f, nil
-}
-
-// Restore implements raft.FSM.
-func (r *raftFSM) Restore(source io.ReadCloser) error {
-	if err := r.machine.Restore(source); err != nil {
-		return err
-	}
-	for {
-		if f, ok := source.(*snapshotFile); ok {
-			r.covered(f.meta)
-			return nil
-		}
-		w, ok := source.(raft.ReadCloserWrapper)
-		if !ok {
-			return nil
-		}
-		source = w.WrappedReadCloser()
-	}
-}
-
-// covered records that both the state in memory and the snapshot with that description cover the
-// entries up to its last.
-func (r *raftFSM) covered(meta *raft.SnapshotMeta) {
-	r.members.commit(meta.ConfigurationIndex, meta.Configuration.Servers)
-	r.store.covered(entryID{meta.Index, meta.Term})
 }
 
 // serverOf returns the server with that id, or nil.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
 	"golang.org/x/sync/semaphore"
@@ -67,7 +69,7 @@ func newGroup(cfg Config) *Group {
 		raftStopped: make(chan struct{}),
 	}
 	g.reads.wake = make(chan struct{}, 1)
-	g.machine = newMachine(g.fail)
+	g.machine = fsm.NewMachine(g.fail)
 	g.service = newService(g, g.machine, cfg.Clock)
 	g.service.quotaOf = cfg.QuotaOf
 	g.disk = diskSpace{
@@ -332,7 +334,7 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 			err = *p
 		}
 	}()
-	g.raft, err = raft.NewRaft(conf, &raftFSM{g.machine, &g.members, g.store}, g.store, g.store, g.snaps, g.trans)
+	g.raft, err = raft.NewRaft(conf, &serverFSM{machineFSM{g.machine}, &g.members, g.store}, g.store, g.store, g.snaps, g.trans)
 	if err == nil {
 		g.store.serving.Store(true)
 		return nil

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -37,7 +39,7 @@ type proposal struct {
 }
 
 type answer struct {
-	result result
+	result fsm.Result
 	err    error
 }
 
@@ -100,7 +102,7 @@ func (g *Group) answerLoop() {
 	for f := range g.submissions {
 		var a answer
 		if a.err = f.future.Error(); a.err == nil {
-			a.result = f.future.Response().(result)
+			a.result = f.future.Response().(fsm.Result)
 		}
 		g.inFlight.Release(int64(len(f.proposal.command)))
 		if f.last {
@@ -114,34 +116,34 @@ func (g *Group) answerLoop() {
 }
 
 // propose appends c to the log and returns its result.
-func (g *Group) propose(ctx context.Context, c command) (result, error) {
+func (g *Group) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	if err := g.usable(); err != nil {
-		return result{}, err
+		return fsm.Result{}, err
 	}
-	p := &proposal{command: c.encode(), answer: make(chan answer, 1)}
+	p := &proposal{command: c.Encode(), answer: make(chan answer, 1)}
 	size := int64(len(p.command))
 	if err := g.inFlight.Acquire(ctx, size); err != nil {
-		return result{}, err
+		return fsm.Result{}, err
 	}
 	select {
 	case g.proposals <- p:
 	case <-ctx.Done():
 		g.inFlight.Release(size)
-		return result{}, ctx.Err()
+		return fsm.Result{}, ctx.Err()
 	case <-g.closing:
 		g.inFlight.Release(size)
-		return result{}, g.usable()
+		return fsm.Result{}, g.usable()
 	case <-g.failed:
 		g.inFlight.Release(size)
-		return result{}, g.usable()
+		return fsm.Result{}, g.usable()
 	}
 	select {
 	case a := <-p.answer:
 		return a.result, g.proposeError(a.err)
 	case <-ctx.Done():
-		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+		return fsm.Result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
 	case <-g.failed:
-		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, g.usable())
+		return fsm.Result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, g.usable())
 	}
 }
 
@@ -159,9 +161,9 @@ func (g *Group) proposeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 }
 
-// Set writes data, at most FileBytesMax bytes, to the file at path if its content generation is
+// Set writes data, at most api.FileBytesMax bytes, to the file at path if its content generation is
 // gen, and returns the new generation. Zero for gen requires that the file does not exist.
-// AnyGeneration matches any generation, and a file that does not exist. Missing parent directories
+// api.AnyGeneration matches any generation, and a file that does not exist. Missing parent directories
 // are created.
 //
 // Set does not retain data. When it returns nil, the change is durable, and visible to every Get
@@ -177,7 +179,7 @@ func (g *Group) Set(ctx context.Context, path string, data []byte, gen uint64) (
 	return made, nil
 }
 
-// Delete removes the file or empty directory at path if its generation is gen; AnyGeneration
+// Delete removes the file or empty directory at path if its generation is gen; api.AnyGeneration
 // matches any. The generation of a directory changes when a child is added or removed. The error is
 // a *PathError, ErrNotFound, a *GenerationError, ErrNotEmpty, ErrNotReady, ErrClosed or ctx's, and
 // nothing was changed; or ErrOutcomeUnknown, and ctx's if ctx ended, and the change may still

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 )
 
 // File is a file as returned by Get.
 type File struct {
 	Path string
-	// Data is the content, at most FileBytesMax bytes. The caller owns it.
+	// Data is the content, at most api.FileBytesMax bytes. The caller owns it.
 	Data []byte
 	// Generation is the content generation. It grows with each Set, and is never reused, even if
 	// the file is deleted and created again.
@@ -142,22 +144,19 @@ func (g *Group) Get(ctx context.Context, path string) (File, error) {
 }
 
 func (g *Group) get(ctx context.Context, path string) (File, error) {
-	if err := checkDir(path); err != nil {
+	if err := fsm.CheckDir(path); err != nil {
 		return File{}, err
 	}
 	if err := g.linearize(ctx); err != nil {
 		return File{}, err
 	}
-	var n *node
-	g.machine.view(func(ns *namespace, _ uint64) { n = ns.get(path) })
-	switch {
-	case n == nil:
-		return File{}, ErrNotFound
-	case n.dir:
-		return File{}, ErrIsDirectory
+	var n *fsm.NodeView
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) { n = ns.Lookup(path) })
+	f, err := n.File()
+	if err != nil {
+		return File{}, err
 	}
-	data := append(make([]byte, 0, len(n.data)), n.data...)
-	return File{Path: n.path, Data: data, Generation: n.generation, Instance: n.instance}, nil
+	return File{Path: f.Path, Data: f.Data, Generation: f.Generation, Instance: f.Instance}, nil
 }
 
 // List returns the names of the files and directories in the directory dir, in byte order, without
@@ -173,7 +172,7 @@ func (g *Group) List(ctx context.Context, dir string) ([]string, error) {
 }
 
 func (g *Group) list(ctx context.Context, dir string) ([]string, error) {
-	if err := checkDir(dir); err != nil {
+	if err := fsm.CheckDir(dir); err != nil {
 		return nil, err
 	}
 	if err := g.linearize(ctx); err != nil {
@@ -181,13 +180,13 @@ func (g *Group) list(ctx context.Context, dir string) ([]string, error) {
 	}
 	var names []string
 	err := ErrNotFound
-	g.machine.view(func(ns *namespace, _ uint64) {
-		switch n := ns.get(dir); {
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		switch n := ns.Get(dir); {
 		case n == nil:
-		case !n.dir:
+		case !n.Dir:
 			err = ErrNotDirectory
 		default:
-			names, err = ns.list(n), nil
+			names, err = ns.List(n), nil
 		}
 	})
 	return names, err

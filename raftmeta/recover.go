@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"context"
 
 	"github.com/hashicorp/raft"
@@ -108,14 +110,15 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = raft.RecoverCluster(g.raftConfig(nil), g.machine, g.store, g.store, aheadStore{g.snaps}, g.trans, raft.Configuration{
+	err = raft.RecoverCluster(g.raftConfig(nil), machineFSM{g.machine}, g.store, g.store, aheadStore{g.snaps}, g.trans, raft.Configuration{
 		Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(g.cfg.ID), Address: g.trans.LocalAddr()}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.machine.view(func(ns *namespace, _ uint64) {
-		r.Files, r.Directories, r.Bytes = ns.files, ns.nodes.Len()-ns.files, ns.bytes
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		counts := ns.Counts()
+		r.Files, r.Directories, r.Bytes = counts.Files, counts.Directories, counts.Bytes
 	})
 	return r, nil
 }

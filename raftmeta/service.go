@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -13,10 +15,10 @@ import (
 // goes through it, including those of Group.Set and Group.Delete.
 type service struct {
 	replica replica
-	machine *machine
+	machine *fsm.Machine
 	clock   Clock
 	// quotaOf is Config.QuotaOf.
-	quotaOf func(owner string) Quota
+	quotaOf func(owner string) fsm.Quota
 	// refused counts the writes that the namespace rejected.
 	refused atomic.Uint64
 
@@ -30,7 +32,7 @@ type service struct {
 	}
 }
 
-func newService(r replica, m *machine, clock Clock) *service {
+func newService(r replica, m *fsm.Machine, clock Clock) *service {
 	v := &service{replica: r, machine: m, clock: clock}
 	v.mu.changed = make(chan struct{})
 	return v
@@ -42,10 +44,10 @@ func (v *service) lead(term uint64) {
 	v.setManager(newLeaseManager(v.replica, v.machine, v.clock, term))
 }
 
-// follow undoes lead. Calls in progress fail with ErrNotReady, unless their command is in the log.
+// follow undoes lead. Calls in progress fail with api.ErrNotReady, unless their command is in the log.
 func (v *service) follow() {
 	if lm := v.setManager(nil); lm != nil {
-		v.machine.observe(nil)
+		v.machine.Observe(nil)
 		lm.shutdown()
 	}
 }
@@ -75,7 +77,7 @@ func (v *service) current() (*leaseManager, <-chan struct{}, error) {
 	case term == 0:
 		return nil, nil, v.replica.notLeading()
 	case lm == nil || lm.term != term:
-		return nil, changed, ErrNotReady
+		return nil, changed, api.ErrNotReady
 	}
 	return lm, nil, nil
 }
@@ -126,7 +128,7 @@ func (g *Group) leading() uint64 {
 	return term
 }
 
-// checkDisk returns ErrDiskFull if the disk has too little free space.
+// checkDisk returns api.ErrDiskFull if the disk has too little free space.
 func (g *Group) checkDisk() error { return g.disk.check() }
 
 // OpenSession implements api.Service.
@@ -134,9 +136,9 @@ func (v *service) OpenSession(ctx context.Context, name string, lease time.Durat
 	return v.openSession(ctx, name, lease, nil)
 }
 
-func (v *service) openSession(ctx context.Context, name string, lease time.Duration, quota *Quota) (api.SessionID, time.Duration, error) {
+func (v *service) openSession(ctx context.Context, name string, lease time.Duration, quota *fsm.Quota) (api.SessionID, time.Duration, error) {
 	if n := len(name); n > api.SessionNameBytesMax {
-		return 0, 0, &TooLargeError{What: api.LimitName, Limit: api.SessionNameBytesMax, Got: int64(n)}
+		return 0, 0, &api.TooLargeError{What: api.LimitName, Limit: api.SessionNameBytesMax, Got: int64(n)}
 	}
 	if lease == 0 {
 		lease = api.LeaseDefault
@@ -149,7 +151,7 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 	if err != nil {
 		return 0, 0, err
 	}
-	c := command{op: opOpenSession, name: name, duration: lease, quota: quota}
+	c := fsm.Command{Op: fsm.OpOpenSession, Name: name, Duration: lease, Quota: quota}
 	if err := v.precheck(&c); err != nil {
 		return 0, 0, err
 	}
@@ -184,8 +186,8 @@ func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.Fi
 	return v.get(ctx, path, s, nil)
 }
 
-func (v *service) get(ctx context.Context, path string, s api.SessionID, quota *Quota) (api.File, api.CachePermission, error) {
-	if err := checkDir(path); err != nil {
+func (v *service) get(ctx context.Context, path string, s api.SessionID, quota *fsm.Quota) (api.File, api.CachePermission, error) {
+	if err := fsm.CheckDir(path); err != nil {
 		return api.File{}, api.CachePermission{}, err
 	}
 	term, err := v.replica.verify(ctx)
@@ -197,69 +199,69 @@ func (v *service) get(ctx context.Context, path string, s api.SessionID, quota *
 		lm, _, _ = v.current()
 	}
 	if lm == nil || lm.term != term {
-		var n *nodeView
-		v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
-		f, err := n.file()
+		var n *fsm.NodeView
+		v.machine.View(func(ns *fsm.Namespace, _ uint64) { n = ns.Lookup(path) })
+		f, err := n.File()
 		return f, api.CachePermission{}, err
 	}
 	n, perm, mark := lm.read(path, s, quota)
 	if mark != 0 {
 		// If this fails, or another call writes the file meanwhile, the result is still valid. It
 		// is only not cached.
-		if _, err := lm.propose(ctx, command{op: opMarkCached, path: path, generation: mark}); err == nil {
+		if _, err := lm.propose(ctx, fsm.Command{Op: fsm.OpMarkCached, Path: path, Generation: mark}); err == nil {
 			n, perm, _ = lm.read(path, s, quota)
 		}
 	}
-	f, err := n.file()
+	f, err := n.File()
 	return f, perm, err
 }
 
 // GetStale implements api.Service.
 func (v *service) GetStale(_ context.Context, path string) (api.File, error) {
-	if err := checkDir(path); err != nil {
+	if err := fsm.CheckDir(path); err != nil {
 		return api.File{}, err
 	}
 	if err := v.replica.usable(); err != nil {
 		return api.File{}, err
 	}
-	var n *nodeView
-	v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
-	return n.file()
+	var n *fsm.NodeView
+	v.machine.View(func(ns *fsm.Namespace, _ uint64) { n = ns.Lookup(path) })
+	return n.File()
 }
 
 // Stat implements api.Service.
 func (v *service) Stat(ctx context.Context, path string) (api.Stat, error) {
-	if err := checkDir(path); err != nil {
+	if err := fsm.CheckDir(path); err != nil {
 		return api.Stat{}, err
 	}
 	if _, err := v.replica.verify(ctx); err != nil {
 		return api.Stat{}, err
 	}
-	var n *nodeView
-	v.machine.view(func(ns *namespace, _ uint64) { n = viewOf(ns, path) })
+	var n *fsm.NodeView
+	v.machine.View(func(ns *fsm.Namespace, _ uint64) { n = ns.Lookup(path) })
 	if n == nil {
-		return api.Stat{}, ErrNotFound
+		return api.Stat{}, api.ErrNotFound
 	}
-	return n.stat(), nil
+	return n.Stat(), nil
 }
 
 // List implements api.Service.
 func (v *service) List(ctx context.Context, dir string) ([]api.Stat, error) {
-	if err := checkDir(dir); err != nil {
+	if err := fsm.CheckDir(dir); err != nil {
 		return nil, err
 	}
 	if _, err := v.replica.verify(ctx); err != nil {
 		return nil, err
 	}
-	var views []*nodeView
-	err := ErrNotFound
-	v.machine.view(func(ns *namespace, _ uint64) {
-		switch n := ns.get(dir); {
+	var views []*fsm.NodeView
+	err := api.ErrNotFound
+	v.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		switch n := ns.Get(dir); {
 		case n == nil:
-		case !n.dir:
-			err = ErrNotDirectory
+		case !n.Dir:
+			err = api.ErrNotDirectory
 		default:
-			views, err = ns.children(n), nil
+			views, err = ns.Children(n), nil
 		}
 	})
 	if err != nil {
@@ -267,7 +269,7 @@ func (v *service) List(ctx context.Context, dir string) ([]api.Stat, error) {
 	}
 	stats := make([]api.Stat, len(views))
 	for i, n := range views {
-		stats[i] = n.stat()
+		stats[i] = n.Stat()
 	}
 	return stats, nil
 }
@@ -278,8 +280,8 @@ func (v *service) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 		return err
 	}
 	err := api.ErrStale
-	v.machine.view(func(ns *namespace, _ uint64) {
-		if ns.valid(q) {
+	v.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		if ns.Valid(q) {
 			err = nil
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestKillRestart kills servers, the leader first, and restarts them at other addresses, finally
@@ -63,7 +65,7 @@ func TestOneWayPartition(t *testing.T) {
 		}
 		cut(l.cfg.ID, true)
 		next := c.leader(l.cfg.ID)
-		if _, err := next.Set(t.Context(), "/f", []byte("y"), AnyGeneration); err != nil {
+		if _, err := next.Set(t.Context(), "/f", []byte("y"), api.AnyGeneration); err != nil {
 			t.Error(err)
 		}
 		c.mesh.healAll()
@@ -87,7 +89,7 @@ func TestSnapshotReachesALaggingVoter(t *testing.T) {
 	for w := range 40 {
 		wg.Go(func() {
 			for i := range 50 {
-				mustSet(t, l, fmt.Sprintf("/d%d/f%d", w, i), "x", AnyGeneration)
+				mustSet(t, l, fmt.Sprintf("/d%d/f%d", w, i), "x", api.AnyGeneration)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/steledb/stele/raftmeta/api"
 )
@@ -57,10 +57,10 @@ type sim struct {
 		sync.Mutex
 		term    uint64
 		leader  *simServer
-		log     []*raft.Log
+		log     []fsm.Entry
 		pending []*simProposal
 		// truth has applied every committed command at the moment of its commit.
-		truth *machine
+		truth *fsm.Machine
 	}
 	propose chan struct{}
 	servers []*simServer
@@ -117,11 +117,11 @@ func newSim(ctx context.Context, seed uint64, broken rules, client func(*sim, in
 	rng := rand.New(rand.NewPCG(seed, 1))
 	v.rng = &simRand{rng: rand.New(rand.NewPCG(seed, 2))}
 	v.checks = newSimChecks(v)
-	v.mu.truth = newMachine(func(err error) { v.checks.fail("truth: %v", err) })
-	v.mu.truth.observe(v.checks.observe)
+	v.mu.truth = fsm.NewMachine(func(err error) { v.checks.fail("truth: %v", err) })
+	v.mu.truth.Observe(v.checks.observe)
 	for i := range 3 {
 		s := &simServer{sim: v, id: fmt.Sprint("n", i), clock: newSimClock(rng), duties: make(chan func(), 100)}
-		s.machine = newMachine(func(err error) { v.checks.fail("%s: %v", s.id, err) })
+		s.machine = fsm.NewMachine(func(err error) { v.checks.fail("%s: %v", s.id, err) })
 		s.service = newService(s, s.machine, s.clock)
 		v.servers = append(v.servers, s)
 		v.wg.Go(s.loop)
@@ -170,7 +170,7 @@ func (v *sim) commitLoop() {
 
 // commitLocked commits a command.
 func (v *sim) commitLocked(data []byte) {
-	l := &raft.Log{Index: uint64(len(v.mu.log) + 1), Term: v.mu.term, Type: raft.LogCommand, Data: data}
+	l := fsm.Entry{Index: uint64(len(v.mu.log) + 1), Term: v.mu.term, Command: data}
 	v.mu.log = append(v.mu.log, l)
 	v.mu.truth.Apply(l)
 }
@@ -189,7 +189,7 @@ func (v *sim) electLoop(rng *rand.Rand) {
 				if i < adopted {
 					v.commitLocked(p.data)
 				}
-				p.answer <- answer{err: ErrOutcomeUnknown}
+				p.answer <- answer{err: api.ErrOutcomeUnknown}
 			}
 			v.mu.pending = nil
 		}
@@ -215,7 +215,7 @@ type simServer struct {
 	sim     *sim
 	id      string
 	clock   *simClock
-	machine *machine
+	machine *fsm.Machine
 	service *service
 	// duties are changes of leadership, of which the server learns one by one.
 	duties chan func()
@@ -272,16 +272,16 @@ func (s *simServer) elected(term uint64, catchUp time.Duration) {
 }
 
 // applyLocked applies the committed log, and returns the last result.
-func (s *simServer) applyLocked() (r result) {
+func (s *simServer) applyLocked() (r fsm.Result) {
 	for ; s.applied < len(s.sim.mu.log); s.applied++ {
-		r = s.machine.Apply(s.sim.mu.log[s.applied]).(result)
+		r = s.machine.Apply(s.sim.mu.log[s.applied])
 	}
 	return r
 }
 
 func (s *simServer) usable() error     { return s.sim.ctx.Err() }
 func (s *simServer) leading() uint64   { return s.led.Load() }
-func (s *simServer) notLeading() error { return &NotLeaderError{} }
+func (s *simServer) notLeading() error { return &api.NotLeaderError{} }
 func (s *simServer) checkDisk() error  { return nil }
 
 func (s *simServer) verify(ctx context.Context) (uint64, error) {
@@ -305,12 +305,12 @@ func (s *simServer) verify(ctx context.Context) (uint64, error) {
 	return term, nil
 }
 
-func (s *simServer) propose(ctx context.Context, c command) (result, error) {
+func (s *simServer) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	// On its way to the log it may be overtaken, also by a change of leader.
 	if !sleep(ctx, s.sim.rng.delay(300*time.Millisecond)) {
-		return result{}, ctx.Err()
+		return fsm.Result{}, ctx.Err()
 	}
-	p := &simProposal{data: c.encode(), answer: make(chan answer, 1)}
+	p := &simProposal{data: c.Encode(), answer: make(chan answer, 1)}
 	s.sim.mu.Lock()
 	leads := s.sim.mu.leader == s
 	if leads {
@@ -321,14 +321,14 @@ func (s *simServer) propose(ctx context.Context, c command) (result, error) {
 	if !leads {
 		// It is stored where it will never be committed.
 		if !sleep(ctx, s.sim.rng.delay(time.Second)) {
-			return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+			return fsm.Result{}, fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, ctx.Err())
 		}
-		return result{}, ErrOutcomeUnknown
+		return fsm.Result{}, api.ErrOutcomeUnknown
 	}
 	select {
 	case a := <-p.answer:
 		return a.result, a.err
 	case <-ctx.Done():
-		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+		return fsm.Result{}, fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, ctx.Err())
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -56,30 +58,30 @@ func (k *simChecks) fail(format string, args ...any) {
 }
 
 // observe is the observer of the truth. It is called at the moment of a commit, with sim.mu held.
-func (k *simChecks) observe(changes []change) {
+func (k *simChecks) observe(changes []fsm.Change) {
 	for _, c := range changes {
-		switch c.kind {
-		case contentsChanged, aclChanged:
-			k.noCopy(c.path)
-			k.guardedWrite(c.path)
-		case sessionEnded:
-			k.sessionOver(c.session)
-		case lockDelayed:
+		switch c.Kind {
+		case fsm.ContentsChanged, fsm.ACLChanged:
+			k.noCopy(c.Path)
+			k.guardedWrite(c.Path)
+		case fsm.SessionEnded:
+			k.sessionOver(c.Session)
+		case fsm.LockDelayed:
 			k.delayed.Add(1)
 			k.mu.Lock()
 			// The leader's clock may be fast.
-			until := time.Now().Add(time.Duration(float64(c.duration) / (1 + api.ClockDrift)))
-			if until.After(k.mu.delays[c.path]) {
-				k.mu.delays[c.path] = until
+			until := time.Now().Add(time.Duration(float64(c.Duration) / (1 + api.ClockDrift)))
+			if until.After(k.mu.delays[c.Path]) {
+				k.mu.delays[c.Path] = until
 			}
 			k.mu.Unlock()
-		case lockFreed:
+		case fsm.LockFreed:
 			k.mu.Lock()
-			if left := time.Until(k.mu.delays[c.path]); left > time.Microsecond {
-				k.failures("%s was freed %v before the end of its lock-delay", c.path, left)
+			if left := time.Until(k.mu.delays[c.Path]); left > time.Microsecond {
+				k.failures("%s was freed %v before the end of its lock-delay", c.Path, left)
 			}
 			k.mu.Unlock()
-		case lockAcquired:
+		case fsm.LockAcquired:
 			k.acquired.Add(1)
 		}
 	}
@@ -102,11 +104,12 @@ func (k *simChecks) noCopy(path string) {
 
 // guardedWrite checks that a third party accepts writes under a lock in the order of its holders.
 func (k *simChecks) guardedWrite(path string) {
-	n := k.sim.mu.truth.mu.ns.get(path) // no command is being applied
+	var n *fsm.Node
+	k.sim.mu.truth.View(func(ns *fsm.Namespace, _ uint64) { n = ns.Get(path) })
 	if n == nil || len(path) < 8 || path[:8] != "/guarded" {
 		return
 	}
-	q, err := api.ParseSequencer(string(n.data))
+	q, err := api.ParseSequencer(string(n.Data))
 	if err != nil {
 		k.fail("%s: %v", path, err)
 		return
@@ -128,11 +131,19 @@ func (k *simChecks) sessionOver(id api.SessionID) {
 			k.fail("session %d ended while client %d believed in it", id, i)
 		}
 	}
-	k.sim.mu.truth.mu.ns.nodes.Ascend(func(n *node) bool {
-		if n.ephemeral == id {
-			k.fail("%s is there after session %d ended", n.path, id)
+	k.sim.mu.truth.View(func(ns *fsm.Namespace, _ uint64) {
+		var walk func(dir *fsm.Node)
+		walk = func(dir *fsm.Node) {
+			for _, v := range ns.Children(dir) {
+				if v.Node.Ephemeral == id {
+					k.fail("%s is there after session %d ended", v.Node.Path, id)
+				}
+				if v.Node.Dir {
+					walk(v.Node)
+				}
+			}
 		}
-		return true
+		walk(ns.Get("/"))
 	})
 }
 

@@ -254,14 +254,14 @@ func (c *simClient) act(ctx context.Context, id api.SessionID) {
 		began, elections := time.Now(), c.sim.elections.Load()
 		err := c.call(func(ctx context.Context, s api.Service) error {
 			began = time.Now()
-			_, err := s.Set(ctx, file, []byte(fmt.Sprint(began)), AnyGeneration, api.SetOptions{})
+			_, err := s.Set(ctx, file, []byte(fmt.Sprint(began)), api.AnyGeneration, api.SetOptions{})
 			c.sim.checks.wrote(began, elections, err)
 			return err
 		})
 		_ = err
 	case n < 13:
 		_ = c.call(func(ctx context.Context, s api.Service) error {
-			return s.Delete(ctx, file, AnyGeneration, api.SetOptions{})
+			return s.Delete(ctx, file, api.AnyGeneration, api.SetOptions{})
 		})
 	case n < 14:
 		_ = c.call(func(ctx context.Context, s api.Service) error {
@@ -271,7 +271,7 @@ func (c *simClient) act(ctx context.Context, id api.SessionID) {
 	case n < 15:
 		p := fmt.Sprintf("/e/%d", c.rng.IntN(3))
 		_ = c.call(func(ctx context.Context, s api.Service) error {
-			_, err := s.Set(ctx, p, nil, AnyGeneration, api.SetOptions{Session: id, Ephemeral: true})
+			_, err := s.Set(ctx, p, nil, api.AnyGeneration, api.SetOptions{Session: id, Ephemeral: true})
 			return err
 		})
 		c.get(fmt.Sprintf("/e/%d", c.rng.IntN(3)), id)
@@ -323,7 +323,7 @@ func (c *simClient) lock(ctx context.Context, id api.SessionID, path string) {
 	c.mu.Unlock()
 	sleep(ctx, time.Duration(c.rng.IntN(2000))*time.Millisecond)
 	_ = c.call(func(ctx context.Context, s api.Service) error {
-		_, err := s.Set(ctx, "/guarded"+path, []byte(g.Sequencer.String()), AnyGeneration, api.SetOptions{Guard: g.Sequencer})
+		_, err := s.Set(ctx, "/guarded"+path, []byte(g.Sequencer.String()), api.AnyGeneration, api.SetOptions{Guard: g.Sequencer})
 		return err
 	})
 	if ctx.Err() != nil || c.rng.IntN(3) == 0 {

@@ -145,13 +145,13 @@ func (c *simSession) act(ctx context.Context, s *session.Session) {
 		}
 	case n < 12:
 		c.sim.checks.writes.Add(1)
-		_, _ = s.Set(ctx, file, []byte(fmt.Sprint(n)), AnyGeneration, api.SetOptions{})
+		_, _ = s.Set(ctx, file, []byte(fmt.Sprint(n)), api.AnyGeneration, api.SetOptions{})
 	case n < 13:
-		_ = s.Delete(ctx, file, AnyGeneration, api.SetOptions{})
+		_ = s.Delete(ctx, file, api.AnyGeneration, api.SetOptions{})
 	case n < 14:
 		_, _ = s.SetACL(ctx, file, fmt.Sprint(n), api.SetOptions{})
 	case n < 15:
-		_, _ = s.Set(ctx, fmt.Sprintf("/e/%d", c.rng.IntN(3)), nil, AnyGeneration, api.SetOptions{Ephemeral: true})
+		_, _ = s.Set(ctx, fmt.Sprintf("/e/%d", c.rng.IntN(3)), nil, api.AnyGeneration, api.SetOptions{Ephemeral: true})
 		_, _ = s.Get(ctx, fmt.Sprintf("/e/%d", c.rng.IntN(3)))
 	default:
 		c.lock(ctx, s, lock)
@@ -172,7 +172,7 @@ func (c *simSession) lock(ctx context.Context, s *session.Session, path string) 
 	c.mu.Unlock()
 	c.sim.checks.compareLocks()
 	sleep(ctx, time.Duration(c.rng.IntN(2000))*time.Millisecond)
-	_, _ = s.Set(ctx, "/guarded"+path, []byte(l.Sequencer().String()), AnyGeneration, api.SetOptions{Guard: l.Sequencer()})
+	_, _ = s.Set(ctx, "/guarded"+path, []byte(l.Sequencer().String()), api.AnyGeneration, api.SetOptions{Guard: l.Sequencer()})
 	if c.rng.IntN(3) > 0 {
 		_ = l.Release(ctx)
 	}
@@ -196,9 +196,9 @@ func (l simLink) pass(ctx context.Context, change bool, f func(ctx context.Conte
 	}
 	v := l.c.sim
 	lost := func(sent bool) error {
-		err := fmt.Errorf("%w: %w", ErrNotReady, &rpc.ConnLostError{Sent: sent, Err: errLost})
+		err := fmt.Errorf("%w: %w", api.ErrNotReady, &rpc.ConnLostError{Sent: sent, Err: errLost})
 		if change && sent {
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, &rpc.ConnLostError{Sent: sent, Err: errLost})
+			err = fmt.Errorf("%w: %w", api.ErrOutcomeUnknown, &rpc.ConnLostError{Sent: sent, Err: errLost})
 		}
 		return err
 	}

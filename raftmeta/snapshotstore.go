@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/vfs"
@@ -29,6 +31,9 @@ const (
 	fileMetaBytesMax = 64 << 10
 	// serversMax bounds the members of a group in a description.
 	serversMax = 1024
+
+	// writeBufferBytes is the size of a frame of the stream.
+	writeBufferBytes = 64 << 10
 
 	snapshotSuffix = ".snap"
 	tempSuffix     = ".tmp"
@@ -120,7 +125,7 @@ type snapshotFile struct {
 	f      vfs.File
 	header int64 // bytes before the stream
 	stream io.Reader
-	check  *streamCheck
+	check  *fsm.StreamCheck
 }
 
 // Read implements io.Reader. It returns io.EOF only at the end of a complete and valid stream.
@@ -128,7 +133,7 @@ func (s *snapshotFile) Read(p []byte) (int, error) {
 	n, err := s.stream.Read(p)
 	_, bad := s.check.Write(p[:n])
 	if err == io.EOF && bad == nil {
-		bad = s.check.end()
+		bad = s.check.End()
 	}
 	if bad != nil {
 		return 0, s.store.bad(s.meta.ID, s.locate(bad))
@@ -139,20 +144,20 @@ func (s *snapshotFile) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (s *snapshotFile) Close() error { return s.f.Close() }
 
-// locate adds the file and the offset to an error of readSnapshot or of a streamCheck.
+// locate adds the file and the offset to an error of fsm.ReadSnapshot or of a fsm.StreamCheck.
 func (s *snapshotFile) locate(err error) error {
 	file := s.store.file(s.meta.ID)
 	var known *CorruptError
-	var newer *VersionError
-	var at *streamError
+	var newer *fsm.VersionError
+	var at *fsm.StreamError
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &newer):
 		newer.File = file
 		return newer
-	case errors.As(err, &at) && errors.Is(err, errBadSnapshot):
-		return &CorruptError{file, s.header + at.offset, at.err.Error()}
+	case errors.As(err, &at) && errors.Is(err, fsm.ErrBadSnapshot):
+		return &CorruptError{file, s.header + at.Offset, at.Err.Error()}
 	}
 	return fmt.Errorf("read snapshot %s: %w", file, err)
 }
@@ -181,7 +186,7 @@ func (s *snapshotStore) open(id string) (*snapshotFile, error) {
 		return nil, errors.Join(s.bad(id, err), f.Close())
 	}
 	meta.ID, meta.Size = id, size-header
-	return &snapshotFile{s, meta, f, header, io.NewSectionReader(f, header, meta.Size), newStreamCheck()}, nil
+	return &snapshotFile{s, meta, f, header, io.NewSectionReader(f, header, meta.Size), fsm.NewStreamCheck()}, nil
 }
 
 // bad records that a snapshot is corrupt, if err is ErrCorrupt, and returns err.
@@ -235,8 +240,8 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
-	sink := &snapshotSink{store: s, meta: meta, temp: temp, f: f, check: newStreamCheck()}
-	sink.w = bufio.NewWriterSize(io.NewOffsetWriter(f, 0), frameBytes)
+	sink := &snapshotSink{store: s, meta: meta, temp: temp, f: f, check: fsm.NewStreamCheck()}
+	sink.w = bufio.NewWriterSize(io.NewOffsetWriter(f, 0), writeBufferBytes)
 	if _, err := sink.w.Write(encodeSnapshotHeader(meta)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create snapshot: %w", err), sink.Cancel())
 	}
@@ -267,7 +272,7 @@ type snapshotSink struct {
 	temp  string
 	f     vfs.File
 	w     *bufio.Writer
-	check *streamCheck
+	check *fsm.StreamCheck
 	done  bool
 }
 
@@ -289,7 +294,7 @@ func (s *snapshotSink) Close() error {
 	if s.done {
 		return nil
 	}
-	if err := s.check.end(); err != nil {
+	if err := s.check.End(); err != nil {
 		return errors.Join(err, s.Cancel())
 	}
 	if err := s.w.Flush(); err != nil {
@@ -383,13 +388,21 @@ func readSnapshotHeader(r io.Reader, file string) (*raft.SnapshotMeta, int64, er
 		return nil, 0, corrupt(0, "checksum is %08x, not %08x", got, sum)
 	}
 	if v := binary.BigEndian.Uint32(h[8:]); v != fileVersion {
-		return nil, 0, &VersionError{File: file, What: "snapshot file", Version: uint64(v), Known: fileVersion}
+		return nil, 0, &fsm.VersionError{File: file, What: "snapshot file", Version: uint64(v), Known: fileVersion}
 	}
 	meta, err := decodeSnapshotMeta(b)
 	if err != nil {
 		return nil, 0, corrupt(fileHeaderBytes, "%v", err)
 	}
 	return meta, fileHeaderBytes + int64(n), nil
+}
+
+// descriptionError returns what is wrong with a description.
+func descriptionError(d *wire.Decoder) error {
+	if err := d.Err(); err != nil {
+		return err
+	}
+	return errors.New("wrong number of values, or one out of range")
 }
 
 func decodeSnapshotMeta(b []byte) (*raft.SnapshotMeta, error) {
@@ -404,7 +417,7 @@ func decodeSnapshotMeta(b []byte) (*raft.SnapshotMeta, error) {
 	servers := d.ArrayMax(serversMax)
 	for range servers {
 		if d.Array() != 3 {
-			return nil, cause(d.Err())
+			return nil, descriptionError(&d)
 		}
 		meta.Configuration.Servers = append(meta.Configuration.Servers, raft.Server{
 			Suffrage: raft.ServerSuffrage(d.Uint()),
@@ -413,7 +426,7 @@ func decodeSnapshotMeta(b []byte) (*raft.SnapshotMeta, error) {
 		})
 	}
 	if d.Err() != nil || n != 5 || d.More() {
-		return nil, cause(d.Err())
+		return nil, descriptionError(&d)
 	}
 	return meta, nil
 }

@@ -8,10 +8,14 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire/wiretest"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // goldenHeader is the header of the worked example in doc.go.
@@ -22,15 +26,46 @@ const goldenHeader = `
 var goldenMembers = raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}}}
 
 // takeSnapshot stores ns, as of the previous command, as the snapshot at index.
-func takeSnapshot(s *snapshotStore, index uint64, ns *namespace) error {
+func takeSnapshot(s *snapshotStore, index uint64, ns *fsm.Namespace) error {
 	sink, err := s.Create(1, index, 2, goldenMembers, 1, nil)
 	if err != nil {
 		return err
 	}
-	if err := (&frozen{ns: ns, applied: index - 1}).Persist(sink); err != nil {
+	if err := fsm.WriteSnapshot(sink, ns, index-1); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return nil
+}
+
+// exampleNamespace has the state of the worked example in doc.go.
+func exampleNamespace() *fsm.Namespace {
+	ns := fsm.NewNamespace()
+	ns.Apply(4, 2, &fsm.Command{Op: fsm.OpSet, Path: "/cluster", Data: []byte{0xca, 0xfe}})
+	ns.Apply(5, 2, &fsm.Command{Op: fsm.OpOpenSession, Name: "n1", Duration: 2 * time.Second})
+	ns.Apply(6, 2, &fsm.Command{Op: fsm.OpAcquire, Session: 5, Path: "/master", Mode: api.Exclusive, Duration: time.Second})
+	return ns
+}
+
+// namespaceOf returns a namespace of n files of 100 bytes.
+func namespaceOf(n int) *fsm.Namespace {
+	ns := fsm.NewNamespace()
+	for i := range n {
+		ns.Apply(uint64(i+1), 1, &fsm.Command{Op: fsm.OpSet, Path: fmt.Sprintf("/d%d/file-%d", i/1000, i), Data: bytes.Repeat([]byte("x"), 100)})
+	}
+	return ns
+}
+
+// streamOf returns the snapshot stream of ns.
+func streamOf(tb testing.TB, ns *fsm.Namespace, applied uint64) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	if err := fsm.WriteSnapshot(&b, ns, applied); err != nil {
+		tb.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func newSnapshotStore(tb testing.TB, fs vfs.FS) *snapshotStore {
@@ -83,7 +118,7 @@ func writeAll(tb testing.TB, fs vfs.FS, name string, b []byte) {
 func TestSnapshotFileGolden(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
-	if err := takeSnapshot(s, 7, goldenNamespace()); err != nil {
+	if err := takeSnapshot(s, 7, exampleNamespace()); err != nil {
 		t.Fatal(err)
 	}
 	metas, err := s.List()
@@ -91,13 +126,13 @@ func TestSnapshotFileGolden(t *testing.T) {
 		t.Fatalf("list: %v, %v", metas, err)
 	}
 	m := metas[0]
-	want := append(wiretest.Unhex(t, goldenHeader), stream(t, goldenNamespace(), 6)...)
+	want := append(wiretest.Unhex(t, goldenHeader), streamOf(t, exampleNamespace(), 6)...)
 	if got := readAll(t, mem, s.file(m.ID)); !bytes.Equal(got, want) {
 		t.Errorf("file:\ngot  % x\nwant % x", got, want)
 	}
 	if m.Index != 7 || m.Term != 2 || m.ConfigurationIndex != 1 || m.Version != 1 ||
 		fmt.Sprint(m.Configuration) != fmt.Sprint(goldenMembers) ||
-		m.Size != int64(len(stream(t, goldenNamespace(), 6))) {
+		m.Size != int64(len(streamOf(t, exampleNamespace(), 6))) {
 		t.Errorf("meta: %+v", m)
 	}
 	if applied, err := s.check(t.Context()); err != nil || applied != 6 {
@@ -110,7 +145,7 @@ func TestSnapshotFileGolden(t *testing.T) {
 func TestSnapshotFileEveryByteCounts(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
-	if err := takeSnapshot(s, 7, goldenNamespace()); err != nil {
+	if err := takeSnapshot(s, 7, exampleNamespace()); err != nil {
 		t.Fatal(err)
 	}
 	ids, _ := s.ids()
@@ -138,7 +173,7 @@ func TestSnapshotStoreKeepsTwo(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s := newSnapshotStore(t, mem)
 	for i := range uint64(5) {
-		if err := takeSnapshot(s, 10+i, filled(int(i))); err != nil {
+		if err := takeSnapshot(s, 10+i, namespaceOf(int(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +199,7 @@ func TestSnapshotStoreCrash(t *testing.T) {
 	for n := int64(1); ; n++ {
 		mem := vfs.NewMem(vfs.MemOptions{})
 		s := newSnapshotStore(t, mem)
-		if err := takeSnapshot(s, 10, filled(10)); err != nil {
+		if err := takeSnapshot(s, 10, namespaceOf(10)); err != nil {
 			t.Fatal(err)
 		}
 		first := mem.Ops()
@@ -174,7 +209,7 @@ func TestSnapshotStoreCrash(t *testing.T) {
 			}
 			return nil
 		})
-		err := takeSnapshot(s, 20, filled(2000))
+		err := takeSnapshot(s, 20, namespaceOf(2000))
 		after := mem.Crash(rng)
 		s, openErr := openSnapshotStore(after, "/m/snapshots", func(error) {})
 		if openErr != nil {
@@ -204,7 +239,7 @@ func TestSnapshotSyncFailureIsFatal(t *testing.T) {
 			}
 			return nil
 		})
-		err := takeSnapshot(s, 20, filled(5))
+		err := takeSnapshot(s, 20, namespaceOf(5))
 		var d *DiskError
 		if !errors.Is(err, broken) || !errors.As(fatal, &d) || !errors.Is(fatal, broken) {
 			t.Errorf("%v fails: %v; reported %v", kind, err, fatal)
@@ -218,13 +253,13 @@ func TestSnapshotDiskFullIsNotFatal(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{Capacity: 100 << 10})
 	s := newSnapshotStore(t, mem)
 	s.onFail = func(err error) { t.Errorf("fatal: %v", err) }
-	if err := takeSnapshot(s, 20, filled(5000)); !vfs.IsDiskFull(err) {
+	if err := takeSnapshot(s, 20, namespaceOf(5000)); !vfs.IsDiskFull(err) {
 		t.Errorf("got %v", err)
 	}
 	if names, _ := mem.ReadDir(s.dir); len(names) != 0 {
 		t.Errorf("left %q", names)
 	}
-	if err := takeSnapshot(s, 20, filled(5)); err != nil {
+	if err := takeSnapshot(s, 20, namespaceOf(5)); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -20,24 +22,27 @@ func TestSizes(t *testing.T) {
 		files, sessions = 1_000_000, api.SessionsMax
 	}
 	before := heapBytes()
-	m := newMachine(func(err error) { t.Error(err) })
-	fill(t, m.mu.ns, files, sessions)
+	m := fsm.NewMachine(func(err error) { t.Error(err) })
+	var filled *fsm.Namespace
+	m.View(func(ns *fsm.Namespace, _ uint64) { filled = ns })
+	fill(t, filled, files, sessions)
 	machineBytes := heapBytes() - before
 
 	start := time.Now()
 	var b bytes.Buffer
-	if err := writeSnapshot(&b, m.mu.ns, 1); err != nil {
+	if err := fsm.WriteSnapshot(&b, filled, 1); err != nil {
 		t.Fatal(err)
 	}
 	wrote := time.Since(start)
 	start = time.Now()
-	ns, _, err := readSnapshot(bytes.NewReader(b.Bytes()))
+	ns, _, err := fsm.ReadSnapshot(bytes.NewReader(b.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := time.Since(start)
-	if ns.sessions.Len() != sessions || ns.files != m.mu.ns.files {
-		t.Errorf("%d sessions, %d files", ns.sessions.Len(), ns.files)
+	got := ns.Counts()
+	if got != filled.Counts() || got.Sessions != sessions {
+		t.Errorf("%+v", got)
 	}
 	before = heapBytes()
 	start = time.Now()
@@ -48,57 +53,57 @@ func TestSizes(t *testing.T) {
 	keeperBytes := heapBytes() - before
 	k.shutdown()
 
-	greedy := fillSession(t, m.mu.ns)
+	greedy := fillSession(t, filled)
 	start = time.Now()
-	m.mu.ns.endSession(1<<41, greedy, true)
+	filled.Apply(1<<41+1, 1, &fsm.Command{Op: fsm.OpExpireSession, Sessions: []api.SessionID{greedy}})
 	t.Logf("%d files, %d sessions: %d MiB (%d bytes a file), snapshot of %d MiB written in %v and read in %v; lease manager %d MiB in %v; a session that held 10,000 ended in %v",
-		ns.files, sessions, machineBytes>>20, machineBytes/int64(ns.files), b.Len()>>20, wrote, read, keeperBytes>>20, began, time.Since(start))
+		got.Files, sessions, machineBytes>>20, machineBytes/int64(got.Files), b.Len()>>20, wrote, read, keeperBytes>>20, began, time.Since(start))
 	runtime.KeepAlive(k)
-	if perFile := machineBytes / int64(ns.files); perFile > 1200 {
+	if perFile := machineBytes / int64(got.Files); perFile > 1200 {
 		t.Errorf("%d bytes a file", perFile)
 	}
 }
 
 // fillSession opens a session with the maximum of holds.
-func fillSession(t *testing.T, ns *namespace) api.SessionID {
+func fillSession(t *testing.T, ns *fsm.Namespace) api.SessionID {
 	const first = 1 << 40
-	ns.endSession(first, 1, true) // to free capacity
-	ns.apply(first+1, 1, &command{op: opOpenSession, duration: time.Second})
+	ns.Apply(first, 1, &fsm.Command{Op: fsm.OpExpireSession, Sessions: []api.SessionID{1}}) // to free capacity
+	ns.Apply(first+1, 1, &fsm.Command{Op: fsm.OpOpenSession, Duration: time.Second})
 	for i := range uint64(api.HoldsMax) {
-		c := command{op: opAcquire, session: first + 1, path: fmt.Sprintf("/greedy/%d", i), mode: api.Exclusive, duration: time.Second}
+		c := fsm.Command{Op: fsm.OpAcquire, Session: first + 1, Path: fmt.Sprintf("/greedy/%d", i), Mode: api.Exclusive, Duration: time.Second}
 		if i%2 == 0 {
-			c = command{op: opSet, session: first + 1, path: c.path, ephemeral: true, generation: 0}
+			c = fsm.Command{Op: fsm.OpSet, Session: first + 1, Path: c.Path, Ephemeral: true, Generation: 0}
 		}
-		if r := ns.apply(first+2+i, 1, &c); r.code != codeDone {
+		if r := ns.Apply(first+2+i, 1, &c); r.Code != fsm.CodeDone {
 			t.Fatalf("%+v: %+v", c, r)
 		}
 	}
-	one := command{op: opAcquire, session: first + 1, path: "/one-more", mode: api.Exclusive}
-	if r := ns.apply(1<<41, 1, &one); r.code != codeHolds {
+	one := fsm.Command{Op: fsm.OpAcquire, Session: first + 1, Path: "/one-more", Mode: api.Exclusive}
+	if r := ns.Apply(1<<41, 1, &one); r.Code != fsm.CodeHolds {
 		t.Errorf("one more than it may hold: %+v", r)
 	}
 	return first + 1
 }
 
 // fill creates sessions, each with a lock and four ephemeral files, and other files of 100 bytes.
-func fill(t *testing.T, ns *namespace, files, sessions int) {
+func fill(t *testing.T, ns *fsm.Namespace, files, sessions int) {
 	index := uint64(0)
-	do := func(c command) {
+	do := func(c fsm.Command) {
 		index++
-		if r := ns.apply(index, 1, &c); r.code != codeDone {
+		if r := ns.Apply(index, 1, &c); r.Code != fsm.CodeDone {
 			t.Fatalf("%+v: %+v", c, r)
 		}
 	}
 	for i := range sessions {
-		do(command{op: opOpenSession, name: fmt.Sprintf("node-%d.example.com", i), duration: 10 * time.Second})
+		do(fsm.Command{Op: fsm.OpOpenSession, Name: fmt.Sprintf("node-%d.example.com", i), Duration: 10 * time.Second})
 		id := api.SessionID(index)
-		do(command{op: opAcquire, session: id, path: fmt.Sprintf("/servers/node-%d", i), mode: api.Exclusive, duration: time.Second})
+		do(fsm.Command{Op: fsm.OpAcquire, Session: id, Path: fmt.Sprintf("/servers/node-%d", i), Mode: api.Exclusive, Duration: time.Second})
 		for j := range 4 {
-			do(command{op: opSet, session: id, ephemeral: true, path: fmt.Sprintf("/live/node-%d/%d", i, j), generation: AnyGeneration, data: []byte("address")})
+			do(fsm.Command{Op: fsm.OpSet, Session: id, Ephemeral: true, Path: fmt.Sprintf("/live/node-%d/%d", i, j), Generation: api.AnyGeneration, Data: []byte("address")})
 		}
 	}
-	for i := ns.files; i < files; i++ {
-		do(command{op: opSet, path: fmt.Sprintf("/tables/d%d/file-%d", i/1000, i), generation: AnyGeneration, data: bytes.Repeat([]byte("x"), 100)})
+	for i := ns.Counts().Files; i < files; i++ {
+		do(fsm.Command{Op: fsm.OpSet, Path: fmt.Sprintf("/tables/d%d/file-%d", i/1000, i), Generation: api.AnyGeneration, Data: bytes.Repeat([]byte("x"), 100)})
 	}
 }
 

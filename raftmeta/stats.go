@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -66,15 +68,11 @@ func (g *Group) Stats() Stats {
 		Snapshots:        g.count.snapshots.Load(),
 		SnapshotLogBytes: g.logBytes.Load(),
 	}
-	g.machine.view(func(ns *namespace, _ uint64) {
-		s.Files, s.Directories = ns.files, ns.nodes.Len()-ns.files
-		s.Bytes = ns.bytes
-		s.Sessions = ns.sessions.Len()
-		s.Users, s.UsersBytes, s.UsersSessions = ns.usages.Len(), ns.used.bytes, ns.used.sessions
-		ns.usages.Ascend(func(u *usage) bool {
-			s.UsersBytesMost = max(s.UsersBytesMost, u.bytes)
-			return true
-		})
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		counts := ns.Counts()
+		s.Files, s.Directories, s.Bytes, s.Sessions = counts.Files, counts.Directories, counts.Bytes, counts.Sessions
+		s.Users, s.UsersBytes, s.UsersSessions = counts.Users, counts.UsersBytes, counts.UsersSessions
+		s.UsersBytesMost = ns.LargestUsage()
 	})
 	return s
 }
@@ -91,7 +89,7 @@ func voters(servers []raft.Server) int {
 
 // Sessions returns the number of open sessions that this server knows.
 func (g *Group) Sessions() (open int) {
-	g.machine.view(func(ns *namespace, _ uint64) { open = ns.sessions.Len() })
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) { open = ns.Counts().Sessions })
 	return open
 }
 

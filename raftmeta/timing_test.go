@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // The tests in this file run a group with the timeouts of production in virtual
@@ -75,11 +76,11 @@ func stallLeader(t *testing.T) {
 	start := time.Now()
 	lost := make(chan error, 1)
 	go func() {
-		_, err := old.Set(t.Context(), "/lost", nil, AnyGeneration)
+		_, err := old.Set(t.Context(), "/lost", nil, api.AnyGeneration)
 		lost <- err
 	}()
 	next := c.leader(old.cfg.ID)
-	if _, err := next.Set(t.Context(), "/g", []byte("y"), AnyGeneration); err != nil {
+	if _, err := next.Set(t.Context(), "/g", []byte("y"), api.AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took > 5*time.Second {
@@ -182,7 +183,7 @@ func loadGroup(ctx context.Context, c *cluster, l *Group, disks map[string]*time
 	for w := range 64 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := l.Set(ctx, fmt.Sprintf("/load%d", w), nil, AnyGeneration); err != nil {
+				if _, err := l.Set(ctx, fmt.Sprintf("/load%d", w), nil, api.AnyGeneration); err != nil {
 					return // the load is over, or the leader has stepped down
 				}
 				written.Add(1)

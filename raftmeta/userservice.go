@@ -4,22 +4,24 @@ import (
 	"context"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
 // userService is the lock service for the user of a quota.
 type userService struct {
 	*service
-	quota *Quota
+	quota *fsm.Quota
 }
 
 // ServiceFor returns Service restricted to the quota of a user.
 func (g *Group) ServiceFor(s Quota) api.Service { return &userService{g.service, bounded(s)} }
 
-// bounded returns a copy of s with the owner truncated to OwnerBytesMax. It panics if the owner is
+// bounded returns a copy of s with the owner truncated to api.OwnerBytesMax. It panics if the owner is
 // empty.
-func bounded(s Quota) *Quota {
-	s.Owner = s.Owner[:min(len(s.Owner), OwnerBytesMax)]
+func bounded(s fsm.Quota) *fsm.Quota {
+	s.Owner = s.Owner[:min(len(s.Owner), api.OwnerBytesMax)]
 	if s.Owner == "" {
 		panic("BUG: a quota of the lock service without an owner")
 	}
@@ -28,13 +30,13 @@ func bounded(s Quota) *Quota {
 
 // precheck rejects a command that does not fit its quota before the command takes space in the log.
 // The state machine checks again when it applies the command.
-func (v *service) precheck(c *command) error {
-	if c.quota == nil || c.final {
+func (v *service) precheck(c *fsm.Command) error {
+	if c.Quota == nil || c.Final {
 		return nil
 	}
-	var r result
-	v.machine.view(func(ns *namespace, _ uint64) { r = ns.checkQuota(c) })
-	if err := r.error(0); err != nil {
+	var r fsm.Result
+	v.machine.View(func(ns *fsm.Namespace, _ uint64) { r = ns.CheckQuota(c) })
+	if err := r.Err(0); err != nil {
 		v.refused.Add(1)
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -80,7 +82,7 @@ func checkDataDir(ctx context.Context, fsys vfs.FS, dir string, snaps *snapshotS
 			sum.snapshot = f.meta.Index
 		}
 		if deep {
-			if _, _, err := readSnapshot(contextReader{ctx, f}); err != nil {
+			if _, _, err := fsm.ReadSnapshot(contextReader{ctx, f}); err != nil {
 				problems = append(problems, f.locate(err))
 			}
 		}
@@ -109,7 +111,7 @@ func (s *snapshotStore) check(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, applied, err := readSnapshot(contextReader{ctx, f})
+	_, applied, err := fsm.ReadSnapshot(contextReader{ctx, f})
 	if err != nil {
 		err = f.locate(err)
 	}

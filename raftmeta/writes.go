@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -16,12 +18,12 @@ func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64,
 	return v.set(ctx, path, data, gen, o, nil, true)
 }
 
-func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, quota *Quota, final bool) (uint64, error) {
-	if err := checkFile(path); err != nil {
+func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, quota *fsm.Quota, final bool) (uint64, error) {
+	if err := fsm.CheckFile(path); err != nil {
 		return 0, err
 	}
-	if len(data) > FileBytesMax {
-		return 0, &TooLargeError{What: limitFile, Limit: FileBytesMax, Got: int64(len(data))}
+	if len(data) > api.FileBytesMax {
+		return 0, &api.TooLargeError{What: api.LimitFile, Limit: api.FileBytesMax, Got: int64(len(data))}
 	}
 	if err := checkOptions(o); err != nil {
 		return 0, err
@@ -29,20 +31,20 @@ func (v *service) set(ctx context.Context, path string, data []byte, gen uint64,
 	if err := v.replica.checkDisk(); err != nil {
 		return 0, err
 	}
-	r, err := v.write(ctx, command{op: opSet, path: path, data: data, generation: gen,
-		session: o.Session, ephemeral: o.Ephemeral, guard: o.Guard, quota: quota, final: final})
-	return r.generation, err
+	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSet, Path: path, Data: data, Generation: gen,
+		Session: o.Session, Ephemeral: o.Ephemeral, Guard: o.Guard, Quota: quota, Final: final})
+	return r.Generation, err
 }
 
 // Delete implements api.Service.
 func (v *service) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
-	if err := checkFile(path); err != nil {
+	if err := fsm.CheckFile(path); err != nil {
 		return err
 	}
 	if err := checkOptions(o); err != nil {
 		return err
 	}
-	_, err := v.write(ctx, command{op: opDelete, path: path, generation: gen, session: o.Session, guard: o.Guard})
+	_, err := v.write(ctx, fsm.Command{Op: fsm.OpDelete, Path: path, Generation: gen, Session: o.Session, Guard: o.Guard})
 	return err
 }
 
@@ -51,12 +53,12 @@ func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions
 	return v.setACL(ctx, path, acl, o, nil)
 }
 
-func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions, quota *Quota) (uint64, error) {
-	if err := checkDir(path); err != nil {
+func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions, quota *fsm.Quota) (uint64, error) {
+	if err := fsm.CheckDir(path); err != nil {
 		return 0, err
 	}
 	if n := len(acl); n > api.ACLBytesMax {
-		return 0, &TooLargeError{What: api.LimitACL, Limit: api.ACLBytesMax, Got: int64(n)}
+		return 0, &api.TooLargeError{What: api.LimitACL, Limit: api.ACLBytesMax, Got: int64(n)}
 	}
 	if err := checkOptions(o); err != nil {
 		return 0, err
@@ -64,26 +66,26 @@ func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	if err := v.replica.checkDisk(); err != nil {
 		return 0, err
 	}
-	r, err := v.write(ctx, command{op: opSetACL, path: path, name: acl, session: o.Session, guard: o.Guard, quota: quota})
-	return r.generation, err
+	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSetACL, Path: path, Name: acl, Session: o.Session, Guard: o.Guard, Quota: quota})
+	return r.Generation, err
 }
 
 // write makes a change at c.path.
-func (v *service) write(ctx context.Context, c command) (result, error) {
+func (v *service) write(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	lm, err := v.manager(ctx)
 	if err != nil {
-		return result{}, err
+		return fsm.Result{}, err
 	}
 	if err := v.precheck(&c); err != nil {
-		return result{}, err
+		return fsm.Result{}, err
 	}
-	r, err := lm.write(ctx, c, c.path)
+	r, err := lm.write(ctx, c, c.Path)
 	if err != nil {
-		return result{}, err
+		return fsm.Result{}, err
 	}
-	if err := r.error(c.generation); err != nil {
+	if err := r.Err(c.Generation); err != nil {
 		v.refused.Add(1)
-		return result{}, err
+		return fsm.Result{}, err
 	}
 	return r, nil
 }
@@ -93,7 +95,7 @@ func checkOptions(o api.SetOptions) error {
 	if o.Guard.Path == "" {
 		return nil
 	}
-	if len(o.Guard.Path) > PathBytesMax || checkMode(o.Guard.Mode) != nil {
+	if len(o.Guard.Path) > fsm.PathBytesMax || checkMode(o.Guard.Mode) != nil {
 		return api.ErrStale // such a lock cannot exist
 	}
 	return nil
@@ -111,8 +113,8 @@ func (v *service) Acquire(ctx context.Context, s api.SessionID, path string, mod
 	return v.acquire(ctx, s, path, mode, wait, delay, nil)
 }
 
-func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, quota *Quota) (api.Grant, error) {
-	if err := checkDir(path); err != nil {
+func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, quota *fsm.Quota) (api.Grant, error) {
+	if err := fsm.CheckDir(path); err != nil {
 		return api.Grant{}, err
 	}
 	if err := checkMode(mode); err != nil {
@@ -127,35 +129,35 @@ func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mod
 	}
 	// Rounded up to whole milliseconds, so that a short delay does not become none.
 	delay = min(max(delay, 0)+time.Millisecond-1, api.LockDelayMax).Truncate(time.Millisecond)
-	c := command{op: opAcquire, session: s, path: path, mode: mode, duration: delay, quota: quota}
+	c := fsm.Command{Op: fsm.OpAcquire, Session: s, Path: path, Mode: mode, Duration: delay, Quota: quota}
 	if err := v.precheck(&c); err != nil {
 		return api.Grant{}, err
 	}
 	r, err := lm.acquire(ctx, c, wait)
 	if err == nil {
-		err = r.error(0)
+		err = r.Err(0)
 	}
 	if err != nil {
 		return api.Grant{}, err
 	}
-	q := api.Sequencer{Path: path, Mode: mode, Instance: r.instance, LockGeneration: r.generation}
-	return api.Grant{Sequencer: q, Hold: r.hold}, nil
+	q := api.Sequencer{Path: path, Mode: mode, Instance: r.Instance, LockGeneration: r.Generation}
+	return api.Grant{Sequencer: q, Hold: r.Hold}, nil
 }
 
 // Release implements api.Service.
 func (v *service) Release(ctx context.Context, s api.SessionID, path string, hold uint64) error {
-	if err := checkDir(path); err != nil {
+	if err := fsm.CheckDir(path); err != nil {
 		return err
 	}
 	lm, err := v.manager(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := lm.propose(ctx, command{op: opRelease, session: s, path: path, hold: hold})
+	r, err := lm.propose(ctx, fsm.Command{Op: fsm.OpRelease, Session: s, Path: path, Hold: hold})
 	if err != nil {
 		return err
 	}
-	return r.error(0)
+	return r.Err(0)
 }
 
 // Watch implements api.Service.
@@ -163,8 +165,8 @@ func (v *service) Watch(ctx context.Context, s api.SessionID, path string, kinds
 	return v.watch(ctx, s, path, kinds, gen, nil)
 }
 
-func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, quota *Quota) (uint64, error) {
-	if err := checkDir(path); err != nil {
+func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
+	if err := fsm.CheckDir(path); err != nil {
 		return 0, err
 	}
 	lm, err := v.manager(ctx)

@@ -1,4 +1,4 @@
-package raftmeta
+package fsm
 
 import (
 	"bytes"
@@ -33,11 +33,11 @@ const goldenStream1 = `
 	96 01 a8 2f 63 6c 75 73 74 65 72 c2 04 04 c4 02 ca fe
 	94 02 04 02 0a`
 
-func goldenNamespace() *namespace {
-	ns := newNamespace()
+func goldenNamespace() *Namespace {
+	ns := NewNamespace()
 	put(ns, 4, "/cluster", []byte{0xca, 0xfe}, 0)
-	ns.apply(5, 2, &command{op: opOpenSession, name: "n1", duration: 2 * time.Second})
-	ns.apply(6, 2, &command{op: opAcquire, session: 5, path: "/master", mode: api.Exclusive, duration: time.Second})
+	ns.Apply(5, 2, &Command{Op: OpOpenSession, Name: "n1", Duration: 2 * time.Second})
+	ns.Apply(6, 2, &Command{Op: OpAcquire, Session: 5, Path: "/master", Mode: api.Exclusive, Duration: time.Second})
 	return ns
 }
 
@@ -55,26 +55,26 @@ const goldenOwned = `
 	96 02 05 03 0f 01 00`
 
 // ownedNamespace has a session of the user ann, and /locks/f, which ann wrote.
-func ownedNamespace() *namespace {
-	ns := newNamespace()
+func ownedNamespace() *Namespace {
+	ns := NewNamespace()
 	ann := &Quota{Owner: "ann", Bytes: 1 << 20, AllBytes: 1 << 20, Sessions: 1, AllSessions: 1}
-	ns.apply(4, 2, &command{op: opOpenSession, name: "w", duration: 2 * time.Second, quota: ann})
-	ns.apply(5, 2, &command{op: opSet, path: "/locks/f", data: []byte{1}, generation: AnyGeneration, quota: ann})
+	ns.Apply(4, 2, &Command{Op: OpOpenSession, Name: "w", Duration: 2 * time.Second, Quota: ann})
+	ns.Apply(5, 2, &Command{Op: OpSet, Path: "/locks/f", Data: []byte{1}, Generation: api.AnyGeneration, Quota: ann})
 	return ns
 }
 
 // stream returns the snapshot of ns.
-func stream(tb testing.TB, ns *namespace, applied uint64) []byte {
+func stream(tb testing.TB, ns *Namespace, applied uint64) []byte {
 	tb.Helper()
 	var b bytes.Buffer
-	if err := writeSnapshot(&b, ns, applied); err != nil {
+	if err := WriteSnapshot(&b, ns, applied); err != nil {
 		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // sameNamespace fails the test unless a and b hold the same nodes.
-func sameNamespace(tb testing.TB, a, b *namespace) {
+func sameNamespace(tb testing.TB, a, b *Namespace) {
 	tb.Helper()
 	if !bytes.Equal(stream(tb, a, 0), stream(tb, b, 0)) {
 		tb.Error("namespaces differ")
@@ -86,7 +86,7 @@ func TestSnapshotGolden(t *testing.T) {
 	if got := stream(t, goldenNamespace(), 6); !bytes.Equal(got, want) {
 		t.Errorf("write:\ngot  % x\nwant % x", got, want)
 	}
-	ns, applied, err := readSnapshot(bytes.NewReader(want))
+	ns, applied, err := ReadSnapshot(bytes.NewReader(want))
 	if err != nil || applied != 6 {
 		t.Fatalf("read: index %d, %v", applied, err)
 	}
@@ -97,17 +97,17 @@ func TestSnapshotGolden(t *testing.T) {
 	if got := stream(t, ownedNamespace(), 5); !bytes.Equal(got, owned) {
 		t.Errorf("write owners:\ngot  % x\nwant % x", got, owned)
 	}
-	if ns, _, err = readSnapshot(bytes.NewReader(owned)); err != nil {
+	if ns, _, err = ReadSnapshot(bytes.NewReader(owned)); err != nil {
 		t.Fatal(err)
 	}
 	sameNamespace(t, ownedNamespace(), ns)
 	checkNamespace(t, ns)
 
-	ns, applied, err = readSnapshot(bytes.NewReader(wiretest.Unhex(t, goldenStream1)))
+	ns, applied, err = ReadSnapshot(bytes.NewReader(wiretest.Unhex(t, goldenStream1)))
 	if err != nil || applied != 4 {
 		t.Fatalf("read version 1: index %d, %v", applied, err)
 	}
-	old := newNamespace()
+	old := NewNamespace()
 	put(old, 4, "/cluster", []byte{0xca, 0xfe}, 0)
 	sameNamespace(t, old, ns)
 }
@@ -115,13 +115,13 @@ func TestSnapshotGolden(t *testing.T) {
 // TestSnapshotRestores100k restores 100,000 files from reads of random sizes.
 func TestSnapshotRestores100k(t *testing.T) {
 	ns := filled(100_000)
-	put(ns, 200_000, "/large", bytes.Repeat([]byte("l"), FileBytesMax), 0)
+	put(ns, 200_000, "/large", bytes.Repeat([]byte("l"), api.FileBytesMax), 0)
 	put(ns, 200_001, "/empty", nil, 0)
 	put(ns, 200_002, "/dir/gone", nil, 0)
-	del(ns, 200_003, "/dir/gone", AnyGeneration)
+	del(ns, 200_003, "/dir/gone", api.AnyGeneration)
 	b := stream(t, ns, 200_003)
 	start := time.Now()
-	got, applied, err := readSnapshot(iotest.HalfReader(bytes.NewReader(b)))
+	got, applied, err := ReadSnapshot(iotest.HalfReader(bytes.NewReader(b)))
 	if err != nil || applied != 200_003 {
 		t.Fatalf("index %d, %v", applied, err)
 	}
@@ -139,23 +139,23 @@ func TestSnapshotEveryByteCounts(t *testing.T) {
 		for bit := range 8 {
 			bad := bytes.Clone(b)
 			bad[i] ^= 1 << bit
-			_, _, err := readSnapshot(bytes.NewReader(bad))
-			var at *streamError
-			if !errors.As(err, &at) || !errors.Is(err, errBadSnapshot) {
+			_, _, err := ReadSnapshot(bytes.NewReader(bad))
+			var at *StreamError
+			if !errors.As(err, &at) || !errors.Is(err, ErrBadSnapshot) {
 				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
 			}
-			if at.offset > int64(i) {
-				t.Fatalf("byte %d flipped, but the error is at %d", i, at.offset)
+			if at.Offset > int64(i) {
+				t.Fatalf("byte %d flipped, but the error is at %d", i, at.Offset)
 			}
 		}
-		if _, _, err := readSnapshot(bytes.NewReader(b[:i])); !errors.Is(err, errBadSnapshot) {
+		if _, _, err := ReadSnapshot(bytes.NewReader(b[:i])); !errors.Is(err, ErrBadSnapshot) {
 			t.Fatalf("cut at byte %d: %v", i, err)
 		}
 	}
-	if _, _, err := readSnapshot(bytes.NewReader(append(b, 0))); !errors.Is(err, errBadSnapshot) {
+	if _, _, err := ReadSnapshot(bytes.NewReader(append(b, 0))); !errors.Is(err, ErrBadSnapshot) {
 		t.Fatalf("a byte more: %v", err)
 	}
-	if _, _, err := readSnapshot(iotest.TimeoutReader(bytes.NewReader(b))); !errors.Is(err, iotest.ErrTimeout) {
+	if _, _, err := ReadSnapshot(iotest.TimeoutReader(bytes.NewReader(b))); !errors.Is(err, iotest.ErrTimeout) {
 		t.Fatalf("a reader that fails: %v", err)
 	}
 }
@@ -218,8 +218,8 @@ func TestSnapshotRejectsInvalidRecords(t *testing.T) {
 		"no end":                 rootNode + fileA,
 		"not MessagePack":        rootNode + "c1",
 	} {
-		_, _, err := readSnapshot(bytes.NewReader(sealed(wiretest.Unhex(t, records))))
-		if !errors.Is(err, errBadSnapshot) {
+		_, _, err := ReadSnapshot(bytes.NewReader(sealed(wiretest.Unhex(t, records))))
+		if !errors.Is(err, ErrBadSnapshot) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -227,12 +227,12 @@ func TestSnapshotRejectsInvalidRecords(t *testing.T) {
 		"ephemeral file": s5 + rootNode + ephemeral + "96 05 05 a2 2f 61 00 00 06" + "96 02 06 02 02 01 01",
 		"lock":           s5 + rootNode + lockedA + "96 05 05 a2 2f 61 01 00 06" + "96 02 06 02 02 01 01",
 	} {
-		if _, _, err := readSnapshot(bytes.NewReader(sealed(wiretest.Unhex(t, records)))); err != nil {
+		if _, _, err := ReadSnapshot(bytes.NewReader(sealed(wiretest.Unhex(t, records)))); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	good := wiretest.Unhex(t, rootNode+fileA+"94 02 04 02 02")
-	if _, _, err := readSnapshot(bytes.NewReader(sealed(good[:9], good[9:19], nil, good[19:]))); err != nil {
+	if _, _, err := ReadSnapshot(bytes.NewReader(sealed(good[:9], good[9:19], nil, good[19:]))); err != nil {
 		t.Errorf("records spread over frames: %v", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestSnapshotNewerVersion(t *testing.T) {
 	b := wiretest.Unhex(t, "53 54 45 4c 45 4e 53 50 00 00 00 04")
 	sum := crc.Sum(b)
 	b = append(b, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
-	_, _, err := readSnapshot(bytes.NewReader(b))
+	_, _, err := ReadSnapshot(bytes.NewReader(b))
 	var newer *VersionError
 	if !errors.As(err, &newer) || newer.Version != 4 {
 		t.Errorf("got %v", err)
@@ -260,16 +260,16 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(stream(f, ns, 20)[24:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, in := range [][]byte{b, sealed(b)} {
-			ns, applied, err := readSnapshot(bytes.NewReader(in))
+			ns, applied, err := ReadSnapshot(bytes.NewReader(in))
 			if err != nil {
-				var at *streamError
+				var at *StreamError
 				if !errors.As(err, &at) {
 					t.Fatalf("%T: %v", err, err)
 				}
 				continue
 			}
 			checkNamespace(t, ns)
-			again, _, err := readSnapshot(bytes.NewReader(stream(t, ns, applied)))
+			again, _, err := ReadSnapshot(bytes.NewReader(stream(t, ns, applied)))
 			if err != nil {
 				t.Fatalf("read what was written: %v", err)
 			}
@@ -282,7 +282,7 @@ func FuzzSnapshot(f *testing.F) {
 func TestSnapshotReaderIsBounded(t *testing.T) {
 	b := append(sealed(), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0)
 	n := testing.AllocsPerRun(1, func() {
-		if _, _, err := readSnapshot(io.MultiReader(bytes.NewReader(b), zeros{})); !errors.Is(err, errBadSnapshot) {
+		if _, _, err := ReadSnapshot(io.MultiReader(bytes.NewReader(b), zeros{})); !errors.Is(err, ErrBadSnapshot) {
 			t.Error(err)
 		}
 	})

@@ -1,9 +1,11 @@
-package raftmeta
+package fsm
 
 import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // Limits of a path. They bound the cost of one command: the path is copied into the log, and
@@ -20,42 +22,42 @@ const (
 // root is the directory that always exists.
 const root = "/"
 
-// checkFile returns a *PathError unless p can name a file: as checkDir, but not the root.
-func checkFile(p string) error {
+// CheckFile returns a *api.PathError unless p can name a file: as CheckDir, but not the root.
+func CheckFile(p string) error {
 	if p == root {
-		return &PathError{Path: p, Reason: "is the root directory"}
+		return &api.PathError{Path: p, Reason: "is the root directory"}
 	}
-	return checkDir(p)
+	return CheckDir(p)
 }
 
-// checkDir returns a *PathError unless p can name a directory: absolute, names separated by one
+// CheckDir returns a *api.PathError unless p can name a directory: absolute, names separated by one
 // slash, no trailing slash, within the limits above, valid UTF-8 without control characters, and no
 // name "." or "..".
 //
 // The state machine applies the same rules to commands in the log. They may be relaxed, never
 // tightened: an old log must replay to the same state.
-func checkDir(p string) error {
+func CheckDir(p string) error {
 	switch {
 	case p == root:
 		return nil
 	case p == "":
-		return &PathError{Path: p, Reason: "is empty"}
+		return &api.PathError{Path: p, Reason: "is empty"}
 	case p[0] != '/':
-		return &PathError{Path: p, Reason: "does not begin with a slash"}
+		return &api.PathError{Path: p, Reason: "does not begin with a slash"}
 	case len(p) > PathBytesMax:
-		return &PathError{Path: p, Reason: fmt.Sprintf("is longer than %d bytes", PathBytesMax)}
+		return &api.PathError{Path: p, Reason: fmt.Sprintf("is longer than %d bytes", PathBytesMax)}
 	case !utf8.ValidString(p):
-		return &PathError{Path: p, Reason: "is not UTF-8"}
+		return &api.PathError{Path: p, Reason: "is not UTF-8"}
 	}
 	depth := 0
 	for name := range strings.SplitSeq(p[1:], "/") {
 		if reason := badName(name); reason != "" {
-			return &PathError{Path: p, Reason: reason}
+			return &api.PathError{Path: p, Reason: reason}
 		}
 		depth++
 	}
 	if depth > PathDepthMax {
-		return &PathError{Path: p, Reason: fmt.Sprintf("is deeper than %d names", PathDepthMax)}
+		return &api.PathError{Path: p, Reason: fmt.Sprintf("is deeper than %d names", PathDepthMax)}
 	}
 	return nil
 }

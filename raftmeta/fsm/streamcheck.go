@@ -1,4 +1,4 @@
-package raftmeta
+package fsm
 
 import (
 	"encoding/binary"
@@ -8,10 +8,10 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// streamCheck verifies a snapshot stream that is written to it: the checksums of the header and of
+// StreamCheck verifies a snapshot stream that is written to it: the checksums of the header and of
 // each frame, and that it ends with the end record. The checksums form a chain, so together they
-// prove that the stream is the output of one writeSnapshot. frameBytesMax bounds its memory.
-type streamCheck struct {
+// prove that the stream is the output of one WriteSnapshot. frameBytesMax bounds its memory.
+type StreamCheck struct {
 	// piece is the received part of the current header or frame, and need its size as far as known.
 	piece []byte
 	need  int
@@ -22,10 +22,10 @@ type streamCheck struct {
 	err   error
 }
 
-func newStreamCheck() *streamCheck { return &streamCheck{need: streamHeaderBytes} }
+func NewStreamCheck() *StreamCheck { return &StreamCheck{need: streamHeaderBytes} }
 
-// Write implements io.Writer. The error is a *streamError.
-func (c *streamCheck) Write(p []byte) (int, error) {
+// Write implements io.Writer. The error is a *StreamError.
+func (c *StreamCheck) Write(p []byte) (int, error) {
 	n := len(p)
 	for c.err == nil && len(p) > 0 {
 		take := min(c.need-len(c.piece), len(p))
@@ -34,7 +34,7 @@ func (c *streamCheck) Write(p []byte) (int, error) {
 			break
 		}
 		if err := c.complete(); err != nil {
-			c.err = &streamError{c.off, err}
+			c.err = &StreamError{c.off, err}
 		}
 	}
 	if c.err != nil {
@@ -45,10 +45,10 @@ func (c *streamCheck) Write(p []byte) (int, error) {
 
 // complete verifies a piece that has need bytes. If it is only the header of a frame, complete adds
 // the payload to need.
-func (c *streamCheck) complete() error {
+func (c *StreamCheck) complete() error {
 	switch {
 	case c.ended:
-		return fmt.Errorf("%w: bytes after the end", errBadSnapshot)
+		return fmt.Errorf("%w: bytes after the end", ErrBadSnapshot)
 	case c.off == 0:
 		sum, err := checkStreamHeader([streamHeaderBytes]byte(c.piece))
 		if err != nil {
@@ -81,11 +81,11 @@ func (c *streamCheck) complete() error {
 }
 
 // records looks for the end record, after which no other may follow.
-func (c *streamCheck) records(payload []byte) error {
+func (c *StreamCheck) records(payload []byte) error {
 	d := wire.NewDecoder(payload)
 	for d.More() {
 		if c.ended {
-			return fmt.Errorf("%w: records after the end", errBadSnapshot)
+			return fmt.Errorf("%w: records after the end", ErrBadSnapshot)
 		}
 		n := d.Array()
 		c.ended = d.Uint() == recordEnd
@@ -94,15 +94,15 @@ func (c *streamCheck) records(payload []byte) error {
 		}
 	}
 	if d.Err() != nil {
-		return fmt.Errorf("%w: %w", errBadSnapshot, d.Err())
+		return fmt.Errorf("%w: %w", ErrBadSnapshot, d.Err())
 	}
 	return nil
 }
 
-// end returns an error unless the stream is complete.
-func (c *streamCheck) end() error {
+// End returns an error unless the stream is complete.
+func (c *StreamCheck) End() error {
 	if c.err == nil && (!c.ended || len(c.piece) > 0) {
-		c.err = &streamError{c.off, fmt.Errorf("%w: truncated", errBadSnapshot)}
+		c.err = &StreamError{c.off, fmt.Errorf("%w: truncated", ErrBadSnapshot)}
 	}
 	return c.err
 }
@@ -111,15 +111,15 @@ func (c *streamCheck) end() error {
 // frame continues.
 func checkStreamHeader(b [streamHeaderBytes]byte) (sum uint32, err error) {
 	if string(b[:8]) != streamMagic {
-		return 0, fmt.Errorf("%w: bad magic", errBadSnapshot)
+		return 0, fmt.Errorf("%w: bad magic", ErrBadSnapshot)
 	}
 	sum = crc.Sum(b[:12])
 	if got := binary.BigEndian.Uint32(b[12:]); got != sum {
-		return 0, fmt.Errorf("%w: header checksum is %08x, not %08x", errBadSnapshot, got, sum)
+		return 0, fmt.Errorf("%w: header checksum is %08x, not %08x", ErrBadSnapshot, got, sum)
 	}
 	v := binary.BigEndian.Uint32(b[8:])
 	if v == 0 {
-		return 0, fmt.Errorf("%w: version 0", errBadSnapshot)
+		return 0, fmt.Errorf("%w: version 0", ErrBadSnapshot)
 	}
 	if v > streamVersion {
 		return 0, &VersionError{What: "snapshot stream", Version: uint64(v), Known: streamVersion}
@@ -131,7 +131,7 @@ func checkStreamHeader(b [streamHeaderBytes]byte) (sum uint32, err error) {
 func frameLength(head []byte) (int, error) {
 	n := binary.BigEndian.Uint32(head)
 	if n > frameBytesMax {
-		return 0, fmt.Errorf("%w: frame of %d bytes, at most %d", errBadSnapshot, n, frameBytesMax)
+		return 0, fmt.Errorf("%w: frame of %d bytes, at most %d", ErrBadSnapshot, n, frameBytesMax)
 	}
 	return int(n), nil
 }
@@ -142,7 +142,7 @@ func checkFrame(sum uint32, head, payload []byte) (uint32, error) {
 	sum = crc.Update(sum, head[:4])
 	sum = crc.Update(sum, payload)
 	if got := binary.BigEndian.Uint32(head[4:]); got != sum {
-		return 0, fmt.Errorf("%w: frame checksum is %08x, not %08x", errBadSnapshot, got, sum)
+		return 0, fmt.Errorf("%w: frame checksum is %08x, not %08x", ErrBadSnapshot, got, sum)
 	}
 	return sum, nil
 }

@@ -1,9 +1,10 @@
-package raftmeta
+package fsm
 
 import (
 	"bytes"
 	"errors"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,67 +17,67 @@ import (
 
 // The commands of the worked example in doc.go come first.
 var goldenCommands = []struct {
-	c   command
+	c   Command
 	hex string
 }{
 	{
-		command{op: opSet, term: 3, path: "/cluster", data: []byte{0xca, 0xfe}, generation: 0},
+		Command{Op: OpSet, Term: 3, Path: "/cluster", Data: []byte{0xca, 0xfe}, Generation: 0},
 		"99 02 01 03 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00 00 c2 c0",
 	},
 	{
-		command{op: opAcquire, term: 3, session: 9, path: "/master", mode: api.Exclusive, duration: time.Second},
+		Command{Op: OpAcquire, Term: 3, Session: 9, Path: "/master", Mode: api.Exclusive, Duration: time.Second},
 		"97 02 06 03 09 a7 2f 6d 61 73 74 65 72 01 cd 03 e8",
 	},
 	{
-		command{op: opSet, term: 3, path: "/a", data: []byte{}, generation: AnyGeneration, session: 9, ephemeral: true,
-			guard: api.Sequencer{Path: "/m", Mode: api.Shared, Instance: 4, LockGeneration: 5}},
+		Command{Op: OpSet, Term: 3, Path: "/a", Data: []byte{}, Generation: api.AnyGeneration, Session: 9, Ephemeral: true,
+			Guard: api.Sequencer{Path: "/m", Mode: api.Shared, Instance: 4, LockGeneration: 5}},
 		"99 02 01 03 a2 2f 61 c4 00 c0 09 c3 94 a2 2f 6d 02 04 05",
 	},
 	{
-		command{op: opDelete, term: 3, path: "/tables/web", generation: 300, session: 9},
+		Command{Op: OpDelete, Term: 3, Path: "/tables/web", Generation: 300, Session: 9},
 		"97 02 02 03 ab 2f 74 61 62 6c 65 73 2f 77 65 62 cd 01 2c 09 c0",
 	},
-	{command{op: opOpenSession, term: 3, name: "n1", duration: 2 * time.Second}, "95 02 03 03 a2 6e 31 cd 07 d0"},
-	{command{op: opCloseSession, term: 3, session: 9}, "94 02 04 03 09"},
-	{command{op: opExpireSession, term: 3, sessions: []api.SessionID{9, 300}}, "94 02 05 03 92 09 cd 01 2c"},
-	{command{op: opRelease, term: 3, session: 9, path: "/m", hold: 10}, "96 02 07 03 09 a2 2f 6d 0a"},
-	{command{op: opEndLockDelay, term: 3, delays: []delayRef{{"/m", 12}}}, "94 02 08 03 91 92 a2 2f 6d 0c"},
-	{command{op: opMarkCached, term: 3, path: "/m", generation: 7}, "95 02 09 03 a2 2f 6d 07"},
+	{Command{Op: OpOpenSession, Term: 3, Name: "n1", Duration: 2 * time.Second}, "95 02 03 03 a2 6e 31 cd 07 d0"},
+	{Command{Op: OpCloseSession, Term: 3, Session: 9}, "94 02 04 03 09"},
+	{Command{Op: OpExpireSession, Term: 3, Sessions: []api.SessionID{9, 300}}, "94 02 05 03 92 09 cd 01 2c"},
+	{Command{Op: OpRelease, Term: 3, Session: 9, Path: "/m", Hold: 10}, "96 02 07 03 09 a2 2f 6d 0a"},
+	{Command{Op: OpEndLockDelay, Term: 3, Delays: []DelayRef{{"/m", 12}}}, "94 02 08 03 91 92 a2 2f 6d 0c"},
+	{Command{Op: OpMarkCached, Term: 3, Path: "/m", Generation: 7}, "95 02 09 03 a2 2f 6d 07"},
 	{
-		command{op: opSet, term: 3, path: "/a", data: []byte{}, generation: AnyGeneration, quota: &Quota{Owner: "ann", Bytes: 256, AllBytes: 300, Sessions: 7, AllSessions: 8}},
+		Command{Op: OpSet, Term: 3, Path: "/a", Data: []byte{}, Generation: api.AnyGeneration, Quota: &Quota{Owner: "ann", Bytes: 256, AllBytes: 300, Sessions: 7, AllSessions: 8}},
 		"9a 03 01 03 a2 2f 61 c4 00 c0 00 c2 c0 95 a3 61 6e 6e cd 01 00 cd 01 2c 07 08",
 	},
-	{command{op: opOpenSession, term: 3, name: "n1", duration: 2 * time.Second, quota: &Quota{Owner: "a"}}, "96 03 03 03 a2 6e 31 cd 07 d0 95 a1 61 00 00 00 00"},
-	{command{op: opSetACL, term: 3, path: "/m", name: "ops"}, "97 02 0a 03 a2 2f 6d a3 6f 70 73 00 c0"},
+	{Command{Op: OpOpenSession, Term: 3, Name: "n1", Duration: 2 * time.Second, Quota: &Quota{Owner: "a"}}, "96 03 03 03 a2 6e 31 cd 07 d0 95 a1 61 00 00 00 00"},
+	{Command{Op: OpSetACL, Term: 3, Path: "/m", Name: "ops"}, "97 02 0a 03 a2 2f 6d a3 6f 70 73 00 c0"},
 }
 
 // Commands of version 1, which are only read.
 var goldenVersion1 = []struct {
-	c   command
+	c   Command
 	hex string
 }{
 	{
-		command{op: opSet, path: "/cluster", data: []byte{0xca, 0xfe}, generation: 0},
+		Command{Op: OpSet, Path: "/cluster", Data: []byte{0xca, 0xfe}, Generation: 0},
 		"95 01 01 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00",
 	},
 	{
-		command{op: opDelete, path: "/tables/web", generation: AnyGeneration},
+		Command{Op: OpDelete, Path: "/tables/web", Generation: api.AnyGeneration},
 		"94 01 02 ab 2f 74 61 62 6c 65 73 2f 77 65 62 c0",
 	},
 }
 
-var commandDiff = cmp.AllowUnexported(command{}, delayRef{})
+var commandDiff = cmp.AllowUnexported(Command{})
 
 func TestCommandGolden(t *testing.T) {
 	for _, g := range goldenCommands {
 		want := wiretest.Unhex(t, g.hex)
-		if got := g.c.encode(); !bytes.Equal(got, want) {
+		if got := g.c.Encode(); !bytes.Equal(got, want) {
 			t.Errorf("encode %v:\ngot  % x\nwant % x", g.c, got, want)
 		}
 	}
 	for _, g := range append(goldenVersion1, goldenCommands...) {
 		want := wiretest.Unhex(t, g.hex)
-		got, err := decodeCommand(want)
+		got, err := DecodeCommand(want)
 		if err != nil {
 			t.Errorf("decode % x: %v", want, err)
 		}
@@ -87,15 +88,15 @@ func TestCommandGolden(t *testing.T) {
 }
 
 func TestCommandLargestFits(t *testing.T) {
-	c := command{op: opSet, term: AnyGeneration, path: "/" + strings.Repeat("p", PathBytesMax-1), data: make([]byte, FileBytesMax),
-		generation: AnyGeneration - 1, session: AnyGeneration, ephemeral: true,
-		guard: api.Sequencer{Path: "/" + strings.Repeat("p", PathBytesMax-1), Mode: api.Shared, Instance: AnyGeneration, LockGeneration: AnyGeneration},
-		quota: &Quota{Owner: strings.Repeat("o", OwnerBytesMax), Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}}
-	b := c.encode()
-	if len(b) > commandBytesMax {
-		t.Errorf("%d bytes, at most %d", len(b), commandBytesMax)
+	c := Command{Op: OpSet, Term: api.AnyGeneration, Path: "/" + strings.Repeat("p", PathBytesMax-1), Data: make([]byte, api.FileBytesMax),
+		Generation: api.AnyGeneration - 1, Session: api.AnyGeneration, Ephemeral: true,
+		Guard: api.Sequencer{Path: "/" + strings.Repeat("p", PathBytesMax-1), Mode: api.Shared, Instance: api.AnyGeneration, LockGeneration: api.AnyGeneration},
+		Quota: &Quota{Owner: strings.Repeat("o", api.OwnerBytesMax), Bytes: math.MaxInt64, AllBytes: math.MaxInt64, Sessions: math.MaxInt64, AllSessions: math.MaxInt64}}
+	b := c.Encode()
+	if len(b) > CommandBytesMax {
+		t.Errorf("%d bytes, at most %d", len(b), CommandBytesMax)
 	}
-	if _, err := decodeCommand(b); err != nil {
+	if _, err := DecodeCommand(b); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,7 +121,7 @@ func TestCommandDecodeErrors(t *testing.T) {
 		"trailing":               {wiretest.Unhex(t, "94 01 02 a2 2f 61 c0 00"), false},
 		"cut":                    {wiretest.Unhex(t, "95 01 01 a2 2f 61 c4 05 00"), false},
 		"negative":               {wiretest.Unhex(t, "94 01 02 a2 2f 61 ff"), false},
-		"too long":               {make([]byte, commandBytesMax+1), false},
+		"too long":               {make([]byte, CommandBytesMax+1), false},
 		"newer op in 1":          {wiretest.Unhex(t, "93 01 03 a2 6e 31"), false},
 		"no mode":                {wiretest.Unhex(t, "97 02 06 03 09 a2 2f 6d 03 00"), false},
 		"delay too long":         {wiretest.Unhex(t, "97 02 06 03 09 a2 2f 6d 01 ce 00 00 ea 61"), false},
@@ -133,7 +134,7 @@ func TestCommandDecodeErrors(t *testing.T) {
 		"newer version":          {newer(func(e *wire.Encoder) { e.Array(3); e.Uint(4); e.Uint(1); e.Nil() }), true},
 		"newer op":               {newer(func(e *wire.Encoder) { e.Array(2); e.Uint(1); e.Uint(99) }), true},
 	} {
-		_, err := decodeCommand(tc.in)
+		_, err := DecodeCommand(tc.in)
 		var ve *VersionError
 		if isNewer := errors.As(err, &ve); err == nil || isNewer != tc.newer || errors.Is(err, errBadCommand) == tc.newer {
 			t.Errorf("%s: %v", name, err)
@@ -148,26 +149,41 @@ func FuzzCommand(f *testing.F) {
 		f.Add(wiretest.Unhex(f, g.hex))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := decodeCommand(b)
+		c, err := DecodeCommand(b)
 		if err != nil {
 			return
 		}
-		again, err := decodeCommand(c.encode())
+		again, err := DecodeCommand(c.Encode())
 		if err != nil {
 			t.Fatalf("decode what encode wrote: %v", err)
 		}
 		if d := cmp.Diff(c, again, commandDiff); d != "" {
 			t.Fatal(d)
 		}
-		ns := newNamespace()
+		ns := NewNamespace()
 		put(ns, 1, "/a/b", []byte("x"), 0)
-		ns.apply(2, 1, &command{op: opOpenSession, duration: api.LeaseMin})
-		ns.apply(3, 1, &command{op: opAcquire, session: 2, path: "/a/b", mode: api.Shared, duration: api.LockDelayMax})
+		ns.Apply(2, 1, &Command{Op: OpOpenSession, Duration: api.LeaseMin})
+		ns.Apply(3, 1, &Command{Op: OpAcquire, Session: 2, Path: "/a/b", Mode: api.Shared, Duration: api.LockDelayMax})
 		before := ns.nodes.Len()
-		ns.apply(4, c.term, &c)
+		ns.Apply(4, c.Term, &c)
 		if grown := ns.nodes.Len() - before; grown > PathDepthMax || grown < -1 {
 			t.Fatalf("one command made %d nodes", grown)
 		}
 		checkNamespace(t, ns)
 	})
+}
+
+// TestDocShowsTheGoldenBytes checks that the examples in doc.go are those of the golden tests.
+func TestDocShowsTheGoldenBytes(t *testing.T) {
+	b, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	doc := squeeze(strings.ReplaceAll(string(b), "//", ""))
+	for _, example := range []string{goldenCommands[0].hex, goldenStream} {
+		if !strings.Contains(doc, squeeze(example)) {
+			t.Errorf("doc.go does not have %s", example)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package raftmeta
+package fsm
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ const (
 	// and call cost nothing compared with the copy.
 	frameBytes = 64 << 10
 	// nodeBytesMax bounds the record of one node.
-	nodeBytesMax = FileBytesMax + PathBytesMax + api.ACLBytesMax + 256
+	nodeBytesMax = api.FileBytesMax + PathBytesMax + api.ACLBytesMax + 256
 	// frameBytesMax bounds a frame, and thereby the reader's buffer.
 	frameBytesMax = frameBytes + nodeBytesMax
 )
@@ -47,20 +47,20 @@ type frameWriter struct {
 	err error
 }
 
-// writeSnapshot writes ns, as of the command at index applied, to w.
-func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
+// WriteSnapshot writes ns, as of the command at index applied, to w.
+func WriteSnapshot(w io.Writer, ns *Namespace, applied uint64) error {
 	fw := &frameWriter{w: w, enc: wire.GetEncoder()}
 	defer fw.enc.Release()
 	version := uint32(streamWithoutOwners)
-	if ns.usages.Len() > 0 {
+	if ns.users.usages.Len() > 0 {
 		version = streamVersion
 	}
 	fw.header(version)
-	ns.sessions.Ascend(func(s *sessionState) bool {
+	ns.sessions.Ascend(func(s *Session) bool {
 		fw.session(s)
 		return fw.more()
 	})
-	ns.nodes.Ascend(func(n *node) bool {
+	ns.nodes.Ascend(func(n *Node) bool {
 		fw.node(n)
 		return fw.more()
 	})
@@ -71,13 +71,7 @@ func writeSnapshot(w io.Writer, ns *namespace, applied uint64) error {
 	if version == streamVersion {
 		fw.owners(ns)
 	}
-	fw.enc.Array(6)
-	fw.enc.Uint(recordEnd)
-	fw.enc.Uint(applied)
-	fw.enc.Uint(uint64(ns.nodes.Len()))
-	fw.enc.Uint(uint64(ns.bytes))
-	fw.enc.Uint(uint64(ns.sessions.Len()))
-	fw.enc.Uint(uint64(ns.holds.Len()))
+	fw.end(ns, applied)
 	fw.flush()
 	return fw.err
 }
@@ -116,20 +110,20 @@ func (fw *frameWriter) flush() {
 	fw.enc.Reset()
 }
 
-// errBadSnapshot means that bytes are not a complete, valid snapshot.
-var errBadSnapshot = errors.New("malformed snapshot")
+// ErrBadSnapshot means that bytes are not a complete, valid snapshot.
+var ErrBadSnapshot = errors.New("malformed snapshot")
 
-// streamError locates an error in a snapshot stream.
-type streamError struct {
-	offset int64 // of the frame, in bytes from the start of the stream
-	err    error
+// StreamError locates an error in a snapshot stream.
+type StreamError struct {
+	Offset int64 // of the frame, in bytes from the start of the stream
+	Err    error
 }
 
-func (e *streamError) Error() string {
-	return fmt.Sprintf("read snapshot at offset %d: %v", e.offset, e.err)
+func (e *StreamError) Error() string {
+	return fmt.Sprintf("read snapshot at offset %d: %v", e.Offset, e.Err)
 }
 
-func (e *streamError) Unwrap() error { return e.err }
+func (e *StreamError) Unwrap() error { return e.Err }
 
 // frameReader reads the frames of a stream. frameBytesMax bounds its memory.
 type frameReader struct {
@@ -139,15 +133,15 @@ type frameReader struct {
 	buf []byte
 }
 
-// readSnapshot reads the result of writeSnapshot: the namespace, and the index of its last command.
+// ReadSnapshot reads the result of WriteSnapshot: the namespace, and the index of its last command.
 // It reads to the end of r, and takes no more memory than the namespace and one frame. The error is
-// a *streamError.
-func readSnapshot(r io.Reader) (*namespace, uint64, error) {
+// a *StreamError.
+func ReadSnapshot(r io.Reader) (*Namespace, uint64, error) {
 	fr := &frameReader{r: bufio.NewReaderSize(r, frameBytes)}
 	if err := fr.header(); err != nil {
-		return nil, 0, &streamError{0, err}
+		return nil, 0, &StreamError{0, err}
 	}
-	b := &builder{ns: newNamespace()}
+	b := &builder{ns: NewNamespace()}
 	for !b.ended {
 		at := fr.off
 		payload, err := fr.frame()
@@ -155,16 +149,16 @@ func readSnapshot(r io.Reader) (*namespace, uint64, error) {
 			err = b.frame(payload)
 		}
 		if err != nil {
-			return nil, 0, &streamError{at, err}
+			return nil, 0, &StreamError{at, err}
 		}
 	}
 	switch _, err := fr.r.ReadByte(); err {
 	case io.EOF:
 		return b.ns, b.applied, nil
 	case nil:
-		return nil, 0, &streamError{fr.off, fmt.Errorf("%w: bytes after the end", errBadSnapshot)}
+		return nil, 0, &StreamError{fr.off, fmt.Errorf("%w: bytes after the end", ErrBadSnapshot)}
 	default:
-		return nil, 0, &streamError{fr.off, err}
+		return nil, 0, &StreamError{fr.off, err}
 	}
 }
 
@@ -184,7 +178,7 @@ func (fr *frameReader) fill(b []byte) error {
 	n, err := io.ReadFull(fr.r, b)
 	fr.off += int64(n)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("%w: truncated", errBadSnapshot)
+		return fmt.Errorf("%w: truncated", ErrBadSnapshot)
 	}
 	return err
 }

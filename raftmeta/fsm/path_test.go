@@ -1,9 +1,11 @@
-package raftmeta
+package fsm
 
 import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 func TestPathRules(t *testing.T) {
@@ -35,22 +37,22 @@ func TestPathRules(t *testing.T) {
 		{strings.Repeat("/n", PathDepthMax+1), "deeper than 16 names"},
 		{strings.Repeat("/"+long, 5), "longer than 1024 bytes"},
 	} {
-		err := checkFile(tc.path)
+		err := CheckFile(tc.path)
 		if tc.reason == "" {
 			if err != nil {
 				t.Errorf("%q: %v", tc.path, err)
 			}
 			continue
 		}
-		var pe *PathError
-		if !errors.As(err, &pe) || !errors.Is(err, ErrBadPath) || !strings.Contains(pe.Reason, tc.reason) {
-			t.Errorf("%q: got %v, want a PathError that says %q", tc.path, err, tc.reason)
+		var pe *api.PathError
+		if !errors.As(err, &pe) || !errors.Is(err, api.ErrBadPath) || !strings.Contains(pe.Reason, tc.reason) {
+			t.Errorf("%q: got %v, want a api.PathError that says %q", tc.path, err, tc.reason)
 		}
 	}
-	if err := checkDir("/"); err != nil {
+	if err := CheckDir("/"); err != nil {
 		t.Errorf("the root is no directory: %v", err)
 	}
-	if err := checkFile("/"); !errors.Is(err, ErrBadPath) {
+	if err := CheckFile("/"); !errors.Is(err, api.ErrBadPath) {
 		t.Errorf("the root may be a file: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package raftmeta
+package fsm
 
 import (
 	"cmp"
@@ -67,8 +67,8 @@ func holderLess(a, b holder) bool {
 }
 
 // lock modifies the lock of the node at path, which must exist.
-func (ns *namespace) lock(path string, f func(l *lockState)) *lockState {
-	n := *ns.get(path)
+func (ns *Namespace) lock(path string, f func(l *lockState)) *lockState {
+	n := *ns.Get(path)
 	var l lockState
 	if n.lock != nil {
 		l = *n.lock
@@ -80,89 +80,89 @@ func (ns *namespace) lock(path string, f func(l *lockState)) *lockState {
 }
 
 // acquire grants the lock of the node at c.path to c.session.
-func (ns *namespace) acquire(index uint64, c *command) result {
-	if err := checkDir(c.path); err != nil {
-		return badPath(c.path, err)
+func (ns *Namespace) acquire(index uint64, c *Command) Result {
+	if err := CheckDir(c.Path); err != nil {
+		return badPath(c.Path, err)
 	}
-	if ns.session(c.session) == nil {
-		return result{code: codeNoSession}
+	if ns.Session(c.Session) == nil {
+		return Result{Code: CodeNoSession}
 	}
-	n := ns.get(c.path)
-	if n != nil && n.ephemeral != 0 {
-		return result{code: codeEphemeral, path: c.path}
+	n := ns.Get(c.Path)
+	if n != nil && n.Ephemeral != 0 {
+		return Result{Code: CodeEphemeral, path: c.Path}
 	}
-	if h, ok := ns.holds.Get(hold{session: c.session, path: c.path}); ok {
-		if h.mode != c.mode {
+	if h, ok := ns.holds.Get(hold{session: c.Session, path: c.Path}); ok {
+		if h.mode != c.Mode {
 			return ns.locked(n)
 		}
-		h.delay = c.duration
+		h.delay = c.Duration
 		ns.holds.ReplaceOrInsert(h)
-		return result{instance: n.instance, generation: n.lock.generation, hold: h.since}
+		return Result{Instance: n.instance, Generation: n.lock.generation, Hold: h.since}
 	}
-	if n != nil && n.lock.excludes(c.mode) {
+	if n != nil && n.lock.excludes(c.Mode) {
 		return ns.locked(n)
 	}
-	if r := ns.checkQuota(c); r.code != codeDone {
+	if r := ns.CheckQuota(c); r.Code != CodeDone {
 		return r
 	}
-	h := hold{session: c.session, path: c.path, mode: c.mode, delay: c.duration, since: index}
+	h := hold{session: c.Session, path: c.Path, mode: c.Mode, delay: c.Duration, since: index}
 	if n != nil {
-		h.path = n.path // shares the string
+		h.path = n.Path // shares the string
 	}
-	if r := ns.hold(h); r.code != codeDone {
+	if r := ns.hold(h); r.Code != CodeDone {
 		return r
 	}
 	if n == nil {
-		if r := ns.create(index, &command{op: opSet, path: c.path, data: []byte{}, generation: AnyGeneration, quota: c.quota}); r.code != codeDone {
+		if r := ns.create(index, &Command{Op: OpSet, Path: c.Path, Data: []byte{}, Generation: api.AnyGeneration, Quota: c.Quota}); r.Code != CodeDone {
 			ns.unhold(h)
 			return r
 		}
-		n = ns.get(c.path)
+		n = ns.Get(c.Path)
 	}
-	ns.holders.ReplaceOrInsert(holder{h.path, c.session})
-	l := ns.lock(c.path, func(l *lockState) {
+	ns.holders.ReplaceOrInsert(holder{h.path, c.Session})
+	l := ns.lock(c.Path, func(l *lockState) {
 		if l.holders == 0 {
-			l.generation, l.mode = index, c.mode
+			l.generation, l.mode = index, c.Mode
 		}
 		l.holders++
 	})
 	if l.generation == index {
-		ns.notify(change{kind: lockAcquired, index: index, path: c.path})
+		ns.notify(Change{Kind: LockAcquired, Index: index, Path: c.Path})
 	}
-	return result{instance: n.instance, generation: l.generation, hold: index}
+	return Result{Instance: n.instance, Generation: l.generation, Hold: index}
 }
 
 // locked returns the result for a lock that is held or in its lock-delay.
-func (ns *namespace) locked(n *node) result {
-	r := result{code: codeLocked, path: n.path, mode: n.lock.heldMode()}
+func (ns *Namespace) locked(n *Node) Result {
+	r := Result{Code: CodeLocked, path: n.Path, mode: n.lock.heldMode()}
 	if n.lock.holders == 0 {
 		r.delay = n.lock.delay
 		return r
 	}
-	ns.holders.AscendGreaterOrEqual(holder{path: n.path}, func(h holder) bool {
+	ns.holders.AscendGreaterOrEqual(holder{path: n.Path}, func(h holder) bool {
 		r.holder = h.session
 		return false
 	})
-	r.reason = ns.session(r.holder).name
+	r.reason = ns.Session(r.holder).Name
 	return r
 }
 
 // release releases the lock of the node at c.path if c.session holds it as c.hold, or if c.hold is
 // zero.
-func (ns *namespace) release(index uint64, c *command) result {
-	if ns.session(c.session) == nil {
-		return result{code: codeNoSession}
+func (ns *Namespace) release(index uint64, c *Command) Result {
+	if ns.Session(c.Session) == nil {
+		return Result{Code: CodeNoSession}
 	}
-	h, ok := ns.holds.Get(hold{session: c.session, path: c.path})
-	if !ok || h.mode == 0 || c.hold != 0 && c.hold != h.since {
-		return result{code: codeNotHeld}
+	h, ok := ns.holds.Get(hold{session: c.Session, path: c.Path})
+	if !ok || h.mode == 0 || c.Hold != 0 && c.Hold != h.since {
+		return Result{Code: CodeNotHeld}
 	}
 	ns.unlock(index, h, false)
-	return result{}
+	return Result{}
 }
 
 // unlock releases a lock of a session, and starts its lock-delay if the session expired.
-func (ns *namespace) unlock(index uint64, h hold, expired bool) {
+func (ns *Namespace) unlock(index uint64, h hold, expired bool) {
 	ns.unhold(h)
 	ns.holders.Delete(holder{h.path, h.session})
 	l := ns.lock(h.path, func(l *lockState) {
@@ -179,31 +179,40 @@ func (ns *namespace) unlock(index uint64, h hold, expired bool) {
 	switch {
 	case expired && h.delay > 0:
 		ns.delayed.ReplaceOrInsert(h.path)
-		ns.notify(change{kind: lockDelayed, index: index, path: h.path, duration: l.delay})
+		ns.notify(Change{Kind: LockDelayed, Index: index, Path: h.path, Duration: l.delay})
 	case l.holders == 0 && l.delay == 0:
-		ns.notify(change{kind: lockFreed, index: index, path: h.path})
+		ns.notify(Change{Kind: LockFreed, Index: index, Path: h.path})
 	}
 }
 
 // endLockDelay ends the lock-delays of c that no later one has replaced.
-func (ns *namespace) endLockDelay(index uint64, c *command) result {
-	for _, d := range c.delays {
-		n := ns.get(d.path)
-		if n == nil || n.lock == nil || n.lock.delay == 0 || n.lock.delayIndex != d.index {
+func (ns *Namespace) endLockDelay(index uint64, c *Command) Result {
+	for _, d := range c.Delays {
+		n := ns.Get(d.Path)
+		if n == nil || n.lock == nil || n.lock.delay == 0 || n.lock.delayIndex != d.Index {
 			continue
 		}
-		l := ns.lock(d.path, func(l *lockState) { l.delay, l.delayMode, l.delayIndex = 0, 0, 0 })
-		ns.delayed.Delete(d.path)
+		l := ns.lock(d.Path, func(l *lockState) { l.delay, l.delayMode, l.delayIndex = 0, 0, 0 })
+		ns.delayed.Delete(d.Path)
 		if l.holders == 0 {
-			ns.notify(change{kind: lockFreed, index: index, path: d.path})
+			ns.notify(Change{Kind: LockFreed, Index: index, Path: d.Path})
 		}
 	}
-	return result{}
+	return Result{}
 }
 
-// valid reports whether the lock of q has been held as q describes, without interruption.
-func (ns *namespace) valid(q api.Sequencer) bool {
-	n := ns.get(q.Path)
+// EachLockDelay calls f with each lock that is in its lock-delay, and the length of that.
+func (ns *Namespace) EachLockDelay(f func(d DelayRef, length time.Duration)) {
+	ns.delayed.Ascend(func(path string) bool {
+		l := ns.Get(path).lock
+		f(DelayRef{path, l.delayIndex}, l.delay)
+		return true
+	})
+}
+
+// Valid reports whether the lock of q has been held as q describes, without interruption.
+func (ns *Namespace) Valid(q api.Sequencer) bool {
+	n := ns.Get(q.Path)
 	return n != nil && n.instance == q.Instance && n.lock != nil && n.lock.holders > 0 &&
 		n.lock.mode == q.Mode && n.lock.generation == q.LockGeneration
 }
