@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/lease"
+
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/raftmeta/fsm"
 )
@@ -27,6 +29,9 @@ type AuthenticatedConn interface {
 	// Server returns the id of the authenticated server.
 	Server() string
 }
+
+// Clock is a monotonic clock. Only its rate matters.
+type Clock = lease.Clock
 
 // Config configures a group.
 type Config struct {
@@ -137,7 +142,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Clock == nil {
-		c.Clock = newMachineClock()
+		c.Clock = lease.NewClock()
 	}
 	if c.StallTimeout == 0 {
 		c.StallTimeout = 10 * time.Second

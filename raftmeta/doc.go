@@ -75,10 +75,6 @@
 //	answerLoop       Open        proposeLoop             the futures of commands, in order
 //	snapshotLoop     Open        Close                   taking a snapshot
 //	serviceLoop      Open        Close                   service: starting and stopping the lease manager
-//	run              a manager   the manager             the heap of deadlines
-//	answerLoop       a manager   the manager             verification for all KeepAlives that are due
-//	expire           a manager   the manager, or no work at most 8: caches and the log, for expired sessions
-//	resolve          a manager   the manager, or no work at most one: the log, for writes of unknown outcome
 //	OnFatal          a failure   the node                runs Config.OnFatal, once; not waited for
 //	OnRemoved        a member    the node                runs Config.OnRemoved, likewise
 //	disconnect       a failure   at once                 closes all connections
@@ -99,14 +95,6 @@
 //	a message                 5 MiB      it holds fewer entries
 //	heartbeats for raft       1          further ones are answered but not passed on
 //	reads of one round        unbounded  each is a caller's goroutine
-//	pending KeepAlives        1 each     of a session: a new one supersedes it, and it is dropped
-//	                                     with its connection
-//	events of a session       4096       replaced by one FailedOver; also if all sessions together
-//	                                     have 1 Mi, those of users 512 Ki, or of one user 128 Ki
-//	watches                   1 Mi       Watch fails: *TooLargeError; also above the caller's Quota
-//	files cached              1 Mi       Get does not permit caching; also above the caller's Quota
-//	waiting Acquires          unbounded  each is a caller's goroutine; those of a user fail above
-//	                                     the caller's Quota: *TooLargeError
 //
 // # Invariants
 //

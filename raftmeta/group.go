@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/lease"
+
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
@@ -38,7 +40,7 @@ type Group struct {
 	leader   *leaderWatch
 	contacts *contacts
 	members  membership
-	service  *service
+	service  *lease.Service
 	// hasServerID is set if the log contains the id of its server; old logs do not. joined is set if
 	// the log still says that the server is joining, but already has entries or a snapshot.
 	hasServerID, joined bool

@@ -1,6 +1,7 @@
 package raftmeta
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -89,4 +90,13 @@ func TestQuotaFills(t *testing.T) {
 func userUsages(g *Group) (s string) {
 	g.machine.View(func(ns *fsm.Namespace, _ uint64) { s = fmt.Sprint(ns.Counts(), ns.UsageOf("ann"), ns.UsageOf("bob")) })
 	return s
+}
+
+// wantLimit fails the test unless err names that limit.
+func wantLimit(t *testing.T, err error, what string, limit int64) {
+	t.Helper()
+	var e *api.TooLargeError
+	if !errors.As(err, &e) || e.What != what || e.Limit != limit || e.Got <= limit {
+		t.Errorf("got %v, want a %s of %d", err, what, limit)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/lease"
+
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
@@ -70,8 +72,7 @@ func newGroup(cfg Config) *Group {
 	}
 	g.reads.wake = make(chan struct{}, 1)
 	g.machine = fsm.NewMachine(g.fail)
-	g.service = newService(g, g.machine, cfg.Clock)
-	g.service.quotaOf = cfg.QuotaOf
+	g.service = lease.NewService(serviceReplica{g}, g.machine, cfg.Clock, cfg.QuotaOf)
 	g.disk = diskSpace{
 		free:    func() (int64, error) { return cfg.FS.FreeBytes(cfg.Dir) },
 		reserve: cfg.ReserveBytes,

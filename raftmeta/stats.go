@@ -60,7 +60,7 @@ func (g *Group) Stats() Stats {
 		Lists:            g.count.lists.Load(),
 		Sets:             g.count.sets.Load(),
 		Deletes:          g.count.deletes.Load(),
-		Refused:          g.service.refused.Load(),
+		Refused:          g.service.RefusedWrites(),
 		LogWrites:        g.store.writes.Load(),
 		LogEntries:       g.store.entries.Load(),
 		LogBytes:         g.store.bytes.Load(),

@@ -27,7 +27,7 @@ if [ ${#packages[@]} -eq 0 ]; then
 	packages=(
 		security/acl security/token security/audit security/pki security/folder security/rollover # rights
 		node/guard.go node/epoch.go node/quota                                                     # rights, fencing, quotas
-		raftmeta/fsm/lock.go raftmeta/events.go raftmeta/session rpc table                         # leases, and decoders of input
+		raftmeta/fsm/lock.go raftmeta/lease/events.go raftmeta/session rpc table                   # leases, and decoders of input
 		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place                               # acknowledged data
 		client/metadata master
 	)
@@ -59,7 +59,7 @@ for package in "${packages[@]}"; do
 	case $name in # the other tests of these packages take minutes
 	node/guard.go) run='Guard|Right|Method|Principal' ;;
 	node/epoch.go) run='Epoch|NewerMaster|FirstCommands' ;;
-	raftmeta/fsm/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
+	raftmeta/fsm/lock.go | raftmeta/lease/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
 	esac
 	result=$state/${package//\//-}.json
 	PATH="$PWD/scripts/mutants:$PATH" MUTANTS_GO=$go MUTANTS_STATE=$state MUTANTS_RUN=$run \

@@ -45,6 +45,8 @@ var only = []struct{ path, part, why string }{
 var never = []struct{ dir, path, why string }{
 	{"raftmeta/fsm", "github.com/hashicorp/raft", "the state machine depends only on commands"},
 	{"raftmeta/fsm", module + "raftmeta/session", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/lease", "the state machine depends only on commands"},
+	{"raftmeta/lease", "github.com/hashicorp/raft", "the lock service proposes commands through a Replica"},
 }
 
 type listed struct {

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 	"github.com/steledb/stele/raftmeta/api"
 )
 
-// service is the lock service of one server. It serves while it has a lease manager. Every write
-// goes through it, including those of Group.Set and Group.Delete.
-type service struct {
-	replica replica
+// Service is the lock service of one server. It serves while it has a lease manager. Every write
+// goes through it.
+type Service struct {
+	replica Replica
 	machine *fsm.Machine
 	clock   Clock
-	// quotaOf is Config.QuotaOf.
+	// quotaOf returns the quota of the user on whose behalf a node makes a change. Nil means that
+	// such changes are charged to no user.
 	quotaOf func(owner string) fsm.Quota
 	// refused counts the writes that the namespace rejected.
 	refused atomic.Uint64
@@ -26,26 +27,28 @@ type service struct {
 	mu struct {
 		sync.Mutex
 		// manager is nil if this server does not lead.
-		manager *leaseManager
+		manager *manager
 		// changed is closed and replaced when manager changes.
 		changed chan struct{}
 	}
 }
 
-func newService(r replica, m *fsm.Machine, clock Clock) *service {
-	v := &service{replica: r, machine: m, clock: clock}
+// NewService returns the service of the server r, whose state machine is m. quotaOf returns the quota
+// of the user on whose behalf a node makes a change; nil means that no user is charged.
+func NewService(r Replica, m *fsm.Machine, clock Clock, quotaOf func(owner string) fsm.Quota) *Service {
+	v := &Service{replica: r, machine: m, clock: clock, quotaOf: quotaOf}
 	v.mu.changed = make(chan struct{})
 	return v
 }
 
-// lead starts to serve in a term in which this server has caught up.
-func (v *service) lead(term uint64) {
-	v.follow()
-	v.setManager(newLeaseManager(v.replica, v.machine, v.clock, term))
+// Lead starts to serve in a term in which this server has caught up.
+func (v *Service) Lead(term uint64) {
+	v.Follow()
+	v.setManager(newManager(v.replica, v.machine, v.clock, term))
 }
 
-// follow undoes lead. Calls in progress fail with api.ErrNotReady, unless their command is in the log.
-func (v *service) follow() {
+// Follow undoes lead. Calls in progress fail with api.ErrNotReady, unless their command is in the log.
+func (v *Service) Follow() {
 	if lm := v.setManager(nil); lm != nil {
 		v.machine.Observe(nil)
 		lm.shutdown()
@@ -53,7 +56,7 @@ func (v *service) follow() {
 }
 
 // setManager sets the lease manager and returns the previous one.
-func (v *service) setManager(lm *leaseManager) *leaseManager {
+func (v *Service) setManager(lm *manager) *manager {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old := v.mu.manager
@@ -65,17 +68,17 @@ func (v *service) setManager(lm *leaseManager) *leaseManager {
 
 // current returns the lease manager of the term in which this server leads, or an error if there is
 // none. The channel is closed when that changes; it is nil if waiting is useless.
-func (v *service) current() (*leaseManager, <-chan struct{}, error) {
+func (v *Service) current() (*manager, <-chan struct{}, error) {
 	v.mu.Lock()
 	lm, changed := v.mu.manager, v.mu.changed
 	v.mu.Unlock()
-	if err := v.replica.usable(); err != nil {
+	if err := v.replica.Usable(); err != nil {
 		return nil, nil, err
 	}
-	term := v.replica.leading()
+	term := v.replica.Leading()
 	switch {
 	case term == 0:
-		return nil, nil, v.replica.notLeading()
+		return nil, nil, v.replica.NotLeading()
 	case lm == nil || lm.term != term:
 		return nil, changed, api.ErrNotReady
 	}
@@ -83,7 +86,7 @@ func (v *service) current() (*leaseManager, <-chan struct{}, error) {
 }
 
 // manager is current, but waits for a lease manager that is about to be created.
-func (v *service) manager(ctx context.Context) (*leaseManager, error) {
+func (v *Service) manager(ctx context.Context) (*manager, error) {
 	for {
 		lm, changed, err := v.current()
 		if changed == nil {
@@ -97,46 +100,12 @@ func (v *service) manager(ctx context.Context) (*leaseManager, error) {
 	}
 }
 
-// Service returns the lock service of this server. It serves while the server leads its group;
-// GetStale always works.
-func (g *Group) Service() api.Service { return g.service }
-
-// serviceLoop starts and stops the service with this server's leadership.
-func (g *Group) serviceLoop() {
-	defer g.service.follow()
-	led := uint64(0)
-	for {
-		_, _, term, changed := g.lead.state()
-		if term != led {
-			if led = term; term == 0 {
-				g.service.follow()
-			} else {
-				g.service.lead(term)
-			}
-		}
-		select {
-		case <-changed:
-		case <-g.closing:
-			return
-		}
-	}
-}
-
-// leading returns the term in which this server has caught up, or zero.
-func (g *Group) leading() uint64 {
-	_, _, term, _ := g.lead.state()
-	return term
-}
-
-// checkDisk returns api.ErrDiskFull if the disk has too little free space.
-func (g *Group) checkDisk() error { return g.disk.check() }
-
 // OpenSession implements api.Service.
-func (v *service) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
+func (v *Service) OpenSession(ctx context.Context, name string, lease time.Duration) (api.SessionID, time.Duration, error) {
 	return v.openSession(ctx, name, lease, nil)
 }
 
-func (v *service) openSession(ctx context.Context, name string, lease time.Duration, quota *fsm.Quota) (api.SessionID, time.Duration, error) {
+func (v *Service) openSession(ctx context.Context, name string, lease time.Duration, quota *fsm.Quota) (api.SessionID, time.Duration, error) {
 	if n := len(name); n > api.SessionNameBytesMax {
 		return 0, 0, &api.TooLargeError{What: api.LimitName, Limit: api.SessionNameBytesMax, Got: int64(n)}
 	}
@@ -144,7 +113,7 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 		lease = api.LeaseDefault
 	}
 	lease = min(max(lease, api.LeaseMin), api.LeaseMax).Truncate(time.Millisecond)
-	if err := v.replica.checkDisk(); err != nil {
+	if err := v.replica.CheckDisk(); err != nil {
 		return 0, 0, err
 	}
 	lm, err := v.manager(ctx)
@@ -163,7 +132,7 @@ func (v *service) openSession(ctx context.Context, name string, lease time.Durat
 }
 
 // KeepAlive implements api.Service.
-func (v *service) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
+func (v *Service) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
 	lm, _, err := v.current()
 	if err != nil {
 		done(api.KeepAliveResponse{}, err)
@@ -173,7 +142,7 @@ func (v *service) KeepAlive(_ context.Context, req api.KeepAliveRequest, done fu
 }
 
 // CloseSession implements api.Service.
-func (v *service) CloseSession(ctx context.Context, s api.SessionID) error {
+func (v *Service) CloseSession(ctx context.Context, s api.SessionID) error {
 	lm, err := v.manager(ctx)
 	if err != nil {
 		return err
@@ -182,19 +151,19 @@ func (v *service) CloseSession(ctx context.Context, s api.SessionID) error {
 }
 
 // Get implements api.Service.
-func (v *service) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CachePermission, error) {
+func (v *Service) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CachePermission, error) {
 	return v.get(ctx, path, s, nil)
 }
 
-func (v *service) get(ctx context.Context, path string, s api.SessionID, quota *fsm.Quota) (api.File, api.CachePermission, error) {
+func (v *Service) get(ctx context.Context, path string, s api.SessionID, quota *fsm.Quota) (api.File, api.CachePermission, error) {
 	if err := fsm.CheckDir(path); err != nil {
 		return api.File{}, api.CachePermission{}, err
 	}
-	term, err := v.replica.verify(ctx)
+	term, err := v.replica.Verify(ctx)
 	if err != nil {
 		return api.File{}, api.CachePermission{}, err
 	}
-	var lm *leaseManager
+	var lm *manager
 	if s != 0 {
 		lm, _, _ = v.current()
 	}
@@ -217,11 +186,11 @@ func (v *service) get(ctx context.Context, path string, s api.SessionID, quota *
 }
 
 // GetStale implements api.Service.
-func (v *service) GetStale(_ context.Context, path string) (api.File, error) {
+func (v *Service) GetStale(_ context.Context, path string) (api.File, error) {
 	if err := fsm.CheckDir(path); err != nil {
 		return api.File{}, err
 	}
-	if err := v.replica.usable(); err != nil {
+	if err := v.replica.Usable(); err != nil {
 		return api.File{}, err
 	}
 	var n *fsm.NodeView
@@ -230,11 +199,11 @@ func (v *service) GetStale(_ context.Context, path string) (api.File, error) {
 }
 
 // Stat implements api.Service.
-func (v *service) Stat(ctx context.Context, path string) (api.Stat, error) {
+func (v *Service) Stat(ctx context.Context, path string) (api.Stat, error) {
 	if err := fsm.CheckDir(path); err != nil {
 		return api.Stat{}, err
 	}
-	if _, err := v.replica.verify(ctx); err != nil {
+	if _, err := v.replica.Verify(ctx); err != nil {
 		return api.Stat{}, err
 	}
 	var n *fsm.NodeView
@@ -246,11 +215,11 @@ func (v *service) Stat(ctx context.Context, path string) (api.Stat, error) {
 }
 
 // List implements api.Service.
-func (v *service) List(ctx context.Context, dir string) ([]api.Stat, error) {
+func (v *Service) List(ctx context.Context, dir string) ([]api.Stat, error) {
 	if err := fsm.CheckDir(dir); err != nil {
 		return nil, err
 	}
-	if _, err := v.replica.verify(ctx); err != nil {
+	if _, err := v.replica.Verify(ctx); err != nil {
 		return nil, err
 	}
 	var views []*fsm.NodeView
@@ -275,8 +244,8 @@ func (v *service) List(ctx context.Context, dir string) ([]api.Stat, error) {
 }
 
 // CheckSequencer implements api.Service.
-func (v *service) CheckSequencer(ctx context.Context, q api.Sequencer) error {
-	if _, err := v.replica.verify(ctx); err != nil {
+func (v *Service) CheckSequencer(ctx context.Context, q api.Sequencer) error {
+	if _, err := v.replica.Verify(ctx); err != nil {
 		return err
 	}
 	err := api.ErrStale
@@ -287,3 +256,6 @@ func (v *service) CheckSequencer(ctx context.Context, q api.Sequencer) error {
 	})
 	return err
 }
+
+// RefusedWrites returns the number of writes that the namespace rejected.
+func (v *Service) RefusedWrites() uint64 { return v.refused.Load() }

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -31,26 +31,26 @@ type soloReplica struct {
 	queue []func()
 }
 
-func newSolo(t *testing.T) (*soloReplica, *service) {
+func newSolo(t *testing.T) (*soloReplica, *Service) {
 	r := &soloReplica{t: t, machine: fsm.NewMachine(func(err error) { t.Error(err) })}
-	v := newService(r, r.machine, newMachineClock())
+	v := NewService(r, r.machine, NewClock(), nil)
 	r.lead(v, 1)
-	t.Cleanup(v.follow)
+	t.Cleanup(v.Follow)
 	return r, v
 }
 
-func (r *soloReplica) lead(v *service, term uint64) {
+func (r *soloReplica) lead(v *Service, term uint64) {
 	r.term.Store(term)
-	v.lead(term)
+	v.Lead(term)
 }
 
-func (r *soloReplica) usable() error                              { return nil }
-func (r *soloReplica) leading() uint64                            { return r.term.Load() }
-func (r *soloReplica) notLeading() error                          { return &api.NotLeaderError{Leader: "n2"} }
-func (r *soloReplica) verify(ctx context.Context) (uint64, error) { return r.term.Load(), ctx.Err() }
-func (r *soloReplica) checkDisk() error                           { return nil }
+func (r *soloReplica) Usable() error                              { return nil }
+func (r *soloReplica) Leading() uint64                            { return r.term.Load() }
+func (r *soloReplica) NotLeading() error                          { return &api.NotLeaderError{Leader: "n2"} }
+func (r *soloReplica) Verify(ctx context.Context) (uint64, error) { return r.term.Load(), ctx.Err() }
+func (r *soloReplica) CheckDisk() error                           { return nil }
 
-func (r *soloReplica) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+func (r *soloReplica) Propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	r.commands[c.Op].Add(1)
 	data := c.Encode()
 	answer := make(chan fsm.Result, 1)
@@ -89,7 +89,7 @@ func (r *soloReplica) release() {
 	r.held, r.queue = false, nil
 }
 
-func openFor(t *testing.T, v *service, lease time.Duration) api.SessionID {
+func openFor(t *testing.T, v *Service, lease time.Duration) api.SessionID {
 	t.Helper()
 	id, _, err := v.OpenSession(t.Context(), "test", lease)
 	if err != nil {
@@ -99,7 +99,7 @@ func openFor(t *testing.T, v *service, lease time.Duration) api.SessionID {
 }
 
 // keepAlive makes a KeepAlive and waits for its answer.
-func keepAlive(v *service, req api.KeepAliveRequest) (api.KeepAliveResponse, error) {
+func keepAlive(v *Service, req api.KeepAliveRequest) (api.KeepAliveResponse, error) {
 	got := make(chan simAnswer, 1)
 	v.KeepAlive(context.Background(), req, func(resp api.KeepAliveResponse, err error) { got <- simAnswer{resp, err} })
 	a := <-got
@@ -207,12 +207,12 @@ func TestKeepAliveCallerGone(t *testing.T) {
 
 // pausedClock is the clock of a process that can be paused: time passes, and timers do not fire.
 type pausedClock struct {
-	machineClock
+	systemClock
 	paused atomic.Int64
 }
 
 func (c *pausedClock) Now() time.Duration {
-	return c.machineClock.Now() + time.Duration(c.paused.Load())
+	return c.systemClock.Now() + time.Duration(c.paused.Load())
 }
 
 // TestPausedLeader: a leader that was paused for longer than the leases, and still leads, expires
@@ -220,10 +220,10 @@ func (c *pausedClock) Now() time.Duration {
 func TestPausedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &soloReplica{t: t, machine: fsm.NewMachine(func(err error) { t.Error(err) })}
-		clock := &pausedClock{machineClock: machineClock{time.Now()}}
-		v := newService(r, r.machine, clock)
+		clock := &pausedClock{systemClock: systemClock{time.Now()}}
+		v := NewService(r, r.machine, clock, nil)
 		r.lead(v, 1)
-		defer v.follow()
+		defer v.Follow()
 		alive, silent := openFor(t, v, 2*time.Second), openFor(t, v, 2*time.Second)
 		time.Sleep(time.Second)
 		clock.paused.Add(int64(10 * time.Second))
@@ -250,13 +250,13 @@ type gatedReplica struct {
 	asked, gate chan struct{}
 }
 
-func (r *gatedReplica) verify(ctx context.Context) (uint64, error) {
+func (r *gatedReplica) Verify(ctx context.Context) (uint64, error) {
 	r.asked <- struct{}{}
 	select {
 	case <-r.gate:
 	case <-ctx.Done():
 	}
-	return r.soloReplica.verify(ctx)
+	return r.soloReplica.Verify(ctx)
 }
 
 // TestPausedVerification: a leader that was paused during a verification grants nothing beyond what
@@ -267,10 +267,10 @@ func TestPausedVerification(t *testing.T) {
 			soloReplica: &soloReplica{t: t, machine: fsm.NewMachine(func(err error) { t.Error(err) })},
 			asked:       make(chan struct{}, 10), gate: make(chan struct{}, 10),
 		}
-		clock := &pausedClock{machineClock: machineClock{time.Now()}}
-		v := newService(r, r.machine, clock)
+		clock := &pausedClock{systemClock: systemClock{time.Now()}}
+		v := NewService(r, r.machine, clock, nil)
 		r.lead(v, 1)
-		defer v.follow()
+		defer v.Follow()
 		id := openFor(t, v, 2*time.Second)
 		got := make(chan simAnswer, 1)
 		v.KeepAlive(context.Background(), api.KeepAliveRequest{Session: id, Term: 1},
@@ -307,7 +307,7 @@ func TestKeepAliveSupersededAndDropped(t *testing.T) {
 			t.Errorf("the first: %v", err)
 		}
 		r.term.Store(0)
-		v.follow()
+		v.Follow()
 		var leader *api.NotLeaderError
 		if err := <-got; !errors.As(err, &leader) || leader.Leader != "n2" {
 			t.Errorf("the second: %v", err)
@@ -318,7 +318,7 @@ func TestKeepAliveSupersededAndDropped(t *testing.T) {
 		if _, err := v.GetStale(t.Context(), "/f"); !errors.Is(err, api.ErrNotFound) {
 			t.Errorf("stale get: %v", err)
 		}
-		// A new leader knows the session, and tells it so.
+		// A new leader knows the session, and reports the failover.
 		r.lead(v, 3)
 		a, err := keepAlive(v, req)
 		if err != nil || a.Term != 3 || a.First != 1 || !slices.Equal(kinds(a.Events), []api.EventKind{api.FailedOver}) {
@@ -348,7 +348,7 @@ func TestExpireTogether(t *testing.T) {
 }
 
 // caching opens a session that caches /f.
-func caching(t *testing.T, v *service, lease time.Duration) api.SessionID {
+func caching(t *testing.T, v *Service, lease time.Duration) api.SessionID {
 	t.Helper()
 	s := openFor(t, v, lease)
 	if _, perm, err := v.Get(t.Context(), "/f", s); err != nil || !perm.OK {
@@ -396,7 +396,7 @@ func TestWriteWaitsForCaches(t *testing.T) {
 		if took := set(); took != 4*time.Second {
 			t.Errorf("a write waited %v for a dead session", took)
 		}
-		// A new leader does not know who caches what its predecessor marked.
+		// A new leader does not know which sessions cache what its predecessor marked.
 		caching(t, v, 20*time.Second)
 		r.lead(v, 2)
 		time.Sleep(time.Second)
@@ -445,16 +445,16 @@ func TestWriteOfUnknownOutcome(t *testing.T) {
 // TestWatchOfWhatHasChanged watches a file that has changed since the caller read it: it was
 // written, deleted, or deleted and created again.
 func TestWatchOfWhatHasChanged(t *testing.T) {
-	for name, change := range map[string]func(v *service) error{
-		"nothing": func(*service) error { return nil },
-		"written": func(v *service) error {
+	for name, change := range map[string]func(v *Service) error{
+		"nothing": func(*Service) error { return nil },
+		"written": func(v *Service) error {
 			_, err := v.Set(context.Background(), "/f", []byte("y"), api.AnyGeneration, api.SetOptions{})
 			return err
 		},
-		"deleted": func(v *service) error {
+		"deleted": func(v *Service) error {
 			return v.Delete(context.Background(), "/f", api.AnyGeneration, api.SetOptions{})
 		},
-		"made again": func(v *service) error {
+		"made again": func(v *Service) error {
 			err := v.Delete(context.Background(), "/f", api.AnyGeneration, api.SetOptions{})
 			if err == nil {
 				_, err = v.Set(context.Background(), "/f", nil, 0, api.SetOptions{})
@@ -690,57 +690,4 @@ func TestCloseSession(t *testing.T) {
 			t.Errorf("acquire: %v", err)
 		}
 	})
-}
-
-// TestServiceOfGroup uses the service of a group with a real log.
-func TestServiceOfGroup(t *testing.T) {
-	dir := t.TempDir()
-	g := openGroup(t, Config{Dir: dir})
-	v := g.Service()
-	s, lease, err := v.OpenSession(t.Context(), "n1", 0)
-	if err != nil || lease != api.LeaseDefault {
-		t.Fatal(lease, err)
-	}
-	grant, err := v.Acquire(t.Context(), s, "/master", api.Exclusive, 0, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.Set(t.Context(), "/e", nil, 0, api.SetOptions{Session: s, Ephemeral: true}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.SetACL(t.Context(), "/e", "ops", api.SetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.raft.Snapshot().Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.Stat(t.Context(), "/e"); !errors.Is(err, api.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
-	g = openGroup(t, Config{Dir: dir})
-	v = g.Service()
-	if err := v.CheckSequencer(t.Context(), grant.Sequencer); err != nil {
-		t.Errorf("sequencer after a restart: %v", err)
-	}
-	list, err := v.List(t.Context(), "/")
-	if err != nil || len(list) != 2 || list[0].Ephemeral != s || list[0].ACL != "ops" || !slices.Equal(list[1].Holders, []api.SessionID{s}) {
-		t.Errorf("%+v, %v", list, err)
-	}
-	resp, err := keepAlive(v.(*service), api.KeepAliveRequest{Session: s})
-	for errors.Is(err, api.ErrNotReady) { // the lease manager starts shortly after the election
-		time.Sleep(time.Millisecond)
-		resp, err = keepAlive(v.(*service), api.KeepAliveRequest{Session: s})
-	}
-	if err != nil || len(resp.Events) != 1 || resp.Events[0].Kind != api.FailedOver {
-		t.Errorf("%+v, %v", resp, err)
-	}
-	if err := v.CloseSession(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Get(t.Context(), "/e"); !errors.Is(err, api.ErrNotFound) {
-		t.Errorf("ephemeral file: %v", err)
-	}
 }

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"container/heap"
@@ -23,32 +23,32 @@ const (
 	queueMax = 4096
 )
 
-// replica is the part of a group that the lease manager and the service use.
-type replica interface {
-	// usable returns nil unless this server has failed or is closed.
-	usable() error
-	// leading returns the term in which this server leads and has caught up, or zero, as far as it
-	// knows. notLeading returns the error for a server that does not.
-	leading() uint64
-	notLeading() error
-	// verify returns the term in which this server leads. No server was elected in a later term
-	// before verify began, and the machine has applied everything that was committed before.
-	verify(ctx context.Context) (uint64, error)
-	// propose appends c to the log and returns its result. The error is api.ErrOutcomeUnknown if c may
+// Replica is a server of the group.
+type Replica interface {
+	// Usable returns nil unless this server has failed or is closed.
+	Usable() error
+	// Leading returns the term in which this server leads and has caught up, or zero, as far as it
+	// knows. NotLeading returns the error for a server that does not.
+	Leading() uint64
+	NotLeading() error
+	// Verify returns the term in which this server leads. No server was elected in a later term
+	// before Verify began, and the machine has applied everything that was committed before.
+	Verify(ctx context.Context) (uint64, error)
+	// Propose appends c to the log and returns its result. The error is api.ErrOutcomeUnknown if c may
 	// still be applied. It is then applied before anything that is proposed later in the same term.
-	propose(ctx context.Context, c fsm.Command) (fsm.Result, error)
-	// room returns api.ErrDiskFull if the log must not grow.
-	checkDisk() error
+	Propose(ctx context.Context, c fsm.Command) (fsm.Result, error)
+	// CheckDisk returns api.ErrDiskFull if the log must not grow.
+	CheckDisk() error
 }
 
-// leaseManager is the lease manager: the leader's state outside the log, for one term. It has the lease
+// manager is the lease manager: the leader's state outside the log, for one term. It has the lease
 // deadlines, the cached files and watches of each session, and the queues for locks. It is created
 // when the leader has caught up, and stopped when leadership is lost.
-type leaseManager struct {
+type manager struct {
 	term uint64
 	// since is the index of the last command before the lease manager was created.
 	since   uint64
-	replica replica
+	replica Replica
 	machine *fsm.Machine
 	clock   Clock
 
@@ -61,7 +61,7 @@ type leaseManager struct {
 	workers      sync.WaitGroup
 
 	// mu guards the fields in it. It is never held across a proposal, a verification or a callback.
-	// Order: leaseManager.mu, then machine.mu.
+	// Order: manager.mu, then the lock of the machine.
 	mu struct {
 		sync.Mutex
 		stopped  bool
@@ -104,7 +104,7 @@ type leaseManager struct {
 	}
 }
 
-// leaderSession is the lease manager's state of a session. leaseManager.mu guards it.
+// leaderSession is the lease manager's state of a session. manager.mu guards it.
 type leaderSession struct {
 	id    api.SessionID
 	owner string // as in fsm.Session
@@ -124,7 +124,7 @@ type leaderSession struct {
 	// termAcked is set when the session has acknowledged this term.
 	termAcked bool
 
-	// pending is the pending KeepAlive. answerDue is set while the session is in leaseManager.mu.toAnswer.
+	// pending is the pending KeepAlive. answerDue is set while the session is in manager.mu.toAnswer.
 	pending   *pendingKeepAlive
 	answerDue bool
 
@@ -143,9 +143,9 @@ type leaderSession struct {
 // expiry returns when the session may be expired.
 func (s *leaderSession) expiry() time.Duration { return max(s.end, s.grace) }
 
-// newLeaseManager creates and starts the lease manager of a term.
-func newLeaseManager(r replica, m *fsm.Machine, clock Clock, term uint64) *leaseManager {
-	lm := &leaseManager{term: term, replica: r, machine: m, clock: clock,
+// newManager creates and starts the lease manager of a term.
+func newManager(r Replica, m *fsm.Machine, clock Clock, term uint64) *manager {
+	lm := &manager{term: term, replica: r, machine: m, clock: clock,
 		wake: make(chan struct{}, 1), answer: make(chan struct{}, 1)}
 	lm.ctx, lm.stop = context.WithCancel(context.Background())
 	lm.mu.sessions = map[api.SessionID]*leaderSession{}
@@ -164,7 +164,7 @@ func newLeaseManager(r replica, m *fsm.Machine, clock Clock, term uint64) *lease
 // load adopts the sessions and lock-delays in the machine. Each gets its full time from now: an
 // earlier leader may have restarted it at any moment before that leader's term ended, and the
 // machine had caught up when load began.
-func (lm *leaseManager) load() {
+func (lm *manager) load() {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	ns, applied := lm.machine.Observe(lm.observe)
@@ -187,7 +187,7 @@ func (lm *leaseManager) load() {
 var failedOver = []api.Event{{Kind: api.FailedOver}}
 
 // addSessionLocked starts the lease of a session.
-func (lm *leaseManager) addSessionLocked(id api.SessionID, owner string, lease, now time.Duration) *leaderSession {
+func (lm *manager) addSessionLocked(id api.SessionID, owner string, lease, now time.Duration) *leaderSession {
 	s := &leaderSession{id: id, owner: owner, lease: lease, end: now + lease, first: 1}
 	s.session = s
 	s.pos = -1
@@ -198,7 +198,7 @@ func (lm *leaseManager) addSessionLocked(id api.SessionID, owner string, lease, 
 
 // startDelayLocked starts the timer of a lock-delay, and replaces that of the same lock: one command may
 // end two sessions that shared the lock, with different delays.
-func (lm *leaseManager) startDelayLocked(now time.Duration, of fsm.DelayRef, length time.Duration) {
+func (lm *manager) startDelayLocked(now time.Duration, of fsm.DelayRef, length time.Duration) {
 	d := lm.mu.delays[of.Path]
 	if d == nil {
 		d = &deadline{pos: -1}
@@ -209,7 +209,7 @@ func (lm *leaseManager) startDelayLocked(now time.Duration, of fsm.DelayRef, len
 }
 
 // shutdown stops the lease manager. Calls that wait for it fail with stoppedError.
-func (lm *leaseManager) shutdown() {
+func (lm *manager) shutdown() {
 	lm.mu.Lock()
 	lm.mu.stopped = true
 	var callbacks callbacks
@@ -230,15 +230,15 @@ func (lm *leaseManager) shutdown() {
 }
 
 // stoppedError returns the error for calls to a lease manager that has stopped.
-func (lm *leaseManager) stoppedError() error {
-	if err := lm.replica.usable(); err != nil {
+func (lm *manager) stoppedError() error {
+	if err := lm.replica.Usable(); err != nil {
 		return err
 	}
-	return lm.replica.notLeading()
+	return lm.replica.NotLeading()
 }
 
 // observe is the machine's observer.
-func (lm *leaseManager) observe(changes []fsm.Change) {
+func (lm *manager) observe(changes []fsm.Change) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if lm.mu.stopped {
@@ -267,7 +267,7 @@ func (lm *leaseManager) observe(changes []fsm.Change) {
 }
 
 // removeLocked removes a session that a command has ended.
-func (lm *leaseManager) removeLocked(id api.SessionID) {
+func (lm *manager) removeLocked(id api.SessionID) {
 	s := lm.mu.sessions[id]
 	if s == nil {
 		return
@@ -285,9 +285,9 @@ func (lm *leaseManager) removeLocked(id api.SessionID) {
 }
 
 // propose proposes a command in the lease manager's term.
-func (lm *leaseManager) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+func (lm *manager) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	c.Term = lm.term
-	return lm.replica.propose(ctx, c)
+	return lm.replica.Propose(ctx, c)
 }
 
 // signal sends to a channel of capacity one unless it is full.
@@ -303,7 +303,7 @@ type deadline struct {
 	at      time.Duration
 	session *leaderSession // nil: this is the end of delay
 	delay   fsm.DelayRef
-	pos     int // in leaseManager.mu.due, -1 if absent
+	pos     int // in manager.mu.due, -1 if absent
 }
 
 // deadlines is a heap with the earliest deadline first.
@@ -321,7 +321,7 @@ func (h *deadlines) Pop() any {
 }
 
 // atLocked sets the time of a deadline.
-func (lm *leaseManager) atLocked(d *deadline, at time.Duration) {
+func (lm *manager) atLocked(d *deadline, at time.Duration) {
 	if d.pos >= 0 && d.at == at {
 		return
 	}
@@ -337,7 +337,7 @@ func (lm *leaseManager) atLocked(d *deadline, at time.Duration) {
 }
 
 // scheduleLocked sets the deadline of a session.
-func (lm *leaseManager) scheduleLocked(s *leaderSession) {
+func (lm *manager) scheduleLocked(s *leaderSession) {
 	at := s.expiry()
 	if s.pending != nil && !s.answerDue {
 		at = min(at, s.pending.answerBy)
@@ -353,7 +353,7 @@ const stallMin = 100 * time.Millisecond
 const stallTick = 250 * time.Millisecond
 
 // run handles deadlines.
-func (lm *leaseManager) run() {
+func (lm *manager) run() {
 	for {
 		wait := min(lm.handleDue(), stallTick)
 		planned := lm.clock.Now() + wait
@@ -376,7 +376,7 @@ func (lm *leaseManager) run() {
 // of a lease. Requests that arrived meanwhile are still in the server's sockets, and must be read
 // before any session is expired. Keeping a session for longer than its client expects is always
 // safe; no client is granted a longer lease for it.
-func (lm *leaseManager) extendGrace(late time.Duration) {
+func (lm *manager) extendGrace(late time.Duration) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	now := lm.clock.Now()
@@ -392,7 +392,7 @@ func (lm *leaseManager) extendGrace(late time.Duration) {
 const idle = time.Hour
 
 // handleDue handles all deadlines that have passed, and returns the time until the next one.
-func (lm *leaseManager) handleDue() time.Duration {
+func (lm *manager) handleDue() time.Duration {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	now := lm.clock.Now()

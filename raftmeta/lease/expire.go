@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"time"
@@ -25,7 +25,7 @@ type expiryBatch struct {
 }
 
 // startExpirersLocked starts a worker for each 128 sessions and lock-delays to end.
-func (lm *leaseManager) startExpirersLocked() {
+func (lm *manager) startExpirersLocked() {
 	todo := len(lm.mu.expired) + len(lm.mu.expiredCached) + len(lm.mu.delaysOver)
 	for want := min((todo+fsm.BatchMax-1)/fsm.BatchMax, expirersMax); lm.mu.expirers < want && !lm.mu.stopped; {
 		lm.mu.expirers++
@@ -34,7 +34,7 @@ func (lm *leaseManager) startExpirersLocked() {
 }
 
 // expire ends sessions and lock-delays until none are left.
-func (lm *leaseManager) expire() {
+func (lm *manager) expire() {
 	for {
 		lm.mu.Lock()
 		e, ok := lm.nextExpiryLocked()
@@ -59,7 +59,7 @@ func (lm *leaseManager) expire() {
 }
 
 // pause waits for expireRetry, or until the lease manager stops.
-func (lm *leaseManager) pause() {
+func (lm *manager) pause() {
 	timer := lm.clock.NewTimer(expireRetry)
 	defer timer.Stop()
 	select {
@@ -71,7 +71,7 @@ func (lm *leaseManager) pause() {
 // nextExpiryLocked returns the next command, and removes its sessions or lock-delays from the
 // queues. ok is false if there are none. Sessions whose files may be cached come last and in
 // separate commands, so that no other session waits for the caches.
-func (lm *leaseManager) nextExpiryLocked() (e expiryBatch, ok bool) {
+func (lm *manager) nextExpiryLocked() (e expiryBatch, ok bool) {
 	if len(lm.mu.delaysOver) > 0 {
 		n := min(len(lm.mu.delaysOver), fsm.BatchMax)
 		e.command = fsm.Command{Op: fsm.OpEndLockDelay, Delays: lm.mu.delaysOver[:n:n]}

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -253,4 +254,23 @@ func TestSimulationFinds(t *testing.T) {
 			t.Error("not found")
 		})
 	}
+}
+
+// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
+// failing test prints how to replay it.
+func testSeed(tb testing.TB) uint64 {
+	tb.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("STELE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			tb.Fatalf("STELE_SEED: %v", err)
+		}
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta/lease -run '^%s$'", seed, tb.Name())
+		}
+	})
+	return seed
 }

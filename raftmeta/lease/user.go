@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 
 // userService is the lock service for the user of a quota.
 type userService struct {
-	*service
+	*Service
 	quota *fsm.Quota
 }
 
-// ServiceFor returns Service restricted to the quota of a user.
-func (g *Group) ServiceFor(s Quota) api.Service { return &userService{g.service, bounded(s)} }
+// ForUser returns the service restricted to a quota.
+func (v *Service) ForUser(quota fsm.Quota) api.Service { return &userService{v, bounded(quota)} }
 
 // bounded returns a copy of s with the owner truncated to api.OwnerBytesMax. It panics if the owner is
 // empty.
@@ -30,7 +30,7 @@ func bounded(s fsm.Quota) *fsm.Quota {
 
 // precheck rejects a command that does not fit its quota before the command takes space in the log.
 // The state machine checks again when it applies the command.
-func (v *service) precheck(c *fsm.Command) error {
+func (v *Service) precheck(c *fsm.Command) error {
 	if c.Quota == nil || c.Final {
 		return nil
 	}

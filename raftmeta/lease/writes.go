@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 )
 
 // Set implements api.Service.
-func (v *service) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
+func (v *Service) Set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions) (uint64, error) {
 	if o.Owner != "" && v.quotaOf != nil {
 		return v.set(ctx, path, data, gen, o, bounded(v.quotaOf(o.Owner)), true)
 	}
 	return v.set(ctx, path, data, gen, o, nil, true)
 }
 
-func (v *service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, quota *fsm.Quota, final bool) (uint64, error) {
+func (v *Service) set(ctx context.Context, path string, data []byte, gen uint64, o api.SetOptions, quota *fsm.Quota, final bool) (uint64, error) {
 	if err := fsm.CheckFile(path); err != nil {
 		return 0, err
 	}
@@ -28,7 +28,7 @@ func (v *service) set(ctx context.Context, path string, data []byte, gen uint64,
 	if err := checkOptions(o); err != nil {
 		return 0, err
 	}
-	if err := v.replica.checkDisk(); err != nil {
+	if err := v.replica.CheckDisk(); err != nil {
 		return 0, err
 	}
 	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSet, Path: path, Data: data, Generation: gen,
@@ -37,7 +37,7 @@ func (v *service) set(ctx context.Context, path string, data []byte, gen uint64,
 }
 
 // Delete implements api.Service.
-func (v *service) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
+func (v *Service) Delete(ctx context.Context, path string, gen uint64, o api.SetOptions) error {
 	if err := fsm.CheckFile(path); err != nil {
 		return err
 	}
@@ -49,11 +49,11 @@ func (v *service) Delete(ctx context.Context, path string, gen uint64, o api.Set
 }
 
 // SetACL implements api.Service.
-func (v *service) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
+func (v *Service) SetACL(ctx context.Context, path, acl string, o api.SetOptions) (uint64, error) {
 	return v.setACL(ctx, path, acl, o, nil)
 }
 
-func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions, quota *fsm.Quota) (uint64, error) {
+func (v *Service) setACL(ctx context.Context, path, acl string, o api.SetOptions, quota *fsm.Quota) (uint64, error) {
 	if err := fsm.CheckDir(path); err != nil {
 		return 0, err
 	}
@@ -63,7 +63,7 @@ func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 	if err := checkOptions(o); err != nil {
 		return 0, err
 	}
-	if err := v.replica.checkDisk(); err != nil {
+	if err := v.replica.CheckDisk(); err != nil {
 		return 0, err
 	}
 	r, err := v.write(ctx, fsm.Command{Op: fsm.OpSetACL, Path: path, Name: acl, Session: o.Session, Guard: o.Guard, Quota: quota})
@@ -71,7 +71,7 @@ func (v *service) setACL(ctx context.Context, path, acl string, o api.SetOptions
 }
 
 // write makes a change at c.path.
-func (v *service) write(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+func (v *Service) write(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	lm, err := v.manager(ctx)
 	if err != nil {
 		return fsm.Result{}, err
@@ -109,18 +109,18 @@ func checkMode(m api.Mode) error {
 }
 
 // Acquire implements api.Service.
-func (v *service) Acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
+func (v *Service) Acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration) (api.Grant, error) {
 	return v.acquire(ctx, s, path, mode, wait, delay, nil)
 }
 
-func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, quota *fsm.Quota) (api.Grant, error) {
+func (v *Service) acquire(ctx context.Context, s api.SessionID, path string, mode api.Mode, wait, delay time.Duration, quota *fsm.Quota) (api.Grant, error) {
 	if err := fsm.CheckDir(path); err != nil {
 		return api.Grant{}, err
 	}
 	if err := checkMode(mode); err != nil {
 		return api.Grant{}, err
 	}
-	if err := v.replica.checkDisk(); err != nil {
+	if err := v.replica.CheckDisk(); err != nil {
 		return api.Grant{}, err
 	}
 	lm, err := v.manager(ctx)
@@ -145,7 +145,7 @@ func (v *service) acquire(ctx context.Context, s api.SessionID, path string, mod
 }
 
 // Release implements api.Service.
-func (v *service) Release(ctx context.Context, s api.SessionID, path string, hold uint64) error {
+func (v *Service) Release(ctx context.Context, s api.SessionID, path string, hold uint64) error {
 	if err := fsm.CheckDir(path); err != nil {
 		return err
 	}
@@ -161,11 +161,11 @@ func (v *service) Release(ctx context.Context, s api.SessionID, path string, hol
 }
 
 // Watch implements api.Service.
-func (v *service) Watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
+func (v *Service) Watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64) (uint64, error) {
 	return v.watch(ctx, s, path, kinds, gen, nil)
 }
 
-func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
+func (v *Service) watch(ctx context.Context, s api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
 	if err := fsm.CheckDir(path); err != nil {
 		return 0, err
 	}
@@ -177,7 +177,7 @@ func (v *service) watch(ctx context.Context, s api.SessionID, path string, kinds
 }
 
 // Unwatch implements api.Service.
-func (v *service) Unwatch(ctx context.Context, s api.SessionID, path string, watch uint64) error {
+func (v *Service) Unwatch(ctx context.Context, s api.SessionID, path string, watch uint64) error {
 	lm, err := v.manager(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import "time"
 
@@ -12,9 +12,9 @@ type Clock interface {
 }
 
 // machineClock is the machine's monotonic clock.
-type machineClock struct{ start time.Time }
+type systemClock struct{ start time.Time }
 
-func newMachineClock() Clock { return machineClock{time.Now()} }
+func NewClock() Clock { return systemClock{time.Now()} }
 
-func (c machineClock) Now() time.Duration                   { return time.Since(c.start) }
-func (c machineClock) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }
+func (c systemClock) Now() time.Duration                   { return time.Since(c.start) }
+func (c systemClock) NewTimer(d time.Duration) *time.Timer { return time.NewTimer(d) }

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"container/heap"
@@ -42,7 +42,7 @@ func (a callbacks) run() {
 }
 
 // keepAlive registers a KeepAlive, or answers it if it cannot wait.
-func (lm *leaseManager) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
+func (lm *manager) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 	var callbacks callbacks
 	defer func() { callbacks.run() }()
 	lm.mu.Lock()
@@ -88,7 +88,7 @@ func (lm *leaseManager) keepAlive(req api.KeepAliveRequest, done keepAliveDone) 
 
 // abandon drops a KeepAlive whose caller is gone. An answer would extend a lease that no client
 // uses, and delay the release of a killed process's locks by up to two thirds of a lease.
-func (lm *leaseManager) abandon(s *leaderSession, h *pendingKeepAlive) {
+func (lm *manager) abandon(s *leaderSession, h *pendingKeepAlive) {
 	lm.mu.Lock()
 	if s.pending != h {
 		lm.mu.Unlock()
@@ -104,7 +104,7 @@ func (lm *leaseManager) abandon(s *leaderSession, h *pendingKeepAlive) {
 
 // ackTermLocked records that a session has acknowledged this term, and therefore caches nothing from
 // an earlier term.
-func (lm *leaseManager) ackTermLocked(s *leaderSession) {
+func (lm *manager) ackTermLocked(s *leaderSession) {
 	if s.termAcked {
 		return
 	}
@@ -116,7 +116,7 @@ func (lm *leaseManager) ackTermLocked(s *leaderSession) {
 }
 
 // queueAnswerLocked queues the answer to a session's pending KeepAlive.
-func (lm *leaseManager) queueAnswerLocked(s *leaderSession) {
+func (lm *manager) queueAnswerLocked(s *leaderSession) {
 	if s.pending != nil && !s.answerDue && !s.leaseOver {
 		s.answerDue = true
 		lm.mu.toAnswer = append(lm.mu.toAnswer, s)
@@ -128,7 +128,7 @@ func (lm *leaseManager) queueAnswerLocked(s *leaderSession) {
 }
 
 // answerLoop answers KeepAlives: all that are due share one verification.
-func (lm *leaseManager) answerLoop() {
+func (lm *manager) answerLoop() {
 	for {
 		select {
 		case <-lm.answer:
@@ -145,7 +145,7 @@ type dueKeepAlive struct {
 	pending *pendingKeepAlive
 }
 
-func (lm *leaseManager) answerRound() {
+func (lm *manager) answerRound() {
 	lm.mu.Lock()
 	var round []dueKeepAlive
 	for _, s := range lm.mu.toAnswer {
@@ -159,7 +159,7 @@ func (lm *leaseManager) answerRound() {
 	if len(round)+len(unknown) == 0 {
 		return
 	}
-	term, err := lm.replica.verify(lm.ctx)
+	term, err := lm.replica.Verify(lm.ctx)
 	switch {
 	case lm.ctx.Err() != nil:
 		err = lm.stoppedError()
@@ -194,7 +194,7 @@ func (lm *leaseManager) answerRound() {
 // of the same rate its lease ends by end; it subtracts the possible drift of the clocks. An earlier
 // value of end is also valid: it follows from an earlier verification or from the start of this
 // lease manager, and the current verification proves that no later leader was elected since.
-func (lm *leaseManager) answerLocked(callbacks *callbacks, a dueKeepAlive, began time.Duration, err error) {
+func (lm *manager) answerLocked(callbacks *callbacks, a dueKeepAlive, began time.Duration, err error) {
 	s := a.s
 	if a.pending == nil || s.pending != a.pending {
 		return // superseded, or the session has ended
@@ -239,7 +239,7 @@ func (lm *leaseManager) answerLocked(callbacks *callbacks, a dueKeepAlive, began
 }
 
 // expireLocked records that a session's lease has expired. Workers propose the command that ends it.
-func (lm *leaseManager) expireLocked(s *leaderSession) {
+func (lm *manager) expireLocked(s *leaderSession) {
 	if s.leaseOver {
 		return
 	}
@@ -249,7 +249,7 @@ func (lm *leaseManager) expireLocked(s *leaderSession) {
 
 // endLeaseLocked ends the lease of a session, and releases everything it has in this lease manager: the
 // client no longer relies on its lease.
-func (lm *leaseManager) endLeaseLocked(s *leaderSession) {
+func (lm *manager) endLeaseLocked(s *leaderSession) {
 	if s.pos >= 0 {
 		heap.Remove(&lm.mu.due, s.pos)
 	}
@@ -268,7 +268,7 @@ func (lm *leaseManager) endLeaseLocked(s *leaderSession) {
 }
 
 // sessionDone returns a channel that is closed when the session has ended; nil if it does not exist.
-func (lm *leaseManager) sessionDone(id api.SessionID) <-chan struct{} {
+func (lm *manager) sessionDone(id api.SessionID) <-chan struct{} {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	s := lm.mu.sessions[id]
@@ -282,7 +282,7 @@ func (lm *leaseManager) sessionDone(id api.SessionID) <-chan struct{} {
 }
 
 // openSession opens a session.
-func (lm *leaseManager) openSession(ctx context.Context, c fsm.Command) (api.SessionID, error) {
+func (lm *manager) openSession(ctx context.Context, c fsm.Command) (api.SessionID, error) {
 	r, err := lm.propose(ctx, c)
 	if err == nil {
 		err = r.Err(0)
@@ -294,7 +294,7 @@ func (lm *leaseManager) openSession(ctx context.Context, c fsm.Command) (api.Ses
 }
 
 // closeSession ends a session at the request of its client.
-func (lm *leaseManager) closeSession(ctx context.Context, id api.SessionID) error {
+func (lm *manager) closeSession(ctx context.Context, id api.SessionID) error {
 	lm.mu.Lock()
 	var paths []string
 	if s := lm.mu.sessions[id]; s != nil {

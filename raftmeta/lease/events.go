@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // pushLocked queues an event for a session, and returns its number. If the queue is full, one
 // FailedOver replaces all queued events, and its number is returned. The session then reads again
 // what it watches.
-func (lm *leaseManager) pushLocked(s *leaderSession, e api.Event) uint64 {
+func (lm *manager) pushLocked(s *leaderSession, e api.Event) uint64 {
 	if s.leaseOver {
 		return 0
 	}
@@ -31,7 +31,7 @@ func (lm *leaseManager) pushLocked(s *leaderSession, e api.Event) uint64 {
 
 // collapseLocked replaces all events of a session by one FailedOver, on which the client drops its
 // whole cache and sets its watches again.
-func (lm *leaseManager) collapseLocked(s *leaderSession) {
+func (lm *manager) collapseLocked(s *leaderSession) {
 	lm.queueLocked(s, 1-len(s.events))
 	s.last++
 	s.events, s.first = failedOver[:1:1], s.last
@@ -45,7 +45,7 @@ func (lm *leaseManager) collapseLocked(s *leaderSession) {
 }
 
 // ackLocked records that a session has processed the events up to seq.
-func (lm *leaseManager) ackLocked(s *leaderSession, seq uint64) {
+func (lm *manager) ackLocked(s *leaderSession, seq uint64) {
 	seq = min(seq, s.sent)
 	if seq <= s.acked {
 		return
@@ -75,11 +75,11 @@ type sessionWatch struct {
 }
 
 // watch adds kinds to what a session watches at path, and returns the number of the watch.
-func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
+func (lm *manager) watch(ctx context.Context, id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
 	number, err := lm.addWatch(id, path, kinds&api.AllEvents, gen, quota)
 	// A deposed leader would promise events that only the new leader sees, and it may not know the
 	// session.
-	if term, verr := lm.replica.verify(ctx); verr != nil {
+	if term, verr := lm.replica.Verify(ctx); verr != nil {
 		return 0, verr
 	} else if term != lm.term {
 		return 0, fsm.ErrOtherTerm
@@ -87,7 +87,7 @@ func (lm *leaseManager) watch(ctx context.Context, id api.SessionID, path string
 	return number, err
 }
 
-func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
+func (lm *manager) addWatch(id api.SessionID, path string, kinds api.EventKind, gen uint64, quota *fsm.Quota) (uint64, error) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	s := lm.mu.sessions[id]
@@ -134,7 +134,7 @@ func (lm *leaseManager) addWatch(id api.SessionID, path string, kinds api.EventK
 }
 
 // unwatch ends the watch of path if it has that number.
-func (lm *leaseManager) unwatch(id api.SessionID, path string, number uint64) {
+func (lm *manager) unwatch(id api.SessionID, path string, number uint64) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if s := lm.mu.sessions[id]; s != nil && s.watches[path].number == number {
@@ -142,7 +142,7 @@ func (lm *leaseManager) unwatch(id api.SessionID, path string, number uint64) {
 	}
 }
 
-func (lm *leaseManager) unwatchLocked(s *leaderSession, path string) {
+func (lm *manager) unwatchLocked(s *leaderSession, path string) {
 	if _, ok := s.watches[path]; !ok {
 		return
 	}
@@ -156,7 +156,7 @@ func (lm *leaseManager) unwatchLocked(s *leaderSession, path string) {
 	}
 }
 
-func (lm *leaseManager) unwatchAllLocked(s *leaderSession) {
+func (lm *manager) unwatchAllLocked(s *leaderSession) {
 	for path := range s.watches {
 		lm.unwatchLocked(s, path)
 	}

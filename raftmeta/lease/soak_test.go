@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func TestSizes(t *testing.T) {
 	start = time.Now()
 	r := &soloReplica{t: t, machine: m}
 	r.term.Store(1)
-	k := newLeaseManager(r, m, newMachineClock(), 1)
+	k := newManager(r, m, NewClock(), 1)
 	began := time.Since(start)
 	keeperBytes := heapBytes() - before
 	k.shutdown()

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type invalidation struct {
 	path string
 }
 
-func (lm *leaseManager) fileLocked(path string) *cachedFile {
+func (lm *manager) fileLocked(path string) *cachedFile {
 	f := lm.mu.files[path]
 	if f == nil {
 		f = &cachedFile{}
@@ -37,7 +37,7 @@ func (lm *leaseManager) fileLocked(path string) *cachedFile {
 }
 
 // unregisterLocked records that a session no longer caches a file.
-func (lm *leaseManager) unregisterLocked(s *leaderSession, path string) {
+func (lm *manager) unregisterLocked(s *leaderSession, path string) {
 	f := lm.mu.files[path]
 	delete(s.cached, path)
 	delete(f.holders, s)
@@ -47,7 +47,7 @@ func (lm *leaseManager) unregisterLocked(s *leaderSession, path string) {
 }
 
 // checkDrainedLocked wakes those that wait for f to have no holders, and removes f when it is unused.
-func (lm *leaseManager) checkDrainedLocked(path string, f *cachedFile) {
+func (lm *manager) checkDrainedLocked(path string, f *cachedFile) {
 	if len(f.holders) > 0 {
 		return
 	}
@@ -63,7 +63,7 @@ func (lm *leaseManager) checkDrainedLocked(path string, f *cachedFile) {
 // read returns the node at path, and whether the session may cache it. If mark is not zero, it is
 // the generation that must first be marked as cached; the caller then calls read again. The caller
 // has verified that it leads.
-func (lm *leaseManager) read(path string, id api.SessionID, quota *fsm.Quota) (st *fsm.NodeView, perm api.CachePermission, mark uint64) {
+func (lm *manager) read(path string, id api.SessionID, quota *fsm.Quota) (st *fsm.NodeView, perm api.CachePermission, mark uint64) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	// Holding mu ensures that a later write finds the session registered, and that an earlier write
@@ -98,7 +98,7 @@ func (lm *leaseManager) read(path string, id api.SessionID, quota *fsm.Quota) (s
 }
 
 // endingLocked reports whether a session is about to end, and its ephemeral files with it.
-func (lm *leaseManager) endingLocked(id api.SessionID) bool {
+func (lm *manager) endingLocked(id api.SessionID) bool {
 	if id == 0 {
 		return false
 	}
@@ -110,7 +110,7 @@ func (lm *leaseManager) endingLocked(id api.SessionID) bool {
 // invalidates the files and waits until each session that may cache them has acknowledged, or its
 // lease has expired. Meanwhile no session gets permission to cache them. Unless the error is
 // api.ErrOutcomeUnknown, an error means that nothing was changed.
-func (lm *leaseManager) write(ctx context.Context, c fsm.Command, paths ...string) (fsm.Result, error) {
+func (lm *manager) write(ctx context.Context, c fsm.Command, paths ...string) (fsm.Result, error) {
 	if err := lm.invalidate(ctx, paths); err != nil {
 		lm.endWrite(paths)
 		return fsm.Result{}, err
@@ -125,7 +125,7 @@ func (lm *leaseManager) write(ctx context.Context, c fsm.Command, paths ...strin
 }
 
 // invalidate is the part of write before the proposal.
-func (lm *leaseManager) invalidate(ctx context.Context, paths []string) error {
+func (lm *manager) invalidate(ctx context.Context, paths []string) error {
 	for _, drained := range lm.beginWrite(paths) {
 		select {
 		case <-drained:
@@ -140,7 +140,7 @@ func (lm *leaseManager) invalidate(ctx context.Context, paths []string) error {
 
 // beginWrite registers a write, invalidates the files in the sessions that cache them, and returns
 // the channels to wait for.
-func (lm *leaseManager) beginWrite(paths []string) []<-chan struct{} {
+func (lm *manager) beginWrite(paths []string) []<-chan struct{} {
 	if len(paths) == 0 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (lm *leaseManager) beginWrite(paths []string) []<-chan struct{} {
 }
 
 // endWrite records that a write is over.
-func (lm *leaseManager) endWrite(paths []string) {
+func (lm *manager) endWrite(paths []string) {
 	if len(paths) == 0 {
 		return
 	}
@@ -197,7 +197,7 @@ func (lm *leaseManager) endWrite(paths []string) {
 
 // addUnresolved records that a write may still be applied, although its caller is gone. The write counts as
 // in progress until a later proposal has been answered.
-func (lm *leaseManager) addUnresolved(paths []string) {
+func (lm *manager) addUnresolved(paths []string) {
 	if len(paths) == 0 {
 		return
 	}
@@ -211,7 +211,7 @@ func (lm *leaseManager) addUnresolved(paths []string) {
 }
 
 // resolve waits until the outcome of such writes is decided, and ends them.
-func (lm *leaseManager) resolve() {
+func (lm *manager) resolve() {
 	for {
 		lm.mu.Lock()
 		paths := lm.mu.unresolved

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"github.com/steledb/stele/raftmeta/api"
@@ -25,7 +25,7 @@ const (
 )
 
 // chargeLocked adds to the usage of a session's owner; negative numbers are released.
-func (lm *leaseManager) chargeLocked(s *leaderSession, bytes int64, queued int) {
+func (lm *manager) chargeLocked(s *leaderSession, bytes int64, queued int) {
 	if s.owner == "" {
 		return
 	}
@@ -45,7 +45,7 @@ func (lm *leaseManager) chargeLocked(s *leaderSession, bytes int64, queued int) 
 
 // reserveLocked charges bytes to the owner of a session if they fit into quota. The error is a
 // *api.TooLargeError.
-func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, quota *fsm.Quota) error {
+func (lm *manager) reserveLocked(s *leaderSession, bytes int64, quota *fsm.Quota) error {
 	if quota != nil && s.owner != "" {
 		own := int64(0)
 		if t := lm.mu.usages[s.owner]; t != nil {
@@ -62,16 +62,16 @@ func (lm *leaseManager) reserveLocked(s *leaderSession, bytes int64, quota *fsm.
 	return nil
 }
 
-func (lm *leaseManager) releaseLocked(s *leaderSession, bytes int64) { lm.chargeLocked(s, -bytes, 0) }
+func (lm *manager) releaseLocked(s *leaderSession, bytes int64) { lm.chargeLocked(s, -bytes, 0) }
 
 // queueLocked counts events that were added to the queue of a session, or removed if n is negative.
-func (lm *leaseManager) queueLocked(s *leaderSession, n int) {
+func (lm *manager) queueLocked(s *leaderSession, n int) {
 	lm.mu.queued += n
 	lm.chargeLocked(s, 0, n)
 }
 
 // queueFullLocked reports whether the events of a session must be replaced by one FailedOver.
-func (lm *leaseManager) queueFullLocked(s *leaderSession) bool {
+func (lm *manager) queueFullLocked(s *leaderSession) bool {
 	if lm.mu.queued >= queuedMax {
 		return true
 	}

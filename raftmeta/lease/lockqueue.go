@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type lockWait struct {
 
 // notifyWaitersLocked notifies the first waiter, and if that waits for shared mode, also the shared waiters
 // directly after it.
-func (lm *leaseManager) notifyWaitersLocked(path string) {
+func (lm *manager) notifyWaitersLocked(path string) {
 	queue := lm.mu.waits[path]
 	for i, w := range queue {
 		if i > 0 && (w.mode != api.Shared || queue[0].mode != api.Shared) {
@@ -45,7 +45,7 @@ func waitCharge(path string) int64 { return int64(len(path)) + waitOverhead }
 
 // joinQueue adds an Acquire to the queue. It must be called before the first attempt, so that no
 // release is missed. The error is a *api.TooLargeError.
-func (lm *leaseManager) joinQueue(c *fsm.Command) (*lockWait, error) {
+func (lm *manager) joinQueue(c *fsm.Command) (*lockWait, error) {
 	w := &lockWait{path: c.Path, mode: c.Mode, session: c.Session, ready: make(chan struct{}, 1)}
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
@@ -58,7 +58,7 @@ func (lm *leaseManager) joinQueue(c *fsm.Command) (*lockWait, error) {
 	return w, nil
 }
 
-func (lm *leaseManager) leaveQueue(w *lockWait, acquired bool) {
+func (lm *manager) leaveQueue(w *lockWait, acquired bool) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if w.sess != nil {
@@ -88,7 +88,7 @@ func (lm *leaseManager) leaveQueue(w *lockWait, acquired bool) {
 }
 
 // acquire proposes c, an acquire, until it succeeds or wait has passed.
-func (lm *leaseManager) acquire(ctx context.Context, c fsm.Command, wait time.Duration) (fsm.Result, error) {
+func (lm *manager) acquire(ctx context.Context, c fsm.Command, wait time.Duration) (fsm.Result, error) {
 	if wait <= 0 {
 		return lm.propose(ctx, c)
 	}

@@ -1,4 +1,4 @@
-package raftmeta
+package lease
 
 import (
 	"context"
@@ -73,7 +73,7 @@ type sim struct {
 
 type simProposal struct {
 	data   []byte
-	answer chan answer
+	answer chan simOutcome
 }
 
 // simRand is a source of randomness for all goroutines.
@@ -95,6 +95,12 @@ func (r *simRand) delay(longest time.Duration) time.Duration {
 		n = longest / 20
 	}
 	return time.Duration(r.IntN(int(n) + 1))
+}
+
+// simOutcome is the outcome of a proposal.
+type simOutcome struct {
+	result fsm.Result
+	err    error
 }
 
 // sleep returns false if ctx ends first.
@@ -122,7 +128,7 @@ func newSim(ctx context.Context, seed uint64, broken rules, client func(*sim, in
 	for i := range 3 {
 		s := &simServer{sim: v, id: fmt.Sprint("n", i), clock: newSimClock(rng), duties: make(chan func(), 100)}
 		s.machine = fsm.NewMachine(func(err error) { v.checks.fail("%s: %v", s.id, err) })
-		s.service = newService(s, s.machine, s.clock)
+		s.service = NewService(s, s.machine, s.clock, nil)
 		v.servers = append(v.servers, s)
 		v.wg.Go(s.loop)
 	}
@@ -159,7 +165,7 @@ func (v *sim) commitLoop() {
 				for _, p := range v.mu.pending[:n] {
 					v.commitLocked(p.data)
 					r := leader.applyLocked()
-					p.answer <- answer{result: r}
+					p.answer <- simOutcome{result: r}
 				}
 				v.mu.pending = v.mu.pending[n:]
 			}
@@ -189,7 +195,7 @@ func (v *sim) electLoop(rng *rand.Rand) {
 				if i < adopted {
 					v.commitLocked(p.data)
 				}
-				p.answer <- answer{err: api.ErrOutcomeUnknown}
+				p.answer <- simOutcome{err: api.ErrOutcomeUnknown}
 			}
 			v.mu.pending = nil
 		}
@@ -216,7 +222,7 @@ type simServer struct {
 	id      string
 	clock   *simClock
 	machine *fsm.Machine
-	service *service
+	service *Service
 	// duties are changes of leadership, of which the server learns one by one.
 	duties chan func()
 	// led is the term in which the server believes that it leads.
@@ -225,7 +231,7 @@ type simServer struct {
 }
 
 func (s *simServer) loop() {
-	defer s.service.follow()
+	defer s.service.Follow()
 	for {
 		select {
 		case f := <-s.duties:
@@ -238,13 +244,13 @@ func (s *simServer) loop() {
 
 func (s *simServer) deposed(term uint64) {
 	if s.led.CompareAndSwap(term, 0) {
-		s.service.follow()
+		s.service.Follow()
 	}
 }
 
 func (s *simServer) elected(term uint64, catchUp time.Duration) {
 	s.led.Store(0)
-	s.service.follow()
+	s.service.Follow()
 	if !sleep(s.sim.ctx, catchUp) {
 		return
 	}
@@ -258,7 +264,7 @@ func (s *simServer) elected(term uint64, catchUp time.Duration) {
 		return
 	}
 	s.led.Store(term)
-	s.service.lead(term)
+	s.service.Lead(term)
 	if s.sim.broken.noGrace {
 		k := s.service.setManager(nil)
 		s.service.setManager(k)
@@ -279,15 +285,15 @@ func (s *simServer) applyLocked() (r fsm.Result) {
 	return r
 }
 
-func (s *simServer) usable() error     { return s.sim.ctx.Err() }
-func (s *simServer) leading() uint64   { return s.led.Load() }
-func (s *simServer) notLeading() error { return &api.NotLeaderError{} }
-func (s *simServer) checkDisk() error  { return nil }
+func (s *simServer) Usable() error     { return s.sim.ctx.Err() }
+func (s *simServer) Leading() uint64   { return s.led.Load() }
+func (s *simServer) NotLeading() error { return &api.NotLeaderError{} }
+func (s *simServer) CheckDisk() error  { return nil }
 
-func (s *simServer) verify(ctx context.Context) (uint64, error) {
+func (s *simServer) Verify(ctx context.Context) (uint64, error) {
 	term := s.led.Load()
 	if term == 0 {
-		return 0, s.notLeading()
+		return 0, s.NotLeading()
 	}
 	if !sleep(ctx, s.sim.rng.delay(100*time.Millisecond)) {
 		return 0, ctx.Err()
@@ -296,7 +302,7 @@ func (s *simServer) verify(ctx context.Context) (uint64, error) {
 	leads := s.sim.mu.term == term
 	s.sim.mu.Unlock()
 	if !leads && !s.sim.broken.noVerify {
-		return 0, s.notLeading()
+		return 0, s.NotLeading()
 	}
 	// The answer may be delayed.
 	if !sleep(ctx, s.sim.rng.delay(time.Second)) {
@@ -305,12 +311,12 @@ func (s *simServer) verify(ctx context.Context) (uint64, error) {
 	return term, nil
 }
 
-func (s *simServer) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+func (s *simServer) Propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
 	// On its way to the log it may be overtaken, also by a change of leader.
 	if !sleep(ctx, s.sim.rng.delay(300*time.Millisecond)) {
 		return fsm.Result{}, ctx.Err()
 	}
-	p := &simProposal{data: c.Encode(), answer: make(chan answer, 1)}
+	p := &simProposal{data: c.Encode(), answer: make(chan simOutcome, 1)}
 	s.sim.mu.Lock()
 	leads := s.sim.mu.leader == s
 	if leads {
