@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/lease"
 
 	"github.com/steledb/stele/internal/vfs"
@@ -120,7 +122,7 @@ type Config struct {
 	Clock Clock
 
 	// wrapLog, in tests, wraps the store of the log.
-	wrapLog func(boltStore) boltStore
+	wrapLog func(storage.Backend) storage.Backend
 }
 
 // NamespaceBytesMax bounds the sum of paths, contents and ACL names of all files and directories.

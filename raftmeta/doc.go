@@ -140,23 +140,6 @@
 //	R23. A user never holds more than the Quota of the command that allocated it. The
 //	    recorded usage equals the actual usage, on every voter and after any restart.
 //
-// # Data directory
-//
-//	raft.db              the log, and raft's term and vote; a bbolt file
-//	raft.db.new          a log that is being created
-//	snapshots/T-I-M.snap a snapshot: term, index, and time in ms, all hexadecimal
-//	snapshots/*.tmp      a snapshot that is being written
-//	LOCK                 locked by the process that has the directory open
-//
-// # Log entries
-//
-// raft-boltdb stores entry i under the key i, 8 bytes big-endian, as a MessagePack map of the
-// fields of raft.Log. Extensions has 5 bytes: the version, which is 1, and a CRC-32C,
-// big-endian, over index and term (8 bytes each), type (1), time in ns since 1970 (8), and
-// data, all big-endian. Raft's own values (term, vote) are followed by a CRC-32C, big-endian,
-// over key and value. This package adds two values: ServerID, the id of the server, and
-// Joining, 8 bytes big-endian, which is 1 while the server waits to be added to a group.
-//
 // # Messages
 //
 // Servers exchange messages over connections of Config.Streams. Each request and each answer
@@ -191,23 +174,8 @@
 //	00 00 00 13 f5 5e 03 b9 94 aa 73 74 65 6c 65 20 72 61 66 74 01 a2 6e 31 a2 6e 32
 //	00 00 00 03 59 e3 78 8a 92 02 03
 //
-// # Snapshot files
+// # Formats
 //
-// Integers are big-endian, checksums CRC-32C. A file is a header and a stream.
-//
-//	+-----------+---------+--------+-----+-------------+-----------
-//	| STELESNF  | version | length | crc | description | stream ...
-//	| 8         | 4: 1    | 4      | 4   | length      |
-//	+-----------+---------+--------+-----+-------------+-----------
-//
-// The checksum covers the other header fields and the description. The description is a
-// MessagePack array: raft's snapshot version, index, term, index of the members, and the
-// members, each [suffrage, id, address]; suffrage 0 is a voter.
-//
-// Package fsm specifies the stream.
-//
-// Example: the header of the snapshot at index 7, term 2, of a group with the single server n1:
-//
-//	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  ef d9 16 f4
-//	95 01 07 02 01 91 93 00 a2 6e 31 a2 6e 31
+// The data directory, the log and the files of snapshots are specified in raftmeta/storage, commands
+// and the stream of a snapshot in raftmeta/fsm.
 package raftmeta

@@ -3,8 +3,11 @@ package raftmeta
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/steledb/stele/raftmeta/fsm"
 
@@ -20,8 +23,8 @@ func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 	var disk *slowBolt
 	cfg.Dir, cfg.ID = tb.TempDir(), "n1"
 	cfg.OnFatal = func(err error) { fatal <- err }
-	cfg.wrapLog = func(b boltStore) boltStore {
-		disk = &slowBolt{boltStore: b}
+	cfg.wrapLog = func(b storage.Backend) storage.Backend {
+		disk = &slowBolt{Backend: b}
 		return disk
 	}
 	g, err := Open(cfg)
@@ -164,4 +167,23 @@ func TestMachineIsDeterministic(t *testing.T) {
 	if applied := one.machine.Freeze().Applied(); applied != 21 {
 		t.Errorf("applied %d", applied)
 	}
+}
+
+// slowBolt fails or delays writes.
+type slowBolt struct {
+	storage.Backend
+	err    error
+	during func()
+	writes atomic.Int64
+}
+
+func (b *slowBolt) StoreLogs(logs []*raft.Log) error {
+	b.writes.Add(1)
+	if b.during != nil {
+		b.during()
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return b.Backend.StoreLogs(logs)
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/lease"
 
 	"github.com/steledb/stele/raftmeta/fsm"
@@ -29,9 +31,9 @@ type Group struct {
 	log     *slog.Logger
 	bridge  *logBridge
 	lock    io.Closer
-	bolt    boltStore
-	store   *logStore
-	snaps   *snapshotStore
+	bolt    storage.Backend
+	store   *storage.Log
+	snaps   *storage.Snapshots
 	machine *fsm.Machine
 	trans   *transport
 	raft    *raft.Raft
@@ -187,11 +189,11 @@ func (g *Group) close() error {
 	// Raft never resolves some of its futures when it stops, so the goroutines that wait for
 	// futures stop first.
 	if !waitFor(ctx, g.workers.Wait) {
-		return &DiskError{"close group", closeTimeout, ErrStalled}
+		return &DiskError{Op: "close group", After: closeTimeout, Err: ErrStalled}
 	}
 	err := g.trans.disconnect()
 	if !waitFor(ctx, func() { err = errors.Join(err, g.raft.Shutdown().Error()) }) {
-		return &DiskError{"stop raft", closeTimeout, ErrStalled}
+		return &DiskError{Op: "stop raft", After: closeTimeout, Err: ErrStalled}
 	}
 	close(g.raftStopped)
 	g.watcher.Wait()

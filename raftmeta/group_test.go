@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/raftmeta/api"
@@ -192,8 +194,8 @@ func TestGroupRefusesFolders(t *testing.T) {
 			t.Errorf("%+v was accepted", cfg)
 		}
 	}
-	snaps, _ := filepath.Glob(filepath.Join(dir, snapsName, "*"))
-	log := filepath.Join(dir, logName)
+	snaps, _ := filepath.Glob(filepath.Join(dir, storage.SnapshotsName, "*"))
+	log := filepath.Join(dir, storage.LogName)
 	for name, spoil := range map[string]func() (mend func()){
 		"log is gone":          func() func() { return hide(t, log) },
 		"log is empty":         func() func() { return replace(t, log, nil) },
@@ -264,11 +266,11 @@ func TestGroupMissingSnapshot(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mend := hide(t, filepath.Join(dir, snapsName))
+	mend := hide(t, filepath.Join(dir, storage.SnapshotsName))
 	if _, err := Open(Config{Dir: dir, ID: "n1"}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
-	if err := os.Remove(filepath.Join(dir, snapsName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, storage.SnapshotsName)); err != nil {
 		t.Fatal(err)
 	}
 	mend()
@@ -290,7 +292,7 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 	}
 	wg.Wait()
 	s := g.Stats()
-	info, err := os.Stat(filepath.Join(dir, logName))
+	info, err := os.Stat(filepath.Join(dir, storage.LogName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +304,8 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	names, _ := os.ReadDir(filepath.Join(dir, snapsName))
-	if len(names) != snapshotsKept {
+	names, _ := os.ReadDir(filepath.Join(dir, storage.SnapshotsName))
+	if len(names) != storage.SnapshotsKept {
 		t.Errorf("%d snapshots", len(names))
 	}
 }
@@ -311,8 +313,8 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 func TestGroupContexts(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
-	cfg := Config{Dir: t.TempDir(), wrapLog: func(b boltStore) boltStore {
-		slow = &slowBolt{boltStore: b}
+	cfg := Config{Dir: t.TempDir(), wrapLog: func(b storage.Backend) storage.Backend {
+		slow = &slowBolt{Backend: b}
 		return slow
 	}}
 	g := openGroup(t, cfg)
@@ -352,8 +354,8 @@ func TestGroupContexts(t *testing.T) {
 func TestGroupQueueIsBounded(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
-	g := openGroup(t, Config{Dir: t.TempDir(), wrapLog: func(b boltStore) boltStore {
-		slow = &slowBolt{boltStore: b}
+	g := openGroup(t, Config{Dir: t.TempDir(), wrapLog: func(b storage.Backend) storage.Backend {
+		slow = &slowBolt{Backend: b}
 		return slow
 	}})
 	slow.during = func() { <-release }

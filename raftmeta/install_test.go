@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
@@ -214,7 +216,7 @@ func TestLateInstall(t *testing.T) {
 		}
 		l.has(38)
 	}
-	if ids, err := l.n2.snaps.ids(); err != nil || len(ids) != 1 {
+	if ids, err := l.n2.snaps.IDs(); err != nil || len(ids) != 1 {
 		t.Errorf("snapshots %q, %v", ids, err)
 	}
 	l.mustAppend(1, 40, 1, 41, commands(1, 41, 41))
@@ -249,7 +251,7 @@ func TestInstallsRace(t *testing.T) {
 	}
 	l.mustAppend(1, 8, 1, 20, commands(1, 9, 20))
 	l.has(20)
-	if ids, err := l.n2.snaps.ids(); err != nil || len(ids) != 1 {
+	if ids, err := l.n2.snaps.IDs(); err != nil || len(ids) != 1 {
 		t.Errorf("snapshots %q, %v", ids, err)
 	}
 }
@@ -283,59 +285,10 @@ func TestInstallOverConflict(t *testing.T) {
 	}
 }
 
-// TestLogStoreRejectsGaps stores entries that do not follow the end of the log.
-func TestLogStoreRejectsGaps(t *testing.T) {
-	s, failures := newLogStore(t)
-	var gap *GapError
-	if err := s.StoreLog(entry(2, "")); !errors.As(err, &gap) || *gap != (GapError{Index: 2, Want: 1}) {
-		t.Errorf("first entry 2: %v", err)
-	}
-	storeEntries(t, s, 1, 5, 1)
-	for _, logs := range [][]*raft.Log{{entry(7, "")}, {entry(5, "")}, {entry(6, ""), entry(8, "")}} {
-		if err := s.StoreLogs(logs); !errors.As(err, &gap) {
-			t.Errorf("entry %d after 5: %v", logs[0].Index, err)
-		}
-	}
-	if err := s.DeleteRange(1, 5); err != nil {
-		t.Fatal(err)
-	}
-	s.end.Store(&entryID{20, 1})
-	if err := s.StoreLog(entry(6, "")); !errors.As(err, &gap) || gap.Want != 21 {
-		t.Errorf("entry 6 after a snapshot at 20: %v", err)
-	}
-	storeEntries(t, s, 21, 22, 1)
-	if len(failures) != 0 {
-		t.Errorf("told %v", <-failures)
-	}
-	if first, _ := s.FirstIndex(); first != 21 {
-		t.Errorf("the log begins at %d", first)
-	}
-}
-
-// TestLogStoreKnowsTheSnapshotsEnd reads the last entry of a snapshot.
-func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
-	s, _ := newLogStore(t)
-	s.end.Store(&entryID{20, 3})
-	storeEntries(t, s, 21, 22, 1)
-	var l raft.Log
-	if err := s.GetLog(20, &l); err != nil || l.Index != 20 || l.Term != 3 {
-		t.Errorf("entry 20: %+v, %v", l, err)
-	}
-	// Only its term is known: it must not be applied or sent.
-	if l.Type <= raft.LogConfiguration {
-		t.Errorf("entry 20 has type %v", l.Type)
-	}
-	for _, index := range []uint64{0, 19, 23} {
-		if err := s.GetLog(index, &l); err != raft.ErrLogNotFound {
-			t.Errorf("entry %d: %v", index, err)
-		}
-	}
-}
-
 // snapshotFiles returns the paths of the snapshots in a directory, oldest first.
 func snapshotFiles(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, snapsName, "*"+snapshotSuffix))
+	files, err := filepath.Glob(filepath.Join(dir, storage.SnapshotsName, "*"+storage.SnapshotSuffix))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -220,7 +222,7 @@ func TestJoinIsInitializedOnce(t *testing.T) {
 	if _, err := Open(Config{Dir: dir, ID: "n4", Streams: c.mesh.streams("n4")}); !errors.Is(err, ErrWrongServer) {
 		t.Errorf("opened as another: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, logName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, storage.LogName)); err != nil {
 		t.Error(err)
 	}
 }

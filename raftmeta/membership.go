@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -31,8 +33,8 @@ type configuration struct {
 	servers []raft.Server
 }
 
-// logged records a configuration that is in the log.
-func (m *membership) logged(l *raft.Log) {
+// Logged records a configuration that is in the log.
+func (m *membership) Logged(l *raft.Log) {
 	servers, err := decodeMembers(l.Data)
 	if err != nil {
 		return // raft reports it
@@ -48,9 +50,9 @@ func (m *membership) logged(l *raft.Log) {
 	}
 }
 
-// truncated records that the log now ends before index. A configuration at or after index was not
+// Truncated records that the log now ends before index. A configuration at or after index was not
 // committed, and the one before it applies again.
-func (m *membership) truncated(index uint64) {
+func (m *membership) Truncated(index uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.latest.index < index {
@@ -83,7 +85,7 @@ func (m *membership) commit(index uint64, servers []raft.Server) {
 }
 
 // restored records the configuration of the newest snapshot.
-func (m *membership) restored(snaps *snapshotStore) error {
+func (m *membership) restored(snaps *storage.Snapshots) error {
 	metas, err := snaps.List()
 	if err == nil && len(metas) > 0 {
 		m.commit(metas[0].ConfigurationIndex, metas[0].Configuration.Servers)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
@@ -381,7 +383,7 @@ func decodeMembers(b []byte) ([]raft.Server, error) {
 		if d.IsNil() {
 			continue
 		}
-		for range d.ArrayMax(serversMax) {
+		for range d.ArrayMax(storage.MembersMax) {
 			var s raft.Server
 			for range d.Map() {
 				switch name := d.Str(); name {

@@ -4,28 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"path/filepath"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/steledb/stele/raftmeta/lease"
 
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
-	"github.com/steledb/stele/internal/vfs"
 	"golang.org/x/sync/semaphore"
 )
 
-// Names in the data directory. newSuffix marks a log that is still being created.
-const (
-	logName   = "raft.db"
-	newSuffix = ".new"
-	snapsName = "snapshots"
-	lockName  = "LOCK"
-)
+// newSuffix marks a log that is still being created.
+const newSuffix = ".new"
 
 const (
 	// trailingLogs is the number of entries that stay in the log after a snapshot covers them, for
@@ -91,11 +86,10 @@ func (g *Group) open() error {
 	if err := g.prepareDataDir(); err != nil {
 		return err
 	}
-	snaps, err := openSnapshotStore(cfg.FS, filepath.Join(cfg.Dir, snapsName), g.fail)
+	snaps, err := storage.OpenSnapshots(cfg.FS, filepath.Join(cfg.Dir, storage.SnapshotsName), g.fail, g.snapshotDamaged)
 	if err != nil {
 		return err
 	}
-	snaps.onDamage = g.snapshotDamaged
 	g.snaps = snaps
 	notify := make(chan bool)
 	conf := g.raftConfig(notify)
@@ -105,7 +99,7 @@ func (g *Group) open() error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	if err := g.openLog(logName); err != nil {
+	if err := g.openLog(storage.LogName); err != nil {
 		return err
 	}
 	if err := g.finishJoin(); err != nil {
@@ -149,7 +143,7 @@ func (g *Group) prepareDataDir() error {
 	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
 		return fmt.Errorf("sync parent of data directory: %w", err)
 	}
-	lock, err := lockDataDir(fsys, dir)
+	lock, err := storage.LockDir(fsys, dir)
 	g.lock = lock
 	return err
 }
@@ -181,7 +175,7 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 // openLog opens the store of the log in the file with that name.
 func (g *Group) openLog(name string) error {
 	file := filepath.Join(g.cfg.Dir, name)
-	bolt, err := openBolt(file)
+	bolt, err := storage.OpenBolt(file)
 	if err != nil {
 		return err
 	}
@@ -189,10 +183,10 @@ func (g *Group) openLog(name string) error {
 		bolt = g.cfg.wrapLog(bolt)
 	}
 	g.bolt = bolt
-	g.store = &logStore{
-		bolt: bolt, file: file, stall: g.stallTimeout, onFail: g.fail,
-		stored: g.entryStored, members: &g.members,
-	}
+	g.store = storage.NewLog(bolt, storage.LogOptions{
+		File: file, StallTimeout: g.stallTimeout, OnFail: g.fail,
+		OnStored: g.entryStored, Members: &g.members,
+	})
 	return nil
 }
 
@@ -202,21 +196,21 @@ func (g *Group) openLog(name string) error {
 // voters, or that the server is joining.
 func (g *Group) initLog(conf *raft.Config) error {
 	fsys, dir := g.cfg.FS, g.cfg.Dir
-	file := filepath.Join(dir, logName)
+	file := filepath.Join(dir, storage.LogName)
 	if _, _, err := fsys.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	ids, err := g.snaps.ids()
+	ids, err := g.snaps.IDs()
 	if err != nil {
 		return err
 	}
 	if len(ids) > 0 {
-		return &CorruptError{file, 0, "log is missing, but there are snapshots"}
+		return &CorruptError{File: file, Reason: "log is missing, but there are snapshots"}
 	}
 	if err := fsys.Remove(file + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove unfinished log: %w", err)
 	}
-	if err := g.openLog(logName + newSuffix); err != nil {
+	if err := g.openLog(storage.LogName + newSuffix); err != nil {
 		return err
 	}
 	err = errors.Join(g.writeInitialState(conf), g.bolt.Close())
@@ -235,11 +229,11 @@ func (g *Group) initLog(conf *raft.Config) error {
 
 // writeInitialState writes the initial content of a new log.
 func (g *Group) writeInitialState(conf *raft.Config) error {
-	if err := g.store.Set([]byte(stableServerID), []byte(g.cfg.ID)); err != nil {
+	if err := g.store.Set([]byte(storage.StableServerID), []byte(g.cfg.ID)); err != nil {
 		return err
 	}
 	if g.cfg.Join {
-		return g.store.SetUint64([]byte(stableJoining), 1)
+		return g.store.SetUint64([]byte(storage.StableJoining), 1)
 	}
 	return raft.BootstrapCluster(conf, g.store, g.store, g.snaps, g.trans, raft.Configuration{
 		Servers: []raft.Server{{
@@ -252,19 +246,19 @@ func (g *Group) writeInitialState(conf *raft.Config) error {
 
 // check verifies the log, and computes how much of it the next snapshot will cover.
 func (g *Group) check() error {
-	sum, problems, err := checkDataDir(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
+	sum, problems, err := storage.CheckDir(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
 	if err != nil {
 		return err
 	}
 	if len(problems) > 0 {
 		return problems[0]
 	}
-	if sum.serverID != "" && sum.serverID != g.cfg.ID {
-		return fmt.Errorf("%w: %s", ErrWrongServer, sum.serverID)
+	if sum.ServerID != "" && sum.ServerID != g.cfg.ID {
+		return fmt.Errorf("%w: %s", ErrWrongServer, sum.ServerID)
 	}
-	g.hasServerID = sum.serverID != ""
-	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
-	g.logBytes.Store(sum.bytesAfterSnapshot())
+	g.hasServerID = sum.ServerID != ""
+	g.joined = sum.Joining && (sum.Last > 0 || sum.Snapshot > 0)
+	g.logBytes.Store(sum.BytesAfterSnapshot())
 	return g.members.restored(g.snaps)
 }
 
@@ -273,7 +267,7 @@ func (g *Group) check() error {
 func (g *Group) finishJoin() error {
 	if g.joined {
 		// From now on a log without entries is corrupt.
-		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
+		if err := g.store.SetUint64([]byte(storage.StableJoining), 0); err != nil {
 			return err
 		}
 	}
@@ -282,7 +276,7 @@ func (g *Group) finishJoin() error {
 		return err
 	}
 	// The snapshot is about to become the only copy.
-	if _, err := g.snaps.check(context.Background()); err != nil {
+	if _, err := g.snaps.Check(context.Background()); err != nil {
 		return err
 	}
 	first, err := g.store.FirstIndex()
@@ -312,16 +306,16 @@ func (g *Group) superseded() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	end := entryID{metas[0].Index, metas[0].Term}
+	end := storage.EntryID{Index: metas[0].Index, Term: metas[0].Term}
 	switch {
-	case last == 0 || first > end.index:
+	case last == 0 || first > end.Index:
 		return false, nil
-	case last < end.index:
+	case last < end.Index:
 		return true, nil
 	}
 	var l raft.Log
-	err = g.store.GetLog(end.index, &l)
-	return l.Term != end.term, err
+	err = g.store.GetLog(end.Index, &l)
+	return l.Term != end.Term, err
 }
 
 // startRaft restores the newest snapshot and starts raft's goroutines.
@@ -337,11 +331,11 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 	}()
 	g.raft, err = raft.NewRaft(conf, &serverFSM{machineFSM{g.machine}, &g.members, g.store}, g.store, g.store, g.snaps, g.trans)
 	if err == nil {
-		g.store.serving.Store(true)
+		g.store.SetServing()
 		return nil
 	}
 	// Raft's error does not describe what is wrong with a snapshot.
-	if _, problem := g.snaps.check(context.Background()); problem != nil {
+	if _, problem := g.snaps.Check(context.Background()); problem != nil {
 		return problem
 	}
 	return fmt.Errorf("start raft: %w", err)
@@ -361,18 +355,4 @@ func (g *Group) checkMembers() error {
 		return electNow(g.raft, g.cfg.LeaderLease)
 	}
 	return nil
-}
-
-// lockDataDir locks dir against other processes until the result is closed. The result is nil if the
-// file system has no locks.
-func lockDataDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	l, ok := fsys.(vfs.Locker)
-	if !ok {
-		return nil, nil
-	}
-	lock, err := l.Lock(filepath.Join(dir, lockName))
-	if err != nil {
-		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
-	}
-	return lock, nil
 }

@@ -3,6 +3,8 @@ package raftmeta
 import (
 	"io"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
@@ -57,8 +59,8 @@ func (f *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	if s, ok := sink.(*snapshotSink); ok && f.persisted != nil {
-		f.persisted(s.meta)
+	if s, ok := sink.(*storage.SnapshotSink); ok && f.persisted != nil {
+		f.persisted(s.Description())
 	}
 	return nil
 }
@@ -71,7 +73,7 @@ func (f *fsmSnapshot) Release() {}
 type serverFSM struct {
 	machineFSM
 	members *membership
-	store   *logStore
+	store   *storage.Log
 }
 
 // ApplyBatch implements raft.BatchingFSM.
@@ -104,8 +106,8 @@ func (r *serverFSM) Restore(source io.ReadCloser) error {
 		return err
 	}
 	for {
-		if f, ok := source.(*snapshotFile); ok {
-			r.covered(f.meta)
+		if f, ok := source.(*storage.SnapshotFile); ok {
+			r.covered(f.Description())
 			return nil
 		}
 		w, ok := source.(raft.ReadCloserWrapper)
@@ -120,5 +122,5 @@ func (r *serverFSM) Restore(source io.ReadCloser) error {
 // entries up to its last.
 func (r *serverFSM) covered(meta *raft.SnapshotMeta) {
 	r.members.commit(meta.ConfigurationIndex, meta.Configuration.Servers)
-	r.store.covered(entryID{meta.Index, meta.Term})
+	r.store.Covered(storage.EntryID{Index: meta.Index, Term: meta.Term})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"context"
@@ -78,21 +80,21 @@ func offline(cfg Config, do func(*Group) (*Recovery, error)) (*Recovery, error) 
 
 // inspect opens the data directory and reads its state of the group.
 func (g *Group) inspect(ctx context.Context) (*Recovery, error) {
-	lock, err := lockDataDir(g.cfg.FS, g.cfg.Dir)
+	lock, err := storage.LockDir(g.cfg.FS, g.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	g.lock = lock
-	if g.snaps, err = openSnapshotStore(g.cfg.FS, filepath.Join(g.cfg.Dir, snapsName), g.fail); err != nil {
+	if g.snaps, err = storage.OpenSnapshots(g.cfg.FS, filepath.Join(g.cfg.Dir, storage.SnapshotsName), g.fail, nil); err != nil {
 		return nil, err
 	}
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	if _, problem := g.snaps.check(ctx); problem != nil {
+	if _, problem := g.snaps.Check(ctx); problem != nil {
 		return nil, problem
 	}
-	if err := g.openLog(logName); err != nil {
+	if err := g.openLog(storage.LogName); err != nil {
 		return nil, err
 	}
 	r, err := g.recovery(ctx)
@@ -129,12 +131,12 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 const recoverAhead = 1 << 32
 
 // aheadStore creates snapshots with an index increased by recoverAhead.
-type aheadStore struct{ *snapshotStore }
+type aheadStore struct{ *storage.Snapshots }
 
 // Create implements raft.SnapshotStore.
 func (s aheadStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
 	membersIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	return s.snapshotStore.Create(version, index+recoverAhead, term, members, membersIndex, trans)
+	return s.Snapshots.Create(version, index+recoverAhead, term, members, membersIndex, trans)
 }
 
 // recovery returns the state of the group in the data directory.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -101,11 +103,11 @@ func TestSnapshotReachesALaggingVoter(t *testing.T) {
 	}
 	g := c.open(id)
 	c.same()
-	old, err := filepath.Glob(filepath.Join(c.dirs[id], snapsName, "*"+snapshotSuffix))
+	old, err := filepath.Glob(filepath.Join(c.dirs[id], storage.SnapshotsName, "*"+storage.SnapshotSuffix))
 	if err != nil || len(old) == 0 {
 		t.Errorf("no snapshot came: %v", err)
 	}
-	if ids, err := g.snaps.ids(); err != nil || len(ids) == 0 {
+	if ids, err := g.snaps.IDs(); err != nil || len(ids) == 0 {
 		t.Errorf("no snapshot came: %v, %v", ids, err)
 	}
 	// It can lead from there.
@@ -134,7 +136,7 @@ func TestSnapshotThenCrash(t *testing.T) {
 	if err := l.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
-	copyFiles(t, filepath.Join(c.dirs[l.cfg.ID], snapsName), filepath.Join(c.dirs[id], snapsName))
+	copyFiles(t, filepath.Join(c.dirs[l.cfg.ID], storage.SnapshotsName), filepath.Join(c.dirs[id], storage.SnapshotsName))
 	c.open(id)
 	c.set("/last", "x")
 	c.same()
@@ -210,7 +212,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	if _, err := Open(Config{Dir: before, ID: id}); !errors.Is(err, ErrNoStreams) {
 		t.Errorf("before: %v", err)
 	}
-	copyFiles(t, filepath.Join(cfg.Dir, snapsName), filepath.Join(before, snapsName))
+	copyFiles(t, filepath.Join(cfg.Dir, storage.SnapshotsName), filepath.Join(before, storage.SnapshotsName))
 	for _, dir := range []string{cfg.Dir, before} {
 		g := openGroup(t, Config{Dir: dir, ID: id})
 		for i := range 30 {

@@ -49,6 +49,7 @@ type Stats struct {
 // Stats returns the state of the group. It does not block.
 func (g *Group) Stats() Stats {
 	_, leader, term, _ := g.lead.state()
+	log := g.store.Counters()
 	s := Stats{
 		Leader:           leader,
 		Ready:            term != 0,
@@ -61,10 +62,10 @@ func (g *Group) Stats() Stats {
 		Sets:             g.count.sets.Load(),
 		Deletes:          g.count.deletes.Load(),
 		Refused:          g.service.RefusedWrites(),
-		LogWrites:        g.store.writes.Load(),
-		LogEntries:       g.store.entries.Load(),
-		LogBytes:         g.store.bytes.Load(),
-		LogTime:          time.Duration(g.store.nanos.Load()),
+		LogWrites:        log.Writes,
+		LogEntries:       log.Entries,
+		LogBytes:         log.Bytes,
+		LogTime:          log.Time,
 		Snapshots:        g.count.snapshots.Load(),
 		SnapshotLogBytes: g.logBytes.Load(),
 	}

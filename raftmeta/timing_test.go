@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/raftmeta/api"
 )
@@ -24,7 +26,7 @@ import (
 
 // timedBolt is a log store whose writes take time.
 type timedBolt struct {
-	boltStore
+	storage.Backend
 	// pause is called before each write.
 	pause atomic.Pointer[func()]
 }
@@ -35,8 +37,8 @@ func (b *timedBolt) wait() {
 	}
 }
 
-func (b *timedBolt) StoreLogs(logs []*raft.Log) error { b.wait(); return b.boltStore.StoreLogs(logs) }
-func (b *timedBolt) Set(key, value []byte) error      { b.wait(); return b.boltStore.Set(key, value) }
+func (b *timedBolt) StoreLogs(logs []*raft.Log) error { b.wait(); return b.Backend.StoreLogs(logs) }
+func (b *timedBolt) Set(key, value []byte) error      { b.wait(); return b.Backend.Set(key, value) }
 
 // newTimedCluster returns a group of n voters with the default timeouts, and the log store of each.
 func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
@@ -44,8 +46,8 @@ func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
 	disks := map[string]*timedBolt{}
 	c := newCluster(t, n, func(id string, c *Config) {
 		c.HeartbeatTimeout, c.CommitTimeout = 0, 0
-		c.wrapLog = func(b boltStore) boltStore {
-			disks[id] = &timedBolt{boltStore: b}
+		c.wrapLog = func(b storage.Backend) storage.Backend {
+			disks[id] = &timedBolt{Backend: b}
 			return disks[id]
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
@@ -68,7 +70,7 @@ type transport struct {
 	answeredHeartbeats chan raft.RPC
 	// raft and store are set by serve.
 	raft  *raft.Raft
-	store *logStore
+	store *storage.Log
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {

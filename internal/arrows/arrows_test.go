@@ -46,6 +46,9 @@ var never = []struct{ dir, path, why string }{
 	{"raftmeta/fsm", "github.com/hashicorp/raft", "the state machine depends only on commands"},
 	{"raftmeta/fsm", module + "raftmeta/session", "the state machine depends only on commands"},
 	{"raftmeta/fsm", module + "raftmeta/lease", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/storage", "the state machine depends only on commands"},
+	{"raftmeta/storage", module + "raftmeta/lease", "files know nothing of sessions"},
+	{"raftmeta/lease", module + "raftmeta/storage", "the lock service proposes commands through a Replica"},
 	{"raftmeta/lease", "github.com/hashicorp/raft", "the lock service proposes commands through a Replica"},
 }
 

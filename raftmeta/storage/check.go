@@ -1,4 +1,4 @@
-package raftmeta
+package storage
 
 import (
 	"bytes"
@@ -36,20 +36,20 @@ const (
 	stableBucket      = "conf"
 	stableVoteCand    = "LastVoteCand"
 	// Added by this package: the id of the server, and whether it waits to be added to a group.
-	stableServerID = "ServerID"
-	stableJoining  = "Joining"
+	StableServerID = "ServerID"
+	StableJoining  = "Joining"
 )
 
-// logSummary is the result of the check of a log file.
-type logSummary struct {
-	first, last uint64 // indexes; zero if the log is empty
+// LogSummary is the result of the check of a log file.
+type LogSummary struct {
+	First, Last uint64 // indexes; zero if the log is empty
 	lastTerm    uint64
-	// sizes are those of the entries from first to last, as counted by entryBytes.
-	sizes []int32
-	// serverID is the id of the log's server, empty in old logs. joining is set if the server waits
+	// Sizes are those of the entries from first to last, as counted by entryBytes.
+	Sizes []int32
+	// ServerID is the id of the log's server, empty in old logs. joining is set if the server waits
 	// to be added to a group.
-	serverID string
-	joining  bool
+	ServerID string
+	Joining  bool
 }
 
 // boltCheck reads a log file from end to end without bbolt, which maps the file and trusts its
@@ -66,22 +66,22 @@ type boltCheck struct {
 	pageSize int64
 	pages    uint64 // high water mark
 	seen     map[uint64]bool
-	sum      logSummary
+	sum      LogSummary
 	problems []error
 }
 
-// checkLogFile checks every page, checksum and log entry in file. It returns all problems it finds,
+// CheckLog checks every page, checksum and log entry in file. It returns all problems it finds,
 // each a *CorruptError, or a *VersionError for an entry that a newer program wrote. The error is
 // for a file that cannot be read at all.
-func checkLogFile(fsys vfs.FS, file string) (logSummary, []error, error) {
+func CheckLog(fsys vfs.FS, file string) (LogSummary, []error, error) {
 	f, err := fsys.OpenRead(file)
 	if err != nil {
-		return logSummary{}, nil, fmt.Errorf("check log: %w", err)
+		return LogSummary{}, nil, fmt.Errorf("check log: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	size, err := f.Size()
 	if err != nil {
-		return logSummary{}, nil, fmt.Errorf("check log: %w", err)
+		return LogSummary{}, nil, fmt.Errorf("check log: %w", err)
 	}
 	c := &boltCheck{f: f, name: file, size: size, seen: map[uint64]bool{}}
 	if rootPage, ok := c.meta(); ok {
@@ -291,7 +291,7 @@ func (c *boltCheck) bucket(at int64, flags uint32, name string, value []byte) {
 // stable checks one value of raft's stable store.
 func (c *boltCheck) stable(at int64, flags uint32, key, value []byte) {
 	b, bad := cutStable(key, value)
-	text := string(key) == stableVoteCand || string(key) == stableServerID
+	text := string(key) == stableVoteCand || string(key) == StableServerID
 	if bad == "" && !text && len(b) != 8 {
 		bad = fmt.Sprintf("value of %q has %d bytes, not 8", key, len(b))
 	}
@@ -301,10 +301,10 @@ func (c *boltCheck) stable(at int64, flags uint32, key, value []byte) {
 	switch {
 	case bad != "":
 		c.bad(at, "%s", bad)
-	case string(key) == stableServerID:
-		c.sum.serverID = string(b)
-	case string(key) == stableJoining:
-		c.sum.joining = binary.BigEndian.Uint64(b) != 0
+	case string(key) == StableServerID:
+		c.sum.ServerID = string(b)
+	case string(key) == StableJoining:
+		c.sum.Joining = binary.BigEndian.Uint64(b) != 0
 	}
 }
 
@@ -325,17 +325,17 @@ func (c *boltCheck) entry(at int64, flags uint32, key, value []byte) {
 		return
 	}
 	s := &c.sum
-	if s.last != 0 && index != s.last+1 {
-		c.bad(at, "log entry %d follows entry %d", index, s.last)
+	if s.Last != 0 && index != s.Last+1 {
+		c.bad(at, "log entry %d follows entry %d", index, s.Last)
 	}
 	if l.Term < s.lastTerm {
 		c.bad(at, "log entry %d of term %d follows an entry of term %d", index, l.Term, s.lastTerm)
 	}
-	if s.first == 0 {
-		s.first = index
+	if s.First == 0 {
+		s.First = index
 	}
-	s.last, s.lastTerm = index, l.Term
-	s.sizes = append(s.sizes, int32(entryBytes(&l)))
+	s.Last, s.lastTerm = index, l.Term
+	s.Sizes = append(s.Sizes, int32(entryBytes(&l)))
 	if l.Type == raft.LogCommand {
 		c.command(at, index, l.Data)
 	}

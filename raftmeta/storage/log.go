@@ -1,4 +1,4 @@
-package raftmeta
+package storage
 
 import (
 	"encoding/binary"
@@ -15,25 +15,16 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// logStore stores the log, and raft's term and vote, in one bbolt file. It implements raft.LogStore
+// Log stores the log, and raft's term and vote, in one bbolt file. It implements raft.LogStore
 // and raft.StableStore on raft-boltdb, and adds a checksum of each value, a deadline for each
 // write, and no write after the first failure.
-type logStore struct {
-	bolt boltStore
-	file string
-	// stall returns the time limit of a write.
-	stall func() time.Duration
-	// onFail reports a *DiskError or *CorruptError. It does not block.
-	onFail func(error)
-	// stored is called after entries were stored, with the bytes that they count toward a snapshot.
-	// It does not block. May be nil.
-	stored func(bytes int64)
-	// members receives each configuration that is stored, read or removed. May be nil.
-	members *membership
+type Log struct {
+	opt  LogOptions
+	bolt Backend
 	// end is the last entry that the newest snapshot covers, once the state in memory includes it;
 	// nil before the first snapshot. Raft reads it when it checks the entries that follow, and it
 	// may no longer be in the log.
-	end atomic.Pointer[entryID]
+	end atomic.Pointer[EntryID]
 
 	// recent caches new entries, which raft reads again to send and to apply them.
 	recent recentEntries
@@ -50,16 +41,60 @@ type logStore struct {
 	nanos   atomic.Uint64 // time spent storing them
 }
 
-// entryID identifies a log entry: entries with equal index and term are equal.
-type entryID struct{ index, term uint64 }
+// LogOptions are the options of a Log.
+type LogOptions struct {
+	// File is the name of the file, for errors.
+	File string
+	// StallTimeout returns the time limit of a write.
+	StallTimeout func() time.Duration
+	// OnFail reports a *DiskError or *CorruptError. It must not block.
+	OnFail func(error)
+	// OnStored is called after entries were stored, with the bytes that they count toward a
+	// snapshot. It must not block. May be nil.
+	OnStored func(bytes int64)
+	// Members receives the configurations in the log. May be nil.
+	Members Configurations
+}
+
+// Configurations receives each configuration that is in the log.
+type Configurations interface {
+	// Logged is called with an entry that was stored or read.
+	Logged(l *raft.Log)
+	// Truncated is called after the entries at index and after it were deleted.
+	Truncated(index uint64)
+}
+
+// NewLog returns the log in a file that bolt has open.
+func NewLog(bolt Backend, o LogOptions) *Log { return &Log{opt: o, bolt: bolt} }
+
+// SetServing records that raft runs.
+func (s *Log) SetServing() { s.serving.Store(true) }
+
+// SnapshotEnd returns the last entry that the newest snapshot covers, once the state in memory
+// includes it; nil before the first snapshot.
+func (s *Log) SnapshotEnd() *EntryID { return s.end.Load() }
+
+// LogCounters count what was stored since the log was opened.
+type LogCounters struct {
+	Writes, Entries, Bytes uint64
+	Time                   time.Duration
+}
+
+// Counters returns the counters.
+func (s *Log) Counters() LogCounters {
+	return LogCounters{s.writes.Load(), s.entries.Load(), s.bytes.Load(), time.Duration(s.nanos.Load())}
+}
+
+// EntryID identifies a log entry: entries with equal index and term are equal.
+type EntryID struct{ Index, Term uint64 }
 
 // coveredType is the type of an entry that a snapshot covers and that is not in the log. Raft only
 // compares its term. It is not one of raft's types, so that raft would refuse to apply the entry,
 // and another server to store it.
 const coveredType raft.LogType = 0xff
 
-// boltStore is the part of raft-boltdb that a logStore uses.
-type boltStore interface {
+// Backend is the part of raft-boltdb that a Log uses.
+type Backend interface {
 	raft.LogStore
 	raft.StableStore
 	io.Closer
@@ -81,8 +116,8 @@ const (
 	stableSum  = 4     // bytes after each value of the stable store
 )
 
-// openBolt opens or creates a bbolt file as raft's store.
-func openBolt(file string) (boltStore, error) {
+// OpenBolt opens or creates a bbolt file as raft's store.
+func OpenBolt(file string) (Backend, error) {
 	bolt, err := raftboltdb.New(raftboltdb.Options{
 		Path: file,
 		BoltOptions: &bbolt.Options{
@@ -101,7 +136,7 @@ func openBolt(file string) (boltStore, error) {
 
 // guard runs f, which reads or writes the file. bbolt maps the file, so an unreadable page causes a
 // fault and a corrupt one may fail an assertion. guard converts both to a *DiskError.
-func (s *logStore) guard(what string, f func() error) (err error) {
+func (s *Log) guard(what string, f func() error) (err error) {
 	start := time.Now()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -114,12 +149,12 @@ func (s *logStore) guard(what string, f func() error) (err error) {
 
 // write runs f, which changes the file, with a deadline. No write follows the first failure: the
 // kernel may have dropped the pages it could not write, so a later successful fsync proves nothing.
-func (s *logStore) write(what string, f func() error) error {
+func (s *Log) write(what string, f func() error) error {
 	if p := s.broken.Load(); p != nil {
 		return *p
 	}
 	start := time.Now()
-	w := stall.After(s.stall(), func() {
+	w := stall.After(s.opt.StallTimeout(), func() {
 		_ = s.failed(&DiskError{what, time.Since(start), ErrStalled})
 	})
 	err := s.guard(what, f)
@@ -137,9 +172,9 @@ func (s *logStore) write(what string, f func() error) error {
 
 // failed records err as the failure that stops all writes, unless one is recorded already. It
 // returns the recorded failure.
-func (s *logStore) failed(err error) error {
+func (s *Log) failed(err error) error {
 	if s.broken.CompareAndSwap(nil, &err) {
-		s.onFail(err)
+		s.opt.OnFail(err)
 	}
 	return *s.broken.Load()
 }
@@ -147,7 +182,7 @@ func (s *logStore) failed(err error) error {
 // park returns err before raft runs, and never returns afterwards. Raft panics if it cannot read an
 // entry or save its term, and a panic in its goroutine cannot be recovered. The failure has been
 // reported, so the process is about to exit with a proper message.
-func (s *logStore) park(err error) error {
+func (s *Log) park(err error) error {
 	if s.serving.Load() {
 		select {}
 	}
@@ -155,12 +190,12 @@ func (s *logStore) park(err error) error {
 }
 
 // StoreLog implements raft.LogStore.
-func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+func (s *Log) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. The entries are durable when it returns nil. If the entries
 // do not follow the end of the log, the error is a *GapError and none is stored: a log with a gap
 // fails verification at the next start.
-func (s *logStore) StoreLogs(logs []*raft.Log) error {
+func (s *Log) StoreLogs(logs []*raft.Log) error {
 	start := time.Now()
 	if err := s.checkNext(logs); err != nil {
 		return err
@@ -182,29 +217,29 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	}
 	for _, l := range logs {
 		s.recent.put(l)
-		if l.Type == raft.LogConfiguration && s.members != nil {
-			s.members.logged(l)
+		if l.Type == raft.LogConfiguration && s.opt.Members != nil {
+			s.opt.Members.Logged(l)
 		}
 	}
 	s.writes.Add(1)
 	s.entries.Add(uint64(len(logs)))
 	s.bytes.Add(uint64(bytes))
 	s.nanos.Add(uint64(time.Since(start)))
-	if s.stored != nil {
-		s.stored(bytes)
+	if s.opt.OnStored != nil {
+		s.opt.OnStored(bytes)
 	}
 	return nil
 }
 
 // checkNext returns a *GapError unless logs follow the end of the log, or the newest snapshot if
 // the log is empty.
-func (s *logStore) checkNext(logs []*raft.Log) error {
+func (s *Log) checkNext(logs []*raft.Log) error {
 	last, err := s.LastIndex()
 	if err != nil {
 		return err
 	}
 	if end := s.end.Load(); last == 0 && end != nil {
-		last = end.index
+		last = end.Index
 	}
 	for _, l := range logs {
 		if last++; l.Index != last {
@@ -242,62 +277,62 @@ func checkEntry(index uint64, l *raft.Log) string {
 }
 
 // GetLog implements raft.LogStore.
-func (s *logStore) GetLog(index uint64, l *raft.Log) error {
+func (s *Log) GetLog(index uint64, l *raft.Log) error {
 	if s.recent.get(index, l) {
 		return nil
 	}
 	err := s.guard("read log entry", func() error { return s.bolt.GetLog(index, l) })
 	if err == raft.ErrLogNotFound {
-		if end := s.end.Load(); end != nil && end.index == index {
-			*l = raft.Log{Index: end.index, Term: end.term, Type: coveredType}
+		if end := s.end.Load(); end != nil && end.Index == index {
+			*l = raft.Log{Index: end.Index, Term: end.Term, Type: coveredType}
 			return nil
 		}
 		return err
 	}
 	if err == nil {
 		if bad := checkEntry(index, l); bad != "" {
-			err = &CorruptError{File: s.file, Reason: bad}
+			err = &CorruptError{File: s.opt.File, Reason: bad}
 		}
 	}
 	if err != nil {
 		return s.park(s.failed(err))
 	}
 	l.Extensions = nil
-	if l.Type == raft.LogConfiguration && s.members != nil {
-		s.members.logged(l)
+	if l.Type == raft.LogConfiguration && s.opt.Members != nil {
+		s.opt.Members.Logged(l)
 	}
 	return nil
 }
 
-// covered records that the newest snapshot ends with the entry e. A snapshot that began before
+// Covered records that the newest snapshot ends with the entry e. A snapshot that began before
 // another one was installed may be reported later; it is ignored.
-func (s *logStore) covered(e entryID) {
+func (s *Log) Covered(e EntryID) {
 	for {
 		old := s.end.Load()
-		if old != nil && old.index >= e.index || s.end.CompareAndSwap(old, &e) {
+		if old != nil && old.Index >= e.Index || s.end.CompareAndSwap(old, &e) {
 			return
 		}
 	}
 }
 
-// holds reports whether the log contains that entry, or the newest snapshot ends with it.
-func (s *logStore) holds(e entryID) bool {
+// Holds reports whether the log contains that entry, or the newest snapshot ends with it.
+func (s *Log) Holds(e EntryID) bool {
 	var l raft.Log
-	return s.GetLog(e.index, &l) == nil && l.Term == e.term
+	return s.GetLog(e.Index, &l) == nil && l.Term == e.Term
 }
 
 // IsMonotonic implements raft.MonotonicLogStore. A snapshot from another server replaces the whole
 // log, so the log never has a gap, which is also what a lost page would look like.
-func (s *logStore) IsMonotonic() bool { return true }
+func (s *Log) IsMonotonic() bool { return true }
 
 // FirstIndex implements raft.LogStore.
-func (s *logStore) FirstIndex() (index uint64, err error) {
+func (s *Log) FirstIndex() (index uint64, err error) {
 	err = s.guard("read log", func() error { index, err = s.bolt.FirstIndex(); return err })
 	return index, err
 }
 
 // LastIndex implements raft.LogStore.
-func (s *logStore) LastIndex() (index uint64, err error) {
+func (s *Log) LastIndex() (index uint64, err error) {
 	err = s.guard("read log", func() error { index, err = s.bolt.LastIndex(); return err })
 	return index, err
 }
@@ -305,7 +340,7 @@ func (s *logStore) LastIndex() (index uint64, err error) {
 // DeleteRange implements raft.LogStore. It deletes the entries from first to last, inclusive, in
 // transactions of bounded size. A crash between transactions leaves no gap: if newer entries
 // remain, the oldest entries are deleted first, otherwise the newest.
-func (s *logStore) DeleteRange(first, last uint64) error {
+func (s *Log) DeleteRange(first, last uint64) error {
 	newest, err := s.LastIndex()
 	if err != nil {
 		return err
@@ -328,14 +363,14 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 			return err
 		}
 	}
-	if !oldEnd && s.members != nil {
-		s.members.truncated(from)
+	if !oldEnd && s.opt.Members != nil {
+		s.opt.Members.Truncated(from)
 	}
 	return nil
 }
 
 // Set implements raft.StableStore.
-func (s *logStore) Set(key, value []byte) error {
+func (s *Log) Set(key, value []byte) error {
 	b := append(make([]byte, 0, len(value)+stableSum), value...)
 	b = binary.BigEndian.AppendUint32(b, sumStable(key, value))
 	if err := s.write("store raft state", func() error { return s.bolt.Set(key, b) }); err != nil {
@@ -361,31 +396,31 @@ func cutStable(key, b []byte) (value []byte, bad string) {
 }
 
 // Get implements raft.StableStore. The error is raftboltdb.ErrKeyNotFound if there is no value.
-func (s *logStore) Get(key []byte) (value []byte, err error) {
+func (s *Log) Get(key []byte) (value []byte, err error) {
 	err = s.guard("read raft state", func() error { value, err = s.bolt.Get(key); return err })
 	if err != nil {
 		return nil, err
 	}
 	value, bad := cutStable(key, value)
 	if bad != "" {
-		return nil, s.failed(&CorruptError{File: s.file, Reason: bad})
+		return nil, s.failed(&CorruptError{File: s.opt.File, Reason: bad})
 	}
 	return value, nil
 }
 
 // SetUint64 implements raft.StableStore.
-func (s *logStore) SetUint64(key []byte, value uint64) error {
+func (s *Log) SetUint64(key []byte, value uint64) error {
 	return s.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }
 
 // GetUint64 implements raft.StableStore.
-func (s *logStore) GetUint64(key []byte) (uint64, error) {
+func (s *Log) GetUint64(key []byte) (uint64, error) {
 	b, err := s.Get(key)
 	if err != nil {
 		return 0, err
 	}
 	if len(b) != 8 {
-		return 0, s.failed(&CorruptError{File: s.file, Reason: fmt.Sprintf("value of %q has %d bytes, not 8", key, len(b))})
+		return 0, s.failed(&CorruptError{File: s.opt.File, Reason: fmt.Sprintf("value of %q has %d bytes, not 8", key, len(b))})
 	}
 	return binary.BigEndian.Uint64(b), nil
 }

@@ -1,4 +1,4 @@
-package raftmeta
+package storage
 
 import (
 	"bufio"
@@ -29,25 +29,25 @@ const (
 	fileHeaderBytes = 8 + 4 + 4 + 4
 	// fileMetaBytesMax bounds the description, which has the ids and addresses of a few servers.
 	fileMetaBytesMax = 64 << 10
-	// serversMax bounds the members of a group in a description.
-	serversMax = 1024
+	// MembersMax bounds the members of a group in a description.
+	MembersMax = 1024
 
 	// writeBufferBytes is the size of a frame of the stream.
 	writeBufferBytes = 64 << 10
 
-	snapshotSuffix = ".snap"
+	SnapshotSuffix = ".snap"
 	tempSuffix     = ".tmp"
-	// snapshotsKept is the number of snapshots to keep: the newest, which is the only one that is
+	// SnapshotsKept is the number of snapshots to keep: the newest, which is the only one that is
 	// ever read, and the previous one for the operator.
-	snapshotsKept = 2
+	SnapshotsKept = 2
 )
 
-// snapshotStore stores snapshots as files of one directory. It implements raft.SnapshotStore.
+// Snapshots stores snapshots as files of one directory. It implements raft.SnapshotStore.
 //
 // Raft's own file store keeps index and term in a JSON file without a checksum, so one flipped
 // digit would make raft skip log entries. It also skips a snapshot whose description it cannot
 // read, and raft would then start with less than was acknowledged.
-type snapshotStore struct {
+type Snapshots struct {
 	fs  vfs.FS
 	dir string
 	// onFail reports a failed fsync. It does not block.
@@ -64,8 +64,10 @@ type snapshotStore struct {
 	}
 }
 
-// openSnapshotStore creates the directory if necessary, and removes unfinished snapshots.
-func openSnapshotStore(fsys vfs.FS, dir string, onFail func(error)) (*snapshotStore, error) {
+// OpenSnapshots creates the directory if necessary, and removes unfinished snapshots. onFail
+// is called after a failed fsync, and onDamage, which may be nil, with a *CorruptError if a snapshot
+// turns out to be corrupt while raft runs. Neither may block.
+func OpenSnapshots(fsys vfs.FS, dir string, onFail, onDamage func(error)) (*Snapshots, error) {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("create snapshot directory: %w", err)
 	}
@@ -83,31 +85,31 @@ func openSnapshotStore(fsys vfs.FS, dir string, onFail func(error)) (*snapshotSt
 			}
 		}
 	}
-	return &snapshotStore{fs: fsys, dir: dir, onFail: onFail}, nil
+	return &Snapshots{fs: fsys, dir: dir, onFail: onFail, onDamage: onDamage}, nil
 }
 
-// ids returns the ids of the snapshots, newest first. An id begins with term and index in
+// IDs returns the ids of the snapshots, newest first. An id begins with term and index in
 // hexadecimal of fixed width, so ids sort by age.
-func (s *snapshotStore) ids() ([]string, error) {
+func (s *Snapshots) IDs() ([]string, error) {
 	names, err := s.fs.ReadDir(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot directory: %w", err)
 	}
 	var ids []string
 	for _, name := range slices.Backward(names) {
-		if id, ok := strings.CutSuffix(name, snapshotSuffix); ok {
+		if id, ok := strings.CutSuffix(name, SnapshotSuffix); ok {
 			ids = append(ids, id)
 		}
 	}
 	return ids, nil
 }
 
-func (s *snapshotStore) file(id string) string { return filepath.Join(s.dir, id+snapshotSuffix) }
+func (s *Snapshots) file(id string) string { return filepath.Join(s.dir, id+SnapshotSuffix) }
 
 // List implements raft.SnapshotStore. It returns only the newest snapshot: raft would fall back to
 // older ones if it cannot read the newest, and would then start with less than was acknowledged.
-func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
-	ids, err := s.ids()
+func (s *Snapshots) List() ([]*raft.SnapshotMeta, error) {
+	ids, err := s.IDs()
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -118,9 +120,9 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{meta}, f.Close()
 }
 
-// snapshotFile reads and verifies the stream in a snapshot file. It implements io.ReadCloser.
-type snapshotFile struct {
-	store  *snapshotStore
+// SnapshotFile reads and verifies the stream in a snapshot file. It implements io.ReadCloser.
+type SnapshotFile struct {
+	store  *Snapshots
 	meta   *raft.SnapshotMeta
 	f      vfs.File
 	header int64 // bytes before the stream
@@ -129,7 +131,7 @@ type snapshotFile struct {
 }
 
 // Read implements io.Reader. It returns io.EOF only at the end of a complete and valid stream.
-func (s *snapshotFile) Read(p []byte) (int, error) {
+func (s *SnapshotFile) Read(p []byte) (int, error) {
 	n, err := s.stream.Read(p)
 	_, bad := s.check.Write(p[:n])
 	if err == io.EOF && bad == nil {
@@ -141,11 +143,14 @@ func (s *snapshotFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Description returns the description in the header of the file.
+func (s *SnapshotFile) Description() *raft.SnapshotMeta { return s.meta }
+
 // Close implements io.Closer.
-func (s *snapshotFile) Close() error { return s.f.Close() }
+func (s *SnapshotFile) Close() error { return s.f.Close() }
 
 // locate adds the file and the offset to an error of fsm.ReadSnapshot or of a fsm.StreamCheck.
-func (s *snapshotFile) locate(err error) error {
+func (s *SnapshotFile) locate(err error) error {
 	file := s.store.file(s.meta.ID)
 	var known *CorruptError
 	var newer *fsm.VersionError
@@ -164,7 +169,7 @@ func (s *snapshotFile) locate(err error) error {
 
 // Open implements raft.SnapshotStore. The error, also that of a read, is a *CorruptError or
 // *VersionError if the file is invalid.
-func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	f, err := s.open(id)
 	if err != nil {
 		return nil, nil, err
@@ -172,7 +177,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return f.meta, f, nil
 }
 
-func (s *snapshotStore) open(id string) (*snapshotFile, error) {
+func (s *Snapshots) open(id string) (*SnapshotFile, error) {
 	f, err := s.fs.OpenRead(s.file(id))
 	if err != nil {
 		return nil, fmt.Errorf("open snapshot: %w", err)
@@ -186,11 +191,11 @@ func (s *snapshotStore) open(id string) (*snapshotFile, error) {
 		return nil, errors.Join(s.bad(id, err), f.Close())
 	}
 	meta.ID, meta.Size = id, size-header
-	return &snapshotFile{s, meta, f, header, io.NewSectionReader(f, header, meta.Size), fsm.NewStreamCheck()}, nil
+	return &SnapshotFile{s, meta, f, header, io.NewSectionReader(f, header, meta.Size), fsm.NewStreamCheck()}, nil
 }
 
 // bad records that a snapshot is corrupt, if err is ErrCorrupt, and returns err.
-func (s *snapshotStore) bad(id string, err error) error {
+func (s *Snapshots) bad(id string, err error) error {
 	if !errors.Is(err, ErrCorrupt) {
 		return err
 	}
@@ -207,7 +212,7 @@ func (s *snapshotStore) bad(id string, err error) error {
 }
 
 // dropDamaged removes the snapshots that could not be read. A newer one must have replaced them.
-func (s *snapshotStore) dropDamaged() error {
+func (s *Snapshots) dropDamaged() error {
 	s.mu.Lock()
 	damaged := slices.Collect(maps.Keys(s.mu.damaged))
 	s.mu.Unlock()
@@ -223,7 +228,7 @@ func (s *snapshotStore) dropDamaged() error {
 }
 
 // Create implements raft.SnapshotStore.
-func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
 	membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	meta := &raft.SnapshotMeta{
 		Version:            version,
@@ -240,7 +245,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot: %w", err)
 	}
-	sink := &snapshotSink{store: s, meta: meta, temp: temp, f: f, check: fsm.NewStreamCheck()}
+	sink := &SnapshotSink{store: s, meta: meta, temp: temp, f: f, check: fsm.NewStreamCheck()}
 	sink.w = bufio.NewWriterSize(io.NewOffsetWriter(f, 0), writeBufferBytes)
 	if _, err := sink.w.Write(encodeSnapshotHeader(meta)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create snapshot: %w", err), sink.Cancel())
@@ -249,8 +254,8 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 }
 
 // retain removes all but the n newest snapshots, ignoring those known to be corrupt.
-func (s *snapshotStore) retain(n int) error {
-	ids, err := s.ids()
+func (s *Snapshots) retain(n int) error {
+	ids, err := s.IDs()
 	if err != nil {
 		return err
 	}
@@ -265,9 +270,9 @@ func (s *snapshotStore) retain(n int) error {
 	return nil
 }
 
-// snapshotSink writes a snapshot file. It implements raft.SnapshotSink.
-type snapshotSink struct {
-	store *snapshotStore
+// SnapshotSink writes a snapshot file. It implements raft.SnapshotSink.
+type SnapshotSink struct {
+	store *Snapshots
 	meta  *raft.SnapshotMeta
 	temp  string
 	f     vfs.File
@@ -276,12 +281,15 @@ type snapshotSink struct {
 	done  bool
 }
 
+// Description returns the description of the snapshot.
+func (s *SnapshotSink) Description() *raft.SnapshotMeta { return s.meta }
+
 // ID implements raft.SnapshotSink.
-func (s *snapshotSink) ID() string { return s.meta.ID }
+func (s *SnapshotSink) ID() string { return s.meta.ID }
 
 // Write implements raft.SnapshotSink. It rejects a corrupt stream, as may come from another server,
 // as soon as it detects the corruption.
-func (s *snapshotSink) Write(b []byte) (int, error) {
+func (s *SnapshotSink) Write(b []byte) (int, error) {
 	if _, err := s.check.Write(b); err != nil {
 		return 0, err
 	}
@@ -290,7 +298,7 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 
 // Close implements raft.SnapshotSink. If the stream is complete, Close makes the snapshot durable
 // and gives it its name; raft truncates the log afterwards. Closing again does nothing.
-func (s *snapshotSink) Close() error {
+func (s *SnapshotSink) Close() error {
 	if s.done {
 		return nil
 	}
@@ -314,11 +322,11 @@ func (s *snapshotSink) Close() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.store.dropDamaged(), s.store.retain(snapshotsKept))
+	return errors.Join(s.store.dropDamaged(), s.store.retain(SnapshotsKept))
 }
 
 // sync calls f, which syncs a file or a directory, and reports its failure as that of the disk.
-func (s *snapshotSink) sync(what string, f func() error) error {
+func (s *SnapshotSink) sync(what string, f func() error) error {
 	start := time.Now()
 	err := f()
 	if err != nil {
@@ -329,7 +337,7 @@ func (s *snapshotSink) sync(what string, f func() error) error {
 }
 
 // Cancel implements raft.SnapshotSink. It removes the file.
-func (s *snapshotSink) Cancel() error {
+func (s *SnapshotSink) Cancel() error {
 	if s.done {
 		return nil
 	}
@@ -414,7 +422,7 @@ func decodeSnapshotMeta(b []byte) (*raft.SnapshotMeta, error) {
 		Term:    d.Uint(),
 	}
 	meta.ConfigurationIndex = d.Uint()
-	servers := d.ArrayMax(serversMax)
+	servers := d.ArrayMax(MembersMax)
 	for range servers {
 		if d.Array() != 3 {
 			return nil, descriptionError(&d)

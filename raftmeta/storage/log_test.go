@@ -1,4 +1,4 @@
-package raftmeta
+package storage
 
 import (
 	"bytes"
@@ -19,15 +19,15 @@ import (
 )
 
 // newLogStore opens a log in its own directory. Failures go to the returned channel.
-func newLogStore(tb testing.TB) (*logStore, chan error) {
+func newLogStore(tb testing.TB) (*Log, chan error) {
 	tb.Helper()
-	file := filepath.Join(tb.TempDir(), logName)
-	bolt, err := openBolt(file)
+	file := filepath.Join(tb.TempDir(), LogName)
+	bolt, err := OpenBolt(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	failures := make(chan error, 10)
-	s := &logStore{bolt: bolt, file: file, stall: func() time.Duration { return 10 * time.Second }, onFail: func(err error) { failures <- err }}
+	s := NewLog(bolt, LogOptions{File: file, StallTimeout: func() time.Duration { return 10 * time.Second }, OnFail: func(err error) { failures <- err }})
 	tb.Cleanup(func() { _ = s.bolt.Close() })
 	return s, failures
 }
@@ -36,7 +36,7 @@ func entry(index uint64, data string) *raft.Log {
 	return &raft.Log{Index: index, Term: 1 + index/100, Type: raft.LogNoop, Data: []byte(data), AppendedAt: time.Unix(1, 2)}
 }
 
-func storeEntries(tb testing.TB, s *logStore, first, last uint64, size int) {
+func storeEntries(tb testing.TB, s *Log, first, last uint64, size int) {
 	tb.Helper()
 	for first <= last {
 		var batch []*raft.Log
@@ -165,7 +165,7 @@ func TestLogStoreDeletesInPieces(t *testing.T) {
 		t.Run(fmt.Sprintf("%d-%d", tc.first, tc.last), func(t *testing.T) {
 			s, _ := newLogStore(t)
 			storeEntries(t, s, 1, n, 10)
-			spy := &deleteSpy{boltStore: s.bolt}
+			spy := &deleteSpy{Backend: s.bolt}
 			s.bolt = spy
 			start := time.Now()
 			if err := s.DeleteRange(tc.first, tc.last); err != nil {
@@ -197,18 +197,18 @@ func TestLogStoreDeletesInPieces(t *testing.T) {
 }
 
 type deleteSpy struct {
-	boltStore
+	Backend
 	ranges [][2]uint64
 }
 
 func (d *deleteSpy) DeleteRange(first, last uint64) error {
 	d.ranges = append(d.ranges, [2]uint64{first, last})
-	return d.boltStore.DeleteRange(first, last)
+	return d.Backend.DeleteRange(first, last)
 }
 
 // slowBolt fails or delays writes.
 type slowBolt struct {
-	boltStore
+	Backend
 	err    error
 	during func()
 	writes atomic.Int64
@@ -222,13 +222,13 @@ func (b *slowBolt) StoreLogs(logs []*raft.Log) error {
 	if b.err != nil {
 		return b.err
 	}
-	return b.boltStore.StoreLogs(logs)
+	return b.Backend.StoreLogs(logs)
 }
 
 func TestLogStoreNeverTriesAgain(t *testing.T) {
 	s, failures := newLogStore(t)
 	broken := errors.New("input/output error")
-	slow := &slowBolt{boltStore: s.bolt, err: broken}
+	slow := &slowBolt{Backend: s.bolt, err: broken}
 	s.bolt = slow
 	for range 3 {
 		err := s.StoreLog(entry(1, "x"))
@@ -250,7 +250,7 @@ func TestLogStoreNeverTriesAgain(t *testing.T) {
 }
 
 // memStore stores nothing; virtual time cannot pass inside a real disk.
-type memStore struct{ boltStore }
+type memStore struct{ Backend }
 
 func (memStore) StoreLogs([]*raft.Log) error { return nil }
 func (memStore) LastIndex() (uint64, error)  { return 0, nil }
@@ -269,8 +269,8 @@ func TestLogStoreStall(t *testing.T) {
 			start := time.Now()
 			var reported time.Duration
 			var reason error
-			s := &logStore{stall: func() time.Duration { return tc.stall }, onFail: func(err error) { reported, reason = time.Since(start), err }}
-			s.bolt = &slowBolt{boltStore: memStore{}, during: func() { time.Sleep(tc.takes) }}
+			s := NewLog(nil, LogOptions{StallTimeout: func() time.Duration { return tc.stall }, OnFail: func(err error) { reported, reason = time.Since(start), err }})
+			s.bolt = &slowBolt{Backend: memStore{}, during: func() { time.Sleep(tc.takes) }}
 			err := s.StoreLog(entry(1, ""))
 			if stalled := errors.Is(err, ErrStalled); stalled != tc.stalled || stalled != errors.Is(reason, ErrStalled) {
 				t.Errorf("%v with a limit of %v: %v, reported %v", tc.takes, tc.stall, err, reason)
@@ -287,7 +287,7 @@ func TestLogStoreStall(t *testing.T) {
 func TestLogStoreSurvivesFaults(t *testing.T) {
 	s, failures := newLogStore(t)
 	storeEntries(t, s, 1, 2000, 100)
-	if err := os.Truncate(s.file, 8192); err != nil {
+	if err := os.Truncate(s.opt.File, 8192); err != nil {
 		t.Fatal(err)
 	}
 	var d *DiskError
@@ -300,11 +300,60 @@ func TestLogStoreSurvivesFaults(t *testing.T) {
 }
 
 // checkLog runs the check on a log of the operating system's file system.
-func checkLog(tb testing.TB, file string) (logSummary, []error) {
+func checkLog(tb testing.TB, file string) (LogSummary, []error) {
 	tb.Helper()
-	sum, problems, err := checkLogFile(vfs.OS(), file)
+	sum, problems, err := CheckLog(vfs.OS(), file)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return sum, problems
+}
+
+// TestLogStoreRejectsGaps stores entries that do not follow the end of the log.
+func TestLogStoreRejectsGaps(t *testing.T) {
+	s, failures := newLogStore(t)
+	var gap *GapError
+	if err := s.StoreLog(entry(2, "")); !errors.As(err, &gap) || *gap != (GapError{Index: 2, Want: 1}) {
+		t.Errorf("first entry 2: %v", err)
+	}
+	storeEntries(t, s, 1, 5, 1)
+	for _, logs := range [][]*raft.Log{{entry(7, "")}, {entry(5, "")}, {entry(6, ""), entry(8, "")}} {
+		if err := s.StoreLogs(logs); !errors.As(err, &gap) {
+			t.Errorf("entry %d after 5: %v", logs[0].Index, err)
+		}
+	}
+	if err := s.DeleteRange(1, 5); err != nil {
+		t.Fatal(err)
+	}
+	s.end.Store(&EntryID{20, 1})
+	if err := s.StoreLog(entry(6, "")); !errors.As(err, &gap) || gap.Want != 21 {
+		t.Errorf("entry 6 after a snapshot at 20: %v", err)
+	}
+	storeEntries(t, s, 21, 22, 1)
+	if len(failures) != 0 {
+		t.Errorf("told %v", <-failures)
+	}
+	if first, _ := s.FirstIndex(); first != 21 {
+		t.Errorf("the log begins at %d", first)
+	}
+}
+
+// TestLogStoreKnowsTheSnapshotsEnd reads the last entry of a snapshot.
+func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
+	s, _ := newLogStore(t)
+	s.end.Store(&EntryID{20, 3})
+	storeEntries(t, s, 21, 22, 1)
+	var l raft.Log
+	if err := s.GetLog(20, &l); err != nil || l.Index != 20 || l.Term != 3 {
+		t.Errorf("entry 20: %+v, %v", l, err)
+	}
+	// Only its term is known: it must not be applied or sent.
+	if l.Type <= raft.LogConfiguration {
+		t.Errorf("entry 20 has type %v", l.Type)
+	}
+	for _, index := range []uint64{0, 19, 23} {
+		if err := s.GetLog(index, &l); err != raft.ErrLogNotFound {
+			t.Errorf("entry %d: %v", index, err)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package raftmeta
+package storage
 
 import (
 	"bytes"
@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +28,7 @@ const goldenHeader = `
 var goldenMembers = raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: "n1", Address: "n1"}}}
 
 // takeSnapshot stores ns, as of the previous command, as the snapshot at index.
-func takeSnapshot(s *snapshotStore, index uint64, ns *fsm.Namespace) error {
+func takeSnapshot(s *Snapshots, index uint64, ns *fsm.Namespace) error {
 	sink, err := s.Create(1, index, 2, goldenMembers, 1, nil)
 	if err != nil {
 		return err
@@ -68,12 +70,12 @@ func streamOf(tb testing.TB, ns *fsm.Namespace, applied uint64) []byte {
 	return b.Bytes()
 }
 
-func newSnapshotStore(tb testing.TB, fs vfs.FS) *snapshotStore {
+func newSnapshotStore(tb testing.TB, fs vfs.FS) *Snapshots {
 	tb.Helper()
 	if err := errors.Join(fs.MkdirAll("/m"), fs.SyncDir("/")); err != nil {
 		tb.Fatal(err)
 	}
-	s, err := openSnapshotStore(fs, "/m/snapshots", func(error) {})
+	s, err := OpenSnapshots(fs, "/m/snapshots", func(error) {}, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -135,7 +137,7 @@ func TestSnapshotFileGolden(t *testing.T) {
 		m.Size != int64(len(streamOf(t, exampleNamespace(), 6))) {
 		t.Errorf("meta: %+v", m)
 	}
-	if applied, err := s.check(t.Context()); err != nil || applied != 6 {
+	if applied, err := s.Check(t.Context()); err != nil || applied != 6 {
 		t.Errorf("check: %d, %v", applied, err)
 	}
 }
@@ -148,7 +150,7 @@ func TestSnapshotFileEveryByteCounts(t *testing.T) {
 	if err := takeSnapshot(s, 7, exampleNamespace()); err != nil {
 		t.Fatal(err)
 	}
-	ids, _ := s.ids()
+	ids, _ := s.IDs()
 	file := s.file(ids[0])
 	whole := readAll(t, mem, file)
 	for i := range whole {
@@ -156,14 +158,14 @@ func TestSnapshotFileEveryByteCounts(t *testing.T) {
 			bad := bytes.Clone(whole)
 			bad[i] ^= 1 << bit
 			writeAll(t, mem, file, bad)
-			_, err := s.check(t.Context())
+			_, err := s.Check(t.Context())
 			var c *CorruptError
 			if !errors.As(err, &c) || c.File != file || c.Offset > int64(i) {
 				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
 			}
 		}
 		writeAll(t, mem, file, whole[:i])
-		if _, err := s.check(t.Context()); !errors.Is(err, ErrCorrupt) {
+		if _, err := s.Check(t.Context()); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("cut at byte %d: %v", i, err)
 		}
 	}
@@ -211,11 +213,11 @@ func TestSnapshotStoreCrash(t *testing.T) {
 		})
 		err := takeSnapshot(s, 20, namespaceOf(2000))
 		after := mem.Crash(rng)
-		s, openErr := openSnapshotStore(after, "/m/snapshots", func(error) {})
+		s, openErr := OpenSnapshots(after, "/m/snapshots", func(error) {}, nil)
 		if openErr != nil {
 			t.Fatal(openErr)
 		}
-		applied, checkErr := s.check(t.Context())
+		applied, checkErr := s.Check(t.Context())
 		if checkErr != nil || applied != 9 && applied != 19 || err == nil && applied != 19 {
 			t.Fatalf("power cut at operation %d (%v): found command %d, %v", n, err, applied, checkErr)
 		}
@@ -293,4 +295,65 @@ func writeAllNew(tb testing.TB, fs vfs.FS, name string, b []byte) {
 		tb.Fatal(err)
 	}
 	writeAll(tb, fs, name, b)
+}
+
+// TestSinkRejectsCorruptStream flips each bit of a stream that is written to a snapshot file. The file
+// does not get its final name, and existing snapshots remain.
+func TestSinkRejectsCorruptStream(t *testing.T) {
+	mem := vfs.NewMem(vfs.MemOptions{})
+	s := newSnapshotStore(t, mem)
+	for index := range uint64(2) {
+		if err := takeSnapshot(s, 5+index, exampleNamespace()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, _ := mem.ReadDir(s.dir)
+	send := func(b []byte) error {
+		sink, err := s.Create(1, 9, 2, goldenMembers, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(b) > 0 {
+			n := min(len(b), 7)
+			if _, err := sink.Write(b[:n]); err != nil {
+				return errors.Join(err, sink.Cancel())
+			}
+			b = b[n:]
+		}
+		return sink.Close()
+	}
+	whole := streamOf(t, exampleNamespace(), 6)
+	for i := range whole {
+		for bit := range 8 {
+			bad := bytes.Clone(whole)
+			bad[i] ^= 1 << bit
+			if err := send(bad); err == nil {
+				t.Fatalf("bit %d of byte %d changed: named", bit, i)
+			}
+		}
+		if err := send(whole[:i]); !errors.Is(err, fsm.ErrBadSnapshot) {
+			t.Fatalf("%d bytes of %d: %v", i, len(whole), err)
+		}
+	}
+	if after, _ := mem.ReadDir(s.dir); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("had %q, has %q", before, after)
+	}
+	if err := send(whole); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDocShowsTheGoldenBytes checks that the examples in doc.go are those of the golden tests.
+func TestDocShowsTheGoldenBytes(t *testing.T) {
+	b, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	doc := squeeze(strings.ReplaceAll(string(b), "//", ""))
+	for _, example := range []string{goldenHeader} {
+		if !strings.Contains(doc, squeeze(example)) {
+			t.Errorf("doc.go does not have %s", example)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package raftmeta
+package storage
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func TestLogCheckAcceptsWhatBoltWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 				first, sizes = first+n, sizes[n:]
-				s.end.Store(&entryID{first - 1, 1}) // compaction follows a snapshot
+				s.end.Store(&EntryID{first - 1, 1}) // compaction follows a snapshot
 			case op < 9 && next > first:
 				n := 1 + rng.Uint64N(next-first)
 				if err := s.DeleteRange(next-n, next-1); err != nil {
@@ -60,16 +61,16 @@ func TestLogCheckAcceptsWhatBoltWrites(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			sum, problems := checkLog(t, s.file)
+			sum, problems := checkLog(t, s.opt.File)
 			if len(problems) > 0 {
 				t.Fatalf("round %d: %v", round, problems)
 			}
-			if len(sum.sizes) != len(sizes) || len(sizes) > 0 && (sum.first != first || sum.last != next-1) {
-				t.Fatalf("round %d: found %d to %d, %d entries; want %d to %d", round, sum.first, sum.last, len(sum.sizes), first, next-1)
+			if len(sum.Sizes) != len(sizes) || len(sizes) > 0 && (sum.First != first || sum.Last != next-1) {
+				t.Fatalf("round %d: found %d to %d, %d entries; want %d to %d", round, sum.First, sum.Last, len(sum.Sizes), first, next-1)
 			}
 			for i := range sizes {
-				if sizes[i] != sum.sizes[i] {
-					t.Fatalf("round %d: entry %d counts for %d, not %d", round, i, sum.sizes[i], sizes[i])
+				if sizes[i] != sum.Sizes[i] {
+					t.Fatalf("round %d: entry %d counts for %d, not %d", round, i, sum.Sizes[i], sizes[i])
 				}
 			}
 		}
@@ -93,7 +94,7 @@ func smallLog(tb testing.TB) []byte {
 	if err := s.bolt.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	b, err := os.ReadFile(s.file)
+	b, err := os.ReadFile(s.opt.File)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,12 +104,12 @@ func smallLog(tb testing.TB) []byte {
 // contents reads all of a log through bbolt.
 func contents(tb testing.TB, file string) string {
 	tb.Helper()
-	bolt, err := openBolt(file)
+	bolt, err := OpenBolt(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer func() { _ = bolt.Close() }()
-	s := &logStore{bolt: bolt, file: file, stall: func() time.Duration { return time.Minute }, onFail: func(err error) { tb.Error(err) }}
+	s := NewLog(bolt, LogOptions{File: file, StallTimeout: func() time.Duration { return time.Minute }, OnFail: func(err error) { tb.Error(err) }})
 	var out bytes.Buffer
 	first, _ := s.FirstIndex()
 	last, _ := s.LastIndex()
@@ -129,7 +130,7 @@ func TestLogCheckEveryByteCounts(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	whole := smallLog(t)
-	file := filepath.Join(t.TempDir(), logName)
+	file := filepath.Join(t.TempDir(), LogName)
 	if err := os.WriteFile(file, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestLogCheckEveryByteCounts(t *testing.T) {
 
 func TestLogCheckCutFile(t *testing.T) {
 	whole := smallLog(t)
-	file := filepath.Join(t.TempDir(), logName)
+	file := filepath.Join(t.TempDir(), LogName)
 	for n := 0; n < len(whole); n += 1024 {
 		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
@@ -176,7 +177,7 @@ func TestLogCheckCutFile(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := checkLogFile(vfs.OS(), file+"none"); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := CheckLog(vfs.OS(), file+"none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -192,9 +193,9 @@ func TestLogCheckNewerCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, problems := checkLog(t, s.file)
+	_, problems := checkLog(t, s.opt.File)
 	var v *fsm.VersionError
-	if len(problems) != 3 || !errors.As(problems[0], &v) || v.File != s.file || !errors.As(problems[1], &v) || !errors.Is(problems[2], ErrCorrupt) {
+	if len(problems) != 3 || !errors.As(problems[0], &v) || v.File != s.opt.File || !errors.As(problems[1], &v) || !errors.Is(problems[2], ErrCorrupt) {
 		t.Errorf("got %v", problems)
 	}
 }
@@ -216,8 +217,27 @@ func FuzzLogCheck(f *testing.F) {
 		}
 		mem := vfs.NewMem(vfs.MemOptions{})
 		writeAllNew(t, mem, "/log", b)
-		if _, _, err := checkLogFile(mem, "/log"); err != nil {
+		if _, _, err := CheckLog(mem, "/log"); err != nil {
 			t.Fatal(err)
 		}
 	})
+}
+
+// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
+// failing test prints how to replay it.
+func testSeed(tb testing.TB) uint64 {
+	tb.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("STELE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			tb.Fatalf("STELE_SEED: %v", err)
+		}
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta/storage -run '^%s$'", seed, tb.Name())
+		}
+	})
+	return seed
 }
