@@ -27,27 +27,36 @@ type invalidation struct {
 	path string
 }
 
-func (lm *manager) fileLocked(path string) *cachedFile {
-	f := lm.mu.files[path]
+// cacheTable has the files that sessions cache. manager.mu guards it.
+type cacheTable struct {
+	files map[string]*cachedFile
+	// registered is the number of pairs of a session and a file that it caches.
+	registered int
+	ledger     *ledger
+}
+
+// file returns the entry of a file, which it creates if there is none.
+func (t *cacheTable) file(path string) *cachedFile {
+	f := t.files[path]
 	if f == nil {
 		f = &cachedFile{}
-		lm.mu.files[path] = f
+		t.files[path] = f
 	}
 	return f
 }
 
-// unregisterLocked records that a session no longer caches a file.
-func (lm *manager) unregisterLocked(s *leaderSession, path string) {
-	f := lm.mu.files[path]
+// unregister records that a session no longer caches a file.
+func (t *cacheTable) unregister(s *leaderSession, path string) {
+	f := t.files[path]
 	delete(s.cached, path)
 	delete(f.holders, s)
-	lm.mu.registered--
-	lm.releaseLocked(s, leaderCharge(path))
-	lm.checkDrainedLocked(path, f)
+	t.registered--
+	t.ledger.release(s, leaderCharge(path))
+	t.checkDrained(path, f)
 }
 
-// checkDrainedLocked wakes those that wait for f to have no holders, and removes f when it is unused.
-func (lm *manager) checkDrainedLocked(path string, f *cachedFile) {
+// checkDrained wakes those that wait for f to have no holders, and removes f when it is unused.
+func (t *cacheTable) checkDrained(path string, f *cachedFile) {
 	if len(f.holders) > 0 {
 		return
 	}
@@ -56,8 +65,29 @@ func (lm *manager) checkDrainedLocked(path string, f *cachedFile) {
 		f.drained = nil
 	}
 	if f.writers == 0 {
-		delete(lm.mu.files, path)
+		delete(t.files, path)
 	}
+}
+
+// register records that a session may cache a file, unless the session, or all of them, cache too
+// many already, or the file does not fit into quota.
+func (t *cacheTable) register(s *leaderSession, path string, quota *fsm.Quota) bool {
+	if _, ok := s.cached[path]; !ok {
+		if len(s.cached) >= api.CachedMax || t.registered >= registeredMax || t.ledger.reserve(s, leaderCharge(path), quota) != nil {
+			return false
+		}
+		if s.cached == nil {
+			s.cached = map[string]struct{}{}
+		}
+		s.cached[path] = struct{}{}
+		t.registered++
+	}
+	f := t.file(path)
+	if f.holders == nil {
+		f.holders = map[*leaderSession]uint64{}
+	}
+	f.holders[s] = 0
+	return true
 }
 
 // read returns the node at path, and whether the session may cache it. If mark is not zero, it is
@@ -70,7 +100,7 @@ func (lm *manager) read(path string, id api.SessionID, quota *fsm.Quota) (st *fs
 	// has been applied.
 	lm.machine.View(func(ns *fsm.Namespace, _ uint64) { st = ns.Lookup(path) })
 	s := lm.mu.sessions[id]
-	f := lm.mu.files[path]
+	f := lm.mu.caches.files[path]
 	switch {
 	case st == nil || st.Node.Dir || s == nil || s.leaseOver || s.closing || !s.termAcked || lm.mu.stopped:
 		return st, perm, 0
@@ -79,21 +109,9 @@ func (lm *manager) read(path string, id api.SessionID, quota *fsm.Quota) (st *fs
 	case st.Node.Cached == 0:
 		return st, perm, st.Node.Generation
 	}
-	if _, ok := s.cached[path]; !ok {
-		if len(s.cached) >= api.CachedMax || lm.mu.registered >= registeredMax || lm.reserveLocked(s, leaderCharge(path), quota) != nil {
-			return st, perm, 0
-		}
-		if s.cached == nil {
-			s.cached = map[string]struct{}{}
-		}
-		s.cached[path] = struct{}{}
-		lm.mu.registered++
+	if !lm.mu.caches.register(s, path, quota) {
+		return st, perm, 0
 	}
-	f = lm.fileLocked(path)
-	if f.holders == nil {
-		f.holders = map[*leaderSession]uint64{}
-	}
-	f.holders[s] = 0
 	return st, api.CachePermission{OK: true, Term: lm.term, At: s.last}, 0
 }
 
@@ -156,10 +174,10 @@ func (lm *manager) beginWrite(paths []string) []<-chan struct{} {
 		}
 	})
 	if unknown {
-		waits = append(waits, lm.mu.allAcked)
+		waits = append(waits, lm.mu.acks.all)
 	}
 	for _, path := range paths {
-		f := lm.fileLocked(path)
+		f := lm.mu.caches.file(path)
 		f.writers++
 		for s, event := range f.holders {
 			if event != 0 {
@@ -189,9 +207,9 @@ func (lm *manager) endWrite(paths []string) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	for _, path := range paths {
-		f := lm.mu.files[path]
+		f := lm.mu.caches.files[path]
 		f.writers--
-		lm.checkDrainedLocked(path, f)
+		lm.mu.caches.checkDrained(path, f)
 	}
 }
 
@@ -223,7 +241,7 @@ func (lm *manager) resolve() {
 		case lm.ctx.Err() != nil:
 			return
 		case err != nil:
-			lm.pause()
+			pause(lm.ctx, lm.clock)
 			continue
 		}
 		lm.endWrite(paths)

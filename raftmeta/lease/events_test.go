@@ -24,15 +24,15 @@ func TestEventQueueIsExact(t *testing.T) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		s := k.mu.sessions[id]
-		start, before := s.last, k.mu.queued
+		start, before := s.last, k.mu.ledger.queued
 		if len(s.events) != 0 {
 			t.Fatalf("%d events are queued", len(s.events))
 		}
 		state := func(what string, first, last uint64, events, queued int) {
 			t.Helper()
-			if s.first != start+first || s.last != start+last || len(s.events) != events || k.mu.queued != queued {
+			if s.first != start+first || s.last != start+last || len(s.events) != events || k.mu.ledger.queued != queued {
 				t.Errorf("%s: %d events from %d to %d, %d of all sessions: want %d from %d to %d, %d of all", what,
-					len(s.events), s.first-start, s.last-start, k.mu.queued, events, first, last, queued)
+					len(s.events), s.first-start, s.last-start, k.mu.ledger.queued, events, first, last, queued)
 			}
 		}
 		for i := range uint64(3) {
@@ -50,7 +50,7 @@ func TestEventQueueIsExact(t *testing.T) {
 		k.ackLocked(s, start+9)
 		state("more acknowledged than sent", 4, 3, 0, before)
 
-		k.mu.queued = queuedMax - 2
+		k.mu.ledger.queued = queuedMax - 2
 		for range 2 {
 			k.pushLocked(s, api.Event{})
 		}
@@ -62,7 +62,7 @@ func TestEventQueueIsExact(t *testing.T) {
 		s.sent = s.last
 		k.ackLocked(s, s.last)
 		state("all acknowledged", 7, 6, 0, queuedMax-2)
-		k.mu.queued = queuedMax // of other sessions
+		k.mu.ledger.queued = queuedMax // of other sessions
 		k.pushLocked(s, api.Event{})
 		state("the only event of a session", 7, 7, 1, queuedMax+1)
 		if s.events[0].Kind == api.FailedOver {
@@ -70,7 +70,7 @@ func TestEventQueueIsExact(t *testing.T) {
 		}
 		s.sent = s.last
 		k.ackLocked(s, s.last)
-		k.mu.queued = before
+		k.mu.ledger.queued = before
 	})
 }
 
@@ -93,8 +93,8 @@ func TestWatchIsExact(t *testing.T) {
 			t.Helper()
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			if got := k.mu.watches["/p"][k.mu.sessions[a]]; k.mu.watchCount != watched || len(k.mu.watches) != paths || got != kinds {
-				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watchCount, len(k.mu.watches), got, watched, paths, kinds)
+			if got := k.mu.watches.byPath["/p"][k.mu.sessions[a]]; k.mu.watches.count != watched || len(k.mu.watches.byPath) != paths || got != kinds {
+				t.Errorf("%s: %d watches of %d paths, kinds %d; want %d of %d, kinds %d", what, k.mu.watches.count, len(k.mu.watches.byPath), got, watched, paths, kinds)
 			}
 		}
 		unwatch := func(s api.SessionID, path string, number uint64) {
@@ -124,7 +124,7 @@ func TestWatchIsExact(t *testing.T) {
 		unwatch(b, "/p", other)
 		state("the last of a path ended", 1, 1, 0)
 		k.mu.Lock()
-		k.unwatchAllLocked(k.mu.sessions[b])
+		k.mu.watches.removeAll(k.mu.sessions[b])
 		k.mu.Unlock()
 		state("all ended", 0, 0, 0)
 	})
@@ -147,13 +147,13 @@ func TestWatchBounds(t *testing.T) {
 			}
 		}
 		k.mu.Lock()
-		k.mu.watchCount = watchedMax - 1
+		k.mu.watches.count = watchedMax - 1
 		k.mu.Unlock()
 		watch("the last of all sessions", "/a", 0)
 		watch("one more of all sessions", "/b", watchedMax)
 		watch("one that is there", "/a", 0)
 		k.mu.Lock()
-		k.mu.watchCount = 1
+		k.mu.watches.count = 1
 		k.mu.Unlock()
 		for i := range api.WatchesMax - 1 {
 			watch("of a session", fmt.Sprint("/", i), 0)

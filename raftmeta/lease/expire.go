@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/fsm"
@@ -26,9 +27,9 @@ type expiryBatch struct {
 
 // startExpirersLocked starts a worker for each 128 sessions and lock-delays to end.
 func (lm *manager) startExpirersLocked() {
-	todo := len(lm.mu.expired) + len(lm.mu.expiredCached) + len(lm.mu.delaysOver)
-	for want := min((todo+fsm.BatchMax-1)/fsm.BatchMax, expirersMax); lm.mu.expirers < want && !lm.mu.stopped; {
-		lm.mu.expirers++
+	todo := lm.mu.expiry.len()
+	for want := min((todo+fsm.BatchMax-1)/fsm.BatchMax, expirersMax); lm.mu.expiry.workers < want && !lm.mu.stopped; {
+		lm.mu.expiry.workers++
 		lm.workers.Go(lm.expire)
 	}
 }
@@ -37,9 +38,9 @@ func (lm *manager) startExpirersLocked() {
 func (lm *manager) expire() {
 	for {
 		lm.mu.Lock()
-		e, ok := lm.nextExpiryLocked()
+		e, ok := lm.mu.expiry.next(lm.machine)
 		if !ok {
-			lm.mu.expirers--
+			lm.mu.expiry.workers--
 			lm.mu.Unlock()
 			return
 		}
@@ -53,33 +54,46 @@ func (lm *manager) expire() {
 			if err == nil && r.Code == fsm.CodeDone {
 				break
 			}
-			lm.pause()
+			pause(lm.ctx, lm.clock)
 		}
 	}
 }
 
-// pause waits for expireRetry, or until the lease manager stops.
-func (lm *manager) pause() {
-	timer := lm.clock.NewTimer(expireRetry)
+// pause waits for expireRetry, or until ctx ends.
+func pause(ctx context.Context, clock Clock) {
+	timer := clock.NewTimer(expireRetry)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-lm.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
-// nextExpiryLocked returns the next command, and removes its sessions or lock-delays from the
+// expiryQueue has the sessions and lock-delays to end. manager.mu guards it.
+type expiryQueue struct {
+	// sessions are those whose lease has expired and that no worker has taken. cached are those of
+	// them whose ephemeral files may be cached.
+	sessions, cached []*leaderSession
+	delays           []fsm.DelayRef
+	// workers is the number of workers that run.
+	workers int
+}
+
+// len returns the number of sessions and lock-delays.
+func (q *expiryQueue) len() int { return len(q.sessions) + len(q.cached) + len(q.delays) }
+
+// next returns the next command, and removes its sessions or lock-delays from the
 // queues. ok is false if there are none. Sessions whose files may be cached come last and in
 // separate commands, so that no other session waits for the caches.
-func (lm *manager) nextExpiryLocked() (e expiryBatch, ok bool) {
-	if len(lm.mu.delaysOver) > 0 {
-		n := min(len(lm.mu.delaysOver), fsm.BatchMax)
-		e.command = fsm.Command{Op: fsm.OpEndLockDelay, Delays: lm.mu.delaysOver[:n:n]}
-		lm.mu.delaysOver = lm.mu.delaysOver[n:]
+func (q *expiryQueue) next(m *fsm.Machine) (e expiryBatch, ok bool) {
+	if len(q.delays) > 0 {
+		n := min(len(q.delays), fsm.BatchMax)
+		e.command = fsm.Command{Op: fsm.OpEndLockDelay, Delays: q.delays[:n:n]}
+		q.delays = q.delays[n:]
 		return e, true
 	}
 	e.command.Op = fsm.OpExpireSession
-	lm.machine.View(func(ns *fsm.Namespace, _ uint64) {
+	m.View(func(ns *fsm.Namespace, _ uint64) {
 		take := func(from *[]*leaderSession, cached bool) {
 			holds := 0
 			for len(*from) > 0 && len(e.command.Sessions) < fsm.BatchMax {
@@ -94,7 +108,7 @@ func (lm *manager) nextExpiryLocked() (e expiryBatch, ok bool) {
 				}
 				paths := ns.CachedFiles(s.id)
 				if len(paths) > 0 && !cached {
-					lm.mu.expiredCached = append(lm.mu.expiredCached, s)
+					q.cached = append(q.cached, s)
 					continue
 				}
 				holds += st.Holds
@@ -102,9 +116,9 @@ func (lm *manager) nextExpiryLocked() (e expiryBatch, ok bool) {
 				e.paths = append(e.paths, paths...)
 			}
 		}
-		take(&lm.mu.expired, false)
+		take(&q.sessions, false)
 		if len(e.command.Sessions) == 0 {
-			take(&lm.mu.expiredCached, true)
+			take(&q.cached, true)
 		}
 	})
 	return e, len(e.command.Sessions) > 0

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"time"
@@ -74,7 +73,7 @@ func (lm *manager) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 		return // it is answered when a command has ended the session
 	}
 	if req.Term == lm.term {
-		lm.ackTermLocked(s)
+		lm.mu.acks.ack(s)
 		lm.ackLocked(s, req.Acked)
 	}
 	// A third of the lease is left for the answer and the client's next request.
@@ -83,7 +82,7 @@ func (lm *manager) keepAlive(req api.KeepAliveRequest, done keepAliveDone) {
 		lm.queueAnswerLocked(s)
 		return
 	}
-	lm.scheduleLocked(s)
+	lm.mu.timers.schedule(s)
 }
 
 // abandon drops a KeepAlive whose caller is gone. An answer would extend a lease that no client
@@ -96,22 +95,36 @@ func (lm *manager) abandon(s *leaderSession, h *pendingKeepAlive) {
 	}
 	s.pending = nil
 	if !s.leaseOver {
-		lm.scheduleLocked(s)
+		lm.mu.timers.schedule(s)
 	}
 	lm.mu.Unlock()
 	h.done(api.KeepAliveResponse{}, api.ErrSuperseded)
 }
 
-// ackTermLocked records that a session has acknowledged this term, and therefore caches nothing from
+// termAcks counts which sessions of earlier terms have acknowledged this term. manager.mu guards it.
+type termAcks struct {
+	// missing is the number of those that have not. all is closed when it is zero.
+	missing int
+	all     chan struct{}
+}
+
+// expect starts with n sessions.
+func (a *termAcks) expect(n int) {
+	if a.missing = n; n == 0 {
+		close(a.all)
+	}
+}
+
+// ack records that a session has acknowledged this term, and therefore caches nothing from
 // an earlier term.
-func (lm *manager) ackTermLocked(s *leaderSession) {
+func (a *termAcks) ack(s *leaderSession) {
 	if s.termAcked {
 		return
 	}
 	s.termAcked = true
-	lm.mu.unackedSessions--
-	if lm.mu.unackedSessions == 0 {
-		close(lm.mu.allAcked)
+	a.missing--
+	if a.missing == 0 {
+		close(a.all)
 	}
 }
 
@@ -123,7 +136,7 @@ func (lm *manager) queueAnswerLocked(s *leaderSession) {
 		signal(lm.answer)
 	}
 	if !s.leaseOver {
-		lm.scheduleLocked(s)
+		lm.mu.timers.schedule(s)
 	}
 }
 
@@ -222,10 +235,10 @@ func (lm *manager) answerLocked(callbacks *callbacks, a dueKeepAlive, began time
 	s.pending = nil
 	if err != nil {
 		callbacks.add(a.pending.done, api.KeepAliveResponse{}, err)
-		lm.scheduleLocked(s)
+		lm.mu.timers.schedule(s)
 		return
 	}
-	lm.scheduleLocked(s)
+	lm.mu.timers.schedule(s)
 	events := s.events[:min(len(s.events), api.EventsMax)]
 	if n := uint64(len(events)); n > 0 {
 		s.sent = max(s.sent, s.first+n-1)
@@ -244,27 +257,25 @@ func (lm *manager) expireLocked(s *leaderSession) {
 		return
 	}
 	lm.endLeaseLocked(s)
-	lm.mu.expired = append(lm.mu.expired, s)
+	lm.mu.expiry.sessions = append(lm.mu.expiry.sessions, s)
 }
 
 // endLeaseLocked ends the lease of a session, and releases everything it has in this lease manager: the
 // client no longer relies on its lease.
 func (lm *manager) endLeaseLocked(s *leaderSession) {
-	if s.pos >= 0 {
-		heap.Remove(&lm.mu.due, s.pos)
-	}
+	lm.mu.timers.stop(&s.deadline)
 	if s.leaseOver {
 		return
 	}
 	s.leaseOver = true
-	lm.ackTermLocked(s)
-	lm.queueLocked(s, -len(s.events))
+	lm.mu.acks.ack(s)
+	lm.mu.ledger.queue(s, -len(s.events))
 	s.events = nil
 	for path := range s.cached {
-		lm.unregisterLocked(s, path)
+		lm.mu.caches.unregister(s, path)
 	}
 	s.invalidated = nil
-	lm.unwatchAllLocked(s)
+	lm.mu.watches.removeAll(s)
 }
 
 // sessionDone returns a channel that is closed when the session has ended; nil if it does not exist.

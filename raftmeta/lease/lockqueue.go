@@ -25,10 +25,13 @@ type lockWait struct {
 	sess *leaderSession
 }
 
-// notifyWaitersLocked notifies the first waiter, and if that waits for shared mode, also the shared waiters
+// lockQueues has the queue of waiters of each lock. manager.mu guards it.
+type lockQueues map[string][]*lockWait
+
+// notify notifies the first waiter, and if that waits for shared mode, also the shared waiters
 // directly after it.
-func (lm *manager) notifyWaitersLocked(path string) {
-	queue := lm.mu.waits[path]
+func (q lockQueues) notify(path string) {
+	queue := q[path]
 	for i, w := range queue {
 		if i > 0 && (w.mode != api.Shared || queue[0].mode != api.Shared) {
 			return
@@ -50,7 +53,7 @@ func (lm *manager) joinQueue(c *fsm.Command) (*lockWait, error) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if w.sess = lm.mu.sessions[c.Session]; w.sess != nil {
-		if err := lm.reserveLocked(w.sess, waitCharge(c.Path), c.Quota); err != nil {
+		if err := lm.mu.ledger.reserve(w.sess, waitCharge(c.Path), c.Quota); err != nil {
 			return nil, err
 		}
 	}
@@ -62,7 +65,7 @@ func (lm *manager) leaveQueue(w *lockWait, acquired bool) {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	if w.sess != nil {
-		lm.releaseLocked(w.sess, waitCharge(w.path))
+		lm.mu.ledger.release(w.sess, waitCharge(w.path))
 	}
 	queue := lm.mu.waits[w.path]
 	if i := slices.Index(queue, w); i >= 0 {
@@ -83,7 +86,7 @@ func (lm *manager) leaveQueue(w *lockWait, acquired bool) {
 		}
 	}
 	if w.notified && !acquired {
-		lm.notifyWaitersLocked(w.path)
+		lm.mu.waits.notify(w.path)
 	}
 }
 

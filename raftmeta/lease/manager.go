@@ -66,41 +66,21 @@ type manager struct {
 		sync.Mutex
 		stopped  bool
 		sessions map[api.SessionID]*leaderSession
-		due      deadlines
+		timers   timers
 		// toAnswer are the sessions whose KeepAlive is due for an answer. unknown are the
 		// KeepAlives of sessions that do not exist.
 		toAnswer []*leaderSession
 		unknown  []unknownKeepAlive
 
-		// unackedSessions counts the sessions of earlier terms that have not acknowledged this term.
-		// allAcked is closed when there are none.
-		unackedSessions int
-		allAcked        chan struct{}
-
-		files      map[string]*cachedFile
-		registered int
+		acks    termAcks
+		ledger  ledger
+		caches  cacheTable
+		watches watchTable
+		waits   lockQueues
+		expiry  expiryQueue
 		// unresolved are the paths of writes that may still be applied although their callers are
 		// gone.
 		unresolved []string
-
-		watches    map[string]map[*leaderSession]api.EventKind
-		watchCount int
-		// watchNumber is the number of the last watch.
-		watchNumber uint64
-		queued      int
-		// usages has the usage of each user, allUsers the usage of all users together.
-		usages   map[string]*leaderUsage
-		allUsers leaderUsage
-
-		waits map[string][]*lockWait
-		// delays are the lock-delays being timed, at most one per lock.
-		delays map[string]*deadline
-
-		// expired are the sessions whose lease has expired and that no worker has taken. expiredCached
-		// are those of them whose ephemeral files may be cached.
-		expired, expiredCached []*leaderSession
-		delaysOver             []fsm.DelayRef
-		expirers               int
 	}
 }
 
@@ -149,12 +129,12 @@ func newManager(r Replica, m *fsm.Machine, clock Clock, term uint64) *manager {
 		wake: make(chan struct{}, 1), answer: make(chan struct{}, 1)}
 	lm.ctx, lm.stop = context.WithCancel(context.Background())
 	lm.mu.sessions = map[api.SessionID]*leaderSession{}
-	lm.mu.files = map[string]*cachedFile{}
-	lm.mu.usages = map[string]*leaderUsage{}
-	lm.mu.watches = map[string]map[*leaderSession]api.EventKind{}
-	lm.mu.waits = map[string][]*lockWait{}
-	lm.mu.delays = map[string]*deadline{}
-	lm.mu.allAcked = make(chan struct{})
+	lm.mu.ledger.usages = map[string]*leaderUsage{}
+	lm.mu.caches = cacheTable{files: map[string]*cachedFile{}, ledger: &lm.mu.ledger}
+	lm.mu.watches = watchTable{byPath: map[string]map[*leaderSession]api.EventKind{}, ledger: &lm.mu.ledger}
+	lm.mu.waits = lockQueues{}
+	lm.mu.timers = timers{delays: map[string]*deadline{}, wake: lm.wake}
+	lm.mu.acks.all = make(chan struct{})
 	lm.load()
 	lm.workers.Go(lm.run)
 	lm.workers.Go(lm.answerLoop)
@@ -173,13 +153,10 @@ func (lm *manager) load() {
 	ns.EachSession(func(st *fsm.Session) {
 		s := lm.addSessionLocked(st.ID, st.Owner, st.Lease, now)
 		s.events, s.first, s.last = failedOver[:1:1], 1, 1
-		lm.queueLocked(s, 1)
+		lm.mu.ledger.queue(s, 1)
 	})
-	lm.mu.unackedSessions = len(lm.mu.sessions)
-	if lm.mu.unackedSessions == 0 {
-		close(lm.mu.allAcked)
-	}
-	ns.EachLockDelay(func(d fsm.DelayRef, length time.Duration) { lm.startDelayLocked(now, d, length) })
+	lm.mu.acks.expect(len(lm.mu.sessions))
+	ns.EachLockDelay(func(d fsm.DelayRef, length time.Duration) { lm.mu.timers.startDelay(now, d, length) })
 }
 
 // failedOver is the first event of each adopted session. Its capacity is one, so that an append
@@ -192,20 +169,8 @@ func (lm *manager) addSessionLocked(id api.SessionID, owner string, lease, now t
 	s.session = s
 	s.pos = -1
 	lm.mu.sessions[id] = s
-	lm.scheduleLocked(s)
+	lm.mu.timers.schedule(s)
 	return s
-}
-
-// startDelayLocked starts the timer of a lock-delay, and replaces that of the same lock: one command may
-// end two sessions that shared the lock, with different delays.
-func (lm *manager) startDelayLocked(now time.Duration, of fsm.DelayRef, length time.Duration) {
-	d := lm.mu.delays[of.Path]
-	if d == nil {
-		d = &deadline{pos: -1}
-		lm.mu.delays[of.Path] = d
-	}
-	d.delay = of
-	lm.atLocked(d, now+length)
 }
 
 // shutdown stops the lease manager. Calls that wait for it fail with stoppedError.
@@ -252,12 +217,12 @@ func (lm *manager) observe(changes []fsm.Change) {
 		case fsm.SessionEnded:
 			lm.removeLocked(c.Session)
 		case fsm.LockDelayed:
-			lm.startDelayLocked(now, fsm.DelayRef{Path: c.Path, Index: c.Index}, c.Duration)
+			lm.mu.timers.startDelay(now, fsm.DelayRef{Path: c.Path, Index: c.Index}, c.Duration)
 		case fsm.LockFreed:
-			lm.notifyWaitersLocked(c.Path)
+			lm.mu.waits.notify(c.Path)
 		}
 		if e, ok := c.Event(); ok {
-			for s, kinds := range lm.mu.watches[c.Path] {
+			for s, kinds := range lm.mu.watches.byPath[c.Path] {
 				if kinds&e.Kind != 0 {
 					lm.pushLocked(s, e)
 				}
@@ -298,53 +263,6 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// deadline is a time at which the lease manager must act on a session, or end a lock-delay.
-type deadline struct {
-	at      time.Duration
-	session *leaderSession // nil: this is the end of delay
-	delay   fsm.DelayRef
-	pos     int // in manager.mu.due, -1 if absent
-}
-
-// deadlines is a heap with the earliest deadline first.
-type deadlines []*deadline
-
-func (h deadlines) Len() int           { return len(h) }
-func (h deadlines) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h deadlines) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].pos, h[j].pos = i, j }
-func (h *deadlines) Push(x any)        { d := x.(*deadline); d.pos = len(*h); *h = append(*h, d) }
-func (h *deadlines) Pop() any {
-	last := len(*h) - 1
-	d := (*h)[last]
-	(*h)[last], *h, d.pos = nil, (*h)[:last], -1
-	return d
-}
-
-// atLocked sets the time of a deadline.
-func (lm *manager) atLocked(d *deadline, at time.Duration) {
-	if d.pos >= 0 && d.at == at {
-		return
-	}
-	d.at = at
-	if d.pos < 0 {
-		heap.Push(&lm.mu.due, d)
-	} else {
-		heap.Fix(&lm.mu.due, d.pos)
-	}
-	if d.pos == 0 {
-		signal(lm.wake)
-	}
-}
-
-// scheduleLocked sets the deadline of a session.
-func (lm *manager) scheduleLocked(s *leaderSession) {
-	at := s.expiry()
-	if s.pending != nil && !s.answerDue {
-		at = min(at, s.pending.answerBy)
-	}
-	lm.atLocked(&s.deadline, at)
-}
-
 // stallMin is the delay of a timer from which the process counts as stalled.
 const stallMin = 100 * time.Millisecond
 
@@ -383,7 +301,7 @@ func (lm *manager) extendGrace(late time.Duration) {
 	for _, s := range lm.mu.sessions {
 		if !s.leaseOver && late >= s.lease/4 {
 			s.grace = max(s.grace, now+s.lease/2)
-			lm.scheduleLocked(s)
+			lm.mu.timers.schedule(s)
 		}
 	}
 }
@@ -396,12 +314,12 @@ func (lm *manager) handleDue() time.Duration {
 	lm.mu.Lock()
 	defer lm.mu.Unlock()
 	now := lm.clock.Now()
-	for len(lm.mu.due) > 0 && lm.mu.due[0].at <= now {
-		d := lm.mu.due[0]
+	for len(lm.mu.timers.due) > 0 && lm.mu.timers.due[0].at <= now {
+		d := lm.mu.timers.due[0]
 		if d.session == nil {
-			heap.Pop(&lm.mu.due)
-			delete(lm.mu.delays, d.delay.Path)
-			lm.mu.delaysOver = append(lm.mu.delaysOver, d.delay)
+			heap.Pop(&lm.mu.timers.due)
+			delete(lm.mu.timers.delays, d.delay.Path)
+			lm.mu.expiry.delays = append(lm.mu.expiry.delays, d.delay)
 			continue
 		}
 		s := d.session
@@ -412,8 +330,8 @@ func (lm *manager) handleDue() time.Duration {
 		lm.queueAnswerLocked(s)
 	}
 	lm.startExpirersLocked()
-	if len(lm.mu.due) == 0 {
+	if len(lm.mu.timers.due) == 0 {
 		return idle
 	}
-	return lm.mu.due[0].at - now
+	return lm.mu.timers.due[0].at - now
 }

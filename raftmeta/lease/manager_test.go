@@ -530,8 +530,8 @@ func TestEventsOverflow(t *testing.T) {
 		k, _, _ := v.current()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.mu.queued != 0 || k.mu.registered != 0 || k.mu.watchCount != 0 || len(k.mu.files) != 0 {
-			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.queued, k.mu.registered, k.mu.watchCount, len(k.mu.files))
+		if k.mu.ledger.queued != 0 || k.mu.caches.registered != 0 || k.mu.watches.count != 0 || len(k.mu.caches.files) != 0 {
+			t.Errorf("left: %d events, %d registrations, %d watches, %d files", k.mu.ledger.queued, k.mu.caches.registered, k.mu.watches.count, len(k.mu.caches.files))
 		}
 	})
 }

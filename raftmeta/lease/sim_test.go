@@ -271,7 +271,7 @@ func (s *simServer) elected(term uint64, catchUp time.Duration) {
 		k.mu.Lock()
 		for _, t := range k.mu.sessions {
 			t.end = k.clock.Now()
-			k.scheduleLocked(t)
+			k.mu.timers.schedule(t)
 		}
 		k.mu.Unlock()
 	}

@@ -24,57 +24,67 @@ const (
 	queuedOfUsersMax = queuedMax / 2
 )
 
-// chargeLocked adds to the usage of a session's owner; negative numbers are released.
-func (lm *manager) chargeLocked(s *leaderSession, bytes int64, queued int) {
+// ledger counts what the sessions of users hold in a lease manager. manager.mu guards it.
+type ledger struct {
+	// queued is the number of unacknowledged events of all sessions.
+	queued int
+	// usages has the usage of each user, allUsers the usage of all users together.
+	usages   map[string]*leaderUsage
+	allUsers leaderUsage
+}
+
+// charge adds to the usage of a session's owner; negative numbers are released.
+func (l *ledger) charge(s *leaderSession, bytes int64, queued int) {
 	if s.owner == "" {
 		return
 	}
-	t := lm.mu.usages[s.owner]
+	t := l.usages[s.owner]
 	if t == nil {
 		t = &leaderUsage{}
-		lm.mu.usages[s.owner] = t
+		l.usages[s.owner] = t
 	}
 	t.bytes += bytes
 	t.queued += queued
-	lm.mu.allUsers.bytes += bytes
-	lm.mu.allUsers.queued += queued
+	l.allUsers.bytes += bytes
+	l.allUsers.queued += queued
 	if *t == (leaderUsage{}) {
-		delete(lm.mu.usages, s.owner)
+		delete(l.usages, s.owner)
 	}
 }
 
-// reserveLocked charges bytes to the owner of a session if they fit into quota. The error is a
+// reserve charges bytes to the owner of a session if they fit into quota. The error is a
 // *api.TooLargeError.
-func (lm *manager) reserveLocked(s *leaderSession, bytes int64, quota *fsm.Quota) error {
+func (l *ledger) reserve(s *leaderSession, bytes int64, quota *fsm.Quota) error {
 	if quota != nil && s.owner != "" {
 		own := int64(0)
-		if t := lm.mu.usages[s.owner]; t != nil {
+		if t := l.usages[s.owner]; t != nil {
 			own = t.bytes
 		}
 		if got := own + bytes; got > quota.LeaderBytes {
 			return &api.TooLargeError{What: api.LimitUserWatches, Limit: quota.LeaderBytes, Got: got}
 		}
-		if got := lm.mu.allUsers.bytes + bytes; got > quota.AllLeaderBytes {
+		if got := l.allUsers.bytes + bytes; got > quota.AllLeaderBytes {
 			return &api.TooLargeError{What: api.LimitUsersWatches, Limit: quota.AllLeaderBytes, Got: got}
 		}
 	}
-	lm.chargeLocked(s, bytes, 0)
+	l.charge(s, bytes, 0)
 	return nil
 }
 
-func (lm *manager) releaseLocked(s *leaderSession, bytes int64) { lm.chargeLocked(s, -bytes, 0) }
+// release undoes reserve.
+func (l *ledger) release(s *leaderSession, bytes int64) { l.charge(s, -bytes, 0) }
 
-// queueLocked counts events that were added to the queue of a session, or removed if n is negative.
-func (lm *manager) queueLocked(s *leaderSession, n int) {
-	lm.mu.queued += n
-	lm.chargeLocked(s, 0, n)
+// queue counts events that were added to the queue of a session, or removed if n is negative.
+func (l *ledger) queue(s *leaderSession, n int) {
+	l.queued += n
+	l.charge(s, 0, n)
 }
 
-// queueFullLocked reports whether the events of a session must be replaced by one FailedOver.
-func (lm *manager) queueFullLocked(s *leaderSession) bool {
-	if lm.mu.queued >= queuedMax {
+// queueFull reports whether the events of a session must be replaced by one FailedOver.
+func (l *ledger) queueFull(s *leaderSession) bool {
+	if l.queued >= queuedMax {
 		return true
 	}
-	t := lm.mu.usages[s.owner]
-	return t != nil && (t.queued >= queuedOfUserMax || lm.mu.allUsers.queued >= queuedOfUsersMax)
+	t := l.usages[s.owner]
+	return t != nil && (t.queued >= queuedOfUserMax || l.allUsers.queued >= queuedOfUsersMax)
 }

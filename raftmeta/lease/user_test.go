@@ -100,7 +100,7 @@ func TestQuotaOfLeader(t *testing.T) {
 	tallied := func() (waiting int, bytes int64) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		return len(k.mu.waits["/l"]), k.mu.usages["ann"].bytes
+		return len(k.mu.waits["/l"]), k.mu.ledger.usages["ann"].bytes
 	}
 	waiting, bytes := tallied()
 	for ; waiting == 0; waiting, bytes = tallied() {
@@ -122,8 +122,8 @@ func TestQuotaOfLeader(t *testing.T) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.mu.usages) != 2 || k.mu.allUsers.bytes != 3*264 {
-		t.Errorf("%d users have %d bytes", len(k.mu.usages), k.mu.allUsers.bytes)
+	if len(k.mu.ledger.usages) != 2 || k.mu.ledger.allUsers.bytes != 3*264 {
+		t.Errorf("%d users have %d bytes", len(k.mu.ledger.usages), k.mu.ledger.allUsers.bytes)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestQuotaOfEvents(t *testing.T) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if got := k.mu.usages["ann"].queued; got > queuedOfUserMax {
+	if got := k.mu.ledger.usages["ann"].queued; got > queuedOfUserMax {
 		t.Errorf("%d events of one user, at most %d", got, queuedOfUserMax)
 	}
 	k.pushLocked(node, api.Event{Kind: api.ContentsChanged, Path: "/locks/f", Index: 1})
