@@ -140,7 +140,7 @@ func (c *cluster) leader(except ...string) *Group {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), testHeartbeat)
-			_, err := g.verify(ctx)
+			_, err := g.verifier.verify(ctx)
 			cancel()
 			if err == nil {
 				return g

@@ -63,17 +63,17 @@
 //	watchLeadership  Open        raft, in Close          raft's NotifyCh, which must not block
 //	catchUpLoop      Open        Close                   the barrier after an election
 //	watchLeader      Open        raft, in Close          raft's observations of the leader
-//	readLoop         Open        Close                   the current read round
-//	pollTerm         readLoop    readLoop                one per other voter: its answer, 1 s
+//	verifier.loop    Open        Close                   the current read round
+//	pollTerm         verifier    verifier.loop           one per other voter: its answer, 1 s
 //	memberLoop       Open        Close                   other voters, whether this server is a member
-//	suspectLoop      Open        Close                   probing whether the leader's process has exited
+//	detector.loop    Open        Close                   probing whether the leader's process has exited
 //	a change         its caller  raft's answer           the future of one membership change
 //	acceptLoop       Open        the transport           Config.Streams
 //	serveConn        a peer      its connection          one message at a time; raft's main goroutine
 //	heartbeatLoop    Open        the transport           raft's main goroutine
 //	proposeLoop      Open        Close                   the batch of commands in flight; raft's queue
 //	answerLoop       Open        proposeLoop             the futures of commands, in order
-//	snapshotLoop     Open        Close                   taking a snapshot
+//	snapshotter.loop Open        Close                   taking a snapshot
 //	serviceLoop      Open        Close                   service: starting and stopping the lease manager
 //	OnFatal          a failure   the node                runs Config.OnFatal, once; not waited for
 //	OnRemoved        a member    the node                runs Config.OnRemoved, likewise

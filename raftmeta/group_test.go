@@ -368,8 +368,8 @@ func TestGroupQueueIsBounded(t *testing.T) {
 			}
 		})
 	}
-	for g.inFlight.TryAcquire(api.FileBytesMax) {
-		g.inFlight.Release(api.FileBytesMax)
+	for g.proposer.inFlight.TryAcquire(api.FileBytesMax) {
+		g.proposer.inFlight.Release(api.FileBytesMax)
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

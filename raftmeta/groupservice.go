@@ -47,10 +47,12 @@ func (r serviceReplica) Leading() uint64 {
 
 func (r serviceReplica) NotLeading() error { return r.group.notLeading() }
 
-func (r serviceReplica) Verify(ctx context.Context) (uint64, error) { return r.group.verify(ctx) }
+func (r serviceReplica) Verify(ctx context.Context) (uint64, error) {
+	return r.group.verifier.verify(ctx)
+}
 
 func (r serviceReplica) Propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
-	return r.group.propose(ctx, c)
+	return r.group.proposer.propose(ctx, c)
 }
 
 func (r serviceReplica) CheckDisk() error { return r.group.disk.check() }

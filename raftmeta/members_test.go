@@ -121,7 +121,7 @@ func TestNeverBelowQuorum(t *testing.T) {
 	eventually(t, "the dead one is missed", func() bool {
 		for _, m := range l.Members() {
 			if m.ID == ids[0] {
-				return !l.live(m)
+				return !l.changer.live(m)
 			}
 		}
 		return false
@@ -161,11 +161,11 @@ func TestPromoteWaitsForTheLog(t *testing.T) {
 func TestOneChangeAtATime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
-	l.changing.Lock()
+	l.changer.changing.Lock()
 	if err := l.AddNonvoter(t.Context(), "n4"); !errors.Is(err, ErrChanging) {
 		t.Errorf("add during a change: %v", err)
 	}
-	l.changing.Unlock()
+	l.changer.changing.Unlock()
 	if err := l.AddNonvoter(t.Context(), "n4"); err != nil {
 		t.Error(err)
 	}

@@ -123,14 +123,6 @@ func serverOf(servers []raft.Server, id string) *raft.Server {
 	return nil
 }
 
-// stallTimeout returns the time limit of a write of the log.
-func (g *Group) stallTimeout() time.Duration {
-	if g.members.several.Load() {
-		return min(g.cfg.StallTimeout, stallTimeoutMax)
-	}
-	return g.cfg.StallTimeout
-}
-
 // notMember is called when another server reports that this one is not a member.
 func (g *Group) notMember(e *notMemberError) {
 	if !g.members.removedAt(e.index) {

@@ -140,16 +140,16 @@ func (s aheadStore) Create(version raft.SnapshotVersion, index, term uint64, mem
 }
 
 // recovery returns the state of the group in the data directory.
-func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
-	r := &Recovery{Server: g.cfg.ID}
-	metas, err := g.snaps.List()
+func (d *dataDir) recovery(ctx context.Context) (*Recovery, error) {
+	r := &Recovery{Server: d.cfg.ID}
+	metas, err := d.snaps.List()
 	if err != nil {
 		return nil, err
 	}
 	if len(metas) > 0 {
 		r.LastIndex, r.LastTerm = metas[0].Index, metas[0].Term
 	}
-	last, err := g.store.LastIndex()
+	last, err := d.store.LastIndex()
 	if err != nil {
 		return nil, err
 	}
@@ -159,25 +159,25 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 			return nil, err
 		}
 		var l raft.Log
-		if err := g.store.GetLog(i, &l); err != nil {
+		if err := d.store.GetLog(i, &l); err != nil {
 			return nil, err
 		}
 		r.LastIndex, r.LastTerm = l.Index, l.Term
 	}
-	g.members.mu.Lock()
-	defer g.members.mu.Unlock()
-	servers := g.members.mu.latest.servers
+	d.members.mu.Lock()
+	defer d.members.mu.Unlock()
+	servers := d.members.mu.latest.servers
 	if len(servers) == 0 {
 		return nil, ErrNothingToRecover
 	}
-	if serverOf(servers, g.cfg.ID) == nil && !g.hasServerID {
-		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
+	if serverOf(servers, d.cfg.ID) == nil && !d.hasServerID {
+		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, d.cfg.ID, servers)
 	}
 	for _, s := range servers {
 		switch {
-		case string(s.ID) == g.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
+		case string(s.ID) == d.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
 			return nil, ErrOnlyVoter
-		case string(s.ID) == g.cfg.ID:
+		case string(s.ID) == d.cfg.ID:
 		case s.Suffrage == raft.Voter:
 			r.Voters = append(r.Voters, string(s.ID))
 		default:

@@ -11,7 +11,7 @@ import (
 
 // counters count events since Open.
 type counters struct {
-	gets, lists, sets, deletes, snapshots atomic.Uint64
+	gets, lists, sets, deletes atomic.Uint64
 }
 
 // Stats is the state of a group at one moment, for metrics. Counters start at Open.
@@ -66,8 +66,8 @@ func (g *Group) Stats() Stats {
 		LogEntries:       log.Entries,
 		LogBytes:         log.Bytes,
 		LogTime:          log.Time,
-		Snapshots:        g.count.snapshots.Load(),
-		SnapshotLogBytes: g.logBytes.Load(),
+		Snapshots:        g.snapshots.taken.Load(),
+		SnapshotLogBytes: g.snapshots.logBytes.Load(),
 	}
 	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
 		counts := ns.Counts()

@@ -19,7 +19,7 @@ var (
 	largeTypes    = map[string]int{
 		"blobfs.SpreadLogWriter": 64, "blobfs.Store": 84, "blobfs.repairer": 57, "blobfs/api.Remote": 41, "blobfs/local.Store": 133,
 		"client.Client": 87, "cmd/stele.app": 229, "node.Node": 227, "node.quotaService": 45, "node.tabletServer": 42,
-		"node/formation.Former": 42, "raftmeta.Group": 78, "tablet.Server": 113, "tablet.Tablet": 65,
+		"node/formation.Former": 42, "tablet.Server": 113, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
 		"blobfs/blobtest": 34, "cmd/stele": 35, "master": 32, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
