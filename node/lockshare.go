@@ -21,8 +21,8 @@ const (
 const openClients = "(clients)"
 
 // lockShare returns the share of the lock service of a user.
-func (c Config) lockShare(owner string) raftmeta.Share {
-	s := raftmeta.Share{
+func (c Config) lockShare(owner string) raftmeta.Quota {
+	s := raftmeta.Quota{
 		Owner: owner, AllBytes: min(c.MemoryBytes/lockMemoryShare, lockBytesMost), AllLeaderBytes: c.MemoryBytes / lockLeaderShare,
 		AllSessions: metaapi.SessionsMax - metaapi.SessionsForNodes,
 	}

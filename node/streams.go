@@ -105,13 +105,13 @@ type streams struct {
 	ended    chan struct{} // closed with the listener
 }
 
-// voterConn is a connection whose certificate names the voter. It implements raftmeta.Proven.
+// voterConn is a connection whose certificate names the voter. It implements raftmeta.AuthenticatedConn.
 type voterConn struct {
 	net.Conn
 	id string
 }
 
-// Server implements raftmeta.Proven.
+// Server implements raftmeta.AuthenticatedConn.
 func (c *voterConn) Server() string { return c.id }
 
 // greetingsMax bounds the connections that wait for a greeting, greetingsOfOne those of one node; more are closed. In a cluster with

@@ -95,7 +95,7 @@ func (v *voter) open(dir string, join bool) error {
 			}
 		},
 		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
-		ShareOf:   n.cfg.lockShare,
+		QuotaOf:   n.cfg.lockShare,
 		Streams: &streams{
 			Listener: feed, self: greeting{cluster: n.cluster(), epoch: n.raftEpoch(), from: n.id()}, resolve: n.addressOf, log: log, security: n.security,
 		},

@@ -57,6 +57,17 @@ var only = []struct{ path, part, why string }{
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
+// never lists what a directory and its packages must not import, and why.
+var never = []struct{ dir, path, why string }{
+	{"raftmeta/fsm", "github.com/hashicorp/raft", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/session", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/lease", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/storage", "the state machine depends only on commands"},
+	{"raftmeta/storage", module + "raftmeta/lease", "files know nothing of sessions"},
+	{"raftmeta/lease", module + "raftmeta/storage", "the lock service proposes commands through a Replica"},
+	{"raftmeta/lease", "github.com/hashicorp/raft", "the lock service proposes commands through a Replica"},
+}
+
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -76,6 +87,11 @@ func TestArrows(t *testing.T) {
 			for _, o := range only {
 				if (imp == o.path || strings.HasPrefix(imp, o.path+"/")) && part != o.part {
 					t.Errorf("%s imports %s: only %s may, because %s", p.ImportPath, imp, o.part, o.why)
+				}
+			}
+			for _, n := range never {
+				if within(p.ImportPath, module+n.dir) && within(imp, n.path) {
+					t.Errorf("%s imports %s: %s may not, because %s", p.ImportPath, imp, n.dir, n.why)
 				}
 			}
 			if !strings.HasPrefix(imp, module) {
@@ -199,6 +215,9 @@ func TestFileSizes(t *testing.T) {
 		}
 	}
 }
+
+// within reports whether a package is dir or one of the packages in it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func partOf(path string) string {
 	part, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
