@@ -4,13 +4,15 @@ import (
 	"context"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/security/acl"
 )
 
-func (a *app) aclCommand() *cobra.Command {
+func aclCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acl",
 		Short: "Grant, revoke and list rights on tables and families",
@@ -23,10 +25,10 @@ A user without a right on a table or family cannot see that it exists.`,
 		Example: `  stele acl grant ann read,write webtable
   stele acl grant ann read webtable:anchor
   stele acl list webtable`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.aclChangeCommand(true), a.aclChangeCommand(false), a.aclListCommand())
+	cmd.AddCommand(aclChangeCommand(a, true), aclChangeCommand(a, false), aclListCommand(a))
 	return cmd
 }
 
@@ -35,21 +37,21 @@ func grantOf(args []string, cluster bool) (g client.Grant, err error) {
 	g = client.Grant{Principal: args[0], Rights: args[1]}
 	rights, err := acl.ParseRights(g.Rights)
 	if err != nil {
-		return g, usagef("separate them by commas, as in "+quoted("stele acl grant ann read,write webtable"), "%w", err)
+		return g, cli.Usagef("separate them by commas, as in "+cli.Quoted("stele acl grant ann read,write webtable"), "%w", err)
 	}
 	if len(args) > 2 {
 		var named bool
 		if g.Table, g.Family, named = strings.Cut(args[2], ":"); named && g.Family == "" {
-			return g, usagef("omit the colon for the whole table", "%q has no family after the colon", args[2])
+			return g, cli.Usagef("omit the colon for the whole table", "%q has no family after the colon", args[2])
 		}
 	}
 	switch {
 	case rights&acl.Monitor != 0 && g.Table != "":
-		return g, usagef("use --cluster instead of a table", "%w", acl.ErrClusterRight)
+		return g, cli.Usagef("use --cluster instead of a table", "%w", acl.ErrClusterRight)
 	case cluster && g.Table != "":
-		return g, usagef("use one of them", "a table and --cluster are both given")
+		return g, cli.Usagef("use one of them", "a table and --cluster are both given")
 	case !cluster && g.Table == "":
-		return g, usagef("name a table, or use --cluster for the cluster with all its tables", "the grant has no scope")
+		return g, cli.Usagef("name a table, or use --cluster for the cluster with all its tables", "the grant has no scope")
 	}
 	return g, nil
 }
@@ -60,12 +62,12 @@ func grantPlace(g *client.Grant) string {
 	case g.Table == "":
 		return "the cluster"
 	case g.Family == "":
-		return "table " + escapeText(g.Table)
+		return "table " + cli.EscapeText(g.Table)
 	}
-	return "family " + escapeText(g.Family) + " of table " + escapeText(g.Table)
+	return "family " + cli.EscapeText(g.Family) + " of table " + cli.EscapeText(g.Table)
 }
 
-func (a *app) aclChangeCommand(grant bool) *cobra.Command {
+func aclChangeCommand(a *cli.App, grant bool) *cobra.Command {
 	cluster := false
 	cmd := &cobra.Command{
 		Use:   "grant USER RIGHTS [TABLE[:FAMILY]]",
@@ -94,17 +96,17 @@ revoked rights. If the outcome is unknown, retry.`
 		if err != nil {
 			return err
 		}
-		if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
+		if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, g) }); err != nil {
 			return err
 		}
-		a.notef(done, escapeText(g.Principal), escapeText(g.Rights), grantPlace(&g))
+		a.Notef(done, cli.EscapeText(g.Principal), cli.EscapeText(g.Rights), grantPlace(&g))
 		return nil
 	}
 	cmd.Flags().BoolVar(&cluster, "cluster", false, "apply to the cluster, and so to all tables")
 	return cmd
 }
 
-func (a *app) aclListCommand() *cobra.Command {
+func aclListCommand(a *cli.App) *cobra.Command {
 	user := ""
 	cmd := &cobra.Command{
 		Use:     "list [TABLE]",
@@ -116,27 +118,27 @@ or on the cluster.`,
   stele acl list webtable
   stele acl list --user ann --json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.Grant
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Grants(ctx, strings.Join(args, ""), user)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			g := newGrid("USER", "RIGHTS", "TABLE", "FAMILY")
+			g := cli.NewGrid("USER", "RIGHTS", "TABLE", "FAMILY")
 			for _, x := range all {
-				if a.json {
-					if err := a.printJSON(grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family}); err != nil {
+				if a.JSON {
+					if err := a.PrintJSON(grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family}); err != nil {
 						return err
 					}
 					continue
 				}
-				g.add(x.Principal, x.Rights, orElse(x.Table, "(cluster)"), orElse(x.Family, "-"))
+				g.Add(x.Principal, x.Rights, cli.OrElse(x.Table, "(cluster)"), cli.OrElse(x.Family, "-"))
 			}
-			return a.print(g)
+			return a.Print(g)
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "list only grants to the user of this `name`")

@@ -7,22 +7,24 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/security/audit"
 )
 
-func (a *app) auditCommand() *cobra.Command {
+func auditCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Verify the audit log of a node",
 		Long: `Verify the audit log of a node: the record of administrative changes and of rejected
 requests.`,
 		Example: `  stele audit verify /var/lib/stele/security/audit`,
-		Args:    unknownCommand,
-		RunE:    requireSubcommand,
+		Args:    cli.UnknownCommand,
+		RunE:    cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.auditVerifyCommand())
+	cmd.AddCommand(auditVerifyCommand(a))
 	return cmd
 }
 
@@ -38,7 +40,7 @@ type chainJSON struct {
 	Unchained int    `json:"unchained,omitempty"`
 }
 
-func (a *app) auditVerifyCommand() *cobra.Command {
+func auditVerifyCommand(a *cli.App) *cobra.Command {
 	var texts []string
 	cmd := &cobra.Command{
 		Use:   "verify FOLDER|FILE|-",
@@ -63,19 +65,19 @@ follows. Exit codes: 0 no problems, 5 problems found.`,
 			for _, text := range texts {
 				h, err := audit.ParseHead(text)
 				if err != nil {
-					return usagef("", "--head: %v", err)
+					return cli.Usagef("", "--head: %v", err)
 				}
 				heads = append(heads, h)
 			}
-			chains, err := a.verifyAudit(args[0], heads)
+			chains, err := verifyAudit(a, args[0], heads)
 			tampered := tampersOf(err)
 			if err != nil && len(tampered) == 0 {
 				return err
 			}
-			if err := a.printAudit(chains, tampered); err != nil || len(tampered) == 0 {
+			if err := printAudit(a, chains, tampered); err != nil || len(tampered) == 0 {
 				return err
 			}
-			return silentExit(exitUnhealthy)
+			return cli.SilentExit(cli.ExitUnhealthy)
 		},
 	}
 	cmd.Flags().StringArrayVar(&texts, "head", nil, "end of a log that was recorded before, as `LOG:SEQ:SHA256`; may be repeated")
@@ -84,9 +86,9 @@ follows. Exit codes: 0 no problems, 5 problems found.`,
 
 // verifyAudit verifies a folder, a file, or standard input for "-". For the folder of a node's keys
 // it verifies the folder "audit" in it.
-func (a *app) verifyAudit(path string, heads []audit.Head) ([]audit.Chain, error) {
+func verifyAudit(a *cli.App, path string, heads []audit.Head) ([]audit.Chain, error) {
 	if path == "-" {
-		return audit.Verify("standard input", a.in, heads)
+		return audit.Verify("standard input", a.In, heads)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -128,53 +130,34 @@ func tampersOf(err error) (all []*audit.TamperError) {
 }
 
 // printAudit prints the problems, then one line for each log.
-func (a *app) printAudit(chains []audit.Chain, problems []*audit.TamperError) error {
+func printAudit(a *cli.App, chains []audit.Chain, problems []*audit.TamperError) error {
 	for _, p := range problems {
 		var err error
-		if a.json {
-			err = a.printJSON(map[string]any{"file": p.File, "line": p.Line, "error": p.Reason})
+		if a.JSON {
+			err = a.PrintJSON(map[string]any{"file": p.File, "line": p.Line, "error": p.Reason})
 		} else {
-			_, err = fmt.Fprintln(a.out, escapeText(p.Error()))
+			_, err = fmt.Fprintln(a.Out, cli.EscapeText(p.Error()))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	g := newGrid("NODE", "LOG", "LINES", "FROM", "TO", "END")
+	g := cli.NewGrid("NODE", "LOG", "LINES", "FROM", "TO", "END")
 	for _, c := range chains {
 		j := chainJSON{Node: c.Node, Log: c.Log, First: c.First, Last: c.Last, From: c.From, To: c.To, Unchained: c.Unchained}
 		if c.Last > 0 {
 			j.Head = fmt.Sprintf("%s:%d:%s", c.Log, c.Last, c.Sum)
 		}
-		if a.json {
-			if err := a.printJSON(j); err != nil {
+		if a.JSON {
+			if err := a.PrintJSON(j); err != nil {
 				return err
 			}
 			continue
 		}
-		g.add(escapeText(c.Node), c.Log, fmt.Sprintf("%d-%d", c.First, c.Last), orElse(escapeText(c.From), "-"), orElse(escapeText(c.To), "-"), orElse(j.Head, "-"))
+		g.Add(cli.EscapeText(c.Node), c.Log, fmt.Sprintf("%d-%d", c.First, c.Last), cli.OrElse(cli.EscapeText(c.From), "-"), cli.OrElse(cli.EscapeText(c.To), "-"), cli.OrElse(j.Head, "-"))
 	}
-	if a.json {
+	if a.JSON {
 		return nil
 	}
-	return a.print(g)
-}
-
-// checkAuditTo checks the setting audit_to.
-func checkAuditTo(s string) error {
-	if s == "auto" || s == "off" || s == audit.Journal || filepath.IsAbs(s) {
-		return nil
-	}
-	return usagef("", "%q is not auto, off, journal or an absolute path", s)
-}
-
-// auditTo returns the second destination of the audit log; empty if there is none.
-func auditTo(setting string) string {
-	switch {
-	case setting == "off", setting == "auto" && !inJournal():
-		return ""
-	case setting == "auto":
-		return audit.Journal
-	}
-	return setting
+	return a.Print(g)
 }

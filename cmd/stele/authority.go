@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -13,7 +15,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-func (a *app) authorityCommand() *cobra.Command {
+func authorityCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "authority",
 		Short: "Replace the authority that signs the cluster's certificates",
@@ -28,14 +30,14 @@ credentials and access tokens that were issued before the rotation.`,
 		Example: `  stele authority rotate
   stele authority status
   stele authority rotate --finish`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.authorityRotateCommand(), a.authorityStatusCommand())
+	cmd.AddCommand(authorityRotateCommand(a), authorityStatusCommand(a))
 	return cmd
 }
 
-func (a *app) authorityStatusCommand() *cobra.Command {
+func authorityStatusCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the progress of an authority rotation",
@@ -53,19 +55,19 @@ stages:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s *client.AuthorityStatus
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				s, err = c.Authority(ctx)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			return a.printAuthority(s)
+			return printAuthority(a, s)
 		},
 	}
 }
 
-func (a *app) authorityRotateCommand() *cobra.Command {
+func authorityRotateCommand(a *cli.App) *cobra.Command {
 	finish, restart, gossipKey, yes := false, false, false, false
 	cmd := &cobra.Command{
 		Use:   "rotate",
@@ -89,7 +91,7 @@ within seconds, as they do after "stele node remove".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if finish && restart || gossipKey && (finish || restart) {
-				return usagef("", "--finish, --restart and --gossip-key exclude each other")
+				return cli.Usagef("", "--finish, --restart and --gossip-key exclude each other")
 			}
 			do := (*client.Client).RotateAuthority
 			switch {
@@ -98,24 +100,26 @@ within seconds, as they do after "stele node remove".`,
 			case restart:
 				do = (*client.Client).RestartAuthority
 			case finish:
-				do = a.finishAuthority
-				if err := a.confirm(yes, "Invalidate all credentials and access tokens that were issued before the rotation?"); err != nil {
+				do = func(c *client.Client, ctx context.Context) (*client.AuthorityStatus, error) {
+					return finishAuthority(ctx, a, c)
+				}
+				if err := a.Confirm(yes, "Invalidate all credentials and access tokens that were issued before the rotation?"); err != nil {
 					return err
 				}
 			}
 			var s *client.AuthorityStatus
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				s, err = do(c, ctx)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			if gossipKey && !a.json {
-				_, err := fmt.Fprintln(a.out, "the nodes are replacing the gossip key, which takes a few seconds")
+			if gossipKey && !a.JSON {
+				_, err := fmt.Fprintln(a.Out, "the nodes are replacing the gossip key, which takes a few seconds")
 				return err
 			}
-			return a.printAuthority(s)
+			return printAuthority(a, s)
 		},
 	}
 	f := cmd.Flags()
@@ -128,15 +132,15 @@ within seconds, as they do after "stele node remove".`,
 
 // finishAuthority finishes the rotation. It returns an error if that would invalidate this command's
 // own credential.
-func (a *app) finishAuthority(c *client.Client, ctx context.Context) (*client.AuthorityStatus, error) {
+func finishAuthority(ctx context.Context, a *cli.App, c *client.Client) (*client.AuthorityStatus, error) {
 	s, err := c.Authority(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if text, err := secretfile.Read(a.credential); err == nil && s.Stage == "sign" && !strings.HasPrefix(strings.TrimSpace(string(text)), "stele-") {
-		own, err := pki.ReadCredential(a.credential)
+	if text, err := secretfile.Read(a.Credential); err == nil && s.Stage == "sign" && !strings.HasPrefix(strings.TrimSpace(string(text)), "stele-") {
+		own, err := pki.ReadCredential(a.Credential)
 		if err == nil && own.Peer().Kind == pki.Principal && pki.FingerprintOf(own.Signer()).String() != s.New {
-			return nil, withHint(errors.New("the credential of this command is signed by the old authority, and would become invalid"),
+			return nil, cli.WithHint(errors.New("the credential of this command is signed by the old authority, and would become invalid"),
 				fmt.Sprintf(`issue another one by "stele user add %s --out FILE", and pass it with --credential`, own.Peer().Name))
 		}
 	}
@@ -152,26 +156,26 @@ type authorityJSON struct {
 	StartedMS int64    `json:"started_ms,omitempty"`
 }
 
-func (a *app) printAuthority(s *client.AuthorityStatus) error {
-	if a.json {
-		return a.printJSON(authorityJSON{s.Stage, s.Old, s.New, append([]string{}, s.Waiting...), s.StartedMS})
+func printAuthority(a *cli.App, s *client.AuthorityStatus) error {
+	if a.JSON {
+		return a.PrintJSON(authorityJSON{s.Stage, s.Old, s.New, append([]string{}, s.Waiting...), s.StartedMS})
 	}
 	if s.Stage == "none" {
-		_, err := fmt.Fprintf(a.out, "authority %s, which is not being replaced\n", s.Old)
+		_, err := fmt.Fprintf(a.Out, "authority %s, which is not being replaced\n", s.Old)
 		return err
 	}
 	waiting := "no node"
 	if len(s.Waiting) > 0 {
 		waiting = "nodes " + strings.Join(s.Waiting, ", ")
 	}
-	if _, err := fmt.Fprintf(a.out, "stage %s, waiting for %s\nold authority %s\nnew authority %s\n", s.Stage, waiting, s.Old, s.New); err != nil {
+	if _, err := fmt.Fprintf(a.Out, "stage %s, waiting for %s\nold authority %s\nnew authority %s\n", s.Stage, waiting, s.Old, s.New); err != nil {
 		return err
 	}
 	switch {
 	case len(s.Waiting) > 0:
-		a.hint(`watch "stele authority status" for the next stage; remove a node that is down for good by "stele node remove"`)
+		a.Hint(`watch "stele authority status" for the next stage; remove a node that is down for good by "stele node remove"`)
 	case s.Stage == "sign":
-		a.hint(`issue new credentials to users by "stele user add USER", then run "stele authority rotate --finish"`)
+		a.Hint(`issue new credentials to users by "stele user add USER", then run "stele authority rotate --finish"`)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -64,7 +66,7 @@ names nodes of a running cluster; use --tablets to spread the load over all its 
 --report writes the results with the machine and the settings to a file for "stele bench
 plot" and "stele bench table".`
 
-func (a *app) benchCommand() *cobra.Command {
+func benchCommand(a *cli.App) *cobra.Command {
 	f, cfg := &benchFlags{rows: countsFlag{1_000_000}, clients: countsFlag{64}, tablets: countsFlag{1}}, &bench.Config{}
 	cmd := &cobra.Command{
 		Use:   "bench [--local] [--workloads WORKLOAD,...]",
@@ -77,28 +79,28 @@ func (a *app) benchCommand() *cobra.Command {
   stele bench --addr 10.0.0.5,10.0.0.6,10.0.0.7 --tablets 12
   stele bench --workloads random-write --rate 20000
   stele bench plot yesterday.json today.json --out bench.svg`,
-		Args: unknownCommand,
+		Args: cli.UnknownCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if cfg.Workloads, err = bench.ParseWorkloads(f.workloads); err != nil {
-				return usagef("", "%w", err)
+				return cli.Usagef("", "%w", err)
 			}
 			for _, run := range f.runs(cfg) {
 				if _, err := bench.New(nil, run); err != nil {
-					return usagef("", "%w", err)
+					return cli.Usagef("", "%w", err)
 				}
 			}
 			if f.local && f.as != "" {
-				return usagef("omit --local, and name a node of a cluster with certificates by --addr", "--as: a node started by --local has no users")
+				return cli.Usagef("omit --local, and name a node of a cluster with certificates by --addr", "--as: a node started by --local has no users")
 			}
 			if !f.local && (f.dir != "" || f.memory != "") {
-				return usagef(`add --local, or configure the running node: "stele serve --help"`, "--dir and --memory need --local")
+				return cli.Usagef(`add --local, or configure the running node: "stele serve --help"`, "--dir and --memory need --local")
 			}
-			return a.benchAll(cmd, f, cfg)
+			return benchAll(a, cmd, f, cfg)
 		},
 	}
 	f.register(cmd.Flags(), cfg)
-	cmd.AddCommand(a.benchPlotCommand(), a.benchTableCommand())
+	cmd.AddCommand(benchPlotCommand(a), benchTableCommand(a))
 	return cmd
 }
 
@@ -144,23 +146,23 @@ func (f *benchFlags) runs(cfg *bench.Config) (runs []bench.Config) {
 
 // benchAll measures all runs, prints the results and writes the report. If a run fails, it does so
 // with the results of the earlier ones.
-func (a *app) benchAll(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
+func benchAll(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (err error) {
 	r := f.newReport(cfg)
 	runs := f.runs(cfg)
 	for i := range runs {
 		run, at := &runs[i], *f
 		if len(runs) > 1 {
-			a.notef("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), formatCount(run.Rows), formatCount(int64(run.Tablets)), formatCount(int64(run.Clients)))
+			a.Notef("run %d of %d: rows %s, tablets %s, clients %s", i+1, len(runs), cli.FormatCount(run.Rows), cli.FormatCount(int64(run.Tablets)), cli.FormatCount(int64(run.Clients)))
 			if f.profile != "" {
 				at.profile = filepath.Join(f.profile, fmt.Sprintf("run-%d", i+1))
 			}
 		}
-		if err = a.benchWith(cmd, &at, run, r); err != nil {
+		if err = benchWith(a, cmd, &at, run, r); err != nil {
 			break
 		}
 	}
 	if len(r.Runs) > 0 {
-		err = errors.Join(a.printBench(r), err)
+		err = errors.Join(printBench(a, r), err)
 		if f.report != "" {
 			err = errors.Join(err, writeReport(r, f.report))
 		}
@@ -169,24 +171,24 @@ func (a *app) benchAll(cmd *cobra.Command, f *benchFlags, cfg *bench.Config) (er
 }
 
 // benchWith runs the workloads against --addr, or with --local against a node that it starts.
-func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
+func benchWith(a *cli.App, cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
 	if !f.local {
-		return a.bench(cmd.Context(), f, cfg, r)
+		return runBench(cmd.Context(), a, f, cfg, r)
 	}
-	n, err := a.startLocalNode(cmd.Context(), f.dir, f.memory)
+	n, err := startLocalNode(cmd.Context(), a, f.dir, f.memory)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.stop()) }()
-	addr := a.addr
-	defer func() { a.addr = addr }()
-	a.addr, f.http = n.addr, n.http
+	addr := a.Addr
+	defer func() { a.Addr = addr }()
+	a.Addr, f.http = n.addr, n.http
 	// If the node exits, the measurement is cancelled.
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	stop := context.AfterFunc(n.ended, func() { cancel(context.Cause(n.ended)) })
 	defer stop()
-	err = a.bench(ctx, f, cfg, r)
+	err = runBench(ctx, a, f, cfg, r)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -194,18 +196,18 @@ func (a *app) benchWith(cmd *cobra.Command, f *benchFlags, cfg *bench.Config, r 
 }
 
 // bench runs the workloads, and adds the results to r.
-func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
-	if d := a.timeout; d > 0 {
+func runBench(ctx context.Context, a *cli.App, f *benchFlags, cfg *bench.Config, r *report.Report) (err error) {
+	if d := a.Timeout; d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
-	addrs, err := withPorts(a.addr)
+	addrs, err := cli.WithPorts(a.Addr)
 	if err != nil {
 		return err
 	}
 	own := cfg.ClientConfig(f.connections)
-	if err := a.setCredential(&own); err != nil {
+	if err := a.SetCredential(&own); err != nil {
 		return err
 	}
 	c, err := client.Open(ctx, addrs, own)
@@ -229,7 +231,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 	if err != nil {
 		return err
 	}
-	meters := a.meterNodes(nodes)
+	meters := meterNodes(a, nodes)
 	cfg.NodeUsage = meters.usage
 	r.Cluster = measuredCluster(nodes, f.local)
 	t := &benchProgress{a: a}
@@ -247,7 +249,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		return err
 	}
 	t.bench = b
-	stop := a.startTicker(t.line)
+	stop := a.StartTicker(t.line)
 	defer stop()
 	run := report.Run{Rows: cfg.Rows, Operations: b.Operations(), Tablets: cfg.Tablets, Clients: cfg.Clients}
 	err = b.Run(ctx, func(v bench.Result) {
@@ -260,14 +262,14 @@ func (a *app) bench(ctx context.Context, f *benchFlags, cfg *bench.Config, r *re
 		r.Runs = append(r.Runs, run)
 	}
 	for _, name := range b.Tables() {
-		a.notef("kept table %s", name)
+		a.Notef("kept table %s", name)
 	}
 	return err
 }
 
 // openUser opens a client with the credential in a file.
 func openUser(ctx context.Context, addrs string, cfg client.Config, file string) (*client.Client, error) {
-	if err := setCredentialFrom(&cfg, "--as", file); err != nil {
+	if err := cli.SetCredentialFrom(&cfg, "--as", file); err != nil {
 		return nil, err
 	}
 	return client.Open(ctx, addrs, cfg)
@@ -283,12 +285,12 @@ func badRows(r *report.Report) error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("verify values: %s missing or wrong", plural(bad, "row"))
+	return fmt.Errorf("verify values: %s missing or wrong", cli.Plural(bad, "row"))
 }
 
 // benchProgress reports the progress of a measurement on standard error.
 type benchProgress struct {
-	a     *app
+	a     *cli.App
 	bench *bench.Bench
 
 	// mu guards the fields in it.
@@ -303,14 +305,14 @@ func (t *benchProgress) phase(text string) {
 	t.mu.Lock()
 	t.mu.text, t.mu.began = text, time.Now()
 	t.mu.Unlock()
-	if !t.a.errTTY {
-		t.a.notef("%s", text)
+	if !t.a.ErrTTY {
+		t.a.Notef("%s", text)
 	}
 }
 
 func (t *benchProgress) result(r bench.Result) {
-	if !t.a.errTTY {
-		t.a.notef("%s: %s per second", r.Workload, formatCount(int64(r.PerSecond)))
+	if !t.a.ErrTTY {
+		t.a.Notef("%s: %s per second", r.Workload, cli.FormatCount(int64(r.PerSecond)))
 	}
 }
 
@@ -323,5 +325,5 @@ func (t *benchProgress) line() string {
 	if of == 0 || done == 0 {
 		return fmt.Sprintf("%s, %v", text, took.Round(time.Second))
 	}
-	return fmt.Sprintf("%s, %d%%, %s per second", text, min(100, 100*done/of), formatCount(int64(float64(done)/took.Seconds())))
+	return fmt.Sprintf("%s, %d%%, %s per second", text, min(100, 100*done/of), cli.FormatCount(int64(float64(done)/took.Seconds())))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 )
 
 // countsFlag is one whole number, or several separated by commas, such as 200k or 200000,1M.
@@ -44,7 +46,7 @@ func parseCount(s string) (int64, error) {
 	v, err := strconv.ParseFloat(number, 64)
 	v *= of
 	if err != nil || v < 1 || v > 1e15 || v != math.Trunc(v) {
-		return 0, usagef("", "%q is not a whole number such as 200000, 200k or 1M", s)
+		return 0, cli.Usagef("", "%q is not a whole number such as 200000, 200k or 1M", s)
 	}
 	return int64(v), nil
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/steledb/stele/client"
@@ -29,7 +31,7 @@ type localNode struct {
 const startWait = 30 * time.Second
 
 // startLocalNode starts a node on free ports and waits until it serves.
-func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *localNode, err error) {
+func startLocalNode(ctx context.Context, a *cli.App, parent, memory string) (n *localNode, err error) {
 	n = &localNode{}
 	if n.dir, err = os.MkdirTemp(parent, "stele-bench-"); err != nil {
 		return nil, err
@@ -39,7 +41,7 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 			err = errors.Join(err, n.stop())
 		}
 	}()
-	a.warnMemoryFS(n.dir)
+	warnMemoryFS(a, n.dir)
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func (a *app) startLocalNode(ctx context.Context, parent, memory string) (n *loc
 		args = append(args, "--memory", memory)
 	}
 	n.process = exec.Command(program, args...)
-	n.process.Stderr = a.err
+	n.process.Stderr = a.Err
 	// Ctrl-C must not reach the node before the tables are dropped, so it gets its own process group.
 	// Pdeathsig kills it if this process dies.
 	n.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -125,10 +127,10 @@ func (n *localNode) stop() error {
 }
 
 // warnMemoryFS warns if a folder is on a memory file system, where writes cost no disk time.
-func (a *app) warnMemoryFS(dir string) {
+func warnMemoryFS(a *cli.App, dir string) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err == nil && (s.Type == unix.TMPFS_MAGIC || s.Type == unix.RAMFS_MAGIC) {
-		a.notef("warning: %s is on a memory file system: writes are faster than on a disk; name another folder with --dir", dir)
+		a.Notef("warning: %s is on a memory file system: writes are faster than on a disk; name another folder with --dir", dir)
 	}
 }
 

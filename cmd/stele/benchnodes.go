@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/bench"
@@ -16,7 +18,7 @@ import (
 
 // nodeMeters reads the resource usage of a cluster's nodes from their metrics.
 type nodeMeters struct {
-	a      *app
+	a      *cli.App
 	hosts  []string // host:port of their HTTP servers; empty if any node has none
 	client http.Client
 	last   bench.Usage // the last sum that could be read
@@ -26,7 +28,7 @@ type nodeMeters struct {
 const metricsWait = 5 * time.Second
 
 // meterNodes returns the meters of the nodes that are alive.
-func (a *app) meterNodes(nodes []client.NodeInfo) *nodeMeters {
+func meterNodes(a *cli.App, nodes []client.NodeInfo) *nodeMeters {
 	m := &nodeMeters{a: a, client: http.Client{Timeout: metricsWait}}
 	for i := range nodes {
 		switch n := &nodes[i]; {
@@ -47,7 +49,7 @@ func (m *nodeMeters) usage() bench.Usage {
 	for _, host := range m.hosts {
 		u, err := m.read(host)
 		if err != nil {
-			m.a.notef("warning: the usage of the nodes is unknown: metrics of %s: %v", host, err)
+			m.a.Notef("warning: the usage of the nodes is unknown: metrics of %s: %v", host, err)
 			m.hosts = nil
 			return m.last
 		}

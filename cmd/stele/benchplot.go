@@ -4,12 +4,14 @@ import (
 	"errors"
 	"os"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/internal/bench/report"
 )
 
-func (a *app) benchPlotCommand() *cobra.Command {
+func benchPlotCommand(a *cli.App) *cobra.Command {
 	out := ""
 	cmd := &cobra.Command{
 		Use:   "plot REPORT [REPORT...] [--out FILE]",
@@ -26,10 +28,10 @@ report is compared with the first.`,
 				return err
 			}
 			if out == "" {
-				if a.outTTY {
-					return usagef("add --out bench.svg", "refusing to write an image to a terminal")
+				if a.OutTTY {
+					return cli.Usagef("add --out bench.svg", "refusing to write an image to a terminal")
 				}
-				return report.Plot(a.out, reports...)
+				return report.Plot(a.Out, reports...)
 			}
 			file, err := os.Create(out)
 			if err != nil {

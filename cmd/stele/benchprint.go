@@ -5,24 +5,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/internal/bench"
 	"github.com/steledb/stele/internal/bench/report"
 )
 
 // printBench prints the results: the paper's workloads next to the paper's figures, then YCSB's by
 // kind of operation.
-func (a *app) printBench(r *report.Report) error {
-	if a.json {
-		return a.printJSON(r)
+func printBench(a *cli.App, r *report.Report) error {
+	if a.JSON {
+		return a.PrintJSON(r)
 	}
 	paper, ycsb := benchGrid(r), ycsbGrid(r)
-	if err := a.print(paper); err != nil {
+	if err := a.Print(paper); err != nil {
 		return err
 	}
-	if len(paper.rows) > 0 && len(ycsb.rows) > 0 {
-		fmt.Fprintln(a.out)
+	if !paper.IsEmpty() && !ycsb.IsEmpty() {
+		fmt.Fprintln(a.Out)
 	}
-	return a.print(ycsb)
+	return a.Print(ycsb)
 }
 
 // A benchColumn is a column of a grid; cell returns its content for a run and a result.
@@ -42,7 +44,7 @@ func runColumns(r *report.Report) (columns []benchColumn) {
 		{"CLIENTS", func(r *report.Run) int64 { return int64(r.Clients) }},
 	} {
 		if slices.ContainsFunc(r.Runs, func(run report.Run) bool { return c.of(&run) != c.of(&r.Runs[0]) }) {
-			columns = append(columns, benchColumn{c.header, func(run *report.Run, _ *report.Result) any { return count(c.of(run)) }})
+			columns = append(columns, benchColumn{c.header, func(run *report.Run, _ *report.Result) any { return cli.Count(c.of(run)) }})
 		}
 	}
 	return columns
@@ -67,15 +69,15 @@ func usageColumns(r *report.Report, of string) []benchColumn {
 		columns = append(columns,
 			benchColumn{"COMMITS/APPEND", func(_ *report.Run, v *report.Result) any {
 				if v.Nodes == nil || v.Nodes.LogCommits == 0 {
-					return number("")
+					return cli.Number("")
 				}
-				return number(fmt.Sprintf("%.1f", v.Nodes.LogCommits))
+				return cli.Number(fmt.Sprintf("%.1f", v.Nodes.LogCommits))
 			}},
 			benchColumn{"LOG APPEND", func(_ *report.Run, v *report.Result) any {
 				if v.Nodes == nil || v.Nodes.LogCommits == 0 {
-					return number("")
+					return cli.Number("")
 				}
-				return number(formatMicros(v.Nodes.LogAppend))
+				return cli.Number(formatMicros(v.Nodes.LogAppend))
 			}})
 	}
 	return columns
@@ -83,39 +85,40 @@ func usageColumns(r *report.Report, of string) []benchColumn {
 
 func processorTime(u *report.Usage) any {
 	if u == nil {
-		return number("")
+		return cli.Number("")
 	}
-	return number(fmt.Sprintf("%.1f µs", u.CPU))
+	return cli.Number(fmt.Sprintf("%.1f µs", u.CPU))
 }
 
 // columnsGrid returns an empty grid with these columns.
-func columnsGrid(columns []benchColumn) *grid {
+func columnsGrid(columns []benchColumn) *cli.Grid {
 	header := make([]string, len(columns))
 	for i, c := range columns {
 		header[i] = c.header
 	}
-	return newGrid(header...)
+	return cli.NewGrid(header...)
 }
 
-func (g *grid) addResult(columns []benchColumn, run *report.Run, v *report.Result) {
+// addResult adds a row with the cells of columns.
+func addResult(g *cli.Grid, columns []benchColumn, run *report.Run, v *report.Result) {
 	cells := make([]any, len(columns))
 	for i, c := range columns {
 		cells[i] = c.cell(run, v)
 	}
-	g.add(cells...)
+	g.Add(cells...)
 }
 
 // benchGrid returns the grid of the paper's workloads.
-func benchGrid(r *report.Report) *grid {
+func benchGrid(r *report.Report) *cli.Grid {
 	columns := []benchColumn{{"WORKLOAD", func(_ *report.Run, v *report.Result) any { return string(v.Workload) }}}
 	columns = append(columns, runColumns(r)...)
 	columns = append(columns, []benchColumn{
-		{"ROWS/S", func(_ *report.Run, v *report.Result) any { return count(int64(v.OpsPerS)) }},
-		{"P50", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P50)) }},
-		{"P99", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P99)) }},
-		{"PAPER", func(_ *report.Run, v *report.Result) any { return count(int64(v.Paper)) }},
-		{"RATIO", func(_ *report.Run, v *report.Result) any { return number(fmt.Sprintf("%.1f×", v.Ratio)) }},
-		{"BAD", func(_ *report.Run, v *report.Result) any { return count(v.Bad) }},
+		{"ROWS/S", func(_ *report.Run, v *report.Result) any { return cli.Count(int64(v.OpsPerS)) }},
+		{"P50", func(_ *report.Run, v *report.Result) any { return cli.Number(formatMicros(v.P50)) }},
+		{"P99", func(_ *report.Run, v *report.Result) any { return cli.Number(formatMicros(v.P99)) }},
+		{"PAPER", func(_ *report.Run, v *report.Result) any { return cli.Count(int64(v.Paper)) }},
+		{"RATIO", func(_ *report.Run, v *report.Result) any { return cli.Number(fmt.Sprintf("%.1f×", v.Ratio)) }},
+		{"BAD", func(_ *report.Run, v *report.Result) any { return cli.Count(v.Bad) }},
 	}...)
 	columns = append(columns, usageColumns(r, "ROW")...)
 	g := columnsGrid(columns)
@@ -123,7 +126,7 @@ func benchGrid(r *report.Report) *grid {
 		for i := range r.Runs {
 			for j := range r.Runs[i].Results {
 				if v := &r.Runs[i].Results[j]; v.Workload == w {
-					g.addResult(columns, &r.Runs[i], v)
+					addResult(g, columns, &r.Runs[i], v)
 				}
 			}
 		}
@@ -132,24 +135,24 @@ func benchGrid(r *report.Report) *grid {
 }
 
 // ycsbGrid returns the grid of YCSB's workloads, each followed by its kinds of operations.
-func ycsbGrid(r *report.Report) *grid {
+func ycsbGrid(r *report.Report) *cli.Grid {
 	kind := "" // of the next line; empty for all kinds together
 	columns := []benchColumn{
 		{"WORKLOAD", func(_ *report.Run, v *report.Result) any { return string(v.Workload) }},
-		{"OPERATION", func(*report.Run, *report.Result) any { return orElse(kind, "all") }},
+		{"OPERATION", func(*report.Run, *report.Result) any { return cli.OrElse(kind, "all") }},
 	}
 	columns = append(columns, runColumns(r)...)
 	columns = append(columns, []benchColumn{
-		{"OPS/S", func(_ *report.Run, v *report.Result) any { return count(int64(float64(v.Ops) / v.Seconds)) }},
-		{"P50", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P50)) }},
-		{"P99", func(_ *report.Run, v *report.Result) any { return number(formatMicros(v.P99)) }},
-		{"BAD", func(_ *report.Run, v *report.Result) any { return count(v.Bad) }},
+		{"OPS/S", func(_ *report.Run, v *report.Result) any { return cli.Count(int64(float64(v.Ops) / v.Seconds)) }},
+		{"P50", func(_ *report.Run, v *report.Result) any { return cli.Number(formatMicros(v.P50)) }},
+		{"P99", func(_ *report.Run, v *report.Result) any { return cli.Number(formatMicros(v.P99)) }},
+		{"BAD", func(_ *report.Run, v *report.Result) any { return cli.Count(v.Bad) }},
 	}...)
 	for _, c := range usageColumns(r, "OP") {
 		of := c.cell
 		c.cell = func(run *report.Run, v *report.Result) any {
 			if kind != "" { // usage is not measured by kind
-				return number("")
+				return cli.Number("")
 			}
 			return of(run, v)
 		}
@@ -164,11 +167,11 @@ func ycsbGrid(r *report.Report) *grid {
 					continue
 				}
 				kind = ""
-				g.addResult(columns, &r.Runs[i], v)
+				addResult(g, columns, &r.Runs[i], v)
 				for _, k := range v.Kinds {
 					if len(v.Kinds) > 1 {
 						kind = k.Name
-						g.addResult(columns, &r.Runs[i], &report.Result{Workload: w, Ops: k.Ops, Bad: k.Bad, Seconds: v.Seconds, Latency: k.Latency})
+						addResult(g, columns, &r.Runs[i], &report.Result{Workload: w, Ops: k.Ops, Bad: k.Bad, Seconds: v.Seconds, Latency: k.Latency})
 					}
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -20,7 +22,7 @@ import (
 func (f *benchFlags) newReport(cfg *bench.Config) *report.Report {
 	return &report.Report{
 		Format: report.Format, Version: report.Version, Time: time.Now().UTC().Truncate(time.Second),
-		Program: report.Program{Version: node.Version(), Commit: commit(), Go: runtime.Version()},
+		Program: report.Program{Version: node.Version(), Commit: cli.Commit(), Go: runtime.Version()},
 		Machine: report.ThisMachine(),
 		Settings: report.Settings{
 			Batch: cfg.Batch, ValueBytes: cfg.ValueBytes, Rate: cfg.Rate, ReadSeconds: cfg.ReadTimeMin.Seconds(), Family: cfg.Options, Major: cfg.Major, Warm: cfg.Warm,
@@ -52,7 +54,7 @@ func writeReport(r *report.Report, path string) error {
 	return errors.Join(r.Write(file), file.Close())
 }
 
-func (a *app) benchTableCommand() *cobra.Command {
+func benchTableCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "table REPORT...",
 		Short: "Print reports as a Markdown table",
@@ -66,7 +68,7 @@ a column for each run, with rows or operations per second, p50 and p99.`,
 			if err != nil {
 				return err
 			}
-			return report.WriteMarkdown(a.out, reports...)
+			return report.WriteMarkdown(a.Out, reports...)
 		},
 	}
 }
@@ -75,7 +77,7 @@ func openReports(paths []string) (reports []*report.Report, err error) {
 	for _, path := range paths {
 		r, err := report.Open(path)
 		if errors.Is(err, report.ErrNoReport) {
-			return nil, usagef("", "%w", err)
+			return nil, cli.Usagef("", "%w", err)
 		}
 		if err != nil {
 			return nil, err

@@ -12,12 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 )
 
-func (a *app) blobCommand() *cobra.Command {
+func blobCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blob",
 		Short: "Store files as blobs, and inspect the block store",
@@ -30,11 +32,11 @@ A blob is immutable. Its id has 32 hexadecimal digits.`,
 		Example: `  stele blob put backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob fsck`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.blobPutCommand(), a.blobGetCommand(), a.blobListCommand(), a.blobStatCommand(), a.blobVerifyCommand(), a.blobRemoveCommand(),
-		a.blobFsckCommand(), a.blobStatusCommand(), a.blobReviveCommand(), a.blobResumeSweepCommand())
+	cmd.AddCommand(blobPutCommand(a), blobGetCommand(a), blobListCommand(a), blobStatCommand(a), blobVerifyCommand(a), blobRemoveCommand(a),
+		blobFsckCommand(a), blobStatusCommand(a), blobReviveCommand(a), blobResumeSweepCommand(a))
 	return cmd
 }
 
@@ -57,7 +59,7 @@ func blobOf(b *client.BlobInfo) blobJSON {
 	return j
 }
 
-func (a *app) blobPutCommand() *cobra.Command {
+func blobPutCommand(a *cli.App) *cobra.Command {
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "put FILE",
@@ -73,7 +75,7 @@ command is interrupted, nothing is stored.`,
   id=$(stele blob put backup.tar)`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, size, err := a.openInput(args[0])
+			file, size, err := openInput(a, args[0])
 			if err != nil {
 				return err
 			}
@@ -81,8 +83,8 @@ command is interrupted, nothing is stored.`,
 			if args[0] != "-" && !cmd.Flags().Changed("name") {
 				name = filepath.Base(args[0])
 			}
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.putBlob(ctx, c, name, file, size)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return putBlob(ctx, a, c, name, file, size)
 			})
 		},
 	}
@@ -91,9 +93,9 @@ command is interrupted, nothing is stored.`,
 }
 
 // openInput opens a file, or standard input for "-", and returns its size: -1 if it is no regular file.
-func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
+func openInput(a *cli.App, name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
-		return io.NopCloser(a.in), -1, nil
+		return io.NopCloser(a.In), -1, nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -101,7 +103,7 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = usagef(fmt.Sprintf("to store a whole folder: tar -c %s | stele blob put - --name NAME", name), "%s is a folder", name)
+		err = cli.Usagef(fmt.Sprintf("to store a whole folder: tar -c %s | stele blob put - --name NAME", name), "%s is a folder", name)
 	}
 	if err != nil {
 		f.Close()
@@ -113,19 +115,19 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-func (a *app) putBlob(ctx context.Context, c *client.Client, name string, file io.Reader, size int64) error {
-	start, counted := time.Now(), &countingReader{r: file}
-	stop := a.showBytes("storing "+orElse(name, "a blob"), size, &counted.n)
+func putBlob(ctx context.Context, a *cli.App, c *client.Client, name string, file io.Reader, size int64) error {
+	start, counted := time.Now(), &cli.CountingReader{Reader: file}
+	stop := showBytes(a, "storing "+cli.OrElse(name, "a blob"), size, counted.Count)
 	b, err := c.PutBlob(ctx, name, counted)
 	stop()
 	if err != nil {
 		return putFault(err)
 	}
-	if a.json {
-		return a.printJSON(blobOf(&b))
+	if a.JSON {
+		return a.PrintJSON(blobOf(&b))
 	}
-	a.notef("stored %s in %s%s", formatSize(b.Bytes), plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
-	_, err = fmt.Fprintln(a.out, b.ID)
+	a.Notef("stored %s in %s%s", cli.FormatSize(b.Bytes), cli.Plural(b.Extents, "extent"), formatRate(b.Bytes, time.Since(start)))
+	_, err = fmt.Fprintln(a.Out, b.ID)
 	return err
 }
 
@@ -133,31 +135,31 @@ func (a *app) putBlob(ctx context.Context, c *client.Client, name string, file i
 func putFault(err error) error {
 	switch {
 	case errors.Is(err, client.ErrUploadExpired):
-		return &fault{code: exitError, hint: "the node was restarted, or the client switched to another one: store it again", err: errors.New("nothing was stored: the upload has expired")}
+		return &cli.Fault{Code: cli.ExitError, Hint: "the node was restarted, or the client switched to another one: store it again", Err: errors.New("nothing was stored: the upload has expired")}
 	case errors.Is(err, client.ErrAmbiguous):
-		return withHint(err, `"stele blob ls" shows whether it was stored`)
+		return cli.WithHint(err, `"stele blob ls" shows whether it was stored`)
 	case errors.Is(err, client.ErrLimit):
-		return &fault{code: exitUsage, hint: "divide it, for example with split(1), and store each part", err: err}
+		return &cli.Fault{Code: cli.ExitUsage, Hint: "divide it, for example with split(1), and store each part", Err: err}
 	}
 	return err
 }
 
 // showBytes reports the progress of work on total bytes until stop is called; total is -1 if unknown.
-func (a *app) showBytes(title string, total int64, done *atomic.Int64) (stop func()) {
+func showBytes(a *cli.App, title string, total int64, done func() int64) (stop func()) {
 	start := time.Now()
 	state := func() string {
-		n := done.Load()
+		n := done()
 		if total >= 0 {
-			return formatSize(n) + " of " + formatSize(total) + formatRate(n, time.Since(start))
+			return cli.FormatSize(n) + " of " + cli.FormatSize(total) + formatRate(n, time.Since(start))
 		}
-		return formatSize(n) + formatRate(n, time.Since(start))
+		return cli.FormatSize(n) + formatRate(n, time.Since(start))
 	}
-	if total < 0 && a.errTTY {
-		return a.startTicker(func() string { return title + ": " + state() })
+	if total < 0 && a.ErrTTY {
+		return a.StartTicker(func() string { return title + ": " + state() })
 	}
-	p := a.newProgress(title)
-	p.start(max(total, 1), func() (int64, string) { return done.Load(), state() })
-	return p.stop
+	p := a.NewProgress(title)
+	p.Start(max(total, 1), func() (int64, string) { return done(), state() })
+	return p.Stop
 }
 
 // formatRate returns ", " and the rate at which n bytes were moved; empty below 100 ms, or for 0 bytes.
@@ -165,10 +167,10 @@ func formatRate(n int64, took time.Duration) string {
 	if took < 100*time.Millisecond || n == 0 {
 		return ""
 	}
-	return ", " + formatSize(int64(float64(n)/took.Seconds())) + "/s"
+	return ", " + cli.FormatSize(int64(float64(n)/took.Seconds())) + "/s"
 }
 
-func (a *app) blobGetCommand() *cobra.Command {
+func blobGetCommand(a *cli.App) *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
 		Use:   "get ID FILE",
@@ -181,16 +183,16 @@ to it, which is removed on error. An existing file is kept, unless --force is gi
 		Example: `  stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 backup.tar
   stele blob get 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 - | tar -t`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeBlob,
+		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
 				}
-				err = a.getBlob(ctx, c, &s.BlobInfo, args[1], force)
+				err = getBlob(ctx, a, c, &s.BlobInfo, args[1], force)
 				if errors.Is(err, client.ErrCorrupt) || errors.Is(err, client.ErrUnavailable) {
-					err = withHint(err, fmt.Sprintf(`"stele blob stat %s" shows which replicas there are, and on which nodes`, s.ID))
+					err = cli.WithHint(err, fmt.Sprintf(`"stele blob stat %s" shows which replicas there are, and on which nodes`, s.ID))
 				}
 				return err
 			})
@@ -207,17 +209,17 @@ func checkOverwrite(name string, b *client.BlobInfo, force bool) error {
 		return nil
 	}
 	if to, err := os.Stat(name); err == nil && to.IsDir() {
-		return usagef("such as "+filepath.Join(name, orElse(filepath.Base(b.Name), b.ID)), "%s is a folder: want the name of a file", name)
+		return cli.Usagef("such as "+filepath.Join(name, cli.OrElse(filepath.Base(b.Name), b.ID)), "%s is a folder: want the name of a file", name)
 	}
 	if !force {
-		return &fault{code: exitError, hint: "--force replaces it", err: fmt.Errorf("%s exists and has %s", name, formatSize(info.Size()))}
+		return &cli.Fault{Code: cli.ExitError, Hint: "--force replaces it", Err: fmt.Errorf("%s exists and has %s", name, cli.FormatSize(info.Size()))}
 	}
 	return nil
 }
 
-func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo, name string, force bool) (err error) {
+func getBlob(ctx context.Context, a *cli.App, c *client.Client, b *client.BlobInfo, name string, force bool) (err error) {
 	if name == "-" {
-		return c.CopyBlob(ctx, b, a.out)
+		return c.CopyBlob(ctx, b, a.Out)
 	}
 	if err := checkOverwrite(name, b, force); err != nil {
 		return err
@@ -236,7 +238,7 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 		}
 	}()
 	start, counted := time.Now(), &countingWriter{w: bufio.NewWriterSize(f, 1<<20)}
-	stop := a.showBytes("reading "+orElse(b.Name, b.ID), b.Bytes, &counted.n)
+	stop := showBytes(a, "reading "+cli.OrElse(b.Name, b.ID), b.Bytes, counted.n.Load)
 	err = c.CopyBlob(ctx, b, counted)
 	stop()
 	if err == nil {
@@ -254,10 +256,10 @@ func (a *app) getBlob(ctx context.Context, c *client.Client, b *client.BlobInfo,
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(blobOf(b))
+	if a.JSON {
+		return a.PrintJSON(blobOf(b))
 	}
-	a.notef("wrote %s to %s%s", formatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
+	a.Notef("wrote %s to %s%s", cli.FormatSize(b.Bytes), name, formatRate(b.Bytes, time.Since(start)))
 	return nil
 }
 
@@ -273,7 +275,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (a *app) blobRemoveCommand() *cobra.Command {
+func blobRemoveCommand(a *cli.App) *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:     "rm ID",
@@ -284,9 +286,9 @@ this command. Nodes that are down delete their replicas when they are back.`,
 		Example: `  stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob rm 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --yes`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeBlob,
+		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
 				if err != nil {
 					return err
@@ -294,17 +296,17 @@ this command. Nodes that are down delete their replicas when they are back.`,
 				if err := removable(&s.BlobInfo); err != nil {
 					return err
 				}
-				what := fmt.Sprintf("blob %s (%s, %s)", s.ID, orElse(s.Name, "without a name"), formatSize(s.Bytes))
+				what := fmt.Sprintf("blob %s (%s, %s)", s.ID, cli.OrElse(s.Name, "without a name"), cli.FormatSize(s.Bytes))
 				if dryRun {
-					return a.reportBlobRemoval(&s.BlobInfo, false, "would delete "+what)
+					return reportBlobRemoval(a, &s.BlobInfo, false, "would delete "+what)
 				}
-				if err := a.confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
+				if err := a.Confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
 					return err
 				}
 				if err := c.DeleteBlob(ctx, s.ID); err != nil {
 					return err
 				}
-				return a.reportBlobRemoval(&s.BlobInfo, true, "deleted "+what)
+				return reportBlobRemoval(a, &s.BlobInfo, true, "deleted "+what)
 			})
 		},
 	}
@@ -313,13 +315,13 @@ this command. Nodes that are down delete their replicas when they are back.`,
 	return cmd
 }
 
-func (a *app) reportBlobRemoval(b *client.BlobInfo, done bool, what string) error {
-	if a.json {
-		return a.printJSON(struct {
+func reportBlobRemoval(a *cli.App, b *client.BlobInfo, done bool, what string) error {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			blobJSON
 			Done bool `json:"done"`
 		}{blobOf(b), done})
 	}
-	a.notef("%s", what)
+	a.Notef("%s", what)
 	return nil
 }

@@ -10,13 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 )
 
-func (a *app) blobFsckCommand() *cobra.Command {
+func blobFsckCommand(a *cli.App) *cobra.Command {
 	var deep, verbose bool
 	cmd := &cobra.Command{
 		Use:   "fsck",
@@ -36,8 +38,8 @@ corrupt on some node.`,
   stele blob fsck --json | jq 'select(.state == "lost")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.fsck(ctx, c, deep, verbose)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return fsck(ctx, a, c, deep, verbose)
 			})
 		},
 	}
@@ -48,7 +50,7 @@ corrupt on some node.`,
 
 // fsckRun is one check of the whole store.
 type fsckRun struct {
-	a       *app
+	a       *cli.App
 	verbose bool
 	tally   tally
 	// away counts, by node, the replicas that could not be queried; missing those that the node lacks.
@@ -57,23 +59,23 @@ type fsckRun struct {
 	silent               []string
 }
 
-func (a *app) fsck(ctx context.Context, c *client.Client, deep, verbose bool) error {
+func fsck(ctx context.Context, a *cli.App, c *client.Client, deep, verbose bool) error {
 	start := time.Now()
 	r := &fsckRun{a: a, verbose: verbose, unreachable: map[string]int64{}, missing: map[string]int64{}}
 	var files, total, extents, bytes atomic.Int64
-	p := a.newProgress("checking")
-	p.start(1000, func() (int64, string) {
+	p := a.NewProgress("checking")
+	p.Start(1000, func() (int64, string) {
 		if total.Load() == 0 {
 			return 0, "listing files"
 		}
 		return files.Load() * 1000 / max(1, total.Load()),
-			fmt.Sprintf("%s of %s files of the lock service, %s extents, %s", formatCount(files.Load()), formatCount(total.Load()), formatCount(extents.Load()), formatSize(bytes.Load()))
+			fmt.Sprintf("%s of %s files of the lock service, %s extents, %s", cli.FormatCount(files.Load()), cli.FormatCount(total.Load()), cli.FormatCount(extents.Load()), cli.FormatSize(bytes.Load()))
 	})
 	stopped := false
 	stop := func() {
 		if !stopped {
 			stopped = true
-			p.stop()
+			p.Stop()
 		}
 	}
 	defer stop()
@@ -95,7 +97,7 @@ func (a *app) fsck(ctx context.Context, c *client.Client, deep, verbose bool) er
 	return r.report(time.Since(start))
 }
 
-func (r *fsckRun) take(s *client.FsckStep, p *progress) {
+func (r *fsckRun) take(s *client.FsckStep, p *cli.Progress) {
 	t := &r.tally
 	t.extents += s.Extents
 	t.bytes += s.Bytes
@@ -130,11 +132,11 @@ type findingJSON struct {
 	extentJSON
 }
 
-func (r *fsckRun) print(state string, f *api.BlobFinding, p *progress) {
+func (r *fsckRun) print(state string, f *api.BlobFinding, p *cli.Progress) {
 	a := r.a
 	x := extentOf(&f.Extent)
-	if a.json {
-		_ = a.printJSON(findingJSON{state, f.Kind, f.Name, f.ID, x})
+	if a.JSON {
+		_ = a.PrintJSON(findingJSON{state, f.Kind, f.Name, f.ID, x})
 		return
 	}
 	if state == extentUnder && !r.verbose {
@@ -148,19 +150,19 @@ func (r *fsckRun) print(state string, f *api.BlobFinding, p *progress) {
 		}
 		replicas = append(replicas, text)
 	}
-	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), orElse(strings.Join(replicas, ", "), "no replica on any node"))
-	if a.outTTY {
-		p.notef("%s", line)
+	line := fmt.Sprintf("%s: extent %d of %s: %s", strings.ReplaceAll(state, "_", "-"), x.Index, findingWhat(f), cli.OrElse(strings.Join(replicas, ", "), "no replica on any node"))
+	if a.OutTTY {
+		p.Notef("%s", line)
 		return
 	}
-	fmt.Fprintln(a.out, escapeLines(line))
+	fmt.Fprintln(a.Out, cli.EscapeLines(line))
 }
 
 // findingWhat returns what an extent is part of, for messages.
 func findingWhat(f *api.BlobFinding) string {
 	switch f.Kind {
 	case api.BlobOfTable:
-		return "SSTable " + f.ID + " of " + orElse(prefixed("table ", f.Name), "a dropped table")
+		return "SSTable " + f.ID + " of " + cli.OrElse(prefixed("table ", f.Name), "a dropped table")
 	case api.BlobOfLog:
 		return "commit log " + f.ID + " of " + f.Name
 	}
@@ -184,8 +186,8 @@ func (r *fsckRun) report(took time.Duration) error {
 			garbageBytes += r.unnamed[i].Bytes
 		}
 	}
-	if a.json {
-		err := a.printJSON(struct {
+	if a.JSON {
+		err := a.PrintJSON(struct {
 			tallyJSON
 			Unnamed      int64    `json:"unnamed_blobs"`
 			UnnamedBytes int64    `json:"unnamed_bytes"`
@@ -196,23 +198,23 @@ func (r *fsckRun) report(took time.Duration) error {
 		return errors.Join(err, t.fault())
 	}
 	for _, node := range slices.Sorted(maps.Keys(r.unreachable)) {
-		a.notef("%s does not answer: the state of %s is unknown", node, plural(r.unreachable[node], "replica"))
+		a.Notef("%s does not answer: the state of %s is unknown", node, cli.Plural(r.unreachable[node], "replica"))
 	}
 	for _, node := range slices.Sorted(maps.Keys(r.missing)) {
-		a.notef("%s lacks %s that it should hold", node, plural(r.missing[node], "replica"))
+		a.Notef("%s lacks %s that it should hold", node, cli.Plural(r.missing[node], "replica"))
 	}
 	if garbage > 0 {
-		a.notef(`garbage: %s with %s, which the nodes will remove; "stele blob ls --all" lists them`, plural(garbage, "blob"), formatSize(garbageBytes))
+		a.Notef(`garbage: %s with %s, which the nodes will remove; "stele blob ls --all" lists them`, cli.Plural(garbage, "blob"), cli.FormatSize(garbageBytes))
 	}
 	if fresh > 0 {
-		a.notef("unreferenced: %s written in the last hour, still being stored or garbage", plural(fresh, "blob"))
+		a.Notef("unreferenced: %s written in the last hour, still being stored or garbage", cli.Plural(fresh, "blob"))
 	}
 	if t.lost > 0 {
-		a.notef("lost extents can be recovered only from the disks of a node that had a replica: start every node that is down, and put back every disk that was removed")
+		a.Notef("lost extents can be recovered only from the disks of a node that had a replica: start every node that is down, and put back every disk that was removed")
 	}
 	if t.unreadable > 0 {
-		a.notef(`start the nodes that do not answer: "stele node list" shows them`)
+		a.Notef(`start the nodes that do not answer: "stele node list" shows them`)
 	}
-	_, err := fmt.Fprintf(a.out, "%s, checked in %v\n", t.sentence(a, a.outTTY, "block store"), took.Round(time.Millisecond))
+	_, err := fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "block store"), took.Round(time.Millisecond))
 	return errors.Join(err, t.fault())
 }

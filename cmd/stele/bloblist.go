@@ -11,13 +11,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 )
 
-func (a *app) blobListCommand() *cobra.Command {
+func blobListCommand(a *cli.App) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -32,8 +34,8 @@ replicas of the extent that has the fewest.`,
   stele blob ls --json | jq -r 'select(.name == "backup.tar") | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.listBlobs(ctx, c, all)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return listBlobs(ctx, a, c, all)
 			})
 		},
 	}
@@ -41,10 +43,10 @@ replicas of the extent that has the fewest.`,
 	return cmd
 }
 
-func (a *app) listBlobs(ctx context.Context, c *client.Client, all bool) error {
-	g := newGrid("ID", "BYTES", "NAME", "STORED")
+func listBlobs(ctx context.Context, a *cli.App, c *client.Client, all bool) error {
+	g := cli.NewGrid("ID", "BYTES", "NAME", "STORED")
 	if all {
-		g = newGrid("ID", "BYTES", "EXTENTS", "REPLICAS", "WHAT", "WRITTEN")
+		g = cli.NewGrid("ID", "BYTES", "EXTENTS", "REPLICAS", "WHAT", "WRITTEN")
 	}
 	var silent []string
 	blobs, bytes := int64(0), int64(0)
@@ -58,18 +60,18 @@ func (a *app) listBlobs(ctx context.Context, c *client.Client, all bool) error {
 			b := &p.Blobs[i]
 			blobs, bytes = blobs+1, bytes+b.Bytes
 			switch {
-			case a.json:
+			case a.JSON:
 				j := blobOf(b)
 				if all {
 					j.Replicas = &b.Replicas
 				}
-				if err := a.printJSON(j); err != nil {
+				if err := a.PrintJSON(j); err != nil {
 					return err
 				}
 			case all:
-				g.add(b.ID, size(b.Bytes), count(b.Extents), count(b.Replicas), blobWhat(b), formatTime(b.Created))
+				g.Add(b.ID, cli.Size(b.Bytes), cli.Count(b.Extents), cli.Count(b.Replicas), blobWhat(b), formatTime(b.Created))
 			default:
-				g.add(b.ID, size(b.Bytes), b.Name, formatTime(b.Created))
+				g.Add(b.ID, cli.Size(b.Bytes), b.Name, formatTime(b.Created))
 			}
 		}
 		if after = p.Next; after == "" {
@@ -77,29 +79,29 @@ func (a *app) listBlobs(ctx context.Context, c *client.Client, all bool) error {
 		}
 	}
 	if len(silent) > 0 {
-		a.notef("incomplete: no answer from %s; blobs that only these nodes hold are not listed, and their replicas are not counted", strings.Join(silent, ", "))
+		a.Notef("incomplete: no answer from %s; blobs that only these nodes hold are not listed, and their replicas are not counted", strings.Join(silent, ", "))
 	}
-	if a.json {
+	if a.JSON {
 		return nil
 	}
 	switch {
 	case blobs > 0:
-		a.notef("%s, %s", plural(blobs, "blob"), formatSize(bytes))
+		a.Notef("%s, %s", cli.Plural(blobs, "blob"), cli.FormatSize(bytes))
 	case all:
-		a.notef("the nodes hold no blob")
+		a.Notef("the nodes hold no blob")
 	default:
-		a.notef(`no blobs stored; "stele blob put FILE" stores one, "stele blob ls --all" lists the files of tables`)
+		a.Notef(`no blobs stored; "stele blob put FILE" stores one, "stele blob ls --all" lists the files of tables`)
 	}
-	return a.print(g)
+	return a.Print(g)
 }
 
 // blobWhat returns the kind and name of a blob, for messages.
 func blobWhat(b *client.BlobInfo) string {
 	switch b.Kind {
 	case api.BlobOfTable:
-		return "SSTable of " + orElse(b.Name, "a dropped table")
+		return "SSTable of " + cli.OrElse(b.Name, "a dropped table")
 	case api.BlobOfUser:
-		return "blob " + orElse(b.Name, "without a name")
+		return "blob " + cli.OrElse(b.Name, "without a name")
 	}
 	return "unreferenced"
 }
@@ -111,7 +113,7 @@ func formatTime(t time.Time) string {
 	return t.Local().Format(time.DateTime)
 }
 
-func (a *app) blobStatCommand() *cobra.Command {
+func blobStatCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "stat ID",
 		Aliases: []string{"show"},
@@ -127,10 +129,10 @@ node.`,
 		Example: `  stele blob stat 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob stat 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --json | jq '.parts[].replicas'`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeBlob,
+		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.statBlob(ctx, c, args[0])
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return statBlob(ctx, a, c, args[0])
 			})
 		},
 	}
@@ -178,10 +180,10 @@ func eachExtent(ctx context.Context, c *client.Client, id string, batch int, dee
 	}
 }
 
-func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
+func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) error {
 	var t tally
 	var parts []extentJSON
-	g := newGrid("EXTENT", "BYTES", "GOOD", "REPLICAS")
+	g := cli.NewGrid("EXTENT", "BYTES", "GOOD", "REPLICAS")
 	b, err := eachExtent(ctx, c, id, api.BlobStatCount, false, func(_ *client.BlobInfo, x *client.ExtentInfo) {
 		t.add(x)
 		parts = append(parts, extentOf(x))
@@ -189,44 +191,44 @@ func (a *app) statBlob(ctx context.Context, c *client.Client, id string) error {
 		for i := range x.Replicas {
 			replicas = append(replicas, x.Replicas[i].Name+" "+replicaState(x.Replicas[i].State))
 		}
-		g.add(count(x.Index), size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), strings.Join(replicas, ", "))
+		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), strings.Join(replicas, ", "))
 	})
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			blobJSON
 			Parts []extentJSON `json:"parts"`
 		}{blobOf(b), parts})
 		return errors.Join(err, t.fault())
 	}
-	a.notef("%s", t.sentence(a, a.errTTY, "blob "+b.ID))
-	figures := newGrid("FIGURE", "VALUE")
-	figures.add("id", b.ID)
-	figures.add("what", blobWhat(b))
-	figures.add("bytes", fmt.Sprintf("%s (%s)", formatCount(b.Bytes), formatSize(b.Bytes)))
-	figures.add("extents", formatCount(b.Extents))
-	figures.add("stored", formatTime(b.Created))
-	if err := a.printAll(figures, g); err != nil {
+	a.Notef("%s", t.sentence(a, a.ErrTTY, "blob "+b.ID))
+	figures := cli.NewGrid("FIGURE", "VALUE")
+	figures.Add("id", b.ID)
+	figures.Add("what", blobWhat(b))
+	figures.Add("bytes", fmt.Sprintf("%s (%s)", cli.FormatCount(b.Bytes), cli.FormatSize(b.Bytes)))
+	figures.Add("extents", cli.FormatCount(b.Extents))
+	figures.Add("stored", formatTime(b.Created))
+	if err := a.PrintAll(figures, g); err != nil {
 		return err
 	}
 	for i := range parts {
-		a.printCorruptReplicas(fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
+		printCorruptReplicas(a, fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
 	}
 	return t.fault()
 }
 
 // printCorruptReplicas prints the reason for each corrupt replica.
-func (a *app) printCorruptReplicas(what string, replicas []replicaJSON) {
+func printCorruptReplicas(a *cli.App, what string, replicas []replicaJSON) {
 	for _, r := range replicas {
 		if r.State == api.ReplicaCorrupt {
-			a.notef("%s on %s: %s", what, r.Name, r.Reason)
+			a.Notef("%s on %s: %s", what, r.Name, r.Reason)
 		}
 	}
 }
 
-func (a *app) blobVerifyCommand() *cobra.Command {
+func blobVerifyCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify ID",
 		Short: "Verify all bytes of all replicas of a blob",
@@ -239,10 +241,10 @@ lost or unreachable.`,
 		Example: `  stele blob verify 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65
   stele blob verify 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65 --json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeBlob,
+		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.verifyBlob(ctx, c, args[0])
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return verifyBlob(ctx, a, c, args[0])
 			})
 		},
 	}
@@ -255,9 +257,9 @@ type replicaProblemJSON struct {
 	replicaJSON
 }
 
-func (a *app) printReplicaProblem(p replicaProblemJSON) {
-	if a.json {
-		_ = a.printJSON(p)
+func printReplicaProblem(a *cli.App, p replicaProblemJSON) {
+	if a.JSON {
+		_ = a.PrintJSON(p)
 		return
 	}
 	where := fmt.Sprintf("%s: extent %d of %s is %s", p.Name, p.Extent, p.Blob, replicaState(p.State))
@@ -267,13 +269,13 @@ func (a *app) printReplicaProblem(p replicaProblemJSON) {
 	case p.Reason != "" && p.State != api.ReplicaMissing:
 		where += ": " + p.Reason
 	}
-	fmt.Fprintln(a.out, escapeLines(where))
-	if a.outTTY {
-		_ = a.out.Flush()
+	fmt.Fprintln(a.Out, cli.EscapeLines(where))
+	if a.OutTTY {
+		_ = a.Out.Flush()
 	}
 }
 
-func (a *app) verifyBlob(ctx context.Context, c *client.Client, id string) error {
+func verifyBlob(ctx context.Context, a *cli.App, c *client.Client, id string) error {
 	start := time.Now()
 	s, err := c.StatBlob(ctx, id, 0, 1, false)
 	if err != nil {
@@ -281,14 +283,14 @@ func (a *app) verifyBlob(ctx context.Context, c *client.Client, id string) error
 	}
 	var t tally
 	var done atomic.Int64
-	stop := a.showBytes("verifying "+orElse(s.Name, s.ID), s.Bytes, &done)
+	stop := showBytes(a, "verifying "+cli.OrElse(s.Name, s.ID), s.Bytes, done.Load)
 	defer func() { stop() }()
 	b, err := eachExtent(ctx, c, id, 4, true, func(b *client.BlobInfo, x *client.ExtentInfo) {
 		t.add(x)
 		done.Add(x.Bytes)
 		for i := range x.Replicas {
 			if r := &x.Replicas[i]; r.State != api.ReplicaGood {
-				a.printReplicaProblem(replicaProblemJSON{b.ID, x.Index, replicaJSON(*r)})
+				printReplicaProblem(a, replicaProblemJSON{b.ID, x.Index, replicaJSON(*r)})
 			}
 		}
 	})
@@ -297,40 +299,42 @@ func (a *app) verifyBlob(ctx context.Context, c *client.Client, id string) error
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			ID string `json:"id"`
 			tallyJSON
 			Seconds float64 `json:"seconds"`
 		}{b.ID, t.json(), time.Since(start).Seconds()})
 	} else {
-		_, err = fmt.Fprintf(a.out, "%s, checked in %v\n", t.sentence(a, a.outTTY, "blob "+b.ID), time.Since(start).Round(time.Millisecond))
+		_, err = fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "blob "+b.ID), time.Since(start).Round(time.Millisecond))
 	}
 	return errors.Join(err, t.fault())
 }
 
-// completeBlob completes the first argument to the id of a blob.
-func (a *app) completeBlob(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault // a file
-	}
-	return a.completeName(cmd, part, func(ctx context.Context, c *client.Client) (ids []string, err error) {
-		p, err := c.Blobs(ctx, "", false)
-		for i := range p.Blobs {
-			ids = append(ids, p.Blobs[i].ID)
+// completeBlob returns a function that completes the first argument to the id of a blob.
+func completeBlob(a *cli.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault // a file
 		}
-		return ids, err
-	})
+		return a.CompleteName(cmd, part, func(ctx context.Context, c *client.Client) (ids []string, err error) {
+			p, err := c.Blobs(ctx, "", false)
+			for i := range p.Blobs {
+				ids = append(ids, p.Blobs[i].ID)
+			}
+			return ids, err
+		})
+	}
 }
 
 func removable(b *client.BlobInfo) error {
 	switch b.Kind {
 	case api.BlobOfTable:
-		return &fault{code: exitError, hint: `"stele table drop" deletes a table with its files`,
-			err: fmt.Errorf("blob %s is not deleted: it is a file of %s", b.ID, orElse(prefixed("table ", b.Name), "a dropped table"))}
+		return &cli.Fault{Code: cli.ExitError, Hint: `"stele table drop" deletes a table with its files`,
+			Err: fmt.Errorf("blob %s is not deleted: it is a file of %s", b.ID, cli.OrElse(prefixed("table ", b.Name), "a dropped table"))}
 	case api.BlobUnnamed:
-		return &fault{code: exitError, hint: "nodes remove blobs that stay unreferenced",
-			err: fmt.Errorf("blob %s is not deleted: it is unreferenced, so it is being written or garbage", b.ID)}
+		return &cli.Fault{Code: cli.ExitError, Hint: "nodes remove blobs that stay unreferenced",
+			Err: fmt.Errorf("blob %s is not deleted: it is unreferenced, so it is being written or garbage", b.ID)}
 	}
 	return nil
 }

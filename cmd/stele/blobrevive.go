@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 )
 
-func (a *app) blobReviveCommand() *cobra.Command {
+func blobReviveCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revive ID",
 		Short: "Restore a blob from quarantine",
@@ -20,25 +22,25 @@ if you want to keep it.`,
 		Example: `  stele blob revive 3f9c0a5e8d7b41f2a6c4e1d09b8a7c65`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				n, err := c.ReviveBlob(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(struct {
+				if a.JSON {
+					return a.PrintJSON(struct {
 						ID       string `json:"id"`
 						Replicas int64  `json:"replicas"`
 					}{args[0], n})
 				}
-				a.notef("restored %s from quarantine", plural(n, "replica"))
+				a.Notef("restored %s from quarantine", cli.Plural(n, "replica"))
 				return nil
 			})
 		},
 	}
 }
 
-func (a *app) blobResumeSweepCommand() *cobra.Command {
+func blobResumeSweepCommand(a *cli.App) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "resume-sweep",
@@ -54,14 +56,14 @@ alarm is a bug: please report it.`,
   stele blob fsck && stele blob resume-sweep`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(yes, "Resume garbage collection, and remove what is in quarantine?"); err != nil {
+			if err := a.Confirm(yes, "Resume garbage collection, and remove what is in quarantine?"); err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.ResumeSweep(ctx); err != nil {
 					return err
 				}
-				a.notef("garbage collection resumed")
+				a.Notef("garbage collection resumed")
 				return nil
 			})
 		},

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 )
 
-func (a *app) blobStatusCommand() *cobra.Command {
+func blobStatusCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the block store by node: repair, scrub, garbage, drain",
@@ -35,12 +37,12 @@ These are the nodes' own figures. Use "stele blob fsck" to check everything agai
   stele blob status --json | jq '[.nodes[].under_replicated] | add'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.StoreStatus(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printStoreStatus(s)
+				return printStoreStatus(a, s)
 			})
 		},
 	}
@@ -96,51 +98,51 @@ type nodeStoreJSON struct {
 	Safe              bool      `json:"safe"`
 }
 
-func (a *app) printStoreStatus(s *client.StoreStatus) error {
+func printStoreStatus(a *cli.App, s *client.StoreStatus) error {
 	slices.SortStableFunc(s.Nodes, func(x, y client.NodeStore) int { return strings.Compare(x.Name, y.Name) })
-	if a.json {
+	if a.JSON {
 		nodes := []nodeStoreJSON{}
 		for i := range s.Nodes {
 			nodes = append(nodes, nodeStoreJSON(s.Nodes[i]))
 		}
-		return a.printJSON(struct {
+		return a.PrintJSON(struct {
 			Wanted int64           `json:"wanted"`
 			Nodes  []nodeStoreJSON `json:"nodes"`
 		}{s.Wanted, nodes})
 	}
-	a.notef("%s", a.storeSentence(s))
+	a.Notef("%s", storeSentence(a, s))
 	if said := sweepSentence(s, time.Now()); said != "" {
-		a.notef("%s", said)
+		a.Notef("%s", said)
 	}
 	if slices.ContainsFunc(s.Nodes, func(n client.NodeStore) bool { return n.SweepHalted != "" || n.Alarm != "" }) {
-		a.hint(`see "stele blob resume-sweep --help"`)
+		a.Hint(`see "stele blob resume-sweep --help"`)
 	}
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Draining && n.Safe:
-			a.notef("%s is drained: it is safe to unplug it for good", n.Name)
+			a.Notef("%s is drained: it is safe to unplug it for good", n.Name)
 		case n.Draining:
-			a.notef("%s is draining: %s left", n.Name, orElse(drainLeft(n), "unknown"))
+			a.Notef("%s is draining: %s left", n.Name, cli.OrElse(drainLeft(n), "unknown"))
 		}
 	}
-	g := newGrid("NODE", "STATE", "EXTENTS", "BYTES", "UNDER", "TO COPY", "CORRUPT", "LOG ON", "GARBAGE", "SCRUB")
+	g := cli.NewGrid("NODE", "STATE", "EXTENTS", "BYTES", "UNDER", "TO COPY", "CORRUPT", "LOG ON", "GARBAGE", "SCRUB")
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Error != "" {
-			g.add(n.Name, "no answer", number(""), number(""), number(""), number(""), number(""), "", number(""), number(""))
+			g.Add(n.Name, "no answer", cli.Number(""), cli.Number(""), cli.Number(""), cli.Number(""), cli.Number(""), "", cli.Number(""), cli.Number(""))
 			continue
 		}
-		under, toCopy := count(n.Under), formatSize(n.UnderBytes)
+		under, toCopy := cli.Count(n.Under), cli.FormatSize(n.UnderBytes)
 		if !n.Known {
 			under, toCopy = "?", "?"
 		}
 		if n.CopyRate > 0 {
-			toCopy += " at " + formatSize(n.CopyRate) + "/s"
+			toCopy += " at " + cli.FormatSize(n.CopyRate) + "/s"
 		}
-		g.add(n.Name, nodeStoreState(n), count(n.Extents), size(n.Bytes), under, number(toCopy), count(n.Corrupt),
-			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.Wanted, n.LogReplicas)), size(n.QuarantinedBytes), formatLoad(n.ScrubPosition))
+		g.Add(n.Name, nodeStoreState(n), cli.Count(n.Extents), cli.Size(n.Bytes), under, cli.Number(toCopy), cli.Count(n.Corrupt),
+			fmt.Sprintf("%d of %d", n.LogReplicas, max(s.Wanted, n.LogReplicas)), cli.Size(n.QuarantinedBytes), cli.FormatLoad(n.ScrubPosition))
 	}
-	return a.print(g)
+	return a.Print(g)
 }
 
 func nodeStoreState(n *client.NodeStore) string {
@@ -161,10 +163,10 @@ func nodeStoreState(n *client.NodeStore) string {
 func drainLeft(n *client.NodeStore) string {
 	var parts []string
 	if n.DrainExtents > 0 {
-		parts = append(parts, plural(n.DrainExtents, "extent"))
+		parts = append(parts, cli.Plural(n.DrainExtents, "extent"))
 	}
 	if n.DrainLogs > 0 {
-		parts = append(parts, plural(n.DrainLogs, "commit log extent"))
+		parts = append(parts, cli.Plural(n.DrainLogs, "commit log extent"))
 	}
 	return strings.Join(parts, " and ")
 }
@@ -185,11 +187,11 @@ func sweepSentence(s *client.StoreStatus, now time.Time) string {
 		return fmt.Sprintf("the last garbage collection failed %v ago: %s", ago, last.SweepError)
 	}
 	return fmt.Sprintf("the last garbage collection, round %d, ended %v ago: %s found, %d quarantined, %d removed, %s",
-		last.SweepRound, ago, plural(last.SweptFound, "extent"), last.SweptAside, last.SweptRemoved, formatSize(last.SweptRemovedBytes))
+		last.SweepRound, ago, cli.Plural(last.SweptFound, "extent"), last.SweptAside, last.SweptRemoved, cli.FormatSize(last.SweptRemovedBytes))
 }
 
 // storeSentence returns a one-line summary of the block store, for standard error.
-func (a *app) storeSentence(s *client.StoreStatus) string {
+func storeSentence(a *cli.App, s *client.StoreStatus) string {
 	var under, oneLeft, bytes, rate, corrupt, answered int64
 	var why, counting []string
 	for i := range s.Nodes {
@@ -213,24 +215,24 @@ func (a *app) storeSentence(s *client.StoreStatus) string {
 		}
 	}
 	if len(counting) > 0 {
-		why = append([]string{"the number of under-replicated extents is unknown: " + strings.Join(counting, ", ") + " " + stillCounting}, why...)
+		why = append([]string{"the number of under-replicated extents is unknown: " + strings.Join(counting, ", ") + " " + cli.StillCounting}, why...)
 	}
 	if corrupt > 0 {
-		why = append([]string{plural(corrupt, "replica") + " corrupt"}, why...)
+		why = append([]string{cli.Plural(corrupt, "replica") + " corrupt"}, why...)
 	}
 	if under > 0 {
-		said := fmt.Sprintf("%s under-replicated, %s to copy", plural(under, "extent"), formatSize(bytes))
+		said := fmt.Sprintf("%s under-replicated, %s to copy", cli.Plural(under, "extent"), cli.FormatSize(bytes))
 		if oneLeft > 0 {
-			said = fmt.Sprintf("%s under-replicated, %s of them with one replica or none, %s to copy", plural(under, "extent"), formatCount(oneLeft), formatSize(bytes))
+			said = fmt.Sprintf("%s under-replicated, %s of them with one replica or none, %s to copy", cli.Plural(under, "extent"), cli.FormatCount(oneLeft), cli.FormatSize(bytes))
 		}
 		if rate > 0 {
 			said += fmt.Sprintf(", about %v left", time.Duration(float64(bytes)/float64(rate)*float64(time.Second)).Round(time.Second))
 		}
 		why = append([]string{said}, why...)
 	}
-	nodes := fmt.Sprintf("%d of %s answer", answered, plural(int64(len(s.Nodes)), "node"))
+	nodes := fmt.Sprintf("%d of %s answer", answered, cli.Plural(int64(len(s.Nodes)), "node"))
 	if len(why) > 0 {
-		return a.paint(a.errTTY, styleHint, "degraded") + ": " + nodes + "; " + strings.Join(why, "; ")
+		return a.Paint(a.ErrTTY, cli.StyleHint, "degraded") + ": " + nodes + "; " + strings.Join(why, "; ")
 	}
-	return a.paint(a.errTTY, styleGood, "healthy") + ": " + nodes + ", no extent is under-replicated"
+	return a.Paint(a.ErrTTY, cli.StyleGood, "healthy") + ": " + nodes + ", no extent is under-replicated"
 }

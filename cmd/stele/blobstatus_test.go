@@ -1,9 +1,14 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 
 	"github.com/steledb/stele/client"
 )
@@ -26,7 +31,26 @@ func TestSweepSentence(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Nodes[0].SweepHalted = "n9: extent x was asked for"
-	if got := (&app{}).storeSentence(s); !strings.HasPrefix(got, "degraded") || !strings.Contains(got, "garbage collection is stopped: n9: extent x was asked for") {
+	if got := storeSentence((&cli.App{}), s); !strings.HasPrefix(got, "degraded") || !strings.Contains(got, "garbage collection is stopped: n9: extent x was asked for") {
 		t.Errorf("stopped: %q", got)
+	}
+}
+
+// While nodes count their extents after a change of membership, the number of under-replicated
+// extents is unknown, not 0.
+func TestStoreStatusWhileExtentsAreCounted(t *testing.T) {
+	store := &client.StoreStatus{Wanted: 3, Nodes: []client.NodeStore{{Node: "a", Name: "n1", Known: true, Bytes: 5, Under: 2}, {Node: "b", Name: "n2", Bytes: 7, Under: 1}}}
+	a, out, errs := clitest.New()
+	if err := printStoreStatus(a, store); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := errs.String(), "degraded: 2 of 2 nodes answer; 2 extents under-replicated, 0 B to copy; the number of under-replicated extents is unknown: n2 still"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want prefix %q", got, want)
+	}
+	if !regexp.MustCompile(`(?m)^n2 +counting +0 +7 B +\? +\? +0 `).MatchString(out.String()) {
+		t.Errorf("%s", out)
 	}
 }

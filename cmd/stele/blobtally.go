@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 )
@@ -95,38 +97,38 @@ func (t *tally) json() tallyJSON {
 // that are only under-replicated are repaired by the nodes, and are no error.
 func (t *tally) fault() error {
 	if t.lost+t.unreadable+t.corrupt > 0 {
-		return silentExit(exitUnhealthy)
+		return cli.SilentExit(cli.ExitUnhealthy)
 	}
 	return nil
 }
 
 // sentence returns a one-line summary of the tally of what.
-func (t *tally) sentence(a *app, tty bool, what string) string {
+func (t *tally) sentence(a *cli.App, tty bool, what string) string {
 	var parts []string
 	addPart := func(n int64, thing, is string) {
 		if n > 0 {
-			parts = append(parts, plural(n, thing)+" "+is)
+			parts = append(parts, cli.Plural(n, thing)+" "+is)
 		}
 	}
 	addPart(t.lost, "extent", "lost")
 	addPart(t.unreadable, "extent", "unreachable")
 	addPart(t.corrupt, "replica", "corrupt")
 	addPart(t.under, "extent", "under-replicated")
-	word := a.paint(tty, styleGood, "healthy")
+	word := a.Paint(tty, cli.StyleGood, "healthy")
 	switch {
 	case t.lost+t.unreadable > 0:
-		word = a.paint(tty, styleError, "unhealthy")
+		word = a.Paint(tty, cli.StyleError, "unhealthy")
 	case t.corrupt > 0:
-		word = a.paint(tty, styleError, "damaged")
+		word = a.Paint(tty, cli.StyleError, "damaged")
 	case t.under > 0:
-		word = a.paint(tty, styleHint, "degraded")
+		word = a.Paint(tty, cli.StyleHint, "degraded")
 	}
-	of := fmt.Sprintf("%s, %s", plural(t.extents, "extent"), formatSize(t.bytes))
+	of := fmt.Sprintf("%s, %s", cli.Plural(t.extents, "extent"), cli.FormatSize(t.bytes))
 	if len(parts) > 0 {
-		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), plural(t.good, "good replica"), of)
+		return fmt.Sprintf("%s: %s: %s; %s of %s", word, what, strings.Join(parts, ", "), cli.Plural(t.good, "good replica"), of)
 	}
 	if t.wanted == 0 { // fsck reports only extents with problems, and there was none
 		return fmt.Sprintf("%s: %s: %s, each with the replicas that it needs", word, what, of)
 	}
-	return fmt.Sprintf("%s: %s: %s, each with %s", word, what, of, plural(t.wanted, "good replica"))
+	return fmt.Sprintf("%s: %s: %s, each with %s", word, what, of, cli.Plural(t.wanted, "good replica"))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -15,7 +17,7 @@ type casFlags struct {
 	absent, remove bool
 }
 
-func (a *app) casCommand() *cobra.Command {
+func casCommand(a *cli.App) *cobra.Command {
 	s := &casFlags{}
 	cmd := &cobra.Command{
 		Use:   "cas TABLE ROW FAMILY:QUALIFIER EXPECTED NEW",
@@ -33,16 +35,16 @@ any other: error. Values may be @FILE or -, as in "stele put".`,
   stele cas jobs 42 state:phase running done
   stele cas jobs 42 state:owner worker-7 --delete`,
 		Args:              s.arguments,
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			row, column := args[1], args[2]
-			if err := a.texts(&row, &column); err != nil {
+			if err := a.Texts(&row, &column); err != nil {
 				return err
 			}
 			var values [][]byte
-			reader := valueReader{a: a}
+			reader := cli.NewValueReader(a)
 			for i, arg := range args[3:] {
-				v, err := reader.read(fmt.Sprintf("value %d", i+1), arg)
+				v, err := reader.Read(fmt.Sprintf("value %d", i+1), arg)
 				if err != nil {
 					return err
 				}
@@ -52,18 +54,18 @@ any other: error. Values may be @FILE or -, as in "stele put".`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				matched, err := c.Table(args[0]).CheckAndMutate(ctx, row, predicate, then, otherwise)
 				if err != nil {
 					return err
 				}
-				return a.reportSwap(row, column, matched != s.absent, s)
+				return reportSwap(a, row, column, matched != s.absent, s)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&s.absent, "absent", false, "expect the column to have no value; omit EXPECTED")
 	cmd.Flags().BoolVar(&s.remove, "delete", false, "delete the column; omit NEW")
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
@@ -107,15 +109,15 @@ func (s *casFlags) check(row, column string, values [][]byte) (predicate table.F
 }
 
 // reportSwap prints the outcome. If nothing was written, it returns an error with exitConflict.
-func (a *app) reportSwap(row, column string, done bool, s *casFlags) error {
-	if a.json {
-		err := a.printJSON(struct {
-			rowJSON
-			columnJSON
+func reportSwap(a *cli.App, row, column string, done bool, s *casFlags) error {
+	if a.JSON {
+		err := a.PrintJSON(struct {
+			cli.RowJSON
+			cli.ColumnJSON
 			Swapped bool `json:"swapped"`
-		}{rowOf(row), columnOf(column), done})
+		}{cli.RowOf(row), cli.ColumnOf(column), done})
 		if err == nil && !done {
-			err = silentExit(exitConflict)
+			err = cli.SilentExit(cli.ExitConflict)
 		}
 		return err
 	}
@@ -123,7 +125,7 @@ func (a *app) reportSwap(row, column string, done bool, s *casFlags) error {
 	case done:
 		return nil
 	case s.absent:
-		return conflictf(`"stele get" shows it`, "not written: %s already has a value", column)
+		return cli.Conflictf(`"stele get" shows it`, "not written: %s already has a value", column)
 	}
-	return conflictf(`"stele get" shows the current value`, "not written: the newest value of %s is not the expected one", column)
+	return cli.Conflictf(`"stele get" shows the current value`, "not written: the newest value of %s is not the expected one", column)
 }

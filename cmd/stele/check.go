@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/node"
@@ -18,7 +20,7 @@ const (
 	monitorUnknown  = 3
 )
 
-func (a *app) checkCommand() *cobra.Command {
+func checkCommand(a *cli.App) *cobra.Command {
 	monitor, encryption := false, node.Encryption{}
 	cmd := &cobra.Command{
 		Use:   "check DATA-DIR...",
@@ -38,17 +40,17 @@ unknown.`,
   stele check /var/lib/stele --encryption-key-file /etc/stele/encryption`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := a.within(cmd, noTimeout)
+			ctx, cancel := a.Within(cmd, cli.NoTimeout)
 			defer cancel()
-			err := a.check(ctx, args, encryption)
+			err := checkFolders(ctx, a, args, encryption)
 			if !monitor || err == nil {
 				return err
 			}
-			if f := faultOf(err); f.code != exitUnhealthy {
-				a.report(err)
-				return silentExit(monitorUnknown)
+			if f := cli.FaultOf(err); f.Code != cli.ExitUnhealthy {
+				a.Report(err)
+				return cli.SilentExit(monitorUnknown)
 			}
-			return silentExit(monitorCritical)
+			return cli.SilentExit(monitorCritical)
 		},
 	}
 	cmd.Flags().StringVar(&encryption.KeyFile, "encryption-key-file", "", "`FILE` with the node's master keys, if its data is encrypted")
@@ -79,41 +81,41 @@ func problemOf(src *extents, err error) problemJSON {
 }
 
 // printProblem prints one problem. On a terminal it flushes the output.
-func (a *app) printProblem(p problemJSON) {
-	if a.json {
-		_ = a.printJSON(p)
+func printProblem(a *cli.App, p problemJSON) {
+	if a.JSON {
+		_ = a.PrintJSON(p)
 		return
 	}
-	fmt.Fprintf(a.out, "%s at offset %d: %s\n", escapeText(p.File), p.Offset, escapeLines(p.Error))
-	if a.outTTY {
-		_ = a.out.Flush()
+	fmt.Fprintf(a.Out, "%s at offset %d: %s\n", cli.EscapeText(p.File), p.Offset, cli.EscapeLines(p.Error))
+	if a.OutTTY {
+		_ = a.Out.Flush()
 	}
 }
 
 // verdict returns "sound", or "damaged" with the number of problems.
-func (a *app) verdict(problems int) string {
+func verdict(a *cli.App, problems int) string {
 	if problems == 0 {
-		return a.paint(a.outTTY, styleGood, "sound")
+		return a.Paint(a.OutTTY, cli.StyleGood, "sound")
 	}
-	return a.paint(a.outTTY, styleError, "damaged") + ": " + plural(int64(problems), "problem")
+	return a.Paint(a.OutTTY, cli.StyleError, "damaged") + ": " + cli.Plural(int64(problems), "problem")
 }
 
-func (a *app) check(ctx context.Context, dirs []string, encryption node.Encryption) error {
+func checkFolders(ctx context.Context, a *cli.App, dirs []string, encryption node.Encryption) error {
 	start, problems := time.Now(), 0
-	stop := a.startTicker(func() string {
+	stop := a.StartTicker(func() string {
 		return fmt.Sprintf("checking, %v", time.Since(start).Round(time.Second))
 	})
 	defer stop()
 	sum, err := node.Check(ctx, dirs, encryption, func(p node.CheckProblem) {
 		problems++
-		a.printProblem(problemJSON{p.File, p.Offset, p.Err.Error()})
+		printProblem(a, problemJSON{p.File, p.Offset, p.Err.Error()})
 	})
 	stop()
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			OK       bool    `json:"ok"`
 			Problems int     `json:"problems"`
 			Blobs    int64   `json:"blobs"`
@@ -124,12 +126,12 @@ func (a *app) check(ctx context.Context, dirs []string, encryption node.Encrypti
 			Seconds  float64 `json:"seconds"`
 		}{problems == 0, problems, sum.Blobs, sum.Bytes, sum.SSTables, sum.Entries, sum.Logs, time.Since(start).Seconds()})
 	} else {
-		_, err = fmt.Fprintf(a.out, "%s: %s of %s, %s with %s, %s, checked in %v\n", a.verdict(problems),
-			plural(sum.Blobs, "blob"), formatSize(sum.Bytes), plural(sum.SSTables, "SSTable"), plural(sum.Entries, "entry"),
-			plural(sum.Logs, "log extent"), time.Since(start).Round(time.Millisecond))
+		_, err = fmt.Fprintf(a.Out, "%s: %s of %s, %s with %s, %s, checked in %v\n", verdict(a, problems),
+			cli.Plural(sum.Blobs, "blob"), cli.FormatSize(sum.Bytes), cli.Plural(sum.SSTables, "SSTable"), cli.Plural(sum.Entries, "entry"),
+			cli.Plural(sum.Logs, "log extent"), time.Since(start).Round(time.Millisecond))
 	}
 	if err == nil && problems > 0 {
-		err = silentExit(exitUnhealthy)
+		err = cli.SilentExit(cli.ExitUnhealthy)
 	}
 	return err
 }

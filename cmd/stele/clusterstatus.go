@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -106,7 +108,7 @@ func clusterOf(ctx context.Context, c *client.Client) *clusterJSON {
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		j := clusterNodeJSON{ID: n.ID, Name: nodeName(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
+		j := clusterNodeJSON{ID: n.ID, Name: cli.NodeName(n), State: n.State, StateForS: n.SinceSeconds, Voter: n.Voter, Leader: n.Leader, Master: n.Master, Draining: n.Draining, Load: n.Load}
 		if tabletsErr == nil {
 			count := held[n.ID]
 			j.Tablets = &count
@@ -159,9 +161,6 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 	return nil
 }
 
-// stillCounting says of nodes why their counts of extents are unknown.
-const stillCounting = "still counting, after a node has joined or left"
-
 // addStore adds the nodes' reports on their parts of the block store.
 func (x *clusterJSON) addStore(s *client.StoreStatus) {
 	under := int64(0)
@@ -189,7 +188,7 @@ func (x *clusterJSON) addStore(s *client.StoreStatus) {
 		}
 	}
 	if len(counting) > 0 {
-		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+stillCounting)
+		x.Unknown = append(x.Unknown, "number of under-replicated extents: "+strings.Join(counting, ", ")+" "+cli.StillCounting)
 		return
 	}
 	x.Under = &under
@@ -208,10 +207,10 @@ func (x *clusterJSON) addQuotas(quotas []client.Quota) {
 }
 
 // grid returns the table of nodes.
-func (x *clusterJSON) grid() *grid {
-	counted := func(n int64) number { return count(n) }
-	g := newGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "LOAD")
-	orUnknown := func(n *int64, format func(int64) number) number {
+func (x *clusterJSON) grid() *cli.Grid {
+	counted := func(n int64) cli.Number { return cli.Count(n) }
+	g := cli.NewGrid("NODE", "STATE", "ROLE", "TABLETS", "REPLICAS", "UNDER", "LOAD")
+	orUnknown := func(n *int64, format func(int64) cli.Number) cli.Number {
 		if n == nil {
 			return "?"
 		}
@@ -227,7 +226,7 @@ func (x *clusterJSON) grid() *grid {
 			state += ", draining"
 		}
 		role := nodeRole(&client.NodeInfo{Voter: n.Voter, Leader: n.Leader, Master: n.Master})
-		g.add(n.Name, state, role, orUnknown(n.Tablets, counted), orUnknown(n.Bytes, size), orUnknown(n.Under, counted), formatLoad(n.Load))
+		g.Add(n.Name, state, role, orUnknown(n.Tablets, counted), orUnknown(n.Bytes, cli.Size), orUnknown(n.Under, counted), cli.FormatLoad(n.Load))
 	}
 	return g
 }
@@ -236,22 +235,22 @@ func (x *clusterJSON) grid() *grid {
 func (x *clusterJSON) problemLines() (all []string) {
 	all = x.unservedLines()
 	if x.Unassigned != nil && *x.Unassigned > x.unserved() {
-		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", formatCount(*x.Unassigned), plural(*x.Tablets, "tablet")))
+		all = append(all, fmt.Sprintf("%s of %s unassigned: the master is assigning them", cli.FormatCount(*x.Unassigned), cli.Plural(*x.Tablets, "tablet")))
 	}
 	for i := range x.Nodes {
 		if n := &x.Nodes[i]; n.State != api.NodeAlive && n.Tablets != nil && *n.Tablets > 0 {
-			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master reassigns them when the node's lease has expired", plural(*n.Tablets, "tablet"), n.Name, n.State))
+			all = append(all, fmt.Sprintf("%s on node %s, which is %s: the master reassigns them when the node's lease has expired", cli.Plural(*n.Tablets, "tablet"), n.Name, n.State))
 		}
 	}
 	if x.Recovering != nil && *x.Recovering > 0 {
-		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
+		all = append(all, fmt.Sprintf("%s recovering from the commit logs of %s", cli.Plural(*x.Recovering, "tablet"), strings.Join(x.Recoveries, ", ")))
 	}
 	for _, n := range x.Unreachable {
 		all = append(all, fmt.Sprintf("node %s does not answer; membership has listed it as alive for %v, and takes some seconds to detect a failure",
 			n.Name, time.Duration(n.AliveForS*float64(time.Second)).Round(time.Second)))
 	}
 	for _, q := range x.UsedUp {
-		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, formatSize(q.Used), formatSize(q.Limit)))
+		all = append(all, fmt.Sprintf("the quota of %s %s is exhausted: %s of %s; only deletions are accepted", q.Of, q.Name, cli.FormatSize(q.Used), cli.FormatSize(q.Limit)))
 	}
 	for _, u := range x.Unknown {
 		all = append(all, "unknown: "+u)

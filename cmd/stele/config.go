@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -16,7 +18,7 @@ configuration file, else from its default. The file is that of --config, else th
 STELE_CONFIG, else ` + defaultConfigFile + ` if it exists. An empty variable counts as not
 set. A list comes from one source: lists are not merged.`
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show or check the configuration of the node",
@@ -30,14 +32,14 @@ flag --data-dir, repeated for each folder. "stele config example" describes all 
 		Example: `  stele config example > stele.yaml
   stele config check stele.yaml
   stele config show`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.configShowCommand(), a.configCheckCommand(), a.configExampleCommand(), a.configMemoryMaxCommand())
+	cmd.AddCommand(configShowCommand(a), configCheckCommand(a), configExampleCommand(a), configMemoryMaxCommand(a))
 	return cmd
 }
 
-func (a *app) configMemoryMaxCommand() *cobra.Command {
+func configMemoryMaxCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory-max",
 		Short: "Print the memory limit for systemd to enforce",
@@ -52,14 +54,14 @@ sets MemoryMax from this output at each start.`,
 			if err != nil || c.text("memory") == "" {
 				return err
 			}
-			n, err := parseSize(c.text("memory"))
+			n, err := cli.ParseSize(c.text("memory"))
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string]int64{"memory_max": n + n/4})
+			if a.JSON {
+				return a.PrintJSON(map[string]int64{"memory_max": n + n/4})
 			}
-			_, err = fmt.Fprintln(a.out, n+n/4)
+			_, err = fmt.Fprintln(a.Out, n+n/4)
 			return err
 		},
 	}
@@ -67,7 +69,7 @@ sets MemoryMax from this output at each start.`,
 	return cmd
 }
 
-func (a *app) configShowCommand() *cobra.Command {
+func configShowCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the effective settings and their sources",
@@ -81,14 +83,14 @@ file, and the source of each. The command contacts no node.`,
 			if err != nil {
 				return err
 			}
-			return a.showConfig(c)
+			return showConfig(a, c)
 		},
 	}
 	registerSettings(cmd)
 	return cmd
 }
 
-func (a *app) showConfig(c *configuration) error {
+func showConfig(a *cli.App, c *configuration) error {
 	type shown struct {
 		Key   string `json:"key"`
 		Value any    `json:"value"`
@@ -96,7 +98,7 @@ func (a *app) showConfig(c *configuration) error {
 		Meaning string `json:"meaning,omitempty"`
 		From    string `json:"from"`
 	}
-	g := newGrid("KEY", "VALUE", "FROM")
+	g := cli.NewGrid("KEY", "VALUE", "FROM")
 	for i := range settings {
 		s := &settings[i]
 		value, meaning := c.values.Get(s.key), ""
@@ -106,20 +108,20 @@ func (a *app) showConfig(c *configuration) error {
 		}
 		if text == "" {
 			meaning = s.unset
-			text = orElse(meaning, "-")
+			text = cli.OrElse(meaning, "-")
 		}
-		if a.json {
-			if err := a.printJSON(shown{s.key, value, meaning, c.origin[s.key]}); err != nil {
+		if a.JSON {
+			if err := a.PrintJSON(shown{s.key, value, meaning, c.origin[s.key]}); err != nil {
 				return err
 			}
 			continue
 		}
-		g.add(s.key, text, c.origin[s.key])
+		g.Add(s.key, text, c.origin[s.key])
 	}
-	return a.print(g)
+	return a.Print(g)
 }
 
-func (a *app) configCheckCommand() *cobra.Command {
+func configCheckCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration file and the environment",
@@ -141,9 +143,9 @@ with STELE_ and is no setting causes only a warning. The command contacts no nod
 				err = c.err()
 			}
 			for _, name := range unknownVariables(os.Environ()) {
-				a.notef("warning: %s", unknownVariableWarning(name))
+				a.Notef("warning: %s", unknownVariableWarning(name))
 			}
-			return a.printVerdict(c, err)
+			return printVerdict(a, c, err)
 		},
 	}
 	registerSettings(cmd)
@@ -151,18 +153,18 @@ with STELE_ and is no setting causes only a warning. The command contacts no nod
 }
 
 // printVerdict prints whether a configuration is valid, and returns err or its exit code.
-func (a *app) printVerdict(c *configuration, err error) error {
+func printVerdict(a *cli.App, c *configuration, err error) error {
 	ps := problemsOf(err)
 	switch {
-	case a.json && ps != nil:
-		code := faultOf(err).code
-		return errors.Join(a.printJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), silentExit(code))
+	case a.JSON && ps != nil:
+		code := cli.FaultOf(err).Code
+		return errors.Join(a.PrintJSON(map[string]any{"ok": false, "problems": ps.forJSON()}), cli.SilentExit(code))
 	case err != nil:
 		return err
-	case a.json:
-		return a.printJSON(map[string]any{"ok": true, "file": c.file})
+	case a.JSON:
+		return a.PrintJSON(map[string]any{"ok": true, "file": c.file})
 	}
-	_, err = fmt.Fprintf(a.out, "ok: %s\n", orElse(c.file, "no file, using defaults"))
+	_, err = fmt.Fprintf(a.Out, "ok: %s\n", cli.OrElse(c.file, "no file, using defaults"))
 	return err
 }
 
@@ -192,7 +194,7 @@ func knownVariables() []string {
 // unknownVariableWarning returns the warning about an unknown variable.
 func unknownVariableWarning(name string) string {
 	text := name + " is set, but is not a setting"
-	if near := nearest(name, knownVariables()); near != "" {
+	if near := cli.Nearest(name, knownVariables()); near != "" {
 		text += ": did you mean " + near + "?"
 	}
 	return text

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 )
 
-func (a *app) configExampleCommand() *cobra.Command {
+func configExampleCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a commented configuration file with all settings",
@@ -17,20 +19,20 @@ a line to set it. With --json, print one object for each setting.`,
   stele config example --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if a.json {
-				return a.explainSettings()
+			if a.JSON {
+				return explainSettings(a)
 			}
-			_, err := a.out.WriteString(exampleConfig())
+			_, err := a.Out.WriteString(exampleConfig())
 			return err
 		},
 	}
 }
 
 // explainSettings prints the table of settings as JSON.
-func (a *app) explainSettings() error {
+func explainSettings(a *cli.App) error {
 	for i := range settings {
 		s := &settings[i]
-		err := a.printJSON(map[string]any{
+		err := a.PrintJSON(map[string]any{
 			"key": s.key, "flag": "--" + s.flag(), "variable": s.variable(), "list": s.isList(),
 			"usage": s.plainUsage(), "default": s.initial, "meaning": s.unset, "example": s.sample(),
 		})
@@ -54,7 +56,7 @@ func exampleConfig() string {
 	for i := range settings {
 		s := &settings[i]
 		b.WriteString("\n")
-		comment(&b, capitalized(s.plainUsage())+".")
+		comment(&b, cli.Capitalized(s.plainUsage())+".")
 		comment(&b, fmt.Sprintf("Default: %s. Flag --%s, variable %s.", s.whatDefault(), s.flag(), s.variable()))
 		fmt.Fprintf(&b, "#%s: %s\n", s.key, s.sample())
 	}
@@ -74,13 +76,6 @@ func comment(b *strings.Builder, text string) {
 	b.WriteString(line + "\n")
 }
 
-func capitalized(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
-}
-
 // configReference returns the content of docs/config.md.
 func configReference() string {
 	var b strings.Builder
@@ -95,7 +90,7 @@ func configReference() string {
 	b.WriteString("| key | flag, variable | default | |\n|---|---|---|---|\n")
 	for i := range settings {
 		s := &settings[i]
-		fmt.Fprintf(&b, "| `%s` | `--%s` `%s` | %s | %s |\n", s.key, s.flag(), s.variable(), s.whatDefault(), capitalized(s.plainUsage()))
+		fmt.Fprintf(&b, "| `%s` | `--%s` `%s` | %s | %s |\n", s.key, s.flag(), s.variable(), s.whatDefault(), cli.Capitalized(s.plainUsage()))
 	}
 	return b.String()
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -49,7 +51,7 @@ func readConfigFile(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, configFileMax+1))
 	if err == nil && len(text) > configFileMax {
-		err = fmt.Errorf("%s exceeds %s", name, formatSize(configFileMax))
+		err = fmt.Errorf("%s exceeds %s", name, cli.FormatSize(configFileMax))
 	}
 	return text, err
 }
@@ -68,7 +70,7 @@ func (c *configuration) parseFile(text []byte) {
 		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 			from, what = c.file+":"+m[1], strings.TrimPrefix(err.Error(), m[0])
 		}
-		c.addProblemAt("", from, usagef("the file is YAML with a line for each setting, such as listen: 127.0.0.1:7106", "%s", what))
+		c.addProblemAt("", from, cli.Usagef("the file is YAML with a line for each setting, such as listen: 127.0.0.1:7106", "%s", what))
 		return
 	}
 	if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
@@ -76,7 +78,7 @@ func (c *configuration) parseFile(text []byte) {
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		c.addProblemAt("", c.at(top.Line), usagef(`write lines such as "listen: 127.0.0.1:7106"`, "not a mapping of keys to values"))
+		c.addProblemAt("", c.at(top.Line), cli.Usagef(`write lines such as "listen: 127.0.0.1:7106"`, "not a mapping of keys to values"))
 		return
 	}
 	values, seen := map[string]any{}, map[string]int{}
@@ -88,7 +90,7 @@ func (c *configuration) parseFile(text []byte) {
 			c.addProblemAt(key.Value, c.at(key.Line), unknownKey(key.Value))
 			continue
 		case seen[s.key] > 0:
-			c.addProblemAt(s.key, c.at(key.Line), usagef("", "%s is set twice, first in line %d", s.key, seen[s.key]))
+			c.addProblemAt(s.key, c.at(key.Line), cli.Usagef("", "%s is set twice, first in line %d", s.key, seen[s.key]))
 			continue
 		}
 		seen[s.key] = key.Line
@@ -105,10 +107,10 @@ func (c *configuration) parseFile(text []byte) {
 
 func unknownKey(key string) error {
 	hint := "known keys: " + strings.Join(settingKeys(), ", ")
-	if near := nearest(strings.ReplaceAll(strings.ToLower(key), "-", "_"), settingKeys()); near != "" {
+	if near := cli.Nearest(strings.ReplaceAll(strings.ToLower(key), "-", "_"), settingKeys()); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	return usagef(hint, "unknown key %q", key)
+	return cli.Usagef(hint, "unknown key %q", key)
 }
 
 // read returns the value of a setting from the file, as a string or a []string. line is the line of
@@ -120,12 +122,12 @@ func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
 		if value.Kind == yaml.SequenceNode {
 			elements = value.Content
 		} else if !scalar {
-			return nil, 0, usagef("", "%s is neither a string nor a list of strings", s.key)
+			return nil, 0, cli.Usagef("", "%s is neither a string nor a list of strings", s.key)
 		}
 		list := []string{}
 		for _, e := range elements {
 			if e.Kind != yaml.ScalarNode || e.Tag == "!!null" {
-				return nil, e.Line, usagef("", "%s: an element is not a string", s.key)
+				return nil, e.Line, cli.Usagef("", "%s: an element is not a string", s.key)
 			}
 			if err := s.accept(e.Value); err != nil {
 				return nil, e.Line, err
@@ -135,7 +137,7 @@ func (s *setting) read(value *yaml.Node) (v any, line int, err error) {
 		return list, 0, nil
 	}
 	if !scalar {
-		return nil, 0, usagef("such as "+s.key+": "+s.sample(), "%s has no value", s.key)
+		return nil, 0, cli.Usagef("such as "+s.key+": "+s.sample(), "%s has no value", s.key)
 	}
 	return value.Value, value.Line, s.accept(value.Value)
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,7 +23,7 @@ func registerSettings(cmd *cobra.Command) {
 		case string:
 			f.String(s.flag(), initial, s.flagUsage())
 		}
-		allowEmpty(f, s.flag()) // an empty value overrides the environment and the file
+		cli.AllowEmpty(f, s.flag()) // an empty value overrides the environment and the file
 	}
 	f.String("config", "", "configuration `file` (default "+defaultConfigFile+", if it exists); also STELE_CONFIG")
 }

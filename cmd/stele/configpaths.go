@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/security/folder"
 )
@@ -22,11 +24,11 @@ func (c *configuration) checkPaths() {
 			continue
 		}
 		if other, twice := seen[whole]; twice {
-			c.addProblem("data_dir", usagef("list it once", "%s and %s are the same folder", other, dir))
+			c.addProblem("data_dir", cli.Usagef("list it once", "%s and %s are the same folder", other, dir))
 		}
 		seen[whole] = dir
 		if info, err := os.Stat(dir); err == nil && !info.IsDir() || errors.Is(err, syscall.ENOTDIR) {
-			c.addProblem("data_dir", usagef("", "%s is not a folder", dir))
+			c.addProblem("data_dir", cli.Usagef("", "%s is not a folder", dir))
 		}
 	}
 	if c.securityDir() != "" {
@@ -34,10 +36,10 @@ func (c *configuration) checkPaths() {
 	}
 	file := c.text("encryption_key_file")
 	if file != "" && isAbsent(file) {
-		c.addProblem("encryption_key_file", usagef(`a node with encrypted data needs its own key; for a node without data, create one by "openssl rand -hex 32"`, "%s does not exist", file))
+		c.addProblem("encryption_key_file", cli.Usagef(`a node with encrypted data needs its own key; for a node without data, create one by "openssl rand -hex 32"`, "%s does not exist", file))
 	}
 	if file != "" && c.text("encryption_key_command") != "" {
-		c.addConflict("encryption_key_command", usagef("set only one of them", "encryption_key_command (%s): encryption_key_file (%s) is also set", c.origin["encryption_key_command"], c.origin["encryption_key_file"]))
+		c.addConflict("encryption_key_command", cli.Usagef("set only one of them", "encryption_key_command (%s): encryption_key_file (%s) is also set", c.origin["encryption_key_command"], c.origin["encryption_key_file"]))
 	}
 }
 
@@ -48,18 +50,18 @@ func (c *configuration) checkKeys() {
 	switch keys := folder.At(c.securityDir()).SealedBy(passphrase); {
 	case !isAbsent(keys.NodeFile()): // it needs no token
 		if err := keys.Check(); known && err != nil && !errors.Is(err, fs.ErrPermission) {
-			c.addConflict("security_dir", usagef("", "read the node's keys, security_dir (%s): %w", c.origin["security_dir"], err))
+			c.addConflict("security_dir", cli.Usagef("", "read the node's keys, security_dir (%s): %w", c.origin["security_dir"], err))
 		}
 	case tokenFile == "":
-		c.addConflict("security_dir", usagef(`create the keys of a new cluster by "stele init", or join a cluster by --join and --token-file`,
+		c.addConflict("security_dir", cli.Usagef(`create the keys of a new cluster by "stele init", or join a cluster by --join and --token-file`,
 			"security_dir (%s): %s has no node.pem, the key and certificate of a node", c.origin["security_dir"], c.securityDir()))
 	case isAbsent(tokenFile):
-		c.addProblem("token_file", usagef(`create a token by "stele token create"`, "%s does not exist, and this host has no keys", tokenFile))
+		c.addProblem("token_file", cli.Usagef(`create a token by "stele token create"`, "%s does not exist, and this host has no keys", tokenFile))
 	case len(c.join()) == 0:
-		c.addConflict("token_file", usagef("name one with --join", "token_file (%s): a token needs a node to join", c.origin["token_file"]))
+		c.addConflict("token_file", cli.Usagef("name one with --join", "token_file (%s): a token needs a node to join", c.origin["token_file"]))
 	default:
 		if err := node.CheckTokenFile(tokenFile); isCertain(err) {
-			c.addProblem("token_file", usagef(`create a token by "stele token create"`, "%w", err))
+			c.addProblem("token_file", cli.Usagef(`create a token by "stele token create"`, "%w", err))
 		}
 	}
 }
@@ -69,12 +71,12 @@ func (c *configuration) checkKeys() {
 func (c *configuration) checkPassphrase() (passphrase string, known bool) {
 	file := c.text("authority_passphrase_file")
 	if file != "" && isAbsent(file) {
-		c.addProblem("authority_passphrase_file", usagef("", "%s does not exist", file))
+		c.addProblem("authority_passphrase_file", cli.Usagef("", "%s does not exist", file))
 		return "", false
 	}
 	passphrase, err := node.ReadPassphrase(file)
 	if isCertain(err) {
-		c.addProblem("authority_passphrase_file", usagef("", "%w", err))
+		c.addProblem("authority_passphrase_file", cli.Usagef("", "%w", err))
 	}
 	return passphrase, err == nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 )
 
 // problems are all problems of a configuration, reported together so that one run shows them all.
@@ -34,6 +36,14 @@ func (ps problems) Error() string {
 // Unwrap returns the first problem, whose exit code is that of all.
 func (ps problems) Unwrap() error { return ps[0] }
 
+// Each returns the problems, to be reported one by one.
+func (ps problems) Each() (all []error) {
+	for _, p := range ps {
+		all = append(all, p)
+	}
+	return all
+}
+
 // addProblem adds a problem with the value of a setting, and names the source of the value.
 func (c *configuration) addProblem(key string, err error) {
 	intro := fmt.Sprintf("%s (%s): ", key, c.origin[key])
@@ -61,16 +71,6 @@ func (c *configuration) err() error {
 	return c.problems
 }
 
-// reportProblems prints each problem with its hint, and returns the exit code of the first.
-func (a *app) reportProblems(ps problems) (code int) {
-	for _, p := range ps {
-		if each := a.reportOne(p); code == exitOK {
-			code = each
-		}
-	}
-	return code
-}
-
 // configProblemJSON is the --json form of a configuration problem.
 type configProblemJSON struct {
 	Key   string `json:"key,omitempty"`
@@ -82,8 +82,8 @@ type configProblemJSON struct {
 func (ps problems) forJSON() []configProblemJSON {
 	list := []configProblemJSON{}
 	for _, p := range ps {
-		f := faultOf(p.err)
-		list = append(list, configProblemJSON{p.key, p.from, f.err.Error(), f.hint})
+		f := cli.FaultOf(p.err)
+		list = append(list, configProblemJSON{p.key, p.from, f.Err.Error(), f.Hint})
 	}
 	return list
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 )
 
-func (a *app) countCommand() *cobra.Command {
+func countCommand(a *cli.App) *cobra.Command {
 	s, rows := &selection{}, &span{}
 	cmd := &cobra.Command{
 		Use:   "count TABLE",
@@ -20,27 +22,27 @@ send only their keys.`,
 		Example: `  stele count webtable
   stele count webtable --prefix com.cnn. --family anchor`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, err := a.scanOptions(cmd, s, rows, 0)
+			opts, err := scanOptions(a, cmd, s, rows, 0)
 			if err != nil {
 				return err
 			}
 			opts = append(opts, oneCell(), client.BatchRows(10_000))
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.count(ctx, c.Table(args[0]), opts)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return countRows(ctx, a, c.Table(args[0]), opts)
 			})
 		},
 	}
 	rows.register(cmd)
 	s.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
-func (a *app) count(ctx context.Context, t *client.Table, opts []client.ScanOption) error {
+func countRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.ScanOption) error {
 	var rows atomic.Int64
-	stop := a.startTicker(func() string { return plural(rows.Load(), "row") + " so far" })
+	stop := a.StartTicker(func() string { return cli.Plural(rows.Load(), "row") + " so far" })
 	defer stop()
 	s := t.Scan(ctx, opts...)
 	defer s.Close()
@@ -49,14 +51,14 @@ func (a *app) count(ctx context.Context, t *client.Table, opts []client.ScanOpti
 	}
 	stop()
 	if err := s.Err(); err != nil {
-		return fmt.Errorf("%w (after %s)", err, plural(rows.Load(), "row"))
+		return fmt.Errorf("%w (after %s)", err, cli.Plural(rows.Load(), "row"))
 	}
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			Table string `json:"table"`
 			Rows  int64  `json:"rows"`
 		}{t.Name(), rows.Load()})
 	}
-	_, err := fmt.Fprintln(a.out, rows.Load())
+	_, err := fmt.Fprintln(a.Out, rows.Load())
 	return err
 }

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 )
 
-func (a *app) deleteCommand() *cobra.Command {
+func deleteCommand(a *cli.App) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "delete TABLE ROW [FAMILY[:QUALIFIER]...]",
@@ -25,10 +27,10 @@ not an error.`,
   stele delete webtable com.cnn.www contents: --until 30d
   stele delete webtable com.cnn.www`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i := range args[1:] {
-				if err := a.texts(&args[1+i]); err != nil {
+				if err := a.Texts(&args[1+i]); err != nil {
 					return err
 				}
 			}
@@ -40,20 +42,20 @@ not an error.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
-				if err := c.Table(args[0]).Apply(ctx, m); err != nil || !a.json {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				if err := c.Table(args[0]).Apply(ctx, m); err != nil || !a.JSON {
 					return err
 				}
-				return a.printJSON(struct {
-					rowJSON
+				return a.PrintJSON(struct {
+					cli.RowJSON
 					Deletions int `json:"deletions"`
-				}{rowOf(args[1]), m.Len()})
+				}{cli.RowOf(args[1]), m.Len()})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "", "delete only versions of this `time` or later: RFC 3339, microseconds, or an age such as 2h or 30d")
 	cmd.Flags().StringVar(&until, "until", "", "delete only versions before this `time`, in the forms of --since")
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
@@ -64,14 +66,14 @@ func deleteMutation(row string, columns []string, since, until time.Time) (*clie
 	ranged := !since.IsZero() || !until.IsZero()
 	if len(columns) == 0 {
 		if ranged {
-			return nil, usagef("name the columns, as in "+quoted("stele delete TABLE ROW contents: --until 30d"), "--since and --until select versions of columns, not of a row")
+			return nil, cli.Usagef("name the columns, as in "+cli.Quoted("stele delete TABLE ROW contents: --until 30d"), "--since and --until select versions of columns, not of a row")
 		}
 		return m.DeleteRow(), nil
 	}
 	for _, column := range columns {
 		switch {
 		case !strings.Contains(column, ":") && ranged:
-			return nil, usagef("name the columns, as in "+quoted("stele delete TABLE ROW "+column+":QUALIFIER --until 30d"), "--since and --until select versions of columns, not of family %s", column)
+			return nil, cli.Usagef("name the columns, as in "+cli.Quoted("stele delete TABLE ROW "+column+":QUALIFIER --until 30d"), "--since and --until select versions of columns, not of family %s", column)
 		case !strings.Contains(column, ":"):
 			m.DeleteFamily(column)
 		case ranged:

@@ -4,27 +4,29 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
 )
 
-func (a *app) tableDescribeCommand() *cobra.Command {
+func tableDescribeCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe TABLE",
 		Short: "Show a table's families, locality groups and tablets",
 		Example: `  stele table describe webtable
   stele table describe webtable --json | jq '.tablets[].groups[]'`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				info, err := c.Describe(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.printTable(info)
+				return printTable(a, info)
 			})
 		},
 	}
@@ -58,7 +60,7 @@ type (
 	tabletJSON struct {
 		ID   uint64 `json:"id"`
 		Node string `json:"node"`
-		boundsJSON
+		cli.BoundsJSON
 		MemtableBytes int64           `json:"memtable_bytes"`
 		Groups        []groupSizeJSON `json:"groups"`
 	}
@@ -88,7 +90,7 @@ func tableOf(info *client.TableInfo) tableJSON {
 	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
-		tj := tabletJSON{t.ID, t.Node, boundsOf(t.Start, t.End), t.MemtableBytes, []groupSizeJSON{}}
+		tj := tabletJSON{t.ID, t.Node, cli.BoundsOf(t.Start, t.End), t.MemtableBytes, []groupSizeJSON{}}
 		for _, g := range t.Groups {
 			tj.Groups = append(tj.Groups, groupSizeJSON(g))
 		}
@@ -98,97 +100,65 @@ func tableOf(info *client.TableInfo) tableJSON {
 }
 
 // printSchema prints families and locality groups.
-func (a *app) printSchema(s *table.Schema) error {
+func printSchema(a *cli.App, s *table.Schema) error {
 	j := schemaOf(s)
-	if a.json {
-		return a.printJSON(j)
+	if a.JSON {
+		return a.PrintJSON(j)
 	}
-	families := newGrid("FAMILY", "GARBAGE COLLECTION", "GROUP")
+	families := cli.NewGrid("FAMILY", "GARBAGE COLLECTION", "GROUP")
 	for _, f := range j.Families {
-		families.add(f.Name, f.GC, f.Group)
+		families.Add(f.Name, f.GC, f.Group)
 	}
-	groups := newGrid("GROUP", "BLOCK", "COMPRESSION", "BLOOM", "IN MEMORY")
+	groups := cli.NewGrid("GROUP", "BLOCK", "COMPRESSION", "BLOOM", "IN MEMORY")
 	for _, g := range j.Groups {
-		groups.add(g.Name, size(int64(g.BlockBytes)), g.Compression, g.Bloom, yesNo(g.InMemory))
+		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression, g.Bloom, cli.YesNo(g.InMemory))
 	}
-	return a.printAll(families, groups)
+	return a.PrintAll(families, groups)
 }
 
-// printAll prints grids with an empty line between them.
-func (a *app) printAll(grids ...*grid) error {
-	first := true
-	for _, g := range grids {
-		if len(g.rows) == 0 {
-			continue
-		}
-		if !first {
-			fmt.Fprintln(a.out)
-		}
-		first = false
-		if err := a.print(g); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-func (a *app) printTable(info *client.TableInfo) error {
-	if a.json {
-		return a.printJSON(tableOf(info))
+func printTable(a *cli.App, info *client.TableInfo) error {
+	if a.JSON {
+		return a.PrintJSON(tableOf(info))
 	}
 	if info.SizesHidden {
-		return a.printTableOnly(info)
+		return printTableOnly(a, info)
 	}
 	var entries, bytes, memtables int64
-	tablets := newGrid("TABLET", "GROUP", "FILES", "ON DISK", "RAW", "CELLS", "MEMTABLE", "NODE", "AFTER ROW", "TO ROW")
+	tablets := cli.NewGrid("TABLET", "GROUP", "FILES", "ON DISK", "RAW", "CELLS", "MEMTABLE", "NODE", "AFTER ROW", "TO ROW")
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
 		memtables += t.MemtableBytes
-		start, end := orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)")
-		memory := size(t.MemtableBytes)
+		start, end := cli.OrElse(string(t.Start), "(first)"), cli.OrElse(string(t.End), "(last)")
+		memory := cli.Size(t.MemtableBytes)
 		for _, g := range t.Groups {
 			entries, bytes = entries+g.Entries, bytes+g.Bytes
-			tablets.add(count(t.ID), g.Name, count(g.Files), size(g.Bytes), size(g.RawBytes), count(g.Entries), memory, t.Node, start, end)
+			tablets.Add(cli.Count(t.ID), g.Name, cli.Count(g.Files), cli.Size(g.Bytes), cli.Size(g.RawBytes), cli.Count(g.Entries), memory, t.Node, start, end)
 			memory = "" // print the tablet's memtable once, not for each group
 		}
 		if len(t.Groups) == 0 {
-			tablets.add(count(t.ID), "", count(0), size(0), size(0), count(0), memory, t.Node, start, end)
+			tablets.Add(cli.Count(t.ID), "", cli.Count(0), cli.Size(0), cli.Size(0), cli.Count(0), memory, t.Node, start, end)
 		}
 	}
-	fmt.Fprintf(a.out, "table %s: %s, %s in SSTables, %s in memtables\n\n", info.Schema.Name,
-		plural(int64(len(info.Tablets)), "tablet"), formatSize(bytes), formatSize(memtables))
-	if err := a.printSchema(info.Schema); err != nil {
+	fmt.Fprintf(a.Out, "table %s: %s, %s in SSTables, %s in memtables\n\n", info.Schema.Name,
+		cli.Plural(int64(len(info.Tablets)), "tablet"), cli.FormatSize(bytes), cli.FormatSize(memtables))
+	if err := printSchema(a, info.Schema); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out)
-	return a.print(tablets)
+	fmt.Fprintln(a.Out)
+	return a.Print(tablets)
 }
 
 // printTableOnly is printTable for users who may not see the sizes.
-func (a *app) printTableOnly(info *client.TableInfo) error {
-	tablets := newGrid("TABLET", "NODE", "AFTER ROW", "TO ROW")
+func printTableOnly(a *cli.App, info *client.TableInfo) error {
+	tablets := cli.NewGrid("TABLET", "NODE", "AFTER ROW", "TO ROW")
 	for i := range info.Tablets {
 		t := &info.Tablets[i]
-		tablets.add(count(t.ID), t.Node, orElse(string(t.Start), "(first)"), orElse(string(t.End), "(last)"))
+		tablets.Add(cli.Count(t.ID), t.Node, cli.OrElse(string(t.Start), "(first)"), cli.OrElse(string(t.End), "(last)"))
 	}
-	fmt.Fprintf(a.out, "table %s: %s; only administrators of the table see sizes\n\n", info.Schema.Name, plural(int64(len(info.Tablets)), "tablet"))
-	if err := a.printSchema(info.Schema); err != nil {
+	fmt.Fprintf(a.Out, "table %s: %s; only administrators of the table see sizes\n\n", info.Schema.Name, cli.Plural(int64(len(info.Tablets)), "tablet"))
+	if err := printSchema(a, info.Schema); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out)
-	return a.print(tablets)
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	fmt.Fprintln(a.Out)
+	return a.Print(tablets)
 }

@@ -7,13 +7,15 @@ import (
 	"os"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/table"
 )
 
 // serveDev runs a development node with a sample table. Without --data-dir its data is temporary.
-func (a *app) serveDev(ctx context.Context, c *configuration, cfg node.Config) (err error) {
+func serveDev(ctx context.Context, a *cli.App, c *configuration, cfg node.Config) (err error) {
 	temporary := c.origin["data_dir"] == "default"
 	if temporary {
 		dir, madeErr := os.MkdirTemp("", "stele-dev-")
@@ -23,11 +25,11 @@ func (a *app) serveDev(ctx context.Context, c *configuration, cfg node.Config) (
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		cfg.DataDirs = []string{dir}
 	}
-	return a.serve(ctx, cfg, c.drainTimeout(), func(ctx context.Context, n *node.Node) error {
+	return runNode(ctx, a, cfg, c.drainTimeout(), func(ctx context.Context, n *node.Node) error {
 		if err := createSample(ctx, n.RPCAddr()); err != nil {
 			return fmt.Errorf("create the sample table: %w", err)
 		}
-		a.banner(n, cfg.DataDirs, temporary)
+		banner(a, n, cfg.DataDirs, temporary)
 		return nil
 	})
 }
@@ -51,7 +53,7 @@ func createSample(ctx context.Context, addr string) error {
 		return err
 	}
 	defer c.Close()
-	specs, err := parseFamilies(sampleFamilies)
+	specs, err := cli.ParseFamilies(sampleFamilies)
 	if err != nil {
 		return err
 	}
@@ -74,8 +76,8 @@ func createSample(ctx context.Context, addr string) error {
 }
 
 // banner prints the node's addresses and commands to try.
-func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
-	key := func(s string) string { return a.paint(a.errTTY, styleKey, s) }
+func banner(a *cli.App, n *node.Node, dirs []string, temporary bool) {
+	key := func(s string) string { return a.Paint(a.ErrTTY, cli.StyleKey, s) }
 	retention := "kept when the node stops"
 	if temporary {
 		retention = "removed when the node stops"
@@ -100,5 +102,5 @@ func (a *app) banner(n *node.Node, dirs []string, temporary bool) {
 		fmt.Fprintf(&b, "  %s\n", key(command+" "+line+addr))
 	}
 	fmt.Fprintf(&b, "\nCtrl-C stops the node.\n\n")
-	fmt.Fprint(a.err, b.String())
+	fmt.Fprint(a.Err, b.String())
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
 )
@@ -23,14 +25,14 @@ const devNodesMax = 9
 // A devCluster is a development cluster on this machine. Its nodes are child processes that run this
 // program and exit with it.
 type devCluster struct {
-	a     *app
+	a     *cli.App
 	dir   string // has a folder and a log for each node
 	nodes []*devNode
 	ended chan *devNode // nodes whose process has exited
 }
 
 // serveDevCluster runs count nodes until ctx ends.
-func (a *app) serveDevCluster(ctx context.Context, c *configuration, count int) (err error) {
+func serveDevCluster(ctx context.Context, a *cli.App, c *configuration, count int) (err error) {
 	if err := checkDevCluster(c, count); err != nil {
 		return err
 	}
@@ -61,18 +63,18 @@ func (a *app) serveDevCluster(ctx context.Context, c *configuration, count int) 
 // checkDevCluster rejects settings that do not fit several nodes on one machine.
 func checkDevCluster(c *configuration, count int) error {
 	if count < 1 || count > devNodesMax {
-		return usagef("", "--nodes: %d is not between 1 and %d", count, devNodesMax)
+		return cli.Usagef("", "--nodes: %d is not between 1 and %d", count, devNodesMax)
 	}
 	for _, key := range []string{"join", "expect", "advertise"} {
 		if c.origin[key] != "default" {
-			return usagef("omit it", "%s (%s): not supported with --nodes, which sets it for each node", key, c.origin[key])
+			return cli.Usagef("omit it", "%s (%s): not supported with --nodes, which sets it for each node", key, c.origin[key])
 		}
 	}
 	if c.text("gossip") == "off" {
-		return usagef("omit it", "gossip (%s): the nodes of --nodes need gossip to find each other", c.origin["gossip"])
+		return cli.Usagef("omit it", "gossip (%s): the nodes of --nodes need gossip to find each other", c.origin["gossip"])
 	}
 	if n := len(c.values.Strings("data_dir")); n != 1 {
-		return usagef("name one folder; each node gets a folder in it", "data_dir (%s): %d folders, want one with --nodes", c.origin["data_dir"], n)
+		return cli.Usagef("name one folder; each node gets a folder in it", "data_dir (%s): %d folders, want one with --nodes", c.origin["data_dir"], n)
 	}
 	return nil
 }
@@ -80,7 +82,7 @@ func checkDevCluster(c *configuration, count int) error {
 // run starts the nodes and watches them until ctx ends. It returns an error if a node does not start,
 // or if all nodes have exited.
 func (d *devCluster) run(ctx context.Context, temporary bool) error {
-	d.a.notef("starting %d nodes; their logs are %s", len(d.nodes), filepath.Join(d.dir, "*.log"))
+	d.a.Notef("starting %d nodes; their logs are %s", len(d.nodes), filepath.Join(d.dir, "*.log"))
 	for _, n := range d.nodes {
 		if err := n.start(d.ended); err != nil {
 			return err
@@ -138,7 +140,7 @@ func (d *devCluster) watch(ctx context.Context) error {
 	defer signal.Reset(syscall.SIGTTIN)
 	lines := make(chan struct{})
 	go func() {
-		for s := bufio.NewScanner(d.a.in); s.Scan(); {
+		for s := bufio.NewScanner(d.a.In); s.Scan(); {
 			select {
 			case lines <- struct{}{}:
 			case <-ctx.Done():
@@ -152,7 +154,7 @@ func (d *devCluster) watch(ctx context.Context) error {
 			return nil
 		case n := <-d.ended:
 			n.reported = true
-			d.a.notef("%s: %s (process %d) has exited: %v; its log is %s", d.a.paint(d.a.errTTY, styleError, "lost"), n.name, n.pid(), n.exitCause(), n.log)
+			d.a.Notef("%s: %s (process %d) has exited: %v; its log is %s", d.a.Paint(d.a.ErrTTY, cli.StyleError, "lost"), n.name, n.pid(), n.exitCause(), n.log)
 			left := 0
 			for _, n := range d.nodes {
 				if !n.reported {
@@ -162,7 +164,7 @@ func (d *devCluster) watch(ctx context.Context) error {
 			if left == 0 {
 				return errors.New("all nodes have exited")
 			}
-			d.a.notef("%d of %d nodes are running; press Enter to restart %s", left, len(d.nodes), n.name)
+			d.a.Notef("%d of %d nodes are running; press Enter to restart %s", left, len(d.nodes), n.name)
 		case <-lines:
 			if err := d.restartExited(ctx); err != nil {
 				return err
@@ -181,12 +183,12 @@ func (d *devCluster) restartExited(ctx context.Context) error {
 			return err
 		}
 		n.reported = false
-		d.a.notef("restarting %s as process %d", n.name, n.pid())
+		d.a.Notef("restarting %s as process %d", n.name, n.pid())
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, formTimeout)
 			defer cancel()
 			if n.await(ctx, 1) == nil {
-				d.a.notef("%s is serving again", n.name)
+				d.a.Notef("%s is serving again", n.name)
 			}
 		}()
 	}
@@ -196,7 +198,7 @@ func (d *devCluster) restartExited(ctx context.Context) error {
 // stop stops the nodes gracefully. After a second signal, or drain plus 10 s, it kills them.
 func (d *devCluster) stop(drain time.Duration) error {
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, signals()...)
+	signal.Notify(again, cli.Signals()...)
 	defer signal.Stop(again)
 	var left []*devNode
 	for _, n := range d.nodes {
@@ -206,7 +208,7 @@ func (d *devCluster) stop(drain time.Duration) error {
 		}
 	}
 	if len(left) > 0 {
-		d.a.notef("stopping %d nodes; a second signal kills them", len(left))
+		d.a.Notef("stopping %d nodes; a second signal kills them", len(left))
 	}
 	// A node takes a little longer to stop than its requests in progress.
 	late := time.NewTimer(drain + 10*time.Second)
@@ -249,7 +251,7 @@ func joinAddrs(nodes []*devNode) string {
 
 // banner prints the nodes with their addresses, and commands to try.
 func (d *devCluster) banner(temporary bool) {
-	key := func(s string) string { return d.a.paint(d.a.errTTY, styleKey, s) }
+	key := func(s string) string { return d.a.Paint(d.a.ErrTTY, cli.StyleKey, s) }
 	retention := "kept when they stop"
 	if temporary {
 		retention = "removed when they stop"
@@ -278,5 +280,5 @@ func (d *devCluster) banner(temporary bool) {
 		fmt.Fprintf(&b, "  %s\n", key(line))
 	}
 	fmt.Fprintf(&b, "\nPress Enter to restart nodes that have exited. Ctrl-C stops all.\n\n")
-	fmt.Fprint(d.a.err, b.String())
+	fmt.Fprint(d.a.Err, b.String())
 }

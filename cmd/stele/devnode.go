@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
 )
@@ -44,7 +46,7 @@ const (
 // devNodes returns count nodes with their addresses and arguments. It creates their data folders in
 // dir, and does not start them.
 func devNodes(c *configuration, dir string, count int) (nodes []*devNode, err error) {
-	prefix := orElse(c.text("name"), "n")
+	prefix := cli.OrElse(c.text("name"), "n")
 	for i := range count {
 		n := &devNode{name: prefix + strconv.Itoa(i+1)}
 		n.log = filepath.Join(dir, n.name+".log")
@@ -123,7 +125,7 @@ func devAddr(addr string, i int) (net.Listener, string, error) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(number)))
 	if err != nil {
-		return nil, "", withHint(err, "another cluster may be running; choose other ports by --listen, --gossip and --http, or 127.0.0.1:0 for free ones")
+		return nil, "", cli.WithHint(err, "another cluster may be running; choose other ports by --listen, --gossip and --http, or 127.0.0.1:0 for free ones")
 	}
 	_, port, _ = net.SplitHostPort(l.Addr().String()) // a TCP address is host:port
 	return l, net.JoinHostPort(host, port), nil
@@ -145,7 +147,7 @@ func (n *devNode) start(ended chan<- *devNode) error {
 	cmd.Stderr = log
 	cmd.Env = slices.DeleteFunc(os.Environ(), isSetting)
 	// The node gets its own process group, so that Ctrl-C reaches only this process, which stops it.
-	cmd.SysProcAttr = childAttributes(true)
+	cmd.SysProcAttr = cli.ChildAttributes(true)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.name, err)
 	}
@@ -194,7 +196,7 @@ func (n *devNode) look(ctx context.Context, c *client.Client, count int) error {
 		return err
 	}
 	if !s.Ready || s.NodesAlive < int64(count) {
-		return fmt.Errorf("%s; %d nodes alive", orElse(s.Reason, "serving"), s.NodesAlive)
+		return fmt.Errorf("%s; %d nodes alive", cli.OrElse(s.Reason, "serving"), s.NodesAlive)
 	}
 	raft, err := c.RaftStatus(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@
 //
 //   - An app is the state that all commands share: streams, global flags, and properties of the
 //     terminal.
-//   - A command's function, such as putCommand, returns its cobra.Command. The method commands in
-//     root.go lists all of them.
+//   - A command's function, such as putCommand, returns its cobra.Command. The function groups in
+//     main.go lists all of them.
 //   - A fault is an error with its exit code and hint. faultOf maps errors of other packages to
 //     faults.
 //   - A setting is a configuration key: a flag of serve, a STELE_ variable and a line of the file.

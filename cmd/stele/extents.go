@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/crc"
 )
@@ -82,7 +84,7 @@ func extentNumber(path string) (id blobfs.ID, index, count int, ok bool) {
 // openBlob opens the blob with this id, whose extents are in dirs.
 func openBlob(id blobfs.ID, dirs []string) (*extents, error) {
 	if len(dirs) == 0 {
-		return nil, usagef("add --data-dir DIR for each data folder of the node", "%s is a blob's id, and no data folder is given", id)
+		return nil, cli.Usagef("add --data-dir DIR for each data folder of the node", "%s is a blob's id, and no data folder is given", id)
 	}
 	for _, dir := range extentDirs(dirs) {
 		found, err := filepath.Glob(filepath.Join(dir, id.String()+".*of*"))
@@ -95,7 +97,7 @@ func openBlob(id blobfs.ID, dirs []string) (*extents, error) {
 			}
 		}
 	}
-	return nil, notFoundf("name all data folders of the node with --data-dir", "no extent of blob %s in %s", id, strings.Join(dirs, ", "))
+	return nil, cli.NotFoundf("name all data folders of the node with --data-dir", "no extent of blob %s in %s", id, strings.Join(dirs, ", "))
 }
 
 // extentDirs returns the folders that may contain extents: those of a node's data folder, those of a
@@ -122,7 +124,7 @@ func openParts(id blobfs.ID, count int, dirs []string, what string) (_ *extents,
 			part, err = openFirst(dirs, fmt.Sprintf("%s.%d", id, i))
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, notFoundf("name all data folders of the node with --data-dir", "%s, and %s is not in %s", what, name, strings.Join(dirs, ", "))
+			return nil, cli.NotFoundf("name all data folders of the node with --data-dir", "%s, and %s is not in %s", what, name, strings.Join(dirs, ", "))
 		}
 		if err != nil {
 			return nil, err
@@ -159,35 +161,30 @@ func openExtent(path string) (x extentFile, err error) {
 		return x, err
 	}
 	if info.IsDir() {
-		return x, usagef(`check data folders by "stele check"`, "%s is a folder", path)
+		return x, cli.Usagef(`check data folders by "stele check"`, "%s is a folder", path)
 	}
 	x = extentFile{file: f, size: info.Size()}
 	head := make([]byte, len(extentMagic))
 	_, err = f.ReadAt(head, 0)
 	if err == nil && string(head) == encryptedMagic {
-		return x, usagef(`"stele check DATA-DIR --encryption-key-file FILE" checks all SSTables of a node`, "%s is encrypted", path)
+		return x, cli.Usagef(`"stele check DATA-DIR --encryption-key-file FILE" checks all SSTables of a node`, "%s is encrypted", path)
 	}
 	if err != nil || string(head) != extentMagic {
 		return x, nil // a plain file; the SSTable reader checks its format
 	}
 	footer := make([]byte, extentFooterBytes)
 	if _, err := f.ReadAt(footer, info.Size()-extentFooterBytes); err != nil {
-		return x, damagedf("extent %s has no footer: %w", path, err)
+		return x, cli.Damagedf("extent %s has no footer: %w", path, err)
 	}
 	length := int64(binary.LittleEndian.Uint64(footer[extentLengthAt:]))
 	if length < 0 || length > info.Size() || extentHeaderBytes+length+4*chunksOf(length)+extentFooterBytes != info.Size() {
-		return x, damagedf("extent %s is damaged at offset %d: its footer has a length of %d bytes, in a file of %d", path, info.Size()-extentFooterBytes, length, info.Size())
+		return x, cli.Damagedf("extent %s is damaged at offset %d: its footer has a length of %d bytes, in a file of %d", path, info.Size()-extentFooterBytes, length, info.Size())
 	}
 	x.at, x.size = extentHeaderBytes, length
 	return x, nil
 }
 
 func chunksOf(length int64) int64 { return (length + extentChunkBytes - 1) / extentChunkBytes }
-
-// damagedf returns a fault for corrupt data.
-func damagedf(format string, args ...any) error {
-	return &fault{code: exitUnhealthy, err: fmt.Errorf(format, args...)}
-}
 
 // verify checks the checksums of the extents: header, chunks, checksum table and footer. It calls
 // report for each mismatch.

@@ -5,26 +5,28 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
 )
 
-func (a *app) familyCommand() *cobra.Command {
+func familyCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "family",
 		Short: "Add, change and drop column families",
 		Example: `  stele family set webtable language:versions=1
   stele family drop webtable language`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.familySetCommand(), a.familyDropCommand())
+	cmd.AddCommand(familySetCommand(a), familyDropCommand(a))
 	return cmd
 }
 
-func (a *app) familySetCommand() *cobra.Command {
+func familySetCommand(a *cli.App) *cobra.Command {
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "set TABLE NAME[:OPTION=VALUE,...]",
@@ -34,22 +36,22 @@ func (a *app) familySetCommand() *cobra.Command {
   stele family set webtable 'contents:gc="versions=1 or (age=7d and versions=10)"'
   stele family set webtable anchor:age=90d --dry-run`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeFamily,
+		ValidArgsFunction: a.CompleteFamily,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := table.ParseFamilySpec(args[1])
 			if err != nil {
 				return err
 			}
 			if dryRun {
-				return a.familySetDryRun(cmd, args[0], spec)
+				return familySetDryRun(a, cmd, args[0], spec)
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.SetFamily(ctx, args[0], spec)
 				if err != nil {
 					return err
 				}
 				now, _ := s.Spec(spec.Name)
-				return a.reportSchema(s, fmt.Sprintf("family of %s is now %s", s.Name, now.String()))
+				return reportSchema(a, s, fmt.Sprintf("family of %s is now %s", s.Name, now.String()))
 			})
 		},
 	}
@@ -57,8 +59,8 @@ func (a *app) familySetCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) familySetDryRun(cmd *cobra.Command, name string, spec table.FamilySpec) error {
-	info, err := a.describe(cmd, name)
+func familySetDryRun(a *cli.App, cmd *cobra.Command, name string, spec table.FamilySpec) error {
+	info, err := describeTable(a, cmd, name)
 	if err != nil {
 		return err
 	}
@@ -66,11 +68,11 @@ func (a *app) familySetDryRun(cmd *cobra.Command, name string, spec table.Family
 	if err != nil {
 		return err
 	}
-	a.notef("table %s would become:", name)
-	return a.printSchema(s)
+	a.Notef("table %s would become:", name)
+	return printSchema(a, s)
 }
 
-func (a *app) familyDropCommand() *cobra.Command {
+func familyDropCommand(a *cli.App) *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "drop TABLE FAMILY",
@@ -80,10 +82,10 @@ func (a *app) familyDropCommand() *cobra.Command {
   stele family drop webtable language --dry-run
   stele family drop webtable language --yes`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: a.completeFamily,
+		ValidArgsFunction: a.CompleteFamily,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, family := args[0], strings.TrimSuffix(args[1], ":")
-			info, err := a.describe(cmd, name)
+			info, err := describeTable(a, cmd, name)
 			if err != nil {
 				return err
 			}
@@ -91,18 +93,18 @@ func (a *app) familyDropCommand() *cobra.Command {
 			if f == nil {
 				return &table.NoFamilyError{Table: name, Family: family}
 			}
-			what := fmt.Sprintf("family %s of table %s, and all its cells (its locality group %q takes %s on disk)", family, name, f.Group, formatSize(diskBytes(info, f.Group)))
+			what := fmt.Sprintf("family %s of table %s, and all its cells (its locality group %q takes %s on disk)", family, name, f.Group, cli.FormatSize(diskBytes(info, f.Group)))
 			if dryRun {
-				return a.reportDryRun(name, family, "drop "+what, diskBytes(info, f.Group))
+				return reportDryRun(a, name, family, "drop "+what, diskBytes(info, f.Group))
 			}
-			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
+			if err := a.Confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if _, err := c.DropFamily(ctx, name, family); err != nil {
 					return err
 				}
-				return a.reportDropped(name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
+				return reportDropped(a, name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
 			})
 		},
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/table"
 )
@@ -18,10 +20,10 @@ func parseFilter(text string, escaped bool) (table.Filter, error) {
 	in.UseNumber() // integers above 2^53 stay exact
 	var v any
 	if err := in.Decode(&v); err != nil {
-		return nil, usagef(hint, "--filter is not JSON: %w", err)
+		return nil, cli.Usagef(hint, "--filter is not JSON: %w", err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, usagef(hint, "--filter has more than one JSON value")
+		return nil, cli.Usagef(hint, "--filter has more than one JSON value")
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -31,10 +33,10 @@ func parseFilter(text string, escaped bool) (table.Filter, error) {
 	d := wire.NewDecoder(e.Bytes())
 	f, err := table.DecodeFilter(&d, nil)
 	if err != nil {
-		return nil, usagef(hint, "--filter: %w", err)
+		return nil, cli.Usagef(hint, "--filter: %w", err)
 	}
 	if f == nil {
-		return nil, usagef(hint, "--filter is null")
+		return nil, cli.Usagef(hint, "--filter is null")
 	}
 	return f, nil
 }
@@ -48,7 +50,7 @@ func appendJSONValue(e *wire.Encoder, v any, escaped bool) error {
 		e.Bool(v)
 	case string:
 		if escaped {
-			s, err := unescape(v)
+			s, err := cli.Unescape(v)
 			if err != nil {
 				return err
 			}
@@ -62,7 +64,7 @@ func appendJSONValue(e *wire.Encoder, v any, escaped bool) error {
 		}
 		f, err := v.Float64()
 		if err != nil {
-			return usagef("", "--filter: number %s is too large", v)
+			return cli.Usagef("", "--filter: number %s is too large", v)
 		}
 		e.Float(f)
 	case []any:

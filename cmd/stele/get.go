@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -16,7 +18,7 @@ type getFlags struct {
 	raw bool
 }
 
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *cli.App) *cobra.Command {
 	g := &getFlags{}
 	cmd := &cobra.Command{
 		Use:     "get TABLE ROW [FAMILY[:QUALIFIER]...]",
@@ -33,10 +35,10 @@ The exit code is 6 if the row has no such cell.`,
   stele get webtable com.cnn.www --column 'anchor:.*\.ca' --versions 1
   stele get webtable com.cnn.www contents: --raw > page.html`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i := range args[1:] {
-				if err := a.texts(&args[1+i]); err != nil {
+				if err := a.Texts(&args[1+i]); err != nil {
 					return err
 				}
 			}
@@ -44,15 +46,15 @@ The exit code is 6 if the row has no such cell.`,
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.get(ctx, c.Table(args[0]), args[1], opts, g)
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				return getRow(ctx, a, c.Table(args[0]), args[1], opts, g)
 			})
 		},
 	}
 	g.selection.register(cmd)
 	cmd.Flags().BoolVar(&g.raw, "raw", false, "write only the newest value, unchanged; needs one column")
 	g.rowForm.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
@@ -71,25 +73,25 @@ func (g *getFlags) options(cmd *cobra.Command, columns []string) ([]client.ReadO
 	}
 	if g.raw {
 		if len(columns) != 1 || !strings.Contains(columns[0], ":") {
-			return nil, usagef("name it, as in "+quoted("stele get TABLE ROW contents: --raw"), "--raw needs one column")
+			return nil, cli.Usagef("name it, as in "+cli.Quoted("stele get TABLE ROW contents: --raw"), "--raw needs one column")
 		}
 		opts = append(opts, client.Versions(1))
 	}
 	return opts, nil
 }
 
-func (a *app) get(ctx context.Context, t *client.Table, key string, opts []client.ReadOption, g *getFlags) error {
+func getRow(ctx context.Context, a *cli.App, t *client.Table, key string, opts []client.ReadOption, g *getFlags) error {
 	row, err := t.Get(ctx, key, opts...)
 	switch {
 	case err != nil:
 		return err
 	case row == nil && len(opts) > 0:
-		return notFoundf("", "row %q of table %s has no such cell", key, t.Name())
+		return cli.NotFoundf("", "row %q of table %s has no such cell", key, t.Name())
 	case row == nil:
-		return notFoundf("", "table %s has no row %q", t.Name(), key)
+		return cli.NotFoundf("", "table %s has no row %q", t.Name(), key)
 	case g.raw:
-		_, err := a.out.Write(row.Cells[0].Value)
+		_, err := a.Out.Write(row.Cells[0].Value)
 		return err
 	}
-	return a.rowWriter(g.rowForm).write(row)
+	return newRowWriter(a, g.rowForm).write(row)
 }

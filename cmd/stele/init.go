@@ -1,26 +1,23 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 
 	"github.com/spf13/cobra"
 
-	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
-	"github.com/steledb/stele/security/token"
 )
 
-func (a *app) initCommand() *cobra.Command {
+func initCommand(a *cli.App) *cobra.Command {
 	var dirs, hosts []string
 	keys, out, passphrase := "", "", ""
 	cmd := &cobra.Command{
@@ -43,7 +40,7 @@ STELE_CREDENTIAL.`,
 			if keys == "" {
 				keys = filepath.Join(dirs[0], node.SecurityFolder)
 			}
-			return a.initialise(dirs, keys, passphrase, hosts, out)
+			return initialise(a, dirs, keys, passphrase, hosts, out)
 		},
 	}
 	f := cmd.Flags()
@@ -55,10 +52,10 @@ STELE_CREDENTIAL.`,
 	return cmd
 }
 
-func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []string, out string) error {
+func initialise(a *cli.App, dirs []string, keys, passphraseFile string, hosts []string, out string) error {
 	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = usagef("name another file with --out", "--out: %s exists", out)
+			err = cli.Usagef("name another file with --out", "--out: %s exists", out)
 		}
 		return err
 	}
@@ -68,13 +65,13 @@ func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []str
 	}
 	first, err := node.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
 	if errors.Is(err, folder.ErrExists) {
-		return withHint(err, `start the node with "stele serve", which uses the existing keys`)
+		return cli.WithHint(err, `start the node with "stele serve", which uses the existing keys`)
 	}
 	if err != nil {
 		return err
 	}
 	if err := pki.WriteCredential(out, first); err != nil {
-		return withHint(err, fmt.Sprintf("the credential is lost: remove %s and retry", keys))
+		return cli.WithHint(err, fmt.Sprintf("the credential is lost: remove %s and retry", keys))
 	}
 	own, err := pki.ReadCredential(folder.At(keys).NodeFile())
 	if err != nil {
@@ -87,38 +84,11 @@ func (a *app) initialise(dirs []string, keys, passphraseFile string, hosts []str
 		Keys        string `json:"keys"`
 		Credential  string `json:"credential"`
 	}{own.Peer().Cluster, own.Peer().Name, pki.FingerprintOf(own.Trust().Authorities()[0]).String(), keys, out}
-	if a.json {
-		return a.printJSON(made)
+	if a.JSON {
+		return a.PrintJSON(made)
 	}
-	_, err = fmt.Fprintf(a.out, "cluster %s, node %s\nfingerprint %s\nkeys in %s, credential of %s in %s\n",
-		made.Cluster, made.Node, made.Fingerprint, escapeText(keys), first.Peer(), escapeText(out))
-	a.hint(fmt.Sprintf("start the node with \"stele serve\" and the same folders; use the credential by --credential %s, or STELE_CREDENTIAL", escapeText(out)))
+	_, err = fmt.Fprintf(a.Out, "cluster %s, node %s\nfingerprint %s\nkeys in %s, credential of %s in %s\n",
+		made.Cluster, made.Node, made.Fingerprint, cli.EscapeText(keys), first.Peer(), cli.EscapeText(out))
+	a.Hint(fmt.Sprintf("start the node with \"stele serve\" and the same folders; use the credential by --credential %s, or STELE_CREDENTIAL", cli.EscapeText(out)))
 	return err
-}
-
-// setCredential sets the credential of cfg from the file of --credential, if it is set: a certificate with
-// its key, or an access token.
-func (a *app) setCredential(cfg *client.Config) error {
-	return setCredentialFrom(cfg, "--credential", a.credential)
-}
-
-// setCredentialFrom is setCredential for the file of another flag. It does nothing if file is empty.
-func setCredentialFrom(cfg *client.Config, flag, file string) (err error) {
-	if file == "" {
-		return nil
-	}
-	text, err := secretfile.Read(file)
-	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("stele-")) {
-		if cfg.Credential, err = pki.ReadCredential(file); err != nil {
-			return withHint(fmt.Errorf("%s: %w", flag, err), `want a file of "stele init" or "stele user add", with mode 0600`)
-		}
-		return nil
-	}
-	if cfg.Token, err = token.Parse(strings.TrimSpace(string(text))); err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
-	}
-	if cfg.Token.Kind() != token.Access {
-		return usagef("create an access token by \"stele user add --token\"", "%s: the token in %s is a %s token, want an access token", flag, file, cfg.Token.Kind())
-	}
-	return nil
 }

@@ -26,12 +26,6 @@ func newJournalHandler(minLevel slog.Level, fallback slog.Handler) *journalHandl
 	return &journalHandler{minLevel: minLevel, send: journal.Send, fallback: fallback}
 }
 
-// inJournal reports whether standard error is connected to the journal.
-func inJournal() bool {
-	is, err := journal.StderrIsJournalStream()
-	return is && err == nil
-}
-
 func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.minLevel }
 
 func (h *journalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -15,16 +17,19 @@ import (
 	"github.com/steledb/stele/internal/webtable"
 )
 
-func (a *app) loadCommand() *cobra.Command {
+// webtableName is the default table: the sample of "stele serve --dev".
+const webtableName = "webtable"
+
+func loadCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Load a table from files, and verify a load",
 		Example: `  stele load webtable ./site --base-url https://www.example.com/
   stele load verify acks.jsonl --table webtable`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.loadWebtableCommand(), a.loadVerifyCommand())
+	cmd.AddCommand(loadWebtableCommand(a), loadVerifyCommand(a))
 	return cmd
 }
 
@@ -34,7 +39,7 @@ type loadFlags struct {
 	force                       bool
 }
 
-func (a *app) loadWebtableCommand() *cobra.Command {
+func loadWebtableCommand(a *cli.App) *cobra.Command {
 	f := &loadFlags{}
 	cmd := &cobra.Command{
 		Use:   "webtable DIR --base-url URL [--table NAME]",
@@ -64,24 +69,24 @@ records every acknowledged cell, for "stele load verify".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.base == "" {
-				return usagef("add the URL of the folder on the web, such as --base-url https://www.example.com/", "--base-url is missing")
+				return cli.Usagef("add the URL of the folder on the web, such as --base-url https://www.example.com/", "--base-url is missing")
 			}
 			site, err := webtable.Open(args[0], f.base)
 			if err != nil {
 				return siteError(err)
 			}
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.loadWebtable(ctx, c, site, f)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return loadWebtable(ctx, a, c, site, f)
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.base, "base-url", "", "the `URL` of the folder on the web")
-	flags.StringVar(&f.table, "table", sampleTable, "the table's `NAME`")
+	flags.StringVar(&f.table, "table", webtableName, "the table's `NAME`")
 	flags.StringVar(&f.language, "language", webload.DefaultLanguage, "language `TAG` of pages that declare none")
 	flags.StringVar(&f.acks, "ack-file", "", "append a line to `FILE` for each acknowledged cell")
 	flags.BoolVar(&f.force, "force", false, "also load pages that are in the table already")
-	_ = cmd.RegisterFlagCompletionFunc("table", a.completeTable)
+	_ = cmd.RegisterFlagCompletionFunc("table", a.CompleteTable)
 	return cmd
 }
 
@@ -89,10 +94,10 @@ func siteError(err error) error {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return err
 	}
-	return usagef("such as: stele load webtable ./site --base-url https://www.example.com/", "%w", err)
+	return cli.Usagef("such as: stele load webtable ./site --base-url https://www.example.com/", "%w", err)
 }
 
-func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable.Site, f *loadFlags) (err error) {
+func loadWebtable(ctx context.Context, a *cli.App, c *client.Client, site *webtable.Site, f *loadFlags) (err error) {
 	cfg := webload.Config{Table: c.Table(f.table), Site: site, Language: f.language, Force: f.force}
 	if f.acks != "" {
 		file, err := os.OpenFile(f.acks, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
@@ -107,20 +112,20 @@ func (a *app) loadWebtable(ctx context.Context, c *client.Client, site *webtable
 		return err
 	}
 	if created {
-		a.notef("created table %s", f.table)
+		a.Notef("created table %s", f.table)
 	}
-	p := a.newProgress("loading " + f.table)
-	cfg.Warn = func(err error) { p.notef("skipped: %v", err) }
+	p := a.NewProgress("loading " + f.table)
+	cfg.Warn = func(err error) { p.Notef("skipped: %v", err) }
 	l := webload.New(cfg)
 	pages, _ := site.Total(func() bool { return ctx.Err() != nil })
 	began := time.Now()
-	p.start(pages, func() (int64, string) {
+	p.Start(pages, func() (int64, string) {
 		s := l.Stats()
-		return s.Pages + s.Skipped, fmt.Sprintf("%s of %s pages, %s anchors", formatCount(s.Pages+s.Skipped), formatCount(pages), formatCount(s.Anchors))
+		return s.Pages + s.Skipped, fmt.Sprintf("%s of %s pages, %s anchors", cli.FormatCount(s.Pages+s.Skipped), cli.FormatCount(pages), cli.FormatCount(s.Anchors))
 	})
 	err = l.Run(ctx)
-	p.stop()
-	return a.reportLoad(f, l.Stats(), pages, time.Since(began), err)
+	p.Stop()
+	return reportLoad(a, f, l.Stats(), pages, time.Since(began), err)
 }
 
 // loadJSON is the --json form of a load.
@@ -137,32 +142,32 @@ type loadJSON struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-func (a *app) reportLoad(f *loadFlags, s webload.Stats, pages int64, took time.Duration, err error) error {
-	if a.json {
+func reportLoad(a *cli.App, f *loadFlags, s webload.Stats, pages int64, took time.Duration, err error) error {
+	if a.JSON {
 		j := loadJSON{f.table, err == nil && s.Failed == 0, s.Pages, s.Skipped, s.Failed, s.PageBytes, s.Links, s.Anchors, s.Rows, took.Seconds()}
-		if err := a.printJSON(j); err != nil {
+		if err := a.PrintJSON(j); err != nil {
 			return err
 		}
 	} else {
-		a.notef("%s: loaded %s and %s from %s in %v; skipped %s that were in the table", f.table, plural(s.Pages, "page"),
-			plural(s.Anchors, "anchor"), plural(s.Links, "link"), took.Round(time.Millisecond), formatCount(s.Skipped))
+		a.Notef("%s: loaded %s and %s from %s in %v; skipped %s that were in the table", f.table, cli.Plural(s.Pages, "page"),
+			cli.Plural(s.Anchors, "anchor"), cli.Plural(s.Links, "link"), took.Round(time.Millisecond), cli.FormatCount(s.Skipped))
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return withHint(fmt.Errorf("interrupted at %s of %s", formatCount(s.Pages+s.Skipped), plural(pages, "page")), "run the same command again to continue")
+		return cli.WithHint(fmt.Errorf("interrupted at %s of %s", cli.FormatCount(s.Pages+s.Skipped), cli.Plural(pages, "page")), "run the same command again to continue")
 	case err != nil:
-		hint := faultOf(err).hint
+		hint := cli.FaultOf(err).Hint
 		if hint == "" || errors.Is(err, client.ErrAmbiguous) {
 			hint = "run the same command again to continue"
 		}
-		return withHint(err, hint)
+		return cli.WithHint(err, hint)
 	case s.Failed > 0:
-		return fmt.Errorf("load %s: %s skipped after errors", f.table, plural(s.Failed, "file"))
+		return fmt.Errorf("load %s: %s skipped after errors", f.table, cli.Plural(s.Failed, "file"))
 	}
 	return nil
 }
 
-func (a *app) loadVerifyCommand() *cobra.Command {
+func loadVerifyCommand(a *cli.App) *cobra.Command {
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "verify ACK-FILE [--table NAME]",
@@ -178,13 +183,13 @@ was acknowledged, or was deleted or garbage-collected since.`,
 				return err
 			}
 			defer file.Close()
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.loadVerify(ctx, c.Table(name), file)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return loadVerify(ctx, a, c.Table(name), file)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "table", sampleTable, "the table's `NAME`")
-	_ = cmd.RegisterFlagCompletionFunc("table", a.completeTable)
+	cmd.Flags().StringVar(&name, "table", webtableName, "the table's `NAME`")
+	_ = cmd.RegisterFlagCompletionFunc("table", a.CompleteTable)
 	return cmd
 }
 
@@ -199,34 +204,34 @@ type verifyJSON struct {
 	Seconds float64 `json:"seconds"`
 }
 
-func (a *app) loadVerify(ctx context.Context, t *client.Table, file *os.File) error {
+func loadVerify(ctx context.Context, a *cli.App, t *client.Table, file *os.File) error {
 	began := time.Now()
-	p := a.newProgress("verifying " + t.Name())
+	p := a.NewProgress("verifying " + t.Name())
 	var now atomic.Value
 	now.Store(webload.Verification{})
 	total := int64(0)
 	if info, err := file.Stat(); err == nil {
 		total = info.Size()
 	}
-	in := &countingReader{r: file}
-	p.start(total, func() (int64, string) {
+	in := &cli.CountingReader{Reader: file}
+	p.Start(total, func() (int64, string) {
 		v := now.Load().(webload.Verification)
-		return in.n.Load(), fmt.Sprintf("%s cells, %s missing, %s wrong", formatCount(v.Cells), formatCount(v.Missing), formatCount(v.Wrong))
+		return in.Count(), fmt.Sprintf("%s cells, %s missing, %s wrong", cli.FormatCount(v.Cells), cli.FormatCount(v.Missing), cli.FormatCount(v.Wrong))
 	})
 	v, err := webload.Verify(ctx, t, in, func(v webload.Verification) { now.Store(v) })
-	p.stop()
+	p.Stop()
 	if err != nil {
 		return err
 	}
-	if a.json {
-		if err := a.printJSON(verifyJSON{t.Name(), v.Cells, v.Rows, v.Bytes, v.Missing, v.Wrong, time.Since(began).Seconds()}); err != nil {
+	if a.JSON {
+		if err := a.PrintJSON(verifyJSON{t.Name(), v.Cells, v.Rows, v.Bytes, v.Missing, v.Wrong, time.Since(began).Seconds()}); err != nil {
 			return err
 		}
 	} else {
-		a.notef("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", t.Name(), formatSize(v.Bytes), plural(v.Cells, "cell"), formatCount(v.Missing), formatCount(v.Wrong))
+		a.Notef("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", t.Name(), cli.FormatSize(v.Bytes), cli.Plural(v.Cells, "cell"), cli.FormatCount(v.Missing), cli.FormatCount(v.Wrong))
 	}
 	if v.Missing+v.Wrong > 0 {
-		return fmt.Errorf("verify acknowledged cells: %s of %s missing or wrong, the first: %s", formatCount(v.Missing+v.Wrong), plural(v.Cells, "cell"), v.First)
+		return fmt.Errorf("verify acknowledged cells: %s of %s missing or wrong, the first: %s", cli.FormatCount(v.Missing+v.Wrong), cli.Plural(v.Cells, "cell"), v.First)
 	}
 	return nil
 }

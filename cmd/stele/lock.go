@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-func (a *app) lockCommand() *cobra.Command {
+func lockCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock",
 		Short: "Use the lock service: small files, locks and events",
@@ -31,11 +32,11 @@ sequencer of the lock does not match, 7 the lock was not acquired in time.`,
 		Example: `  stele lock set /locks/config 'replicas: 3'
   stele lock get /locks/config
   stele lock hold /locks/nightly --wait 10m -- ./nightly.sh`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.lockGetCommand(), a.lockSetCommand(), a.lockRemoveCommand(), a.lockListCommand(),
-		a.lockStatCommand(), a.lockWatchCommand(), a.lockHoldCommand(), a.lockCheckCommand())
+	cmd.AddCommand(lockGetCommand(a), lockSetCommand(a), lockRemoveCommand(a), lockListCommand(a),
+		lockStatCommand(a), lockWatchCommand(a), lockHoldCommand(a), lockCheckCommand(a))
 	return cmd
 }
 
@@ -44,13 +45,13 @@ sequencer of the lock does not match, 7 the lock was not acquired in time.`,
 const lockRetry = 15 * time.Second
 
 // lockClient returns a client of the lock service at --addr.
-func (a *app) lockClient() (*session.Client, error) {
-	addrs, err := withPorts(a.addr)
+func lockClient(a *cli.App) (*session.Client, error) {
+	addrs, err := cli.WithPorts(a.Addr)
 	if err != nil {
 		return nil, err
 	}
 	var d lockDialer
-	if err := a.setCredential(&d.as); err != nil {
+	if err := a.SetCredential(&d.as); err != nil {
 		return nil, err
 	}
 	return session.NewClient(session.Config{
@@ -67,7 +68,7 @@ type lockDialer struct{ as client.Config }
 // retried.
 func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
 	conn, err := d.as.Connect(ctx, addr)
-	if err != nil && faultOfIdentity(err) != nil {
+	if err != nil && cli.FaultOfIdentity(err) != nil {
 		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
 	}
 	if err != nil {
@@ -77,60 +78,15 @@ func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 }
 
 // locks runs f with a client of the lock service. The timeout is that of within.
-func (a *app) locks(cmd *cobra.Command, usual time.Duration, f func(context.Context, *session.Client) error) error {
-	ctx, cancel := a.within(cmd, usual)
+func callLocks(a *cli.App, cmd *cobra.Command, usual time.Duration, f func(context.Context, *session.Client) error) error {
+	ctx, cancel := a.Within(cmd, usual)
 	defer cancel()
-	c, err := a.lockClient()
+	c, err := lockClient(a)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	return f(ctx, c)
-}
-
-// faultOfLock maps errors of the lock service.
-func faultOfLock(err error) *fault {
-	var unreachable *session.UnreachableError
-	var held *api.LockedError
-	switch {
-	case errors.Is(err, api.ErrOutcomeUnknown):
-		f := &fault{code: exitError, hint: `check by "stele lock get" whether it took effect`}
-		if errors.Is(err, context.DeadlineExceeded) {
-			f.code = exitTimeout
-		}
-		return f
-	case errors.As(err, &held):
-		return &fault{code: exitTimeout, err: held, hint: "wait for it with --wait, or wait longer"}
-	case errors.As(err, &unreachable) && errors.Is(unreachable.Err, session.ErrRefused): // report it as other commands do
-		return faultOfIdentity(&client.UnreachableError{Addr: unreachable.Addr, Err: unreachable.Err})
-	case errors.As(err, &unreachable):
-		return &fault{
-			code: exitUnreachable,
-			hint: `is "stele serve" running there? try "systemctl status stele" or --addr`,
-			err:  fmt.Errorf("cannot reach %s: %s", unreachable.Addr, networkReason(unreachable.Err)),
-		}
-	case errors.Is(err, api.ErrGeneration):
-		return &fault{code: exitConflict, hint: `"stele lock stat" shows the generation`}
-	case errors.Is(err, api.ErrNotFound):
-		return &fault{code: exitNotFound, hint: `"stele lock ls" and "stele lock stat" show the existing files`}
-	case errors.Is(err, api.ErrStale):
-		return &fault{code: exitConflict, hint: "the holder has lost the lock: reject its requests"}
-	case errors.Is(err, api.ErrSystemFile):
-		return &fault{code: exitUsage, hint: `use "stele table", "stele node" or "stele raft" to change the cluster's own files`}
-	case errors.Is(err, api.ErrBadPath), errors.Is(err, api.ErrTooLarge):
-		return &fault{code: exitUsage}
-	case errors.Is(err, api.ErrIsDirectory):
-		return &fault{code: exitError, hint: `"stele lock ls" lists a directory`}
-	case errors.Is(err, api.ErrNotEmpty):
-		return &fault{code: exitError, hint: "remove its entries first"}
-	case errors.Is(err, api.ErrDiskFull):
-		return &fault{code: exitDiskFull, hint: "free or add disk space on the voters"}
-	case errors.Is(err, session.ErrExpired):
-		return &fault{code: exitUnhealthy, hint: `the lock service had no leader for too long, or this process was paused: see "stele status"`}
-	case errors.Is(err, api.ErrNotReady):
-		return &fault{code: exitUnhealthy, hint: `a majority of the voters must be up: see "stele status"`}
-	}
-	return nil
 }
 
 // statJSON is the --json form of a node of the namespace. Value is set only for the content of a file.

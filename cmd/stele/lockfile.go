@@ -6,13 +6,15 @@ import (
 	"path"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-func (a *app) lockGetCommand() *cobra.Command {
+func lockGetCommand(a *cli.App) *cobra.Command {
 	raw, stale := false, false
 	cmd := &cobra.Command{
 		Use:   "get PATH",
@@ -26,7 +28,7 @@ content may be old.`,
   stele lock get /locks/config --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
+			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
 				get := c.Get
 				if stale {
 					get = c.GetStale
@@ -35,7 +37,7 @@ content may be old.`,
 				if err != nil {
 					return lockError(err, args[0])
 				}
-				return a.printFile(&f, raw)
+				return printFile(a, &f, raw)
 			})
 		},
 	}
@@ -44,28 +46,28 @@ content may be old.`,
 	return cmd
 }
 
-func (a *app) printFile(f *api.File, raw bool) error {
+func printFile(a *cli.App, f *api.File, raw bool) error {
 	switch {
-	case a.json:
+	case a.JSON:
 		j := statOf(&f.Stat)
-		value := bytesOf(f.Data)
-		j.Value, j.ValueBytes = textOf(value), &value
-		return a.printJSON(j)
-	case a.outTTY && !raw:
-		_, err := fmt.Fprintln(a.out, escapeLines(strings.TrimSuffix(string(f.Data), "\n")))
+		value := cli.BytesOf(f.Data)
+		j.Value, j.ValueBytes = cli.TextOf(value), &value
+		return a.PrintJSON(j)
+	case a.OutTTY && !raw:
+		_, err := fmt.Fprintln(a.Out, cli.EscapeLines(strings.TrimSuffix(string(f.Data), "\n")))
 		return err
 	}
-	_, err := a.out.Write(f.Data)
+	_, err := a.Out.Write(f.Data)
 	return err
 }
 
 // lockError adds the path to an error that lacks it.
 func lockError(err error, p string) error {
-	f := faultOf(err)
-	if f.code != exitNotFound && f.code != exitConflict || strings.Contains(err.Error(), p) {
+	f := cli.FaultOf(err)
+	if f.Code != cli.ExitNotFound && f.Code != cli.ExitConflict || strings.Contains(err.Error(), p) {
 		return err
 	}
-	return &fault{code: f.code, hint: f.hint, err: fmt.Errorf("%s: %w", p, err)}
+	return &cli.Fault{Code: f.Code, Hint: f.Hint, Err: fmt.Errorf("%s: %w", p, err)}
 }
 
 // generationFlag holds --generation and --create: the generation that a path must have.
@@ -78,7 +80,7 @@ func (g *generationFlag) of(cmd *cobra.Command) (uint64, error) {
 	given := cmd.Flags().Changed("generation")
 	switch {
 	case g.create && given:
-		return 0, usagef("use one of them; --create means generation 0", "--create and --generation are both given")
+		return 0, cli.Usagef("use one of them; --create means generation 0", "--create and --generation are both given")
 	case g.create:
 		return 0, nil
 	case given:
@@ -87,7 +89,7 @@ func (g *generationFlag) of(cmd *cobra.Command) (uint64, error) {
 	return api.AnyGeneration, nil
 }
 
-func (a *app) lockSetCommand() *cobra.Command {
+func lockSetCommand(a *cli.App) *cobra.Command {
 	var g generationFlag
 	var guard string
 	cmd := &cobra.Command{
@@ -115,16 +117,16 @@ When the command returns, no client reads the old content any more.`,
 			if err != nil {
 				return err
 			}
-			value, err := (&valueReader{a: a}).read("the value", args[1])
+			value, err := cli.NewValueReader(a).Read("the value", args[1])
 			if err != nil {
 				return err
 			}
-			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
+			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
 				made, err := c.Set(ctx, args[0], value, gen, o)
-				if err != nil || !a.json {
+				if err != nil || !a.JSON {
 					return lockError(err, args[0])
 				}
-				return a.printJSON(struct {
+				return a.PrintJSON(struct {
 					Path       string `json:"path"`
 					Generation uint64 `json:"generation"`
 				}{args[0], made})
@@ -134,7 +136,7 @@ When the command returns, no client reads the old content any more.`,
 	cmd.Flags().Uint64Var(&g.generation, "generation", 0, "write only if the file's generation is this `number`; 0 if it must not exist")
 	cmd.Flags().BoolVar(&g.create, "create", false, "write only if the file does not exist")
 	cmd.Flags().StringVar(&guard, "guard", "", "write only while the lock of this `sequencer` is held")
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
@@ -144,12 +146,12 @@ func guarded(text string) (o api.SetOptions, err error) {
 		return o, nil
 	}
 	if o.Guard, err = api.ParseSequencer(text); err != nil {
-		err = usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "--guard: %w", err)
+		err = cli.Usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "--guard: %w", err)
 	}
 	return o, err
 }
 
-func (a *app) lockRemoveCommand() *cobra.Command {
+func lockRemoveCommand(a *cli.App) *cobra.Command {
 	var g generationFlag
 	var guard string
 	cmd := &cobra.Command{
@@ -170,11 +172,11 @@ file whose lock is held cannot be removed.`,
 			if err != nil {
 				return err
 			}
-			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
-				if err := c.Delete(ctx, args[0], gen, o); err != nil || !a.json {
+			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
+				if err := c.Delete(ctx, args[0], gen, o); err != nil || !a.JSON {
 					return lockError(err, args[0])
 				}
-				return a.printJSON(struct {
+				return a.PrintJSON(struct {
 					Path string `json:"path"`
 				}{args[0]})
 			})
@@ -185,7 +187,7 @@ file whose lock is held cannot be removed.`,
 	return cmd
 }
 
-func (a *app) lockListCommand() *cobra.Command {
+func lockListCommand(a *cli.App) *cobra.Command {
 	long := false
 	cmd := &cobra.Command{
 		Use:     "ls [PATH]",
@@ -201,12 +203,12 @@ with a trailing slash; with --long, a table.`,
 			if len(args) > 0 {
 				dir = args[0]
 			}
-			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
+			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
 				all, err := c.List(ctx, dir)
 				if err != nil {
 					return lockError(err, dir)
 				}
-				return a.printNodes(all, long)
+				return printNodes(a, all, long)
 			})
 		},
 	}
@@ -214,8 +216,8 @@ with a trailing slash; with --long, a table.`,
 	return cmd
 }
 
-func (a *app) printNodes(all []api.Stat, long bool) error {
-	g := newGrid("NAME", "SIZE", "GENERATION", "LOCK", "HELD BY", "EPHEMERAL OF")
+func printNodes(a *cli.App, all []api.Stat, long bool) error {
+	g := cli.NewGrid("NAME", "SIZE", "GENERATION", "LOCK", "HELD BY", "EPHEMERAL OF")
 	for i := range all {
 		s := &all[i]
 		name := path.Base(s.Path)
@@ -223,21 +225,21 @@ func (a *app) printNodes(all []api.Stat, long bool) error {
 			name += "/"
 		}
 		switch {
-		case a.json:
-			if err := a.printJSON(statOf(s)); err != nil {
+		case a.JSON:
+			if err := a.PrintJSON(statOf(s)); err != nil {
 				return err
 			}
 		case long:
-			what := size(int64(s.Bytes))
+			what := cli.Size(int64(s.Bytes))
 			if s.Dir {
-				what = number(plural(int64(s.Children), "entry"))
+				what = cli.Number(cli.Plural(int64(s.Children), "entry"))
 			}
-			g.add(name, what, number(fmt.Sprint(s.Generation)), lockState(s), sessions(s.Holders...), sessions(s.Ephemeral))
+			g.Add(name, what, cli.Number(fmt.Sprint(s.Generation)), lockState(s), sessions(s.Holders...), sessions(s.Ephemeral))
 		default:
-			fmt.Fprintln(a.out, escapeText(name))
+			fmt.Fprintln(a.Out, cli.EscapeText(name))
 		}
 	}
-	return a.print(g)
+	return a.Print(g)
 }
 
 // sessions returns the sessions whose ids are not 0, for messages.
@@ -251,7 +253,7 @@ func sessions(ids ...api.SessionID) string {
 	return strings.Join(all, ", ")
 }
 
-func (a *app) lockStatCommand() *cobra.Command {
+func lockStatCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stat PATH",
 		Short: "Show the generations and the lock of a file or directory",
@@ -259,45 +261,45 @@ func (a *app) lockStatCommand() *cobra.Command {
   stele lock stat /locks/nightly --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
+			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
 				s, err := c.Stat(ctx, args[0])
 				if err != nil {
 					return lockError(err, args[0])
 				}
-				if a.json {
-					return a.printJSON(statOf(&s))
+				if a.JSON {
+					return a.PrintJSON(statOf(&s))
 				}
-				return a.print(statGrid(&s))
+				return a.Print(statGrid(&s))
 			})
 		},
 	}
 }
 
-func statGrid(s *api.Stat) *grid {
-	g := newGrid("PROPERTY", "VALUE")
-	g.add("path", s.Path)
+func statGrid(s *api.Stat) *cli.Grid {
+	g := cli.NewGrid("PROPERTY", "VALUE")
+	g.Add("path", s.Path)
 	if s.Dir {
-		g.add("directory of", plural(int64(s.Children), "entry"))
+		g.Add("directory of", cli.Plural(int64(s.Children), "entry"))
 	} else {
-		g.add("size", formatSize(int64(s.Bytes)))
+		g.Add("size", cli.FormatSize(int64(s.Bytes)))
 	}
-	g.add("generation", fmt.Sprint(s.Generation))
-	g.add("instance", fmt.Sprint(s.Instance))
+	g.Add("generation", fmt.Sprint(s.Generation))
+	g.Add("instance", fmt.Sprint(s.Instance))
 	if s.Ephemeral != 0 {
-		g.add("ephemeral of", sessions(s.Ephemeral))
+		g.Add("ephemeral of", sessions(s.Ephemeral))
 	}
-	g.add("lock", lockState(s))
+	g.Add("lock", lockState(s))
 	if len(s.Holders) > 0 {
-		g.add("held by", sessions(s.Holders...))
+		g.Add("held by", sessions(s.Holders...))
 	}
-	g.add("lock generation", fmt.Sprint(s.LockGeneration))
+	g.Add("lock generation", fmt.Sprint(s.LockGeneration))
 	if s.ACL != "" {
-		g.add("ACL", s.ACL)
+		g.Add("ACL", s.ACL)
 	}
 	return g
 }
 
-func (a *app) lockCheckCommand() *cobra.Command {
+func lockCheckCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check SEQUENCER",
 		Short: "Check whether a sequencer is valid",
@@ -309,24 +311,24 @@ the holder of a lock checks the holder's sequencer first.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, err := api.ParseSequencer(args[0])
 			if err != nil {
-				return usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "%w", err)
+				return cli.Usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "%w", err)
 			}
-			return a.locks(cmd, defaultTimeout, func(ctx context.Context, c *session.Client) error {
+			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
 				err := c.CheckSequencer(ctx, q)
 				err = lockError(err, q.Path)
-				if err != nil && faultOf(err).code == exitNotFound { // the lock was removed with its file
-					err = &fault{code: exitConflict, hint: faultOf(err).hint, err: err}
+				if err != nil && cli.FaultOf(err).Code == cli.ExitNotFound { // the lock was removed with its file
+					err = &cli.Fault{Code: cli.ExitConflict, Hint: cli.FaultOf(err).Hint, Err: err}
 				}
-				if !a.json || err != nil && faultOf(err).code != exitConflict {
+				if !a.JSON || err != nil && cli.FaultOf(err).Code != cli.ExitConflict {
 					return err
 				}
-				if printed := a.printJSON(struct {
+				if printed := a.PrintJSON(struct {
 					Sequencer string `json:"sequencer"`
 					Valid     bool   `json:"valid"`
 				}{args[0], err == nil}); printed != nil || err == nil {
 					return printed
 				}
-				return silentExit(exitConflict)
+				return cli.SilentExit(cli.ExitConflict)
 			})
 		},
 	}

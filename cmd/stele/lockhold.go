@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -35,7 +37,7 @@ type holdFlags struct {
 	killAfter time.Duration
 }
 
-func (a *app) lockHoldCommand() *cobra.Command {
+func lockHoldCommand(a *cli.App) *cobra.Command {
 	h := &holdFlags{delay: 30 * time.Second, killAfter: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "hold PATH -- COMMAND [ARG...]",
@@ -65,19 +67,19 @@ was lost and the command was stopped. Other codes are those of "stele --help".`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() > 1 {
-				return usagef("for example: "+firstExample(cmd), "%d arguments before --, want one path", cmd.ArgsLenAtDash())
+				return cli.Usagef("for example: "+cli.FirstExample(cmd), "%d arguments before --, want one path", cmd.ArgsLenAtDash())
 			}
 			if h.delay > api.LockDelayMax {
-				return usagef("", "--delay: %v exceeds %v", h.delay, api.LockDelayMax)
+				return cli.Usagef("", "--delay: %v exceeds %v", h.delay, api.LockDelayMax)
 			}
 			if h.killAfter > h.delay && !cmd.Flags().Changed("kill-after") {
 				h.killAfter = h.delay
 			}
 			if h.killAfter > h.delay {
-				return usagef("lower --kill-after or raise --delay", "--kill-after: %v exceeds the --delay of %v, so the command could outlive the lock", h.killAfter, h.delay)
+				return cli.Usagef("lower --kill-after or raise --delay", "--kill-after: %v exceeds the --delay of %v, so the command could outlive the lock", h.killAfter, h.delay)
 			}
-			return a.inSession(cmd, "lock hold", func(ctx context.Context, s *session.Session) error {
-				return a.hold(ctx, s, h, args[0], args[1:])
+			return inSession(a, cmd, "lock hold", func(ctx context.Context, s *session.Session) error {
+				return holdLock(ctx, a, s, h, args[0], args[1:])
 			})
 		},
 	}
@@ -85,8 +87,8 @@ was lost and the command was stopped. Other codes are those of "stele --help".`,
 	flags.SetInterspersed(true)
 	flags.Var((*waitFlag)(h), "wait", "wait for the lock for this `duration`, or forever (default: do not wait)")
 	flags.BoolVar(&h.shared, "shared", false, "acquire the lock in shared mode")
-	flags.Var((*durationFlag)(&h.delay), "delay", "lock delay: a `duration` of at most 1m in which others cannot acquire the lock if this process dies without releasing it")
-	flags.Var((*durationFlag)(&h.killAfter), "kill-after", "`duration` between SIGTERM and SIGKILL when the lock is lost")
+	flags.Var((*cli.DurationFlag)(&h.delay), "delay", "lock delay: a `duration` of at most 1m in which others cannot acquire the lock if this process dies without releasing it")
+	flags.Var((*cli.DurationFlag)(&h.killAfter), "kill-after", "`duration` between SIGTERM and SIGKILL when the lock is lost")
 	return cmd
 }
 
@@ -99,7 +101,7 @@ func (w *waitFlag) Set(s string) error {
 		return nil
 	}
 	w.forever = false
-	return (*durationFlag)(&w.wait).Set(s)
+	return (*cli.DurationFlag)(&w.wait).Set(s)
 }
 
 func (w *waitFlag) Type() string { return "duration" }
@@ -108,24 +110,24 @@ func (w *waitFlag) String() string {
 	if w.forever {
 		return "forever"
 	}
-	return (*durationFlag)(&w.wait).String()
+	return (*cli.DurationFlag)(&w.wait).String()
 }
 
 // hold acquires the lock and runs the command.
-func (a *app) hold(ctx context.Context, s *session.Session, h *holdFlags, path string, command []string) error {
+func holdLock(ctx context.Context, a *cli.App, s *session.Session, h *holdFlags, path string, command []string) error {
 	l, err := h.acquire(ctx, s, path)
 	if err != nil {
 		if errors.Is(err, api.ErrLocked) && ctx.Err() == nil {
-			return faultOfLock(err) // not the fault of the deadline of --wait
+			return cli.FaultOfLock(err) // not the fault of the deadline of --wait
 		}
 		return err
 	}
-	code, lost, err := a.runUnderLock(s, l, h, command)
+	code, lost, err := runUnderLock(a, s, l, h, command)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			Path      string `json:"path"`
 			Sequencer string `json:"sequencer"`
 			ExitCode  int    `json:"exit_code"`
@@ -133,10 +135,10 @@ func (a *app) hold(ctx context.Context, s *session.Session, h *holdFlags, path s
 		}{path, l.Sequencer().String(), code, lost})
 	}
 	if lost {
-		return &fault{code: exitUnhealthy, err: fmt.Errorf("the lock of %s was lost, and the command was stopped", path), hint: `the lock service had no leader for too long, or this process was paused: see "stele status"`}
+		return &cli.Fault{Code: cli.ExitUnhealthy, Err: fmt.Errorf("the lock of %s was lost, and the command was stopped", path), Hint: `the lock service had no leader for too long, or this process was paused: see "stele status"`}
 	}
 	if code != 0 {
-		return errors.Join(silentExit(code), err)
+		return errors.Join(cli.SilentExit(code), err)
 	}
 	return err
 }
@@ -157,7 +159,7 @@ func (h *holdFlags) acquire(ctx context.Context, s *session.Session, path string
 
 // runUnderLock runs the command while the lock is held. It returns the exit code of the command, and
 // whether it was stopped because the lock was lost.
-func (a *app) runUnderLock(s *session.Session, l *session.Lock, h *holdFlags, command []string) (code int, lost bool, err error) {
+func runUnderLock(a *cli.App, s *session.Session, l *session.Lock, h *holdFlags, command []string) (code int, lost bool, err error) {
 	// The command is killed when the thread that started it exits: see childAttributes.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -167,14 +169,14 @@ func (a *app) runUnderLock(s *session.Session, l *session.Lock, h *holdFlags, co
 	child := exec.Command(command[0], command[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.Env = append(os.Environ(), sequencerVariable+"="+l.Sequencer().String())
-	child.SysProcAttr = childAttributes(!a.inTTY)
+	child.SysProcAttr = cli.ChildAttributes(!a.InTTY)
 	if err := child.Start(); err != nil {
-		return 0, false, &fault{code: exitNoCommand, err: fmt.Errorf("run %s: %w", command[0], err)}
+		return 0, false, &cli.Fault{Code: exitNoCommand, Err: fmt.Errorf("run %s: %w", command[0], err)}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()
 	w := &lockMonitor{app: a, session: s, lock: l, holdFlags: h, pid: child.Process.Pid}
-	if !a.inTTY {
+	if !a.InTTY {
 		w.pid = -w.pid // the whole process group
 	}
 	err = w.watch(ended, signals)
@@ -195,7 +197,7 @@ func exitCode(p *os.ProcessState) int {
 // A lockMonitor watches the lock while the command runs, and stops the command before the lock can pass to
 // another holder.
 type lockMonitor struct {
-	app       *app
+	app       *cli.App
 	session   *session.Session
 	lock      *session.Lock
 	holdFlags *holdFlags
@@ -214,7 +216,7 @@ func (w *lockMonitor) watch(ended <-chan error, signals <-chan os.Signal) error 
 		case w.stopping: // only the timer matters now, which kills
 			changed = nil
 		case state == session.Jeopardy:
-			w.app.notef("no contact with the leader of the lock service; the command continues for at most %v", w.remaining().Round(time.Second))
+			w.app.Notef("no contact with the leader of the lock service; the command continues for at most %v", w.remaining().Round(time.Second))
 			timer.Reset(w.remaining())
 		default:
 			timer.Stop()
@@ -234,7 +236,7 @@ func (w *lockMonitor) watch(ended <-chan error, signals <-chan os.Signal) error 
 				w.stop(timer)
 				continue
 			}
-			w.app.notef("killing the command")
+			w.app.Notef("killing the command")
 			_ = syscall.Kill(w.pid, syscall.SIGKILL)
 		case <-changed:
 		}
@@ -250,7 +252,7 @@ func (w *lockMonitor) stop(timer *time.Timer) {
 		return
 	}
 	w.stopping = true
-	w.app.notef("the lock is lost: stopping the command")
+	w.app.Notef("the lock is lost: stopping the command")
 	_ = syscall.Kill(w.pid, syscall.SIGTERM)
 	timer.Reset(w.holdFlags.killAfter)
 }
@@ -258,7 +260,7 @@ func (w *lockMonitor) stop(timer *time.Timer) {
 // forward forwards a signal to the command. On a terminal, Ctrl-C and Ctrl-\ reach it directly, so they
 // are not forwarded.
 func (w *lockMonitor) forward(s syscall.Signal) {
-	if w.app.inTTY && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
+	if w.app.InTTY && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
 		return
 	}
 	_ = syscall.Kill(w.pid, s)
@@ -266,5 +268,5 @@ func (w *lockMonitor) forward(s syscall.Signal) {
 
 // forwardedSignals returns the signals that are forwarded to the command.
 func forwardedSignals() []os.Signal {
-	return append(signals(), syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	return append(cli.Signals(), syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 }

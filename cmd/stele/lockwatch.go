@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 )
 
-func (a *app) lockWatchCommand() *cobra.Command {
+func lockWatchCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch PATH",
 		Short: "Print the events of a file or directory",
@@ -30,27 +32,27 @@ Events of the same kind in quick succession may be combined.`,
   stele lock watch /servers --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.inSession(cmd, "lock watch", func(ctx context.Context, s *session.Session) error {
+			return inSession(a, cmd, "lock watch", func(ctx context.Context, s *session.Session) error {
 				w, err := s.Watch(ctx, args[0], api.AllEvents)
 				if err != nil {
 					return err
 				}
 				defer w.Close()
-				a.notef("watching %s: press Ctrl-C to stop", args[0])
-				return a.printEvents(cmd.Context(), w)
+				a.Notef("watching %s: press Ctrl-C to stop", args[0])
+				return printEvents(cmd.Context(), a, w)
 			})
 		},
 	}
 }
 
 // inSession runs f with a session. The timeout bounds only the opening of the session, not f.
-func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context, *session.Session) error) error {
-	c, err := a.lockClient()
+func inSession(a *cli.App, cmd *cobra.Command, verb string, f func(context.Context, *session.Session) error) error {
+	c, err := lockClient(a)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	opening, cancel := a.within(cmd, defaultTimeout)
+	opening, cancel := a.Within(cmd, cli.DefaultTimeout)
 	defer cancel()
 	host, _ := os.Hostname()
 	s, err := c.Open(opening, session.Options{Name: fmt.Sprintf("stele %s, process %d on %.200s", verb, os.Getpid(), host)})
@@ -70,7 +72,7 @@ func (a *app) inSession(cmd *cobra.Command, verb string, f func(context.Context,
 	return f(cmd.Context(), s)
 }
 
-func (a *app) printEvents(ctx context.Context, w *session.Watcher) error {
+func printEvents(ctx context.Context, a *cli.App, w *session.Watcher) error {
 	for {
 		v, err := w.Next(ctx)
 		switch {
@@ -79,19 +81,19 @@ func (a *app) printEvents(ctx context.Context, w *session.Watcher) error {
 		case err != nil:
 			return err
 		}
-		if err := a.printEvent(&v); err != nil {
+		if err := printEvent(a, &v); err != nil {
 			return err
 		}
-		if err := a.out.Flush(); err != nil {
+		if err := a.Out.Flush(); err != nil {
 			return err
 		}
 	}
 }
 
-func (a *app) printEvent(v *api.Event) error {
+func printEvent(a *cli.App, v *api.Event) error {
 	kind := v.Kind.String()
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			Event string `json:"event"`
 			Path  string `json:"path,omitempty"`
 			Name  string `json:"name,omitempty"`
@@ -101,9 +103,9 @@ func (a *app) printEvent(v *api.Event) error {
 	line := kind
 	for _, word := range []string{v.Path, v.Name} {
 		if word != "" {
-			line += "\t" + escapeText(word)
+			line += "\t" + cli.EscapeText(word)
 		}
 	}
-	_, err := fmt.Fprintln(a.out, line)
+	_, err := fmt.Fprintln(a.Out, line)
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,7 +17,7 @@ import (
 	"github.com/steledb/stele/node"
 )
 
-func (a *app) manCommand() *cobra.Command {
+func manCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man [FOLDER]",
 		Short: "Write the manual pages",
@@ -26,14 +28,14 @@ Missing folders are created. Without a folder, print stele(1).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return writeManPage(a.out, cmd.Root())
+				return writeManPage(a.Out, cmd.Root())
 			}
-			return a.writeManPages(cmd.Root(), args[0])
+			return writeManPages(a, cmd.Root(), args[0])
 		},
 	}
 }
 
-func (a *app) writeManPages(root *cobra.Command, dir string) error {
+func writeManPages(a *cli.App, root *cobra.Command, dir string) error {
 	pages := 0
 	write := func(name string, page []byte) error {
 		pages++
@@ -63,10 +65,10 @@ func (a *app) writeManPages(root *cobra.Command, dir string) error {
 	if err := write("stele.yaml.5", []byte(configManPage())); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]any{"folder": dir, "pages": pages})
+	if a.JSON {
+		return a.PrintJSON(map[string]any{"folder": dir, "pages": pages})
 	}
-	a.notef("wrote %d pages to %s", pages, dir)
+	a.Notef("wrote %d pages to %s", pages, dir)
 	return nil
 }
 
@@ -80,7 +82,7 @@ func configManPage() string {
 	for i := range settings {
 		s := &settings[i]
 		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s.\nDefault: %s. Flag \\fB%s\\fR, variable \\fB%s\\fR.\n",
-			manText(s.key), manText(capitalized(s.plainUsage())), manText(s.whatDefault()), manText("--"+s.flag()), manText(s.variable()))
+			manText(s.key), manText(cli.Capitalized(s.plainUsage())), manText(s.whatDefault()), manText("--"+s.flag()), manText(s.variable()))
 	}
 	b.WriteString(".SH SEE ALSO\n.BR stele\\-serve (1),\n.BR stele\\-config\\-check (1)\n")
 	return b.String()
@@ -94,7 +96,7 @@ func writeManPage(w io.Writer, cmd *cobra.Command) error {
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Stele %s\" \"Stele\"\n", manText(strings.ToUpper(manName(cmd))), manText(node.Version()))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", manText(manName(cmd)), manText(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.nf\n%s\n.fi\n", manText(cmd.UseLine()))
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", manText(orElse(cmd.Long, cmd.Short)))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", manText(cli.OrElse(cmd.Long, cmd.Short)))
 	manCommands(&b, cmd)
 	manFlags(&b, "OPTIONS", cmd.NonInheritedFlags())
 	manFlags(&b, "GLOBAL OPTIONS", cmd.InheritedFlags())
@@ -151,4 +153,32 @@ func manText(s string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+func completionCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print a completion script for bash, zsh, fish or powershell",
+		Long: `Print a completion script for a shell. It completes commands, flags, and the names of
+tables and families. SHELL is bash, zsh, fish or powershell.`,
+		Example: `  source <(stele completion bash)
+  stele completion zsh > "${fpath[1]}/_stele"
+  stele completion fish > ~/.config/fish/completions/stele.fish`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.Out, true)
+			case "zsh":
+				return root.GenZshCompletion(a.Out)
+			case "fish":
+				return root.GenFishCompletion(a.Out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(a.Out)
+			}
+			return cli.Usagef("use bash, zsh, fish or powershell", "no completion for shell %q", args[0])
+		},
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 )
 
 // expectMax is the maximum of the setting expect.
@@ -15,7 +17,7 @@ func checkExpect(s string) error {
 		return nil
 	}
 	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > expectMax {
-		return usagef("", "%q is not a number of nodes between 1 and %s", s, formatCount(expectMax))
+		return cli.Usagef("", "%q is not a number of nodes between 1 and %s", s, cli.FormatCount(expectMax))
 	}
 	return nil
 }
@@ -43,7 +45,7 @@ func checkAdvertise(s string) error {
 		host = strings.Trim(s, "[]")
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return usagef("use an address at which other hosts reach this one", "%q is not reachable from other hosts", s)
+		return cli.Usagef("use an address at which other hosts reach this one", "%q is not reachable from other hosts", s)
 	}
 	return nil
 }
@@ -54,11 +56,11 @@ func checkHost(s string) error {
 	if err != nil {
 		host, port = strings.Trim(s, "[]"), ""
 		if net.ParseIP(host) == nil && strings.Contains(host, ":") {
-			return usagef("", "%q is neither a host nor host:port", s)
+			return cli.Usagef("", "%q is neither a host nor host:port", s)
 		}
 	}
 	if _, bad := strconv.ParseUint(port, 10, 16); host == "" || port != "" && bad != nil {
-		return usagef("", "%q is neither a host nor host:port", s)
+		return cli.Usagef("", "%q is neither a host nor host:port", s)
 	}
 	return nil
 }
@@ -69,7 +71,7 @@ const zoneBytesMax = 64
 
 func checkZone(s string) error {
 	if len(s) > zoneBytesMax {
-		return usagef("", "the name has %d bytes, the maximum is %d", len(s), zoneBytesMax)
+		return cli.Usagef("", "the name has %d bytes, the maximum is %d", len(s), zoneBytesMax)
 	}
 	return nil
 }
@@ -79,9 +81,9 @@ func checkZone(s string) error {
 const voterStableMin = time.Second
 
 func checkStable(s string) error {
-	d, err := parseDuration(s)
+	d, err := cli.ParseDuration(s)
 	if err == nil && d < voterStableMin {
-		err = usagef("", "%q is below the minimum of %v", s, voterStableMin)
+		err = cli.Usagef("", "%q is below the minimum of %v", s, voterStableMin)
 	}
 	return err
 }
@@ -90,16 +92,16 @@ func checkStable(s string) error {
 func (c *configuration) checkMembership() {
 	switch {
 	case c.text("gossip") == "off" && (len(c.join()) > 0 || c.expect() > 1):
-		c.addConflict("gossip", usagef("enable gossip, or omit join and expect", "gossip is off (%s), which excludes join and expect", c.origin["gossip"]))
+		c.addConflict("gossip", cli.Usagef("enable gossip, or omit join and expect", "gossip is off (%s), which excludes join and expect", c.origin["gossip"]))
 	case c.expect() > 1 && len(c.join()) == 0:
-		c.addConflict("expect", usagef("set the same --join on all of them, with the addresses of some of them",
+		c.addConflict("expect", cli.Usagef("set the same --join on all of them, with the addresses of some of them",
 			"expect (%s): %d nodes cannot find each other without an address to join", c.origin["expect"], c.expect()))
 	}
 	ports := []string{"listen", "gossip", "http"}
 	for i, key := range ports {
 		for _, other := range ports[i+1:] {
 			if _, port, _ := net.SplitHostPort(c.text(key)); c.text(key) == c.text(other) && port != "" && port != "0" {
-				c.addConflict(other, usagef("use a different port for each", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
+				c.addConflict(other, cli.Usagef("use a different port for each", "%s (%s) and %s (%s) are both %s", key, c.origin[key], other, c.origin[other], c.text(key)))
 			}
 		}
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"strings"
 	"testing"
 )
 
@@ -27,27 +25,4 @@ func TestMembershipAddresses(t *testing.T) {
 			t.Errorf("expect %q: %v", text, err)
 		}
 	}
-}
-
-// The invitation is a valid command line.
-func TestInvitation(t *testing.T) {
-	const flags = "--data-dir /d1 --data-dir /d2 --security-dir /keys --listen 10.0.0.5:7206 --gossip 10.0.0.5:7207 --name a"
-	const want = "stele serve --data-dir /d1 --data-dir /d2 --listen 0.0.0.0:7206 --gossip 0.0.0.0:7207 --join 10.0.0.5:7206 --token-file token"
-	a, _, _ := testApp()
-	root := a.rootCommand()
-	serve, _, err := root.Find([]string{"serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := serve.ParseFlags(strings.Fields("--config " + os.DevNull + " " + flags)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := loadConfig(serve, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.invitation("10.0.0.5:7206"); got != want {
-		t.Errorf("invitation %q, want %q", got, want)
-	}
-	checkExample(t, root, want)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -26,24 +28,24 @@ type nodeChangeJSON struct {
 	Safe       *bool  `json:"safe,omitempty"`
 }
 
-func (a *app) reportDrainRequest(n *client.NodeInfo, done bool, what string) error {
-	if a.json {
-		return a.printJSON(nodeChangeJSON{ID: n.ID, Name: n.Name, Done: done, Voter: n.Voter})
+func reportDrainRequest(a *cli.App, n *client.NodeInfo, done bool, what string) error {
+	if a.JSON {
+		return a.PrintJSON(nodeChangeJSON{ID: n.ID, Name: n.Name, Done: done, Voter: n.Voter})
 	}
-	a.notef("%s", what)
+	a.Notef("%s", what)
 	return nil
 }
 
-func (a *app) nodeUndrainCommand() *cobra.Command {
+func nodeUndrainCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "undrain NODE",
 		Short: "Cancel the drain of a node",
 		Example: `  stele node undrain n3
   stele node undrain n3 --json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNode,
+		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				nodes, err := c.Nodes(ctx)
 				if err != nil {
 					return err
@@ -55,13 +57,13 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 				if err := c.UndrainNode(ctx, n.ID); err != nil {
 					return err
 				}
-				return a.reportDrainRequest(n, true, fmt.Sprintf("cancelled the drain of node %s", nodeName(n)))
+				return reportDrainRequest(a, n, true, fmt.Sprintf("cancelled the drain of node %s", cli.NodeName(n)))
 			})
 		},
 	}
 }
 
-func (a *app) nodeRemoveCommand() *cobra.Command {
+func nodeRemoveCommand(a *cli.App) *cobra.Command {
 	var yes, dryRun, force bool
 	cmd := &cobra.Command{
 		Use:     "remove NODE",
@@ -81,9 +83,9 @@ takes a few seconds.`,
   stele node remove n3 --dry-run
   stele node remove n3 --yes --force`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNode,
+		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := a.nodes(cmd)
+			nodes, err := fetchNodes(a, cmd)
 			if err != nil {
 				return err
 			}
@@ -92,29 +94,29 @@ takes a few seconds.`,
 				return err
 			}
 			if n.State == api.NodeAlive && !force {
-				err := &client.NodeInUseError{Node: nodeName(n), Reason: "it is alive"}
+				err := &client.NodeInUseError{Node: cli.NodeName(n), Reason: "it is alive"}
 				if n.Draining {
 					err.Reason = "it is draining, and alive"
-					return withHint(err, fmt.Sprintf(`wait for "stele node drain %s" to finish, stop the node, for example by "systemctl stop stele" on its host, then remove it`, nodeName(n)))
+					return cli.WithHint(err, fmt.Sprintf(`wait for "stele node drain %s" to finish, stop the node, for example by "systemctl stop stele" on its host, then remove it`, cli.NodeName(n)))
 				}
 				return err
 			}
 			what := describeNode(n)
 			if dryRun {
-				return a.reportNodeRemoval(n, false, "would remove "+what)
+				return reportNodeRemoval(a, n, false, "would remove "+what)
 			}
 			question := "Remove " + what + "? It cannot rejoin."
 			if force {
 				question += " Data that only this node holds is lost."
 			}
-			if err := a.confirm(yes, question); err != nil {
+			if err := a.Confirm(yes, question); err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.RemoveNode(ctx, n.ID, force); err != nil {
 					return err
 				}
-				return a.reportNodeRemoval(n, true, "removed node "+nodeName(n))
+				return reportNodeRemoval(a, n, true, "removed node "+cli.NodeName(n))
 			})
 		},
 	}
@@ -130,14 +132,14 @@ func describeNode(n *client.NodeInfo) string {
 	if r := nodeRole(n); r != "" {
 		role = ", " + strings.ReplaceAll(r, ",", " and ")
 	}
-	return fmt.Sprintf("node %s (%s at %s%s, %s for %s)", nodeName(n), n.ID, orElse(n.RPC, "an unknown address"), role,
-		orElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds))
+	return fmt.Sprintf("node %s (%s at %s%s, %s for %s)", cli.NodeName(n), n.ID, cli.OrElse(n.RPC, "an unknown address"), role,
+		cli.OrElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds))
 }
 
-func (a *app) reportNodeRemoval(n *client.NodeInfo, removed bool, what string) error {
-	if a.json {
-		return a.printJSON(nodeChangeJSON{ID: n.ID, Name: n.Name, Done: removed, Voter: n.Voter, Removed: removed})
+func reportNodeRemoval(a *cli.App, n *client.NodeInfo, removed bool, what string) error {
+	if a.JSON {
+		return a.PrintJSON(nodeChangeJSON{ID: n.ID, Name: n.Name, Done: removed, Voter: n.Voter, Removed: removed})
 	}
-	a.notef("%s", what)
+	a.Notef("%s", what)
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -16,7 +18,7 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-func (a *app) nodeDrainCommand() *cobra.Command {
+func nodeDrainCommand(a *cli.App) *cobra.Command {
 	noWait := false
 	cmd := &cobra.Command{
 		Use:   "drain NODE",
@@ -43,17 +45,17 @@ drained in time.`,
   stele node drain n3 --timeout 5m
   stele node drain n3 --no-wait`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNode,
+		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				n, err := a.drain(ctx, c, args[0])
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				n, err := drainNode(ctx, a, c, args[0])
 				if err != nil {
 					return err
 				}
 				if noWait {
-					return a.reportDrainRequest(n, false, fmt.Sprintf(`draining node %s; "stele status" shows its tablets, "stele node show %s" whether it still votes`, nodeName(n), args[0]))
+					return reportDrainRequest(a, n, false, fmt.Sprintf(`draining node %s; "stele status" shows its tablets, "stele node show %s" whether it still votes`, cli.NodeName(n), args[0]))
 				}
-				return a.awaitDrain(ctx, n, func() (*drainState, error) { return readDrainState(ctx, c, n.ID) })
+				return awaitDrain(ctx, a, n, func() (*drainState, error) { return readDrainState(ctx, c, n.ID) })
 			})
 		},
 	}
@@ -63,7 +65,7 @@ drained in time.`,
 
 // drain requests the drain of a node. It returns an error if no other node can take over: such a
 // drain would never finish.
-func (a *app) drain(ctx context.Context, c *client.Client, name string) (*client.NodeInfo, error) {
+func drainNode(ctx context.Context, a *cli.App, c *client.Client, name string) (*client.NodeInfo, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -73,8 +75,8 @@ func (a *app) drain(ctx context.Context, c *client.Client, name string) (*client
 		return nil, err
 	}
 	if drainTargets(n, nodes) == 0 {
-		return nil, &fault{code: exitError, hint: "start another node first; to stop the whole cluster, stop its nodes without draining them, which loses nothing",
-			err: fmt.Errorf("no other node can take over from node %s", nodeName(n))}
+		return nil, &cli.Fault{Code: cli.ExitError, Hint: "start another node first; to stop the whole cluster, stop its nodes without draining them, which loses nothing",
+			Err: fmt.Errorf("no other node can take over from node %s", cli.NodeName(n))}
 	}
 	return n, c.DrainNode(ctx, n.ID)
 }
@@ -112,14 +114,14 @@ type drainState struct {
 // awaitDrain waits until the node has no vote, is not master, and has no tablets and no extents of
 // blobs. Then it prints whether the node may be stopped or unplugged. It gives up as the constants
 // above say.
-func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*drainState, error)) error {
+func awaitDrain(ctx context.Context, a *cli.App, n *client.NodeInfo, look func() (*drainState, error)) error {
 	start := time.Now()
 	_, bounded := ctx.Deadline()
 	last := &drainState{node: n, tablets: -1, targets: 1, holds: "waiting for its state"}
 	var status atomic.Pointer[string]
 	status.Store(&last.holds)
-	stop := a.startTicker(func() string {
-		return fmt.Sprintf("draining %s, %v: %s", nodeName(n), time.Since(start).Round(time.Second), *status.Load())
+	stop := a.StartTicker(func() string {
+		return fmt.Sprintf("draining %s, %v: %s", cli.NodeName(n), time.Since(start).Round(time.Second), *status.Load())
 	})
 	defer stop()
 	changed, lastTarget, lastMessage := start, start, time.Time{}
@@ -128,12 +130,12 @@ func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*
 		now, err := look()
 		switch {
 		case ctx.Err() != nil:
-			return a.drainIncomplete(ctx.Err(), last, start)
+			return drainIncomplete(a, ctx.Err(), last, start)
 		case err != nil:
-			return withHint(err, drainContinues(n))
+			return cli.WithHint(err, drainContinues(n))
 		case now.holds == "":
 			stop()
-			return a.reportDrain(now)
+			return reportDrain(a, now)
 		}
 		if now.holds != last.holds {
 			changed = time.Now()
@@ -143,18 +145,18 @@ func (a *app) awaitDrain(ctx context.Context, n *client.NodeInfo, look func() (*
 		}
 		last = now
 		status.Store(&now.holds)
-		if !a.errTTY && changed.After(lastMessage) && time.Since(lastMessage) >= progressLines {
+		if !a.ErrTTY && changed.After(lastMessage) && time.Since(lastMessage) >= cli.ProgressLines {
 			lastMessage = time.Now()
-			a.notef("draining %s: %s", nodeName(n), now.holds)
+			a.Notef("draining %s: %s", cli.NodeName(n), now.holds)
 		}
 		switch {
 		case time.Since(lastTarget) >= drainNoTargetTimeout:
-			return a.drainIncomplete(errNoDrainTarget, last, start)
+			return drainIncomplete(a, errNoDrainTarget, last, start)
 		case !bounded && time.Since(changed) >= drainStallTimeout:
-			return a.drainIncomplete(errDrainStalled, last, start)
+			return drainIncomplete(a, errDrainStalled, last, start)
 		}
 		if wait(ctx, max(drainPoll, 4*time.Since(began))) != nil {
-			return a.drainIncomplete(ctx.Err(), last, start)
+			return drainIncomplete(a, ctx.Err(), last, start)
 		}
 	}
 }
@@ -177,37 +179,37 @@ var (
 )
 
 // drainIncomplete returns the error of a drain that has not finished. With --json it prints the state first.
-func (a *app) drainIncomplete(why error, last *drainState, start time.Time) error {
+func drainIncomplete(a *cli.App, why error, last *drainState, start time.Time) error {
 	n := last.node
 	if errors.Is(why, context.Canceled) {
-		return withHint(why, drainContinues(n))
+		return cli.WithHint(why, drainContinues(n))
 	}
-	if a.json {
+	if a.JSON {
 		note := drainJSON(last)
 		note.Done = false
-		if err := a.printJSON(note); err != nil {
+		if err := a.PrintJSON(note); err != nil {
 			return err
 		}
 	}
-	f := &fault{code: exitTimeout, hint: drainContinues(n)}
+	f := &cli.Fault{Code: cli.ExitTimeout, Hint: drainContinues(n)}
 	if last.tablets != 0 {
-		f.hint = `"stele status" shows why tablets cannot be moved; ` + f.hint
+		f.Hint = `"stele status" shows why tablets cannot be moved; ` + f.Hint
 	}
 	after := time.Since(start).Round(time.Second)
-	f.err = fmt.Errorf("node %s is not drained after %v: %s", nodeName(n), after, last.holds)
+	f.Err = fmt.Errorf("node %s is not drained after %v: %s", cli.NodeName(n), after, last.holds)
 	switch {
 	case errors.Is(why, errNoDrainTarget):
-		f.code, f.hint = exitError, "start another node, or undrain one; "+drainContinues(n)
-		f.err = fmt.Errorf("%w, and %w", f.err, why)
+		f.Code, f.Hint = cli.ExitError, "start another node, or undrain one; "+drainContinues(n)
+		f.Err = fmt.Errorf("%w, and %w", f.Err, why)
 	case errors.Is(why, errDrainStalled):
-		f.err = fmt.Errorf("%w, and %w", f.err, why)
+		f.Err = fmt.Errorf("%w, and %w", f.Err, why)
 	}
 	return f
 }
 
 // drainContinues returns the hint that the drain continues after the command has exited.
 func drainContinues(n *client.NodeInfo) string {
-	return fmt.Sprintf(`the drain continues: wait for it by "stele node drain %[1]s", or cancel it by "stele node undrain %[1]s"`, nodeName(n))
+	return fmt.Sprintf(`the drain continues: wait for it by "stele node drain %[1]s", or cancel it by "stele node undrain %[1]s"`, cli.NodeName(n))
 }
 
 // readDrainState reads the state of a drain.
@@ -236,7 +238,7 @@ func readDrainState(ctx context.Context, c *client.Client, id string) (*drainSta
 		}
 		x.store, yet = drainStore(s, id)
 	}
-	x.holds = orElse(stillHolds(x, unknown), yet)
+	x.holds = cli.OrElse(stillHolds(x, unknown), yet)
 	return x, nil
 }
 
@@ -257,10 +259,10 @@ func stillHolds(x *drainState, unknown error) string {
 	case unknown != nil:
 		still = append(still, fmt.Sprintf("may serve tablets (their placement is unknown: %v)", unknown))
 	case x.tablets > 0:
-		still = append(still, "serves "+plural(x.tablets, "tablet"))
+		still = append(still, "serves "+cli.Plural(x.tablets, "tablet"))
 	}
 	if x.store != nil && x.store.DrainExtents > 0 {
-		still = append(still, "has "+plural(x.store.DrainExtents, "extent"))
+		still = append(still, "has "+cli.Plural(x.store.DrainExtents, "extent"))
 	}
 	if len(still) == 0 {
 		return ""
@@ -322,19 +324,19 @@ func drainJSON(x *drainState) nodeChangeJSON {
 }
 
 // reportDrain prints whether a drained node may be stopped or unplugged.
-func (a *app) reportDrain(x *drainState) error {
-	if a.json {
-		return a.printJSON(drainJSON(x))
+func reportDrain(a *cli.App, x *drainState) error {
+	if a.JSON {
+		return a.PrintJSON(drainJSON(x))
 	}
-	name := nodeName(x.node)
+	name := cli.NodeName(x.node)
 	switch {
 	case x.store == nil:
-		a.notef(`node %s has no vote and no tablets, and is down; check by "stele blob fsck" whether its extents have replicas on other nodes`, name)
+		a.Notef(`node %s has no vote and no tablets, and is down; check by "stele blob fsck" whether its extents have replicas on other nodes`, name)
 	case x.store.Safe:
-		a.notef("node %s has no vote, no tablets and no extents in use: it is safe to unplug it for good", name)
+		a.Notef("node %s has no vote, no tablets and no extents in use: it is safe to unplug it for good", name)
 	default:
-		a.notef("node %s has no vote, no tablets and no extents of blobs: it is safe to stop it", name)
-		a.notef(`keep its disks until "stele blob status" reports it safe to unplug: %s on it may still be needed`, plural(x.store.DrainLogs, "commit log extent"))
+		a.Notef("node %s has no vote, no tablets and no extents of blobs: it is safe to stop it", name)
+		a.Notef(`keep its disks until "stele blob status" reports it safe to unplug: %s on it may still be needed`, cli.Plural(x.store.DrainLogs, "commit log extent"))
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 )
 
@@ -23,7 +25,7 @@ func (w *drainWorld) look() (*drainState, error) {
 	x := w.seen(time.Since(w.start))
 	x.node = &client.NodeInfo{ID: "n7f", Name: "n3"}
 	if x.tablets > 0 {
-		x.holds = "it still serves " + plural(x.tablets, "tablet")
+		x.holds = "it still serves " + cli.Plural(x.tablets, "tablet")
 	}
 	return &x, w.err
 }
@@ -61,16 +63,16 @@ func TestDrainIsAwaited(t *testing.T) {
 		"all tablets move": {seen: moving, took: 2 * time.Minute, json: `"done":true,"voter":false,"tablets":0`},
 		"others restart":   {seen: restarts, took: 2 * time.Minute, json: `"done":true,"voter":false,"tablets":0`},
 		"in its time":      {seen: moving, timeout: 3 * time.Minute, took: 2 * time.Minute, json: `"done":true`},
-		"not in its time": {seen: moving, timeout: time.Minute + 200*time.Millisecond, took: time.Minute, code: exitTimeout,
+		"not in its time": {seen: moving, timeout: time.Minute + 200*time.Millisecond, took: time.Minute, code: cli.ExitTimeout,
 			err:  "node n3 is not drained after 1m0s: it still serves 60 tablets",
 			hint: `"stele status" shows why tablets cannot be moved; ` + continues, json: `"done":false,"voter":false,"tablets":60`},
-		"nothing moves": {seen: stalled, took: 5 * time.Minute, code: exitTimeout,
+		"nothing moves": {seen: stalled, took: 5 * time.Minute, code: cli.ExitTimeout,
 			err:  "node n3 is not drained after 5m0s: it still serves 12 tablets, and there has been no progress for 5m0s",
 			hint: `"stele status" shows why tablets cannot be moved; ` + continues, json: `"done":false,"voter":false,"tablets":12`},
-		"nothing moves, and it has time": {seen: stalled, timeout: time.Hour, took: time.Hour, code: exitTimeout,
+		"nothing moves, and it has time": {seen: stalled, timeout: time.Hour, took: time.Hour, code: cli.ExitTimeout,
 			err:  "node n3 is not drained after 1h0m0s: it still serves 12 tablets",
 			hint: `"stele status" shows why tablets cannot be moved; ` + continues, json: `"done":false`},
-		"no other node": {seen: noTarget, timeout: time.Hour, took: 90 * time.Second, code: exitError,
+		"no other node": {seen: noTarget, timeout: time.Hour, took: 90 * time.Second, code: cli.ExitError,
 			err:  "node n3 is not drained after 1m30s: it still serves 12 tablets, and no other node can take over",
 			hint: "start another node, or undrain one; " + continues, json: `"done":false,"voter":false,"tablets":12`},
 	} {
@@ -83,9 +85,9 @@ func TestDrainIsAwaited(t *testing.T) {
 				}
 				defer cancel()
 				var out, errs bytes.Buffer
-				a := newApp(strings.NewReader(""), &out, &errs)
-				a.json = true
-				err := a.awaitDrain(ctx, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
+				a := cli.New(strings.NewReader(""), &out, &errs)
+				a.JSON = true
+				err := awaitDrain(ctx, a, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
 				took := time.Since(w.start)
 				if took < test.took-time.Second || took > test.took+time.Second {
 					t.Errorf("it took %v, want %v", took, test.took)
@@ -94,17 +96,17 @@ func TestDrainIsAwaited(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-				} else if f := faultOf(err); f.code != test.code || err.Error() != test.err || f.hint != test.hint {
-					t.Errorf("got code %d, %q, %q\nwant %d, %q, %q", f.code, err, f.hint, test.code, test.err, test.hint)
+				} else if f := cli.FaultOf(err); f.Code != test.code || err.Error() != test.err || f.Hint != test.hint {
+					t.Errorf("got code %d, %q, %q\nwant %d, %q, %q", f.Code, err, f.Hint, test.code, test.err, test.hint)
 				}
-				if err := a.out.Flush(); err != nil {
+				if err := a.Out.Flush(); err != nil {
 					t.Error(err)
 				}
 				if !strings.Contains(out.String(), test.json) || strings.Count(out.String(), "\n") != 1 {
 					t.Errorf("it printed %q, and not %q", &out, test.json)
 				}
 				lines := strings.Count(errs.String(), "draining n3: it still serves ")
-				if most := int(took/progressLines) + 1; lines == 0 || lines > most {
+				if most := int(took/cli.ProgressLines) + 1; lines == 0 || lines > most {
 					t.Errorf("%d lines of progress in %v", lines, took)
 				}
 			})
@@ -119,14 +121,14 @@ func TestDrainContinuesHint(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
 		var out, errs bytes.Buffer
-		a := newApp(strings.NewReader(""), &out, &errs)
-		err := a.awaitDrain(ctx, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
-		if f := faultOf(err); !errors.Is(err, context.Canceled) || f.code != exitError || !strings.HasPrefix(f.hint, "the drain continues") {
+		a := cli.New(strings.NewReader(""), &out, &errs)
+		err := awaitDrain(ctx, a, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
+		if f := cli.FaultOf(err); !errors.Is(err, context.Canceled) || f.Code != cli.ExitError || !strings.HasPrefix(f.Hint, "the drain continues") {
 			t.Errorf("%v: %+v", err, f)
 		}
 		w.err = client.ErrUnavailable
-		err = a.awaitDrain(t.Context(), &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
-		if f := faultOf(err); !errors.Is(err, client.ErrUnavailable) || f.code != exitUnhealthy || !strings.HasPrefix(f.hint, "the drain continues") {
+		err = awaitDrain(t.Context(), a, &client.NodeInfo{ID: "n7f", Name: "n3"}, w.look)
+		if f := cli.FaultOf(err); !errors.Is(err, client.ErrUnavailable) || f.Code != cli.ExitUnhealthy || !strings.HasPrefix(f.Hint, "the drain continues") {
 			t.Errorf("%v: %+v", err, f)
 		}
 	})

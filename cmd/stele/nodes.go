@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-func (a *app) nodeCommand() *cobra.Command {
+func nodeCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "List, show, drain and remove the nodes of the cluster",
@@ -26,14 +27,14 @@ To take a node out of service for good: drain it, stop it, remove it.`,
   stele node show n3
   stele node drain n3
   stele node remove n3`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.nodeListCommand(), a.nodeShowCommand(), a.nodeDrainCommand(), a.nodeUndrainCommand(), a.nodeRemoveCommand())
+	cmd.AddCommand(nodeListCommand(a), nodeShowCommand(a), nodeDrainCommand(a), nodeUndrainCommand(a), nodeRemoveCommand(a))
 	return cmd
 }
 
-func (a *app) nodeListCommand() *cobra.Command {
+func nodeListCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -50,7 +51,7 @@ node has been in its state.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var nodes []client.NodeInfo
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				if nodes, err = c.Nodes(ctx); err == nil {
 					markLeader(ctx, c, nodes)
 				}
@@ -59,14 +60,14 @@ node has been in its state.`,
 			if err != nil {
 				return err
 			}
-			return a.listNodes(nodes)
+			return listNodes(a, nodes)
 		},
 	}
 }
 
 // nodes returns the nodes of the cluster, by a call of its own.
-func (a *app) nodes(cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
-	err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
+	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 		nodes, err = c.Nodes(ctx)
 		return err
 	})
@@ -122,27 +123,27 @@ type nodeJSON struct {
 	Load          float64 `json:"load"`
 }
 
-func (a *app) listNodes(nodes []client.NodeInfo) error {
+func listNodes(a *cli.App, nodes []client.NodeInfo) error {
 	slices.SortStableFunc(nodes, func(x, y client.NodeInfo) int { return strings.Compare(x.Name, y.Name) })
-	if a.json {
+	if a.JSON {
 		for _, n := range nodes {
-			if err := a.printJSON(nodeJSON(n)); err != nil {
+			if err := a.PrintJSON(nodeJSON(n)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	a.notef("%s", a.nodesSentence(nodes))
-	g := newGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
+	a.Notef("%s", nodesSentence(a, nodes))
+	g := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
 	for i := range nodes {
 		n := &nodes[i]
-		g.add(n.Name, n.ID, n.Zone, nodeState(n), nodeRole(n), n.RPC, n.Version, size(n.FreeBytes), formatLoad(n.Load), formatSeconds(n.SinceSeconds))
+		g.Add(n.Name, n.ID, n.Zone, nodeState(n), nodeRole(n), n.RPC, n.Version, cli.Size(n.FreeBytes), cli.FormatLoad(n.Load), formatSeconds(n.SinceSeconds))
 	}
-	return a.print(g)
+	return a.Print(g)
 }
 
 // nodesSentence returns a one-line summary of the nodes, for standard error.
-func (a *app) nodesSentence(nodes []client.NodeInfo) string {
+func nodesSentence(a *cli.App, nodes []client.NodeInfo) string {
 	alive, leader, master := 0, "", ""
 	var down []string
 	for i := range nodes {
@@ -151,25 +152,25 @@ func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 		case api.NodeAlive:
 			alive++
 		case api.NodeLeft:
-			down = append(down, nodeName(n)+" has left")
+			down = append(down, cli.NodeName(n)+" has left")
 		default:
-			down = append(down, nodeName(n)+" is "+orElse(n.State, api.NodeUnknown))
+			down = append(down, cli.NodeName(n)+" is "+cli.OrElse(n.State, api.NodeUnknown))
 		}
 		if n.Leader {
-			leader = nodeName(n)
+			leader = cli.NodeName(n)
 		}
 		if n.Master {
-			master = nodeName(n)
+			master = cli.NodeName(n)
 		}
 	}
-	word, why := a.paint(a.errTTY, styleGood, "healthy"), ""
+	word, why := a.Paint(a.ErrTTY, cli.StyleGood, "healthy"), ""
 	switch {
 	case leader == "":
-		word, why = a.paint(a.errTTY, styleError, "unhealthy"), "; no leader is known"
+		word, why = a.Paint(a.ErrTTY, cli.StyleError, "unhealthy"), "; no leader is known"
 	case master == "":
-		word, why = a.paint(a.errTTY, styleHint, "degraded"), "; no master is known"
+		word, why = a.Paint(a.ErrTTY, cli.StyleHint, "degraded"), "; no master is known"
 	case len(down) > 0:
-		word = a.paint(a.errTTY, styleHint, "degraded")
+		word = a.Paint(a.ErrTTY, cli.StyleHint, "degraded")
 	}
 	if len(down) > 3 {
 		down = append(down[:3], "…")
@@ -177,7 +178,7 @@ func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 	if len(down) > 0 {
 		why += "; " + strings.Join(down, ", ")
 	}
-	text := fmt.Sprintf(": %d of %s alive", alive, plural(int64(len(nodes)), "node"))
+	text := fmt.Sprintf(": %d of %s alive", alive, cli.Plural(int64(len(nodes)), "node"))
 	if leader != "" {
 		text += ", leader " + leader
 	}
@@ -187,11 +188,8 @@ func (a *app) nodesSentence(nodes []client.NodeInfo) string {
 	return word + text + why
 }
 
-// nodeName returns the name of a node, or its id if it has no name.
-func nodeName(n *client.NodeInfo) string { return orElse(n.Name, n.ID) }
-
 func nodeState(n *client.NodeInfo) string {
-	state := orElse(n.State, api.NodeUnknown)
+	state := cli.OrElse(n.State, api.NodeUnknown)
 	if n.Draining {
 		state += ",draining"
 	}
@@ -213,14 +211,9 @@ func nodeRole(n *client.NodeInfo) string {
 	return strings.Join(roles, ",")
 }
 
-// formatLoad formats a fraction in percent.
-func formatLoad(load float64) number {
-	return number(strconv.FormatFloat(100*load, 'f', 0, 64) + "%")
-}
-
 func formatSeconds(s float64) string { return formatUptime(time.Duration(s * float64(time.Second))) }
 
-func (a *app) nodeShowCommand() *cobra.Command {
+func nodeShowCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NODE",
 		Aliases: []string{"describe"},
@@ -228,9 +221,9 @@ func (a *app) nodeShowCommand() *cobra.Command {
 		Example: `  stele node show n3
   stele node show n3 --json | jq .state`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNode,
+		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := a.nodes(cmd)
+			nodes, err := fetchNodes(a, cmd)
 			if err != nil {
 				return err
 			}
@@ -238,31 +231,31 @@ func (a *app) nodeShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(nodeJSON(*n))
+			if a.JSON {
+				return a.PrintJSON(nodeJSON(*n))
 			}
-			return a.showNode(n)
+			return showNode(a, n)
 		},
 	}
 }
 
-func (a *app) showNode(n *client.NodeInfo) error {
-	g := newGrid("FIGURE", "VALUE")
+func showNode(a *cli.App, n *client.NodeInfo) error {
+	g := cli.NewGrid("FIGURE", "VALUE")
 	name := n.Name
 	if n.Self {
 		name += " (the node at --addr)"
 	}
-	g.add("name", name)
-	g.add("id", n.ID)
-	g.add("state", fmt.Sprintf("%s for %s", orElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds)))
-	g.add("role", strings.ReplaceAll(nodeRole(n), ",", ", "))
-	g.add("draining", yesNo(n.Draining))
-	g.add("zone", n.Zone)
-	g.add("clients and nodes", n.RPC)
-	g.add("gossip", n.Gossip)
-	g.add("metrics", n.HTTP)
-	g.add("version", n.Version)
-	g.add("disks", formatSize(n.FreeBytes)+" free of "+formatSize(n.CapacityBytes))
-	g.add("load", string(formatLoad(n.Load)))
-	return a.print(g)
+	g.Add("name", name)
+	g.Add("id", n.ID)
+	g.Add("state", fmt.Sprintf("%s for %s", cli.OrElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds)))
+	g.Add("role", strings.ReplaceAll(nodeRole(n), ",", ", "))
+	g.Add("draining", cli.YesNo(n.Draining))
+	g.Add("zone", n.Zone)
+	g.Add("clients and nodes", n.RPC)
+	g.Add("gossip", n.Gossip)
+	g.Add("metrics", n.HTTP)
+	g.Add("version", n.Version)
+	g.Add("disks", cli.FormatSize(n.FreeBytes)+" free of "+cli.FormatSize(n.CapacityBytes))
+	g.Add("load", string(cli.FormatLoad(n.Load)))
+	return a.Print(g)
 }

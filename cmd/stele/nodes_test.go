@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 )
@@ -28,16 +30,16 @@ func TestNodesSentence(t *testing.T) {
 		{func(n []client.NodeInfo) { n[1].Master = false }, "degraded: 3 of 3 nodes alive, leader a; no master is known"},
 		{func(n []client.NodeInfo) { n[1].Leader, n[1].Master = false, false }, "unhealthy: 3 of 3 nodes alive; no leader is known"},
 	} {
-		a, _, _ := testApp()
+		a, _, _ := clitest.New()
 		nodes := threeNodes()
 		test.change(nodes)
-		if got := a.nodesSentence(nodes); got != test.want {
+		if got := nodesSentence(a, nodes); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}
-	a, _, _ := testApp()
+	a, _, _ := clitest.New()
 	many := make([]client.NodeInfo, 10)
-	if got := a.nodesSentence(many); strings.Count(got, " is ") > 4 {
+	if got := nodesSentence(a, many); strings.Count(got, " is ") > 4 {
 		t.Errorf("%q names all that are gone", got)
 	}
 }
@@ -73,13 +75,13 @@ func TestNoMasterWithoutALeader(t *testing.T) {
 }
 
 func TestNodeList(t *testing.T) {
-	a, out, errs := testApp()
+	a, out, errs := clitest.New()
 	nodes := threeNodes()
 	nodes[0].Draining, nodes[0].Load, nodes[0].Zone, nodes[0].SinceSeconds = true, 0.256, "east\x1b", 3700
-	if err := a.listNodes(nodes); err != nil {
+	if err := listNodes(a, nodes); err != nil {
 		t.Fatal(err)
 	}
-	a.out.Flush()
+	a.Out.Flush()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "NAME ") || !strings.HasPrefix(lines[1], "a ") || !strings.HasPrefix(lines[2], "b ") {
 		t.Fatalf("listed as\n%s", out)
@@ -143,8 +145,8 @@ func TestRaftSentence(t *testing.T) {
 		{noMaster, "degraded: 5 of 5 voters alive, leader n0; no master is known"},
 		{one, "healthy: 1 of 1 voter alive, leader n0, master zero; none may fail"},
 	} {
-		a, _, _ := testApp()
-		if got := a.raftSentence(test.s); got != test.want {
+		a, _, _ := clitest.New()
+		if got := raftSentence(a, test.s); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client/api"
@@ -27,23 +29,23 @@ func (f *splitFlags) register(cmd *cobra.Command) {
 }
 
 // rows returns the split points, in no particular order.
-func (f *splitFlags) rows(a *app) (rows []string, err error) {
+func (f *splitFlags) rows(a *cli.App) (rows []string, err error) {
 	for _, list := range f.at {
 		for _, row := range strings.Split(list, ",") {
 			if row == "" {
-				return nil, usagef("", "--split-at: %q has an empty row", list)
+				return nil, cli.Usagef("", "--split-at: %q has an empty row", list)
 			}
 			rows = append(rows, row)
-			if err := a.texts(&rows[len(rows)-1]); err != nil {
+			if err := a.Texts(&rows[len(rows)-1]); err != nil {
 				return nil, err
 			}
 		}
 	}
 	switch {
 	case f.hex < 1 || f.hex > api.SplitAtMax:
-		return nil, usagef("", "--split-hex: %d is not a number of tablets between 1 and %d", f.hex, api.SplitAtMax)
+		return nil, cli.Usagef("", "--split-hex: %d is not a number of tablets between 1 and %d", f.hex, api.SplitAtMax)
 	case f.hex > 1 && len(rows) > 0:
-		return nil, usagef("use one of them", "--split-at and --split-hex are both given")
+		return nil, cli.Usagef("use one of them", "--split-at and --split-hex are both given")
 	}
 	return append(rows, hexSplitPoints(f.hex)...), nil
 }
@@ -69,5 +71,5 @@ func inTablets(splitPoints int) string {
 	if splitPoints == 0 {
 		return ""
 	}
-	return " of " + plural(int64(splitPoints)+1, "tablet")
+	return " of " + cli.Plural(int64(splitPoints)+1, "tablet")
 }

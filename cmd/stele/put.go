@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
 )
 
-func (a *app) putCommand() *cobra.Command {
+func putCommand(a *cli.App) *cobra.Command {
 	timestamp := ""
 	cmd := &cobra.Command{
 		Use:     "put TABLE ROW FAMILY:QUALIFIER=VALUE...",
@@ -29,45 +31,45 @@ When the command returns, the cells are on disk.`,
   curl -s https://example.com | stele put webtable com.example contents:=-
   stele put -e counters 'user\x00\x07' 'log:\x3d=a value' --timestamp 1795254000000000`,
 		Args:              cobra.MinimumNArgs(3),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := a.putMutation(args[1], args[2:], timestamp)
+			m, err := putMutation(a, args[1], args[2:], timestamp)
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.put(ctx, c.Table(args[0]), m)
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				return putRow(ctx, a, c.Table(args[0]), m)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&timestamp, "timestamp", "", "`time` of the cells: microseconds since 1970, or RFC 3339 (default: set by the server)")
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
-func (a *app) putMutation(row string, assignments []string, timestamp string) (*client.RowMutation, error) {
+func putMutation(a *cli.App, row string, assignments []string, timestamp string) (*client.RowMutation, error) {
 	at := table.ServerTimestamp
 	if timestamp != "" {
-		t, err := parseMoment(timestamp, time.Now())
+		t, err := cli.ParseMoment(timestamp, time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("--timestamp: %w", err)
 		}
 		at = t.UnixMicro()
 	}
-	if err := a.texts(&row); err != nil {
+	if err := a.Texts(&row); err != nil {
 		return nil, err
 	}
 	m := client.NewRowMutation(row)
-	values := valueReader{a: a}
+	values := cli.NewValueReader(a)
 	for _, arg := range assignments {
-		column, text, err := parseAssignment(arg)
+		column, text, err := cli.ParseAssignment(arg)
 		if err != nil {
 			return nil, err
 		}
-		if err := a.texts(&column); err != nil {
+		if err := a.Texts(&column); err != nil {
 			return nil, err
 		}
-		value, err := values.read(column, text)
+		value, err := values.Read(column, text)
 		if err != nil {
 			return nil, err
 		}
@@ -76,17 +78,17 @@ func (a *app) putMutation(row string, assignments []string, timestamp string) (*
 	return m, nil
 }
 
-func (a *app) put(ctx context.Context, t *client.Table, m *client.RowMutation) error {
+func putRow(ctx context.Context, a *cli.App, t *client.Table, m *client.RowMutation) error {
 	var given int64
 	if err := t.Apply(ctx, m, client.ReturnTimestamp(&given)); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(struct {
-			rowJSON
+	if a.JSON {
+		return a.PrintJSON(struct {
+			cli.RowJSON
 			Cells     int   `json:"cells"`
 			Timestamp int64 `json:"timestamp,omitempty"` // set by the server
-		}{rowOf(m.Row()), m.Len(), given})
+		}{cli.RowOf(m.Row()), m.Len(), given})
 	}
 	return nil
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +14,7 @@ import (
 	"github.com/steledb/stele/client/api"
 )
 
-func (a *app) quotaCommand() *cobra.Command {
+func quotaCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
 		Short: "Set, list and remove quotas of tables and users",
@@ -29,10 +29,10 @@ user owns, not what the user writes to tables of others.`,
 		Example: `  stele quota set webtable --bytes 100GiB --write-ops 1000
   stele quota set --user loader --write-bytes 10MiB
   stele quota list`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.quotaSetCommand(), a.quotaListCommand(), a.quotaRemoveCommand())
+	cmd.AddCommand(quotaSetCommand(a), quotaListCommand(a), quotaRemoveCommand(a))
 	return cmd
 }
 
@@ -40,13 +40,13 @@ user owns, not what the user writes to tables of others.`,
 func quotaOf(args []string, user string) (of, name string, err error) {
 	switch {
 	case user != "" && len(args) > 0:
-		return "", "", usagef("use one of them", "a table and --user are both given")
+		return "", "", cli.Usagef("use one of them", "a table and --user are both given")
 	case user != "":
 		return client.QuotaOfUser, user, nil
 	case len(args) > 0:
 		return client.QuotaOfTable, args[0], nil
 	}
-	return "", "", usagef("name a table, or use --user", "the quota has neither a table nor a user")
+	return "", "", cli.Usagef("name a table, or use --user", "the quota has neither a table nor a user")
 }
 
 // boundFlag is a bound: a number, a size, or none.
@@ -67,12 +67,12 @@ func (f *boundFlag) Set(s string) (err error) {
 	case f.none:
 		return nil
 	case f.bytes:
-		f.value, err = parseSize(s)
+		f.value, err = cli.ParseSize(s)
 	default:
 		f.value, err = strconv.ParseInt(s, 10, 64)
 	}
 	if err == nil && f.value <= 0 {
-		err = usagef(`use a number above 0, or "none"`, "%q is not a valid bound", s)
+		err = cli.Usagef(`use a number above 0, or "none"`, "%q is not a valid bound", s)
 	}
 	return err
 }
@@ -80,7 +80,7 @@ func (f *boundFlag) Set(s string) (err error) {
 // isBytes reports whether a kind of quota is in bytes or bytes per second.
 func isBytes(kind string) bool { return strings.HasSuffix(kind, "bytes") }
 
-func (a *app) quotaSetCommand() *cobra.Command {
+func quotaSetCommand(a *cli.App) *cobra.Command {
 	user, burst := "", time.Duration(0)
 	flags := map[string]*boundFlag{}
 	cmd := &cobra.Command{
@@ -93,7 +93,7 @@ according to its load. The change takes effect on all nodes within a second.`,
   stele quota set webtable --write-ops none
   stele quota set --user loader --write-bytes 10MiB --burst 5s`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, name, err := quotaOf(args, user)
 			if err != nil {
@@ -109,13 +109,13 @@ according to its load. The change takes effect on all nodes within a second.`,
 				}
 			}
 			if len(change.Bounds)+len(change.Unbounded) == 0 {
-				return usagef("add one, such as --write-ops 1000", "no bound given")
+				return cli.Usagef("add one, such as --write-ops 1000", "no bound given")
 			}
-			err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
+			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.ChangeQuota(ctx, change) })
 			if err != nil {
 				return err
 			}
-			a.notef("quota of %s %s is set", of, escapeText(name))
+			a.Notef("quota of %s %s is set", of, cli.EscapeText(name))
 			return nil
 		},
 	}
@@ -129,7 +129,7 @@ according to its load. The change takes effect on all nodes within a second.`,
 		flags[kind] = &boundFlag{bytes: isBytes(kind)}
 		f.Var(flags[kind], strings.ReplaceAll(kind, "_", "-"), usage)
 	}
-	f.Var((*positiveDurationFlag)(&burst), "burst", "burst of the given rates: the amount that they allow in this `duration` (default 1s)")
+	f.Var((*cli.PositiveDurationFlag)(&burst), "burst", "burst of the given rates: the amount that they allow in this `duration` (default 1s)")
 	return cmd
 }
 
@@ -147,7 +147,7 @@ type boundJSON struct {
 	Used   *int64  `json:"used,omitempty"`
 }
 
-func (a *app) quotaListCommand() *cobra.Command {
+func quotaListCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -158,14 +158,14 @@ func (a *app) quotaListCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var all []client.Quota
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Quotas(ctx)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			g := newGrid("OF", "NAME", "KIND", "LIMIT", "USED", "BURST")
+			g := cli.NewGrid("OF", "NAME", "KIND", "LIMIT", "USED", "BURST")
 			for i := range all {
 				q := &all[i]
 				j := quotaJSON{Of: q.Of, Name: q.Name, Bounds: []boundJSON{}}
@@ -173,29 +173,29 @@ func (a *app) quotaListCommand() *cobra.Command {
 					x := boundJSON{Kind: b.Kind, Limit: b.Limit, BurstS: float64(b.BurstMS) / 1000}
 					used := "-"
 					if b.Used >= 0 {
-						x.Used, used = &b.Used, formatSize(b.Used)
+						x.Used, used = &b.Used, cli.FormatSize(b.Used)
 					}
 					j.Bounds = append(j.Bounds, x)
-					g.add(q.Of, q.Name, b.Kind, boundText(b), used, burstText(b))
+					g.Add(q.Of, q.Name, b.Kind, boundText(b), used, burstText(b))
 				}
-				if a.json {
-					if err := a.printJSON(j); err != nil {
+				if a.JSON {
+					if err := a.PrintJSON(j); err != nil {
 						return err
 					}
 				}
 			}
-			if a.json {
+			if a.JSON {
 				return nil
 			}
-			return a.print(g)
+			return a.Print(g)
 		},
 	}
 }
 
 func boundText(b client.QuotaBound) string {
-	text := formatCount(b.Limit)
+	text := cli.FormatCount(b.Limit)
 	if isBytes(b.Kind) {
-		text = formatSize(b.Limit)
+		text = cli.FormatSize(b.Limit)
 	}
 	if b.Kind != api.QuotaBytes {
 		text += "/s"
@@ -210,7 +210,7 @@ func burstText(b client.QuotaBound) string {
 	return (time.Duration(b.BurstMS) * time.Millisecond).String()
 }
 
-func (a *app) quotaRemoveCommand() *cobra.Command {
+func quotaRemoveCommand(a *cli.App) *cobra.Command {
 	user := ""
 	cmd := &cobra.Command{
 		Use:     "remove [TABLE] [--user NAME]",
@@ -220,87 +220,19 @@ func (a *app) quotaRemoveCommand() *cobra.Command {
 		Example: `  stele quota remove webtable
   stele quota remove --user loader`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, name, err := quotaOf(args, user)
 			if err != nil {
 				return err
 			}
-			if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
+			if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveQuota(ctx, of, name) }); err != nil {
 				return err
 			}
-			a.notef("quota of %s %s is removed", of, escapeText(name))
+			a.Notef("quota of %s %s is removed", of, cli.EscapeText(name))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "remove the quota of the user of this `name`")
 	return cmd
-}
-
-func (a *app) tableOwnerCommand() *cobra.Command {
-	noOwner := false
-	cmd := &cobra.Command{
-		Use:   "owner TABLE [USER]",
-		Short: "Show or change the owner of a table",
-		Long: `Show or change the owner of a table. The table counts towards the owner's quota of
-bytes. The first owner is the user who created the table. Ownership grants no rights:
-see "stele acl".`,
-		Example: `  stele table owner webtable
-  stele table owner webtable ann
-  stele table owner webtable --nobody`,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTable,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if noOwner && len(args) > 1 {
-				return usagef("use one of them", "a user and --nobody are both given")
-			}
-			if noOwner || len(args) > 1 {
-				user := strings.Join(args[1:], "")
-				if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, args[0], user) }); err != nil {
-					return err
-				}
-				a.notef("owner of table %s: %s", escapeText(args[0]), orElse(escapeText(user), "none"))
-				return nil
-			}
-			var u *client.Usage
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				u, err = c.Usage(ctx, args[0])
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			owner := ""
-			for i := range u.Tables {
-				owner = u.Tables[i].Owner
-			}
-			if a.json {
-				return a.printJSON(ownerJSON{args[0], owner})
-			}
-			_, err = fmt.Fprintln(a.out, orElse(escapeText(owner), "-"))
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&noOwner, "nobody", false, "remove the owner")
-	return cmd
-}
-
-// ownerJSON is the --json form of a table's owner.
-type ownerJSON struct {
-	Table string `json:"table"`
-	Owner string `json:"owner"`
-}
-
-// faultOfQuota maps errors about quotas.
-func faultOfQuota(err error) *fault {
-	var used *client.QuotaError
-	switch {
-	case errors.As(err, &used) && used.Bytes:
-		return &fault{code: exitQuota, hint: `"stele usage" shows what uses the space; deletions are accepted, and free space when they are compacted`}
-	case errors.As(err, &used):
-		return &fault{code: exitQuota, hint: fmt.Sprintf(`retry in %v; "stele quota list" shows the quotas`, used.RetryAfter.Round(time.Millisecond))}
-	case errors.Is(err, client.ErrNoQuota):
-		return &fault{code: exitNotFound, hint: `"stele quota list" shows the quotas`}
-	}
-	return nil
 }

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 )
 
-func (a *app) raftCommand() *cobra.Command {
+func raftCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "raft",
 		Short: "Show or recover the lock service's Raft group",
@@ -22,14 +24,14 @@ group has up to five voters. It replicates schemas, locks and sessions, and elec
 master.`,
 		Example: `  stele raft status
   stele raft recover --data-dir /var/lib/stele --dry-run`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.raftStatusCommand(), a.raftRecoverCommand())
+	cmd.AddCommand(raftStatusCommand(a), raftRecoverCommand(a))
 	return cmd
 }
 
-func (a *app) raftStatusCommand() *cobra.Command {
+func raftStatusCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the leader, the voters and their lag",
@@ -42,15 +44,15 @@ be changed, locks cannot be acquired, and no master can be elected.`,
   stele raft status --json | jq -r '.servers[] | select(.voter) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.RaftStatus(ctx)
 				if err != nil {
 					return err
 				}
-				if err := a.printRaftStatus(s); err != nil || s.Leader != "" {
+				if err := printRaftStatus(a, s); err != nil || s.Leader != "" {
 					return err
 				}
-				return silentExit(exitUnhealthy)
+				return cli.SilentExit(cli.ExitUnhealthy)
 			})
 		},
 	}
@@ -100,31 +102,31 @@ func raftOf(s *client.RaftStatus) raftJSON {
 	return j
 }
 
-func (a *app) printRaftStatus(s *client.RaftStatus) error {
-	if a.json {
-		return a.printJSON(raftOf(s))
+func printRaftStatus(a *cli.App, s *client.RaftStatus) error {
+	if a.JSON {
+		return a.PrintJSON(raftOf(s))
 	}
-	a.notef("%s", a.raftSentence(s))
-	figures := newGrid("FIGURE", "VALUE")
-	figures.add("cluster", s.Cluster)
-	figures.add("leader", named(s.LeaderName, s.Leader))
-	figures.add("master", named(s.MasterName, s.Master))
-	figures.add("term", strconv.FormatUint(s.Term, 10))
-	figures.add("log", fmt.Sprintf("%d entries, %d applied", s.LastIndex, s.Applied))
+	a.Notef("%s", raftSentence(a, s))
+	figures := cli.NewGrid("FIGURE", "VALUE")
+	figures.Add("cluster", s.Cluster)
+	figures.Add("leader", named(s.LeaderName, s.Leader))
+	figures.Add("master", named(s.MasterName, s.Master))
+	figures.Add("term", strconv.FormatUint(s.Term, 10))
+	figures.Add("log", fmt.Sprintf("%d entries, %d applied", s.LastIndex, s.Applied))
 	if s.RaftEpoch > 0 {
-		figures.add("recovered", plural(int64(s.RaftEpoch), "time"))
+		figures.Add("recovered", cli.Plural(int64(s.RaftEpoch), "time"))
 	}
 	if s.Master != "" {
-		figures.add("master epoch", strconv.FormatUint(s.MasterEpoch, 10))
+		figures.Add("master epoch", strconv.FormatUint(s.MasterEpoch, 10))
 	}
-	figures.add("sessions", formatCount(s.Sessions))
-	figures.add("namespace", fmt.Sprintf("%s in %s, %s", plural(s.Files, "file"), plural(s.Directories, "directory"), formatSize(s.Bytes)))
-	servers := newGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "LAST CONTACT", "LAG")
+	figures.Add("sessions", cli.FormatCount(s.Sessions))
+	figures.Add("namespace", fmt.Sprintf("%s in %s, %s", cli.Plural(s.Files, "file"), cli.Plural(s.Directories, "directory"), cli.FormatSize(s.Bytes)))
+	servers := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "LAST CONTACT", "LAG")
 	for i := range s.Servers {
 		v := &s.Servers[i]
-		servers.add(v.Name, v.ID, v.Zone, orElse(v.State, api.NodeUnknown), raftRole(v), lastContact(v), count(v.Lag))
+		servers.Add(v.Name, v.ID, v.Zone, cli.OrElse(v.State, api.NodeUnknown), raftRole(v), lastContact(v), cli.Count(v.Lag))
 	}
-	return a.printAll(figures, servers)
+	return a.PrintAll(figures, servers)
 }
 
 // named returns "NAME (ID)", or the one of both that is known.
@@ -148,18 +150,18 @@ func raftRole(v *client.RaftServer) string {
 	return "non-voter" // it receives the log, to become a voter later
 }
 
-func lastContact(v *client.RaftServer) number {
+func lastContact(v *client.RaftServer) cli.Number {
 	switch {
 	case v.Leader:
 		return "-" // contact is measured by the leader
 	case v.LastContactMS < 0:
 		return "unknown"
 	}
-	return number((time.Duration(v.LastContactMS) * time.Millisecond).String())
+	return cli.Number((time.Duration(v.LastContactMS) * time.Millisecond).String())
 }
 
 // raftSentence returns a one-line summary of the group, for standard error.
-func (a *app) raftSentence(s *client.RaftStatus) string {
+func raftSentence(a *cli.App, s *client.RaftStatus) string {
 	voters, alive := 0, 0
 	var down []string
 	for i := range s.Servers {
@@ -171,23 +173,23 @@ func (a *app) raftSentence(s *client.RaftStatus) string {
 		if v.Alive || v.Leader {
 			alive++
 		} else {
-			down = append(down, orElse(v.Name, v.ID))
+			down = append(down, cli.OrElse(v.Name, v.ID))
 		}
 	}
-	of := fmt.Sprintf("%d of %s alive", alive, plural(int64(voters), "voter"))
+	of := fmt.Sprintf("%d of %s alive", alive, cli.Plural(int64(voters), "voter"))
 	if s.Leader == "" {
-		return a.paint(a.errTTY, styleError, "unhealthy") + ": no leader is known; a majority of the voters must be up"
+		return a.Paint(a.ErrTTY, cli.StyleError, "unhealthy") + ": no leader is known; a majority of the voters must be up"
 	}
-	word := a.paint(a.errTTY, styleGood, "healthy")
-	details := fmt.Sprintf(", leader %s", orElse(s.LeaderName, s.Leader))
+	word := a.Paint(a.ErrTTY, cli.StyleGood, "healthy")
+	details := fmt.Sprintf(", leader %s", cli.OrElse(s.LeaderName, s.Leader))
 	if s.Master != "" {
-		details += fmt.Sprintf(", master %s", orElse(s.MasterName, s.Master))
+		details += fmt.Sprintf(", master %s", cli.OrElse(s.MasterName, s.Master))
 	}
 	switch tolerated := (voters-1)/2 - (voters - alive); {
 	case len(down) > 0:
-		word, details = a.paint(a.errTTY, styleHint, "degraded"), details+"; down: "+strings.Join(down, ", ")
+		word, details = a.Paint(a.ErrTTY, cli.StyleHint, "degraded"), details+"; down: "+strings.Join(down, ", ")
 	case s.Master == "":
-		word, details = a.paint(a.errTTY, styleHint, "degraded"), details+"; no master is known"
+		word, details = a.Paint(a.ErrTTY, cli.StyleHint, "degraded"), details+"; no master is known"
 	case tolerated == 0:
 		details += "; none may fail"
 	default:

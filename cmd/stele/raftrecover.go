@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
 )
 
-func (a *app) raftRecoverCommand() *cobra.Command {
+func raftRecoverCommand(a *cli.App) *cobra.Command {
 	var dirs []string
 	var yes, dryRun bool
 	cmd := &cobra.Command{
@@ -45,29 +47,29 @@ The node must be stopped. Name all its data folders.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(dirs) == 0 {
-				return usagef("for example: "+firstExample(cmd), "--data-dir is missing")
+				return cli.Usagef("for example: "+cli.FirstExample(cmd), "--data-dir is missing")
 			}
-			ctx, cancel := a.within(cmd, noTimeout)
+			ctx, cancel := a.Within(cmd, cli.NoTimeout)
 			defer cancel()
 			r, err := inspectRecovery(ctx, dirs)
 			if err != nil {
 				return err
 			}
 			if dryRun {
-				return a.printRecovery(r, "would make")
+				return printRecovery(a, r, "would make")
 			}
-			if !a.json {
-				if err := a.printRecovery(r, "this makes"); err != nil {
+			if !a.JSON {
+				if err := printRecovery(a, r, "this makes"); err != nil {
 					return err
 				}
-				if err := a.out.Flush(); err != nil {
+				if err := a.Out.Flush(); err != nil {
 					return err
 				}
 			}
-			if err := a.confirm(yes, "Recover the lock service from this node?"); err != nil {
+			if err := a.Confirm(yes, "Recover the lock service from this node?"); err != nil {
 				return err
 			}
-			return a.recover(ctx, r)
+			return recoverGroup(ctx, a, r)
 		},
 	}
 	cmd.Flags().StringArrayVar(&dirs, "data-dir", nil, "data `folder` of the node; may be repeated")
@@ -92,7 +94,7 @@ func inspectRecovery(ctx context.Context, dirs []string) (*recovery, error) {
 		return nil, err
 	}
 	if !f.Voter() {
-		return nil, withHint(fmt.Errorf("the node of %s is not a voter: its folders have no log of the lock service", strings.Join(dirs, " ")),
+		return nil, cli.WithHint(fmt.Errorf("the node of %s is not a voter: its folders have no log of the lock service", strings.Join(dirs, " ")),
 			"use the folders of a voter")
 	}
 	r := &recovery{folders: f, cfg: raftmeta.Config{Dir: f.RaftDir(), ID: f.Node}}
@@ -124,27 +126,27 @@ func (r *recovery) json() recoveryJSON {
 }
 
 // printRecovery prints what the recovery does and what may be lost.
-func (a *app) printRecovery(r *recovery, makes string) error {
-	if a.json {
-		return a.printJSON(r.json())
+func printRecovery(a *cli.App, r *recovery, makes string) error {
+	if a.JSON {
+		return a.PrintJSON(r.json())
 	}
 	if r.again {
-		_, err := fmt.Fprintf(a.out, "node %s is already the only voter of the lock service of cluster %s: nothing is lost; an interrupted recovery is completed\n",
-			escapeText(r.seen.Server), escapeText(r.folders.Cluster))
+		_, err := fmt.Fprintf(a.Out, "node %s is already the only voter of the lock service of cluster %s: nothing is lost; an interrupted recovery is completed\n",
+			cli.EscapeText(r.seen.Server), cli.EscapeText(r.folders.Cluster))
 		return err
 	}
-	_, err := fmt.Fprintf(a.out, "%s node %s the only voter of the lock service of cluster %s\n"+
+	_, err := fmt.Fprintf(a.Out, "%s node %s the only voter of the lock service of cluster %s\n"+
 		"  it has all entries up to index %d of term %d\n"+
 		"  later entries are lost if they were committed by the other voters: %s\n"+
 		"  these may be tables and changes of schemas, files and locks, and file lists of tablets, which may then lack rows or fail to load\n",
-		makes, escapeText(r.seen.Server), escapeText(r.folders.Cluster), r.seen.LastIndex, r.seen.LastTerm, escapeText(strings.Join(r.seen.Voters, ", ")))
+		makes, cli.EscapeText(r.seen.Server), cli.EscapeText(r.folders.Cluster), r.seen.LastIndex, r.seen.LastTerm, cli.EscapeText(strings.Join(r.seen.Voters, ", ")))
 	return err
 }
 
 // recover makes the node the only voter, then raises the epoch of the group. The order matters: a node
 // with the higher epoch and the old log would make others discard their logs. If recover is
 // interrupted in between, the next call completes it.
-func (a *app) recover(ctx context.Context, r *recovery) error {
+func recoverGroup(ctx context.Context, a *cli.App, r *recovery) error {
 	if !r.again {
 		done, err := raftmeta.Recover(ctx, r.cfg)
 		if err != nil {
@@ -153,16 +155,16 @@ func (a *app) recover(ctx context.Context, r *recovery) error {
 		r.seen = done
 	}
 	if err := r.folders.SetRaftEpoch(r.folders.RaftEpoch + 1); err != nil {
-		return withHint(fmt.Errorf("raise the epoch of the group: %w", err), "do not start the node: run the same command again to complete the recovery")
+		return cli.WithHint(fmt.Errorf("raise the epoch of the group: %w", err), "do not start the node: run the same command again to complete the recovery")
 	}
-	if a.json {
+	if a.JSON {
 		j := r.json()
 		j.Recovered = true
-		return a.printJSON(j)
+		return a.PrintJSON(j)
 	}
 	if !r.again {
-		a.notef("recovered %s in %s, %s", plural(int64(r.seen.Files), "file"), plural(int64(r.seen.Directories), "directory"), formatSize(r.seen.Bytes))
+		a.Notef("recovered %s in %s, %s", cli.Plural(int64(r.seen.Files), "file"), cli.Plural(int64(r.seen.Directories), "directory"), cli.FormatSize(r.seen.Bytes))
 	}
-	a.notef("start this node now; start other nodes only when they can reach it")
+	a.Notef("start this node now; start other nodes only when they can reach it")
 	return nil
 }

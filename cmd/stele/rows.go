@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
@@ -29,14 +31,14 @@ func (f *rowForm) register(cmd *cobra.Command) {
 }
 
 // rowWriter returns the writer for JSON, a terminal, or plain output.
-func (a *app) rowWriter(f rowForm) rowWriter {
+func newRowWriter(a *cli.App, f rowForm) rowWriter {
 	switch {
-	case a.json:
-		return &jsonRows{out: a.out, counters: f.counters}
-	case a.outTTY:
+	case a.JSON:
+		return &jsonRows{out: a.Out, counters: f.counters}
+	case a.OutTTY:
 		return &terminalRows{a: a, rowForm: f}
 	}
-	return &plainRows{out: a.out, counters: f.counters}
+	return &plainRows{out: a.Out, counters: f.counters}
 }
 
 // jsonRows prints each row as an object on one line:
@@ -60,7 +62,7 @@ func (w *jsonRows) write(row *table.Row) error {
 }
 
 func (w *jsonRows) appendRow(b []byte, row *table.Row) []byte {
-	b = appendJSONField(append(b, '{'), "row", row.Key)
+	b = cli.AppendJSONField(append(b, '{'), "row", row.Key)
 	b = append(b, `,"cells":[`...)
 	for i := range row.Cells {
 		if i > 0 {
@@ -73,9 +75,9 @@ func (w *jsonRows) appendRow(b []byte, row *table.Row) []byte {
 
 func (w *jsonRows) appendCell(b []byte, c *table.Cell) []byte {
 	w.column = appendColumnName(w.column[:0], c)
-	b = appendJSONField(append(b, '{'), "column", w.column)
+	b = cli.AppendJSONField(append(b, '{'), "column", w.column)
 	b = strconv.AppendInt(append(b, `,"timestamp":`...), c.Timestamp, 10)
-	b = appendJSONField(append(b, ','), "value", c.Value)
+	b = cli.AppendJSONField(append(b, ','), "value", c.Value)
 	if w.counters && len(c.Value) == 8 {
 		b = strconv.AppendInt(append(b, `,"value_int":`...), int64(binary.BigEndian.Uint64(c.Value)), 10)
 	}
@@ -85,7 +87,7 @@ func (w *jsonRows) appendCell(b []byte, c *table.Cell) []byte {
 		} else {
 			b = append(b, ',')
 		}
-		b = appendJSONString(b, []byte(label))
+		b = cli.AppendJSONString(b, []byte(label))
 	}
 	if len(c.Labels) > 0 {
 		b = append(b, ']')
@@ -105,13 +107,13 @@ type keyRows struct {
 	buf  []byte
 }
 
-func (a *app) keyWriter() rowWriter { return &keyRows{out: a.out, json: a.json} }
+func newKeyWriter(a *cli.App) rowWriter { return &keyRows{out: a.Out, json: a.JSON} }
 
 func (w *keyRows) write(row *table.Row) error {
 	if w.json {
-		w.buf = append(appendJSONField(append(w.buf[:0], '{'), "row", row.Key), '}', '\n')
+		w.buf = append(cli.AppendJSONField(append(w.buf[:0], '{'), "row", row.Key), '}', '\n')
 	} else {
-		w.buf = append(appendEscaped(w.buf[:0], row.Key), '\n')
+		w.buf = append(cli.AppendEscaped(w.buf[:0], row.Key), '\n')
 	}
 	_, err := w.out.Write(w.buf)
 	return err
@@ -127,17 +129,17 @@ type plainRows struct {
 }
 
 func (w *plainRows) write(row *table.Row) error {
-	w.key = append(appendEscaped(w.key[:0], row.Key), '\t')
+	w.key = append(cli.AppendEscaped(w.key[:0], row.Key), '\t')
 	for i := range row.Cells {
 		c := &row.Cells[i]
 		w.column = appendColumnName(w.column[:0], c)
 		b := append(w.buf[:0], w.key...)
-		b = append(appendEscaped(b, w.column), '\t')
-		b = append(append(b, formatMoment(c.Timestamp)...), '\t')
+		b = append(cli.AppendEscaped(b, w.column), '\t')
+		b = append(append(b, cli.FormatMoment(c.Timestamp)...), '\t')
 		if w.counters && len(c.Value) == 8 {
 			b = strconv.AppendInt(b, int64(binary.BigEndian.Uint64(c.Value)), 10)
 		} else {
-			b = appendEscaped(b, c.Value)
+			b = cli.AppendEscaped(b, c.Value)
 		}
 		w.buf = append(b, '\n')
 		if _, err := w.out.Write(w.buf); err != nil {
@@ -149,7 +151,7 @@ func (w *plainRows) write(row *table.Row) error {
 
 // terminalRows prints the key of a row, then one cell per line, truncated to the width of the terminal.
 type terminalRows struct {
-	a *app
+	a *cli.App
 	rowForm
 }
 
@@ -161,45 +163,45 @@ func (w *terminalRows) write(row *table.Row) error {
 	a := w.a
 	var names, times []string
 	nameWidth, timeWidth := 0, 0
-	nameMax := max(min(columnWidthMax, (a.width-len("2006-01-02T15:04:05.000000Z")-6)/2), 8)
+	nameMax := max(min(columnWidthMax, (a.Width-len("2006-01-02T15:04:05.000000Z")-6)/2), 8)
 	for i := range row.Cells {
 		c := &row.Cells[i]
-		name := escapeText(client.ColumnName(c))
+		name := cli.EscapeText(client.ColumnName(c))
 		if !w.full {
 			name = text.Snip(name, nameMax, "…")
 		}
-		names, times = append(names, name), append(times, formatMoment(c.Timestamp))
+		names, times = append(names, name), append(times, cli.FormatMoment(c.Timestamp))
 		nameWidth = max(nameWidth, text.StringWidth(name))
 		timeWidth = max(timeWidth, len(times[i]))
 	}
-	a.out.WriteString(a.paint(true, styleKey, escapeBytes(row.Key)))
-	a.out.WriteString("\n")
-	valueWidth := a.width - nameWidth - timeWidth - 6
+	a.Out.WriteString(a.Paint(true, cli.StyleKey, cli.EscapeBytes(row.Key)))
+	a.Out.WriteString("\n")
+	valueWidth := a.Width - nameWidth - timeWidth - 6
 	for i := range row.Cells {
 		name := text.Pad(names[i], nameWidth, ' ')
 		if i > 0 && names[i] == names[i-1] {
 			name = strings.Repeat(" ", nameWidth) // an older version of the column above
 		}
-		a.out.WriteString("  " + name + "  " + a.paint(true, styleFaint, text.Pad(times[i], timeWidth, ' ')))
-		a.out.WriteString("  " + w.value(row.Cells[i].Value, max(valueWidth, 8)) + "\n")
+		a.Out.WriteString("  " + name + "  " + a.Paint(true, cli.StyleFaint, text.Pad(times[i], timeWidth, ' ')))
+		a.Out.WriteString("  " + w.value(row.Cells[i].Value, max(valueWidth, 8)) + "\n")
 	}
-	return a.out.Flush()
+	return a.Out.Flush()
 }
 
 // value formats a value in at most columns columns of the terminal.
 func (w *terminalRows) value(value []byte, columns int) string {
 	if n, ok := counterOf(value); ok || w.counters && len(value) == 8 {
-		return strconv.FormatInt(n, 10) + w.a.paint(true, styleFaint, " (8 bytes)")
+		return strconv.FormatInt(n, 10) + w.a.Paint(true, cli.StyleFaint, " (8 bytes)")
 	}
 	if w.full {
-		return escapeBytes(value)
+		return cli.EscapeBytes(value)
 	}
 	if s, rest := fit(value, columns); len(rest) == 0 {
 		return s
 	}
-	note := " … " + formatSize(int64(len(value)))
+	note := " … " + cli.FormatSize(int64(len(value)))
 	s, _ := fit(value, max(columns-text.StringWidth(note), 1))
-	return s + w.a.paint(true, styleFaint, note)
+	return s + w.a.Paint(true, cli.StyleFaint, note)
 }
 
 // fit returns the longest prefix of value that fits into columns columns of the terminal, escaped, and
@@ -208,7 +210,7 @@ func fit(value []byte, columns int) (shown string, rest []byte) {
 	var b strings.Builder
 	for len(value) > 0 {
 		_, n := utf8.DecodeRune(value)
-		s := escapeBytes(value[:n])
+		s := cli.EscapeBytes(value[:n])
 		if columns -= text.StringWidth(s); columns < 0 {
 			break
 		}

@@ -11,17 +11,15 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/steledb/stele/table"
 )
-
-// testApp returns an app that writes to memory.
-func testApp() (a *app, out, errs *bytes.Buffer) {
-	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
-	return newApp(strings.NewReader(""), out, errs), out, errs
-}
 
 func sampleRow() *table.Row {
 	return &table.Row{Key: []byte("com.cnn.www"), Cells: []table.Cell{
@@ -35,14 +33,14 @@ func sampleRow() *table.Row {
 }
 
 func TestRowForms(t *testing.T) {
-	a, out, _ := testApp()
+	a, out, _ := clitest.New()
 	for _, form := range []struct {
 		name  string
 		setup func()
 		full  bool
 		want  string
 	}{
-		{"json", func() { a.json = true }, false, `{"row":"com.cnn.www","row_base64":"Y29tLmNubi53d3c=","cells":[` +
+		{"json", func() { a.JSON = true }, false, `{"row":"com.cnn.www","row_base64":"Y29tLmNubi53d3c=","cells":[` +
 			`{"column":"anchor:cnnsi.com","column_base64":"YW5jaG9yOmNubnNpLmNvbQ==","timestamp":9,"value":"CNN","value_base64":"Q05O"},` +
 			`{"column":"anchor:a.very.long.name.of.a.page.that.has.a.link","column_base64":"YW5jaG9yOmEudmVyeS5sb25nLm5hbWUub2YuYS5wYWdlLnRoYXQuaGFzLmEubGluaw==",` +
 			`"timestamp":8,"value":"CNN.com","value_base64":"Q05OLmNvbQ=="},` +
@@ -51,13 +49,13 @@ func TestRowForms(t *testing.T) {
 			`{"column":"contents:","column_base64":"Y29udGVudHM6","timestamp":5,"value":"old","value_base64":"b2xk"},` +
 			`{"column":"n:visits","column_base64":"bjp2aXNpdHM=","timestamp":6,"value_base64":"AAAAAAAAAE0=","value_int":77},` +
 			`{"column_base64":"bjr/","timestamp":6,"value":"","value_base64":""}]}` + "\n"},
-		{"plain", func() { a.json = false }, false, "com.cnn.www\tanchor:cnnsi.com\t9\tCNN\n" +
+		{"plain", func() { a.JSON = false }, false, "com.cnn.www\tanchor:cnnsi.com\t9\tCNN\n" +
 			"com.cnn.www\tanchor:a.very.long.name.of.a.page.that.has.a.link\t8\tCNN.com\n" +
 			"com.cnn.www\tcontents:\t2026-11-21T09:40:00.000000Z\t<html>\\n\\x1b[2J" + strings.Repeat("日本", 40) + "\n" +
 			"com.cnn.www\tcontents:\t5\told\n" +
 			"com.cnn.www\tn:visits\t6\t\\x00\\x00\\x00\\x00\\x00\\x00\\x00M\n" +
 			"com.cnn.www\tn:\\xff\t6\t\n"},
-		{"terminal", func() { a.outTTY, a.color, a.width = true, false, 80 }, false, "" +
+		{"terminal", func() { a.OutTTY, a.Color, a.Width = true, false, 80 }, false, "" +
 			"com.cnn.www\n" +
 			"  anchor:cnnsi.com         9                            CNN\n" +
 			"  anchor:a.very.long.nam…  8                            CNN.com\n" +
@@ -68,10 +66,10 @@ func TestRowForms(t *testing.T) {
 	} {
 		form.setup()
 		out.Reset()
-		if err := a.rowWriter(rowForm{full: form.full, counters: form.name == "json"}).write(sampleRow()); err != nil {
+		if err := newRowWriter(a, rowForm{full: form.full, counters: form.name == "json"}).write(sampleRow()); err != nil {
 			t.Fatal(err)
 		}
-		a.out.Flush()
+		a.Out.Flush()
 		if diff := cmp.Diff(form.want, out.String()); diff != "" {
 			t.Errorf("%s:\n%s", form.name, diff)
 		}
@@ -87,7 +85,7 @@ func TestRowForms(t *testing.T) {
 func TestJSONField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
-		text := append(appendJSONField([]byte{'{'}, "value", b), '}')
+		text := append(cli.AppendJSONField([]byte{'{'}, "value", b), '}')
 		if bytes.ContainsAny(text, "\n\r\u2028\u2029") {
 			t.Fatalf("%q is more than one line", text)
 		}
@@ -112,14 +110,14 @@ func TestJSONField(t *testing.T) {
 func TestEscapeBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Map(rapid.String(), func(s string) []byte { return []byte(s) })).Draw(t, "bytes")
-		text := escapeBytes(b)
+		text := cli.EscapeBytes(b)
 		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) || !utf8.ValidString(text) {
 			t.Fatalf("%q became %q", b, text)
 		}
-		if back, err := unescape(text); err != nil || back != string(b) {
+		if back, err := cli.Unescape(text); err != nil || back != string(b) {
 			t.Fatalf("%q became %s, and came back as %q (%v)", b, text, back, err)
 		}
-		if again := escapeText(string(b)); again != text {
+		if again := cli.EscapeText(string(b)); again != text {
 			t.Fatalf("escapeText made %q of %q, escapeBytes %q", again, b, text)
 		}
 	})
@@ -135,9 +133,9 @@ func benchmarkRows(b *testing.B, json bool) {
 	rand.NewChaCha8([32]byte{}).Read(random)
 	for name, value := range map[string][]byte{"random": random, "text": []byte(strings.Repeat("0123456789abcde\n", 64))} {
 		b.Run(name, func(b *testing.B) {
-			a := newApp(strings.NewReader(""), io.Discard, io.Discard)
-			a.json = json
-			w := a.rowWriter(rowForm{})
+			a := cli.New(strings.NewReader(""), io.Discard, io.Discard)
+			a.JSON = json
+			w := newRowWriter(a, rowForm{})
 			row := &table.Row{Key: []byte("row-000000000042"), Cells: []table.Cell{{Family: "f", Qualifier: []byte("q"), Timestamp: 1_795_254_000_000_000, Value: value}}}
 			b.SetBytes(int64(len(value)))
 			b.ReportAllocs()
@@ -166,15 +164,15 @@ func TestCounterOf(t *testing.T) {
 }
 
 func TestFramedTable(t *testing.T) {
-	a, out, _ := testApp()
-	a.outTTY, a.color, a.width = true, false, 80
-	g := newGrid("NAME", "ROWS", "SIZE")
-	g.add("a\x1b[2J", count(1234), size(1<<20))
-	g.add("", count(5), size(0))
-	if err := a.print(g); err != nil {
+	a, out, _ := clitest.New()
+	a.OutTTY, a.Color, a.Width = true, false, 80
+	g := cli.NewGrid("NAME", "ROWS", "SIZE")
+	g.Add("a\x1b[2J", cli.Count(1234), cli.Size(1<<20))
+	g.Add("", cli.Count(5), cli.Size(0))
+	if err := a.Print(g); err != nil {
 		t.Fatal(err)
 	}
-	a.out.Flush()
+	a.Out.Flush()
 	want := `
 ╭──────────┬───────┬───────╮
 │ NAME     │  ROWS │  SIZE │
@@ -190,20 +188,20 @@ func TestFramedTable(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
-		a, _, errs := testApp()
-		a.in, a.inTTY, a.errTTY = strings.NewReader(answer), true, true
-		if err := a.confirm(false, "Drop it?"); (err == nil) != want {
+		a, _, errs := clitest.New()
+		a.In, a.InTTY, a.ErrTTY = strings.NewReader(answer), true, true
+		if err := a.Confirm(false, "Drop it?"); (err == nil) != want {
 			t.Errorf("answer %q: %v", answer, err)
 		}
 		if errs.String() != "Drop it? [y/N] " {
 			t.Errorf("asked %q", errs)
 		}
 	}
-	a, _, errs := testApp()
-	if err := a.confirm(false, "Drop it?"); faultOf(err).code != exitUsage || errs.Len() > 0 {
+	a, _, errs := clitest.New()
+	if err := a.Confirm(false, "Drop it?"); cli.FaultOf(err).Code != cli.ExitUsage || errs.Len() > 0 {
 		t.Errorf("without a terminal: %v, asked %q", err, errs)
 	}
-	if err := a.confirm(true, "Drop it?"); err != nil {
+	if err := a.Confirm(true, "Drop it?"); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-func (a *app) scanCommand() *cobra.Command {
+func scanCommand(a *cli.App) *cobra.Command {
 	s, rows := &selection{}, &span{}
 	var limit int64
 	var form rowForm
@@ -37,18 +39,18 @@ pass all of them.`,
   stele scan webtable --keys-only --limit 10
   stele scan webtable --json | jq -r .row`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, err := a.scanOptions(cmd, s, rows, limit)
+			opts, err := scanOptions(a, cmd, s, rows, limit)
 			if err != nil {
 				return err
 			}
-			out := a.rowWriter(form)
+			out := newRowWriter(a, form)
 			if keysOnly {
-				opts, out = append(opts, oneCell()), a.keyWriter()
+				opts, out = append(opts, oneCell()), newKeyWriter(a)
 			}
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.scan(ctx, c.Table(args[0]), opts, out)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return scanRows(ctx, a, c.Table(args[0]), opts, out)
 			})
 		},
 	}
@@ -58,11 +60,11 @@ pass all of them.`,
 	cmd.Flags().SetNormalizeFunc(limitFlag)
 	cmd.Flags().BoolVar(&keysOnly, "keys-only", false, "print only the keys of the rows; servers send only keys")
 	form.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
-func (a *app) scanOptions(cmd *cobra.Command, s *selection, rows *span, limit int64) ([]client.ScanOption, error) {
+func scanOptions(a *cli.App, cmd *cobra.Command, s *selection, rows *span, limit int64) ([]client.ScanOption, error) {
 	opts, err := rows.options(a)
 	if err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func (a *app) scanOptions(cmd *cobra.Command, s *selection, rows *span, limit in
 	}
 	if cmd.Flags().Changed("rows-limit") {
 		if limit < 1 {
-			return nil, usagef("", "--rows-limit (--limit) is %d, must be at least 1", limit)
+			return nil, cli.Usagef("", "--rows-limit (--limit) is %d, must be at least 1", limit)
 		}
 		opts = append(opts, client.Limit(limit), client.BatchRows(int(min(limit, 1000))))
 	}
@@ -96,7 +98,7 @@ func oneCell() client.ScanOption {
 	return client.Filter(table.Chain{table.CellsPerRowLimit(1), table.StripValue{}})
 }
 
-func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOption, out rowWriter) (err error) {
+func scanRows(ctx context.Context, a *cli.App, t *client.Table, opts []client.ScanOption, out rowWriter) (err error) {
 	s := t.Scan(ctx, opts...)
 	defer s.Close()
 	var rows, cells int64
@@ -112,14 +114,14 @@ func (a *app) scan(ctx context.Context, t *client.Table, opts []client.ScanOptio
 		if rows == 0 {
 			return err
 		}
-		_ = a.out.Flush() // print the rows before the error
-		return fmt.Errorf("%w (after %s rows)", err, formatCount(rows))
+		_ = a.Out.Flush() // print the rows before the error
+		return fmt.Errorf("%w (after %s rows)", err, cli.FormatCount(rows))
 	}
-	if a.outTTY && a.errTTY && !a.json {
-		if err := a.out.Flush(); err != nil {
+	if a.OutTTY && a.ErrTTY && !a.JSON {
+		if err := a.Out.Flush(); err != nil {
 			return err
 		}
-		a.notef("%s, %s", plural(rows, "row"), plural(cells, "cell"))
+		a.Notef("%s, %s", cli.Plural(rows, "row"), cli.Plural(cells, "cell"))
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -43,7 +45,7 @@ func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err e
 	case 1:
 		opts = append(opts, client.Filter(columnPattern(s.columns[0])))
 	default:
-		return nil, usagef("join the patterns with |, as in 'anchor:(a|b)'", "--column is given %d times", len(s.columns))
+		return nil, cli.Usagef("join the patterns with |, as in 'anchor:(a|b)'", "--column is given %d times", len(s.columns))
 	}
 	if cmd.Flags().Changed("value-regex") {
 		opts = append(opts, client.Filter(table.ValueRegex(s.value)))
@@ -65,7 +67,7 @@ func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err e
 	}
 	if cmd.Flags().Changed("versions") {
 		if s.versions < 1 {
-			return nil, usagef("", "--versions is %d, must be at least 1", s.versions)
+			return nil, cli.Usagef("", "--versions is %d, must be at least 1", s.versions)
 		}
 		opts = append(opts, client.Versions(s.versions))
 	}
@@ -76,20 +78,20 @@ func (s *selection) options(cmd *cobra.Command) (opts []client.ReadOption, err e
 func timeRange(since, until string) (from, to time.Time, err error) {
 	now := time.Now()
 	if since != "" {
-		if from, err = parseMoment(since, now); err != nil {
+		if from, err = cli.ParseMoment(since, now); err != nil {
 			return from, to, fmt.Errorf("--since: %w", err)
 		}
 	}
 	if until != "" {
-		if to, err = parseMoment(until, now); err != nil {
+		if to, err = cli.ParseMoment(until, now); err != nil {
 			return from, to, fmt.Errorf("--until: %w", err)
 		}
 		if to.UnixMicro() <= 0 {
-			return from, to, usagef("omit it for no bound", "--until %s selects no versions: none is from before 1970", until)
+			return from, to, cli.Usagef("omit it for no bound", "--until %s selects no versions: none is from before 1970", until)
 		}
 	}
 	if since != "" && until != "" && !from.Before(to) {
-		return from, to, usagef("", "--since %s is not before --until %s", formatMoment(from.UnixMicro()), formatMoment(to.UnixMicro()))
+		return from, to, cli.Usagef("", "--since %s is not before --until %s", cli.FormatMoment(from.UnixMicro()), cli.FormatMoment(to.UnixMicro()))
 	}
 	return from, to, nil
 }
@@ -162,12 +164,12 @@ func (s *span) register(cmd *cobra.Command) {
 	f.StringVar(&s.prefix, "prefix", "", "read only rows whose keys begin with this `prefix`")
 }
 
-func (s *span) options(a *app) ([]client.ScanOption, error) {
-	if err := a.texts(&s.start, &s.end, &s.prefix); err != nil {
+func (s *span) options(a *cli.App) ([]client.ScanOption, error) {
+	if err := a.Texts(&s.start, &s.end, &s.prefix); err != nil {
 		return nil, err
 	}
 	if s.end != "" && s.start > s.end {
-		return nil, usagef("", "--start %s is after --end %s", escapeText(s.start), escapeText(s.end))
+		return nil, cli.Usagef("", "--start %s is after --end %s", cli.EscapeText(s.start), cli.EscapeText(s.end))
 	}
 	var opts []client.ScanOption
 	if s.start != "" {
@@ -180,9 +182,4 @@ func (s *span) options(a *app) ([]client.ScanOption, error) {
 		opts = append(opts, client.Prefix(s.prefix))
 	}
 	return opts, nil
-}
-
-// escapesFlag adds --escaped, for commands that take row keys and values.
-func (a *app) escapesFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&a.escapes, "escaped", "e", false, `interpret \n, \r, \t, \\ and \xNN in row keys, columns and values`)
 }

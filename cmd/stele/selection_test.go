@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/steledb/stele/client"
@@ -50,7 +52,7 @@ func TestExactColumns(t *testing.T) {
 			t.Errorf("%v: %v %s", c.names, err, diff)
 		}
 	}
-	if _, err := exactColumns([]string{"a b"}); faultOf(err).code != exitUsage {
+	if _, err := exactColumns([]string{"a b"}); cli.FaultOf(err).Code != cli.ExitUsage {
 		t.Errorf("an invalid family: %v", err)
 	}
 }
@@ -82,7 +84,7 @@ func TestDeleteMutation(t *testing.T) {
 		}
 	}
 	for _, columns := range [][]string{nil, {"a"}} {
-		if _, err := deleteMutation("r", columns, since, time.Time{}); faultOf(err).code != exitUsage {
+		if _, err := deleteMutation("r", columns, since, time.Time{}); cli.FaultOf(err).Code != cli.ExitUsage {
 			t.Errorf("columns %v with --since: %v, want wrong usage", columns, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -19,7 +21,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *cli.App) *cobra.Command {
 	dev, nodes := false, 1
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -65,23 +67,23 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 				return err
 			}
 			cfg.Dev = dev
-			cfg.Logger = a.newLogger(a.err, c.text("log_format"), c.text("log_level"))
+			cfg.Logger = newLogger(a, a.Err, c.text("log_format"), c.text("log_level"))
 			for _, name := range unknownVariables(os.Environ()) {
 				cfg.Logger.Warn(unknownVariableWarning(name))
 			}
 			if cmd.Flags().Changed("nodes") {
 				if !dev {
-					return usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes needs --dev: several nodes on one machine are for development")
+					return cli.Usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes needs --dev: several nodes on one machine are for development")
 				}
 				if nodes != 1 {
-					return a.serveDevCluster(cmd.Context(), c, nodes)
+					return serveDevCluster(cmd.Context(), a, c, nodes)
 				}
 			}
 			if dev {
-				return a.serveDev(cmd.Context(), c, cfg)
+				return serveDev(cmd.Context(), a, c, cfg)
 			}
-			return a.serve(cmd.Context(), cfg, c.drainTimeout(), func(_ context.Context, n *node.Node) error {
-				a.invite(c, n.RPCAddr())
+			return runNode(cmd.Context(), a, cfg, c.drainTimeout(), func(_ context.Context, n *node.Node) error {
+				invite(a, c, n.RPCAddr())
 				return nil
 			})
 		},
@@ -94,11 +96,11 @@ Settings also come from the environment (STELE_DATA_DIR, ...) and from
 
 // invite prints how another host joins, if standard error is a terminal and other hosts can reach this
 // node.
-func (a *app) invite(c *configuration, addr string) {
-	if !a.errTTY || c.text("gossip") == "off" || isLoopback(addr) || c.securityDir() == "" {
+func invite(a *cli.App, c *configuration, addr string) {
+	if !a.ErrTTY || c.text("gossip") == "off" || isLoopback(addr) || c.securityDir() == "" {
 		return
 	}
-	a.notef("to add another host, create a token:\n\n  stele token create --addr %s --credential admin.pem --out token\n\ncopy it to the host, and run there:\n\n  %s\n",
+	a.Notef("to add another host, create a token:\n\n  stele token create --addr %s --credential admin.pem --out token\n\ncopy it to the host, and run there:\n\n  %s\n",
 		addr, c.invitation(addr))
 }
 
@@ -117,7 +119,7 @@ func (c *configuration) invitation(addr string) string {
 
 // serve runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
 // serves; an error of ready stops the node.
-func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
+func runNode(ctx context.Context, a *cli.App, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
 	sup := newSupervisor(cfg.Logger)
 	defer sup.close()
 	cfg.Waiting = sup.waiting
@@ -148,7 +150,7 @@ func (a *app) serve(ctx context.Context, cfg node.Config, drain time.Duration, r
 		return errors.Join(err, nodeFailure(failure))
 	}
 	sup.stopping(drain + closeTimeout)
-	return errors.Join(err, nodeFailure(n.Err()), a.stop(n, drain, drain+closeTimeout, cfg.Logger))
+	return errors.Join(err, nodeFailure(n.Err()), stopNode(a, n, drain, drain+closeTimeout, cfg.Logger))
 }
 
 // closeTimeout bounds the stop of a node's services, in addition to the time for requests: 30 s. Data
@@ -188,11 +190,11 @@ type closer interface {
 
 // stop closes the node. Requests in progress get drain to finish; the whole stop gets bound. A second
 // signal ends the wait at once; if the node has failed, the first signal does.
-func (a *app) stop(n closer, drain, bound time.Duration, log *slog.Logger) error {
+func stopNode(a *cli.App, n closer, drain, bound time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	again := make(chan os.Signal, 1)
-	signal.Notify(again, signals()...)
+	signal.Notify(again, cli.Signals()...)
 	defer signal.Stop(again)
 	which := "a second signal"
 	if err := n.Err(); err != nil {
@@ -229,9 +231,9 @@ func nodeFailure(err error) error {
 	if err == nil || errors.Is(err, node.ErrRemoved) {
 		return err
 	}
-	f := faultOf(err)
-	if f.code == exitNotFound || f.code == exitDenied && !needsToken(err) {
-		f.code = exitError
+	f := cli.FaultOf(err)
+	if f.Code == cli.ExitNotFound || f.Code == cli.ExitDenied && !needsToken(err) {
+		f.Code = cli.ExitError
 	}
 	return f
 }
@@ -239,7 +241,7 @@ func nodeFailure(err error) error {
 // needsToken reports whether the host needs another token to join.
 func needsToken(err error) bool {
 	var refused *client.TokenRefusedError
-	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || isTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
+	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || cli.IsTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }
 
 // startError adds a hint to the error of a failed start.
@@ -249,11 +251,11 @@ func startError(err error, cfg node.Config) error {
 		return err
 	}
 	if underSystemd && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {
-		return withHint(err, "the unit can write only below /var/lib/stele: mount disks there, or run \"systemctl edit stele\" and add "+
+		return cli.WithHint(err, "the unit can write only below /var/lib/stele: mount disks there, or run \"systemctl edit stele\" and add "+
 			"\"[Service]\" and \"ReadWritePaths=FOLDER\"; the unit's user, stele, must own the folder")
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return withHint(err, fmt.Sprintf(`name a writable folder with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
+		return cli.WithHint(err, fmt.Sprintf(`name a writable folder with --data-dir (now %s), or try "stele serve --dev"`, cfg.DataDirs[0]))
 	}
 	return err
 }

@@ -13,9 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/knadh/koanf/v2"
 
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/security/audit"
 )
 
 // A setting is a configuration key: a flag of serve, a line of the file, and an environment variable.
@@ -84,9 +87,9 @@ func (s *setting) whatDefault() string {
 	case s.unset != "":
 		return s.unset
 	case s.isList():
-		return orElse(strings.Join(s.initial.([]string), " "), "none")
+		return cli.OrElse(strings.Join(s.initial.([]string), " "), "none")
 	}
-	return orElse(s.initial.(string), "none")
+	return cli.OrElse(s.initial.(string), "none")
 }
 
 // sample returns a value in the syntax of the file: the example, or else the default.
@@ -118,10 +121,10 @@ func findSetting(key string) *setting {
 func checkAddr(s string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err != nil || port == "" {
-		return usagef("", "%q is not host:port", s)
+		return cli.Usagef("", "%q is not host:port", s)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return usagef("", "%q has no port between 0 and 65535", s)
+		return cli.Usagef("", "%q has no port between 0 and 65535", s)
 	}
 	return nil
 }
@@ -145,9 +148,9 @@ func checkSizeMin(s string, minimum int64) error {
 	if s == "" {
 		return nil
 	}
-	n, err := parseSize(s)
+	n, err := cli.ParseSize(s)
 	if err == nil && n < minimum {
-		return usagef("omit it for the default", "%q is too small: it must be at least %s", s, formatSize(minimum))
+		return cli.Usagef("omit it for the default", "%q is too small: it must be at least %s", s, cli.FormatSize(minimum))
 	}
 	return err
 }
@@ -157,9 +160,9 @@ func checkExtentSize(s string) error {
 	if s == "" {
 		return nil
 	}
-	n, err := parseSize(s)
+	n, err := cli.ParseSize(s)
 	if err == nil && (n < 64<<10 || n > 1<<30 || n%(64<<10) != 0) {
-		return usagef("", "%q is not a multiple of 64KiB between 64KiB and 1GiB", s)
+		return cli.Usagef("", "%q is not a multiple of 64KiB between 64KiB and 1GiB", s)
 	}
 	return err
 }
@@ -168,13 +171,13 @@ func checkProfiles(s string) error {
 	if s == "off" || s == node.ProfilesOnHTTP || filepath.IsAbs(s) {
 		return nil
 	}
-	return usagef("", "%q is not off, http or an absolute path", s)
+	return cli.Usagef("", "%q is not off, http or an absolute path", s)
 }
 
 func checkDuration(s string) error {
-	d, err := parseDuration(s)
+	d, err := cli.ParseDuration(s)
 	if err == nil && d < 0 {
-		err = usagef("", "%q is negative", s)
+		err = cli.Usagef("", "%q is negative", s)
 	}
 	return err
 }
@@ -185,10 +188,10 @@ func oneOf(words ...string) func(string) error {
 			return nil
 		}
 		hint := ""
-		if near := nearest(s, words); near != "" {
+		if near := cli.Nearest(s, words); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		return usagef(hint, "%q is not one of %s", s, strings.Join(words, ", "))
+		return cli.Usagef(hint, "%q is not one of %s", s, strings.Join(words, ", "))
 	}
 }
 
@@ -228,7 +231,7 @@ func (c *configuration) validate() {
 		}
 	}
 	if slices.Contains(c.values.Strings("data_dir"), "") || len(c.values.Strings("data_dir")) == 0 {
-		c.addProblem("data_dir", usagef("", "the name of a folder is empty"))
+		c.addProblem("data_dir", cli.Usagef("", "the name of a folder is empty"))
 	}
 	if len(c.problems) == 0 { // conflicts between invalid values are not meaningful
 		c.checkMembership()
@@ -251,11 +254,11 @@ func (c *configuration) checkExposure() {
 			continue
 		}
 		if c.dev {
-			c.addConflict(key, usagef(`omit it, or create a cluster with access control by "stele init"`,
+			c.addConflict(key, cli.Usagef(`omit it, or create a cluster with access control by "stele init"`,
 				"refusing to listen on %s (%s, %s): a node for development has no access control, and must listen on loopback addresses", addr, key, c.origin[key]))
 			continue
 		}
-		c.addConflict(key, usagef(
+		c.addConflict(key, cli.Usagef(
 			"create the keys of a new cluster by \"stele init\", or join a cluster by --join and --token-file; to try a node without keys, listen on 127.0.0.1",
 			"refusing to listen on %s (%s, %s): this node has no keys, so every client could read and write everything", addr, key, c.origin[key]))
 	}
@@ -308,10 +311,10 @@ func (c *configuration) node() (node.Config, error) {
 	}
 	cfg.Encryption = node.Encryption{KeyFile: c.text("encryption_key_file"), KeyCommand: c.text("encryption_key_command")}
 	cfg.AuditTo = auditTo(c.text("audit_to"))
-	cfg.VoterStable, _ = parseDuration(c.text("voter_stable")) // validate has checked it
+	cfg.VoterStable, _ = cli.ParseDuration(c.text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {
 		if s := c.text(key); s != "" {
-			n, err := parseSize(s)
+			n, err := cli.ParseSize(s)
 			if err != nil {
 				return cfg, fmt.Errorf("%s (%s): %w", key, c.origin[key], err)
 			}
@@ -322,6 +325,25 @@ func (c *configuration) node() (node.Config, error) {
 }
 
 func (c *configuration) drainTimeout() time.Duration {
-	d, _ := parseDuration(c.text("drain_timeout")) // validate has checked it
+	d, _ := cli.ParseDuration(c.text("drain_timeout")) // validate has checked it
 	return d
+}
+
+// checkAuditTo checks the setting audit_to.
+func checkAuditTo(s string) error {
+	if s == "auto" || s == "off" || s == audit.Journal || filepath.IsAbs(s) {
+		return nil
+	}
+	return cli.Usagef("", "%q is not auto, off, journal or an absolute path", s)
+}
+
+// auditTo returns the second destination of the audit log; empty if there is none.
+func auditTo(setting string) string {
+	switch {
+	case setting == "off", setting == "auto" && !cli.InJournal():
+		return ""
+	case setting == "auto":
+		return audit.Journal
+	}
+	return setting
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/tablet"
@@ -12,16 +14,16 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-func (a *app) sstableCommand() *cobra.Command {
+func sstableCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sstable",
 		Short: "Dump and verify SSTables on disk",
 		Example: `  stele sstable dump /var/lib/stele/blobs/blobs/0a1b....0of1
   stele sstable verify 0a1b... --data-dir /var/lib/stele`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.sstableDumpCommand(), a.sstableVerifyCommand())
+	cmd.AddCommand(sstableDumpCommand(a), sstableVerifyCommand(a))
 	return cmd
 }
 
@@ -29,7 +31,7 @@ func (a *app) sstableCommand() *cobra.Command {
 const sstableHelp = `FILE is an SSTable, an extent file of one in a node's data folder, or the id of a blob
 whose extents are in the data folders. Running nodes are not affected.`
 
-func (a *app) sstableDumpCommand() *cobra.Command {
+func sstableDumpCommand(a *cli.App) *cobra.Command {
 	var dirs []string
 	var keys, summary bool
 	cmd := &cobra.Command{
@@ -45,9 +47,9 @@ kind, row, column, time and value.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSSTable(args[0], dirs, func(src *extents) error {
-				ctx, cancel := a.within(cmd, noTimeout)
+				ctx, cancel := a.Within(cmd, cli.NoTimeout)
 				defer cancel()
-				return a.dumpSSTable(ctx, src, keys, summary)
+				return dumpSSTable(ctx, a, src, keys, summary)
 			})
 		},
 	}
@@ -72,19 +74,19 @@ func withSSTable(name string, dirs []string, f func(*extents) error) error {
 	var corrupt *sstable.CorruptError
 	if errors.As(err, &corrupt) {
 		p := problemOf(src, err)
-		return damagedf("%s at offset %d: %s", p.File, p.Offset, p.Error)
+		return cli.Damagedf("%s at offset %d: %s", p.File, p.Offset, p.Error)
 	}
 	return err
 }
 
-func (a *app) dumpSSTable(ctx context.Context, src *extents, keys, summary bool) error {
+func dumpSSTable(ctx context.Context, a *cli.App, src *extents, keys, summary bool) error {
 	switch {
-	case a.json && summary:
-		return a.sstableSummary(ctx, src)
-	case a.json:
-		return a.dumpJSON(ctx, src, keys)
+	case a.JSON && summary:
+		return sstableSummary(ctx, a, src)
+	case a.JSON:
+		return dumpJSON(ctx, a, src, keys)
 	}
-	return sstable.Dump(ctx, a.out, src, sstable.DumpOptions{
+	return sstable.Dump(ctx, a.Out, src, sstable.DumpOptions{
 		Name: src.name, NoEntries: summary,
 		Entry: func(dst, key, value []byte) []byte {
 			return textEntry(dst, key, value, keys)
@@ -93,7 +95,7 @@ func (a *app) dumpSSTable(ctx context.Context, src *extents, keys, summary bool)
 }
 
 // dumpJSON prints each entry as an object.
-func (a *app) dumpJSON(ctx context.Context, src *extents, keys bool) error {
+func dumpJSON(ctx context.Context, a *cli.App, src *extents, keys bool) error {
 	t, err := sstable.Open(ctx, src, sstable.OpenOptions{Name: src.name})
 	if err != nil {
 		return err
@@ -106,20 +108,20 @@ func (a *app) dumpJSON(ctx context.Context, src *extents, keys bool) error {
 			return errors.Join(err, it.Close())
 		}
 		line = append(jsonEntry(line[:0], it.Key(), it.Value(), keys), '\n')
-		if _, err := a.out.Write(line); err != nil {
+		if _, err := a.Out.Write(line); err != nil {
 			return errors.Join(err, it.Close())
 		}
 	}
 	return it.Close()
 }
 
-func (a *app) sstableSummary(ctx context.Context, src *extents) error {
+func sstableSummary(ctx context.Context, a *cli.App, src *extents) error {
 	t, err := sstable.Open(ctx, src, sstable.OpenOptions{Name: src.name})
 	if err != nil {
 		return err
 	}
 	m := t.Meta()
-	return a.printJSON(struct {
+	return a.PrintJSON(struct {
 		File           string `json:"file"`
 		Bytes          int64  `json:"bytes"`
 		Entries        uint64 `json:"entries"`
@@ -187,21 +189,21 @@ func textEntry(dst, key, value []byte, keys bool) []byte {
 	e, ok := parseEntry(key, value)
 	switch {
 	case !ok && keys:
-		return append(dst, escapeBytes(key)...)
+		return append(dst, cli.EscapeBytes(key)...)
 	case !ok:
-		return fmt.Appendf(dst, "%s\t%s", escapeBytes(key), escapeBytes(value))
+		return fmt.Appendf(dst, "%s\t%s", cli.EscapeBytes(key), cli.EscapeBytes(value))
 	}
-	dst = fmt.Appendf(dst, "%d\t%s\t%s", e.seq, kindNames[e.kind], escapeBytes(e.row))
+	dst = fmt.Appendf(dst, "%d\t%s\t%s", e.seq, kindNames[e.kind], cli.EscapeBytes(e.row))
 	if len(e.column) > 0 {
-		dst = fmt.Appendf(dst, "\t%s", escapeBytes(e.column))
+		dst = fmt.Appendf(dst, "\t%s", cli.EscapeBytes(e.column))
 	}
 	switch {
 	case e.kind == ikey.KindCell && keys:
-		dst = fmt.Appendf(dst, "\t%s", formatMoment(e.timestamp))
+		dst = fmt.Appendf(dst, "\t%s", cli.FormatMoment(e.timestamp))
 	case e.kind == ikey.KindCell:
-		dst = fmt.Appendf(dst, "\t%s\t%s", formatMoment(e.timestamp), escapeBytes(e.value))
+		dst = fmt.Appendf(dst, "\t%s\t%s", cli.FormatMoment(e.timestamp), cli.EscapeBytes(e.value))
 	case e.start != 0 || e.end != 0:
-		dst = fmt.Appendf(dst, "\t%s to %s", formatMoment(e.start), rangeEnd(e.end))
+		dst = fmt.Appendf(dst, "\t%s to %s", cli.FormatMoment(e.start), rangeEnd(e.end))
 	}
 	return dst
 }
@@ -210,7 +212,7 @@ func rangeEnd(end int64) string {
 	if end == 0 {
 		return "any"
 	}
-	return formatMoment(end)
+	return cli.FormatMoment(end)
 }
 
 // jsonEntry appends an entry as an object; without the value if keys is true.
@@ -219,21 +221,21 @@ func jsonEntry(dst, key, value []byte, keys bool) []byte {
 		if keys {
 			return dst
 		}
-		return appendJSONField(append(dst, ','), "value", value)
+		return cli.AppendJSONField(append(dst, ','), "value", value)
 	}
 	e, ok := parseEntry(key, value)
 	if !ok {
-		dst = appendJSONField(append(dst, '{'), "key", key)
+		dst = cli.AppendJSONField(append(dst, '{'), "key", key)
 		return append(appendValue(dst), '}')
 	}
 	dst = fmt.Appendf(dst, `{"seq":%d,"kind":%q,`, e.seq, kindNames[e.kind])
-	dst = appendJSONField(dst, "row", e.row)
+	dst = cli.AppendJSONField(dst, "row", e.row)
 	if len(e.column) > 0 {
 		name := "column"
 		if e.kind == ikey.KindDeleteFamily {
 			name = "family"
 		}
-		dst = appendJSONField(append(dst, ','), name, e.column)
+		dst = cli.AppendJSONField(append(dst, ','), name, e.column)
 		dst = fmt.Appendf(dst, `,"family_id":%d`, e.family)
 	}
 	switch {
@@ -245,7 +247,7 @@ func jsonEntry(dst, key, value []byte, keys bool) []byte {
 	return append(dst, '}')
 }
 
-func (a *app) sstableVerifyCommand() *cobra.Command {
+func sstableVerifyCommand(a *cli.App) *cobra.Command {
 	var dirs []string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
@@ -259,9 +261,9 @@ properties. Exit codes: 0 no problems, 5 problems found.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withSSTable(args[0], dirs, func(src *extents) error {
-				ctx, cancel := a.within(cmd, noTimeout)
+				ctx, cancel := a.Within(cmd, cli.NoTimeout)
 				defer cancel()
-				return a.verifySSTable(ctx, src)
+				return verifySSTable(ctx, a, src)
 			})
 		},
 	}
@@ -269,11 +271,11 @@ properties. Exit codes: 0 no problems, 5 problems found.
 	return cmd
 }
 
-func (a *app) verifySSTable(ctx context.Context, src *extents) error {
+func verifySSTable(ctx context.Context, a *cli.App, src *extents) error {
 	problems := 0
 	report := func(p problemJSON) {
 		problems++
-		a.printProblem(p)
+		printProblem(a, p)
 	}
 	if err := src.verify(report); err != nil {
 		return err
@@ -289,8 +291,8 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = a.printJSON(struct {
+	if a.JSON {
+		err = a.PrintJSON(struct {
 			File     string `json:"file"`
 			OK       bool   `json:"ok"`
 			Bytes    int64  `json:"bytes"`
@@ -299,11 +301,11 @@ func (a *app) verifySSTable(ctx context.Context, src *extents) error {
 			Problems int    `json:"problems"`
 		}{src.name, problems == 0, stats.Bytes, stats.Blocks, stats.Entries, problems})
 	} else {
-		_, err = fmt.Fprintf(a.out, "%s: %s: %s in %s, %s\n", a.verdict(problems), src.name,
-			plural(int64(stats.Entries), "entry"), plural(int64(stats.Blocks), "block"), formatSize(stats.Bytes))
+		_, err = fmt.Fprintf(a.Out, "%s: %s: %s in %s, %s\n", verdict(a, problems), src.name,
+			cli.Plural(int64(stats.Entries), "entry"), cli.Plural(int64(stats.Blocks), "block"), cli.FormatSize(stats.Bytes))
 	}
 	if err == nil && problems > 0 {
-		err = silentExit(exitUnhealthy)
+		err = cli.SilentExit(cli.ExitUnhealthy)
 	}
 	return err
 }

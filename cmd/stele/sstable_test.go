@@ -9,6 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+
+	"github.com/steledb/stele/cmd/stele/cli"
+
+	"github.com/spf13/cobra"
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
@@ -63,15 +68,15 @@ func TestSSTableOfSeveralExtents(t *testing.T) {
 	for _, args := range [][]string{
 		{id.String(), "--data-dir", dir}, {id.String(), "--data-dir", t.TempDir(), "--data-dir", dir + "/blobs"}, {files[1]},
 	} {
-		a, out, errs := testApp()
-		if code := a.run(context.Background(), append([]string{"sstable", "verify"}, args...)); code != exitOK {
+		a, out, errs := clitest.New()
+		if code := a.Run(context.Background(), []cli.Group{{ID: "tools", Title: "Tools:", Commands: []*cobra.Command{sstableCommand(a)}}}, append([]string{"sstable", "verify"}, args...)); code != cli.ExitOK {
 			t.Errorf("verify %v: exit code %d: %s", args, code, errs)
 		}
 		if want := fmt.Sprintf("sound: %s: %d entries in ", id, entries); !strings.HasPrefix(out.String(), want) {
 			t.Errorf("verify %v printed %q, want %q", args, out, want)
 		}
-		a, out, errs = testApp()
-		if code := a.run(context.Background(), append([]string{"sstable", "dump", "--json", "--keys"}, args...)); code != exitOK {
+		a, out, errs = clitest.New()
+		if code := a.Run(context.Background(), []cli.Group{{ID: "tools", Title: "Tools:", Commands: []*cobra.Command{sstableCommand(a)}}}, append([]string{"sstable", "dump", "--json", "--keys"}, args...)); code != cli.ExitOK {
 			t.Errorf("dump %v: exit code %d: %s", args, code, errs)
 		}
 		if n := bytes.Count(out.Bytes(), []byte("\n")); n != entries {

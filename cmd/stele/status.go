@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+func statusCommand(a *cli.App) *cobra.Command {
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -38,23 +40,23 @@ cluster are not served; 3 it cannot be reached; 7 it did not answer in time. Wit
   stele status --json | jq -r .state`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				s, err := c.Status(ctx)
 				if err != nil {
 					return err
 				}
 				whole := clusterOf(ctx, c)
-				if err := a.printStatus(s, whole); err != nil {
+				if err := printStatus(a, s, whole); err != nil {
 					return err
 				}
 				if whole.unserved() > 0 {
-					a.hint(unservedHint)
+					a.Hint(unservedHint)
 				}
 				state, _ := clusterState(s, whole)
 				if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
 					return nil
 				}
-				return silentExit(exitUnhealthy)
+				return cli.SilentExit(cli.ExitUnhealthy)
 			})
 		},
 	}
@@ -135,49 +137,49 @@ func statusOf(s *client.Status) statusJSON {
 	return j
 }
 
-func (a *app) printStatus(s *client.Status, whole *clusterJSON) error {
-	if a.json {
+func printStatus(a *cli.App, s *client.Status, whole *clusterJSON) error {
+	if a.JSON {
 		j := statusOf(s)
 		j.Whole = whole
 		j.State, _ = clusterState(s, whole)
-		return a.printJSON(j)
+		return a.PrintJSON(j)
 	}
-	fmt.Fprintf(a.out, "%s\n", a.statusSentence(s, whole))
+	fmt.Fprintf(a.Out, "%s\n", statusSentence(a, s, whole))
 	for _, t := range whole.problemLines() {
-		fmt.Fprintf(a.out, "%s\n", escapeLines(t))
+		fmt.Fprintf(a.Out, "%s\n", cli.EscapeLines(t))
 	}
-	fmt.Fprintln(a.out)
-	figures := newGrid("FIGURE", "VALUE")
-	figures.add("node", named(s.Node, s.NodeID))
-	figures.add("role", strings.ReplaceAll(nodeRole(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
-	figures.add("cluster", s.Cluster+ofNodes(s))
-	figures.add("version", s.Version)
-	figures.add("up", formatUptime(s.Uptime))
-	figures.add("memtables", formatSize(s.MemtableBytes)+" of "+formatSize(s.MemtableBytesMax))
-	figures.add("caches", formatSize(s.CacheBytes))
-	figures.add("block cache", hitRate(s.CacheHits, s.CacheMisses))
-	figures.add("scan cache", hitRate(s.ScanCacheHits, s.ScanCacheMisses))
-	figures.add("in-memory groups", formatSize(s.PinnedBytes)+unpinnedText(s))
-	figures.add("indexes and filters", formatSize(s.OpenFileBytes))
-	figures.add("commit log to replay", formatSize(s.LogBytes))
-	figures.add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
+	fmt.Fprintln(a.Out)
+	figures := cli.NewGrid("FIGURE", "VALUE")
+	figures.Add("node", named(s.Node, s.NodeID))
+	figures.Add("role", strings.ReplaceAll(nodeRole(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
+	figures.Add("cluster", s.Cluster+ofNodes(s))
+	figures.Add("version", s.Version)
+	figures.Add("up", formatUptime(s.Uptime))
+	figures.Add("memtables", cli.FormatSize(s.MemtableBytes)+" of "+cli.FormatSize(s.MemtableBytesMax))
+	figures.Add("caches", cli.FormatSize(s.CacheBytes))
+	figures.Add("block cache", hitRate(s.CacheHits, s.CacheMisses))
+	figures.Add("scan cache", hitRate(s.ScanCacheHits, s.ScanCacheMisses))
+	figures.Add("in-memory groups", cli.FormatSize(s.PinnedBytes)+unpinnedText(s))
+	figures.Add("indexes and filters", cli.FormatSize(s.OpenFileBytes))
+	figures.Add("commit log to replay", cli.FormatSize(s.LogBytes))
+	figures.Add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
 	under := "?"
 	if !s.Counting {
-		under = formatCount(s.UnderReplicated)
+		under = cli.FormatCount(s.UnderReplicated)
 	}
-	figures.add("under-replicated extents", under)
-	figures.add("reads", fmt.Sprintf("%s rows, %s batches of scans", formatCount(s.Reads), formatCount(s.Scans)))
-	figures.add("writes", fmt.Sprintf("%s commits, %s stalled, %s rejected", formatCount(s.Commits), formatCount(s.Stalls), formatCount(s.Overloads)))
-	figures.add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", formatCount(s.MinorCompactions), formatCount(s.MergingCompactions), formatCount(s.MajorCompactions)))
-	disks := newGrid("STATE", "USED", "FREE", "OF", "DATA FOLDER")
+	figures.Add("under-replicated extents", under)
+	figures.Add("reads", fmt.Sprintf("%s rows, %s batches of scans", cli.FormatCount(s.Reads), cli.FormatCount(s.Scans)))
+	figures.Add("writes", fmt.Sprintf("%s commits, %s stalled, %s rejected", cli.FormatCount(s.Commits), cli.FormatCount(s.Stalls), cli.FormatCount(s.Overloads)))
+	figures.Add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", cli.FormatCount(s.MinorCompactions), cli.FormatCount(s.MergingCompactions), cli.FormatCount(s.MajorCompactions)))
+	disks := cli.NewGrid("STATE", "USED", "FREE", "OF", "DATA FOLDER")
 	for _, d := range s.Disks {
 		state := "ok"
 		if d.Retired {
 			state = "retired"
 		}
-		disks.add(state, size(d.UsedBytes), size(d.FreeBytes), size(d.TotalBytes), d.Path)
+		disks.Add(state, cli.Size(d.UsedBytes), cli.Size(d.FreeBytes), cli.Size(d.TotalBytes), d.Path)
 	}
-	return a.printAll(whole.grid(), figures, disks)
+	return a.PrintAll(whole.grid(), figures, disks)
 }
 
 // logSettles is the time after a node's start in which its commit log may have fewer replicas than it
@@ -194,12 +196,12 @@ const (
 // clusterState returns the state, and the rest of the first line of a status.
 func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
 	if !s.Ready {
-		return stateUnhealthy, ": node " + s.Node + " does not serve: " + orElse(s.Reason, "no reason given")
+		return stateUnhealthy, ": node " + s.Node + " does not serve: " + cli.OrElse(s.Reason, "no reason given")
 	}
-	text = fmt.Sprintf(": node %s serves %s in %s", s.Node, plural(s.Tables, "table"), plural(s.Tablets, "tablet"))
+	text = fmt.Sprintf(": node %s serves %s in %s", s.Node, cli.Plural(s.Tables, "table"), cli.Plural(s.Tablets, "tablet"))
 	if s.Nodes > 1 {
 		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // at least the node that answered
-		text += fmt.Sprintf("; %d of %s alive", alive, plural(s.Nodes, "node"))
+		text += fmt.Sprintf("; %d of %s alive", alive, cli.Plural(s.Nodes, "node"))
 	}
 	faults := stateFaults(s, whole)
 	if len(faults) > 0 {
@@ -218,27 +220,27 @@ func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
 			faults = append(faults, fmt.Sprintf(format, args...))
 		}
 	}
-	add(whole.unserved() > 0, "%s of the cluster not served", plural(whole.unserved(), "tablet"))
+	add(whole.unserved() > 0, "%s of the cluster not served", cli.Plural(whole.unserved(), "tablet"))
 	add(s.Counting, "under-replicated extents not counted yet")
-	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", plural(s.UnderReplicated, "extent"))
-	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, plural(s.Replicas, "node"))
+	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", cli.Plural(s.UnderReplicated, "extent"))
+	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, cli.Plural(s.Replicas, "node"))
 	retired := 0
 	for _, d := range s.Disks {
 		if d.Retired {
 			retired++
 		}
 	}
-	add(retired > 0, "%d of %s failed", retired, plural(int64(len(s.Disks)), "data folder"))
+	add(retired > 0, "%d of %s failed", retired, cli.Plural(int64(len(s.Disks)), "data folder"))
 	return faults
 }
 
 // stateStyles are the colours of the states.
-var stateStyles = map[string]style{stateHealthy: styleGood, stateDegraded: styleHint, stateUnhealthy: styleError}
+var stateStyles = map[string]cli.Style{stateHealthy: cli.StyleGood, stateDegraded: cli.StyleHint, stateUnhealthy: cli.StyleError}
 
 // statusSentence returns the first line of a status.
-func (a *app) statusSentence(s *client.Status, whole *clusterJSON) string {
+func statusSentence(a *cli.App, s *client.Status, whole *clusterJSON) string {
 	state, text := clusterState(s, whole)
-	return a.paint(a.outTTY, stateStyles[state], state) + escapeText(text)
+	return a.Paint(a.OutTTY, stateStyles[state], state) + cli.EscapeText(text)
 }
 
 // ofNodes returns ", N nodes"; empty if the number is unknown.
@@ -246,7 +248,7 @@ func ofNodes(s *client.Status) string {
 	if s.Nodes == 0 {
 		return ""
 	}
-	return ", " + plural(s.Nodes, "node")
+	return ", " + cli.Plural(s.Nodes, "node")
 }
 
 // unpinnedText returns the size of in-memory groups that do not fit into memory; empty if all do.
@@ -254,7 +256,7 @@ func unpinnedText(s *client.Status) string {
 	if s.UnpinnedBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s more do not fit: increase the setting memory", formatSize(s.UnpinnedBytes))
+	return fmt.Sprintf("; %s more do not fit: increase the setting memory", cli.FormatSize(s.UnpinnedBytes))
 }
 
 func hitRate(hits, misses int64) string {
@@ -268,7 +270,7 @@ func formatUptime(d time.Duration) string {
 	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
 	switch {
 	case days > 0:
-		return fmt.Sprintf("%s %dh %dm", plural(int64(days), "day"), hours, minutes)
+		return fmt.Sprintf("%s %dh %dm", cli.Plural(int64(days), "day"), hours, minutes)
 	case hours > 0:
 		return fmt.Sprintf("%dh %dm", hours, minutes)
 	}

@@ -13,6 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+
+	"github.com/steledb/stele/cmd/stele/cli"
+
+	"github.com/spf13/cobra"
 	"github.com/steledb/stele/node"
 )
 
@@ -109,10 +114,10 @@ func TestServeIsSupervised(t *testing.T) {
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a, _, errs := testApp()
+	a, _, errs := clitest.New()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- a.run(ctx, strings.Fields("serve --config "+os.DevNull+" --listen 127.0.0.1:0 --gossip off --http off --memory 256MiB --drain-timeout 5s --data-dir "+t.TempDir()))
+		ended <- a.Run(ctx, []cli.Group{{ID: "tools", Title: "Tools:", Commands: []*cobra.Command{serveCommand(a)}}}, strings.Fields("serve --config "+os.DevNull+" --listen 127.0.0.1:0 --gossip off --http off --memory 256MiB --drain-timeout 5s --data-dir "+t.TempDir()))
 	}()
 	var states []string
 	await := func(part string) {
@@ -135,7 +140,7 @@ func TestServeIsSupervised(t *testing.T) {
 	if last := states[len(states)-1]; !strings.Contains(last, "EXTEND_TIMEOUT_USEC=40000000") { // 5 s, closeTimeout, stopMargin
 		t.Errorf("stopping: %q", last)
 	}
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
@@ -152,9 +157,9 @@ func (s stuck) Err() error { return nil }
 
 // A start and a stop that hang return after their bounds.
 func TestStopIsBounded(t *testing.T) {
-	a, _, _ := testApp()
+	a, _, _ := clitest.New()
 	n := stuck{make(chan context.Context, 1)}
-	err := a.stop(n, 10*time.Millisecond, 50*time.Millisecond, slog.New(slog.DiscardHandler))
+	err := stopNode(a, n, 10*time.Millisecond, 50*time.Millisecond, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "did not close within 50ms; the next start recovers") {
 		t.Errorf("a node that does not close: %v", err)
 	}

@@ -6,24 +6,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/table"
 )
 
-func (a *app) tableCommand() *cobra.Command {
+func tableCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
 		Short: "Create, list, describe, drop and compact tables; split, move and merge tablets",
 		Example: `  stele table create webtable --family contents:versions=3 --family anchor
   stele table list
   stele table describe webtable`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.tableCreateCommand(), a.tableListCommand(), a.tableDescribeCommand(), a.tableDropCommand(), a.tableCompactCommand(),
-		a.tableSplitCommand(), a.tableMoveCommand(), a.tableMergeCommand(), a.tableOwnerCommand())
+	cmd.AddCommand(tableCreateCommand(a), tableListCommand(a), tableDescribeCommand(a), tableDropCommand(a), tableCompactCommand(a),
+		tableSplitCommand(a), tableMoveCommand(a), tableMergeCommand(a), tableOwnerCommand(a))
 	return cmd
 }
 
@@ -46,7 +48,7 @@ Options of the locality group apply to all its families:
 
 With both versions= and age=, a version is collected as soon as either allows it.`
 
-func (a *app) tableCreateCommand() *cobra.Command {
+func tableCreateCommand(a *cli.App) *cobra.Command {
 	var families []string
 	var f splitFlags
 	dryRun := false
@@ -60,7 +62,7 @@ func (a *app) tableCreateCommand() *cobra.Command {
   stele table create events --family e --split-hex 16`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			specs, err := parseFamilies(families)
+			specs, err := cli.ParseFamilies(families)
 			if err != nil {
 				return err
 			}
@@ -73,53 +75,42 @@ func (a *app) tableCreateCommand() *cobra.Command {
 				return err
 			}
 			if dryRun {
-				a.notef("would create a table%s:", inTablets(len(splitAt)))
-				return a.printSchema(s)
+				a.Notef("would create a table%s:", inTablets(len(splitAt)))
+				return printSchema(a, s)
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				began := time.Now()
 				s, err := c.CreateSplitTable(ctx, args[0], splitAt, specs...)
 				if err != nil {
 					return err
 				}
 				if time.Since(began) > createSlow {
-					a.reportUnserved(ctx, c, s.Name)
+					reportUnserved(ctx, a, c, s.Name)
 				}
 				if len(s.Families) == 0 {
-					a.notef("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
+					a.Notef("table %s has no families yet: add them with \"stele family set %s NAME\"", s.Name, s.Name)
 				}
-				return a.reportSchema(s, "created table "+s.Name+inTablets(len(splitAt)))
+				return reportSchema(a, s, "created table "+s.Name+inTablets(len(splitAt)))
 			})
 		},
 	}
 	cmd.Flags().StringArrayVar(&families, "family", nil, "a column family, as `NAME[:OPTIONS]`; may be repeated")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the schema, and change nothing")
 	f.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
-func parseFamilies(texts []string) (specs []table.FamilySpec, err error) {
-	for _, t := range texts {
-		spec, err := table.ParseFamilySpec(t)
-		if err != nil {
-			return nil, err
-		}
-		specs = append(specs, spec)
-	}
-	return specs, nil
-}
-
 // reportSchema reports a change: with --json it prints the new schema, else the message what.
-func (a *app) reportSchema(s *table.Schema, what string) error {
-	if a.json {
-		return a.printJSON(schemaOf(s))
+func reportSchema(a *cli.App, s *table.Schema, what string) error {
+	if a.JSON {
+		return a.PrintJSON(schemaOf(s))
 	}
-	a.notef("%s", what)
+	a.Notef("%s", what)
 	return nil
 }
 
-func (a *app) tableListCommand() *cobra.Command {
+func tableListCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -128,22 +119,22 @@ func (a *app) tableListCommand() *cobra.Command {
   stele table list --json | jq -r .name`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				schemas, err := c.Tables(ctx)
 				if err != nil {
 					return err
 				}
-				return a.listTables(schemas)
+				return listTables(a, schemas)
 			})
 		},
 	}
 }
 
-func (a *app) listTables(schemas []*table.Schema) error {
-	g := newGrid("TABLE", "FAMILIES", "LOCALITY GROUPS")
+func listTables(a *cli.App, schemas []*table.Schema) error {
+	g := cli.NewGrid("TABLE", "FAMILIES", "LOCALITY GROUPS")
 	for _, s := range schemas {
-		if a.json {
-			if err := a.printJSON(schemaOf(s)); err != nil {
+		if a.JSON {
+			if err := a.PrintJSON(schemaOf(s)); err != nil {
 				return err
 			}
 			continue
@@ -155,15 +146,15 @@ func (a *app) listTables(schemas []*table.Schema) error {
 		for i := range s.Groups {
 			groups = append(groups, s.Groups[i].Name)
 		}
-		g.add(s.Name, strings.Join(families, " "), strings.Join(groups, " "))
+		g.Add(s.Name, strings.Join(families, " "), strings.Join(groups, " "))
 	}
-	if len(schemas) == 0 && !a.json {
-		a.notef(`no tables yet: create one by "stele table create"`)
+	if len(schemas) == 0 && !a.JSON {
+		a.Notef(`no tables yet: create one by "stele table create"`)
 	}
-	return a.print(g)
+	return a.Print(g)
 }
 
-func (a *app) tableDropCommand() *cobra.Command {
+func tableDropCommand(a *cli.App) *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "drop TABLE",
@@ -173,24 +164,24 @@ func (a *app) tableDropCommand() *cobra.Command {
   stele table drop webtable --dry-run
   stele table drop webtable --yes`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := a.describe(cmd, args[0])
+			info, err := describeTable(a, cmd, args[0])
 			if err != nil {
 				return err
 			}
-			what := fmt.Sprintf("table %s, with %s and %s on disk", args[0], plural(int64(len(info.Schema.Families)), "family"), formatSize(diskBytes(info, "")))
+			what := fmt.Sprintf("table %s, with %s and %s on disk", args[0], cli.Plural(int64(len(info.Schema.Families)), "family"), cli.FormatSize(diskBytes(info, "")))
 			if dryRun {
-				return a.reportDryRun(args[0], "", "drop "+what, diskBytes(info, ""))
+				return reportDryRun(a, args[0], "", "drop "+what, diskBytes(info, ""))
 			}
-			if err := a.confirm(yes, "Drop "+what+"?"); err != nil {
+			if err := a.Confirm(yes, "Drop "+what+"?"); err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if err := c.DropTable(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.reportDropped(args[0], "", "dropped table "+args[0])
+				return reportDropped(a, args[0], "", "dropped table "+args[0])
 			})
 		},
 	}
@@ -206,8 +197,8 @@ func dropFlags(cmd *cobra.Command, yes, dryRun *bool) {
 
 // describe returns the description of a table, by a call with its own timeout: a confirmation that
 // follows must not count against it.
-func (a *app) describe(cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
-	err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+func describeTable(a *cli.App, cmd *cobra.Command, name string) (info *client.TableInfo, err error) {
+	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 		info, err = c.Describe(ctx, name)
 		return err
 	})
@@ -235,23 +226,23 @@ type dropJSON struct {
 }
 
 // reportDryRun prints the result of a dry run.
-func (a *app) reportDryRun(tableName, family, what string, bytes int64) error {
-	if a.json {
-		return a.printJSON(dropJSON{Table: tableName, Family: family, Bytes: &bytes})
+func reportDryRun(a *cli.App, tableName, family, what string, bytes int64) error {
+	if a.JSON {
+		return a.PrintJSON(dropJSON{Table: tableName, Family: family, Bytes: &bytes})
 	}
-	a.notef("would %s", what)
+	a.Notef("would %s", what)
 	return nil
 }
 
-func (a *app) reportDropped(tableName, family, what string) error {
-	if a.json {
-		return a.printJSON(dropJSON{Table: tableName, Family: family, Dropped: true})
+func reportDropped(a *cli.App, tableName, family, what string) error {
+	if a.JSON {
+		return a.PrintJSON(dropJSON{Table: tableName, Family: family, Dropped: true})
 	}
-	a.notef("%s", what)
+	a.Notef("%s", what)
 	return nil
 }
 
-func (a *app) tableCompactCommand() *cobra.Command {
+func tableCompactCommand(a *cli.App) *cobra.Command {
 	var f tabletFlags
 	major, row := false, ""
 	cmd := &cobra.Command{
@@ -268,7 +259,7 @@ each 300 MB.`,
   stele table compact webtable --major --timeout 10m
   stele table compact webtable --row com.cnn.www --major`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var one *client.TabletRef
 			if cmd.Flags().Changed("row") || f.id != 0 {
@@ -282,23 +273,23 @@ each 300 MB.`,
 				}
 				one = &t
 			}
-			return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
-				return a.compact(ctx, c, args[0], one, major)
+			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
+				return compactTable(ctx, a, c, args[0], one, major)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&major, "major", false, "run major compactions, which remove deleted and expired data")
 	cmd.Flags().StringVar(&row, "row", "", "compact only the tablet that has this `row`")
-	allowEmpty(cmd.Flags(), "row") // the table's first tablet contains the empty row
+	cli.AllowEmpty(cmd.Flags(), "row") // the table's first tablet contains the empty row
 	f.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
 // compact compacts a table, or the tablet one if it is not nil.
-func (a *app) compact(ctx context.Context, c *client.Client, name string, one *client.TabletRef, major bool) error {
+func compactTable(ctx context.Context, a *cli.App, c *client.Client, name string, one *client.TabletRef, major bool) error {
 	start := time.Now()
-	stop := a.startTicker(func() string {
+	stop := a.StartTicker(func() string {
 		return fmt.Sprintf("compacting %s, %v", name, time.Since(start).Round(time.Second))
 	})
 	defer stop()
@@ -312,13 +303,13 @@ func (a *app) compact(ctx context.Context, c *client.Client, name string, one *c
 		return err
 	}
 	stop()
-	if a.json {
-		return a.printJSON(struct {
+	if a.JSON {
+		return a.PrintJSON(struct {
 			Table   string  `json:"table"`
 			Major   bool    `json:"major"`
 			Seconds float64 `json:"seconds"`
 		}{name, major, time.Since(start).Seconds()})
 	}
-	a.notef("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
+	a.Notef("compacted %s in %v", name, time.Since(start).Round(time.Millisecond))
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -29,7 +31,7 @@ func (f *tabletIDFlag) String() string {
 func (f *tabletIDFlag) Set(s string) error {
 	id, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || id == 0 {
-		return usagef("", "%q is not a tablet id: want a number above 0", s)
+		return cli.Usagef("", "%q is not a tablet id: want a number above 0", s)
 	}
 	*f = tabletIDFlag(id)
 	return nil
@@ -40,15 +42,15 @@ func (f *tabletFlags) register(cmd *cobra.Command) {
 }
 
 // ref returns the selected tablet: that of the row in args, if there is one, or of --id.
-func (f *tabletFlags) ref(a *app, args []string) (t client.TabletRef, err error) {
+func (f *tabletFlags) ref(a *cli.App, args []string) (t client.TabletRef, err error) {
 	switch {
 	case len(args) > 0 && f.id != 0:
-		return t, usagef("use one of them", "a row and --id are both given")
+		return t, cli.Usagef("use one of them", "a row and --id are both given")
 	case len(args) > 0:
 		t.Row = args[0]
-		return t, a.texts(&t.Row)
+		return t, a.Texts(&t.Row)
 	case f.id == 0:
-		return t, usagef(`name a row of the tablet, or use --id with an id from "stele tablet list"`, "no tablet given")
+		return t, cli.Usagef(`name a row of the tablet, or use --id with an id from "stele tablet list"`, "no tablet given")
 	}
 	t.ID = f.id
 	return t, nil
@@ -75,15 +77,15 @@ func splitPointOf(done *client.TabletChange) splitPointJSON {
 	if len(done.At) == 0 {
 		return splitPointJSON{}
 	}
-	return splitPointJSON{textOf(done.At), done.At}
+	return splitPointJSON{cli.TextOf(done.At), done.At}
 }
 
 // changeTablet runs a change to a tablet, shows its progress as doing, and prints the result by told.
-func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(context.Context, *client.Client) (*client.TabletChange, error),
+func changeTablet(a *cli.App, cmd *cobra.Command, doing, table string, do func(context.Context, *client.Client) (*client.TabletChange, error),
 	summary func(*client.TabletChange) string) error {
-	return a.call(cmd, noTimeout, func(ctx context.Context, c *client.Client) error {
+	return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 		start := time.Now()
-		stop := a.startTicker(func() string { return fmt.Sprintf("%s, %v", doing, time.Since(start).Round(time.Second)) })
+		stop := a.StartTicker(func() string { return fmt.Sprintf("%s, %v", doing, time.Since(start).Round(time.Second)) })
 		defer stop()
 		done, err := do(ctx, c)
 		if err != nil {
@@ -91,15 +93,15 @@ func (a *app) changeTablet(cmd *cobra.Command, doing, table string, do func(cont
 		}
 		took := time.Since(start)
 		stop()
-		if a.json {
-			return a.printJSON(tabletChangeJSON{table, done.ID, done.Lower, splitPointOf(done), done.Node, done.Server, took.Seconds()})
+		if a.JSON {
+			return a.PrintJSON(tabletChangeJSON{table, done.ID, done.Lower, splitPointOf(done), done.Node, done.Server, took.Seconds()})
 		}
-		a.notef("%s in %v", summary(done), took.Round(time.Millisecond))
+		a.Notef("%s in %v", summary(done), took.Round(time.Millisecond))
 		return nil
 	})
 }
 
-func (a *app) tableSplitCommand() *cobra.Command {
+func tableSplitCommand(a *cli.App) *cobra.Command {
 	var f tabletFlags
 	in := ""
 	cmd := &cobra.Command{
@@ -115,11 +117,11 @@ writes continue. Tablet servers split large and busy tablets on their own.`,
   stele table split webtable
   stele table split webtable --in com.cnn.www`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			halve := cmd.Flags().Changed("in") || f.id != 0
 			if halve && len(args) > 1 {
-				return usagef("omit --in and --id: AT-ROW selects the tablet", "AT-ROW excludes --in and --id")
+				return cli.Usagef("omit --in and --id: AT-ROW selects the tablet", "AT-ROW excludes --in and --id")
 			}
 			t := client.TabletRef{ID: f.id}
 			switch {
@@ -129,29 +131,29 @@ writes continue. Tablet servers split large and busy tablets on their own.`,
 				t.Row = in
 			}
 			if t.Row != "" && t.ID != 0 {
-				return usagef("use one of them", "--in and --id are both given")
+				return cli.Usagef("use one of them", "--in and --id are both given")
 			}
-			if err := a.texts(&t.Row); err != nil {
+			if err := a.Texts(&t.Row); err != nil {
 				return err
 			}
-			return a.changeTablet(cmd, "splitting a tablet of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
+			return changeTablet(a, cmd, "splitting a tablet of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
 				if halve {
 					return c.HalveTablet(ctx, args[0], t)
 				}
 				return c.SplitTablet(ctx, args[0], t.Row)
 			}, func(done *client.TabletChange) string {
-				return fmt.Sprintf("split tablet %d of %s after row %s; the lower tablet is %d", done.ID, args[0], escapeBytes(done.At), done.Lower)
+				return fmt.Sprintf("split tablet %d of %s after row %s; the lower tablet is %d", done.ID, args[0], cli.EscapeBytes(done.At), done.Lower)
 			})
 		},
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&in, "in", "", "split the tablet that has this `row` in halves")
-	allowEmpty(cmd.Flags(), "in") // the table's first tablet contains the empty row
-	a.escapesFlag(cmd)
+	cli.AllowEmpty(cmd.Flags(), "in") // the table's first tablet contains the empty row
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
-func (a *app) tableMoveCommand() *cobra.Command {
+func tableMoveCommand(a *cli.App) *cobra.Command {
 	var f tabletFlags
 	to := ""
 	cmd := &cobra.Command{
@@ -167,16 +169,16 @@ well.`,
   stele table move webtable --id 17 --to n2 --json
   stele table move METADATA --id 2 --to n1`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := f.ref(a, args[1:])
 			if err != nil {
 				return err
 			}
 			if to == "" {
-				return usagef(`name a node with --to; "stele node list" shows the nodes`, "--to is missing")
+				return cli.Usagef(`name a node with --to; "stele node list" shows the nodes`, "--to is missing")
 			}
-			return a.changeTablet(cmd, "moving a tablet of "+args[0]+" to "+to, args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
+			return changeTablet(a, cmd, "moving a tablet of "+args[0]+" to "+to, args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
 				return c.MoveTablet(ctx, args[0], t, to)
 			}, func(done *client.TabletChange) string {
 				return fmt.Sprintf("tablet %d of %s is on node %s", done.ID, args[0], to)
@@ -185,11 +187,11 @@ well.`,
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "name or id of the destination `node`")
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
-func (a *app) tableMergeCommand() *cobra.Command {
+func tableMergeCommand(a *cli.App) *cobra.Command {
 	var f tabletFlags
 	cmd := &cobra.Command{
 		Use:   "merge TABLE [ROW]",
@@ -201,13 +203,13 @@ tablet keeps the id of the upper one.`,
 		Example: `  stele table merge webtable com.cnn.www
   stele table merge webtable --id 17`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := f.ref(a, args[1:])
 			if err != nil {
 				return err
 			}
-			return a.changeTablet(cmd, "merging tablets of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
+			return changeTablet(a, cmd, "merging tablets of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
 				return c.MergeTablets(ctx, args[0], t)
 			}, func(done *client.TabletChange) string {
 				return fmt.Sprintf("merged two tablets of %s: tablet %d has the rows of both", args[0], done.ID)
@@ -215,6 +217,6 @@ tablet keeps the id of the upper one.`,
 		},
 	}
 	f.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -16,7 +18,7 @@ import (
 	"github.com/steledb/stele/tablet"
 )
 
-func (a *app) tabletDescribeCommand() *cobra.Command {
+func tabletDescribeCommand(a *cli.App) *cobra.Command {
 	var f tabletFlags
 	cmd := &cobra.Command{
 		Use:     "describe TABLE [ROW]",
@@ -31,23 +33,23 @@ The root tablet, the first of METADATA, is in the lock service: "stele lock get 
 		Example: `  stele tablet describe webtable com.cnn.www
   stele tablet describe webtable --id 17 --json | jq .events`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, err := f.ref(a, args[1:])
 			if err != nil {
 				return err
 			}
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				d, err := findTablet(ctx, c, args[0], t)
 				if err != nil {
 					return err
 				}
-				return a.printTablet(d)
+				return printTablet(a, d)
 			})
 		},
 	}
 	f.register(cmd)
-	a.escapesFlag(cmd)
+	a.EscapesFlag(cmd)
 	return cmd
 }
 
@@ -56,7 +58,7 @@ type tabletRowJSON struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
 	ID      uint64 `json:"id"`
-	boundsJSON
+	cli.BoundsJSON
 	Node       string            `json:"node"`
 	Server     string            `json:"server"`
 	Addr       string            `json:"addr"`
@@ -76,12 +78,12 @@ type tabletGroupJSON struct {
 }
 
 type tabletFileJSON struct {
-	Blob       string `json:"blob"`
-	Bytes      int64  `json:"bytes"` // of the whole file, even if only a part belongs to the tablet
-	RawBytes   int64  `json:"raw_bytes"`
-	Entries    int64  `json:"entries"`
-	boundsJSON        // of the part that belongs to the tablet
-	Shared     bool   `json:"shared"`
+	Blob           string `json:"blob"`
+	Bytes          int64  `json:"bytes"` // of the whole file, even if only a part belongs to the tablet
+	RawBytes       int64  `json:"raw_bytes"`
+	Entries        int64  `json:"entries"`
+	cli.BoundsJSON        // of the part that belongs to the tablet
+	Shared         bool   `json:"shared"`
 }
 
 type tabletEventJSON struct {
@@ -120,7 +122,7 @@ func findTablet(ctx context.Context, c *client.Client, name string, t client.Tab
 			nodes, err := c.Nodes(ctx)
 			for i := range nodes {
 				if nodes[i].ID == d.Node {
-					d.Node = nodeName(&nodes[i])
+					d.Node = cli.NodeName(&nodes[i])
 				}
 			}
 			d.addSizes(describeTablets(ctx, c, name))
@@ -147,7 +149,7 @@ func findStart(ctx context.Context, c *client.Client, d *tabletRowJSON) error {
 		if err != nil {
 			return err
 		}
-		d.boundsJSON = boundsOf(r.End, d.EndBytes)
+		d.BoundsJSON = cli.BoundsOf(r.End, d.EndBytes)
 	}
 	return s.Err()
 }
@@ -178,7 +180,7 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 	}
 	node, _, _ := strings.Cut(r.Server, ".")
 	d := &tabletRowJSON{
-		Table: name, TableID: r.Table, ID: m.ID, boundsJSON: boundsOf(m.Start, r.End), Node: node, Server: r.Server, Addr: r.Addr,
+		Table: name, TableID: r.Table, ID: m.ID, BoundsJSON: cli.BoundsOf(m.Start, r.End), Node: node, Server: r.Server, Addr: r.Addr,
 		Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Splitting: r.Split != nil, LastMajor: m.LastMajor,
 		Groups: []tabletGroupJSON{}, Events: []tabletEventJSON{},
 	}
@@ -186,7 +188,7 @@ func tabletOf(name string, row *table.Row) (*tabletRowJSON, error) {
 		j := tabletGroupJSON{Name: g.Name, Files: []tabletFileJSON{}}
 		for i := range g.Files {
 			x := &g.Files[i]
-			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, boundsOf(x.Start, x.End), x.Shared})
+			j.Files = append(j.Files, tabletFileJSON{x.Handle.ID.String(), x.Handle.Length, x.RawBytes, x.Entries, cli.BoundsOf(x.Start, x.End), x.Shared})
 		}
 		d.Groups = append(d.Groups, j)
 	}
@@ -214,28 +216,28 @@ func (d *tabletRowJSON) addSizes(infos []client.TabletInfo) {
 	}
 }
 
-func (a *app) printTablet(d *tabletRowJSON) error {
-	if a.json {
-		return a.printJSON(d)
+func printTablet(a *cli.App, d *tabletRowJSON) error {
+	if a.JSON {
+		return a.PrintJSON(d)
 	}
-	facts := newGrid("FACT", "VALUE")
-	facts.add("tablet", fmt.Sprintf("%d of table %s", d.ID, d.Table))
-	facts.add("after row", orElse(string(d.StartBytes), "(first)"))
-	facts.add("to row", orElse(string(d.EndBytes), "(last)"))
+	facts := cli.NewGrid("FACT", "VALUE")
+	facts.Add("tablet", fmt.Sprintf("%d of table %s", d.ID, d.Table))
+	facts.Add("after row", cli.OrElse(string(d.StartBytes), "(first)"))
+	facts.Add("to row", cli.OrElse(string(d.EndBytes), "(last)"))
 	where := "(none): the master is assigning the tablet"
 	if d.Server != "" {
 		where = fmt.Sprintf("%s at %s, as server %s", d.Node, d.Addr, d.Server)
 	}
-	facts.add("node", where)
-	facts.add("generation", strconv.FormatUint(d.Generation, 10))
+	facts.Add("node", where)
+	facts.Add("generation", strconv.FormatUint(d.Generation, 10))
 	if len(d.Recoveries) > 0 {
-		facts.add("recovering from logs of", strings.Join(d.Recoveries, " "))
+		facts.Add("recovering from logs of", strings.Join(d.Recoveries, " "))
 	}
 	if d.Splitting {
-		facts.add("split", "in progress, or its end is not recorded yet")
+		facts.Add("split", "in progress, or its end is not recorded yet")
 	}
-	facts.add("major compaction", d.LastMajor.UTC().Format(time.RFC3339))
-	files := newGrid("LOCALITY GROUP", "FILES", "SHARED", "BYTES", "ENTRIES")
+	facts.Add("major compaction", d.LastMajor.UTC().Format(time.RFC3339))
+	files := cli.NewGrid("LOCALITY GROUP", "FILES", "SHARED", "BYTES", "ENTRIES")
 	for _, g := range d.Groups {
 		shared := 0
 		for _, x := range g.Files {
@@ -243,15 +245,15 @@ func (a *app) printTablet(d *tabletRowJSON) error {
 				shared++
 			}
 		}
-		bytes, entries := number("-"), number("-")
+		bytes, entries := cli.Number("-"), cli.Number("-")
 		if g.Bytes != nil {
-			bytes, entries = size(*g.Bytes), count(*g.Entries)
+			bytes, entries = cli.Size(*g.Bytes), cli.Count(*g.Entries)
 		}
-		files.add(g.Name, count(len(g.Files)), count(shared), bytes, entries)
+		files.Add(g.Name, cli.Count(len(g.Files)), cli.Count(shared), bytes, entries)
 	}
-	events := newGrid("TIME", "EVENT")
+	events := cli.NewGrid("TIME", "EVENT")
 	for _, e := range d.Events {
-		events.add(e.Time.Format("2006-01-02T15:04:05.000Z"), e.Text)
+		events.Add(e.Time.Format("2006-01-02T15:04:05.000Z"), e.Text)
 	}
-	return a.printAll(facts, files, events)
+	return a.PrintAll(facts, files, events)
 }

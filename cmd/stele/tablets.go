@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -15,20 +17,20 @@ import (
 	"github.com/steledb/stele/client/metadata"
 )
 
-func (a *app) tabletCommand() *cobra.Command {
+func tabletCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tablet",
 		Short: "List and describe tablets",
 		Example: `  stele tablet list webtable
   stele tablet describe webtable com.cnn.www`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.tabletListCommand(), a.tabletDescribeCommand())
+	cmd.AddCommand(tabletListCommand(a), tabletDescribeCommand(a))
 	return cmd
 }
 
-func (a *app) tabletListCommand() *cobra.Command {
+func tabletListCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list [TABLE]",
 		Aliases: []string{"ls"},
@@ -44,9 +46,9 @@ are - if it does not answer.`,
   stele tablet list webtable
   stele tablet list --json | jq -r 'select(.node == "") | .table'`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				l := &tabletList{a: a, c: c, tables: map[uint64]string{metadata.TableID: metadata.Name}, nodes: map[string]string{}}
 				if err := l.read(ctx, args); err != nil {
 					return err
@@ -61,7 +63,7 @@ are - if it does not answer.`,
 type placedTabletJSON struct {
 	Table   string `json:"table"`
 	TableID uint64 `json:"table_id"`
-	boundsJSON
+	cli.BoundsJSON
 	Node   string `json:"node"`
 	Server string `json:"server"`
 	Addr   string `json:"addr"`
@@ -78,7 +80,7 @@ type placedTabletJSON struct {
 
 // tabletList is one listing of tablets.
 type tabletList struct {
-	a       *app
+	a       *cli.App
 	c       *client.Client
 	tables  map[uint64]string // names by id
 	nodes   map[string]string // names by id
@@ -110,7 +112,7 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 		return err
 	}
 	for i := range nodes {
-		l.nodes[nodes[i].ID] = nodeName(&nodes[i])
+		l.nodes[nodes[i].ID] = cli.NodeName(&nodes[i])
 	}
 	if err := l.scan(ctx, only); err != nil {
 		return err
@@ -146,8 +148,8 @@ func (l *tabletList) scan(ctx context.Context, only uint64) error {
 		}
 		node, _, _ := strings.Cut(r.Server, ".")
 		l.tablets = append(l.tablets, placedTabletJSON{
-			Table: l.tables[r.Table], TableID: r.Table, boundsJSON: boundsOf(start, r.End),
-			Node: orElse(l.nodes[node], node), Server: r.Server, Addr: r.Addr,
+			Table: l.tables[r.Table], TableID: r.Table, BoundsJSON: cli.BoundsOf(start, r.End),
+			Node: cli.OrElse(l.nodes[node], node), Server: r.Server, Addr: r.Addr,
 			Generation: r.Generation, Recoveries: append([]string{}, r.Recoveries...), Error: damage,
 		})
 		start = r.End
@@ -197,12 +199,12 @@ func describeTablets(ctx context.Context, c *client.Client, name string) []clien
 }
 
 func (l *tabletList) print() error {
-	g := newGrid("TABLE", "ID", "NODE", "ON DISK", "MEMTABLE", "GENERATION", "AFTER ROW", "TO ROW")
+	g := cli.NewGrid("TABLE", "ID", "NODE", "ON DISK", "MEMTABLE", "GENERATION", "AFTER ROW", "TO ROW")
 	unserved := int64(0)
 	for i := range l.tablets {
 		t := &l.tablets[i]
-		if l.a.json {
-			if err := l.a.printJSON(t); err != nil {
+		if l.a.JSON {
+			if err := l.a.PrintJSON(t); err != nil {
 				return err
 			}
 			continue
@@ -210,19 +212,19 @@ func (l *tabletList) print() error {
 		if t.Node == "" {
 			unserved++
 		}
-		id, disk, memory := number("-"), number("-"), number("-")
+		id, disk, memory := cli.Number("-"), cli.Number("-"), cli.Number("-")
 		if t.Bytes != nil {
-			id, disk, memory = number(strconv.FormatUint(*t.ID, 10)), size(*t.Bytes), size(*t.MemtableBytes)
+			id, disk, memory = cli.Number(strconv.FormatUint(*t.ID, 10)), cli.Size(*t.Bytes), cli.Size(*t.MemtableBytes)
 		}
-		g.add(t.Table, id, orElse(t.Node, "(none)"), disk, memory, number(strconv.FormatUint(t.Generation, 10)),
-			orElse(string(t.StartBytes), "(first)"), orElse(string(t.EndBytes), "(last)"))
+		g.Add(t.Table, id, cli.OrElse(t.Node, "(none)"), disk, memory, cli.Number(strconv.FormatUint(t.Generation, 10)),
+			cli.OrElse(string(t.StartBytes), "(first)"), cli.OrElse(string(t.EndBytes), "(last)"))
 	}
-	if l.a.json {
+	if l.a.JSON {
 		return nil
 	}
 	if unserved > 0 {
-		l.a.notef("%s: %s of %s unassigned; the master is assigning them", l.a.paint(l.a.errTTY, styleHint, "degraded"),
-			formatCount(unserved), plural(int64(len(l.tablets)), "tablet"))
+		l.a.Notef("%s: %s of %s unassigned; the master is assigning them", l.a.Paint(l.a.ErrTTY, cli.StyleHint, "degraded"),
+			cli.FormatCount(unserved), cli.Plural(int64(len(l.tablets)), "tablet"))
 	}
-	return l.a.print(g)
+	return l.a.Print(g)
 }

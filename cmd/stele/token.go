@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -17,7 +19,7 @@ import (
 	"github.com/steledb/stele/internal/secretfile"
 )
 
-func (a *app) tokenCommand() *cobra.Command {
+func tokenCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens for hosts to join the cluster",
@@ -27,10 +29,10 @@ secret like a password. It is printed once; the cluster stores only its hash.`,
 		Example: `  stele token create --out token
   stele token list
   stele token revoke 0102030405060708`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	cmd.AddCommand(tokenCreateCommand(a), tokenListCommand(a), tokenRevokeCommand(a))
 	return cmd
 }
 
@@ -56,7 +58,7 @@ func tokenOf(i *client.TokenInfo) tokenJSON {
 	return tokenJSON{ID: i.ID, Kind: i.Kind, Created: moment(i.CreatedMS), Ends: moment(i.EndsMS), Uses: i.Uses, UsedBy: append([]string{}, i.UsedBy...), Node: i.Node}
 }
 
-func (a *app) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(a *cli.App) *cobra.Command {
 	r := client.TokenRequest{Kind: api.TokenJoin}
 	out := ""
 	cmd := &cobra.Command{
@@ -75,53 +77,53 @@ certificate expired while it was down; the node keeps its id and data.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if r.Uses < 1 {
-				return usagef("", "--uses is %d, must be at least 1", r.Uses)
+				return cli.Usagef("", "--uses is %d, must be at least 1", r.Uses)
 			}
 			if out != "" { // check before creating a token that cannot be written
 				if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 					if err == nil {
-						err = usagef("name another file with --out", "--out: %s exists", out)
+						err = cli.Usagef("name another file with --out", "--out: %s exists", out)
 					}
 					return err
 				}
 			}
 			var made *client.CreatedToken
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				made, err = c.CreateToken(ctx, r)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			return a.printToken(made, out)
+			return printToken(a, made, out)
 		},
 	}
 	f := cmd.Flags()
-	f.Var((*positiveDurationFlag)(&r.TTL), "ttl", "`duration` until the token expires (default 1h; at most 30d)")
+	f.Var((*cli.PositiveDurationFlag)(&r.TTL), "ttl", "`duration` until the token expires (default 1h; at most 30d)")
 	f.Int64Var(&r.Uses, "uses", 1, "`number` of hosts that may join with the token")
 	f.StringVar(&r.Node, "node", "", "name or id of the `node` with an expired certificate that the token is for")
 	f.StringVar(&out, "out", "", "write the token to `file`, with mode 0600, instead of printing it")
 	return cmd
 }
 
-func (a *app) printToken(made *client.CreatedToken, out string) error {
+func printToken(a *cli.App, made *client.CreatedToken, out string) error {
 	if out != "" {
 		if err := secretfile.Write(out, []byte(made.Text+"\n")); err != nil {
-			return withHint(err, fmt.Sprintf("the token is lost: revoke it by \"stele token revoke %s\", and create another one", made.Info.ID))
+			return cli.WithHint(err, fmt.Sprintf("the token is lost: revoke it by \"stele token revoke %s\", and create another one", made.Info.ID))
 		}
 		made.Text = ""
 	}
-	if a.json {
+	if a.JSON {
 		j := tokenOf(&made.Info)
 		j.Token = made.Text
-		return a.printJSON(j)
+		return a.PrintJSON(j)
 	}
 	if made.Text != "" {
-		if _, err := fmt.Fprintln(a.out, made.Text); err != nil {
+		if _, err := fmt.Fprintln(a.Out, made.Text); err != nil {
 			return err
 		}
 	}
-	a.notef("token %s, for %s until %s", made.Info.ID, tokenFor(&made.Info), time.UnixMilli(made.Info.EndsMS).UTC().Format(time.RFC3339))
+	a.Notef("token %s, for %s until %s", made.Info.ID, tokenFor(&made.Info), time.UnixMilli(made.Info.EndsMS).UTC().Format(time.RFC3339))
 	return nil
 }
 
@@ -136,7 +138,7 @@ func tokenFor(i *client.TokenInfo) string {
 	return strconv.FormatInt(i.Uses, 10) + " hosts"
 }
 
-func (a *app) tokenListCommand() *cobra.Command {
+func tokenListCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -148,30 +150,30 @@ week. The tokens themselves are not stored.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.TokenInfo
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Tokens(ctx)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			g := newGrid("ID", "KIND", "LEFT", "ENDS", "NODE", "USED BY")
+			g := cli.NewGrid("ID", "KIND", "LEFT", "ENDS", "NODE", "USED BY")
 			for i := range all {
 				j := tokenOf(&all[i])
-				if a.json {
-					if err := a.printJSON(j); err != nil {
+				if a.JSON {
+					if err := a.PrintJSON(j); err != nil {
 						return err
 					}
 					continue
 				}
-				g.add(j.ID, j.Kind, j.Uses, orElse(j.Ends, "never"), orElse(j.Node, "-"), orElse(strings.Join(j.UsedBy, " "), "-"))
+				g.Add(j.ID, j.Kind, j.Uses, cli.OrElse(j.Ends, "never"), cli.OrElse(j.Node, "-"), cli.OrElse(strings.Join(j.UsedBy, " "), "-"))
 			}
-			return a.print(g)
+			return a.Print(g)
 		},
 	}
 }
 
-func (a *app) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",
 		Aliases: []string{"rm"},
@@ -181,15 +183,15 @@ them by "stele node remove".`,
 		Example: `  stele token revoke 0102030405060708`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, args[0]) })
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
-				return notFoundf(`"stele token list" shows the tokens with their ids`, "%v", err)
+				return cli.NotFoundf(`"stele token list" shows the tokens with their ids`, "%v", err)
 			}
 			if err != nil {
 				return err
 			}
-			a.notef("revoked token %s", args[0])
+			a.Notef("revoked token %s", args[0])
 			return nil
 		},
 	}

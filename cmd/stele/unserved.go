@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/steledb/stele/cmd/stele/cli"
 
 	"github.com/steledb/stele/client"
 )
@@ -19,7 +19,7 @@ const unservedHint = `start nodes that are down ("stele node list"); find lost o
 // unservedJSON is the --json form of a tablet that is not served.
 type unservedJSON struct {
 	Table string `json:"table"`
-	boundsJSON
+	cli.BoundsJSON
 	NodeID string  `json:"node_id"` // the node in METADATA; empty for none
 	Server string  `json:"server"`
 	SinceS float64 `json:"since_s"`
@@ -32,7 +32,7 @@ func (x *clusterJSON) addUnserved(u *client.UnservedTablets) {
 	x.Unserved, x.UnservedTablets = &u.Total, []unservedJSON{}
 	for _, t := range u.Tablets {
 		x.UnservedTablets = append(x.UnservedTablets, unservedJSON{
-			Table: t.Table, boundsJSON: boundsOf(t.Start, t.End), NodeID: t.Node, Server: t.Server, SinceS: t.Since.Seconds(), Tries: t.Tries, Error: t.Error,
+			Table: t.Table, BoundsJSON: cli.BoundsOf(t.Start, t.End), NodeID: t.Node, Server: t.Server, SinceS: t.Since.Seconds(), Tries: t.Tries, Error: t.Error,
 		})
 	}
 }
@@ -50,7 +50,7 @@ func (x *clusterJSON) unserved() int64 {
 func (x *clusterJSON) unservedLines() (all []string) {
 	for i := range x.UnservedTablets[:min(len(x.UnservedTablets), unservedShown)] {
 		t := &x.UnservedTablets[i]
-		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", orElse(t.Table, "(unknown)"),
+		line := fmt.Sprintf("not served: table %s, rows from %s to %s, for %v; ", cli.OrElse(t.Table, "(unknown)"),
 			rowText(t.StartBytes, "(first)"), rowText(t.EndBytes, "(last)"), time.Duration(t.SinceS*float64(time.Second)).Round(time.Second))
 		if t.Server == "" {
 			line += "not assigned in METADATA"
@@ -58,12 +58,12 @@ func (x *clusterJSON) unservedLines() (all []string) {
 			line += fmt.Sprintf("assigned to node %s (server %s) in METADATA", x.nameOf(t.NodeID), t.Server)
 		}
 		if t.Tries > 0 {
-			line += "; " + plural(t.Tries, "attempt") + " failed, the last"
+			line += "; " + cli.Plural(t.Tries, "attempt") + " failed, the last"
 		}
 		all = append(all, line+": "+t.Error)
 	}
 	if more := x.unserved() - int64(len(all)); more > 0 {
-		all = append(all, fmt.Sprintf("not served: %s more", plural(more, "tablet")))
+		all = append(all, fmt.Sprintf("not served: %s more", cli.Plural(more, "tablet")))
 	}
 	return all
 }
@@ -79,35 +79,6 @@ func rowText(row []byte, none string) string {
 		return fmt.Sprintf("%q…", row[:rowShown])
 	}
 	return fmt.Sprintf("%q", row)
-}
-
-// createSlow is the duration of a table's creation above which the command checks whether the whole
-// table is served.
-const createSlow = 5 * time.Second
-
-// reportUnserved prints a message if a new table is not served completely. The table exists in any case.
-func (a *app) reportUnserved(ctx context.Context, c *client.Client, name string) {
-	u, err := c.UnservedTablets(ctx)
-	if err != nil {
-		a.notef("table %s exists; whether all of it is served is unknown: %v", name, err)
-		return
-	}
-	if text := unservedMessage(u, name); text != "" {
-		a.notef("table %s exists, and %s: \"stele status\" shows why", name, text)
-	}
-}
-
-// unservedMessage returns a message if a table is not served completely, or if that is unknown: the
-// master lists only the first unserved tablets.
-func unservedMessage(u *client.UnservedTablets, name string) string {
-	cluster := plural(u.Total, "tablet") + " of the cluster not served"
-	if slices.ContainsFunc(u.Tablets, func(t client.UnservedTablet) bool { return t.Table == name }) {
-		return "not all of it is served yet (" + cluster + ")"
-	}
-	if u.Total > int64(len(u.Tablets)) {
-		return "whether all of it is served is unknown (" + cluster + ")"
-	}
-	return ""
 }
 
 // nameOf returns the name of a node, or its id if the node is not listed.

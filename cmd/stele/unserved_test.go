@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 )
@@ -30,30 +32,10 @@ func TestStatusListsUnserved(t *testing.T) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 	s := &client.Status{Ready: true, Node: "n1", Nodes: 3, NodesAlive: 3}
-	if got := (&app{}).statusSentence(s, x); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
+	if got := statusSentence((&cli.App{}), s, x); got != "degraded: node n1 serves 0 tables in 0 tablets; 3 of 3 nodes alive; 9 tablets of the cluster not served" {
 		t.Errorf("%s", got)
 	}
-	if got := (&app{}).statusSentence(s, &clusterJSON{}); !strings.HasPrefix(got, "healthy: ") {
+	if got := statusSentence((&cli.App{}), s, &clusterJSON{}); !strings.HasPrefix(got, "healthy: ") {
 		t.Errorf("%s", got)
-	}
-}
-
-// The creator of a table gets a message if some of it is not served, or if that is unknown because the
-// master lists only the first unserved tablets.
-func TestNewTableUnserved(t *testing.T) {
-	other, own := client.UnservedTablet{Table: "other"}, client.UnservedTablet{Table: "t"}
-	for _, test := range []struct {
-		u    client.UnservedTablets
-		want string
-	}{
-		{client.UnservedTablets{}, ""},
-		{client.UnservedTablets{Total: 1, Tablets: []client.UnservedTablet{other}}, ""},
-		{client.UnservedTablets{Total: 2, Tablets: []client.UnservedTablet{other, own}}, "not all of it is served yet (2 tablets of the cluster not served)"},
-		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{own}}, "not all of it is served yet (300 tablets of the cluster not served)"},
-		{client.UnservedTablets{Total: 300, Tablets: []client.UnservedTablet{other}}, "whether all of it is served is unknown (300 tablets of the cluster not served)"},
-	} {
-		if got := unservedMessage(&test.u, "t"); got != test.want {
-			t.Errorf("%q, want %q", got, test.want)
-		}
 	}
 }

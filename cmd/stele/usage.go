@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -36,7 +38,7 @@ type familyUsage struct {
 	InMemoryBytes int64  `json:"in_memory_bytes"`
 }
 
-func (a *app) usageCommand() *cobra.Command {
+func usageCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "usage [TABLE]",
 		Short: "Show disk and memory usage of tables, by family",
@@ -49,17 +51,17 @@ exits with 5. The caller needs the right admin on the table, or read on the clus
   stele usage webtable
   stele usage --json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeTable,
+		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var u *client.Usage
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				u, err = c.Usage(ctx, strings.Join(args, ""))
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			if err := a.printUsage(u); err != nil {
+			if err := printUsage(a, u); err != nil {
 				return err
 			}
 			undivided := int64(0)
@@ -67,38 +69,38 @@ exits with 5. The caller needs the right admin on the table, or read on the clus
 				undivided += u.Tables[i].UndividedBytes
 			}
 			if undivided > 0 {
-				a.hint(fmt.Sprintf("%s are in files without sizes by family, and are divided in proportion to the other files; "+
-					`"stele table compact --major" rewrites them`, formatSize(undivided)))
+				a.Hint(fmt.Sprintf("%s are in files without sizes by family, and are divided in proportion to the other files; "+
+					`"stele table compact --major" rewrites them`, cli.FormatSize(undivided)))
 			}
-			return a.reportMissing(u)
+			return reportMissing(a, u)
 		},
 	}
 }
 
 // reportMissing prints what the sums lack. If they are incomplete, it returns exitUnhealthy.
-func (a *app) reportMissing(u *client.Usage) error {
+func reportMissing(a *cli.App, u *client.Usage) error {
 	missing := len(u.Silent) > 0
 	if missing {
-		a.notef("incomplete: no answer from %s", escapeText(strings.Join(u.Silent, ", ")))
+		a.Notef("incomplete: no answer from %s", cli.EscapeText(strings.Join(u.Silent, ", ")))
 	}
 	for i := range u.Tables {
 		t := &u.Tables[i]
 		switch {
 		case t.Unserved > 0:
-			a.notef("incomplete: no node reports %s of table %s", plural(t.Unserved, "tablet"), escapeText(t.Name))
+			a.Notef("incomplete: no node reports %s of table %s", cli.Plural(t.Unserved, "tablet"), cli.EscapeText(t.Name))
 		case t.Unserved < 0:
-			a.notef("possibly incomplete: METADATA of table %s cannot be read", escapeText(t.Name))
+			a.Notef("possibly incomplete: METADATA of table %s cannot be read", cli.EscapeText(t.Name))
 		}
 		missing = missing || t.Unserved != 0
 	}
 	if missing {
-		return silentExit(exitUnhealthy)
+		return cli.SilentExit(cli.ExitUnhealthy)
 	}
 	return nil
 }
 
-func (a *app) printUsage(u *client.Usage) error {
-	g := newGrid("TABLE", "FAMILY", "GROUP", "DISK", "MEMTABLE", "IN MEMORY", "FILES")
+func printUsage(a *cli.App, u *client.Usage) error {
+	g := cli.NewGrid("TABLE", "FAMILY", "GROUP", "DISK", "MEMTABLE", "IN MEMORY", "FILES")
 	for i := range u.Tables {
 		t := &u.Tables[i]
 		j := usageJSON{
@@ -106,19 +108,19 @@ func (a *app) printUsage(u *client.Usage) error {
 			MemtableBytes: t.MemtableBytes, InMemoryBytes: t.InMemoryBytes, Families: []familyUsage{},
 			UnservedTablets: t.Unserved, SilentNodes: append([]string{}, u.Silent...),
 		}
-		g.add(t.Name, "(all)", "", size(t.DiskBytes), size(t.MemtableBytes), size(t.InMemoryBytes), count(t.Files))
+		g.Add(t.Name, "(all)", "", cli.Size(t.DiskBytes), cli.Size(t.MemtableBytes), cli.Size(t.InMemoryBytes), cli.Count(t.Files))
 		for _, f := range t.Families {
 			j.Families = append(j.Families, familyUsage{f.Name, f.Group, f.Files, f.DiskBytes, f.MemtableBytes, f.InMemoryBytes})
-			g.add(t.Name, orElse(f.Name, "(dropped)"), orElse(f.Group, "-"), size(f.DiskBytes), size(f.MemtableBytes), size(f.InMemoryBytes), count(f.Files))
+			g.Add(t.Name, cli.OrElse(f.Name, "(dropped)"), cli.OrElse(f.Group, "-"), cli.Size(f.DiskBytes), cli.Size(f.MemtableBytes), cli.Size(f.InMemoryBytes), cli.Count(f.Files))
 		}
-		if a.json {
-			if err := a.printJSON(j); err != nil {
+		if a.JSON {
+			if err := a.PrintJSON(j); err != nil {
 				return err
 			}
 		}
 	}
-	if a.json {
+	if a.JSON {
 		return nil
 	}
-	return a.print(g)
+	return a.Print(g)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -17,7 +19,7 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-func (a *app) userCommand() *cobra.Command {
+func userCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "user",
 		Short: "Add, list, disable and remove users, and revoke their credentials",
@@ -27,10 +29,10 @@ authenticate by a certificate or an access token, which commands read from the f
 		Example: `  stele user add ann --out ann.pem
   stele user add loader --token --ttl 30d --out loader.token
   stele user revoke ann`,
-		Args: unknownCommand,
-		RunE: requireSubcommand,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
 	}
-	cmd.AddCommand(a.userAddCommand(), a.userListCommand(), a.userRevokeCommand(), a.userDisableCommand(true), a.userDisableCommand(false), a.userRemoveCommand())
+	cmd.AddCommand(userAddCommand(a), userListCommand(a), userRevokeCommand(a), userDisableCommand(a, true), userDisableCommand(a, false), userRemoveCommand(a))
 	return cmd
 }
 
@@ -39,7 +41,7 @@ func absent(out string) error {
 	_, err := os.Lstat(out)
 	switch {
 	case err == nil:
-		return usagef("name another file with --out", "--out: %s exists", out)
+		return cli.Usagef("name another file with --out", "--out: %s exists", out)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	}
@@ -56,7 +58,7 @@ type madeJSON struct {
 	Ends  string `json:"ends,omitempty"`
 }
 
-func (a *app) userAddCommand() *cobra.Command {
+func userAddCommand(a *cli.App) *cobra.Command {
 	var ttl time.Duration
 	out, comment, isToken, noEnd := "", "", false, false
 	cmd := &cobra.Command{
@@ -75,7 +77,7 @@ user can have several credentials: create the next one before the old one expire
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if noEnd && (!isToken || ttl != 0) {
-				return usagef("", "--no-end needs --token, and excludes --ttl")
+				return cli.Usagef("", "--no-end needs --token, and excludes --ttl")
 			}
 			if noEnd {
 				ttl = client.NoEnd
@@ -84,7 +86,7 @@ user can have several credentials: create the next one before the old one expire
 				out = args[0] + ".pem"
 			}
 			if err := pki.CheckName("name of a user", args[0]); err != nil {
-				return usagef("", "%v", err)
+				return cli.Usagef("", "%v", err)
 			}
 			if out != "" { // check before creating a credential that cannot be written
 				if err := absent(out); err != nil {
@@ -92,7 +94,7 @@ user can have several credentials: create the next one before the old one expire
 				}
 			}
 			made := madeJSON{User: args[0], File: out}
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				if isToken {
 					return addToken(ctx, c, &made, ttl, comment)
 				}
@@ -101,24 +103,24 @@ user can have several credentials: create the next one before the old one expire
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(made)
+			if a.JSON {
+				return a.PrintJSON(made)
 			}
 			if made.Token != "" {
-				if _, err := fmt.Fprintln(a.out, made.Token); err != nil {
+				if _, err := fmt.Fprintln(a.Out, made.Token); err != nil {
 					return err
 				}
 			}
-			a.notef("credential of user %s%s, until %s", made.User, in(made.File), orElse(made.Ends, "it is revoked"))
+			a.Notef("credential of user %s%s, until %s", made.User, in(made.File), cli.OrElse(made.Ends, "it is revoked"))
 			if made.New {
-				a.hint(fmt.Sprintf("no rights yet: \"stele acl grant %s RIGHTS TABLE\"", made.User))
+				a.Hint(fmt.Sprintf("no rights yet: \"stele acl grant %s RIGHTS TABLE\"", made.User))
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&isToken, "token", false, "create an access token instead of a certificate")
-	f.Var((*positiveDurationFlag)(&ttl), "ttl", "`duration` until the credential expires (default: a year; 90d for a token)")
+	f.Var((*cli.PositiveDurationFlag)(&ttl), "ttl", "`duration` until the credential expires (default: a year; 90d for a token)")
 	f.BoolVar(&noEnd, "no-end", false, "create a token that does not expire")
 	f.StringVar(&out, "out", "", "write the credential to `file`, with mode 0600 (default: NAME.pem; a token is printed)")
 	f.StringVar(&comment, "comment", "", "comment `text` to store with a token")
@@ -129,7 +131,7 @@ func in(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " in " + escapeText(file)
+	return " in " + cli.EscapeText(file)
 }
 
 func addCredential(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Duration) error {
@@ -155,7 +157,7 @@ func addToken(ctx context.Context, c *client.Client, made *madeJSON, ttl time.Du
 	}
 	made.Token = ""
 	if err := secretfile.Write(made.File, []byte(t.Reveal()+"\n")); err != nil {
-		return withHint(err, fmt.Sprintf("the token is lost: revoke it by \"stele user revoke %s --token %s\", and create another one", made.User, made.ID))
+		return cli.WithHint(err, fmt.Sprintf("the token is lost: revoke it by \"stele user revoke %s --token %s\", and create another one", made.User, made.ID))
 	}
 	return nil
 }
@@ -175,7 +177,7 @@ type userToken struct {
 	Comment string `json:"comment,omitempty"`
 }
 
-func (a *app) userListCommand() *cobra.Command {
+func userListCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -187,7 +189,7 @@ store certificates, so they are not listed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var all []client.UserInfo
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				all, err = c.Users(ctx)
 				return err
 			})
@@ -195,7 +197,7 @@ store certificates, so they are not listed.`,
 				return err
 			}
 			moment := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
-			g := newGrid("USER", "STATE", "CREATED", "TOKENS")
+			g := cli.NewGrid("USER", "STATE", "CREATED", "TOKENS")
 			for i := range all {
 				u := &all[i]
 				j := userJSON{Name: u.Name, Created: moment(u.CreatedMS), Disabled: u.Disabled, Tokens: []userToken{}}
@@ -207,8 +209,8 @@ store certificates, so they are not listed.`,
 					}
 					j.Tokens, ids = append(j.Tokens, x), append(ids, t.ID)
 				}
-				if a.json {
-					if err := a.printJSON(j); err != nil {
+				if a.JSON {
+					if err := a.PrintJSON(j); err != nil {
 						return err
 					}
 					continue
@@ -217,14 +219,14 @@ store certificates, so they are not listed.`,
 				if u.Disabled {
 					state = "disabled"
 				}
-				g.add(j.Name, state, j.Created, orElse(strings.Join(ids, " "), "-"))
+				g.Add(j.Name, state, j.Created, cli.OrElse(strings.Join(ids, " "), "-"))
 			}
-			return a.print(g)
+			return a.Print(g)
 		},
 	}
 }
 
-func (a *app) userRevokeCommand() *cobra.Command {
+func userRevokeCommand(a *cli.App) *cobra.Command {
 	id, certificate := "", ""
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
@@ -241,13 +243,13 @@ printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --cre
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if id != "" && certificate != "" {
-				return usagef("use one of them", "--token and --certificate are both given")
+				return cli.Usagef("use one of them", "--token and --certificate are both given")
 			}
 			serial, err := serialOf(args[0], certificate)
 			if err != nil {
 				return err
 			}
-			err = a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error {
+			err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
 				switch {
 				case id != "":
 					return c.RevokeUserToken(ctx, args[0], id)
@@ -258,7 +260,7 @@ printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --cre
 			})
 			var refused *client.TokenRefusedError
 			if errors.As(err, &refused) && refused.Reason == client.TokenUnknown {
-				return notFoundf(`"stele user list" shows the users with the ids of their tokens`, "%v", refused)
+				return cli.NotFoundf(`"stele user list" shows the users with the ids of their tokens`, "%v", refused)
 			}
 			if err != nil {
 				return err
@@ -269,7 +271,7 @@ printed by "stele whoami" and "openssl x509 -serial". It cannot be that of --cre
 			} else if serial != "" {
 				what = "certificate " + serial
 			}
-			a.notef("revoked %s of user %s", what, args[0])
+			a.Notef("revoked %s of user %s", what, args[0])
 			return nil
 		},
 	}
@@ -287,7 +289,7 @@ func serialOf(user, certificate string) (string, error) {
 	if _, err := os.Lstat(certificate); errors.Is(err, fs.ErrNotExist) {
 		serial := strings.ToLower(strings.ReplaceAll(certificate, ":", ""))
 		if err := acl.CheckSerial(serial); err != nil {
-			return "", usagef("", "--certificate: %q is neither a file nor a serial number: %v", certificate, err)
+			return "", cli.Usagef("", "--certificate: %q is neither a file nor a serial number: %v", certificate, err)
 		}
 		return strings.TrimLeft(serial, "0"), nil
 	}
@@ -296,12 +298,12 @@ func serialOf(user, certificate string) (string, error) {
 		return "", fmt.Errorf("--certificate: %w", err)
 	}
 	if p := c.Peer(); p.Kind != pki.Principal || p.Name != user {
-		return "", usagef("", "--certificate: %s belongs to %s, not to user %s", certificate, p, user)
+		return "", cli.Usagef("", "--certificate: %s belongs to %s, not to user %s", certificate, p, user)
 	}
 	return c.Peer().Serial, nil
 }
 
-func (a *app) userDisableCommand(disable bool) *cobra.Command {
+func userDisableCommand(a *cli.App, disable bool) *cobra.Command {
 	do := (*client.Client).EnableUser
 	cmd := &cobra.Command{
 		Use:     "enable NAME",
@@ -319,20 +321,20 @@ the outcome is unknown, retry.`
 		cmd.Example = `  stele user disable ann`
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
+		if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return do(c, ctx, args[0]) }); err != nil {
 			return err
 		}
 		if disable {
-			a.notef("disabled user %s", args[0])
+			a.Notef("disabled user %s", args[0])
 		} else {
-			a.notef("enabled user %s", args[0])
+			a.Notef("enabled user %s", args[0])
 		}
 		return nil
 	}
 	return cmd
 }
 
-func (a *app) userRemoveCommand() *cobra.Command {
+func userRemoveCommand(a *cli.App) *cobra.Command {
 	yes := false
 	cmd := &cobra.Command{
 		Use:     "remove NAME",
@@ -343,13 +345,13 @@ a request of that user. A user of that name who is added later starts without ri
 		Example: `  stele user remove ann`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.confirm(yes, "Remove user "+escapeText(args[0])+" with all credentials and rights?"); err != nil {
+			if err := a.Confirm(yes, "Remove user "+cli.EscapeText(args[0])+" with all credentials and rights?"); err != nil {
 				return err
 			}
-			if err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
+			if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.RemoveUser(ctx, args[0]) }); err != nil {
 				return err
 			}
-			a.notef("removed user %s", args[0])
+			a.Notef("removed user %s", args[0])
 			return nil
 		},
 	}

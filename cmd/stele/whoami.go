@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/cmd/stele/cli"
+
 	"github.com/spf13/cobra"
 
 	"github.com/steledb/stele/client"
@@ -23,7 +25,7 @@ type whoamiJSON struct {
 	Grants  []grantJSON `json:"grants"`
 }
 
-func (a *app) whoamiCommand() *cobra.Command {
+func whoamiCommand(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
 		Short: "Show your identity and rights",
@@ -34,48 +36,48 @@ including those granted to all users (*).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var me *client.Whoami
-			err := a.call(cmd, defaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
 				me, err = c.Whoami(ctx)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			return a.printWhoami(me)
+			return printWhoami(a, me)
 		},
 	}
 }
 
-func (a *app) printWhoami(me *client.Whoami) error {
+func printWhoami(a *cli.App, me *client.Whoami) error {
 	j := whoamiJSON{Kind: me.Kind, Name: me.Name, Cluster: me.Cluster, Shown: me.Shown, ID: me.ID, Grants: []grantJSON{}}
 	if me.EndsMS != 0 {
 		j.Ends = time.UnixMilli(me.EndsMS).UTC().Format(time.RFC3339)
 	}
-	g := newGrid("RIGHTS", "TABLE", "FAMILY", "AS")
+	g := cli.NewGrid("RIGHTS", "TABLE", "FAMILY", "AS")
 	for _, x := range me.Grants {
 		j.Grants = append(j.Grants, grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family})
-		g.add(x.Rights, orElse(x.Table, "(cluster)"), orElse(x.Family, "-"), x.Principal)
+		g.Add(x.Rights, cli.OrElse(x.Table, "(cluster)"), cli.OrElse(x.Family, "-"), x.Principal)
 	}
-	if a.json {
-		return a.printJSON(j)
+	if a.JSON {
+		return a.PrintJSON(j)
 	}
 	var err error
 	switch {
 	case me.Kind == api.KindAnonymous:
-		_, err = fmt.Fprintf(a.out, "anonymous: cluster %s has no access control, every client has all rights\n", me.Cluster)
+		_, err = fmt.Fprintf(a.Out, "anonymous: cluster %s has no access control, every client has all rights\n", me.Cluster)
 		return err
 	case me.Kind == api.KindNode:
-		_, err = fmt.Fprintf(a.out, "node %s of cluster %s, until %s\n", me.Name, me.Cluster, j.Ends)
+		_, err = fmt.Fprintf(a.Out, "node %s of cluster %s, until %s\n", me.Name, me.Cluster, j.Ends)
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "user %s of cluster %s, by %s %s, until %s\n", me.Name, me.Cluster, me.Shown, me.ID, orElse(j.Ends, "it is revoked"))
+	_, err = fmt.Fprintf(a.Out, "user %s of cluster %s, by %s %s, until %s\n", me.Name, me.Cluster, me.Shown, me.ID, cli.OrElse(j.Ends, "it is revoked"))
 	if err != nil {
 		return err
 	}
 	if len(me.Grants) == 0 {
-		a.hint("no rights yet: ask an administrator to grant them by \"stele acl grant\"")
+		a.Hint("no rights yet: ask an administrator to grant them by \"stele acl grant\"")
 		return nil
 	}
-	fmt.Fprintln(a.out)
-	return a.print(g)
+	fmt.Fprintln(a.Out)
+	return a.Print(g)
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"slices"
@@ -11,8 +11,8 @@ import (
 // mayBeEmpty is the annotation of flags that accept an empty string.
 const mayBeEmpty = "stele_may_be_empty"
 
-// allowEmpty makes the named flags accept an empty string.
-func allowEmpty(flags *pflag.FlagSet, names ...string) {
+// AllowEmpty makes the named flags accept an empty string.
+func AllowEmpty(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := flags.SetAnnotation(name, mayBeEmpty, []string{"true"}); err != nil {
 			panic("BUG: " + err.Error())
@@ -26,7 +26,7 @@ func allowEmpty(flags *pflag.FlagSet, names ...string) {
 func rejectEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if err == nil && f.Annotations[mayBeEmpty] == nil && isEmptyText(f.Value) {
-			err = usagef("give it a value or omit it", "--%s is empty", f.Name)
+			err = Usagef("give it a value or omit it", "--%s is empty", f.Name)
 		}
 	})
 	return err
@@ -43,7 +43,7 @@ func rejectEmptyArguments(cmd *cobra.Command, args []string) error {
 		switch name {
 		case "TABLE", "ROW", "AT-ROW", "FAMILY", "USER", "NAME", "NODE", "ID", "PATH", "FILE":
 			if args[i] == "" {
-				return usagef("", "%s is empty", name)
+				return Usagef("", "%s is empty", name)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// escapeBytes returns b as text that is safe on a terminal: printable characters, and the escapes
+// EscapeBytes returns b as text that is safe on a terminal: printable characters, and the escapes
 // \n, \r, \t, \\ and \xNN. The inverse is unescape.
-func escapeBytes(b []byte) string { return string(appendEscaped(nil, b)) }
+func EscapeBytes(b []byte) string { return string(AppendEscaped(nil, b)) }
 
-func escapeText(s string) string {
+func EscapeText(s string) string {
 	if !strings.ContainsFunc(s, mustEscape) {
 		return s
 	}
-	return string(appendEscaped(make([]byte, 0, 2*len(s)), []byte(s)))
+	return string(AppendEscaped(make([]byte, 0, 2*len(s)), []byte(s)))
 }
 
 // escapes is the escape of each byte.
@@ -29,8 +29,8 @@ var escapes = func() (table [256]string) {
 	return table
 }()
 
-// appendEscaped appends escapeBytes(b).
-func appendEscaped(dst, b []byte) []byte {
+// AppendEscaped appends EscapeBytes(b).
+func AppendEscaped(dst, b []byte) []byte {
 	dst = slices.Grow(dst, len(b)) // enough if nothing is escaped
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -67,23 +67,23 @@ var escaped = func() (table [utf8.RuneSelf]bool) {
 }()
 
 func mustEscape(r rune) bool {
-	// Both an invalid byte and U+FFFD decode as RuneError. appendEscaped distinguishes them by their
+	// Both an invalid byte and U+FFFD decode as RuneError. AppendEscaped distinguishes them by their
 	// length.
 	return r == '\\' || r == utf8.RuneError || r != ' ' && !unicode.IsGraphic(r) || r != ' ' && unicode.Is(unicode.Z, r)
 }
 
-// escapeLines escapes text of several lines. It keeps newlines and backslashes.
-func escapeLines(s string) string {
+// EscapeLines escapes text of several lines. It keeps newlines and backslashes.
+func EscapeLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
-		lines[i] = strings.ReplaceAll(escapeText(line), `\\`, `\`)
+		lines[i] = strings.ReplaceAll(EscapeText(line), `\\`, `\`)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// unescape is the inverse of escapeBytes. An unknown escape is an error, which reveals a backslash
+// Unescape is the inverse of EscapeBytes. An unknown escape is an error, which reveals a backslash
 // that was meant literally.
-func unescape(s string) (string, error) {
+func Unescape(s string) (string, error) {
 	if !strings.Contains(s, `\`) {
 		return s, nil
 	}
@@ -96,7 +96,7 @@ func unescape(s string) (string, error) {
 		}
 		b, n, ok := unescapeOne(after)
 		if !ok {
-			return "", usagef(`with --escaped, write \\ for a backslash, \n, \r, \t, or \xNN for any byte`, `unknown escape %q`, `\`+after[:min(len(after), 3)])
+			return "", Usagef(`with --escaped, write \\ for a backslash, \n, \r, \t, or \xNN for any byte`, `unknown escape %q`, `\`+after[:min(len(after), 3)])
 		}
 		out.WriteByte(b)
 		rest = after[n:]

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"crypto/tls"
@@ -11,15 +11,15 @@ import (
 	"github.com/steledb/stele/security/token"
 )
 
-// faultOfIdentity maps errors of authentication and authorization.
-func faultOfIdentity(err error) *fault {
+// FaultOfIdentity maps errors of authentication and authorization.
+func FaultOfIdentity(err error) *Fault {
 	var unreachable *client.UnreachableError
-	denied := func(hint, text string, cause error) *fault {
-		f := &fault{code: exitDenied, hint: hint}
+	denied := func(hint, text string, cause error) *Fault {
+		f := &Fault{Code: ExitDenied, Hint: hint}
 		if errors.As(err, &unreachable) && text != "" {
-			f.err = fmt.Errorf("%s: %s", unreachable.Addr, text)
+			f.Err = fmt.Errorf("%s: %s", unreachable.Addr, text)
 			if cause != nil {
-				f.err = fmt.Errorf("%w: %w", f.err, cause)
+				f.Err = fmt.Errorf("%w: %w", f.Err, cause)
 			}
 		}
 		return f
@@ -33,7 +33,7 @@ func faultOfIdentity(err error) *fault {
 		return denied("", "", nil)
 	case errors.As(err, &refused):
 		return denied(tokenHint(refused.Reason), "", nil)
-	case isTokenFormat(err):
+	case IsTokenFormat(err):
 		return denied("", "", nil)
 	case errors.Is(err, client.ErrNoCredential):
 		return denied(`authenticate with --credential FILE or STELE_CREDENTIAL; "stele init" creates the first credential`,
@@ -49,7 +49,7 @@ func faultOfIdentity(err error) *fault {
 	case errors.As(err, &unknown):
 		f := denied("authenticate with --credential FILE or STELE_CREDENTIAL", "", nil)
 		if errors.As(err, &unreachable) {
-			f.err = fmt.Errorf("%s rejects the token: %w", unreachable.Addr, unknown)
+			f.Err = fmt.Errorf("%s rejects the token: %w", unreachable.Addr, unknown)
 		}
 		return f
 	case errors.Is(err, client.ErrUnauthenticated):
@@ -60,7 +60,7 @@ func faultOfIdentity(err error) *fault {
 	return nil
 }
 
-func isTokenFormat(err error) bool {
+func IsTokenFormat(err error) bool {
 	var bad *token.FormatError
 	return errors.As(err, &bad)
 }

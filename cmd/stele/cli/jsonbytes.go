@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/base64"
@@ -28,20 +28,20 @@ func isText(b []byte) bool {
 	return true
 }
 
-// appendJSONField appends the fields of the byte string b: "name":"…","name_base64":"…", or only the
+// AppendJSONField appends the fields of the byte string b: "name":"…","name_base64":"…", or only the
 // second. name is ASCII without characters that need escapes.
-func appendJSONField(dst []byte, name string, b []byte) []byte {
+func AppendJSONField(dst []byte, name string, b []byte) []byte {
 	if isText(b) {
 		dst = append(append(append(dst, '"'), name...), `":`...)
-		dst = append(appendJSONString(dst, b), ',')
+		dst = append(AppendJSONString(dst, b), ',')
 	}
 	dst = append(append(append(dst, '"'), name...), `_base64":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, '"')
 }
 
-// appendJSONString appends b, which must be UTF-8, as a JSON string.
-func appendJSONString(dst, b []byte) []byte {
+// AppendJSONString appends b, which must be UTF-8, as a JSON string.
+func AppendJSONString(dst, b []byte) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	plain := 0 // b[plain:i] needs no escape
@@ -74,8 +74,8 @@ func appendJSONString(dst, b []byte) []byte {
 	return append(append(dst, b[plain:]...), '"')
 }
 
-// textOf returns b as a string if it is text, and nil otherwise.
-func textOf(b []byte) *string {
+// TextOf returns b as a string if it is text, and nil otherwise.
+func TextOf(b []byte) *string {
 	if !isText(b) {
 		return nil
 	}
@@ -83,8 +83,8 @@ func textOf(b []byte) *string {
 	return &s
 }
 
-// bytesOf returns b, or an empty slice for nil, which JSON encodes as "" and not as null.
-func bytesOf(b []byte) []byte {
+// BytesOf returns b, or an empty slice for nil, which JSON encodes as "" and not as null.
+func BytesOf(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
@@ -93,16 +93,16 @@ func bytesOf(b []byte) []byte {
 
 // The fields of byte strings, for embedding in structs.
 type (
-	rowJSON struct {
+	RowJSON struct {
 		Row      *string `json:"row,omitempty"`
 		RowBytes []byte  `json:"row_base64"`
 	}
-	columnJSON struct {
+	ColumnJSON struct {
 		Column      *string `json:"column,omitempty"` // family:qualifier
 		ColumnBytes []byte  `json:"column_base64"`
 	}
-	// boundsJSON is the range of a tablet. An empty bound means no bound.
-	boundsJSON struct {
+	// BoundsJSON is the range of a tablet. An empty bound means no bound.
+	BoundsJSON struct {
 		Start      *string `json:"start,omitempty"`
 		StartBytes []byte  `json:"start_base64"`
 		End        *string `json:"end,omitempty"`
@@ -110,10 +110,10 @@ type (
 	}
 )
 
-func rowOf(key string) rowJSON { return rowJSON{textOf([]byte(key)), []byte(key)} }
+func RowOf(key string) RowJSON { return RowJSON{TextOf([]byte(key)), []byte(key)} }
 
-func columnOf(name string) columnJSON { return columnJSON{textOf([]byte(name)), []byte(name)} }
+func ColumnOf(name string) ColumnJSON { return ColumnJSON{TextOf([]byte(name)), []byte(name)} }
 
-func boundsOf(start, end []byte) boundsJSON {
-	return boundsJSON{textOf(start), bytesOf(start), textOf(end), bytesOf(end)}
+func BoundsOf(start, end []byte) BoundsJSON {
+	return BoundsJSON{TextOf(start), BytesOf(start), TextOf(end), BytesOf(end)}
 }

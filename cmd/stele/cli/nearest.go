@@ -1,13 +1,13 @@
-package main
+package cli
 
 import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// nearest returns the name with the smallest edit distance to word, for suggestions. It returns "" if
+// Nearest returns the name with the smallest edit distance to word, for suggestions. It returns "" if
 // more than half of the letters would have to change.
-func nearest(word string, names []string) string {
+func Nearest(word string, names []string) string {
 	best, fewest := "", len(word)/2+1
 	for _, name := range names {
 		if d := distance(word, name); d < fewest {

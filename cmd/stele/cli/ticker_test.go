@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ func TestTickerWithoutTerminal(t *testing.T) {
 		if n++; n == 3 {
 			close(shown)
 		}
-		return plural(int64(n), "row") + " so far"
+		return Plural(int64(n), "row") + " so far"
 	})
 	<-shown
 	stop()

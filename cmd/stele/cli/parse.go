@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/table"
 )
 
 // units of sizes in bytes. KB, MB, GB and TB are powers of 1000; K, M, G and T are powers of 1024.
@@ -22,8 +26,8 @@ var units = []struct {
 	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1},
 }
 
-// parseSize parses a number of bytes such as 4GiB, 1.5GiB, 512MB or 1048576.
-func parseSize(s string) (int64, error) {
+// ParseSize parses a number of bytes such as 4GiB, 1.5GiB, 512MB or 1048576.
+func ParseSize(s string) (int64, error) {
 	number, scale := strings.TrimSpace(s), int64(1)
 	for _, u := range units {
 		if n, ok := strings.CutSuffix(number, u.name); ok {
@@ -33,7 +37,7 @@ func parseSize(s string) (int64, error) {
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || v < 0 || math.IsNaN(v) || v*float64(scale) >= math.MaxInt64 {
-		return 0, usagef(unitHint(s, sizeUnits()), "%q is not a size such as 4GiB, 512MiB or 1048576", s)
+		return 0, Usagef(unitHint(s, sizeUnits()), "%q is not a size such as 4GiB, 512MiB or 1048576", s)
 	}
 	if whole, err := strconv.ParseInt(number, 10, 64); err == nil { // exact beyond 2^53
 		return whole * scale, nil
@@ -71,8 +75,8 @@ func unitHint(s string, names []string) string {
 	return fmt.Sprintf("unknown unit %q: use one of %s", unit, strings.Join(names, ", "))
 }
 
-// formatSize formats n bytes with a binary unit.
-func formatSize(n int64) string {
+// FormatSize formats n bytes with a binary unit.
+func FormatSize(n int64) string {
 	const step = 1024
 	if n < step && n > -step {
 		return strconv.FormatInt(n, 10) + " B"
@@ -89,8 +93,8 @@ func formatSize(n int64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + " " + []string{"KiB", "MiB", "GiB", "TiB", "PiB"}[unit]
 }
 
-// formatCount formats n with thousands separators.
-func formatCount(n int64) string {
+// FormatCount formats n with thousands separators.
+func FormatCount(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
 	if n < 0 {
@@ -102,19 +106,19 @@ func formatCount(n int64) string {
 	return sign + s
 }
 
-// plural returns "1 row", "2 rows", "3 families".
-func plural(n int64, what string) string {
+// Plural returns "1 row", "2 rows", "3 families".
+func Plural(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	if stem, ok := strings.CutSuffix(what, "y"); ok {
-		return formatCount(n) + " " + stem + "ies"
+		return FormatCount(n) + " " + stem + "ies"
 	}
-	return formatCount(n) + " " + what + "s"
+	return FormatCount(n) + " " + what + "s"
 }
 
-// parseDuration parses a duration such as 90s, 36h or 30d.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration parses a duration such as 90s, 36h or 30d.
+func ParseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		if n, err := strconv.ParseFloat(days, 64); err == nil && math.Abs(n) < 100_000 {
 			return time.Duration(n * float64(24*time.Hour)), nil
@@ -122,13 +126,13 @@ func parseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, usagef(unitHint(s, []string{"s", "m", "h", "d", "ms"}), "%q is not a duration such as 90s, 15m, 36h or 30d", s)
+		return 0, Usagef(unitHint(s, []string{"s", "m", "h", "d", "ms"}), "%q is not a duration such as 90s, 15m, 36h or 30d", s)
 	}
 	return d, nil
 }
 
-// parseMoment parses a point in time: microseconds since 1970, RFC 3339, a date, or an age such as 2h.
-func parseMoment(s string, now time.Time) (time.Time, error) {
+// ParseMoment parses a point in time: microseconds since 1970, RFC 3339, a date, or an age such as 2h.
+func ParseMoment(s string, now time.Time) (time.Time, error) {
 	if micros, err := strconv.ParseInt(s, 10, 64); err == nil && micros >= 0 {
 		return time.UnixMicro(micros), nil
 	}
@@ -137,15 +141,15 @@ func parseMoment(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if d, err := parseDuration(strings.TrimSuffix(s, " ago")); err == nil && d >= 0 && now.Add(-d).UnixMicro() >= 0 {
+	if d, err := ParseDuration(strings.TrimSuffix(s, " ago")); err == nil && d >= 0 && now.Add(-d).UnixMicro() >= 0 {
 		return now.Add(-d), nil
 	}
-	return time.Time{}, usagef("", "%q is not a time such as 2026-11-21T10:00:00Z, 1795254000000000 (microseconds) or 2h (ago)", s)
+	return time.Time{}, Usagef("", "%q is not a time such as 2026-11-21T10:00:00Z, 1795254000000000 (microseconds) or 2h (ago)", s)
 }
 
-// formatMoment formats a timestamp so that parseMoment parses it. Small numbers stay numbers: they are
+// FormatMoment formats a timestamp so that ParseMoment parses it. Small numbers stay numbers: they are
 // version numbers, not times.
-func formatMoment(micros int64) string {
+func FormatMoment(micros int64) string {
 	const year = 365 * 24 * int64(time.Hour/time.Microsecond)
 	if micros < year || micros > 8000*year {
 		return strconv.FormatInt(micros, 10)
@@ -154,15 +158,15 @@ func formatMoment(micros int64) string {
 }
 
 // text returns an argument, unescaped with --escaped.
-func (a *app) text(arg string) (string, error) {
+func (a *App) text(arg string) (string, error) {
 	if !a.escapes {
 		return arg, nil
 	}
-	return unescape(arg)
+	return Unescape(arg)
 }
 
-// texts replaces each argument by its text.
-func (a *app) texts(args ...*string) error {
+// Texts replaces each argument by its text.
+func (a *App) Texts(args ...*string) error {
 	for _, arg := range args {
 		s, err := a.text(*arg)
 		if err != nil {
@@ -176,25 +180,29 @@ func (a *app) texts(args ...*string) error {
 // A valueReader reads the values in the arguments of one command: literal values, @FILE, or - for
 // standard input, which only one value can use.
 type valueReader struct {
-	a     *app
+	a     *App
 	stdin string // the value that uses standard input
 }
 
-func (v *valueReader) read(what, arg string) ([]byte, error) {
+// NewValueReader returns a reader of the values of one command.
+func NewValueReader(a *App) *valueReader { return &valueReader{a: a} }
+
+// Read returns the value of arg. what names the value in errors.
+func (v *valueReader) Read(what, arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
 		if v.stdin != "" {
-			return nil, usagef("put one of them into a file and use @FILE", "%s and %s cannot both be read from standard input", v.stdin, what)
+			return nil, Usagef("put one of them into a file and use @FILE", "%s and %s cannot both be read from standard input", v.stdin, what)
 		}
 		v.stdin = what
-		if v.a.inTTY {
-			v.a.notef("reading %s from the terminal: press Ctrl-D at its end", what)
+		if v.a.InTTY {
+			v.a.Notef("reading %s from the terminal: press Ctrl-D at its end", what)
 		}
-		return readValue(v.a.in)
+		return readValue(v.a.In)
 	case strings.HasPrefix(arg, "@"):
 		f, err := os.Open(arg[1:])
 		if err != nil {
-			return nil, usagef(`a value that begins with @ names a file; with --escaped, \x40 is the character itself`, "%s: %w", what, err)
+			return nil, Usagef(`a value that begins with @ names a file; with --escaped, \x40 is the character itself`, "%s: %w", what, err)
 		}
 		defer f.Close()
 		return readValue(f)
@@ -210,20 +218,36 @@ const valueBytesMax = 256 << 20
 func readValue(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, valueBytesMax+1))
 	if err == nil && len(b) > valueBytesMax {
-		return nil, usagef("divide it among several columns", "the value exceeds %s", formatSize(valueBytesMax))
+		return nil, Usagef("divide it among several columns", "the value exceeds %s", FormatSize(valueBytesMax))
 	}
 	return b, err
 }
 
-// parseAssignment splits family:qualifier=value at the first = after the family.
-func parseAssignment(arg string) (column, value string, err error) {
+// ParseAssignment splits family:qualifier=value at the first = after the family.
+func ParseAssignment(arg string) (column, value string, err error) {
 	family, rest, ok := strings.Cut(arg, ":")
 	if !ok || strings.Contains(family, "=") {
-		return "", "", usagef("", `%q is not of the form family:qualifier=value`, arg)
+		return "", "", Usagef("", `%q is not of the form family:qualifier=value`, arg)
 	}
 	qualifier, value, ok := strings.Cut(rest, "=")
 	if !ok {
-		return "", "", usagef(`a value may be empty, read from a file (=@FILE), or from standard input (=-)`, `%q has no value: want family:qualifier=value`, arg)
+		return "", "", Usagef(`a value may be empty, read from a file (=@FILE), or from standard input (=-)`, `%q has no value: want family:qualifier=value`, arg)
 	}
 	return family + ":" + qualifier, value, nil
+}
+
+// EscapesFlag adds --escaped, for commands that take row keys and values.
+func (a *App) EscapesFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&a.escapes, "escaped", "e", false, `interpret \n, \r, \t, \\ and \xNN in row keys, columns and values`)
+}
+
+func ParseFamilies(texts []string) (specs []table.FamilySpec, err error) {
+	for _, t := range texts {
+		spec, err := table.ParseFamilySpec(t)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
 }
