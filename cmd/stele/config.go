@@ -101,10 +101,10 @@ func showConfig(a *cli.App, c *configuration) error {
 	g := cli.NewGrid("KEY", "VALUE", "FROM")
 	for i := range settings {
 		s := &settings[i]
-		value, meaning := c.values.Get(s.key), ""
+		value, meaning := c.values[s.key], ""
 		text := fmt.Sprint(value)
 		if s.isList() {
-			text = strings.Join(c.values.Strings(s.key), " ")
+			text = strings.Join(c.list(s.key), " ")
 		}
 		if text == "" {
 			meaning = s.unset

@@ -12,7 +12,6 @@ import (
 
 	"github.com/steledb/stele/cmd/stele/cli"
 
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 )
 
@@ -50,7 +49,7 @@ func TestSettingsAreOneTable(t *testing.T) {
 }
 
 func parsed(text string) *configuration {
-	c := &configuration{values: koanf.New("."), origin: map[string]string{}, place: map[string]string{}, file: "f"}
+	c := &configuration{values: map[string]any{}, origin: map[string]string{}, place: map[string]string{}, file: "f"}
 	c.layer(defaults(), func(string) string { return "default" })
 	c.parseFile([]byte(text))
 	c.validate()
@@ -60,7 +59,7 @@ func parsed(text string) *configuration {
 // The example sets nothing; without the "#" marks it sets everything.
 func TestExampleConfig(t *testing.T) {
 	c := parsed(exampleConfig())
-	if err := c.err(); err != nil || !reflect.DeepEqual(c.values.All(), parsed("").values.All()) {
+	if err := c.err(); err != nil || !reflect.DeepEqual(c.values, parsed("").values) {
 		t.Errorf("the example is not the defaults: %v", err)
 	}
 	all := regexp.MustCompile(`(?m)^#([a-z_]+: )`).ReplaceAllString(exampleConfig(), "$1")

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"errors"
+	"maps"
 	"os"
 	"strings"
 
 	"github.com/steledb/stele/cmd/stele/cli"
 
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -32,7 +31,7 @@ func registerSettings(cmd *cobra.Command) {
 // overrides the defaults. A development node does not read the default file, which is for production
 // data. If the file could be read, the error is of type problems.
 func loadConfig(cmd *cobra.Command, dev bool) (*configuration, error) {
-	c := &configuration{dev: dev, values: koanf.New("."), origin: map[string]string{}, place: map[string]string{}}
+	c := &configuration{dev: dev, values: map[string]any{}, origin: map[string]string{}, place: map[string]string{}}
 	c.layer(defaults(), func(string) string { return "default" })
 	if err := c.loadFile(configFile(cmd), dev); err != nil {
 		return nil, err
@@ -52,20 +51,11 @@ func loadConfig(cmd *cobra.Command, dev bool) (*configuration, error) {
 
 // layer overrides the present values. A list replaces the one below it.
 func (c *configuration) layer(values map[string]any, origin func(key string) string) {
-	// Load returns only errors of its provider and parser. mapProvider returns none, and there is no parser.
-	_ = c.values.Load(mapProvider(values), nil)
+	maps.Copy(c.values, values)
 	for key := range values {
 		c.origin[key] = origin(key)
 	}
 }
-
-// mapProvider is a koanf.Provider of a map.
-type mapProvider map[string]any
-
-func (m mapProvider) ReadBytes() ([]byte, error) {
-	return nil, errors.New("BUG: mapProvider has no bytes")
-}
-func (m mapProvider) Read() (map[string]any, error) { return m, nil }
 
 func defaults() map[string]any {
 	m := map[string]any{}

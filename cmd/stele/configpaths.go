@@ -18,7 +18,7 @@ import (
 // errors that a retry would not fix.
 func (c *configuration) checkPaths() {
 	seen := map[string]string{}
-	for _, dir := range c.values.Strings("data_dir") {
+	for _, dir := range c.list("data_dir") {
 		whole, err := filepath.Abs(dir)
 		if err != nil {
 			continue

@@ -44,7 +44,7 @@ func serveDevCluster(ctx context.Context, a *cli.App, c *configuration, count in
 			return fmt.Errorf("create a temporary data folder: %w", err)
 		}
 		d.dir = dir
-	} else if d.dir, err = filepath.Abs(c.values.Strings("data_dir")[0]); err != nil {
+	} else if d.dir, err = filepath.Abs(c.list("data_dir")[0]); err != nil {
 		return err
 	}
 	if temporary {
@@ -73,7 +73,7 @@ func checkDevCluster(c *configuration, count int) error {
 	if c.text("gossip") == "off" {
 		return cli.Usagef("omit it", "gossip (%s): the nodes of --nodes need gossip to find each other", c.origin["gossip"])
 	}
-	if n := len(c.values.Strings("data_dir")); n != 1 {
+	if n := len(c.list("data_dir")); n != 1 {
 		return cli.Usagef("name one folder; each node gets a folder in it", "data_dir (%s): %d folders, want one with --nodes", c.origin["data_dir"], n)
 	}
 	return nil

@@ -109,7 +109,7 @@ func (c *configuration) checkMembership() {
 
 // join returns the addresses of the nodes to join.
 func (c *configuration) join() (addrs []string) {
-	for _, list := range c.values.Strings("join") {
+	for _, list := range c.list("join") {
 		for _, addr := range strings.Split(list, ",") {
 			addrs = append(addrs, strings.TrimSpace(addr))
 		}

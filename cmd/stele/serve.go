@@ -107,7 +107,7 @@ func invite(a *cli.App, c *configuration, addr string) {
 // invitation returns the command by which another host joins the node at addr with a token.
 func (c *configuration) invitation(addr string) string {
 	words := []string{"stele serve"}
-	for _, dir := range c.values.Strings("data_dir") {
+	for _, dir := range c.list("data_dir") {
 		words = append(words, "--data-dir", dir)
 	}
 	for _, key := range []string{"listen", "gossip"} {

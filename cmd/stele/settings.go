@@ -15,8 +15,6 @@ import (
 
 	"github.com/steledb/stele/cmd/stele/cli"
 
-	"github.com/knadh/koanf/v2"
-
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/security/audit"
 )
@@ -197,7 +195,7 @@ func oneOf(words ...string) func(string) error {
 
 // A configuration holds the settings of a node and the source of each.
 type configuration struct {
-	values *koanf.Koanf
+	values map[string]any // a string or a []string for each key
 	// origin is the source of each key's value, for messages.
 	origin map[string]string
 	// place is FILE:LINE of each key in the file.
@@ -209,7 +207,17 @@ type configuration struct {
 	problems problems
 }
 
-func (c *configuration) text(key string) string { return c.values.String(key) }
+// text returns the value of a setting that is no list.
+func (c *configuration) text(key string) string {
+	s, _ := c.values[key].(string)
+	return s
+}
+
+// list returns the value of a setting that is a list.
+func (c *configuration) list(key string) []string {
+	l, _ := c.values[key].([]string)
+	return l
+}
 
 // validate adds a problem for each invalid value, and for conflicts between values. Values of the file
 // are not checked again: parseFile has checked them.
@@ -221,7 +229,7 @@ func (c *configuration) validate() {
 		}
 		texts := []string{c.text(s.key)}
 		if s.isList() {
-			texts = c.values.Strings(s.key)
+			texts = c.list(s.key)
 		}
 		for _, text := range texts {
 			if err := s.check(text); err != nil {
@@ -230,7 +238,7 @@ func (c *configuration) validate() {
 			}
 		}
 	}
-	if slices.Contains(c.values.Strings("data_dir"), "") || len(c.values.Strings("data_dir")) == 0 {
+	if slices.Contains(c.list("data_dir"), "") || len(c.list("data_dir")) == 0 {
 		c.addProblem("data_dir", cli.Usagef("", "the name of a folder is empty"))
 	}
 	if len(c.problems) == 0 { // conflicts between invalid values are not meaningful
@@ -273,7 +281,7 @@ func (c *configuration) securityDir() string {
 	if dir := c.text("security_dir"); dir != "" {
 		return dir
 	}
-	dir := filepath.Join(c.values.Strings("data_dir")[0], node.SecurityFolder)
+	dir := filepath.Join(c.list("data_dir")[0], node.SecurityFolder)
 	if _, err := os.Lstat(dir); c.text("token_file") == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 		return ""
 	}
@@ -297,7 +305,7 @@ func isLoopback(addr string) bool {
 // node returns the settings as a node.Config.
 func (c *configuration) node() (node.Config, error) {
 	cfg := node.Config{
-		DataDirs: c.values.Strings("data_dir"),
+		DataDirs: c.list("data_dir"),
 		Listen:   c.text("listen"), Gossip: c.text("gossip"), HTTP: c.text("http"),
 		Name: c.text("name"), Zone: c.text("zone"), Advertise: c.text("advertise"),
 		Join: c.join(), Expect: c.expect(), Security: c.securityDir(),
