@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/steledb/stele/cmd/stele/cli/clitest"
-
 	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+	"github.com/steledb/stele/cmd/stele/config"
 )
 
 // C4: every command has help, and its examples use existing commands and flags.
@@ -106,10 +107,10 @@ func TestServeHasAllSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range settings {
-		s := &settings[i]
-		if f := serve.Flags().Lookup(s.flag()); f == nil || !strings.Contains(f.Usage, s.usage) {
-			t.Errorf("%s: serve has no such flag", s.key)
+	for i := range config.Settings {
+		s := &config.Settings[i]
+		if f := serve.Flags().Lookup(s.Flag()); f == nil || !strings.Contains(f.Usage, s.Usage) {
+			t.Errorf("%s: serve has no such flag", s.Key)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/steledb/stele/client"
 )
 
-// An app is the state that all commands share: the streams, their properties, and the global flags.
+// An App is the state that all commands share: the streams, their properties, and the global flags.
 type App struct {
 	In  io.Reader
 	Out *bufio.Writer // data; flushed when the command ends
@@ -37,6 +37,7 @@ type App struct {
 	escapes    bool // arguments contain escapes: see unescape
 }
 
+// New returns an App with these streams.
 func New(in io.Reader, out, errs io.Writer) *App {
 	a := &App{In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: errs}
 	a.InTTY, a.OutTTY, a.ErrTTY = isTerminal(in), isTerminal(out), isTerminal(errs)

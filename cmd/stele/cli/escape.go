@@ -13,6 +13,7 @@ import (
 // \n, \r, \t, \\ and \xNN. The inverse is unescape.
 func EscapeBytes(b []byte) string { return string(AppendEscaped(nil, b)) }
 
+// EscapeText is EscapeBytes for a string.
 func EscapeText(s string) string {
 	if !strings.ContainsFunc(s, mustEscape) {
 		return s

@@ -43,7 +43,7 @@ var kinds = map[int]string{
 	ExitTimeout: "timeout", ExitDenied: "denied", exitQuota: "quota", ExitDiskFull: "disk_full", ExitConflict: "conflict",
 }
 
-// A fault is an error with its exit code and a hint for the user.
+// A Fault is an error with its exit code and a hint for the user.
 type Fault struct {
 	Code int
 	Hint string // the next step; empty if the error makes it obvious

@@ -60,6 +60,7 @@ func FaultOfIdentity(err error) *Fault {
 	return nil
 }
 
+// IsTokenFormat reports whether err is about a malformed token.
 func IsTokenFormat(err error) bool {
 	var bad *token.FormatError
 	return errors.As(err, &bad)

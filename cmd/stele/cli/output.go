@@ -34,12 +34,13 @@ func (a *App) PrintJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// A grid is a table of output. Cells are strings or numbers; numbers are right-aligned.
+// A Grid is a table of output. Cells are strings or numbers; numbers are right-aligned.
 type Grid struct {
 	header []string
 	rows   [][]any
 }
 
+// NewGrid returns a grid without rows.
 func NewGrid(header ...string) *Grid { return &Grid{header: header} }
 
 // Add adds a row.
@@ -99,8 +100,11 @@ func (a *App) printFramed(g *Grid) error {
 // Number is a right-aligned cell: a count, or a size with its unit.
 type Number string
 
+// Count returns the cell of a number of things.
 func Count[T ~int | ~int64 | ~uint64](n T) Number { return Number(FormatCount(int64(n))) }
-func Size(n int64) Number                         { return Number(FormatSize(n)) }
+
+// Size returns the cell of a number of bytes.
+func Size(n int64) Number { return Number(FormatSize(n)) }
 
 func cellTexts(row []any) []string {
 	cells := make([]string, len(row))
@@ -159,6 +163,7 @@ func (a *App) PrintAll(grids ...*Grid) error {
 	return nil
 }
 
+// YesNo returns yes or no.
 func YesNo(b bool) string {
 	if b {
 		return "yes"
@@ -166,6 +171,7 @@ func YesNo(b bool) string {
 	return "no"
 }
 
+// OrElse returns s, or otherwise if s is empty.
 func OrElse(s, otherwise string) string {
 	if s == "" {
 		return otherwise
@@ -173,6 +179,7 @@ func OrElse(s, otherwise string) string {
 	return s
 }
 
+// Capitalized returns s with an upper-case first letter, which must be ASCII.
 func Capitalized(s string) string {
 	if s == "" {
 		return s

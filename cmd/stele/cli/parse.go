@@ -241,6 +241,7 @@ func (a *App) EscapesFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&a.escapes, "escaped", "e", false, `interpret \n, \r, \t, \\ and \xNN in row keys, columns and values`)
 }
 
+// ParseFamilies parses the specifications of column families, such as "contents:versions=3".
 func ParseFamilies(texts []string) (specs []table.FamilySpec, err error) {
 	for _, t := range texts {
 		spec, err := table.ParseFamilySpec(t)

@@ -26,6 +26,7 @@ type Progress struct {
 // ProgressLines is the interval of progress lines if standard error is not a terminal.
 const ProgressLines = 5 * time.Second
 
+// NewProgress returns a Progress with a title. It shows nothing before Start.
 func (a *App) NewProgress(title string) *Progress {
 	return &Progress{a: a, title: title, end: make(chan struct{})}
 }

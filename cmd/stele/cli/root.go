@@ -23,8 +23,8 @@ type Group struct {
 	Commands []*cobra.Command
 }
 
-// groupTools is the id of the group that has the command help.
-const groupTools = "tools"
+// GroupTools is the id of the group that has the command help.
+const GroupTools = "tools"
 
 func inGroup(id string, c *cobra.Command) *cobra.Command {
 	c.GroupID = id
@@ -61,7 +61,7 @@ error, kind, exit_code and hint.`,
 	root.SetErr(a.Err)
 	root.CompletionOptions.DisableDefaultCmd = true // completionCommand has an example
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(inGroup(groupTools, helpCommand()))
+	root.SetHelpCommand(inGroup(GroupTools, helpCommand()))
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.Addr, "addr", envOr("STELE_ADDR", client.DefaultAddr), "`host:port` of a node, or several separated by commas; also STELE_ADDR")
 	flags.StringVar(&a.Credential, "credential", os.Getenv("STELE_CREDENTIAL"), "`file` with the certificate and key, or the access token, to authenticate with; also STELE_CREDENTIAL")
@@ -146,6 +146,7 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	return Usagef(hint, "%s has no command %q", cmd.CommandPath(), args[0])
 }
 
+// Quoted returns a command in quotation marks, for hints.
 func Quoted(command string) string { return `"` + command + `"` }
 
 // wrapArgumentErrors makes every command reject a wrong number of arguments with its usage line, not
@@ -165,6 +166,7 @@ func wrapArgumentErrors(cmd *cobra.Command) {
 	}
 }
 
+// FirstExample returns the first line of the command's examples.
 func FirstExample(cmd *cobra.Command) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
 	return line
