@@ -22,7 +22,7 @@ var (
 		"node/formation.Former": 42, "raftmeta.Group": 78, "raftmeta.leaseManager": 57, "tablet.Server": 113, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
-		"blobfs/blobtest": 34, "cmd/stele/access": 46, "cmd/stele/blobs": 38, "cmd/stele/cluster": 36, "cmd/stele/locks": 33, "cmd/stele/rows": 34, "cmd/stele/serve": 33, "cmd/stele/tables": 37, "cmd/stele/tools": 31, "master": 32, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
+		"blobfs/blobtest": 34, "master": 32, "tablet/sstable/twopass": 40, "test/availability": 36, "test/rollout": 33,
 	}
 )
 

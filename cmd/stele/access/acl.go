@@ -66,11 +66,18 @@ func grantPlace(g *client.Grant) string {
 	return "family " + cli.EscapeText(g.Family) + " of table " + cli.EscapeText(g.Table)
 }
 
-const aclChangeLong = `Grant rights to a user: read, write and admin, separated by commas, or monitor with
+const aclRevokeLong = `Revoke rights from a user. Only the grant with exactly this scope changes: the family,
+the table or the cluster. When the command returns, no node serves a request by the
+revoked rights. If the outcome is unknown, retry.`
+
+const aclRevokeExample = `  stele acl revoke ann write webtable
+  stele acl revoke ops admin --cluster`
+
+const aclGrantLong = `Grant rights to a user: read, write and admin, separated by commas, or monitor with
 --cluster. The user * stands for all users of the cluster. When the command returns,
 the grant is in effect on all nodes.`
 
-const aclChangeExample = `  stele acl grant ann read,write webtable
+const aclGrantExample = `  stele acl grant ann read,write webtable
   stele acl grant '*' read webtable:anchor
   stele acl grant ops admin --cluster
   stele acl grant prometheus monitor --cluster`
@@ -80,18 +87,14 @@ func aclChangeCommand(a *cli.App, grant bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "grant USER RIGHTS [TABLE[:FAMILY]]",
 		Short:   "Grant rights to a user",
-		Long:    aclChangeLong,
-		Example: aclChangeExample,
+		Long:    aclGrantLong,
+		Example: aclGrantExample,
 		Args:    cobra.RangeArgs(2, 3),
 	}
 	do, done := (*client.Client).Grant, "%[1]s has %[2]s on %[3]s"
 	if !grant {
 		cmd.Use, cmd.Short = "revoke USER RIGHTS [TABLE[:FAMILY]]", "Revoke rights from a user"
-		cmd.Long = `Revoke rights from a user. Only the grant with exactly this scope changes: the family,
-the table or the cluster. When the command returns, no node serves a request by the
-revoked rights. If the outcome is unknown, retry.`
-		cmd.Example = `  stele acl revoke ann write webtable
-  stele acl revoke ops admin --cluster`
+		cmd.Long, cmd.Example = aclRevokeLong, aclRevokeExample
 		do, done = (*client.Client).Revoke, "revoked from %[1]s: %[2]s on %[3]s"
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -127,25 +130,13 @@ func aclListCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []client.Grant
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				all, err = c.Grants(ctx, strings.Join(args, ""), user)
-				return err
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Grant, error) {
+				return c.Grants(ctx, strings.Join(args, ""), user)
 			})
 			if err != nil {
 				return err
 			}
-			g := cli.NewGrid("USER", "RIGHTS", "TABLE", "FAMILY")
-			for _, x := range all {
-				if a.JSON {
-					if err := a.PrintJSON(grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family}); err != nil {
-						return err
-					}
-					continue
-				}
-				g.Add(x.Principal, x.Rights, cli.OrElse(x.Table, "(cluster)"), cli.OrElse(x.Family, "-"))
-			}
-			return a.Print(g)
+			return printGrants(a, all)
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "list only grants to the user of this `name`")
@@ -158,4 +149,19 @@ type grantJSON struct {
 	Rights []string `json:"rights"`
 	Table  string   `json:"table,omitempty"`
 	Family string   `json:"family,omitempty"`
+}
+
+// printGrants prints a row for each grant.
+func printGrants(a *cli.App, all []client.Grant) error {
+	g := cli.NewGrid("USER", "RIGHTS", "TABLE", "FAMILY")
+	for _, x := range all {
+		if a.JSON {
+			if err := a.PrintJSON(grantJSON{x.Principal, strings.Split(x.Rights, ","), x.Table, x.Family}); err != nil {
+				return err
+			}
+			continue
+		}
+		g.Add(x.Principal, x.Rights, cli.OrElse(x.Table, "(cluster)"), cli.OrElse(x.Family, "-"))
+	}
+	return a.Print(g)
 }

@@ -53,11 +53,7 @@ stages:
   stele authority status --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var s *client.AuthorityStatus
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				s, err = c.Authority(ctx)
-				return err
-			})
+			s, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuthorityStatus, error) { return c.Authority(ctx) })
 			if err != nil {
 				return err
 			}
@@ -110,11 +106,7 @@ func authorityRotateCommand(a *cli.App) *cobra.Command {
 					return err
 				}
 			}
-			var s *client.AuthorityStatus
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				s, err = do(c, ctx)
-				return err
-			})
+			s, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.AuthorityStatus, error) { return do(c, ctx) })
 			if err != nil {
 				return err
 			}

@@ -162,39 +162,40 @@ func quotaListCommand(a *cli.App) *cobra.Command {
 		Example: quotaListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all []client.Quota
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				all, err = c.Quotas(ctx)
-				return err
-			})
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.Quota, error) { return c.Quotas(ctx) })
 			if err != nil {
 				return err
 			}
-			g := cli.NewGrid("OF", "NAME", "KIND", "LIMIT", "USED", "BURST")
-			for i := range all {
-				q := &all[i]
-				j := quotaJSON{Of: q.Of, Name: q.Name, Bounds: []boundJSON{}}
-				for _, b := range q.Bounds {
-					x := boundJSON{Kind: b.Kind, Limit: b.Limit, BurstS: float64(b.BurstMS) / 1000}
-					used := "-"
-					if b.Used >= 0 {
-						x.Used, used = &b.Used, cli.FormatSize(b.Used)
-					}
-					j.Bounds = append(j.Bounds, x)
-					g.Add(q.Of, q.Name, b.Kind, boundText(b), used, burstText(b))
-				}
-				if a.JSON {
-					if err := a.PrintJSON(j); err != nil {
-						return err
-					}
-				}
-			}
-			if a.JSON {
-				return nil
-			}
-			return a.Print(g)
+			return printQuotas(a, all)
 		},
 	}
+}
+
+// printQuotas prints a row for each bound of each quota.
+func printQuotas(a *cli.App, all []client.Quota) error {
+	g := cli.NewGrid("OF", "NAME", "KIND", "LIMIT", "USED", "BURST")
+	for i := range all {
+		q := &all[i]
+		j := quotaJSON{Of: q.Of, Name: q.Name, Bounds: []boundJSON{}}
+		for _, b := range q.Bounds {
+			x := boundJSON{Kind: b.Kind, Limit: b.Limit, BurstS: float64(b.BurstMS) / 1000}
+			used := "-"
+			if b.Used >= 0 {
+				x.Used, used = &b.Used, cli.FormatSize(b.Used)
+			}
+			j.Bounds = append(j.Bounds, x)
+			g.Add(q.Of, q.Name, b.Kind, boundText(b), used, burstText(b))
+		}
+		if a.JSON {
+			if err := a.PrintJSON(j); err != nil {
+				return err
+			}
+		}
+	}
+	if a.JSON {
+		return nil
+	}
+	return a.Print(g)
 }
 
 func boundText(b client.QuotaBound) string {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -79,21 +77,11 @@ func tokenCreateCommand(a *cli.App) *cobra.Command {
 		Example: tokenCreateExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if r.Uses < 1 {
-				return cli.Usagef("", "--uses is %d, must be at least 1", r.Uses)
-			}
-			if out != "" { // check before creating a token that cannot be written
-				if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
-					if err == nil {
-						err = cli.Usagef("name another file with --out", "--out: %s exists", out)
-					}
-					return err
-				}
-			}
-			var made *client.CreatedToken
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				made, err = c.CreateToken(ctx, r)
+			if err := checkTokenRequest(&r, out); err != nil {
 				return err
+			}
+			made, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.CreatedToken, error) {
+				return c.CreateToken(ctx, r)
 			})
 			if err != nil {
 				return err
@@ -107,6 +95,17 @@ func tokenCreateCommand(a *cli.App) *cobra.Command {
 	f.StringVar(&r.Node, "node", "", "name or id of the `node` with an expired certificate that the token is for")
 	f.StringVar(&out, "out", "", "write the token to `file`, with mode 0600, instead of printing it")
 	return cmd
+}
+
+// checkTokenRequest checks a request before it creates a token that cannot be written to out.
+func checkTokenRequest(r *client.TokenRequest, out string) error {
+	if r.Uses < 1 {
+		return cli.Usagef("", "--uses is %d, must be at least 1", r.Uses)
+	}
+	if out == "" {
+		return nil
+	}
+	return absent(out)
 }
 
 func printToken(a *cli.App, made *client.CreatedToken, out string) error {
@@ -156,11 +155,7 @@ func tokenListCommand(a *cli.App) *cobra.Command {
 		Example: tokenListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []client.TokenInfo
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				all, err = c.Tokens(ctx)
-				return err
-			})
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.TokenInfo, error) { return c.Tokens(ctx) })
 			if err != nil {
 				return err
 			}

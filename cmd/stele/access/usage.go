@@ -56,10 +56,8 @@ func usageCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var u *client.Usage
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				u, err = c.Usage(ctx, strings.Join(args, ""))
-				return err
+			u, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) {
+				return c.Usage(ctx, strings.Join(args, ""))
 			})
 			if err != nil {
 				return err

@@ -195,42 +195,43 @@ func userListCommand(a *cli.App) *cobra.Command {
 		Example: userListExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []client.UserInfo
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				all, err = c.Users(ctx)
-				return err
-			})
+			all, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) ([]client.UserInfo, error) { return c.Users(ctx) })
 			if err != nil {
 				return err
 			}
-			moment := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
-			g := cli.NewGrid("USER", "STATE", "CREATED", "TOKENS")
-			for i := range all {
-				u := &all[i]
-				j := userJSON{Name: u.Name, Created: moment(u.CreatedMS), Disabled: u.Disabled, Tokens: []userToken{}}
-				var ids []string
-				for _, t := range u.Tokens {
-					x := userToken{ID: t.ID, Created: moment(t.CreatedMS), Comment: t.Comment}
-					if t.EndsMS != 0 {
-						x.Ends = moment(t.EndsMS)
-					}
-					j.Tokens, ids = append(j.Tokens, x), append(ids, t.ID)
-				}
-				if a.JSON {
-					if err := a.PrintJSON(j); err != nil {
-						return err
-					}
-					continue
-				}
-				state := "enabled"
-				if u.Disabled {
-					state = "disabled"
-				}
-				g.Add(j.Name, state, j.Created, cli.OrElse(strings.Join(ids, " "), "-"))
-			}
-			return a.Print(g)
+			return printUsers(a, all)
 		},
 	}
+}
+
+// printUsers prints a row for each user, with the ids of their tokens.
+func printUsers(a *cli.App, all []client.UserInfo) error {
+	moment := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	g := cli.NewGrid("USER", "STATE", "CREATED", "TOKENS")
+	for i := range all {
+		u := &all[i]
+		j := userJSON{Name: u.Name, Created: moment(u.CreatedMS), Disabled: u.Disabled, Tokens: []userToken{}}
+		var ids []string
+		for _, t := range u.Tokens {
+			x := userToken{ID: t.ID, Created: moment(t.CreatedMS), Comment: t.Comment}
+			if t.EndsMS != 0 {
+				x.Ends = moment(t.EndsMS)
+			}
+			j.Tokens, ids = append(j.Tokens, x), append(ids, t.ID)
+		}
+		if a.JSON {
+			if err := a.PrintJSON(j); err != nil {
+				return err
+			}
+			continue
+		}
+		state := "enabled"
+		if u.Disabled {
+			state = "disabled"
+		}
+		g.Add(j.Name, state, j.Created, cli.OrElse(strings.Join(ids, " "), "-"))
+	}
+	return a.Print(g)
 }
 
 const userRevokeLong = `Revoke all certificates and tokens of a user, or one token, or one certificate. The user

@@ -34,11 +34,7 @@ including those granted to all users (*).`,
   stele whoami --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var me *client.Whoami
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				me, err = c.Whoami(ctx)
-				return err
-			})
+			me, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Whoami, error) { return c.Whoami(ctx) })
 			if err != nil {
 				return err
 			}
@@ -60,16 +56,21 @@ func printWhoami(a *cli.App, me *client.Whoami) error {
 	if a.JSON {
 		return a.PrintJSON(j)
 	}
+	return printPrincipal(a, me, j.Ends, g)
+}
+
+// printPrincipal prints the sentence about the caller, and the grants of a user.
+func printPrincipal(a *cli.App, me *client.Whoami, ends string, grants *cli.Grid) error {
 	var err error
 	switch {
 	case me.Kind == api.KindAnonymous:
 		_, err = fmt.Fprintf(a.Out, "anonymous: cluster %s has no access control, every client has all rights\n", me.Cluster)
 		return err
 	case me.Kind == api.KindNode:
-		_, err = fmt.Fprintf(a.Out, "node %s of cluster %s, until %s\n", me.Name, me.Cluster, j.Ends)
+		_, err = fmt.Fprintf(a.Out, "node %s of cluster %s, until %s\n", me.Name, me.Cluster, ends)
 		return err
 	}
-	_, err = fmt.Fprintf(a.Out, "user %s of cluster %s, by %s %s, until %s\n", me.Name, me.Cluster, me.Shown, me.ID, cli.OrElse(j.Ends, "it is revoked"))
+	_, err = fmt.Fprintf(a.Out, "user %s of cluster %s, by %s %s, until %s\n", me.Name, me.Cluster, me.Shown, me.ID, cli.OrElse(ends, "it is revoked"))
 	if err != nil {
 		return err
 	}
@@ -78,5 +79,5 @@ func printWhoami(a *cli.App, me *client.Whoami) error {
 		return nil
 	}
 	fmt.Fprintln(a.Out)
-	return a.Print(g)
+	return a.Print(grants)
 }

@@ -300,30 +300,35 @@ func blobRemoveCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: completeBlob(a),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				s, err := c.StatBlob(ctx, args[0], 0, 1, false)
-				if err != nil {
-					return err
-				}
-				if err := removable(&s.BlobInfo); err != nil {
-					return err
-				}
-				what := fmt.Sprintf("blob %s (%s, %s)", s.ID, cli.OrElse(s.Name, "without a name"), cli.FormatSize(s.Bytes))
-				if dryRun {
-					return reportBlobRemoval(a, &s.BlobInfo, false, "would delete "+what)
-				}
-				if err := a.Confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
-					return err
-				}
-				if err := c.DeleteBlob(ctx, s.ID); err != nil {
-					return err
-				}
-				return reportBlobRemoval(a, &s.BlobInfo, true, "deleted "+what)
+				return removeBlob(ctx, a, c, args[0], yes, dryRun)
 			})
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the blob that would be deleted, and change nothing")
 	return cmd
+}
+
+// removeBlob deletes a blob after confirmation, or prints what it would delete.
+func removeBlob(ctx context.Context, a *cli.App, c *client.Client, id string, yes, dryRun bool) error {
+	s, err := c.StatBlob(ctx, id, 0, 1, false)
+	if err != nil {
+		return err
+	}
+	if err := removable(&s.BlobInfo); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("blob %s (%s, %s)", s.ID, cli.OrElse(s.Name, "without a name"), cli.FormatSize(s.Bytes))
+	if dryRun {
+		return reportBlobRemoval(a, &s.BlobInfo, false, "would delete "+what)
+	}
+	if err := a.Confirm(yes, "Delete "+what+"? This cannot be undone."); err != nil {
+		return err
+	}
+	if err := c.DeleteBlob(ctx, s.ID); err != nil {
+		return err
+	}
+	return reportBlobRemoval(a, &s.BlobInfo, true, "deleted "+what)
 }
 
 func reportBlobRemoval(a *cli.App, b *client.BlobInfo, done bool, what string) error {

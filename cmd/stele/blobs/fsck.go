@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -61,32 +62,20 @@ type fsckRun struct {
 func fsck(ctx context.Context, a *cli.App, c *client.Client, deep, verbose bool) error {
 	start := time.Now()
 	r := &fsckRun{a: a, verbose: verbose, unreachable: map[string]int64{}, missing: map[string]int64{}}
-	var files, total, extents, bytes atomic.Int64
+	var n fsckCounts
 	p := a.NewProgress("checking")
-	p.Start(1000, func() (int64, string) {
-		if total.Load() == 0 {
-			return 0, "listing files"
-		}
-		return files.Load() * 1000 / max(1, total.Load()),
-			fmt.Sprintf("%s of %s files of the lock service, %s extents, %s", cli.FormatCount(files.Load()), cli.FormatCount(total.Load()), cli.FormatCount(extents.Load()), cli.FormatSize(bytes.Load()))
-	})
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			p.Stop()
-		}
-	}
+	p.Start(1000, n.state)
+	stop := sync.OnceFunc(p.Stop)
 	defer stop()
 	for after := ""; ; {
 		s, err := c.FsckBlobs(ctx, after, deep)
 		if err != nil {
 			return err
 		}
-		files.Store(s.Done)
-		total.Store(s.Total)
-		extents.Add(s.Extents)
-		bytes.Add(s.Bytes)
+		n.files.Store(s.Done)
+		n.total.Store(s.Total)
+		n.extents.Add(s.Extents)
+		n.bytes.Add(s.Bytes)
 		r.take(s, p)
 		if after = s.Next; after == "" {
 			break
@@ -94,6 +83,18 @@ func fsck(ctx context.Context, a *cli.App, c *client.Client, deep, verbose bool)
 	}
 	stop()
 	return r.report(time.Since(start))
+}
+
+// fsckCounts counts what a check has covered so far.
+type fsckCounts struct{ files, total, extents, bytes atomic.Int64 }
+
+// state returns the progress, in thousandths, and a text about it.
+func (n *fsckCounts) state() (int64, string) {
+	if n.total.Load() == 0 {
+		return 0, "listing files"
+	}
+	return n.files.Load() * 1000 / max(1, n.total.Load()),
+		fmt.Sprintf("%s of %s files of the lock service, %s extents, %s", cli.FormatCount(n.files.Load()), cli.FormatCount(n.total.Load()), cli.FormatCount(n.extents.Load()), cli.FormatSize(n.bytes.Load()))
 }
 
 func (r *fsckRun) take(s *client.FsckStep, p *cli.Progress) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -186,11 +187,7 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 	b, err := eachExtent(ctx, c, id, api.BlobStatCount, false, func(_ *client.BlobInfo, x *client.ExtentInfo) {
 		t.add(x)
 		parts = append(parts, extentOf(x))
-		var replicas []string
-		for i := range x.Replicas {
-			replicas = append(replicas, x.Replicas[i].Name+" "+replicaState(x.Replicas[i].State))
-		}
-		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), strings.Join(replicas, ", "))
+		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), replicasText(x))
 	})
 	if err != nil {
 		return err
@@ -203,19 +200,33 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 		return errors.Join(err, t.fault())
 	}
 	a.Notef("%s", t.sentence(a, a.ErrTTY, "blob "+b.ID))
-	figures := cli.NewGrid("FIGURE", "VALUE")
-	figures.Add("id", b.ID)
-	figures.Add("what", blobWhat(b))
-	figures.Add("bytes", fmt.Sprintf("%s (%s)", cli.FormatCount(b.Bytes), cli.FormatSize(b.Bytes)))
-	figures.Add("extents", cli.FormatCount(b.Extents))
-	figures.Add("stored", formatTime(b.Created))
-	if err := a.PrintAll(figures, g); err != nil {
+	if err := a.PrintAll(figuresOf(b), g); err != nil {
 		return err
 	}
 	for i := range parts {
 		printCorruptReplicas(a, fmt.Sprintf("extent %d", parts[i].Index), parts[i].Replicas)
 	}
 	return t.fault()
+}
+
+// replicasText returns the nodes with replicas of an extent, and their states.
+func replicasText(x *client.ExtentInfo) string {
+	var replicas []string
+	for i := range x.Replicas {
+		replicas = append(replicas, x.Replicas[i].Name+" "+replicaState(x.Replicas[i].State))
+	}
+	return strings.Join(replicas, ", ")
+}
+
+// figuresOf returns the grid of a blob's properties.
+func figuresOf(b *client.BlobInfo) *cli.Grid {
+	figures := cli.NewGrid("FIGURE", "VALUE")
+	figures.Add("id", b.ID)
+	figures.Add("what", blobWhat(b))
+	figures.Add("bytes", fmt.Sprintf("%s (%s)", cli.FormatCount(b.Bytes), cli.FormatSize(b.Bytes)))
+	figures.Add("extents", cli.FormatCount(b.Extents))
+	figures.Add("stored", formatTime(b.Created))
+	return figures
 }
 
 // printCorruptReplicas prints the reason for each corrupt replica.
@@ -282,8 +293,8 @@ func verifyBlob(ctx context.Context, a *cli.App, c *client.Client, id string) er
 	}
 	var t tally
 	var done atomic.Int64
-	stop := showBytes(a, "verifying "+cli.OrElse(s.Name, s.ID), s.Bytes, done.Load)
-	defer func() { stop() }()
+	stop := sync.OnceFunc(showBytes(a, "verifying "+cli.OrElse(s.Name, s.ID), s.Bytes, done.Load))
+	defer stop()
 	b, err := eachExtent(ctx, c, id, 4, true, func(b *client.BlobInfo, x *client.ExtentInfo) {
 		t.add(x)
 		done.Add(x.Bytes)
@@ -294,18 +305,22 @@ func verifyBlob(ctx context.Context, a *cli.App, c *client.Client, id string) er
 		}
 	})
 	stop()
-	stop = func() {}
 	if err != nil {
 		return err
 	}
+	return reportVerified(a, b.ID, &t, time.Since(start))
+}
+
+// reportVerified prints the result of a verification, and returns the fault of bad replicas.
+func reportVerified(a *cli.App, id string, t *tally, took time.Duration) (err error) {
 	if a.JSON {
 		err = a.PrintJSON(struct {
 			ID string `json:"id"`
 			tallyJSON
 			Seconds float64 `json:"seconds"`
-		}{b.ID, t.json(), time.Since(start).Seconds()})
+		}{id, t.json(), took.Seconds()})
 	} else {
-		_, err = fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "blob "+b.ID), time.Since(start).Round(time.Millisecond))
+		_, err = fmt.Fprintf(a.Out, "%s, checked in %v\n", t.sentence(a, a.OutTTY, "blob "+id), took.Round(time.Millisecond))
 	}
 	return errors.Join(err, t.fault())
 }

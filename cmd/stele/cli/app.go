@@ -134,6 +134,15 @@ func (a *App) Call(cmd *cobra.Command, usual time.Duration, f func(context.Conte
 	return f(ctx, c)
 }
 
+// Fetch returns what f reads with a client. The timeout is DefaultTimeout, or --timeout.
+func Fetch[T any](a *App, cmd *cobra.Command, f func(context.Context, *client.Client) (T, error)) (v T, err error) {
+	err = a.Call(cmd, DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+		v, err = f(ctx, c)
+		return err
+	})
+	return v, err
+}
+
 // Style is the colour and weight of text on a terminal.
 type Style = text.Colors
 

@@ -97,36 +97,46 @@ func nodeRemoveCommand(a *cli.App) *cobra.Command {
 				return err
 			}
 			if n.State == api.NodeAlive && !force {
-				err := &client.NodeInUseError{Node: cli.NodeName(n), Reason: "it is alive"}
-				if n.Draining {
-					err.Reason = "it is draining, and alive"
-					return cli.WithHint(err, fmt.Sprintf(`wait for "stele node drain %s" to finish, stop the node, for example by "systemctl stop stele" on its host, then remove it`, cli.NodeName(n)))
-				}
-				return err
+				return inUse(n)
 			}
-			what := describeNode(n)
-			if dryRun {
-				return reportNodeRemoval(a, n, false, "would remove "+what)
-			}
-			question := "Remove " + what + "? It cannot rejoin."
-			if force {
-				question += " Data that only this node holds is lost."
-			}
-			if err := a.Confirm(yes, question); err != nil {
-				return err
-			}
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				if err := c.RemoveNode(ctx, n.ID, force); err != nil {
-					return err
-				}
-				return reportNodeRemoval(a, n, true, "removed node "+cli.NodeName(n))
-			})
+			return removeNode(a, cmd, n, force, yes, dryRun)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the node that would be removed, and change nothing")
 	cmd.Flags().BoolVar(&force, "force", false, "remove the node even if it is alive or holds tablets")
 	return cmd
+}
+
+// inUse returns the error for a node that is alive, and so cannot be removed.
+func inUse(n *client.NodeInfo) error {
+	err := &client.NodeInUseError{Node: cli.NodeName(n), Reason: "it is alive"}
+	if n.Draining {
+		err.Reason = "it is draining, and alive"
+		return cli.WithHint(err, fmt.Sprintf(`wait for "stele node drain %s" to finish, stop the node, for example by "systemctl stop stele" on its host, then remove it`, cli.NodeName(n)))
+	}
+	return err
+}
+
+// removeNode removes a node after confirmation, or prints what it would remove.
+func removeNode(a *cli.App, cmd *cobra.Command, n *client.NodeInfo, force, yes, dryRun bool) error {
+	what := describeNode(n)
+	if dryRun {
+		return reportNodeRemoval(a, n, false, "would remove "+what)
+	}
+	question := "Remove " + what + "? It cannot rejoin."
+	if force {
+		question += " Data that only this node holds is lost."
+	}
+	if err := a.Confirm(yes, question); err != nil {
+		return err
+	}
+	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+		if err := c.RemoveNode(ctx, n.ID, force); err != nil {
+			return err
+		}
+		return reportNodeRemoval(a, n, true, "removed node "+cli.NodeName(n))
+	})
 }
 
 // describeNode returns a node's name, id, address, roles and state, for the question before a removal.

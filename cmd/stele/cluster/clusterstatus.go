@@ -145,11 +145,7 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 		if len(r.Recoveries) > 0 {
 			recovering++
 		}
-		for _, dead := range r.Recoveries {
-			if !slices.Contains(x.Recoveries, dead) {
-				x.Recoveries = append(x.Recoveries, dead)
-			}
-		}
+		x.addRecoveries(r.Recoveries)
 		node, _, _ := strings.Cut(r.Server, ".")
 		held[node]++
 	}
@@ -158,6 +154,15 @@ func (x *clusterJSON) countTablets(ctx context.Context, c *client.Client, held m
 	}
 	x.Tablets, x.Unassigned, x.Recovering = &all, &unassigned, &recovering
 	return nil
+}
+
+// addRecoveries adds the dead servers whose commit logs a tablet waits for.
+func (x *clusterJSON) addRecoveries(servers []string) {
+	for _, dead := range servers {
+		if !slices.Contains(x.Recoveries, dead) {
+			x.Recoveries = append(x.Recoveries, dead)
+		}
+	}
 }
 
 // addStore adds the nodes' reports on their parts of the block store.

@@ -51,7 +51,7 @@ func nodeDrainCommand(a *cli.App) *cobra.Command {
 		ValidArgsFunction: a.CompleteNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
-				n, err := drainNode(ctx, a, c, args[0])
+				n, err := drainNode(ctx, c, args[0])
 				if err != nil {
 					return err
 				}
@@ -68,7 +68,7 @@ func nodeDrainCommand(a *cli.App) *cobra.Command {
 
 // drain requests the drain of a node. It returns an error if no other node can take over: such a
 // drain would never finish.
-func drainNode(ctx context.Context, a *cli.App, c *client.Client, name string) (*client.NodeInfo, error) {
+func drainNode(ctx context.Context, c *client.Client, name string) (*client.NodeInfo, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err

@@ -54,31 +54,36 @@ func raftRecoverCommand(a *cli.App) *cobra.Command {
 			}
 			ctx, cancel := a.Within(cmd, cli.NoTimeout)
 			defer cancel()
-			r, err := inspectRecovery(ctx, dirs)
-			if err != nil {
-				return err
-			}
-			if dryRun {
-				return printRecovery(a, r, "would make")
-			}
-			if !a.JSON {
-				if err := printRecovery(a, r, "this makes"); err != nil {
-					return err
-				}
-				if err := a.Out.Flush(); err != nil {
-					return err
-				}
-			}
-			if err := a.Confirm(yes, "Recover the lock service from this node?"); err != nil {
-				return err
-			}
-			return recoverGroup(ctx, a, r)
+			return confirmRecovery(ctx, a, dirs, yes, dryRun)
 		},
 	}
 	cmd.Flags().StringArrayVar(&dirs, "data-dir", nil, "data `folder` of the node; may be repeated")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what the node's log contains and what would be lost, and change nothing")
 	return cmd
+}
+
+// confirmRecovery prints what a recovery would do, and does it after confirmation.
+func confirmRecovery(ctx context.Context, a *cli.App, dirs []string, yes, dryRun bool) error {
+	r, err := inspectRecovery(ctx, dirs)
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		return printRecovery(a, r, "would make")
+	}
+	if !a.JSON {
+		if err := printRecovery(a, r, "this makes"); err != nil {
+			return err
+		}
+		if err := a.Out.Flush(); err != nil {
+			return err
+		}
+	}
+	if err := a.Confirm(yes, "Recover the lock service from this node?"); err != nil {
+		return err
+	}
+	return recoverGroup(ctx, a, r)
 }
 
 // recovery is the recovery of the lock service from a node's folders.

@@ -44,27 +44,33 @@ func statusCommand(a *cli.App) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				s, err := c.Status(ctx)
-				if err != nil {
-					return err
-				}
-				whole := clusterOf(ctx, c)
-				if err := printStatus(a, s, whole); err != nil {
-					return err
-				}
-				if whole.unserved() > 0 {
-					a.Hint(unservedHint)
-				}
-				state, _ := clusterState(s, whole)
-				if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
-					return nil
-				}
-				return cli.SilentExit(cli.ExitUnhealthy)
+				return showStatus(ctx, a, c, strict)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
 	return cmd
+}
+
+// showStatus prints the status. It returns ExitUnhealthy if the node is not ready, tablets are unserved, or, if
+// strict, the state is not healthy.
+func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) error {
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	whole := clusterOf(ctx, c)
+	if err := printStatus(a, s, whole); err != nil {
+		return err
+	}
+	if whole.unserved() > 0 {
+		a.Hint(unservedHint)
+	}
+	state, _ := clusterState(s, whole)
+	if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
+		return nil
+	}
+	return cli.SilentExit(cli.ExitUnhealthy)
 }
 
 // statusJSON is the --json form of the status, with the field names of the data API.

@@ -116,11 +116,7 @@ func lockSetCommand(a *cli.App) *cobra.Command {
 		Example: lockSetExample,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			gen, err := g.of(cmd)
-			if err != nil {
-				return err
-			}
-			o, err := guarded(guard)
+			gen, o, err := g.conditions(cmd, guard)
 			if err != nil {
 				return err
 			}
@@ -145,6 +141,14 @@ func lockSetCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&guard, "guard", "", "write only while the lock of this `sequencer` is held")
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// conditions returns the conditions of a change: the generation, and the sequencer of --guard.
+func (g *generationFlag) conditions(cmd *cobra.Command, guard string) (gen uint64, o api.SetOptions, err error) {
+	if gen, err = g.of(cmd); err == nil {
+		o, err = guarded(guard)
+	}
+	return gen, o, err
 }
 
 // guarded returns the options of a change with --guard; text is the sequencer, or empty.
@@ -175,11 +179,7 @@ func lockRemoveCommand(a *cli.App) *cobra.Command {
 		Example: lockRemoveExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			gen, err := g.of(cmd)
-			if err != nil {
-				return err
-			}
-			o, err := guarded(guard)
+			gen, o, err := g.conditions(cmd, guard)
 			if err != nil {
 				return err
 			}
@@ -327,22 +327,27 @@ func lockCheckCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef(`use STELE_LOCK_SEQUENCER of "stele lock hold"`, "%w", err)
 			}
 			return callLocks(a, cmd, cli.DefaultTimeout, func(ctx context.Context, c *session.Client) error {
-				err := c.CheckSequencer(ctx, q)
-				err = lockError(err, q.Path)
-				if err != nil && cli.FaultOf(err).Code == cli.ExitNotFound { // the lock was removed with its file
-					err = &cli.Fault{Code: cli.ExitConflict, Hint: cli.FaultOf(err).Hint, Err: err}
-				}
-				if !a.JSON || err != nil && cli.FaultOf(err).Code != cli.ExitConflict {
-					return err
-				}
-				if printed := a.PrintJSON(struct {
-					Sequencer string `json:"sequencer"`
-					Valid     bool   `json:"valid"`
-				}{args[0], err == nil}); printed != nil || err == nil {
-					return printed
-				}
-				return cli.SilentExit(cli.ExitConflict)
+				return checkSequencer(ctx, a, c, q, args[0])
 			})
 		},
 	}
+}
+
+// checkSequencer returns an error if a sequencer is not valid; text is the sequencer as it was given.
+func checkSequencer(ctx context.Context, a *cli.App, c *session.Client, q api.Sequencer, text string) error {
+	err := c.CheckSequencer(ctx, q)
+	err = lockError(err, q.Path)
+	if err != nil && cli.FaultOf(err).Code == cli.ExitNotFound { // the lock was removed with its file
+		err = &cli.Fault{Code: cli.ExitConflict, Hint: cli.FaultOf(err).Hint, Err: err}
+	}
+	if !a.JSON || err != nil && cli.FaultOf(err).Code != cli.ExitConflict {
+		return err
+	}
+	if printed := a.PrintJSON(struct {
+		Sequencer string `json:"sequencer"`
+		Valid     bool   `json:"valid"`
+	}{text, err == nil}); printed != nil || err == nil {
+		return printed
+	}
+	return cli.SilentExit(cli.ExitConflict)
 }

@@ -32,27 +32,15 @@ func deleteCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for i := range args[1:] {
-				if err := a.Texts(&args[1+i]); err != nil {
-					return err
-				}
-			}
-			from, to, err := timeRange(since, until)
-			if err != nil {
+			if err := unescapeAll(a, args[1:]); err != nil {
 				return err
 			}
-			m, err := deleteMutation(args[1], args[2:], from, to)
+			m, err := deletion(args[1], args[2:], since, until)
 			if err != nil {
 				return err
 			}
 			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				if err := c.Table(args[0]).Apply(ctx, m); err != nil || !a.JSON {
-					return err
-				}
-				return a.PrintJSON(struct {
-					cli.RowJSON
-					Deletions int `json:"deletions"`
-				}{cli.RowOf(args[1]), m.Len()})
+				return applyDeletion(ctx, a, c.Table(args[0]), args[1], m)
 			})
 		},
 	}
@@ -60,6 +48,26 @@ func deleteCommand(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&until, "until", "", "delete only versions before this `time`, in the forms of --since")
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// deletion returns the mutation for the arguments, with --since and --until.
+func deletion(row string, columns []string, since, until string) (*client.RowMutation, error) {
+	from, to, err := timeRange(since, until)
+	if err != nil {
+		return nil, err
+	}
+	return deleteMutation(row, columns, from, to)
+}
+
+// applyDeletion deletes and, with --json, prints the number of deletions.
+func applyDeletion(ctx context.Context, a *cli.App, t *client.Table, row string, m *client.RowMutation) error {
+	if err := t.Apply(ctx, m); err != nil || !a.JSON {
+		return err
+	}
+	return a.PrintJSON(struct {
+		cli.RowJSON
+		Deletions int `json:"deletions"`
+	}{cli.RowOf(row), m.Len()})
 }
 
 // deleteMutation returns a mutation that deletes families and columns of a row, or the whole row if

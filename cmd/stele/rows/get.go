@@ -40,10 +40,8 @@ func getCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for i := range args[1:] {
-				if err := a.Texts(&args[1+i]); err != nil {
-					return err
-				}
+			if err := unescapeAll(a, args[1:]); err != nil {
+				return err
 			}
 			opts, err := g.options(cmd, args[2:])
 			if err != nil {
@@ -59,6 +57,16 @@ func getCommand(a *cli.App) *cobra.Command {
 	g.rowForm.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// unescapeAll replaces each argument by its text: see App.Texts.
+func unescapeAll(a *cli.App, args []string) error {
+	for i := range args {
+		if err := a.Texts(&args[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // options returns the read options of the flags and of the columns in the arguments.

@@ -30,13 +30,9 @@ func incrCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.RangeArgs(3, 4),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			amount := int64(1)
-			if len(args) == 4 {
-				n, err := strconv.ParseInt(args[3], 10, 64)
-				if err != nil {
-					return cli.Usagef("", "amount %q is not a 64-bit integer", args[3])
-				}
-				amount = n
+			amount, err := amountOf(args)
+			if err != nil {
+				return err
 			}
 			row, column := args[1], args[2]
 			if err := a.Texts(&row, &column); err != nil {
@@ -52,6 +48,18 @@ func incrCommand(a *cli.App) *cobra.Command {
 	}
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// amountOf returns the amount in the arguments: 1 if it is omitted.
+func amountOf(args []string) (int64, error) {
+	if len(args) < 4 {
+		return 1, nil
+	}
+	n, err := strconv.ParseInt(args[3], 10, 64)
+	if err != nil {
+		return 0, cli.Usagef("", "amount %q is not a 64-bit integer", args[3])
+	}
+	return n, nil
 }
 
 func increment(ctx context.Context, a *cli.App, t *client.Table, row, column string, amount int64) error {

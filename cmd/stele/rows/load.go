@@ -226,12 +226,17 @@ func loadVerify(ctx context.Context, a *cli.App, t *client.Table, file *os.File)
 	if err != nil {
 		return err
 	}
+	return reportVerification(a, t.Name(), v, time.Since(began))
+}
+
+// reportVerification prints the result of a verification, and returns an error if cells are missing or wrong.
+func reportVerification(a *cli.App, name string, v webload.Verification, took time.Duration) error {
 	if a.JSON {
-		if err := a.PrintJSON(verifyJSON{t.Name(), v.Cells, v.Rows, v.Bytes, v.Missing, v.Wrong, time.Since(began).Seconds()}); err != nil {
+		if err := a.PrintJSON(verifyJSON{name, v.Cells, v.Rows, v.Bytes, v.Missing, v.Wrong, took.Seconds()}); err != nil {
 			return err
 		}
 	} else {
-		a.Notef("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", t.Name(), cli.FormatSize(v.Bytes), cli.Plural(v.Cells, "cell"), cli.FormatCount(v.Missing), cli.FormatCount(v.Wrong))
+		a.Notef("%s: verified %s of acknowledged values in %s: %s missing, %s wrong", name, cli.FormatSize(v.Bytes), cli.Plural(v.Cells, "cell"), cli.FormatCount(v.Missing), cli.FormatCount(v.Wrong))
 	}
 	if v.Missing+v.Wrong > 0 {
 		return fmt.Errorf("verify acknowledged cells: %s of %s missing or wrong, the first: %s", cli.FormatCount(v.Missing+v.Wrong), cli.Plural(v.Cells, "cell"), v.First)

@@ -266,19 +266,24 @@ func (d *devCluster) banner(temporary bool) {
 		fmt.Fprintf(&b, "  process %d\n", n.pid())
 	}
 	fmt.Fprintf(&b, "  data and logs  %s\n\nTry this in another terminal:\n\n", d.dir)
+	for _, line := range d.examples() {
+		fmt.Fprintf(&b, "  %s\n", key(line))
+	}
+	fmt.Fprintf(&b, "\nPress Enter to restart nodes that have exited. Ctrl-C stops all.\n\n")
+	fmt.Fprint(d.a.Err, b.String())
+}
+
+// examples returns commands to try with the cluster.
+func (d *devCluster) examples() []string {
 	command, addr := os.Args[0], ""
 	if d.nodes[0].listen != client.DefaultAddr {
 		addr = " --addr " + d.nodes[0].listen
 	}
 	last := d.nodes[len(d.nodes)-1]
-	for _, line := range []string{
+	return []string{
 		command + " node list" + addr,
 		command + " scan " + sampleTable + " --family anchor --family language" + addr,
 		command + " tablet list" + addr,
 		fmt.Sprintf("kill -9 %d%s# kill %s; the others take over its tablets", last.pid(), "   ", last.name),
-	} {
-		fmt.Fprintf(&b, "  %s\n", key(line))
 	}
-	fmt.Fprintf(&b, "\nPress Enter to restart nodes that have exited. Ctrl-C stops all.\n\n")
-	fmt.Fprint(d.a.Err, b.String())
 }

@@ -76,6 +76,11 @@ func initialise(a *cli.App, dirs []string, keys, passphraseFile string, hosts []
 	if err := pki.WriteCredential(out, first); err != nil {
 		return cli.WithHint(err, fmt.Sprintf("the credential is lost: remove %s and retry", keys))
 	}
+	return printKeys(a, keys, out, first)
+}
+
+// printKeys prints the cluster and node of the keys, and the credential of the first user in out.
+func printKeys(a *cli.App, keys, out string, first *pki.Credential) error {
 	own, err := pki.ReadCredential(folder.At(keys).NodeFile())
 	if err != nil {
 		return err

@@ -59,43 +59,48 @@ func serveCommand(a *cli.App) *cobra.Command {
 		Example: serveExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(cmd, dev)
-			if err != nil {
-				return err
-			}
-			if c.CheckPaths(); c.Err() != nil {
-				return c.Err()
-			}
-			cfg, err := c.NodeConfig()
-			if err != nil {
-				return err
-			}
-			cfg.Dev = dev
-			cfg.Logger = newLogger(a, a.Err, c.Text("log_format"), c.Text("log_level"))
-			for _, name := range config.UnknownVariables(os.Environ()) {
-				cfg.Logger.Warn(config.UnknownVariableWarning(name))
-			}
-			if cmd.Flags().Changed("nodes") {
-				if !dev {
-					return cli.Usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes needs --dev: several nodes on one machine are for development")
-				}
-				if nodes != 1 {
-					return serveDevCluster(cmd.Context(), a, c, nodes)
-				}
-			}
-			if dev {
-				return serveDev(cmd.Context(), a, c, cfg)
-			}
-			return runNode(cmd.Context(), a, cfg, c.DrainTimeout(), func(_ context.Context, n *node.Node) error {
-				invite(a, c, n.RPCAddr())
-				return nil
-			})
+			return serve(a, cmd, dev, nodes)
 		},
 	}
 	cmd.Flags().BoolVar(&dev, "dev", false, "run a development node, with temporary data and a sample table")
 	cmd.Flags().IntVar(&nodes, "nodes", 1, "with --dev: run a cluster of this `number` of nodes on this machine")
 	config.Register(cmd)
 	return cmd
+}
+
+// serve runs a node, a development node, or a development cluster.
+func serve(a *cli.App, cmd *cobra.Command, dev bool, nodes int) error {
+	c, err := config.Load(cmd, dev)
+	if err != nil {
+		return err
+	}
+	if c.CheckPaths(); c.Err() != nil {
+		return c.Err()
+	}
+	cfg, err := c.NodeConfig()
+	if err != nil {
+		return err
+	}
+	cfg.Dev = dev
+	cfg.Logger = newLogger(a, a.Err, c.Text("log_format"), c.Text("log_level"))
+	for _, name := range config.UnknownVariables(os.Environ()) {
+		cfg.Logger.Warn(config.UnknownVariableWarning(name))
+	}
+	if cmd.Flags().Changed("nodes") {
+		if !dev {
+			return cli.Usagef(`on several hosts: "stele init" on one, and --join with --token-file on the others`, "--nodes needs --dev: several nodes on one machine are for development")
+		}
+		if nodes != 1 {
+			return serveDevCluster(cmd.Context(), a, c, nodes)
+		}
+	}
+	if dev {
+		return serveDev(cmd.Context(), a, c, cfg)
+	}
+	return runNode(cmd.Context(), cfg, c.DrainTimeout(), func(_ context.Context, n *node.Node) error {
+		invite(a, c, n.RPCAddr())
+		return nil
+	})
 }
 
 // invite prints how another host joins, if standard error is a terminal and other hosts can reach this
@@ -123,7 +128,7 @@ func invitation(c *config.Config, addr string) string {
 
 // serve runs a node until ctx ends or the node fails. It calls ready, if it is not nil, when the node
 // serves; an error of ready stops the node.
-func runNode(ctx context.Context, a *cli.App, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
+func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready func(context.Context, *node.Node) error) error {
 	sup := newSupervisor(cfg.Logger)
 	defer sup.close()
 	cfg.Waiting = sup.waiting
@@ -154,7 +159,7 @@ func runNode(ctx context.Context, a *cli.App, cfg node.Config, drain time.Durati
 		return errors.Join(err, nodeFailure(failure))
 	}
 	sup.stopping(drain + closeTimeout)
-	return errors.Join(err, nodeFailure(n.Err()), stopNode(a, n, drain, drain+closeTimeout, cfg.Logger))
+	return errors.Join(err, nodeFailure(n.Err()), stopNode(n, drain, drain+closeTimeout, cfg.Logger))
 }
 
 // closeTimeout bounds the stop of a node's services, in addition to the time for requests: 30 s. Data
@@ -194,7 +199,7 @@ type closer interface {
 
 // stop closes the node. Requests in progress get drain to finish; the whole stop gets bound. A second
 // signal ends the wait at once; if the node has failed, the first signal does.
-func stopNode(a *cli.App, n closer, drain, bound time.Duration, log *slog.Logger) error {
+func stopNode(n closer, drain, bound time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	again := make(chan os.Signal, 1)
@@ -212,19 +217,24 @@ func stopNode(a *cli.App, n closer, drain, bound time.Duration, log *slog.Logger
 	const recovers = "the next start recovers from the commit log"
 	select {
 	case err := <-closed:
-		if errors.Is(err, context.DeadlineExceeded) {
-			log.Warn("requests in progress aborted", "drain_timeout", drain)
-			err = nil
-		}
-		if err == nil {
-			log.Info("stopped")
-		}
-		return err
+		return closedWith(err, drain, log)
 	case s := <-again:
 		return fmt.Errorf("stopped at once by %s (%v); %s", which, s, recovers)
 	case <-time.After(bound):
 		return fmt.Errorf("stopped at once: the node did not close within %v; %s", bound, recovers)
 	}
+}
+
+// closedWith logs the end of the node. Requests that did not finish in time are no error.
+func closedWith(err error, drain time.Duration, log *slog.Logger) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("requests in progress aborted", "drain_timeout", drain)
+		err = nil
+	}
+	if err == nil {
+		log.Info("stopped")
+	}
+	return err
 }
 
 // nodeFailure returns the error of a failed node with an exit code for systemd. The unit does not

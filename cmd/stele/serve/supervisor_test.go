@@ -154,9 +154,8 @@ func (s stuck) Err() error { return nil }
 
 // A start and a stop that hang return after their bounds.
 func TestStopIsBounded(t *testing.T) {
-	a, _, _ := clitest.New()
 	n := stuck{make(chan context.Context, 1)}
-	err := stopNode(a, n, 10*time.Millisecond, 50*time.Millisecond, slog.New(slog.DiscardHandler))
+	err := stopNode(n, 10*time.Millisecond, 50*time.Millisecond, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "did not close within 50ms; the next start recovers") {
 		t.Errorf("a node that does not close: %v", err)
 	}

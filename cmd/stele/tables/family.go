@@ -87,30 +87,34 @@ func familyDropCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.CompleteFamily,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, family := args[0], strings.TrimSuffix(args[1], ":")
-			info, err := describeTable(a, cmd, name)
-			if err != nil {
-				return err
-			}
-			f := info.Schema.Family(family)
-			if f == nil {
-				return &table.NoFamilyError{Table: name, Family: family}
-			}
-			what := fmt.Sprintf("family %s of table %s, and all its cells (its locality group %q takes %s on disk)", family, name, f.Group, cli.FormatSize(diskBytes(info, f.Group)))
-			if dryRun {
-				return reportDryRun(a, name, family, "drop "+what, diskBytes(info, f.Group))
-			}
-			if err := a.Confirm(yes, "Drop "+what+"?"); err != nil {
-				return err
-			}
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				if _, err := c.DropFamily(ctx, name, family); err != nil {
-					return err
-				}
-				return reportDropped(a, name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
-			})
+			return dropFamily(a, cmd, args[0], strings.TrimSuffix(args[1], ":"), yes, dryRun)
 		},
 	}
 	dropFlags(cmd, &yes, &dryRun)
 	return cmd
+}
+
+// dropFamily drops a family after confirmation, or prints what it would drop.
+func dropFamily(a *cli.App, cmd *cobra.Command, name, family string, yes, dryRun bool) error {
+	info, err := describeTable(a, cmd, name)
+	if err != nil {
+		return err
+	}
+	f := info.Schema.Family(family)
+	if f == nil {
+		return &table.NoFamilyError{Table: name, Family: family}
+	}
+	what := fmt.Sprintf("family %s of table %s, and all its cells (its locality group %q takes %s on disk)", family, name, f.Group, cli.FormatSize(diskBytes(info, f.Group)))
+	if dryRun {
+		return reportDryRun(a, name, family, "drop "+what, diskBytes(info, f.Group))
+	}
+	if err := a.Confirm(yes, "Drop "+what+"?"); err != nil {
+		return err
+	}
+	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+		if _, err := c.DropFamily(ctx, name, family); err != nil {
+			return err
+		}
+		return reportDropped(a, name, family, fmt.Sprintf("dropped family %s of table %s", family, name))
+	})
 }

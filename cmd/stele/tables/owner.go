@@ -33,34 +33,39 @@ func tableOwnerCommand(a *cli.App) *cobra.Command {
 				return cli.Usagef("use one of them", "a user and --nobody are both given")
 			}
 			if noOwner || len(args) > 1 {
-				user := strings.Join(args[1:], "")
-				if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, args[0], user) }); err != nil {
-					return err
-				}
-				a.Notef("owner of table %s: %s", cli.EscapeText(args[0]), cli.OrElse(cli.EscapeText(user), "none"))
-				return nil
+				return setOwner(a, cmd, args[0], strings.Join(args[1:], ""))
 			}
-			var u *client.Usage
-			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
-				u, err = c.Usage(ctx, args[0])
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			owner := ""
-			for i := range u.Tables {
-				owner = u.Tables[i].Owner
-			}
-			if a.JSON {
-				return a.PrintJSON(ownerJSON{args[0], owner})
-			}
-			_, err = fmt.Fprintln(a.Out, cli.OrElse(cli.EscapeText(owner), "-"))
-			return err
+			return showOwner(a, cmd, args[0])
 		},
 	}
 	cmd.Flags().BoolVar(&noOwner, "nobody", false, "remove the owner")
 	return cmd
+}
+
+// setOwner changes the owner of a table; an empty user means none.
+func setOwner(a *cli.App, cmd *cobra.Command, name, user string) error {
+	if err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error { return c.SetOwner(ctx, name, user) }); err != nil {
+		return err
+	}
+	a.Notef("owner of table %s: %s", cli.EscapeText(name), cli.OrElse(cli.EscapeText(user), "none"))
+	return nil
+}
+
+// showOwner prints the owner of a table.
+func showOwner(a *cli.App, cmd *cobra.Command, name string) error {
+	u, err := cli.Fetch(a, cmd, func(ctx context.Context, c *client.Client) (*client.Usage, error) { return c.Usage(ctx, name) })
+	if err != nil {
+		return err
+	}
+	owner := ""
+	for i := range u.Tables {
+		owner = u.Tables[i].Owner
+	}
+	if a.JSON {
+		return a.PrintJSON(ownerJSON{name, owner})
+	}
+	_, err = fmt.Fprintln(a.Out, cli.OrElse(cli.EscapeText(owner), "-"))
+	return err
 }
 
 // ownerJSON is the --json form of a table's owner.

@@ -169,27 +169,32 @@ func tableDropCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := describeTable(a, cmd, args[0])
-			if err != nil {
-				return err
-			}
-			what := fmt.Sprintf("table %s, with %s and %s on disk", args[0], cli.Plural(int64(len(info.Schema.Families)), "family"), cli.FormatSize(diskBytes(info, "")))
-			if dryRun {
-				return reportDryRun(a, args[0], "", "drop "+what, diskBytes(info, ""))
-			}
-			if err := a.Confirm(yes, "Drop "+what+"?"); err != nil {
-				return err
-			}
-			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
-				if err := c.DropTable(ctx, args[0]); err != nil {
-					return err
-				}
-				return reportDropped(a, args[0], "", "dropped table "+args[0])
-			})
+			return dropTable(a, cmd, args[0], yes, dryRun)
 		},
 	}
 	dropFlags(cmd, &yes, &dryRun)
 	return cmd
+}
+
+// dropTable drops a table after confirmation, or prints what it would drop.
+func dropTable(a *cli.App, cmd *cobra.Command, name string, yes, dryRun bool) error {
+	info, err := describeTable(a, cmd, name)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("table %s, with %s and %s on disk", name, cli.Plural(int64(len(info.Schema.Families)), "family"), cli.FormatSize(diskBytes(info, "")))
+	if dryRun {
+		return reportDryRun(a, name, "", "drop "+what, diskBytes(info, ""))
+	}
+	if err := a.Confirm(yes, "Drop "+what+"?"); err != nil {
+		return err
+	}
+	return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+		if err := c.DropTable(ctx, name); err != nil {
+			return err
+		}
+		return reportDropped(a, name, "", "dropped table "+name)
+	})
 }
 
 // dropFlags adds the flags of destructive commands.
@@ -268,17 +273,9 @@ func tableCompactCommand(a *cli.App) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.CompleteTable,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var one *client.TabletRef
-			if cmd.Flags().Changed("row") || f.id != 0 {
-				var rows []string
-				if cmd.Flags().Changed("row") {
-					rows = []string{row}
-				}
-				t, err := f.ref(a, rows)
-				if err != nil {
-					return err
-				}
-				one = &t
+			one, err := f.one(a, cmd, row)
+			if err != nil {
+				return err
 			}
 			return a.Call(cmd, cli.NoTimeout, func(ctx context.Context, c *client.Client) error {
 				return compactTable(ctx, a, c, args[0], one, major)
@@ -291,6 +288,22 @@ func tableCompactCommand(a *cli.App) *cobra.Command {
 	f.register(cmd)
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// one returns the tablet of --row or --id; nil if neither is given.
+func (f *tabletFlags) one(a *cli.App, cmd *cobra.Command, row string) (*client.TabletRef, error) {
+	var rows []string
+	if cmd.Flags().Changed("row") {
+		rows = []string{row}
+	}
+	if len(rows) == 0 && f.id == 0 {
+		return nil, nil
+	}
+	t, err := f.ref(a, rows)
+	if err != nil {
+		return nil, err
+	}
+	return &t, nil
 }
 
 // compact compacts a table, or the tablet one if it is not nil.

@@ -126,17 +126,8 @@ func tableSplitCommand(a *cli.App) *cobra.Command {
 			if halve && len(args) > 1 {
 				return cli.Usagef("omit --in and --id: AT-ROW selects the tablet", "AT-ROW excludes --in and --id")
 			}
-			t := client.TabletRef{ID: f.id}
-			switch {
-			case len(args) > 1:
-				t.Row = args[1]
-			case cmd.Flags().Changed("in"):
-				t.Row = in
-			}
-			if t.Row != "" && t.ID != 0 {
-				return cli.Usagef("use one of them", "--in and --id are both given")
-			}
-			if err := a.Texts(&t.Row); err != nil {
+			t, err := f.splitTarget(a, args[1:], in)
+			if err != nil {
 				return err
 			}
 			return changeTablet(a, cmd, "splitting a tablet of "+args[0], args[0], func(ctx context.Context, c *client.Client) (*client.TabletChange, error) {
@@ -154,6 +145,18 @@ func tableSplitCommand(a *cli.App) *cobra.Command {
 	cli.AllowEmpty(cmd.Flags(), "in") // the table's first tablet contains the empty row
 	a.EscapesFlag(cmd)
 	return cmd
+}
+
+// splitTarget returns the tablet to split: that of AT-ROW in args, of the row of --in, or of --id.
+func (f *tabletFlags) splitTarget(a *cli.App, args []string, in string) (client.TabletRef, error) {
+	t := client.TabletRef{ID: f.id, Row: in}
+	if len(args) > 0 {
+		t.Row = args[0]
+	}
+	if t.Row != "" && t.ID != 0 {
+		return t, cli.Usagef("use one of them", "--in and --id are both given")
+	}
+	return t, a.Texts(&t.Row)
 }
 
 const tableMoveLong = `Move the tablet that has a row, or that of --id, to another node, and wait until it is

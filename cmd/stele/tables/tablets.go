@@ -92,19 +92,12 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	only := uint64(0)
 	for _, s := range schemas {
 		l.tables[s.ID] = s.Name
 	}
-	if len(names) > 0 {
-		for id, name := range l.tables {
-			if name == names[0] {
-				only = id
-			}
-		}
-		if only == 0 {
-			return fmt.Errorf("table %q: %w", names[0], api.ErrNoTable)
-		}
+	only, err := l.tableID(names)
+	if err != nil {
+		return err
 	}
 	nodes, err := l.c.Nodes(ctx)
 	if err != nil {
@@ -118,6 +111,19 @@ func (l *tabletList) read(ctx context.Context, names []string) error {
 	}
 	l.addSizes(ctx)
 	return nil
+}
+
+// tableID returns the id of the table in names; 0 if names is empty.
+func (l *tabletList) tableID(names []string) (uint64, error) {
+	if len(names) == 0 {
+		return 0, nil
+	}
+	for id, name := range l.tables {
+		if name == names[0] {
+			return id, nil
+		}
+	}
+	return 0, fmt.Errorf("table %q: %w", names[0], api.ErrNoTable)
 }
 
 // scan reads METADATA: the rows of the table only, or all if it is 0.

@@ -64,13 +64,9 @@ func auditVerifyCommand(a *cli.App) *cobra.Command {
 		Example: auditVerifyExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var heads []audit.Head
-			for _, text := range texts {
-				h, err := audit.ParseHead(text)
-				if err != nil {
-					return cli.Usagef("", "--head: %v", err)
-				}
-				heads = append(heads, h)
+			heads, err := headsOf(texts)
+			if err != nil {
+				return err
 			}
 			chains, err := verifyAudit(a, args[0], heads)
 			tampered := tampersOf(err)
@@ -85,6 +81,18 @@ func auditVerifyCommand(a *cli.App) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&texts, "head", nil, "end of a log that was recorded before, as `LOG:SEQ:SHA256`; may be repeated")
 	return cmd
+}
+
+// headsOf parses the values of --head.
+func headsOf(texts []string) (heads []audit.Head, err error) {
+	for _, text := range texts {
+		h, err := audit.ParseHead(text)
+		if err != nil {
+			return nil, cli.Usagef("", "--head: %v", err)
+		}
+		heads = append(heads, h)
+	}
+	return heads, nil
 }
 
 // verifyAudit verifies a folder, a file, or standard input for "-". For the folder of a node's keys
@@ -134,16 +142,8 @@ func tampersOf(err error) (all []*audit.TamperError) {
 
 // printAudit prints the problems, then one line for each log.
 func printAudit(a *cli.App, chains []audit.Chain, problems []*audit.TamperError) error {
-	for _, p := range problems {
-		var err error
-		if a.JSON {
-			err = a.PrintJSON(map[string]any{"file": p.File, "line": p.Line, "error": p.Reason})
-		} else {
-			_, err = fmt.Fprintln(a.Out, cli.EscapeText(p.Error()))
-		}
-		if err != nil {
-			return err
-		}
+	if err := printTampering(a, problems); err != nil {
+		return err
 	}
 	g := cli.NewGrid("NODE", "LOG", "LINES", "FROM", "TO", "END")
 	for _, c := range chains {
@@ -163,4 +163,20 @@ func printAudit(a *cli.App, chains []audit.Chain, problems []*audit.TamperError)
 		return nil
 	}
 	return a.Print(g)
+}
+
+// printTampering prints a line for each changed or removed part of a log.
+func printTampering(a *cli.App, problems []*audit.TamperError) error {
+	for _, p := range problems {
+		var err error
+		if a.JSON {
+			err = a.PrintJSON(map[string]any{"file": p.File, "line": p.Line, "error": p.Reason})
+		} else {
+			_, err = fmt.Fprintln(a.Out, cli.EscapeText(p.Error()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
