@@ -68,6 +68,34 @@ var never = []struct{ dir, path, why string }{
 	{"raftmeta/lease", "github.com/hashicorp/raft", "the lock service proposes commands through a Replica"},
 }
 
+// commands lists what the packages of the command line may import of each other, besides cmd/stele/cli.
+var commands = map[string][]string{
+	"cli":         {},
+	"cli/clitest": {},
+	"config":      {},
+	"serve":       {"config"},
+	"tools":       {"config"}, // stele.yaml(5)
+	"access":      {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+}
+
+// TestCommands: the groups of commands are independent of each other, and only the program imports them.
+func TestCommands(t *testing.T) {
+	const program = module + "cmd/stele"
+	for _, p := range packages(t) {
+		name, isCommand := strings.CutPrefix(p.ImportPath, program+"/")
+		may, known := commands[name]
+		if isCommand && !known {
+			t.Errorf("%s is not a known package of commands: see cmd/stele/doc.go", p.ImportPath)
+		}
+		for _, imp := range p.Imports {
+			to, ok := strings.CutPrefix(imp, program+"/")
+			if ok && p.ImportPath != program && to != "cli" && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: groups of commands share only cmd/stele/cli", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
 type listed struct {
 	ImportPath string
 	Dir        string
