@@ -285,12 +285,12 @@ const pieceBytes = 64 << 20
 // EndLogs implements master.Tablets.
 func (c *clusterTablets) EndLogs(ctx context.Context, server string) (pieces []master.Piece, err error) {
 	store := c.n.store.Load()
-	ids, err := store.SpreadLogs(ctx, server)
+	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		parts, err := store.EndSpreadLog(ctx, server, id, pieceBytes)
+		parts, err := store.ReplicatedLogs().End(ctx, server, id, pieceBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -315,12 +315,12 @@ func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, serv
 // which a full disk cannot wait for.
 func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 	store := c.n.store.Load()
-	ids, err := store.SpreadLogs(ctx, server)
+	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := store.RemoveSpreadLog(ctx, server, id); err != nil && !errors.Is(err, blobfs.ErrNoLog) {
+		if err := store.ReplicatedLogs().Remove(ctx, server, id); err != nil && !errors.Is(err, blobfs.ErrNoLog) {
 			return err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
@@ -44,7 +44,7 @@ func (n *Node) lockServiceForOthers(c *rpc.Call, node bool) (metaapi.Service, er
 // systemPaths are the paths that nodes use for themselves in the lock service.
 var systemPaths = []string{
 	namespace.ClusterPath, namespace.IDsPath, master.LockPath, nodesDir, namespace.ServersDir, namespace.RemovedDir, metadata.RootPath, namespace.TablesDir, recoveryDir, blobsDir, namespace.LogsDir,
-	blobfs.SweepPath, namespace.ACLDir, namespace.SecurityDir, progressDir, quota.Dir,
+	gc.StatePath, namespace.ACLDir, namespace.SecurityDir, progressDir, quota.Dir,
 }
 
 // checkSystemPath rejects a system path, and paths below one.

@@ -100,7 +100,7 @@ func (c *collector) collectStore(m metric.Sender) {
 // collectReplicas collects the metrics of the replicas that this node repairs.
 func (c *collector) collectReplicas(m metric.Sender) {
 	store := c.node.store.Load()
-	k := store.Keeping()
+	k := store.Repairs()
 	short, oneLeft := under(&k)
 	logs, logReplicas := openLogs(store)
 	m.Gauge("blob_replicas_wanted", "Replication factor of extents.", float64(store.Wanted()))
@@ -111,7 +111,7 @@ func (c *collector) collectReplicas(m metric.Sender) {
 	m.Gauge("blob_surplus_replicas", "Surplus replicas on this node.", float64(k.Surplus))
 	m.Gauge("blob_rotten_replicas", "Corrupt replicas on this node that are not repaired yet.", float64(k.Corrupt))
 	m.Gauge("blob_sweep_alarm", "1 while garbage collection is stopped because an extent found to be garbage was in use.", metric.Bool(store.Alarm() != ""))
-	sweep := store.Sweeping()
+	sweep := store.GC().Status()
 	m.Gauge("blob_sweep_halted", "1 on the master while garbage collection is halted until an operator resumes it.",
 		metric.Bool(c.node.master.Epoch() != 0 && sweep.Halted != ""))
 	m.Gauge("blob_sweep_last_round", "Number of the last garbage collection round that this node ran as master.", float64(sweep.Last.Round))
