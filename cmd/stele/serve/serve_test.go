@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli/clitest"
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -45,7 +46,7 @@ func TestNodeFailureExitCodes(t *testing.T) {
 		code int
 		text string
 	}{
-		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), cli.ExitNotFound, "removed from the cluster"},
+		{nodeFailure(fmt.Errorf("serve: %w", removal.ErrRemoved)), cli.ExitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), cli.ExitError, "open x"},
 		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), cli.ExitDenied, "has expired"},
 		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), cli.ExitDenied, "which nodes have used this one"},
