@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -40,7 +41,7 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.former.Handle(server)
-	n.voter = newVoter(n, server.Claim(raftByte))
+	n.voter = newVoter(n, server.Claim(raftstreams.FirstByte))
 	metaapi.ServeCurrent(server, n.lockServiceForOthers)
 	blobapi.Serve(server, n.servePeer)
 	n.handleIdentity()
