@@ -23,6 +23,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -77,6 +78,7 @@ type Node struct {
 	refused loglimit.ByReason // connections, requests to join, and damaged files
 	epochs  command.Gate
 	voter   *voter
+	Service *lockserver.Service
 	meta    namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.

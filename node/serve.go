@@ -42,7 +42,7 @@ func (n *Node) serve(listener net.Listener) error {
 	}
 	n.former.Handle(server)
 	n.voter = newVoter(n, server.Claim(raftstreams.FirstByte))
-	metaapi.ServeCurrent(server, n.lockServiceForOthers)
+	metaapi.ServeCurrent(server, n.Service.ForCall)
 	blobapi.Serve(server, n.servePeer)
 	n.handleIdentity()
 	n.handleAuth()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
@@ -96,7 +97,7 @@ func (v *voter) open(dir string, join bool) error {
 			}
 		},
 		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
-		ShareOf:   n.cfg.lockShare,
+		ShareOf:   func(owner string) raftmeta.Share { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) },
 		Streams: raftstreams.New(raftstreams.Config{
 			Listener: feed, Cluster: n.cluster(), Epoch: n.raftEpoch(), Node: n.id(), Resolve: n.addressOf,
 			Dial: n.security.dial, RequireNode: n.security.nodeVerifier(), Log: log,
