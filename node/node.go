@@ -42,7 +42,7 @@ type Node struct {
 	started time.Time
 
 	// self is the node's identity, from its data directories.
-	self selfIdentity
+	self identity.Self
 	// unlock releases the data directory lock; nil if it is not held.
 	unlock func()
 	// serving is set while the node serves data.
@@ -217,7 +217,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := dirs.Begin(); err != nil {
 		return err
 	}
-	n.self.open(dirs)
+	n.self.Open(dirs)
 	if err := n.serve(listener); err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (n *Node) Err() error {
 }
 
 // RPCAddr returns the address that clients and other nodes connect to.
-func (n *Node) RPCAddr() string { return n.self.address }
+func (n *Node) RPCAddr() string { return n.self.Address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
 func (n *Node) HTTPAddr() string {
@@ -311,6 +311,10 @@ func (n *Node) HTTPAddr() string {
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.id() }
+
+func (n *Node) id() string        { return n.self.ID() }
+func (n *Node) cluster() string   { return n.self.Cluster() }
+func (n *Node) raftEpoch() uint64 { return n.self.RaftEpoch() }
 
 // ClusterID returns the cluster's id.
 func (n *Node) ClusterID() string { return n.cluster() }

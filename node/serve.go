@@ -34,7 +34,7 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.rpc, n.results.Crowded = server, server.Crowded
-	if n.self.address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
+	if n.self.Address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
 	if err := n.newFormer(); err != nil {

@@ -148,7 +148,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 			Message: fmt.Sprintf("the group has epoch %d, but node %s has epoch %d", m.RaftEpoch, n.id(), own)}
 	}
 	dir := ""
-	err := n.self.change(func(f *identity.Folders) (err error) {
+	err := n.self.Change(func(f *identity.Folders) (err error) {
 		dir, err = f.BeginVoter(m.RaftEpoch)
 		return err
 	})
@@ -158,7 +158,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 	if err := n.voter.open(dir, true); err != nil {
 		return fmt.Errorf("become a voter: open the lock service's log: %w", err)
 	}
-	if err := n.self.change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
+	if err := n.self.Change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
 		return errors.Join(err, n.voter.close())
 	}
 	n.publishMeta()
@@ -186,7 +186,7 @@ func (n *Node) stopVoting() error {
 	if err := n.voter.close(); err != nil {
 		return fmt.Errorf("close the lock service's log: %w", err)
 	}
-	if err := n.self.change(func(f *identity.Folders) error { return f.EndVoter() }); err != nil {
+	if err := n.self.Change(func(f *identity.Folders) error { return f.EndVoter() }); err != nil {
 		return err
 	}
 	n.log.Info("node stopped voting in the lock service")
