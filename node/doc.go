@@ -2,7 +2,7 @@
 // stops them. It translates remote calls to the parts, and enforces rights (see Rights), quotas (Quotas) and membership of
 // the cluster (Certificates).
 //
-//	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
+//	rpc ──▶ dataapi, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
 //	    ├─▶ formation, gossip                 members of the cluster, and their addresses

@@ -178,7 +178,7 @@ func (n *Node) handleJoinHost() {
 			err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // the host may retry
 		}
 		if err != nil {
-			n.refused.Warn(n.log, "join request rejected", errors.New(token.Scrub(err.Error())), "peer", hostOf(r.from))
+			n.refused.WarnError(n.log, "join request rejected", errors.New(token.Scrub(err.Error())), "peer", hostOf(r.from))
 			reply.Fail(c, err)
 			return
 		}

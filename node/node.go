@@ -20,6 +20,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
@@ -98,7 +99,7 @@ type Node struct {
 	master    *master.Master
 
 	limits    table.Limits
-	data      *dataService
+	data      *dataapi.Service
 	blobs     *blobService
 	results   results.Memory
 	quotas    *quotas.Service
@@ -365,7 +366,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 		}
 	}
 	n.changes.End(ctx)
-	n.data.cursors.close()
+	n.data.Close()
 	n.blobs.uploads.close()
 	if s := n.server.Load(); s != nil {
 		errs = append(errs, s.closeWithin(within))

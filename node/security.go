@@ -354,7 +354,7 @@ func (s *security) client(cfg client.Config) client.Config {
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
 	n.authz.Audit.ConnectionRejected(from.String(), err)
-	n.refused.Warn(n.log, "connection rejected", err, "peer", hostOf(from.String()))
+	n.refused.WarnError(n.log, "connection rejected", err, "peer", hostOf(from.String()))
 }
 
 // plainHTTP reports whether a listener serves HTTP without TLS: one on loopback, which every process of the host can reach, or one

@@ -54,7 +54,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.tableOps.register(registrar{n})
 	n.usage.Register(registrar{n})
 	n.quotas.Register(registrar{n})
-	n.data.register(n.handle)
+	n.data.Register(registrar{n})
 	n.handleOwn()
 	n.handleNodes()
 	n.blobs.register(registrar{n})
@@ -64,8 +64,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleAuthority()
 	n.handleGossipKey()
 	n.handleRollover()
-	stop := n.data.cursors.start()
-	n.background.Go(func() { n.data.cursors.sweep(stop) })
+	n.background.Go(n.data.Start())
 	stopUploads := n.blobs.uploads.start()
 	n.background.Go(func() { n.blobs.uploads.sweep(stopUploads) })
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {

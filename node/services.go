@@ -5,10 +5,10 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
@@ -46,8 +46,7 @@ func (n *Node) newServices() {
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
 		members: func() *blobMembership { return n.blobMembers }, master: theMaster,
 		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: rows}}
-	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
-	n.data.cursors.bytesMax = n.cfg.budget().cursors
+	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
 }
 
 // lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/namespace"
@@ -11,5 +11,5 @@ import (
 // systemPaths are the paths that nodes use for themselves in the lock service.
 var systemPaths = []string{
 	namespace.ClusterPath, namespace.IDsPath, master.LockPath, nodesDir, namespace.ServersDir, namespace.RemovedDir, metadata.RootPath, namespace.TablesDir, recoveryDir, blobsDir, namespace.LogsDir,
-	blobfs.SweepPath, namespace.ACLDir, namespace.SecurityDir, progressDir, quota.Dir,
+	gc.StatePath, namespace.ACLDir, namespace.SecurityDir, progressDir, quota.Dir,
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/internal/rpcdoc"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -63,7 +63,7 @@ func TestSystemFiles(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/cluster", "/ids", "/master", "/servers", "/servers/" + n.id(), "/nodes/" + n.id(), "/removed/x", "/tables/t",
-		"/recovery/x", "/logs/x", "/root", blobfs.SweepPath, "/nodes/a/b/c",
+		"/recovery/x", "/logs/x", "/root", gc.StatePath, "/nodes/a/b/c",
 	} {
 		for what, err := range changes(client, path) {
 			var refused *metaapi.SystemFileError

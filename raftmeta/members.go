@@ -42,13 +42,28 @@ func (e *QuorumError) Error() string {
 // Is makes the error an ErrQuorum.
 func (e *QuorumError) Is(target error) bool { return target == ErrQuorum }
 
-// BehindError describes how far a server lags that was to become a voter. It is an ErrBehind.
+// BehindError describes how far a server lags, or how long it has been silent, that was to become a
+// voter or the leader. It is an ErrBehind.
 type BehindError struct {
-	ID          string
-	Match, Last uint64 // the newest entry of the server, and of the log
+	ID string
+	// Match and Last are the newest entry of the server and of the log. They are zero if the server
+	// has confirmed no entry to this leader.
+	Match, Last uint64
+	// Silent is set if the server has not answered recently. Contact is the time since it last
+	// answered, negative if it never did.
+	Silent  bool
+	Contact time.Duration
 }
 
 func (e *BehindError) Error() string {
+	switch {
+	case e.Silent && e.Contact < 0:
+		return e.ID + " has not answered this leader"
+	case e.Silent:
+		return fmt.Sprintf("%s has not answered for %v", e.ID, e.Contact.Round(10*time.Millisecond))
+	case e.Match == 0:
+		return e.ID + " has not confirmed a log entry to this leader"
+	}
 	return fmt.Sprintf("%s has caught up to log entry %d of %d", e.ID, e.Match, e.Last)
 }
 
@@ -223,7 +238,7 @@ func (g *Group) Promote(ctx context.Context, id string) error {
 		case m.Voter:
 			return nil, nil
 		case !g.live(*m) || m.Lag > entriesPerWrite:
-			return nil, &BehindError{id, m.Match, m.Match + m.Lag}
+			return nil, behindError(m, g.live(*m))
 		}
 		if err := g.checkQuorum(members, "", id); err != nil {
 			return nil, err
@@ -240,10 +255,14 @@ func (g *Group) behind(id string) *BehindError {
 	}
 	for _, m := range g.Members() {
 		if m.ID == id && !m.Voter && (!g.live(m) || m.Match == 0 || m.Lag > entriesPerWrite) {
-			return &BehindError{id, m.Match, m.Match + m.Lag}
+			return behindError(&m, g.live(m))
 		}
 	}
 	return nil
+}
+
+func behindError(m *Member, live bool) *BehindError {
+	return &BehindError{ID: m.ID, Match: m.Match, Last: m.Match + m.Lag, Silent: !live, Contact: m.Contact}
 }
 
 // Remove removes a server from the group. It does nothing if the server is not a member. A
@@ -283,7 +302,7 @@ func (g *Group) TransferLeadership(ctx context.Context, id string) error {
 		case m.ID == g.cfg.ID:
 			return nil, nil
 		case !g.live(*m):
-			return nil, &BehindError{m.ID, m.Match, m.Match + m.Lag}
+			return nil, behindError(m, g.live(*m))
 		}
 		return g.raft.LeadershipTransferToServer(raft.ServerID(target), raft.ServerAddress(target)), nil
 	})

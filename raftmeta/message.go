@@ -331,8 +331,12 @@ func encodeVote(e *wire.Encoder, k kind, term uint64, granted bool) {
 // decodeAnswer reads the result of encodeAnswer into answer, whose type matches the request.
 func decodeAnswer(b []byte, from string, answer any) error {
 	d := wire.NewDecoder(b)
-	d.Array()
-	if kind(d.Uint()) == kindError {
+	n := d.Array()
+	k := kind(d.Uint())
+	if want := answerParts(k, answer); d.Err() == nil && n != want {
+		return fmt.Errorf("answer of kind %d has %d parts, not %d", k, n, want)
+	}
+	if k == kindError {
 		code, index, text := d.Uint(), d.Uint(), d.Str()
 		if d.Err() == nil && code == codeNotMember {
 			return &notMemberError{from, index}
@@ -349,6 +353,17 @@ func decodeAnswer(b []byte, from string, answer any) error {
 		return errors.New("trailing bytes after an answer")
 	}
 	return d.Err()
+}
+
+// answerParts returns the number of parts that encodeAnswer writes.
+func answerParts(k kind, answer any) int {
+	if k == kindError {
+		return 4
+	}
+	if _, ok := answer.(*raft.AppendEntriesResponse); ok {
+		return 5
+	}
+	return 3
 }
 
 // decodeVote stores the values of encodeVote in answer.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"reflect"
@@ -101,6 +102,19 @@ func TestMessagesRoundTrip(t *testing.T) {
 		if err := decodeAnswer(b, "n2", tc.into); err != nil || !reflect.DeepEqual(tc.into, tc.want) {
 			t.Errorf("%+v came out as %+v, %v", tc.want, tc.into, err)
 		}
+	}
+	for k, want := range map[kind]int{kindError: 4, kindAppend: 5, kindHeartbeat: 5} {
+		for n := range 8 {
+			b := wiretest.Encode(func(e *wire.Encoder) { begin(e, n, k, 1, 1, 1, 1, 1, 1) })
+			err := decodeAnswer(b, "n2", &raft.AppendEntriesResponse{})
+			if got := err != nil && strings.HasSuffix(err.Error(), fmt.Sprintf("has %d parts, not %d", n, want)); got != (n != want) {
+				t.Errorf("answer of kind %d with %d parts: %v", k, n, err)
+			}
+		}
+	}
+	b := wiretest.Encode(func(e *wire.Encoder) { begin(e, 4, kindTerm, 7); e.Bool(true) }) // its length counts a part that it lacks
+	if err := decodeAnswer(b, "n2", new(termAnswer)); err == nil {
+		t.Error("accepted an answer that lacks a part")
 	}
 	var term termAnswer
 	if err := decodeAnswer(wiretest.Encode(func(e *wire.Encoder) { encodeAnswer(e, kindTerm, termAnswer(7), nil) }), "n2", &term); err != nil || term != 7 {

@@ -3,6 +3,7 @@ package arrows
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -31,6 +32,21 @@ var allowed = map[string][]string{
 	"table":    {},
 	"internal": {"client", "rpc"}, // internal/bench and internal/webload are clients
 	"test":     {"node", "client", "raftmeta", "rpc", "security"},
+}
+
+// parts lists, for the packages of a directory that has been divided, the siblings that each one may
+// import. The parent imports any of them.
+var parts = map[string]map[string][]string{
+	"blobfs": {
+		"local":    {"logproto"},
+		"place":    {},
+		"logproto": {},
+		"api":      {"local", "logproto"},
+		"members":  {"local", "place", "api"},
+		"gc":       {"local", "logproto", "api", "members"},
+		"replog":   {"local", "logproto", "place", "api", "members"},
+		"repair":   {"local", "logproto", "place", "api", "members"},
+	},
 }
 
 // only lists libraries that a single top-level directory may import, and why.
@@ -69,12 +85,29 @@ func TestArrows(t *testing.T) {
 			if to != part && to != "table" && to != "internal" && !slices.Contains(may, to) {
 				t.Errorf("%s imports %s: %s → %s is not allowed", p.ImportPath, imp, part, to)
 			}
+			if err := sibling(p.ImportPath, imp); err != nil {
+				t.Error(err)
+			}
 			conformance := strings.HasSuffix(p.ImportPath, "test") // suites run by a parent's implementations
 			if to == part && part != "internal" && strings.HasPrefix(p.ImportPath, imp+"/") && !conformance {
 				t.Errorf("%s imports its parent %s: only parents import children", p.ImportPath, imp)
 			}
 		}
 	}
+}
+
+// sibling returns an error if one part of a divided directory imports another that it may not.
+// Packages for tests may import any.
+func sibling(from, to string) error {
+	dir, name, _ := strings.Cut(strings.TrimPrefix(from, module), "/")
+	other, divided := strings.CutPrefix(to, module+dir+"/")
+	if parts[dir] == nil || !divided || strings.HasSuffix(name, "test") || name == "" {
+		return nil
+	}
+	if may, known := parts[dir][name]; !known || !slices.Contains(may, other) {
+		return fmt.Errorf("%s imports %s: of its siblings it may import %v", from, to, may)
+	}
+	return nil
 }
 
 // TestProgramsImportNoTestPackages: packages that import testing are imported only by packages that

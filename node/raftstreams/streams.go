@@ -308,6 +308,6 @@ func (s *Streams) greet(c net.Conn, id string, timeout time.Duration) error {
 // reject logs a rejected connection. That a peer has closed it is no news.
 func (s *Streams) reject(peer string, err error) {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.refused.Warn(s.cfg.Log, "connection rejected", err, "peer", peer)
+		s.refused.WarnError(s.cfg.Log, "connection rejected", err, "peer", peer)
 	}
 }
