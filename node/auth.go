@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/hostgate"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
@@ -41,16 +42,16 @@ func (n *Node) handleAuth() {
 
 // tokenLimits bounds the verification of access tokens from unauthenticated clients. Each is a read at the leader of the lock
 // service, and legitimate clients do not guess.
-var tokenLimits = gateLimits{
-	requestsMax: 64, requestsOfHost: 16, refusalsMax: 20,
-	refusal:         func(err error) bool { return errors.Is(err, api.ErrUnauthenticated) },
-	tooManyRefusals: "too many invalid tokens", tooManyRequests: "too many tokens are being verified",
+var tokenLimits = hostgate.Limits{
+	RequestsMax: 64, RequestsOfHost: 16, RefusalsMax: 20,
+	Refusal:         func(err error) bool { return errors.Is(err, api.ErrUnauthenticated) },
+	TooManyRefusals: "too many invalid tokens", TooManyRequests: "too many tokens are being verified",
 }
 
 // authenticate verifies an access token for a connection, subject to tokenLimits. Errors: *api.OverloadedError, those of
 // lookAtToken.
 func (n *Node) authenticate(ctx context.Context, caller *authz.Subject, text string) (err error) {
-	leave, err := n.security.tokens.enter(hostOf(caller.From))
+	leave, err := n.security.tokens.Enter(hostOf(caller.From))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
@@ -106,7 +107,7 @@ func (n *Node) giveAuthority(ctx context.Context, to pki.Peer, want []byte) ([]b
 	if !member && !n.security.promoting.has(to.Name) {
 		return nil, &rpc.Error{Code: rpc.CodePermissionDenied, Message: to.String() + " does not vote in the lock service"}
 	}
-	if err := n.checkNotRemoved(ctx, to.Name); err != nil { // this also verifies that the group is current
+	if err := n.removed.Check(ctx, to.Name); err != nil { // this also verifies that the group is current
 		return nil, err
 	}
 	a := n.security.issuer.Load()
@@ -286,8 +287,7 @@ func (n *Node) renewFor(ctx context.Context, node string, request []byte, hosts 
 	if issuer == nil {
 		return nil, fmt.Errorf("%w: this node does not have the authority's key", api.ErrUnavailable)
 	}
-	var gone *removedError
-	if err := n.checkNotRemoved(ctx, node); errors.As(err, &gone) {
+	if err := n.removed.Check(ctx, node); errors.Is(err, removal.ErrRemoved) {
 		return nil, &rpc.Error{Code: rpc.CodePermissionDenied, Message: err.Error()}
 	} else if err != nil {
 		return nil, err

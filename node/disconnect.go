@@ -6,6 +6,7 @@ import (
 
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -56,4 +57,22 @@ func (n *Node) rejectedCredentials() (map[authz.Credential]bool, error) {
 		out[c] = refused
 	}
 	return out, nil
+}
+
+// disconnectAfter is how long a removed node keeps its connections, to learn of its removal and stop by itself.
+const disconnectAfter = 3 * time.Second
+
+// disconnectRemoved closes the connections of removed nodes after disconnectAfter, unless ctx ends first.
+func (s *security) disconnectRemoved(ctx context.Context, gone map[string]bool) {
+	if timing.Sleep(ctx, disconnectAfter); ctx.Err() == nil {
+		s.endpoint.Disconnect(func(p pki.Peer) bool { return p.Kind == pki.Node && gone[p.Name] })
+	}
+}
+
+// refuse rejects removed nodes.
+func (s *security) refuse(p pki.Peer) error {
+	if p.Kind == pki.Node && s.removed(p.Name) {
+		return removal.ErrorOf(p.Name)
+	}
+	return nil
 }

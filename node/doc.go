@@ -14,7 +14,7 @@
 //	<each data directory>/identity   the node and cluster it belongs to: package node/identity
 //	<each data directory>/lock       locked by the process that is the node
 //	<first data directory>/peers     last known addresses of the other nodes
-//	<first data directory>/removed   the removed nodes, if the node has certificates: removedFile
+//	<first data directory>/removed   the removed nodes, if the node has certificates: package removal
 //	<one data directory>/raft        the Raft log and snapshots, if the node votes
 //	<first data directory>/security  keys and certificate, if any: package security/folder
 //	<each data directory>/blobs      extents of SSTables and commit logs

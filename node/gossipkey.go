@@ -20,6 +20,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -65,8 +66,7 @@ func (n *Node) handleGossipKey() {
 
 // giveGossipKey returns the key with that id for a node that was not removed; nil if this node does not have it.
 func (n *Node) giveGossipKey(ctx context.Context, to pki.Peer, id rollover.KeyID) ([]byte, error) {
-	var gone *removedError
-	if err := n.checkNotRemoved(ctx, to.Name); errors.As(err, &gone) {
+	if err := n.removed.Check(ctx, to.Name); errors.Is(err, removal.ErrRemoved) {
 		return nil, &rpc.Error{Code: rpc.CodePermissionDenied, Message: err.Error()}
 	} else if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (n *Node) recordGossipKey(ctx context.Context) error {
 	if !n.isMaster() {
 		return nil
 	}
-	removed, err := n.listRemoved(ctx)
+	removed, err := n.removed.Marked(ctx)
 	if err != nil {
 		return err
 	}
@@ -218,10 +218,10 @@ func (n *Node) recordGossipKey(ctx context.Context) error {
 // beginKeyRotation starts a rotation, as master, if a node was removed or the lock service was recovered after the current key was made.
 // A recovery may restore the record of an older key.
 func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, gen uint64) error {
-	if !n.isMaster() || rec.Removed == rollover.RemovedDigest(n.removed.all(), n.raftEpoch()) {
+	if !n.isMaster() || rec.Removed == rollover.RemovedDigest(n.removed.All(), n.raftEpoch()) {
 		return nil
 	}
-	removed, err := n.listRemoved(ctx) // the list in memory may be outdated
+	removed, err := n.removed.Marked(ctx) // the list in memory may be outdated
 	if err != nil || rec.Removed == rollover.RemovedDigest(removed, n.raftEpoch()) {
 		return err
 	}
@@ -231,12 +231,12 @@ func (n *Node) beginKeyRotation(ctx context.Context, rec *rollover.KeyRecord, ge
 // makeGossipKey generates a key and starts a rotation to it, as master. The key is on this node's disk before other nodes learn of it.
 // Removed nodes are listed before the key is generated: none of them can get it. A master that was itself removed generates none.
 func (n *Node) makeGossipKey(ctx context.Context, gen uint64) error {
-	removed, err := n.listRemoved(ctx)
+	removed, err := n.removed.Marked(ctx)
 	if err != nil {
 		return err
 	}
 	if removed[n.id()] {
-		return &removedError{n.id()}
+		return removal.ErrorOf(n.id())
 	}
 	old, key := n.gossipKeys()[0], make([]byte, len(n.gossipKeys()[0]))
 	_, _ = cryptorand.Read(key) // never fails

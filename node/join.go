@@ -98,7 +98,7 @@ func (n *Node) newFormer() error {
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(), Certified: n.security != nil,
 		Store: &n.self, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
 		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
-		Admit: n.admit, Removed: n.removed.has, Caller: callerOf, Logger: n.log.With("part", "formation"),
+		Admit: n.admit, Removed: n.removed.Has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
 	n.self.View(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
@@ -151,7 +151,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	}
 	n.ring, err = gossip.Start(gossip.Config{
 		Self: n.selfMeta(), Cluster: n.cluster(), Keys: n.gossipKeys(), Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
-		Seeds: n.former.Seeds, Removed: n.removed.has, StreamMemory: n.cfg.gossipStreams(), Logger: n.log.With("part", "gossip"),
+		Seeds: n.former.Seeds, Removed: n.removed.Has, StreamMemory: n.cfg.gossipStreams(), Logger: n.log.With("part", "gossip"),
 	})
 	if err != nil {
 		return fmt.Errorf("start gossip: %w", err)
@@ -270,7 +270,7 @@ func (n *Node) admit(ctx context.Context, p formation.Peer) error {
 	if !n.serving.Load() {
 		return nil // a removed node is rejected when it registers
 	}
-	return n.checkNotRemoved(ctx, p.ID)
+	return n.removed.Check(ctx, p.ID)
 }
 
 // leaveTimeout bounds the announcement that the node leaves.
@@ -288,4 +288,20 @@ func (n *Node) leaveCluster() error {
 		_ = n.former.Close()
 	}
 	return err
+}
+
+// forgetRemoved drops what this node has stored about removed nodes, so that it no longer spreads it, and closes their connections soon.
+func (n *Node) forgetRemoved(gone map[string]bool) {
+	n.known.forgetRemoved()
+	if err := n.former.ForgetRemoved(); err != nil {
+		n.log.Warn("peers file still contains removed nodes", "err", err)
+	}
+	if n.ring != nil {
+		for id := range gone {
+			n.ring.Forget(id)
+		}
+	}
+	if n.security != nil {
+		n.background.Go(func() { n.security.disconnectRemoved(n.ctx, gone) })
+	}
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/hostgate"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -129,9 +132,9 @@ func (r *enrolment) certificate() (*x509.Certificate, *pki.Trust, error) {
 
 // joinLimits bounds join requests, on the node that receives them and on the master's node. Both count by the address of the joining
 // host. Each request costs a signature check and a read at the leader of the lock service.
-var joinLimits = gateLimits{
-	requestsMax: 16, requestsOfHost: 4, refusalsMax: 10, refusal: isJoinRefusal,
-	tooManyRefusals: "too many join requests were rejected", tooManyRequests: "too many hosts are joining at once",
+var joinLimits = hostgate.Limits{
+	RequestsMax: 16, RequestsOfHost: 4, RefusalsMax: 10, Refusal: isJoinRefusal,
+	TooManyRefusals: "too many join requests were rejected", TooManyRequests: "too many hosts are joining at once",
 }
 
 // isJoinRefusal reports whether a request counts against its host. It does not if there is no master. It does if the master's node
@@ -161,7 +164,7 @@ func (n *Node) handleJoinHost() {
 		}
 		r.from = joinOrigin(c, r.from)
 		c.SetTimeout(joinTimeout)
-		leave, err := n.security.joins.enter(hostOf(r.from))
+		leave, err := n.security.joins.Enter(hostOf(r.from))
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -286,8 +289,7 @@ func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.
 	refused := func(reason, format string, args ...any) error {
 		return &api.TokenRefusedError{Reason: reason, ID: t.ID.String(), Text: fmt.Sprintf(format, args...)}
 	}
-	var gone *removedError
-	if err := n.checkNotRemoved(ctx, use.Node); errors.As(err, &gone) {
+	if err := n.removed.Check(ctx, use.Node); errors.Is(err, removal.ErrRemoved) {
 		return refused(api.TokenRemoved, "%v", err)
 	} else if err != nil {
 		return err
@@ -298,7 +300,7 @@ func (n *Node) checkMayJoin(ctx context.Context, t *token.JoinRecord, use token.
 	taken := func() error {
 		return refused(api.TokenTaken, "node %s exists: if this is its host and its certificate has expired, use a token created with --node", use.Node)
 	}
-	if _, err := n.meta.Get(ctx, nodePath(use.Node)); err == nil && !slices.Contains(t.Spent, use) {
+	if _, err := n.meta.Get(ctx, namespace.NodePath(use.Node)); err == nil && !slices.Contains(t.Spent, use) {
 		return taken()
 	} else if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 		return err

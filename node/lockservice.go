@@ -65,7 +65,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.publishMeta()
 	return n.untilLeader(ctx, func(ctx context.Context) error {
-		if err := n.checkNotRemoved(ctx, n.id()); err != nil {
+		if err := n.removed.Check(ctx, n.id()); err != nil {
 			return err
 		}
 		return n.register(ctx)

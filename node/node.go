@@ -29,6 +29,7 @@ import (
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/raftmeta/session"
@@ -74,7 +75,7 @@ type Node struct {
 	former  *formation.Former
 	ring    *gossip.Ring // nil if gossip is off
 	known   addresses
-	removed removals
+	removed *removal.Service
 	peers   peers.Set
 	refused loglimit.ByReason // connections, requests to join, and damaged files
 	epochs  command.Gate
@@ -146,8 +147,8 @@ func prepare(cfg Config) (*Node, error) {
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.Resolve, n.peers.Dial = n.addressOf, n.dialNode
-	n.known.removed = n.removed.has
 	n.newServices()
+	n.known.removed = n.removed.Has
 	return n, nil
 }
 
@@ -207,7 +208,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openSecurity(dirs); err != nil {
 		return err
 	}
-	n.loadRemoved(dirs.Cluster)
+	n.removed.Load(dirs.Cluster)
 	if err := n.openAudit(dirs.Node); err != nil {
 		return err
 	}
@@ -234,8 +235,8 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.startMaster()
 	n.watchDisks()
 	n.background.Go(n.keepSession)
-	n.background.Go(n.watchRemoval)
-	n.background.Go(n.followRemoved)
+	n.background.Go(n.removed.Watch)
+	n.background.Go(n.removed.Follow)
 	n.background.Go(n.keepAuthority)
 	n.background.Go(n.followRollover)
 	n.background.Go(n.followGossipKey)

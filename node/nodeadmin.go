@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -111,12 +112,9 @@ func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (reply.Resul
 	return nil, n.changes.Do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
 }
 
-// removalLook bounds the check that a node may be removed: other changes wait for it.
-const removalLook = 10 * time.Second
-
 // remove removes a node, within a change: the next change sees its mark.
 func (n *Node) remove(ctx context.Context, name string, force, forwarded bool) error {
-	short, cancel := context.WithTimeout(ctx, removalLook)
+	short, cancel := context.WithTimeout(ctx, removal.MarkTimeout)
 	defer cancel()
 	x, err := n.removable(short, name, force, forwarded)
 	if err != nil {
@@ -125,7 +123,7 @@ func (n *Node) remove(ctx context.Context, name string, force, forwarded bool) e
 		}
 		return err
 	}
-	if err := n.markRemoved(ctx, x.id, x.record.Name); err != nil {
+	if err := n.removed.Mark(ctx, x.id, x.record.Name); err != nil {
 		return err
 	}
 	n.log.Info("node removed from the cluster", "node", x.id, "name", x.record.Name)

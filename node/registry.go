@@ -12,14 +12,9 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
-
-// nodesDir holds a file for each node of the cluster, whether it is up or not: gossip forgets nodes, and does not hold operators'
-// decisions.
-const nodesDir = "/nodes"
-
-func nodePath(id string) string { return nodesDir + "/" + id }
 
 // record is the content of a node's file. It is JSON because people read it.
 type record struct {
@@ -34,13 +29,13 @@ type record struct {
 func (n *Node) register(ctx context.Context) error {
 	for {
 		var r record
-		f, err := n.catalog.Meta.Get(ctx, nodePath(n.id()))
+		f, err := n.catalog.Meta.Get(ctx, namespace.NodePath(n.id()))
 		gen := uint64(0)
 		switch {
 		case err == nil:
 			gen = f.Generation
 			if err := json.Unmarshal(f.Data, &r); err != nil {
-				return fmt.Errorf("read %s: %w", nodePath(n.id()), err)
+				return fmt.Errorf("read %s: %w", namespace.NodePath(n.id()), err)
 			}
 		case !errors.Is(err, metaapi.ErrNotFound):
 			return err
@@ -53,7 +48,7 @@ func (n *Node) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = n.catalog.Set(ctx, nodePath(n.id()), b, gen)
+		_, err = n.catalog.Set(ctx, namespace.NodePath(n.id()), b, gen)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
@@ -69,14 +64,14 @@ type clusterNode struct {
 
 // fleet returns all nodes of the cluster, ordered by id. The files mostly come from the session's cache, which is never stale.
 func (n *Node) fleet(ctx context.Context) ([]clusterNode, error) {
-	ids, err := n.catalog.List(ctx, nodesDir)
+	ids, err := n.catalog.List(ctx, namespace.NodesDir)
 	if err != nil {
 		return nil, err
 	}
 	s := n.meta.Current()
 	var all []clusterNode
 	for _, id := range ids {
-		f, err := s.Get(ctx, nodePath(id))
+		f, err := s.Get(ctx, namespace.NodePath(id))
 		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
 			continue
 		}
@@ -85,7 +80,7 @@ func (n *Node) fleet(ctx context.Context) ([]clusterNode, error) {
 		}
 		x := clusterNode{id: id}
 		if err := json.Unmarshal(f.Data, &x.record); err != nil {
-			n.refused.WarnError(n.log, "node skipped: its record is damaged", err, "file", nodePath(id))
+			n.refused.WarnError(n.log, "node skipped: its record is damaged", err, "file", namespace.NodePath(id))
 			continue
 		}
 		x.Member, _ = n.member(id)
@@ -167,7 +162,7 @@ func (n *Node) setDraining(ctx context.Context, name string, draining bool) erro
 		return err
 	}
 	for {
-		f, err := n.catalog.Meta.Get(ctx, nodePath(x.id))
+		f, err := n.catalog.Meta.Get(ctx, namespace.NodePath(x.id))
 		if err != nil {
 			return err
 		}
@@ -183,7 +178,7 @@ func (n *Node) setDraining(ctx context.Context, name string, draining bool) erro
 		if err != nil {
 			return err
 		}
-		if _, err = n.catalog.Set(ctx, nodePath(x.id), b, f.Generation); !errors.Is(err, metaapi.ErrGeneration) {
+		if _, err = n.catalog.Set(ctx, namespace.NodePath(x.id), b, f.Generation); !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 	}

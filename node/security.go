@@ -22,6 +22,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/hostgate"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
@@ -54,12 +55,12 @@ type security struct {
 	keying     sync.Mutex               // held during each step of a gossip key rotation
 
 	// joins and tokens bound the join requests and access tokens of unauthenticated clients.
-	joins, tokens hostGate
+	joins, tokens *hostgate.Gate
 	// spending is a semaphore: on the master's node, one join token is consumed at a time.
 	spending  chan struct{}
 	promoting promotions
-	// removed is the node's list of removed nodes.
-	removed *removals
+	// removed reports whether a node was removed.
+	removed func(id string) bool
 	// tcp is Config.dial.
 	tcp func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -132,8 +133,8 @@ func (n *Node) openSecurity(folders *identity.Folders) error {
 	case folders.Cluster != "" && own.Cluster != folders.Cluster:
 		return fmt.Errorf("the certificate in %s belongs to cluster %s, but the data folders to cluster %s", n.cfg.Security, own.Cluster, folders.Cluster)
 	}
-	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), spending: make(chan struct{}, 1), removed: &n.removed}
-	s.joins.limits, s.tokens.limits = joinLimits, tokenLimits
+	s := &security{tcp: n.cfg.dial, cluster: own.Cluster, node: own.Name, file: n.keys().NodeFile(), spending: make(chan struct{}, 1), removed: n.removed.Has}
+	s.joins, s.tokens = hostgate.New(joinLimits), hostgate.New(tokenLimits)
 	s.gossipKeys.Store(&keys.GossipKeys)
 	s.issuer.Store(keys.Authority)
 	s.next.Store(keys.Next)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
@@ -12,6 +13,7 @@ import (
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/tablet"
 )
@@ -20,6 +22,8 @@ import (
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
+	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
+		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
 	n.Service = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,

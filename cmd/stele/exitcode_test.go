@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
 )
@@ -49,8 +50,8 @@ func TestExitCodes(t *testing.T) {
 		{api.FromRPC(api.ToRPC(api.ErrConflict)), exitError, "and retry"},
 		{&client.AmbiguousError{Method: "remove_node", Err: errors.New("connection lost")}, exitError, "stele node list"},
 		{api.FromRPC(api.ToRPC(api.ErrNodeNotFound)), exitNotFound, "stele node list"},
-		{fmt.Errorf("serve: %w", node.ErrRemoved), exitNotFound, "removed from the cluster"},
-		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), exitNotFound, "removed from the cluster"},
+		{fmt.Errorf("serve: %w", removal.ErrRemoved), exitNotFound, "removed from the cluster"},
+		{nodeFailure(fmt.Errorf("serve: %w", removal.ErrRemoved)), exitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), exitError, "open x"},
 		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), exitDenied, "has expired"},
 		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), exitDenied, "which nodes have used this one"},

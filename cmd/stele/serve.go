@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -226,7 +226,7 @@ func (a *app) stop(n closer, drain, bound time.Duration, log *slog.Logger) error
 // rejected token, which a restart cannot fix. Others become exitError: a missing file may be on a disk
 // that comes back, and a permission may be granted.
 func nodeFailure(err error) error {
-	if err == nil || errors.Is(err, node.ErrRemoved) {
+	if err == nil || errors.Is(err, removal.ErrRemoved) {
 		return err
 	}
 	f := faultOf(err)

@@ -31,8 +31,11 @@ const (
 	ClusterPath = "/cluster"
 	IDsPath     = "/ids"
 	TablesDir   = "/tables"
-	RemovedDir  = "/removed"
-	LogsDir     = "/logs"
+	// NodesDir holds a file for each node of the cluster, whether it is up or not: gossip forgets nodes, and does not hold operators'
+	// decisions.
+	NodesDir   = "/nodes"
+	RemovedDir = "/removed"
+	LogsDir    = "/logs"
 	// ACLDir holds principals and grants (package security/acl), securityDir the join tokens.
 	ACLDir      = "/acl"
 	SecurityDir = "/security"
@@ -40,6 +43,9 @@ const (
 
 // TablePath returns the path of a table's schema.
 func TablePath(name string) string { return TablesDir + "/" + name }
+
+// NodePath returns the path of the file of a node.
+func NodePath(id string) string { return NodesDir + "/" + id }
 
 // RemovedPath returns the path of the mark of a removed node.
 func RemovedPath(id string) string { return RemovedDir + "/" + id }

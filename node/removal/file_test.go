@@ -1,4 +1,4 @@
-package node
+package removal
 
 import (
 	"maps"
@@ -9,12 +9,12 @@ import (
 
 // TestRemovedFile: the form of the file, and what is no such file.
 func TestRemovedFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), removedFile)
-	if gone, err := readRemoved(path, "c1"); err != nil || gone != nil {
+	path := filepath.Join(t.TempDir(), FileName)
+	if gone, err := readFile(path, "c1"); err != nil || gone != nil {
 		t.Errorf("no file: %v, %v", gone, err)
 	}
 	want := map[string]bool{"n2": true, "n1": true}
-	if err := writeRemoved(path, "c1", want); err != nil {
+	if err := writeFile(path, "c1", want); err != nil {
 		t.Fatal(err)
 	}
 	const golden = `{
@@ -30,17 +30,17 @@ func TestRemovedFile(t *testing.T) {
 	if err != nil || string(b) != golden {
 		t.Errorf("the file is %s, %v", b, err)
 	}
-	if gone, err := readRemoved(path, "c1"); err != nil || !maps.Equal(gone, want) {
+	if gone, err := readFile(path, "c1"); err != nil || !maps.Equal(gone, want) {
 		t.Errorf("read back: %v, %v", gone, err)
 	}
-	if gone, err := readRemoved(path, "c2"); err == nil {
+	if gone, err := readFile(path, "c2"); err == nil {
 		t.Errorf("another cluster's: %v", gone)
 	}
 	for _, bad := range []string{"", golden[:20], `{"format": 2, "cluster": "c1", "nodes": []}`} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if gone, err := readRemoved(path, "c1"); err == nil {
+		if gone, err := readFile(path, "c1"); err == nil {
 			t.Errorf("%q is taken: %v", bad, gone)
 		}
 	}
