@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/usage"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -125,7 +126,7 @@ func allGuards(own map[string]authz.Guard) map[string]authz.Guard {
 		all[m] = authz.Guard{}
 	}
 	for _, m := range metaapi.Methods() {
-		all[m] = lockGuard(m)
+		all[m] = lockserver.Guard(m)
 	}
 	return all
 }

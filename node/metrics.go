@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metric"
 )
 
@@ -174,7 +176,7 @@ func (c *collector) collectMeta(m metric.Sender) {
 	m.Gauge("raft_term", "Current Raft term of this node.", float64(g.Term))
 	m.Gauge("raft_applied_index", "Index of the last Raft log entry that this node applied.", float64(g.AppliedIndex))
 	m.Gauge("raft_files", "Files in the lock service's namespace.", float64(g.Files))
-	share := c.node.cfg.lockShare(openClients)
+	share := lockserver.ShareOf(c.node.cfg.MemoryBytes, authz.OpenClients)
 	m.Gauge("lock_users", "Users that hold files, locks or sessions in the lock service.", float64(g.Users))
 	m.Gauge("lock_users_bytes", "Memory of the files, locks and sessions of all users in the lock service.", float64(g.UsersBytes))
 	m.Gauge("lock_user_bytes_max", "Memory of the files, locks and sessions of the user that holds the most in the lock service.", float64(g.UsersBytesMost))

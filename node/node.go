@@ -24,6 +24,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -43,7 +44,7 @@ type Node struct {
 	started time.Time
 
 	// self is the node's identity, from its data directories.
-	self selfIdentity
+	self identity.Self
 	// unlock releases the data directory lock; nil if it is not held.
 	unlock func()
 	// serving is set while the node serves data.
@@ -79,6 +80,7 @@ type Node struct {
 	refused loglimit.ByReason // connections, requests to join, and damaged files
 	epochs  command.Gate
 	voter   *voter
+	Service *lockserver.Service
 	meta    namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
@@ -217,7 +219,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := dirs.Begin(); err != nil {
 		return err
 	}
-	n.self.open(dirs)
+	n.self.Open(dirs)
 	if err := n.serve(listener); err != nil {
 		return err
 	}
@@ -299,7 +301,7 @@ func (n *Node) Err() error {
 }
 
 // RPCAddr returns the address that clients and other nodes connect to.
-func (n *Node) RPCAddr() string { return n.self.address }
+func (n *Node) RPCAddr() string { return n.self.Address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
 func (n *Node) HTTPAddr() string {
@@ -311,6 +313,10 @@ func (n *Node) HTTPAddr() string {
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.id() }
+
+func (n *Node) id() string        { return n.self.ID() }
+func (n *Node) cluster() string   { return n.self.Cluster() }
+func (n *Node) raftEpoch() uint64 { return n.self.RaftEpoch() }
 
 // ClusterID returns the cluster's id.
 func (n *Node) ClusterID() string { return n.cluster() }

@@ -336,6 +336,14 @@ func (s *security) requireNode(c net.Conn, id string) error {
 	return pki.RequireNode(secured.Peer, id)
 }
 
+// nodeVerifier returns requireNode; nil on an open node.
+func (s *security) nodeVerifier() func(c net.Conn, id string) error {
+	if s == nil {
+		return nil
+	}
+	return s.requireNode
+}
+
 // client configures the node's own client to authenticate as the node.
 func (s *security) client(cfg client.Config) client.Config {
 	if d := s.dialer(""); d != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -33,15 +34,15 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.rpc, n.results.Crowded = server, server.Crowded
-	if n.self.address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
+	if n.self.Address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
 	if err := n.newFormer(); err != nil {
 		return err
 	}
 	n.former.Handle(server)
-	n.voter = newVoter(n, server.Claim(raftByte))
-	metaapi.ServeCurrent(server, n.lockServiceForOthers)
+	n.voter = newVoter(n, server.Claim(raftstreams.FirstByte))
+	metaapi.ServeCurrent(server, n.Service.ForCall)
 	blobapi.Serve(server, n.servePeer)
 	n.handleIdentity()
 	n.handleAuth()

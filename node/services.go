@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
@@ -25,6 +26,8 @@ func (n *Node) newServices() {
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
+	n.Service = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
+		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
@@ -48,4 +51,12 @@ func (n *Node) newServices() {
 		members: func() *blobMembership { return n.blobMembers }, master: theMaster,
 		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: rows}}
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
+}
+
+// lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.
+func (n *Node) lockGroup() lockserver.Group {
+	if group, _ := n.voter.group(); group != nil {
+		return group
+	}
+	return nil
 }

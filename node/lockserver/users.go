@@ -1,4 +1,4 @@
-package node
+package lockserver
 
 import (
 	"context"
@@ -17,49 +17,21 @@ import (
 	"github.com/steledb/stele/security/acl"
 )
 
-// locksDir is the directory of the lock service that users with write access to the cluster may use. All other paths belong to the
-// nodes.
-const locksDir = "/locks"
-
-// lockGuard returns the guard of a method of the lock service.
-func lockGuard(method string) authz.Guard {
-	if method == metaapi.MethodKeepAlive {
-		return authz.Guard{To: authz.Own} // it runs on a goroutine that must not wait
-	}
-	return authz.Guard{To: authz.Right, Right: acl.Write}
-}
-
-// lockGroup is the part of the Raft group that the lock service for users needs.
-type lockGroup interface {
+// userGroup is the part of the Raft group that the lock service for users needs.
+type userGroup interface {
 	ServiceFor(raftmeta.Quota) metaapi.Service
 	Sessions() int
 	SessionName(id metaapi.SessionID) (name string, known bool)
 }
 
-// lockServiceFor returns the lock service for a principal.
-func (n *Node) lockServiceFor(caller *authz.Subject, method string, group lockGroup) (metaapi.Service, error) {
-	if method == metaapi.MethodKeepAlive {
-		err, known := n.lockRightCached(caller)
-		switch {
-		case !known:
-			n.lookUpLockRight(caller)
-			return nil, errAsking
-		case err != nil:
-			return nil, n.authz.Refuse(method, caller, n.authz.Rights.Recode(err))
-		}
-	}
-	inner := clientService{group.ServiceFor(n.cfg.lockShare(caller.Owner())), group}
-	return userService{inner, group, "user " + caller.Owner() + ": ", n, caller}, nil
-}
-
 // errAsking is the error of a call that must not wait for the lookup of rights.
 var errAsking = fmt.Errorf("%w: rights are being looked up", metaapi.ErrNotReady)
 
-// lockRightCached returns nil if a principal has the right to the lock service, without waiting. known is false if a lookup is needed.
-func (n *Node) lockRightCached(caller *authz.Subject) (err error, known bool) {
+// rightCached returns nil if a principal has the right to the lock service, without waiting. known is false if a lookup is needed.
+func (sv *Service) rightCached(caller *authz.Subject) (err error, known bool) {
 	name, generation, s := caller.Principal()
 	if s != nil {
-		if seen := s.Seen.Load(); seen == nil || !n.authz.Rights.Cache.Holds(*seen) {
+		if seen := s.Seen.Load(); seen == nil || !sv.Authz.Rights.Cache.Holds(*seen) {
 			return nil, false
 		}
 		if err := s.Record.Valid(time.Now()); err != nil {
@@ -67,42 +39,42 @@ func (n *Node) lockRightCached(caller *authz.Subject) (err error, known bool) {
 		}
 	}
 	if s == nil && caller.Peer.Serial != "" {
-		if revoked, known := n.authz.Rights.Cache.CertificateRevokedNow(name, caller.Peer.Serial); revoked || !known {
+		if revoked, known := sv.Authz.Rights.Cache.CertificateRevokedNow(name, caller.Peer.Serial); revoked || !known {
 			return acl.ErrRevoked, known
 		}
 	}
-	return n.authz.Rights.Cache.CheckClusterNow(name, generation, acl.Write)
+	return sv.Authz.Rights.Cache.CheckClusterNow(name, generation, acl.Write)
 }
 
-// lookUpLockRight looks up the right for lockRightCached, once at a time per connection.
-func (n *Node) lookUpLockRight(caller *authz.Subject) {
+// lookUpRight looks up the right for rightCached, once at a time per connection.
+func (sv *Service) lookUpRight(caller *authz.Subject) {
 	if !caller.Asking.CompareAndSwap(false, true) {
 		return
 	}
-	n.background.Go(func() {
+	sv.Background.Go(func() {
 		defer caller.Asking.Store(false)
-		_, _ = n.authz.Rights.Check(n.ctx, caller, acl.Write)
+		_, _ = sv.Authz.Rights.Check(sv.Ctx, caller, acl.Write)
 	})
 }
 
-// userService is the lock service below locksDir, with the sessions that one principal has opened: their names begin with prefix. It
+// userService is the lock service below namespace.LocksDir, with the sessions that one principal has opened: their names begin with prefix. It
 // implements metaapi.Service.
 type userService struct {
 	clientService
-	group  lockGroup
+	group  userGroup
 	prefix string
-	n      *Node
+	server *Service
 	caller *authz.Subject
 }
 
-// pathError returns the error for paths outside locksDir.
+// pathError returns the error for paths outside namespace.LocksDir.
 func pathError(p string) error {
-	return &api.PermissionError{Text: fmt.Sprintf("path %.80q is reserved for the cluster: use paths below %s", p, locksDir)}
+	return &api.PermissionError{Text: fmt.Sprintf("path %.80q is reserved for the cluster: use paths below %s", p, namespace.LocksDir)}
 }
 
 // checkUserPath returns nil if users may access a path.
 func (s userService) checkUserPath(p string) error {
-	if p == locksDir || strings.HasPrefix(p, locksDir+"/") && path.Clean(p) == p {
+	if p == namespace.LocksDir || strings.HasPrefix(p, namespace.LocksDir+"/") && path.Clean(p) == p {
 		return nil
 	}
 	return reply.ToAPI(pathError(p))
@@ -154,9 +126,9 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 	}
 	s.Service.KeepAlive(ctx, req, func(r metaapi.KeepAliveResponse, err error) {
 		if err == nil {
-			if gone, known := s.n.lockRightCached(s.caller); gone != nil || !known {
+			if gone, known := s.server.rightCached(s.caller); gone != nil || !known {
 				// At most one for each call that waited when rights changed: later calls are rejected.
-				s.n.background.Go(func() { done(s.still(req.Session, r)) })
+				s.server.Background.Go(func() { done(s.still(req.Session, r)) })
 				return
 			}
 		}
@@ -166,10 +138,10 @@ func (s userService) KeepAlive(ctx context.Context, req metaapi.KeepAliveRequest
 
 // still checks the right again and closes the session if it is lost. Otherwise it returns r.
 func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (metaapi.KeepAliveResponse, error) {
-	if _, err := s.n.authz.Rights.Check(s.n.ctx, s.caller, acl.Write); err != nil {
+	if _, err := s.server.Authz.Rights.Check(s.server.Ctx, s.caller, acl.Write); err != nil {
 		if reply.IsRefusal(err) {
 			s.leave(func(ctx context.Context) error { return s.Service.CloseSession(ctx, id) })
-			return metaapi.KeepAliveResponse{}, s.n.authz.Refuse(metaapi.MethodKeepAlive, s.caller, err)
+			return metaapi.KeepAliveResponse{}, s.server.Authz.Refuse(metaapi.MethodKeepAlive, s.caller, err)
 		}
 		return metaapi.KeepAliveResponse{}, errAsking
 	}
@@ -178,10 +150,10 @@ func (s userService) still(id metaapi.SessionID, r metaapi.KeepAliveResponse) (m
 
 // leave releases what a principal has lost the right to. If that fails, it ends with the lease, which is not extended.
 func (s userService) leave(give func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(s.n.ctx, authz.RightsTimeout)
+	ctx, cancel := context.WithTimeout(s.server.Ctx, authz.RightsTimeout)
 	defer cancel()
 	if err := give(ctx); err != nil {
-		s.n.log.Info("session of user without rights not closed; it ends with its lease", "user", s.caller.Owner(), "err", err)
+		s.server.Log.Info("session of user without rights not closed; it ends with its lease", "user", s.caller.Owner(), "err", err)
 	}
 }
 
@@ -190,7 +162,7 @@ func (s userService) CloseSession(ctx context.Context, id metaapi.SessionID) err
 	err := s.own(id)
 	if errors.Is(err, metaapi.ErrNotReady) {
 		// A new leader may not have applied its opening yet. After a linearizable read it has.
-		if _, err := s.Service.Stat(ctx, locksDir); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+		if _, err := s.Service.Stat(ctx, namespace.LocksDir); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 			return err
 		}
 		if err = s.own(id); errors.Is(err, metaapi.ErrNotReady) {
@@ -268,9 +240,9 @@ func (s userService) Acquire(ctx context.Context, id metaapi.SessionID, p string
 	if err != nil {
 		return g, err
 	}
-	if _, lost := s.n.authz.Rights.Check(s.n.ctx, s.caller, acl.Write); lost != nil { // the right may have been revoked while waiting
+	if _, lost := s.server.Authz.Rights.Check(s.server.Ctx, s.caller, acl.Write); lost != nil { // the right may have been revoked while waiting
 		s.leave(func(ctx context.Context) error { return s.Service.Release(ctx, id, p, g.Hold) })
-		return metaapi.Grant{}, s.n.authz.Refuse(metaapi.MethodAcquire, s.caller, lost)
+		return metaapi.Grant{}, s.server.Authz.Refuse(metaapi.MethodAcquire, s.caller, lost)
 	}
 	return g, nil
 }
@@ -305,49 +277,4 @@ func (s userService) Unwatch(ctx context.Context, id metaapi.SessionID, p string
 		return err
 	}
 	return s.Service.Unwatch(ctx, id, p, watch)
-}
-
-// memberService is the lock service for a node that is not the master's: only the master's node writes rights.
-type memberService struct{ metaapi.Service }
-
-// checkRightsPath rejects paths below aclDir and securityDir.
-func checkRightsPath(p string) error {
-	for _, dir := range []string{namespace.ACLDir, namespace.SecurityDir} {
-		if p == dir || strings.HasPrefix(p, dir+"/") {
-			return &metaapi.SystemFileError{Path: p}
-		}
-	}
-	return nil
-}
-
-// Set implements metaapi.Service.
-func (s memberService) Set(ctx context.Context, p string, data []byte, gen uint64, o metaapi.SetOptions) (uint64, error) {
-	if err := checkRightsPath(p); err != nil {
-		return 0, err
-	}
-	return s.Service.Set(ctx, p, data, gen, o)
-}
-
-// Delete implements metaapi.Service.
-func (s memberService) Delete(ctx context.Context, p string, gen uint64, o metaapi.SetOptions) error {
-	if err := checkRightsPath(p); err != nil {
-		return err
-	}
-	return s.Service.Delete(ctx, p, gen, o)
-}
-
-// SetACL implements metaapi.Service.
-func (s memberService) SetACL(ctx context.Context, p, acl string, o metaapi.SetOptions) (uint64, error) {
-	if err := checkRightsPath(p); err != nil {
-		return 0, err
-	}
-	return s.Service.SetACL(ctx, p, acl, o)
-}
-
-// Acquire implements metaapi.Service.
-func (s memberService) Acquire(ctx context.Context, id metaapi.SessionID, p string, mode metaapi.Mode, wait, delay time.Duration) (metaapi.Grant, error) {
-	if err := checkRightsPath(p); err != nil {
-		return metaapi.Grant{}, err
-	}
-	return s.Service.Acquire(ctx, id, p, mode, wait, delay)
 }

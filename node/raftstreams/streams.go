@@ -1,4 +1,4 @@
-package node
+package raftstreams
 
 import (
 	"context"
@@ -15,10 +15,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// raftByte is the first byte of a connection between voters of the lock service. It is followed by a greeting, a MessagePack array
-// [version, cluster, Raft epoch, from, to] after its length in two bytes, big-endian. The answer is a length in two bytes and that
-// many bytes of text: none if the connection is accepted, otherwise the reason. The rest of the connection is hashicorp/raft's.
-const raftByte = 'R'
+// FirstByte is the first byte of a connection between voters. The node's port passes such connections to the Listener of Streams.
+const FirstByte = 'R'
 
 const (
 	greetingVersion  = 1
@@ -30,7 +28,7 @@ const (
 // greeting identifies both ends of a connection.
 type greeting struct {
 	cluster  string
-	epoch    uint64 // grows when the group was recovered with fewer voters
+	epoch    uint64
 	from, to string
 }
 
@@ -89,21 +87,41 @@ func readShort(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// streams carries Raft's connections over the node's port. It implements raftmeta.Streams, with node ids as addresses.
-type streams struct {
-	net.Listener
-	self greeting // to is empty
-	// resolve returns the current address of a node.
-	resolve func(id string) (string, bool)
-	log     *slog.Logger
+// Config has what streams need. All fields are required except RequireNode.
+type Config struct {
+	// Listener accepts connections whose first byte was FirstByte, without that byte.
+	Listener net.Listener
+	// Cluster, Epoch and Node are this node's end of each connection. The epoch grows when the group was recovered with fewer voters.
+	Cluster string
+	Epoch   uint64
+	Node    string
+	// Resolve returns the current address of a node.
+	Resolve func(id string) (string, bool)
+	// Dial connects to a node at an address.
+	Dial func(ctx context.Context, id, addr string) (net.Conn, error)
+	// RequireNode returns an error unless the connection is from that node. Nil on an open node, which cannot verify it.
+	RequireNode func(c net.Conn, id string) error
+	Log         *slog.Logger
+}
+
+// Streams carries Raft's connections over the node's port. It implements raftmeta.Streams, with node ids as addresses.
+type Streams struct {
+	cfg     Config
 	refused loglimit.ByReason
-	// security authenticates voters; nil on an open node.
-	security *security
 
 	once     sync.Once
 	welcomed chan net.Conn
 	ended    chan struct{} // closed with the listener
 }
+
+// New returns the streams of one Raft group.
+func New(cfg Config) *Streams { return &Streams{cfg: cfg} }
+
+// Close implements net.Listener. It closes cfg.Listener.
+func (s *Streams) Close() error { return s.cfg.Listener.Close() }
+
+// Addr implements net.Listener.
+func (s *Streams) Addr() net.Addr { return s.cfg.Listener.Addr() }
 
 // voterConn is a connection whose certificate names the voter. It implements raftmeta.AuthenticatedConn.
 type voterConn struct {
@@ -158,7 +176,7 @@ func (g *greetings) begin(c net.Conn) (end func(), ok bool) {
 
 // Accept returns the next connection of another voter of this group. Greetings are awaited concurrently: a silent peer must not
 // delay the others.
-func (s *streams) Accept() (net.Conn, error) {
+func (s *Streams) Accept() (net.Conn, error) {
 	s.once.Do(func() {
 		s.welcomed = make(chan net.Conn)
 		s.ended = make(chan struct{})
@@ -173,11 +191,11 @@ func (s *streams) Accept() (net.Conn, error) {
 }
 
 // welcomeAll exchanges greetings with all peers until the listener is closed.
-func (s *streams) welcomeAll() {
+func (s *Streams) welcomeAll() {
 	defer close(s.ended)
 	var greeted greetings
 	for {
-		c, err := s.Listener.Accept()
+		c, err := s.cfg.Listener.Accept()
 		if err != nil {
 			return
 		}
@@ -194,7 +212,7 @@ func (s *streams) welcomeAll() {
 				_ = c.Close()
 				return
 			}
-			if s.security != nil {
+			if s.cfg.RequireNode != nil {
 				c = &voterConn{c, from}
 			}
 			select {
@@ -207,7 +225,7 @@ func (s *streams) welcomeAll() {
 }
 
 // welcome exchanges greetings and returns the peer's node id. In a cluster with certificates the certificate proves it.
-func (s *streams) welcome(c net.Conn) (from string, err error) {
+func (s *Streams) welcome(c net.Conn) (from string, err error) {
 	if err := c.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
 		return "", err
 	}
@@ -215,7 +233,9 @@ func (s *streams) welcome(c net.Conn) (from string, err error) {
 	if err != nil {
 		return "", err
 	}
-	err = s.security.requireNode(c, g.from)
+	if s.cfg.RequireNode != nil {
+		err = s.cfg.RequireNode(c, g.from)
+	}
 	if err == nil {
 		err = s.check(g)
 	}
@@ -230,28 +250,28 @@ func (s *streams) welcome(c net.Conn) (from string, err error) {
 }
 
 // check returns why a peer is not a voter of this group.
-func (s *streams) check(g greeting) error {
-	switch {
-	case g.cluster != s.self.cluster:
-		return fmt.Errorf("node %s belongs to cluster %s, node %s to cluster %s", g.from, g.cluster, s.self.from, s.self.cluster)
-	case g.to != s.self.from:
-		return fmt.Errorf("node %s calls node %s, but this is node %s", g.from, g.to, s.self.from)
-	case g.epoch != s.self.epoch:
+func (s *Streams) check(g greeting) error {
+	switch own := &s.cfg; {
+	case g.cluster != own.Cluster:
+		return fmt.Errorf("node %s belongs to cluster %s, node %s to cluster %s", g.from, g.cluster, own.Node, own.Cluster)
+	case g.to != own.Node:
+		return fmt.Errorf("node %s calls node %s, but this is node %s", g.from, g.to, own.Node)
+	case g.epoch != own.Epoch:
 		return fmt.Errorf("node %s has epoch %d of the lock service, node %s epoch %d: one of them was left out of \"stele raft recover\"",
-			g.from, g.epoch, s.self.from, s.self.epoch)
+			g.from, g.epoch, own.Node, own.Epoch)
 	}
 	return nil
 }
 
 // Dial connects to the voter with that id.
-func (s *streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
-	addr, known := s.resolve(id)
+func (s *Streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
+	addr, known := s.cfg.Resolve(id)
 	if !known {
 		return nil, fmt.Errorf("address of node %s is unknown", id)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	c, err := s.security.dial(ctx, id, addr)
+	c, err := s.cfg.Dial(ctx, id, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -262,15 +282,14 @@ func (s *streams) Dial(id string, timeout time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
+func (s *Streams) greet(c net.Conn, id string, timeout time.Duration) error {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
-	if _, err := c.Write([]byte{raftByte}); err != nil {
+	if _, err := c.Write([]byte{FirstByte}); err != nil {
 		return err
 	}
-	g := s.self
-	g.to = id
+	g := greeting{cluster: s.cfg.Cluster, epoch: s.cfg.Epoch, from: s.cfg.Node, to: id}
 	if err := g.write(c); err != nil {
 		return err
 	}
@@ -287,8 +306,8 @@ func (s *streams) greet(c net.Conn, id string, timeout time.Duration) error {
 }
 
 // reject logs a rejected connection. That a peer has closed it is no news.
-func (s *streams) reject(peer string, err error) {
+func (s *Streams) reject(peer string, err error) {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		s.refused.WarnError(s.log, "connection rejected", err, "peer", peer)
+		s.refused.WarnError(s.cfg.Log, "connection rejected", err, "peer", peer)
 	}
 }

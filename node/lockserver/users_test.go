@@ -1,8 +1,9 @@
-package node
+package lockserver
 
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,11 +33,13 @@ func (s *silent) Get(ctx context.Context, _ string) ([]byte, error) { return nil
 func TestKeepAlivesOfTheUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &silent{}
-		n := &Node{authz: &authz.Authorizer{Rights: &authz.Rights{Cache: acl.NewCache(files), CheckLeader: func() error { return nil }}}, ctx: t.Context()}
+		var background sync.WaitGroup
+		sv := New(Config{Ctx: t.Context(), Background: &background,
+			Authz: &authz.Authorizer{Rights: &authz.Rights{Cache: acl.NewCache(files), CheckLeader: func() error { return nil }}}})
 		caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: "ann"}}
 		for round := int64(1); round <= 2; round++ {
 			for range 100 {
-				if _, err := n.lockServiceFor(caller, metaapi.MethodKeepAlive, nil); !errors.Is(err, metaapi.ErrNotReady) {
+				if _, err := sv.forUser(caller, metaapi.MethodKeepAlive, nil); !errors.Is(err, metaapi.ErrNotReady) {
 					t.Fatal(err)
 				}
 			}
@@ -44,14 +47,14 @@ func TestKeepAlivesOfTheUnknown(t *testing.T) {
 			if got := files.changeRequest.Load(); got != round {
 				t.Errorf("rights were asked for %d times at once, want once", got-round+1)
 			}
-			n.background.Wait() // until it is given up
+			background.Wait() // until it is given up
 		}
 	})
 }
 
 type metaService = metaapi.Service
 
-// lagging is a leader that has not come to where a session was opened until something is read of it. It implements lockGroup, and
+// lagging is a leader that has not come to where a session was opened until something is read of it. It implements userGroup, and
 // what of metaapi.Service closing a session takes.
 type lagging struct {
 	metaService
@@ -94,7 +97,7 @@ func TestSessionIsClosedByNewLeader(t *testing.T) {
 		{"cannot tell", lagging{opened: 7, fails: &metaapi.NotLeaderError{}}, metaapi.ErrNotReady, false},
 	} {
 		l := c.leader
-		s := userService{clientService: clientService{&l, &l}, group: &l, prefix: "user ann: "}
+		s := userService{clientService: clientService{&l, &l, nil}, group: &l, prefix: "user ann: "}
 		if err := s.CloseSession(t.Context(), 7); !errors.Is(err, c.want) || l.closed == 7 != c.closes {
 			t.Errorf("%s: %v, closed %v, want %v, %v", c.name, err, l.closed == 7, c.want, c.closes)
 		}
