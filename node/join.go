@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
@@ -95,17 +95,21 @@ func (n *Node) nodeAt(addr string) string {
 func (n *Node) newFormer() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
-		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(), Certified: n.security != nil,
+		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKey.Keys(), Certified: n.security != nil,
 		Store: &n.self, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
-		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
+		Found: n.security.Cluster(), Dialer: n.security.Dialer(""),
 		Admit: n.admit, Removed: n.removed.Has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
 	n.self.View(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
 	})
 	if n.security != nil && cfg.Cluster == "" {
-		if err := n.security.found(&cfg); err != nil {
+		founds, err := n.security.Founds(cfg.Join)
+		if err != nil {
 			return err
+		}
+		if cfg.Expect = 0; founds {
+			cfg.Join = nil
 		}
 	}
 	former, err := formation.New(cfg)
@@ -121,14 +125,6 @@ func callerOf(c *rpc.Call) string {
 	return ""
 }
 
-// hostOf returns the host of host or host:port.
-func hostOf(addr string) string {
-	if host, _, err := net.SplitHostPort(addr); err == nil {
-		return host
-	}
-	return addr
-}
-
 // joinCluster returns when the node belongs to a cluster and gossip runs.
 func (n *Node) joinCluster(ctx context.Context) error {
 	n.enter("other nodes, to form or join a cluster")
@@ -136,7 +132,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
-	if want := n.security.clusterToFound(); want != "" && out.Cluster != want {
+	if want := n.security.Cluster(); want != "" && out.Cluster != want {
 		return fmt.Errorf("join the cluster: it is %s, but the node's certificate belongs to %s", out.Cluster, want)
 	}
 	var gossips []string
@@ -150,7 +146,7 @@ func (n *Node) joinCluster(ctx context.Context) error {
 		return nil
 	}
 	n.ring, err = gossip.Start(gossip.Config{
-		Self: n.selfMeta(), Cluster: n.cluster(), Keys: n.gossipKeys(), Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise),
+		Self: n.selfMeta(), Cluster: n.cluster(), Keys: n.gossipKey.Keys(), Bind: n.cfg.Gossip, Advertise: advertise.Host(n.cfg.Advertise),
 		Seeds: n.former.Seeds, Removed: n.removed.Has, StreamMemory: n.cfg.gossipStreams(), Logger: n.log.With("part", "gossip"),
 	})
 	if err != nil {
@@ -302,6 +298,6 @@ func (n *Node) forgetRemoved(gone map[string]bool) {
 		}
 	}
 	if n.security != nil {
-		n.background.Go(func() { n.security.disconnectRemoved(n.ctx, gone) })
+		n.background.Go(func() { n.security.DisconnectRemoved(n.ctx, gone) })
 	}
 }

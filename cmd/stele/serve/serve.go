@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
@@ -255,7 +256,7 @@ func nodeFailure(err error) error {
 // needsToken reports whether the host needs another token to join.
 func needsToken(err error) bool {
 	var refused *client.TokenRefusedError
-	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || cli.IsTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
+	return errors.Is(err, enrol.ErrExpired) || errors.As(err, &refused) || cli.IsTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }
 
 // startError adds a hint to the error of a failed start.

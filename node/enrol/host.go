@@ -1,4 +1,4 @@
-package node
+package enrol
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/internal/timing"
-	"github.com/steledb/stele/node/advertise"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
@@ -26,51 +27,56 @@ import (
 // ErrExpired means that the node's certificate has expired, so other nodes reject it.
 var ErrExpired = errors.New("the node's certificate has expired")
 
-// enrol makes a host without keys, or a node whose certificate has expired, a node of the cluster with the token in a file, if there
-// is one. The node keeps its id and data.
-func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
-	if n.cfg.Security == "" {
-		return nil
-	}
-	keys := n.keys()
-	have, err := keys.Load()
-	switch {
-	case errors.Is(err, folder.ErrNotEnrolled) && n.cfg.TokenFile != "":
-	case err != nil:
-		return fmt.Errorf("read the node's keys: %w", err)
-	case have.Authority != nil || time.Now().Before(have.Credential.Ends()):
-		return nil // a node with the authority's key renews its own certificate
-	case n.cfg.TokenFile == "":
-		return fmt.Errorf("%w: it was valid until %s, and this host's clock shows %s: create a token with \"stele token create --node %s\", and pass it with --token-file",
-			ErrExpired, have.Credential.Ends().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339), have.Credential.Peer().Name)
-	}
-	e, err := n.newEnroller(dirs, keys, have)
-	if err != nil {
-		return err
-	}
-	n.enter("a node of the cluster, to join with a token")
-	got, err := e.ask(ctx)
-	if err != nil {
-		return fmt.Errorf("join with a token: %w", err)
-	}
-	if err := e.keep(got); err != nil {
-		return fmt.Errorf("join with a token: write the keys: %w", err)
-	}
-	n.checkClock(got.now)
-	for _, addr := range got.members {
-		if !slices.Contains(n.cfg.Join, addr) {
-			n.cfg.Join = append(slices.Clip(n.cfg.Join), addr)
-		}
-	}
-	n.log.Info("host joined the cluster", "node", dirs.Node, "keys", n.cfg.Security)
-	return nil
+// HostConfig has what a host needs to join with a token.
+type HostConfig struct {
+	Log *slog.Logger
+	// Keys is the node's directory of keys, and Dir its name.
+	Keys folder.Folder
+	Dir  string
+	// TokenFile has the join token; empty if there is none.
+	TokenFile string
+	Nodes     []string // addresses of nodes to join
+	// Name is the name of the node, and Host the name or address at which others reach it, or "": both are in its certificate.
+	Name, Host string
+	// Waiting is called before the host asks other nodes, which may take long.
+	Waiting func()
 }
 
-// enroller is a host that joins with a token.
-type enroller struct {
-	n       *Node
+// Host makes a host without keys, or a node whose certificate has expired, a node of the cluster with the token in a file, if there
+// is one. The node keeps its id and data. It returns addresses of members of the cluster; none if the host has valid keys already.
+func Host(ctx context.Context, cfg HostConfig, dirs *identity.Folders) (members []string, err error) {
+	have, err := cfg.Keys.Load()
+	switch {
+	case errors.Is(err, folder.ErrNotEnrolled) && cfg.TokenFile != "":
+	case err != nil:
+		return nil, fmt.Errorf("read the node's keys: %w", err)
+	case have.Authority != nil || time.Now().Before(have.Credential.Ends()):
+		return nil, nil // a node with the authority's key renews its own certificate
+	case cfg.TokenFile == "":
+		return nil, fmt.Errorf("%w: it was valid until %s, and this host's clock shows %s: create a token with \"stele token create --node %s\", and pass it with --token-file",
+			ErrExpired, have.Credential.Ends().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339), have.Credential.Peer().Name)
+	}
+	h, err := newHost(cfg, dirs, have)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Waiting()
+	got, err := h.ask(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("join with a token: %w", err)
+	}
+	if err := h.keep(got); err != nil {
+		return nil, fmt.Errorf("join with a token: write the keys: %w", err)
+	}
+	certs.CheckClock(cfg.Log, got.Now)
+	cfg.Log.Info("host joined the cluster", "node", dirs.Node, "keys", cfg.Dir)
+	return got.Members, nil
+}
+
+// host is a host that joins with a token.
+type host struct {
+	HostConfig
 	token   token.Token
-	keys    folder.Folder
 	have    *folder.Contents // of a node whose certificate has expired; nil for a new node
 	cluster string           // of the data folders, or ""
 	key     crypto.Signer
@@ -100,55 +106,51 @@ func readToken(name string) (t token.Token, err error) {
 	return t, nil
 }
 
-// newEnroller reads the token, and makes what else is needed to ask, the same each time.
-func (n *Node) newEnroller(dirs *identity.Folders, keys folder.Folder, have *folder.Contents) (*enroller, error) {
-	e := &enroller{n: n, keys: keys, have: have, cluster: dirs.Cluster, logged: map[string]bool{}}
+// newHost reads the token, and makes what else is needed to ask, the same each time.
+func newHost(cfg HostConfig, dirs *identity.Folders, have *folder.Contents) (*host, error) {
+	h := &host{HostConfig: cfg, have: have, cluster: dirs.Cluster, logged: map[string]bool{}}
 	var err error
-	if e.token, err = readToken(n.cfg.TokenFile); err != nil {
+	if h.token, err = readToken(cfg.TokenFile); err != nil {
 		return nil, err
 	}
-	if len(n.cfg.Join) == 0 {
+	if len(cfg.Nodes) == 0 {
 		return nil, errors.New("a join token needs a node to join: set one with --join")
 	}
-	for _, a := range n.cfg.Join {
+	for _, a := range cfg.Nodes {
 		addr, err := formation.WithPort(a)
 		if err != nil {
 			return nil, fmt.Errorf("address to join %q: %w", a, err)
 		}
-		e.addrs = append(e.addrs, addr)
+		h.addrs = append(h.addrs, addr)
 	}
 	if dirs.Fresh() { // the id must be durable before other nodes see it
 		if err := dirs.Write(); err != nil {
 			return nil, err
 		}
 	}
-	if e.key, err = keys.JoinKey(); err != nil {
+	if h.key, err = cfg.Keys.JoinKey(); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	own := ""
-	if addr, err := advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
-		own = hostOf(addr)
-	}
-	e.request = joinRequest{text: e.token.Reveal(), node: dirs.Node, hosts: withLocal(hostsOf(own), n.cfg.Name)}
-	e.request.request, err = pki.NewRequest(e.key)
-	return e, err
+	h.request = joinRequest{text: h.token.Reveal(), node: dirs.Node, hosts: certs.WithLocal(certs.HostsOf(cfg.Host), cfg.Name)}
+	h.request.request, err = pki.NewRequest(h.key)
+	return h, err
 }
 
 const (
-	enrolPauseMin = 200 * time.Millisecond
-	enrolPauseMax = 5 * time.Second
-	// enrolTimeout bounds one attempt at one address.
-	enrolTimeout = 15 * time.Second
+	askPauseMin = 200 * time.Millisecond
+	askPauseMax = 5 * time.Second
+	// askTimeout bounds one attempt at one address.
+	askTimeout = 15 * time.Second
 )
 
 // ask calls the nodes to join in turn until one has enrolled this host. It returns early if all reachable nodes reject it for good.
-func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
-	pauses := timing.Backoff{Min: enrolPauseMin, Max: enrolPauseMax}
+func (h *host) ask(ctx context.Context) (*certs.Issued, error) {
+	pauses := timing.Backoff{Min: askPauseMin, Max: askPauseMax}
 	for ; ; pauses.Sleep(ctx) {
 		var final error
 		hope := false
-		for _, addr := range e.addrs {
-			got, err := e.askOne(ctx, addr)
+		for _, addr := range h.addrs {
+			got, err := h.askOne(ctx, addr)
 			if err == nil {
 				return got, nil
 			}
@@ -161,9 +163,9 @@ func (e *enroller) ask(ctx context.Context) (*enrolment, error) {
 				continue
 			}
 			hope = true
-			if text := token.Scrub(err.Error()); !e.logged[text] {
-				e.logged[text] = true
-				e.n.log.Warn("host not enrolled yet; retrying", "err", text)
+			if text := token.Scrub(err.Error()); !h.logged[text] {
+				h.logged[text] = true
+				h.Log.Warn("host not enrolled yet; retrying", "err", text)
 			}
 		}
 		var refused *api.TokenRefusedError
@@ -193,20 +195,20 @@ var errOtherCluster = errors.New("the token belongs to another cluster")
 
 // askOne calls the node at an address once it has verified that the node belongs to the cluster of the token: no other node gets to
 // see the token.
-func (e *enroller) askOne(ctx context.Context, addr string) (*enrolment, error) {
-	ctx, cancel := context.WithTimeout(ctx, enrolTimeout)
+func (h *host) askOne(ctx context.Context, addr string) (*certs.Issued, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var known *pki.Trust
-	pinned := pki.DialPinned(e.token.Authority(), nil, func(t *pki.Trust) { known = t })
+	pinned := pki.DialPinned(h.token.Authority(), nil, func(t *pki.Trust) { known = t })
 	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: func(ctx context.Context, addr string) (net.Conn, error) {
 		d := tls.Dialer{Config: pinned}
 		c, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, err
 		}
-		if id := known.Cluster(); e.cluster != "" && e.cluster != id {
+		if id := known.Cluster(); h.cluster != "" && h.cluster != id {
 			_ = c.Close()
-			return nil, fmt.Errorf("%w: it belongs to %s, but the data folders to %s", errOtherCluster, id, e.cluster)
+			return nil, fmt.Errorf("%w: it belongs to %s, but the data folders to %s", errOtherCluster, id, h.cluster)
 		}
 		return c, nil
 	}})
@@ -214,32 +216,32 @@ func (e *enroller) askOne(ctx context.Context, addr string) (*enrolment, error) 
 		return nil, err
 	}
 	defer conn.Close()
-	got := &enrolment{}
-	if err := conn.Call(ctx, methodJoinToken, e.request.append, got.decode); err != nil {
+	got := &certs.Issued{}
+	if err := conn.Call(ctx, MethodJoin, h.request.append, got.Decode); err != nil {
 		return nil, api.FromRPC(err)
 	}
 	return got, nil
 }
 
 // keep writes the keys that make this host a node, the certificate last.
-func (e *enroller) keep(got *enrolment) error {
-	leaf, trust, err := got.certificate()
+func (h *host) keep(got *certs.Issued) error {
+	leaf, trust, err := got.Certificate()
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(trust.Authorities(), func(a *x509.Certificate) bool { return pki.FingerprintOf(a) == e.token.Authority() }) {
+	if !slices.ContainsFunc(trust.Authorities(), func(a *x509.Certificate) bool { return pki.FingerprintOf(a) == h.token.Authority() }) {
 		return errors.New("the answer lacks the authority that the token names")
 	}
-	own, err := pki.NewCredential(e.key, leaf, trust)
+	own, err := pki.NewCredential(h.key, leaf, trust)
 	if err != nil {
 		return err
 	}
-	if p := own.Peer(); p.Kind != pki.Node || p.Name != e.request.node {
-		return fmt.Errorf("the issued certificate is for %s, want node %s", p, e.request.node)
+	if p := own.Peer(); p.Kind != pki.Node || p.Name != h.request.node {
+		return fmt.Errorf("the issued certificate is for %s, want node %s", p, h.request.node)
 	}
-	c := &folder.Contents{Credential: own, GossipKeys: got.gossipKeys}
-	if e.have != nil {
-		return e.keys.Renew(c)
+	c := &folder.Contents{Credential: own, GossipKeys: got.GossipKeys}
+	if h.have != nil {
+		return h.Keys.Renew(c)
 	}
-	return e.keys.Enrol(c)
+	return h.Keys.Enrol(c)
 }

@@ -1,4 +1,4 @@
-package node
+package certs
 
 import (
 	"testing"
@@ -12,8 +12,8 @@ import (
 // nodes, and they alone may take their time.
 func TestRoomIsKeptForNodes(t *testing.T) {
 	const memory = 80 << 20
-	cfg := (&security{}).limit(rpc.ServerConfig{MemoryBytesMax: memory, ConnsMax: connsMost})
-	if cfg.ConnsKept != connsForNodes || cfg.MemoryKept != memory/memoryForNodes {
+	cfg := (&Transport{}).Limit(rpc.ServerConfig{MemoryBytesMax: memory, ConnsMax: 4096})
+	if cfg.ConnsKept != nodeConns || cfg.MemoryKept != memory/nodeMemoryShare {
 		t.Errorf("%d connections and %d bytes are kept", cfg.ConnsKept, cfg.MemoryKept)
 	}
 	for _, x := range []struct {
@@ -29,7 +29,7 @@ func TestRoomIsKeptForNodes(t *testing.T) {
 			t.Errorf("%+v is preferred: %v, may take his time: %v", x.caller, cfg.Preferred(p), cfg.Patient(p))
 		}
 	}
-	if cfg := (*security)(nil).limit(rpc.ServerConfig{}); cfg.ConnsKept != 0 || cfg.MemoryKept != 0 || cfg.Preferred != nil {
+	if cfg := (*Transport)(nil).Limit(rpc.ServerConfig{}); cfg.ConnsKept != 0 || cfg.MemoryKept != 0 || cfg.Preferred != nil {
 		t.Errorf("an open node keeps room: %+v", cfg)
 	}
 }
