@@ -31,12 +31,12 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 GOVULNCHECK = $(GO) tool -modfile=tools/vuln/go.mod govulncheck
 VULNDB     ?= https://vuln.go.dev
 
-.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak fuzz mutants hostile clean network
+.PHONY: build test test-short check demo bench bench-growth bench-nodes bench-tls bench-compaction bench-policies bench-compression availability package test-package test-ansible soak fuzz mutants hostile clean network promtool
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/stele ./cmd/stele
 
-test: build network
+test: build network promtool
 	$(GO) vet ./...
 	$(GO) test -timeout 14m ./test/faults ./node ./... # what waits longest begins first
 	scripts/need.sh 'python3 -c "import venv, ensurepip"' python3 python3-venv
@@ -51,6 +51,8 @@ check: network
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
 	$(GO) test ./internal/arrows/
+	scripts/need.sh 'python3 -c "import json"' python3
+	python3 -B scripts/mutants/accepted.py scripts/mutants/accepted
 	$(GO) test -race -short ./...
 	$(GO) mod verify >/dev/null
 	$(GO) mod tidy -diff
@@ -103,6 +105,10 @@ soak: build network
 network:
 	@scripts/need.sh 'ip -V' iproute2
 	@scripts/need.sh 'strace -V' strace
+
+# what ./node checks its metrics with
+promtool:
+	@scripts/need.sh 'promtool --version' prometheus
 
 fuzz:
 	scripts/fuzz.sh $(T)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/steledb/stele/blobfs/clustertest"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/blobtest"
 )
@@ -23,14 +25,14 @@ func BenchmarkRawWrite(b *testing.B) {
 			for range b.N {
 				for c := range copies {
 					f, err := os.Create(filepath.Join(dir, fmt.Sprint(c)))
-					noError(b, err)
+					clustertest.NoError(b, err)
 					for range (64 << 20) / len(buf) {
 						_, err := f.Write(buf)
-						noError(b, err)
+						clustertest.NoError(b, err)
 					}
-					noError(b, f.Sync())
-					noError(b, f.Close())
-					noError(b, os.Remove(f.Name()))
+					clustertest.NoError(b, f.Sync())
+					clustertest.NoError(b, f.Close())
+					clustertest.NoError(b, os.Remove(f.Name()))
 				}
 			}
 		})
@@ -43,25 +45,25 @@ func BenchmarkWrite(b *testing.B) {
 	for _, replicas := range []int{1, 3} {
 		for _, size := range []int{64 << 10, 1 << 20, 64 << 20, 256 << 20} {
 			b.Run(fmt.Sprintf("%dKiB/R-%d", size>>10, replicas), func(b *testing.B) {
-				c := newNodes(b, nodesConfig{n: replicas, extent: 64 << 20, dir: b.TempDir()})
+				c := clustertest.New(b, clustertest.Config{N: replicas, Extent: 64 << 20, Dir: b.TempDir()})
 				p := blobtest.Bytes(1, 1<<20)
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				b.ResetTimer()
 				for range b.N {
-					w, err := c.all[0].Create(b.Context())
-					noError(b, err)
+					w, err := c.All[0].Create(b.Context())
+					clustertest.NoError(b, err)
 					for left := size; left > 0; left -= len(p) {
 						_, err := w.Write(p[:min(left, len(p))])
-						noError(b, err)
+						clustertest.NoError(b, err)
 					}
 					h, err := w.Seal(b.Context())
-					noError(b, err)
+					clustertest.NoError(b, err)
 					if len(h.Extents[0].Replicas) != replicas {
 						b.Fatalf("replicas on %v", h.Extents[0].Replicas)
 					}
 					b.StopTimer()
-					noError(b, c.all[0].Delete(b.Context(), h.ID))
+					clustertest.NoError(b, c.All[0].Delete(b.Context(), h.ID))
 					b.StartTimer()
 				}
 			})
@@ -73,13 +75,13 @@ func BenchmarkWrite(b *testing.B) {
 func benchBlob(b *testing.B, s *blobfs.Store) blobfs.Handle {
 	b.Helper()
 	w, err := s.Create(b.Context())
-	noError(b, err)
+	clustertest.NoError(b, err)
 	for i := range 64 {
 		_, err := w.Write(blobtest.Bytes(uint64(i), 1<<20))
-		noError(b, err)
+		clustertest.NoError(b, err)
 	}
 	h, err := w.Seal(b.Context())
-	noError(b, err)
+	clustertest.NoError(b, err)
 	return h
 }
 
@@ -87,21 +89,21 @@ func benchBlob(b *testing.B, s *blobfs.Store) blobfs.Handle {
 // replica, and on one that has none.
 func BenchmarkRead(b *testing.B) {
 	alone, err := blobfs.Open(blobfs.Config{Folders: []string{b.TempDir()}})
-	noError(b, err)
+	clustertest.NoError(b, err)
 	b.Cleanup(func() { alone.Close() })
-	c := newNodes(b, nodesConfig{n: 4, extent: 64 << 20, dir: b.TempDir()})
-	own, h := benchBlob(b, alone), benchBlob(b, c.all[0].Store)
-	far := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(h.Extents[0].Replicas, n.id) })]
+	c := clustertest.New(b, clustertest.Config{N: 4, Extent: 64 << 20, Dir: b.TempDir()})
+	own, h := benchBlob(b, alone), benchBlob(b, c.All[0].Store)
+	far := c.All[slices.IndexFunc(c.All, func(n *clustertest.Node) bool { return !slices.Contains(h.Extents[0].Replicas, n.ID) })]
 	open := func(s *blobfs.Store, h blobfs.Handle) *blobfs.Reader {
 		r, err := s.OpenBlob(b.Context(), h)
-		noError(b, err)
+		clustertest.NoError(b, err)
 		b.Cleanup(func() { r.Close() })
 		return r
 	}
 	for _, from := range []struct {
 		name string
 		r    *blobfs.Reader
-	}{{"alone", open(alone, own)}, {"local", open(c.all[0].Store, h)}, {"remote", open(far.Store, h)}} {
+	}{{"alone", open(alone, own)}, {"local", open(c.All[0].Store, h)}, {"remote", open(far.Store, h)}} {
 		for _, size := range []int{8 << 10, 64 << 10} {
 			b.Run(fmt.Sprintf("%s/ReadAt/%dKiB", from.name, size>>10), func(b *testing.B) {
 				p := make([]byte, size)
@@ -112,7 +114,7 @@ func BenchmarkRead(b *testing.B) {
 					// At chunk boundaries, as a raw read would be at page boundaries.
 					off := rng.Int64N(from.r.Size()/int64(size)) * int64(size)
 					_, err := from.r.ReadAt(p, off)
-					noError(b, err)
+					clustertest.NoError(b, err)
 				}
 			})
 		}
@@ -123,7 +125,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(len(p)))
 			b.ReportAllocs()
 			for range b.N {
-				noError(b, from.r.ReadChecked(p, rng.Int64N(from.r.Size()-int64(len(p))), ok))
+				clustertest.NoError(b, from.r.ReadChecked(p, rng.Int64N(from.r.Size()-int64(len(p))), ok))
 			}
 		})
 		b.Run(from.name+"/parallel/64KiB", func(b *testing.B) {

@@ -68,7 +68,7 @@ func (s *Store) newBranch(start api.Begin, nodes []string) (*branch, error) {
 
 // joinBranch is newBranch for nodes that already have the stream.
 func (s *Store) joinBranch(ctx context.Context, stream api.StreamID, nodes []string) (*branch, error) {
-	p, err := s.peer(ctx, nodes[0])
+	p, err := s.peers.Peer(ctx, nodes[0])
 	if err != nil {
 		return nil, err
 	}
@@ -261,6 +261,12 @@ func (b *branch) probe() error {
 		return err
 	}
 	return nil
+}
+
+// abortInBackground aborts a stream on nodes in the background. A node that is not reached drops
+// the stream after StreamIdle.
+func (s *Store) abortInBackground(nodes []string, stream api.StreamID) {
+	s.peers.EachInBackground(nodes, func(ctx context.Context, p api.Peer) { p.Abort(ctx, stream, func(error) {}) })
 }
 
 // failure returns why the branch failed.

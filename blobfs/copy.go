@@ -27,16 +27,16 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 		return fmt.Errorf("%w: it is in quarantine until garbage collection decides", local.ErrExtentExists)
 	}
 	st, err := s.disks.StatExtent(ctx, c.Extent)
-	s.recordIfCorrupt(c.Extent, err)
+	s.corruption.RecordIfCorrupt(c.Extent, err)
 	info, errInfo := s.disks.ExtentInfo(c.Extent)
-	bad := errInfo == nil && (info.Retired || s.corruptExtents.has(c.Extent))
+	bad := errInfo == nil && (info.Retired || s.corruption.Has(c.Extent))
 	switch {
 	case err == nil && st.CRC != c.CRC:
 		return local.ErrExtentExists
 	case err == nil && !bad:
 		return s.keepHolders(ctx, c)
 	}
-	done, err := s.repairer.admitCopy(ctx)
+	done, err := s.repairer.Limits().AdmitCopy(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 	for _, node := range c.From {
 		var from api.Peer
 		var st local.ExtentStat
-		if from, err = s.peer(ctx, node); err != nil {
+		if from, err = s.peers.Peer(ctx, node); err != nil {
 			continue
 		}
 		if st, err = from.Stat(ctx, c.Extent); err != nil {
@@ -65,7 +65,7 @@ func (s *Store) copyExtent(ctx context.Context, c api.Copy) error {
 		if err = s.pull(ctx, from, c.Ref, w, st.Length); err == nil {
 			if err = sealCopy(ctx, w, c, st); err == nil && bad {
 				s.cache.forgetExtent(c.Extent)
-				s.clearCorruption(c.Extent)
+				s.corruption.Clear(c.Extent)
 			}
 			return err
 		}
@@ -130,7 +130,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 			began := s.cluster.Clock.Now()
 			err := from.Read(readCtx, ref, p, at)
 			done()
-			s.repairer.yieldIfBusy(ctx, s.cluster.Clock.Now()-began)
+			s.repairer.Limits().YieldIfBusy(ctx, s.cluster.Clock.Now()-began)
 			select {
 			case pieces <- piece{p, err}:
 			case <-ctx.Done():
@@ -151,7 +151,7 @@ func (s *Store) pull(ctx context.Context, from api.Peer, ref api.Ref, w *local.E
 		if got.err != nil {
 			return got.err
 		}
-		if err := s.repairer.limitCopyRate(ctx, int64(len(got.p))); err != nil {
+		if err := s.repairer.Limits().LimitCopyRate(ctx, int64(len(got.p))); err != nil {
 			return err
 		}
 		if err := w.Write(got.p); err != nil {

@@ -20,16 +20,12 @@
 //   - A stream is the receiving side of the same extent on one node, which forwards the bytes to the
 //     next node of the chain.
 //   - A source is what a reader reads one extent from: the local disk or any node that has a replica.
-//   - The repairer of a node maintains the replication factor of the extents on that node. It scans
-//     their holder lists, audits other nodes by asking whether they have the replicas that they should,
-//     and queues a task for each extent that needs work.
-//   - A node is gone when it was dead for the grace period, or was removed.
-//   - Garbage collection runs in rounds, driven by a [Sweeper]: it asks all nodes which blobs they use
-//     and the [Roots] which blobs they name, and then reports to each node which of its extents are
-//     garbage. A blob in use on a node is pinned there.
-//   - A node that did not answer is suspected for ten seconds, or until it answers. A suspected node
-//     gets no new replicas and is read from last. It is probed until it answers; then the tasks that
-//     failed are retried.
+//   - The repairer of a node (package repair) maintains the replication factor of the extents on that
+//     node.
+//   - Garbage collection (package gc) finds the blobs that no root names and no node uses. A blob in
+//     use on a node is pinned there.
+//   - A node that did not answer is suspected (package members). It gets no new replicas and is read
+//     from last. When it answers, the tasks that failed are retried.
 //
 // # Goroutines
 //
@@ -40,33 +36,12 @@
 //	beside       Writer.Write         Writer.Seal,      sealing an extent while the next
 //	                                  Abort               is written
 //	search       reads, OpenBlob      ReplyTimeout      reading from one node
-//	inBackground a failed replica,    ReplyTimeout      aborting streams, dropping extents
-//	             Writer.Abort
 //	pull         Copy                 its end           reading ahead of the copy's writes
-//	probe        a suspected node     an answer, Close  probing that node; one per node
-//	run          OpenIn, clustered    Close             scanning the holder lists of local
-//	                                                      extents
-//	auditLoop    OpenIn, clustered    Close             asking nodes whether they have their
-//	                                                      replicas
-//	workLoop     OpenIn, clustered    Close             the current task; Workers of them
-//	scrubLoop    OpenIn, clustered    Close             reading extents
-//	balanceLoop  OpenIn, clustered    Close             moving extents to emptier nodes
-//	abandonLoop  OpenIn, clustered    Close             deleting abandoned blobs that are garbage
-//	watch        CreateLog            its log's end     detecting slow replicas of a log
-//	link         frames for a node    the replica is    sending a log's frames to one node
-//	                                  dropped
-//	change       a log's writer       its answer        opening, truncating or dropping a
-//	                                                      replica; reading or saving the list
-//	flush        frames of a writer   they are durable  the local replica of a log
-//	fence        OpenLog              OpenLog           fencing a log on one node
+//
+// Packages members, gc, replog and repair have tables of their own.
 //
 // The queue of a stream holds at most 16 MiB, twice the sender's window; more is rejected with
 // api.ErrBusy. A node has at most 256 streams.
-//
-// The task queue holds the 16,384 most urgent tasks; the next scan finds the others. A failed task
-// is retried after 1 s, then with exponential backoff up to 5 min, and at once when a node joins,
-// leaves or answers again. A failed audit is retried in the same way. An extent whose holder list
-// becomes too short is queued at once on every node that has the list.
 //
 // # Invariants
 //

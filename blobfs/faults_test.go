@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/steledb/stele/blobfs/clustertest"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
@@ -17,49 +18,49 @@ import (
 )
 
 func TestReplicasAndZones(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 6, zones: 3})
+	c := clustertest.New(t, clustertest.Config{N: 6, Zones: 3})
 	for i := range 10 {
-		writer := c.all[i%6]
-		h := put(t, writer.Store, blobtest.Bytes(uint64(i), 700_000))
-		if c.holders(h) != 3 {
+		writer := c.All[i%6]
+		h := clustertest.Put(t, writer.Store, blobtest.Bytes(uint64(i), 700_000))
+		if c.Holders(h) != 3 {
 			t.Errorf("fewer than 3 replicas: %+v", h)
 		}
 		for _, ref := range h.Extents {
 			zones := map[string]bool{}
 			for _, id := range ref.Replicas {
-				zones[c.members[slices.Index(c.all, c.get(id))].Zone] = true
+				zones[c.Members[slices.Index(c.All, c.Get(id))].Zone] = true
 			}
-			if ref.Replicas[0] != writer.id || len(zones) != 3 {
-				t.Errorf("written by %s: replicas on %v, zones %v", writer.id, ref.Replicas, zones)
+			if ref.Replicas[0] != writer.ID || len(zones) != 3 {
+				t.Errorf("written by %s: replicas on %v, zones %v", writer.ID, ref.Replicas, zones)
 			}
 		}
-		for _, n := range c.all {
-			get(t, n.Store, h, blobtest.Bytes(uint64(i), 700_000))
+		for _, n := range c.All {
+			clustertest.Get(t, n.Store, h, blobtest.Bytes(uint64(i), 700_000))
 		}
 	}
 }
 
 func TestFewerLiveThanReplicas(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 4})
+	c := clustertest.New(t, clustertest.Config{N: 4})
 	data := blobtest.Bytes(1, 300_000)
 	for live := 3; live >= 1; live-- {
-		c.change(c.all[live].id, func(m *blobfs.Member) { m.Alive = false })
-		h := put(t, c.all[0].Store, data)
-		if got := c.holders(h); got != min(live, 3) {
+		c.Change(c.All[live].ID, func(m *blobfs.Member) { m.Alive = false })
+		h := clustertest.Put(t, c.All[0].Store, data)
+		if got := c.Holders(h); got != min(live, 3) {
 			t.Errorf("%d replicas of %d live nodes", got, live)
 		}
-		get(t, c.all[3].Store, h, data) // a node reported as dead may still read
+		clustertest.Get(t, c.All[3].Store, h, data) // a node reported as dead may still read
 	}
 }
 
 // A node that is draining or full keeps no replica, but writes and reads.
 func TestDrainingWriter(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 5})
-	c.change("n1", func(m *blobfs.Member) { m.Draining = true })
-	c.change("n2", func(m *blobfs.Member) { m.FreeBytes = 0 })
+	c := clustertest.New(t, clustertest.Config{N: 5})
+	c.Change("n1", func(m *blobfs.Member) { m.Draining = true })
+	c.Change("n2", func(m *blobfs.Member) { m.FreeBytes = 0 })
 	data := blobtest.Bytes(1, 600_000)
-	h := put(t, c.all[0].Store, data)
-	if c.holders(h) != 3 {
+	h := clustertest.Put(t, c.All[0].Store, data)
+	if c.Holders(h) != 3 {
 		t.Errorf("replicas: %+v", h.Extents)
 	}
 	for _, ref := range h.Extents {
@@ -67,12 +68,12 @@ func TestDrainingWriter(t *testing.T) {
 			t.Errorf("replicas on %v", ref.Replicas)
 		}
 	}
-	get(t, c.all[0].Store, h, data)
+	clustertest.Get(t, c.All[0].Store, h, data)
 	// Without other nodes it keeps the replica.
-	for _, n := range c.all[1:] {
-		c.change(n.id, func(m *blobfs.Member) { m.Draining = true })
+	for _, n := range c.All[1:] {
+		c.Change(n.ID, func(m *blobfs.Member) { m.Draining = true })
 	}
-	if h := put(t, c.all[0].Store, data); h.Extents[0].Replicas[0] != "n1" || c.holders(h) != 1 {
+	if h := clustertest.Put(t, c.All[0].Store, data); h.Extents[0].Replicas[0] != "n1" || c.Holders(h) != 1 {
 		t.Errorf("without other nodes: %+v", h.Extents)
 	}
 }
@@ -81,7 +82,7 @@ func TestDrainingWriter(t *testing.T) {
 func cutWrite(t *testing.T, s *blobfs.Store, data []byte, at int, fault func()) (blobfs.Handle, error) {
 	t.Helper()
 	w, err := s.Create(t.Context())
-	noError(t, err)
+	clustertest.NoError(t, err)
 	for off := 0; off < len(data); {
 		n := min(50_000, len(data)-off)
 		if off <= at && at < off+n {
@@ -106,19 +107,19 @@ func TestReplicaDiesInMidStream(t *testing.T) {
 		for place := 1; place <= 2; place++ {
 			t.Run(fmt.Sprintf("%d-of-chain-at-%d", place, at), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := newNodes(t, nodesConfig{n: 5, cluster: quick, virtual: true})
-					var victim *node
-					h, err := cutWrite(t, c.all[0].Store, data, at, func() {
-						victim = c.victim(c.all[0], place)
-						victim.kill()
+					c := clustertest.New(t, clustertest.Config{N: 5, Cluster: clustertest.Quick, Virtual: true})
+					var victim *clustertest.Node
+					h, err := cutWrite(t, c.All[0].Store, data, at, func() {
+						victim = c.Victim(c.All[0], place)
+						victim.Kill()
 					})
-					noError(t, err)
-					if c.aliveHolders(h) != 3 {
-						t.Errorf("after %s died: %+v", victim.id, h.Extents)
+					clustertest.NoError(t, err)
+					if c.AliveHolders(h) != 3 {
+						t.Errorf("after %s died: %+v", victim.ID, h.Extents)
 					}
-					for _, n := range c.all {
+					for _, n := range c.All {
 						if n != victim {
-							get(t, n.Store, h, data)
+							clustertest.Get(t, n.Store, h, data)
 						}
 					}
 				})
@@ -133,77 +134,25 @@ func TestReplicaDiesWithoutWriters(t *testing.T) {
 	for _, at := range []int{0, 100_000, 500_000, 700_000, len(data)} {
 		for place := 1; place <= 3; place++ {
 			synctest.Test(t, func(t *testing.T) {
-				c := newNodes(t, nodesConfig{n: 6, cluster: quick, extent: 512 << 10, virtual: true})
-				c.change("n1", func(m *blobfs.Member) { m.Draining = true })
-				var victim *node
-				h, err := cutWrite(t, c.all[0].Store, data, at, func() {
-					victim = c.victim(c.all[0], place)
-					victim.kill()
+				c := clustertest.New(t, clustertest.Config{N: 6, Cluster: clustertest.Quick, Extent: 512 << 10, Virtual: true})
+				c.Change("n1", func(m *blobfs.Member) { m.Draining = true })
+				var victim *clustertest.Node
+				h, err := cutWrite(t, c.All[0].Store, data, at, func() {
+					victim = c.Victim(c.All[0], place)
+					victim.Kill()
 				})
-				noError(t, err)
-				if c.aliveHolders(h) != 3 {
-					t.Errorf("after %s died at %d: %+v", victim.id, at, h.Extents)
+				clustertest.NoError(t, err)
+				if c.AliveHolders(h) != 3 {
+					t.Errorf("after %s died at %d: %+v", victim.ID, at, h.Extents)
 				}
-				for _, n := range c.all {
+				for _, n := range c.All {
 					if n != victim {
-						get(t, n.Store, h, data)
+						clustertest.Get(t, n.Store, h, data)
 					}
 				}
 			})
 		}
 	}
-}
-
-// victim returns a node that has a stream of the extent being written, at the given place of its
-// chain. If it cannot tell, it returns any node.
-func (c *nodes) victim(writer *node, place int) *node {
-	var open []*node
-	deadline := time.Now().Add(time.Second)
-	for ; len(open) < 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		open = nil
-		for _, n := range c.all {
-			if n != writer && n.hasTemporary() {
-				open = append(open, n)
-			}
-		}
-	}
-	if len(open) == 0 {
-		return c.all[1]
-	}
-	return open[(place-1)%len(open)]
-}
-
-func (n *node) hasTemporary() bool {
-	for _, dir := range []string{"/a/blobs", "/b/blobs"} {
-		names, _ := n.fs.ReadDir(dir)
-		if slices.ContainsFunc(names, func(s string) bool { return strings.HasSuffix(s, ".tmp") }) {
-			return true
-		}
-	}
-	return false
-}
-
-// aliveHolders returns the lowest number of replicas that an extent had when it was sealed. It
-// checks those on live nodes.
-func (c *nodes) aliveHolders(h blobfs.Handle) int {
-	least := len(c.all)
-	for _, ref := range h.Extents {
-		alive := 0
-		for _, id := range ref.Replicas {
-			n := c.get(id)
-			if n.dead {
-				alive++ // it was alive when the extent was sealed
-				continue
-			}
-			st, err := n.StatExtent(c.t.Context(), blobfs.ExtentID{Blob: h.ID, Index: ref.Index})
-			if err != nil || st.CRC != ref.CRC {
-				c.t.Errorf("extent %d on %s: %+v, %v", ref.Index, id, st, err)
-			}
-			alive++
-		}
-		least = min(least, alive)
-	}
-	return least
 }
 
 // A node that is cut off in one direction is replaced like a dead one.
@@ -213,25 +162,25 @@ func TestOneWayPartitions(t *testing.T) {
 		for _, at := range []int{0, 400_000, len(data)} {
 			t.Run(fmt.Sprintf("silent-%v-at-%d", silent, at), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := newNodes(t, nodesConfig{n: 4, cluster: quick, virtual: true})
-					var victim *node
-					h, err := cutWrite(t, c.all[0].Store, data, at, func() {
-						victim = c.victim(c.all[0], 1)
-						for _, n := range c.all {
+					c := clustertest.New(t, clustertest.Config{N: 4, Cluster: clustertest.Quick, Virtual: true})
+					var victim *clustertest.Node
+					h, err := cutWrite(t, c.All[0].Store, data, at, func() {
+						victim = c.Victim(c.All[0], 1)
+						for _, n := range c.All {
 							if silent {
-								c.cut[[2]string{victim.id, n.id}].Store(true)
+								c.Cut[[2]string{victim.ID, n.ID}].Store(true)
 							} else {
-								c.cut[[2]string{n.id, victim.id}].Store(true)
+								c.Cut[[2]string{n.ID, victim.ID}].Store(true)
 							}
 						}
 					})
-					noError(t, err)
-					if c.aliveHolders(h) != 3 {
-						t.Errorf("without %s: %+v", victim.id, h.Extents)
+					clustertest.NoError(t, err)
+					if c.AliveHolders(h) != 3 {
+						t.Errorf("without %s: %+v", victim.ID, h.Extents)
 					}
-					for _, n := range c.all {
+					for _, n := range c.All {
 						if n != victim {
-							get(t, n.Store, h, data)
+							clustertest.Get(t, n.Store, h, data)
 						}
 					}
 				})
@@ -243,21 +192,21 @@ func TestOneWayPartitions(t *testing.T) {
 // A writer that is cut off from all others continues alone.
 func TestWriterCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, nodesConfig{virtual: true, n: 3, cluster: quick})
+		c := clustertest.New(t, clustertest.Config{Virtual: true, N: 3, Cluster: clustertest.Quick})
 		data := blobtest.Bytes(1, 600_000)
-		h, err := cutWrite(t, c.all[0].Store, data, 300_000, func() {
-			for _, n := range c.all[1:] {
-				c.cut[[2]string{"n1", n.id}].Store(true)
+		h, err := cutWrite(t, c.All[0].Store, data, 300_000, func() {
+			for _, n := range c.All[1:] {
+				c.Cut[[2]string{"n1", n.ID}].Store(true)
 			}
 		})
-		noError(t, err)
+		clustertest.NoError(t, err)
 		if last := h.Extents[len(h.Extents)-1]; !slices.Equal(last.Replicas, []string{"n1"}) {
 			t.Errorf("last extent on %v", last.Replicas)
 		}
-		get(t, c.all[0].Store, h, data)
+		clustertest.Get(t, c.All[0].Store, h, data)
 		start := time.Now()
-		put(t, c.all[0].Store, data)
-		if d := time.Since(start); d > 4*quick.ReplyTimeout {
+		clustertest.Put(t, c.All[0].Store, data)
+		if d := time.Since(start); d > 4*clustertest.Quick.ReplyTimeout {
 			t.Errorf("a second blob took %v: silent nodes are asked again", d)
 		}
 	})
@@ -265,38 +214,38 @@ func TestWriterCutOff(t *testing.T) {
 
 func TestStaleHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, nodesConfig{virtual: true, n: 7, cluster: quick})
+		c := clustertest.New(t, clustertest.Config{Virtual: true, N: 7, Cluster: clustertest.Quick})
 		data := blobtest.Bytes(1, 600_000)
-		h := put(t, c.all[0].Store, data)
+		h := clustertest.Put(t, c.All[0].Store, data)
 		held := h.Extents[0].Replicas
 		for i := range h.Extents {
 			h.Extents[i].Replicas = []string{"gone", "n7", "n6"}
 		}
-		for _, n := range c.all {
-			get(t, n.Store, h, data)
+		for _, n := range c.All {
+			clustertest.Get(t, n.Store, h, data)
 		}
 		// One good replica is enough, even if the membership reports its node as dead.
 		for _, id := range held[:2] {
-			c.get(id).kill()
+			c.Get(id).Kill()
 		}
-		c.change(held[2], func(m *blobfs.Member) { m.Alive = false })
-		for _, n := range c.all {
-			if !n.dead {
+		c.Change(held[2], func(m *blobfs.Member) { m.Alive = false })
+		for _, n := range c.All {
+			if !n.Dead {
 				r, err := n.OpenBlob(t.Context(), blobfs.Handle{ID: h.ID, Length: h.Extents[0].Length, Extents: h.Extents[:1]})
-				noError(t, err)
+				clustertest.NoError(t, err)
 				p := make([]byte, 1000)
 				if _, err := r.ReadAt(p, 4000); err != nil || !bytes.Equal(p, data[4000:5000]) {
-					t.Errorf("%s: %v", n.id, err)
+					t.Errorf("%s: %v", n.ID, err)
 				}
 				r.Close()
 			}
 		}
 		// Without the last one the error is not that there is no such blob.
-		c.get(held[2]).kill()
-		for _, n := range c.all {
-			if !n.dead {
+		c.Get(held[2]).Kill()
+		for _, n := range c.All {
+			if !n.Dead {
 				if _, err := n.OpenBlob(t.Context(), h); !errors.Is(err, api.ErrUnreachable) || errors.Is(err, blobfs.ErrNoBlob) {
-					t.Errorf("%s: %v", n.id, err)
+					t.Errorf("%s: %v", n.ID, err)
 				}
 			}
 		}
@@ -306,20 +255,20 @@ func TestStaleHints(t *testing.T) {
 // A reader continues when the node that it reads from dies.
 func TestReaderOutlivesReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, nodesConfig{virtual: true, n: 5, cluster: quick})
+		c := clustertest.New(t, clustertest.Config{Virtual: true, N: 5, Cluster: clustertest.Quick})
 		data := blobtest.Bytes(1, 250_000)
-		h := put(t, c.all[0].Store, data)
+		h := clustertest.Put(t, c.All[0].Store, data)
 		held := h.Extents[0].Replicas
-		reader := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(held, n.id) })]
+		reader := c.All[slices.IndexFunc(c.All, func(n *clustertest.Node) bool { return !slices.Contains(held, n.ID) })]
 		r, err := reader.OpenBlob(t.Context(), h)
-		noError(t, err)
+		clustertest.NoError(t, err)
 		defer r.Close()
 		p := make([]byte, 90_000)
 		for _, id := range append([]string{""}, held[:2]...) {
 			if id != "" {
-				c.get(id).kill()
+				c.Get(id).Kill()
 			}
-			noError(t, r.ReadChecked(p, 100_000, func(p []byte) error {
+			clustertest.NoError(t, r.ReadChecked(p, 100_000, func(p []byte) error {
 				if !bytes.Equal(p, data[100_000:190_000]) {
 					return errors.New("wrong bytes")
 				}
@@ -332,63 +281,54 @@ func TestReaderOutlivesReplicas(t *testing.T) {
 // An aborted blob leaves nothing on any node.
 func TestAbortLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newNodes(t, nodesConfig{virtual: true, n: 4})
-		w, err := c.all[0].Create(t.Context())
-		noError(t, err)
+		c := clustertest.New(t, clustertest.Config{Virtual: true, N: 4})
+		w, err := c.All[0].Create(t.Context())
+		clustertest.NoError(t, err)
 		_, err = w.Write(blobtest.Bytes(1, 900_000))
-		noError(t, err)
+		clustertest.NoError(t, err)
 		w.Abort()
-		c.eventually("no file left", func() bool { return c.files() == 0 })
+		c.Eventually("no file left", func() bool { return c.Files() == 0 })
 
-		h := put(t, c.all[0].Store, blobtest.Bytes(1, 900_000))
-		noError(t, c.all[3].Delete(t.Context(), h.ID)) // from any node
-		if n := c.files(); n != 0 {
+		h := clustertest.Put(t, c.All[0].Store, blobtest.Bytes(1, 900_000))
+		clustertest.NoError(t, c.All[3].Delete(t.Context(), h.ID)) // from any node
+		if n := c.Files(); n != 0 {
 			t.Errorf("%d files of a deleted blob", n)
 		}
-		if err := c.all[1].Delete(t.Context(), h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
+		if err := c.All[1].Delete(t.Context(), h.ID); !errors.Is(err, blobfs.ErrNoBlob) {
 			t.Errorf("deleted twice: %v", err)
 		}
 	})
 }
 
-func (c *nodes) eventually(what string, ok func() bool) {
-	c.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // A stream that was begun and not continued is dropped.
 func TestIdleStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := quick
+		cluster := clustertest.Quick
 		cluster.StreamIdle = 50 * time.Millisecond
-		c := newNodes(t, nodesConfig{virtual: true, n: 3, cluster: cluster})
+		c := clustertest.New(t, clustertest.Config{Virtual: true, N: 3, Cluster: cluster})
 		data := blobtest.Bytes(1, 500_000)
-		h, err := cutWrite(t, c.all[0].Store, data, 250_000, func() {
-			c.eventually("streams are dropped", func() bool { return !c.all[1].hasTemporary() && !c.all[2].hasTemporary() })
+		h, err := cutWrite(t, c.All[0].Store, data, 250_000, func() {
+			c.Eventually("streams are dropped", func() bool { return !c.All[1].HasTemporary() && !c.All[2].HasTemporary() })
 		})
-		noError(t, err) // the writer begins them again
-		get(t, c.all[2].Store, h, data)
+		clustertest.NoError(t, err) // the writer begins them again
+		clustertest.Get(t, c.All[2].Store, h, data)
 	})
 }
 
 // A stream whose writer could not abort it blocks a copy no longer than writers wait.
 func TestCopyOverOrphan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := quick
+		cluster := clustertest.Quick
 		cluster.ReplyTimeout = 5 * time.Second
-		c := newNodes(t, nodesConfig{virtual: true, n: 4, cluster: cluster})
+		c := clustertest.New(t, clustertest.Config{Virtual: true, N: 4, Cluster: cluster})
 		data := blobtest.Bytes(1, 200_000)
-		h := put(t, c.all[0].Store, data)
-		out := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(h.Extents[0].Replicas, n.id) })]
+		h := clustertest.Put(t, c.All[0].Store, data)
+		out := c.All[slices.IndexFunc(c.All, func(n *clustertest.Node) bool { return !slices.Contains(h.Extents[0].Replicas, n.ID) })]
 		peer := out.Peer()
 		x := blobfs.ExtentID{Blob: h.ID}
 		stream, begun := api.StreamID{1}, make(chan error, 2)
 		peer.Begin(t.Context(), api.Begin{Stream: stream, Extent: x}, func(err error) { begun <- err })
-		noError(t, <-begun)
+		clustertest.NoError(t, <-begun)
 		copied := func() error {
 			return peer.Copy(t.Context(), api.Copy{Ref: api.Ref{Extent: x, CRC: h.Extents[0].CRC}, From: h.Extents[0].Replicas})
 		}
@@ -397,51 +337,51 @@ func TestCopyOverOrphan(t *testing.T) {
 			t.Errorf("over a stream that may go on: %v", err)
 		}
 		peer.Piece(t.Context(), stream, 0, data[:64<<10], func(err error) { begun <- err })
-		noError(t, <-begun)
+		clustertest.NoError(t, <-begun)
 		time.Sleep(4 * time.Second)
 		if err := copied(); !errors.Is(err, api.ErrExtentExists) {
 			t.Errorf("over a stream that goes on: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		noError(t, copied())
+		clustertest.NoError(t, copied())
 		if _, err := peer.Resume(t.Context(), stream); !errors.Is(err, api.ErrNoStream) {
 			t.Errorf("the stream goes on: %v", err)
 		}
-		noError(t, out.VerifyExtent(t.Context(), x))
+		clustertest.NoError(t, out.VerifyExtent(t.Context(), x))
 	})
 }
 
 // The other methods of a peer, over the wire.
 func TestPeer(t *testing.T) {
-	c := newNodes(t, nodesConfig{n: 4})
+	c := clustertest.New(t, clustertest.Config{N: 4})
 	data := blobtest.Bytes(1, 1_200_000)
-	h := put(t, c.all[0].Store, data)
-	out := c.all[slices.IndexFunc(c.all, func(n *node) bool { return !slices.Contains(h.Extents[0].Replicas, n.id) })]
-	peer, err := membership{c.all[0]}.Peer(t.Context(), out.id)
-	if out == c.all[0] || err != nil {
-		t.Fatal(out.id, err)
+	h := clustertest.Put(t, c.All[0].Store, data)
+	out := c.All[slices.IndexFunc(c.All, func(n *clustertest.Node) bool { return !slices.Contains(h.Extents[0].Replicas, n.ID) })]
+	peer, err := clustertest.Membership{N: c.All[0]}.Peer(t.Context(), out.ID)
+	if out == c.All[0] || err != nil {
+		t.Fatal(out.ID, err)
 	}
 	ctx := t.Context()
 	for i, ref := range h.Extents {
 		x := blobfs.ExtentID{Blob: h.ID, Index: i}
 		_, _ = peer.DropBlob(ctx, blobfs.NewID(), api.Surplus)
 		_ = peer.Drop(ctx, x, api.Surplus)
-		list := blobfs.Holders{Epoch: 7, Nodes: []string{"n1", out.id}}
-		noError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: []string{"gone", ref.Replicas[0]}, Holders: list}))
-		noError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: nil, Holders: list})) // it has the extent already
+		list := blobfs.Holders{Epoch: 7, Nodes: []string{"n1", out.ID}}
+		clustertest.NoError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: []string{"gone", ref.Replicas[0]}, Holders: list}))
+		clustertest.NoError(t, peer.Copy(ctx, api.Copy{Ref: api.Ref{Extent: x, CRC: ref.CRC}, From: nil, Holders: list})) // it has the extent already
 		st, err := peer.Stat(ctx, x)
-		noError(t, err)
+		clustertest.NoError(t, err)
 		if st.Length != ref.Length || st.CRC != ref.CRC || st.Last != (i == len(h.Extents)-1) || st.Offset != int64(i)*256<<10 || st.Holders.Epoch != 7 || st.Created.IsZero() {
 			t.Errorf("copied as %+v", st)
 		}
-		noError(t, out.VerifyExtent(ctx, x))
+		clustertest.NoError(t, out.VerifyExtent(ctx, x))
 		if err := peer.SetHolders(ctx, x, blobfs.Holders{Epoch: 6}); !errors.Is(err, api.ErrStaleHolders) {
 			t.Errorf("stale holders: %v", err)
 		}
 	}
 	x := blobfs.ExtentID{Blob: h.ID}
 	infos, err := peer.List(ctx, blobfs.ExtentID{Index: -1}, 100)
-	noError(t, err)
+	clustertest.NoError(t, err)
 	if len(infos) < len(h.Extents) || infos[0].ID != x || infos[0].Holders.Epoch != 7 {
 		t.Errorf("list %+v", infos)
 	}
@@ -466,5 +406,5 @@ func TestPeer(t *testing.T) {
 	if err != nil || n != len(h.Extents) {
 		t.Errorf("dropped %d, %v", n, err)
 	}
-	get(t, out.Store, h, data)
+	clustertest.Get(t, out.Store, h, data)
 }

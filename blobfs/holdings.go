@@ -34,9 +34,9 @@ func (s *Store) Holdings(ctx context.Context, after ID, max int) ([]Holding, []s
 	lists := []*nodeList{{node: s.self, peer: s.Peer()}}
 	var silent []string
 	if s.cluster.Membership != nil {
-		for _, node := range s.others() {
-			p, err := s.peer(ctx, node)
-			if err != nil || s.peers.suspected(node) && !s.believedAlive(node) {
+		for _, node := range s.peers.Others() {
+			p, err := s.peers.Peer(ctx, node)
+			if err != nil || s.peers.Suspected(node) && !s.peers.BelievedAlive(node) {
 				silent = append(silent, node)
 				continue
 			}

@@ -63,7 +63,7 @@ func (s *Store) Wanted() int {
 		return 1
 	}
 	n := 0
-	for _, m := range s.cluster.Membership.Members() {
+	for _, m := range s.peers.Members() {
 		if !m.Draining {
 			n++
 		}
@@ -173,7 +173,7 @@ func (q *replicaQuery) run(ctx context.Context, named []string) []ReplicaReport 
 		q.ask(ctx, []string{s.self})
 		q.ask(ctx, q.list.Nodes)
 		if x := (ExtentReport{Replicas: q.found}); x.Count(ReplicaGood) < s.Wanted() && s.cluster.Membership != nil {
-			q.ask(ctx, s.others())
+			q.ask(ctx, s.peers.Others())
 			q.ask(ctx, q.list.Nodes)
 		}
 	}
@@ -228,10 +228,10 @@ func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error)
 	if node == s.self || s.cluster.Membership == nil {
 		return q.check(ctx, s.Peer())
 	}
-	if !slices.Contains(s.others(), node) {
+	if !slices.Contains(s.peers.Others(), node) {
 		return Holders{}, fmt.Errorf("%w: %s is no longer a member", local.ErrNoExtent, node)
 	}
-	if _, before := q.silent.Load(node); before || s.peers.suspected(node) && !s.believedAlive(node) {
+	if _, before := q.silent.Load(node); before || s.peers.Suspected(node) && !s.peers.BelievedAlive(node) {
 		return Holders{}, fmt.Errorf("%w: it did not answer a moment ago", api.ErrUnreachable)
 	}
 	timeout := s.cluster.ReplyTimeout
@@ -240,21 +240,16 @@ func (q *replicaQuery) askOne(ctx context.Context, node string) (Holders, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	p, err := s.peer(ctx, node)
+	p, err := s.peers.Peer(ctx, node)
 	var holders Holders
 	if err == nil {
 		holders, err = q.check(ctx, p)
 	}
 	if errors.Is(err, api.ErrUnreachable) && !q.deep {
-		s.peers.suspect(node)
+		s.peers.Suspect(node)
 		q.silent.Store(node, true)
 	}
 	return holders, err
-}
-
-// believedAlive reports whether the membership reports a node as alive.
-func (s *Store) believedAlive(node string) bool {
-	return slices.ContainsFunc(s.cluster.Membership.Members(), func(m Member) bool { return m.ID == node && m.Alive })
 }
 
 func stateOf(err error) ReplicaState {
@@ -277,7 +272,7 @@ func (s *Store) Identify(ctx context.Context, blob ID, ref *ExtentRef) error {
 	for _, node := range ref.Replicas {
 		p, err := s.Peer(), error(nil)
 		if node != s.self {
-			p, err = s.peer(ctx, node)
+			p, err = s.peers.Peer(ctx, node)
 		}
 		var st local.ExtentStat
 		if err == nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/steledb/stele/blobfs/clustertest"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/blobtest"
@@ -38,7 +40,7 @@ func TestRandomFaults(t *testing.T) {
 }
 
 func randomFaults(t *testing.T, rng *rand.Rand) {
-	c := newNodes(t, nodesConfig{n: 6, cluster: quick, virtual: true, mixed: true})
+	c := clustertest.New(t, clustertest.Config{N: 6, Cluster: clustertest.Quick, Virtual: true, Mixed: true})
 	type blob struct {
 		h    blobfs.Handle
 		data []byte
@@ -47,30 +49,30 @@ func randomFaults(t *testing.T, rng *rand.Rand) {
 	kills, rots := 0, 0
 	for i := range 8 {
 		data := blobtest.Bytes(rng.Uint64(), rng.IntN(1<<20))
-		var writer *node
-		for writer == nil || writer.dead {
-			writer = c.all[rng.IntN(len(c.all))]
+		var writer *clustertest.Node
+		for writer == nil || writer.Dead {
+			writer = c.All[rng.IntN(len(c.All))]
 		}
 		h, err := cutWrite(t, writer.Store, data, rng.IntN(len(data)+100_000), func() {
-			victim := c.all[rng.IntN(len(c.all))]
+			victim := c.All[rng.IntN(len(c.All))]
 			switch k := rng.IntN(5); {
 			case k == 0 && kills < 2 && victim != writer:
 				kills++
-				victim.kill()
+				victim.Kill()
 			case k == 1:
-				victim.full(true)
+				victim.Full(true)
 			case k == 2:
-				for _, v := range c.all {
-					v.full(false)
+				for _, v := range c.All {
+					v.Full(false)
 				}
 			case k == 3 && victim != writer:
-				to := c.all[rng.IntN(len(c.all))]
-				c.cut[[2]string{victim.id, to.id}].Store(true)
+				to := c.All[rng.IntN(len(c.All))]
+				c.Cut[[2]string{victim.ID, to.ID}].Store(true)
 			case k == 4 && rots == 0 && len(blobs) > 0 && kills == 0:
 				b := blobs[rng.IntN(len(blobs))]
-				if n := c.get(b.h.Extents[0].Replicas[0]); !n.dead && len(b.data) > 0 && len(b.h.Extents[0].Replicas) > 1 {
+				if n := c.Get(b.h.Extents[0].Replicas[0]); !n.Dead && len(b.data) > 0 && len(b.h.Extents[0].Replicas) > 1 {
 					rots++
-					n.corruptReplica(t, blobfs.ExtentID{Blob: b.h.ID}, rng.Int64N(b.h.Extents[0].Length))
+					n.CorruptReplica(t, blobfs.ExtentID{Blob: b.h.ID}, rng.Int64N(b.h.Extents[0].Length))
 				}
 			}
 		})
@@ -82,26 +84,26 @@ func randomFaults(t *testing.T, rng *rand.Rand) {
 		}
 		blobs = append(blobs, blob{h, data})
 	}
-	for _, b := range c.cut {
+	for _, b := range c.Cut {
 		b.Store(false)
 	}
-	for _, n := range c.all {
-		if n.dead {
+	for _, n := range c.All {
+		if n.Dead {
 			continue
 		}
 		for _, b := range blobs {
 			lost := slices.ContainsFunc(b.h.Extents, func(ref blobfs.ExtentRef) bool {
 				return !slices.ContainsFunc(ref.Replicas, func(id string) bool {
-					return !c.get(id).dead && c.get(id).VerifyExtent(t.Context(), blobfs.ExtentID{Blob: b.h.ID, Index: ref.Index}) == nil
+					return !c.Get(id).Dead && c.Get(id).VerifyExtent(t.Context(), blobfs.ExtentID{Blob: b.h.ID, Index: ref.Index}) == nil
 				})
 			})
 			if !lost {
-				get(t, n.Store, b.h, b.data)
+				clustertest.Get(t, n.Store, b.h, b.data)
 			}
 		}
-		noError(t, n.Store.Verify(t.Context(), func(p blobfs.Problem) {
+		clustertest.NoError(t, n.Store.Verify(t.Context(), func(p blobfs.Problem) {
 			if rots == 0 {
-				t.Errorf("%s: %v", n.id, p)
+				t.Errorf("%s: %v", n.ID, p)
 			}
 		}))
 	}

@@ -13,12 +13,13 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
 	"github.com/steledb/stele/internal/crc"
 )
 
-// sumBytes is the chunk size of an extent's checksums, see package local.
-const sumBytes = 64 << 10
+// sumBytes is the chunk size of an extent's checksums.
+const sumBytes = local.ChunkBytes
 
 // replicatedWrite is one extent being written to several nodes: to the local disk and down
 // branches. At first there is one branch, a chain of all the other nodes. When it fails, each of
@@ -62,17 +63,17 @@ func (s *Store) createExtent(id ExtentID, offset, priorityBytes int64) (*local.E
 func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*replicatedWrite, error) {
 	x := &replicatedWrite{s: s, id: id, offset: offset, priorityBytes: priorityBytes, tried: map[string]bool{}}
 	rand.Read(x.stream[:]) // never fails
-	nodes := s.nodes()
+	nodes := s.peers.Nodes()
 	errLocal := errDraining
 	if !slices.ContainsFunc(nodes, func(n place.Node) bool { return n.ID == s.self && n.Draining }) {
 		x.localReplica, errLocal = s.createExtent(id, offset, priorityBytes)
 	}
-	if errLocal != nil && !goesElsewhere(errLocal) {
+	if errLocal != nil && !local.RefusesExtents(errLocal) {
 		return nil, errLocal
 	}
 	if chain := x.choose(x.missing()); len(chain) > 0 {
 		if b, err := s.newBranch(x.begin(), chain); err != nil {
-			s.peers.suspect(chain[0])
+			s.peers.Suspect(chain[0])
 			x.replace()
 		} else {
 			x.branches = []*branch{b}
@@ -99,12 +100,6 @@ func (s *Store) newReplicatedWrite(id ExtentID, offset, priorityBytes int64) (*r
 // errDraining is why a draining node keeps no replica.
 var errDraining = fmt.Errorf("%w: this node is draining", ErrDiskFull)
 
-// goesElsewhere reports whether other nodes can store the extent after this error of the local
-// disks.
-func goesElsewhere(err error) bool {
-	return errors.Is(err, ErrDiskFull) || errors.Is(err, ErrFolderRetired)
-}
-
 func (x *replicatedWrite) begin() api.Begin {
 	return api.Begin{Stream: x.stream, Extent: x.id, Offset: x.offset, HighPriority: x.priorityBytes}
 }
@@ -112,14 +107,14 @@ func (x *replicatedWrite) begin() api.Begin {
 // choose returns up to n more nodes for the extent. A high-priority extent may go to full nodes if
 // there are not enough others.
 func (x *replicatedWrite) choose(n int) []string {
-	nodes := x.s.nodes()
+	nodes := x.s.peers.Nodes()
 	taken := x.replicas()
 	nodes = slices.DeleteFunc(nodes, func(n place.Node) bool {
 		return !slices.Contains(taken, n.ID) && (n.ID == x.s.self || x.tried[n.ID])
 	})
-	chosen := place.Choose(placeKey(x.id), nodes, taken, n)
+	chosen := place.Choose(members.PlaceKey(x.id), nodes, taken, n)
 	if x.priorityBytes > 0 && len(chosen) < n {
-		chosen = chooseFull(placeKey(x.id), nodes, taken, chosen, n)
+		chosen = place.ChooseFull(members.PlaceKey(x.id), nodes, taken, chosen, n)
 	}
 	var ids []string
 	for _, n := range chosen {
@@ -127,19 +122,6 @@ func (x *replicatedWrite) choose(n int) []string {
 		x.tried[n.ID] = true
 	}
 	return ids
-}
-
-// chooseFull returns chosen, extended to up to n nodes with full ones.
-func chooseFull(key place.Key, nodes []place.Node, taken []string, chosen []place.Node, n int) []place.Node {
-	taken = slices.Clone(taken)
-	for _, x := range chosen {
-		taken = append(taken, x.ID)
-	}
-	all := slices.Clone(nodes)
-	for i := range all {
-		all[i].Full = false
-	}
-	return append(chosen, place.Choose(key, all, taken, n-len(chosen))...)
 }
 
 // replicas returns the nodes that have the extent or a part of it.
@@ -217,7 +199,7 @@ func (x *replicatedWrite) readTail(p []byte, off int64) bool {
 // replicas.
 func (x *replicatedWrite) loseLocalReplica(err error) error {
 	x.localReplica = nil
-	if !goesElsewhere(err) || len(x.branches) == 0 {
+	if !local.RefusesExtents(err) || len(x.branches) == 0 {
 		return err
 	}
 	x.s.log.Warn("local replica dropped", "extent", x.id.String(), "err", err)
@@ -267,7 +249,7 @@ func (x *replicatedWrite) dropFailed(node string, err error) {
 func (x *replicatedWrite) dropNode(node string, err error) {
 	x.s.log.Warn("replica dropped", "extent", x.id.String(), "node", node, "err", err)
 	if errors.Is(err, api.ErrUnreachable) {
-		x.s.peers.suspect(node)
+		x.s.peers.Suspect(node)
 	}
 	x.s.abortInBackground([]string{node}, x.stream)
 }
@@ -411,7 +393,7 @@ func (x *replicatedWrite) reread(b *branch, p []byte, off int64) error {
 func (x *replicatedWrite) readSealed(node string, p []byte, off int64) error {
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
-	peer, err := x.s.peer(ctx, node)
+	peer, err := x.s.peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}

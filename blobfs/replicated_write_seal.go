@@ -46,7 +46,7 @@ func (x *replicatedWrite) Seal(ctx context.Context, last bool) (ExtentRef, error
 		x.sendHolders()
 	}
 	x.ref.Replicas = slices.Clone(x.sealed)
-	x.s.repairer.listChanged(x.id, Holders{Nodes: x.sealed})
+	x.s.repairer.ListChanged(x.id, Holders{Nodes: x.sealed})
 	return x.ref, nil
 }
 
@@ -95,7 +95,7 @@ func (x *replicatedWrite) hasSealed(node string) bool {
 	}
 	ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.ReplyTimeout)
 	defer cancel()
-	p, err := x.s.peer(ctx, node)
+	p, err := x.s.peers.Peer(ctx, node)
 	if err != nil {
 		return false
 	}
@@ -141,7 +141,7 @@ func (x *replicatedWrite) sendHolders() {
 		}
 	}
 	id := x.id
-	x.s.each(x.s.ctx, others, func(ctx context.Context, p api.Peer) {
+	x.s.peers.Each(x.s.ctx, others, func(ctx context.Context, p api.Peer) {
 		if err := p.SetHolders(ctx, id, h); err != nil {
 			x.s.log.Warn("holder list not saved by a replica", "extent", id.String(), "err", err)
 		}
@@ -162,7 +162,7 @@ func (x *replicatedWrite) Drop() {
 		}
 		_ = x.s.disks.DropExtent(context.Background(), id)
 	}
-	x.s.inBackground(others, func(ctx context.Context, p api.Peer) { _ = p.Drop(ctx, id, api.GivenUp) })
+	x.s.peers.EachInBackground(others, func(ctx context.Context, p api.Peer) { _ = p.Drop(ctx, id, api.GivenUp) })
 	var streams []string
 	for _, b := range x.branches {
 		streams = append(streams, b.nodes...)

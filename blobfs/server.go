@@ -9,11 +9,17 @@ import (
 )
 
 // Peer returns the methods that this node serves to other nodes, see api.Serve.
-func (s *Store) Peer() api.Peer { return server{s} }
+func (s *Store) Peer() api.Peer {
+	return server{s: s, Sweep: s.gc.Participant(), Logs: s.logs.Replicas()}
+}
 
 // server is the store as other nodes see it. Its methods call other nodes only to forward down a
 // chain and for Copy.
-type server struct{ s *Store }
+type server struct {
+	s *Store
+	api.Sweep
+	api.Logs
+}
 
 // Begin implements api.Extents.
 func (v server) Begin(_ context.Context, b api.Begin, done func(error)) {
@@ -100,21 +106,21 @@ func (v server) Abort(_ context.Context, id api.StreamID, done func(error)) {
 func (v server) Read(ctx context.Context, r api.Ref, p []byte, off int64) error {
 	x, release, err := v.s.cache.open(ctx, r)
 	if err != nil {
-		v.s.recordIfCorrupt(r.Extent, err)
+		v.s.corruption.RecordIfCorrupt(r.Extent, err)
 		return err
 	}
 	defer release()
 	err = x.ReadVerified(p, off)
-	v.s.recordIfCorrupt(r.Extent, err)
+	v.s.corruption.RecordIfCorrupt(r.Extent, err)
 	return err
 }
 
 // Stat implements api.Extents.
 func (v server) Stat(ctx context.Context, x ExtentID) (local.ExtentStat, error) {
 	st, err := v.s.disks.StatExtent(ctx, x)
-	v.s.recordIfCorrupt(x, err)
+	v.s.corruption.RecordIfCorrupt(x, err)
 	if err == nil {
-		err = v.s.corruptExtents.reason(x)
+		err = v.s.corruption.Reason(x)
 	}
 	return st, err
 }
@@ -141,7 +147,7 @@ func (v server) Drop(ctx context.Context, x ExtentID, _ api.Reason) error {
 	defer v.s.cache.forgetExtent(x)
 	err := v.s.disks.DropExtent(ctx, x)
 	if err == nil {
-		v.s.clearCorruption(x)
+		v.s.corruption.Clear(x)
 	}
 	return err
 }
@@ -154,7 +160,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 	for _, info := range v.s.extentsOf(blob) {
 		err := v.s.disks.DropExtent(ctx, info.ID)
 		if err == nil {
-			v.s.clearCorruption(info.ID)
+			v.s.corruption.Clear(info.ID)
 			n++
 		} else if !errors.Is(err, local.ErrNoExtent) {
 			return n, err
@@ -174,7 +180,7 @@ func (v server) DropBlob(ctx context.Context, blob ID, _ api.Reason) (int, error
 func (v server) SetHolders(ctx context.Context, x ExtentID, h Holders) error {
 	err := v.s.disks.SetHolders(ctx, x, h)
 	if err == nil {
-		v.s.repairer.listChanged(x, h)
+		v.s.repairer.ListChanged(x, h)
 	}
 	return err
 }
@@ -184,11 +190,11 @@ func (v server) Verify(ctx context.Context, r api.Ref) error {
 	clock := v.s.cluster.Clock
 	began := clock.Now()
 	err := v.s.disks.ScrubExtent(ctx, r.Extent, func(int64) error {
-		v.s.repairer.yieldIfBusy(ctx, clock.Now()-began)
+		v.s.repairer.Limits().YieldIfBusy(ctx, clock.Now()-began)
 		began = clock.Now()
 		return ctx.Err()
 	})
-	v.s.recordIfCorrupt(r.Extent, err)
+	v.s.corruption.RecordIfCorrupt(r.Extent, err)
 	if err != nil {
 		return err
 	}
@@ -215,4 +221,24 @@ func (s *Store) extentsOf(blob ID) []local.ExtentInfo {
 		}
 		after = infos[len(infos)-1].ID
 	}
+}
+
+// held returns the state of extents on this node.
+func (s *Store) held(xs []ExtentID) []api.Held {
+	all := make([]api.Held, len(xs))
+	for i, x := range xs {
+		info, err := s.disks.ExtentInfo(x)
+		if err != nil {
+			if s.disks.InQuarantine(x) {
+				all[i].State = api.Unwanted
+			}
+			continue
+		}
+		all[i] = api.Held{State: api.Good, Length: info.Length, Holders: info.Holders}
+		if info.Retired || s.corruption.Has(x) {
+			all[i].State = api.Bad
+		}
+		all[i].Repairs = s.repairer.Repairs(&info)
+	}
+	return all
 }

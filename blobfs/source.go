@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
 	"github.com/steledb/stele/blobfs/place"
 )
 
@@ -37,7 +38,7 @@ func (s *Store) openSource(ctx context.Context, blob ID, ref ExtentRef) (*source
 		x.localReplica = localReplica
 		return x, nil
 	}
-	s.recordIfCorrupt(x.ref.Extent, errLocal)
+	s.corruption.RecordIfCorrupt(x.ref.Extent, errLocal)
 	if ctx.Err() != nil {
 		return nil, errLocal
 	}
@@ -72,7 +73,7 @@ func (x *source) ReadVerified(p []byte, off int64) error {
 			return nil
 		}
 		x.corrupt.Store(true)
-		x.s.recordIfCorrupt(x.ref.Extent, errLocal)
+		x.s.corruption.RecordIfCorrupt(x.ref.Extent, errLocal)
 	}
 	if err := x.read(p, off); err != nil {
 		return errors.Join(errLocal, err)
@@ -105,7 +106,7 @@ func (x *source) readPart(p []byte, off int64) error {
 	x.mu.Lock()
 	best := x.best
 	x.mu.Unlock()
-	if best != "" && !x.s.peers.suspected(best) {
+	if best != "" && !x.s.peers.Suspected(best) {
 		ctx, cancel := context.WithTimeout(x.s.ctx, x.s.cluster.HedgeAfter)
 		err := x.readFrom(ctx, best, p, off)
 		cancel()
@@ -117,7 +118,7 @@ func (x *source) readPart(p []byte, off int64) error {
 }
 
 func (x *source) readFrom(ctx context.Context, node string, p []byte, off int64) error {
-	peer, err := x.s.peer(ctx, node)
+	peer, err := x.s.peers.Peer(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -127,14 +128,14 @@ func (x *source) readFrom(ctx context.Context, node string, p []byte, off int64)
 // candidates returns the other nodes in the order in which to ask them: those that the handle
 // names, then the rest by placement rank. Dead and suspected nodes come last.
 func (x *source) candidates() []string {
-	nodes := x.s.nodes()
+	nodes := x.s.peers.Nodes()
 	rank := slices.Clone(x.hints)
-	for _, n := range place.Rank(placeKey(x.ref.Extent), nodes) {
+	for _, n := range place.Rank(members.PlaceKey(x.ref.Extent), nodes) {
 		rank = append(rank, n.ID)
 	}
 	doubtful := map[string]bool{}
-	for _, m := range x.s.cluster.Membership.Members() {
-		doubtful[m.ID] = !m.Alive || x.s.peers.suspected(m.ID)
+	for _, m := range x.s.peers.Members() {
+		doubtful[m.ID] = !m.Alive || x.s.peers.Suspected(m.ID)
 	}
 	var ids, last []string
 	for _, id := range rank {
@@ -169,7 +170,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 		if next < len(ids) {
 			node := ids[next]
 			next++
-			started := x.s.spawn(func() {
+			started := x.s.work.Go(func() {
 				buf := make([]byte, len(p))
 				ctx, cancel := context.WithTimeout(ctx, x.s.cluster.ReplyTimeout)
 				defer cancel()
@@ -187,7 +188,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 			if a.err == nil {
 				stop()
 				copy(p, a.p)
-				x.s.peers.markAlive(a.node)
+				x.s.peers.MarkAlive(a.node)
 				x.mu.Lock()
 				x.best = a.node
 				x.mu.Unlock()
@@ -207,7 +208,7 @@ func (x *source) search(ctx context.Context, p []byte, off int64) error {
 // failed wraps a node's error and marks an unreachable node as suspected.
 func (x *source) failed(node string, err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
-		x.s.peers.suspect(node)
+		x.s.peers.Suspect(node)
 	}
 	return &api.ReplicaError{Node: node, Err: err}
 }

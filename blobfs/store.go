@@ -11,7 +11,13 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/gc"
 	"github.com/steledb/stele/blobfs/local"
+	"github.com/steledb/stele/blobfs/members"
+	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/blobfs/replog"
+	"github.com/steledb/stele/internal/background"
+	"github.com/steledb/stele/internal/timing"
 )
 
 // Cluster is what a store needs to work with other nodes. The zero value of a field means its
@@ -22,9 +28,9 @@ type Cluster struct {
 	Clock      Clock // default: the system's monotonic clock
 
 	// Logs configures replicated logs.
-	Logs LogConfig
-	// Keep configures the repair of sealed extents.
-	Keep KeepConfig
+	Logs replog.Config
+	// Repair configures the repair of sealed extents.
+	Repair repair.Config
 
 	// Replicas is the replication factor: the number of nodes that keep an extent, if there are
 	// that many. Default 3, at most 8.
@@ -45,18 +51,18 @@ type Cluster struct {
 	// StreamIdle is how long a node keeps a stream that receives nothing. Default 2 min.
 	StreamIdle time.Duration
 
-	// Sweep configures garbage collection.
-	Sweep SweepConfig
+	// GC configures garbage collection.
+	GC gc.Config
 }
 
 func (c Cluster) withDefaults() Cluster {
 	if c.Clock == nil {
-		c.Clock = newSystemClock()
+		c.Clock = timing.SystemClock()
 	}
 	orDefault(&c.Replicas, 3)
-	c.Logs = c.Logs.withDefaults()
-	c.Keep = c.Keep.withDefaults()
-	c.Sweep = c.Sweep.withDefaults()
+	c.Logs = c.Logs.WithDefaults()
+	c.Repair = c.Repair.WithDefaults()
+	c.GC = c.GC.WithDefaults()
 	orDefault(&c.ReplyTimeout, 3*time.Second)
 	orDefault(&c.SealTimeout, 30*time.Second)
 	orDefault(&c.HedgeAfter, 250*time.Millisecond)
@@ -76,12 +82,12 @@ func (c Cluster) Validate() error {
 	switch {
 	case c.Replicas < 0 || c.Replicas > api.ChainMax:
 		return fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, api.ChainMax)
-	case c.Logs.validate() != nil:
-		return c.Logs.validate()
-	case c.Keep.validate() != nil:
-		return c.Keep.validate()
-	case c.Sweep.validate() != nil:
-		return c.Sweep.validate()
+	case c.Logs.Validate() != nil:
+		return c.Logs.Validate()
+	case c.Repair.Validate() != nil:
+		return c.Repair.Validate()
+	case c.GC.Validate() != nil:
+		return c.GC.Validate()
 	case c.ReplyTimeout < 0 || c.SealTimeout < 0 || c.HedgeAfter < 0 || c.StreamIdle < 0:
 		return errors.New("negative duration")
 	case c.WindowBytes != 0 && (c.WindowBytes < 2*pieceBytes || c.WindowBytes > windowBytes):
@@ -97,30 +103,20 @@ type disks = local.Store
 // those of the other members. It is safe for concurrent use.
 type Store struct {
 	*disks
-	cluster        Cluster
-	self           string
-	log            *slog.Logger
-	peers          peers
-	streams        streams
-	cache          extentCache
-	corruptExtents corruptExtents
-	pins           pins
-	gc             gcNode
-	gcStatus       gcStatus
-	abandoned      abandoned
-	frames         frameBuffers
-	// openLogs are the logs that this node appends to.
-	openLogs openLogs
-	repairer *repairer // nil without a membership
+	*gc.Pins
+	cluster    Cluster
+	self       string
+	log        *slog.Logger
+	peers      *members.Peers
+	streams    streams
+	cache      extentCache
+	corruption *repair.Corruption
+	gc         *gc.Collector
+	logs       *replog.Logs
+	repairer   *repair.Repairer // nil without a membership
 
-	ctx    context.Context // canceled by Close
-	cancel context.CancelFunc
-	// mu guards the fields in it. Never held across I/O.
-	mu struct {
-		sync.Mutex
-		closed bool
-	}
-	work sync.WaitGroup // the store's goroutines
+	work *background.Group // the store's goroutines
+	ctx  context.Context   // canceled by Close
 }
 
 // Open opens the store in the data folders of cfg, for a single node.
@@ -144,40 +140,61 @@ func OpenIn(cluster Cluster, cfg Config) (*Store, error) {
 	if s.disks, err = local.Open(cfg); err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.peers.init(s)
+	s.corruption = repair.NewCorruption(s.log)
+	s.work = background.New()
+	s.ctx = s.work.Context()
+	s.peers = members.NewPeers(members.Config{
+		Membership: cluster.Membership, Self: s.self, Clock: s.cluster.Clock, Work: s.work, ReplyTimeout: s.cluster.ReplyTimeout,
+		ExtentBytes: s.ExtentBytes(), Local: s.Peer, Recovered: func() { s.repairer.PeerRecovered() },
+	})
 	s.streams.init(s)
 	s.cache.init(s.disks)
-	s.pins.init()
-	s.gc.init()
-	if s.cluster.Membership != nil && !s.cluster.Keep.Off && !cfg.ReadOnly {
-		s.startRepairer()
+	s.Pins = gc.NewPins()
+	s.logs = replog.New(s.cluster.Logs, replog.Deps{
+		Disks: s.disks, Peers: s.peers, Lists: s.cluster.Lists, Clock: s.cluster.Clock, Work: s.work, Logger: s.log,
+		Replicas: s.cluster.Replicas, ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout,
+	})
+	s.gc = gc.New(s.cluster.GC, gc.Deps{
+		Disks: s.disks, Peers: s.peers, Lists: s.cluster.Lists, Logs: s.logs, Pins: s.Pins, Clock: s.cluster.Clock, Logger: s.log,
+		ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout,
+		Held: s.held, Forget: s.cache.forgetExtent, Delete: s.Delete,
+	})
+	if s.cluster.Membership != nil && !s.cluster.Repair.Off && !cfg.ReadOnly {
+		s.repairer = repair.New(s.cluster.Repair, repair.Deps{
+			Disks: s.disks, Peers: s.peers, Logs: s.logs, Corruption: s.corruption, Clock: s.cluster.Clock, Work: s.work, Logger: s.log,
+			Replicas: s.cluster.Replicas, ReplyTimeout: s.cluster.ReplyTimeout, CallTimeout: s.cluster.SealTimeout, Forget: s.cache.forgetExtent,
+		})
+		s.repairer.Start()
+		s.work.Go(func() { s.gc.DropAbandoned(s.ctx) })
 	}
 	return s, nil
 }
 
+// ReplicatedLogs returns the logs that are replicated on several nodes. The log methods of Store itself
+// are those of package local.
+func (s *Store) ReplicatedLogs() *replog.Logs { return s.logs }
+
+// GC returns the garbage collection of this store.
+func (s *Store) GC() *gc.Collector { return s.gc }
+
+// Repairs returns the state of the repairer, zero if this node has none.
+func (s *Store) Repairs() repair.Status { return s.repairer.Status() }
+
+// Corrupt returns the extents on this node that were found corrupt, and the error of each.
+func (s *Store) Corrupt() map[ExtentID]error { return s.corruption.All() }
+
+// Abandon reports that the caller no longer needs a blob that others may share, see
+// gc.Collector.Abandon.
+func (s *Store) Abandon(h Handle) { s.gc.Abandon(h) }
+
 // Close ends streams from other nodes, waits for the store's goroutines and closes the disks. A
 // second call does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.mu.closed = true
-	s.mu.Unlock()
-	s.cancel()
+	s.work.Stop()
 	s.streams.close()
 	s.work.Wait()
 	s.cache.close()
 	return s.disks.Close()
-}
-
-// spawn runs f in a goroutine that Close waits for. It returns false if the store is closed.
-func (s *Store) spawn(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.closed {
-		return false
-	}
-	s.work.Go(f)
-	return true
 }
 
 // Create begins a blob whose extents will be on this node and others. Garbage collection does not
@@ -198,7 +215,7 @@ func (s *Store) CreateHighPriority(ctx context.Context, bytes int64) (*Writer, e
 
 func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer, error) {
 	id := NewID()
-	s.pins.change(id, func(p *pin) { p.written = true })
+	s.PinWritten(id)
 	w, err := s.create(ctx, id, priorityBytes)
 	if err != nil {
 		s.Release(id)
@@ -209,7 +226,7 @@ func (s *Store) createPinned(ctx context.Context, priorityBytes int64) (*Writer,
 // create begins a blob. priorityBytes is the estimated length of a high-priority blob, else 0.
 func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer, error) {
 	dropped := func() { s.Release(id) }
-	if s.singleNode() {
+	if s.peers.OnlyMember() {
 		if priorityBytes > 0 {
 			return s.disks.CreateHighPriorityAs(ctx, id, priorityBytes, dropped)
 		}
@@ -234,9 +251,7 @@ func (s *Store) create(ctx context.Context, id ID, priorityBytes int64) (*Writer
 
 // usable returns ErrClosed if the store is closed, else the error of ctx.
 func (s *Store) usable(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.closed {
+	if s.work.Stopped() {
 		return ErrClosed
 	}
 	return ctx.Err()
@@ -257,7 +272,7 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 }
 
 func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
-	if s.singleNode() {
+	if s.peers.OnlyMember() {
 		return s.disks.OpenBlob(ctx, h)
 	}
 	if err := s.usable(ctx); err != nil {
@@ -275,7 +290,7 @@ func (s *Store) openBlob(ctx context.Context, h Handle) (*Reader, error) {
 // Delete removes a blob's extents on all nodes that may have them. Nodes that do not answer are
 // skipped: garbage collection removes their extents. It returns ErrNoBlob if no node had any.
 func (s *Store) Delete(ctx context.Context, id ID) error {
-	if s.singleNode() {
+	if s.peers.OnlyMember() {
 		err := s.disks.Delete(ctx, id)
 		if err == nil {
 			s.Release(id)
@@ -295,7 +310,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 	s.cache.forget(id)
 	gone := err == nil
 	var mu sync.Mutex
-	s.each(ctx, nodes, func(ctx context.Context, p api.Peer) {
+	s.peers.Each(ctx, nodes, func(ctx context.Context, p api.Peer) {
 		if n, err := p.DropBlob(ctx, id, api.Deleted); err == nil && n > 0 {
 			mu.Lock()
 			gone = true
@@ -315,13 +330,13 @@ func (s *Store) holdersOf(id ID) []string {
 	whole := false
 	for i, x := range s.extentsOf(id) {
 		if x.Holders.Epoch == 0 || x.ID.Index != i {
-			return s.others()
+			return s.peers.Others()
 		}
 		nodes = append(nodes, x.Holders.Nodes...)
 		whole = x.Last
 	}
 	if !whole {
-		return s.others()
+		return s.peers.Others()
 	}
 	slices.Sort(nodes)
 	return slices.DeleteFunc(slices.Compact(nodes), func(n string) bool { return n == s.self })

@@ -82,7 +82,7 @@ func (t *streams) begin(b api.Begin) (*stream, error) {
 	if x.before = t.byExtent[b.Extent]; x.before != nil {
 		x.before.end()
 	}
-	if !t.s.spawn(x.run) {
+	if !t.s.work.Go(x.run) {
 		return nil, ErrClosed
 	}
 	t.byID[b.Stream], t.byExtent[b.Extent] = x, x
@@ -389,7 +389,7 @@ func (x *stream) sealLocal(s api.Seal) error {
 	}
 	_, err := x.w.Seal(context.Background(), s.Last, s.Holders)
 	if err == nil {
-		x.s.repairer.listChanged(x.begin.Extent, s.Holders)
+		x.s.repairer.ListChanged(x.begin.Extent, s.Holders)
 	}
 	return err
 }

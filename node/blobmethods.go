@@ -345,7 +345,7 @@ func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (repl
 	if err != nil {
 		return nil, err
 	}
-	revived, err := bs.store.Load().Revive(ctx, id)
+	revived, err := bs.store.Load().GC().Revive(ctx, id)
 	switch {
 	case err == nil:
 		return func(e *wire.Encoder) { e.Int(int64(revived)) }, nil
@@ -357,7 +357,7 @@ func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (repl
 
 // blobResumeSweep resumes garbage collection after an alarm.
 func (bs *blobService) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (reply.Result, error) {
-	return nil, bs.store.Load().ResumeSweep(ctx)
+	return nil, bs.store.Load().GC().Resume(ctx)
 }
 
 func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/timing"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
@@ -28,8 +30,8 @@ func (n *Node) openStore(ctx context.Context) error {
 		}
 	}
 	b := n.cfg.budget()
-	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: n.blobMembers, Lists: serverLists{n}, Logs: blobfs.LogConfig{WindowBytes: int(b.logWindow)},
-		Keep: blobfs.KeepConfig{Workers: b.copies}, WindowBytes: b.blobWindow}, blobfs.Config{
+	store, err := blobfs.OpenIn(blobfs.Cluster{Membership: n.blobMembers, Lists: serverLists{n}, Logs: replog.Config{WindowBytes: int(b.logWindow)},
+		Repair: repair.Config{Workers: b.copies}, WindowBytes: b.blobWindow}, blobfs.Config{
 		Folders: blobFolders(n.cfg.DataDirs), Logger: n.log.With("part", "blobfs"), ReserveBytes: n.reserve(), ExtentBytes: n.cfg.ExtentBytes,
 		MasterKeys: n.masterKeys,
 	})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
@@ -121,7 +121,7 @@ func logReplicas(ctx context.Context, locks *session.Client, node string, n int)
 		if err != nil {
 			return err
 		}
-		l, err := blobfs.DecodeLogList(file.Data)
+		l, err := replog.DecodeList(file.Data)
 		if err != nil {
 			return err
 		}

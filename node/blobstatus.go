@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/reply"
 )
@@ -52,7 +53,7 @@ func (bs *blobService) askNodeStore(ctx context.Context, id string) api.NodeStor
 
 // nodeStore returns the status of this node's block store.
 func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
-	k := store.Keeping()
+	k := store.Repairs()
 	x := api.NodeStore{
 		Node: bs.id(), Name: bs.name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
 		UnderBytes: k.ToCopyBytes, CopyRate: k.BytesPerSec, Copied: k.Copied, CopiedBytes: k.CopiedBytes,
@@ -84,13 +85,13 @@ func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api
 	if bs.master().Epoch() != 0 {
 		ctx, cancel := context.WithTimeout(ctx, gcStateTimeout)
 		defer cancel()
-		if halted, err := store.SweepHalted(ctx); err == nil {
+		if halted, err := store.GC().Halted(ctx); err == nil {
 			x.SweepHalted = halted
 		} else {
-			x.SweepHalted = store.Sweeping().Halted
+			x.SweepHalted = store.GC().Status().Halted
 		}
 	}
-	s := store.Sweeping()
+	s := store.GC().Status()
 	x.Sweeps, x.SweepsFailed, x.SweepRound, x.SweptAt = s.Rounds, s.Failed, int64(s.Last.Round), time.UnixMilli(0)
 	x.SweptFound, x.SweptAside, x.SweptRemoved, x.SweptRemovedBytes = int64(s.Last.Garbage), int64(s.Last.Quarantined), int64(s.Last.Removed), s.Last.Bytes
 	if x.SweepError = s.Err; !s.At.IsZero() {
@@ -99,7 +100,7 @@ func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api
 }
 
 // under returns the number of under-replicated extents that this node repairs, and how many of them have one replica or none.
-func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
+func under(k *repair.Status) (all, oneLeft int64) {
 	for live, count := range k.Short {
 		all += count
 		if live <= 1 {
@@ -111,7 +112,7 @@ func under(k *blobfs.KeepStatus) (all, oneLeft int64) {
 
 // openLogs returns the number of logs that this node appends to, and the smallest number of nodes that one of them is on.
 func openLogs(store *blobfs.Store) (logs, replicas int64) {
-	for i, l := range store.OpenLogs() {
+	for i, l := range store.ReplicatedLogs().Writers() {
 		if logs++; i == 0 || int64(l.Replicas) < replicas {
 			replicas = int64(l.Replicas)
 		}

@@ -164,7 +164,7 @@ func (n *Node) encryptGossip(keys [][]byte) error {
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
 func (n *Node) refuseConn(from net.Addr, err error) {
 	n.authz.Audit.ConnectionRejected(from.String(), err)
-	n.refused.Warn(n.log, "connection rejected", err, "peer", advertise.Host(from.String()))
+	n.refused.WarnError(n.log, "connection rejected", err, "peer", advertise.Host(from.String()))
 }
 
 // securedRegistrar registers methods that require certificates: on an open node they fail with api.ErrOpenCluster. It implements
@@ -185,4 +185,12 @@ func (r securedRegistrar) Handle(method string, mode rpc.Mode, h func(*rpc.Call)
 // HandleNames implements method.Registrar.
 func (r securedRegistrar) HandleNames(method string, names int, h method.NamesHandler) {
 	r.n.answerNames(r.Handle, method, names, h)
+}
+
+// nodeVerifier returns the function by which connections are verified to come from a node; nil on an open node.
+func (n *Node) nodeVerifier() func(c net.Conn, id string) error {
+	if n.security == nil {
+		return nil
+	}
+	return n.security.RequireNode
 }

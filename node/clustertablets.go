@@ -181,7 +181,7 @@ func (c *clusterTablets) Rows(ctx context.Context) (tablets []master.Tablet, who
 		err = c.reconcile(ctx, level, tables)
 	}
 	// The rows that were read are valid in any case, and unserved tablets must not wait for this.
-	c.reconcileFailed.Warn(c.n.log, "make METADATA agree with the tables; will try again", err)
+	c.reconcileFailed.WarnError(c.n.log, "make METADATA agree with the tables; will try again", err)
 	return append(tablets, level...), true, nil
 }
 
@@ -201,7 +201,7 @@ func (c *clusterTablets) level(ctx context.Context, from, to string) (tablets []
 		return nil
 	})
 	if ctx.Err() == nil { // otherwise there is no retry
-		c.unread.Warn(c.n.log, "METADATA cannot be read; will try again", err)
+		c.unread.WarnError(c.n.log, "METADATA cannot be read; will try again", err)
 	}
 	return tablets, err == nil
 }
@@ -285,12 +285,12 @@ const pieceBytes = 64 << 20
 // EndLogs implements master.Tablets.
 func (c *clusterTablets) EndLogs(ctx context.Context, server string) (pieces []master.Piece, err error) {
 	store := c.n.store.Load()
-	ids, err := store.SpreadLogs(ctx, server)
+	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		parts, err := store.EndSpreadLog(ctx, server, id, pieceBytes)
+		parts, err := store.ReplicatedLogs().End(ctx, server, id, pieceBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -315,12 +315,12 @@ func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, serv
 // which a full disk cannot wait for.
 func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 	store := c.n.store.Load()
-	ids, err := store.SpreadLogs(ctx, server)
+	ids, err := store.ReplicatedLogs().List(ctx, server)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := store.RemoveSpreadLog(ctx, server, id); err != nil && !errors.Is(err, blobfs.ErrNoLog) {
+		if err := store.ReplicatedLogs().Remove(ctx, server, id); err != nil && !errors.Is(err, blobfs.ErrNoLog) {
 			return err
 		}
 	}

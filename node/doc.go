@@ -2,11 +2,11 @@
 // stops them. It translates remote calls to the parts, and enforces rights (see Rights), quotas (Quotas) and membership of
 // the cluster (Certificates).
 //
-//	rpc ──▶ data.go, scan.go, admin.go ──▶ tablet.Server ──▶ blobfs.Store
+//	rpc ──▶ dataapi, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
 //	    ├─▶ formation, gossip                 members of the cluster, and their addresses
-//	    ├─▶ streams.go ──▶ raftmeta.Group     if the node votes
+//	    ├─▶ raftstreams ──▶ raftmeta.Group    if the node votes
 //	    └─▶ command.go                        commands of the master
 //
 // # Files
@@ -37,7 +37,7 @@
 //	/security/join/<id>    a join token: package security/token
 //	/sweep                 the current round of garbage collection: package blobfs
 //	/quota/...             quotas, and the owners of tables: package node/quota
-//	/locks/...             files and locks of users
+//	/locks/...             files and locks of users: package node/lockserver
 //
 // # Start
 //
@@ -123,9 +123,8 @@
 //	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
 //	press            create_table     all is served       nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
-//	lookUpLockRight  a keep_alive     its answer          one at a time for a connection
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
-//	welcome          streams          its greeting        greets one connection of Raft
+//	welcome          raftstreams      its greeting        greets one connection of Raft
 //	probe            Alive            its part answers    one for each part, at most one at once
 //	change           a change         itself, one at once a change of the catalog whose caller may leave
 //

@@ -271,7 +271,7 @@ func (n *Node) Sees(ids ...string) bool {
 }
 
 // TurnsAwaited reports whether requests wait for turns to work for filters.
-func (n *Node) TurnsAwaited() bool { return n.data.costly.Awaited() }
+func (n *Node) TurnsAwaited() bool { return n.data.Costly.Awaited() }
 
 // SchemaFor reads a table's schema as the guard of a method does.
 func (n *Node) SchemaFor(ctx context.Context, name string) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/logproto"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/metarows"
@@ -274,7 +275,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := blobfs.DecodeLogList(file.Data)
+		l, err := replog.DecodeList(file.Data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
@@ -129,7 +130,7 @@ func allGuards(own map[string]authz.Guard) map[string]authz.Guard {
 		all[m] = authz.Guard{}
 	}
 	for _, m := range metaapi.Methods() {
-		all[m] = lockGuard(m)
+		all[m] = lockserver.Guard(m)
 	}
 	return all
 }

@@ -96,11 +96,11 @@ func (n *Node) newFormer() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
 		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKey.Keys(), Certified: n.security != nil,
-		Store: identityStore{&n.self}, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
+		Store: &n.self, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
 		Found: n.security.Cluster(), Dialer: n.security.Dialer(""),
 		Admit: n.admit, Removed: n.removed.Has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
-	n.self.view(func(f *identity.Folders) {
+	n.self.View(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
 	})
 	if n.security != nil && cfg.Cluster == "" {
@@ -184,7 +184,7 @@ func (n *Node) addMember(ctx context.Context, p formation.Peer) {
 // selfMeta returns what the node publishes by gossip.
 func (n *Node) selfMeta() gossip.Meta {
 	m := gossip.Meta{Name: n.cfg.Name, RPC: n.RPCAddr(), HTTP: n.HTTPAddr(), Zone: n.cfg.Zone, Version: Version()}
-	n.self.view(func(f *identity.Folders) {
+	n.self.View(func(f *identity.Folders) {
 		m.ID, m.Start, m.Voter, m.RaftEpoch = f.Node, f.Starts, f.Voter(), f.RaftEpoch
 	})
 	m.CapacityBytes, m.FreeBytes = n.diskSpace()

@@ -175,3 +175,14 @@ func samplesOf(tablets []tablet.TabletStats, start []byte) (samples []api.RowSam
 	}
 	return samples
 }
+
+// dataLocator locates tablets for requests of rows.
+type dataLocator struct{ n *Node }
+
+// TabletsOf implements dataapi.Tablets.
+func (l dataLocator) TabletsOf(table string) *tablet.Server { return l.n.tabletsOf(table) }
+
+// Misrouted implements dataapi.Tablets.
+func (l dataLocator) Misrouted(a *authz.Access, err error, table string, id uint64, row []byte) error {
+	return l.n.misroutedErrorFor(a, err, table, id, row)
+}

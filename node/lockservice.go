@@ -60,7 +60,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err := n.hold(ctx); err != nil {
 		return err
 	}
-	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
+	if err := n.self.Change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
 	n.publishMeta()
@@ -84,12 +84,12 @@ func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
 			dir = f.RaftDir()
 		}
 	}
-	n.self.view(look)
+	n.self.View(look)
 	if dir != "" && !founding {
 		if err := n.checkReturn(ctx); err != nil {
 			return false, err
 		}
-		n.self.view(look)
+		n.self.View(look)
 	}
 	if dir == "" {
 		return false, nil

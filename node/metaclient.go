@@ -127,9 +127,14 @@ func (n *Node) lockService() (metaapi.Service, error) {
 	if group, _ := n.voter.group(); group != nil {
 		return group.Service(), nil
 	}
+	return nil, n.notVoting()
+}
+
+// notVoting returns the error of a node that does not vote: a *NotLeaderError, with another voter if one is known.
+func (n *Node) notVoting() error {
 	elsewhere := &metaapi.NotLeaderError{}
 	if n.ring == nil {
-		return nil, elsewhere
+		return elsewhere
 	}
 	for _, m := range n.ring.Members() {
 		if m.Voter && !m.Self && m.State == gossip.Alive {
@@ -137,5 +142,5 @@ func (n *Node) lockService() (metaapi.Service, error) {
 			break
 		}
 	}
-	return nil, elsewhere
+	return elsewhere
 }

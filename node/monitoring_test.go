@@ -23,6 +23,9 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	if err := c.SetQuota(t.Context(), client.QuotaOfTable, "t", map[string]int64{api.QuotaReadOps: 1000}, 0); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := c.Table("none").Get(t.Context(), "row"); err == nil { // and of a method's errors
+		t.Fatal("read a table that does not exist")
+	}
 	metric := regexp.MustCompile(`\b(stele|process)_[a-z0-9_]+`)
 	for _, file := range []string{"stele.rules.yml", "stele-dashboard.json"} {
 		text, err := os.ReadFile("../ansible/roles/monitoring/files/" + file)

@@ -22,11 +22,13 @@ import (
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -47,7 +49,7 @@ type Node struct {
 	started time.Time
 
 	// self is the node's identity, from its data directories.
-	self selfIdentity
+	self identity.Self
 	// unlock releases the data directory lock; nil if it is not held.
 	unlock func()
 	// serving is set while the node serves data.
@@ -87,6 +89,7 @@ type Node struct {
 	refused loglimit.ByReason // connections, requests to join, and damaged files
 	epochs  command.Gate
 	voter   *voter
+	Service *lockserver.Service
 	meta    namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
@@ -106,7 +109,7 @@ type Node struct {
 	master    *master.Master
 
 	limits    table.Limits
-	data      *dataService
+	data      *dataapi.Service
 	blobs     *blobService
 	results   results.Memory
 	quotas    *quotas.Service
@@ -225,7 +228,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := dirs.Begin(); err != nil {
 		return err
 	}
-	n.self.open(dirs)
+	n.self.Open(dirs)
 	if err := n.serve(listener); err != nil {
 		return err
 	}
@@ -309,7 +312,7 @@ func (n *Node) Err() error {
 }
 
 // RPCAddr returns the address that clients and other nodes connect to.
-func (n *Node) RPCAddr() string { return n.self.address }
+func (n *Node) RPCAddr() string { return n.self.Address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
 func (n *Node) HTTPAddr() string {
@@ -321,6 +324,10 @@ func (n *Node) HTTPAddr() string {
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.id() }
+
+func (n *Node) id() string        { return n.self.ID() }
+func (n *Node) cluster() string   { return n.self.Cluster() }
+func (n *Node) raftEpoch() uint64 { return n.self.RaftEpoch() }
 
 // ClusterID returns the cluster's id.
 func (n *Node) ClusterID() string { return n.cluster() }
@@ -371,7 +378,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 		}
 	}
 	n.changes.End(ctx)
-	n.data.cursors.close()
+	n.data.Close()
 	n.blobs.uploads.close()
 	if s := n.server.Load(); s != nil {
 		errs = append(errs, s.closeWithin(within))

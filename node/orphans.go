@@ -49,7 +49,7 @@ func (tb *tableService) removeOrphans() {
 		if err == nil {
 			tb.swept.Store(epoch)
 		} else if tb.ctx.Err() == nil && tb.master().Epoch() != 0 {
-			failed.Warn(tb.log, "take away what is left over of tables that are not there; will try again", err)
+			failed.WarnError(tb.log, "take away what is left over of tables that are not there; will try again", err)
 			timing.Sleep(tb.ctx, orphansRetry)
 		}
 	}

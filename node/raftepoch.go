@@ -36,7 +36,7 @@ func (n *Node) settleEpoch(ctx context.Context, c namespace.ClusterFile) error {
 	case c.Epoch == own:
 		return nil
 	case group == nil || c.Epoch > own:
-		return n.self.change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.Epoch) })
+		return n.self.Change(func(f *identity.Folders) error { return f.SetRaftEpoch(c.Epoch) })
 	}
 	n.enter("the other nodes, to verify that the lock service does not run without this one")
 	if other := n.livingGroup(ctx, own); other != nil {
@@ -143,7 +143,7 @@ func (n *Node) giveUpLog(epoch uint64) error {
 
 // setLogAside is giveUpLog for a log that is not open.
 func (n *Node) setLogAside(epoch uint64) error {
-	return n.self.change(func(f *identity.Folders) error {
+	return n.self.Change(func(f *identity.Folders) error {
 		if err := f.EndVoter(); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (n *Node) fleet(ctx context.Context) ([]clusterNode, error) {
 		}
 		x := clusterNode{id: id}
 		if err := json.Unmarshal(f.Data, &x.record); err != nil {
-			n.refused.Warn(n.log, "node skipped: its record is damaged", err, "file", namespace.NodePath(id))
+			n.refused.WarnError(n.log, "node skipped: its record is damaged", err, "file", namespace.NodePath(id))
 			continue
 		}
 		x.Member, _ = n.member(id)

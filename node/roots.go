@@ -194,10 +194,10 @@ func (rf *blobRefs) eachNamed(ctx context.Context, each func(blobfs.ID, blobName
 	return nil
 }
 
-// sweepRoots marks what garbage collection must keep. It implements blobfs.Roots.
+// sweepRoots marks what garbage collection must keep. It implements gc.Roots.
 type sweepRoots struct{ refs *blobRefs }
 
-// Mark implements blobfs.Roots. It reads all of METADATA.
+// Mark implements gc.Roots. It reads all of METADATA.
 func (r sweepRoots) Mark(ctx context.Context, mark func(blobfs.ID)) error {
 	return r.refs.eachNamed(ctx, func(id blobfs.ID, _ blobName) { mark(id) })
 }
@@ -239,10 +239,10 @@ func (bs *blobService) sweepWhileMaster() {
 		}
 	})
 	// From now on the metrics show whether it is halted.
-	if _, err := bs.store.Load().SweepHalted(ctx); err != nil && ctx.Err() == nil {
+	if _, err := bs.store.Load().GC().Halted(ctx); err != nil && ctx.Err() == nil {
 		bs.log.Info("state of garbage collection unknown", "err", err)
 	}
 	if timing.Sleep(ctx, sweepDelay); ctx.Err() == nil {
-		bs.store.Load().NewSweeper(sweepRoots{bs.refs}).Run(ctx)
+		bs.store.Load().GC().NewSweeper(sweepRoots{bs.refs}).Run(ctx)
 	}
 }

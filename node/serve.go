@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -33,15 +34,15 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.rpc, n.results.Crowded = server, server.Crowded
-	if n.self.address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
+	if n.self.Address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
 	if err := n.newFormer(); err != nil {
 		return err
 	}
 	n.former.Handle(server)
-	n.voter = newVoter(n, server.Claim(raftByte))
-	metaapi.ServeCurrent(server, n.lockServiceForOthers)
+	n.voter = newVoter(n, server.Claim(raftstreams.FirstByte))
+	metaapi.ServeCurrent(server, n.Service.ForCall)
 	blobapi.Serve(server, n.servePeer)
 	n.handleIdentity()
 	n.tokenAuth.Register(server.Handle)
@@ -53,15 +54,14 @@ func (n *Node) serve(listener net.Listener) error {
 	n.tableOps.register(registrar{n})
 	n.usage.Register(registrar{n})
 	n.quotas.Register(registrar{n})
-	n.data.register(n.handle)
+	n.data.Register(registrar{n})
 	n.handleOwn()
 	n.handleNodes()
 	n.blobs.register(registrar{n})
 	n.enrolment.Register(securedRegistrar{n})
 	n.authority.Register(securedRegistrar{n})
 	n.gossipKey.Register(securedRegistrar{n})
-	stop := n.data.cursors.start()
-	n.background.Go(func() { n.data.cursors.sweep(stop) })
+	n.background.Go(n.data.Start())
 	stopUploads := n.blobs.uploads.start()
 	n.background.Go(func() { n.blobs.uploads.sweep(stopUploads) })
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {

@@ -6,11 +6,12 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/internal/fair"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
@@ -27,6 +28,8 @@ func (n *Node) newServices() {
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
+	n.Service = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
+		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *certs.Transport { return n.security }, signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, cluster: n.ClusterID}
 	n.newCertificates()
@@ -50,6 +53,13 @@ func (n *Node) newServices() {
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
 		members: func() *blobMembership { return n.blobMembers }, master: theMaster,
 		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: rows}}
-	n.data = &dataService{ctx: n.ctx, limits: &n.limits, authz: n.authz, costly: fair.New(costlyTurns(), turnsWaitMax), results: &n.results, tablets: n, quotas: n.quotas}
-	n.data.cursors.bytesMax = n.cfg.budget().cursors
+	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
+}
+
+// lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.
+func (n *Node) lockGroup() lockserver.Group {
+	if group, _ := n.voter.group(); group != nil {
+		return group
+	}
+	return nil
 }

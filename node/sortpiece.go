@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 
-	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/tablet"
@@ -20,8 +20,8 @@ func (s *tabletServer) sort(ctx context.Context, o *order) (reply.Result, error)
 	b := s.n.cfg.budget()
 	s.n.reservation.change(b.sortBytes())
 	defer s.n.reservation.change(-b.sortBytes())
-	piece := blobfs.LogPiece{Start: o.start, End: o.end}
-	r, err := s.n.store.Load().OpenLogPiece(ctx, o.dead, o.log, piece)
+	piece := replog.Piece{Start: o.start, End: o.end}
+	r, err := s.n.store.Load().ReplicatedLogs().OpenPiece(ctx, o.dead, o.log, piece)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) 
 	s.NodeID = n.id()
 	s.Tables, s.Tablets = n.servedTables()
 	store := n.store.Load()
-	k := store.Keeping()
+	k := store.Repairs()
 	s.Replicas = int64(store.Wanted())
 	s.UnderReplicated, _ = under(&k)
 	s.Counting = !k.Known

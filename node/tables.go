@@ -235,7 +235,7 @@ func (s *tabletServer) renewSchemas() {
 		}
 		err := s.tablets.RenewSchemas(s.n.ctx)
 		s.forgetDropped()
-		failed.Warn(s.n.log, "schemas not read; retrying", err)
+		failed.WarnError(s.n.log, "schemas not read; retrying", err)
 		if again = nil; err != nil {
 			again = time.After(schemasRetry)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
@@ -33,7 +34,7 @@ func TestCostlyRequestsWaitForTurns(t *testing.T) {
 	var coded wire.Encoder
 	table.AppendFilter(&coded, costly)
 	filter := coded.Bytes()
-	if _, err := n.data.filters.compile(filter, costly, &n.limits); err != nil { // to compile it takes a turn as well
+	if _, err := tb.Get(ctx, "small", client.Filter(costly)); err != nil { // to compile it takes a turn as well
 		t.Fatal(err)
 	}
 	if _, err := tb.Get(ctx, "small", client.Filter(table.ValueRegex("v.*"))); err != nil {
@@ -97,8 +98,8 @@ func TestCrowdedTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	answers := make(chan error, turnsWaitMax+1)
-	for range turnsWaitMax + 1 {
+	answers := make(chan error, dataapi.TurnsWaitMax+1)
+	for range dataapi.TurnsWaitMax + 1 {
 		go func() {
 			r := api.ReadRequest{Table: "t", Row: []byte("slow"), Filter: coded.Bytes()}
 			answers <- conn.Call(ctx, api.MethodRead, r.Append, nil)
@@ -150,15 +151,15 @@ func takeAllTurns(t *testing.T, n *Node) (release func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	count := costlyTurns()
+	count := dataapi.CostlyTurns()
 	for range count {
-		if err := n.data.costly.Acquire(ctx, "test"); err != nil {
+		if err := n.data.Costly.Acquire(ctx, "test"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return func() {
 		for range count {
-			n.data.costly.Release()
+			n.data.Costly.Release()
 		}
 	}
 }
@@ -166,7 +167,7 @@ func takeAllTurns(t *testing.T, n *Node) (release func()) {
 // untilAwaited waits until a request waits for a turn, or none does. No request must be answered meanwhile.
 func untilAwaited(t *testing.T, n *Node, awaited bool, answered <-chan error) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); n.data.costly.Awaited() != awaited; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); n.data.Costly.Awaited() != awaited; time.Sleep(time.Millisecond) {
 		select {
 		case err := <-answered:
 			t.Fatalf("answered without a turn: %v", err)

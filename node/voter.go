@@ -11,6 +11,8 @@ import (
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 )
@@ -28,7 +30,7 @@ type voter struct {
 		sync.Mutex
 		group *raftmeta.Group
 		// feed receives what claims accepts; nil while there is no group.
-		feed *handedOver
+		feed *raftstreams.Feed
 		// changed is closed, and replaced, when group changes.
 		changed chan struct{}
 		// unheard has the time since which servers that never answered have been observed.
@@ -75,7 +77,7 @@ func (v *voter) accept() {
 		v.mu.Lock()
 		feed := v.mu.feed
 		v.mu.Unlock()
-		if feed == nil || !feed.offer(c) {
+		if feed == nil || !feed.Offer(c) {
 			_ = c.Close()
 		}
 	}
@@ -84,7 +86,7 @@ func (v *voter) accept() {
 // open opens the Raft log in dir. With join, a new log waits for the group's leader.
 func (v *voter) open(dir string, join bool) error {
 	n := v.n
-	feed := newHandedOver(v.claims.Addr())
+	feed := raftstreams.NewFeed(v.claims.Addr())
 	log := n.log.With("part", "raftmeta")
 	// High-priority blobs and logs use half of the reserve, and need the lock service: deleting
 	// a log changes its list.
@@ -96,10 +98,11 @@ func (v *voter) open(dir string, join bool) error {
 			}
 		},
 		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
-		ShareOf:   n.cfg.lockShare,
-		Streams: &streams{
-			Listener: feed, self: greeting{cluster: n.cluster(), epoch: n.raftEpoch(), from: n.id()}, resolve: n.addressOf, log: log, security: n.security,
-		},
+		QuotaOf:   func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) },
+		Streams: raftstreams.New(raftstreams.Config{
+			Listener: feed, Cluster: n.cluster(), Epoch: n.raftEpoch(), Node: n.id(), Resolve: n.addressOf,
+			Dial: n.security.DialNode, RequireNode: n.nodeVerifier(), Log: log,
+		}),
 	})
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func (v *voter) open(dir string, join bool) error {
 	return nil
 }
 
-func (v *voter) set(group *raftmeta.Group, feed *handedOver) {
+func (v *voter) set(group *raftmeta.Group, feed *raftstreams.Feed) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.group, v.mu.feed = group, feed
@@ -146,7 +149,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 			Message: fmt.Sprintf("the group has epoch %d, but node %s has epoch %d", m.RaftEpoch, n.id(), own)}
 	}
 	dir := ""
-	err := n.self.change(func(f *identity.Folders) (err error) {
+	err := n.self.Change(func(f *identity.Folders) (err error) {
 		dir, err = f.BeginVoter(m.RaftEpoch)
 		return err
 	})
@@ -156,7 +159,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 	if err := n.voter.open(dir, true); err != nil {
 		return fmt.Errorf("become a voter: open the lock service's log: %w", err)
 	}
-	if err := n.self.change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
+	if err := n.self.Change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
 		return errors.Join(err, n.voter.close())
 	}
 	n.publishMeta()
@@ -184,66 +187,10 @@ func (n *Node) stopVoting() error {
 	if err := n.voter.close(); err != nil {
 		return fmt.Errorf("close the lock service's log: %w", err)
 	}
-	if err := n.self.change(func(f *identity.Folders) error { return f.EndVoter() }); err != nil {
+	if err := n.self.Change(func(f *identity.Folders) error { return f.EndVoter() }); err != nil {
 		return err
 	}
 	n.log.Info("node stopped voting in the lock service")
 	n.publishMeta()
 	return nil
 }
-
-// handedOver is a listener that is fed with connections accepted elsewhere.
-type handedOver struct {
-	addr  net.Addr
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
-
-// handedOverMax bounds the connections that wait for Accept.
-const handedOverMax = 64
-
-func newHandedOver(addr net.Addr) *handedOver {
-	return &handedOver{addr: addr, conns: make(chan net.Conn, handedOverMax), done: make(chan struct{})}
-}
-
-// offer queues a connection and reports whether it was queued.
-func (h *handedOver) offer(c net.Conn) bool {
-	select {
-	case <-h.done:
-		return false
-	default:
-	}
-	select {
-	case h.conns <- c:
-		return true
-	default:
-		return false
-	}
-}
-
-// Accept implements net.Listener.
-func (h *handedOver) Accept() (net.Conn, error) {
-	select {
-	case c := <-h.conns:
-		return c, nil
-	case <-h.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (h *handedOver) Close() error {
-	h.once.Do(func() { close(h.done) })
-	for {
-		select {
-		case c := <-h.conns:
-			_ = c.Close()
-		default:
-			return nil
-		}
-	}
-}
-
-// Addr implements net.Listener.
-func (h *handedOver) Addr() net.Addr { return h.addr }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
 )
@@ -116,14 +119,7 @@ func TestNeverBelowQuorum(t *testing.T) {
 	}
 	ids := slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(id string) bool { return id == l.cfg.ID })
 	c.kill(ids[0])
-	eventually(t, "the dead one is missed", func() bool {
-		for _, m := range l.Members() {
-			if m.ID == ids[0] {
-				return !l.live(m)
-			}
-		}
-		return false
-	})
+	eventually(t, "the dead one is missed", func() bool { return !l.changer.live(memberOf(l, ids[0])) })
 	var q *QuorumError
 	if err := l.Remove(ctx, ids[1]); !errors.As(err, &q) || *q != (QuorumError{Voters: 2, Live: 1, Quorum: 2}) || !errors.Is(err, ErrQuorum) {
 		t.Errorf("remove a live one: %v", err)
@@ -138,6 +134,46 @@ func TestNeverBelowQuorum(t *testing.T) {
 	c.set("/f", "x")
 }
 
+// TestTransferToSilentVoter: the error of a transfer to a voter that does not answer names its
+// silence, not its last entry.
+func TestTransferToSilentVoter(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	l := c.leader()
+	id := l.changer.successor()
+	c.kill(id)
+	eventually(t, "the dead one is missed", func() bool { return !l.changer.live(memberOf(l, id)) })
+	var behind *BehindError
+	if err := l.TransferLeadership(short(t, 20*time.Second), id); !errors.As(err, &behind) {
+		t.Fatalf("transfer to a dead voter: %v", err)
+	}
+	if want := regexp.MustCompile(`^` + id + ` has not answered for [0-9.]+m?s$`); !want.MatchString(behind.Error()) {
+		t.Errorf("error %q does not match %s", behind, want)
+	}
+}
+
+// memberOf returns a member as g sees it.
+func memberOf(g *Group, id string) Member {
+	for _, m := range g.Members() {
+		if m.ID == id {
+			return m
+		}
+	}
+	return Member{ID: id, Contact: -1}
+}
+
+func TestBehindErrorText(t *testing.T) {
+	for text, e := range map[string]BehindError{
+		"n2 has not answered this leader":                 {ID: "n2", Silent: true, Contact: -1},
+		"n2 has not answered for 3.21s":                   {ID: "n2", Match: 9, Last: 9, Silent: true, Contact: 3214 * time.Millisecond},
+		"n2 has not confirmed a log entry to this leader": {ID: "n2"},
+		"n2 has caught up to log entry 7 of 900":          {ID: "n2", Match: 7, Last: 900},
+	} {
+		if e.Error() != text || !errors.Is(&e, ErrBehind) {
+			t.Errorf("error %q, want %q", e.Error(), text)
+		}
+	}
+}
+
 // TestPromoteWaitsForTheLog promotes a server that lacks entries.
 func TestPromoteWaitsForTheLog(t *testing.T) {
 	c := newCluster(t, 1, nil)
@@ -148,6 +184,8 @@ func TestPromoteWaitsForTheLog(t *testing.T) {
 	var behind *BehindError
 	if err := l.Promote(short(t, 100*time.Millisecond), "n2"); !errors.As(err, &behind) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("promote a server that is not there: %v", err)
+	} else if text := "n2 has not answered this leader"; behind.Error() != text {
+		t.Errorf("promote a server that is not there: error %q, want %q", behind, text)
 	}
 	c.open("n2")
 	if err := l.Promote(short(t, 20*time.Second), "n2"); err != nil {
@@ -159,11 +197,11 @@ func TestPromoteWaitsForTheLog(t *testing.T) {
 func TestOneChangeAtATime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
-	l.changing.Lock()
+	l.changer.changing.Lock()
 	if err := l.AddNonvoter(t.Context(), "n4"); !errors.Is(err, ErrChanging) {
 		t.Errorf("add during a change: %v", err)
 	}
-	l.changing.Unlock()
+	l.changer.changing.Unlock()
 	if err := l.AddNonvoter(t.Context(), "n4"); err != nil {
 		t.Error(err)
 	}
@@ -220,7 +258,7 @@ func TestJoinIsInitializedOnce(t *testing.T) {
 	if _, err := Open(Config{Dir: dir, ID: "n4", Streams: c.mesh.streams("n4")}); !errors.Is(err, ErrWrongServer) {
 		t.Errorf("opened as another: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, logName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, storage.LogName)); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
@@ -136,7 +140,7 @@ func decodeHello(b []byte, self string) (from string, err error) {
 	case d.Err() != nil || name != helloName:
 		return "", errors.New("peer is not a server of a group")
 	case version != helloVersion || n != 4:
-		return "", &VersionError{What: "connection", Version: version, Known: helloVersion}
+		return "", &fsm.VersionError{What: "connection", Version: version, Known: helloVersion}
 	}
 	from, to := d.Str(), d.Str()
 	switch {
@@ -331,8 +335,12 @@ func encodeVote(e *wire.Encoder, k kind, term uint64, granted bool) {
 // decodeAnswer reads the result of encodeAnswer into answer, whose type matches the request.
 func decodeAnswer(b []byte, from string, answer any) error {
 	d := wire.NewDecoder(b)
-	d.Array()
-	if kind(d.Uint()) == kindError {
+	n := d.Array()
+	k := kind(d.Uint())
+	if want := answerParts(k, answer); d.Err() == nil && n != want {
+		return fmt.Errorf("answer of kind %d has %d parts, not %d", k, n, want)
+	}
+	if k == kindError {
 		code, index, text := d.Uint(), d.Uint(), d.Str()
 		if d.Err() == nil && code == codeNotMember {
 			return &notMemberError{from, index}
@@ -349,6 +357,17 @@ func decodeAnswer(b []byte, from string, answer any) error {
 		return errors.New("trailing bytes after an answer")
 	}
 	return d.Err()
+}
+
+// answerParts returns the number of parts that encodeAnswer writes.
+func answerParts(k kind, answer any) int {
+	if k == kindError {
+		return 4
+	}
+	if _, ok := answer.(*raft.AppendEntriesResponse); ok {
+		return 5
+	}
+	return 3
 }
 
 // decodeVote stores the values of encodeVote in answer.
@@ -379,7 +398,7 @@ func decodeMembers(b []byte) ([]raft.Server, error) {
 		if d.IsNil() {
 			continue
 		}
-		for range d.ArrayMax(serversMax) {
+		for range d.ArrayMax(storage.MembersMax) {
 			var s raft.Server
 			for range d.Map() {
 				switch name := d.Str(); name {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"reflect"
@@ -11,9 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/internal/wire/wiretest"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // goldenMessages are the first message from n1 to n2 and a heartbeat of term 3, as in doc.go.
@@ -102,6 +106,19 @@ func TestMessagesRoundTrip(t *testing.T) {
 			t.Errorf("%+v came out as %+v, %v", tc.want, tc.into, err)
 		}
 	}
+	for k, want := range map[kind]int{kindError: 4, kindAppend: 5, kindHeartbeat: 5} {
+		for n := range 8 {
+			b := wiretest.Encode(func(e *wire.Encoder) { begin(e, n, k, 1, 1, 1, 1, 1, 1) })
+			err := decodeAnswer(b, "n2", &raft.AppendEntriesResponse{})
+			if got := err != nil && strings.HasSuffix(err.Error(), fmt.Sprintf("has %d parts, not %d", n, want)); got != (n != want) {
+				t.Errorf("answer of kind %d with %d parts: %v", k, n, err)
+			}
+		}
+	}
+	b := wiretest.Encode(func(e *wire.Encoder) { begin(e, 4, kindTerm, 7); e.Bool(true) }) // its length counts a part that it lacks
+	if err := decodeAnswer(b, "n2", new(termAnswer)); err == nil {
+		t.Error("accepted an answer that lacks a part")
+	}
 	var term termAnswer
 	if err := decodeAnswer(wiretest.Encode(func(e *wire.Encoder) { encodeAnswer(e, kindTerm, termAnswer(7), nil) }), "n2", &term); err != nil || term != 7 {
 		t.Errorf("term %d, %v", term, err)
@@ -118,7 +135,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 func TestMessageIsTruncated(t *testing.T) {
 	a := &raft.AppendEntriesRequest{Term: 1}
 	for i := range entriesPerWrite {
-		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, FileBytesMax)})
+		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, api.FileBytesMax)})
 	}
 	b := wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, a) })
 	_, got, err := decodeRequest(b, "n1")
@@ -149,7 +166,7 @@ func TestBadMessages(t *testing.T) {
 	if from, err := decodeHello(hello("n2", 1), "n2"); err != nil || from != "n1" {
 		t.Errorf("%s, %v", from, err)
 	}
-	var newer *VersionError
+	var newer *fsm.VersionError
 	if _, err := decodeHello(hello("n2", 2), "n2"); !errors.As(err, &newer) {
 		t.Errorf("newer: %v", err)
 	}

@@ -126,7 +126,7 @@ func (c *Call) Reply(write func(*wire.Encoder)) {
 		}
 	}
 	if c.notify {
-		c.mustFinish(nil, false)
+		c.mustFinish(nil, nil)
 		return
 	}
 	enc := wire.GetEncoder()
@@ -142,11 +142,11 @@ func (c *Call) Reply(write func(*wire.Encoder)) {
 	if limit := c.conn.srv.cfg.MessageBytesMax; enc.Len() > limit {
 		got := enc.Len()
 		enc.Release()
-		c.mustFinish(c.encodeError(&Error{Code: CodeTooLarge, Message: "result too large",
-			Details: map[string]any{"limit": limit, "got": got}}), true)
+		c.finishError(&Error{Code: CodeTooLarge, Message: "result too large",
+			Details: map[string]any{"limit": limit, "got": got}})
 		return
 	}
-	c.mustFinish(enc, false)
+	c.mustFinish(enc, nil)
 }
 
 // Fail answers with AsError(err).
@@ -157,11 +157,16 @@ func (c *Call) Fail(err error) {
 			err = other
 		}
 	}
+	c.finishError(AsError(err))
+}
+
+// finishError answers with e. A notification has no answer; its error is only counted.
+func (c *Call) finishError(e *Error) {
 	if c.notify {
-		c.mustFinish(nil, true)
+		c.mustFinish(nil, e)
 		return
 	}
-	c.mustFinish(c.encodeError(AsError(err)), true)
+	c.mustFinish(c.encodeError(e), e)
 }
 
 func (c *Call) encodeError(e *Error) *wire.Encoder {
@@ -176,20 +181,21 @@ func encodeErrorResponse(framed bool, id uint32, e *Error) *wire.Encoder {
 	return enc
 }
 
-func (c *Call) mustFinish(enc *wire.Encoder, failed bool) {
-	if !c.finish(c.state.Load(), enc, failed) {
+func (c *Call) mustFinish(enc *wire.Encoder, e *Error) {
+	if !c.finish(c.state.Load(), enc, e) {
 		panic("BUG: second answer to one call")
 	}
 }
 
-// finish sends the response enc, which may be nil, and recycles the call. It reports false and does
-// nothing if the call is no longer live in the generation that state holds.
-func (c *Call) finish(state uint64, enc *wire.Encoder, failed bool) bool {
+// finish sends the response enc, which may be nil, and recycles the call. The error e is counted, if
+// it is not nil. finish reports false and does nothing if the call is no longer live in the
+// generation that state holds.
+func (c *Call) finish(state uint64, enc *wire.Encoder, e *Error) bool {
 	if state&1 == 0 || !c.state.CompareAndSwap(state, state+1) {
 		return false
 	}
 	conn, charge, sent := c.conn, c.charge, c.onSent
-	c.method.stats.done(time.Since(c.arrived), failed)
+	c.method.stats.done(time.Since(c.arrived), e)
 	if c.cancel != nil {
 		c.cancel()
 	}
@@ -234,13 +240,17 @@ func newCall(conn *serverConn, m *method, q request, owned bool, charge int64) *
 	return c
 }
 
+// errConnEnded is counted for a call that was not run because its connection had ended. It has the
+// code of a call whose context ended for that reason.
+var errConnEnded = AsError(context.Canceled)
+
 // run runs the handler, or rejects the call if the deadline has passed. The caller must not use the
 // Call afterwards.
 func (c *Call) run() {
 	conn, m, state := c.conn, c.method, c.state.Load()
 	if conn.dead.Load() { // there is no client to answer
 		conn.srv.count.dropped.Add(1)
-		c.finish(state, nil, true)
+		c.finish(state, nil, errConnEnded)
 		return
 	}
 	if c.Expired() {
@@ -272,9 +282,10 @@ func (c *Call) panicked(state uint64) {
 		return
 	}
 	c.keep = true
+	e := Errorf(CodeInternal, "handler panicked")
 	var enc *wire.Encoder
 	if !c.notify {
-		enc = c.encodeError(Errorf(CodeInternal, "handler panicked"))
+		enc = c.encodeError(e)
 	}
-	c.finish(state, enc, true)
+	c.finish(state, enc, e)
 }

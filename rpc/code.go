@@ -62,8 +62,18 @@ func RegisterCodes(names map[Code]string) {
 			panic(fmt.Sprintf("BUG: code %d (%s) is taken by %q or below 100", c, name, old))
 		}
 		codeNames[c] = name
+		codeSlots[c] = len(codeSlots)
 	}
 }
+
+// codeSlots numbers the codes that have names, from 0, for counters by code.
+var codeSlots = func() map[Code]int {
+	slots := make(map[Code]int)
+	for c := range codeNames {
+		slots[c] = len(slots)
+	}
+	return slots
+}()
 
 // String returns the code's name, such as "overloaded", or "code_N" if it has none.
 func (c Code) String() string {

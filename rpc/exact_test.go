@@ -159,6 +159,7 @@ func TestDetachWhileDraining(t *testing.T) {
 // TestRegisterCodes: names are for codes from 100 on, one each.
 func TestRegisterCodes(t *testing.T) {
 	defer delete(codeNames, 100)
+	defer delete(codeSlots, 100)
 	panics := func(c Code) (did bool) {
 		defer func() { did = recover() != nil }()
 		RegisterCodes(map[Code]string{c: "of_a_test"})

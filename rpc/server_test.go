@@ -330,7 +330,7 @@ func TestStats(t *testing.T) {
 		for _, n := range m.Latency {
 			sum += n
 		}
-		if m.Requests != want || sum != want || want > 0 && m.Time <= 0 || (m.Errors == 1) != (m.Method == "fail") {
+		if m.Requests != want || sum != want || want > 0 && m.Time <= 0 || (len(m.Errors) == 1) != (m.Method == "fail") {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -339,7 +339,7 @@ func TestStats(t *testing.T) {
 	}
 	var m methodStats
 	for _, d := range []time.Duration{-1, 0, 1, time.Microsecond, time.Microsecond + 1, 2 * time.Microsecond, 3 * time.Microsecond, time.Hour} {
-		m.done(d, false)
+		m.done(d, nil)
 	}
 	for i, want := range map[int]uint64{0: 4, 1: 2, 2: 1, LatencyBuckets - 1: 1} {
 		if got := m.buckets[i].Load(); got != want {

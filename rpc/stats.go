@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -20,20 +21,59 @@ func LatencyBound(i int) time.Duration {
 	return time.Microsecond << i
 }
 
-// methodStats counts the calls of one method, with three atomic additions a call.
+// methodStats counts the calls of one method, with two atomic additions a call, and one more for an
+// error.
 type methodStats struct {
-	errors  atomic.Uint64
+	errors  atomic.Pointer[[]atomic.Uint64] // by the code's slot, the last for other codes; nil before the first error
 	nanos   atomic.Uint64
 	buckets [LatencyBuckets]atomic.Uint64
 }
 
-func (m *methodStats) done(d time.Duration, failed bool) {
+// done counts a call that took d and was answered with e, or with a result if e is nil.
+func (m *methodStats) done(d time.Duration, e *Error) {
 	d = max(d, 0)
 	m.nanos.Add(uint64(d))
 	m.buckets[min(bits.Len64(uint64((d-1)/time.Microsecond)), LatencyBuckets-1)].Add(1)
-	if failed {
-		m.errors.Add(1)
+	if e != nil {
+		m.failed(e.Code)
 	}
+}
+
+func (m *methodStats) failed(c Code) {
+	counts := m.errors.Load()
+	if counts == nil {
+		made := make([]atomic.Uint64, len(codeSlots)+1)
+		m.errors.CompareAndSwap(nil, &made)
+		counts = m.errors.Load()
+	}
+	other := len(*counts) - 1
+	slot, named := codeSlots[c]
+	if !named {
+		slot = other
+	}
+	(*counts)[min(slot, other)].Add(1)
+}
+
+// OtherCode is the name under which errors are counted whose code has none. Such codes come from
+// other servers whose answers are passed on.
+const OtherCode = "other"
+
+// errorCounts returns the numbers of errors by the code's name, without zeros.
+func (m *methodStats) errorCounts() map[string]uint64 {
+	counts := m.errors.Load()
+	if counts == nil {
+		return nil
+	}
+	other := len(*counts) - 1
+	byName := make(map[string]uint64)
+	for c, slot := range codeSlots {
+		if slot < other {
+			byName[c.String()] = (*counts)[slot].Load()
+		}
+	}
+	byName[OtherCode] = (*counts)[other].Load()
+	maps.DeleteFunc(byName, func(_ string, n uint64) bool { return n == 0 })
+	return byName
 }
 
 // counters are the counters of a Server.
@@ -79,8 +119,10 @@ type Stats struct {
 type MethodStats struct {
 	Method   string
 	Requests uint64        // answered, and notifications handled
-	Errors   uint64        // of those, answered with an error
 	Time     time.Duration // sum, from arrival to answer
+	// Errors counts the requests answered with an error, by the name of its code, or OtherCode. It
+	// has no zeros, and is nil if there are no errors.
+	Errors map[string]uint64
 	// Latency counts requests by time from arrival to answer; see LatencyBound.
 	Latency [LatencyBuckets]uint64
 }
@@ -102,7 +144,7 @@ func (s *Server) Stats() Stats {
 		st.InFlight += conn.inFlight.Load()
 	}
 	for name, m := range s.methods {
-		ms := MethodStats{Method: name, Errors: m.stats.errors.Load(), Time: time.Duration(m.stats.nanos.Load())}
+		ms := MethodStats{Method: name, Errors: m.stats.errorCounts(), Time: time.Duration(m.stats.nanos.Load())}
 		for i := range ms.Latency {
 			ms.Latency[i] = m.stats.buckets[i].Load()
 			ms.Requests += ms.Latency[i]

@@ -5,7 +5,8 @@
 # Prints the mutants that no test notices and a table, and exits with 1 if fewer than MIN percent (90) of a package's
 # mutants are killed. A mutant that makes the tests hang is killed. A mutant that does not compile is not counted.
 # A mutant in code that the short tests do not execute is not tried: the table has the number of these. Accepted
-# survivors, with the reason, are in scripts/mutants/accepted. TABLE=FILE also writes the table to a file.
+# survivors, with the reason, are in scripts/mutants/accepted. One whose function or line does not exist ends the run at
+# once. TABLE=FILE also writes the table to a file.
 #
 # All mutants take hours. SAMPLE=N tries N random mutants of each package, and the table then has a 95% confidence
 # interval. The first line of output has the seed; SEED=S repeats the sample of a seed. Whether a mutant is in the sample
@@ -26,12 +27,16 @@ fi
 if [ ${#packages[@]} -eq 0 ]; then
 	packages=(
 		security/acl security/token security/audit security/pki security/folder security/rollover # rights
-		node/authz node/command node/quota                                                            # rights, fencing, quotas
-		raftmeta/lock.go raftmeta/events.go raftmeta/session rpc table                             # leases, and decoders of input
+		node/authz node/command node/quota                                                         # rights, fencing, quotas
+		raftmeta/fsm/lock.go raftmeta/lease/events.go raftmeta/session rpc table                   # leases, and decoders of input
 		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place                               # acknowledged data
 		client/metadata master
 	)
 fi
+python3 -B scripts/mutants/accepted.py scripts/mutants/accepted
+for package in "${packages[@]}"; do
+	[ -e "${package%%:*}" ] || { echo "there is no $package" >&2; exit 1; }
+done
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT
 "$go" build -modfile=tools/mutants/go.mod -o "$state/gremlins" github.com/go-gremlins/gremlins/cmd/gremlins
@@ -58,7 +63,7 @@ for package in "${packages[@]}"; do
 	esac
 	case $name in # the other tests of these packages take minutes
 	node/authz) run='Guard|Right|Method|Principal' ;;
-	raftmeta/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
+	raftmeta/fsm/lock.go | raftmeta/lease/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
 	esac
 	result=$state/${package//\//-}.json
 	PATH="$PWD/scripts/mutants:$PATH" MUTANTS_GO=$go MUTANTS_STATE=$state MUTANTS_RUN=$run \

@@ -160,16 +160,16 @@ func TestRecoveryOnFullDisks(t *testing.T) {
 	}
 	dead.Close()
 
-	ids, err := f.stores[1].SpreadLogs(t.Context(), "s0")
+	ids, err := f.stores[1].ReplicatedLogs().List(t.Context(), "s0")
 	noError(t, err)
 	var runs []Run
 	var runBlobs []blobfs.ID
 	open := NewOpenRuns(f.blobs(1))
 	for _, id := range ids {
-		pieces, err := f.stores[1].EndSpreadLog(t.Context(), "s0", id, fullExtent)
+		pieces, err := f.stores[1].ReplicatedLogs().End(t.Context(), "s0", id, fullExtent)
 		noError(t, err)
 		for _, p := range pieces {
-			r, err := f.stores[2].OpenLogPiece(t.Context(), "s0", id, p)
+			r, err := f.stores[2].ReplicatedLogs().OpenPiece(t.Context(), "s0", id, p)
 			noError(t, err)
 			m, err := sortWhole(t.Context(), f.blobs(2), r, p.End-p.Start)
 			if err != nil {
@@ -185,7 +185,7 @@ func TestRecoveryOnFullDisks(t *testing.T) {
 	<-recovered
 	open.Close()
 	for _, id := range ids {
-		noError(t, f.stores[1].RemoveSpreadLog(t.Context(), "s0", id))
+		noError(t, f.stores[1].ReplicatedLogs().Remove(t.Context(), "s0", id))
 	}
 	for _, id := range runBlobs {
 		noError(t, f.stores[1].Delete(t.Context(), id))

@@ -15,6 +15,8 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/api"
+	"github.com/steledb/stele/blobfs/repair"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
 )
 
@@ -46,8 +48,8 @@ func newReservedNodes(t testing.TB, n int, extent, reserve int64) *runNodes {
 	for i := range n {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		store, err := blobfs.OpenIn(blobfs.Cluster{
-			Membership: runMembers{c, i, n}, Lists: c, Keep: blobfs.KeepConfig{Off: true},
-			Logs: blobfs.LogConfig{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
+			Membership: runMembers{c, i, n}, Lists: c, Repair: repair.Config{Off: true},
+			Logs: replog.Config{DeadlineMin: time.Second, Retry: 20 * time.Millisecond},
 		}, blobfs.Config{FS: fs, Folders: []string{"/a"}, ExtentBytes: extent, ReserveBytes: reserve, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

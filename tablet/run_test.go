@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -34,7 +35,7 @@ const deadServer = "dead.1"
 // writeRunLog writes mutations of tablets of several tables, which are split meanwhile.
 func writeRunLog(t testing.TB, c *runNodes, rng *rand.Rand) *runLog {
 	l := &runLog{id: blobfs.NewID(), byTable: map[uint64][]heldEntry{}}
-	w, err := c.stores[0].CreateSpreadLog(t.Context(), deadServer, l.id)
+	w, err := c.stores[0].ReplicatedLogs().Create(t.Context(), deadServer, l.id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func runMutation(rng *rand.Rand) *table.RowMutation {
 // interrupted halfway, and another does its work.
 func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (all []RunMeta) {
 	t.Helper()
-	pieces, err := c.stores[1].EndSpreadLog(t.Context(), deadServer, id, bytes)
+	pieces, err := c.stores[1].ReplicatedLogs().End(t.Context(), deadServer, id, bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +156,8 @@ func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (a
 
 // sortPiece sorts a piece in the given memory; if die is not nil, the sorter dies before it seals a
 // run.
-func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p blobfs.LogPiece, memory int64, die func()) ([]RunMeta, error) {
-	r, err := store.OpenLogPiece(ctx, deadServer, id, p)
+func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p replog.Piece, memory int64, die func()) ([]RunMeta, error) {
+	r, err := store.ReplicatedLogs().OpenPiece(ctx, deadServer, id, p)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +302,7 @@ func runRange(t testing.TB, runs []Run, id uint64, start, end []byte) (got []hel
 func TestSortLogTwice(t *testing.T) {
 	c := newRunNodes(t, 1, 256<<10)
 	log := writeRunLog(t, c, rand.New(rand.NewPCG(1, 1)))
-	r, err := c.stores[0].OpenSpreadLog(t.Context(), deadServer, log.id)
+	r, err := c.stores[0].ReplicatedLogs().Open(t.Context(), deadServer, log.id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,11 +87,11 @@ type onReplicatedStore struct {
 }
 
 func (s onReplicatedStore) Logs(ctx context.Context) ([]blobfs.ID, error) {
-	return s.SpreadLogs(ctx, s.server)
+	return s.ReplicatedLogs().List(ctx, s.server)
 }
 
 func (s onReplicatedStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
-	w, err := s.CreateSpreadLog(ctx, s.server, id)
+	w, err := s.ReplicatedLogs().Create(ctx, s.server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s onReplicatedStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWrit
 }
 
 func (s onReplicatedStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader, error) {
-	r, err := s.OpenSpreadLog(ctx, s.server, id)
+	r, err := s.ReplicatedLogs().Open(ctx, s.server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s onReplicatedStore) OpenLog(ctx context.Context, id blobfs.ID) (LogReader
 }
 
 func (s onReplicatedStore) RemoveLog(ctx context.Context, id blobfs.ID) error {
-	return s.RemoveSpreadLog(ctx, s.server, id)
+	return s.ReplicatedLogs().Remove(ctx, s.server, id)
 }
 
 // OnHighPriorityStore is OnReplicatedStore for a server of high-priority tablets (Load.HighPriority), whose
@@ -119,7 +119,7 @@ func OnHighPriorityStore(store *blobfs.Store, server string) Blobs {
 type onHighPriorityStore struct{ onReplicatedStore }
 
 func (s onHighPriorityStore) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
-	w, err := s.CreateHighPriorityLog(ctx, s.server, id)
+	w, err := s.ReplicatedLogs().CreateHighPriority(ctx, s.server, id)
 	if err != nil {
 		return nil, err
 	}

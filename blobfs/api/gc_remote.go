@@ -39,7 +39,7 @@ func (m *Remote) SweepPins(ctx context.Context, round uint64, after local.ID, ma
 // SweepExtents implements Sweep.
 func (m *Remote) SweepExtents(ctx context.Context, round uint64, max int) (all []local.ExtentID, err error) {
 	r := gcRequest{round: round, count: min(max, SweepMax)}
-	err = m.callGC(ctx, MethodSweepExtents, r, func(d *wire.Decoder) { all = decodeExtentIDs(d) })
+	err = m.callGC(ctx, MethodSweepExtents, r, func(d *wire.Decoder) { all = decodeList(d, SweepMax, decodeExtentID) })
 	return all, err
 }
 

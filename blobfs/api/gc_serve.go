@@ -42,7 +42,7 @@ func (r *gcRequest) serve(ctx context.Context, p Peer) (reply func(*wire.Encoder
 		return func(e *wire.Encoder) { appendBlobIDs(e, ids) }, errPins
 	case MethodSweepExtents:
 		all, errList := p.SweepExtents(ctx, r.round, r.count)
-		return func(e *wire.Encoder) { appendExtentIDs(e, all) }, errList
+		return func(e *wire.Encoder) { appendList(e, all, appendExtentID) }, errList
 	case MethodSweepJudge:
 		alarm, err = p.JudgeExtents(ctx, r.round, r.extent, r.extents)
 	case MethodSweepReplicas:

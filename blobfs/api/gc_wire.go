@@ -84,16 +84,13 @@ func (r *gcRequest) append(e *wire.Encoder) {
 		case gcFieldCount:
 			e.Int(int64(r.count))
 		case gcFieldExtent:
-			appendExtentID(e, r.extent)
+			appendExtentID(e, &r.extent)
 		case gcFieldExtents:
-			appendExtentIDs(e, r.extents)
+			appendList(e, r.extents, appendExtentID)
 		case gcFieldReplica:
-			appendReplicaKey(e, r.replica)
+			appendReplicaKey(e, &r.replica)
 		case gcFieldReplicas:
-			e.Array(len(r.replicas))
-			for _, k := range r.replicas {
-				appendReplicaKey(e, k)
-			}
+			appendList(e, r.replicas, appendReplicaKey)
 		}
 	}
 }
@@ -112,109 +109,70 @@ func (r *gcRequest) decode(d *wire.Decoder, n int) error {
 		case gcFieldCount:
 			r.count = int(decodeInt(d, 0, SweepMax))
 		case gcFieldExtent:
-			r.extent = decodeExtentID(d)
+			decodeExtentID(d, &r.extent)
 		case gcFieldExtents:
-			r.extents = decodeExtentIDs(d)
+			r.extents = decodeList(d, SweepMax, decodeExtentID)
 		case gcFieldReplica:
-			r.replica = decodeReplicaKey(d)
+			decodeReplicaKey(d, &r.replica)
 		case gcFieldReplicas:
-			for range d.ArrayMax(SweepMax) {
-				r.replicas = append(r.replicas, decodeReplicaKey(d))
-			}
+			r.replicas = decodeList(d, SweepMax, decodeReplicaKey)
 		}
 	}
-	for range n - len(r.params) {
-		d.Skip()
-	}
+	skip(d, n-len(r.params))
 	return d.Err()
 }
 
-func appendExtentID(e *wire.Encoder, x local.ExtentID) {
+func appendExtentID(e *wire.Encoder, x *local.ExtentID) {
 	e.Array(2)
 	e.Bin(x.Blob[:])
 	e.Int(int64(x.Index))
 }
 
-func decodeExtentID(d *wire.Decoder) (x local.ExtentID) {
+func decodeExtentID(d *wire.Decoder, x *local.ExtentID) {
 	more := d.Array() - 2
 	decode16(d, (*[16]byte)(&x.Blob))
 	x.Index = int(decodeInt(d, 0, local.ExtentsMax-1))
 	skip(d, more)
-	return x
 }
 
-func appendExtentIDs(e *wire.Encoder, all []local.ExtentID) {
-	e.Array(len(all))
-	for _, x := range all {
-		appendExtentID(e, x)
-	}
-}
-
-func decodeExtentIDs(d *wire.Decoder) (all []local.ExtentID) {
-	for range d.ArrayMax(SweepMax) {
-		all = append(all, decodeExtentID(d))
-	}
-	return all
-}
-
-func appendReplicaKey(e *wire.Encoder, k ReplicaKey) {
+func appendReplicaKey(e *wire.Encoder, k *ReplicaKey) {
 	e.Array(2)
 	e.Bin(k.Log[:])
 	e.Uint(k.Seq)
 }
 
-func decodeReplicaKey(d *wire.Decoder) (k ReplicaKey) {
+func decodeReplicaKey(d *wire.Decoder, k *ReplicaKey) {
 	more := d.Array() - 2
 	decode16(d, (*[16]byte)(&k.Log))
 	k.Seq = d.Uint()
 	skip(d, more)
-	return k
-}
-
-// skip skips n values of later versions.
-func skip(d *wire.Decoder, n int) {
-	for range n {
-		d.Skip()
-	}
 }
 
 // A log replica to judge is the array [log, extent, server].
 func appendSweepReplicas(e *wire.Encoder, all []SweepReplica) {
-	e.Array(len(all))
-	for _, x := range all {
+	appendList(e, all, func(e *wire.Encoder, x *SweepReplica) {
 		e.Array(3)
 		e.Bin(x.Log[:])
 		e.Uint(x.Seq)
 		e.Str(x.Server)
-	}
+	})
 }
 
-func decodeSweepReplicas(d *wire.Decoder) (all []SweepReplica) {
-	for range d.ArrayMax(SweepMax) {
+func decodeSweepReplicas(d *wire.Decoder) []SweepReplica {
+	return decodeList(d, SweepMax, func(d *wire.Decoder, x *SweepReplica) {
 		more := d.Array() - 3
-		var x SweepReplica
 		decode16(d, (*[16]byte)(&x.Log))
 		x.Seq, x.Server = d.Uint(), decodeServer(d)
 		skip(d, more)
-		all = append(all, x)
-	}
-	return all
+	})
 }
 
 func appendBlobIDs(e *wire.Encoder, all []local.ID) {
-	e.Array(len(all))
-	for _, id := range all {
-		e.Bin(id[:])
-	}
+	appendList(e, all, func(e *wire.Encoder, id *local.ID) { e.Bin(id[:]) })
 }
 
-func decodeBlobIDs(d *wire.Decoder) (all []local.ID) {
-	for range d.ArrayMax(SweepMax) {
-		var id local.ID
-		decode16(d, (*[16]byte)(&id))
-		all = append(all, id)
-	}
-	return all
+func decodeBlobIDs(d *wire.Decoder) []local.ID {
+	return decodeList(d, SweepMax, func(d *wire.Decoder, id *local.ID) { decode16(d, (*[16]byte)(id)) })
 }
 
 // The result of EndSweep is the array

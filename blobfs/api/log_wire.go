@@ -151,9 +151,7 @@ func (r *logRequest) decode(d *wire.Decoder, n int) error {
 	for _, f := range r.params[:min(n, len(r.params))] {
 		r.decodeField(d, f)
 	}
-	for range n - len(r.params) {
-		d.Skip()
-	}
+	skip(d, n-len(r.params))
 	return d.Err()
 }
 
@@ -211,35 +209,26 @@ func (r *logRequest) cut() local.LogCut {
 const logStateValues = 5
 
 func appendLogStates(e *wire.Encoder, states []logproto.State) {
-	e.Array(len(states))
-	for _, s := range states {
+	appendList(e, states, func(e *wire.Encoder, s *logproto.State) {
 		e.Array(logStateValues)
 		e.Uint(s.Seq)
 		e.Bool(s.Started)
 		e.Int(s.Start)
 		e.Int(s.Length)
 		e.Bool(s.Scanned)
-	}
+	})
 }
 
 func decodeLogStates(d *wire.Decoder) []logproto.State {
-	n := d.ArrayMax(logproto.ExtentsMax)
-	var states []logproto.State
-	for i := 0; i < n && d.Err() == nil; i++ {
+	return decodeList(d, logproto.ExtentsMax, func(d *wire.Decoder, s *logproto.State) {
 		values := d.Array()
-		s := logproto.State{Seq: d.Uint(), Started: d.Bool(), Start: decodeInt(d, 0, math.MaxInt64), Length: decodeInt(d, 0, logExtentBytesMax)}
+		s.Seq, s.Started = d.Uint(), d.Bool()
+		s.Start, s.Length = decodeInt(d, 0, math.MaxInt64), decodeInt(d, 0, logExtentBytesMax)
 		if values >= logStateValues {
 			s.Scanned = d.Bool()
 		}
-		for range values - logStateValues {
-			d.Skip()
-		}
-		states = append(states, s)
-	}
-	if d.Err() != nil {
-		return nil
-	}
-	return states
+		skip(d, values-logStateValues)
+	})
 }
 
 // The info of a log replica is the array
@@ -279,28 +268,13 @@ func decodeLogInfo(d *wire.Decoder, x *local.LogReplicaInfo) {
 	if d.Bool() {
 		x.Damage = errDamaged
 	}
-	for range more {
-		d.Skip()
-	}
+	skip(d, more)
 }
 
 func appendLogInfos(e *wire.Encoder, infos []local.LogReplicaInfo) {
-	e.Array(len(infos))
-	for i := range infos {
-		appendLogInfo(e, &infos[i])
-	}
+	appendList(e, infos, appendLogInfo)
 }
 
 func decodeLogInfos(d *wire.Decoder) []local.LogReplicaInfo {
-	n := d.ArrayMax(ListMax)
-	var infos []local.LogReplicaInfo
-	for i := 0; i < n && d.Err() == nil; i++ {
-		var x local.LogReplicaInfo
-		decodeLogInfo(d, &x)
-		infos = append(infos, x)
-	}
-	if d.Err() != nil {
-		return nil
-	}
-	return infos
+	return decodeList(d, ListMax, decodeLogInfo)
 }

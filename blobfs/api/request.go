@@ -78,12 +78,7 @@ func (r *request) appendField(e *wire.Encoder, f field) {
 	case fieldReason:
 		e.Uint(uint64(r.reason))
 	case fieldExtents:
-		e.Array(len(r.extents))
-		for _, x := range r.extents {
-			e.Array(2)
-			e.Bin(x.Blob[:])
-			e.Int(int64(x.Index))
-		}
+		appendList(e, r.extents, appendExtentID)
 	case fieldPriorityBytes:
 		e.Int(r.priorityBytes)
 	}
@@ -108,9 +103,7 @@ func (r *request) decode(d *wire.Decoder, n int) error {
 		r.decodeField(d, f)
 		n -= f.values()
 	}
-	for range n {
-		d.Skip()
-	}
+	skip(d, n)
 	return d.Err()
 }
 
@@ -148,26 +141,10 @@ func (r *request) decodeField(d *wire.Decoder, f field) {
 	case fieldReason:
 		r.reason = Reason(decodeInt(d, 1, int64(reasonsN)-1))
 	case fieldExtents:
-		r.extents = decodeExtents(d)
+		r.extents = decodeList(d, CheckMax, decodeExtentID)
 	case fieldPriorityBytes:
 		r.priorityBytes = decodeInt(d, 0, blobBytesMax)
 	}
-}
-
-func decodeExtents(d *wire.Decoder) []local.ExtentID {
-	n := d.ArrayMax(CheckMax)
-	var xs []local.ExtentID
-	for i := 0; i < n && d.Err() == nil; i++ {
-		var x local.ExtentID
-		more := d.Array() - 2
-		decode16(d, (*[16]byte)(&x.Blob))
-		x.Index = int(decodeInt(d, 0, local.ExtentsMax-1))
-		for range more {
-			d.Skip()
-		}
-		xs = append(xs, x)
-	}
-	return xs
 }
 
 func badBytes(n int) error {

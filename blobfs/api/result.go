@@ -55,32 +55,15 @@ func decodeStat(d *wire.Decoder, x *local.ExtentStat) {
 	more := decodeInfo(d, &x.ExtentInfo, statValues)
 	x.Offset = decodeInt(d, 0, blobBytesMax)
 	x.CRC = decodeCRC(d)
-	for range more - (statValues - infoValues) {
-		d.Skip()
-	}
+	skip(d, more-(statValues-infoValues))
 }
 
 func appendInfos(e *wire.Encoder, infos []local.ExtentInfo) {
-	e.Array(len(infos))
-	for i := range infos {
-		appendInfo(e, &infos[i], infoValues)
-	}
+	appendList(e, infos, func(e *wire.Encoder, x *local.ExtentInfo) { appendInfo(e, x, infoValues) })
 }
 
 func decodeInfos(d *wire.Decoder) []local.ExtentInfo {
-	n := d.ArrayMax(ListMax)
-	var infos []local.ExtentInfo
-	for i := 0; i < n && d.Err() == nil; i++ {
-		var x local.ExtentInfo
-		for range decodeInfo(d, &x, infoValues) {
-			d.Skip()
-		}
-		infos = append(infos, x)
-	}
-	if d.Err() != nil {
-		return nil
-	}
-	return infos
+	return decodeList(d, ListMax, func(d *wire.Decoder, x *local.ExtentInfo) { skip(d, decodeInfo(d, x, infoValues)) })
 }
 
 // The result of Check is an array of
@@ -91,36 +74,25 @@ func decodeInfos(d *wire.Decoder) []local.ExtentInfo {
 const heldValues = 5
 
 func appendHeld(e *wire.Encoder, all []Held) {
-	e.Array(len(all))
-	for _, h := range all {
+	appendList(e, all, func(e *wire.Encoder, h *Held) {
 		e.Array(heldValues)
 		e.Uint(uint64(h.State))
 		e.Bool(h.Repairs)
 		e.Int(h.Length)
 		e.Uint(h.Holders.Epoch)
 		appendNodes(e, h.Holders.Nodes)
-	}
+	})
 }
 
 func decodeHeld(d *wire.Decoder) []Held {
-	n := d.ArrayMax(CheckMax)
-	var all []Held
-	for i := 0; i < n && d.Err() == nil; i++ {
-		var h Held
+	return decodeList(d, CheckMax, func(d *wire.Decoder, h *Held) {
 		more := d.Array() - heldValues
 		h.State = HeldState(decodeInt(d, 0, 255))
 		h.Repairs = d.Bool()
 		h.Length = decodeInt(d, 0, blobBytesMax)
 		h.Holders = decodeHolders(d)
-		for range more {
-			d.Skip()
-		}
-		all = append(all, h)
-	}
-	if d.Err() != nil {
-		return nil
-	}
-	return all
+		skip(d, more)
+	})
 }
 
 // sealed is the result of Seal: the nodes that have sealed the extent, and the first failure as
@@ -154,13 +126,9 @@ func (s *sealed) decode(d *wire.Decoder) {
 		s.failed = &ReplicaError{Node: d.Str()}
 		e := &rpc.Error{Code: rpc.Code(decodeCRC(d)), Message: d.Str()}
 		s.failed.Err = FromRPC(e)
-		for range more {
-			d.Skip()
-		}
+		skip(d, more)
 	}
-	for range n - 2 {
-		d.Skip()
-	}
+	skip(d, n-2)
 }
 
 // decodeBytes decodes a result of exactly len(p) bytes.
@@ -171,4 +139,38 @@ func decodeBytes(d *wire.Decoder, p []byte) {
 		return
 	}
 	copy(p, b)
+}
+
+// appendList encodes an array of elements that one encodes.
+func appendList[T any](e *wire.Encoder, all []T, one func(*wire.Encoder, *T)) {
+	e.Array(len(all))
+	for i := range all {
+		one(e, &all[i])
+	}
+}
+
+// decodeList decodes an array of at most limit elements that one decodes. It returns nil after an
+// error. It allocates memory for a few elements at first: an element is larger than its shortest
+// encoding.
+func decodeList[T any](d *wire.Decoder, limit int, one func(*wire.Decoder, *T)) []T {
+	n := d.ArrayMax(limit)
+	if n == 0 {
+		return nil
+	}
+	all := make([]T, 0, min(n, 64))
+	for i := 0; i < n && d.Err() == nil; i++ {
+		all = append(all, *new(T))
+		one(d, &all[i])
+	}
+	if d.Err() != nil {
+		return nil
+	}
+	return all
+}
+
+// skip skips n values of later versions.
+func skip(d *wire.Decoder, n int) {
+	for range n {
+		d.Skip()
+	}
 }

@@ -6,17 +6,29 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
 // alarmFile exists in a folder while an alarm is not cleared.
 const alarmFile = "ALARM"
 
+// alarms has the alarm that stops garbage collection.
+type alarms struct {
+	*disks
+
+	// mu guards alarm. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		alarm string // see Alarm
+	}
+}
+
 func (f *folder) alarmPath() string { return filepath.Join(f.path, alarmFile) }
 
 // Alarm returns why garbage collection must stop: something in quarantine was in use. It is empty
 // if there is no alarm. Alarms survive restarts.
-func (s *Store) Alarm() string {
+func (s *alarms) Alarm() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.alarm
@@ -24,7 +36,7 @@ func (s *Store) Alarm() string {
 
 // RaiseAlarm records an alarm that stops garbage collection, durably if any folder accepts writes.
 // The first alarm is kept; later ones are only logged.
-func (s *Store) RaiseAlarm(what string) {
+func (s *alarms) RaiseAlarm(what string) {
 	s.cfg.Logger.Error("garbage collection stopped", "cause", what, "remedy", "find out why the sweep took data in use for garbage, then clear the alarm")
 	s.mu.Lock()
 	first := s.mu.alarm == ""
@@ -71,7 +83,7 @@ func (f *folder) writeAlarm(text string) error {
 }
 
 // ClearAlarm lets garbage collection continue. ErrFolderRetired if an alarm file cannot be removed.
-func (s *Store) ClearAlarm() error {
+func (s *alarms) ClearAlarm() error {
 	var errs []error
 	for _, f := range s.folders {
 		if f.unreadable {
@@ -95,7 +107,7 @@ func (s *Store) ClearAlarm() error {
 
 // loadAlarm loads a folder's alarm. An alarm file that is empty or cannot be read counts as an
 // alarm.
-func (s *Store) loadAlarm(f *folder) {
+func (s *alarms) loadAlarm(f *folder) {
 	text, err := readAll(f.fs, f.alarmPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return

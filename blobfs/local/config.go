@@ -46,8 +46,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// chunkBytes is the unit of checksums. ExtentBytes is a multiple of it.
-const chunkBytes = 64 << 10
+// ChunkBytes is the unit of checksums, in bytes. ExtentBytes is a multiple of it.
+const ChunkBytes = 64 << 10
 
 const (
 	defaultExtentBytes     = 64 << 20
@@ -111,8 +111,8 @@ func (cfg Config) Validate() error {
 	if cfg.UsedSpareMax < 0 {
 		return errors.New("maximum age of a used spare is negative")
 	}
-	if x < chunkBytes || x > maxExtentBytes || x%chunkBytes != 0 {
-		return fmt.Errorf("extent size of %d bytes is not a multiple of %[2]d from %[2]d to %[3]d", x, chunkBytes, maxExtentBytes)
+	if x < ChunkBytes || x > maxExtentBytes || x%ChunkBytes != 0 {
+		return fmt.Errorf("extent size of %d bytes is not a multiple of %[2]d from %[2]d to %[3]d", x, ChunkBytes, maxExtentBytes)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func idList(ids []MasterKeyID) string {
 // configured. A folder is encrypted from its creation or never: only a folder without data gets
 // keys. If the first master key does not wrap the data keys, they are wrapped again by it and a new
 // data key is added. *EncryptionError; *CorruptError if the key file is damaged or missing.
-func (s *Store) openEncryption(f *folder) error {
+func (s *disks) openEncryption(f *folder) error {
 	masters := s.cfg.MasterKeys
 	file, err := readKeyFile(f.fs, f.encryptionPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func (s *Store) openEncryption(f *folder) error {
 
 // useKeys makes f encrypt its files with the data keys in file. If another master key than the
 // first wraps them, it first wraps them again.
-func (s *Store) useKeys(f *folder, file keyFile) (err error) {
+func (s *disks) useKeys(f *folder, file keyFile) (err error) {
 	masters := s.cfg.MasterKeys
 	keys, missing := file.unwrap(masters)
 	if len(missing) > 0 {
@@ -105,7 +105,7 @@ func CheckEncryption(cfg Config) error {
 		return err
 	}
 	cfg.ReadOnly = true
-	s := &Store{cfg: cfg.withDefaults()}
+	s := &disks{cfg: cfg.withDefaults()}
 	for _, path := range s.cfg.Folders {
 		f := &folder{path: filepath.Clean(path), fs: s.cfg.FS, logger: s.cfg.Logger}
 		if err := s.openEncryption(f); errors.As(err, new(*EncryptionError)) {

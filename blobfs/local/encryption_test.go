@@ -20,7 +20,7 @@ var (
 )
 
 func keyedConfig(fsys vfs.FS, masters ...MasterKey) Config {
-	return Config{Folders: []string{"/d"}, FS: fsys, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: masters}
+	return Config{Folders: []string{"/d"}, FS: fsys, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: masters}
 }
 
 func openKeyed(t *testing.T, fsys vfs.FS, masters ...MasterKey) *Store {
@@ -249,9 +249,9 @@ func TestMasterKeyRotation(t *testing.T) {
 // keyOf returns the number of the data key of a blob's first extent.
 func keyOf(t *testing.T, fsys vfs.FS, s *Store, h Handle) uint32 {
 	t.Helper()
-	s.mu.Lock()
+	s.extents.mu.Lock()
 	p := s.partsLocked(ExtentID{Blob: h.ID})[0]
-	s.mu.Unlock()
+	s.extents.mu.Unlock()
 	return uint32(readFile(t, fsys, p.path(h.ID))[12])
 }
 

@@ -64,3 +64,9 @@ type TooLargeError struct {
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("log payload of %d bytes is over the limit of %d", e.Got, e.Limit)
 }
+
+// RefusesExtents reports whether err means that the disks of this node accept no extent now, so that
+// other nodes have to.
+func RefusesExtents(err error) bool {
+	return errors.Is(err, ErrDiskFull) || errors.Is(err, ErrFolderRetired)
+}

@@ -11,7 +11,7 @@ import (
 // concurrent use, and must be ended by Seal or Abort. If its folder fails, the folder is retired
 // and the writer continues in another one.
 type ExtentWriter struct {
-	s        *Store
+	s        *extents
 	x        *extentWriter
 	replaces bool // replaces an existing extent
 	sealed   bool
@@ -21,7 +21,7 @@ type ExtentWriter struct {
 // CreateExtent starts an extent at the given offset of its blob. Errors: ErrExtentExists;
 // ErrDiskFull if no folder has space for a whole extent above its reserve; ErrFolderRetired if no
 // folder is left; ErrReadOnly; ErrClosed.
-func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
+func (s *extents) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}
@@ -36,7 +36,7 @@ func (s *Store) CreateExtent(ctx context.Context, id ExtentID, offset int64) (*E
 // CreateHighPriorityExtent is CreateExtent for a high-priority extent, which may use half of a folder's
 // reserve because it lets the store free space or the store's users depend on it. bytes, which must
 // not be 0, is its expected length: it needs no more free space than that to start.
-func (s *Store) CreateHighPriorityExtent(ctx context.Context, id ExtentID, offset, bytes int64) (*ExtentWriter, error) {
+func (s *extents) CreateHighPriorityExtent(ctx context.Context, id ExtentID, offset, bytes int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create extent %s: %w", id, err)
 	}
@@ -48,7 +48,7 @@ func (s *Store) CreateHighPriorityExtent(ctx context.Context, id ExtentID, offse
 	return w, nil
 }
 
-func (s *Store) newExtentWriter(id ExtentID, offset, priorityBytes int64, replaces bool) (*ExtentWriter, error) {
+func (s *extents) newExtentWriter(id ExtentID, offset, priorityBytes int64, replaces bool) (*ExtentWriter, error) {
 	if id.Index < 0 || id.Index >= ExtentsMax || offset < 0 {
 		return nil, fmt.Errorf("invalid extent %s at offset %d", id, offset)
 	}
@@ -66,12 +66,12 @@ func (s *Store) newExtentWriter(id ExtentID, offset, priorityBytes int64, replac
 
 // reserve marks an extent as being written. ErrExtentExists if it is already marked, or if it
 // exists and is not to be replaced; ErrNoExtent if there is none to replace.
-func (s *Store) reserve(id ExtentID, replaces bool) error {
+func (s *extents) reserve(id ExtentID, replaces bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	here := len(s.partsLocked(id)) > 0
 	switch {
-	case s.mu.writing[id], here && !replaces, s.quarantinedLocked(id) != nil:
+	case s.mu.writing[id], here && !replaces, s.quarantine.quarantinedLocked(id) != nil:
 		return ErrExtentExists
 	case replaces && !here:
 		return ErrNoExtent
@@ -80,7 +80,7 @@ func (s *Store) reserve(id ExtentID, replaces bool) error {
 	return nil
 }
 
-func (s *Store) unreserve(id ExtentID) {
+func (s *extents) unreserve(id ExtentID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.writing, id)
@@ -107,7 +107,7 @@ func (w *ExtentWriter) Write(p []byte) error {
 	switch {
 	case w.sealed:
 		return fmt.Errorf("write extent %s: %w", w.ID(), ErrSealed)
-	case w.x.length%chunkBytes != 0:
+	case w.x.length%ChunkBytes != 0:
 		return w.fail(errors.New("write after a short chunk"))
 	case int64(len(p)) > w.s.cfg.ExtentBytes-w.x.length:
 		return w.fail(fmt.Errorf("extent exceeds %d bytes", w.s.cfg.ExtentBytes))

@@ -29,7 +29,7 @@ type extentMeta struct {
 	tableCRC uint32
 }
 
-func chunkCount(length int64) int64 { return (length + chunkBytes - 1) / chunkBytes }
+func chunkCount(length int64) int64 { return (length + ChunkBytes - 1) / ChunkBytes }
 
 // extentFileBytes returns the size of the file of an extent of length bytes.
 func extentFileBytes(length int64) int64 {
@@ -43,7 +43,7 @@ func payloadBytes(fileBytes int64) (int64, bool) {
 	if rest < 0 {
 		return 0, false
 	}
-	chunks := (rest + chunkBytes + 3) / (chunkBytes + 4)
+	chunks := (rest + ChunkBytes + 3) / (ChunkBytes + 4)
 	length := rest - 4*chunks
 	return length, length >= 0 && chunkCount(length) == chunks
 }
@@ -54,7 +54,7 @@ func (m extentMeta) encodeHeader(page []byte) {
 	copy(page, extentMagic)
 	le := binary.LittleEndian
 	le.PutUint32(page[8:], extentVersion)
-	le.PutUint32(page[12:], chunkBytes)
+	le.PutUint32(page[12:], ChunkBytes)
 	copy(page[16:], m.blob[:])
 	le.PutUint32(page[32:], uint32(m.index))
 	le.PutUint64(page[40:], uint64(m.offset))
@@ -107,7 +107,7 @@ func decodeHeader(page []byte, file string) (extentMeta, error) {
 	if got != want {
 		return extentMeta{}, &CorruptError{File: file, Got: got, Want: want}
 	}
-	if v, c := le.Uint32(page[8:]), le.Uint32(page[12:]); v != extentVersion || c != chunkBytes {
+	if v, c := le.Uint32(page[8:]), le.Uint32(page[12:]); v != extentVersion || c != ChunkBytes {
 		return extentMeta{}, &CorruptError{File: file, Reason: fmt.Sprintf("unknown extent version %d with chunks of %d bytes", v, c)}
 	}
 	return extentMeta{

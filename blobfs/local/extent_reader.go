@@ -27,7 +27,7 @@ type ExtentReader struct {
 // extent in quarantine leaves it. ErrNoExtent if the store does not have the extent (joined with
 // ErrFolderRetired if an unreadable folder may have it); *CorruptError if it is damaged or another
 // one.
-func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
+func (s *extents) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*ExtentReader, error) {
 	x, err := s.openExtent(ctx, id, func(m *extentMeta) bool { return m.tableCRC == crc }, crc)
 	if err != nil {
 		return nil, fmt.Errorf("open extent %s: %w", id, err)
@@ -36,7 +36,7 @@ func (s *Store) OpenExtent(ctx context.Context, id ExtentID, crc uint32) (*Exten
 }
 
 // StatExtent returns what the index and the extent's file record. Errors are those of OpenExtent.
-func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
+func (s *extents) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return ExtentStat{}, fmt.Errorf("stat extent %s: %w", id, err)
 	}
@@ -57,14 +57,14 @@ func (s *Store) StatExtent(ctx context.Context, id ExtentID) (ExtentStat, error)
 }
 
 // openExtent opens the first valid file of the extent, in quarantine or not.
-func (s *Store) openExtent(ctx context.Context, id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+func (s *extents) openExtent(ctx context.Context, id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return nil, err
 	}
 	defer s.end()
 	x, err := s.openListed(id, matches, want)
 	if errors.Is(err, ErrNoExtent) {
-		if x, err = s.openQuarantined(id, matches); err != nil {
+		if x, err = s.quarantine.openQuarantined(id, matches); err != nil {
 			// Another caller may have taken it out of quarantine in between.
 			x, err = s.openListed(id, matches, want)
 		}
@@ -76,7 +76,7 @@ func (s *Store) openExtent(ctx context.Context, id ExtentID, matches func(*exten
 }
 
 // openListed opens the first valid file of an extent that is not in quarantine.
-func (s *Store) openListed(id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
+func (s *extents) openListed(id ExtentID, matches func(*extentMeta) bool, want uint32) (*ExtentReader, error) {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Store) openListed(id ExtentID, matches func(*extentMeta) bool, want uin
 // missingError returns the error for an extent without a file: ErrNoExtent, or a *CorruptError if the
 // index has the extent but its files were removed by something else. The latter must be reported as
 // damage, or nothing would repair the lost replica.
-func (s *Store) missingError(id ExtentID) error {
+func (s *extents) missingError(id ExtentID) error {
 	s.quarantine.op.Lock() // excludes renames
 	defer s.quarantine.op.Unlock()
 	var name string
@@ -123,7 +123,7 @@ func (s *Store) missingError(id ExtentID) error {
 }
 
 // withUnreadable adds to an ErrNoExtent the unreadable folders that may have the extent.
-func (s *Store) withUnreadable(err error) error {
+func (s *extents) withUnreadable(err error) error {
 	for _, f := range s.folders {
 		if f.unreadable {
 			err = fmt.Errorf("%w: %w", err, f.retiredError())
@@ -211,8 +211,8 @@ func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 		return fmt.Errorf("read %d bytes at %d of an extent of %d bytes: %w", len(p), off, x.length, io.ErrUnexpectedEOF)
 	}
 	for len(p) > 0 {
-		i := off / chunkBytes
-		start := i * chunkBytes
+		i := off / ChunkBytes
+		start := i * ChunkBytes
 		if whole := x.wholeChunks(p, off); whole > 0 {
 			if err := x.readChunks(p[:whole], i); err != nil {
 				return err
@@ -220,8 +220,8 @@ func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 			p, off = p[whole:], off+whole
 			continue
 		}
-		buf := chunkPool.Get().(*[chunkBytes]byte)
-		chunk := buf[:min(chunkBytes, x.length-start)]
+		buf := chunkPool.Get().(*[ChunkBytes]byte)
+		chunk := buf[:min(ChunkBytes, x.length-start)]
 		err := x.readChunks(chunk, i)
 		n := 0
 		if err == nil {
@@ -238,24 +238,24 @@ func (x *ExtentReader) ReadVerified(p []byte, off int64) error {
 
 // wholeChunks returns how many bytes of p, which starts at off, are whole chunks.
 func (x *ExtentReader) wholeChunks(p []byte, off int64) int64 {
-	if off%chunkBytes != 0 {
+	if off%ChunkBytes != 0 {
 		return 0
 	}
 	if off+int64(len(p)) == x.length {
 		return int64(len(p))
 	}
-	return int64(len(p)) / chunkBytes * chunkBytes
+	return int64(len(p)) / ChunkBytes * ChunkBytes
 }
 
 // readChunks reads and verifies whole chunks, starting with chunk i.
 func (x *ExtentReader) readChunks(p []byte, i int64) error {
-	at := pageBytes + i*chunkBytes
+	at := pageBytes + i*ChunkBytes
 	if _, err := readFull(x.file, p, at); err != nil {
 		return readError(err, x.name, at)
 	}
-	for chunk := range slices.Chunk(p, chunkBytes) {
+	for chunk := range slices.Chunk(p, ChunkBytes) {
 		if got := crc.Sum(chunk); got != x.chunks[i] {
-			return &CorruptError{File: x.name, Offset: pageBytes + i*chunkBytes, Got: got, Want: x.chunks[i]}
+			return &CorruptError{File: x.name, Offset: pageBytes + i*ChunkBytes, Got: got, Want: x.chunks[i]}
 		}
 		i++
 	}

@@ -10,7 +10,7 @@ import (
 // Seal puts the new file in the place of the old one; until then the old one is listed and read. If
 // the extent is dropped in between, Seal returns ErrNoExtent and the new file is removed. A newer
 // holder list set in between is kept. The errors are those of CreateExtent, and ErrNoExtent.
-func (s *Store) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
+func (s *extents) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*ExtentWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("replace extent %s: %w", id, err)
 	}
@@ -24,7 +24,7 @@ func (s *Store) ReplaceExtent(ctx context.Context, id ExtentID, offset int64) (*
 
 // replacePart makes p the extent's file, in place of its existing files. The epoch of the holder
 // list never decreases.
-func (s *Store) replacePart(id ID, p part) error {
+func (s *extents) replacePart(id ID, p part) error {
 	x := ExtentID{Blob: id, Index: p.index}
 	var old []part
 	for {
@@ -62,7 +62,7 @@ func (s *Store) replacePart(id ID, p part) error {
 }
 
 // listsFile reports whether path is the file of a listed extent.
-func (s *Store) listsFile(x ExtentID, path string) bool {
+func (s *extents) listsFile(x ExtentID, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.partsLocked(x), func(p part) bool { return p.path(x.Blob) == path })

@@ -73,8 +73,8 @@ func TestReplaceExtent(t *testing.T) {
 		if s, err = Open(cfg); err != nil {
 			t.Fatal(err)
 		}
-		if x, err := s.ExtentInfo(id); err != nil || x.Holders.Epoch != 4 || s.mu.parts != 1 {
-			t.Errorf("after a restart: %+v, %d files, %v", x, s.mu.parts, err)
+		if x, err := s.ExtentInfo(id); err != nil || x.Holders.Epoch != 4 || s.extents.mu.parts != 1 {
+			t.Errorf("after a restart: %+v, %d files, %v", x, s.extents.mu.parts, err)
 		}
 		if err := s.VerifyExtent(ctx, id); err != nil {
 			t.Error(err)
@@ -168,8 +168,8 @@ func TestReplaceExtentHalfWay(t *testing.T) {
 }
 
 func TestScrubMark(t *testing.T) {
-	want := ScrubMark{After: ExtentID{Blob: exampleID, Index: 2}, Started: time.Unix(0x6553f100, 0)}
-	if b := want.encode(); !bytes.Equal(b, example(t, "a mark", scrubMarkBytes)) {
+	want := ScrubProgress{After: ExtentID{Blob: exampleID, Index: 2}, Started: time.Unix(0x6553f100, 0)}
+	if b := want.encode(); !bytes.Equal(b, example(t, "a mark", scrubProgressBytes)) {
 		t.Errorf("the example is\n%s", dump(b))
 	}
 	mem := vfs.NewMem(vfs.MemOptions{})
@@ -178,7 +178,7 @@ func TestScrubMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if m := s.LoadScrubMark(); m.After.Index != -1 || !m.Started.IsZero() {
+	if m := s.LoadScrubProgress(); m.After.Index != -1 || !m.Started.IsZero() {
 		t.Errorf("before the first: %+v", m)
 	}
 	for i := range 3 {
@@ -187,15 +187,15 @@ func TestScrubMark(t *testing.T) {
 		}
 		want.Ended = want.Ended.Add(time.Hour).Truncate(time.Second)
 		want.Started = want.Started.Add(time.Hour)
-		if err := s.SaveScrubMark(want); err != nil {
+		if err := s.SaveScrubProgress(want); err != nil {
 			t.Fatal(err)
 		}
-		if m := s.LoadScrubMark(); m.After != want.After || !m.Started.Equal(want.Started) {
+		if m := s.LoadScrubProgress(); m.After != want.After || !m.Started.Equal(want.Started) {
 			t.Errorf("%d: %+v", i, m)
 		}
 	}
 	flipByte(t, mem, filepath.Join("/b", scrubFile), 20)
-	if m := s.LoadScrubMark(); !m.Started.Equal(want.Started.Add(-time.Hour)) {
+	if m := s.LoadScrubProgress(); !m.Started.Equal(want.Started.Add(-time.Hour)) {
 		t.Errorf("with the newest damaged: %+v", m)
 	}
 }

@@ -15,13 +15,13 @@ import (
 const startBytes = 1 << 20
 
 // chunkPool has buffers of one chunk.
-var chunkPool = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
+var chunkPool = sync.Pool{New: func() any { return new([ChunkBytes]byte) }}
 
 // extentWriter writes one extent of a blob into a temporary file. If the folder fails, file and
 // folder are replaced; see move.
 type extentWriter struct {
 	extentMeta
-	s         *Store
+	s         *extents
 	folder    *folder
 	file      vfs.File // nil once finished
 	name      string   // path of the file; empty if there is none
@@ -74,7 +74,7 @@ func (x *extentWriter) create() error {
 		return err
 	}
 	x.file, x.name = file, name
-	page := chunkPool.Get().(*[chunkBytes]byte)
+	page := chunkPool.Get().(*[ChunkBytes]byte)
 	defer chunkPool.Put(page)
 	x.encodeHeader(page[:])
 	_, err = file.WriteAt(page[:pageBytes], 0)
@@ -96,7 +96,7 @@ func (x *extentWriter) write(p []byte) error {
 	if _, err := x.file.WriteAt(p, pageBytes+x.length); err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(p, chunkBytes) {
+	for chunk := range slices.Chunk(p, ChunkBytes) {
 		x.chunks = append(x.chunks, crc.Sum(chunk))
 	}
 	x.length += int64(len(p))
@@ -109,7 +109,7 @@ func (x *extentWriter) finish() error {
 	if x.folder.isRetired() {
 		return x.folder.retiredError()
 	}
-	buf := chunkPool.Get().(*[chunkBytes]byte)
+	buf := chunkPool.Get().(*[ChunkBytes]byte)
 	defer chunkPool.Put(buf)
 	if _, err := x.file.WriteAt(x.appendTail(buf[:0], x.chunks), pageBytes+x.length); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (x *extentWriter) move(cause error) error {
 }
 
 func (x *extentWriter) copyFrom(old *extentWriter) error {
-	buf := chunkPool.Get().(*[chunkBytes]byte)
+	buf := chunkPool.Get().(*[ChunkBytes]byte)
 	defer chunkPool.Put(buf)
 	if old.file == nil && len(old.chunks) > 0 {
 		file, err := old.folder.fs.OpenRead(old.name)
@@ -192,8 +192,8 @@ func (x *extentWriter) copyFrom(old *extentWriter) error {
 		old.file = file
 	}
 	for i, want := range old.chunks {
-		at := int64(i) * chunkBytes
-		p := buf[:min(chunkBytes, old.length-at)]
+		at := int64(i) * ChunkBytes
+		p := buf[:min(ChunkBytes, old.length-at)]
 		if _, err := readFull(old.file, p, pageBytes+at); err != nil {
 			return fmt.Errorf("%w: %w", errSource, err)
 		}

@@ -36,7 +36,7 @@ type folder struct {
 	// ampleBytes is the free space, in bytes, above which removals may be slow.
 	ampleBytes int64
 	// credit is the folder's weight in placement: the folder with the most is next. Guarded by
-	// Store.placing.
+	// disks.placing.
 	credit float64
 	// unreadable is set if Open could not list the folder.
 	unreadable          bool
@@ -58,7 +58,7 @@ func (f *folder) blobPath(name string) string { return filepath.Join(f.path, blo
 func (f *folder) logPath(name string) string  { return filepath.Join(f.path, logsDir, name) }
 
 // RetiredFolders returns how many data folders take no writes.
-func (s *Store) RetiredFolders() int {
+func (s *disks) RetiredFolders() int {
 	n := 0
 	for _, f := range s.folders {
 		if f.isRetired() {
@@ -209,7 +209,7 @@ func mkdirDurable(fsys vfs.FS, dir string) error {
 // the caller reduces committed as it writes. A high-priority extent uses the reserve only if no
 // folder has other space, and then spare log files are removed before it is rejected. ErrDiskFull
 // if no folder has space, ErrFolderRetired if all are retired.
-func (s *Store) pick(need int64, highPriority bool, avoid func(*folder) bool) (*folder, error) {
+func (s *disks) pick(need int64, highPriority bool, avoid func(*folder) bool) (*folder, error) {
 	f, err := s.pickAbove(s.cfg.ReserveBytes, need, avoid)
 	if !highPriority || !errors.Is(err, ErrDiskFull) {
 		return f, err
@@ -223,10 +223,10 @@ func (s *Store) pick(need int64, highPriority bool, avoid func(*folder) bool) (*
 }
 
 // hardReserve is the free space that no extent may use.
-func (s *Store) hardReserve() int64 { return s.cfg.ReserveBytes / 2 }
+func (s *disks) hardReserve() int64 { return s.cfg.ReserveBytes / 2 }
 
 // hasSpace reports whether a folder has need bytes of free space above the reserve.
-func (s *Store) hasSpace(f *folder, need int64) bool {
+func (s *disks) hasSpace(f *folder, need int64) bool {
 	n, err := f.fs.FreeBytes(f.path)
 	if err != nil {
 		f.failed(err)
@@ -237,7 +237,7 @@ func (s *Store) hasSpace(f *folder, need int64) bool {
 
 // pickAbove is pick with a given reserve. Folders get extents in proportion to their space above
 // the reserve. If a folder lacks space, extents in quarantine are removed from it.
-func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folder, error) {
+func (s *disks) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folder, error) {
 	free := make([]int64, len(s.folders))
 	for i, f := range s.folders {
 		free[i] = -1
@@ -250,7 +250,7 @@ func (s *Store) pickAbove(reserve, need int64, avoid func(*folder) bool) (*folde
 			continue
 		}
 		if needed := need + f.committed.Load() + reserve; n < needed && (avoid == nil || !avoid(f)) {
-			s.evictQuarantined(f, func() bool {
+			s.evict(f, func() bool {
 				if now, err := f.fs.FreeBytes(f.path); err == nil {
 					n = now
 				}

@@ -17,8 +17,8 @@ func extentImage(m extentMeta, payload []byte) []byte {
 	x = append(x, payload...)
 	m.length = int64(len(payload))
 	var chunks []uint32
-	for at := 0; at < len(payload); at += chunkBytes {
-		chunks = append(chunks, crc.Sum(payload[at:min(at+chunkBytes, len(payload))]))
+	for at := 0; at < len(payload); at += ChunkBytes {
+		chunks = append(chunks, crc.Sum(payload[at:min(at+ChunkBytes, len(payload))]))
 	}
 	return m.appendTail(x, chunks)
 }
@@ -41,7 +41,7 @@ func FuzzExtent(f *testing.F) {
 	m := extentMeta{blob: exampleID, index: 1, offset: 7, last: true}
 	f.Add(extentImage(m, nil))
 	f.Add(extentImage(m, []byte("hello, extent")))
-	f.Add(extentImage(m, bytes.Repeat([]byte("x"), chunkBytes+1)))
+	f.Add(extentImage(m, bytes.Repeat([]byte("x"), ChunkBytes+1)))
 	f.Fuzz(func(t *testing.T, image []byte) {
 		fs := vfs.NewMem(vfs.MemOptions{})
 		writeImage(t, fs, "/x", image)

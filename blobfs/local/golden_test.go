@@ -74,7 +74,7 @@ func compare(t *testing.T, name string, got []byte) {
 func memStore(t *testing.T) (*vfs.Mem, *Store) {
 	t.Helper()
 	fs := vfs.NewMem(vfs.MemOptions{})
-	s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
+	s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestGoldenLog(t *testing.T) {
 	if err := w.Seal(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	f := s.mu.logs[exampleID].extents[0]
+	f := s.localLogs.mu.logs[exampleID].extents[0]
 	got := readFile(t, fs, f.path())
 
 	// The salt is random: use the file's own, then the example's.
@@ -178,5 +178,5 @@ func TestGoldenReplica(t *testing.T) {
 	if err := s.CutLog(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, "a replica of a log extent", readFile(t, fs, s.replicas.logs[exampleID].extents[2].f.path()))
+	compare(t, "a replica of a log extent", readFile(t, fs, s.logReplicas.logs[exampleID].extents[2].f.path()))
 }

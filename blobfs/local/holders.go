@@ -247,7 +247,7 @@ func (l *holderLog) close() error {
 
 // loadHolders loads a folder's lists into the index and truncates a frame that a power loss cut
 // short.
-func (s *Store) loadHolders(f *folder) error {
+func (s *extents) loadHolders(f *folder) error {
 	f.holders = &holderLog{folder: f, keep: func(id ExtentID) bool { return s.needsList(id, f) }}
 	path := f.holdersPath()
 	content, err := readAll(f.fs, path)
@@ -266,7 +266,7 @@ func (s *Store) loadHolders(f *folder) error {
 				p.holders, old = list, p.holders
 			}
 		}
-		if q := s.quarantinedLocked(id); q != nil {
+		if q := s.quarantine.quarantinedLocked(id); q != nil {
 			for i := range q.parts {
 				if p := &q.parts[i]; p.folder == f && h.Epoch >= p.holders.epoch {
 					p.holders, old = list, p.holders
@@ -293,7 +293,7 @@ func (s *Store) loadHolders(f *folder) error {
 }
 
 // needsList reports whether an extent is in the folder, in quarantine, or being written.
-func (s *Store) needsList(id ExtentID, f *folder) bool {
+func (s *extents) needsList(id ExtentID, f *folder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.partsLocked(id) {
@@ -301,7 +301,7 @@ func (s *Store) needsList(id ExtentID, f *folder) bool {
 			return true
 		}
 	}
-	return s.mu.writing[id] || s.quarantinedLocked(id) != nil
+	return s.mu.writing[id] || s.quarantine.quarantinedLocked(id) != nil
 }
 
 func readAll(fsys vfs.FS, path string) ([]byte, error) {

@@ -97,7 +97,7 @@ func TestHoldersRules(t *testing.T) {
 
 func openAgain(t testing.TB, fs vfs.FS) *Store {
 	t.Helper()
-	s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
+	s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestHoldersSurviveCrashes(t *testing.T) {
 			}
 			return nil
 		})
-		s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
+		s, err := Open(Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1})
 		acked := map[ExtentID]Holders{}
 		var mu sync.Mutex
 		if err == nil {

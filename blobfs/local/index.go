@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/google/btree"
 )
 
-// blob is a sealed blob in the index: its extents in this store. Guarded by Store.mu.
+// blob is a sealed blob in the index: its extents in this store. Guarded by extents.mu.
 type blob struct {
 	id    ID
 	parts []part // by index; two of one index if a failing folder left one behind
@@ -66,9 +69,33 @@ func (b *blob) info() BlobInfo {
 	return info
 }
 
+// extents are the sealed extents in the store, by blob, and those being written.
+type extents struct {
+	*disks
+	quarantine *quarantine
+
+	// mu guards the index in it, and that of quarantine. Never held across I/O.
+	mu struct {
+		sync.Mutex
+		blobs *btree.BTreeG[*blob]
+		parts int // number of parts in all blobs
+		// writing has the extents that are started and not sealed.
+		writing map[ExtentID]bool
+	}
+}
+
+func newExtents(d *disks, a *alarms) *extents {
+	s := &extents{disks: d}
+	s.mu.blobs = btree.NewG(32, lessBlob)
+	s.mu.writing = map[ExtentID]bool{}
+	s.quarantine = &quarantine{extents: s, alarms: a, all: btree.NewG(32, lessQuarantined)}
+	d.evict = s.quarantine.evictQuarantined
+	return s
+}
+
 // Blobs lists the blobs, by ID. It includes blobs whose handle was lost in a crash just after Seal.
 // Only the owner of the handles can tell garbage from blobs in use.
-func (s *Store) Blobs() []BlobInfo {
+func (s *extents) Blobs() []BlobInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	infos := make([]BlobInfo, 0, s.mu.blobs.Len())
@@ -81,7 +108,7 @@ func (s *Store) Blobs() []BlobInfo {
 
 // ListExtents returns up to max extents, by blob and index, starting after the given one. The zero
 // ExtentID with index -1 is before all extents.
-func (s *Store) ListExtents(after ExtentID, max int) []ExtentInfo {
+func (s *extents) ListExtents(after ExtentID, max int) []ExtentInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var infos []ExtentInfo
@@ -102,14 +129,14 @@ func (s *Store) ListExtents(after ExtentID, max int) []ExtentInfo {
 }
 
 // Extents returns the number of extent files in the index, without those in quarantine.
-func (s *Store) Extents() int {
+func (s *extents) Extents() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.parts
 }
 
 // ExtentInfo returns the index entry of an extent, or ErrNoExtent. It reads no file.
-func (s *Store) ExtentInfo(id ExtentID) (ExtentInfo, error) {
+func (s *extents) ExtentInfo(id ExtentID) (ExtentInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parts := s.partsLocked(id); len(parts) > 0 {
@@ -119,7 +146,7 @@ func (s *Store) ExtentInfo(id ExtentID) (ExtentInfo, error) {
 }
 
 // partsLocked returns the files of an extent. The slice aliases the index.
-func (s *Store) partsLocked(id ExtentID) []part {
+func (s *extents) partsLocked(id ExtentID) []part {
 	b, ok := s.mu.blobs.Get(&blob{id: id.Blob})
 	if !ok {
 		return nil
@@ -141,7 +168,7 @@ func (b *blob) span(index int) (start, end int) {
 }
 
 // addPart makes p the extent's only file in the index.
-func (s *Store) addPart(id ID, p part) {
+func (s *extents) addPart(id ID, p part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.createdRound = s.round.Load()
@@ -150,7 +177,7 @@ func (s *Store) addPart(id ID, p part) {
 }
 
 // setPartsLocked replaces the files of an extent; no files remove it.
-func (s *Store) setPartsLocked(id ExtentID, parts ...part) {
+func (s *extents) setPartsLocked(id ExtentID, parts ...part) {
 	b, ok := s.mu.blobs.Get(&blob{id: id.Blob})
 	if !ok {
 		b = &blob{id: id.Blob}
@@ -170,7 +197,7 @@ func (s *Store) setPartsLocked(id ExtentID, parts ...part) {
 // deletion is not synced: after a power loss the blob may exist again. ErrNoBlob if there is none;
 // ErrFolderRetired if an extent is in a retired folder, and then the blob is still listed;
 // ErrReadOnly; ErrClosed.
-func (s *Store) Delete(ctx context.Context, id ID) error {
+func (s *extents) Delete(ctx context.Context, id ID) error {
 	if err := s.begin(ctx); err != nil {
 		return fmt.Errorf("delete blob %s: %w", id, err)
 	}
@@ -206,7 +233,7 @@ func (s *Store) Delete(ctx context.Context, id ID) error {
 }
 
 // DropExtent removes one extent, as Delete does a blob. ErrNoExtent.
-func (s *Store) DropExtent(ctx context.Context, id ExtentID) error {
+func (s *extents) DropExtent(ctx context.Context, id ExtentID) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
@@ -218,12 +245,12 @@ func (s *Store) DropExtent(ctx context.Context, id ExtentID) error {
 	return nil
 }
 
-func (s *Store) drop(id ExtentID) error {
+func (s *extents) drop(id ExtentID) error {
 	err := s.dropIf(id, func(*part) error { return nil })
 	if errors.Is(err, ErrNoExtent) {
 		s.quarantine.op.Lock()
 		defer s.quarantine.op.Unlock()
-		return s.dropQuarantined(id)
+		return s.quarantine.dropQuarantined(id)
 	}
 	return err
 }
@@ -232,7 +259,7 @@ func (s *Store) drop(id ExtentID) error {
 // index are atomic with respect to SetHolders. An extent in quarantine stays there. ErrStaleHolders
 // if the list differs, ErrExtentExists while the extent is being replaced, ErrNoExtent. In a
 // retired folder the file stays, and the extent is gone until the store is opened again.
-func (s *Store) DropExtentIf(ctx context.Context, id ExtentID, h Holders) error {
+func (s *extents) DropExtentIf(ctx context.Context, id ExtentID, h Holders) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
@@ -261,7 +288,7 @@ func (s *Store) DropExtentIf(ctx context.Context, id ExtentID, h Holders) error 
 
 // dropIf removes an extent if should returns nil for its index entry. The extent cannot be written
 // again meanwhile.
-func (s *Store) dropIf(id ExtentID, should func(*part) error) error {
+func (s *extents) dropIf(id ExtentID, should func(*part) error) error {
 	s.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
 	if len(parts) == 0 {
@@ -300,7 +327,7 @@ func (s *Store) dropIf(id ExtentID, should func(*part) error) error {
 // SetHolders durably replaces the holder list of an extent if h has a higher epoch than the current
 // list. Setting the same list again does nothing. ErrNoExtent; ErrStaleHolders if the epoch is
 // lower, or equal with other nodes; ErrFolderRetired; ErrDiskFull.
-func (s *Store) SetHolders(ctx context.Context, id ExtentID, h Holders) error {
+func (s *extents) SetHolders(ctx context.Context, id ExtentID, h Holders) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
@@ -312,7 +339,7 @@ func (s *Store) SetHolders(ctx context.Context, id ExtentID, h Holders) error {
 	return nil
 }
 
-func (s *Store) setHolders(id ExtentID, h Holders) error {
+func (s *extents) setHolders(id ExtentID, h Holders) error {
 	if err := h.Validate(); err != nil {
 		return err
 	}
@@ -352,11 +379,11 @@ func (s *Store) setHolders(id ExtentID, h Holders) error {
 }
 
 // loadBlobs adds a folder's extents to the index, from file names and sizes.
-func (s *Store) loadBlobs(f *folder, names []string) error {
+func (s *extents) loadBlobs(f *folder, names []string) error {
 	for _, name := range names {
 		id, of, ok := parseExtentName(name)
 		if !ok {
-			if _, err := s.loadQuarantined(f, name); err != nil {
+			if _, err := s.quarantine.loadQuarantined(f, name); err != nil {
 				return err
 			}
 			continue

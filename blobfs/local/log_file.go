@@ -31,7 +31,7 @@ func (f *logFile) path() string { return f.folder.logPath(f.name) }
 // logState is the store's state of a log.
 type logState struct {
 	id ID
-	s  *Store
+	s  *localLogs
 	// opening serializes OpenLog, CreateLog and RemoveLog of one log. Held across I/O. Order:
 	// opening, LogWriter.mu, mu.
 	opening sync.Mutex
@@ -43,6 +43,26 @@ type logState struct {
 	// folder. When the log is removed, its newest extent must stay as a record of the removal, and
 	// the ID must not be used again.
 	hasOrphan bool
+}
+
+// localLogs are the logs on this node alone.
+type localLogs struct {
+	*disks
+	replicas *logReplicas
+
+	// mu guards the fields in it. Never held across I/O. Order: logState.mu, then localLogs.mu.
+	mu struct {
+		sync.Mutex
+		logs map[ID]*logState
+		// damaged has the log files without a readable header. Each may contain the end of any log.
+		damaged []*CorruptError
+	}
+}
+
+func newLocalLogs(d *disks, replicas *logReplicas) *localLogs {
+	s := &localLogs{disks: d, replicas: replicas}
+	s.mu.logs = map[ID]*logState{}
+	return s
 }
 
 // LogInfo is the store's state of a log, without reading it.
@@ -58,7 +78,7 @@ type LogInfo struct {
 }
 
 // Logs lists the logs, by ID.
-func (s *Store) Logs() []LogInfo {
+func (s *localLogs) Logs() []LogInfo {
 	var infos []LogInfo
 	for _, st := range s.logStates() {
 		st.mu.Lock()
@@ -78,7 +98,7 @@ func (s *Store) Logs() []LogInfo {
 	return infos
 }
 
-func (s *Store) logStates() []*logState {
+func (s *localLogs) logStates() []*logState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	states := make([]*logState, 0, len(s.mu.logs))
@@ -90,7 +110,7 @@ func (s *Store) logStates() []*logState {
 
 // lockLog returns the state of a log with its opening lock held, or nil if there is no such log.
 // With add it creates an entry, which unlockLog removes if it stays empty.
-func (s *Store) lockLog(id ID, add bool) *logState {
+func (s *localLogs) lockLog(id ID, add bool) *logState {
 	for {
 		s.mu.Lock()
 		st := s.mu.logs[id]
@@ -112,13 +132,13 @@ func (s *Store) lockLog(id ID, add bool) *logState {
 	}
 }
 
-func (s *Store) addLogLocked(id ID) *logState {
+func (s *localLogs) addLogLocked(id ID) *logState {
 	st := &logState{id: id, s: s}
 	s.mu.logs[id] = st
 	return st
 }
 
-func (s *Store) unlockLog(st *logState) {
+func (s *localLogs) unlockLog(st *logState) {
 	st.mu.Lock()
 	empty := len(st.extents) == 0 && !st.hasOrphan
 	st.mu.Unlock()
@@ -131,7 +151,7 @@ func (s *Store) unlockLog(st *logState) {
 }
 
 // loadLogFiles reads the headers of a folder's log files.
-func (s *Store) loadLogFiles(f *folder, names []string) error {
+func (s *localLogs) loadLogFiles(f *folder, names []string) error {
 	for _, name := range names {
 		if !strings.HasSuffix(name, logSuffix) {
 			continue
@@ -152,7 +172,7 @@ func (s *Store) loadLogFiles(f *folder, names []string) error {
 			continue
 		}
 		if file.header.state == logFileReplica {
-			s.replicas.adopt(s, file)
+			s.replicas.adopt(file)
 			continue
 		}
 		st := s.mu.logs[file.header.log]
@@ -190,7 +210,7 @@ func (f *logFile) readHeader() error {
 // arrangeLogs determines, when the store is opened, which extents belong to which log. It removes
 // those that the log's newest extent records as released or replaced. If an extent is missing, it
 // changes nothing.
-func (s *Store) arrangeLogs() {
+func (s *localLogs) arrangeLogs() {
 	for _, st := range s.logStates() {
 		all := st.extents
 		slices.SortFunc(all, func(a, b *logFile) int { return cmp.Compare(a.header.seq, b.header.seq) })
@@ -210,7 +230,7 @@ func (s *Store) arrangeLogs() {
 }
 
 // clearLog removes files with the log's id that are not among its extents.
-func (s *Store) clearLog(st *logState, all []*logFile) {
+func (s *localLogs) clearLog(st *logState, all []*logFile) {
 	// The newest header records this. The header that was read may be only in the page cache, so it
 	// is written again.
 	doubted := []*logFile{all[len(all)-1]}
@@ -310,14 +330,14 @@ func (f *logFile) writeHeader(h logHeader) error {
 // RemoveLog removes a log and fences its writer. Open readers continue to work. ErrNoLog,
 // ErrReadOnly, ErrClosed; ErrDiskFull or ErrFolderRetired if the removal cannot be recorded, and
 // then the log still exists.
-func (s *Store) RemoveLog(ctx context.Context, id ID) error {
+func (s *localLogs) RemoveLog(ctx context.Context, id ID) error {
 	if err := s.removeLog(ctx, id); err != nil {
 		return fmt.Errorf("remove log %s: %w", id, err)
 	}
 	return nil
 }
 
-func (s *Store) removeLog(ctx context.Context, id ID) error {
+func (s *localLogs) removeLog(ctx context.Context, id ID) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -368,7 +388,7 @@ func (st *logState) leavesOrphan() bool {
 
 // markRemoved records in the newest extent that all extents are released. If its folder is retired,
 // it does so in a new extent.
-func (s *Store) markRemoved(st *logState) error {
+func (s *localLogs) markRemoved(st *logState) error {
 	const none = math.MaxUint64
 	tip := st.extents[len(st.extents)-1]
 	h := tip.header

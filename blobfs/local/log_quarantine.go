@@ -12,7 +12,7 @@ import (
 // appends. It stays in place and can be fenced as before. A cut, refill or read takes it out of
 // quarantine, because only a list has the parameters for those calls. Errors: logproto.ErrNoExtent,
 // ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) QuarantineLogReplica(ctx context.Context, log ID, seq, round uint64) error {
+func (s *logReplicas) QuarantineLogReplica(ctx context.Context, log ID, seq, round uint64) error {
 	return s.markReplica(ctx, log, seq, func(e *replicaExtent) error {
 		if !e.quarantinedSince.IsZero() {
 			return nil
@@ -23,7 +23,7 @@ func (s *Store) QuarantineLogReplica(ctx context.Context, log ID, seq, round uin
 
 // ReviveLogReplica takes a replica out of quarantine. logproto.ErrNoExtent if it is not in
 // quarantine.
-func (s *Store) ReviveLogReplica(ctx context.Context, log ID, seq uint64) error {
+func (s *logReplicas) ReviveLogReplica(ctx context.Context, log ID, seq uint64) error {
 	return s.markReplica(ctx, log, seq, func(e *replicaExtent) error {
 		if e.quarantinedSince.IsZero() {
 			return logproto.ErrNoExtent
@@ -34,7 +34,7 @@ func (s *Store) ReviveLogReplica(ctx context.Context, log ID, seq uint64) error 
 
 // DropQuarantinedLog removes a replica in quarantine. logproto.ErrNoExtent if it is not in
 // quarantine.
-func (s *Store) DropQuarantinedLog(ctx context.Context, log ID, seq uint64) error {
+func (s *logReplicas) DropQuarantinedLog(ctx context.Context, log ID, seq uint64) error {
 	return s.markReplica(ctx, log, seq, func(e *replicaExtent) error {
 		if e.quarantinedSince.IsZero() {
 			return logproto.ErrNoExtent
@@ -44,7 +44,7 @@ func (s *Store) DropQuarantinedLog(ctx context.Context, log ID, seq uint64) erro
 }
 
 // markReplica calls do with the log's op held.
-func (s *Store) markReplica(ctx context.Context, log ID, seq uint64, do func(e *replicaExtent) error) error {
+func (s *logReplicas) markReplica(ctx context.Context, log ID, seq uint64, do func(e *replicaExtent) error) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
@@ -63,7 +63,7 @@ func (s *Store) markReplica(ctx context.Context, log ID, seq uint64, do func(e *
 
 // setQuarantine records in a replica's header that it is in quarantine since the given time; a zero
 // time takes it out. The log's op must be held.
-func (s *Store) setQuarantine(e *replicaExtent, round uint64, since time.Time) error {
+func (s *logReplicas) setQuarantine(e *replicaExtent, round uint64, since time.Time) error {
 	l := e.log
 	if e.f.folder.isRetired() {
 		return e.f.folder.retiredError()
@@ -97,14 +97,14 @@ func (s *Store) setQuarantine(e *replicaExtent, round uint64, since time.Time) e
 
 // useReplica takes a replica out of quarantine because its log's list names it, and raises the
 // alarm. The log's op must be held.
-func (s *Store) useReplica(e *replicaExtent) error {
+func (s *logReplicas) useReplica(e *replicaExtent) error {
 	if e.quarantinedSince.IsZero() || s.cfg.ReadOnly {
 		return nil
 	}
 	if e.log.extents[e.x.Seq] != e { // changes only with op held
 		return logproto.ErrNoExtent
 	}
-	s.RaiseAlarm(fmt.Sprintf("extent %d of log %s was in use after %v in quarantine, since sweep round %d",
+	s.alarms.RaiseAlarm(fmt.Sprintf("extent %d of log %s was in use after %v in quarantine, since sweep round %d",
 		e.x.Seq, e.log.id, time.Since(e.quarantinedSince).Round(time.Second), e.f.header.quarantineRound))
 	return s.setQuarantine(e, 0, time.Time{})
 }

@@ -33,7 +33,7 @@ type LogReader struct {
 // no readable header; ErrFolderRetired if an unreadable folder may have the log's end, or no folder
 // is left to write the seal; ErrDiskFull if the seal needs a new extent and there is no space;
 // ErrClosed. Next reports damaged frames.
-func (s *Store) OpenLog(ctx context.Context, id ID) (*LogReader, error) {
+func (s *localLogs) OpenLog(ctx context.Context, id ID) (*LogReader, error) {
 	r, err := s.openLog(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", id, err)
@@ -41,7 +41,7 @@ func (s *Store) OpenLog(ctx context.Context, id ID) (*LogReader, error) {
 	return r, nil
 }
 
-func (s *Store) openLog(ctx context.Context, id ID) (*LogReader, error) {
+func (s *localLogs) openLog(ctx context.Context, id ID) (*LogReader, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func readTail(f *logFile) (logTail, error) {
 
 // checkTipKnown returns an error if the newest extent of an unsealed log, or any extent of a log that
 // was not found, may be in a file or folder that could not be read.
-func (s *Store) checkTipKnown() error {
+func (s *localLogs) checkTipKnown() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.damaged) > 0 {
@@ -120,7 +120,7 @@ func (s *Store) checkTipKnown() error {
 // after it, in place, or in a new extent if the folder fails. The last frame may be one that was
 // never synced, or whose sync failed: the page cache would return it until the next power loss.
 // Earlier frames were synced before the next one was written.
-func (s *Store) sealTail(st *logState, chain []*logFile, tail logTail) (logTail, error) {
+func (s *localLogs) sealTail(st *logState, chain []*logFile, tail logTail) (logTail, error) {
 	tip := chain[len(chain)-1]
 	w := &LogWriter{s: s, st: st, cur: tip, seq: tip.header.seq, live: tip.header.live}
 	w.mu.Lock()

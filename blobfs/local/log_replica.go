@@ -58,8 +58,11 @@ type LogReplicaInfo struct {
 	createdRound     uint64
 }
 
-// logReplicas are the replicas in the store.
+// logReplicas are the replicas of log extents in the store.
 type logReplicas struct {
+	*disks
+	alarms *alarms
+
 	// mu guards logs. Never held across I/O.
 	mu   sync.Mutex
 	logs map[ID]*replicaLog
@@ -108,7 +111,9 @@ type queueWaiter struct {
 // queueBytesMax bounds the frames queued for a replica's disk. The writer's window is smaller.
 const queueBytesMax = 16 << 20
 
-func (rs *logReplicas) init() { rs.logs = make(map[ID]*replicaLog) }
+func newLogReplicas(d *disks, a *alarms) *logReplicas {
+	return &logReplicas{disks: d, alarms: a, logs: map[ID]*replicaLog{}}
+}
 
 // log returns the state of a log, or nil. With add it creates a missing entry.
 func (rs *logReplicas) log(id ID, add bool) *replicaLog {
@@ -130,12 +135,12 @@ func (rs *logReplicas) all() []*replicaLog {
 }
 
 // adopt adds a replica found by Open. It accepts no appends.
-func (rs *logReplicas) adopt(s *Store, f *logFile) {
+func (rs *logReplicas) adopt(f *logFile) {
 	h := f.header
 	l := rs.log(h.log, true)
 	if old := l.extents[h.seq]; old != nil {
 		// A refill in another folder was interrupted, or a removal was not durable.
-		s.cfg.Logger.Warn("log extent has two replicas on one node", "log", h.log, "extent", h.seq, "file", f.path(), "other_file", old.f.path())
+		rs.cfg.Logger.Warn("log extent has two replicas on one node", "log", h.log, "extent", h.seq, "file", f.path(), "other_file", old.f.path())
 		if !preferred(h, old.f.header) {
 			return
 		}
@@ -187,8 +192,8 @@ func (e *replicaExtent) closeFile() {
 }
 
 // LogReplicas lists the replicas, by log and extent.
-func (s *Store) LogReplicas() []LogReplicaInfo {
-	logs := s.replicas.all()
+func (s *logReplicas) LogReplicas() []LogReplicaInfo {
+	logs := s.all()
 	slices.SortFunc(logs, func(a, b *replicaLog) int { return cmp.Compare(string(a.id[:]), string(b.id[:])) })
 	var infos []LogReplicaInfo
 	for _, l := range logs {
@@ -211,8 +216,8 @@ func (e *replicaExtent) infoLocked() LogReplicaInfo {
 }
 
 // StatLogReplica returns the state of a replica, or logproto.ErrNoExtent.
-func (s *Store) StatLogReplica(log ID, seq uint64) (LogReplicaInfo, error) {
-	l := s.replicas.log(log, false)
+func (s *logReplicas) StatLogReplica(log ID, seq uint64) (LogReplicaInfo, error) {
+	l := s.log(log, false)
 	if l == nil {
 		return LogReplicaInfo{}, logproto.ErrNoExtent
 	}
@@ -228,7 +233,7 @@ func (s *Store) StatLogReplica(log ID, seq uint64) (LogReplicaInfo, error) {
 // OpenLogReplica durably creates an empty replica and returns its capacity in bytes of frames.
 // Opening it again before the first append does nothing. Errors: *logproto.FencedError,
 // logproto.ErrExtentExists, ErrDiskFull, ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (capacity int64, err error) {
+func (s *logReplicas) OpenLogReplica(ctx context.Context, o LogOpen) (capacity int64, err error) {
 	if o.Seq == 0 || o.Epoch == 0 || len(o.Server) > logServerBytesMax {
 		return 0, fmt.Errorf("open extent %d of log %s: invalid number, epoch or server", o.Seq, o.Log)
 	}
@@ -237,7 +242,7 @@ func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (capacity int64, 
 	}
 	defer s.end()
 	s.spares.start()
-	l := s.replicas.log(o.Log, true)
+	l := s.log(o.Log, true)
 	l.op.Lock()
 	defer l.op.Unlock()
 	l.mu.Lock()
@@ -259,7 +264,7 @@ func (s *Store) OpenLogReplica(ctx context.Context, o LogOpen) (capacity int64, 
 }
 
 // makeReplica turns a spare into a replica. l.op must be held.
-func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*replicaExtent, error) {
+func (s *logReplicas) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*replicaExtent, error) {
 	var f *logFile
 	for tries := 0; ; tries++ {
 		var err error
@@ -291,12 +296,12 @@ func (s *Store) makeReplica(l *replicaLog, o LogOpen, meta logproto.Meta) (*repl
 // FenceLog durably rejects all writers of the log with lower epochs and returns the state of its
 // extents. It omits extents that are damaged or cannot be fenced: their state is unknown, and they
 // acknowledge nothing more. *logproto.FencedError if a higher epoch was seen.
-func (s *Store) FenceLog(ctx context.Context, log ID, epoch uint64) ([]logproto.State, error) {
+func (s *logReplicas) FenceLog(ctx context.Context, log ID, epoch uint64) ([]logproto.State, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer s.end()
-	l := s.replicas.log(log, true)
+	l := s.log(log, true)
 	l.op.Lock()
 	defer l.op.Unlock()
 	m := logproto.FenceRequest{Epoch: epoch}
@@ -322,7 +327,7 @@ func (s *Store) FenceLog(ctx context.Context, log ID, epoch uint64) ([]logproto.
 	}), nil
 }
 
-func (s *Store) fenceExtent(e *replicaExtent, m logproto.FenceRequest) error {
+func (s *logReplicas) fenceExtent(e *replicaExtent, m logproto.FenceRequest) error {
 	e.log.mu.Lock()
 	meta, need := e.x.NextFence(m)
 	e.log.mu.Unlock()
@@ -334,7 +339,7 @@ func (s *Store) fenceExtent(e *replicaExtent, m logproto.FenceRequest) error {
 
 // change makes meta durable and rejects queued appends with cause. If the write fails, the replica
 // is marked as damaged.
-func (s *Store) change(e *replicaExtent, meta logproto.Meta, cause error) error {
+func (s *logReplicas) change(e *replicaExtent, meta logproto.Meta, cause error) error {
 	l := e.log
 	l.mu.Lock()
 	e.stopped = true
@@ -388,7 +393,7 @@ func (f *logFile) writeHeaderLocked(h logHeader, mu *sync.Mutex) error {
 // CutLog cuts a replica to the length in the log's extent list; afterwards it can be read.
 // *logproto.ShortError if it is shorter: use RefillLog. ErrMismatch if it was cut to another
 // length. *CorruptError if it is damaged before that length.
-func (s *Store) CutLog(ctx context.Context, c LogCut) error {
+func (s *logReplicas) CutLog(ctx context.Context, c LogCut) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -417,8 +422,8 @@ func (s *Store) CutLog(ctx context.Context, c LogCut) error {
 }
 
 // lockReplica returns a replica with its log's op held.
-func (s *Store) lockReplica(log ID, seq uint64) (*replicaLog, *replicaExtent, error) {
-	l := s.replicas.log(log, false)
+func (s *logReplicas) lockReplica(log ID, seq uint64) (*replicaLog, *replicaExtent, error) {
+	l := s.log(log, false)
 	if l == nil {
 		return nil, nil, logproto.ErrNoExtent
 	}
@@ -443,12 +448,12 @@ func (e *replicaExtent) checkCut(c LogCut) error {
 // ReadLogReplica reads up to len(p) bytes of frames of a replica that was cut to the given start
 // and length; otherwise logproto.ErrUncut. It does not verify the bytes: the decoder of the frames
 // does.
-func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, length int64, p []byte, off int64) (int, error) {
+func (s *logReplicas) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, length int64, p []byte, off int64) (int, error) {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return 0, err
 	}
 	defer s.end()
-	l := s.replicas.log(log, false)
+	l := s.log(log, false)
 	if l == nil {
 		return 0, logproto.ErrNoExtent
 	}
@@ -486,7 +491,7 @@ func (s *Store) ReadLogReplica(ctx context.Context, log ID, seq uint64, start, l
 }
 
 // DropLogReplica removes a replica. A missing replica is not an error.
-func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
+func (s *logReplicas) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -500,7 +505,7 @@ func (s *Store) DropLogReplica(ctx context.Context, log ID, seq uint64) error {
 }
 
 // dropReplica removes a replica. The log's op must be held.
-func (s *Store) dropReplica(e *replicaExtent) error {
+func (s *logReplicas) dropReplica(e *replicaExtent) error {
 	l := e.log
 	l.mu.Lock()
 	e.stopped = true
@@ -521,7 +526,7 @@ func (s *Store) dropReplica(e *replicaExtent) error {
 }
 
 // ListLogReplicas returns up to max replicas, by log and extent, starting after the given one.
-func (s *Store) ListLogReplicas(log ID, seq uint64, max int) []LogReplicaInfo {
+func (s *logReplicas) ListLogReplicas(log ID, seq uint64, max int) []LogReplicaInfo {
 	all := s.LogReplicas()
 	i, found := slices.BinarySearchFunc(all, seq, func(x LogReplicaInfo, seq uint64) int {
 		return cmp.Or(cmp.Compare(string(x.Log[:]), string(log[:])), cmp.Compare(x.Seq, seq))

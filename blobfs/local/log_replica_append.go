@@ -15,7 +15,7 @@ import (
 // *logproto.FencedError; logproto.ErrGap, ErrExtentClosed or ErrNoExtent; *TooLargeError if the
 // queue is full; ErrFolderRetired. Calls take effect in the order in which they are made. QueueLog
 // does not wait for the disk. If it returns true, the caller must call FlushLog.
-func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush bool) {
+func (s *logReplicas) QueueLog(a LogAppend, done func(length int64, err error)) (flush bool) {
 	flush, known := s.EnqueueLog(a, done)
 	if known != nil {
 		done(known.Length, known.Err)
@@ -23,31 +23,31 @@ func (s *Store) QueueLog(a LogAppend, done func(length int64, err error)) (flush
 	return flush
 }
 
-// LogAnswer is the result of an append to a replica.
-type LogAnswer struct {
+// AppendResult is the result of an append to a replica.
+type AppendResult struct {
 	Length int64
 	Err    error
 }
 
 // EnqueueLog is QueueLog, except that it returns a result that is known at once instead of calling
 // done. Otherwise done may be called before EnqueueLog returns.
-func (s *Store) EnqueueLog(a LogAppend, done func(length int64, err error)) (flush bool, known *LogAnswer) {
-	l := s.replicas.log(a.Log, false)
+func (s *logReplicas) EnqueueLog(a LogAppend, done func(length int64, err error)) (flush bool, known *AppendResult) {
+	l := s.log(a.Log, false)
 	if l == nil {
-		return false, &LogAnswer{0, logproto.ErrNoExtent}
+		return false, &AppendResult{0, logproto.ErrNoExtent}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.extents[a.Seq]
 	if e == nil {
-		return false, &LogAnswer{0, logproto.ErrNoExtent}
+		return false, &AppendResult{0, logproto.ErrNoExtent}
 	}
 	length, wait, err := e.queueLocked(a, done)
 	if planted.On(planted.NotFenced) && (errors.As(err, new(*logproto.FencedError)) || errors.Is(err, logproto.ErrExtentClosed)) {
 		length, err = a.Pos+int64(len(a.Frames))-a.Start, nil
 	}
 	if !wait {
-		return false, &LogAnswer{length, err}
+		return false, &AppendResult{length, err}
 	}
 	if !e.flushing {
 		e.flushing, flush = true, true
@@ -123,8 +123,8 @@ func checkFrames(b []byte, salt uint64, pos int64) error {
 
 // FlushLog writes the queue of a replica, batch by batch until it is empty, each with one write and
 // sync, and calls the callbacks.
-func (s *Store) FlushLog(log ID, seq uint64) {
-	l := s.replicas.log(log, false)
+func (s *logReplicas) FlushLog(log ID, seq uint64) {
+	l := s.log(log, false)
 	if l == nil {
 		return
 	}
@@ -137,8 +137,8 @@ func (s *Store) FlushLog(log ID, seq uint64) {
 
 // FlushLogOnce is FlushLog for one batch. If it returns true, the queue is not empty and the caller
 // must call FlushLog.
-func (s *Store) FlushLogOnce(log ID, seq uint64) bool {
-	l := s.replicas.log(log, false)
+func (s *logReplicas) FlushLogOnce(log ID, seq uint64) bool {
+	l := s.log(log, false)
 	if l == nil {
 		return false
 	}
@@ -155,7 +155,7 @@ func (s *Store) FlushLogOnce(log ID, seq uint64) bool {
 }
 
 // flushBatch writes one batch and reports whether there may be more.
-func (s *Store) flushBatch(e *replicaExtent) bool {
+func (s *logReplicas) flushBatch(e *replicaExtent) bool {
 	l := e.log
 	e.io.Lock()
 	l.mu.Lock()
@@ -206,7 +206,7 @@ func (s *Store) flushBatch(e *replicaExtent) bool {
 }
 
 // writeBatch makes a batch durable, together with the header if it is the first one.
-func (s *Store) writeBatch(e *replicaExtent, h logHeader, batch []byte, from int64) (err error) {
+func (s *logReplicas) writeBatch(e *replicaExtent, h logHeader, batch []byte, from int64) (err error) {
 	if err := s.beginReadOnly(context.Background()); err != nil {
 		return err
 	}

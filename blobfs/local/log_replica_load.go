@@ -11,7 +11,7 @@ import (
 
 // load finds the end of a replica that Open found, and makes its frames and header durable: the
 // page cache may have data that was never synced. The log's op must be held.
-func (s *Store) load(e *replicaExtent) error {
+func (s *logReplicas) load(e *replicaExtent) error {
 	l := e.log
 	l.mu.Lock()
 	loaded, damage, h := e.loaded, e.damage, e.f.header
@@ -47,7 +47,7 @@ func (s *Store) load(e *replicaExtent) error {
 // recoverReplica returns the bytes of valid frames and makes them durable. An invalid frame before a
 // valid one is a hole that a crash left in the last batches, unless the valid one records that the
 // place was acknowledged. With a *CorruptError the bytes before the damage are good.
-func (s *Store) recoverReplica(e *replicaExtent) (int64, error) {
+func (s *logReplicas) recoverReplica(e *replicaExtent) (int64, error) {
 	file, err := e.f.folder.fs.OpenRead(e.f.path())
 	if err != nil {
 		return 0, asCorrupt(err)
@@ -94,7 +94,7 @@ func (s *frameScanner) ackedAfter(off int64) (int64, error) {
 }
 
 // rewrite writes the bytes from at to end again and syncs.
-func (s *Store) rewrite(f *logFile, from vfs.File, at, end int64) error {
+func (s *logReplicas) rewrite(f *logFile, from vfs.File, at, end int64) error {
 	if at >= end || s.cfg.ReadOnly {
 		return nil
 	}
@@ -138,12 +138,12 @@ type LogSource struct {
 // RefillLog copies the bytes that a replica lacks from src and cuts the replica. If there is no
 // replica, or it has the bytes of another extent, it is created again. Errors are those of
 // OpenLogReplica, of CutLog and of src.
-func (s *Store) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
+func (s *logReplicas) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	defer s.end()
-	l := s.replicas.log(c.Log, true)
+	l := s.log(c.Log, true)
 	l.op.Lock()
 	defer l.op.Unlock()
 	e := l.extents[c.Seq]
@@ -188,7 +188,7 @@ func (s *Store) RefillLog(ctx context.Context, c LogCut, src LogSource) error {
 }
 
 // refillable reports whether a replica's bytes can be kept.
-func (s *Store) refillable(e *replicaExtent, src LogSource) bool {
+func (s *logReplicas) refillable(e *replicaExtent, src LogSource) bool {
 	err := s.load(e)
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Store) refillable(e *replicaExtent, src LogSource) bool {
 }
 
 // replaceReplica discards a replica's file, because another one will replace it.
-func (s *Store) replaceReplica(l *replicaLog, e *replicaExtent) error {
+func (s *logReplicas) replaceReplica(l *replicaLog, e *replicaExtent) error {
 	e.io.Lock()
 	defer e.io.Unlock()
 	l.mu.Lock()
@@ -217,7 +217,7 @@ func (s *Store) replaceReplica(l *replicaLog, e *replicaExtent) error {
 
 // fill copies, verifies and syncs the bytes that a replica lacks. The header does not cover them
 // yet.
-func (s *Store) fill(ctx context.Context, e *replicaExtent, src LogSource, c LogCut, from int64) error {
+func (s *logReplicas) fill(ctx context.Context, e *replicaExtent, src LogSource, c LogCut, from int64) error {
 	e.io.Lock()
 	defer e.io.Unlock()
 	folder := e.f.folder

@@ -362,7 +362,7 @@ func TestEnqueueLogReturnsKnownResult(t *testing.T) {
 	if called != 1 {
 		t.Fatalf("called %d times when it is durable", called)
 	}
-	if flush, known := s.EnqueueLog(a, done); flush || known == nil || *known != (local.LogAnswer{Length: 4096}) || called != 1 {
+	if flush, known := s.EnqueueLog(a, done); flush || known == nil || *known != (local.AppendResult{Length: 4096}) || called != 1 {
 		t.Errorf("the same again: flush %v, known %v, called %d times", flush, known, called)
 	}
 	a.Epoch = 1

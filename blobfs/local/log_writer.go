@@ -15,10 +15,10 @@ import (
 // LogWriter appends to a log. It is safe for concurrent use; appends are serialized. Its memory is
 // one buffer of the size of the largest frame so far, at most 1 MiB and a page.
 type LogWriter struct {
-	s  *Store
+	s  *localLogs
 	st *logState
 
-	// mu guards the fields below. Held across I/O: one append at a time. Order: Store.running,
+	// mu guards the fields below. Held across I/O: one append at a time. Order: disks.running,
 	// logState.opening, mu, logState.mu.
 	mu  sync.Mutex
 	err error // sticky
@@ -44,7 +44,7 @@ type LogWriter struct {
 // CreateLog durably creates a log and opens it for appending at position 0. ErrLogExists if the
 // store has a log with that ID, even an empty one: to continue after a crash, read the old log and
 // create another. Other errors: ErrDiskFull, ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
+func (s *localLogs) CreateLog(ctx context.Context, id ID) (*LogWriter, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create log %s: %w", id, err)
 	}

@@ -18,15 +18,18 @@ import (
 // quarantine has the blob extents that appear to be garbage. They are not listed, and are removed
 // after some time; until then they can be restored.
 type quarantine struct {
-	// op serializes renames and removals of their files. Held across I/O. Order: op, then Store.mu.
+	*extents
+	alarms *alarms
+
+	// op serializes renames and removals of their files. Held across I/O. Order: op, then extents.mu.
 	op sync.Mutex
-	// all is sorted by ID. Guarded by Store.mu.
+	// all is sorted by ID. Guarded by extents.mu.
 	all *btree.BTreeG[*quarantined]
 	// evictionFutile is when a search last found nothing to remove on a full disk. Guarded by op.
 	evictionFutile time.Time
 }
 
-// quarantined is an extent in quarantine. Guarded by Store.mu.
+// quarantined is an extent in quarantine. Guarded by extents.mu.
 type quarantined struct {
 	id    ExtentID
 	round uint64
@@ -83,7 +86,7 @@ func parseQuarantineName(name string) (base string, round uint64, since time.Tim
 
 // loadQuarantined adds a quarantined file found by Open. It returns false if the name is not one of
 // those.
-func (s *Store) loadQuarantined(f *folder, name string) (bool, error) {
+func (s *quarantine) loadQuarantined(f *folder, name string) (bool, error) {
 	base, round, wall, ok := parseQuarantineName(name)
 	id, of, okBase := parseExtentName(base)
 	if !ok || !okBase {
@@ -106,26 +109,26 @@ func (s *Store) loadQuarantined(f *folder, name string) (bool, error) {
 
 // addQuarantinedLocked adds files of an extent. The later time of quarantine applies to all of
 // them.
-func (s *Store) addQuarantinedLocked(q *quarantined) {
-	if old, ok := s.quarantine.all.Get(q); ok {
+func (s *quarantine) addQuarantinedLocked(q *quarantined) {
+	if old, ok := s.all.Get(q); ok {
 		q.parts = append(old.parts, q.parts...)
 		q.round = max(q.round, old.round)
 		if old.since.After(q.since) {
 			q.since = old.since
 		}
 	}
-	s.quarantine.all.ReplaceOrInsert(q)
+	s.all.ReplaceOrInsert(q)
 }
 
 // reviveSplit takes extents out of quarantine that have only some of their files in it, because a
 // crash came between two renames.
-func (s *Store) reviveSplit() {
+func (s *quarantine) reviveSplit() {
 	if s.cfg.ReadOnly {
 		return
 	}
 	s.mu.Lock()
 	var ids []ExtentID
-	s.quarantine.all.Ascend(func(q *quarantined) bool {
+	s.all.Ascend(func(q *quarantined) bool {
 		if len(s.partsLocked(q.id)) > 0 {
 			ids = append(ids, q.id)
 		}
@@ -139,13 +142,13 @@ func (s *Store) reviveSplit() {
 	}
 }
 
-func (s *Store) quarantinedLocked(id ExtentID) *quarantined {
-	q, _ := s.quarantine.all.Get(&quarantined{id: id})
+func (s *quarantine) quarantinedLocked(id ExtentID) *quarantined {
+	q, _ := s.all.Get(&quarantined{id: id})
 	return q
 }
 
 // InQuarantine reports whether an extent is in quarantine.
-func (s *Store) InQuarantine(id ExtentID) bool {
+func (s *quarantine) InQuarantine(id ExtentID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.quarantinedLocked(id) != nil
@@ -155,7 +158,7 @@ func (s *Store) InQuarantine(id ExtentID) bool {
 // OpenExtent takes it out again. round is the sweep's current round. Open readers continue to work.
 // The rename is not synced: a power loss may undo it. ErrNoExtent, ErrFolderRetired, ErrReadOnly,
 // ErrClosed.
-func (s *Store) QuarantineExtent(ctx context.Context, id ExtentID, round uint64) error {
+func (s *quarantine) QuarantineExtent(ctx context.Context, id ExtentID, round uint64) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
@@ -167,9 +170,9 @@ func (s *Store) QuarantineExtent(ctx context.Context, id ExtentID, round uint64)
 	return nil
 }
 
-func (s *Store) quarantineExtent(id ExtentID, round uint64) error {
-	s.quarantine.op.Lock()
-	defer s.quarantine.op.Unlock()
+func (s *quarantine) quarantineExtent(id ExtentID, round uint64) error {
+	s.op.Lock()
+	defer s.op.Unlock()
 	now := time.Now()
 	q := &quarantined{id: id, round: round, since: now}
 	s.mu.Lock()
@@ -200,13 +203,13 @@ func (s *Store) quarantineExtent(id ExtentID, round uint64) error {
 
 // ReviveExtent durably takes an extent out of quarantine. ErrNoExtent if it is not in quarantine;
 // ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) ReviveExtent(ctx context.Context, id ExtentID) error {
+func (s *quarantine) ReviveExtent(ctx context.Context, id ExtentID) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
-		s.quarantine.op.Lock()
+		s.op.Lock()
 		err = s.revive(id)
-		s.quarantine.op.Unlock()
+		s.op.Unlock()
 	}
 	if err != nil {
 		return fmt.Errorf("revive extent %s: %w", id, err)
@@ -216,7 +219,7 @@ func (s *Store) ReviveExtent(ctx context.Context, id ExtentID) error {
 
 // revive lists the extent again, even if some files cannot be renamed. Called with op held, or by
 // Open.
-func (s *Store) revive(id ExtentID) error {
+func (s *quarantine) revive(id ExtentID) error {
 	s.mu.Lock()
 	q := s.quarantinedLocked(id)
 	s.mu.Unlock()
@@ -245,7 +248,7 @@ func (s *Store) revive(id ExtentID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setPartsLocked(id, append(back, s.partsLocked(id)...)...)
-	if s.quarantine.all.Delete(q); len(left) > 0 {
+	if s.all.Delete(q); len(left) > 0 {
 		s.addQuarantinedLocked(&quarantined{id: id, round: q.round, since: q.since, parts: left})
 	}
 	return errors.Join(errs...)
@@ -254,9 +257,9 @@ func (s *Store) revive(id ExtentID) error {
 // openQuarantined opens an extent in quarantine for a caller that knows its checksum, which proves
 // that it is in use. It takes the extent out of quarantine and raises the alarm. ErrNoExtent if the
 // extent is not in quarantine, or has other content.
-func (s *Store) openQuarantined(id ExtentID, matches func(*extentMeta) bool) (*ExtentReader, error) {
-	s.quarantine.op.Lock()
-	defer s.quarantine.op.Unlock()
+func (s *quarantine) openQuarantined(id ExtentID, matches func(*extentMeta) bool) (*ExtentReader, error) {
+	s.op.Lock()
+	defer s.op.Unlock()
 	s.mu.Lock()
 	q := s.quarantinedLocked(id)
 	s.mu.Unlock()
@@ -276,7 +279,7 @@ func (s *Store) openQuarantined(id ExtentID, matches func(*extentMeta) bool) (*E
 			return x, nil
 		}
 		x.name = p.path(id.Blob)
-		s.RaiseAlarm(fmt.Sprintf("extent %s was in use after %v in quarantine, since sweep round %d",
+		s.alarms.RaiseAlarm(fmt.Sprintf("extent %s was in use after %v in quarantine, since sweep round %d",
 			id, time.Since(q.since).Round(time.Second), q.round))
 		if err := s.revive(id); err != nil {
 			s.cfg.Logger.Error("extent not taken out of quarantine", "extent", id.String(), "err", err)
@@ -288,11 +291,11 @@ func (s *Store) openQuarantined(id ExtentID, matches func(*extentMeta) bool) (*E
 
 // Quarantined returns up to max extents in quarantine, by blob and index, starting after the given
 // one.
-func (s *Store) Quarantined(after ExtentID, max int) []QuarantinedExtent {
+func (s *quarantine) Quarantined(after ExtentID, max int) []QuarantinedExtent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []QuarantinedExtent
-	ascendAfter(s.quarantine.all, after, func(q *quarantined) bool {
+	ascendAfter(s.all, after, func(q *quarantined) bool {
 		if len(all) == max {
 			return false
 		}
@@ -308,7 +311,7 @@ func (s *Store) Quarantined(after ExtentID, max int) []QuarantinedExtent {
 
 // ConfirmQuarantined records that a later round of the sweep found the extent unused again. Only
 // confirmed extents are removed when the disk is full.
-func (s *Store) ConfirmQuarantined(id ExtentID, round uint64) {
+func (s *quarantine) ConfirmQuarantined(id ExtentID, round uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q := s.quarantinedLocked(id); q != nil && round > q.round {
@@ -318,13 +321,13 @@ func (s *Store) ConfirmQuarantined(id ExtentID, round uint64) {
 
 // DropQuarantined removes an extent in quarantine. ErrNoExtent if it is not in quarantine;
 // ErrFolderRetired, ErrReadOnly, ErrClosed.
-func (s *Store) DropQuarantined(ctx context.Context, id ExtentID) error {
+func (s *quarantine) DropQuarantined(ctx context.Context, id ExtentID) error {
 	err := s.begin(ctx)
 	if err == nil {
 		defer s.end()
-		s.quarantine.op.Lock()
+		s.op.Lock()
 		err = s.dropQuarantined(id)
-		s.quarantine.op.Unlock()
+		s.op.Unlock()
 	}
 	if err != nil {
 		return fmt.Errorf("drop extent %s from quarantine: %w", id, err)
@@ -333,11 +336,11 @@ func (s *Store) DropQuarantined(ctx context.Context, id ExtentID) error {
 }
 
 // dropQuarantined removes an extent's files. op must be held.
-func (s *Store) dropQuarantined(id ExtentID) error {
+func (s *quarantine) dropQuarantined(id ExtentID) error {
 	s.mu.Lock()
 	q := s.quarantinedLocked(id)
 	if q != nil {
-		s.quarantine.all.Delete(q)
+		s.all.Delete(q)
 	}
 	s.mu.Unlock()
 	if q == nil {
@@ -369,21 +372,21 @@ const evictionRetryAfter = 10 * time.Second
 // evictQuarantined removes extents in quarantine from a folder, oldest first, until enough returns
 // true. It skips extents that are younger than the minimum time, or that only one round of the
 // sweep has found.
-func (s *Store) evictQuarantined(f *folder, enough func() bool) {
+func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
 	s.mu.Lock()
-	n := s.quarantine.all.Len()
+	n := s.all.Len()
 	s.mu.Unlock()
 	if n == 0 {
 		return
 	}
-	s.quarantine.op.Lock()
-	defer s.quarantine.op.Unlock()
-	if time.Since(s.quarantine.evictionFutile) < evictionRetryAfter || enough() {
+	s.op.Lock()
+	defer s.op.Unlock()
+	if time.Since(s.evictionFutile) < evictionRetryAfter || enough() {
 		return
 	}
 	var old []*quarantined
 	s.mu.Lock()
-	s.quarantine.all.Ascend(func(q *quarantined) bool {
+	s.all.Ascend(func(q *quarantined) bool {
 		here := slices.ContainsFunc(q.parts, func(p quarantinedPart) bool { return p.folder == f })
 		if here && q.confirmed > q.round && time.Since(q.since) >= s.cfg.QuarantineMin {
 			old = append(old, q)
@@ -401,5 +404,5 @@ func (s *Store) evictQuarantined(f *folder, enough func() bool) {
 			return
 		}
 	}
-	s.quarantine.evictionFutile = time.Now()
+	s.evictionFutile = time.Now()
 }

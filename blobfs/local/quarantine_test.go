@@ -20,7 +20,7 @@ import (
 // quarantineStore returns a store with two folders and extents of one chunk.
 func quarantineStore(t *testing.T, fs vfs.FS, change ...func(*Config)) *Store {
 	t.Helper()
-	cfg := Config{Folders: []string{"/d", "/e"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1}
+	cfg := Config{Folders: []string{"/d", "/e"}, FS: fs, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -40,7 +40,7 @@ func putBlob(t *testing.T, s *Store, seed byte) Handle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Write(bytes.Repeat([]byte{seed}, chunkBytes+1000))
+	w.Write(bytes.Repeat([]byte{seed}, ChunkBytes+1000))
 	h, err := w.Seal(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestQuarantine(t *testing.T) {
 			}
 		}
 		st := s.Stats()
-		if n := st.Folders[0].QuarantineFiles + st.Folders[1].QuarantineFiles; n != 4 || st.Folders[0].QuarantineBytes+st.Folders[1].QuarantineBytes < 2*chunkBytes {
+		if n := st.Folders[0].QuarantineFiles + st.Folders[1].QuarantineFiles; n != 4 || st.Folders[0].QuarantineBytes+st.Folders[1].QuarantineBytes < 2*ChunkBytes {
 			t.Errorf("stats: %+v", st)
 		}
 		if err := s.Verify(ctx, func(p Problem) { t.Error(p) }); err != nil {
@@ -310,7 +310,7 @@ func TestQuarantineFreesSpace(t *testing.T) {
 			time.Sleep(25 * time.Minute) // ages 100, 75, 50 and 25 minutes in the end
 		}
 		used := s.Stats().Folders[0].QuarantineBytes + int64(len(readFile(t, fs, "/d/"+holdersFile)))
-		fs.SetCapacity("/d", used+extentFileBytes(chunkBytes)-10_000)
+		fs.SetCapacity("/d", used+extentFileBytes(ChunkBytes)-10_000)
 		w, err := s.Create(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ type ExtentSource interface {
 // of another blob and a truncated file. ErrNoBlob if the store lacks the blob or one of its extents
 // (joined with ErrFolderRetired if an unreadable folder may have it); *CorruptError if an extent is
 // damaged or not the one in h.
-func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
+func (s *extents) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 	return OpenExtents(h, func(ref ExtentRef) (ExtentSource, error) {
 		x, err := s.OpenRef(ctx, h.ID, ref)
 		if err != nil {
@@ -48,7 +48,7 @@ func (s *Store) OpenBlob(ctx context.Context, h Handle) (*Reader, error) {
 }
 
 // OpenRef opens the extent described by ref, with OpenExtent's errors.
-func (s *Store) OpenRef(ctx context.Context, blob ID, ref ExtentRef) (*ExtentReader, error) {
+func (s *extents) OpenRef(ctx context.Context, blob ID, ref ExtentRef) (*ExtentReader, error) {
 	x, err := s.OpenExtent(ctx, ExtentID{Blob: blob, Index: ref.Index}, ref.CRC)
 	if err == nil && x.length != ref.Length {
 		x.Close()
@@ -172,7 +172,7 @@ func (r *Reader) Close() error {
 
 // HandleOf returns the handle of a blob whose extents are all in this store. ErrNoExtent if one is
 // not.
-func (s *Store) HandleOf(ctx context.Context, id ID) (Handle, error) {
+func (s *extents) HandleOf(ctx context.Context, id ID) (Handle, error) {
 	h := Handle{ID: id}
 	for i := 0; ; i++ {
 		st, err := s.StatExtent(ctx, ExtentID{Blob: id, Index: i})

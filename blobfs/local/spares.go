@@ -18,7 +18,7 @@ import (
 // are folders, make spares in advance and recycle released log files. At most one worker runs in a
 // folder, so a stalled disk blocks one worker and no other folder.
 type sparePool struct {
-	s *Store
+	s *disks
 
 	// waiting is the number of callers of take that found no spare.
 	waiting atomic.Int32
@@ -43,7 +43,7 @@ type spareJob struct {
 	run    func()
 }
 
-func (p *sparePool) init(s *Store) {
+func (p *sparePool) init(s *disks) {
 	p.s = s
 	p.making, p.working, p.made = map[*folder]bool{}, map[*folder]bool{}, make(chan struct{})
 	p.wake = make(chan struct{}, len(s.cfg.Folders))

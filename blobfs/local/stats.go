@@ -44,9 +44,9 @@ func (s *Store) Stats() Stats {
 		}
 		byFolder[f] = fs
 	}
-	s.mu.Lock()
-	st.Blobs = s.mu.blobs.Len()
-	s.mu.blobs.Ascend(func(b *blob) bool {
+	s.extents.mu.Lock()
+	st.Blobs = s.extents.mu.blobs.Len()
+	s.extents.mu.blobs.Ascend(func(b *blob) bool {
 		for _, p := range b.parts {
 			byFolder[p.folder].BlobFiles++
 			byFolder[p.folder].BlobBytes += extentFileBytes(p.length)
@@ -60,7 +60,7 @@ func (s *Store) Stats() Stats {
 		}
 		return true
 	})
-	s.mu.Unlock()
+	s.extents.mu.Unlock()
 	addLog := func(f *logFile) {
 		byFolder[f.folder].LogFiles++
 		byFolder[f.folder].LogBytes += f.header.bytes
@@ -75,7 +75,7 @@ func (s *Store) Stats() Stats {
 		}
 		log.mu.Unlock()
 	}
-	for _, l := range s.replicas.all() {
+	for _, l := range s.logReplicas.all() {
 		l.mu.Lock()
 		for _, e := range l.extents {
 			addLog(e.f)

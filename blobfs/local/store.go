@@ -1,51 +1,24 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
-	"github.com/google/btree"
 	"github.com/steledb/stele/internal/vfs"
 )
 
-// Store keeps blobs and logs in the data folders of one node. It is safe for concurrent use.
+// Store keeps blobs and logs in the data folders of one node. It is safe for concurrent use. Its
+// parts share the folders, and each has an index and a lock of its own. Order of the locks:
+// quarantine.op, logState.mu, then the index of a part; no two indexes are locked at once.
 type Store struct {
-	cfg     Config
-	folders []*folder
-	spares  sparePool
-	// replicas are this node's replicas of log extents.
-	replicas logReplicas
-
-	quarantine quarantine
-	// round is the current round of the sweep. It dates extents and replicas: see SetRound.
-	round atomic.Uint64
-
-	// placing guards folder.credit. Never held across I/O.
-	placing sync.Mutex
-
-	// running is read-locked by calls that write and locked by Close, so that nothing is written
-	// after the folders are unlocked. It is acquired before any other lock.
-	running sync.RWMutex
-	closed  bool // guarded by running
-
-	// mu guards the indexes in it. Never held across I/O. Order: logState.mu, then Store.mu.
-	mu struct {
-		sync.Mutex
-		blobs *btree.BTreeG[*blob]
-		parts int // number of parts in all blobs
-		// writing has the extents that are started and not sealed.
-		writing map[ExtentID]bool
-		logs    map[ID]*logState
-		// damaged has the log files without a readable header. Each may contain the end of any log.
-		damaged []*CorruptError
-		alarm   string // see Alarm
-	}
+	*disks       // the folders, their space, and the calls that use them
+	*alarms      // what stops garbage collection
+	*extents     // sealed extents of blobs
+	*quarantine  // extents that appear to be garbage
+	*localLogs   // logs on this node alone
+	*logReplicas // replicas of logs on several nodes
 }
 
 // Open opens the data folders, creates missing ones, locks them, and removes the temporary files of
@@ -55,14 +28,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open block store: %w", err)
 	}
-	s := &Store{cfg: cfg.withDefaults()}
-	s.cfg.Folders = slices.Clone(s.cfg.Folders)
-	s.mu.blobs = btree.NewG(32, lessBlob)
-	s.mu.writing = map[ExtentID]bool{}
-	s.mu.logs = map[ID]*logState{}
-	s.quarantine.all = btree.NewG(32, lessQuarantined)
-	s.spares.init(s)
-	s.replicas.init()
+	s := newStore(cfg.withDefaults())
 	if err := s.openFolders(); err != nil {
 		for _, f := range s.folders {
 			f.remover.close()
@@ -74,6 +40,14 @@ func Open(cfg Config) (*Store, error) {
 	s.arrangeLogs()
 	s.spares.removeOutdated()
 	return s, nil
+}
+
+func newStore(cfg Config) *Store {
+	d := newDisks(cfg)
+	a := &alarms{disks: d}
+	x := newExtents(d, a)
+	r := newLogReplicas(d, a)
+	return &Store{disks: d, alarms: a, extents: x, quarantine: x.quarantine, localLogs: newLocalLogs(d, r), logReplicas: r}
 }
 
 func (s *Store) openFolders() error {
@@ -154,17 +128,11 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.spares.close()
-	s.replicas.close()
+	s.logReplicas.close()
 	for _, f := range s.folders {
 		f.remover.close()
 	}
-	s.mu.Lock()
-	var logs []*logState
-	for _, st := range s.mu.logs {
-		logs = append(logs, st)
-	}
-	s.mu.Unlock()
-	for _, st := range logs {
+	for _, st := range s.logStates() {
 		st.stopWriter(ErrClosed)
 	}
 	var errs []error
@@ -176,32 +144,3 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// ExtentBytes returns the maximum length of an extent in this store.
-func (s *Store) ExtentBytes() int64 { return s.cfg.ExtentBytes }
-
-// Node returns the name of this node in handles.
-func (s *Store) Node() string { return s.cfg.Node }
-
-// begin starts a call that writes. If it returns nil, the caller must call end.
-func (s *Store) begin(ctx context.Context) error {
-	if s.cfg.ReadOnly {
-		return ErrReadOnly
-	}
-	return s.beginReadOnly(ctx)
-}
-
-// beginReadOnly is begin for a call that is also allowed in a read-only store.
-func (s *Store) beginReadOnly(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.running.RLock()
-	if s.closed {
-		s.running.RUnlock()
-		return ErrClosed
-	}
-	return nil
-}
-
-func (s *Store) end() { s.running.RUnlock() }

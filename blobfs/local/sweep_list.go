@@ -36,11 +36,11 @@ func CompareExtents(a, b ExtentID) int { return compareExtents(a, b) }
 
 // SetRound records the current round of the sweep. Extents that are added from now on are not
 // listed for it.
-func (s *Store) SetRound(round uint64) { s.round.Store(round) }
+func (s *disks) SetRound(round uint64) { s.round.Store(round) }
 
 // SweepExtents returns up to max extents that were added before the round began, in quarantine or
 // not, by blob and index, starting after the given one.
-func (s *Store) SweepExtents(round uint64, after ExtentID, max int) []SweepExtent {
+func (s *quarantine) SweepExtents(round uint64, after ExtentID, max int) []SweepExtent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []SweepExtent
@@ -63,7 +63,7 @@ func (s *Store) SweepExtents(round uint64, after ExtentID, max int) []SweepExten
 
 // nextListed returns the first extent after the given one that is not in quarantine. mu must be
 // held.
-func (s *Store) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
+func (s *quarantine) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
 	s.mu.blobs.AscendGreaterOrEqual(&blob{id: after.Blob}, func(b *blob) bool {
 		for i := range b.parts {
 			p := &b.parts[i]
@@ -78,8 +78,8 @@ func (s *Store) nextListed(round uint64, after ExtentID) (x ExtentID, ok bool) {
 }
 
 // nextQuarantined is nextListed for quarantined extents. It returns nil if there is none.
-func (s *Store) nextQuarantined(after ExtentID) (next *quarantined) {
-	ascendAfter(s.quarantine.all, after, func(q *quarantined) bool {
+func (s *quarantine) nextQuarantined(after ExtentID) (next *quarantined) {
+	ascendAfter(s.all, after, func(q *quarantined) bool {
 		next = q
 		return false
 	})
@@ -91,7 +91,7 @@ func ascendAfter(t *btree.BTreeG[*quarantined], after ExtentID, do func(*quarant
 }
 
 // SweepReplicas is SweepExtents for replicas of log extents.
-func (s *Store) SweepReplicas(round uint64, log ID, seq uint64, max int) []SweepReplica {
+func (s *logReplicas) SweepReplicas(round uint64, log ID, seq uint64, max int) []SweepReplica {
 	var all []SweepReplica
 	for len(all) < max {
 		infos := s.ListLogReplicas(log, seq, max)

@@ -41,9 +41,9 @@ func TestConfigValidate(t *testing.T) {
 		{Folders: []string{""}},
 		{Folders: []string{"a", "b", "a"}},
 		{Folders: []string{"a"}, ExtentBytes: 1000},
-		{Folders: []string{"a"}, ExtentBytes: chunkBytes + 1},
-		{Folders: []string{"a"}, ExtentBytes: maxExtentBytes + chunkBytes},
-		{Folders: []string{"a"}, ExtentBytes: -chunkBytes},
+		{Folders: []string{"a"}, ExtentBytes: ChunkBytes + 1},
+		{Folders: []string{"a"}, ExtentBytes: maxExtentBytes + ChunkBytes},
+		{Folders: []string{"a"}, ExtentBytes: -ChunkBytes},
 	} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is accepted", bad)
@@ -63,7 +63,7 @@ func TestConfigValidate(t *testing.T) {
 }
 
 func TestFileSizes(t *testing.T) {
-	for length := int64(0); length < 4*chunkBytes; length += 1 + length/7 {
+	for length := int64(0); length < 4*ChunkBytes; length += 1 + length/7 {
 		if back, ok := payloadBytes(extentFileBytes(length)); !ok || back != length {
 			t.Errorf("length %d: %d, %v", length, back, ok)
 		}

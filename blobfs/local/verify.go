@@ -40,12 +40,12 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	s.end() // Close need not wait for the reads
-	v := &verifier{report: report, buf: make([]byte, 0, chunkBytes)}
-	s.mu.Lock()
-	for _, d := range s.mu.damaged {
+	v := &verifier{report: report, buf: make([]byte, 0, ChunkBytes)}
+	s.localLogs.mu.Lock()
+	for _, d := range s.localLogs.mu.damaged {
 		v.problem(d.File, d.Offset, d)
 	}
-	s.mu.Unlock()
+	s.localLogs.mu.Unlock()
 	for _, f := range s.folders {
 		if f.unreadable {
 			v.problem(f.path, 0, f.retiredError())
@@ -60,7 +60,7 @@ func (s *Store) Verify(ctx context.Context, report func(Problem)) error {
 	for _, st := range states {
 		v.log(ctx, st)
 	}
-	v.logReplicas(ctx, s)
+	v.logReplicas(ctx, s.logReplicas)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
@@ -165,8 +165,8 @@ func (v *verifier) extent(ctx context.Context, fsys vfs.FS, path string, id Exte
 		if err := ctx.Err(); err != nil {
 			return nil
 		}
-		at := int64(i) * chunkBytes
-		chunk := v.buf[:min(chunkBytes, x.length-at)]
+		at := int64(i) * ChunkBytes
+		chunk := v.buf[:min(ChunkBytes, x.length-at)]
 		if v.pace != nil {
 			if err := v.pace(int64(len(chunk))); err != nil {
 				return err
@@ -217,14 +217,14 @@ func (s *Store) ScrubExtent(ctx context.Context, id ExtentID, pace func(bytes in
 		return fmt.Errorf("verify extent %s: %w", id, err)
 	}
 	s.end() // Close need not wait for the reads
-	s.mu.Lock()
+	s.extents.mu.Lock()
 	parts := slices.Clone(s.partsLocked(id))
-	s.mu.Unlock()
+	s.extents.mu.Unlock()
 	err := s.withUnreadable(ErrNoExtent)
 	for i := range parts {
 		p := &parts[i]
 		var first error
-		v := &verifier{pace: pace, buf: make([]byte, 0, chunkBytes), report: func(p Problem) { first = cmp.Or(first, p.Err) }}
+		v := &verifier{pace: pace, buf: make([]byte, 0, ChunkBytes), report: func(p Problem) { first = cmp.Or(first, p.Err) }}
 		err = v.extent(ctx, p.folder.fs, p.path(id.Blob), id, p.of)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = s.missingError(id)

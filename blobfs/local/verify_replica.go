@@ -15,7 +15,7 @@ import (
 //
 // The end is unknown if the replica was found by Open and not fenced or cut since. Then an invalid
 // frame is damage only if a later valid frame records that it was acknowledged.
-func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error {
+func (s *logReplicas) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error {
 	if err := s.beginReadOnly(ctx); err != nil {
 		return fmt.Errorf("verify extent %d of log %s: %w", seq, log, err)
 	}
@@ -24,7 +24,7 @@ func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error 
 	if e := s.replica(log, seq); e == nil {
 		err = logproto.ErrNoExtent
 	} else {
-		v := &verifier{buf: make([]byte, 0, chunkBytes)}
+		v := &verifier{buf: make([]byte, 0, ChunkBytes)}
 		if err = v.replicaHeader(e); err != nil {
 			err = v.replicaHeader(e) // a concurrent write may have changed it
 		}
@@ -40,8 +40,8 @@ func (s *Store) VerifyLogReplica(ctx context.Context, log ID, seq uint64) error 
 }
 
 // replica returns a replica, or nil if there is none.
-func (s *Store) replica(log ID, seq uint64) *replicaExtent {
-	l := s.replicas.log(log, false)
+func (s *logReplicas) replica(log ID, seq uint64) *replicaExtent {
+	l := s.log(log, false)
 	if l == nil {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (s *Store) replica(log ID, seq uint64) *replicaExtent {
 }
 
 // logReplicas verifies the frames of all replicas.
-func (v *verifier) logReplicas(ctx context.Context, s *Store) {
+func (v *verifier) logReplicas(ctx context.Context, s *logReplicas) {
 	for _, x := range s.LogReplicas() {
 		e := s.replica(x.Log, x.Seq)
 		if e == nil || ctx.Err() != nil {

@@ -63,7 +63,7 @@ func TestVerifyLogReplica(t *testing.T) {
 			}
 		}
 		fs := vfs.NewMem(vfs.MemOptions{})
-		cfg := Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: chunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: keys}
+		cfg := Config{Folders: []string{"/d"}, FS: fs, ExtentBytes: ChunkBytes, LogExtentsReady: -1, ReserveBytes: -1, MasterKeys: keys}
 		s, err := Open(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -52,13 +52,13 @@ type WriterConfig struct {
 
 // writeBuffer collects small writes. It is a multiple of the chunk size, and large enough to
 // amortize the system call.
-type writeBuffer [4 * chunkBytes]byte
+type writeBuffer [4 * ChunkBytes]byte
 
 var writeBufferPool = sync.Pool{New: func() any { return new(writeBuffer) }}
 
 // Create starts a blob. ErrDiskFull if no folder has space for a whole extent above its reserve,
 // ErrFolderRetired if no folder is left, ErrReadOnly, ErrClosed.
-func (s *Store) Create(ctx context.Context) (*Writer, error) {
+func (s *extents) Create(ctx context.Context) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
@@ -67,7 +67,7 @@ func (s *Store) Create(ctx context.Context) (*Writer, error) {
 }
 
 // CreateAs is Create with a given ID and WriterConfig.Dropped.
-func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, error) {
+func (s *extents) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
@@ -77,7 +77,7 @@ func (s *Store) CreateAs(ctx context.Context, id ID, dropped func()) (*Writer, e
 
 // CreateHighPriorityAs is CreateAs for a blob of high-priority extents, see CreateHighPriorityExtent. bytes,
 // which must not be 0, is the expected length of the blob.
-func (s *Store) CreateHighPriorityAs(ctx context.Context, id ID, bytes int64, dropped func()) (*Writer, error) {
+func (s *extents) CreateHighPriorityAs(ctx context.Context, id ID, bytes int64, dropped func()) (*Writer, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, fmt.Errorf("create blob: %w", err)
 	}
@@ -92,12 +92,12 @@ func HighPriorityBytes(blob, offset, extentBytes int64) int64 {
 	case blob == 0:
 		return 0
 	case offset >= blob: // longer than expected
-		return min(chunkBytes, extentBytes)
+		return min(ChunkBytes, extentBytes)
 	}
 	return min(blob-offset, extentBytes)
 }
 
-func (s *Store) newWriter(id ID, priorityBytes int64, dropped func()) (*Writer, error) {
+func (s *extents) newWriter(id ID, priorityBytes int64, dropped func()) (*Writer, error) {
 	return NewWriter(id, WriterConfig{
 		ExtentBytes: s.cfg.ExtentBytes,
 		Dropped:     dropped,
@@ -151,7 +151,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	written := 0
 	for len(p) > 0 {
 		// Whole chunks bypass an empty buffer.
-		if whole := len(p) / chunkBytes * chunkBytes; w.n == 0 && whole >= len(w.buf) {
+		if whole := len(p) / ChunkBytes * ChunkBytes; w.n == 0 && whole >= len(w.buf) {
 			if err := w.flush(p[:whole]); err != nil {
 				return written, w.fail(err)
 			}

@@ -82,6 +82,19 @@ func Choose(key Key, nodes []Node, taken []string, n int) []Node {
 	return chosen
 }
 
+// ChooseFull returns chosen, extended to up to n nodes with full ones.
+func ChooseFull(key Key, nodes []Node, taken []string, chosen []Node, n int) []Node {
+	taken = slices.Clone(taken)
+	for _, x := range chosen {
+		taken = append(taken, x.ID)
+	}
+	all := slices.Clone(nodes)
+	for i := range all {
+		all[i].Full = false
+	}
+	return append(chosen, Choose(key, all, taken, n-len(chosen))...)
+}
+
 // score returns the node's score for the key. Nodes without capacity rank last.
 func score(key Key, n Node) float64 {
 	h := mix(uint64(key) ^ hashOf(n.ID))

@@ -3,6 +3,7 @@ package arrows
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -33,12 +34,66 @@ var allowed = map[string][]string{
 	"test":     {"node", "client", "raftmeta", "rpc", "security"},
 }
 
+// parts lists, for the packages of a directory that has been divided, the siblings that each one may
+// import. The parent imports any of them.
+var parts = map[string]map[string][]string{
+	"blobfs": {
+		"local":    {"logproto"},
+		"place":    {},
+		"logproto": {},
+		"api":      {"local", "logproto"},
+		"members":  {"local", "place", "api"},
+		"gc":       {"local", "logproto", "api", "members"},
+		"replog":   {"local", "logproto", "place", "api", "members"},
+		"repair":   {"local", "logproto", "place", "api", "members"},
+	},
+}
+
 // only lists libraries that a single top-level directory may import, and why.
 var only = []struct{ path, part, why string }{
 	{"github.com/hashicorp/raft", "raftmeta", "the others see files with generations, not Raft"},
 	{"github.com/hashicorp/memberlist", "node", "gossip is a hint that only the node interprets"},
 	{"github.com/spf13/cobra", "cmd", "only commands know flags"},
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
+}
+
+// never lists what a directory and its packages must not import, and why.
+var never = []struct{ dir, path, why string }{
+	{"raftmeta/fsm", "github.com/hashicorp/raft", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/session", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/lease", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/storage", "the state machine depends only on commands"},
+	{"raftmeta/storage", module + "raftmeta/lease", "files know nothing of sessions"},
+	{"raftmeta/lease", module + "raftmeta/storage", "the lock service proposes commands through a Replica"},
+	{"raftmeta/lease", "github.com/hashicorp/raft", "the lock service proposes commands through a Replica"},
+}
+
+// commands lists what the packages of the command line may import of each other, besides cmd/stele/cli.
+var commands = map[string][]string{
+	"cli":         {},
+	"cli/clitest": {},
+	"config":      {},
+	"serve":       {"config"},
+	"tools":       {"config"}, // stele.yaml(5)
+	"access":      {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+}
+
+// TestCommands: the groups of commands are independent of each other, and only the program imports them.
+func TestCommands(t *testing.T) {
+	const program = module + "cmd/stele"
+	for _, p := range packages(t) {
+		name, isCommand := strings.CutPrefix(p.ImportPath, program+"/")
+		may, known := commands[name]
+		if isCommand && !known {
+			t.Errorf("%s is not a known package of commands: see cmd/stele/doc.go", p.ImportPath)
+		}
+		for _, imp := range p.Imports {
+			to, ok := strings.CutPrefix(imp, program+"/")
+			if ok && p.ImportPath != program && to != "cli" && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: groups of commands share only cmd/stele/cli", p.ImportPath, imp)
+			}
+		}
+	}
 }
 
 // services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
@@ -75,6 +130,11 @@ func TestArrows(t *testing.T) {
 					t.Errorf("%s imports %s: only %s may, because %s", p.ImportPath, imp, o.part, o.why)
 				}
 			}
+			for _, n := range never {
+				if within(p.ImportPath, module+n.dir) && within(imp, n.path) {
+					t.Errorf("%s imports %s: %s may not, because %s", p.ImportPath, imp, n.dir, n.why)
+				}
+			}
 			if !strings.HasPrefix(imp, module) {
 				continue
 			}
@@ -82,12 +142,29 @@ func TestArrows(t *testing.T) {
 			if to != part && to != "table" && to != "internal" && !slices.Contains(may, to) {
 				t.Errorf("%s imports %s: %s → %s is not allowed", p.ImportPath, imp, part, to)
 			}
+			if err := sibling(p.ImportPath, imp); err != nil {
+				t.Error(err)
+			}
 			conformance := strings.HasSuffix(p.ImportPath, "test") // suites run by a parent's implementations
 			if to == part && part != "internal" && strings.HasPrefix(p.ImportPath, imp+"/") && !conformance {
 				t.Errorf("%s imports its parent %s: only parents import children", p.ImportPath, imp)
 			}
 		}
 	}
+}
+
+// sibling returns an error if one part of a divided directory imports another that it may not.
+// Packages for tests may import any.
+func sibling(from, to string) error {
+	dir, name, _ := strings.Cut(strings.TrimPrefix(from, module), "/")
+	other, divided := strings.CutPrefix(to, module+dir+"/")
+	if parts[dir] == nil || !divided || strings.HasSuffix(name, "test") || name == "" {
+		return nil
+	}
+	if may, known := parts[dir][name]; !known || !slices.Contains(may, other) {
+		return fmt.Errorf("%s imports %s: of its siblings it may import %v", from, to, may)
+	}
+	return nil
 }
 
 // TestServices holds the services of a node to the packages of node that they may import.
@@ -194,6 +271,9 @@ func TestFileSizes(t *testing.T) {
 		}
 	}
 }
+
+// within reports whether a package is dir or one of the packages in it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func partOf(path string) string {
 	part, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")

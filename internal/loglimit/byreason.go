@@ -19,8 +19,8 @@ type ByReason struct {
 	last   map[string]time.Time // by the error's text
 }
 
-// Warn logs msg with err as its "err", unless that text was logged during the last minute.
-func (r *ByReason) Warn(log *slog.Logger, msg string, err error, args ...any) {
+// WarnError logs msg with err as its "err", unless that text was logged during the last minute.
+func (r *ByReason) WarnError(log *slog.Logger, msg string, err error, args ...any) {
 	if r.due(err.Error()) {
 		r.warner.Warn(log, msg, append(args, "err", err)...)
 	}

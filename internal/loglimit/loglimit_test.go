@@ -43,7 +43,7 @@ func TestOnChange(t *testing.T) {
 		if text != "" {
 			err = errors.New(text)
 		}
-		o.Warn(log, "failed", err)
+		o.WarnError(log, "failed", err)
 	}
 	if got := strings.Count(b.String(), "\n"); got != 3 {
 		t.Errorf("logged %d lines, want 3:\n%s", got, b.String())
@@ -57,20 +57,20 @@ func TestByReason(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&b, nil))
 		var r ByReason
 		for range 3 {
-			r.Warn(log, "rejected", errors.New("one"), "peer", "a")
-			r.Warn(log, "rejected", errors.New("one"), "peer", "b")
-			r.Warn(log, "rejected", errors.New("two"), "peer", "b")
+			r.WarnError(log, "rejected", errors.New("one"), "peer", "a")
+			r.WarnError(log, "rejected", errors.New("one"), "peer", "b")
+			r.WarnError(log, "rejected", errors.New("two"), "peer", "b")
 		}
 		if got := strings.Count(b.String(), "\n"); got != 2 {
 			t.Errorf("logged %d lines, want 2:\n%s", got, b.String())
 		}
 		time.Sleep(reasonPeriod)
-		r.Warn(log, "rejected", errors.New("one"))
+		r.WarnError(log, "rejected", errors.New("one"))
 		if got := strings.Count(b.String(), "\n"); got != 3 {
 			t.Errorf("logged %d lines after a minute, want 3", got)
 		}
 		for i := range 2 * Most {
-			r.Warn(log, "rejected", fmt.Errorf("reason %d", i))
+			r.WarnError(log, "rejected", fmt.Errorf("reason %d", i))
 		}
 		if got := strings.Count(b.String(), "\n"); got != Most+2 { // the first two were of the minute before
 			t.Errorf("logged %d lines, want %d", got, Most+2)

@@ -20,7 +20,7 @@ var (
 )
 
 // logMethods are the methods that write or prepare log lines, with the number of arguments before the keys.
-var logMethods = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0}
+var logMethods = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "WarnError": 3, "With": 0}
 
 // TestLogKeys holds the keys of log lines to the table of docs/logging.md.
 func TestLogKeys(t *testing.T) {

@@ -71,3 +71,5 @@ func TestSleepOn(t *testing.T) {
 		}
 	})
 }
+
+func (c *handClock) Now() time.Duration { return 0 }

@@ -1,4 +1,4 @@
-// Package timing has waits that end with a context, and pauses between attempts.
+// Package timing has waits that end with a context, pauses between attempts, and clocks that tests can replace.
 package timing
 
 import (
@@ -12,27 +12,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Clock makes timers. It is the part of other packages' clocks that SleepOn needs.
-type Clock interface {
-	// Timer returns a channel that receives after d, and a function that stops the timer.
-	Timer(d time.Duration) (fired <-chan time.Time, stop func())
-}
-
-// SleepOn is Sleep by another clock. If d is not positive, it returns ctx's error at once, or nil.
-func SleepOn(ctx context.Context, clock Clock, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	fired, stop := clock.Timer(d)
-	defer stop()
-	select {
-	case <-fired:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

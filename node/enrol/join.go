@@ -76,7 +76,7 @@ func (s *Service) join(c *rpc.Call) {
 		err = fmt.Errorf("%w: %w", api.ErrUnavailable, err) // the host may retry
 	}
 	if err != nil {
-		s.Refused.Warn(s.Log, "join request rejected", errors.New(token.Scrub(err.Error())), "peer", advertise.Host(r.from))
+		s.Refused.WarnError(s.Log, "join request rejected", errors.New(token.Scrub(err.Error())), "peer", advertise.Host(r.from))
 		reply.Fail(c, err)
 		return
 	}

@@ -38,7 +38,9 @@ func (m Sender) Method(s *rpc.MethodStats) {
 	if s.Requests == 0 {
 		return
 	}
-	m.Counter("rpc_errors_total", "Requests answered with an error.", float64(s.Errors), "method", s.Method)
+	for code, n := range s.Errors {
+		m.Counter("rpc_errors_total", "RPC requests answered with an error, by method and error code, such as not_serving. Codes without a name are summed as other.", float64(n), "method", s.Method, "code", code)
+	}
 	buckets, seen := map[float64]uint64{}, uint64(0)
 	for i, n := range s.Latency {
 		seen += n
@@ -47,7 +49,7 @@ func (m Sender) Method(s *rpc.MethodStats) {
 		}
 	}
 	m.out <- prometheus.MustNewConstHistogram(
-		prometheus.NewDesc("stele_rpc_request_seconds", "Time from a request's arrival to its answer.", []string{"method"}, nil),
+		prometheus.NewDesc("stele_rpc_request_seconds", "Time from an RPC request's arrival to its answer.", []string{"method"}, nil),
 		s.Requests, s.Time.Seconds(), buckets, s.Method)
 }
 

@@ -168,6 +168,9 @@ func (c *Catalog) List(ctx context.Context, dir string) ([]string, error) {
 // NoSuchTable returns the error for a table that does not exist, or of which the caller may see nothing.
 func NoSuchTable(name string) error { return fmt.Errorf("table %q: %w", name, api.ErrNoTable) }
 
+// LocksDir is the directory that users with write access to the cluster may use. All other paths belong to the nodes.
+const LocksDir = "/locks"
+
 // ServersDir holds a file for each node. The process that holds the file's lock is the node (I4). A process started on a copy of a
 // node's data directories cannot get the lock.
 const ServersDir = "/servers"

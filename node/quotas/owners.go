@@ -112,7 +112,7 @@ func (qs *Service) Owners(ctx context.Context) (map[uint64]string, error) {
 		owner, err := quota.DecodeOwner(f.Data)
 		id, bad := strconv.ParseUint(name, 10, 64)
 		if err = errors.Join(err, bad); err != nil {
-			qs.damaged.Warn(qs.Log, "owner of a table skipped: its file is damaged", err, "file", f.Path)
+			qs.damaged.WarnError(qs.Log, "owner of a table skipped: its file is damaged", err, "file", f.Path)
 			continue
 		}
 		all[id] = owner

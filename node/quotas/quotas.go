@@ -158,7 +158,7 @@ func (qs *Service) applyQuotas() {
 		err = errors.New("the lock service does not answer") // logged once, not in each form
 	}
 	if qs.Ctx.Err() == nil {
-		q.unread.Warn(qs.Log, "read the quotas; those that were known stay", err)
+		q.unread.WarnError(qs.Log, "read the quotas; those that were known stay", err)
 	}
 	set := q.meters.Load()
 	if set == nil { // results for old quotas do not apply to later ones
@@ -304,7 +304,7 @@ func (qs *Service) eachQuota(ctx context.Context, dir string, each func(name str
 		}
 		r, err := quota.Decode(f.Data)
 		if err != nil {
-			qs.damaged.Warn(qs.Log, "quota skipped: its file is damaged", err, "file", f.Path)
+			qs.damaged.WarnError(qs.Log, "quota skipped: its file is damaged", err, "file", f.Path)
 			continue
 		}
 		if err := each(name, r); err != nil {

@@ -276,7 +276,7 @@ func accounted(all []tablet.TableSize) []tablet.TableSize {
 func sendTableSize(m metric.Sender, t *tablet.TableSize) {
 	m.Gauge("table_disk_bytes", "Bytes of the SSTables of a table's tablets on this node, not counting replicas. Above 1000 tables the smallest are summed as (other).",
 		float64(t.DiskBytes), "table", t.Table)
-	m.Gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node.", float64(t.MemtableBytes), "table", t.Table)
+	m.Gauge("table_memtable_bytes", "Bytes of the memtables of a table's tablets on this node. Above 1000 tables the smallest are summed as (other).", float64(t.MemtableBytes), "table", t.Table)
 }
 
 // addUnserved adds the number of tablets that no node has reported, and the nodes that should have reported them.

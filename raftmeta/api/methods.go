@@ -60,7 +60,7 @@ const (
 )
 
 // optionNames maps options to their keys on the wire.
-var optionNames = map[field]string{
+var optionNames = [...]string{
 	fieldOptSession: "session", fieldLease: "lease_ms", fieldHang: "hang_ms", fieldStale: "stale",
 	fieldEphemeral: "ephemeral", fieldGuard: "guard", fieldWait: "wait_ms", fieldDelay: "delay_ms",
 	fieldHold: "hold", fieldSeen: "generation", fieldNode: "node", fieldOwner: "owner",

@@ -14,6 +14,8 @@ import json
 import math
 import sys
 
+from accepted import read_accepted
+
 
 def interval(killed, tried):
     """Returns the bounds of Wilson's 95% confidence interval, in percent."""
@@ -23,20 +25,6 @@ def interval(killed, tried):
     middle = p + z * z / (2 * tried)
     half = z * math.sqrt(p * (1 - p) / tried + z * z / (4 * tried * tried))
     return (100 * (middle + sign * half) / (1 + z * z / tried) for sign in (-1, 1))
-
-
-def read_accepted(name):
-    accepted = {}
-    with open(name, encoding="utf-8") as f:
-        for n, line in enumerate(f, 1):
-            line = line.strip()
-            if not line or line.startswith("#"):
-                continue
-            mutant, separator, reason = line.partition("  ## ")
-            if not separator or not reason:
-                sys.exit(f"{name}:{n}: no reason")
-            accepted[mutant] = n
-    return accepted
 
 
 def main():

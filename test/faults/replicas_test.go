@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/crc"
@@ -87,7 +88,7 @@ func needed(ctx context.Context, lib *session.Client, rows *client.Client) (all 
 		return nil, err
 	}
 	for _, f := range logs {
-		l, err := blobfs.DecodeLogList(f.Data)
+		l, err := replog.DecodeList(f.Data)
 		if err != nil {
 			return nil, err
 		}

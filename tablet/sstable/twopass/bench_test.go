@@ -157,6 +157,10 @@ func codecs() []codec {
 		zstdCodec("zstd-fastest", zstd.SpeedFastest),
 		zstdCodec("zstd", zstd.SpeedDefault),
 		zstdCodec("zstd-better", zstd.SpeedBetterCompression),
+		zstdDict("zstd-dict-32K", zstd.SpeedDefault, 32<<10),
+		zstdDict("zstd-dict-112K", zstd.SpeedDefault, 112<<10),
+		zstdDict("zstd-better-dict-32K", zstd.SpeedBetterCompression, 32<<10),
+		zstdDict("zstd-better-dict-112K", zstd.SpeedBetterCompression, 112<<10),
 		twoPass("two-pass", true),
 		twoPass("two-pass-alone", false),
 	}
@@ -164,25 +168,69 @@ func codecs() []codec {
 
 func zstdCodec(name string, level zstd.EncoderLevel) codec {
 	return codec{name, func(blocks [][]byte, put func([]byte)) []byte {
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
-		if err != nil {
-			panic(err)
-		}
-		var out []byte
-		for _, p := range blocks {
-			out = w.EncodeAll(p, out[:0])
-			put(out)
-		}
+		zstdEncode(blocks, put, level)
 		return nil
-	}, func([]byte) func(dst, src []byte) error {
-		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	}, func([]byte) func(dst, src []byte) error { return zstdDecode() }}
+}
+
+// zstdEncode calls put with each block, compressed by zstd as in an SSTable.
+func zstdEncode(blocks [][]byte, put func([]byte), level zstd.EncoderLevel, opts ...zstd.EOption) {
+	w, err := zstd.NewWriter(nil, append(opts, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))...)
+	if err != nil {
+		panic(err)
+	}
+	var out []byte
+	for _, p := range blocks {
+		out = w.EncodeAll(p, out[:0])
+		put(out)
+	}
+}
+
+func zstdDecode(opts ...zstd.DOption) func(dst, src []byte) error {
+	r, err := zstd.NewReader(nil, append(opts, zstd.WithDecoderConcurrency(1))...)
+	if err != nil {
+		panic(err)
+	}
+	return func(dst, src []byte) error {
+		_, err := r.DecodeAll(src, dst[:0])
+		return err
+	}
+}
+
+// zstdStore compresses a dictionary as in a file; zstdOpen reverses it.
+func zstdStore(dict []byte) (out []byte) {
+	zstdEncode([][]byte{dict}, func(p []byte) { out = append(out, p...) }, zstd.SpeedDefault)
+	return out
+}
+
+func zstdOpen(stored []byte) []byte {
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		panic(err)
+	}
+	p, err := r.DecodeAll(stored, nil)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// zstdDict compresses with zstd and one dictionary of size bytes, learned from samples of all blocks
+// before the first is encoded. Its text is selected by choose. klauspost's trainer is slower, and
+// its dictionaries compress less.
+func zstdDict(name string, level zstd.EncoderLevel, size int) codec {
+	return codec{name, func(blocks [][]byte, put func([]byte)) []byte {
+		samples := pick(blocks, chooseBytes)
+		dict, err := zstd.BuildDict(zstd.BuildDictOptions{ID: 1, Contents: samples, Level: level,
+			History: choose(nil, samples, size, func(int) {}), Offsets: [3]int{1, 4, 8}})
 		if err != nil {
 			panic(err)
 		}
-		return func(dst, src []byte) error {
-			_, err := r.DecodeAll(src, dst[:0])
-			return err
-		}
+		zstdEncode(blocks, put, level, zstd.WithEncoderDict(dict))
+		return zstdStore(dict)
+	}, func(shared []byte) func(dst, src []byte) error {
+		return zstdDecode(zstd.WithDecoderDicts(zstdOpen(shared)))
 	}}
 }
 
@@ -210,23 +258,12 @@ func twoPass(name string, learn bool) codec {
 		if !learn {
 			return nil
 		}
-		w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
-		if err != nil {
-			panic(err)
-		}
-		return w.EncodeAll(e.AppendDict(nil), nil)
+		return zstdStore(e.AppendDict(nil))
 	}, func(shared []byte) func(dst, src []byte) error {
 		var d *Dict
 		if len(shared) > 0 {
-			r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-			if err != nil {
-				panic(err)
-			}
-			p, err := r.DecodeAll(shared, nil)
-			if err != nil {
-				panic(err)
-			}
-			if d, err = OpenDict(p); err != nil {
+			var err error
+			if d, err = OpenDict(zstdOpen(shared)); err != nil {
 				panic(err)
 			}
 		}

@@ -1,0 +1,32 @@
+// Package gc is the garbage collection of blobs and log replicas, as in the paper's GFS (§4), where
+// the master does it. Section "Garbage collection" of ../DESIGN.md has the reasons and trade-offs.
+//
+// Collection runs in rounds, driven by a [Sweeper] on one node. It asks all nodes which blobs they use
+// and the [Roots] which blobs they name. Then it reports to each node which of its extents are
+// garbage. A node marks garbage in one round, quarantines it in a later one, and removes it after a
+// grace period.
+//
+// # Nouns
+//
+//   - A [Collector] is garbage collection as one node sees it. Its [Participant] is what the node
+//     serves to Sweepers.
+//   - A root names blobs that are needed. A pin names a blob in use on a node.
+//   - An extent in quarantine is not listed and not removed yet. A read takes it out and raises the
+//     alarm, which halts all rounds until an operator resumes them.
+//   - An abandoned blob is one that a user no longer needs, although others may. It leaves quarantine
+//     early.
+//
+// # Goroutines
+//
+//	name           started by    stopped by   owns
+//	Sweeper.Run    the caller    its context  the rounds
+//	DropAbandoned  the caller    its context  deleting abandoned blobs that are garbage
+//
+// # Invariants
+//
+// R12 and R13 of package blobfs. From these follow:
+//
+//	G1. Only extents that existed when a round began are judged in it.
+//	G2. Pins are read after the round has begun on all nodes, and roots after the pins.
+//	G3. A node acts on a round only if all its extents were judged.
+package gc

@@ -1,0 +1,9 @@
+// Package dataapi serves the requests for rows: mutations, reads, conditional and read-modify-write changes, and scans (paper §2, §3). A
+// request passes through the same steps: decode with bounds, the caller's rights (package authz), its quotas (package quotas), the tablet
+// server (package tablet), the answer in bounded memory (package results).
+//
+// Scans keep a cursor on the node between batches; idle cursors are closed, and a user's number and memory of cursors are bounded.
+// Filters with long patterns take turns, so that they leave processors to other requests. Compiled filters are cached.
+//
+// Goroutines: handlers run on those of package rpc, most mutations and point reads without one of their own. One closes idle cursors.
+package dataapi

@@ -1,0 +1,18 @@
+package dataapi
+
+import (
+	"testing"
+
+	"github.com/steledb/stele/internal/wire"
+)
+
+// TestNumbersOfCursors: what clients get and give back is never larger than a language without integers can hold.
+func TestNumbersOfCursors(t *testing.T) {
+	var cs cursors
+	for range 1000 {
+		c, err := cs.begin(&scan{})
+		if err != nil || c.id == 0 || c.id > wire.SafeIntegerMax {
+			t.Fatalf("cursor %v, %v", c, err)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package dataapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/quota"
+	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/results"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet"
+)
+
+// scan is the state of a cursor: where the scan continues, and how. It holds no data: files may come and go between two calls.
+type scan struct {
+	table      string
+	id         uint64 // of the table; 0: the one found by the first batch
+	rg         tablet.Range
+	filter     *table.Program
+	left       int64 // rows; math.MaxInt64 is no limit
+	batchRows  int
+	batchBytes int
+	parts      bool // the client continues on another server where this node's tablets end
+	owner      string
+
+	// resume is the key at which the client would continue without the cursor: rg.Start, or an earlier key if the client may not see what
+	// is between.
+	resume []byte
+}
+
+func (d *Service) scanOpen(c *rpc.Call) {
+	var r api.ScanOpenRequest
+	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	start, end, empty := r.Range()
+	start = bytes.Clone(start)
+	s := &scan{
+		table: r.Table, id: r.TableID, left: math.MaxInt64, batchRows: r.BatchRows, batchBytes: r.BatchBytes, parts: r.Parts,
+		rg: tablet.Range{Start: start}, resume: start, owner: authz.SubjectOf(c).Owner(),
+	}
+	if len(end) > 0 {
+		s.rg.End = bytes.Clone(end)
+	}
+	if r.Limit > 0 {
+		s.left = r.Limit
+	}
+	if empty {
+		s.rg.End = []byte{}
+	}
+	cur, err := d.cursors.begin(s) // before its filter is compiled
+	if err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if s.filter, err = d.program(c, r.Table, r.Filter); err == nil {
+		err = d.cursors.weigh(cur)
+	}
+	if err != nil {
+		d.cursors.drop(cur)
+		reply.Fail(c, err)
+		return
+	}
+	d.scanBatch(c, cur, false)
+}
+
+// bytes returns the memory of an open scan without its filter, which scans share.
+func (s *scan) bytes() int64 {
+	b := cursorOverhead + int64(len(s.table)+cap(s.rg.Start)+cap(s.rg.End))
+	if cap(s.resume) > 0 && (cap(s.rg.Start) == 0 || &s.resume[:1][0] != &s.rg.Start[:1][0]) {
+		b += int64(cap(s.resume))
+	}
+	return b
+}
+
+func (d *Service) scanNext(c *rpc.Call) {
+	var r api.ScanNextRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	cur := d.cursors.take(r.Cursor, authz.SubjectOf(c).Owner())
+	if cur == nil {
+		reply.Fail(c, api.ErrCursorExpired)
+		return
+	}
+	d.scanBatch(c, cur, true)
+}
+
+func (d *Service) scanClose(c *rpc.Call) {
+	var r api.ScanNextRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if cur := d.cursors.take(r.Cursor, authz.SubjectOf(c).Owner()); cur != nil { // closing twice is no error
+		d.cursors.drop(cur)
+	}
+	c.Reply(nil)
+}
+
+// scanBatch answers with the next rows of the scan of cur. known is whether the client has the cursor already.
+func (d *Service) scanBatch(c *rpc.Call, cur *cursor, known bool) {
+	s, kept := cur.scan, false
+	defer func() {
+		if !kept {
+			d.cursors.drop(cur)
+		}
+	}()
+	size := d.Results.Batch(s.batchBytes)
+	m := d.Quotas.Meter(c, s.table, false)
+	err := m.Take(quota.ReadOps, 0, 0) // the amount is known afterwards
+	memory := results.Answer{Of: d.Results, User: s.owner, Copies: 2}
+	defer memory.Release()
+	if err == nil {
+		err = memory.Await(c.Context(), size)
+	}
+	if err != nil {
+		kept = d.scanFailed(c, cur, known, err)
+		return
+	}
+	e := wire.GetEncoder()
+	defer e.Release()
+	a := d.Authz.Access(c, s.table)
+	defer a.Release()
+	b, err := d.readBatch(c, a, s, e, size, &memory)
+	for err == results.ErrMoreMemory { // for the first row
+		if err = memory.Await(c.Context(), memory.Lacks); err != nil {
+			kept = d.scanFailed(c, cur, known, err)
+			return
+		}
+		looked := b.looked
+		b, err = d.readBatch(c, a, s, e, size, &memory)
+		b.looked += looked
+	}
+	memory.UntilSent(c)
+	m.Charge(quota.ReadOps, int64(b.looked), int64(e.Len()))
+	switch {
+	case errors.Is(err, api.ErrNotServing) && b.next != nil && !bytes.Equal(b.next, s.rg.Start):
+		// There are rows before the first one that is not served here. Without Parts the next
+		// call gets the error: the client may not see where that row is.
+		kept, err = d.endBatch(&b, cur, s.parts && bytes.Equal(b.resume, b.next))
+	case err != nil:
+		if errors.Is(err, api.ErrNotServing) && !bytes.Equal(s.resume, s.rg.Start) {
+			err = fmt.Errorf("table %q: %w", s.table, api.ErrNotServing) // without the row key
+		}
+		err = d.Tablets.Misrouted(a, err, s.table, s.id, s.rg.Start)
+	case b.next == nil || s.left == 0:
+		b.rows.End(0, nil)
+	default:
+		kept, err = d.endBatch(&b, cur, false)
+	}
+	if err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	c.Reply(func(out *wire.Encoder) { out.Raw(e.Bytes()) })
+}
+
+// scanFailed answers with an error after which a scan with a known cursor can continue: nothing was read. It reports whether the
+// cursor was kept.
+func (d *Service) scanFailed(c *rpc.Call, cur *cursor, known bool, err error) (kept bool) {
+	if known {
+		d.cursors.put(cur)
+	}
+	reply.Fail(c, err)
+	return known
+}
+
+// A batch ends after batchLooks rows, unless more are requested, and after batchTime. Otherwise a scan that finds nothing would keep
+// its memory, count as one row, and restart whenever its calls time out.
+const (
+	batchLooks = 10_000
+	batchTime  = time.Second
+)
+
+// mostOf returns the bounds of a batch of s. It uses at most half of the time that the caller waits.
+func (s *scan) mostOf(c *rpc.Call) tablet.Most {
+	now := time.Now()
+	m := tablet.Most{Rows: max(batchLooks, s.batchRows), Until: now.Add(batchTime)}
+	if d := c.Deadline(); !d.IsZero() {
+		m.Until = now.Add(min(batchTime, d.Sub(now)/2))
+	}
+	return m
+}
+
+// batch is what was read for one answer.
+type batch struct {
+	rows   api.ScanWriter
+	looked int    // rows, including those that the filter dropped
+	next   []byte // where the scan continues; nil if it is finished
+	resume []byte // the same, as far as the client may see it
+}
+
+// readBatch reads the next rows of s into e, as many as fit. It starts again if rights change meanwhile.
+func (d *Service) readBatch(c *rpc.Call, a *authz.Access, s *scan, e *wire.Encoder, size int, memory *results.Answer) (b batch, err error) {
+	turn := d.turnsOf(c, s.table, s.filter)
+	defer turn.release()
+	left, as, looked := s.left, turn.in(d.Tablets.TabletsOf(s.table).For(a.Of(true)).Table(s.id)), 0
+	for {
+		e.Reset()
+		s.left, b = left, batch{rows: api.BeginScan(e), resume: s.resume}
+		var last []byte
+		most := s.mostOf(c)
+		b.next, err = as.Scan(c.Context(), s.table, s.rg, s.filter, &most, func(key []byte, cells []table.Cell) error {
+			bytes := cellsBytes(cells)
+			switch {
+			case bytes > api.ResultBytesMax:
+				return &api.RowTooLargeError{Limit: api.ResultBytesMax}
+			case memory.Fits(e.Len() + len(key) + bytes):
+			case b.rows.Rows() > 0:
+				return tablet.ErrStop // the next batch begins with it
+			default:
+				return results.ErrMoreMemory
+			}
+			b.rows.Row(key, cells)
+			if most.Partly {
+				last = append(append(last[:0], key...), 0)
+			}
+			if s.left--; s.left == 0 || b.rows.Rows() >= s.batchRows || b.rows.Bytes() >= size {
+				return tablet.ErrLast
+			}
+			return nil
+		})
+		looked += most.Looked
+		if err != tablet.ErrAccessChanged {
+			switch {
+			case !most.Partly, errors.Is(err, api.ErrNotServing) && !most.Inside: // tablet boundaries are not secret
+				b.resume = b.next
+			case last != nil:
+				b.resume = last
+			}
+			if s.id == 0 {
+				s.id = most.Table // later batches must not read another table of that name
+			}
+			b.looked = max(looked, b.rows.Rows(), 1)
+			return b, err
+		}
+	}
+}
+
+// endBatch ends a batch of a scan that continues: with its cursor, or elsewhere. It reports whether the cursor was kept.
+func (d *Service) endBatch(b *batch, cur *cursor, elsewhere bool) (kept bool, err error) {
+	s := cur.scan
+	s.rg.Start, s.resume = b.next, b.resume
+	if elsewhere {
+		b.rows.End(0, b.next)
+		return false, nil
+	}
+	if err := d.cursors.weigh(cur); err != nil {
+		return false, err
+	}
+	b.rows.End(cur.id, b.resume)
+	d.cursors.put(cur)
+	return true, nil
+}
