@@ -82,8 +82,8 @@ func (n *Node) parts() []lifePart {
 		{"the lock service", probe(func() { n.voter.group(); n.leader() })},
 		{"the catalog", probe(func() { n.servedTables() })},
 	}
-	if n.ring != nil {
-		parts = append(parts, lifePart{"gossip", probe(func() { n.ring.Members() })})
+	if n.members.Ring() != nil {
+		parts = append(parts, lifePart{"gossip", probe(func() { n.members.Ring().Members() })})
 	}
 	return parts
 }

@@ -300,15 +300,15 @@ func (e *keyLostError) forGood(stage rollover.KeyStage) bool {
 func (n *Node) fetchGossipKey(ctx context.Context, id rollover.KeyID) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewalTimeout/2)
 	defer cancel()
-	all, err := n.fleet(ctx)
+	all, err := n.members.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ids := n.issuers() // the master, which has it first
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, x := range all {
-		if x.id != n.id() && !slices.Contains(ids, x.id) {
-			ids = append(ids, x.id)
+		if x.ID != n.id() && !slices.Contains(ids, x.ID) {
+			ids = append(ids, x.ID)
 		}
 	}
 	lost := &keyLostError{}
@@ -354,10 +354,10 @@ func (n *Node) setGossipKeys(keys [][]byte) error {
 		return fmt.Errorf("write the gossip keys: %w", err)
 	}
 	n.security.gossipKeys.Store(&keys)
-	if n.ring == nil {
+	if n.members.Ring() == nil {
 		return nil
 	}
-	return n.ring.SetKeys(keys)
+	return n.members.Ring().SetKeys(keys)
 }
 
 // reportKeyProgress records that this node has completed the stage.
@@ -367,14 +367,14 @@ func (n *Node) reportKeyProgress(ctx context.Context, rec *rollover.KeyRecord) e
 
 // waitingForKey returns the nodes that gossip sees and that have not completed the stage. Others fetch the keys when they return.
 func (n *Node) waitingForKey(ctx context.Context, rec *rollover.KeyRecord) ([]string, error) {
-	all, err := n.fleet(ctx)
+	all, err := n.members.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
 	for _, x := range all {
 		if x.State == gossip.Alive {
-			ids = append(ids, x.id)
+			ids = append(ids, x.ID)
 		}
 	}
 	progress, err := n.progressOf(ctx, keyProgressDir, ids)

@@ -240,7 +240,7 @@ func (n *Node) joinHost(ctx context.Context, r *joinRequest) (*enrolment, error)
 
 // memberAddresses returns the addresses of some nodes.
 func (n *Node) memberAddresses() []string {
-	all := append([]string{n.RPCAddr()}, n.known.all()...)
+	all := append([]string{n.RPCAddr()}, n.members.Addresses()...)
 	return all[:min(len(all), enrolmentMembersMax)]
 }
 

@@ -33,8 +33,8 @@ func (n *Node) checkLeader() error {
 	voters, there := 0, 0
 	group, _ := n.voter.group()
 	alive := map[string]bool{n.id(): true}
-	if n.ring != nil {
-		for _, m := range n.ring.Members() {
+	if n.members.Ring() != nil {
+		for _, m := range n.members.Ring().Members() {
 			alive[m.ID] = alive[m.ID] || m.State == gossip.Alive
 			if group == nil && m.Voter {
 				voters++

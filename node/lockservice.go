@@ -63,12 +63,12 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err := n.self.Change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
-	n.publishMeta()
+	n.members.Publish()
 	return n.untilLeader(ctx, func(ctx context.Context) error {
 		if err := n.removed.Check(ctx, n.id()); err != nil {
 			return err
 		}
-		return n.register(ctx)
+		return n.members.Register(ctx)
 	})
 }
 
@@ -128,7 +128,7 @@ func (n *Node) startMaster() {
 	ctx, cancel := context.WithCancel(n.ctx)
 	n.mastership = cancel
 	n.master = master.New(master.Config{
-		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.servers, Acquire: n.acquireMaster,
+		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.members.Servers, Acquire: n.acquireMaster,
 		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}},
 		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})

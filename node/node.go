@@ -22,9 +22,9 @@ import (
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/formation"
-	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -73,8 +73,7 @@ type Node struct {
 	forwardable map[string]func(*rpc.Call)
 
 	former  *formation.Former
-	ring    *gossip.Ring // nil if gossip is off
-	known   addresses
+	members *members.Service
 	removed *removal.Service
 	peers   peers.Set
 	refused loglimit.ByReason // connections, requests to join, and damaged files
@@ -87,7 +86,7 @@ type Node struct {
 	lock        atomic.Pointer[session.Lock]
 	lockOf      *session.Session
 	catalog     namespace.Catalog
-	blobMembers *blobMembership
+	blobMembers *members.Blobs
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
@@ -146,9 +145,8 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = results.New(cfg.budget().results)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.peers.Resolve, n.peers.Dial = n.addressOf, n.dialNode
 	n.newServices()
-	n.known.removed = n.removed.Has
+	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialNode
 	return n, nil
 }
 

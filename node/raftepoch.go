@@ -24,8 +24,6 @@ const (
 	epochPatience = 5 * time.Second
 	// epochTimeout bounds requests to other nodes.
 	epochTimeout = 3 * time.Second
-	// epochPause is the interval between checks of the other nodes' epochs.
-	epochPause = 2 * time.Second
 )
 
 // settleEpoch makes the node's epoch and that of /cluster, which was just read, equal.
@@ -69,7 +67,7 @@ func (n *Node) askGroups(ctx context.Context, timeout time.Duration, wanted func
 		s    *api.RaftStatus
 		addr string
 	}
-	addrs := n.known.all()
+	addrs := n.members.Addresses()
 	answers := make(chan groupAnswer, len(addrs))
 	for _, addr := range addrs {
 		go func() {
@@ -158,7 +156,10 @@ type epochWatch struct {
 	leaderless time.Time
 }
 
-// look is called every epochPause, and when members change.
+// lookAtEpochs returns the function that is called with the members every two seconds, and when they change.
+func (n *Node) lookAtEpochs() func([]gossip.Member) { return (&epochWatch{n: n}).look }
+
+// look checks the epochs of the members.
 func (w *epochWatch) look(members []gossip.Member) {
 	n := w.n
 	if group, _ := n.voter.group(); group != nil {
@@ -195,7 +196,7 @@ func (w *epochWatch) look(members []gossip.Member) {
 		n.log.Error("old log of the lock service not set aside", "err", err)
 		return
 	}
-	n.publishMeta()
+	n.members.Publish()
 }
 
 // readCluster reads /cluster from the leader of the nodes at addrs.

@@ -148,13 +148,13 @@ func (n *Node) rolloverStatus(ctx context.Context) (*api.AuthorityStatus, error)
 
 // waitingFor returns the nodes that have not completed the stage.
 func (n *Node) waitingFor(ctx context.Context, rec *rollover.Record) ([]string, error) {
-	all, err := n.fleet(ctx)
+	all, err := n.members.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var ids []string
 	for _, x := range all {
-		ids = append(ids, x.id)
+		ids = append(ids, x.ID)
 	}
 	progress, err := n.progressOf(ctx, progressDir, ids)
 	if err != nil {

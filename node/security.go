@@ -208,10 +208,10 @@ func (n *Node) issuers() (ids []string) {
 	if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.id() {
 		ids = append(ids, masterID)
 	}
-	if n.ring == nil {
+	if n.members.Ring() == nil {
 		return ids
 	}
-	for _, m := range n.ring.Members() {
+	for _, m := range n.members.Ring().Members() {
 		if m.Voter && !m.Self && m.State == gossip.Alive && !slices.Contains(ids, m.ID) {
 			ids = append(ids, m.ID)
 		}

@@ -111,11 +111,11 @@ func (n *Node) createToken(ctx context.Context, r *api.CreateTokenRequest) (*api
 	}
 	id := ""
 	if r.Node != "" {
-		x, err := n.find(ctx, r.Node)
+		x, err := n.members.Find(ctx, r.Node)
 		if err != nil {
 			return nil, err
 		}
-		id = x.id
+		id = x.ID
 	}
 	if err := n.pruneTokens(ctx); err != nil {
 		return nil, err

@@ -96,10 +96,10 @@ func (v *voter) open(dir string, join bool) error {
 				log.Error("voting not stopped", "err", err)
 			}
 		},
-		AddressOf: func(id string) string { addr, _ := n.addressOf(id); return addr },
+		AddressOf: func(id string) string { addr, _ := n.members.AddressOf(id); return addr },
 		ShareOf:   func(owner string) raftmeta.Share { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) },
 		Streams: raftstreams.New(raftstreams.Config{
-			Listener: feed, Cluster: n.cluster(), Epoch: n.raftEpoch(), Node: n.id(), Resolve: n.addressOf,
+			Listener: feed, Cluster: n.cluster(), Epoch: n.raftEpoch(), Node: n.id(), Resolve: n.members.AddressOf,
 			Dial: n.security.dial, RequireNode: n.security.nodeVerifier(), Log: log,
 		}),
 	})
@@ -161,7 +161,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 	if err := n.self.Change(func(f *identity.Folders) error { return f.CompleteVoter() }); err != nil {
 		return errors.Join(err, n.voter.close())
 	}
-	n.publishMeta()
+	n.members.Publish()
 	return nil
 }
 
@@ -190,6 +190,6 @@ func (n *Node) stopVoting() error {
 		return err
 	}
 	n.log.Info("node stopped voting in the lock service")
-	n.publishMeta()
+	n.members.Publish()
 	return nil
 }
