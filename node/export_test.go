@@ -235,25 +235,25 @@ func (n *Node) Remembers(id string) string {
 func (c *Config) KeysByHand() { c.keysByHand = true }
 
 // StepGossipKey makes one step of a rotation of the gossip key.
-func (n *Node) StepGossipKey() error { return n.stepGossipKey() }
+func (n *Node) StepGossipKey() error { return n.gossipKey.Step() }
 
 // GossipKeys returns the node's gossip keys. The first encrypts.
-func (n *Node) GossipKeys() [][]byte { return n.gossipKeys() }
+func (n *Node) GossipKeys() [][]byte { return n.gossipKey.Keys() }
 
 // SpareGossipKey has the node hold another gossip key, as a master does that ends before it has written of it.
 func (n *Node) SpareGossipKey(key []byte) error {
-	return n.setGossipKeys(append(slices.Clone(n.gossipKeys()), key))
+	return n.gossipKey.Use(append(slices.Clone(n.gossipKey.Keys()), key))
 }
 
 // KeyRotation returns the record of the gossip key and its last rotation, nil if no master has written it yet.
 func (n *Node) KeyRotation(ctx context.Context) (*rollover.KeyRecord, error) {
-	rec, _, err := n.keyRecord(ctx)
+	rec, _, err := n.gossipKey.Record(ctx)
 	return rec, err
 }
 
 // GiveGossipKey answers a node of that id that asks for a gossip key.
 func (n *Node) GiveGossipKey(ctx context.Context, id string, key rollover.KeyID) ([]byte, error) {
-	return n.giveGossipKey(ctx, pki.Peer{Kind: pki.Node, Name: id}, key)
+	return n.gossipKey.KeyFor(ctx, pki.Peer{Kind: pki.Node, Name: id}, key)
 }
 
 // GossipAddress returns where others reach the node's gossip.

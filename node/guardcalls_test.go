@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/audit"
@@ -150,7 +151,7 @@ func newGuardedNode(t *testing.T) *guardedNode {
 	t.Helper()
 	g := &guardedNode{rights: &rightsInMemory{}, subjects: make(chan *authz.Subject, 1), dir: filepath.Join(t.TempDir(), "audit")}
 	stage := "a test"
-	g.n = &Node{ctx: t.Context(), security: &security{}}
+	g.n = &Node{ctx: t.Context(), security: &certs.Transport{}}
 	g.n.authz = &authz.Authorizer{Ctx: g.n.ctx, Limits: &g.n.limits, Guards: guards, Meta: &g.n.meta, CheckLeader: g.n.checkLeader, Serving: g.n.checkServing,
 		Rights: &authz.Rights{Cache: acl.NewCache(g.rights), CheckLeader: func() error { return nil }}}
 	g.n.serving.Store(true)

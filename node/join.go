@@ -3,9 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 
+	"github.com/steledb/stele/node/advertise"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossip"
@@ -20,17 +20,21 @@ const peersFile = "peers"
 func (n *Node) newFormer() error {
 	cfg := formation.Config{
 		Self: formation.Peer{Name: n.cfg.Name, RPC: n.RPCAddr()}, Version: Version(),
-		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKeys(), Certified: n.security != nil,
+		Join: n.cfg.Join, Expect: n.cfg.Expect, Keys: n.gossipKey.Keys(), Certified: n.security != nil,
 		Store: &n.self, PeersFile: filepath.Join(n.cfg.DataDirs[0], peersFile),
-		Found: n.security.clusterToFound(), Dialer: n.security.dialer(""),
+		Found: n.security.Cluster(), Dialer: n.security.Dialer(""),
 		Admit: n.admit, Removed: n.removed.Has, Caller: callerOf, Logger: n.log.With("part", "formation"),
 	}
 	n.self.View(func(f *identity.Folders) {
 		cfg.Self.ID, cfg.Cluster, cfg.Voter, cfg.RaftEpoch = f.Node, f.Cluster, f.Voter(), f.RaftEpoch
 	})
 	if n.security != nil && cfg.Cluster == "" {
-		if err := n.security.found(&cfg); err != nil {
+		founds, err := n.security.Founds(cfg.Join)
+		if err != nil {
 			return err
+		}
+		if cfg.Expect = 0; founds {
+			cfg.Join = nil
 		}
 	}
 	former, err := formation.New(cfg)
@@ -46,14 +50,6 @@ func callerOf(c *rpc.Call) string {
 	return ""
 }
 
-// hostOf returns the host of host or host:port.
-func hostOf(addr string) string {
-	if host, _, err := net.SplitHostPort(addr); err == nil {
-		return host
-	}
-	return addr
-}
-
 // joinCluster returns when the node belongs to a cluster and gossip runs.
 func (n *Node) joinCluster(ctx context.Context) error {
 	n.enter("other nodes, to form or join a cluster")
@@ -61,11 +57,11 @@ func (n *Node) joinCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
-	if want := n.security.clusterToFound(); want != "" && out.Cluster != want {
+	if want := n.security.Cluster(); want != "" && out.Cluster != want {
 		return fmt.Errorf("join the cluster: it is %s, but the node's certificate belongs to %s", out.Cluster, want)
 	}
 	return n.members.Start(n.former, out.Members, gossip.Config{
-		Bind: n.cfg.Gossip, Advertise: hostOf(n.cfg.Advertise), Keys: n.gossipKeys(), StreamMemory: n.cfg.gossipStreams(),
+		Bind: n.cfg.Gossip, Advertise: advertise.Host(n.cfg.Advertise), Keys: n.gossipKey.Keys(), StreamMemory: n.cfg.gossipStreams(),
 	})
 }
 
@@ -89,6 +85,6 @@ func (n *Node) leaveCluster() error {
 func (n *Node) forgetRemoved(gone map[string]bool) {
 	n.members.ForgetRemoved(gone)
 	if n.security != nil {
-		n.background.Go(func() { n.security.disconnectRemoved(n.ctx, gone) })
+		n.background.Go(func() { n.security.DisconnectRemoved(n.ctx, gone) })
 	}
 }

@@ -112,7 +112,7 @@ func (d metaDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 		service, err := d.n.lockService()
 		return session.Peer{Service: service}, err
 	}
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout, Dialer: d.n.security.dialer("")})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout, Dialer: d.n.security.Dialer("")})
 	if err != nil {
 		return session.Peer{}, err
 	}

@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,7 +53,7 @@ func metricsReference(t *testing.T) string {
 	b.WriteString("# Metrics\n\nThe metrics that a node exports at `/metrics`, in addition to those of the Go runtime and the process: see " +
 		"[access](operating.md#metrics-and-health).\nThis page is generated from the sources.\n\n" +
 		"| name | kind | labels | |\n|---|---|---|---|\n")
-	for _, file := range []string{"metrics.go", "usage.go"} {
+	for _, file := range metricFiles(t) {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -63,11 +65,11 @@ func metricsReference(t *testing.T) string {
 				if !ok {
 					return true
 				}
-				kind, texts := s.Sel.Name, literals(x.Args)
+				kind, texts := strings.ToLower(s.Sel.Name), literals(x.Args)
 				switch {
-				case kind != "gauge" && kind != "counter" && kind != "NewDesc" || len(texts) < 2 || texts[0] == "" || texts[1] == "":
+				case kind != "gauge" && kind != "counter" && kind != "newdesc" || len(texts) < 2 || texts[0] == "" || texts[1] == "":
 					return true
-				case kind == "NewDesc":
+				case kind == "newdesc":
 					metricRow(&b, strings.TrimPrefix(texts[0], "stele_"), "histogram", []string{"method"}, texts[1])
 					return true
 				}
@@ -85,6 +87,26 @@ func metricsReference(t *testing.T) string {
 		})
 	}
 	return b.String()
+}
+
+// metricFiles returns the files of this package and those below it, those of metrics first. Of files without metrics there is nothing.
+func metricFiles(t *testing.T) []string {
+	t.Helper()
+	first, rest := []string{"metrics.go"}, []string(nil)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || path == first[0]:
+		case filepath.Dir(path) == "metric":
+			first = append(first, path)
+		default:
+			rest = append(rest, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(first, rest...)
 }
 
 func metricRow(b *strings.Builder, name, kind string, labels []string, help string) {

@@ -17,11 +17,15 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
@@ -31,6 +35,7 @@ import (
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
+	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -67,20 +72,24 @@ type Node struct {
 	masterKeys []blobfs.MasterKey
 	webAddr    net.Addr
 
-	security *security // nil on an open node
-	authz    *authz.Authorizer
+	security  *certs.Transport // nil on an open node
+	authority *authority.Service
+	gossipKey *gossipkey.Service
+	enrolment *enrol.Service
+	tokenAuth *tokenauth.Service
+	authz     *authz.Authorizer
 	// forwardable has the handlers of methods that other nodes may forward.
 	forwardable map[string]func(*rpc.Call)
 
-	former  *formation.Former
-	members *members.Service
-	removed *removal.Service
-	peers   peers.Set
-	refused loglimit.ByReason // connections, requests to join, and damaged files
-	epochs  command.Gate
-	voter   *voter
-	Service *lockserver.Service
-	meta    namespace.Access
+	former     *formation.Former
+	members    *members.Service
+	removed    *removal.Service
+	peers      peers.Set
+	refused    loglimit.ByReason // connections, requests to join, and damaged files
+	epochs     command.Gate
+	voter      *voter
+	lockServer *lockserver.Service
+	meta       namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
 	lock        atomic.Pointer[session.Lock]
@@ -197,7 +206,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openEncryption(ctx); err != nil {
 		return err
 	}
-	if n.passphrase, err = ReadPassphrase(n.cfg.PassphraseFile); err != nil {
+	if n.passphrase, err = certs.ReadPassphrase(n.cfg.PassphraseFile); err != nil {
 		return err
 	}
 	if err := n.enrol(ctx, dirs); err != nil {
@@ -210,7 +219,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openAudit(dirs.Node); err != nil {
 		return err
 	}
-	early := n.security != nil && n.security.issuer.Load() != nil
+	early := n.authority.Holds()
 	if early { // peers may reject the node until its certificate is renewed
 		n.background.Go(n.keepCertificate)
 	}
@@ -235,9 +244,11 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.background.Go(n.keepSession)
 	n.background.Go(n.removed.Watch)
 	n.background.Go(n.removed.Follow)
-	n.background.Go(n.keepAuthority)
-	n.background.Go(n.followRollover)
-	n.background.Go(n.followGossipKey)
+	n.background.Go(n.authority.Keep)
+	n.background.Go(n.authority.Follow)
+	if !n.cfg.keysByHand {
+		n.background.Go(n.gossipKey.Follow)
+	}
 	n.background.Go(n.disconnectRejected)
 	n.background.Go(n.quotas.Follow)
 	n.background.Go(n.tableOps.removeOrphans)
@@ -268,7 +279,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.enter("its tablet server")
-	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
+	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.Client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.elsewhere = newGuide(n.client)

@@ -108,7 +108,7 @@ func (n *Node) checkReturn(ctx context.Context) error {
 }
 
 func (n *Node) askRaftStatus(ctx context.Context, addr string) (*api.RaftStatus, error) {
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.dialer("")})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.Dialer("")})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (w *epochWatch) look(members []gossip.Member) {
 func (n *Node) readCluster(addrs session.Addresses) (namespace.ClusterFile, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, epochTimeout)
 	defer cancel()
-	client, err := session.NewClient(session.Config{Locator: addrs, Dial: n.security.dialer(""), Logger: n.log.With("part", "session")})
+	client, err := session.NewClient(session.Config{Locator: addrs, Dial: n.security.Dialer(""), Logger: n.log.With("part", "session")})
 	if err != nil {
 		return namespace.ClusterFile{}, err
 	}

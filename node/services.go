@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
@@ -16,6 +17,7 @@ import (
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -31,10 +33,11 @@ func (n *Node) newServices() {
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
-	n.Service = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
+	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
 		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
-		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
+		security: func() *certs.Transport { return n.security }, signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, cluster: n.ClusterID}
+	n.newCertificates()
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.accounts.checkKnown,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/lockserver"
@@ -97,10 +98,10 @@ func (v *voter) open(dir string, join bool) error {
 			}
 		},
 		AddressOf: func(id string) string { addr, _ := n.members.AddressOf(id); return addr },
-		ShareOf:   func(owner string) raftmeta.Share { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) },
+		QuotaOf:   func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) },
 		Streams: raftstreams.New(raftstreams.Config{
 			Listener: feed, Cluster: n.cluster(), Epoch: n.raftEpoch(), Node: n.id(), Resolve: n.members.AddressOf,
-			Dial: n.security.dial, RequireNode: n.security.nodeVerifier(), Log: log,
+			Dial: n.security.DialNode, RequireNode: n.nodeVerifier(), Log: log,
 		}),
 	})
 	if err != nil {
@@ -134,7 +135,7 @@ func (n *Node) startVoting(ctx context.Context, m command.Header) error {
 	n.voter.changing.Lock()
 	defer n.voter.changing.Unlock()
 	// A voter without the authority's key is better than no voter.
-	if err := n.takeAuthority(ctx, []string{m.Master}); err != nil && !errors.Is(err, errNoAuthority) {
+	if err := n.authority.Take(ctx, []string{m.Master}); err != nil && !errors.Is(err, authority.ErrNoKey) {
 		return err
 	}
 	if group, _ := n.voter.group(); group != nil {

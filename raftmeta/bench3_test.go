@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // ports is a network of TCP ports on this machine.
@@ -88,7 +90,7 @@ func BenchmarkGroup3(b *testing.B) {
 			groups, _ := tcpGroup(b)
 			l := groups["n1"]
 			parallel(b, workers, func(w, i int) error {
-				_, err := l.Set(context.Background(), fmt.Sprintf("/bench/%d/f%d", w, i%1000), data, AnyGeneration)
+				_, err := l.Set(context.Background(), fmt.Sprintf("/bench/%d/f%d", w, i%1000), data, api.AnyGeneration)
 				return err
 			})
 			s := l.Stats()
@@ -157,7 +159,7 @@ func untilSet(b *testing.B, groups map[string]*Group) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_, next := leaderOf(b, groups)
-		_, err := next.Set(ctx, "/f", []byte("x"), AnyGeneration)
+		_, err := next.Set(ctx, "/f", []byte("x"), api.AnyGeneration)
 		cancel()
 		if err == nil {
 			return

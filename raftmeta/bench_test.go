@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // parallel runs f from n goroutines until b.N calls were made. It reports calls per second, and the
@@ -48,7 +49,7 @@ func BenchmarkSet(b *testing.B) {
 				g := openGroup(b, Config{Dir: b.TempDir()})
 				data := bytes.Repeat([]byte("x"), size)
 				parallel(b, workers, func(w, i int) error {
-					_, err := g.Set(context.Background(), fmt.Sprintf("/bench/%d/f%d", w, i%1000), data, AnyGeneration)
+					_, err := g.Set(context.Background(), fmt.Sprintf("/bench/%d/f%d", w, i%1000), data, api.AnyGeneration)
 					return err
 				})
 				s := g.Stats()
@@ -82,7 +83,7 @@ func BenchmarkGetBesideSets(b *testing.B) {
 	for w := range 16 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = g.Set(ctx, fmt.Sprintf("/w/%d", w), []byte("x"), AnyGeneration)
+				_, _ = g.Set(ctx, fmt.Sprintf("/w/%d", w), []byte("x"), api.AnyGeneration)
 			}
 		})
 	}
@@ -92,46 +93,4 @@ func BenchmarkGetBesideSets(b *testing.B) {
 	})
 	cancel()
 	wg.Wait()
-}
-
-// filled returns a namespace of n files of 100 bytes in n/1000 directories.
-func filled(n int) *namespace {
-	ns := newNamespace()
-	for i := range n {
-		put(ns, uint64(i+1), fmt.Sprintf("/tables/d%d/file-%d", i/1000, i), bytes.Repeat([]byte("x"), 100), 0)
-	}
-	return ns
-}
-
-func BenchmarkSnapshot100k(b *testing.B) {
-	ns := filled(100_000)
-	for b.Loop() {
-		if err := writeSnapshot(io.Discard, ns, 1); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkRestore100k(b *testing.B) {
-	var buf bytes.Buffer
-	if err := writeSnapshot(&buf, filled(100_000), 1); err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(buf.Len()))
-	for b.Loop() {
-		if _, _, err := readSnapshot(bytes.NewReader(buf.Bytes())); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkApply(b *testing.B) {
-	ns := filled(100_000)
-	i := 0
-	for b.Loop() {
-		i++
-		if r := put(ns, uint64(200_000+i), fmt.Sprintf("/tables/d%d/file-%d", i%100, i%100*1000), nil, AnyGeneration); r.code != codeDone {
-			b.Fatal(r)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package raftmeta
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // testHeartbeat is the heartbeat timeout of test clusters: short for fast tests, but long enough
@@ -135,7 +140,7 @@ func (c *cluster) leader(except ...string) *Group {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), testHeartbeat)
-			_, err := g.verify(ctx)
+			_, err := g.verifier.verify(ctx)
 			cancel()
 			if err == nil {
 				return g
@@ -154,7 +159,7 @@ func (c *cluster) set(path, data string) {
 	deadline := time.Now().Add(30 * time.Second)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		_, err := c.leader().Set(ctx, path, []byte(data), AnyGeneration)
+		_, err := c.leader().Set(ctx, path, []byte(data), api.AnyGeneration)
 		cancel()
 		if err == nil {
 			return
@@ -170,17 +175,15 @@ func (c *cluster) same() {
 	c.tb.Helper()
 	l := c.leader()
 	var want uint64
-	l.machine.view(func(_ *namespace, applied uint64) { want = applied })
+	l.machine.View(func(_ *fsm.Namespace, applied uint64) { want = applied })
 	for _, id := range c.ids() {
 		g := c.group(id)
 		eventually(c.tb, id+" has applied all", func() bool {
 			var got uint64
-			g.machine.view(func(_ *namespace, applied uint64) { got = applied })
+			g.machine.View(func(_ *fsm.Namespace, applied uint64) { got = applied })
 			return got >= want
 		})
-		l.machine.view(func(mine *namespace, _ uint64) {
-			g.machine.view(func(other *namespace, _ uint64) { sameNamespace(c.tb, mine, other) })
-		})
+		sameState(c.tb, l.machine, g.machine)
 	}
 }
 
@@ -224,5 +227,28 @@ func eventually(tb testing.TB, what string, f func() bool) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("not so: %s", what)
 		}
+	}
+}
+
+// stateOf returns the snapshot of a machine, as if it had applied nothing, and verifies it.
+func stateOf(tb testing.TB, m *fsm.Machine) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	m.View(func(ns *fsm.Namespace, _ uint64) {
+		if err := fsm.WriteSnapshot(&b, ns, 0); err != nil {
+			tb.Fatal(err)
+		}
+	})
+	if _, _, err := fsm.ReadSnapshot(bytes.NewReader(b.Bytes())); err != nil {
+		tb.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// sameState fails the test unless a and b have the same namespace.
+func sameState(tb testing.TB, a, b *fsm.Machine) {
+	tb.Helper()
+	if !bytes.Equal(stateOf(tb, a), stateOf(tb, b)) {
+		tb.Error("the namespaces differ")
 	}
 }

@@ -7,12 +7,17 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/lease"
+
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta/fsm"
 )
 
 // Streams connects the servers of a group: it accepts connections from the other servers and dials
 // them. Servers are identified by their fixed ids; Streams resolves an id to its current address.
-// It must admit only servers of the cluster. A connection that Accept returns may implement Proven.
+// It must admit only servers of the cluster. A connection that Accept returns may implement AuthenticatedConn.
 type Streams interface {
 	net.Listener
 	// Dial connects to the server with that id. It must return within about timeout. A connection
@@ -20,12 +25,15 @@ type Streams interface {
 	Dial(id string, timeout time.Duration) (net.Conn, error)
 }
 
-// Proven is a connection whose peer has been authenticated. It is not accepted from a peer that
+// AuthenticatedConn is a connection whose peer has been authenticated. It is not accepted from a peer that
 // claims a different server id.
-type Proven interface {
+type AuthenticatedConn interface {
 	// Server returns the id of the authenticated server.
 	Server() string
 }
+
+// Clock is a monotonic clock. Only its rate matters.
+type Clock = lease.Clock
 
 // Config configures a group.
 type Config struct {
@@ -76,9 +84,9 @@ type Config struct {
 	// *NotLeaderError, or an empty string. It must not block. Nil means that no address is known.
 	AddressOf func(id string) string
 
-	// ShareOf returns the share of the user on whose behalf a node makes a change: see
+	// QuotaOf returns the quota of the user on whose behalf a node makes a change: see
 	// api.SetOptions.Owner. It must not block. Nil means that such changes are charged to no user.
-	ShareOf func(owner string) Share
+	QuotaOf func(owner string) Quota
 
 	// FS is the file system for everything except the log, whose store always uses the operating
 	// system's. Nil means the operating system's. Tests use it to inject faults.
@@ -114,8 +122,11 @@ type Config struct {
 	Clock Clock
 
 	// wrapLog, in tests, wraps the store of the log.
-	wrapLog func(boltStore) boltStore
+	wrapLog func(storage.Backend) storage.Backend
 }
+
+// NamespaceBytesMax bounds the sum of paths, contents and ACL names of all files and directories.
+const NamespaceBytesMax = fsm.NamespaceBytesMax
 
 const (
 	idBytesMax = 64
@@ -133,7 +144,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Clock == nil {
-		c.Clock = newMachineClock()
+		c.Clock = lease.NewClock()
 	}
 	if c.StallTimeout == 0 {
 		c.StallTimeout = 10 * time.Second

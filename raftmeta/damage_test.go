@@ -9,18 +9,21 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // storeHook calls a function after entries were stored.
 type storeHook struct {
-	boltStore
+	storage.Backend
 	stored func()
 }
 
 func (b *storeHook) StoreLogs(logs []*raft.Log) error {
-	err := b.boltStore.StoreLogs(logs)
+	err := b.Backend.StoreLogs(logs)
 	b.stored()
 	return err
 }
@@ -51,7 +54,7 @@ func TestAnswerLostThenLeaderDies(t *testing.T) {
 		if id != "n3" {
 			return
 		}
-		cfg.wrapLog = func(b boltStore) boltStore {
+		cfg.wrapLog = func(b storage.Backend) storage.Backend {
 			return &storeHook{b, func() {
 				lose.Do(func() {
 					trans := c.group("n3").trans
@@ -161,52 +164,6 @@ func TestInstallRejectsCorruptStream(t *testing.T) {
 	l.has(30)
 }
 
-// TestSinkRejectsCorruptStream flips each bit of a stream that is written to a snapshot file. The file
-// does not get its final name, and existing snapshots remain.
-func TestSinkRejectsCorruptStream(t *testing.T) {
-	mem := vfs.NewMem(vfs.MemOptions{})
-	s := newSnapshotStore(t, mem)
-	for index := range uint64(2) {
-		if err := takeSnapshot(s, 5+index, goldenNamespace()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before, _ := mem.ReadDir(s.dir)
-	send := func(b []byte) error {
-		sink, err := s.Create(1, 9, 2, goldenMembers, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for len(b) > 0 {
-			n := min(len(b), 7)
-			if _, err := sink.Write(b[:n]); err != nil {
-				return errors.Join(err, sink.Cancel())
-			}
-			b = b[n:]
-		}
-		return sink.Close()
-	}
-	whole := stream(t, goldenNamespace(), 6)
-	for i := range whole {
-		for bit := range 8 {
-			bad := bytes.Clone(whole)
-			bad[i] ^= 1 << bit
-			if err := send(bad); err == nil {
-				t.Fatalf("bit %d of byte %d changed: named", bit, i)
-			}
-		}
-		if err := send(whole[:i]); !errors.Is(err, errBadSnapshot) {
-			t.Fatalf("%d bytes of %d: %v", i, len(whole), err)
-		}
-	}
-	if after, _ := mem.ReadDir(s.dir); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("had %q, has %q", before, after)
-	}
-	if err := send(whole); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestOldSnapshotMayBeDamaged corrupts a snapshot that is not the newest. Verify reports it, and
 // the server starts without it.
 func TestOldSnapshotMayBeDamaged(t *testing.T) {
@@ -220,7 +177,7 @@ func TestOldSnapshotMayBeDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			mustSet(t, g, "/f", "x", AnyGeneration)
+			mustSet(t, g, "/f", "x", api.AnyGeneration)
 			if err := g.raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}
@@ -273,9 +230,9 @@ func TestLogOutlivesADamagedSnapshot(t *testing.T) {
 	if _, err := Open(Config{Dir: dir, ID: "n2", Streams: l.c.mesh.streams("n2")}); !errors.As(err, &bad) || bad.File != newest {
 		t.Errorf("open: %v", err)
 	}
-	sum, problems, err := checkLogFile(vfs.OS(), filepath.Join(dir, logName))
-	if err != nil || len(problems) != 0 || sum.first != 9 || sum.last != 12 {
-		t.Errorf("log from %d to %d, %v, %v", sum.first, sum.last, problems, err)
+	sum, problems, err := storage.CheckLog(vfs.OS(), filepath.Join(dir, storage.LogName))
+	if err != nil || len(problems) != 0 || sum.First != 9 || sum.Last != 12 {
+		t.Errorf("log from %d to %d, %v, %v", sum.First, sum.Last, problems, err)
 	}
 	flipBit(t, newest, -3)
 	l.n2 = l.c.open("n2")

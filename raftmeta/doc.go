@@ -63,22 +63,18 @@
 //	watchLeadership  Open        raft, in Close          raft's NotifyCh, which must not block
 //	catchUpLoop      Open        Close                   the barrier after an election
 //	watchLeader      Open        raft, in Close          raft's observations of the leader
-//	readLoop         Open        Close                   the current read round
-//	pollTerm         readLoop    readLoop                one per other voter: its answer, 1 s
+//	verifier.loop    Open        Close                   the current read round
+//	pollTerm         verifier    verifier.loop           one per other voter: its answer, 1 s
 //	memberLoop       Open        Close                   other voters, whether this server is a member
-//	suspectLoop      Open        Close                   probing whether the leader's process has exited
+//	detector.loop    Open        Close                   probing whether the leader's process has exited
 //	a change         its caller  raft's answer           the future of one membership change
 //	acceptLoop       Open        the transport           Config.Streams
 //	serveConn        a peer      its connection          one message at a time; raft's main goroutine
 //	heartbeatLoop    Open        the transport           raft's main goroutine
 //	proposeLoop      Open        Close                   the batch of commands in flight; raft's queue
 //	answerLoop       Open        proposeLoop             the futures of commands, in order
-//	snapshotLoop     Open        Close                   taking a snapshot
+//	snapshotter.loop Open        Close                   taking a snapshot
 //	serviceLoop      Open        Close                   service: starting and stopping the lease manager
-//	run              a manager   the manager             the heap of deadlines
-//	answerLoop       a manager   the manager             verification for all KeepAlives that are due
-//	expire           a manager   the manager, or no work at most 8: caches and the log, for expired sessions
-//	resolve          a manager   the manager, or no work at most one: the log, for writes of unknown outcome
 //	OnFatal          a failure   the node                runs Config.OnFatal, once; not waited for
 //	OnRemoved        a member    the node                runs Config.OnRemoved, likewise
 //	disconnect       a failure   at once                 closes all connections
@@ -95,18 +91,10 @@
 //	commands in flight        32 MiB     Set and Delete wait, as long as their context allows
 //	futures to be answered    512        proposeLoop waits
 //	raft's queue              256        proposeLoop waits
-//	connections from peers    256        further ones are closed; 48 from one Proven server
+//	connections from peers    256        further ones are closed; 48 from one authenticated server
 //	a message                 5 MiB      it holds fewer entries
 //	heartbeats for raft       1          further ones are answered but not passed on
 //	reads of one round        unbounded  each is a caller's goroutine
-//	pending KeepAlives        1 each     of a session: a new one supersedes it, and it is dropped
-//	                                     with its connection
-//	events of a session       4096       replaced by one FailedOver; also if all sessions together
-//	                                     have 1 Mi, those of users 512 Ki, or of one user 128 Ki
-//	watches                   1 Mi       Watch fails: *TooLargeError; also above the caller's Share
-//	files cached              1 Mi       Get does not permit caching; also above the caller's Share
-//	waiting Acquires          unbounded  each is a caller's goroutine; those of a user fail above
-//	                                     the caller's Share: *TooLargeError
 //
 // # Invariants
 //
@@ -149,61 +137,8 @@
 //	R21. A snapshot from another server discards nothing that was applied or
 //	    acknowledged here, and gets its final name only if its checksums are valid.
 //	R22. The log has no gap, and there is no gap between the newest snapshot and the log.
-//	R23. A user never holds more than the Share of the command that allocated it. The
+//	R23. A user never holds more than the Quota of the command that allocated it. The
 //	    recorded usage equals the actual usage, on every voter and after any restart.
-//
-// # Data directory
-//
-//	raft.db              the log, and raft's term and vote; a bbolt file
-//	raft.db.new          a log that is being created
-//	snapshots/T-I-M.snap a snapshot: term, index, and time in ms, all hexadecimal
-//	snapshots/*.tmp      a snapshot that is being written
-//	LOCK                 locked by the process that has the directory open
-//
-// # Commands
-//
-// A command is a MessagePack array: the version, the number of the operation, the term of the
-// leader that proposed it, and its operands. The version is 2, or 3 if a share follows the
-// operands: the command is then charged to a user (see Share).
-//
-//	set            [2, 1, term, path, data, generation, session, ephemeral, guard]
-//	delete         [2, 2, term, path, generation, session, guard]
-//	open session   [2, 3, term, name, lease]
-//	close session  [2, 4, term, session]
-//	expire         [2, 5, term, [session...]]
-//	acquire        [2, 6, term, session, path, mode, lock-delay]
-//	release        [2, 7, term, session, path, hold]
-//	end lock-delay [2, 8, term, [[path, index]...]]
-//	mark cached    [2, 9, term, path, generation]
-//	set ACL        [2, 10, term, path, ACL name, session, guard]
-//	share          [owner, bytes, bytes of all, sessions, sessions of all]
-//
-// Path and names are text, the data is a byte string, "ephemeral" a boolean. A generation is
-// an integer or nil: zero requires that the node does not exist, nil matches any. Session
-// zero is none. A guard is nil, or the sequencer [path, mode, instance, lock generation] that
-// must be valid. Leases and delays are in ms. Mode 1 is exclusive, 2 shared. Hold zero
-// matches any. The index of a lock-delay is that of the command that began it. One command
-// ends at most 128 sessions or lock-delays.
-//
-// If the term of a command differs from the term of its log entry, the command has no effect,
-// because the leader's view of leases and caches is out of date. Term zero matches any.
-//
-// Version 1 had [1, 1, path, data, generation] and [1, 2, path, generation]. Numbers of
-// operations are never reused. A program that reads a newer version or operation stops,
-// because it cannot compute the state of the group any further.
-//
-// Example: set /cluster, which must not exist, to the bytes ca fe, in term 3:
-//
-//	99 02 01 03 a8 2f 63 6c 75 73 74 65 72 c4 02 ca fe 00 00 c2 c0
-//
-// # Log entries
-//
-// raft-boltdb stores entry i under the key i, 8 bytes big-endian, as a MessagePack map of the
-// fields of raft.Log. Extensions has 5 bytes: the version, which is 1, and a CRC-32C,
-// big-endian, over index and term (8 bytes each), type (1), time in ns since 1970 (8), and
-// data, all big-endian. Raft's own values (term, vote) are followed by a CRC-32C, big-endian,
-// over key and value. This package adds two values: ServerID, the id of the server, and
-// Joining, 8 bytes big-endian, which is 1 while the server waits to be added to a group.
 //
 // # Messages
 //
@@ -239,65 +174,8 @@
 //	00 00 00 13 f5 5e 03 b9 94 aa 73 74 65 6c 65 20 72 61 66 74 01 a2 6e 31 a2 6e 32
 //	00 00 00 03 59 e3 78 8a 92 02 03
 //
-// # Snapshot files
+// # Formats
 //
-// Integers are big-endian, checksums CRC-32C. A file is a header and a stream.
-//
-//	+-----------+---------+--------+-----+-------------+-----------
-//	| STELESNF  | version | length | crc | description | stream ...
-//	| 8         | 4: 1    | 4      | 4   | length      |
-//	+-----------+---------+--------+-----+-------------+-----------
-//
-// The checksum covers the other header fields and the description. The description is a
-// MessagePack array: raft's snapshot version, index, term, index of the members, and the
-// members, each [suffrage, id, address]; suffrage 0 is a voter.
-//
-// The stream has its own checksums, because voters also send it to each other.
-//
-//	+-----------+---------+-----+        +--------+-----+---------+
-//	| STELENSP  | version | crc |        | length | crc | records |
-//	| 8         | 4: 2, 3 | 4   |        | 4      | 4   | length  |
-//	+-----------+---------+-----+        +--------+-----+---------+
-//	 once                                 a frame, one or more
-//
-// The first checksum covers the 12 bytes before it. The checksum of a frame continues from
-// the previous one, over the length and the records, so that a missing, repeated or misplaced
-// frame is detected. A frame has at most 329,215 bytes of records. A record is a MessagePack
-// array that begins with its kind:
-//
-//	session [4, id, name, lease]
-//	node    [1, path, is a directory, instance, generation, data]
-//	or      [3, path, is a directory, instance, generation, data,
-//	         ephemeral's session, cached, ACL name, ACL generation,
-//	         lock generation, lock-delay, its mode, its index]
-//	hold    [5, session, path, mode, lock-delay, since]
-//	owner   [6, user, session, path]
-//	end     [2, index of the last command, number of nodes, bytes,
-//	         number of sessions, number of holds]
-//
-// Records come in this order: sessions by id; nodes by directory, then name, the root first,
-// so that each comes after its directory; holds by session, then path; owners. A hold is a
-// lock, or with mode zero an ephemeral file. An owner is the user whose share is charged for
-// a session, or if the session is zero, for the node at path. The version is 3 if there is an
-// owner record, else 2. Usage is not stored: it is recomputed when a snapshot is read. Cached
-// is the index since which sessions may cache the file, since the index at which the session
-// got the hold. The holders of a lock and its mode are only in the holds. Durations are in
-// ms. Bytes is the sum of path, data and ACL name of every node except the root. Nothing
-// follows the end record. Version 1 had only kinds 1 and 2, and four values in the end
-// record. Numbers of kinds are never reused; a new kind requires a new version.
-//
-// Example: the snapshot at index 7, term 2, of a group with the single server n1. Entry 4 set
-// /cluster, entry 5 opened the session n1 with a lease of 2 s, entry 6 granted it the lock of
-// /master with a lock-delay of 1 s, and entry 7 was not a command:
-//
-//	53 54 45 4c 45 53 4e 46  00 00 00 01  00 00 00 0e  ef d9 16 f4
-//	95 01 07 02 01 91 93 00 a2 6e 31 a2 6e 31
-//	53 54 45 4c 45 4e 53 50  00 00 00 02  8f b6 46 84
-//	00 00 00 52  26 48 a4 c7
-//	94 04 05 a2 6e 31 cd 07 d0
-//	96 01 a1 2f c3 00 06 c4 00
-//	96 01 a8 2f 63 6c 75 73 74 65 72 c2 04 04 c4 02 ca fe
-//	9e 03 a7 2f 6d 61 73 74 65 72 c2 06 06 c4 00 00 00 a0 00 06 00 00 00
-//	96 05 05 a7 2f 6d 61 73 74 65 72 01 cd 03 e8 06
-//	96 02 06 03 11 01 01
+// The data directory, the log and the files of snapshots are specified in raftmeta/storage, commands
+// and the stream of a snapshot in raftmeta/fsm.
 package raftmeta

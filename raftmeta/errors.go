@@ -2,10 +2,11 @@ package raftmeta
 
 import (
 	"errors"
-	"fmt"
-	"time"
+
+	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/fsm"
 )
 
 // Errors that callers in other processes see are defined in raftmeta/api.
@@ -35,6 +36,32 @@ type (
 	NotLeaderError = api.NotLeaderError
 )
 
+// Types that are defined in raftmeta/fsm.
+type (
+	// VersionError means that stored bytes were written by a newer program.
+	VersionError = fsm.VersionError
+	// Quota bounds what a user may hold in the lock service.
+	Quota = fsm.Quota
+)
+
+// Errors of the data directory, which are defined in raftmeta/storage.
+var (
+	// ErrCorrupt means that stored bytes differ from what was written. The error is a
+	// *CorruptError.
+	ErrCorrupt = storage.ErrCorrupt
+	// ErrStalled means that the disk did not complete a write within Config.StallTimeout. The error
+	// is a *DiskError.
+	ErrStalled = storage.ErrStalled
+)
+
+// Error types that are defined in raftmeta/storage.
+type (
+	// CorruptError locates stored bytes that differ from what was written. It is an ErrCorrupt.
+	CorruptError = storage.CorruptError
+	// DiskError means that the disk with the data directory failed or stalled.
+	DiskError = storage.DiskError
+)
+
 var (
 	// ErrWrongServer means that the data directory belongs to a server with a different id.
 	ErrWrongServer = errors.New("data directory belongs to another server")
@@ -42,83 +69,8 @@ var (
 	// ErrNoStreams means that the group has several voters and Config.Streams is nil.
 	ErrNoStreams = errors.New("group with several voters requires streams")
 
-	// ErrCorrupt means that stored bytes differ from what was written. The error is a
-	// *CorruptError.
-	ErrCorrupt = errors.New("corrupt data")
-
-	// ErrStalled means that the disk did not complete a write within Config.StallTimeout. The error
-	// is a *DiskError.
-	ErrStalled = errors.New("disk stalled")
-
 	// ErrLogReplaced means that the leader's snapshot replaced a log that extended beyond it with
 	// entries that were never committed. Everything is on disk. The server must be restarted to
 	// continue from the snapshot.
 	ErrLogReplaced = errors.New("log replaced by a snapshot: restart the server")
 )
-
-// CorruptError locates stored bytes that differ from what was written. It is an ErrCorrupt.
-type CorruptError struct {
-	File   string
-	Offset int64 // in bytes, of the smallest unit known to be corrupt
-	Reason string
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("corrupt data in %s at offset %d: %s", e.File, e.Offset, e.Reason)
-}
-
-// Is makes the error an ErrCorrupt.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
-
-// VersionError means that stored bytes were written by a newer program.
-type VersionError struct {
-	File    string // empty for an entry received from the leader
-	What    string // "command", "operation", "snapshot"...
-	Version uint64 // the version that was read
-	Known   uint64 // the newest version that this program supports
-}
-
-func (e *VersionError) Error() string {
-	s := fmt.Sprintf("%s version %d is newer than %d, the newest this program knows", e.What, e.Version, e.Known)
-	if e.File != "" {
-		s = e.File + ": " + s
-	}
-	return s
-}
-
-// GapError means that log entries were rejected because they do not follow the end of the log.
-type GapError struct {
-	Index, Want uint64 // of the rejected entry, and of the next entry of the log
-}
-
-func (e *GapError) Error() string {
-	return fmt.Sprintf("store log entry %d: the next entry is %d", e.Index, e.Want)
-}
-
-// DiskError means that the disk with the data directory failed or stalled. The group acknowledges
-// nothing after it. A failed fsync must not be retried, because the kernel may have dropped the
-// pages that it could not write.
-type DiskError struct {
-	Op    string        // the operation that failed, such as "store log entries"
-	After time.Duration // how long the operation took
-	Err   error         // ErrStalled, or the error of the operating system
-}
-
-func (e *DiskError) Error() string {
-	return fmt.Sprintf("%s: %v (after %v)", e.Op, e.Err, e.After.Round(time.Millisecond))
-}
-
-func (e *DiskError) Unwrap() error { return e.Err }
-
-// nodeError is an error at a different path than the one that the caller passed.
-type nodeError struct {
-	path string
-	err  error
-}
-
-func (e *nodeError) Error() string { return e.path + " " + e.err.Error() }
-func (e *nodeError) Unwrap() error { return e.err }
-
-// errUnknownCommand is the result of a command that this version does not know. The group has
-// already failed then: see machine.
-var errUnknownCommand = errors.New("unknown command in the log")

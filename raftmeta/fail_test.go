@@ -3,10 +3,16 @@ package raftmeta
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // openFailing opens a group whose disk can be made to fail, without the cleanup that expects a
@@ -17,8 +23,8 @@ func openFailing(tb testing.TB, cfg Config) (*Group, *slowBolt, chan error) {
 	var disk *slowBolt
 	cfg.Dir, cfg.ID = tb.TempDir(), "n1"
 	cfg.OnFatal = func(err error) { fatal <- err }
-	cfg.wrapLog = func(b boltStore) boltStore {
-		disk = &slowBolt{boltStore: b}
+	cfg.wrapLog = func(b storage.Backend) storage.Backend {
+		disk = &slowBolt{Backend: b}
 		return disk
 	}
 	g, err := Open(cfg)
@@ -46,7 +52,7 @@ func TestGroupStall(t *testing.T) {
 	mustSet(t, g, "/f", "x", 0)
 	disk.during = func() { <-release }
 	start := time.Now()
-	_, err := g.Set(context.Background(), "/f", nil, AnyGeneration)
+	_, err := g.Set(context.Background(), "/f", nil, api.AnyGeneration)
 	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrStalled) {
 		t.Errorf("set: %v", err)
 	}
@@ -58,7 +64,7 @@ func TestGroupStall(t *testing.T) {
 		t.Errorf("told after %v", took)
 	}
 	for name, err := range map[string]error{
-		"set":  func() error { _, err := g.Set(context.Background(), "/f", nil, AnyGeneration); return err }(),
+		"set":  func() error { _, err := g.Set(context.Background(), "/f", nil, api.AnyGeneration); return err }(),
 		"get":  func() error { _, err := g.Get(context.Background(), "/f"); return err }(),
 		"wait": g.WaitReady(context.Background()),
 	} {
@@ -82,7 +88,7 @@ func TestGroupWriteFails(t *testing.T) {
 	g, disk, fatal := openFailing(t, Config{})
 	mustSet(t, g, "/f", "x", 0)
 	disk.err = broken
-	_, err := g.Set(context.Background(), "/f", []byte("lost"), AnyGeneration)
+	_, err := g.Set(context.Background(), "/f", []byte("lost"), api.AnyGeneration)
 	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, broken) {
 		t.Errorf("set: %v", err)
 	}
@@ -91,7 +97,7 @@ func TestGroupWriteFails(t *testing.T) {
 	}
 	writes := disk.writes.Load()
 	disk.err = nil
-	if _, err := g.Set(context.Background(), "/f", nil, AnyGeneration); !errors.Is(err, ErrNotReady) {
+	if _, err := g.Set(context.Background(), "/f", nil, api.AnyGeneration); !errors.Is(err, ErrNotReady) {
 		t.Errorf("set afterwards: %v", err)
 	}
 	if disk.writes.Load() != writes {
@@ -116,10 +122,10 @@ func TestGroupUnknownCommand(t *testing.T) {
 	if err := f.Error(); err != nil {
 		t.Fatal(err)
 	}
-	if r := f.Response().(result); r.code != codeUnknown || r.error(0) == nil {
+	if r := f.Response().(fsm.Result); r.Code != fsm.CodeUnknown || r.Err(0) == nil {
 		t.Errorf("answer %+v", r)
 	}
-	var newer *VersionError
+	var newer *fsm.VersionError
 	if err := <-fatal; !errors.As(err, &newer) || newer.What != "operation" || newer.Version != 0x63 {
 		t.Errorf("told %v", err)
 	}
@@ -135,19 +141,19 @@ func TestGroupUnknownCommand(t *testing.T) {
 // with entries in between that are not commands.
 func TestMachineIsDeterministic(t *testing.T) {
 	var logs []*raft.Log
-	for i, c := range []command{
-		{op: opSet, path: "/a/b", data: []byte("1"), generation: 0},
-		{op: opSet, path: "/a/b", data: []byte("2"), generation: 0},
-		{op: opSet, path: "/a/b", data: []byte("3"), generation: 11},
-		{op: opDelete, path: "/a", generation: AnyGeneration},
-		{op: opSet, path: "bad", generation: AnyGeneration},
-		{op: opDelete, path: "/a/b", generation: AnyGeneration},
+	for i, c := range []fsm.Command{
+		{Op: fsm.OpSet, Path: "/a/b", Data: []byte("1"), Generation: 0},
+		{Op: fsm.OpSet, Path: "/a/b", Data: []byte("2"), Generation: 0},
+		{Op: fsm.OpSet, Path: "/a/b", Data: []byte("3"), Generation: 11},
+		{Op: fsm.OpDelete, Path: "/a", Generation: api.AnyGeneration},
+		{Op: fsm.OpSet, Path: "bad", Generation: api.AnyGeneration},
+		{Op: fsm.OpDelete, Path: "/a/b", Generation: api.AnyGeneration},
 	} {
-		logs = append(logs, &raft.Log{Index: uint64(11 + 2*i), Type: raft.LogCommand, Data: c.encode()},
+		logs = append(logs, &raft.Log{Index: uint64(11 + 2*i), Type: raft.LogCommand, Data: c.Encode()},
 			&raft.Log{Index: uint64(12 + 2*i), Type: raft.LogConfiguration})
 	}
 	fail := func(err error) { t.Error(err) }
-	one, all := newMachine(fail), newMachine(fail)
+	one, all := machineFSM{fsm.NewMachine(fail)}, machineFSM{fsm.NewMachine(fail)}
 	var single []any
 	for _, l := range logs {
 		single = append(single, one.Apply(l))
@@ -157,8 +163,27 @@ func TestMachineIsDeterministic(t *testing.T) {
 			t.Errorf("entry %d: %+v in a batch, %+v alone", i, r, single[i])
 		}
 	}
-	sameNamespace(t, one.mu.ns, all.mu.ns)
-	if one.mu.applied != 21 {
-		t.Errorf("applied %d", one.mu.applied)
+	sameState(t, one.machine, all.machine)
+	if applied := one.machine.Freeze().Applied(); applied != 21 {
+		t.Errorf("applied %d", applied)
 	}
+}
+
+// slowBolt fails or delays writes.
+type slowBolt struct {
+	storage.Backend
+	err    error
+	during func()
+	writes atomic.Int64
+}
+
+func (b *slowBolt) StoreLogs(logs []*raft.Log) error {
+	b.writes.Add(1)
+	if b.during != nil {
+		b.during()
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return b.Backend.StoreLogs(logs)
 }

@@ -15,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/vfs"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 func TestGroupCalls(t *testing.T) {
@@ -32,7 +35,7 @@ func TestGroupCalls(t *testing.T) {
 	if f, err := g.Get(ctx, "/cluster"); err != nil || f.Data == nil || len(f.Data) != 0 || f.Generation != again || f.Instance != gen {
 		t.Errorf("get after set: %+v, %v", f, err)
 	}
-	mustSet(t, g, "/tables/web", "schema", AnyGeneration)
+	mustSet(t, g, "/tables/web", "schema", api.AnyGeneration)
 	mustSet(t, g, "/tables/a/b", "", 0)
 	for dir, want := range map[string][]string{"/": {"cluster", "tables"}, "/tables": {"a", "web"}} {
 		if names, err := g.List(ctx, dir); err != nil || !slices.Equal(names, want) {
@@ -62,14 +65,14 @@ func TestGroupCalls(t *testing.T) {
 		{"set what exists", set("/cluster", 1, 0), ErrGeneration, ""},
 		{"set at an old generation", set("/cluster", 1, gen), ErrGeneration, ""},
 		{"set at a generation of nothing", set("/none", 1, 5), ErrNotFound, ""},
-		{"set a directory", set("/tables", 1, AnyGeneration), ErrIsDirectory, ""},
-		{"set below a file", set("/cluster/x", 1, AnyGeneration), ErrNotDirectory, "set /cluster/x: /cluster is not a directory"},
-		{"set the root", set("/", 1, AnyGeneration), ErrBadPath, ""},
-		{"set too much", set("/big", FileBytesMax+1, AnyGeneration), ErrTooLarge, "set /big: file too large: 262145 bytes, at most 262144"},
-		{"delete nothing", g.Delete(ctx, "/none", AnyGeneration), ErrNotFound, ""},
+		{"set a directory", set("/tables", 1, api.AnyGeneration), ErrIsDirectory, ""},
+		{"set below a file", set("/cluster/x", 1, api.AnyGeneration), ErrNotDirectory, "set /cluster/x: /cluster is not a directory"},
+		{"set the root", set("/", 1, api.AnyGeneration), ErrBadPath, ""},
+		{"set too much", set("/big", api.FileBytesMax+1, api.AnyGeneration), ErrTooLarge, "set /big: file too large: 262145 bytes, at most 262144"},
+		{"delete nothing", g.Delete(ctx, "/none", api.AnyGeneration), ErrNotFound, ""},
 		{"delete at a generation", g.Delete(ctx, "/cluster", gen), ErrGeneration, ""},
-		{"delete a full directory", g.Delete(ctx, "/tables", AnyGeneration), ErrNotEmpty, ""},
-		{"delete the root", g.Delete(ctx, "/", AnyGeneration), ErrBadPath, ""},
+		{"delete a full directory", g.Delete(ctx, "/tables", api.AnyGeneration), ErrNotEmpty, ""},
+		{"delete the root", g.Delete(ctx, "/", api.AnyGeneration), ErrBadPath, ""},
 	} {
 		if !errors.Is(tc.err, tc.want) || tc.text != "" && tc.err.Error() != tc.text {
 			t.Errorf("%s: %v", tc.name, tc.err)
@@ -79,7 +82,7 @@ func TestGroupCalls(t *testing.T) {
 	if err := set("/cluster", 1, gen); !errors.As(err, &ge) || *ge != (GenerationError{Path: "/cluster", Want: gen, Got: again}) {
 		t.Errorf("got %+v", ge)
 	}
-	if err := set("/big", FileBytesMax, 0); err != nil {
+	if err := set("/big", api.FileBytesMax, 0); err != nil {
 		t.Errorf("the largest file: %v", err)
 	}
 	if err := g.Delete(ctx, "/cluster", again); err != nil {
@@ -88,6 +91,8 @@ func TestGroupCalls(t *testing.T) {
 	if fresh := mustSet(t, g, "/cluster", "new", 0); fresh <= again {
 		t.Errorf("generation %d after %d", fresh, again)
 	}
+	// Raft answers a command before it advances its applied index.
+	eventually(t, "the applied index is that of the last entry", func() bool { s := g.Stats(); return s.AppliedIndex == s.LastIndex })
 	s := g.Stats()
 	if !s.Leader || !s.Ready || s.Voters != 1 || s.Files != 4 || s.Directories != 3 || s.Refused == 0 || s.LogWrites == 0 || s.AppliedIndex != s.LastIndex {
 		t.Errorf("stats: %+v", s)
@@ -112,9 +117,9 @@ func TestGroupKeepsItsState(t *testing.T) {
 				t.Fatal(err)
 			}
 			gens = append(gens, mustSet(t, g, fmt.Sprintf("/d/%d", round+1), fmt.Sprint(round+1), 0))
-			mustSet(t, g, "/later", "", AnyGeneration)
+			mustSet(t, g, "/later", "", api.AnyGeneration)
 			gens = gens[:len(gens)-1]
-			if err := g.Delete(t.Context(), fmt.Sprintf("/d/%d", round+1), AnyGeneration); err != nil {
+			if err := g.Delete(t.Context(), fmt.Sprintf("/d/%d", round+1), api.AnyGeneration); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,7 +167,7 @@ func TestGroupRefusesFolders(t *testing.T) {
 	dir := t.TempDir()
 	g := openGroup(t, Config{Dir: dir})
 	for range 3 {
-		mustSet(t, g, "/f", "x", AnyGeneration)
+		mustSet(t, g, "/f", "x", api.AnyGeneration)
 	}
 	if _, err := Open(Config{Dir: dir, ID: "n1"}); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("open twice: %v", err)
@@ -191,8 +196,8 @@ func TestGroupRefusesFolders(t *testing.T) {
 			t.Errorf("%+v was accepted", cfg)
 		}
 	}
-	snaps, _ := filepath.Glob(filepath.Join(dir, snapsName, "*"))
-	log := filepath.Join(dir, logName)
+	snaps, _ := filepath.Glob(filepath.Join(dir, storage.SnapshotsName, "*"))
+	log := filepath.Join(dir, storage.LogName)
 	for name, spoil := range map[string]func() (mend func()){
 		"log is gone":          func() func() { return hide(t, log) },
 		"log is empty":         func() func() { return replace(t, log, nil) },
@@ -252,7 +257,7 @@ func TestGroupMissingSnapshot(t *testing.T) {
 	for w := range 50 {
 		wg.Go(func() {
 			for range 30 {
-				mustSet(t, g, fmt.Sprintf("/%d", w), "x", AnyGeneration)
+				mustSet(t, g, fmt.Sprintf("/%d", w), "x", api.AnyGeneration)
 			}
 		})
 	}
@@ -263,11 +268,11 @@ func TestGroupMissingSnapshot(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mend := hide(t, filepath.Join(dir, snapsName))
+	mend := hide(t, filepath.Join(dir, storage.SnapshotsName))
 	if _, err := Open(Config{Dir: dir, ID: "n1"}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
-	if err := os.Remove(filepath.Join(dir, snapsName)); err != nil {
+	if err := os.Remove(filepath.Join(dir, storage.SnapshotsName)); err != nil {
 		t.Fatal(err)
 	}
 	mend()
@@ -283,13 +288,13 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 	for w := range 8 {
 		wg.Go(func() {
 			for range 500 {
-				mustSet(t, g, fmt.Sprintf("/f%d", w), string(data), AnyGeneration)
+				mustSet(t, g, fmt.Sprintf("/f%d", w), string(data), api.AnyGeneration)
 			}
 		})
 	}
 	wg.Wait()
 	s := g.Stats()
-	info, err := os.Stat(filepath.Join(dir, logName))
+	info, err := os.Stat(filepath.Join(dir, storage.LogName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,8 +306,8 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	names, _ := os.ReadDir(filepath.Join(dir, snapsName))
-	if len(names) != snapshotsKept {
+	names, _ := os.ReadDir(filepath.Join(dir, storage.SnapshotsName))
+	if len(names) != storage.SnapshotsKept {
 		t.Errorf("%d snapshots", len(names))
 	}
 }
@@ -310,15 +315,15 @@ func TestGroupSnapshotsAreBounded(t *testing.T) {
 func TestGroupContexts(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
-	cfg := Config{Dir: t.TempDir(), wrapLog: func(b boltStore) boltStore {
-		slow = &slowBolt{boltStore: b}
+	cfg := Config{Dir: t.TempDir(), wrapLog: func(b storage.Backend) storage.Backend {
+		slow = &slowBolt{Backend: b}
 		return slow
 	}}
 	g := openGroup(t, cfg)
 	gen := mustSet(t, g, "/f", "old", 0)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := g.Set(gone, "/f", nil, AnyGeneration); !errors.Is(err, context.Canceled) || errors.Is(err, ErrOutcomeUnknown) {
+	if _, err := g.Set(gone, "/f", nil, api.AnyGeneration); !errors.Is(err, context.Canceled) || errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("set with a context that has ended: %v", err)
 	}
 	if _, err := g.Get(gone, "/f"); !errors.Is(err, context.Canceled) {
@@ -351,22 +356,22 @@ func TestGroupContexts(t *testing.T) {
 func TestGroupQueueIsBounded(t *testing.T) {
 	release := make(chan struct{})
 	var slow *slowBolt
-	g := openGroup(t, Config{Dir: t.TempDir(), wrapLog: func(b boltStore) boltStore {
-		slow = &slowBolt{boltStore: b}
+	g := openGroup(t, Config{Dir: t.TempDir(), wrapLog: func(b storage.Backend) storage.Backend {
+		slow = &slowBolt{Backend: b}
 		return slow
 	}})
 	slow.during = func() { <-release }
 	var wg sync.WaitGroup
-	data := make([]byte, FileBytesMax)
-	for w := range inFlightBytesMax/FileBytesMax + 20 {
+	data := make([]byte, api.FileBytesMax)
+	for w := range inFlightBytesMax/api.FileBytesMax + 20 {
 		wg.Go(func() {
 			if _, err := g.Set(t.Context(), fmt.Sprintf("/f%d", w), data, 0); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	for g.inFlight.TryAcquire(FileBytesMax) {
-		g.inFlight.Release(FileBytesMax)
+	for g.proposer.inFlight.TryAcquire(api.FileBytesMax) {
+		g.proposer.inFlight.Release(api.FileBytesMax)
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -387,7 +392,7 @@ func TestGroupClosed(t *testing.T) {
 	for w := range 20 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				_, err := g.Set(t.Context(), fmt.Sprintf("/%d", w), nil, AnyGeneration)
+				_, err := g.Set(t.Context(), fmt.Sprintf("/%d", w), nil, api.AnyGeneration)
 				if err == nil {
 					_, err = g.Get(t.Context(), fmt.Sprintf("/%d", w))
 				}
@@ -428,10 +433,10 @@ func TestGroupDiskFull(t *testing.T) {
 	free = 64<<20 - 1
 	mu.Unlock()
 	g.disk.measured.Store(0)
-	if _, err := g.Set(t.Context(), "/f", nil, AnyGeneration); !errors.Is(err, ErrDiskFull) {
+	if _, err := g.Set(t.Context(), "/f", nil, api.AnyGeneration); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("got %v", err)
 	}
-	if err := g.Delete(t.Context(), "/f", AnyGeneration); err != nil {
+	if err := g.Delete(t.Context(), "/f", api.AnyGeneration); err != nil {
 		t.Errorf("a deletion makes room: %v", err)
 	}
 	mu.Lock()
@@ -464,7 +469,7 @@ func TestGroupIsQuiet(t *testing.T) {
 	for range 2 {
 		var log logLines
 		g := openGroup(t, Config{Dir: dir, Logger: log.logger(slog.LevelInfo)})
-		mustSet(t, g, "/f", "x", AnyGeneration)
+		mustSet(t, g, "/f", "x", api.AnyGeneration)
 		if err := g.raft.Snapshot().Error(); err != nil {
 			t.Fatal(err)
 		}
@@ -519,7 +524,7 @@ func TestGroupWithStreams(t *testing.T) {
 	for range 3 {
 		s := newLoopback(t)
 		g := openGroup(t, Config{Dir: dir, Streams: s})
-		mustSet(t, g, "/f", "x", AnyGeneration)
+		mustSet(t, g, "/f", "x", api.AnyGeneration)
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}

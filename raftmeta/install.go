@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -17,7 +19,7 @@ var errNotNeeded = errors.New("snapshot is not needed")
 // then delete the log with acknowledged entries, roll the namespace back, and fail when it applies
 // the next entry.
 func (t *transport) install(f *frames, r *raft.InstallSnapshotRequest) (any, error) {
-	s := &incomingSnapshot{t: t, last: entryID{r.LastLogIndex, r.LastLogTerm}, r: io.LimitReader(&deadlineReader{f}, r.Size)}
+	s := &incomingSnapshot{t: t, last: storage.EntryID{Index: r.LastLogIndex, Term: r.LastLogTerm}, r: io.LimitReader(&deadlineReader{f}, r.Size)}
 	if !t.covers(s.last) {
 		answer, err := t.dispatch(r, s)
 		switch {
@@ -39,14 +41,14 @@ func (t *transport) install(f *frames, r *raft.InstallSnapshotRequest) (any, err
 
 // covers reports whether this server has the entries up to last: they were applied, or the log
 // contains last and therefore all entries before it.
-func (t *transport) covers(last entryID) bool {
-	return last.index <= t.raft.AppliedIndex() || t.store.holds(last)
+func (t *transport) covers(last storage.EntryID) bool {
+	return last.Index <= t.raft.AppliedIndex() || t.store.Holds(last)
 }
 
 // incomingSnapshot is the stream of a snapshot from another server. It implements io.Reader.
 type incomingSnapshot struct {
 	t    *transport
-	last entryID // the last entry that it covers
+	last storage.EntryID // the last entry that it covers
 	r    io.Reader
 	// begun is set by the first read. replaces is set if the log then extended beyond the snapshot
 	// with different entries.
@@ -61,7 +63,7 @@ func (s *incomingSnapshot) Read(p []byte) (int, error) {
 		if s.t.covers(s.last) {
 			return 0, errNotNeeded
 		}
-		s.begun, s.replaces = true, s.t.raft.LastIndex() >= s.last.index
+		s.begun, s.replaces = true, s.t.raft.LastIndex() >= s.last.Index
 	}
 	return s.r.Read(p)
 }

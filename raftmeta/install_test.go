@@ -9,7 +9,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // scriptedLeader sends messages of a test's choice to n2, as the leader n1 would.
@@ -45,8 +50,8 @@ func file(index uint64) string { return fmt.Sprintf("/f%d", index) }
 func commands(term, first, last uint64) []*raft.Log {
 	var logs []*raft.Log
 	for i := first; i <= last; i++ {
-		c := command{op: opSet, path: file(i), data: fmt.Appendf(nil, "%d in term %d", i, term), generation: AnyGeneration}
-		logs = append(logs, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: c.encode()})
+		c := fsm.Command{Op: fsm.OpSet, Path: file(i), Data: fmt.Appendf(nil, "%d in term %d", i, term), Generation: api.AnyGeneration}
+		logs = append(logs, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: c.Encode()})
 	}
 	return logs
 }
@@ -74,15 +79,15 @@ func (l *scriptedLeader) mustAppend(term, prev, prevTerm, commit uint64, logs []
 // snapshotOf returns the stream of a snapshot of everything that commands writes up to last in a
 // term.
 func snapshotOf(t *testing.T, term, last uint64) []byte {
-	ns := newNamespace()
+	m := fsm.NewMachine(func(err error) { t.Error(err) })
 	for _, l := range commands(term, 1, last) {
-		c, err := decodeCommand(l.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ns.apply(l.Index, l.Term, &c)
+		m.Apply(fsm.Entry{Index: l.Index, Term: l.Term, Command: l.Data})
 	}
-	return stream(t, ns, last)
+	var b bytes.Buffer
+	if err := m.Freeze().Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // install sends a snapshot that ends with entry index of term entryTerm.
@@ -103,12 +108,12 @@ func (l *scriptedLeader) has(last uint64) {
 	l.t.Helper()
 	eventually(l.t, fmt.Sprintf("n2 has applied entry %d", last), func() bool {
 		var applied uint64
-		l.n2.machine.view(func(_ *namespace, a uint64) { applied = a })
+		l.n2.machine.View(func(_ *fsm.Namespace, a uint64) { applied = a })
 		return applied >= last
 	})
-	l.n2.machine.view(func(ns *namespace, applied uint64) {
+	l.n2.machine.View(func(ns *fsm.Namespace, applied uint64) {
 		for i := uint64(1); i <= last; i++ {
-			if ns.get(file(i)) == nil {
+			if ns.Get(file(i)) == nil {
 				l.t.Errorf("with %d applied, %s is missing", applied, file(i))
 			}
 		}
@@ -181,8 +186,8 @@ func TestCommitOnlyWhatMatches(t *testing.T) {
 	l.mustAppend(3, 3, 1, 8, nil)
 	l.mustAppend(3, 3, 1, 8, commands(3, 4, 8))
 	l.has(8)
-	l.n2.machine.view(func(ns *namespace, _ uint64) {
-		if got := string(ns.get(file(5)).data); got != "5 in term 3" {
+	l.n2.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		if got := string(ns.Get(file(5)).Data); got != "5 in term 3" {
 			t.Errorf("file 5 has %q", got)
 		}
 	})
@@ -211,7 +216,7 @@ func TestLateInstall(t *testing.T) {
 		}
 		l.has(38)
 	}
-	if ids, err := l.n2.snaps.ids(); err != nil || len(ids) != 1 {
+	if ids, err := l.n2.snaps.IDs(); err != nil || len(ids) != 1 {
 		t.Errorf("snapshots %q, %v", ids, err)
 	}
 	l.mustAppend(1, 40, 1, 41, commands(1, 41, 41))
@@ -246,7 +251,7 @@ func TestInstallsRace(t *testing.T) {
 	}
 	l.mustAppend(1, 8, 1, 20, commands(1, 9, 20))
 	l.has(20)
-	if ids, err := l.n2.snaps.ids(); err != nil || len(ids) != 1 {
+	if ids, err := l.n2.snaps.IDs(); err != nil || len(ids) != 1 {
 		t.Errorf("snapshots %q, %v", ids, err)
 	}
 }
@@ -272,67 +277,18 @@ func TestInstallOverConflict(t *testing.T) {
 		l.mustAppend(3, index, 3, index+2, commands(3, index+1, index+2))
 		l.mustAppend(3, index, 3, index+2, commands(3, index+1, index+2))
 		l.has(index + 2)
-		l.n2.machine.view(func(ns *namespace, _ uint64) {
-			if got := string(ns.get(file(5)).data); got != "5 in term 3" {
+		l.n2.machine.View(func(ns *fsm.Namespace, _ uint64) {
+			if got := string(ns.Get(file(5)).Data); got != "5 in term 3" {
 				t.Errorf("file 5 has %q", got)
 			}
 		})
 	}
 }
 
-// TestLogStoreRejectsGaps stores entries that do not follow the end of the log.
-func TestLogStoreRejectsGaps(t *testing.T) {
-	s, failures := newLogStore(t)
-	var gap *GapError
-	if err := s.StoreLog(entry(2, "")); !errors.As(err, &gap) || *gap != (GapError{Index: 2, Want: 1}) {
-		t.Errorf("first entry 2: %v", err)
-	}
-	storeEntries(t, s, 1, 5, 1)
-	for _, logs := range [][]*raft.Log{{entry(7, "")}, {entry(5, "")}, {entry(6, ""), entry(8, "")}} {
-		if err := s.StoreLogs(logs); !errors.As(err, &gap) {
-			t.Errorf("entry %d after 5: %v", logs[0].Index, err)
-		}
-	}
-	if err := s.DeleteRange(1, 5); err != nil {
-		t.Fatal(err)
-	}
-	s.end.Store(&entryID{20, 1})
-	if err := s.StoreLog(entry(6, "")); !errors.As(err, &gap) || gap.Want != 21 {
-		t.Errorf("entry 6 after a snapshot at 20: %v", err)
-	}
-	storeEntries(t, s, 21, 22, 1)
-	if len(failures) != 0 {
-		t.Errorf("told %v", <-failures)
-	}
-	if first, _ := s.FirstIndex(); first != 21 {
-		t.Errorf("the log begins at %d", first)
-	}
-}
-
-// TestLogStoreKnowsTheSnapshotsEnd reads the last entry of a snapshot.
-func TestLogStoreKnowsTheSnapshotsEnd(t *testing.T) {
-	s, _ := newLogStore(t)
-	s.end.Store(&entryID{20, 3})
-	storeEntries(t, s, 21, 22, 1)
-	var l raft.Log
-	if err := s.GetLog(20, &l); err != nil || l.Index != 20 || l.Term != 3 {
-		t.Errorf("entry 20: %+v, %v", l, err)
-	}
-	// Only its term is known: it must not be applied or sent.
-	if l.Type <= raft.LogConfiguration {
-		t.Errorf("entry 20 has type %v", l.Type)
-	}
-	for _, index := range []uint64{0, 19, 23} {
-		if err := s.GetLog(index, &l); err != raft.ErrLogNotFound {
-			t.Errorf("entry %d: %v", index, err)
-		}
-	}
-}
-
 // snapshotFiles returns the paths of the snapshots in a directory, oldest first.
 func snapshotFiles(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, snapsName, "*"+snapshotSuffix))
+	files, err := filepath.Glob(filepath.Join(dir, storage.SnapshotsName, "*"+storage.SnapshotSuffix))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestReadsAfterLeadershipMoves transfers leadership around, with a write by each leader. A read at
@@ -55,7 +57,7 @@ func TestReadsAfterLeadershipMoves(t *testing.T) {
 		if err := l.TransferLeadership(t.Context(), ""); err != nil {
 			t.Logf("transfer: %v", err)
 		}
-		if _, err := l.Set(short(t, 5*time.Second), "/f", fmt.Append(nil, i), AnyGeneration); err == nil {
+		if _, err := l.Set(short(t, 5*time.Second), "/f", fmt.Append(nil, i), api.AnyGeneration); err == nil {
 			t.Log("the old leader won again")
 		} else if !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrOutcomeUnknown) {
 			t.Errorf("set by a follower: %v", err)
@@ -106,7 +108,7 @@ func TestPartitionedLeader(t *testing.T) {
 	changes := old.LeaderChanges()
 	c.isolate(old.cfg.ID, true)
 	next := c.leader(old.cfg.ID)
-	if _, err := next.Set(t.Context(), "/f", []byte("y"), AnyGeneration); err != nil {
+	if _, err := next.Set(t.Context(), "/f", []byte("y"), api.AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := old.Get(short(t, 50*time.Millisecond), "/f"); err == nil {
@@ -120,7 +122,7 @@ func TestPartitionedLeader(t *testing.T) {
 	if err := old.WaitReady(short(t, 50*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("wait: %v", err)
 	}
-	if _, err := old.Set(t.Context(), "/f", []byte("z"), AnyGeneration); !errors.Is(err, ErrNotReady) {
+	if _, err := old.Set(t.Context(), "/f", []byte("z"), api.AnyGeneration); !errors.Is(err, ErrNotReady) {
 		t.Errorf("set: %v", err)
 	}
 	c.isolate(old.cfg.ID, false)

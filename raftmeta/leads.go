@@ -1,6 +1,9 @@
 package raftmeta
 
-import "github.com/steledb/stele/raftmeta/api"
+import (
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/fsm"
+)
 
 // Leads reports whether this server leads the group and has caught up, as far as it knows. The
 // channel is closed when that may have changed, and by Close.
@@ -13,9 +16,9 @@ func (g *Group) Leads() (bool, <-chan struct{}) {
 // not know the session, which may exist all the same. The leader knows all sessions that were
 // opened before its term, and those that it opened.
 func (g *Group) SessionName(id api.SessionID) (name string, known bool) {
-	g.machine.view(func(ns *namespace, _ uint64) {
-		if s, ok := ns.sessions.Get(&sessionState{id: id}); ok {
-			name, known = s.name, true
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		if s := ns.Session(id); s != nil {
+			name, known = s.Name, true
 		}
 	})
 	return name, known

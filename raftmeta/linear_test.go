@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // The history that the linearizability test records: calls on one path.
@@ -34,7 +35,7 @@ type regState struct {
 	data string
 }
 
-const unseen = AnyGeneration
+const unseen = api.AnyGeneration
 
 // regModel is a file with Chubby's semantics. A call without an answer is placed at the end of the
 // history, so it may take effect at any moment after its start, or never visibly.
@@ -65,7 +66,7 @@ func regStep(s regState, c regCall, a regAnswer) (bool, any) {
 		return s.gen == 0, s
 	case c.kind == "get":
 		return matches(a.gen) && s.data == a.data && a.gen != 0, regState{a.gen, s.data}
-	case a.kind == "unknown" && c.gen != AnyGeneration && !matches(c.gen):
+	case a.kind == "unknown" && c.gen != api.AnyGeneration && !matches(c.gen):
 		return true, s
 	case a.kind == "unknown" && c.kind == "set":
 		return true, regState{unseen, c.data}
@@ -73,7 +74,7 @@ func regStep(s regState, c regCall, a regAnswer) (bool, any) {
 		return true, regState{}
 	case a.kind == "differs":
 		return matches(a.gen) && a.gen != c.gen, regState{a.gen, s.data}
-	case c.gen != AnyGeneration && !matches(c.gen):
+	case c.gen != api.AnyGeneration && !matches(c.gen):
 		return false, s
 	case c.kind == "delete":
 		return s.gen != 0, regState{}
@@ -144,11 +145,11 @@ func randomCall(rng *rand.Rand, paths int, known map[string]uint64) regCall {
 	case n < 16:
 		c.kind = "set"
 	case n < 18:
-		c.kind, c.gen = "set", AnyGeneration
+		c.kind, c.gen = "set", api.AnyGeneration
 	default:
 		c.kind = "delete"
 		if c.gen == 0 {
-			c.gen = AnyGeneration
+			c.gen = api.AnyGeneration
 		}
 	}
 	return c
@@ -158,7 +159,7 @@ func randomCall(rng *rand.Rand, paths int, known map[string]uint64) regCall {
 // the model knows their effect.
 func makeCall(t *testing.T, g *Group, rng *rand.Rand, c regCall) regAnswer {
 	ctx := context.Background()
-	if c.gen == AnyGeneration && rng.IntN(25) == 0 {
+	if c.gen == api.AnyGeneration && rng.IntN(25) == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(1500))*time.Microsecond)
 		defer cancel()

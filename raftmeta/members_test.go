@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -117,7 +119,7 @@ func TestNeverBelowQuorum(t *testing.T) {
 	}
 	ids := slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(id string) bool { return id == l.cfg.ID })
 	c.kill(ids[0])
-	eventually(t, "the dead one is missed", func() bool { return !l.live(memberOf(l, ids[0])) })
+	eventually(t, "the dead one is missed", func() bool { return !l.changer.live(memberOf(l, ids[0])) })
 	var q *QuorumError
 	if err := l.Remove(ctx, ids[1]); !errors.As(err, &q) || *q != (QuorumError{Voters: 2, Live: 1, Quorum: 2}) || !errors.Is(err, ErrQuorum) {
 		t.Errorf("remove a live one: %v", err)
@@ -137,9 +139,9 @@ func TestNeverBelowQuorum(t *testing.T) {
 func TestTransferToSilentVoter(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
-	id := l.successor()
+	id := l.changer.successor()
 	c.kill(id)
-	eventually(t, "the dead one is missed", func() bool { return !l.live(memberOf(l, id)) })
+	eventually(t, "the dead one is missed", func() bool { return !l.changer.live(memberOf(l, id)) })
 	var behind *BehindError
 	if err := l.TransferLeadership(short(t, 20*time.Second), id); !errors.As(err, &behind) {
 		t.Fatalf("transfer to a dead voter: %v", err)
@@ -195,11 +197,11 @@ func TestPromoteWaitsForTheLog(t *testing.T) {
 func TestOneChangeAtATime(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	l := c.leader()
-	l.changing.Lock()
+	l.changer.changing.Lock()
 	if err := l.AddNonvoter(t.Context(), "n4"); !errors.Is(err, ErrChanging) {
 		t.Errorf("add during a change: %v", err)
 	}
-	l.changing.Unlock()
+	l.changer.changing.Unlock()
 	if err := l.AddNonvoter(t.Context(), "n4"); err != nil {
 		t.Error(err)
 	}
@@ -256,7 +258,7 @@ func TestJoinIsInitializedOnce(t *testing.T) {
 	if _, err := Open(Config{Dir: dir, ID: "n4", Streams: c.mesh.streams("n4")}); !errors.Is(err, ErrWrongServer) {
 		t.Errorf("opened as another: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, logName)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, storage.LogName)); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,10 +1,11 @@
 package raftmeta
 
 import (
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
 )
@@ -32,8 +33,8 @@ type configuration struct {
 	servers []raft.Server
 }
 
-// logged records a configuration that is in the log.
-func (m *membership) logged(l *raft.Log) {
+// Logged records a configuration that is in the log.
+func (m *membership) Logged(l *raft.Log) {
 	servers, err := decodeMembers(l.Data)
 	if err != nil {
 		return // raft reports it
@@ -49,9 +50,9 @@ func (m *membership) logged(l *raft.Log) {
 	}
 }
 
-// truncated records that the log now ends before index. A configuration at or after index was not
+// Truncated records that the log now ends before index. A configuration at or after index was not
 // committed, and the one before it applies again.
-func (m *membership) truncated(index uint64) {
+func (m *membership) Truncated(index uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.latest.index < index {
@@ -84,7 +85,7 @@ func (m *membership) commit(index uint64, servers []raft.Server) {
 }
 
 // restored records the configuration of the newest snapshot.
-func (m *membership) restored(snaps *snapshotStore) error {
+func (m *membership) restored(snaps *storage.Snapshots) error {
 	metas, err := snaps.List()
 	if err == nil && len(metas) > 0 {
 		m.commit(metas[0].ConfigurationIndex, metas[0].Configuration.Servers)
@@ -112,63 +113,6 @@ func (m *membership) removedAt(index uint64) bool {
 	return m.mu.latest.index != 0 && index >= m.mu.latest.index && m.removed.CompareAndSwap(false, true)
 }
 
-// raftFSM is the machine as passed to raft. It also records configurations and snapshots.
-type raftFSM struct {
-	*machine
-	members *membership
-	store   *logStore
-}
-
-// ApplyBatch implements raft.BatchingFSM.
-func (r *raftFSM) ApplyBatch(logs []*raft.Log) []any {
-	for _, l := range logs {
-		if l.Type != raft.LogConfiguration {
-			continue
-		}
-		if servers, err := decodeMembers(l.Data); err == nil {
-			r.members.commit(l.Index, servers)
-		}
-	}
-	return r.machine.ApplyBatch(logs)
-}
-
-// Snapshot implements raft.FSM. It fails before the first command. Such a snapshot would end with
-// entry 1. A leader without entry 1 in its log would not send it, because raft looks up the entry
-// before.
-func (r *raftFSM) Snapshot() (raft.FSMSnapshot, error) {
-	f := r.freeze()
-	if f.applied == 0 {
-		return nil, raft.ErrNothingNewToSnapshot
-	}
-	f.persisted = r.covered
-	return f, nil
-}
-
-// Restore implements raft.FSM.
-func (r *raftFSM) Restore(source io.ReadCloser) error {
-	if err := r.machine.Restore(source); err != nil {
-		return err
-	}
-	for {
-		if f, ok := source.(*snapshotFile); ok {
-			r.covered(f.meta)
-			return nil
-		}
-		w, ok := source.(raft.ReadCloserWrapper)
-		if !ok {
-			return nil
-		}
-		source = w.WrappedReadCloser()
-	}
-}
-
-// covered records that both the state in memory and the snapshot with that description cover the
-// entries up to its last.
-func (r *raftFSM) covered(meta *raft.SnapshotMeta) {
-	r.members.commit(meta.ConfigurationIndex, meta.Configuration.Servers)
-	r.store.covered(entryID{meta.Index, meta.Term})
-}
-
 // serverOf returns the server with that id, or nil.
 func serverOf(servers []raft.Server, id string) *raft.Server {
 	for i := range servers {
@@ -177,14 +121,6 @@ func serverOf(servers []raft.Server, id string) *raft.Server {
 		}
 	}
 	return nil
-}
-
-// stallTimeout returns the time limit of a write of the log.
-func (g *Group) stallTimeout() time.Duration {
-	if g.members.several.Load() {
-		return min(g.cfg.StallTimeout, stallTimeoutMax)
-	}
-	return g.cfg.StallTimeout
 }
 
 // notMember is called when another server reports that this one is not a member.

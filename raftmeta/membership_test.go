@@ -2,7 +2,11 @@ package raftmeta
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
 )
@@ -19,9 +23,16 @@ func members(index, term uint64, ids ...string) *raft.Log {
 // TestMembersAfterTruncation replaces an uncommitted configuration by another one at a smaller
 // index, as a later leader does.
 func TestMembersAfterTruncation(t *testing.T) {
-	s, _ := newLogStore(t)
 	var m membership
-	s.members = &m
+	bolt, err := storage.OpenBolt(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bolt.Close() })
+	open := func() *storage.Log {
+		return storage.NewLog(bolt, storage.LogOptions{StallTimeout: func() time.Duration { return time.Minute }, OnFail: func(err error) { t.Error(err) }, Members: &m})
+	}
+	s := open()
 	store := func(logs ...*raft.Log) {
 		t.Helper()
 		if err := s.StoreLogs(logs); err != nil {
@@ -40,7 +51,7 @@ func TestMembersAfterTruncation(t *testing.T) {
 			t.Errorf("latest is %q at %d, not %q at %d", got, m.mu.latest.index, ids, index)
 		}
 	}
-	store(members(1, 1, "n1"), entry(2, ""), members(3, 1, "n1", "n2"), entry(4, ""), members(5, 1, "n1", "n2", "n3"))
+	store(members(1, 1, "n1"), &raft.Log{Index: 2, Term: 1, Type: raft.LogNoop}, members(3, 1, "n1", "n2"), &raft.Log{Index: 4, Term: 1, Type: raft.LogNoop}, members(5, 1, "n1", "n2", "n3"))
 	m.commit(1, []raft.Server{{ID: "n1", Address: "n1"}})
 	latest(5, "n1", "n2", "n3")
 	if err := s.DeleteRange(4, 5); err != nil {
@@ -61,8 +72,7 @@ func TestMembersAfterTruncation(t *testing.T) {
 	if err := s.DeleteRange(1, 2); err != nil {
 		t.Fatal(err)
 	}
-	s.recent.remove(1, 10)
-	if err := s.GetLog(3, new(raft.Log)); err != nil {
+	if err := open().GetLog(3, new(raft.Log)); err != nil {
 		t.Fatal(err)
 	}
 	latest(4, "n1", "n2", "n4")

@@ -10,6 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/wire"
@@ -136,7 +140,7 @@ func decodeHello(b []byte, self string) (from string, err error) {
 	case d.Err() != nil || name != helloName:
 		return "", errors.New("peer is not a server of a group")
 	case version != helloVersion || n != 4:
-		return "", &VersionError{What: "connection", Version: version, Known: helloVersion}
+		return "", &fsm.VersionError{What: "connection", Version: version, Known: helloVersion}
 	}
 	from, to := d.Str(), d.Str()
 	switch {
@@ -394,7 +398,7 @@ func decodeMembers(b []byte) ([]raft.Server, error) {
 		if d.IsNil() {
 			continue
 		}
-		for range d.ArrayMax(serversMax) {
+		for range d.ArrayMax(storage.MembersMax) {
 			var s raft.Server
 			for range d.Map() {
 				switch name := d.Str(); name {

@@ -12,9 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/internal/wire/wiretest"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // goldenMessages are the first message from n1 to n2 and a heartbeat of term 3, as in doc.go.
@@ -132,7 +135,7 @@ func TestMessagesRoundTrip(t *testing.T) {
 func TestMessageIsTruncated(t *testing.T) {
 	a := &raft.AppendEntriesRequest{Term: 1}
 	for i := range entriesPerWrite {
-		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, FileBytesMax)})
+		a.Entries = append(a.Entries, &raft.Log{Index: uint64(i + 1), Data: make([]byte, api.FileBytesMax)})
 	}
 	b := wiretest.Encode(func(e *wire.Encoder) { encodeRequest(e, a) })
 	_, got, err := decodeRequest(b, "n1")
@@ -163,7 +166,7 @@ func TestBadMessages(t *testing.T) {
 	if from, err := decodeHello(hello("n2", 1), "n2"); err != nil || from != "n1" {
 		t.Errorf("%s, %v", from, err)
 	}
-	var newer *VersionError
+	var newer *fsm.VersionError
 	if _, err := decodeHello(hello("n2", 2), "n2"); !errors.As(err, &newer) {
 		t.Errorf("newer: %v", err)
 	}

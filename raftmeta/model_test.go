@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // modelNode is a node of the model, which maps paths to nodes.
@@ -45,7 +48,7 @@ func (m model) set(p, data string, gen, made uint64) error {
 	if ok && n.dir {
 		return ErrIsDirectory
 	}
-	if gen != AnyGeneration && gen != n.gen {
+	if gen != api.AnyGeneration && gen != n.gen {
 		return ErrGeneration
 	}
 	if !ok {
@@ -65,9 +68,9 @@ func (m model) set(p, data string, gen, made uint64) error {
 func (m model) remove(p string, gen uint64, made uint64) error {
 	n, ok := m[p]
 	switch {
-	case !ok && (gen == AnyGeneration || gen == 0):
+	case !ok && (gen == api.AnyGeneration || gen == 0):
 		return ErrNotFound
-	case gen != AnyGeneration && gen != n.gen:
+	case gen != api.AnyGeneration && gen != n.gen:
 		return ErrGeneration
 	case n.dir && len(m.children(p)) > 0:
 		return ErrNotEmpty
@@ -88,7 +91,7 @@ func TestModel(t *testing.T) {
 	seen := map[uint64]bool{} // generations made
 	for i := range 3000 {
 		p := randomPath(rng)
-		gen := uint64(AnyGeneration)
+		gen := uint64(api.AnyGeneration)
 		switch rng.IntN(4) {
 		case 0:
 			gen = 0
@@ -184,13 +187,13 @@ func checkAll(t *testing.T, g *Group, m model) {
 		checkPath(t, g, m, p)
 		checkList(t, g, m, p)
 	}
-	g.machine.view(func(ns *namespace, _ uint64) {
-		checkNamespace(t, ns)
-		if ns.nodes.Len() != len(m) {
-			t.Fatalf("%d nodes, want %d", ns.nodes.Len(), len(m))
+	stateOf(t, g.machine)
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		if c := ns.Counts(); c.Files+c.Directories != len(m) {
+			t.Fatalf("%d files and %d directories, want %d nodes", c.Files, c.Directories, len(m))
 		}
 		for p, n := range m {
-			if got := ns.get(p); got.generation != n.gen || got.dir != n.dir || !bytes.Equal(got.data, []byte(n.data)) {
+			if got := ns.Get(p); got.Generation != n.gen || got.Dir != n.dir || !bytes.Equal(got.Data, []byte(n.data)) {
 				t.Fatalf("%s is %+v, want %+v", p, got, n)
 			}
 		}

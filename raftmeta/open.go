@@ -4,23 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"time"
 
-	"github.com/hashicorp/raft"
-	"github.com/steledb/stele/internal/vfs"
-	"golang.org/x/sync/semaphore"
-)
+	"github.com/steledb/stele/raftmeta/storage"
 
-// Names in the data directory. newSuffix marks a log that is still being created.
-const (
-	logName   = "raft.db"
-	newSuffix = ".new"
-	snapsName = "snapshots"
-	lockName  = "LOCK"
+	"github.com/steledb/stele/raftmeta/lease"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
+	"github.com/hashicorp/raft"
 )
 
 const (
@@ -49,50 +43,51 @@ func Open(cfg Config) (*Group, error) {
 }
 
 func newGroup(cfg Config) *Group {
-	g := &Group{
+	c := &core{
 		cfg:         cfg,
 		log:         cfg.Logger,
-		bridge:      &logBridge{to: cfg.Logger},
 		lead:        newLeadership(),
-		leader:      newLeaderWatch(),
 		contacts:    newContacts(),
-		proposals:   make(chan *proposal),
-		submissions: make(chan submission, submissionsMax),
-		batchDone:   make(chan struct{}),
-		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
-		snapshotDue: make(chan struct{}, 1),
-		suspected:   make(chan string, 1),
 		failed:      make(chan struct{}),
 		closing:     make(chan struct{}),
 		raftStopped: make(chan struct{}),
 	}
-	g.reads.wake = make(chan struct{}, 1)
-	g.machine = newMachine(g.fail)
-	g.service = newService(g, g.machine, cfg.Clock)
-	g.service.shareOf = cfg.ShareOf
+	c.machine = fsm.NewMachine(c.fail)
+	g := &Group{
+		core:      c,
+		dataDir:   &dataDir{core: c},
+		bridge:    &logBridge{to: cfg.Logger},
+		leader:    newLeaderWatch(),
+		detector:  newFailureDetector(c),
+		verifier:  newVerifier(c),
+		proposer:  newProposer(c),
+		snapshots: newSnapshotter(c),
+	}
+	g.changer = &memberChanger{core: c, verifier: g.verifier}
+	g.dataDir.onStored = g.snapshots.entryStored
+	g.service = lease.NewService(serviceReplica{g}, g.machine, cfg.Clock, cfg.QuotaOf)
 	g.disk = diskSpace{
 		free:    func() (int64, error) { return cfg.FS.FreeBytes(cfg.Dir) },
 		reserve: cfg.ReserveBytes,
 		start:   time.Now(),
 	}
-	g.trans = newTransport(cfg.ID, cfg.Streams, cfg.Logger, g.contacts)
-	g.trans.onRemoved = g.notMember
-	g.trans.connLost = g.connLost
-	g.trans.isMember = g.members.isMember
-	g.trans.fail = g.fail
+	c.trans = newTransport(cfg.ID, cfg.Streams, cfg.Logger, g.contacts)
+	c.trans.onRemoved = g.notMember
+	c.trans.connLost = g.detector.connLost
+	c.trans.isMember = g.members.isMember
+	c.trans.fail = g.fail
 	return g
 }
 
 func (g *Group) open() error {
 	cfg := g.cfg
-	if err := g.prepareDataDir(); err != nil {
+	if err := g.dataDir.prepare(); err != nil {
 		return err
 	}
-	snaps, err := openSnapshotStore(cfg.FS, filepath.Join(cfg.Dir, snapsName), g.fail)
+	snaps, err := storage.OpenSnapshots(cfg.FS, filepath.Join(cfg.Dir, storage.SnapshotsName), g.fail, g.snapshots.damaged)
 	if err != nil {
 		return err
 	}
-	snaps.onDamage = g.snapshotDamaged
 	g.snaps = snaps
 	notify := make(chan bool)
 	conf := g.raftConfig(notify)
@@ -102,7 +97,8 @@ func (g *Group) open() error {
 	if err := g.check(); err != nil {
 		return err
 	}
-	if err := g.openLog(logName); err != nil {
+	g.snapshots.logBytes.Store(g.dataDir.logBytes)
+	if err := g.openLog(storage.LogName); err != nil {
 		return err
 	}
 	if err := g.finishJoin(); err != nil {
@@ -127,28 +123,14 @@ func (g *Group) open() error {
 	}
 	g.trans.serve(g.raft, g.store)
 	g.start(g.memberLoop)
-	g.start(g.suspectLoop)
+	g.start(g.detector.loop)
 	g.start(g.catchUpLoop)
-	g.start(g.readLoop)
-	g.start(g.proposeLoop)
-	g.start(g.answerLoop)
-	g.start(g.snapshotLoop)
+	g.start(g.verifier.loop)
+	g.start(g.proposer.proposeLoop)
+	g.start(g.proposer.answerLoop)
+	g.start(g.snapshots.loop)
 	g.start(g.serviceLoop)
 	return nil
-}
-
-// prepareDataDir creates the data directory if necessary, and locks out other processes.
-func (g *Group) prepareDataDir() error {
-	fsys, dir := g.cfg.FS, g.cfg.Dir
-	if err := fsys.MkdirAll(dir); err != nil {
-		return fmt.Errorf("create data directory: %w", err)
-	}
-	if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-		return fmt.Errorf("sync parent of data directory: %w", err)
-	}
-	lock, err := lockDataDir(fsys, dir)
-	g.lock = lock
-	return err
 }
 
 func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
@@ -168,157 +150,11 @@ func (g *Group) raftConfig(notify chan<- bool) *raft.Config {
 	c.BatchApplyCh = true
 	c.ShutdownOnRemove = false
 	c.TrailingLogs = trailingLogs
-	// snapshotLoop decides when to take a snapshot.
+	// snapshotter.loop decides when to take a snapshot.
 	c.SnapshotThreshold = math.MaxUint64
 	c.SnapshotInterval = time.Hour
 	c.NoLegacyTelemetry = true
 	return c
-}
-
-// openLog opens the store of the log in the file with that name.
-func (g *Group) openLog(name string) error {
-	file := filepath.Join(g.cfg.Dir, name)
-	bolt, err := openBolt(file)
-	if err != nil {
-		return err
-	}
-	if g.cfg.wrapLog != nil {
-		bolt = g.cfg.wrapLog(bolt)
-	}
-	g.bolt = bolt
-	g.store = &logStore{
-		bolt: bolt, file: file, stall: g.stallTimeout, onFail: g.fail,
-		stored: g.entryStored, members: &g.members,
-	}
-	return nil
-}
-
-// initLog initializes a directory without a log as that of a new group's only voter, or of a server
-// that waits to be added. The log gets its final name once it is complete, so that a crash at any
-// point leaves the directory either initialized or not. A log with its final name defines the
-// voters, or that the server is joining.
-func (g *Group) initLog(conf *raft.Config) error {
-	fsys, dir := g.cfg.FS, g.cfg.Dir
-	file := filepath.Join(dir, logName)
-	if _, _, err := fsys.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	ids, err := g.snaps.ids()
-	if err != nil {
-		return err
-	}
-	if len(ids) > 0 {
-		return &CorruptError{file, 0, "log is missing, but there are snapshots"}
-	}
-	if err := fsys.Remove(file + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove unfinished log: %w", err)
-	}
-	if err := g.openLog(logName + newSuffix); err != nil {
-		return err
-	}
-	err = errors.Join(g.writeInitialState(conf), g.bolt.Close())
-	g.bolt = nil
-	if err != nil {
-		return fmt.Errorf("create log: %w", err)
-	}
-	if err := fsys.Rename(file+newSuffix, file); err != nil {
-		return fmt.Errorf("rename log: %w", err)
-	}
-	if err := fsys.SyncDir(dir); err != nil {
-		return fmt.Errorf("sync data directory: %w", err)
-	}
-	return nil
-}
-
-// writeInitialState writes the initial content of a new log.
-func (g *Group) writeInitialState(conf *raft.Config) error {
-	if err := g.store.Set([]byte(stableServerID), []byte(g.cfg.ID)); err != nil {
-		return err
-	}
-	if g.cfg.Join {
-		return g.store.SetUint64([]byte(stableJoining), 1)
-	}
-	return raft.BootstrapCluster(conf, g.store, g.store, g.snaps, g.trans, raft.Configuration{
-		Servers: []raft.Server{{
-			Suffrage: raft.Voter,
-			ID:       conf.LocalID,
-			Address:  g.trans.LocalAddr(),
-		}},
-	})
-}
-
-// check verifies the log, and computes how much of it the next snapshot will cover.
-func (g *Group) check() error {
-	sum, problems, err := checkDataDir(context.Background(), g.cfg.FS, g.cfg.Dir, g.snaps, false)
-	if err != nil {
-		return err
-	}
-	if len(problems) > 0 {
-		return problems[0]
-	}
-	if sum.serverID != "" && sum.serverID != g.cfg.ID {
-		return fmt.Errorf("%w: %s", ErrWrongServer, sum.serverID)
-	}
-	g.hasServerID = sum.serverID != ""
-	g.joined = sum.joining && (sum.last > 0 || sum.snapshot > 0)
-	g.logBytes.Store(sum.bytesAfterSnapshot())
-	return g.members.restored(g.snaps)
-}
-
-// finishJoin completes what a crash may have interrupted while the leader brought this server up to
-// date.
-func (g *Group) finishJoin() error {
-	if g.joined {
-		// From now on a log without entries is corrupt.
-		if err := g.store.SetUint64([]byte(stableJoining), 0); err != nil {
-			return err
-		}
-	}
-	superseded, err := g.superseded()
-	if err != nil || !superseded {
-		return err
-	}
-	// The snapshot is about to become the only copy.
-	if _, err := g.snaps.check(context.Background()); err != nil {
-		return err
-	}
-	first, err := g.store.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := g.store.LastIndex()
-	if err != nil {
-		return err
-	}
-	return g.store.DeleteRange(first, last)
-}
-
-// superseded reports whether the newest snapshot replaces the whole log. That is so for a snapshot
-// from the leader if the log ends before the snapshot does, which would leave a gap. It is also so
-// if the log has a different entry where the snapshot ends; that entry was never committed.
-func (g *Group) superseded() (bool, error) {
-	metas, err := g.snaps.List()
-	if err != nil || len(metas) == 0 {
-		return false, err
-	}
-	first, err := g.store.FirstIndex()
-	if err != nil {
-		return false, err
-	}
-	last, err := g.store.LastIndex()
-	if err != nil {
-		return false, err
-	}
-	end := entryID{metas[0].Index, metas[0].Term}
-	switch {
-	case last == 0 || first > end.index:
-		return false, nil
-	case last < end.index:
-		return true, nil
-	}
-	var l raft.Log
-	err = g.store.GetLog(end.index, &l)
-	return l.Term != end.term, err
 }
 
 // startRaft restores the newest snapshot and starts raft's goroutines.
@@ -332,13 +168,13 @@ func (g *Group) startRaft(conf *raft.Config) (err error) {
 			err = *p
 		}
 	}()
-	g.raft, err = raft.NewRaft(conf, &raftFSM{g.machine, &g.members, g.store}, g.store, g.store, g.snaps, g.trans)
+	g.raft, err = raft.NewRaft(conf, &serverFSM{machineFSM{g.machine}, &g.members, g.store}, g.store, g.store, g.snaps, g.trans)
 	if err == nil {
-		g.store.serving.Store(true)
+		g.store.SetServing()
 		return nil
 	}
 	// Raft's error does not describe what is wrong with a snapshot.
-	if _, problem := g.snaps.check(context.Background()); problem != nil {
+	if _, problem := g.snaps.Check(context.Background()); problem != nil {
 		return problem
 	}
 	return fmt.Errorf("start raft: %w", err)
@@ -358,18 +194,4 @@ func (g *Group) checkMembers() error {
 		return electNow(g.raft, g.cfg.LeaderLease)
 	}
 	return nil
-}
-
-// lockDataDir locks dir against other processes until the result is closed. The result is nil if the
-// file system has no locks.
-func lockDataDir(fsys vfs.FS, dir string) (io.Closer, error) {
-	l, ok := fsys.(vfs.Locker)
-	if !ok {
-		return nil, nil
-	}
-	lock, err := l.Lock(filepath.Join(dir, lockName))
-	if err != nil {
-		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
-	}
-	return lock, nil
 }

@@ -2,10 +2,12 @@ package raftmeta
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/hashicorp/raft"
 
@@ -37,7 +39,7 @@ type proposal struct {
 }
 
 type answer struct {
-	result result
+	result fsm.Result
 	err    error
 }
 
@@ -49,64 +51,82 @@ type submission struct {
 	last bool
 }
 
+// proposer appends commands to the log, in batches.
+type proposer struct {
+	*core
+	proposals   chan *proposal
+	submissions chan submission
+	batchDone   chan struct{} // receives once per answered batch
+	inFlight    *semaphore.Weighted
+}
+
+func newProposer(c *core) *proposer {
+	return &proposer{core: c,
+		proposals:   make(chan *proposal),
+		submissions: make(chan submission, submissionsMax),
+		batchDone:   make(chan struct{}),
+		inFlight:    semaphore.NewWeighted(inFlightBytesMax),
+	}
+}
+
 // proposeLoop passes proposals to raft in batches. Callers do not call raft directly, because
 // raft's queue may block, and its futures have no deadline. While batchesMax batches are in flight,
 // the next one forms. An fsync, here and on the other voters, costs more than the data it writes,
 // and raft alone would make one fsync per few commands.
-func (g *Group) proposeLoop() {
-	defer close(g.submissions)
+func (r *proposer) proposeLoop() {
+	defer close(r.submissions)
 	var batch []*proposal
 	batches := 0
 	for {
 		batch = batch[:0]
 		for len(batch) == 0 || batches >= batchesMax {
-			in := g.proposals
+			in := r.proposals
 			if len(batch) == entriesPerWrite {
 				in = nil
 			}
 			select {
 			case p := <-in:
 				batch = append(batch, p)
-			case <-g.batchDone:
+			case <-r.batchDone:
 				batches--
-			case <-g.closing:
+			case <-r.closing:
 				// The callers of these proposals wait for their answers.
-				g.submit(batch)
+				r.submit(batch)
 				return
 			}
 		}
 		for more := true; more && len(batch) < entriesPerWrite; {
 			select {
-			case p := <-g.proposals:
+			case p := <-r.proposals:
 				batch = append(batch, p)
 			default:
 				more = false
 			}
 		}
-		g.submit(batch)
+		r.submit(batch)
 		batches++
 	}
 }
 
 // submit passes a batch to raft.
-func (g *Group) submit(batch []*proposal) {
+func (r *proposer) submit(batch []*proposal) {
 	for i, p := range batch {
-		g.submissions <- submission{p, g.raft.Apply(p.command, 0), i == len(batch)-1}
+		r.submissions <- submission{p, r.raft.Apply(p.command, 0), i == len(batch)-1}
 	}
 }
 
 // answerLoop waits for the futures in order, in which raft also answers them.
-func (g *Group) answerLoop() {
-	for f := range g.submissions {
+func (r *proposer) answerLoop() {
+	for f := range r.submissions {
 		var a answer
 		if a.err = f.future.Error(); a.err == nil {
-			a.result = f.future.Response().(result)
+			a.result = f.future.Response().(fsm.Result)
 		}
-		g.inFlight.Release(int64(len(f.proposal.command)))
+		r.inFlight.Release(int64(len(f.proposal.command)))
 		if f.last {
 			select {
-			case g.batchDone <- struct{}{}:
-			case <-g.closing:
+			case r.batchDone <- struct{}{}:
+			case <-r.closing:
 			}
 		}
 		f.proposal.answer <- a
@@ -114,54 +134,40 @@ func (g *Group) answerLoop() {
 }
 
 // propose appends c to the log and returns its result.
-func (g *Group) propose(ctx context.Context, c command) (result, error) {
-	if err := g.usable(); err != nil {
-		return result{}, err
+func (r *proposer) propose(ctx context.Context, c fsm.Command) (fsm.Result, error) {
+	if err := r.usable(); err != nil {
+		return fsm.Result{}, err
 	}
-	p := &proposal{command: c.encode(), answer: make(chan answer, 1)}
+	p := &proposal{command: c.Encode(), answer: make(chan answer, 1)}
 	size := int64(len(p.command))
-	if err := g.inFlight.Acquire(ctx, size); err != nil {
-		return result{}, err
+	if err := r.inFlight.Acquire(ctx, size); err != nil {
+		return fsm.Result{}, err
 	}
 	select {
-	case g.proposals <- p:
+	case r.proposals <- p:
 	case <-ctx.Done():
-		g.inFlight.Release(size)
-		return result{}, ctx.Err()
-	case <-g.closing:
-		g.inFlight.Release(size)
-		return result{}, g.usable()
-	case <-g.failed:
-		g.inFlight.Release(size)
-		return result{}, g.usable()
+		r.inFlight.Release(size)
+		return fsm.Result{}, ctx.Err()
+	case <-r.closing:
+		r.inFlight.Release(size)
+		return fsm.Result{}, r.usable()
+	case <-r.failed:
+		r.inFlight.Release(size)
+		return fsm.Result{}, r.usable()
 	}
 	select {
 	case a := <-p.answer:
-		return a.result, g.proposeError(a.err)
+		return a.result, r.proposeError(a.err)
 	case <-ctx.Done():
-		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
-	case <-g.failed:
-		return result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, g.usable())
+		return fsm.Result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ctx.Err())
+	case <-r.failed:
+		return fsm.Result{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, r.usable())
 	}
 }
 
-// proposeError converts raft's error for a proposal.
-func (g *Group) proposeError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, raft.ErrNotLeader):
-		// Raft returns this error and the next before it appends the entry.
-		return g.notLeading()
-	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		return fmt.Errorf("%w: %w", ErrNotReady, err)
-	}
-	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
-}
-
-// Set writes data, at most FileBytesMax bytes, to the file at path if its content generation is
+// Set writes data, at most api.FileBytesMax bytes, to the file at path if its content generation is
 // gen, and returns the new generation. Zero for gen requires that the file does not exist.
-// AnyGeneration matches any generation, and a file that does not exist. Missing parent directories
+// api.AnyGeneration matches any generation, and a file that does not exist. Missing parent directories
 // are created.
 //
 // Set does not retain data. When it returns nil, the change is durable, and visible to every Get
@@ -177,7 +183,7 @@ func (g *Group) Set(ctx context.Context, path string, data []byte, gen uint64) (
 	return made, nil
 }
 
-// Delete removes the file or empty directory at path if its generation is gen; AnyGeneration
+// Delete removes the file or empty directory at path if its generation is gen; api.AnyGeneration
 // matches any. The generation of a directory changes when a child is added or removed. The error is
 // a *PathError, ErrNotFound, a *GenerationError, ErrNotEmpty, ErrNotReady, ErrClosed or ctx's, and
 // nothing was changed; or ErrOutcomeUnknown, and ctx's if ctx ended, and the change may still

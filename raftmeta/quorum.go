@@ -1,89 +1,116 @@
 package raftmeta
 
 import (
+	"context"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
-// contacts records the last answers of the other servers, and when the answered messages were sent.
-type contacts struct {
-	// answerSeen receives on each answer. Its capacity is one.
-	answerSeen chan struct{}
-	// mu guards the field in it. Never held across I/O.
+// readRounds lets all waiting readers share one verification.
+type readRounds struct {
 	mu struct {
 		sync.Mutex
-		of map[string]contact
+		// next is the round that can still be joined, nil if none is waiting.
+		next *readRound
 	}
+	// wake wakes verifier.loop. Its capacity is one.
+	wake chan struct{}
 }
 
-// contact records the answers of one other server.
-type contact struct {
-	// sentAt is when the latest answered message was sent, and term the term in its answer.
-	sentAt time.Time
-	term   uint64
-	// at is when the last answer arrived.
-	at time.Time
-	// match is the newest log entry that the server is known to share with the leader of matchTerm.
-	match, matchTerm uint64
+// readRound is one verification of leadership. term and err are set before done is closed.
+type readRound struct {
+	done chan struct{}
+	term uint64
+	err  error
 }
 
-func newContacts() *contacts {
-	c := &contacts{answerSeen: make(chan struct{}, 1)}
-	c.mu.of = map[string]contact{}
-	return c
-}
-
-// answered records that id reported its term in answer to a message sent at asked.
-func (c *contacts) answered(id string, sentAt time.Time, term uint64) {
-	c.mu.Lock()
-	k := c.mu.of[id]
-	k.at = time.Now()
-	if sentAt.After(k.sentAt) {
-		k.sentAt, k.term = sentAt, term
-	}
-	c.mu.of[id] = k
-	c.mu.Unlock()
-	select {
-	case c.answerSeen <- struct{}{}:
-	default:
-	}
-}
-
-// matched records that id has the log of the leader of that term up to match.
-func (c *contacts) matched(id string, term, match uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k := c.mu.of[id]
-	if term > k.matchTerm {
-		k.match, k.matchTerm = 0, term
-	}
-	k.match = max(k.match, match)
-	c.mu.of[id] = k
-}
-
-// get returns the record of id.
-func (c *contacts) get(id string) contact {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.of[id]
-}
-
-// since counts the servers in others that answered a message sent at v0 or later with a term of at
-// most term. later is set if any server reported a later term.
-func (c *contacts) since(v0 time.Time, term uint64, others []string) (n int, later bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range others {
-		switch k := c.mu.of[id]; {
-		case k.term > term:
-			later = true
-		case !k.sentAt.Before(v0):
-			n++
+// join returns a round whose verification has not begun.
+func (r *readRounds) join() *readRound {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.next == nil {
+		r.mu.next = &readRound{done: make(chan struct{})}
+		select {
+		case r.wake <- struct{}{}:
+		default:
 		}
 	}
-	return n, later
+	return r.mu.next
+}
+
+// take returns the waiting round, if any, and closes it to further readers.
+func (r *readRounds) take() *readRound {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	round := r.mu.next
+	r.mu.next = nil
+	return round
+}
+
+// verifier verifies that this server leads, for all waiting reads and KeepAlives together.
+type verifier struct {
+	*core
+	rounds readRounds
+}
+
+func newVerifier(c *core) *verifier {
+	v := &verifier{core: c}
+	v.rounds.wake = make(chan struct{}, 1)
+	return v
+}
+
+// loop verifies leadership for one round after another. A round ends when this server no longer
+// leads; callers wait for it with their own deadlines.
+func (v *verifier) loop() {
+	as := termPollers{}
+	defer func() { v.requestTerms(as, nil) }()
+	for {
+		select {
+		case <-v.rounds.wake:
+			if round := v.rounds.take(); round != nil {
+				round.term, round.err = v.verifyRound(as)
+				close(round.done)
+			}
+		case <-v.closing:
+			return
+		}
+	}
+}
+
+// linearize returns once the state machine includes every change that any server acknowledged
+// before linearize began.
+//
+// Proof: let T be the term that verify returns. No server was elected in a later term before
+// linearize began, so no change had been acknowledged in one. Changes of earlier terms were applied
+// here before the barrier of T was answered. Changes of T were acknowledged by this server, which
+// applies them first. Raft's AppliedIndex cannot replace the barrier: it is the index passed to the
+// state machine, not the index that the state machine has applied.
+func (v *verifier) linearize(ctx context.Context) error {
+	_, err := v.verify(ctx)
+	return err
+}
+
+// verify returns the term in which this server has caught up, and in which it led when verify began
+// or later: no server was elected in a later term before that. The error is ErrNotReady, a
+// *NotLeaderError, ErrClosed or ctx's.
+func (v *verifier) verify(ctx context.Context) (term uint64, err error) {
+	if err := v.usable(); err != nil {
+		return 0, err
+	}
+	if _, _, term, _ = v.lead.state(); term == 0 {
+		return 0, v.notLeading()
+	}
+	round := v.rounds.join()
+	select {
+	case <-round.done:
+		return round.term, round.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-v.closing:
+		return 0, v.usable()
+	case <-v.failed:
+		return 0, v.usable()
+	}
 }
 
 // termPoller requests the term of one other server on request.
@@ -97,26 +124,26 @@ type termPoller struct {
 // answered are asked again.
 const pollPause = 20 * time.Millisecond
 
-func (g *Group) pollTerm(a *termPoller) {
+// termPollers are the pollers of the other voters, by id.
+type termPollers map[string]*termPoller
+
+func (v *verifier) pollTerm(a *termPoller) {
 	for range a.requests {
 		sentAt := time.Now()
-		term, err := g.trans.term(a.id)
+		term, err := v.trans.term(a.id)
 		if err == nil {
-			g.contacts.answered(a.id, sentAt, term)
+			v.contacts.answered(a.id, sentAt, term)
 			continue
 		}
 		select {
 		case <-time.After(pollPause):
-		case <-g.closing:
+		case <-v.closing:
 		}
 	}
 }
 
-// termPollers are the pollers of the other voters, by id.
-type termPollers map[string]*termPoller
-
 // requestTerms requests the terms of the servers in ids, and stops the pollers of all other servers.
-func (g *Group) requestTerms(as termPollers, ids []string) {
+func (v *verifier) requestTerms(as termPollers, ids []string) {
 	current := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		current[id] = true
@@ -124,7 +151,7 @@ func (g *Group) requestTerms(as termPollers, ids []string) {
 		if a == nil {
 			a = &termPoller{id: id, requests: make(chan struct{}, 1)}
 			as[id] = a
-			g.start(func() { g.pollTerm(a) })
+			v.start(func() { v.pollTerm(a) })
 		}
 		select {
 		case a.requests <- struct{}{}:
@@ -137,22 +164,6 @@ func (g *Group) requestTerms(as termPollers, ids []string) {
 			delete(as, id)
 		}
 	}
-}
-
-// otherVoters returns the ids of the other voters in the latest configuration, and how many of them
-// form a quorum together with this server.
-func (g *Group) otherVoters() (ids []string, needed int) {
-	n := 0
-	for _, s := range g.raft.GetConfiguration().Configuration().Servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		n++
-		if string(s.ID) != g.cfg.ID {
-			ids = append(ids, string(s.ID))
-		}
-	}
-	return ids, n / 2
 }
 
 // verifyRound returns the term T in which this server has caught up, after it has verified that no
@@ -177,42 +188,42 @@ func (g *Group) otherVoters() (ids []string, needed int) {
 // heartbeats from before the request, so it is not used. Raft's leader lease is not used because it
 // depends on clocks. Nothing here waits for raft's main goroutine, which may be waiting for the
 // disk.
-func (g *Group) verifyRound(as termPollers) (uint64, error) {
+func (v *verifier) verifyRound(as termPollers) (uint64, error) {
 	v0 := time.Now()
 	again := time.NewTimer(pollPause)
 	defer again.Stop()
 	requested := false
 	for {
-		_, _, term, changed := g.lead.state()
-		if err := g.usable(); err != nil {
+		_, _, term, changed := v.lead.state()
+		if err := v.usable(); err != nil {
 			return 0, err
 		}
 		if term == 0 {
-			return 0, g.notLeading()
+			return 0, v.notLeading()
 		}
-		others, needed := g.otherVoters()
-		n, later := g.contacts.since(v0, term, others)
+		others, needed := v.otherVoters()
+		n, later := v.contacts.since(v0, term, others)
 		switch {
 		case later:
-			return 0, g.notLeading()
+			return 0, v.notLeading()
 		case n >= needed:
-			if g.raft.CurrentTerm() != term {
-				return 0, g.notLeading()
+			if v.raft.CurrentTerm() != term {
+				return 0, v.notLeading()
 			}
 			return term, nil
 		}
 		if !requested {
-			g.requestTerms(as, others)
+			v.requestTerms(as, others)
 			requested = true
 		}
 		select {
-		case <-g.contacts.answerSeen:
+		case <-v.contacts.answerSeen:
 		case <-again.C:
 			requested = false
 			again.Reset(pollPause)
 		case <-changed:
-		case <-g.closing:
-		case <-g.failed:
+		case <-v.closing:
+		case <-v.failed:
 		}
 	}
 }

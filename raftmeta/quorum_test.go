@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestNoStaleReadFromOldAnswers shows why verification uses the time of the request. The answers to
@@ -50,7 +51,7 @@ func oldAnswers(t *testing.T, c *cluster) bool {
 		t.Fatal(err)
 	}
 	next := c.leader(old.cfg.ID)
-	if _, err := next.Set(t.Context(), "/f", []byte("new"), AnyGeneration); err != nil {
+	if _, err := next.Set(t.Context(), "/f", []byte("new"), api.AnyGeneration); err != nil {
 		t.Log(err)
 		return false
 	}

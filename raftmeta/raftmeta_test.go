@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -81,19 +80,4 @@ func testSeed(tb testing.TB) uint64 {
 		}
 	})
 	return seed
-}
-
-// TestDocShowsTheGoldenBytes checks that the examples in doc.go are those of the golden tests.
-func TestDocShowsTheGoldenBytes(t *testing.T) {
-	b, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	squeeze := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	doc := squeeze(strings.ReplaceAll(string(b), "//", ""))
-	for _, example := range []string{goldenCommands[0].hex, goldenHeader + goldenStream} {
-		if !strings.Contains(doc, squeeze(example)) {
-			t.Errorf("doc.go does not have %s", example)
-		}
-	}
 }

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"context"
 
 	"github.com/hashicorp/raft"
@@ -76,21 +80,21 @@ func offline(cfg Config, do func(*Group) (*Recovery, error)) (*Recovery, error) 
 
 // inspect opens the data directory and reads its state of the group.
 func (g *Group) inspect(ctx context.Context) (*Recovery, error) {
-	lock, err := lockDataDir(g.cfg.FS, g.cfg.Dir)
+	lock, err := storage.LockDir(g.cfg.FS, g.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	g.lock = lock
-	if g.snaps, err = openSnapshotStore(g.cfg.FS, filepath.Join(g.cfg.Dir, snapsName), g.fail); err != nil {
+	if g.snaps, err = storage.OpenSnapshots(g.cfg.FS, filepath.Join(g.cfg.Dir, storage.SnapshotsName), g.fail, nil); err != nil {
 		return nil, err
 	}
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	if _, problem := g.snaps.check(ctx); problem != nil {
+	if _, problem := g.snaps.Check(ctx); problem != nil {
 		return nil, problem
 	}
-	if err := g.openLog(logName); err != nil {
+	if err := g.openLog(storage.LogName); err != nil {
 		return nil, err
 	}
 	r, err := g.recovery(ctx)
@@ -108,14 +112,15 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = raft.RecoverCluster(g.raftConfig(nil), g.machine, g.store, g.store, aheadStore{g.snaps}, g.trans, raft.Configuration{
+	err = raft.RecoverCluster(g.raftConfig(nil), machineFSM{g.machine}, g.store, g.store, aheadStore{g.snaps}, g.trans, raft.Configuration{
 		Servers: []raft.Server{{Suffrage: raft.Voter, ID: raft.ServerID(g.cfg.ID), Address: g.trans.LocalAddr()}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.machine.view(func(ns *namespace, _ uint64) {
-		r.Files, r.Directories, r.Bytes = ns.files, ns.nodes.Len()-ns.files, ns.bytes
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		counts := ns.Counts()
+		r.Files, r.Directories, r.Bytes = counts.Files, counts.Directories, counts.Bytes
 	})
 	return r, nil
 }
@@ -126,25 +131,25 @@ func (g *Group) recover(ctx context.Context) (*Recovery, error) {
 const recoverAhead = 1 << 32
 
 // aheadStore creates snapshots with an index increased by recoverAhead.
-type aheadStore struct{ *snapshotStore }
+type aheadStore struct{ *storage.Snapshots }
 
 // Create implements raft.SnapshotStore.
 func (s aheadStore) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
 	membersIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
-	return s.snapshotStore.Create(version, index+recoverAhead, term, members, membersIndex, trans)
+	return s.Snapshots.Create(version, index+recoverAhead, term, members, membersIndex, trans)
 }
 
 // recovery returns the state of the group in the data directory.
-func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
-	r := &Recovery{Server: g.cfg.ID}
-	metas, err := g.snaps.List()
+func (d *dataDir) recovery(ctx context.Context) (*Recovery, error) {
+	r := &Recovery{Server: d.cfg.ID}
+	metas, err := d.snaps.List()
 	if err != nil {
 		return nil, err
 	}
 	if len(metas) > 0 {
 		r.LastIndex, r.LastTerm = metas[0].Index, metas[0].Term
 	}
-	last, err := g.store.LastIndex()
+	last, err := d.store.LastIndex()
 	if err != nil {
 		return nil, err
 	}
@@ -154,25 +159,25 @@ func (g *Group) recovery(ctx context.Context) (*Recovery, error) {
 			return nil, err
 		}
 		var l raft.Log
-		if err := g.store.GetLog(i, &l); err != nil {
+		if err := d.store.GetLog(i, &l); err != nil {
 			return nil, err
 		}
 		r.LastIndex, r.LastTerm = l.Index, l.Term
 	}
-	g.members.mu.Lock()
-	defer g.members.mu.Unlock()
-	servers := g.members.mu.latest.servers
+	d.members.mu.Lock()
+	defer d.members.mu.Unlock()
+	servers := d.members.mu.latest.servers
 	if len(servers) == 0 {
 		return nil, ErrNothingToRecover
 	}
-	if serverOf(servers, g.cfg.ID) == nil && !g.hasServerID {
-		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, g.cfg.ID, servers)
+	if serverOf(servers, d.cfg.ID) == nil && !d.hasServerID {
+		return nil, fmt.Errorf("%w: %s is not among %v", ErrWrongServer, d.cfg.ID, servers)
 	}
 	for _, s := range servers {
 		switch {
-		case string(s.ID) == g.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
+		case string(s.ID) == d.cfg.ID && s.Suffrage == raft.Voter && voters(servers) == 1:
 			return nil, ErrOnlyVoter
-		case string(s.ID) == g.cfg.ID:
+		case string(s.ID) == d.cfg.ID:
 		case s.Suffrage == raft.Voter:
 			r.Voters = append(r.Voters, string(s.ID))
 		default:

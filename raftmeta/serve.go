@@ -7,12 +7,14 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/wire"
 )
 
 // serve starts answering the other servers on behalf of r, whose log is in store.
-func (t *transport) serve(r *raft.Raft, store *logStore) {
+func (t *transport) serve(r *raft.Raft, store *storage.Log) {
 	t.raft, t.store = r, store
 	t.workers.Go(t.heartbeatLoop)
 	if t.streams != nil {
@@ -72,7 +74,7 @@ func (t *transport) serveConn(c net.Conn) {
 		return
 	}
 	from, err := decodeHello(b, t.self)
-	if p, ok := c.(Proven); ok && err == nil && p.Server() != from {
+	if p, ok := c.(AuthenticatedConn); ok && err == nil && p.Server() != from {
 		err = fmt.Errorf("server %s claims to be server %.80q", p.Server(), from)
 	}
 	if err != nil {
@@ -180,12 +182,12 @@ func checkEntries(a *raft.AppendEntriesRequest) error {
 //
 // It bounds the commit index by the last entry that the request proves to be equal here. Raft would
 // commit to the end of its log, and apply entries that another leader left there.
-func prepareAppend(a *raft.AppendEntriesRequest, end *entryID) {
+func prepareAppend(a *raft.AppendEntriesRequest, end *storage.EntryID) {
 	last := a.PrevLogEntry + uint64(len(a.Entries))
-	if end != nil && a.PrevLogEntry < end.index {
-		a.Entries = a.Entries[min(end.index-a.PrevLogEntry, uint64(len(a.Entries))):]
-		a.PrevLogEntry, a.PrevLogTerm = end.index, end.term
-		last = max(last, end.index)
+	if end != nil && a.PrevLogEntry < end.Index {
+		a.Entries = a.Entries[min(end.Index-a.PrevLogEntry, uint64(len(a.Entries))):]
+		a.PrevLogEntry, a.PrevLogTerm = end.Index, end.Term
+		last = max(last, end.Index)
 	}
 	a.LeaderCommitIndex = min(a.LeaderCommitIndex, last)
 }
@@ -200,7 +202,7 @@ func (t *transport) answer(f *frames, k kind, request any, from string) (any, er
 	case kindHeartbeat:
 		return t.heartbeat(request.(*raft.AppendEntriesRequest))
 	case kindAppend:
-		prepareAppend(request.(*raft.AppendEntriesRequest), t.store.end.Load())
+		prepareAppend(request.(*raft.AppendEntriesRequest), t.store.SnapshotEnd())
 	case kindVote, kindPreVote, kindElect:
 		if ok, since := t.isMember(from); !ok {
 			return nil, &notMemberError{t.self, since}

@@ -8,6 +8,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/steledb/stele/raftmeta/storage"
+
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestKillRestart kills servers, the leader first, and restarts them at other addresses, finally
@@ -63,7 +67,7 @@ func TestOneWayPartition(t *testing.T) {
 		}
 		cut(l.cfg.ID, true)
 		next := c.leader(l.cfg.ID)
-		if _, err := next.Set(t.Context(), "/f", []byte("y"), AnyGeneration); err != nil {
+		if _, err := next.Set(t.Context(), "/f", []byte("y"), api.AnyGeneration); err != nil {
 			t.Error(err)
 		}
 		c.mesh.healAll()
@@ -87,7 +91,7 @@ func TestSnapshotReachesALaggingVoter(t *testing.T) {
 	for w := range 40 {
 		wg.Go(func() {
 			for i := range 50 {
-				mustSet(t, l, fmt.Sprintf("/d%d/f%d", w, i), "x", AnyGeneration)
+				mustSet(t, l, fmt.Sprintf("/d%d/f%d", w, i), "x", api.AnyGeneration)
 			}
 		})
 	}
@@ -99,11 +103,11 @@ func TestSnapshotReachesALaggingVoter(t *testing.T) {
 	}
 	g := c.open(id)
 	c.same()
-	old, err := filepath.Glob(filepath.Join(c.dirs[id], snapsName, "*"+snapshotSuffix))
+	old, err := filepath.Glob(filepath.Join(c.dirs[id], storage.SnapshotsName, "*"+storage.SnapshotSuffix))
 	if err != nil || len(old) == 0 {
 		t.Errorf("no snapshot came: %v", err)
 	}
-	if ids, err := g.snaps.ids(); err != nil || len(ids) == 0 {
+	if ids, err := g.snaps.IDs(); err != nil || len(ids) == 0 {
 		t.Errorf("no snapshot came: %v, %v", ids, err)
 	}
 	// It can lead from there.
@@ -132,7 +136,7 @@ func TestSnapshotThenCrash(t *testing.T) {
 	if err := l.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
-	copyFiles(t, filepath.Join(c.dirs[l.cfg.ID], snapsName), filepath.Join(c.dirs[id], snapsName))
+	copyFiles(t, filepath.Join(c.dirs[l.cfg.ID], storage.SnapshotsName), filepath.Join(c.dirs[id], storage.SnapshotsName))
 	c.open(id)
 	c.set("/last", "x")
 	c.same()
@@ -208,7 +212,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	if _, err := Open(Config{Dir: before, ID: id}); !errors.Is(err, ErrNoStreams) {
 		t.Errorf("before: %v", err)
 	}
-	copyFiles(t, filepath.Join(cfg.Dir, snapsName), filepath.Join(before, snapsName))
+	copyFiles(t, filepath.Join(cfg.Dir, storage.SnapshotsName), filepath.Join(before, storage.SnapshotsName))
 	for _, dir := range []string{cfg.Dir, before} {
 		g := openGroup(t, Config{Dir: dir, ID: id})
 		for i := range 30 {

@@ -4,12 +4,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/fsm"
+
 	"github.com/hashicorp/raft"
 )
 
 // counters count events since Open.
 type counters struct {
-	gets, lists, sets, deletes, snapshots atomic.Uint64
+	gets, lists, sets, deletes atomic.Uint64
 }
 
 // Stats is the state of a group at one moment, for metrics. Counters start at Open.
@@ -27,7 +29,7 @@ type Stats struct {
 	Bytes              int64 // of all paths, contents and ACL names
 
 	// Users is the number of users that hold something, UsersBytes and UsersSessions are their
-	// total usage, and UsersBytesMost is the largest usage of one user. See Share.
+	// total usage, and UsersBytesMost is the largest usage of one user. See Quota.
 	Users                      int
 	UsersBytes, UsersBytesMost int64
 	UsersSessions              int64
@@ -47,6 +49,7 @@ type Stats struct {
 // Stats returns the state of the group. It does not block.
 func (g *Group) Stats() Stats {
 	_, leader, term, _ := g.lead.state()
+	log := g.store.Counters()
 	s := Stats{
 		Leader:           leader,
 		Ready:            term != 0,
@@ -58,23 +61,19 @@ func (g *Group) Stats() Stats {
 		Lists:            g.count.lists.Load(),
 		Sets:             g.count.sets.Load(),
 		Deletes:          g.count.deletes.Load(),
-		Refused:          g.service.refused.Load(),
-		LogWrites:        g.store.writes.Load(),
-		LogEntries:       g.store.entries.Load(),
-		LogBytes:         g.store.bytes.Load(),
-		LogTime:          time.Duration(g.store.nanos.Load()),
-		Snapshots:        g.count.snapshots.Load(),
-		SnapshotLogBytes: g.logBytes.Load(),
+		Refused:          g.service.RefusedWrites(),
+		LogWrites:        log.Writes,
+		LogEntries:       log.Entries,
+		LogBytes:         log.Bytes,
+		LogTime:          log.Time,
+		Snapshots:        g.snapshots.taken.Load(),
+		SnapshotLogBytes: g.snapshots.logBytes.Load(),
 	}
-	g.machine.view(func(ns *namespace, _ uint64) {
-		s.Files, s.Directories = ns.files, ns.nodes.Len()-ns.files
-		s.Bytes = ns.bytes
-		s.Sessions = ns.sessions.Len()
-		s.Users, s.UsersBytes, s.UsersSessions = ns.usages.Len(), ns.used.bytes, ns.used.sessions
-		ns.usages.Ascend(func(u *usage) bool {
-			s.UsersBytesMost = max(s.UsersBytesMost, u.bytes)
-			return true
-		})
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) {
+		counts := ns.Counts()
+		s.Files, s.Directories, s.Bytes, s.Sessions = counts.Files, counts.Directories, counts.Bytes, counts.Sessions
+		s.Users, s.UsersBytes, s.UsersSessions = counts.Users, counts.UsersBytes, counts.UsersSessions
+		s.UsersBytesMost = ns.LargestUsage()
 	})
 	return s
 }
@@ -91,7 +90,7 @@ func voters(servers []raft.Server) int {
 
 // Sessions returns the number of open sessions that this server knows.
 func (g *Group) Sessions() (open int) {
-	g.machine.view(func(ns *namespace, _ uint64) { open = ns.sessions.Len() })
+	g.machine.View(func(ns *fsm.Namespace, _ uint64) { open = ns.Counts().Sessions })
 	return open
 }
 

@@ -14,7 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/raftmeta/api"
 )
 
 // The tests in this file run a group with the timeouts of production in virtual
@@ -23,7 +26,7 @@ import (
 
 // timedBolt is a log store whose writes take time.
 type timedBolt struct {
-	boltStore
+	storage.Backend
 	// pause is called before each write.
 	pause atomic.Pointer[func()]
 }
@@ -34,8 +37,8 @@ func (b *timedBolt) wait() {
 	}
 }
 
-func (b *timedBolt) StoreLogs(logs []*raft.Log) error { b.wait(); return b.boltStore.StoreLogs(logs) }
-func (b *timedBolt) Set(key, value []byte) error      { b.wait(); return b.boltStore.Set(key, value) }
+func (b *timedBolt) StoreLogs(logs []*raft.Log) error { b.wait(); return b.Backend.StoreLogs(logs) }
+func (b *timedBolt) Set(key, value []byte) error      { b.wait(); return b.Backend.Set(key, value) }
 
 // newTimedCluster returns a group of n voters with the default timeouts, and the log store of each.
 func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
@@ -43,8 +46,8 @@ func newTimedCluster(t *testing.T, n int) (*cluster, map[string]*timedBolt) {
 	disks := map[string]*timedBolt{}
 	c := newCluster(t, n, func(id string, c *Config) {
 		c.HeartbeatTimeout, c.CommitTimeout = 0, 0
-		c.wrapLog = func(b boltStore) boltStore {
-			disks[id] = &timedBolt{boltStore: b}
+		c.wrapLog = func(b storage.Backend) storage.Backend {
+			disks[id] = &timedBolt{Backend: b}
 			return disks[id]
 		}
 	})
@@ -75,11 +78,11 @@ func stallLeader(t *testing.T) {
 	start := time.Now()
 	lost := make(chan error, 1)
 	go func() {
-		_, err := old.Set(t.Context(), "/lost", nil, AnyGeneration)
+		_, err := old.Set(t.Context(), "/lost", nil, api.AnyGeneration)
 		lost <- err
 	}()
 	next := c.leader(old.cfg.ID)
-	if _, err := next.Set(t.Context(), "/g", []byte("y"), AnyGeneration); err != nil {
+	if _, err := next.Set(t.Context(), "/g", []byte("y"), api.AnyGeneration); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took > 5*time.Second {
@@ -182,7 +185,7 @@ func loadGroup(ctx context.Context, c *cluster, l *Group, disks map[string]*time
 	for w := range 64 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := l.Set(ctx, fmt.Sprintf("/load%d", w), nil, AnyGeneration); err != nil {
+				if _, err := l.Set(ctx, fmt.Sprintf("/load%d", w), nil, api.AnyGeneration); err != nil {
 					return // the load is over, or the leader has stepped down
 				}
 				written.Add(1)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/storage"
+
 	"github.com/hashicorp/raft"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
@@ -32,7 +34,7 @@ const (
 	idlePerServer = 3
 	// connsMax bounds the connections from other servers. Further ones are closed at once.
 	connsMax = 256
-	// connsPerServerMax bounds the connections from one Proven server, so that it cannot lock the others
+	// connsPerServerMax bounds the connections from one authenticated server, so that it cannot lock the others
 	// out. A server needs about ten.
 	connsPerServerMax = 48
 )
@@ -68,7 +70,7 @@ type transport struct {
 	answeredHeartbeats chan raft.RPC
 	// raft and store are set by serve.
 	raft  *raft.Raft
-	store *logStore
+	store *storage.Log
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -77,7 +79,7 @@ type transport struct {
 		idle         map[string][]*frames
 		conns        map[net.Conn]bool // all, in both directions
 		in           int               // number of those from other servers
-		perServer    map[string]int    // number of those from each Proven server
+		perServer    map[string]int    // number of those from each authenticated server
 	}
 	// done is closed when the connections are closed.
 	done    chan struct{}
@@ -141,7 +143,7 @@ func (t *transport) register(c net.Conn, in bool) bool {
 	if t.mu.disconnected || in && t.mu.in >= connsMax {
 		return false
 	}
-	if p, ok := c.(Proven); ok && in {
+	if p, ok := c.(AuthenticatedConn); ok && in {
 		if t.mu.perServer[p.Server()] >= connsPerServerMax {
 			return false
 		}
@@ -161,7 +163,7 @@ func (t *transport) closeConn(c net.Conn, in bool) {
 	defer t.mu.Unlock()
 	if in {
 		t.mu.in--
-		if p, ok := c.(Proven); ok {
+		if p, ok := c.(AuthenticatedConn); ok {
 			if t.mu.perServer[p.Server()]--; t.mu.perServer[p.Server()] == 0 {
 				delete(t.mu.perServer, p.Server())
 			}

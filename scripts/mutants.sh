@@ -27,8 +27,8 @@ fi
 if [ ${#packages[@]} -eq 0 ]; then
 	packages=(
 		security/acl security/token security/audit security/pki security/folder security/rollover # rights
-		node/authz node/command node/quota                                                            # rights, fencing, quotas
-		raftmeta/lock.go raftmeta/events.go raftmeta/session rpc table                             # leases, and decoders of input
+		node/authz node/command node/quota                                                         # rights, fencing, quotas
+		raftmeta/fsm/lock.go raftmeta/lease/events.go raftmeta/session rpc table                   # leases, and decoders of input
 		tablet/commitlog tablet/sstable blobfs/logproto blobfs/place                               # acknowledged data
 		client/metadata master
 	)
@@ -63,7 +63,7 @@ for package in "${packages[@]}"; do
 	esac
 	case $name in # the other tests of these packages take minutes
 	node/authz) run='Guard|Right|Method|Principal' ;;
-	raftmeta/lock.go | raftmeta/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
+	raftmeta/fsm/lock.go | raftmeta/lease/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
 	esac
 	result=$state/${package//\//-}.json
 	PATH="$PWD/scripts/mutants:$PATH" MUTANTS_GO=$go MUTANTS_STATE=$state MUTANTS_RUN=$run \

@@ -123,7 +123,9 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 
 func findLeader(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(ts.Exec("stele", "raft", "status", "--json"))
-	var status raftJSON
+	var status struct {
+		LeaderName string `json:"leader_name"`
+	}
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &status))
 	if status.LeaderName == "" {
 		ts.Fatalf("no leader is known: %+v", status)

@@ -1,31 +1,33 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
+	"slices"
+
+	"github.com/steledb/stele/cmd/stele/access"
+	"github.com/steledb/stele/cmd/stele/bench"
+	"github.com/steledb/stele/cmd/stele/blobs"
+	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/cmd/stele/cluster"
+	"github.com/steledb/stele/cmd/stele/config"
+	"github.com/steledb/stele/cmd/stele/locks"
+	"github.com/steledb/stele/cmd/stele/rows"
+	"github.com/steledb/stele/cmd/stele/serve"
+	"github.com/steledb/stele/cmd/stele/tables"
+	"github.com/steledb/stele/cmd/stele/tools"
 )
 
-func main() { os.Exit(mainCode()) }
+func main() { os.Exit(cli.Main(groups)) }
 
-// mainCode runs the command line and returns the exit code.
-func mainCode() int {
-	// The first signal cancels the context. Then stop restores the default action, so that a second
-	// signal ends a process that hangs.
-	ctx, stop := signal.NotifyContext(context.Background(), signals()...)
-	context.AfterFunc(ctx, stop)
-	defer stop()
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	return a.run(ctx, os.Args[1:])
-}
-
-// signals returns the signals that end a command gracefully. SIGHUP is not among them if it is
-// ignored, as under nohup.
-func signals() []os.Signal {
-	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
-		all = append(all, syscall.SIGHUP)
+// groups returns all commands, in the order of the help.
+func groups(a *cli.App) []cli.Group {
+	nodes := slices.Concat(serve.Commands(a), cluster.StatusCommands(a), config.Commands(a), cluster.Commands(a), access.Commands(a))
+	return []cli.Group{
+		{ID: "node", Title: "Nodes:", Commands: nodes},
+		{ID: "schema", Title: "Tables:", Commands: tables.Commands(a)},
+		{ID: "data", Title: "Rows:", Commands: rows.Commands(a)},
+		{ID: "blobs", Title: "Blobs:", Commands: blobs.Commands(a)},
+		{ID: "locks", Title: "Locks:", Commands: locks.Commands(a)},
+		{ID: cli.GroupTools, Title: "Tools:", Commands: slices.Concat(bench.Commands(a), tools.Commands(a))},
 	}
-	return all
 }

@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/cmd/stele/cli/clitest"
+	"github.com/steledb/stele/cmd/stele/config"
 )
 
 // C4: every command has help, and its examples use existing commands and flags.
 func TestCommandsAreExplained(t *testing.T) {
-	a, _, _ := testApp()
-	root := a.rootCommand()
+	a, _, _ := clitest.New()
+	root := a.Root(groups(a))
 	var each func(cmd *cobra.Command)
 	each = func(cmd *cobra.Command) {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
@@ -77,8 +80,8 @@ func checkExample(t *testing.T, root *cobra.Command, line string) {
 
 // Flags with the same meaning have the same name in all commands.
 func TestFlagNames(t *testing.T) {
-	a, _, _ := testApp()
-	root := a.rootCommand()
+	a, _, _ := clitest.New()
+	root := a.Root(groups(a))
 	for _, path := range []string{"get", "scan", "count"} {
 		cmd, _, _ := root.Find([]string{path})
 		for _, name := range []string{"family", "column", "versions", "since", "until", "escaped"} {
@@ -93,6 +96,21 @@ func TestFlagNames(t *testing.T) {
 			if cmd.Flags().Lookup(name) == nil {
 				t.Errorf("%s has no --%s", path, name)
 			}
+		}
+	}
+}
+
+// C5: serve has a flag for each setting.
+func TestServeHasAllSettings(t *testing.T) {
+	a, _, _ := clitest.New()
+	serve, _, err := a.Root(groups(a)).Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range config.Settings {
+		s := &config.Settings[i]
+		if f := serve.Flags().Lookup(s.Flag()); f == nil || !strings.Contains(f.Usage, s.Usage) {
+			t.Errorf("%s: serve has no such flag", s.Key)
 		}
 	}
 }

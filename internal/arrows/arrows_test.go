@@ -57,6 +57,58 @@ var only = []struct{ path, part, why string }{
 	{"github.com/prometheus/client_golang", "node", "packages count in plain atomics; the node exports them"},
 }
 
+// never lists what a directory and its packages must not import, and why.
+var never = []struct{ dir, path, why string }{
+	{"raftmeta/fsm", "github.com/hashicorp/raft", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/session", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/lease", "the state machine depends only on commands"},
+	{"raftmeta/fsm", module + "raftmeta/storage", "the state machine depends only on commands"},
+	{"raftmeta/storage", module + "raftmeta/lease", "files know nothing of sessions"},
+	{"raftmeta/lease", module + "raftmeta/storage", "the lock service proposes commands through a Replica"},
+	{"raftmeta/lease", "github.com/hashicorp/raft", "the lock service proposes commands through a Replica"},
+}
+
+// commands lists what the packages of the command line may import of each other, besides cmd/stele/cli.
+var commands = map[string][]string{
+	"cli":         {},
+	"cli/clitest": {},
+	"config":      {},
+	"serve":       {"config"},
+	"tools":       {"config"}, // stele.yaml(5)
+	"access":      {}, "bench": {}, "blobs": {}, "cluster": {}, "locks": {}, "rows": {}, "tables": {},
+}
+
+// TestCommands: the groups of commands are independent of each other, and only the program imports them.
+func TestCommands(t *testing.T) {
+	const program = module + "cmd/stele"
+	for _, p := range packages(t) {
+		name, isCommand := strings.CutPrefix(p.ImportPath, program+"/")
+		may, known := commands[name]
+		if isCommand && !known {
+			t.Errorf("%s is not a known package of commands: see cmd/stele/doc.go", p.ImportPath)
+		}
+		for _, imp := range p.Imports {
+			to, ok := strings.CutPrefix(imp, program+"/")
+			if ok && p.ImportPath != program && to != "cli" && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: groups of commands share only cmd/stele/cli", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+// services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
+// without those that are not listed.
+var services = map[string][]string{
+	"hostgate":  {},
+	"stages":    {"namespace"},
+	"removal":   {"namespace"},
+	"tokenauth": {"advertise", "authz", "hostgate"},
+	"certs":     {"authz"},
+	"gossipkey": {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"authority": {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"enrol":     {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
+}
+
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -76,6 +128,11 @@ func TestArrows(t *testing.T) {
 			for _, o := range only {
 				if (imp == o.path || strings.HasPrefix(imp, o.path+"/")) && part != o.part {
 					t.Errorf("%s imports %s: only %s may, because %s", p.ImportPath, imp, o.part, o.why)
+				}
+			}
+			for _, n := range never {
+				if within(p.ImportPath, module+n.dir) && within(imp, n.path) {
+					t.Errorf("%s imports %s: %s may not, because %s", p.ImportPath, imp, n.dir, n.why)
 				}
 			}
 			if !strings.HasPrefix(imp, module) {
@@ -108,6 +165,21 @@ func sibling(from, to string) error {
 		return fmt.Errorf("%s imports %s: of its siblings it may import %v", from, to, may)
 	}
 	return nil
+}
+
+// TestServices holds the services of a node to the packages of node that they may import.
+func TestServices(t *testing.T) {
+	for _, p := range packages(t) {
+		may, bound := services[strings.TrimPrefix(p.ImportPath, module+"node/")]
+		if !bound {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if to, ok := strings.CutPrefix(imp, module+"node/"); ok && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: it may import only %v of node's packages", p.ImportPath, imp, may)
+			}
+		}
+	}
 }
 
 // TestProgramsImportNoTestPackages: packages that import testing are imported only by packages that
@@ -199,6 +271,9 @@ func TestFileSizes(t *testing.T) {
 		}
 	}
 }
+
+// within reports whether a package is dir or one of the packages in it.
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func partOf(path string) string {
 	part, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")

@@ -19,8 +19,8 @@ const (
 
 // ShareOf returns what a user may hold of the lock service if the leader has so much memory. Together, the clients of an open cluster may
 // hold what all users may.
-func ShareOf(memoryBytes int64, owner string) raftmeta.Share {
-	s := raftmeta.Share{
+func ShareOf(memoryBytes int64, owner string) raftmeta.Quota {
+	s := raftmeta.Quota{
 		Owner: owner, AllBytes: min(memoryBytes/memoryShare, bytesMost), AllLeaderBytes: memoryBytes / leaderShare,
 		AllSessions: metaapi.SessionsMax - metaapi.SessionsForNodes,
 	}

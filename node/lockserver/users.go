@@ -19,7 +19,7 @@ import (
 
 // userGroup is the part of the Raft group that the lock service for users needs.
 type userGroup interface {
-	ServiceFor(raftmeta.Share) metaapi.Service
+	ServiceFor(raftmeta.Quota) metaapi.Service
 	Sessions() int
 	SessionName(id metaapi.SessionID) (name string, known bool)
 }
@@ -176,9 +176,9 @@ func (s userService) CloseSession(ctx context.Context, id metaapi.SessionID) err
 }
 
 // Get implements metaapi.Service.
-func (s userService) Get(ctx context.Context, p string, id metaapi.SessionID) (f metaapi.File, leave metaapi.CacheLeave, err error) {
+func (s userService) Get(ctx context.Context, p string, id metaapi.SessionID) (f metaapi.File, perm metaapi.CachePermission, err error) {
 	if err := s.both(id, p); err != nil {
-		return f, leave, err
+		return f, perm, err
 	}
 	return s.Service.Get(ctx, p, id)
 }

@@ -64,7 +64,7 @@ type lagging struct {
 	closed metaapi.SessionID
 }
 
-func (l *lagging) ServiceFor(raftmeta.Share) metaapi.Service { return l }
+func (l *lagging) ServiceFor(raftmeta.Quota) metaapi.Service { return l }
 func (l *lagging) Sessions() int                             { return 0 }
 
 func (l *lagging) SessionName(id metaapi.SessionID) (name string, known bool) {

@@ -123,13 +123,13 @@ func (s *Streams) Close() error { return s.cfg.Listener.Close() }
 // Addr implements net.Listener.
 func (s *Streams) Addr() net.Addr { return s.cfg.Listener.Addr() }
 
-// voterConn is a connection whose certificate names the voter. It implements raftmeta.Proven.
+// voterConn is a connection whose certificate names the voter. It implements raftmeta.AuthenticatedConn.
 type voterConn struct {
 	net.Conn
 	id string
 }
 
-// Server implements raftmeta.Proven.
+// Server implements raftmeta.AuthenticatedConn.
 func (c *voterConn) Server() string { return c.id }
 
 // greetingsMax bounds the connections that wait for a greeting, greetingsOfOne those of one node; more are closed. In a cluster with

@@ -38,10 +38,10 @@ func BenchmarkRequest(b *testing.B) {
 
 func BenchmarkFile(b *testing.B) {
 	f := File{Stat: Stat{Path: "/servers/n1", Instance: 1 << 20, Generation: 1 << 21, LockGeneration: 1 << 21, Bytes: 100, Lock: Exclusive, Holders: []SessionID{300}}, Data: make([]byte, 100)}
-	benchmark(b, func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, CacheLeave{true, 2, 9}) },
+	benchmark(b, func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, CachePermission{true, 2, 9}) },
 		func(d *wire.Decoder) {
 			var back File
-			var leave CacheLeave
+			var leave CachePermission
 			decodeStat(d, &back, &leave)
 		})
 }

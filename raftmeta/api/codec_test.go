@@ -156,12 +156,12 @@ func TestResults(t *testing.T) {
 		Path: "/a", Dir: true, Instance: 1, Generation: 2, LockGeneration: 3, ACLGeneration: 4, ACL: "ops",
 		Ephemeral: 5, Bytes: 6, Children: 7, Lock: Shared, Holders: []SessionID{8, 1 << 50},
 	}, Data: []byte("data")}
-	leave := CacheLeave{OK: true, Term: 9, At: 1 << 33}
+	perm := CachePermission{OK: true, Term: 9, At: 1 << 33}
 	var gotFile File
-	var gotLeave CacheLeave
-	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, leave) }))
-	if decodeStat(&d, &gotFile, &gotLeave); d.Err() != nil || !reflect.DeepEqual(gotFile, f) || gotLeave != leave {
-		t.Errorf("file: %+v %+v %v", gotFile, gotLeave, d.Err())
+	var gotPerm CachePermission
+	d := wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, perm) }))
+	if decodeStat(&d, &gotFile, &gotPerm); d.Err() != nil || !reflect.DeepEqual(gotFile, f) || gotPerm != perm {
+		t.Errorf("file: %+v %+v %v", gotFile, gotPerm, d.Err())
 	}
 	all := []Stat{f.Stat, {Path: "/b"}}
 	d = wire.NewDecoder(wiretest.Encode(func(e *wire.Encoder) { appendStats(e, all) }))

@@ -34,16 +34,16 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-type fileAndLeave struct {
+type fileAndPermission struct {
 	File
-	leave CacheLeave
+	perm CachePermission
 }
 
 func FuzzFile(f *testing.F) {
 	s := Stat{Path: "/a", Generation: 5, Lock: Shared, Holders: []SessionID{1, 2}, ACL: "x"}
-	f.Add(wiretest.Encode(func(e *wire.Encoder) { appendStat(e, &s, []byte("d"), true, CacheLeave{true, 1, 2}) }))
-	wiretest.FuzzResult(f, func(d *wire.Decoder, r *fileAndLeave) { decodeStat(d, &r.File, &r.leave) },
-		func(e *wire.Encoder, r *fileAndLeave) { appendStat(e, &r.Stat, r.Data, true, r.leave) })
+	f.Add(wiretest.Encode(func(e *wire.Encoder) { appendStat(e, &s, []byte("d"), true, CachePermission{true, 1, 2}) }))
+	wiretest.FuzzResult(f, func(d *wire.Decoder, r *fileAndPermission) { decodeStat(d, &r.File, &r.perm) },
+		func(e *wire.Encoder, r *fileAndPermission) { appendStat(e, &r.Stat, r.Data, true, r.perm) })
 }
 
 func FuzzList(f *testing.F) {

@@ -93,19 +93,19 @@ func (m *remote) CloseSession(ctx context.Context, s SessionID) error {
 	return m.call(ctx, MethodCloseSession, request{session: s}, nil)
 }
 
-func (m *remote) Get(ctx context.Context, path string, s SessionID) (f File, leave CacheLeave, err error) {
-	err = m.call(ctx, MethodGet, request{path: path, session: s}, func(d *wire.Decoder) { decodeStat(d, &f, &leave) })
-	return f, leave, err
+func (m *remote) Get(ctx context.Context, path string, s SessionID) (f File, perm CachePermission, err error) {
+	err = m.call(ctx, MethodGet, request{path: path, session: s}, func(d *wire.Decoder) { decodeStat(d, &f, &perm) })
+	return f, perm, err
 }
 
 func (m *remote) GetStale(ctx context.Context, path string) (f File, err error) {
-	err = m.call(ctx, MethodGet, request{path: path, stale: true}, func(d *wire.Decoder) { decodeStat(d, &f, &CacheLeave{}) })
+	err = m.call(ctx, MethodGet, request{path: path, stale: true}, func(d *wire.Decoder) { decodeStat(d, &f, &CachePermission{}) })
 	return f, err
 }
 
 func (m *remote) Stat(ctx context.Context, path string) (Stat, error) {
 	var f File
-	err := m.call(ctx, MethodStat, request{path: path}, func(d *wire.Decoder) { decodeStat(d, &f, &CacheLeave{}) })
+	err := m.call(ctx, MethodStat, request{path: path}, func(d *wire.Decoder) { decodeStat(d, &f, &CachePermission{}) })
 	return f.Stat, err
 }
 

@@ -46,7 +46,7 @@ func (w *mapWriter) end() {
 }
 
 // appendStat encodes a Stat. If isFile is set, it adds the content and the cache permission.
-func appendStat(e *wire.Encoder, s *Stat, data []byte, isFile bool, leave CacheLeave) {
+func appendStat(e *wire.Encoder, s *Stat, data []byte, isFile bool, perm CachePermission) {
 	w := beginMap(e)
 	w.key("path").Str(s.Path)
 	if s.Dir {
@@ -73,17 +73,17 @@ func appendStat(e *wire.Encoder, s *Stat, data []byte, isFile bool, leave CacheL
 	}
 	if isFile {
 		w.key("data").Bin(data)
-		if leave.OK {
+		if perm.OK {
 			w.key("leave").Array(2)
-			e.Uint(leave.Term)
-			e.Uint(leave.At)
+			e.Uint(perm.Term)
+			e.Uint(perm.At)
 		}
 	}
 	w.end()
 }
 
 // decodeStat reads what appendStat wrote. Data is a copy.
-func decodeStat(d *wire.Decoder, f *File, leave *CacheLeave) {
+func decodeStat(d *wire.Decoder, f *File, perm *CachePermission) {
 	s := &f.Stat
 	for range d.Map() {
 		switch key := d.Bytes(); string(key) {
@@ -114,7 +114,7 @@ func decodeStat(d *wire.Decoder, f *File, leave *CacheLeave) {
 		case "data":
 			f.Data = slices.Clone(d.Bytes())
 		case "leave":
-			decodeLeave(d, leave)
+			decodePermission(d, perm)
 		default:
 			d.Skip()
 		}
@@ -139,25 +139,25 @@ func decodeHolders(d *wire.Decoder, s *Stat) {
 	}
 }
 
-func decodeLeave(d *wire.Decoder, leave *CacheLeave) {
+func decodePermission(d *wire.Decoder, perm *CachePermission) {
 	n := d.Array()
 	for i := range n {
 		switch i {
 		case 0:
-			leave.Term = d.Uint()
+			perm.Term = d.Uint()
 		case 1:
-			leave.At = d.Uint()
+			perm.At = d.Uint()
 		default:
 			d.Skip()
 		}
 	}
-	leave.OK = n >= 2
+	perm.OK = n >= 2
 }
 
 func appendStats(e *wire.Encoder, all []Stat) {
 	e.Array(len(all))
 	for i := range all {
-		appendStat(e, &all[i], nil, false, CacheLeave{})
+		appendStat(e, &all[i], nil, false, CachePermission{})
 	}
 }
 
@@ -167,7 +167,7 @@ func decodeStats(d *wire.Decoder) []Stat {
 	all := make([]Stat, 0, min(n, 1024))
 	for range n {
 		var f File
-		decodeStat(d, &f, &CacheLeave{})
+		decodeStat(d, &f, &CachePermission{})
 		if d.Err() != nil {
 			return nil
 		}

@@ -97,7 +97,7 @@ func (r *request) serve(ctx context.Context, s Service) (answer, error) {
 		return r.serveGet(ctx, s)
 	case MethodStat:
 		st, err := s.Stat(ctx, r.path)
-		return func(e *wire.Encoder) { appendStat(e, &st, nil, false, CacheLeave{}) }, err
+		return func(e *wire.Encoder) { appendStat(e, &st, nil, false, CachePermission{}) }, err
 	case MethodList:
 		all, err := s.List(ctx, r.path)
 		return func(e *wire.Encoder) { appendStats(e, all) }, err
@@ -136,12 +136,12 @@ func (r *request) serveWrite(ctx context.Context, s Service) (answer, error) {
 
 func (r *request) serveGet(ctx context.Context, s Service) (answer, error) {
 	var f File
-	var leave CacheLeave
+	var perm CachePermission
 	var err error
 	if r.stale {
 		f, err = s.GetStale(ctx, r.path)
 	} else {
-		f, leave, err = s.Get(ctx, r.path, r.session)
+		f, perm, err = s.Get(ctx, r.path, r.session)
 	}
-	return func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, leave) }, err
+	return func(e *wire.Encoder) { appendStat(e, &f.Stat, f.Data, true, perm) }, err
 }

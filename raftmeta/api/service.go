@@ -188,7 +188,7 @@ const (
 	// FailedOver: there is a new leader, or the event queue of the session overflowed. In both
 	// cases events may have been missed, and the session has no watches. The client drops its whole
 	// cache, sets its watches again, and then reads the watched paths again. A Get whose
-	// CacheLeave.At is less than the number of this event must not be cached. A new leader sends it
+	// CachePermission.At is less than the number of this event must not be cached. A new leader sends it
 	// to every session.
 	FailedOver
 	// CacheInvalid: the file Path is about to change. The client must drop its copy before it
@@ -242,7 +242,7 @@ type SetOptions struct {
 	// error is ErrStale.
 	Guard Sequencer
 	// Owner, if not empty, is the user on whose behalf a node makes the change: the file is charged
-	// to the share of that user. Only Set uses it, and only for nodes.
+	// to the quota of that user. Only Set uses it, and only for nodes.
 	Owner string
 }
 
@@ -305,9 +305,9 @@ type Service interface {
 	CloseSession(ctx context.Context, s SessionID) error
 
 	// Get returns the file at path. With a session, the answer may permit the session to cache the
-	// file until it receives CacheInvalid. leave.At is the sequence number of the session's last
-	// event when the file was read, in the term leave.Term: a later event may concern this answer.
-	Get(ctx context.Context, path string, s SessionID) (f File, leave CacheLeave, err error)
+	// file until it receives CacheInvalid. perm.At is the sequence number of the session's last
+	// event when the file was read, in the term perm.Term: a later event may concern this answer.
+	Get(ctx context.Context, path string, s SessionID) (f File, perm CachePermission, err error)
 	// GetStale returns the file at path as this server has it, which may be out of date. Any voter
 	// answers.
 	GetStale(ctx context.Context, path string) (File, error)
@@ -349,8 +349,8 @@ type Service interface {
 	Unwatch(ctx context.Context, s SessionID, path string, watch uint64) error
 }
 
-// CacheLeave reports whether a client may cache the result of a Get.
-type CacheLeave struct {
+// CachePermission reports whether a client may cache the result of a Get.
+type CachePermission struct {
 	OK   bool
 	Term uint64
 	At   uint64

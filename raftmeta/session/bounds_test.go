@@ -77,24 +77,24 @@ func TestConfigBounds(t *testing.T) {
 // event that emptied the cache and after the last invalidation of its path, and is not older than
 // the cached file.
 func TestCacheKeepsOnlyWhatIsCurrent(t *testing.T) {
-	type leave = api.CacheLeave
+	type permission = api.CachePermission
 	for _, c := range []struct {
 		name       string
-		leave      leave
+		perm       permission
 		generation uint64
 		before     func(c *cache) // called during the fetch
 		kept       bool
 	}{
-		{"current", leave{OK: true, Term: 3, At: 9}, 5, nil, true},
-		{"no leave", leave{Term: 3, At: 9}, 5, nil, false},
-		{"an older term", leave{OK: true, Term: 2, At: 9}, 5, nil, false},
-		{"a later term", leave{OK: true, Term: 4, At: 9}, 5, nil, false},
-		{"emptied at that event", leave{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.empty(9) }, true},
-		{"emptied after it", leave{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.empty(10) }, false},
-		{"invalid at that event", leave{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.invalidate("/f", 9) }, true},
-		{"invalid after it", leave{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.invalidate("/f", 10) }, false},
-		{"another file invalid", leave{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.invalidate("/g", 10) }, true},
-		{"a new term meanwhile", leave{OK: true, Term: 4, At: 9}, 5, func(c *cache) { c.newTerm(4) }, false},
+		{"current", permission{OK: true, Term: 3, At: 9}, 5, nil, true},
+		{"no permission", permission{Term: 3, At: 9}, 5, nil, false},
+		{"an older term", permission{OK: true, Term: 2, At: 9}, 5, nil, false},
+		{"a later term", permission{OK: true, Term: 4, At: 9}, 5, nil, false},
+		{"emptied at that event", permission{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.empty(9) }, true},
+		{"emptied after it", permission{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.empty(10) }, false},
+		{"invalid at that event", permission{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.invalidate("/f", 9) }, true},
+		{"invalid after it", permission{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.invalidate("/f", 10) }, false},
+		{"another file invalid", permission{OK: true, Term: 3, At: 9}, 5, func(c *cache) { c.invalidate("/g", 10) }, true},
+		{"a new term meanwhile", permission{OK: true, Term: 4, At: 9}, 5, func(c *cache) { c.newTerm(4) }, false},
 	} {
 		cache := newCache(10, 1<<20, func() bool { return true })
 		cache.newTerm(3)
@@ -102,7 +102,7 @@ func TestCacheKeepsOnlyWhatIsCurrent(t *testing.T) {
 		if c.before != nil {
 			c.before(cache)
 		}
-		v := cache.finish(f, &api.File{Stat: api.Stat{Path: "/f", Generation: c.generation}, Data: []byte("x")}, c.leave)
+		v := cache.finish(f, &api.File{Stat: api.Stat{Path: "/f", Generation: c.generation}, Data: []byte("x")}, c.perm)
 		if _, ok := cache.get("/f"); ok != c.kept || (v != nil) != c.kept {
 			t.Errorf("%s: kept %v, with a version %v", c.name, ok, v != nil)
 		}
@@ -112,7 +112,7 @@ func TestCacheKeepsOnlyWhatIsCurrent(t *testing.T) {
 	}
 	cache := newCache(10, 1<<20, func() bool { return true })
 	for _, c := range []struct{ put, want uint64 }{{5, 5}, {4, 5}, {5, 5}, {6, 6}} {
-		cache.finish(cache.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f", Generation: c.put}}, leave{OK: true})
+		cache.finish(cache.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f", Generation: c.put}}, permission{OK: true})
 		if got, ok := cache.generation("/f"); !ok || got != c.want {
 			t.Errorf("after generation %d it is %d, want %d", c.put, got, c.want)
 		}
@@ -122,7 +122,7 @@ func TestCacheKeepsOnlyWhatIsCurrent(t *testing.T) {
 // TestCacheIsBounded: a cache never exceeds its limits of files and bytes, and counts them exactly.
 func TestCacheIsBounded(t *testing.T) {
 	put := func(c *cache, path string, n int) {
-		c.finish(c.begin(path, false), &api.File{Stat: api.Stat{Path: path}, Data: make([]byte, n)}, api.CacheLeave{OK: true})
+		c.finish(c.begin(path, false), &api.File{Stat: api.Stat{Path: path}, Data: make([]byte, n)}, api.CachePermission{OK: true})
 	}
 	c := newCache(3, 1<<20, func() bool { return true })
 	for i := range 5 {

@@ -129,14 +129,14 @@ func (c *cache) begin(path string, hold bool) *fetch {
 
 // finish ends a fetch. It caches the file if the answer permits that and no event has invalidated
 // it since, and then returns a Version if the fetch is for one. The caller keeps ownership of f.
-func (c *cache) finish(t *fetch, f *api.File, leave api.CacheLeave) (v *Version) {
+func (c *cache) finish(t *fetch, f *api.File, perm api.CachePermission) (v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	left := slices.DeleteFunc(c.mu.fetches[t.path], func(o *fetch) bool { return o == t })
 	if c.mu.fetches[t.path] = left; len(left) == 0 {
 		delete(c.mu.fetches, t.path)
 	}
-	if f == nil || !leave.OK || t.outdated || leave.Term != c.mu.term || leave.At < c.mu.floor || leave.At < t.invalid {
+	if f == nil || !perm.OK || t.outdated || perm.Term != c.mu.term || perm.At < c.mu.floor || perm.At < t.invalid {
 		return nil
 	}
 	old, ok := c.mu.files[t.path]

@@ -12,7 +12,7 @@ func TestCachedGeneration(t *testing.T) {
 	valid := true
 	c := newCache(10, 1<<20, func() bool { return valid })
 	c.newTerm(1)
-	c.finish(c.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f", Generation: 7}}, api.CacheLeave{OK: true, Term: 1, At: 1})
+	c.finish(c.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f", Generation: 7}}, api.CachePermission{OK: true, Term: 1, At: 1})
 	expect := func(what string, generation uint64, cached bool) {
 		t.Helper()
 		got, ok := c.generation("/f")
@@ -36,11 +36,11 @@ func TestVersionEnds(t *testing.T) {
 	c := newCache(1, 1<<20, func() bool { return valid })
 	c.newTerm(1)
 	at := uint64(0)
-	read := func(path string, leave api.CacheLeave) *Version {
+	read := func(path string, perm api.CachePermission) *Version {
 		f := api.File{Stat: api.Stat{Path: path, Generation: at}}
-		return c.finish(c.begin(path, true), &f, leave)
+		return c.finish(c.begin(path, true), &f, perm)
 	}
-	granted := func() api.CacheLeave { at++; return api.CacheLeave{OK: true, Term: 1, At: at} }
+	granted := func() api.CachePermission { at++; return api.CachePermission{OK: true, Term: 1, At: at} }
 	v := read("/f", granted())
 	if v == nil || !v.Current() {
 		t.Fatal("no Version of what may be cached")
@@ -76,16 +76,16 @@ func TestVersionEnds(t *testing.T) {
 			t.Errorf("%s: nothing says that a Version has ended", what)
 		}
 	}
-	if v := read("/f", api.CacheLeave{}); v != nil {
+	if v := read("/f", api.CachePermission{}); v != nil {
 		t.Error("a Version of what may not be cached")
 	}
 	at++
 	fetch := c.begin("/f", true)
 	c.invalidate("/f", at+1)
-	if c.finish(fetch, &api.File{}, api.CacheLeave{OK: true, Term: 1, At: at}) != nil {
+	if c.finish(fetch, &api.File{}, api.CachePermission{OK: true, Term: 1, At: at}) != nil {
 		t.Error("a Version of what was taken back before it came")
 	}
-	read("/f", api.CacheLeave{OK: true, Term: 1, At: at + 2})
+	read("/f", api.CachePermission{OK: true, Term: 1, At: at + 2})
 	valid = false
 	if _, v := c.getVersion("/f"); v != nil {
 		t.Error("a Version without a lease")

@@ -37,16 +37,16 @@ func (s *Session) Get(ctx context.Context, path string) (api.File, error) {
 // Version if hold is set.
 func (s *Session) fetch(ctx context.Context, path string, hold bool) (f api.File, v *Version, err error) {
 	t := s.cache.begin(path, hold)
-	var leave api.CacheLeave
+	var perm api.CachePermission
 	_, err = s.do(ctx, true, func(ctx context.Context, service api.Service) (err error) {
-		f, leave, err = service.Get(ctx, path, s.id)
+		f, perm, err = service.Get(ctx, path, s.id)
 		return err
 	})
 	if err != nil {
-		s.cache.finish(t, nil, api.CacheLeave{})
+		s.cache.finish(t, nil, api.CachePermission{})
 		return api.File{}, nil, err
 	}
-	return f, s.cache.finish(t, &f, leave), nil
+	return f, s.cache.finish(t, &f, perm), nil
 }
 
 // Cached returns the generation of the file at path if it is in the session's cache and the lease

@@ -50,12 +50,12 @@ func (f forwardingService) CloseSession(ctx context.Context, id api.SessionID) e
 	return f.only(func(s api.Service) error { return s.CloseSession(ctx, id) })
 }
 
-func (f forwardingService) Get(ctx context.Context, path string, id api.SessionID) (x api.File, leave api.CacheLeave, err error) {
+func (f forwardingService) Get(ctx context.Context, path string, id api.SessionID) (x api.File, perm api.CachePermission, err error) {
 	err = f.only(func(s api.Service) error {
-		x, leave, err = s.Get(ctx, path, id)
+		x, perm, err = s.Get(ctx, path, id)
 		return err
 	})
-	return x, leave, err
+	return x, perm, err
 }
 
 func (f forwardingService) GetStale(ctx context.Context, path string) (api.File, error) {

@@ -353,7 +353,7 @@ func TestRenewAtTheEnd(t *testing.T) {
 		s.mu.changed = make(chan struct{})
 		s.mu.state = c.state
 		s.end.Store(100)
-		s.cache.finish(s.cache.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f"}}, api.CacheLeave{OK: true})
+		s.cache.finish(s.cache.begin("/f", false), &api.File{Stat: api.Stat{Path: "/f"}}, api.CachePermission{OK: true})
 		if !s.Valid() {
 			t.Errorf("%s: the lease does not hold before its end", c.name)
 		}

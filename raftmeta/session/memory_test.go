@@ -304,7 +304,7 @@ func (m *memory) CloseSession(ctx context.Context, id api.SessionID) error {
 	})
 }
 
-func (m *memory) Get(ctx context.Context, path string, id api.SessionID) (f api.File, leave api.CacheLeave, err error) {
+func (m *memory) Get(ctx context.Context, path string, id api.SessionID) (f api.File, perm api.CachePermission, err error) {
 	err = m.serve(ctx, func() error {
 		x := m.files[path]
 		if x == nil {
@@ -314,11 +314,11 @@ func (m *memory) Get(ctx context.Context, path string, id api.SessionID) (f api.
 		f.Data = slices.Clone(x.Data)
 		if s := m.sessions[id]; s != nil && x.writing == 0 && len(s.caches) < api.CachedMax {
 			s.caches[path], x.cached = true, true
-			leave = api.CacheLeave{OK: true, Term: m.term, At: s.acked + uint64(len(s.events))}
+			perm = api.CachePermission{OK: true, Term: m.term, At: s.acked + uint64(len(s.events))}
 		}
 		return nil
 	})
-	return f, leave, err
+	return f, perm, err
 }
 
 func (m *memory) GetStale(ctx context.Context, path string) (api.File, error) {

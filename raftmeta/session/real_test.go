@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/raftmeta/lease"
+
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -21,7 +23,7 @@ func (c driftClock) NewTimer(d time.Duration) *time.Timer {
 }
 
 // openGroup opens a group of one.
-func openGroup(t testing.TB, dir string, clock raftmeta.Clock) *raftmeta.Group {
+func openGroup(t testing.TB, dir string, clock lease.Clock) *raftmeta.Group {
 	t.Helper()
 	g, err := raftmeta.Open(raftmeta.Config{
 		Dir: dir, ID: "n1", Clock: clock, Logger: slog.New(slog.DiscardHandler),

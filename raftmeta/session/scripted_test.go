@@ -18,7 +18,7 @@ import (
 type scripted struct {
 	api.Service
 	alive   func(n int, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error))
-	get     func(ctx context.Context, n int) (api.File, api.CacheLeave, error)
+	get     func(ctx context.Context, n int) (api.File, api.CachePermission, error)
 	stale   func(ctx context.Context, n int) error
 	set     func(n int) (uint64, error)
 	acquire func(ctx context.Context, n int, wait, delay time.Duration) error
@@ -83,10 +83,10 @@ func extend(req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
 	time.AfterFunc(req.Hang, answer)
 }
 
-func (s *scripted) Get(ctx context.Context, path string, _ api.SessionID) (api.File, api.CacheLeave, error) {
+func (s *scripted) Get(ctx context.Context, path string, _ api.SessionID) (api.File, api.CachePermission, error) {
 	n := s.call("Get")
 	if s.get == nil {
-		return api.File{Stat: api.Stat{Path: path, Generation: 1}}, api.CacheLeave{}, nil
+		return api.File{Stat: api.Stat{Path: path, Generation: 1}}, api.CachePermission{}, nil
 	}
 	return s.get(ctx, n)
 }
@@ -228,8 +228,8 @@ func (m *misled) err() error {
 	return &api.NotLeaderError{Leader: m.hint, Address: m.hint}
 }
 
-func (m *misled) Get(context.Context, string, api.SessionID) (api.File, api.CacheLeave, error) {
-	return api.File{}, api.CacheLeave{}, m.err()
+func (m *misled) Get(context.Context, string, api.SessionID) (api.File, api.CachePermission, error) {
+	return api.File{}, api.CachePermission{}, m.err()
 }
 
 func (m *misled) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(api.KeepAliveResponse, error)) {
@@ -251,7 +251,7 @@ type counted struct {
 	*bursts
 }
 
-func (c counted) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CacheLeave, error) {
+func (c counted) Get(ctx context.Context, path string, id api.SessionID) (api.File, api.CachePermission, error) {
 	c.note()
 	return c.Service.Get(ctx, path, id)
 }

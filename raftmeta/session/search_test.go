@@ -143,8 +143,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 				open++
 				dials++
 				most = max(most, open)
-				none := &scripted{get: func(context.Context, int) (api.File, api.CacheLeave, error) {
-					return api.File{}, api.CacheLeave{}, &api.NotLeaderError{}
+				none := &scripted{get: func(context.Context, int) (api.File, api.CachePermission, error) {
+					return api.File{}, api.CachePermission{}, &api.NotLeaderError{}
 				}}
 				return Peer{Service: none, Close: func() error {
 					mu.Lock()
@@ -244,9 +244,9 @@ func TestLeaderAddress(t *testing.T) {
 // abandoned if a probe is not answered within 2 s, with any answer. It is not probed while it
 // answers calls.
 func TestSilentServerIsProbed(t *testing.T) {
-	hang := func(ctx context.Context, _ int) (api.File, api.CacheLeave, error) {
+	hang := func(ctx context.Context, _ int) (api.File, api.CachePermission, error) {
 		<-ctx.Done()
-		return api.File{}, api.CacheLeave{}, ctx.Err()
+		return api.File{}, api.CachePermission{}, ctx.Err()
 	}
 	for name, c := range map[string]struct {
 		stale  func(ctx context.Context, n int) error
@@ -302,12 +302,12 @@ func TestProbeWaitsForSilence(t *testing.T) {
 			probed := make(chan time.Duration, 100)
 			type key struct{}
 			l := &scripted{
-				get: func(ctx context.Context, _ int) (api.File, api.CacheLeave, error) {
+				get: func(ctx context.Context, _ int) (api.File, api.CachePermission, error) {
 					select {
 					case <-time.After(ctx.Value(key{}).(time.Duration)):
-						return api.File{}, api.CacheLeave{}, api.ErrNotFound
+						return api.File{}, api.CachePermission{}, api.ErrNotFound
 					case <-ctx.Done():
-						return api.File{}, api.CacheLeave{}, ctx.Err()
+						return api.File{}, api.CachePermission{}, ctx.Err()
 					}
 				},
 				stale: func(context.Context, int) error { probed <- time.Since(start); return nil },
@@ -368,11 +368,11 @@ func TestEphemeralOutcome(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &scripted{
 				set: func(int) (uint64, error) { return 0, api.ErrOutcomeUnknown },
-				get: func(context.Context, int) (api.File, api.CacheLeave, error) {
+				get: func(context.Context, int) (api.File, api.CachePermission, error) {
 					if c.gone {
-						return c.there, api.CacheLeave{}, api.ErrNotFound
+						return c.there, api.CachePermission{}, api.ErrNotFound
 					}
-					return c.there, api.CacheLeave{}, nil
+					return c.there, api.CachePermission{}, nil
 				},
 			}
 			client, _ := l.client(t, func(cfg *Config) { cfg.RetryTimeMax = time.Second })

@@ -449,7 +449,7 @@ func BenchmarkHeld(b *testing.B) {
 func BenchmarkCachedGet(b *testing.B) {
 	c := newCache(10, 1<<20, func() bool { return true })
 	f := api.File{Stat: api.Stat{Path: "/f"}, Data: make([]byte, 100)}
-	c.finish(c.begin("/f", false), &f, api.CacheLeave{OK: true})
+	c.finish(c.begin("/f", false), &f, api.CachePermission{OK: true})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok := c.get("/f"); !ok {

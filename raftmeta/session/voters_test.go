@@ -188,12 +188,12 @@ func (c *line) KeepAlive(_ context.Context, req api.KeepAliveRequest, done func(
 	})
 }
 
-func (c *line) Get(ctx context.Context, path string, id api.SessionID) (f api.File, leave api.CacheLeave, err error) {
+func (c *line) Get(ctx context.Context, path string, id api.SessionID) (f api.File, perm api.CachePermission, err error) {
 	err = c.through(ctx, false, func(s api.Service) (err error) {
-		f, leave, err = s.Get(ctx, path, id)
+		f, perm, err = s.Get(ctx, path, id)
 		return err
 	})
-	return f, leave, err
+	return f, perm, err
 }
 
 func (c *line) GetStale(ctx context.Context, path string) (f api.File, err error) {

@@ -162,16 +162,16 @@ func (l *link) CloseSession(ctx context.Context, s api.SessionID) error {
 	return l.pass(ctx, true, func(ctx context.Context) error { return l.service.CloseSession(ctx, s) })
 }
 
-func (l *link) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CacheLeave, error) {
+func (l *link) Get(ctx context.Context, path string, s api.SessionID) (api.File, api.CachePermission, error) {
 	type got struct {
-		f     api.File
-		leave api.CacheLeave
+		f    api.File
+		perm api.CachePermission
 	}
 	g, err := once(l, ctx, false, func(ctx context.Context) (g got, err error) {
-		g.f, g.leave, err = l.service.Get(ctx, path, s)
+		g.f, g.perm, err = l.service.Get(ctx, path, s)
 		return g, err
 	})
-	return g.f, g.leave, err
+	return g.f, g.perm, err
 }
 
 func (l *link) GetStale(ctx context.Context, path string) (api.File, error) {

@@ -1,0 +1,12 @@
+package bench
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+// Commands returns the command bench.
+func Commands(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{benchCommand(a)}
+}

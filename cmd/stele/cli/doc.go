@@ -1,0 +1,24 @@
+// Package cli is what all commands of Stele share: the state of a command line, its output, the forms of
+// its arguments, and its errors.
+//
+// # Nouns
+//
+//   - An App is the state that all commands share: streams, global flags, and properties of the
+//     terminal. Run runs one command line.
+//   - A Group is a section of the help, with its commands.
+//   - A Fault is an error with its exit code and hint. FaultOf maps errors of other packages to
+//     faults.
+//   - A Grid is a table of output.
+//   - A Progress is a bar or lines about long-running work.
+//
+// # Goroutines
+//
+//	goroutine     started by      ends when                          owns
+//	ticker line   StartTicker     its stop is called, which joins    the last line of the
+//	                              it                                 terminal
+//	progress bar  Progress.Start  Progress.Stop, which joins it      the bar
+//
+// # Invariants
+//
+// C1 to C3 of the program: see the comment of cmd/stele.
+package cli

@@ -1,0 +1,15 @@
+package cluster
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+// Commands returns the commands node and raft.
+func Commands(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{nodeCommand(a), raftCommand(a)}
+}
+
+// StatusCommands returns the command status.
+func StatusCommands(a *cli.App) []*cobra.Command { return []*cobra.Command{statusCommand(a)} }

@@ -1,0 +1,260 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+func nodeCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "List, show, drain and remove the nodes of the cluster",
+		Long: `List, show, drain and remove the nodes of the cluster. NODE is the name of a node, or
+its id if several nodes have that name. Any node of the cluster answers these commands.
+
+To take a node out of service for good: drain it, stop it, remove it.`,
+		Example: `  stele node list
+  stele node show n3
+  stele node drain n3
+  stele node remove n3`,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
+	}
+	cmd.AddCommand(nodeListCommand(a), nodeShowCommand(a), nodeDrainCommand(a), nodeUndrainCommand(a), nodeRemoveCommand(a))
+	return cmd
+}
+
+func nodeListCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the nodes of the cluster",
+		Long: `List the nodes of the cluster, as the node at --addr sees them. Failure detection takes
+some seconds, and may list a paused node as dead.
+
+ROLE: voters replicate the lock service, the leader leads it, the master assigns
+tablets. LOAD is the share of the node's capacity in use. SINCE is the time that the
+node has been in its state.`,
+		Example: `  stele node list
+  stele node list --addr 10.0.0.5:7106
+  stele node list --json | jq -r 'select(.state == "dead") | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var nodes []client.NodeInfo
+			err := a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) (err error) {
+				if nodes, err = c.Nodes(ctx); err == nil {
+					markLeader(ctx, c, nodes)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return listNodes(a, nodes)
+		},
+	}
+}
+
+// nodes returns the nodes of the cluster, by a call of its own.
+func fetchNodes(a *cli.App, cmd *cobra.Command) (nodes []client.NodeInfo, err error) {
+	err = a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+		nodes, err = c.Nodes(ctx)
+		return err
+	})
+	return nodes, err
+}
+
+// leaderTimeout is the timeout of markLeader.
+const leaderTimeout = 3 * time.Second
+
+// markLeader marks the leader and the master among nodes by the status of the Raft group, if no node is
+// marked as leader. If there is no answer, neither is known.
+func markLeader(ctx context.Context, c *client.Client, nodes []client.NodeInfo) {
+	if slices.ContainsFunc(nodes, func(n client.NodeInfo) bool { return n.Leader }) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	s, err := c.RaftStatus(ctx)
+	if err != nil {
+		s = &client.RaftStatus{}
+	}
+	applyRaftStatus(nodes, s)
+}
+
+// applyRaftStatus marks the leader and the master by the status of the Raft group. Without a leader there
+// is no master.
+func applyRaftStatus(nodes []client.NodeInfo, s *client.RaftStatus) {
+	led := s.Leader != ""
+	for i := range nodes {
+		nodes[i].Leader = nodes[i].ID == s.Leader
+		nodes[i].Master = led && (nodes[i].Master || s.Master == nodes[i].ID)
+	}
+}
+
+// nodeJSON is the --json form of a node, with the field names of the data API.
+type nodeJSON struct {
+	ID            string  `json:"id"`
+	Name          string  `json:"name"`
+	Zone          string  `json:"zone"`
+	RPC           string  `json:"rpc"`
+	Gossip        string  `json:"gossip"`
+	HTTP          string  `json:"http"`
+	Version       string  `json:"version"`
+	State         string  `json:"state"`
+	SinceSeconds  float64 `json:"since_s"`
+	Voter         bool    `json:"voter"`
+	Leader        bool    `json:"leader"`
+	Master        bool    `json:"master"`
+	Draining      bool    `json:"draining"`
+	Self          bool    `json:"self"`
+	CapacityBytes int64   `json:"capacity_bytes"`
+	FreeBytes     int64   `json:"free_bytes"`
+	Load          float64 `json:"load"`
+}
+
+func listNodes(a *cli.App, nodes []client.NodeInfo) error {
+	slices.SortStableFunc(nodes, func(x, y client.NodeInfo) int { return strings.Compare(x.Name, y.Name) })
+	if a.JSON {
+		for _, n := range nodes {
+			if err := a.PrintJSON(nodeJSON(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	a.Notef("%s", nodesSentence(a, nodes))
+	g := cli.NewGrid("NAME", "ID", "ZONE", "STATE", "ROLE", "ADDRESS", "VERSION", "FREE", "LOAD", "SINCE")
+	for i := range nodes {
+		n := &nodes[i]
+		g.Add(n.Name, n.ID, n.Zone, nodeState(n), nodeRole(n), n.RPC, n.Version, cli.Size(n.FreeBytes), cli.FormatLoad(n.Load), formatSeconds(n.SinceSeconds))
+	}
+	return a.Print(g)
+}
+
+// nodesSentence returns a one-line summary of the nodes, for standard error.
+func nodesSentence(a *cli.App, nodes []client.NodeInfo) string {
+	alive, leader, master := 0, "", ""
+	var down []string
+	for i := range nodes {
+		n := &nodes[i]
+		switch n.State {
+		case api.NodeAlive:
+			alive++
+		case api.NodeLeft:
+			down = append(down, cli.NodeName(n)+" has left")
+		default:
+			down = append(down, cli.NodeName(n)+" is "+cli.OrElse(n.State, api.NodeUnknown))
+		}
+		if n.Leader {
+			leader = cli.NodeName(n)
+		}
+		if n.Master {
+			master = cli.NodeName(n)
+		}
+	}
+	word, why := a.Paint(a.ErrTTY, cli.StyleGood, "healthy"), ""
+	switch {
+	case leader == "":
+		word, why = a.Paint(a.ErrTTY, cli.StyleError, "unhealthy"), "; no leader is known"
+	case master == "":
+		word, why = a.Paint(a.ErrTTY, cli.StyleHint, "degraded"), "; no master is known"
+	case len(down) > 0:
+		word = a.Paint(a.ErrTTY, cli.StyleHint, "degraded")
+	}
+	if len(down) > 3 {
+		down = append(down[:3], "…")
+	}
+	if len(down) > 0 {
+		why += "; " + strings.Join(down, ", ")
+	}
+	text := fmt.Sprintf(": %d of %s alive", alive, cli.Plural(int64(len(nodes)), "node"))
+	if leader != "" {
+		text += ", leader " + leader
+	}
+	if master != "" {
+		text += ", master " + master
+	}
+	return word + text + why
+}
+
+func nodeState(n *client.NodeInfo) string {
+	state := cli.OrElse(n.State, api.NodeUnknown)
+	if n.Draining {
+		state += ",draining"
+	}
+	return state
+}
+
+// nodeRole returns the roles of a node, separated by commas. A leader is a voter, which is omitted.
+func nodeRole(n *client.NodeInfo) string {
+	var roles []string
+	switch {
+	case n.Leader:
+		roles = append(roles, "leader")
+	case n.Voter:
+		roles = append(roles, "voter")
+	}
+	if n.Master {
+		roles = append(roles, "master")
+	}
+	return strings.Join(roles, ",")
+}
+
+func formatSeconds(s float64) string { return formatUptime(time.Duration(s * float64(time.Second))) }
+
+func nodeShowCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NODE",
+		Aliases: []string{"describe"},
+		Short:   "Show the details of a node",
+		Example: `  stele node show n3
+  stele node show n3 --json | jq .state`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteNode,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := fetchNodes(a, cmd)
+			if err != nil {
+				return err
+			}
+			n, err := api.FindNode(nodes, args[0])
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.PrintJSON(nodeJSON(*n))
+			}
+			return showNode(a, n)
+		},
+	}
+}
+
+func showNode(a *cli.App, n *client.NodeInfo) error {
+	g := cli.NewGrid("FIGURE", "VALUE")
+	name := n.Name
+	if n.Self {
+		name += " (the node at --addr)"
+	}
+	g.Add("name", name)
+	g.Add("id", n.ID)
+	g.Add("state", fmt.Sprintf("%s for %s", cli.OrElse(n.State, api.NodeUnknown), formatSeconds(n.SinceSeconds)))
+	g.Add("role", strings.ReplaceAll(nodeRole(n), ",", ", "))
+	g.Add("draining", cli.YesNo(n.Draining))
+	g.Add("zone", n.Zone)
+	g.Add("clients and nodes", n.RPC)
+	g.Add("gossip", n.Gossip)
+	g.Add("metrics", n.HTTP)
+	g.Add("version", n.Version)
+	g.Add("disks", cli.FormatSize(n.FreeBytes)+" free of "+cli.FormatSize(n.CapacityBytes))
+	g.Add("load", string(cli.FormatLoad(n.Load)))
+	return a.Print(g)
+}

@@ -1,0 +1,287 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+const statusLong = `Show whether the node serves requests, the nodes of its cluster, and its own figures.
+
+The first line begins with healthy, degraded (the node serves, and something needs
+repair or attention) or unhealthy (the node does not serve). The next lines list
+problems, such as unassigned tablets. Tablets that have not been served for 5 seconds
+are counted; the first of them are listed, each with the error of the last attempt to
+load it.
+
+TABLETS are the tablets that METADATA places on a node, REPLICAS the bytes of replicas
+that it holds, UNDER the under-replicated extents that it has to repair. Values that do
+not arrive within 5 seconds, or are being counted after a node has joined or left, are
+shown as ? and listed as unknown.
+
+Exit codes: 0 the node serves; 5 it answers but does not serve, or tablets of the
+cluster are not served; 3 it cannot be reached; 7 it did not answer in time. With
+--strict the exit code for degraded is 5, too.`
+
+const statusExample = `  stele status
+  stele status --addr 10.0.0.5:7106 --timeout 3s
+  stele status --strict && ./upgrade-next-host
+  stele status --json | jq -r .state`
+
+func statusCommand(a *cli.App) *cobra.Command {
+	strict := false
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the state of the cluster and of a node",
+		Long:    statusLong,
+		Example: statusExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				return showStatus(ctx, a, c, strict)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 5 unless the state is healthy")
+	return cmd
+}
+
+// showStatus prints the status. It returns ExitUnhealthy if the node is not ready, tablets are unserved, or, if
+// strict, the state is not healthy.
+func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) error {
+	s, err := c.Status(ctx)
+	if err != nil {
+		return err
+	}
+	whole := clusterOf(ctx, c)
+	if err := printStatus(a, s, whole); err != nil {
+		return err
+	}
+	if whole.unserved() > 0 {
+		a.Hint(unservedHint)
+	}
+	state, _ := clusterState(s, whole)
+	if s.Ready && whole.unserved() == 0 && (!strict || state == stateHealthy) {
+		return nil
+	}
+	return cli.SilentExit(cli.ExitUnhealthy)
+}
+
+// statusJSON is the --json form of the status, with the field names of the data API.
+type statusJSON struct {
+	State              string     `json:"state"` // healthy, degraded or unhealthy
+	Ready              bool       `json:"ready"`
+	Reason             string     `json:"reason,omitempty"`
+	Node               string     `json:"node"`
+	NodeID             string     `json:"node_id"`
+	Cluster            string     `json:"cluster"`
+	Version            string     `json:"version"`
+	UptimeS            float64    `json:"uptime_s"`
+	Voter              bool       `json:"voter"`
+	Leader             bool       `json:"leader"`
+	Master             bool       `json:"master"`
+	Nodes              int64      `json:"nodes"`
+	NodesAlive         int64      `json:"nodes_alive"`
+	Tables             int64      `json:"tables"`
+	Tablets            int64      `json:"tablets"`
+	MemtableBytes      int64      `json:"memtable_bytes"`
+	MemtableBytesMax   int64      `json:"memtable_bytes_max"`
+	CacheBytes         int64      `json:"cache_bytes"`
+	CacheHits          int64      `json:"cache_hits"`
+	CacheMisses        int64      `json:"cache_misses"`
+	ScanCacheHits      int64      `json:"scan_cache_hits"`
+	ScanCacheMisses    int64      `json:"scan_cache_misses"`
+	OpenFileBytes      int64      `json:"open_file_bytes"`
+	PinnedBytes        int64      `json:"pinned_bytes"`
+	UnpinnedBytes      int64      `json:"unpinned_bytes"`
+	LogBytes           int64      `json:"log_bytes"`
+	Replicas           int64      `json:"replicas"`
+	LogReplicas        int64      `json:"log_replicas"`
+	UnderReplicated    *int64     `json:"under_replicated"` // nil while extents are being counted
+	Reads              int64      `json:"reads"`
+	Scans              int64      `json:"scans"`
+	Commits            int64      `json:"commits"`
+	Stalls             int64      `json:"stalls"`
+	Overloads          int64      `json:"overloads"`
+	MinorCompactions   int64      `json:"minor_compactions"`
+	MergingCompactions int64      `json:"merging_compactions"`
+	MajorCompactions   int64      `json:"major_compactions"`
+	Disks              []diskJSON `json:"disks"`
+
+	Whole *clusterJSON `json:"whole"`
+}
+
+type diskJSON struct {
+	Path       string `json:"path"`
+	TotalBytes int64  `json:"total_bytes"`
+	FreeBytes  int64  `json:"free_bytes"`
+	UsedBytes  int64  `json:"used_bytes"`
+	Retired    bool   `json:"retired"`
+}
+
+func statusOf(s *client.Status) statusJSON {
+	j := statusJSON{
+		Ready: s.Ready, Reason: s.Reason, Node: s.Node, NodeID: s.NodeID, Cluster: s.Cluster, Version: s.Version, UptimeS: s.Uptime.Seconds(),
+		Voter: s.Voter, Leader: s.Leader, Master: s.Master, Nodes: s.Nodes, NodesAlive: s.NodesAlive,
+		Tables: s.Tables, Tablets: s.Tablets, MemtableBytes: s.MemtableBytes, MemtableBytesMax: s.MemtableBytesMax,
+		CacheBytes: s.CacheBytes, CacheHits: s.CacheHits, CacheMisses: s.CacheMisses, LogBytes: s.LogBytes,
+		ScanCacheHits: s.ScanCacheHits, ScanCacheMisses: s.ScanCacheMisses, OpenFileBytes: s.OpenFileBytes, PinnedBytes: s.PinnedBytes, UnpinnedBytes: s.UnpinnedBytes,
+		Replicas: s.Replicas, LogReplicas: s.LogReplicas,
+		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
+		MinorCompactions: s.MinorCompactions, MergingCompactions: s.MergingCompactions, MajorCompactions: s.MajorCompactions,
+		Disks: []diskJSON{},
+	}
+	if !s.Counting {
+		j.UnderReplicated = &s.UnderReplicated
+	}
+	for _, d := range s.Disks {
+		j.Disks = append(j.Disks, diskJSON(d))
+	}
+	return j
+}
+
+func printStatus(a *cli.App, s *client.Status, whole *clusterJSON) error {
+	if a.JSON {
+		j := statusOf(s)
+		j.Whole = whole
+		j.State, _ = clusterState(s, whole)
+		return a.PrintJSON(j)
+	}
+	fmt.Fprintf(a.Out, "%s\n", statusSentence(a, s, whole))
+	for _, t := range whole.problemLines() {
+		fmt.Fprintf(a.Out, "%s\n", cli.EscapeLines(t))
+	}
+	fmt.Fprintln(a.Out)
+	figures := cli.NewGrid("FIGURE", "VALUE")
+	figures.Add("node", named(s.Node, s.NodeID))
+	figures.Add("role", strings.ReplaceAll(nodeRole(&client.NodeInfo{Voter: s.Voter, Leader: s.Leader, Master: s.Master}), ",", ", "))
+	figures.Add("cluster", s.Cluster+ofNodes(s))
+	figures.Add("version", s.Version)
+	figures.Add("up", formatUptime(s.Uptime))
+	figures.Add("memtables", cli.FormatSize(s.MemtableBytes)+" of "+cli.FormatSize(s.MemtableBytesMax))
+	figures.Add("caches", cli.FormatSize(s.CacheBytes))
+	figures.Add("block cache", hitRate(s.CacheHits, s.CacheMisses))
+	figures.Add("scan cache", hitRate(s.ScanCacheHits, s.ScanCacheMisses))
+	figures.Add("in-memory groups", cli.FormatSize(s.PinnedBytes)+unpinnedText(s))
+	figures.Add("indexes and filters", cli.FormatSize(s.OpenFileBytes))
+	figures.Add("commit log to replay", cli.FormatSize(s.LogBytes))
+	figures.Add("commit log replicas", fmt.Sprintf("%d of %d", s.LogReplicas, s.Replicas))
+	under := "?"
+	if !s.Counting {
+		under = cli.FormatCount(s.UnderReplicated)
+	}
+	figures.Add("under-replicated extents", under)
+	figures.Add("reads", fmt.Sprintf("%s rows, %s batches of scans", cli.FormatCount(s.Reads), cli.FormatCount(s.Scans)))
+	figures.Add("writes", fmt.Sprintf("%s commits, %s stalled, %s rejected", cli.FormatCount(s.Commits), cli.FormatCount(s.Stalls), cli.FormatCount(s.Overloads)))
+	figures.Add("compactions", fmt.Sprintf("%s minor, %s merging, %s major", cli.FormatCount(s.MinorCompactions), cli.FormatCount(s.MergingCompactions), cli.FormatCount(s.MajorCompactions)))
+	disks := cli.NewGrid("STATE", "USED", "FREE", "OF", "DATA FOLDER")
+	for _, d := range s.Disks {
+		state := "ok"
+		if d.Retired {
+			state = "retired"
+		}
+		disks.Add(state, cli.Size(d.UsedBytes), cli.Size(d.FreeBytes), cli.Size(d.TotalBytes), d.Path)
+	}
+	return a.PrintAll(whole.grid(), figures, disks)
+}
+
+// logSettles is the time after a node's start in which its commit log may have fewer replicas than it
+// should. Nodes that were down when the log was created get an extent of it about ten seconds later.
+const logSettles = 30 * time.Second
+
+// The states of a cluster; the first word of a status.
+const (
+	stateHealthy   = "healthy"
+	stateDegraded  = "degraded"  // the node serves, and something needs repair or attention
+	stateUnhealthy = "unhealthy" // the node does not serve
+)
+
+// clusterState returns the state, and the rest of the first line of a status.
+func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
+	if !s.Ready {
+		return stateUnhealthy, ": node " + s.Node + " does not serve: " + cli.OrElse(s.Reason, "no reason given")
+	}
+	text = fmt.Sprintf(": node %s serves %s in %s", s.Node, cli.Plural(s.Tables, "table"), cli.Plural(s.Tablets, "tablet"))
+	if s.Nodes > 1 {
+		alive := max(s.NodesAlive-int64(len(whole.Unreachable)), 1) // at least the node that answered
+		text += fmt.Sprintf("; %d of %s alive", alive, cli.Plural(s.Nodes, "node"))
+	}
+	faults := stateFaults(s, whole)
+	if len(faults) > 0 {
+		text += "; " + strings.Join(faults, "; ")
+	}
+	if len(faults) > 0 || s.NodesAlive < s.Nodes || len(whole.Unreachable) > 0 {
+		return stateDegraded, text
+	}
+	return stateHealthy, text
+}
+
+// stateFaults lists why a cluster that serves is degraded, besides nodes that are down.
+func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
+	add := func(is bool, format string, args ...any) {
+		if is {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	add(whole.unserved() > 0, "%s of the cluster not served", cli.Plural(whole.unserved(), "tablet"))
+	add(s.Counting, "under-replicated extents not counted yet")
+	add(!s.Counting && s.UnderReplicated > 0, "%s under-replicated", cli.Plural(s.UnderReplicated, "extent"))
+	add(s.LogReplicas < s.Replicas && s.Uptime > logSettles, "commit log replicated on %d of %s", s.LogReplicas, cli.Plural(s.Replicas, "node"))
+	retired := 0
+	for _, d := range s.Disks {
+		if d.Retired {
+			retired++
+		}
+	}
+	add(retired > 0, "%d of %s failed", retired, cli.Plural(int64(len(s.Disks)), "data folder"))
+	return faults
+}
+
+// stateStyles are the colours of the states.
+var stateStyles = map[string]cli.Style{stateHealthy: cli.StyleGood, stateDegraded: cli.StyleHint, stateUnhealthy: cli.StyleError}
+
+// statusSentence returns the first line of a status.
+func statusSentence(a *cli.App, s *client.Status, whole *clusterJSON) string {
+	state, text := clusterState(s, whole)
+	return a.Paint(a.OutTTY, stateStyles[state], state) + cli.EscapeText(text)
+}
+
+// ofNodes returns ", N nodes"; empty if the number is unknown.
+func ofNodes(s *client.Status) string {
+	if s.Nodes == 0 {
+		return ""
+	}
+	return ", " + cli.Plural(s.Nodes, "node")
+}
+
+// unpinnedText returns the size of in-memory groups that do not fit into memory; empty if all do.
+func unpinnedText(s *client.Status) string {
+	if s.UnpinnedBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s more do not fit: increase the setting memory", cli.FormatSize(s.UnpinnedBytes))
+}
+
+func hitRate(hits, misses int64) string {
+	if hits+misses == 0 {
+		return "no requests yet"
+	}
+	return fmt.Sprintf("%.1f%% hits", 100*float64(hits)/float64(hits+misses))
+}
+
+func formatUptime(d time.Duration) string {
+	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%s %dh %dm", cli.Plural(int64(days), "day"), hours, minutes)
+	case hours > 0:
+		return fmt.Sprintf("%dh %dm", hours, minutes)
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,129 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/raftmeta/session"
+)
+
+func lockCommand(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lock",
+		Short: "Use the lock service: small files, locks and events",
+		Long: `Use the lock service: a tree of small files (up to 256 KiB), replicated on a majority of
+the cluster's voters. Each file is also a lock. Paths begin with a slash; creating a
+file creates the directories above it.
+
+The cluster keeps its own files in this tree (see docs/rpc.md): do not change them. Use
+paths below /locks; a cluster with certificates allows no others.
+
+Exit codes, besides those of "stele --help": 11 the generation of the file or the
+sequencer of the lock does not match, 7 the lock was not acquired in time.`,
+		Example: `  stele lock set /locks/config 'replicas: 3'
+  stele lock get /locks/config
+  stele lock hold /locks/nightly --wait 10m -- ./nightly.sh`,
+		Args: cli.UnknownCommand,
+		RunE: cli.RequireSubcommand,
+	}
+	cmd.AddCommand(lockGetCommand(a), lockSetCommand(a), lockRemoveCommand(a), lockListCommand(a),
+		lockStatCommand(a), lockWatchCommand(a), lockHoldCommand(a), lockCheckCommand(a))
+	return cmd
+}
+
+// lockRetry is how long a command retries to find a leader: as long as other commands retry to reach
+// a node, and longer than an election.
+const lockRetry = 15 * time.Second
+
+// lockClient returns a client of the lock service at --addr.
+func lockClient(a *cli.App) (*session.Client, error) {
+	addrs, err := cli.WithPorts(a.Addr)
+	if err != nil {
+		return nil, err
+	}
+	var d lockDialer
+	if err := a.SetCredential(&d.as); err != nil {
+		return nil, err
+	}
+	return session.NewClient(session.Config{
+		Dialer:  d,
+		Locator: session.Addresses(strings.Split(addrs, ",")), RetryTimeMax: lockRetry,
+		Logger: slog.New(slog.DiscardHandler), // the commands report errors themselves
+	})
+}
+
+// lockDialer connects to voters with a credential.
+type lockDialer struct{ as client.Config }
+
+// Dial implements session.Dialer. Errors of authentication wrap session.ErrRefused, which is not
+// retried.
+func (d lockDialer) Dial(ctx context.Context, addr string) (session.Peer, error) {
+	conn, err := d.as.Connect(ctx, addr)
+	if err != nil && cli.FaultOfIdentity(err) != nil {
+		err = fmt.Errorf("%w: %w", session.ErrRefused, err)
+	}
+	if err != nil {
+		return session.Peer{}, err
+	}
+	return session.Peer{Service: api.Remote(conn), Close: conn.Close}, nil
+}
+
+// locks runs f with a client of the lock service. The timeout is that of within.
+func callLocks(a *cli.App, cmd *cobra.Command, usual time.Duration, f func(context.Context, *session.Client) error) error {
+	ctx, cancel := a.Within(cmd, usual)
+	defer cancel()
+	c, err := lockClient(a)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f(ctx, c)
+}
+
+// statJSON is the --json form of a node of the namespace. Value is set only for the content of a file.
+type statJSON struct {
+	Path           string   `json:"path"`
+	Directory      bool     `json:"directory"`
+	Instance       uint64   `json:"instance"`
+	Generation     uint64   `json:"generation"`
+	LockGeneration uint64   `json:"lock_generation"`
+	ACLGeneration  uint64   `json:"acl_generation"`
+	ACL            string   `json:"acl,omitempty"`
+	Bytes          int      `json:"bytes"`
+	Children       int      `json:"children"`
+	EphemeralOf    uint64   `json:"ephemeral_of,omitempty"`
+	Lock           string   `json:"lock"`
+	Holders        []uint64 `json:"holders,omitempty"`
+	Value          *string  `json:"value,omitempty"`
+	ValueBytes     *[]byte  `json:"value_base64,omitempty"`
+}
+
+func statOf(s *api.Stat) statJSON {
+	j := statJSON{
+		Path: s.Path, Directory: s.Dir, Instance: s.Instance, Generation: s.Generation, LockGeneration: s.LockGeneration,
+		ACLGeneration: s.ACLGeneration, ACL: s.ACL, Bytes: s.Bytes, Children: s.Children, EphemeralOf: uint64(s.Ephemeral),
+		Lock: lockState(s),
+	}
+	for _, h := range s.Holders {
+		j.Holders = append(j.Holders, uint64(h))
+	}
+	return j
+}
+
+func lockState(s *api.Stat) string {
+	switch {
+	case s.Lock == 0:
+		return "free"
+	case len(s.Holders) == 0:
+		return "delayed"
+	}
+	return s.Lock.String()
+}

@@ -1,0 +1,12 @@
+package tables
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/cmd/stele/cli"
+)
+
+// Commands returns the commands table, family and tablet.
+func Commands(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{tableCommand(a), familyCommand(a), tabletCommand(a)}
+}

@@ -1,0 +1,163 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steledb/stele/client"
+	"github.com/steledb/stele/cmd/stele/cli"
+	"github.com/steledb/stele/table"
+)
+
+func tableDescribeCommand(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "describe TABLE",
+		Short: "Show a table's families, locality groups and tablets",
+		Example: `  stele table describe webtable
+  stele table describe webtable --json | jq '.tablets[].groups[]'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.CompleteTable,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.Call(cmd, cli.DefaultTimeout, func(ctx context.Context, c *client.Client) error {
+				info, err := c.Describe(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return printTable(a, info)
+			})
+		},
+	}
+}
+
+// The --json forms of a table.
+type (
+	schemaJSON struct {
+		Name     string       `json:"name"`
+		ID       uint64       `json:"id"`
+		Families []familyJSON `json:"families"`
+		Groups   []groupJSON  `json:"groups"`
+	}
+	familyJSON struct {
+		Name  string `json:"name"`
+		GC    string `json:"gc"`
+		Group string `json:"group"`
+	}
+	groupJSON struct {
+		Name        string `json:"name"`
+		BlockBytes  int    `json:"block_bytes"`
+		Compression string `json:"compression"`
+		Bloom       string `json:"bloom"`
+		InMemory    bool   `json:"in_memory"`
+	}
+	tableJSON struct {
+		schemaJSON
+		Tablets     []tabletJSON `json:"tablets"`
+		SizesHidden bool         `json:"sizes_hidden,omitempty"`
+	}
+	tabletJSON struct {
+		ID   uint64 `json:"id"`
+		Node string `json:"node"`
+		cli.BoundsJSON
+		MemtableBytes int64           `json:"memtable_bytes"`
+		Groups        []groupSizeJSON `json:"groups"`
+	}
+	groupSizeJSON struct {
+		Name     string `json:"name"`
+		Files    int64  `json:"files"`
+		Bytes    int64  `json:"bytes"`
+		RawBytes int64  `json:"raw_bytes"`
+		Entries  int64  `json:"entries"`
+	}
+)
+
+func schemaOf(s *table.Schema) schemaJSON {
+	j := schemaJSON{Name: s.Name, ID: s.ID, Families: []familyJSON{}, Groups: []groupJSON{}}
+	for i := range s.Families {
+		f := &s.Families[i]
+		j.Families = append(j.Families, familyJSON{f.Name, f.GC.String(), f.Group})
+	}
+	for i := range s.Groups {
+		g := s.Groups[i].Effective()
+		j.Groups = append(j.Groups, groupJSON{g.Name, g.BlockBytes, g.Compression.String(), g.Bloom.String(), g.InMemory})
+	}
+	return j
+}
+
+func tableOf(info *client.TableInfo) tableJSON {
+	j := tableJSON{schemaJSON: schemaOf(info.Schema), Tablets: []tabletJSON{}, SizesHidden: info.SizesHidden}
+	for i := range info.Tablets {
+		t := &info.Tablets[i]
+		tj := tabletJSON{t.ID, t.Node, cli.BoundsOf(t.Start, t.End), t.MemtableBytes, []groupSizeJSON{}}
+		for _, g := range t.Groups {
+			tj.Groups = append(tj.Groups, groupSizeJSON(g))
+		}
+		j.Tablets = append(j.Tablets, tj)
+	}
+	return j
+}
+
+// printSchema prints families and locality groups.
+func printSchema(a *cli.App, s *table.Schema) error {
+	j := schemaOf(s)
+	if a.JSON {
+		return a.PrintJSON(j)
+	}
+	families := cli.NewGrid("FAMILY", "GARBAGE COLLECTION", "GROUP")
+	for _, f := range j.Families {
+		families.Add(f.Name, f.GC, f.Group)
+	}
+	groups := cli.NewGrid("GROUP", "BLOCK", "COMPRESSION", "BLOOM", "IN MEMORY")
+	for _, g := range j.Groups {
+		groups.Add(g.Name, cli.Size(int64(g.BlockBytes)), g.Compression, g.Bloom, cli.YesNo(g.InMemory))
+	}
+	return a.PrintAll(families, groups)
+}
+
+func printTable(a *cli.App, info *client.TableInfo) error {
+	if a.JSON {
+		return a.PrintJSON(tableOf(info))
+	}
+	if info.SizesHidden {
+		return printTableOnly(a, info)
+	}
+	var entries, bytes, memtables int64
+	tablets := cli.NewGrid("TABLET", "GROUP", "FILES", "ON DISK", "RAW", "CELLS", "MEMTABLE", "NODE", "AFTER ROW", "TO ROW")
+	for i := range info.Tablets {
+		t := &info.Tablets[i]
+		memtables += t.MemtableBytes
+		start, end := cli.OrElse(string(t.Start), "(first)"), cli.OrElse(string(t.End), "(last)")
+		memory := cli.Size(t.MemtableBytes)
+		for _, g := range t.Groups {
+			entries, bytes = entries+g.Entries, bytes+g.Bytes
+			tablets.Add(cli.Count(t.ID), g.Name, cli.Count(g.Files), cli.Size(g.Bytes), cli.Size(g.RawBytes), cli.Count(g.Entries), memory, t.Node, start, end)
+			memory = "" // print the tablet's memtable once, not for each group
+		}
+		if len(t.Groups) == 0 {
+			tablets.Add(cli.Count(t.ID), "", cli.Count(0), cli.Size(0), cli.Size(0), cli.Count(0), memory, t.Node, start, end)
+		}
+	}
+	fmt.Fprintf(a.Out, "table %s: %s, %s in SSTables, %s in memtables\n\n", info.Schema.Name,
+		cli.Plural(int64(len(info.Tablets)), "tablet"), cli.FormatSize(bytes), cli.FormatSize(memtables))
+	if err := printSchema(a, info.Schema); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	return a.Print(tablets)
+}
+
+// printTableOnly is printTable for users who may not see the sizes.
+func printTableOnly(a *cli.App, info *client.TableInfo) error {
+	tablets := cli.NewGrid("TABLET", "NODE", "AFTER ROW", "TO ROW")
+	for i := range info.Tablets {
+		t := &info.Tablets[i]
+		tablets.Add(cli.Count(t.ID), t.Node, cli.OrElse(string(t.Start), "(first)"), cli.OrElse(string(t.End), "(last)"))
+	}
+	fmt.Fprintf(a.Out, "table %s: %s; only administrators of the table see sizes\n\n", info.Schema.Name, cli.Plural(int64(len(info.Tablets)), "tablet"))
+	if err := printSchema(a, info.Schema); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	return a.Print(tablets)
+}
