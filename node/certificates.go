@@ -17,7 +17,6 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/tokenauth"
-	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 )
@@ -29,7 +28,7 @@ func (n *Node) newCertificates() {
 		Peers: &n.peers, IsMaster: n.isMaster, RaftEpoch: n.raftEpoch, Removed: n.removed, Issuers: n.issuers, Period: n.cfg.rolloverPeriod,
 		Nodes: n.gossipNodes, Write: func(keys [][]byte) error { return n.keys().SetGossipKeys(keys) }, Apply: n.encryptGossip})
 	n.authority = authority.New(authority.Config{Ctx: n.ctx, Log: n.log, Transport: transport, Name: n.cfg.Name, ID: n.id, Meta: &n.meta,
-		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.isMaster, Voter: func() authority.Voter { return voting{n.voter} },
+		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.isMaster, Voter: func() authority.Voter { return n.voter },
 		Issuers: n.issuers, Nodes: n.nodeIDs, Check: n.removed.Check, RotateGossipKey: n.gossipKey.Rotate, Period: n.cfg.rolloverPeriod})
 	n.enrolment = enrol.New(enrol.Config{Log: n.log, Refused: &n.refused, ID: n.id, Transport: transport, Meta: &n.meta, Catalog: &n.catalog,
 		Authz: n.authz, Changes: n.changes, Peers: &n.peers, Epochs: &n.epochs, IsMaster: n.isMaster, Signer: n.authority.NodeSigner,
@@ -97,27 +96,6 @@ func (r rejections) Ready() error { return r.n.checkLeader() }
 func (r rejections) Refuses(ctx context.Context, c authz.Credential) (bool, error) {
 	return r.n.authz.Rights.Refuses(ctx, c)
 }
-
-// voting implements authority.Voter.
-type voting struct{ v *voter }
-
-// Votes implements authority.Voter.
-func (v voting) Votes() (votes bool, changed <-chan struct{}) {
-	group, changed := v.v.group()
-	return group != nil, changed
-}
-
-// VotesToo implements authority.Voter.
-func (v voting) VotesToo(id string) bool {
-	group, _ := v.v.group()
-	return group != nil && slices.ContainsFunc(group.Members(), func(m raftmeta.Member) bool { return m.ID == id })
-}
-
-// Lock implements authority.Voter.
-func (v voting) Lock() { v.v.changing.Lock() }
-
-// Unlock implements authority.Voter.
-func (v voting) Unlock() { v.v.changing.Unlock() }
 
 // issuers returns nodes that should have the authority's key, the master first.
 func (n *Node) issuers() (ids []string) {

@@ -31,7 +31,7 @@ func (n *Node) checkLeader() error {
 		return nil
 	}
 	voters, there := 0, 0
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	alive := map[string]bool{n.id(): true}
 	if n.members.Ring() != nil {
 		for _, m := range n.members.Ring().Members() {

@@ -77,7 +77,7 @@ type metaLocator struct{ n *Node }
 func (l metaLocator) Servers() []string {
 	n := l.n
 	var voters, others []string
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		voters = append(voters, n.RPCAddr())
 	}
 	listed := map[string]bool{n.RPCAddr(): true}
@@ -124,7 +124,7 @@ const metaMessageTimeout = 10 * time.Second
 
 // lockService returns the lock service that this node offers. The error is a *NotLeaderError if the node is not a voter.
 func (n *Node) lockService() (metaapi.Service, error) {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		return group.Service(), nil
 	}
 	return nil, n.notVoting()

@@ -149,7 +149,7 @@ func (c *collector) collectReplicas(m metric.Sender) {
 }
 
 func (c *collector) collectMeta(m metric.Sender) {
-	group, _ := c.node.voter.group()
+	group, _ := c.node.voter.Group()
 	m.Gauge("raft_voter", "1 while this node is a server of the Raft group.", metric.Bool(group != nil))
 	m.Gauge("lock_session_safe", "1 while this node's session with the lock service is safe.", metric.Bool(c.node.meta.Current().Valid()))
 	if c.node.members.Ring() != nil {

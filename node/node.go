@@ -37,6 +37,7 @@ import (
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/node/voter"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -87,7 +88,7 @@ type Node struct {
 	peers      peers.Set
 	refused    loglimit.ByReason // connections, requests to join, and damaged files
 	epochs     command.Gate
-	voter      *voter
+	voter      *voter.Voter
 	lockServer *lockserver.Service
 	meta       namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by

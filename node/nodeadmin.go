@@ -36,7 +36,7 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (reply.Result
 	var infos []api.NodeInfo
 	// The group's list of voters is more reliable than gossip.
 	votes := map[string]bool{}
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	if group != nil {
 		for _, m := range group.Members() {
 			votes[m.ID] = m.Voter
@@ -96,7 +96,7 @@ func stateText(s gossip.State) string {
 
 // leader returns the id of the leader of the lock service, as far as this node knows, or "".
 func (n *Node) leader() string {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		id, _ := group.Leader()
 		return id
 	}
@@ -185,7 +185,7 @@ func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (reply.Resul
 
 // groupStatus returns the state of the Raft group, as its leader knows it.
 func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	if group != nil {
 		if leads, _ := group.Leads(); leads {
 			return n.leaderStatus(ctx, group)
@@ -239,7 +239,7 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 
 // towardsLeader returns the id of the leader of the lock service if this node votes, and otherwise that of a node that votes.
 func (n *Node) towardsLeader() (string, error) {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		if id, _ := group.Leader(); id != "" && id != n.id() {
 			return id, nil
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
@@ -29,7 +30,7 @@ func (n *Node) newServices() {
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
 		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.diskSpace, LogDiskFull: n.logDiskFull, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
-		Look: n.lookAtEpochs(), DialNode: n.dialNode})
+		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialNode})
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
@@ -63,7 +64,7 @@ func (n *Node) newServices() {
 
 // lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.
 func (n *Node) lockGroup() lockserver.Group {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		return group
 	}
 	return nil
@@ -71,6 +72,6 @@ func (n *Node) lockGroup() lockserver.Group {
 
 // logDiskFull reports whether the disk of the node's Raft log is full, and whether it has one.
 func (n *Node) logDiskFull() (full, votes bool) {
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	return group != nil && group.DiskFull(), group != nil
 }

@@ -59,7 +59,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) 
 			}
 		}
 	}
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	s.Voter = group != nil
 	s.Leader = n.leader() == n.id()
 	s.Master = n.master.Epoch() != 0
