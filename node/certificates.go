@@ -17,7 +17,6 @@ import (
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/tokenauth"
-	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
 )
@@ -29,14 +28,14 @@ func (n *Node) newCertificates() {
 		Peers: &n.peers, IsMaster: n.isMaster, RaftEpoch: n.raftEpoch, Removed: n.removed, Issuers: n.issuers, Period: n.cfg.rolloverPeriod,
 		Nodes: n.gossipNodes, Write: func(keys [][]byte) error { return n.keys().SetGossipKeys(keys) }, Apply: n.encryptGossip})
 	n.authority = authority.New(authority.Config{Ctx: n.ctx, Log: n.log, Transport: transport, Name: n.cfg.Name, ID: n.id, Meta: &n.meta,
-		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.isMaster, Voter: func() authority.Voter { return voting{n.voter} },
+		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.isMaster, Voter: func() authority.Voter { return n.voter },
 		Issuers: n.issuers, Nodes: n.nodeIDs, Check: n.removed.Check, RotateGossipKey: n.gossipKey.Rotate, Period: n.cfg.rolloverPeriod})
 	n.enrolment = enrol.New(enrol.Config{Log: n.log, Refused: &n.refused, ID: n.id, Transport: transport, Meta: &n.meta, Catalog: &n.catalog,
 		Authz: n.authz, Changes: n.changes, Peers: &n.peers, Epochs: &n.epochs, IsMaster: n.isMaster, Signer: n.authority.NodeSigner,
-		GossipKeys: n.gossipKey.Keys, Members: func() []string { return append([]string{n.RPCAddr()}, n.known.all()...) },
+		GossipKeys: n.gossipKey.Keys, Members: func() []string { return append([]string{n.RPCAddr()}, n.members.Addresses()...) },
 		FindNode: func(ctx context.Context, name string) (string, error) {
-			x, err := n.find(ctx, name)
-			return x.id, err
+			x, err := n.members.Find(ctx, name)
+			return x.ID, err
 		}, Check: n.removed.Check})
 	n.tokenAuth = tokenauth.New(tokenauth.Config{Authz: n.authz, Serving: n.checkServing})
 }
@@ -98,36 +97,15 @@ func (r rejections) Refuses(ctx context.Context, c authz.Credential) (bool, erro
 	return r.n.authz.Rights.Refuses(ctx, c)
 }
 
-// voting implements authority.Voter.
-type voting struct{ v *voter }
-
-// Votes implements authority.Voter.
-func (v voting) Votes() (votes bool, changed <-chan struct{}) {
-	group, changed := v.v.group()
-	return group != nil, changed
-}
-
-// VotesToo implements authority.Voter.
-func (v voting) VotesToo(id string) bool {
-	group, _ := v.v.group()
-	return group != nil && slices.ContainsFunc(group.Members(), func(m raftmeta.Member) bool { return m.ID == id })
-}
-
-// Lock implements authority.Voter.
-func (v voting) Lock() { v.v.changing.Lock() }
-
-// Unlock implements authority.Voter.
-func (v voting) Unlock() { v.v.changing.Unlock() }
-
 // issuers returns nodes that should have the authority's key, the master first.
 func (n *Node) issuers() (ids []string) {
 	if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.id() {
 		ids = append(ids, masterID)
 	}
-	if n.ring == nil {
+	if n.members.Ring() == nil {
 		return ids
 	}
-	for _, m := range n.ring.Members() {
+	for _, m := range n.members.Ring().Members() {
 		if m.Voter && !m.Self && m.State == gossip.Alive && !slices.Contains(ids, m.ID) {
 			ids = append(ids, m.ID)
 		}
@@ -137,28 +115,28 @@ func (n *Node) issuers() (ids []string) {
 
 // nodeIDs returns the ids of all nodes of the cluster.
 func (n *Node) nodeIDs(ctx context.Context) (ids []string, err error) {
-	all, err := n.fleet(ctx)
+	all, err := n.members.Nodes(ctx)
 	for _, x := range all {
-		ids = append(ids, x.id)
+		ids = append(ids, x.ID)
 	}
 	return ids, err
 }
 
 // gossipNodes returns all nodes of the cluster, as gossip sees them.
 func (n *Node) gossipNodes(ctx context.Context) (nodes []gossipkey.Node, err error) {
-	all, err := n.fleet(ctx)
+	all, err := n.members.Nodes(ctx)
 	for _, x := range all {
-		nodes = append(nodes, gossipkey.Node{ID: x.id, Alive: x.State == gossip.Alive})
+		nodes = append(nodes, gossipkey.Node{ID: x.ID, Alive: x.State == gossip.Alive})
 	}
 	return nodes, err
 }
 
 // encryptGossip makes gossip use the keys, the first of which encrypts.
 func (n *Node) encryptGossip(keys [][]byte) error {
-	if n.ring == nil {
+	if n.members.Ring() == nil {
 		return nil
 	}
-	return n.ring.SetKeys(keys)
+	return n.members.Ring().SetKeys(keys)
 }
 
 // refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.

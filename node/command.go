@@ -31,7 +31,7 @@ func (n *Node) handleCommands() {
 	})
 	for method, do := range map[string]func(context.Context, command.Header) error{
 		methodHail:        func(context.Context, command.Header) error { return nil },
-		methodStartVoting: n.startVoting,
+		methodStartVoting: n.voter.StartVoting,
 	} {
 		n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			var m command.Header

@@ -23,7 +23,7 @@ func (n *Node) handleIdentity() {
 
 // dialNode connects to a node, and verifies that it is that node.
 func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
-	addr, known := n.addressOf(id)
+	addr, known := n.members.AddressOf(id)
 	if !known {
 		return nil, fmt.Errorf("address of node %s is unknown", id)
 	}

@@ -5,7 +5,7 @@
 //	rpc ──▶ dataapi, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
-//	    ├─▶ formation, gossip                 members of the cluster, and their addresses
+//	    ├─▶ formation, members, gossip        members of the cluster, and their addresses
 //	    ├─▶ raftstreams ──▶ raftmeta.Group    if the node votes
 //	    └─▶ command.go                        commands of the master
 //
@@ -97,9 +97,7 @@
 //	cursor sweep     Start            Close               drops idle cursors
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
-//	followMembers    joinCluster      Close               records addresses of nodes
-//	publishLoad      joinCluster      Close               publishes the free disk space
-//	blobMembership   openStore        Close               passes the members to the block store
+//	members.Blobs    openStore        Close               passes the members to the block store
 //	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
 //	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
 //	sweepStore       Start            Close               collects garbage while this node is master
@@ -117,7 +115,6 @@
 //	master           startMaster      Close               holds /master where the leader is
 //	disconnectRejected Start          Close               closes connections of rejected principals
 //	disconnect       removal          some seconds later  closes connections of a removed node
-//	joinGossip       joinCluster      an answer, Close    contacts members by gossip
 //	lock watch       openTabletServer its end             cancels it when the lock is lost
 //	mastership watch a change; gc     its end          cancels what only the master may do
 //	split            a split request  its end             one at a time of users' tablets, and one of METADATA's

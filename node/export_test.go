@@ -29,7 +29,7 @@ func (n *Node) File(ctx context.Context, path string) ([]byte, error) {
 
 // LogHolders returns the number of nodes that report to the master that they have a log of the lock service's group.
 func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
-	all, err := n.servers(ctx)
+	all, err := n.members.Servers(ctx)
 	for _, s := range all {
 		if s.Alive && s.HasLog {
 			count++
@@ -216,13 +216,13 @@ func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }
 // Remembers returns where this node still has another one: the members of gossip, the peers of formation, or the known addresses. It
 // is empty if nowhere.
 func (n *Node) Remembers(id string) string {
-	if _, ok := n.ring.Member(id); ok {
+	if _, ok := n.members.Ring().Member(id); ok {
 		return "gossip"
 	}
 	if n.former.Knows(id) {
 		return "formation"
 	}
-	if _, ok := n.known.get(id); ok {
+	if _, ok := n.members.AddressOf(id); ok {
 		return "addresses"
 	}
 	return ""
@@ -254,12 +254,12 @@ func (n *Node) GiveGossipKey(ctx context.Context, id string, key rollover.KeyID)
 }
 
 // GossipAddress returns where others reach the node's gossip.
-func (n *Node) GossipAddress() string { return n.ring.Address() }
+func (n *Node) GossipAddress() string { return n.members.Ring().Address() }
 
 // Sees reports whether gossip sees all of these nodes alive, and no other.
 func (n *Node) Sees(ids ...string) bool {
 	alive := map[string]bool{}
-	for _, m := range n.ring.Members() {
+	for _, m := range n.members.Ring().Members() {
 		if m.State == gossip.Alive {
 			alive[m.ID] = true
 		}

@@ -149,18 +149,18 @@ func (c *collector) collectReplicas(m metric.Sender) {
 }
 
 func (c *collector) collectMeta(m metric.Sender) {
-	group, _ := c.node.voter.group()
+	group, _ := c.node.voter.Group()
 	m.Gauge("raft_voter", "1 while this node is a server of the Raft group.", metric.Bool(group != nil))
 	m.Gauge("lock_session_safe", "1 while this node's session with the lock service is safe.", metric.Bool(c.node.meta.Current().Valid()))
-	if c.node.ring != nil {
+	if c.node.members.Ring() != nil {
 		alive := 0
-		for _, x := range c.node.ring.Members() {
+		for _, x := range c.node.members.Ring().Members() {
 			if x.State == gossip.Alive {
 				alive++
 			}
 		}
 		m.Gauge("gossip_members_alive", "Nodes that gossip lists as alive.", float64(alive))
-		stats := c.node.ring.Stats()
+		stats := c.node.members.Ring().Stats()
 		m.Counter("gossip_refused_streams_total", "Gossip streams closed because they exceeded a bound or were not valid gossip.", float64(stats.RefusedStreams))
 		m.Counter("gossip_dropped_packets_total", "Gossip packets dropped because they exceeded a bound or were not valid gossip.", float64(stats.DroppedPackets))
 	}

@@ -25,10 +25,10 @@ import (
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
-	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -37,6 +37,7 @@ import (
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/node/voter"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -81,22 +82,21 @@ type Node struct {
 	// forwardable has the handlers of methods that other nodes may forward.
 	forwardable map[string]func(*rpc.Call)
 
-	former  *formation.Former
-	ring    *gossip.Ring // nil if gossip is off
-	known   addresses
-	removed *removal.Service
-	peers   peers.Set
-	refused loglimit.ByReason // connections, requests to join, and damaged files
-	epochs  command.Gate
-	voter   *voter
-	Service *lockserver.Service
-	meta    namespace.Access
+	former     *formation.Former
+	members    *members.Service
+	removed    *removal.Service
+	peers      peers.Set
+	refused    loglimit.ByReason // connections, requests to join, and damaged files
+	epochs     command.Gate
+	voter      *voter.Voter
+	lockServer *lockserver.Service
+	meta       namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
 	lock        atomic.Pointer[session.Lock]
 	lockOf      *session.Session
 	catalog     namespace.Catalog
-	blobMembers *blobMembership
+	blobMembers *members.Blobs
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
@@ -155,9 +155,8 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = results.New(cfg.budget().results)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.peers.Resolve, n.peers.Dial = n.addressOf, n.dialNode
 	n.newServices()
-	n.known.removed = n.removed.Has
+	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialNode
 	return n, nil
 }
 

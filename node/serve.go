@@ -41,8 +41,8 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.former.Handle(server)
-	n.voter = newVoter(n, server.Claim(raftstreams.FirstByte))
-	metaapi.ServeCurrent(server, n.Service.ForCall)
+	n.voter = n.newVoter(server.Claim(raftstreams.FirstByte))
+	metaapi.ServeCurrent(server, n.lockServer.ForCall)
 	blobapi.Serve(server, n.servePeer)
 	n.handleIdentity()
 	n.tokenAuth.Register(server.Handle)
@@ -67,7 +67,7 @@ func (n *Node) serve(listener net.Listener) error {
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {
 		return err
 	}
-	n.background.Go(n.voter.accept)
+	n.background.Go(n.voter.Accept)
 	listener = n.security.Guard(listener, 0, n.refuseConn)
 	n.background.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, rpc.ErrServerClosed) {

@@ -1,4 +1,4 @@
-package node
+package members
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/steledb/stele/rpc"
 )
 
-// blobMembership implements blobfs.Membership: the registry lists the nodes, gossip has their state.
-type blobMembership struct {
-	n *Node
+// Blobs implements blobfs.Membership: the registry lists the nodes, gossip has their state.
+type Blobs struct {
+	sv *Service
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
-		registry []clusterNode
+		registry []Node
 		members  []blobfs.Member // replaced, never changed
 		changed  chan struct{}
 		remotes  map[string]*blobapi.Remote
@@ -27,12 +27,16 @@ type blobMembership struct {
 	}
 }
 
-func newBlobMembership(n *Node) *blobMembership {
-	f := &blobMembership{n: n}
+// NewBlobs returns the membership for the block store. It has no members before the first Read.
+func NewBlobs(sv *Service) *Blobs {
+	f := &Blobs{sv: sv}
 	f.mu.changed = make(chan struct{})
 	f.mu.remotes = map[string]*blobapi.Remote{}
 	return f
 }
+
+// readTimeout bounds one read of the registry.
+const readTimeout = 3 * time.Second
 
 // registryPeriod is the interval at which the registry is read: its files come from the session's cache, and only the list of the
 // directory from the leader.
@@ -42,14 +46,14 @@ const (
 	strangerPause = 200 * time.Millisecond
 )
 
-// follow updates the members until the node closes.
-func (f *blobMembership) follow() {
-	n := f.n
+// Follow updates the members until the node closes.
+func (f *Blobs) Follow() {
+	sv := f.sv
 	pause := strangerPause
 	for {
 		var changed <-chan struct{} // by gossip
-		if n.ring != nil {
-			changed = n.ring.Changed()
+		if sv.Ring() != nil {
+			changed = sv.Ring().Changed()
 		}
 		f.update()
 		if !f.strangers() {
@@ -61,12 +65,12 @@ func (f *blobMembership) follow() {
 			pause = strangerPause
 		case <-tick.C:
 			pause = min(2*pause, registryPeriod)
-			ctx, cancel := context.WithTimeout(n.ctx, nodesTimeout)
-			if err := f.read(ctx); err != nil {
-				n.log.Debug("registry of nodes not read; keeping the previous one", "err", err)
+			ctx, cancel := context.WithTimeout(sv.Ctx, readTimeout)
+			if err := f.Read(ctx); err != nil {
+				sv.Log.Debug("registry of nodes not read; keeping the previous one", "err", err)
 			}
 			cancel()
-		case <-n.ctx.Done():
+		case <-sv.Ctx.Done():
 			tick.Stop()
 			return
 		}
@@ -75,18 +79,18 @@ func (f *blobMembership) follow() {
 }
 
 // strangers reports whether gossip knows a node that is not in the registry.
-func (f *blobMembership) strangers() bool {
-	if f.n.ring == nil {
+func (f *Blobs) strangers() bool {
+	if f.sv.Ring() == nil {
 		return false
 	}
-	return slices.ContainsFunc(f.n.ring.Members(), func(m gossip.Member) bool {
+	return slices.ContainsFunc(f.sv.Ring().Members(), func(m gossip.Member) bool {
 		return m.State == gossip.Alive && !slices.ContainsFunc(f.Members(), func(x blobfs.Member) bool { return x.ID == m.ID })
 	})
 }
 
-// read reads the registry.
-func (f *blobMembership) read(ctx context.Context) error {
-	all, err := f.n.fleet(ctx)
+// Read reads the registry.
+func (f *Blobs) Read(ctx context.Context) error {
+	all, err := f.sv.Nodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ func (f *blobMembership) read(ctx context.Context) error {
 }
 
 // update rebuilds the list of members.
-func (f *blobMembership) update() {
+func (f *Blobs) update() {
 	f.mu.Lock()
 	registry := f.mu.registry
 	f.mu.Unlock()
@@ -126,49 +130,49 @@ func (f *blobMembership) update() {
 	}
 }
 
-func (f *blobMembership) member(x clusterNode) blobfs.Member {
-	g, known := f.n.member(x.id)
+func (f *Blobs) member(x Node) blobfs.Member {
+	g, known := f.sv.member(x.ID)
 	m := blobfs.Member{
-		ID: x.id, Zone: x.record.Zone, CapacityBytes: g.CapacityBytes, FreeBytes: g.FreeBytes,
+		ID: x.ID, Zone: x.Record.Zone, CapacityBytes: g.CapacityBytes, FreeBytes: g.FreeBytes,
 		Alive: known && g.State == gossip.Alive, Since: g.Since, Draining: x.Draining,
 	}
 	if m.Since.IsZero() { // no gossip since this node started
-		m.Since = f.n.started
+		m.Since = f.sv.Began
 	}
 	return m
 }
 
-// name returns a node's name, or "" if it is unknown.
-func (f *blobMembership) name(id string) string {
+// Name returns a node's name, or "" if it is unknown.
+func (f *Blobs) Name(id string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.mu.registry {
-		if f.mu.registry[i].id == id {
-			return f.mu.registry[i].record.Name
+		if f.mu.registry[i].ID == id {
+			return f.mu.registry[i].Record.Name
 		}
 	}
 	return ""
 }
 
 // Members implements blobfs.Membership.
-func (f *blobMembership) Members() []blobfs.Member {
+func (f *Blobs) Members() []blobfs.Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.members
 }
 
 // Changed implements blobfs.Membership.
-func (f *blobMembership) Changed() <-chan struct{} {
+func (f *Blobs) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.changed
 }
 
 // Self implements blobfs.Membership.
-func (f *blobMembership) Self() string { return f.n.id() }
+func (f *Blobs) Self() string { return f.sv.Self.ID() }
 
 // Peer implements blobfs.Membership. It connects on the first call.
-func (f *blobMembership) Peer(_ context.Context, id string) (blobapi.Peer, error) {
+func (f *Blobs) Peer(_ context.Context, id string) (blobapi.Peer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.closed {
@@ -179,13 +183,14 @@ func (f *blobMembership) Peer(_ context.Context, id string) (blobapi.Peer, error
 	}
 	r := f.mu.remotes[id]
 	if r == nil {
-		r = blobapi.NewRemote(func(ctx context.Context) (*rpc.Conn, error) { return f.n.dialNode(ctx, id) })
+		r = blobapi.NewRemote(func(ctx context.Context) (*rpc.Conn, error) { return f.sv.DialNode(ctx, id) })
 		f.mu.remotes[id] = r
 	}
 	return r, nil
 }
 
-func (f *blobMembership) close() {
+// Close closes the connections to the block stores of other nodes, and prevents new ones.
+func (f *Blobs) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.closed = true
@@ -193,12 +198,4 @@ func (f *blobMembership) close() {
 		_ = r.Close()
 	}
 	f.mu.remotes = nil
-}
-
-// servePeer returns the block store that this node offers to others.
-func (n *Node) servePeer() (blobapi.Peer, error) {
-	if store := n.store.Load(); store != nil {
-		return store.Peer(), nil
-	}
-	return nil, fmt.Errorf("%w: %s", blobapi.ErrUnreachable, n.unready())
 }
