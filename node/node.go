@@ -37,6 +37,7 @@ import (
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/node/users"
 	"github.com/steledb/stele/node/voter"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -115,7 +116,7 @@ type Node struct {
 	quotas    *quotas.Service
 	usage     *usage.Service
 	changes   *changes.Changes
-	accounts  *accounts
+	Service   *users.Service
 	tabletOps *tabletService
 	tableOps  *tableService
 

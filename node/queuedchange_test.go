@@ -26,7 +26,7 @@ func queued(t *testing.T, want int, answered func() bool) bool {
 		}
 		got := 0
 		for _, g := range strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n") {
-			if strings.Contains(g, "(*changes).do(") {
+			if strings.Contains(g, "(*Changes).Do(") {
 				got++
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/node/users"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/tablet"
 )
@@ -36,11 +37,12 @@ func (n *Node) newServices() {
 		Master: theMaster})
 	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
 		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
-	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
-		security: func() *certs.Transport { return n.security }, signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, cluster: n.ClusterID}
+	n.Service = users.New(users.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
+		ForgetQuota: func(ctx context.Context, name string) (bool, error) { return n.quotas.ForgetUser(ctx, name) },
+		Transport:   func() *certs.Transport { return n.security }, Signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, Cluster: n.ClusterID})
 	n.newCertificates()
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
-		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.accounts.checkKnown,
+		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.Service.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
 		Server: func() quotas.Server {
 			s := n.server.Load()
@@ -49,12 +51,11 @@ func (n *Node) newServices() {
 	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.id,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
 		Users: n.tablets, Metadata: func() *tablet.Server { return n.server.Load().metadata }})
-	n.accounts.quotas = n.quotas
 	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsRequestedMax, authz: n.authz, catalog: &n.catalog,
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,
 		tabletsOf: n.tabletsOf, find: n.members.Find}
 	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
-		changes: n.changes, accounts: n.accounts, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
+		changes: n.changes, Service: n.Service, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
 	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: n.cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
 		members: func() *members.Blobs { return n.blobMembers }, master: theMaster,

@@ -1,4 +1,4 @@
-package node
+package users
 
 import (
 	"context"
@@ -21,13 +21,13 @@ import (
 // all servers have cached.
 
 // nextEpoch starts another epoch of rights and returns it. It never creates the file: without it, no rights are known.
-func (acc *accounts) nextEpoch(ctx context.Context) (uint64, error) {
+func (acc *Service) nextEpoch(ctx context.Context) (uint64, error) {
 	for {
-		f, err := acc.meta.Get(ctx, acl.EpochFile)
+		f, err := acc.Meta.Get(ctx, acl.EpochFile)
 		if err != nil {
 			return 0, fmt.Errorf("read the epoch of rights: %w", err)
 		}
-		made, err := acc.changes.SetAsMaster(ctx, acl.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
+		made, err := acc.Changes.SetAsMaster(ctx, acl.EpochFile, namespace.EpochBytes(f.Generation), f.Generation)
 		if !errors.Is(err, metaapi.ErrGeneration) {
 			return made, err
 		}
@@ -36,8 +36,8 @@ func (acc *accounts) nextEpoch(ctx context.Context) (uint64, error) {
 
 // changeRights runs a change of rights. When it returns, what was written is in force on all nodes, even if the result is that
 // nothing was to be done. If it fails halfway, the error is api.ErrOutcomeUnknown.
-func (acc *accounts) changeRights(ctx context.Context, a authz.ChangeRequest, do func(ctx context.Context) error) error {
-	return acc.changes.Do(ctx, a, func(ctx context.Context) error {
+func (acc *Service) changeRights(ctx context.Context, a authz.ChangeRequest, do func(ctx context.Context) error) error {
+	return acc.Changes.Do(ctx, a, func(ctx context.Context) error {
 		err := changes.NotMasterNow(do(ctx))
 		part := namespace.MastershipIn(ctx).Wrote.Load()
 		if !part && errors.Is(err, changes.ErrNotMaster) {
@@ -54,8 +54,8 @@ func (acc *accounts) changeRights(ctx context.Context, a authz.ChangeRequest, do
 }
 
 // policy returns the grants on a table, or on the cluster, and their generation.
-func (acc *accounts) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
-	f, err := acc.meta.Get(ctx, acl.PolicyFile(tableID))
+func (acc *Service) policy(ctx context.Context, tableID uint64) (*acl.Policy, uint64, error) {
+	f, err := acc.Meta.Get(ctx, acl.PolicyFile(tableID))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return &acl.Policy{Table: tableID}, 0, nil
 	}
@@ -67,8 +67,8 @@ func (acc *accounts) policy(ctx context.Context, tableID uint64) (*acl.Policy, u
 }
 
 // policies returns the objects with grants: the cluster, and tables by id, including tables that do not exist.
-func (acc *accounts) policies(ctx context.Context) ([]uint64, error) {
-	names, err := acc.catalog.List(ctx, path.Dir(acl.TableFile(0)))
+func (acc *Service) policies(ctx context.Context) ([]uint64, error) {
+	names, err := acc.Catalog.List(ctx, path.Dir(acl.TableFile(0)))
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (acc *accounts) policies(ctx context.Context) ([]uint64, error) {
 }
 
 // editPolicy changes the grants on a table, or on the cluster.
-func (acc *accounts) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Policy) (*acl.Policy, error)) error {
+func (acc *Service) editPolicy(ctx context.Context, tableID uint64, edit func(*acl.Policy) (*acl.Policy, error)) error {
 	for {
 		old, gen, err := acc.policy(ctx, tableID)
 		if err != nil {
@@ -95,30 +95,30 @@ func (acc *accounts) editPolicy(ctx context.Context, tableID uint64, edit func(*
 		if err != nil {
 			return err
 		}
-		if _, err = acc.changes.SetAsMaster(ctx, acl.PolicyFile(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
+		if _, err = acc.Changes.SetAsMaster(ctx, acl.PolicyFile(tableID), next.Encode(), gen); !errors.Is(err, metaapi.ErrGeneration) {
 			return err
 		}
 	}
 }
 
-// grantCreator grants the creator of a new table the right to administer it. No new epoch is needed: no server has cached rights on
+// GrantCreator grants the creator of a new table the right to administer it. No new epoch is needed: no server has cached rights on
 // the table.
-func (acc *accounts) grantCreator(ctx context.Context, creator string, tableID uint64) error {
+func (acc *Service) GrantCreator(ctx context.Context, creator string, tableID uint64) error {
 	p, err := (&acl.Policy{Table: tableID}).Grant(acl.Grant{Principal: creator, Rights: acl.Admin})
 	if err != nil {
 		return err
 	}
-	_, err = acc.changes.SetAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
+	_, err = acc.Changes.SetAsMaster(ctx, acl.TableFile(tableID), p.Encode(), 0)
 	return err
 }
 
-// forgetGrants removes the grants on a table that was dropped, or never created. They would have no effect, because ids are not
+// ForgetGrants removes the grants on a table that was dropped, or never created. They would have no effect, because ids are not
 // reused.
-func (acc *accounts) forgetGrants(ctx context.Context, tableID uint64) {
-	if acc.authz.Open {
+func (acc *Service) ForgetGrants(ctx context.Context, tableID uint64) {
+	if acc.Authz.Open {
 		return
 	}
-	if err := acc.changes.DeleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
-		acc.log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
+	if err := acc.Changes.DeleteAsMaster(ctx, acl.TableFile(tableID)); err != nil {
+		acc.Log.Warn("grants of dropped table not removed", "table_id", tableID, "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package users
 
 import (
 	"cmp"
@@ -18,35 +18,9 @@ import (
 )
 
 // handleGrants registers the methods that manage grants.
-func (acc *accounts) handleGrants(r method.Registrar) {
+func (acc *Service) handleGrants(r method.Registrar) {
 	for _, method := range []string{api.MethodGrant, api.MethodRevoke} {
-		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
-			c.Keep() // the change may outlive the call
-			var r api.GrantRequest
-			if err := r.Decode(&c.Params, c.NumParams); err != nil {
-				reply.Fail(c, err)
-				return
-			}
-			if !reply.Begin(c, &r.Options) {
-				return
-			}
-			caller := authz.SubjectOf(c)
-			_, _, err := acc.authz.Administers(c.Context(), caller, r.Table) // a caller without the right must not delay others
-			if reply.IsRefusal(err) || errors.Is(err, api.ErrNoTable) {
-				acc.authz.Audit.Refused(caller, method, grantText(&r), err)
-			} else if err == nil {
-				err = acc.authz.Audit.Admit(caller)
-			}
-			if err == nil {
-				err = acc.regrant(c.Context(), caller, method, &r)
-				acc.authz.Audit.Action(caller, method, grantText(&r), err)
-			}
-			if err != nil {
-				reply.Fail(c, err)
-				return
-			}
-			c.Reply(nil)
-		})
+		r.Handle(method, rpc.Spawned, func(c *rpc.Call) { acc.serveGrant(c, method) })
 	}
 	r.Handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
@@ -66,6 +40,35 @@ func (acc *accounts) handleGrants(r method.Registrar) {
 	})
 }
 
+// serveGrant serves grant and revoke.
+func (acc *Service) serveGrant(c *rpc.Call, method string) {
+	c.Keep() // the change may outlive the call
+	var r api.GrantRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	caller := authz.SubjectOf(c)
+	_, _, err := acc.Authz.Administers(c.Context(), caller, r.Table) // a caller without the right must not delay others
+	if reply.IsRefusal(err) || errors.Is(err, api.ErrNoTable) {
+		acc.Authz.Audit.Refused(caller, method, grantText(&r), err)
+	} else if err == nil {
+		err = acc.Authz.Audit.Admit(caller)
+	}
+	if err == nil {
+		err = acc.regrant(c.Context(), caller, method, &r)
+		acc.Authz.Audit.Action(caller, method, grantText(&r), err)
+	}
+	if err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	c.Reply(nil)
+}
+
 // grantText describes a grant for the audit log.
 func grantText(r *api.GrantRequest) string {
 	s := fmt.Sprintf("%s to %s on ", r.Rights, r.Principal)
@@ -79,7 +82,7 @@ func grantText(r *api.GrantRequest) string {
 }
 
 // regrant grants or revokes rights.
-func (acc *accounts) regrant(ctx context.Context, caller *authz.Subject, method string, r *api.GrantRequest) error {
+func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method string, r *api.GrantRequest) error {
 	rights, err := acl.ParseRights(r.Rights)
 	if err != nil {
 		return reply.BadRequest(err)
@@ -92,7 +95,7 @@ func (acc *accounts) regrant(ctx context.Context, caller *authz.Subject, method 
 		var s *table.Schema // as it is now
 		if r.Table != "" {
 			var err error
-			if s, err = acc.authz.SchemaFor(ctx, r.Table); err != nil {
+			if s, err = acc.Authz.SchemaFor(ctx, r.Table); err != nil {
 				return err
 			}
 			tableID = s.ID
@@ -140,7 +143,7 @@ func grantError(err error) error {
 }
 
 // checkUser returns api.ErrNoUser if the principal does not exist.
-func (acc *accounts) checkUser(ctx context.Context, name string) error {
+func (acc *Service) checkUser(ctx context.Context, name string) error {
 	if name == acl.Everyone {
 		return nil
 	}
@@ -152,8 +155,8 @@ func (acc *accounts) checkUser(ctx context.Context, name string) error {
 }
 
 // listGrants returns the grants on a table, or all.
-func (acc *accounts) listGrants(ctx context.Context, caller *authz.Subject, r *api.ListGrantsRequest) (*api.Grants, error) {
-	s, t, err := acc.authz.Administers(ctx, caller, r.Table)
+func (acc *Service) listGrants(ctx context.Context, caller *authz.Subject, r *api.ListGrantsRequest) (*api.Grants, error) {
+	s, t, err := acc.Authz.Administers(ctx, caller, r.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -162,23 +165,23 @@ func (acc *accounts) listGrants(ctx context.Context, caller *authz.Subject, r *a
 	if err != nil {
 		return nil, err
 	}
-	if caller.Restricted() && !acc.authz.Rights.Holds(caller, t) {
+	if caller.Restricted() && !acc.Authz.Rights.Holds(caller, t) {
 		return nil, authz.ErrRightsMoved
 	}
 	return all, nil
 }
 
 // grantsOn returns the grants on a table, or on the cluster and all tables if s is nil, of principals for which wanted returns true.
-func (acc *accounts) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
+func (acc *Service) grantsOn(ctx context.Context, s *table.Schema, wanted func(principal string) bool) (all []api.GrantInfo, err error) {
 	schemas := []*table.Schema{s}
 	if s == nil {
-		names, err := acc.catalog.Names(ctx)
+		names, err := acc.Catalog.Names(ctx)
 		if err != nil {
 			return nil, err
 		}
 		schemas[0] = &table.Schema{} // the cluster
 		for _, name := range names {
-			if s, err := acc.authz.SchemaFor(ctx, name); err == nil {
+			if s, err := acc.Authz.SchemaFor(ctx, name); err == nil {
 				schemas = append(schemas, s)
 			} else if !errors.Is(err, api.ErrNoTable) {
 				return nil, err
@@ -212,9 +215,9 @@ func grantInfo(s *table.Schema, g acl.Grant) api.GrantInfo {
 	return i
 }
 
-// pruneGrants removes the grants on families that were dropped, within the change that drops them; s is the table's new schema.
-func (acc *accounts) pruneGrants(ctx context.Context, s *table.Schema) {
-	if acc.authz.Open {
+// PruneGrants removes the grants on families that were dropped, within the change that drops them; s is the table's new schema.
+func (acc *Service) PruneGrants(ctx context.Context, s *table.Schema) {
+	if acc.Authz.Open {
 		return
 	}
 	p, _, err := acc.policy(ctx, s.ID)
@@ -225,6 +228,6 @@ func (acc *accounts) pruneGrants(ctx context.Context, s *table.Schema) {
 		}
 	}
 	if err != nil && !errors.Is(err, metaapi.ErrNotFound) {
-		acc.log.Warn("grants of dropped family not removed", "table", s.Name, "err", err)
+		acc.Log.Warn("grants of dropped family not removed", "table", s.Name, "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package users
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/steledb/stele/security/pki"
 )
 
-// handleWhoAmI registers the method that returns the caller's identity and rights.
-func (acc *accounts) handleWhoAmI(r method.Registrar) {
+// handleWhoami registers the method that returns the caller's identity and rights.
+func (acc *Service) handleWhoami(r method.Registrar) {
 	r.Handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
 		var r api.NamesRequest
 		if err := r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0); err != nil {
@@ -33,8 +33,8 @@ func (acc *accounts) handleWhoAmI(r method.Registrar) {
 }
 
 // identityOf returns a subject's identity and rights. It contains nothing about tables that the subject may not see.
-func (acc *accounts) identityOf(ctx context.Context, caller *authz.Subject) (*api.Whoami, error) {
-	me := &api.Whoami{Cluster: acc.cluster(), Kind: api.KindAnonymous}
+func (acc *Service) identityOf(ctx context.Context, caller *authz.Subject) (*api.Whoami, error) {
+	me := &api.Whoami{Cluster: acc.Cluster(), Kind: api.KindAnonymous}
 	if caller == nil {
 		me.Grants = []api.GrantInfo{{Principal: acl.Everyone, Rights: acl.Admin.String()}}
 		return me, nil

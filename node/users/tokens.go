@@ -1,4 +1,4 @@
-package node
+package users
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 
 // checkTokenLimit returns a *table.LimitError if a user has the maximum number of tokens, and otherwise the expired tokens of all users that are to be
 // removed.
-func (acc *accounts) checkTokenLimit(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
+func (acc *Service) checkTokenLimit(ctx context.Context, of string) (ended []*token.AccessRecord, err error) {
 	all, err := acc.accessTokens(ctx, "")
 	if err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func (acc *accounts) checkTokenLimit(ctx context.Context, of string) (ended []*t
 }
 
 // forgetTokens removes expired tokens. What fails is left for the next time.
-func (acc *accounts) forgetTokens(ctx context.Context, ended []*token.AccessRecord) {
+func (acc *Service) forgetTokens(ctx context.Context, ended []*token.AccessRecord) {
 	if err := acc.deleteTokens(ctx, ended); err != nil {
-		acc.log.Warn("expired access tokens not removed", "err", err)
+		acc.Log.Warn("expired access tokens not removed", "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package users
 
 import (
 	"context"
@@ -32,83 +32,45 @@ const principalLife = 365 * 24 * time.Hour
 // tokenLife is the default lifetime of an access token.
 const tokenLife = 90 * 24 * time.Hour
 
-// accounts manages users, their credentials and their grants. Changes are made by the master's node.
-type accounts struct {
-	log      *slog.Logger
-	catalog  *namespace.Catalog
-	meta     *namespace.Access
-	authz    *authz.Authorizer
-	changes  *changes.Changes
-	quotas   userQuotas
-	security func() *certs.Transport                           // nil on an open node
-	signer   func(ctx context.Context) (*pki.Authority, error) // of users' certificates
-	cluster  func() string                                     // the cluster's id
+// Service manages users, their credentials and their grants. Changes are made by the master's node.
+type Service struct{ Config }
+
+// Config has what the service needs of the node.
+type Config struct {
+	Log     *slog.Logger
+	Catalog *namespace.Catalog
+	Meta    *namespace.Access
+	Authz   *authz.Authorizer
+	Changes *changes.Changes
+	// ForgetQuota removes the quota of a removed user, and reports whether there was one.
+	ForgetQuota func(ctx context.Context, name string) (found bool, err error)
+	// Transport has the certificates of the node; nil on an open node.
+	Transport func() *certs.Transport
+	// Signer returns the authority that signs users' certificates.
+	Signer func(ctx context.Context) (*pki.Authority, error)
+	// Cluster returns the cluster's id.
+	Cluster func() string
 }
 
-// userQuotas has the quotas of users.
-type userQuotas interface {
-	// forgetUsersQuota removes the quota of a removed user, and reports whether there was one.
-	ForgetUser(ctx context.Context, name string) (found bool, err error)
-}
+// New returns the service.
+func New(cfg Config) *Service { return &Service{cfg} }
 
-// register registers the methods of accounts.
-func (acc *accounts) register(r method.Registrar) {
+// Register registers the methods of accounts.
+func (acc *Service) Register(r method.Registrar) {
 	acc.handleUsers(r)
 	acc.handleGrants(r)
-	acc.handleWhoAmI(r)
+	acc.handleWhoami(r)
 }
 
 // handleUsers registers the methods that manage users and their credentials.
-func (acc *accounts) handleUsers(r method.Registrar) {
-	r.Handle(api.MethodAddUser, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep() // the change may outlive the call
-		var r api.AddUserRequest
-		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
-			return
-		}
-		var made *api.AddedUser
-		err := acc.changeUsers(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodAddUser, Name: r.Name}, func(ctx context.Context) (err error) {
-			made, err = acc.addUser(ctx, &r)
-			return err
-		})
-		if err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		acc.log.Info("credential issued", "user", r.Name, "new_user", made.New, "token", made.TokenID)
-		c.Reply(made.Append)
-	})
-	r.Handle(api.MethodRevokeUser, rpc.Spawned, func(c *rpc.Call) {
-		c.Keep()
-		var r api.RevokeUserRequest
-		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
-			return
-		}
-		caller := authz.SubjectOf(c)
-		err := checkRevocation(caller, &r)
-		if err == nil {
-			err = acc.changeUsers(c.Context(), authz.ChangeRequest{Caller: caller, Method: api.MethodRevokeUser, Name: r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
-		}
-		if err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		acc.log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
-		c.Reply(nil)
-	})
+func (acc *Service) handleUsers(r method.Registrar) {
+	r.Handle(api.MethodAddUser, rpc.Spawned, acc.serveAddUser)
+	r.Handle(api.MethodRevokeUser, rpc.Spawned, acc.serveRevokeUser)
 	r.HandleNames(api.MethodListUsers, 0, acc.listUsers)
 	r.HandleNames(api.MethodRemoveUser, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 		err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.removeUser(ctx, r.Names[0]) })
 		if err == nil {
-			acc.log.Info("user removed", "user", r.Names[0])
+			acc.Log.Info("user removed", "user", r.Names[0])
 		}
 		return nil, err
 	})
@@ -116,26 +78,72 @@ func (acc *accounts) handleUsers(r method.Registrar) {
 		r.HandleNames(method, 1, func(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 			err := acc.changeUsers(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return acc.disableUser(ctx, r.Names[0], disabled) })
 			if err == nil {
-				acc.log.Info(userStateEvent(disabled), "user", r.Names[0])
+				acc.Log.Info(userStateEvent(disabled), "user", r.Names[0])
 			}
 			return nil, err
 		})
 	}
 }
 
-func (acc *accounts) changeUsers(ctx context.Context, a authz.ChangeRequest, do func(context.Context) error) error {
-	if acc.authz.Open {
+func (acc *Service) serveAddUser(c *rpc.Call) {
+	c.Keep() // the change may outlive the call
+	var r api.AddUserRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	var made *api.AddedUser
+	err := acc.changeUsers(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodAddUser, Name: r.Name}, func(ctx context.Context) (err error) {
+		made, err = acc.addUser(ctx, &r)
+		return err
+	})
+	if err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	acc.Log.Info("credential issued", "user", r.Name, "new_user", made.New, "token", made.TokenID)
+	c.Reply(made.Append)
+}
+
+func (acc *Service) serveRevokeUser(c *rpc.Call) {
+	c.Keep()
+	var r api.RevokeUserRequest
+	if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	if !reply.Begin(c, &r.Options) {
+		return
+	}
+	caller := authz.SubjectOf(c)
+	err := checkRevocation(caller, &r)
+	if err == nil {
+		err = acc.changeUsers(c.Context(), authz.ChangeRequest{Caller: caller, Method: api.MethodRevokeUser, Name: r.Name}, func(ctx context.Context) error { return acc.revokeUser(ctx, &r) })
+	}
+	if err != nil {
+		reply.Fail(c, err)
+		return
+	}
+	acc.Log.Info("credentials revoked", "user", r.Name, "token", r.Token, "certificate", r.Certificate)
+	c.Reply(nil)
+}
+
+func (acc *Service) changeUsers(ctx context.Context, a authz.ChangeRequest, do func(context.Context) error) error {
+	if acc.Authz.Open {
 		return api.ErrOpenCluster
 	}
 	return acc.changeRights(ctx, a, do)
 }
 
 // principal returns the record of a user and its generation, or nil if the user does not exist.
-func (acc *accounts) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
+func (acc *Service) principal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
 	if err := pki.CheckName("name of a user", name); err != nil {
 		return nil, 0, reply.BadRequest(err)
 	}
-	f, err := acc.meta.Get(ctx, acl.PrincipalFile(name))
+	f, err := acc.Meta.Get(ctx, acl.PrincipalFile(name))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -147,7 +155,7 @@ func (acc *accounts) principal(ctx context.Context, name string) (*acl.Principal
 }
 
 // knownPrincipal is principal, but returns api.ErrNoUser if the user does not exist.
-func (acc *accounts) knownPrincipal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
+func (acc *Service) knownPrincipal(ctx context.Context, name string) (*acl.Principal, uint64, error) {
 	p, gen, err := acc.principal(ctx, name)
 	if err == nil && p == nil {
 		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
@@ -156,7 +164,7 @@ func (acc *accounts) knownPrincipal(ctx context.Context, name string) (*acl.Prin
 }
 
 // addUser issues a certificate or an access token. It creates the user if there is none of that name.
-func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
+func (acc *Service) addUser(ctx context.Context, r *api.AddUserRequest) (*api.AddedUser, error) {
 	made := &api.AddedUser{}
 	var signer *pki.Authority
 	p, gen, err := acc.principal(ctx, r.Name)
@@ -170,7 +178,7 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 		if _, err := pki.KeyHash(r.Request); err != nil {
 			return nil, reply.BadRequest(err)
 		}
-		if signer, err = acc.signer(ctx); err != nil {
+		if signer, err = acc.Signer(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -201,12 +209,12 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 		return nil, err
 	}
 	if made.New || rec == nil { // before the certificate is handed out
-		if _, err := acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+		if _, err := acc.Changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 			return nil, err
 		}
 	}
 	if rec != nil {
-		if _, err := acc.changes.SetAsMaster(ctx, authz.TokenPath(rec.ID), rec.Encode(), 0); err != nil {
+		if _, err := acc.Changes.SetAsMaster(ctx, authz.TokenPath(rec.ID), rec.Encode(), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -215,13 +223,13 @@ func (acc *accounts) addUser(ctx context.Context, r *api.AddUserRequest) (*api.A
 }
 
 // accessToken issues an access token. It is valid once its record is written.
-func (acc *accounts) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
+func (acc *Service) accessToken(r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) (*token.AccessRecord, error) {
 	now := time.Now()
 	life := r.TTL
 	if life == 0 && !r.NoEnd {
 		life = tokenLife
 	}
-	t := token.New(token.Access, acc.security().Fingerprint(), now, life)
+	t := token.New(token.Access, acc.Transport().Fingerprint(), now, life)
 	rec, err := token.NewAccessRecord(t, now, p.Name, p.Generation, r.Comment)
 	if err != nil {
 		return nil, reply.BadRequest(err)
@@ -233,7 +241,7 @@ func (acc *accounts) accessToken(r *api.AddUserRequest, p *acl.Principal, made *
 	return rec, nil
 }
 
-func (acc *accounts) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
+func (acc *Service) signUser(signer *pki.Authority, r *api.AddUserRequest, p *acl.Principal, made *api.AddedUser) error {
 	life := r.TTL
 	if life == 0 {
 		life = principalLife
@@ -243,33 +251,33 @@ func (acc *accounts) signUser(signer *pki.Authority, r *api.AddUserRequest, p *a
 		return reply.BadRequest(err)
 	}
 	p.Covers(leaf.NotAfter)
-	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, acc.security().Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
+	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, acc.Transport().Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
 	return nil
 }
 
 // accessTokens returns the access tokens of one user, or of all users, by user. Unreadable records are skipped: they
 // authenticate no client, and must not keep other tokens from being revoked.
-func (acc *accounts) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+func (acc *Service) accessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
 	return acc.tokensBut(ctx, of, func(name string, err error) error {
-		acc.log.Warn("access token record unreadable", "token", name, "err", err)
+		acc.Log.Warn("access token record unreadable", "token", name, "err", err)
 		return nil
 	})
 }
 
 // allAccessTokens is accessTokens, but fails if a record is unreadable.
-func (acc *accounts) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
+func (acc *Service) allAccessTokens(ctx context.Context, of string) (map[string][]*token.AccessRecord, error) {
 	return acc.tokensBut(ctx, of, func(_ string, err error) error { return err })
 }
 
 // tokensBut returns access tokens by user. It skips unreadable records for which bad returns nil.
-func (acc *accounts) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
-	names, err := acc.catalog.List(ctx, authz.TokensDir)
+func (acc *Service) tokensBut(ctx context.Context, of string, bad func(name string, err error) error) (map[string][]*token.AccessRecord, error) {
+	names, err := acc.Catalog.List(ctx, authz.TokensDir)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]*token.AccessRecord{}
 	for _, name := range names {
-		f, err := acc.meta.Get(ctx, path.Join(authz.TokensDir, name))
+		f, err := acc.Meta.Get(ctx, path.Join(authz.TokensDir, name))
 		if errors.Is(err, metaapi.ErrNotFound) { // revoked meanwhile
 			continue
 		}
@@ -309,7 +317,7 @@ func checkRevocation(caller *authz.Subject, r *api.RevokeUserRequest) error {
 }
 
 // revokeUser invalidates all credentials of a user, one token, or one certificate.
-func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
+func (acc *Service) revokeUser(ctx context.Context, r *api.RevokeUserRequest) error {
 	p, gen, err := acc.knownPrincipal(ctx, r.Name)
 	if err != nil {
 		return err
@@ -318,7 +326,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		if err := p.Lose(r.Certificate, time.Now()); err != nil {
 			return &table.LimitError{What: "certificates of a user that are revoked one by one", Limit: acl.LostMax, Got: acl.LostMax + 1}
 		}
-		_, err := acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+		_, err := acc.Changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 		return err
 	}
 	if r.Token != "" {
@@ -334,7 +342,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		if err := acc.checkAdminWithout(ctx, credentials{of: p.Name, token: &id}); err != nil {
 			return err
 		}
-		return acc.changes.DeleteAsMaster(ctx, authz.TokenPath(id))
+		return acc.Changes.DeleteAsMaster(ctx, authz.TokenPath(id))
 	}
 	if err := acc.checkAdminWithout(ctx, credentials{of: p.Name}); err != nil {
 		return err
@@ -344,7 +352,7 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 		return err
 	}
 	p.Generation, p.Until, p.Lost = max(epoch, p.Generation+1), time.Time{}, nil
-	if _, err := acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
+	if _, err := acc.Changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen); err != nil {
 		return err
 	}
 	if _, err := acc.nextEpoch(ctx); err != nil { // credentials are invalid from here on, even if the rest fails
@@ -357,9 +365,9 @@ func (acc *accounts) revokeUser(ctx context.Context, r *api.RevokeUserRequest) e
 	return acc.deleteTokens(ctx, tokens[p.Name])
 }
 
-func (acc *accounts) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
+func (acc *Service) deleteTokens(ctx context.Context, all []*token.AccessRecord) error {
 	for _, t := range all {
-		if err := acc.changes.DeleteAsMaster(ctx, authz.TokenPath(t.ID)); err != nil {
+		if err := acc.Changes.DeleteAsMaster(ctx, authz.TokenPath(t.ID)); err != nil {
 			return err
 		}
 	}
@@ -368,7 +376,7 @@ func (acc *accounts) deleteTokens(ctx context.Context, all []*token.AccessRecord
 
 // removeUser removes a user with its tokens and grants. If the user does not exist, it removes what an interrupted removal
 // has left, and returns api.ErrNoUser if there was nothing.
-func (acc *accounts) removeUser(ctx context.Context, name string) error {
+func (acc *Service) removeUser(ctx context.Context, name string) error {
 	p, _, err := acc.principal(ctx, name)
 	if err != nil {
 		return err
@@ -377,7 +385,7 @@ func (acc *accounts) removeUser(ctx context.Context, name string) error {
 		if err := acc.checkAdminWithout(ctx, credentials{of: name}); err != nil {
 			return err
 		}
-		if err := acc.changes.DeleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
+		if err := acc.Changes.DeleteAsMaster(ctx, acl.PrincipalFile(name)); err != nil { // first: it denies the user access
 			return err
 		}
 		if _, err := acc.nextEpoch(ctx); err != nil {
@@ -392,7 +400,7 @@ func (acc *accounts) removeUser(ctx context.Context, name string) error {
 }
 
 // forgetUser removes the tokens, quota and grants of a user that does not exist. It reports whether there were any.
-func (acc *accounts) forgetUser(ctx context.Context, name string) (found bool, err error) {
+func (acc *Service) forgetUser(ctx context.Context, name string) (found bool, err error) {
 	tokens, err := acc.allAccessTokens(ctx, name)
 	if err != nil {
 		return false, err
@@ -400,7 +408,7 @@ func (acc *accounts) forgetUser(ctx context.Context, name string) (found bool, e
 	if err := acc.deleteTokens(ctx, tokens[name]); err != nil {
 		return false, err
 	}
-	found, err = acc.quotas.ForgetUser(ctx, name)
+	found, err = acc.ForgetQuota(ctx, name)
 	if err != nil {
 		return found, err
 	}
@@ -427,7 +435,7 @@ func (acc *accounts) forgetUser(ctx context.Context, name string) (found bool, e
 }
 
 // disableUser disables a user, or enables it again.
-func (acc *accounts) disableUser(ctx context.Context, name string, disabled bool) error {
+func (acc *Service) disableUser(ctx context.Context, name string, disabled bool) error {
 	p, gen, err := acc.knownPrincipal(ctx, name)
 	if err != nil || p.Disabled == disabled {
 		return err
@@ -438,15 +446,15 @@ func (acc *accounts) disableUser(ctx context.Context, name string, disabled bool
 		}
 	}
 	p.Disabled = disabled
-	_, err = acc.changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
+	_, err = acc.Changes.SetAsMaster(ctx, acl.PrincipalFile(p.Name), p.Encode(), gen)
 	return err
 }
 
-func (acc *accounts) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
-	if acc.authz.Open {
+func (acc *Service) listUsers(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
+	if acc.Authz.Open {
 		return nil, api.ErrOpenCluster
 	}
-	names, err := acc.catalog.List(ctx, principalsDir)
+	names, err := acc.Catalog.List(ctx, principalsDir)
 	if err != nil {
 		return nil, err
 	}
@@ -484,8 +492,8 @@ func userStateEvent(disabled bool) string {
 	return "user enabled"
 }
 
-// checkKnown returns api.ErrNoUser if there is no user of that name.
-func (acc *accounts) checkKnown(ctx context.Context, name string) error {
+// Check returns api.ErrNoUser if there is no user of that name.
+func (acc *Service) Check(ctx context.Context, name string) error {
 	_, _, err := acc.knownPrincipal(ctx, name)
 	return err
 }

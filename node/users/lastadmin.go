@@ -1,4 +1,4 @@
-package node
+package users
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type credentials struct {
 }
 
 // checkAdminWithout returns api.ErrLastAdmin if the cluster would have no administrator without these credentials.
-func (acc *accounts) checkAdminWithout(ctx context.Context, lost credentials) error {
+func (acc *Service) checkAdminWithout(ctx context.Context, lost credentials) error {
 	cluster, _, err := acc.policy(ctx, acl.Cluster)
 	if err != nil || !cluster.Rights(lost.of).Has(acl.Admin) {
 		return err
@@ -27,7 +27,7 @@ func (acc *accounts) checkAdminWithout(ctx context.Context, lost credentials) er
 
 // checkAdminLeft returns api.ErrLastAdmin if, with these grants and without the lost credentials, no administrator could
 // authenticate: disabled users cannot, nor can users without a valid credential.
-func (acc *accounts) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentials) error {
+func (acc *Service) checkAdminLeft(ctx context.Context, p *acl.Policy, lost credentials) error {
 	all, err := acc.administrators(ctx, p)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (acc *accounts) checkAdminLeft(ctx context.Context, p *acl.Policy, lost cre
 }
 
 // administrators returns the administrators of the cluster according to these grants.
-func (acc *accounts) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Principal, err error) {
+func (acc *Service) administrators(ctx context.Context, p *acl.Policy) (all []*acl.Principal, err error) {
 	var names []string
 	for _, g := range p.Grants {
 		if g.Rights.Has(acl.Admin) {
@@ -70,7 +70,7 @@ func (acc *accounts) administrators(ctx context.Context, p *acl.Policy) (all []*
 		}
 	}
 	if slices.Contains(names, acl.Everyone) {
-		if names, err = acc.catalog.List(ctx, principalsDir); err != nil {
+		if names, err = acc.Catalog.List(ctx, principalsDir); err != nil {
 			return nil, err
 		}
 	}
