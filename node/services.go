@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
@@ -34,8 +35,10 @@ func (n *Node) newServices() {
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
+	n.locks = lockclient.New(lockclient.Config{Ctx: n.ctx, Log: n.log, Name: n.cfg.Name, Self: &n.self, Meta: &n.meta, Catalog: &n.catalog,
+		Group: n.ownGroup, Members: n.gossipMembers, Addresses: n.members.Addresses, Connect: n.dialLockService})
 	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
-		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
+		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.locks.NotVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
 		security: func() *certs.Transport { return n.security }, signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, cluster: n.ClusterID}
 	n.newCertificates()
@@ -74,4 +77,20 @@ func (n *Node) lockGroup() lockserver.Group {
 func (n *Node) logDiskFull() (full, votes bool) {
 	group, _ := n.voter.Group()
 	return group != nil && group.DiskFull(), group != nil
+}
+
+// ownGroup returns the node's Raft group for its own requests; nil if the node does not vote.
+func (n *Node) ownGroup() lockclient.Group {
+	if group, _ := n.voter.Group(); group != nil {
+		return group
+	}
+	return nil
+}
+
+// gossipMembers returns the members by gossip; none if gossip is off.
+func (n *Node) gossipMembers() []gossip.Member {
+	if ring := n.members.Ring(); ring != nil {
+		return ring.Members()
+	}
+	return nil
 }
