@@ -10,7 +10,6 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
-	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -124,42 +123,5 @@ func TestImpatientChanges(t *testing.T) {
 				t.Fatalf("%s: catalog and tablet server do not agree on whether there is such a table", name)
 			}
 		}
-	}
-}
-
-// TestSettle: a write of unknown fate is repeated until it is known what came of it,
-// and its generation is that of the write that counts.
-func TestSettle(t *testing.T) {
-	n, _ := startInternal(t)
-	ctx := context.Background()
-	unknown := func(do func()) func(context.Context, bool) error {
-		return func(_ context.Context, again bool) error {
-			if !again {
-				do()
-				return raftmeta.ErrOutcomeUnknown
-			}
-			return raftmeta.ErrGeneration
-		}
-	}
-	if err := namespace.Settle(ctx, unknown(func() {})); !errors.Is(err, raftmeta.ErrGeneration) {
-		t.Errorf("got %v", err)
-	}
-	ended, cancel := context.WithCancel(ctx)
-	err := namespace.Settle(ended, func(context.Context, bool) error { cancel(); return raftmeta.ErrOutcomeUnknown })
-	if !errors.Is(err, raftmeta.ErrOutcomeUnknown) {
-		t.Errorf("got %v", err)
-	}
-	gen, err := n.catalog.Set(ctx, "/x", []byte("1"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.catalog.Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, raftmeta.ErrGeneration) {
-		t.Errorf("a first try that came too late: %v", err)
-	}
-	if err := n.catalog.Remove(ctx, "/x", gen); err != nil {
-		t.Error(err)
-	}
-	if err := n.catalog.Remove(ctx, "/x", gen); !errors.Is(err, raftmeta.ErrNotFound) {
-		t.Errorf("a first try that came too late: %v", err)
 	}
 }

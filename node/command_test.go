@@ -7,12 +7,9 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/internal/rpcdoc"
-	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/usage"
-	metaapi "github.com/steledb/stele/raftmeta/api"
 )
 
 // docs/rpc.md lists all methods between nodes with their parameters.
@@ -33,24 +30,5 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	}
 	if !maps.Equal(reported, want) {
 		t.Errorf("docs/rpc.md has %v, the code %v", slices.Sorted(maps.Keys(reported)), slices.Sorted(maps.Keys(want)))
-	}
-}
-
-// A command is an array of three, as documented.
-func TestCommandOnTheWire(t *testing.T) {
-	q := metaapi.Sequencer{Path: "/master", Mode: metaapi.Exclusive, Instance: 3, LockGeneration: 7}
-	sent := command.Header{Master: "n1", Sequencer: q, RaftEpoch: 5}
-	var e wire.Encoder
-	sent.Append(&e)
-	d := wire.NewDecoder(e.Bytes())
-	n := d.Array()
-	var got command.Header
-	if err := got.Decode(&d, n); err != nil || n != 3 || got != sent {
-		t.Errorf("%+v of %d parameters: %v", got, n, err)
-	}
-	d = wire.NewDecoder(e.Bytes())
-	d.Array()
-	if d.Str() != "n1" || d.Str() != q.String() || d.Uint() != 5 || d.Err() != nil {
-		t.Error("the parameters are not master, sequencer and raft epoch")
 	}
 }

@@ -1,19 +1,13 @@
 package node_test
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -70,25 +64,5 @@ func TestTurnedAwayAtTLS(t *testing.T) {
 	}
 	if lines["no_tls"] != 1 || len(lines) != 5 {
 		t.Errorf("refusals: %v", lines)
-	}
-}
-
-// TestWhyTurnedAway: a connection that broke is not recorded as rejected.
-func TestWhyTurnedAway(t *testing.T) {
-	for _, x := range []struct {
-		err  error
-		want string
-	}{
-		{&pki.PeerError{Why: pki.ErrRefused}, "removed"},
-		{&pki.PeerError{Why: pki.ErrNoCertificate}, "bad_handshake"},
-		{&pki.ManyConnsError{Name: "ann", Max: 1}, "many_connections"},
-		{errors.New("tls: invalid signature by the client certificate"), "bad_handshake"},
-		{context.DeadlineExceeded, ""},
-		{fmt.Errorf("handshake: %w", io.EOF), ""},
-		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, ""},
-	} {
-		if got := node.WhyTurnedAway(x.err); got != x.want {
-			t.Errorf("%v: %q, want %q", x.err, got, x.want)
-		}
 	}
 }

@@ -210,9 +210,6 @@ func (n *Node) HasQuota(table string) bool {
 	return n.quotas.Has(table)
 }
 
-// WhyTurnedAway is a word of the audit log for why a connection was not taken.
-func WhyTurnedAway(err error) string { return authz.RejectionCode(err) }
-
 // RolloverEvery has a node look that often at how far the replacement of the authority is.
 func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }
 

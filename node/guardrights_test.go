@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/security/acl"
 )
 
 // The audiences of requiredRights.
@@ -129,7 +130,16 @@ var nodeMethods = strings.Fields(`
 	tablet.sort_piece tablet.split tablet.unload tablet.usage
 `)
 
-// text returns what a guard demands, in the words of requiredRights.
+// selfAudited are the changes of administrators that write their audit records themselves.
+var selfAudited = strings.Fields(`split_tablet move_tablet merge_tablets compact_tablet set_quota remove_quota set_owner create_token`)
+
+// byMaster are the methods that the master's node executes.
+var byMaster = strings.Fields(`
+	create_table drop_table set_family drop_family remove_node grant revoke add_user revoke_user remove_user disable_user
+	enable_user set_quota remove_quota set_owner create_token rotate_authority revoke_token
+`)
+
+// guardText returns what a guard demands, in the words of requiredRights.
 func guardText(g authz.Guard) string {
 	switch g.To {
 	case authz.Nodes:
@@ -171,6 +181,22 @@ func TestRequiredRights(t *testing.T) {
 	for method := range required {
 		if _, ok := guards[method]; !ok {
 			t.Errorf("%q has no guard", method)
+		}
+	}
+}
+
+// TestGuardsOfChanges pins which changes write their own audit records, and which ones the master's node executes. The subject of
+// each other change of the cluster is in its record.
+func TestGuardsOfChanges(t *testing.T) {
+	for method, g := range guards {
+		if want := slices.Contains(selfAudited, method); g.SelfAudited != want {
+			t.Errorf("%q writes its own audit record: %v, want %v", method, g.SelfAudited, want)
+		}
+		if want := slices.Contains(byMaster, method); g.Master != want {
+			t.Errorf("%q is executed by the master's node: %v, want %v", method, g.Master, want)
+		}
+		if g.To == authz.Right && g.Right == acl.Admin && !g.SelfAudited && g.About == nil {
+			t.Errorf("%q changes the cluster, and its audit record has no subject", method)
 		}
 	}
 }

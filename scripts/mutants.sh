@@ -62,7 +62,6 @@ for package in "${packages[@]}"; do
 		;;
 	esac
 	case $name in # the other tests of these packages take minutes
-	node/authz) run='Guard|Right|Method|Principal' ;;
 	raftmeta/fsm/lock.go | raftmeta/lease/events.go) run='Machine|Model|Lock|Event|Watch|Acquire|WriteWaits|CloseSession|Queue' ;;
 	esac
 	result=$state/${package//\//-}.json

@@ -21,20 +21,20 @@ type AuditLog struct {
 	Log *slog.Logger
 	// IsAdmin reports whether a subject is an administrator of the cluster, or a node.
 	IsAdmin func(*Subject) bool
-	rates   ActionRates
+	rates   actionRates
 }
 
 const (
 	// tableActionsRate and tableActionsBurst bound the actions of a user that administers tables but not the cluster: each is a line of
 	// the audit log and an fsync. At this rate a user fills less than 40 MiB a day.
 	tableActionsRate  = rate.Limit(1)
-	TableActionsBurst = 120
+	tableActionsBurst = 120
 	// tableAdminsMax bounds the number of users with a rate of their own.
 	tableAdminsMax = 10_000
 )
 
-// ActionRates holds the rates of users who administer tables. The zero value is ready.
-type ActionRates struct {
+// actionRates holds the rates of users who administer tables. The zero value is ready.
+type actionRates struct {
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
 		sync.Mutex
@@ -43,7 +43,7 @@ type ActionRates struct {
 }
 
 // Take counts one action of a user, or returns an *api.OverloadedError.
-func (r *ActionRates) Take(user string, now time.Time) error {
+func (r *actionRates) Take(user string, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.mu.users[user]
@@ -51,7 +51,7 @@ func (r *ActionRates) Take(user string, now time.Time) error {
 		if len(r.mu.users) >= tableAdminsMax || r.mu.users == nil {
 			r.mu.users = map[string]*rate.Limiter{}
 		}
-		l = rate.NewLimiter(tableActionsRate, TableActionsBurst)
+		l = rate.NewLimiter(tableActionsRate, tableActionsBurst)
 		r.mu.users[user] = l
 	}
 	if l.AllowN(now, 1) {

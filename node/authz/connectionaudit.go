@@ -17,7 +17,7 @@ const connectAction = "connect"
 // ConnectionRejected records a rejected connection. It does not wait for the disk. The identity that the peer claims is unverified, so it
 // appears only in the text: otherwise clients could create any number of kinds of refusals.
 func (l *AuditLog) ConnectionRejected(from string, err error) {
-	code := RejectionCode(err)
+	code := rejectionCode(err)
 	if l == nil || code == "" {
 		return
 	}
@@ -29,8 +29,8 @@ func (l *AuditLog) ConnectionRejected(from string, err error) {
 	l.To.Refusal(r)
 }
 
-// RejectionCode returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
-func RejectionCode(err error) string {
+// rejectionCode returns the code for the reason of a rejected connection, or "" for a connection that broke or timed out.
+func rejectionCode(err error) string {
 	var peer *pki.PeerError
 	var many *pki.ManyConnsError
 	var plain tls.RecordHeaderError

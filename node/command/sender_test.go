@@ -1,4 +1,4 @@
-package node
+package command
 
 import (
 	"context"
@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
-	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/authz/authztest"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
@@ -19,20 +18,15 @@ type anyLocks struct{}
 
 func (anyLocks) CheckSequencer(context.Context, metaapi.Sequencer) error { return nil }
 
-// commandOf returns the header of a master's command.
-func commandOf(node string, epoch uint64) command.Header {
-	return command.Header{Master: node, Sequencer: metaapi.Sequencer{Path: master.LockPath, Mode: metaapi.Exclusive, LockGeneration: epoch}}
-}
-
 // A node commands in its own name: it needs the certificate of the node that it names, unless the node is open.
 func TestEpochOfAnotherNode(t *testing.T) {
-	n := &Node{ctx: t.Context()}
-	if err := n.epochs.Admit(t.Context(), commandOf("n1", 5), anyLocks{}); err != nil {
+	var gate Gate
+	if err := gate.Admit(t.Context(), commandOf("n1", 5), anyLocks{}); err != nil {
 		t.Fatal(err)
 	}
-	g := guardedNode{n: n, subjects: make(chan *authz.Subject, 1)}
-	g.serve(t, rpc.ServerConfig{}, map[string]func(*rpc.Call){methodHail: func(c *rpc.Call) {
-		if err := n.epochs.AdmitCall(c, commandOf(c.Params.Str(), 5), n.meta.Client); err != nil {
+	const method = "cluster.hail"
+	s := authztest.Serve(t, rpc.ServerConfig{}, map[string]func(*rpc.Call){method: func(c *rpc.Call) {
+		if err := gate.AdmitCall(c, commandOf(c.Params.Str(), 5), nil); err != nil {
 			c.Fail(err)
 			return
 		}
@@ -40,7 +34,7 @@ func TestEpochOfAnotherNode(t *testing.T) {
 	}})
 	n1, n2 := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n1"}}, &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n2"}}
 	for name, c := range map[string]struct {
-		from *authz.Subject
+		from any
 		as   string
 		want error
 	}{
@@ -51,7 +45,7 @@ func TestEpochOfAnotherNode(t *testing.T) {
 		"the master in another's": {n1, "n2", rpc.CodePermissionDenied},
 		"another of an open one":  {nil, "n2", api.CodeStaleEpoch},
 	} {
-		if err := g.call(t, c.from, methodHail, c.as); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := s.Call(t, c.from, method, authztest.Values(c.as)); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package node
+package authz
 
 import (
 	"errors"
@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/node/authz"
 )
 
 // TestActionRates: a user that administers tables has a burst of actions, then one a second. Users have separate rates.
 func TestActionRates(t *testing.T) {
-	var r authz.ActionRates
+	var r actionRates
 	now := time.Now()
 	take := func(user string, n int) (taken int) {
 		for range n {
@@ -24,8 +23,8 @@ func TestActionRates(t *testing.T) {
 		}
 		return taken
 	}
-	if n := take("ann", 1000); n != authz.TableActionsBurst {
-		t.Errorf("a burst of %d, want %d", n, authz.TableActionsBurst)
+	if n := take("ann", 1000); n != tableActionsBurst {
+		t.Errorf("a burst of %d, want %d", n, tableActionsBurst)
 	}
 	if n := take("bob", 1); n != 1 {
 		t.Error("another user has to wait")

@@ -1,4 +1,4 @@
-package node
+package reply
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
-	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
@@ -16,18 +15,21 @@ import (
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
+// leaseEnded is the error of a tablet server that has lost its lock.
+var leaseEnded = &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true, Message: "the server has lost its lock"}
+
 // TestUnknownOutcomes: errors that leave the outcome of a change unknown are reported as such, whatever they wrap: no cause that
 // means "not executed" shows through.
 func TestUnknownOutcomes(t *testing.T) {
 	for _, cause := range []error{
 		metaapi.ErrNotReady, metaapi.FromRPC(metaapi.ToRPC(metaapi.ErrNotReady)), metaapi.ErrClosed, metaapi.ErrDiskFull, blobfs.ErrDiskFull,
-		blobfs.ErrFenced, &metaapi.GenerationError{Got: 7}, errLeaseEnded, api.ErrNotServing,
+		blobfs.ErrFenced, &metaapi.GenerationError{Got: 7}, leaseEnded, api.ErrNotServing,
 	} {
 		for _, err := range []error{
 			&commitlog.FailedError{Cause: cause}, &tablet.UnknownOutcomeError{Cause: cause}, fmt.Errorf("%w; tried again: %w", metaapi.ErrOutcomeUnknown, cause),
 		} {
 			var answer *rpc.Error
-			if !errors.As(reply.ToAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeOutcomeUnknown || answer.Retryable || len(answer.Details) > 0 {
+			if !errors.As(ToAPI(fmt.Errorf("write: %w", err)), &answer) || answer.Code != api.CodeOutcomeUnknown || answer.Retryable || len(answer.Details) > 0 {
 				t.Errorf("%v (%T of %v) is told as %+v", err, err, cause, answer)
 			}
 		}
@@ -50,7 +52,7 @@ func TestErrorsOfOtherNodes(t *testing.T) {
 	} {
 		for _, err := range []error{test.here, test.there} {
 			var answer *rpc.Error
-			if !errors.As(reply.ToAPI(fmt.Errorf("read a file: %w", err)), &answer) {
+			if !errors.As(ToAPI(fmt.Errorf("read a file: %w", err)), &answer) {
 				t.Fatalf("%v is not told as an answer", err)
 			}
 			if got := api.FromRPC(answer); !errors.Is(got, test.want) {

@@ -1,0 +1,128 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// TestSettle: a write of unknown outcome is repeated until it is known what came of it,
+// and its generation is that of the write that counts.
+func TestSettle(t *testing.T) {
+	c, ctx := newCatalog(t)
+	unknown := func(do func()) func(context.Context, bool) error {
+		return func(_ context.Context, again bool) error {
+			if !again {
+				do()
+				return metaapi.ErrOutcomeUnknown
+			}
+			return metaapi.ErrGeneration
+		}
+	}
+	if err := Settle(ctx, unknown(func() {})); !errors.Is(err, metaapi.ErrGeneration) {
+		t.Errorf("got %v", err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	err := Settle(ended, func(context.Context, bool) error { cancel(); return metaapi.ErrOutcomeUnknown })
+	if !errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		t.Errorf("got %v", err)
+	}
+	gen, err := c.Set(ctx, "/x", []byte("1"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrGeneration) {
+		t.Errorf("a first try that came too late: %v", err)
+	}
+	if err := c.Remove(ctx, "/x", gen); err != nil {
+		t.Error(err)
+	}
+	if err := c.Remove(ctx, "/x", gen); !errors.Is(err, metaapi.ErrNotFound) {
+		t.Errorf("a first try that came too late: %v", err)
+	}
+}
+
+// forgetful is a lock service whose first change of a file is made, and its answer lost.
+type forgetful struct {
+	Files
+	lost bool
+}
+
+func (f *forgetful) lose(err error) error {
+	if f.lost || err != nil {
+		return err
+	}
+	f.lost = true
+	return metaapi.ErrOutcomeUnknown
+}
+
+func (f *forgetful) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+	made, err := f.Files.Set(ctx, path, data, gen)
+	return made, f.lose(err)
+}
+
+func (f *forgetful) Delete(ctx context.Context, path string, gen uint64) error {
+	return f.lose(f.Files.Delete(ctx, path, gen))
+}
+
+// overwritten is a forgetful lock service in which another change follows the lost one.
+type overwritten struct{ forgetful }
+
+func (o *overwritten) Set(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
+	made, err := o.forgetful.Set(ctx, path, data, gen)
+	if errors.Is(err, metaapi.ErrOutcomeUnknown) {
+		if _, other := o.Files.Set(ctx, path, []byte("other"), metaapi.AnyGeneration); other != nil {
+			return 0, other
+		}
+	}
+	return made, err
+}
+
+// TestSettleLostAnswers: a write whose answer was lost is done, once, and returns the generation that it has made.
+func TestSettleLostAnswers(t *testing.T) {
+	c, ctx := newCatalog(t)
+	gen, err := (&Catalog{&forgetful{Files: c.Meta}}).Set(ctx, "/x", []byte("1"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := c.Meta.Get(ctx, "/x"); err != nil || f.Generation != gen || string(f.Data) != "1" {
+		t.Errorf("the file has %q at generation %d, %v; want generation %d", f.Data, f.Generation, err, gen)
+	}
+	if err := (&Catalog{&forgetful{Files: c.Meta}}).Remove(ctx, "/x", gen); err != nil {
+		t.Errorf("remove: %v", err)
+	}
+	if _, err := c.Meta.Get(ctx, "/x"); !errors.Is(err, metaapi.ErrNotFound) {
+		t.Errorf("after the removal: %v", err)
+	}
+	// Another change has been made meanwhile: the write did not succeed, or has been overwritten.
+	overtaken := &overwritten{forgetful{Files: c.Meta}}
+	if _, err := (&Catalog{overtaken}).Set(ctx, "/x", []byte("1"), 0); !errors.Is(err, metaapi.ErrGeneration) {
+		t.Errorf("a write that was overwritten: %v, want %v", err, metaapi.ErrGeneration)
+	}
+}
+
+// owned records the owners of the files that are written.
+type owned struct {
+	Files
+	owners []string
+}
+
+func (o *owned) SetGuarded(ctx context.Context, path string, data []byte, gen uint64, opts metaapi.SetOptions) (uint64, error) {
+	o.owners = append(o.owners, opts.Owner)
+	return o.Files.SetGuarded(ctx, path, data, gen, opts)
+}
+
+// TestSetForOwner: a file that is written for a user is charged to the user.
+func TestSetForOwner(t *testing.T) {
+	c, ctx := newCatalog(t)
+	files := &owned{Files: c.Meta}
+	gen, err := (&Catalog{files}).SetFor(ctx, "ann", "/x", []byte("1"), 0)
+	if err != nil || len(files.owners) != 1 || files.owners[0] != "ann" {
+		t.Errorf("owners %q, %v; want ann", files.owners, err)
+	}
+	if f, err := c.Meta.Get(ctx, "/x"); err != nil || f.Generation != gen {
+		t.Errorf("the file is at generation %d, %v; want %d", f.Generation, err, gen)
+	}
+}
