@@ -38,7 +38,7 @@ type tableService struct {
 	catalog     *namespace.Catalog
 	meta        *namespace.Access
 	changes     *changes.Changes
-	Service     *users.Service
+	users       *users.Service
 	quotas      *quotas.Service
 	tablets     *tabletService
 	master      func() *master.Master
@@ -127,7 +127,7 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	}
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphans.go
-			tb.Service.ForgetGrants(ctx, id)
+			tb.users.ForgetGrants(ctx, id)
 			tb.quotas.ForgetTable(ctx, id)
 		}
 		return nil, nil, err
@@ -141,7 +141,7 @@ func (tb *tableService) prepareTable(ctx context.Context, creator string, tableI
 	if creator == "" {
 		return nil
 	}
-	if err := tb.Service.GrantCreator(ctx, creator, tableID); err != nil {
+	if err := tb.users.GrantCreator(ctx, creator, tableID); err != nil {
 		return err
 	}
 	return tb.quotas.OwnCreator(ctx, creator, tableID)
@@ -259,7 +259,7 @@ func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (re
 	err := tb.changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
-			tb.Service.PruneGrants(ctx, s)
+			tb.users.PruneGrants(ctx, s)
 		}
 		return err
 	})
@@ -367,7 +367,7 @@ func (tb *tableService) drop(ctx context.Context, name string) error {
 	if err := tb.catalog.Remove(ctx, namespace.TablePath(name), gen); err != nil {
 		return err
 	}
-	tb.Service.ForgetGrants(ctx, s.ID)
+	tb.users.ForgetGrants(ctx, s.ID)
 	tb.quotas.ForgetTable(ctx, s.ID)
 	tb.log.Info("table dropped", "table", name)
 	tb.nudgeMaster(ctx)

@@ -18,7 +18,7 @@ import (
 // openStore opens the node's part of the block store.
 func (n *Node) openStore(ctx context.Context) error {
 	for {
-		err := n.untilLeader(ctx, n.blobMembers.Read)
+		err := n.locks.UntilLeader(ctx, n.blobMembers.Read)
 		if err == nil {
 			break
 		}
@@ -26,7 +26,7 @@ func (n *Node) openStore(ctx context.Context) error {
 			return err
 		}
 		n.log.Warn("lock service session lost while opening the block store; opening another", "err", err)
-		if err := n.hold(ctx); err != nil {
+		if err := n.locks.Hold(ctx); err != nil {
 			return err
 		}
 	}
@@ -88,6 +88,9 @@ type serverLists struct{ n *Node }
 // listTimeout bounds one read or write. The store retries writes itself.
 const listTimeout = 5 * time.Second
 
+// listRetry is the pause before a read is repeated.
+const listRetry = 500 * time.Millisecond
+
 // untilAnswered repeats a read until it is answered or ctx ends: a node that starts during an outage reads its lists when the outage is
 // over.
 func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
@@ -98,13 +101,8 @@ func untilAnswered(ctx context.Context, ask func(context.Context) error) error {
 		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, metaapi.ErrNotReady) {
 			return err
 		}
-		timing.Sleep(ctx, sessionRetry)
+		timing.Sleep(ctx, listRetry)
 	}
-}
-
-// guard makes a write depend on this process being the node.
-func (n *Node) guard() metaapi.SetOptions {
-	return metaapi.SetOptions{Guard: n.lock.Load().Sequencer()}
 }
 
 // Load implements blobfs.Lists.
@@ -124,7 +122,7 @@ func (l serverLists) Load(ctx context.Context, path string) ([]byte, uint64, err
 func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	gen, err := l.n.meta.Client.Set(ctx, path, data, gen, l.n.guard())
+	gen, err := l.n.meta.Client.Set(ctx, path, data, gen, l.n.locks.Guard())
 	switch {
 	case errors.Is(err, metaapi.ErrDiskFull):
 		err = errors.Join(blobfs.ErrDiskFull, err)
@@ -138,7 +136,7 @@ func (l serverLists) Save(ctx context.Context, path string, data []byte, gen uin
 func (l serverLists) Delete(ctx context.Context, path string, gen uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	return l.n.meta.Client.Delete(ctx, path, gen, l.n.guard())
+	return l.n.meta.Client.Delete(ctx, path, gen, l.n.locks.Guard())
 }
 
 // List implements blobfs.Lists.

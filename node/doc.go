@@ -58,10 +58,10 @@
 //
 // # The lock service
 //
-// Every node is a client of the lock service, with one session. Up to five nodes are also its servers. The master chooses them
-// (package master) and sends commands: a new voter creates an empty Raft log, waits to be added, and becomes a voter once it has
-// caught up. The session finds the leader; if it is this node, requests do not use the network. An expired session is replaced by
-// another one.
+// Every node is a client of the lock service, with one session (package lockclient). Up to five nodes are also its servers (package
+// voter). The master chooses them (package master) and sends commands: a new voter creates an empty Raft log, waits to be added, and
+// becomes a voter once it has caught up. Other nodes, users and clients get the service with restrictions (package lockserver). The
+// session finds the leader; if it is this node, requests do not use the network. An expired session is replaced by another one.
 //
 // # Certificates
 //

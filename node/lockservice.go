@@ -28,7 +28,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return err
 	}
 	n.enter("a leader of the lock service")
-	if err := n.openSession(ctx); err != nil {
+	if err := n.locks.Open(ctx); err != nil {
 		return fmt.Errorf("wait for the lock service: %w", err)
 	}
 	n.catalog = namespace.Catalog{Meta: &n.meta}
@@ -44,7 +44,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	var cluster namespace.ClusterFile
 	read := func(ctx context.Context) (err error) { cluster, err = n.catalog.Cluster(ctx); return err }
-	for err = n.untilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.untilLeader(ctx, read) {
+	for err = n.locks.UntilLeader(ctx, read); errors.Is(err, metaapi.ErrNotFound); err = n.locks.UntilLeader(ctx, read) {
 		n.enter("the founder of the cluster")
 		if err := timing.Sleep(ctx, foundingPoll); err != nil {
 			return fmt.Errorf("wait for the cluster to be founded: %w", err)
@@ -62,14 +62,14 @@ func (n *Node) openLockService(ctx context.Context) error {
 	}
 	n.confirmed.Store(true)
 	n.enter("the lock of its own server file")
-	if err := n.hold(ctx); err != nil {
+	if err := n.locks.Hold(ctx); err != nil {
 		return err
 	}
 	if err := n.self.Change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
 	n.members.Publish()
-	return n.untilLeader(ctx, func(ctx context.Context) error {
+	return n.locks.UntilLeader(ctx, func(ctx context.Context) error {
 		if err := n.removed.Check(ctx, n.id()); err != nil {
 			return err
 		}
@@ -87,6 +87,41 @@ func (n *Node) closeLockService(ctx context.Context) error {
 		return nil
 	}
 	return n.voter.Stop()
+}
+
+// keepSession opens another session when the node's has expired, until the node closes. The tablet server ended with the lock, and
+// its tablets are reassigned. Under the new lock the node starts as another server without tablets.
+func (n *Node) keepSession() {
+	for {
+		select {
+		case <-n.meta.Current().Done():
+		case <-n.locks.ServerLock().Done():
+		case <-n.ctx.Done():
+			return
+		}
+		n.log.Warn("server lock lost: serving nothing until it is reacquired")
+		err := n.server.Load().close()
+		if err == nil || n.ctx.Err() == nil {
+			err = n.locks.Hold(n.ctx)
+		}
+		if err == nil {
+			err = n.startTabletServer(n.ctx)
+		}
+		if err != nil {
+			if n.ctx.Err() == nil {
+				n.fail(err)
+			}
+			return
+		}
+	}
+}
+
+// lockMessageTimeout closes a connection whose server stops in the middle of an answer.
+const lockMessageTimeout = 10 * time.Second
+
+// dialLockService connects to a node of the cluster for requests to the lock service.
+func (n *Node) dialLockService(ctx context.Context, addr string) (*rpc.Conn, error) {
+	return rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: lockMessageTimeout, Dialer: n.security.Dialer("")})
 }
 
 // masterPause is the interval between rounds of the master.

@@ -27,6 +27,7 @@ import (
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
@@ -39,7 +40,6 @@ import (
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
 	"github.com/steledb/stele/node/voter"
-	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
 )
@@ -83,19 +83,16 @@ type Node struct {
 	// forwardable has the handlers of methods that other nodes may forward.
 	forwardable map[string]func(*rpc.Call)
 
-	former     *formation.Former
-	members    *members.Service
-	removed    *removal.Service
-	peers      peers.Set
-	refused    loglimit.ByReason // connections, requests to join, and damaged files
-	epochs     command.Gate
-	voter      *voter.Voter
-	lockServer *lockserver.Service
-	meta       namespace.Access
-	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
-	// keepSession.
-	lock        atomic.Pointer[session.Lock]
-	lockOf      *session.Session
+	former      *formation.Former
+	members     *members.Service
+	removed     *removal.Service
+	peers       peers.Set
+	refused     loglimit.ByReason // connections, requests to join, and damaged files
+	epochs      command.Gate
+	voter       *voter.Voter
+	lockServer  *lockserver.Service
+	meta        namespace.Access
+	locks       *lockclient.Client
 	catalog     namespace.Catalog
 	blobMembers *members.Blobs
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
@@ -116,7 +113,7 @@ type Node struct {
 	quotas    *quotas.Service
 	usage     *usage.Service
 	changes   *changes.Changes
-	Service   *users.Service
+	users     *users.Service
 	tabletOps *tabletService
 	tableOps  *tableService
 
@@ -285,7 +282,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.elsewhere = newGuide(n.client)
-	n.rows = metarows.NewTable(&n.meta, n.guard, n.client.Table(metadata.Name))
+	n.rows = metarows.NewTable(&n.meta, n.locks.Guard, n.client.Table(metadata.Name))
 	return n.startTabletServer(ctx)
 }
 

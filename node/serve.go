@@ -47,7 +47,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleIdentity()
 	n.tokenAuth.Register(server.Handle)
 	n.handleOnBehalf()
-	n.Service.Register(registrar{n})
+	n.users.Register(registrar{n})
 	n.handleCommands()
 	n.handleTabletCommands()
 	n.tabletOps.register(registrar{n})

@@ -12,6 +12,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
@@ -35,14 +36,16 @@ func (n *Node) newServices() {
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
+	n.locks = lockclient.New(lockclient.Config{Ctx: n.ctx, Log: n.log, Name: n.cfg.Name, Self: &n.self, Meta: &n.meta, Catalog: &n.catalog,
+		Group: n.ownGroup, Members: n.gossipMembers, Addresses: n.members.Addresses, Connect: n.dialLockService})
 	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
-		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
-	n.Service = users.New(users.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
+		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.locks.NotVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
+	n.users = users.New(users.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		ForgetQuota: func(ctx context.Context, name string) (bool, error) { return n.quotas.ForgetUser(ctx, name) },
 		Transport:   func() *certs.Transport { return n.security }, Signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, Cluster: n.ClusterID})
 	n.newCertificates()
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
-		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.Service.Check,
+		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.users.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
 		Server: func() quotas.Server {
 			s := n.server.Load()
@@ -55,7 +58,7 @@ func (n *Node) newServices() {
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,
 		tabletsOf: n.tabletsOf, find: n.members.Find}
 	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
-		changes: n.changes, Service: n.Service, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
+		changes: n.changes, users: n.users, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
 	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: n.cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
 		members: func() *members.Blobs { return n.blobMembers }, master: theMaster,
@@ -75,4 +78,20 @@ func (n *Node) lockGroup() lockserver.Group {
 func (n *Node) logDiskFull() (full, votes bool) {
 	group, _ := n.voter.Group()
 	return group != nil && group.DiskFull(), group != nil
+}
+
+// ownGroup returns the node's Raft group for its own requests; nil if the node does not vote.
+func (n *Node) ownGroup() lockclient.Group {
+	if group, _ := n.voter.Group(); group != nil {
+		return group
+	}
+	return nil
+}
+
+// gossipMembers returns the members by gossip; none if gossip is off.
+func (n *Node) gossipMembers() []gossip.Member {
+	if ring := n.members.Ring(); ring != nil {
+		return ring.Members()
+	}
+	return nil
 }

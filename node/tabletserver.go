@@ -58,13 +58,13 @@ type tabletServer struct {
 // under a lock.
 func (n *Node) startTabletServer(ctx context.Context) error {
 	for {
-		lock := n.lock.Load()
+		lock := n.locks.ServerLock()
 		err := n.openTabletServer(ctx, lock)
 		if err == nil || ctx.Err() != nil || !lostSoon(ctx, lock, err) {
 			return err
 		}
 		n.log.Warn("server lock lost during the start; acquiring it again", "err", err)
-		if err := n.hold(ctx); err != nil {
+		if err := n.locks.Hold(ctx); err != nil {
 			return err
 		}
 	}

@@ -107,8 +107,8 @@ func (acc *Service) regrant(ctx context.Context, caller *authz.Subject, method s
 			}
 			g.Family = f.ID
 		}
-		if method == api.MethodGrant {
-			if err := acc.checkUser(ctx, g.Principal); err != nil {
+		if method == api.MethodGrant && g.Principal != acl.Everyone {
+			if err := acc.Check(ctx, g.Principal); err != nil {
 				return err
 			}
 		}
@@ -138,18 +138,6 @@ func grantError(err error) error {
 		return reply.BadRequest(err)
 	case errors.Is(err, acl.ErrTooMany):
 		return &table.LimitError{What: "grants on a table, or on the cluster", Limit: acl.GrantsMax, Got: acl.GrantsMax + 1}
-	}
-	return err
-}
-
-// checkUser returns api.ErrNoUser if the principal does not exist.
-func (acc *Service) checkUser(ctx context.Context, name string) error {
-	if name == acl.Everyone {
-		return nil
-	}
-	p, _, err := acc.principal(ctx, name)
-	if err == nil && p == nil {
-		err = fmt.Errorf("user %q: %w", name, api.ErrNoUser)
 	}
 	return err
 }

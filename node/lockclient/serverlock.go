@@ -1,4 +1,4 @@
-package node
+package lockclient
 
 import (
 	"context"
@@ -28,54 +28,54 @@ var errOtherInstance = errors.New("another process serves as this node")
 // claimTimeout is how long a node waits for the lock of its own file: the session of its previous run may hold it for a lease.
 const claimTimeout = 3*metaapi.LeaseDefault + time.Second
 
-// hold acquires the lock that makes this process the node. It opens another session if the current one has expired, so a node that
+// Hold acquires the lock that makes this process the node. It opens another session if the current one has expired, so a node that
 // starts or returns during an outage waits for its end. The error is errOtherInstance or that of ctx.
-func (n *Node) hold(ctx context.Context) error {
+func (cl *Client) Hold(ctx context.Context) error {
 	for {
 		var err error
-		if n.meta.Current().Err() != nil {
-			err = n.meta.Open(ctx, n.sessionName())
+		if cl.Meta.Current().Err() != nil {
+			err = cl.Meta.Open(ctx, cl.sessionName())
 		}
 		if err == nil {
-			err = n.claim(ctx)
+			err = cl.claim(ctx)
 		}
 		if err == nil || errors.Is(err, errOtherInstance) || ctx.Err() != nil {
 			return err
 		}
-		n.log.Warn("server lock not acquired; retrying", "err", err)
+		cl.Log.Warn("server lock not acquired; retrying", "err", err)
 		timing.Sleep(ctx, sessionRetry)
 	}
 }
 
 // claim tries to acquire the lock with the current session. The error names the holder if another process has it.
-func (n *Node) claim(ctx context.Context) error {
-	if err := n.endLastRun(ctx); err != nil {
+func (cl *Client) claim(ctx context.Context) error {
+	if err := cl.endLastRun(ctx); err != nil {
 		return err
 	}
-	s := n.meta.Current()
-	if n.lock.Load() == nil || n.lockOf != s {
-		l, err := n.acquireServer(ctx, s)
+	s := cl.Meta.Current()
+	if cl.lock.Load() == nil || cl.lockOf != s {
+		l, err := cl.acquireServer(ctx, s)
 		if err != nil {
 			return err
 		}
-		n.lock.Store(l)
-		n.lockOf = s
+		cl.lock.Store(l)
+		cl.lockOf = s
 	}
-	b, err := json.Marshal(instance{Session: s.ID(), RPC: n.RPCAddr()})
+	b, err := json.Marshal(instance{Session: s.ID(), RPC: cl.Self.Address})
 	if err != nil {
 		return err
 	}
-	_, err = n.catalog.Set(ctx, serverPath(n.id()), b, metaapi.AnyGeneration)
+	_, err = cl.Catalog.Set(ctx, serverPath(cl.Self.ID()), b, metaapi.AnyGeneration)
 	return err
 }
 
 // acquireServer waits for the lock of the node's file. A holder of claimTimeout is alive only if the leader has not changed
 // meanwhile: a new leader extends the leases of dead sessions.
-func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.Lock, error) {
+func (cl *Client) acquireServer(ctx context.Context, s *session.Session) (*session.Lock, error) {
 	state, changed := s.Changed()
 	limited, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
-	l, err := s.Acquire(limited, serverPath(n.id()), metaapi.Exclusive, session.LockOptions{})
+	l, err := s.Acquire(limited, serverPath(cl.Self.ID()), metaapi.Exclusive, session.LockOptions{})
 	if err == nil {
 		return l, nil
 	}
@@ -87,21 +87,21 @@ func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.
 	}
 	var held *metaapi.LockedError
 	if led && errors.As(err, &held) {
-		other := n.instanceOf(n.id())
-		return nil, fmt.Errorf("%w: node %s runs at %s: are these data folders a copy of its?", errOtherInstance, n.id(), other.RPC)
+		other := cl.instanceOf(cl.Self.ID())
+		return nil, fmt.Errorf("%w: node %s runs at %s: are these data folders a copy of its?", errOtherInstance, cl.Self.ID(), other.RPC)
 	}
-	return nil, fmt.Errorf("take the lock of %s: %w", serverPath(n.id()), err)
+	return nil, fmt.Errorf("take the lock of %s: %w", serverPath(cl.Self.ID()), err)
 }
 
 // endLastRun closes the session of the node's previous run, if this node is the only member of the lock service. No other process
 // can open its log then, so the previous run is over and its lease need not be awaited.
-func (n *Node) endLastRun(ctx context.Context) error {
-	group, _ := n.voter.Group()
-	if group == nil || !isOnlyMember(group.Members(), n.id()) {
+func (cl *Client) endLastRun(ctx context.Context) error {
+	group := cl.Group()
+	if group == nil || !isOnlyMember(group.Members(), cl.Self.ID()) {
 		return nil
 	}
-	last := n.instanceOf(n.id())
-	if last.Session == 0 || last.Session == n.meta.Current().ID() {
+	last := cl.instanceOf(cl.Self.ID())
+	if last.Session == 0 || last.Session == cl.Meta.Current().ID() {
 		return nil
 	}
 	return group.Service().CloseSession(ctx, last.Session)
@@ -114,10 +114,10 @@ func isOnlyMember(members []raftmeta.Member, id string) bool {
 }
 
 // instanceOf returns the content of a node's file, or the zero value if it cannot be read.
-func (n *Node) instanceOf(id string) (i instance) {
-	ctx, cancel := context.WithTimeout(n.ctx, claimTimeout)
+func (cl *Client) instanceOf(id string) (i instance) {
+	ctx, cancel := context.WithTimeout(cl.Ctx, claimTimeout)
 	defer cancel()
-	if f, err := n.meta.Get(ctx, serverPath(id)); err == nil {
+	if f, err := cl.Meta.Get(ctx, serverPath(id)); err == nil {
 		_ = json.Unmarshal(f.Data, &i)
 	}
 	return i

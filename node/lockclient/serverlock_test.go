@@ -1,4 +1,4 @@
-package node
+package lockclient
 
 import (
 	"testing"
@@ -6,8 +6,8 @@ import (
 	"github.com/steledb/stele/raftmeta"
 )
 
-// A node whose log has no members yet is not alone: it waits for its lock like any other, and asks other nodes for the leader.
-func TestIsAlone(t *testing.T) {
+// A node whose log has no members yet is not the only member: it waits for its lock like any other, and asks other nodes for the leader.
+func TestIsOnlyMember(t *testing.T) {
 	me, other := raftmeta.Member{ID: "n1", Voter: true}, raftmeta.Member{ID: "n2", Voter: true}
 	for _, c := range []struct {
 		members []raftmeta.Member
@@ -19,7 +19,7 @@ func TestIsAlone(t *testing.T) {
 		{[]raftmeta.Member{me, other}, false},
 	} {
 		if got := isOnlyMember(c.members, "n1"); got != c.want {
-			t.Errorf("members %v: alone is %t", c.members, got)
+			t.Errorf("members %v: only member: %t", c.members, got)
 		}
 	}
 }
