@@ -20,7 +20,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// guarded returns the guard of each method that the tests call, as the node has them.
+// guarded has the guard of each method that the tests call, as the node has them.
 var guarded = map[string]Guard{
 	api.MethodPing:          {To: Strangers},
 	api.MethodRead:          {To: Own},
