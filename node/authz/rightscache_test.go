@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authz/authztest"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -178,6 +179,44 @@ func TestRightsInDoubt(t *testing.T) {
 	}
 	if err := r.Recode(acl.ErrUncertain); err != none {
 		t.Errorf("rights that became uncertain without a leader: %v", err)
+	}
+}
+
+// changing are rights whose epoch is uncertain for so many reads.
+type changing struct {
+	authztest.Rights
+	reads int
+}
+
+func (c *changing) Epoch(ctx context.Context) (uint64, error) {
+	if c.reads > 0 {
+		c.reads--
+		return 0, acl.ErrUncertain
+	}
+	return c.Rights.Epoch(ctx)
+}
+
+// TestRightsBeingChanged: a lookup waits while rights are being changed.
+func TestRightsBeingChanged(t *testing.T) {
+	files := &changing{reads: 3}
+	files.Set(t, map[string]acl.Rights{"ann": acl.Read})
+	r := &Rights{Cache: acl.NewCache(files), CheckLeader: led}
+	if _, err := r.Check(t.Context(), userNamed("ann"), acl.Read); err != nil || files.reads != 0 {
+		t.Errorf("rights that were being changed: %v, %d reads left", err, files.reads)
+	}
+}
+
+// TestEpochHolds: only the epoch that the session has in its cache holds.
+func TestEpochHolds(t *testing.T) {
+	m := openMeta(t)
+	files := NewRights(m, led).Files
+	if files.Holds(0) {
+		t.Error("an epoch holds before there is one")
+	}
+	nextEpoch(t, m)
+	epoch, err := files.Epoch(t.Context())
+	if err != nil || !files.Holds(epoch) || files.Holds(epoch+1) || files.Holds(0) {
+		t.Errorf("epoch %d, %v: holds %v, the next %v, none %v", epoch, err, files.Holds(epoch), files.Holds(epoch+1), files.Holds(0))
 	}
 }
 
