@@ -79,11 +79,11 @@ func (n *Node) parts() []lifePart {
 		{"the port for clients and nodes", n.askSelf},
 		{"the tablet server", probe(func() { n.tablets().Stats(); n.tablets().Loaded() })},
 		{"the block store", probe(func() { n.store.Load().Repairs() })},
-		{"the lock service", probe(func() { n.voter.group(); n.leader() })},
+		{"the lock service", probe(func() { n.voter.Group(); n.leader() })},
 		{"the catalog", probe(func() { n.servedTables() })},
 	}
-	if n.ring != nil {
-		parts = append(parts, lifePart{"gossip", probe(func() { n.ring.Members() })})
+	if n.members.Ring() != nil {
+		parts = append(parts, lifePart{"gossip", probe(func() { n.members.Ring().Members() })})
 	}
 	return parts
 }

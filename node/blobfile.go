@@ -9,6 +9,8 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/table"
 )
@@ -101,12 +103,12 @@ func (rf *blobRefs) blobFile(ctx context.Context, id blobfs.ID) (blobFile, uint6
 // metaapi.ErrOutcomeUnknown. The file counts for its owner.
 func (bs *blobService) nameBlob(ctx context.Context, f *blobFile, owner string) error {
 	if owner == "" && bs.authz.Open {
-		owner = openClients
+		owner = authz.OpenClients
 	}
 	_, err := bs.catalog.SetFor(ctx, owner, blobPath(f.handle.ID), f.encode(), 0)
 	var large *metaapi.TooLargeError
 	if errors.As(err, &large) {
-		what := large.What + " with the blob's name (delete blobs or files below " + locksDir + ", or give the voters more --memory)"
+		what := large.What + " with the blob's name (delete blobs or files below " + namespace.LocksDir + ", or give the voters more --memory)"
 		return &table.LimitError{What: what, Limit: large.Limit, Got: large.Got}
 	}
 	return err

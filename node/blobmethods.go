@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
@@ -39,7 +40,7 @@ type blobService struct {
 	peers      *peers.Set
 	results    *results.Memory
 	store      *atomic.Pointer[blobfs.Store] // nil until it is open
-	members    func() *blobMembership
+	members    func() *members.Blobs
 	master     func() *master.Master
 	refs       *blobRefs
 	uploads    uploads
@@ -325,7 +326,7 @@ func (bs *blobService) extentInfos(reports []blobfs.ExtentReport) []api.ExtentIn
 
 // nameOf returns the name of a node, or its id.
 func (bs *blobService) nameOf(id string) string {
-	if name := bs.members().name(id); name != "" {
+	if name := bs.members().Name(id); name != "" {
 		return name
 	}
 	return id

@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/blobfs/repair"
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/timing"
@@ -15,9 +17,8 @@ import (
 
 // openStore opens the node's part of the block store.
 func (n *Node) openStore(ctx context.Context) error {
-	n.blobMembers = newBlobMembership(n)
 	for {
-		err := n.untilLeader(ctx, n.blobMembers.read)
+		err := n.untilLeader(ctx, n.blobMembers.Read)
 		if err == nil {
 			break
 		}
@@ -39,7 +40,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		return err
 	}
 	n.store.Store(store)
-	n.background.Go(n.blobMembers.follow)
+	n.background.Go(n.blobMembers.Follow)
 	return nil
 }
 
@@ -47,10 +48,16 @@ func (n *Node) closeStore() (err error) {
 	if store := n.store.Load(); store != nil {
 		err = store.Close()
 	}
-	if n.blobMembers != nil {
-		n.blobMembers.close()
-	}
+	n.blobMembers.Close()
 	return err
+}
+
+// servePeer returns the block store that this node offers to others.
+func (n *Node) servePeer() (blobapi.Peer, error) {
+	if store := n.store.Load(); store != nil {
+		return store.Peer(), nil
+	}
+	return nil, fmt.Errorf("%w: %s", blobapi.ErrUnreachable, n.unready())
 }
 
 func blobFolder(dataDir string) string { return filepath.Join(dataDir, "blobs") }

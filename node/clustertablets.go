@@ -101,7 +101,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 			continue
 		}
 		id := path.Base(f.Path)
-		addr, _ := c.n.addressOf(id)
+		addr, _ := c.n.members.AddressOf(id)
 		servers = append(servers, master.TabletServer{Name: namespace.ServerName(id, f.LockGeneration), Node: id, Addr: addr, Draining: leaving[id]})
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)

@@ -31,7 +31,7 @@ func (n *Node) handleCommands() {
 	})
 	for method, do := range map[string]func(context.Context, command.Header) error{
 		methodHail:        func(context.Context, command.Header) error { return nil },
-		methodStartVoting: n.startVoting,
+		methodStartVoting: n.voter.StartVoting,
 	} {
 		n.rpc.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			var m command.Header
@@ -71,9 +71,7 @@ func (c commander) Hail(ctx context.Context, id string, q metaapi.Sequencer) err
 
 // StartVoting implements master.Nodes.
 func (c commander) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
-	if s := c.n.security; s != nil { // it requests the authority's key meanwhile
-		defer s.promoting.begin(id)()
-	}
+	defer c.n.authority.Promote(id)() // it requests the authority's key meanwhile
 	return c.send(ctx, id, methodStartVoting, q)
 }
 

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -199,7 +201,8 @@ func (c Config) budget() budget {
 		b.sorts = 2
 	}
 	b.blobWindow, b.copies = min(8<<20, m/256), int(min(32, m/(64<<20)))
-	b.locks, b.cursors = c.lockShare(openClients).AllBytes+c.lockShare(openClients).AllLeaderBytes, m/dataapi.CursorMemoryShare
+	locks := lockserver.ShareOf(m, authz.OpenClients)
+	b.locks, b.cursors = locks.AllBytes+locks.AllLeaderBytes, m/dataapi.CursorMemoryShare
 	rest := all - b.locks - b.cursors - b.rpc - b.compaction - b.learn - b.logBytes() - b.blobBytes() - c.encryptionBytes() - sstable.ZstdMemory
 	b.memtables, b.results, b.large = rest*5/16, rest*2/16, rest/16
 	b.cache = rest - b.memtables - b.results - b.large

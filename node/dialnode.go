@@ -23,11 +23,11 @@ func (n *Node) handleIdentity() {
 
 // dialNode connects to a node, and verifies that it is that node.
 func (n *Node) dialNode(ctx context.Context, id string) (*rpc.Conn, error) {
-	addr, known := n.addressOf(id)
+	addr, known := n.members.AddressOf(id)
 	if !known {
 		return nil, fmt.Errorf("address of node %s is unknown", id)
 	}
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.dialer(id)})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{Dialer: n.security.Dialer(id)})
 	if err != nil {
 		return nil, fmt.Errorf("connect to node %s at %s: %w", id, addr, err)
 	}

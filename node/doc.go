@@ -5,8 +5,8 @@
 //	rpc ──▶ dataapi, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
-//	    ├─▶ formation, gossip                 members of the cluster, and their addresses
-//	    ├─▶ streams.go ──▶ raftmeta.Group     if the node votes
+//	    ├─▶ formation, members, gossip        members of the cluster, and their addresses
+//	    ├─▶ raftstreams ──▶ raftmeta.Group    if the node votes
 //	    └─▶ command.go                        commands of the master
 //
 // # Files
@@ -14,7 +14,7 @@
 //	<each data directory>/identity   the node and cluster it belongs to: package node/identity
 //	<each data directory>/lock       locked by the process that is the node
 //	<first data directory>/peers     last known addresses of the other nodes
-//	<first data directory>/removed   the removed nodes, if the node has certificates: removedFile
+//	<first data directory>/removed   the removed nodes, if the node has certificates: package removal
 //	<one data directory>/raft        the Raft log and snapshots, if the node votes
 //	<first data directory>/security  keys and certificate, if any: package security/folder
 //	<each data directory>/blobs      extents of SSTables and commit logs
@@ -37,7 +37,7 @@
 //	/security/join/<id>    a join token: package security/token
 //	/sweep                 the current round of garbage collection: package blobfs
 //	/quota/...             quotas, and the owners of tables: package node/quota
-//	/locks/...             files and locks of users
+//	/locks/...             files and locks of users: package node/lockserver
 //
 // # Start
 //
@@ -65,12 +65,11 @@
 //
 // # Certificates
 //
-// A node with a directory of keys (security.go) speaks only TLS. The node on which Initialise was run founds the cluster, alone. A
-// host without keys sends a join token (enrol.go) to any node, which forwards it to the master's (joinhost.go): there the token is
-// consumed, durably, before anything is signed. The authority's key is on the voters, one of which is the master (authority.go): a
-// node gets it before it becomes a voter, and deletes it after it has stopped voting, once the master has it. Members have their
-// certificates renewed by voters. A client without a certificate has access to few methods (securityguard.go), for a minute, unless
-// it sends an access token (auth.go).
+// A node with a directory of keys speaks only TLS (package certs). The node on which Initialise was run founds the cluster, alone. A
+// host without keys sends a join token to any node, which forwards it to the master's (package enrol). The authority's key is on the
+// voters, one of which is the master; they renew the members' certificates (package authority). Gossip is encrypted (package gossipkey).
+// A client without a certificate has access to few methods, for a minute, unless it sends an access token (package tokenauth).
+// certificates.go connects these packages.
 //
 // # Rights
 //
@@ -98,9 +97,7 @@
 //	cursor sweep     Start            Close               drops idle cursors
 //	upload sweep     Start            Close               ends idle uploads of blobs
 //	accept           Start            rpc's Shutdown      passes Raft's connections to the group
-//	followMembers    joinCluster      Close               records addresses of nodes
-//	publishLoad      joinCluster      Close               publishes the free disk space
-//	blobMembership   openStore        Close               passes the members to the block store
+//	members.Blobs    openStore        Close               passes the members to the block store
 //	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
 //	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
 //	sweepStore       Start            Close               collects garbage while this node is master
@@ -108,26 +105,23 @@
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	followQuotas     Start            Close               reads quotas, and reports demand
 //	removeOrphans    Start            Close               removes orphaned files of tables, once per mastership
-//	followRollover   Start            Close               performs a replacement of the authority on this node
-//	followGossipKey  Start            Close               performs a rotation of the gossip key on this node
-//	await removal    followGossipKey  a change, Close     wakes it when a node is removed
-//	keepAuthority    Start            Close               has the authority's key while the node votes
-//	followRemoved    Start            Close               rejects and forgets removed nodes
-//	watchRemoval     Start            Close, removal      stops the node when it is removed
+//	Follow           Start            Close               package authority: performs a replacement of the authority on this node
+//	Follow           Start            Close               package gossipkey: performs a rotation of the gossip key on this node
+//	Keep             Start            Close               package authority: has the authority's key while the node votes
+//	Follow           Start            Close               package removal: rejects and forgets removed nodes
+//	Watch            Start            Close, removal      package removal: stops the node when it is removed
 //	watchDisk        Start            Close               one for each data directory: stops the node when its disk
 //	                                                      does not answer
 //	master           startMaster      Close               holds /master where the leader is
 //	disconnectRejected Start          Close               closes connections of rejected principals
-//	disconnect       followRemoved    some seconds later  closes connections of a removed node
-//	joinGossip       joinCluster      an answer, Close    contacts members by gossip
+//	disconnect       removal          some seconds later  closes connections of a removed node
 //	lock watch       openTabletServer its end             cancels it when the lock is lost
 //	mastership watch a change; gc     its end          cancels what only the master may do
 //	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
 //	press            create_table     all is served       nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
-//	lookUpLockRight  a keep_alive     its answer          one at a time for a connection
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
-//	welcome          streams          its greeting        greets one connection of Raft
+//	welcome          raftstreams      its greeting        greets one connection of Raft
 //	probe            Alive            its part answers    one for each part, at most one at once
 //	change           a change         itself, one at once a change of the catalog whose caller may leave
 //
@@ -139,11 +133,5 @@
 //	N3. A command of a master is rejected once one with a higher epoch was seen (I9).
 //	N4. A Raft connection is accepted only from a node of the same cluster and Raft epoch, and only if it is for this
 //	    node.
-//	N5. A join token is consumed at most as often as it allows, and gives no host the certificate of an existing or
-//	    former node, unless it was created for that node.
-//	N6. A host sends its join token only to a node of the cluster that created it.
-//	N7. The authority's key is on a node that does not vote for no longer than the master needs to confirm that it has
-//	    it, and always on some node.
-//	N8. A removed node has no connection some seconds later, and gets no certificate.
-//	N9. A gossip key created after a removal is not given to the removed node.
+//	N5. A removed node has no connection some seconds later, and gets no certificate.
 package node

@@ -28,7 +28,7 @@ func (n *Node) File(ctx context.Context, path string) ([]byte, error) {
 
 // LogHolders returns the number of nodes that report to the master that they have a log of the lock service's group.
 func (n *Node) LogHolders(ctx context.Context) (count int, err error) {
-	all, err := n.servers(ctx)
+	all, err := n.members.Servers(ctx)
 	for _, s := range all {
 		if s.Alive && s.HasLog {
 			count++
@@ -198,13 +198,13 @@ func (c *Config) RolloverEvery(d time.Duration) { c.rolloverPeriod = d }
 // Remembers returns where this node still has another one: the members of gossip, the peers of formation, or the known addresses. It
 // is empty if nowhere.
 func (n *Node) Remembers(id string) string {
-	if _, ok := n.ring.Member(id); ok {
+	if _, ok := n.members.Ring().Member(id); ok {
 		return "gossip"
 	}
 	if n.former.Knows(id) {
 		return "formation"
 	}
-	if _, ok := n.known.get(id); ok {
+	if _, ok := n.members.AddressOf(id); ok {
 		return "addresses"
 	}
 	return ""
@@ -214,34 +214,34 @@ func (n *Node) Remembers(id string) string {
 func (c *Config) KeysByHand() { c.keysByHand = true }
 
 // StepGossipKey makes one step of a rotation of the gossip key.
-func (n *Node) StepGossipKey() error { return n.stepGossipKey() }
+func (n *Node) StepGossipKey() error { return n.gossipKey.Step() }
 
 // GossipKeys returns the node's gossip keys. The first encrypts.
-func (n *Node) GossipKeys() [][]byte { return n.gossipKeys() }
+func (n *Node) GossipKeys() [][]byte { return n.gossipKey.Keys() }
 
 // SpareGossipKey has the node hold another gossip key, as a master does that ends before it has written of it.
 func (n *Node) SpareGossipKey(key []byte) error {
-	return n.setGossipKeys(append(slices.Clone(n.gossipKeys()), key))
+	return n.gossipKey.Use(append(slices.Clone(n.gossipKey.Keys()), key))
 }
 
 // KeyRotation returns the record of the gossip key and its last rotation, nil if no master has written it yet.
 func (n *Node) KeyRotation(ctx context.Context) (*rollover.KeyRecord, error) {
-	rec, _, err := n.keyRecord(ctx)
+	rec, _, err := n.gossipKey.Record(ctx)
 	return rec, err
 }
 
 // GiveGossipKey answers a node of that id that asks for a gossip key.
 func (n *Node) GiveGossipKey(ctx context.Context, id string, key rollover.KeyID) ([]byte, error) {
-	return n.giveGossipKey(ctx, pki.Peer{Kind: pki.Node, Name: id}, key)
+	return n.gossipKey.KeyFor(ctx, pki.Peer{Kind: pki.Node, Name: id}, key)
 }
 
 // GossipAddress returns where others reach the node's gossip.
-func (n *Node) GossipAddress() string { return n.ring.Address() }
+func (n *Node) GossipAddress() string { return n.members.Ring().Address() }
 
 // Sees reports whether gossip sees all of these nodes alive, and no other.
 func (n *Node) Sees(ids ...string) bool {
 	alive := map[string]bool{}
-	for _, m := range n.ring.Members() {
+	for _, m := range n.members.Ring().Members() {
 		if m.State == gossip.Alive {
 			alive[m.ID] = true
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
@@ -315,7 +316,7 @@ func TestRemovedMasterMakesNoKey(t *testing.T) {
 		err = f.nodes[masterID].StepGossipKey()
 		return err != nil || len(f.nodes[masterID].GossipKeys()) > 1
 	})
-	if rec, _ := f.nodes[masterID].KeyRotation(ctx); !errors.Is(err, node.ErrRemoved) || rec != nil || !slices.EqualFunc(f.nodes[masterID].GossipKeys(), before, bytes.Equal) {
+	if rec, _ := f.nodes[masterID].KeyRotation(ctx); !errors.Is(err, removal.ErrRemoved) || rec != nil || !slices.EqualFunc(f.nodes[masterID].GossipKeys(), before, bytes.Equal) {
 		t.Errorf("a removed master has begun a rotation: %+v, %v", rec, err)
 	}
 	f.stop(masterID)

@@ -5,9 +5,14 @@ import (
 
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/gossipkey"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -16,8 +21,8 @@ import (
 
 // guards has the guard of every method. A method without a guard cannot be registered.
 var guards = allGuards(map[string]authz.Guard{
-	api.MethodPing: {To: authz.Strangers},
-	methodAuth:     {To: authz.Strangers},
+	api.MethodPing:   {To: authz.Strangers},
+	tokenauth.Method: {To: authz.Strangers},
 
 	api.MethodMutate:          {To: authz.Own},
 	api.MethodMutateRows:      {To: authz.Own},
@@ -85,11 +90,11 @@ var guards = allGuards(map[string]authz.Guard{
 	api.MethodRemoveQuota: {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
 	api.MethodSetOwner:    {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
 
-	methodJoinToken:           {To: authz.Strangers},
-	methodRenew:               {},
-	methodAuthority:           {},
-	methodGossipKey:           {},
-	methodIssuer:              {},
+	enrol.MethodJoin:          {To: authz.Strangers},
+	authority.MethodRenew:     {},
+	authority.MethodKey:       {},
+	gossipkey.MethodKey:       {},
+	authority.MethodIssuer:    {},
 	api.MethodCreateToken:     {To: authz.Right, Right: acl.Admin, Master: true, SelfAudited: true},
 	api.MethodListTokens:      {To: authz.Right, Right: acl.Admin, About: authz.Always("all tokens")},
 	api.MethodRotateAuthority: {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Rotated},
@@ -125,7 +130,7 @@ func allGuards(own map[string]authz.Guard) map[string]authz.Guard {
 		all[m] = authz.Guard{}
 	}
 	for _, m := range metaapi.Methods() {
-		all[m] = lockGuard(m)
+		all[m] = lockserver.Guard(m)
 	}
 	return all
 }

@@ -25,6 +25,8 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/testport"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/table"
@@ -49,8 +51,8 @@ func expose(t testing.TB, secured bool) *exposed {
 	if secured {
 		_, port, _ := net.SplitHostPort(e.web)
 		listenWeb = "0.0.0.0:" + port // TLS is for addresses that others reach
-		e.keys = filepath.Join(t.TempDir(), node.SecurityFolder)
-		cfg.Credential = good(node.Initialise([]string{e.dir}, e.keys, []string{"127.0.0.1"}, time.Now()))
+		e.keys = filepath.Join(t.TempDir(), certs.FolderName)
+		cfg.Credential = good(enrol.Initialise([]string{e.dir}, e.keys, []string{"127.0.0.1"}, time.Now()))
 		e.first = good(folder.At(e.keys).Load())
 		e.key = e.first.GossipKeys[0]
 	}

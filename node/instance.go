@@ -96,7 +96,7 @@ func (n *Node) acquireServer(ctx context.Context, s *session.Session) (*session.
 // endLastRun closes the session of the node's previous run, if this node is the only member of the lock service. No other process
 // can open its log then, so the previous run is over and its lease need not be awaited.
 func (n *Node) endLastRun(ctx context.Context) error {
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	if group == nil || !isOnlyMember(group.Members(), n.id()) {
 		return nil
 	}

@@ -24,7 +24,8 @@ import (
 	"github.com/steledb/stele/internal/crc"
 	"github.com/steledb/stele/internal/secretfile"
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/acl"
 	"github.com/steledb/stele/security/folder"
@@ -39,10 +40,10 @@ func tokenFleet(t *testing.T, n int) (*fleet, *transcript) {
 	f, log := newFleet(t, n), &transcript{}
 	for i := range f.cfgs {
 		cfg := &f.cfgs[i]
-		cfg.Security = filepath.Join(cfg.DataDirs[0], node.SecurityFolder)
+		cfg.Security = filepath.Join(cfg.DataDirs[0], certs.FolderName)
 		cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", cfg.Name)
 		if i == 0 {
-			f.as = good(node.Initialise(cfg.DataDirs, cfg.Security, []string{"127.0.0.1"}, time.Now()))
+			f.as = good(enrol.Initialise(cfg.DataDirs, cfg.Security, []string{"127.0.0.1"}, time.Now()))
 		} else {
 			cfg.Join = f.addrs[:1]
 		}
@@ -627,7 +628,7 @@ func TestNodeJoinsAgain(t *testing.T) {
 	f.stop(1)
 	f.aged(1, pki.NodeLife+time.Hour)
 	f.cfgs[1].TokenFile = ""
-	if _, err := f.open(t.Context(), 1); !errors.Is(err, node.ErrExpired) || !strings.Contains(err.Error(), "--node "+id) {
+	if _, err := f.open(t.Context(), 1); !errors.Is(err, enrol.ErrExpired) || !strings.Contains(err.Error(), "--node "+id) {
 		t.Errorf("without a token: %v", err)
 	}
 	f.give(f.token(client.TokenRequest{}).Text, 1)

@@ -31,10 +31,10 @@ func (n *Node) checkLeader() error {
 		return nil
 	}
 	voters, there := 0, 0
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	alive := map[string]bool{n.id(): true}
-	if n.ring != nil {
-		for _, m := range n.ring.Members() {
+	if n.members.Ring() != nil {
+		for _, m := range n.members.Ring().Members() {
 			alive[m.ID] = alive[m.ID] || m.State == gossip.Alive
 			if group == nil && m.Voter {
 				voters++

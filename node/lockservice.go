@@ -4,21 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/voter"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
+	"github.com/steledb/stele/rpc"
 )
 
 // openLockService opens the node's Raft group, if it has one, and its session with the group's leader.
 func (n *Node) openLockService(ctx context.Context) error {
 	n.enter("the lock service's log")
-	founding, err := n.openVoter(ctx)
+	founding, err := n.voter.Start(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,7 +57,7 @@ func (n *Node) openLockService(ctx context.Context) error {
 		return fmt.Errorf("the lock service belongs to cluster %s, but the data folders to cluster %s: use the folders of this cluster",
 			cluster.Name, n.cluster())
 	}
-	if err := n.settleEpoch(ctx, cluster); err != nil {
+	if err := n.voter.SettleEpoch(ctx, cluster); err != nil {
 		return err
 	}
 	n.confirmed.Store(true)
@@ -60,50 +65,16 @@ func (n *Node) openLockService(ctx context.Context) error {
 	if err := n.hold(ctx); err != nil {
 		return err
 	}
-	if err := n.self.change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
+	if err := n.self.Change(func(f *identity.Folders) error { return f.Founded() }); err != nil {
 		return err
 	}
-	n.publishMeta()
+	n.members.Publish()
 	return n.untilLeader(ctx, func(ctx context.Context) error {
-		if err := n.checkNotRemoved(ctx, n.id()); err != nil {
+		if err := n.removed.Check(ctx, n.id()); err != nil {
 			return err
 		}
-		return n.register(ctx)
+		return n.members.Register(ctx)
 	})
-}
-
-// openVoter opens the node's Raft group, if it has one, and reports whether that founds the cluster.
-func (n *Node) openVoter(ctx context.Context) (founding bool, err error) {
-	// Gossip runs already, and may reveal that the log was left behind.
-	n.voter.changing.Lock()
-	defer n.voter.changing.Unlock()
-	dir := ""
-	look := func(f *identity.Folders) {
-		dir, founding = "", f.Founding
-		if f.Voter() || f.Founding {
-			dir = f.RaftDir()
-		}
-	}
-	n.self.view(look)
-	if dir != "" && !founding {
-		if err := n.checkReturn(ctx); err != nil {
-			return false, err
-		}
-		n.self.view(look)
-	}
-	if dir == "" {
-		return false, nil
-	}
-	if err := n.voter.open(dir, false); err != nil {
-		return false, fmt.Errorf("open the lock service: %w", err)
-	}
-	// A single voter becomes leader at once; searching for a leader would take longer.
-	if group, _ := n.voter.group(); len(group.Members()) == 1 {
-		if err := group.WaitReady(ctx); err != nil {
-			return false, fmt.Errorf("wait for the lock service: %w", err)
-		}
-	}
-	return founding, nil
 }
 
 // foundingPoll is the interval at which a node checks whether the cluster that it joins has been founded.
@@ -115,9 +86,7 @@ func (n *Node) closeLockService(ctx context.Context) error {
 	if n.voter == nil {
 		return nil
 	}
-	n.voter.changing.Lock()
-	defer n.voter.changing.Unlock()
-	return n.voter.close()
+	return n.voter.Stop()
 }
 
 // masterPause is the interval between rounds of the master.
@@ -128,7 +97,7 @@ func (n *Node) startMaster() {
 	ctx, cancel := context.WithCancel(n.ctx)
 	n.mastership = cancel
 	n.master = master.New(master.Config{
-		ID: n.id(), Group: masterGroup{n.voter}, Nodes: commander{n}, Servers: n.servers, Acquire: n.acquireMaster,
+		ID: n.id(), Group: n.voter.ForMaster(), Nodes: commander{n}, Servers: n.members.Servers, Acquire: n.acquireMaster,
 		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}},
 		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})
@@ -143,87 +112,42 @@ func (n *Node) acquireMaster(ctx context.Context) (master.Lock, error) {
 	return l, nil
 }
 
-// handOverTimeout bounds the transfer of leadership before the node stops.
-const handOverTimeout = 3 * time.Second
-
 // stopMaster ends the candidacy and transfers leadership, so that the others need not detect that this node is gone.
 func (n *Node) stopMaster(ctx context.Context) {
 	if n.mastership != nil {
 		n.mastership()
 	}
-	if n.voter == nil {
-		return
-	}
-	group, _ := n.voter.group()
-	if group == nil || len(group.Members()) < 2 {
-		return
-	}
-	if leads, _ := group.Leads(); !leads {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
-	defer cancel()
-	if err := group.TransferLeadership(ctx, ""); err != nil {
-		n.log.Info("leadership of the lock service not transferred", "err", err)
+	if n.voter != nil {
+		n.voter.TransferLeadership(ctx)
 	}
 }
 
-// masterGroup adapts the Raft group for the master. It implements master.Group.
-type masterGroup struct{ v *voter }
-
-var errNoVoter = errors.New("this node is not a voter of the lock service")
-
-// Leads implements master.Group.
-func (m masterGroup) Leads() (bool, <-chan struct{}) {
-	group, changed := m.v.group()
-	if group == nil {
-		return false, changed
+// checkVoteSpace returns an error if the disk for the lock service's log has less free space than the reserve. The log grows there, and a
+// node that cannot write it ends.
+func (n *Node) checkVoteSpace() error {
+	dir := n.cfg.DataDirs[0]
+	if free, ok := freeBytes(dir); ok && free < n.reserve() {
+		return &rpc.Error{Code: rpc.CodeUnavailable, Retryable: true,
+			Message: fmt.Sprintf("%s has %d bytes free, less than its reserve of %d: too little for the lock service's log", dir, free, n.reserve())}
 	}
-	return group.Leads()
+	return nil
 }
 
-// Voters implements master.Group.
-func (m masterGroup) Voters() []master.Voter {
-	group, _ := m.v.group()
-	if group == nil {
+// newVoter creates the node's voter, which accepts Raft's connections from claims.
+func (n *Node) newVoter(claims net.Listener) *voter.Voter {
+	return voter.New(voter.Config{
+		Ctx: n.ctx, Log: n.log, Claims: claims, Self: &n.self, Catalog: &n.catalog, AddressOf: n.members.AddressOf, Addresses: n.members.Addresses,
+		Dial: n.security.DialNode, DialAny: n.security.Dialer(""), RequireNode: n.nodeVerifier(),
+		QuotaOf: func(owner string) raftmeta.Quota { return lockserver.ShareOf(n.cfg.MemoryBytes, owner) }, Reserve: n.reserve, CheckSpace: n.checkVoteSpace,
+		TakeAuthority: n.takeAuthorityOf, Publish: n.members.Publish, Enter: n.enter, Fail: n.fail,
+	})
+}
+
+// takeAuthorityOf fetches the authority's key from the master. A voter without the key is better than no voter.
+func (n *Node) takeAuthorityOf(ctx context.Context, masterID string) error {
+	err := n.authority.Take(ctx, []string{masterID})
+	if errors.Is(err, authority.ErrNoKey) {
 		return nil
 	}
-	var all []master.Voter
-	for _, x := range group.Members() {
-		all = append(all, master.Voter{ID: x.ID, Staged: !x.Voter, CaughtUp: caughtUp(x), Leader: x.Leader, Silent: m.v.silence(x)})
-	}
-	return all
-}
-
-// caughtUpLag is the most entries that a server may lack to be promoted: Promote waits for the rest.
-const caughtUpLag = 1000
-
-func caughtUp(m raftmeta.Member) bool { return m.Match > 0 && m.Lag < caughtUpLag }
-
-func (m masterGroup) do(f func(*raftmeta.Group) error) error {
-	group, _ := m.v.group()
-	if group == nil {
-		return errNoVoter
-	}
-	return f(group)
-}
-
-// Stage implements master.Group.
-func (m masterGroup) Stage(ctx context.Context, id string) error {
-	return m.do(func(g *raftmeta.Group) error { return g.AddNonvoter(ctx, id) })
-}
-
-// Promote implements master.Group.
-func (m masterGroup) Promote(ctx context.Context, id string) error {
-	return m.do(func(g *raftmeta.Group) error { return g.Promote(ctx, id) })
-}
-
-// Remove implements master.Group.
-func (m masterGroup) Remove(ctx context.Context, id string) error {
-	return m.do(func(g *raftmeta.Group) error { return g.Remove(ctx, id) })
-}
-
-// StepDown implements master.Group.
-func (m masterGroup) StepDown(ctx context.Context, to string) error {
-	return m.do(func(g *raftmeta.Group) error { return g.TransferLeadership(ctx, to) })
+	return err
 }

@@ -77,12 +77,12 @@ type metaLocator struct{ n *Node }
 func (l metaLocator) Servers() []string {
 	n := l.n
 	var voters, others []string
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		voters = append(voters, n.RPCAddr())
 	}
 	listed := map[string]bool{n.RPCAddr(): true}
-	if n.ring != nil {
-		for _, m := range n.ring.Members() {
+	if n.members.Ring() != nil {
+		for _, m := range n.members.Ring().Members() {
 			if m.Self || m.State != gossip.Alive {
 				continue
 			}
@@ -94,7 +94,7 @@ func (l metaLocator) Servers() []string {
 			}
 		}
 	}
-	for _, addr := range n.known.all() {
+	for _, addr := range n.members.Addresses() {
 		if !listed[addr] {
 			others = append(others, addr)
 		}
@@ -112,7 +112,7 @@ func (d metaDialer) Dial(ctx context.Context, addr string) (session.Peer, error)
 		service, err := d.n.lockService()
 		return session.Peer{Service: service}, err
 	}
-	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout, Dialer: d.n.security.dialer("")})
+	conn, err := rpc.Dial(ctx, addr, rpc.ConnConfig{MessageTimeout: metaMessageTimeout, Dialer: d.n.security.Dialer("")})
 	if err != nil {
 		return session.Peer{}, err
 	}
@@ -124,18 +124,23 @@ const metaMessageTimeout = 10 * time.Second
 
 // lockService returns the lock service that this node offers. The error is a *NotLeaderError if the node is not a voter.
 func (n *Node) lockService() (metaapi.Service, error) {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		return group.Service(), nil
 	}
+	return nil, n.notVoting()
+}
+
+// notVoting returns the error of a node that does not vote: a *NotLeaderError, with another voter if one is known.
+func (n *Node) notVoting() error {
 	elsewhere := &metaapi.NotLeaderError{}
-	if n.ring == nil {
-		return nil, elsewhere
+	if n.members.Ring() == nil {
+		return elsewhere
 	}
-	for _, m := range n.ring.Members() {
+	for _, m := range n.members.Ring().Members() {
 		if m.Voter && !m.Self && m.State == gossip.Alive {
 			elsewhere.Leader, elsewhere.Address = m.ID, m.RPC // it knows who leads
 			break
 		}
 	}
-	return nil, elsewhere
+	return elsewhere
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metric"
 )
 
@@ -147,18 +149,18 @@ func (c *collector) collectReplicas(m metric.Sender) {
 }
 
 func (c *collector) collectMeta(m metric.Sender) {
-	group, _ := c.node.voter.group()
+	group, _ := c.node.voter.Group()
 	m.Gauge("raft_voter", "1 while this node is a server of the Raft group.", metric.Bool(group != nil))
 	m.Gauge("lock_session_safe", "1 while this node's session with the lock service is safe.", metric.Bool(c.node.meta.Current().Valid()))
-	if c.node.ring != nil {
+	if c.node.members.Ring() != nil {
 		alive := 0
-		for _, x := range c.node.ring.Members() {
+		for _, x := range c.node.members.Ring().Members() {
 			if x.State == gossip.Alive {
 				alive++
 			}
 		}
 		m.Gauge("gossip_members_alive", "Nodes that gossip lists as alive.", float64(alive))
-		stats := c.node.ring.Stats()
+		stats := c.node.members.Ring().Stats()
 		m.Counter("gossip_refused_streams_total", "Gossip streams closed because they exceeded a bound or were not valid gossip.", float64(stats.RefusedStreams))
 		m.Counter("gossip_dropped_packets_total", "Gossip packets dropped because they exceeded a bound or were not valid gossip.", float64(stats.DroppedPackets))
 	}
@@ -174,7 +176,7 @@ func (c *collector) collectMeta(m metric.Sender) {
 	m.Gauge("raft_term", "Current Raft term of this node.", float64(g.Term))
 	m.Gauge("raft_applied_index", "Index of the last Raft log entry that this node applied.", float64(g.AppliedIndex))
 	m.Gauge("raft_files", "Files in the lock service's namespace.", float64(g.Files))
-	share := c.node.cfg.lockShare(openClients)
+	share := lockserver.ShareOf(c.node.cfg.MemoryBytes, authz.OpenClients)
 	m.Gauge("lock_users", "Users that hold files, locks or sessions in the lock service.", float64(g.Users))
 	m.Gauge("lock_users_bytes", "Memory of the files, locks and sessions of all users in the lock service.", float64(g.UsersBytes))
 	m.Gauge("lock_user_bytes_max", "Memory of the files, locks and sessions of the user that holds the most in the lock service.", float64(g.UsersBytesMost))

@@ -17,19 +17,27 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
-	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
+	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/node/voter"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -42,7 +50,7 @@ type Node struct {
 	started time.Time
 
 	// self is the node's identity, from its data directories.
-	self selfIdentity
+	self identity.Self
 	// unlock releases the data directory lock; nil if it is not held.
 	unlock func()
 	// serving is set while the node serves data.
@@ -65,26 +73,30 @@ type Node struct {
 	masterKeys []blobfs.MasterKey
 	webAddr    net.Addr
 
-	security *security // nil on an open node
-	authz    *authz.Authorizer
+	security  *certs.Transport // nil on an open node
+	authority *authority.Service
+	gossipKey *gossipkey.Service
+	enrolment *enrol.Service
+	tokenAuth *tokenauth.Service
+	authz     *authz.Authorizer
 	// forwardable has the handlers of methods that other nodes may forward.
 	forwardable map[string]func(*rpc.Call)
 
-	former  *formation.Former
-	ring    *gossip.Ring // nil if gossip is off
-	known   addresses
-	removed removals
-	peers   peers.Set
-	refused loglimit.ByReason // connections, requests to join, and damaged files
-	epochs  command.Gate
-	voter   *voter
-	meta    namespace.Access
+	former     *formation.Former
+	members    *members.Service
+	removed    *removal.Service
+	peers      peers.Set
+	refused    loglimit.ByReason // connections, requests to join, and damaged files
+	epochs     command.Gate
+	voter      *voter.Voter
+	lockServer *lockserver.Service
+	meta       namespace.Access
 	// lock is the lock that makes this process the node, held by the session lockOf. During the start they are set by it, later by
 	// keepSession.
 	lock        atomic.Pointer[session.Lock]
 	lockOf      *session.Session
 	catalog     namespace.Catalog
-	blobMembers *blobMembership
+	blobMembers *members.Blobs
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
@@ -143,9 +155,8 @@ func prepare(cfg Config) (*Node, error) {
 	n.results = results.New(cfg.budget().results)
 	n.sorting = make(chan struct{}, cfg.budget().sorts)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.peers.Resolve, n.peers.Dial = n.addressOf, n.dialNode
-	n.known.removed = n.removed.has
 	n.newServices()
+	n.peers.Resolve, n.peers.Dial = n.members.AddressOf, n.dialNode
 	return n, nil
 }
 
@@ -196,7 +207,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openEncryption(ctx); err != nil {
 		return err
 	}
-	if n.passphrase, err = ReadPassphrase(n.cfg.PassphraseFile); err != nil {
+	if n.passphrase, err = certs.ReadPassphrase(n.cfg.PassphraseFile); err != nil {
 		return err
 	}
 	if err := n.enrol(ctx, dirs); err != nil {
@@ -205,18 +216,18 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if err := n.openSecurity(dirs); err != nil {
 		return err
 	}
-	n.loadRemoved(dirs.Cluster)
+	n.removed.Load(dirs.Cluster)
 	if err := n.openAudit(dirs.Node); err != nil {
 		return err
 	}
-	early := n.security != nil && n.security.issuer.Load() != nil
+	early := n.authority.Holds()
 	if early { // peers may reject the node until its certificate is renewed
 		n.background.Go(n.keepCertificate)
 	}
 	if err := dirs.Begin(); err != nil {
 		return err
 	}
-	n.self.open(dirs)
+	n.self.Open(dirs)
 	if err := n.serve(listener); err != nil {
 		return err
 	}
@@ -232,11 +243,13 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	n.startMaster()
 	n.watchDisks()
 	n.background.Go(n.keepSession)
-	n.background.Go(n.watchRemoval)
-	n.background.Go(n.followRemoved)
-	n.background.Go(n.keepAuthority)
-	n.background.Go(n.followRollover)
-	n.background.Go(n.followGossipKey)
+	n.background.Go(n.removed.Watch)
+	n.background.Go(n.removed.Follow)
+	n.background.Go(n.authority.Keep)
+	n.background.Go(n.authority.Follow)
+	if !n.cfg.keysByHand {
+		n.background.Go(n.gossipKey.Follow)
+	}
 	n.background.Go(n.disconnectRejected)
 	n.background.Go(n.quotas.Follow)
 	n.background.Go(n.tableOps.removeOrphans)
@@ -267,7 +280,7 @@ func (n *Node) openData(ctx context.Context) (err error) {
 		return fmt.Errorf("open the block store: %w", err)
 	}
 	n.enter("its tablet server")
-	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
+	if n.client, err = client.Open(ctx, n.RPCAddr(), n.security.Client(client.Config{Logger: n.log.With("part", "client")})); err != nil {
 		return fmt.Errorf("connect to this node itself: %w", err)
 	}
 	n.elsewhere = newGuide(n.client)
@@ -298,7 +311,7 @@ func (n *Node) Err() error {
 }
 
 // RPCAddr returns the address that clients and other nodes connect to.
-func (n *Node) RPCAddr() string { return n.self.address }
+func (n *Node) RPCAddr() string { return n.self.Address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
 func (n *Node) HTTPAddr() string {
@@ -310,6 +323,10 @@ func (n *Node) HTTPAddr() string {
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.id() }
+
+func (n *Node) id() string        { return n.self.ID() }
+func (n *Node) cluster() string   { return n.self.Cluster() }
+func (n *Node) raftEpoch() uint64 { return n.self.RaftEpoch() }
 
 // ClusterID returns the cluster's id.
 func (n *Node) ClusterID() string { return n.cluster() }

@@ -10,7 +10,9 @@ import (
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/raftmeta"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -34,16 +36,16 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (reply.Result
 	var infos []api.NodeInfo
 	// The group's list of voters is more reliable than gossip.
 	votes := map[string]bool{}
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	if group != nil {
 		for _, m := range group.Members() {
 			votes[m.ID] = m.Voter
 		}
 	}
 	for _, x := range all {
-		i := x.info(leader, masterID)
+		i := nodeInfo(&x, leader, masterID)
 		if group != nil {
-			i.Voter = votes[x.id]
+			i.Voter = votes[x.ID]
 		}
 		infos = append(infos, i)
 	}
@@ -53,26 +55,27 @@ func (n *Node) listNodes(ctx context.Context, _ *api.NamesRequest) (reply.Result
 // nodesTimeout is how long list_nodes waits for the lock service before it uses gossip alone.
 const nodesTimeout = 3 * time.Second
 
-// nodesOrMembers is fleet, or what gossip knows if there is no leader.
-func (n *Node) nodesOrMembers(ctx context.Context) (all []clusterNode, err error) {
+// nodesOrMembers returns the nodes of the registry, or what gossip knows if there is no leader.
+func (n *Node) nodesOrMembers(ctx context.Context) (all []members.Node, err error) {
 	short, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()
 	if err = n.checkLeader(); err == nil {
-		all, err = n.fleet(short)
+		all, err = n.members.Nodes(short)
 	}
-	if err == nil || n.ring == nil || ctx.Err() != nil {
+	if err == nil || n.members.Ring() == nil || ctx.Err() != nil {
 		return all, err
 	}
-	for _, m := range n.ring.Members() {
-		all = append(all, clusterNode{id: m.ID, record: record{Name: m.Name, Zone: m.Zone, RPC: m.RPC}, Member: m})
+	for _, m := range n.members.Ring().Members() {
+		all = append(all, members.Node{ID: m.ID, Record: members.Record{Name: m.Name, Zone: m.Zone, RPC: m.RPC}, Member: m})
 	}
 	return all, nil
 }
 
-func (x *clusterNode) info(leader, master string) api.NodeInfo {
+// nodeInfo returns a node as the API has it.
+func nodeInfo(x *members.Node, leader, master string) api.NodeInfo {
 	i := api.NodeInfo{
-		ID: x.id, Name: x.record.Name, Zone: x.record.Zone, RPC: x.record.RPC, Gossip: x.Gossip, HTTP: x.HTTP, Version: x.Version,
-		State: stateText(x.State), Voter: x.Voter, Leader: x.id == leader, Master: x.id == master, Draining: x.Draining, Self: x.Self,
+		ID: x.ID, Name: x.Record.Name, Zone: x.Record.Zone, RPC: x.Record.RPC, Gossip: x.Gossip, HTTP: x.HTTP, Version: x.Version,
+		State: stateText(x.State), Voter: x.Voter, Leader: x.ID == leader, Master: x.ID == master, Draining: x.Draining, Self: x.Self,
 		CapacityBytes: x.CapacityBytes, FreeBytes: x.FreeBytes, Load: x.Load,
 	}
 	if x.State == gossip.Alive {
@@ -93,15 +96,15 @@ func stateText(s gossip.State) string {
 
 // leader returns the id of the leader of the lock service, as far as this node knows, or "".
 func (n *Node) leader() string {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		id, _ := group.Leader()
 		return id
 	}
-	return n.nodeAt(n.meta.Client.LeaderAddress())
+	return n.members.NodeAt(n.meta.Client.LeaderAddress())
 }
 
 func (n *Node) drainNode(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	return nil, n.setDraining(ctx, r.Names[0], !r.Undrain)
+	return nil, n.members.SetDraining(ctx, r.Names[0], !r.Undrain)
 }
 
 // removeNode removes a node from the cluster for good.
@@ -111,12 +114,9 @@ func (n *Node) removeNode(ctx context.Context, r *api.NamesRequest) (reply.Resul
 	return nil, n.changes.Do(ctx, by, func(ctx context.Context) error { return n.remove(ctx, r.Names[0], r.Force, forwarded) })
 }
 
-// removalLook bounds the check that a node may be removed: other changes wait for it.
-const removalLook = 10 * time.Second
-
 // remove removes a node, within a change: the next change sees its mark.
 func (n *Node) remove(ctx context.Context, name string, force, forwarded bool) error {
-	short, cancel := context.WithTimeout(ctx, removalLook)
+	short, cancel := context.WithTimeout(ctx, removal.MarkTimeout)
 	defer cancel()
 	x, err := n.removable(short, name, force, forwarded)
 	if err != nil {
@@ -125,25 +125,25 @@ func (n *Node) remove(ctx context.Context, name string, force, forwarded bool) e
 		}
 		return err
 	}
-	if err := n.markRemoved(ctx, x.id, x.record.Name); err != nil {
+	if err := n.removed.Mark(ctx, x.ID, x.Record.Name); err != nil {
 		return err
 	}
-	n.log.Info("node removed from the cluster", "node", x.id, "name", x.record.Name)
+	n.log.Info("node removed from the cluster", "node", x.ID, "name", x.Record.Name)
 	return nil
 }
 
 // removable returns the node with that id or name if it may be removed now, otherwise an *api.NodeInUseError.
-func (n *Node) removable(ctx context.Context, name string, force, forwarded bool) (clusterNode, error) {
-	x, err := n.find(ctx, name)
+func (n *Node) removable(ctx context.Context, name string, force, forwarded bool) (members.Node, error) {
+	x, err := n.members.Find(ctx, name)
 	switch {
 	case err != nil:
 		return x, err
 	case x.State == gossip.Alive && !force:
-		return x, &api.NodeInUseError{Node: x.id, Reason: "it is alive: stop it first"}
-	case x.id == n.id() && !forwarded:
-		return x, &api.NodeInUseError{Node: x.id, Reason: "it is the node that was asked: ask another one"}
+		return x, &api.NodeInUseError{Node: x.ID, Reason: "it is alive: stop it first"}
+	case x.ID == n.id() && !forwarded:
+		return x, &api.NodeInUseError{Node: x.ID, Reason: "it is the node that was asked: ask another one"}
 	}
-	return x, n.checkQuorumWithout(ctx, x.id)
+	return x, n.checkQuorumWithout(ctx, x.ID)
 }
 
 // checkQuorumWithout rejects a removal that would leave the lock service without a majority of live voters at once: a node that is marked as
@@ -185,7 +185,7 @@ func (n *Node) raftStatus(ctx context.Context, _ *api.NamesRequest) (reply.Resul
 
 // groupStatus returns the state of the Raft group, as its leader knows it.
 func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	if group != nil {
 		if leads, _ := group.Leads(); leads {
 			return n.leaderStatus(ctx, group)
@@ -201,17 +201,17 @@ func (n *Node) groupStatus(ctx context.Context) (*api.RaftStatus, error) {
 }
 
 func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.RaftStatus, error) {
-	all, err := n.fleet(ctx)
+	all, err := n.members.Nodes(ctx)
 	if err != nil {
 		return &api.RaftStatus{}, err
 	}
-	byID := map[string]*clusterNode{}
+	byID := map[string]*members.Node{}
 	for i := range all {
-		byID[all[i].id] = &all[i]
+		byID[all[i].ID] = &all[i]
 	}
 	name := func(id string) string {
 		if x := byID[id]; x != nil {
-			return x.record.Name
+			return x.Record.Name
 		}
 		return ""
 	}
@@ -230,7 +230,7 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 		}
 		r.Alive = m.Contact >= 0 && m.Contact < aliveContact
 		if x := byID[m.ID]; x != nil {
-			r.Zone, r.State = x.record.Zone, stateText(x.State)
+			r.Zone, r.State = x.Record.Zone, stateText(x.State)
 		}
 		s.Servers = append(s.Servers, r)
 	}
@@ -239,14 +239,14 @@ func (n *Node) leaderStatus(ctx context.Context, group *raftmeta.Group) (*api.Ra
 
 // towardsLeader returns the id of the leader of the lock service if this node votes, and otherwise that of a node that votes.
 func (n *Node) towardsLeader() (string, error) {
-	if group, _ := n.voter.group(); group != nil {
+	if group, _ := n.voter.Group(); group != nil {
 		if id, _ := group.Leader(); id != "" && id != n.id() {
 			return id, nil
 		}
 		return "", &metaapi.NotLeaderError{}
 	}
-	if n.ring != nil {
-		for _, m := range n.ring.Members() {
+	if n.members.Ring() != nil {
+		for _, m := range n.members.Ring().Members() {
 			if m.Voter && m.State == gossip.Alive {
 				return m.ID, nil
 			}

@@ -62,6 +62,6 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 }
 
 func (n *Node) ping(context.Context, *api.NamesRequest) (reply.Result, error) {
-	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: *n.self.clusterID.Load()}
+	p := api.Pong{Server: "stele", Version: Version(), Protocol: api.ProtocolVersion, Node: n.cfg.Name, Cluster: n.self.DurableCluster()}
 	return p.Append, nil
 }

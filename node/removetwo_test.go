@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/removal"
 )
 
 // TestRemoveTwo: of three voters one is removed, and no other right after it nor at the same time: the majority stays.
@@ -73,7 +73,7 @@ func TestRemoveMaster(t *testing.T) {
 	}
 	select {
 	case <-f.nodes[masterID].Done():
-		if err := f.nodes[masterID].Err(); !errors.Is(err, node.ErrRemoved) {
+		if err := f.nodes[masterID].Err(); !errors.Is(err, removal.ErrRemoved) {
 			t.Errorf("the node that was removed ends: %v", err)
 		}
 	case <-ctx.Done():

@@ -8,9 +8,8 @@ const (
 	connBytes = 64 << 10
 	// connsMost is the largest number of connections of any node, connMemory the memory of the node per connection on small nodes.
 	connsMost, connMemory = 4096, 512 << 10
-	// principalShare and keptShare are divisors: of the share of connections that one principal may have, and of the most that are kept
-	// for nodes.
-	principalShare, keptShare = 4, 8
+	// principalShare is the divisor of the share of connections that one principal may have.
+	principalShare = 4
 )
 
 // connsMax is the number of connections that a node accepts.

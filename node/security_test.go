@@ -23,6 +23,8 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/folder"
@@ -75,10 +77,10 @@ func secureFleet(t testing.TB, n int) (*fleet, *folder.Contents, *transcript) {
 	var first *folder.Contents
 	for i := range f.cfgs {
 		cfg := &f.cfgs[i]
-		cfg.Security = filepath.Join(cfg.DataDirs[0], node.SecurityFolder)
+		cfg.Security = filepath.Join(cfg.DataDirs[0], certs.FolderName)
 		cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("node", cfg.Name)
 		if i == 0 {
-			f.as = good(node.Initialise(cfg.DataDirs, cfg.Security, []string{"127.0.0.1"}, time.Now()))
+			f.as = good(enrol.Initialise(cfg.DataDirs, cfg.Security, []string{"127.0.0.1"}, time.Now()))
 			first = good(folder.At(cfg.Security).Load())
 			continue
 		}
@@ -275,7 +277,7 @@ func TestOpenNodeStaysOut(t *testing.T) {
 	if _, err := node.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "data folders to node") {
 		t.Errorf("keys of another node: %v", err)
 	}
-	if _, err := node.Initialise(secure.cfgs[0].DataDirs, filepath.Join(t.TempDir(), "keys"), nil, time.Now()); err == nil {
+	if _, err := enrol.Initialise(secure.cfgs[0].DataDirs, filepath.Join(t.TempDir(), "keys"), nil, time.Now()); err == nil {
 		t.Error("a node of a cluster was made the first of another")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/raftstreams"
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -19,7 +20,7 @@ import (
 // serve opens the node's ports. Until the node serves, the methods for data return an error.
 func (n *Node) serve(listener net.Listener) error {
 	b := n.cfg.budget()
-	cfg := n.security.limit(rpc.ServerConfig{
+	cfg := n.security.Limit(rpc.ServerConfig{
 		MessageBytesMax: int(b.message), MemoryBytesMax: b.rpc, SpawnedMax: spawnedMax, ConnsMax: n.cfg.connsMax(), OnConns: func(change int) { n.reservation.change(int64(change) * connBytes) },
 		Logger: n.log.With("part", "rpc"),
 	})
@@ -33,18 +34,18 @@ func (n *Node) serve(listener net.Listener) error {
 		return err
 	}
 	n.rpc, n.results.Crowded = server, server.Crowded
-	if n.self.address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
+	if n.self.Address, err = advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err != nil {
 		return err
 	}
 	if err := n.newFormer(); err != nil {
 		return err
 	}
 	n.former.Handle(server)
-	n.voter = newVoter(n, server.Claim(raftByte))
-	metaapi.ServeCurrent(server, n.lockServiceForOthers)
+	n.voter = n.newVoter(server.Claim(raftstreams.FirstByte))
+	metaapi.ServeCurrent(server, n.lockServer.ForCall)
 	blobapi.Serve(server, n.servePeer)
 	n.handleIdentity()
-	n.handleAuth()
+	n.tokenAuth.Register(server.Handle)
 	n.handleOnBehalf()
 	n.accounts.register(registrar{n})
 	n.handleCommands()
@@ -57,20 +58,17 @@ func (n *Node) serve(listener net.Listener) error {
 	n.handleOwn()
 	n.handleNodes()
 	n.blobs.register(registrar{n})
-	n.handleJoinHost()
-	n.handleTokens()
-	n.handleRenew()
-	n.handleAuthority()
-	n.handleGossipKey()
-	n.handleRollover()
+	n.enrolment.Register(securedRegistrar{n})
+	n.authority.Register(securedRegistrar{n})
+	n.gossipKey.Register(securedRegistrar{n})
 	n.background.Go(n.data.Start())
 	stopUploads := n.blobs.uploads.start()
 	n.background.Go(func() { n.blobs.uploads.sweep(stopUploads) })
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {
 		return err
 	}
-	n.background.Go(n.voter.accept)
-	listener = n.security.guard(listener, 0, n.refuseConn)
+	n.background.Go(n.voter.Accept)
+	listener = n.security.Guard(listener, 0, n.refuseConn)
 	n.background.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, rpc.ErrServerClosed) {
 			n.fail(fmt.Errorf("serve clients: %w", err))

@@ -2,16 +2,23 @@ package node
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/usage"
+	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -19,10 +26,19 @@ import (
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
+	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
+		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
+	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
+		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.diskSpace, LogDiskFull: n.logDiskFull, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
+		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialNode})
+	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,
 		Master: theMaster})
+	n.lockServer = lockserver.New(lockserver.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, MemoryBytes: n.cfg.MemoryBytes, SystemPaths: systemPaths,
+		Authz: n.authz, Group: n.lockGroup, Elsewhere: n.notVoting, Confirmed: n.confirmed.Load, Master: func() string { id, _ := n.epochs.Last(); return id }})
 	n.accounts = &accounts{log: n.log, catalog: &n.catalog, meta: &n.meta, authz: n.authz, changes: n.changes,
-		security: func() *security { return n.security }, signer: n.signer, cluster: n.ClusterID}
+		security: func() *certs.Transport { return n.security }, signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, cluster: n.ClusterID}
+	n.newCertificates()
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.accounts.checkKnown,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
@@ -36,12 +52,26 @@ func (n *Node) newServices() {
 	n.accounts.quotas = n.quotas
 	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsRequestedMax, authz: n.authz, catalog: &n.catalog,
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,
-		tabletsOf: n.tabletsOf, find: n.find}
+		tabletsOf: n.tabletsOf, find: n.members.Find}
 	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
 		changes: n.changes, accounts: n.accounts, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
 	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: n.cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
 		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
-		members: func() *blobMembership { return n.blobMembers }, master: theMaster,
+		members: func() *members.Blobs { return n.blobMembers }, master: theMaster,
 		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: rows}}
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
+}
+
+// lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.
+func (n *Node) lockGroup() lockserver.Group {
+	if group, _ := n.voter.Group(); group != nil {
+		return group
+	}
+	return nil
+}
+
+// logDiskFull reports whether the disk of the node's Raft log is full, and whether it has one.
+func (n *Node) logDiskFull() (full, votes bool) {
+	group, _ := n.voter.Group()
+	return group != nil && group.DiskFull(), group != nil
 }

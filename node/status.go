@@ -51,15 +51,15 @@ func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) 
 	s.Counting = !k.Known
 	_, s.LogReplicas = openLogs(store)
 	s.Nodes, s.NodesAlive = 1, 1
-	if n.ring != nil {
+	if n.members.Ring() != nil {
 		s.Nodes, s.NodesAlive = 0, 0
-		for _, m := range n.ring.Members() {
+		for _, m := range n.members.Ring().Members() {
 			if s.Nodes++; m.State == gossip.Alive {
 				s.NodesAlive++
 			}
 		}
 	}
-	group, _ := n.voter.group()
+	group, _ := n.voter.Group()
 	s.Voter = group != nil
 	s.Leader = n.leader() == n.id()
 	s.Master = n.master.Epoch() != 0

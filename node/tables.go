@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/command"
+	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
@@ -55,7 +56,7 @@ type tabletService struct {
 	rows       func() *metarows.Table
 	master     func() *master.Master
 	tabletsOf  func(table string) *tablet.Server // of this node
-	find       func(ctx context.Context, node string) (clusterNode, error)
+	find       func(ctx context.Context, node string) (members.Node, error)
 }
 
 // register registers the methods of the service.

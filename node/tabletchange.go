@@ -286,7 +286,7 @@ func (tv *tabletService) moveTablet(ctx context.Context, r *tabletChange) (reply
 		return nil, err
 	}
 	r.at(p)
-	if err := tv.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.id, here: tv.master().MoveTablet}); err != nil {
+	if err := tv.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.ID, here: tv.master().MoveTablet}); err != nil {
 		return nil, fmt.Errorf("move tablet %d of table %q to node %s: %w", p.meta.ID, r.Table, r.Node, err)
 	}
 	p, err = tv.place(ctx, r.Table, nil, p.meta.ID)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
@@ -39,7 +40,7 @@ type accounts struct {
 	authz    *authz.Authorizer
 	changes  *changes.Changes
 	quotas   userQuotas
-	security func() *security                                  // nil on an open node
+	security func() *certs.Transport                           // nil on an open node
 	signer   func(ctx context.Context) (*pki.Authority, error) // of users' certificates
 	cluster  func() string                                     // the cluster's id
 }
@@ -220,7 +221,7 @@ func (acc *accounts) accessToken(r *api.AddUserRequest, p *acl.Principal, made *
 	if life == 0 && !r.NoEnd {
 		life = tokenLife
 	}
-	t := token.New(token.Access, acc.security().fingerprint(), now, life)
+	t := token.New(token.Access, acc.security().Fingerprint(), now, life)
 	rec, err := token.NewAccessRecord(t, now, p.Name, p.Generation, r.Comment)
 	if err != nil {
 		return nil, reply.BadRequest(err)
@@ -242,7 +243,7 @@ func (acc *accounts) signUser(signer *pki.Authority, r *api.AddUserRequest, p *a
 		return reply.BadRequest(err)
 	}
 	p.Covers(leaf.NotAfter)
-	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, acc.security().endpoint.Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
+	made.Certificate, made.Authority, made.EndsMS = leaf.Raw, acc.security().Credential().Trust().PEM(), leaf.NotAfter.UnixMilli()
 	return nil
 }
 

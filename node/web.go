@@ -51,7 +51,7 @@ func (n *Node) serveHTTP() error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry(), promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce}))
 	mux.HandleFunc("GET /healthz", n.live)
 	mux.HandleFunc("GET /readyz", n.ready)
-	plain := n.security.plainHTTP(l)
+	plain := n.security.ServesPlain(l)
 	if !plain || n.cfg.Profiles == ProfilesOnHTTP {
 		mux.Handle("GET "+profilesPath, profiles())
 	}
@@ -59,7 +59,7 @@ func (n *Node) serveHTTP() error {
 	if plain {
 		n.http.Handler = checkHost(mux, n.webHosts())
 	} else {
-		l = n.security.guardHTTP(l, n.http, n.refuseConn, n.mayLook, "/healthz", "/readyz")
+		l = n.security.GuardHTTP(l, n.http, webConnsMax/2, n.refuseConn, n.mayLook, "/healthz", "/readyz")
 	}
 	boundWeb(n.http, n.log, n.refuseConn)
 	n.background.Go(func() {

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -126,21 +127,22 @@ func onWebStage(t *testing.T, test func(s *webStage)) {
 						_, _ = w.Write(make([]byte, 1<<10))
 					}
 				})))
-				server, sec := &http.Server{Handler: mux}, (*security)(nil)
+				server, sec := &http.Server{Handler: mux}, (*certs.Transport)(nil)
 				if secured {
 					a := good(pki.NewAuthority("c1", time.Now()))
 					key := good(pki.NewKey())
 					leaf := good(a.SignNode(good(pki.NewRequest(key)), "n1", nil, time.Now()))
 					trust := good(pki.NewTrust(a.Certificate()))
-					sec = &security{endpoint: pki.NewEndpoint(good(pki.NewCredential(key, leaf, trust)), pki.Options{})}
-					s.node, s.nobody = sec.endpoint.DialNode("n1"), pki.NewEndpoint(pki.AnonymousCredential(trust), pki.Options{}).DialNode("n1")
+					credential := good(pki.NewCredential(key, leaf, trust))
+					sec = certs.New(certs.Config{Log: slog.New(slog.DiscardHandler), Credential: credential, Rejected: func(string) error { return nil }})
+					s.node, s.nobody = pki.NewEndpoint(credential, pki.Options{}).DialNode("n1"), pki.NewEndpoint(pki.AnonymousCredential(trust), pki.Options{}).DialNode("n1")
 				}
 				refused := func(_ net.Addr, err error) {
 					if errors.Is(err, errWebCrowded) {
 						s.refused++
 					}
 				}
-				l := sec.guardHTTP(s, server, refused, func(*http.Request, pki.Peer) (int, error) { return 0, nil })
+				l := sec.GuardHTTP(s, server, webConnsMax/2, refused, func(*http.Request, pki.Peer) (int, error) { return 0, nil })
 				boundWeb(server, slog.New(slog.DiscardHandler), refused)
 				var wait sync.WaitGroup
 				wait.Go(func() { _ = server.Serve(l) })

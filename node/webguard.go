@@ -26,7 +26,7 @@ func (n *Node) mayLook(r *http.Request, peer pki.Peer) (status int, err error) {
 		if !credentialToken {
 			return http.StatusUnauthorized, authz.ErrStranger
 		}
-		err = n.authenticate(r.Context(), caller, strings.TrimSpace(text))
+		err = n.tokenAuth.Authenticate(r.Context(), caller, strings.TrimSpace(text))
 	}
 	if err == nil {
 		_, err = n.authz.Rights.Check(r.Context(), caller, acl.Monitor)

@@ -7,12 +7,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/steledb/stele/node/advertise"
 )
 
 // webHosts returns the host names that clients may use on a plain HTTP port, besides addresses and localhost.
 func (n *Node) webHosts() []string {
 	machine, _ := os.Hostname()
-	names := []string{machine, n.cfg.Name, hostOf(n.cfg.HTTP), hostOf(n.cfg.Advertise), n.cfg.Advertise}
+	names := []string{machine, n.cfg.Name, advertise.Host(n.cfg.HTTP), advertise.Host(n.cfg.Advertise), n.cfg.Advertise}
 	return slices.DeleteFunc(names, func(s string) bool { return s == "" })
 }
 

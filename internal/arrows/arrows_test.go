@@ -96,6 +96,19 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
+// without those that are not listed.
+var services = map[string][]string{
+	"hostgate":  {},
+	"stages":    {"namespace"},
+	"removal":   {"namespace"},
+	"tokenauth": {"advertise", "authz", "hostgate"},
+	"certs":     {"authz"},
+	"gossipkey": {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"authority": {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"enrol":     {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
+}
+
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -152,6 +165,21 @@ func sibling(from, to string) error {
 		return fmt.Errorf("%s imports %s: of its siblings it may import %v", from, to, may)
 	}
 	return nil
+}
+
+// TestServices holds the services of a node to the packages of node that they may import.
+func TestServices(t *testing.T) {
+	for _, p := range packages(t) {
+		may, bound := services[strings.TrimPrefix(p.ImportPath, module+"node/")]
+		if !bound {
+			continue
+		}
+		for _, imp := range p.Imports {
+			if to, ok := strings.CutPrefix(imp, module+"node/"); ok && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: it may import only %v of node's packages", p.ImportPath, imp, may)
+			}
+		}
+	}
 }
 
 // TestProgramsImportNoTestPackages: packages that import testing are imported only by packages that

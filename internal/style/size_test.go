@@ -15,10 +15,10 @@ const (
 
 // Exceptions to the limits, with what they have now. They may only shrink.
 var (
-	largePackages = map[string]int{"node": 84, "tablet": 57}
+	largePackages = map[string]int{"node": 68, "tablet": 57}
 	largeTypes    = map[string]int{
 		"blobfs/api.Remote": 41,
-		"client.Client":     87, "node.Node": 226, "node/quotas.Service": 43, "node.tabletServer": 42,
+		"client.Client":     87, "node.Node": 189, "node/quotas.Service": 43, "node.tabletServer": 42,
 		"node/formation.Former": 42, "tablet.Server": 113, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{

@@ -81,3 +81,11 @@ func choose(addrs []net.Addr, only4 bool) net.IP {
 	}
 	return best
 }
+
+// Host returns the host of host or host:port.
+func Host(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
+}

@@ -98,6 +98,9 @@ func OwnerOf(p *rpc.Peer) string {
 // AnonymousOwner is the owner of requests without a credential. No principal has that name.
 const AnonymousOwner = "(anonymous)"
 
+// OpenClients is the owner of what the clients of an open cluster hold: they are not distinguished. No principal has that name.
+const OpenClients = "(clients)"
+
 // Restricted reports whether the subject's rights are checked. Nodes have all rights.
 func (s *Subject) Restricted() bool { return s != nil && s.Peer.Kind != pki.Node }
 

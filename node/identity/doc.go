@@ -41,5 +41,5 @@
 //	D3. A node whose log another voter counts on does not start without that log.
 //	D4. A node belongs to one cluster for as long as its folders live.
 //
-// The package starts no goroutine.
+// Self gives the parts of a running node concurrent access to its folders. The package starts no goroutine.
 package identity

@@ -31,8 +31,11 @@ const (
 	ClusterPath = "/cluster"
 	IDsPath     = "/ids"
 	TablesDir   = "/tables"
-	RemovedDir  = "/removed"
-	LogsDir     = "/logs"
+	// NodesDir holds a file for each node of the cluster, whether it is up or not: gossip forgets nodes, and does not hold operators'
+	// decisions.
+	NodesDir   = "/nodes"
+	RemovedDir = "/removed"
+	LogsDir    = "/logs"
 	// ACLDir holds principals and grants (package security/acl), securityDir the join tokens.
 	ACLDir      = "/acl"
 	SecurityDir = "/security"
@@ -40,6 +43,9 @@ const (
 
 // TablePath returns the path of a table's schema.
 func TablePath(name string) string { return TablesDir + "/" + name }
+
+// NodePath returns the path of the file of a node.
+func NodePath(id string) string { return NodesDir + "/" + id }
 
 // RemovedPath returns the path of the mark of a removed node.
 func RemovedPath(id string) string { return RemovedDir + "/" + id }
@@ -161,6 +167,9 @@ func (c *Catalog) List(ctx context.Context, dir string) ([]string, error) {
 
 // NoSuchTable returns the error for a table that does not exist, or of which the caller may see nothing.
 func NoSuchTable(name string) error { return fmt.Errorf("table %q: %w", name, api.ErrNoTable) }
+
+// LocksDir is the directory that users with write access to the cluster may use. All other paths belong to the nodes.
+const LocksDir = "/locks"
 
 // ServersDir holds a file for each node. The process that holds the file's lock is the node (I4). A process started on a copy of a
 // node's data directories cannot get the lock.

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	nodes "github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
@@ -23,7 +24,7 @@ type keys struct {
 }
 
 // keyFolder returns the directory of the node's keys.
-func (n *node) keyFolder() string { return filepath.Join(n.folders()[0], nodes.SecurityFolder) }
+func (n *node) keyFolder() string { return filepath.Join(n.folders()[0], certs.FolderName) }
 
 // secure creates the keys of a cluster of these nodes, the first of which will found it. None has
 // started.
@@ -44,7 +45,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 		n.keys = k
 		own := n.keyFolder()
 		if first == nil {
-			admin, err := nodes.Initialise(n.folders(), own, []string{n.host.String()}, time.Now())
+			admin, err := enrol.Initialise(n.folders(), own, []string{n.host.String()}, time.Now())
 			if err != nil {
 				return nil, err
 			}
@@ -61,7 +62,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		credential, err := enrol(first, dirs.Node)
+		credential, err := issue(first, dirs.Node)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 			return nil, err
 		}
 	}
-	tester, err := enrol(first, "n00000000000000fa")
+	tester, err := issue(first, "n00000000000000fa")
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +78,8 @@ func (c *cluster) makeKeys(members []*node) (*keys, error) {
 	return k, errors.Join(pki.WriteCredential(k.file, k.admin), pki.WriteCredential(k.nodeFile, tester))
 }
 
-// enrol issues a node's certificate, as the node with the authority does for a token.
-func enrol(by *folder.Contents, id string) (*pki.Credential, error) {
+// issue signs a node's certificate, as the node with the authority does for a token.
+func issue(by *folder.Contents, id string) (*pki.Credential, error) {
 	key, err := pki.NewKey()
 	if err != nil {
 		return nil, err

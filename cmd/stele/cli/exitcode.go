@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/table"
 )
@@ -196,7 +197,7 @@ func faultOfName(err error) *Fault {
 		return &Fault{Code: ExitError, Hint: `access control cannot be added to a cluster with data: create a new one with "stele init --data-dir DIR" and "stele serve --data-dir DIR", and copy the data`}
 	case errors.Is(err, client.ErrNodeNotFound):
 		return &Fault{Code: ExitNotFound, Hint: `"stele node list" shows the nodes with their ids`}
-	case errors.Is(err, node.ErrRemoved):
+	case errors.Is(err, removal.ErrRemoved):
 		return &Fault{Code: ExitNotFound}
 	case errors.Is(err, client.ErrNodeInUse):
 		return &Fault{Code: ExitError, Hint: `first drain it by "stele node drain" and stop it; --force removes it at once, and loses data that only this node holds`}

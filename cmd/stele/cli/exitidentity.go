@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/token"
 )
@@ -29,7 +29,7 @@ func FaultOfIdentity(err error) *Fault {
 	var plain tls.RecordHeaderError
 	var unknown *client.IdentityError
 	switch {
-	case errors.Is(err, node.ErrExpired):
+	case errors.Is(err, enrol.ErrExpired):
 		return denied("", "", nil)
 	case errors.As(err, &refused):
 		return denied(tokenHint(refused.Reason), "", nil)

@@ -9,7 +9,8 @@ import (
 	"syscall"
 
 	"github.com/steledb/stele/cmd/stele/cli"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/security/folder"
 )
 
@@ -59,7 +60,7 @@ func (c *Config) checkKeys() {
 	case len(c.join()) == 0:
 		c.addConflict("token_file", cli.Usagef("name one with --join", "token_file (%s): a token needs a node to join", c.origin["token_file"]))
 	default:
-		if err := node.CheckTokenFile(tokenFile); isCertain(err) {
+		if err := enrol.CheckTokenFile(tokenFile); isCertain(err) {
 			c.addProblem("token_file", cli.Usagef(`create a token by "stele token create"`, "%w", err))
 		}
 	}
@@ -73,7 +74,7 @@ func (c *Config) checkPassphrase() (passphrase string, known bool) {
 		c.addProblem("authority_passphrase_file", cli.Usagef("", "%s does not exist", file))
 		return "", false
 	}
-	passphrase, err := node.ReadPassphrase(file)
+	passphrase, err := certs.ReadPassphrase(file)
 	if isCertain(err) {
 		c.addProblem("authority_passphrase_file", cli.Usagef("", "%w", err))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/security/audit"
 )
 
@@ -289,7 +290,7 @@ func (c *Config) SecurityDir() string {
 	if dir := c.Text("security_dir"); dir != "" {
 		return dir
 	}
-	dir := filepath.Join(c.List("data_dir")[0], node.SecurityFolder)
+	dir := filepath.Join(c.List("data_dir")[0], certs.FolderName)
 	if _, err := os.Lstat(dir); c.Text("token_file") == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 		return ""
 	}

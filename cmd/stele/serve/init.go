@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"github.com/steledb/stele/cmd/stele/cli"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/security/folder"
 	"github.com/steledb/stele/security/pki"
 )
@@ -41,7 +41,7 @@ func initCommand(a *cli.App) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if keys == "" {
-				keys = filepath.Join(dirs[0], node.SecurityFolder)
+				keys = filepath.Join(dirs[0], certs.FolderName)
 			}
 			return initialise(a, dirs, keys, passphrase, hosts, out)
 		},
@@ -62,11 +62,11 @@ func initialise(a *cli.App, dirs []string, keys, passphraseFile string, hosts []
 		}
 		return err
 	}
-	passphrase, err := node.ReadPassphrase(passphraseFile)
+	passphrase, err := certs.ReadPassphrase(passphraseFile)
 	if err != nil {
 		return err
 	}
-	first, err := node.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
+	first, err := enrol.InitialiseSealed(dirs, keys, passphrase, hosts, time.Now())
 	if errors.Is(err, folder.ErrExists) {
 		return cli.WithHint(err, `start the node with "stele serve", which uses the existing keys`)
 	}

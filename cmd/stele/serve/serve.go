@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -242,7 +243,7 @@ func closedWith(err error, drain time.Duration, log *slog.Logger) error {
 // rejected token, which a restart cannot fix. Others become exitError: a missing file may be on a disk
 // that comes back, and a permission may be granted.
 func nodeFailure(err error) error {
-	if err == nil || errors.Is(err, node.ErrRemoved) {
+	if err == nil || errors.Is(err, removal.ErrRemoved) {
 		return err
 	}
 	f := cli.FaultOf(err)
@@ -255,7 +256,7 @@ func nodeFailure(err error) error {
 // needsToken reports whether the host needs another token to join.
 func needsToken(err error) bool {
 	var refused *client.TokenRefusedError
-	return errors.Is(err, node.ErrExpired) || errors.As(err, &refused) || cli.IsTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
+	return errors.Is(err, enrol.ErrExpired) || errors.As(err, &refused) || cli.IsTokenFormat(err) || errors.Is(err, pki.ErrUntrusted)
 }
 
 // startError adds a hint to the error of a failed start.

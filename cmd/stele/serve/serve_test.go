@@ -13,7 +13,8 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/cli/clitest"
 	"github.com/steledb/stele/cmd/stele/config"
-	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
 
@@ -45,9 +46,9 @@ func TestNodeFailureExitCodes(t *testing.T) {
 		code int
 		text string
 	}{
-		{nodeFailure(fmt.Errorf("serve: %w", node.ErrRemoved)), cli.ExitNotFound, "removed from the cluster"},
+		{nodeFailure(fmt.Errorf("serve: %w", removal.ErrRemoved)), cli.ExitNotFound, "removed from the cluster"},
 		{nodeFailure(&fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}), cli.ExitError, "open x"},
-		{nodeFailure(fmt.Errorf("serve: %w: yesterday", node.ErrExpired)), cli.ExitDenied, "has expired"},
+		{nodeFailure(fmt.Errorf("serve: %w: yesterday", enrol.ErrExpired)), cli.ExitDenied, "has expired"},
 		{nodeFailure(api.FromRPC(api.ToRPC(&api.TokenRefusedError{Reason: api.TokenSpent, Text: "it is spent"}))), cli.ExitDenied, "which nodes have used this one"},
 		{nodeFailure(&pki.PeerError{Why: pki.ErrExpired}), cli.ExitError, "clocks"}, // of a node that renews its certificate just now
 		{nodeFailure(fmt.Errorf("open the log: %w", client.ErrPermission)), cli.ExitError, "to grant it"},

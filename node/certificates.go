@@ -1,0 +1,174 @@
+package node
+
+import (
+	"context"
+	"net"
+	"slices"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/advertise"
+	"github.com/steledb/stele/node/authority"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/gossipkey"
+	"github.com/steledb/stele/node/identity"
+	"github.com/steledb/stele/node/method"
+	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/tokenauth"
+	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/security/folder"
+)
+
+// newCertificates creates the services of a cluster with certificates. On an open node they hold no keys.
+func (n *Node) newCertificates() {
+	transport := func() *certs.Transport { return n.security }
+	n.gossipKey = gossipkey.New(gossipkey.Config{Ctx: n.ctx, Log: n.log, ID: n.id, Meta: &n.meta, Catalog: &n.catalog, Changes: n.changes,
+		Peers: &n.peers, IsMaster: n.isMaster, RaftEpoch: n.raftEpoch, Removed: n.removed, Issuers: n.issuers, Period: n.cfg.rolloverPeriod,
+		Nodes: n.gossipNodes, Write: func(keys [][]byte) error { return n.keys().SetGossipKeys(keys) }, Apply: n.encryptGossip})
+	n.authority = authority.New(authority.Config{Ctx: n.ctx, Log: n.log, Transport: transport, Name: n.cfg.Name, ID: n.id, Meta: &n.meta,
+		Catalog: &n.catalog, Authz: n.authz, Changes: n.changes, Peers: &n.peers, IsMaster: n.isMaster, Voter: func() authority.Voter { return n.voter },
+		Issuers: n.issuers, Nodes: n.nodeIDs, Check: n.removed.Check, RotateGossipKey: n.gossipKey.Rotate, Period: n.cfg.rolloverPeriod})
+	n.enrolment = enrol.New(enrol.Config{Log: n.log, Refused: &n.refused, ID: n.id, Transport: transport, Meta: &n.meta, Catalog: &n.catalog,
+		Authz: n.authz, Changes: n.changes, Peers: &n.peers, Epochs: &n.epochs, IsMaster: n.isMaster, Signer: n.authority.NodeSigner,
+		GossipKeys: n.gossipKey.Keys, Members: func() []string { return append([]string{n.RPCAddr()}, n.members.Addresses()...) },
+		FindNode: func(ctx context.Context, name string) (string, error) {
+			x, err := n.members.Find(ctx, name)
+			return x.ID, err
+		}, Check: n.removed.Check})
+	n.tokenAuth = tokenauth.New(tokenauth.Config{Authz: n.authz, Serving: n.checkServing})
+}
+
+// keys returns the node's directory of keys.
+func (n *Node) keys() folder.Folder { return folder.At(n.cfg.Security).SealedBy(n.passphrase) }
+
+// enrol makes a host without keys, or a node whose certificate has expired, a node of the cluster, if there is a join token.
+func (n *Node) enrol(ctx context.Context, dirs *identity.Folders) error {
+	if n.cfg.Security == "" {
+		return nil
+	}
+	own := ""
+	if addr, err := advertise.Address(n.rpcAddr.String(), n.cfg.Advertise); err == nil {
+		own = advertise.Host(addr)
+	}
+	members, err := enrol.Host(ctx, enrol.HostConfig{Log: n.log, Keys: n.keys(), Dir: n.cfg.Security, TokenFile: n.cfg.TokenFile, Nodes: n.cfg.Join,
+		Name: n.cfg.Name, Host: own, Waiting: func() { n.enter("a node of the cluster, to join with a token") }}, dirs)
+	for _, addr := range members {
+		if !slices.Contains(n.cfg.Join, addr) {
+			n.cfg.Join = append(slices.Clip(n.cfg.Join), addr)
+		}
+	}
+	return err
+}
+
+// openSecurity reads the node's keys, if it has any. Its certificate must match the node and cluster of its data directories.
+func (n *Node) openSecurity(folders *identity.Folders) error {
+	if n.cfg.Security == "" {
+		return nil
+	}
+	keys, err := certs.Load(n.keys(), n.cfg.Security, folders.Node, folders.Cluster)
+	if err != nil {
+		return err
+	}
+	n.gossipKey.Hold(keys.GossipKeys)
+	n.authority.Hold(keys.Authority, keys.Next)
+	n.security = certs.New(certs.Config{Log: n.log, Keys: n.keys(), Credential: keys.Credential, Dial: n.cfg.dial, Rejected: n.removed.Rejected,
+		ConnsOfPrincipalMax: n.cfg.connsMax() / principalShare, ForStrangers: func(method string) bool { return guards[method].To == authz.Strangers },
+		Renew: n.authority.RenewOwn, Signs: n.authority.Holds})
+	n.authz.Open = false
+	return nil
+}
+
+// keepCertificate renews the node's certificate in time, until the node closes.
+func (n *Node) keepCertificate() { n.security.KeepRenewed(n.ctx) }
+
+// disconnectRejected closes the connections of users that are no longer admitted, until the node closes.
+func (n *Node) disconnectRejected() { n.security.DisconnectRejected(n.ctx, rejections{n}) }
+
+// rejections implements certs.Rejections.
+type rejections struct{ n *Node }
+
+// Ready implements certs.Rejections.
+func (r rejections) Ready() error { return r.n.checkLeader() }
+
+// Refuses implements certs.Rejections.
+func (r rejections) Refuses(ctx context.Context, c authz.Credential) (bool, error) {
+	return r.n.authz.Rights.Refuses(ctx, c)
+}
+
+// issuers returns nodes that should have the authority's key, the master first.
+func (n *Node) issuers() (ids []string) {
+	if masterID, _ := n.epochs.Last(); masterID != "" && masterID != n.id() {
+		ids = append(ids, masterID)
+	}
+	if n.members.Ring() == nil {
+		return ids
+	}
+	for _, m := range n.members.Ring().Members() {
+		if m.Voter && !m.Self && m.State == gossip.Alive && !slices.Contains(ids, m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// nodeIDs returns the ids of all nodes of the cluster.
+func (n *Node) nodeIDs(ctx context.Context) (ids []string, err error) {
+	all, err := n.members.Nodes(ctx)
+	for _, x := range all {
+		ids = append(ids, x.ID)
+	}
+	return ids, err
+}
+
+// gossipNodes returns all nodes of the cluster, as gossip sees them.
+func (n *Node) gossipNodes(ctx context.Context) (nodes []gossipkey.Node, err error) {
+	all, err := n.members.Nodes(ctx)
+	for _, x := range all {
+		nodes = append(nodes, gossipkey.Node{ID: x.ID, Alive: x.State == gossip.Alive})
+	}
+	return nodes, err
+}
+
+// encryptGossip makes gossip use the keys, the first of which encrypts.
+func (n *Node) encryptGossip(keys [][]byte) error {
+	if n.members.Ring() == nil {
+		return nil
+	}
+	return n.members.Ring().SetKeys(keys)
+}
+
+// refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
+func (n *Node) refuseConn(from net.Addr, err error) {
+	n.authz.Audit.ConnectionRejected(from.String(), err)
+	n.refused.WarnError(n.log, "connection rejected", err, "peer", advertise.Host(from.String()))
+}
+
+// securedRegistrar registers methods that require certificates: on an open node they fail with api.ErrOpenCluster. It implements
+// method.Registrar.
+type securedRegistrar struct{ n *Node }
+
+// Handle implements method.Registrar.
+func (r securedRegistrar) Handle(method string, mode rpc.Mode, h func(*rpc.Call)) {
+	r.n.handle(method, mode, func(c *rpc.Call) {
+		if r.n.security == nil {
+			reply.Fail(c, api.ErrOpenCluster)
+			return
+		}
+		h(c)
+	})
+}
+
+// HandleNames implements method.Registrar.
+func (r securedRegistrar) HandleNames(method string, names int, h method.NamesHandler) {
+	r.n.answerNames(r.Handle, method, names, h)
+}
+
+// nodeVerifier returns the function by which connections are verified to come from a node; nil on an open node.
+func (n *Node) nodeVerifier() func(c net.Conn, id string) error {
+	if n.security == nil {
+		return nil
+	}
+	return n.security.RequireNode
+}

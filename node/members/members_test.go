@@ -1,0 +1,105 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/node/formation"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/identity"
+)
+
+// service returns the service of node n1 with these folders, where the nodes in removed are removed.
+func service(t *testing.T, removed map[string]bool) *Service {
+	t.Helper()
+	self := &identity.Self{Address: "h1:7106"}
+	self.Open(&identity.Folders{Identity: identity.Identity{Node: "n1", Cluster: "c"}})
+	return New(Config{Ctx: t.Context(), Log: slog.New(slog.DiscardHandler), Self: self, Removed: func(id string) bool { return removed[id] }})
+}
+
+// A removed node has no address, and gets none from later messages.
+func TestAddresses(t *testing.T) {
+	removed := map[string]bool{}
+	sv := service(t, removed)
+	former, err := formation.New(formation.Config{Self: formation.Peer{ID: "n1", Name: "n1", RPC: "h1:7106"}, Cluster: "c", Removed: sv.Removed,
+		PeersFile: t.TempDir() + "/peers", Logger: sv.Log, Store: sv.Self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Close()
+	found := []formation.Peer{{ID: "n2", RPC: "h2:7106"}, {ID: "n3", RPC: "h3:7106"}}
+	if err := sv.Start(former, found, gossip.Config{Bind: gossipOff}); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(id, addr string) {
+		t.Helper()
+		if got, known := sv.AddressOf(id); got != addr || known != (addr != "") {
+			t.Errorf("%s is at %q, known %t, want %q", id, got, known, addr)
+		}
+		if got := sv.NodeAt(addr); addr != "" && got != id {
+			t.Errorf("%s is at %s", got, addr)
+		}
+	}
+	expect("n1", "h1:7106")
+	expect("n2", "h2:7106")
+	expect("n3", "h3:7106")
+	expect("n4", "")
+	if sv.NodeAt("") != "" || sv.NodeAt("h9:1") != "" || len(sv.Addresses()) != 2 {
+		t.Errorf("addresses %v", sv.Addresses())
+	}
+	removed["n2"] = true
+	sv.ForgetRemoved(removed)
+	expect("n2", "")
+	sv.known.set("n2", "h2:7106")
+	expect("n2", "")
+	expect("n3", "h3:7106")
+	if err := sv.Leave(); err != nil || sv.Ring() != nil {
+		t.Errorf("without gossip: %v, %v", err, sv.Ring())
+	}
+}
+
+// The block store gets the nodes of the registry with their state by gossip, learns of changes, and connects only to members.
+func TestBlobs(t *testing.T) {
+	sv := service(t, nil)
+	sv.HTTP, sv.DiskSpace = func() string { return "" }, func() (total, free int64) { return 100, 40 }
+	b := NewBlobs(sv)
+	defer b.Close()
+	changed := b.Changed()
+	b.mu.registry = []Node{{ID: "n1", Record: Record{Name: "one", Zone: "z"}}, {ID: "n2", Record: Record{Name: "two", Draining: true}}}
+	b.update()
+	select {
+	case <-changed:
+	default:
+		t.Error("no change of the members")
+	}
+	all := b.Members()
+	if len(all) != 2 || !all[0].Alive || all[0].Zone != "z" || all[0].FreeBytes != 40 || all[1].Alive || !all[1].Draining {
+		t.Errorf("members %+v", all)
+	}
+	if b.Name("n2") != "two" || b.Name("n9") != "" || b.Self() != "n1" {
+		t.Errorf("names %q and %q, self %q", b.Name("n2"), b.Name("n9"), b.Self())
+	}
+	changed = b.Changed()
+	sv.DiskSpace = func() (total, free int64) { return 100, 30 } // changes all the time
+	b.update()
+	select {
+	case <-changed:
+		t.Error("free space alone is a change")
+	default:
+	}
+	ctx := context.Background()
+	if _, err := b.Peer(ctx, "n9"); err == nil {
+		t.Error("connects to a node that is no member")
+	}
+	first, err := b.Peer(ctx, "n2")
+	if again, _ := b.Peer(ctx, "n2"); err != nil || again != first {
+		t.Errorf("a connection for each call: %v", err)
+	}
+	b.Close()
+	if _, err := b.Peer(ctx, "n2"); !errors.Is(err, blobfs.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -1,0 +1,185 @@
+package members
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/namespace"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// Record is the content of a node's file. It is JSON because people read it.
+type Record struct {
+	Name string `json:"name"`
+	Zone string `json:"zone,omitempty"`
+	RPC  string `json:"rpc"`
+	// Draining: the node shall have no vote and take no new data.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// Register writes this node's file, and keeps the operators' settings in it.
+func (sv *Service) Register(ctx context.Context) error {
+	for {
+		var r Record
+		f, err := sv.Catalog.Meta.Get(ctx, namespace.NodePath(sv.Self.ID()))
+		gen := uint64(0)
+		switch {
+		case err == nil:
+			gen = f.Generation
+			if err := json.Unmarshal(f.Data, &r); err != nil {
+				return fmt.Errorf("read %s: %w", namespace.NodePath(sv.Self.ID()), err)
+			}
+		case !errors.Is(err, metaapi.ErrNotFound):
+			return err
+		}
+		want := Record{Name: sv.Name, Zone: sv.Zone, RPC: sv.Self.Address, Draining: r.Draining}
+		if err == nil && r == want {
+			return nil
+		}
+		b, err := json.Marshal(want)
+		if err != nil {
+			return err
+		}
+		_, err = sv.Catalog.Set(ctx, namespace.NodePath(sv.Self.ID()), b, gen)
+		if !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+	}
+}
+
+// Node is a node as the registry and gossip know it.
+type Node struct {
+	ID string
+	Record
+	gossip.Member // State is 0 if gossip does not know the node
+}
+
+// Nodes returns all nodes of the cluster, ordered by id. The files mostly come from the session's cache, which is never stale.
+func (sv *Service) Nodes(ctx context.Context) ([]Node, error) {
+	ids, err := sv.Catalog.List(ctx, namespace.NodesDir)
+	if err != nil {
+		return nil, err
+	}
+	s := sv.Meta.Current()
+	var all []Node
+	for _, id := range ids {
+		f, err := s.Get(ctx, namespace.NodePath(id))
+		if errors.Is(err, metaapi.ErrNotFound) { // removed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		x := Node{ID: id}
+		if err := json.Unmarshal(f.Data, &x.Record); err != nil {
+			sv.damaged.WarnError(sv.Log, "node skipped: its record is damaged", err, "file", namespace.NodePath(id))
+			continue
+		}
+		x.Member, _ = sv.member(id)
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
+// member returns the gossip state of a node.
+func (sv *Service) member(id string) (gossip.Member, bool) {
+	if ring := sv.Ring(); ring != nil {
+		return ring.Member(id)
+	}
+	if id == sv.Self.ID() {
+		return gossip.Member{Meta: sv.selfMeta(), State: gossip.Alive, Since: sv.Began, Self: true}, true
+	}
+	return gossip.Member{}, false
+}
+
+// Servers returns the nodes in the form that the master plans with.
+func (sv *Service) Servers(ctx context.Context) ([]master.Server, error) {
+	all, err := sv.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var servers []master.Server
+	for _, x := range all {
+		since := x.Since
+		if x.State == 0 { // no gossip since this node started
+			since = sv.Began
+		}
+		servers = append(servers, master.Server{
+			ID: x.ID, Zone: x.Record.Zone, Alive: x.State == gossip.Alive, Since: time.Since(since), Draining: x.Draining,
+			HasLog: x.Voter && x.RaftEpoch == sv.Self.RaftEpoch(), Full: sv.full(x),
+		})
+	}
+	return servers, nil
+}
+
+// full reports whether a node's disk has no space left.
+func (sv *Service) full(x Node) bool {
+	if x.ID == sv.Self.ID() {
+		if full, votes := sv.LogDiskFull(); votes {
+			return full
+		}
+	}
+	return x.State == gossip.Alive && x.FreeBytes == 0 && x.CapacityBytes > 0
+}
+
+// Find returns the node with that id or name. The error is api.ErrNodeNotFound, also for a name of several nodes.
+func (sv *Service) Find(ctx context.Context, name string) (Node, error) {
+	all, err := sv.Nodes(ctx)
+	if err != nil {
+		return Node{}, err
+	}
+	var found []Node
+	for _, x := range all {
+		if x.ID == name {
+			return x, nil
+		}
+		if x.Record.Name == name {
+			found = append(found, x)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Node{}, fmt.Errorf("node %q: %w", name, api.ErrNodeNotFound)
+	}
+	return Node{}, fmt.Errorf("%d nodes are named %q, give an id: %w", len(found), name, api.ErrNodeNotFound)
+}
+
+// SetDraining marks a node as draining, or not.
+func (sv *Service) SetDraining(ctx context.Context, name string, draining bool) error {
+	x, err := sv.Find(ctx, name)
+	if err != nil {
+		return err
+	}
+	for {
+		f, err := sv.Catalog.Meta.Get(ctx, namespace.NodePath(x.ID))
+		if err != nil {
+			return err
+		}
+		var r Record
+		if err := json.Unmarshal(f.Data, &r); err != nil {
+			return err
+		}
+		if r.Draining == draining {
+			return nil
+		}
+		r.Draining = draining
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if _, err = sv.Catalog.Set(ctx, namespace.NodePath(x.ID), b, f.Generation); !errors.Is(err, metaapi.ErrGeneration) {
+			return err
+		}
+	}
+}
