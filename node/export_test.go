@@ -17,7 +17,6 @@ import (
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/rollover"
-	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -86,23 +85,6 @@ func Guarded() []string { return slices.Sorted(maps.Keys(guards)) }
 
 // GuardsOf looks up the guard of a method as its registration does.
 func (n *Node) GuardsOf(method string) { n.authz.Admitter(method) }
-
-// Looker returns what the rights of a principal on a table cost for one read: a look, and another before the answer.
-func (n *Node) Looker(principal string, generation uint64, s *table.Schema) func() error {
-	caller := &authz.Subject{Peer: pki.Peer{Kind: pki.Principal, Name: principal, Generation: generation}}
-	return func() error {
-		a := authz.Accesses.Get().(*authz.Access)
-		a.Z, a.Caller, a.Table = n.authz, caller, s.Name
-		as := a.Of(true)
-		as.Begin()
-		_, err := as.Read(context.Background(), s)
-		if err == nil && !as.Holds() {
-			err = errors.New("rights have changed")
-		}
-		a.Release()
-		return err
-	}
-}
 
 // Lock reads a file of the lock service.
 func (n *Node) Lock(ctx context.Context, path string) ([]byte, error) {
@@ -269,9 +251,3 @@ func (n *Node) Sees(ids ...string) bool {
 
 // TurnsAwaited reports whether requests wait for turns to work for filters.
 func (n *Node) TurnsAwaited() bool { return n.data.Costly.Awaited() }
-
-// SchemaFor reads a table's schema as the guard of a method does.
-func (n *Node) SchemaFor(ctx context.Context, name string) error {
-	_, err := n.authz.SchemaFor(ctx, name)
-	return err
-}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -385,39 +384,5 @@ func TestLocksOfPrincipals(t *testing.T) {
 	err = node.Call(ctx, metaapi.MethodSet, values(acl.EpochFile, []byte("x"), nil), nil)
 	if !errors.Is(metaapi.FromRPC(err), metaapi.ErrSystemFile) {
 		t.Errorf("a node that is not the master writes the epoch: %v", err)
-	}
-}
-
-// TestRightsCostLittle: what is known is looked at without an allocation: so often that those of the node do not count.
-func TestRightsCostLittle(t *testing.T) {
-	f, _, _ := secureFleet(t, 1)
-	look := lookerOf(t, f)
-	if err := look(); err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(200_000, func() { _ = look() }); n >= 1 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func lookerOf(t testing.TB, f *fleet) func() error {
-	admin, ctx := secureOne(t, f)
-	cred := f.user(admin, "ann")
-	if err := admin.Grant(ctx, client.Grant{Principal: "ann", Table: "t", Family: "f", Rights: "read"}); err != nil {
-		t.Fatal(err)
-	}
-	return f.nodes[0].Looker("ann", cred.Peer().Generation, good(admin.Describe(ctx, "t")).Schema)
-}
-
-// BenchmarkRights is what rights cost a read.
-func BenchmarkRights(b *testing.B) {
-	f, _, _ := secureFleet(b, 1)
-	look := lookerOf(b, f)
-	var once sync.Once
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := look(); err != nil {
-			once.Do(func() { b.Error(err) })
-		}
 	}
 }

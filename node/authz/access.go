@@ -19,9 +19,9 @@ import (
 
 // Access is what a principal may do with one table in one request. It implements tablet.Access. A nil access allows everything.
 type Access struct {
-	Z             *Authorizer
-	Caller        *Subject
-	method, Table string
+	z             *Authorizer
+	caller        *Subject
+	method, table string
 	now           bool // must not wait
 	begun         int  // times that the operation has begun
 
@@ -44,17 +44,17 @@ type rowMemo struct {
 // begunMax bounds how often an operation restarts because rights change.
 const begunMax = 8
 
-// Accesses has unused accesses, so that a request allocates none.
-var Accesses = sync.Pool{New: func() any { return new(Access) }}
+// accesses has unused accesses, so that a request allocates none.
+var accesses = sync.Pool{New: func() any { return new(Access) }}
 
-// Access returns what a call may do with a table. Release it with release when no operation uses it.
+// Access returns what a call may do with a table. Release it with Release when no operation uses it.
 func (z *Authorizer) Access(c *rpc.Call, name string) *Access {
 	caller := SubjectOf(c)
 	if !caller.Restricted() {
 		return nil
 	}
-	a := Accesses.Get().(*Access)
-	a.Z, a.Caller, a.method, a.Table = z, caller, c.Method(), name
+	a := accesses.Get().(*Access)
+	a.z, a.caller, a.method, a.table = z, caller, c.Method(), name
 	return a
 }
 
@@ -65,7 +65,7 @@ func (a *Access) Release() {
 	}
 	clear(a.writes)
 	*a = Access{writes: a.writes[:0]}
-	Accesses.Put(a)
+	accesses.Put(a)
 }
 
 // Of returns the access for a tablet server's operation, which may or may not wait for rights.
@@ -84,7 +84,7 @@ func (a *Access) Begin() {
 }
 
 // Holds implements tablet.Access.
-func (a *Access) Holds() bool { return !a.looked || !a.moved && a.Z.Rights.Holds(a.Caller, a.ticket) }
+func (a *Access) Holds() bool { return !a.looked || !a.moved && a.z.Rights.Holds(a.caller, a.ticket) }
 
 // note records the ticket of a check of rights.
 func (a *Access) note(t acl.Ticket) {
@@ -96,22 +96,22 @@ func (a *Access) note(t acl.Ticket) {
 // tablet.ErrWouldWait, those of rights.ask.
 func (a *Access) look(ctx context.Context, s *table.Schema) (*acl.View, error) {
 	if a.begun > begunMax {
-		return nil, a.Z.Rights.Recode(acl.ErrUncertain)
+		return nil, a.z.Rights.Recode(acl.ErrUncertain)
 	}
-	v, t := a.Z.Rights.ViewNow(a.Caller, s)
+	v, t := a.z.Rights.ViewNow(a.caller, s)
 	if v == nil {
 		if a.now {
 			return nil, tablet.ErrWouldWait
 		}
 		var err error
-		if v, t, err = a.Z.Rights.View(ctx, a.Caller, s); err != nil {
+		if v, t, err = a.z.Rights.View(ctx, a.caller, s); err != nil {
 			return nil, err
 		}
 	}
 	a.note(t)
 	a.view = v
 	if v.CheckSeen() != nil {
-		return nil, namespace.NoSuchTable(a.Table)
+		return nil, namespace.NoSuchTable(a.table)
 	}
 	return v, nil
 }
@@ -138,11 +138,11 @@ func (a *Access) Read(ctx context.Context, s *table.Schema) (tablet.Visibility, 
 // MayRead returns an error if the principal may read nothing of the table. It runs before work for reads; each read is checked
 // again. Errors: api.ErrNoTable, *api.PermissionError, those of rights.ask.
 func (a *Access) MayRead(ctx context.Context) error {
-	if a.Table == metadata.Name { // every principal sees some of it
-		_, err := a.Z.Rights.Known(ctx, a.Caller)
+	if a.table == metadata.Name { // every principal sees some of it
+		_, err := a.z.Rights.Known(ctx, a.caller)
 		return err
 	}
-	v, _, err := a.Z.SeeTable(ctx, a.Caller, a.Table)
+	v, _, err := a.z.SeeTable(ctx, a.caller, a.table)
 	if err != nil {
 		return err
 	}
@@ -153,9 +153,9 @@ func (a *Access) MayRead(ctx context.Context) error {
 // tablets of tables that it may see.
 func (a *Access) readMetadata(ctx context.Context, s *table.Schema) (tablet.Visibility, error) {
 	if a.begun > begunMax {
-		return tablet.Visibility{}, a.Z.Rights.Recode(acl.ErrUncertain)
+		return tablet.Visibility{}, a.z.Rights.Recode(acl.ErrUncertain)
 	}
-	t, err := a.Z.Rights.Check(ctx, a.Caller, acl.Read)
+	t, err := a.z.Rights.Check(ctx, a.caller, acl.Read)
 	if err == nil {
 		a.note(t)
 		return tablet.Visibility{}, nil
@@ -182,7 +182,7 @@ func (a *Access) seesRow(ctx context.Context, key []byte) (bool, error) {
 	if a.memo.known && a.memo.table == id {
 		return a.memo.sees, nil
 	}
-	sees, t, err := a.Z.Rights.sees(ctx, a.Caller, id)
+	sees, t, err := a.z.Rights.sees(ctx, a.caller, id)
 	if err != nil {
 		return false, err
 	}
@@ -197,7 +197,7 @@ func (a *Access) Write(s *table.Schema, rm *table.RowMutation) (*table.RowMutati
 	if err != nil {
 		return nil, err
 	}
-	if err := rm.Validate(v.Visible(), a.Z.Limits); err != nil {
+	if err := rm.Validate(v.Visible(), a.z.Limits); err != nil {
 		return nil, err
 	}
 	if rm, err = v.Restrict(rm); err != nil {
@@ -223,7 +223,7 @@ func (a *Access) Modify(s *table.Schema, rules []table.Rule) error {
 		return err
 	}
 	for i := range rules {
-		err := rules[i].Validate(v.Visible(), a.Z.Limits)
+		err := rules[i].Validate(v.Visible(), a.z.Limits)
 		if err == nil {
 			err = ElementPermission(v.CheckModify(rules[i].Family))
 		}
@@ -251,7 +251,7 @@ func (a *Access) auditRefusal(err error) error {
 		err = denied
 	}
 	if denied != nil || errors.As(err, &denied) {
-		a.Z.Audit.Refused(a.Caller, a.method, "table "+a.Table, err)
+		a.z.Audit.Refused(a.caller, a.method, "table "+a.table, err)
 	}
 	return err
 }
@@ -263,14 +263,14 @@ func (a *Access) Settle(ctx context.Context) error {
 		return nil
 	}
 	if a.view == nil { // of METADATA, which clients do not write: the operation restarts elsewhere
-		return a.Z.Rights.Recode(acl.ErrUncertain)
+		return a.z.Rights.Recode(acl.ErrUncertain)
 	}
 	old, wrote := a.view, len(a.writes) > 0
-	v, _, err := a.Z.Rights.View(ctx, a.Caller, old.Schema())
+	v, _, err := a.z.Rights.View(ctx, a.caller, old.Schema())
 	switch {
 	case err == nil:
 	case wrote && errors.Is(err, api.ErrUnauthenticated):
-		return &api.PermissionError{Table: a.Table, Executed: true, Text: err.Error()}
+		return &api.PermissionError{Table: a.table, Executed: true, Text: err.Error()}
 	case wrote:
 		return reply.Recode(api.ErrOutcomeUnknown, err)
 	default:
@@ -284,9 +284,9 @@ func (a *Access) Settle(ctx context.Context) error {
 			if lostRead {
 				right = acl.Read
 			}
-			name, _, _ := a.Caller.Principal()
-			return a.refused(&api.PermissionError{Right: right.String(), Table: a.Table, Executed: wrote,
-				Text: fmt.Sprintf("principal %q lost the right to %s on table %q during the request", name, right, a.Table)})
+			name, _, _ := a.caller.Principal()
+			return a.refused(&api.PermissionError{Right: right.String(), Table: a.table, Executed: wrote,
+				Text: fmt.Sprintf("principal %q lost the right to %s on table %q during the request", name, right, a.table)})
 		}
 	}
 	return nil
@@ -294,16 +294,16 @@ func (a *Access) Settle(ctx context.Context) error {
 
 // CheckTable returns nil if the table exists and the principal may see it. Errors: api.ErrNoTable, those of rights.ask.
 func (a *Access) CheckTable(ctx context.Context) error {
-	s, _, err := namespace.ReadSchema(ctx, a.Z.Meta.Current(), a.Table)
+	s, _, err := namespace.ReadSchema(ctx, a.z.Meta.Current(), a.table)
 	if err != nil {
 		if errors.Is(err, api.ErrNoTable) {
 			return err
 		}
-		return a.Z.Rights.Recode(err)
+		return a.z.Rights.Recode(err)
 	}
-	v, _, err := a.Z.Rights.View(ctx, a.Caller, s)
+	v, _, err := a.z.Rights.View(ctx, a.caller, s)
 	if err == nil && v.CheckSeen() != nil {
-		err = namespace.NoSuchTable(a.Table)
+		err = namespace.NoSuchTable(a.table)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package authz
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,5 +33,18 @@ func TestActionRates(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	if n := take("ann", 1000); n != 10 {
 		t.Errorf("%d actions in 10 s, want 10", n)
+	}
+}
+
+// TestActionRatesAreBounded: the number of users with a rate of their own is bounded.
+func TestActionRatesAreBounded(t *testing.T) {
+	var r actionRates
+	for i := range 2*tableAdminsMax + 1 {
+		if err := r.Take(strconv.Itoa(i), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.mu.users); n > tableAdminsMax {
+			t.Fatalf("%d users have rates, want at most %d", n, tableAdminsMax)
+		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// guarded returns the guard of each method that the tests call, as the node has them.
+// guarded has the guard of each method that the tests call, as the node has them.
 var guarded = map[string]Guard{
 	api.MethodPing:          {To: Strangers},
 	api.MethodRead:          {To: Own},
@@ -121,6 +121,10 @@ func userNamed(name string) *Subject {
 	return &Subject{Peer: pki.Peer{Kind: pki.Principal, Name: name}, From: "127.0.0.1:1"}
 }
 
+func nodeNamed(id string) *Subject {
+	return &Subject{Peer: pki.Peer{Kind: pki.Node, Name: id}}
+}
+
 // TestGuardByRights: each guard admits exactly the nodes, users and unauthenticated clients that it names. A rejected call does not reach the
 // handler.
 func TestGuardByRights(t *testing.T) {
@@ -132,7 +136,7 @@ func TestGuardByRights(t *testing.T) {
 		caller *Subject
 		want   [8]rpc.Code
 	}{
-		"a node":             {&Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, [8]rpc.Code{}},
+		"a node":             {nodeNamed("n2"), [8]rpc.Code{}},
 		"an administrator":   {userNamed("admin"), [8]rpc.Code{7: denied}},
 		"a reader":           {userNamed("reader"), [8]rpc.Code{5: denied, denied, denied}},
 		"one without rights": {userNamed("plain"), [8]rpc.Code{4: denied, denied, denied, denied}},
@@ -170,7 +174,7 @@ func TestGuardBeforeServing(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	if err := g.call(t, &Subject{Peer: pki.Peer{Kind: pki.Node, Name: "n2"}}, methodOfNodes); err != nil {
+	if err := g.call(t, nodeNamed("n2"), methodOfNodes); err != nil {
 		t.Errorf("a node: %v", err)
 	}
 }

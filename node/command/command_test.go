@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +16,12 @@ import (
 
 // slowLocks confirms sequencers on request, and counts waiting callers.
 type slowLocks struct {
-	changeRequest int
-	answers       map[uint64]chan error // by lock generation
+	asked   atomic.Int64
+	answers map[uint64]chan error // by lock generation
 }
 
 func (l *slowLocks) CheckSequencer(ctx context.Context, q metaapi.Sequencer) error {
-	l.changeRequest++
+	l.asked.Add(1)
 	select {
 	case err := <-l.answers[q.LockGeneration]:
 		return err
@@ -48,8 +49,8 @@ func TestNewerMasterArrivesWhileAnOlderIsChecked(t *testing.T) {
 		synctest.Wait()
 		go func() { newer <- g.Admit(t.Context(), commandOf("n2", 7), locks) }()
 		synctest.Wait()
-		if locks.changeRequest != 2 {
-			t.Fatalf("the lock service was asked about %d masters, want 2 at a time", locks.changeRequest)
+		if locks.asked.Load() != 2 {
+			t.Fatalf("the lock service was asked about %d masters, want 2 at a time", locks.asked.Load())
 		}
 		locks.answers[7] <- nil
 		if err := <-newer; err != nil {
@@ -83,8 +84,8 @@ func TestFirstCommandsAtOnce(t *testing.T) {
 				t.Errorf("a command of the only master: %v", err)
 			}
 		}
-		if node, epoch := g.Last(); node != "n1" || epoch != 5 || locks.changeRequest != 2 {
-			t.Errorf("node %s is master by epoch %d after %d questions", node, epoch, locks.changeRequest)
+		if node, epoch := g.Last(); node != "n1" || epoch != 5 || locks.asked.Load() != 2 {
+			t.Errorf("node %s is master by epoch %d after %d questions", node, epoch, locks.asked.Load())
 		}
 	})
 }
@@ -127,8 +128,8 @@ func TestEpochGate(t *testing.T) {
 		if err := admit("n1", 4); err != nil {
 			t.Fatal(err)
 		}
-		if err := admit("n1", 4); err != nil || locks.changeRequest != 1 {
-			t.Errorf("the master again: %v after %d questions, want none after 1", err, locks.changeRequest)
+		if err := admit("n1", 4); err != nil || locks.asked.Load() != 1 {
+			t.Errorf("the master again: %v after %d questions, want none after 1", err, locks.asked.Load())
 		}
 		if err := admit("n2", 4); !isStale(err) {
 			t.Errorf("another node in the master's epoch: %v, want stale_epoch", err)
@@ -147,7 +148,7 @@ func TestEpochGate(t *testing.T) {
 		if err := admit("n1", 3); !isStale(err) {
 			t.Errorf("the master's own older epoch: %v, want stale_epoch", err)
 		}
-		changeRequest := locks.changeRequest
+		asked := locks.asked.Load()
 		for _, q := range []metaapi.Sequencer{
 			{Path: "/other", Mode: metaapi.Exclusive, LockGeneration: 9},
 			{Path: master.LockPath, Mode: metaapi.Shared, LockGeneration: 9},
@@ -157,7 +158,7 @@ func TestEpochGate(t *testing.T) {
 				t.Errorf("sequencer %s: %v, want bad_request", q, err)
 			}
 		}
-		if locks.changeRequest != changeRequest {
+		if locks.asked.Load() != asked {
 			t.Error("the lock service was asked about sequencers that make no master")
 		}
 	})

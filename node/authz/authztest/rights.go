@@ -3,7 +3,7 @@ package authztest
 import (
 	"context"
 	"errors"
-	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +43,7 @@ func (r *Rights) Get(_ context.Context, path string) ([]byte, error) {
 	return r.files[path], nil
 }
 
-// Set gives users their rights on the cluster, and removes all other users and rights.
+// Set gives users their rights on the cluster, and removes all other users and their rights on the cluster.
 func (r *Rights) Set(t testing.TB, users map[string]acl.Rights) {
 	t.Helper()
 	grants, files := []acl.Grant(nil), map[string][]byte{}
@@ -54,8 +54,14 @@ func (r *Rights) Set(t testing.TB, users map[string]acl.Rights) {
 		}
 	}
 	files[acl.ClusterFile] = policy(t, acl.Cluster, grants)
+	tables := strings.TrimSuffix(acl.TableFile(0), "0")
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for path, data := range r.files { // grants on tables stay
+		if strings.HasPrefix(path, tables) {
+			files[path] = data
+		}
+	}
 	r.files, r.down = files, false
 	r.epoch++
 }
@@ -63,11 +69,17 @@ func (r *Rights) Set(t testing.TB, users map[string]acl.Rights) {
 // SetTable replaces the grants on a table.
 func (r *Rights) SetTable(t testing.TB, table uint64, grants ...acl.Grant) {
 	t.Helper()
-	b := policy(t, table, grants)
+	r.Put(acl.TableFile(table), policy(t, table, grants))
+}
+
+// Put replaces a file.
+func (r *Rights) Put(path string, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.files = maps.Clone(r.files)
-	r.files[acl.TableFile(table)] = b
+	if r.files == nil {
+		r.files = map[string][]byte{}
+	}
+	r.files[path] = data
 	r.epoch++
 }
 
