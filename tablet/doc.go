@@ -106,7 +106,7 @@
 //	minorLoop                  started by Open, stopped by Close; runs minor compactions
 //	mergeLoop                  the same; runs merging and major compactions
 //	compactions of a loop      one goroutine each, one at work per loop; more exist only while
-//	                           they wait for METADATA, the log or a lock: see workSlot
+//	                           they wait for METADATA, the log or a lock: see sched.Slot
 //	timerLoop                  the same as minorLoop; checks periodically for work that is due
 //	pinLoop                    the same; loads files of in-memory groups into memory
 //	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs

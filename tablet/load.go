@@ -91,7 +91,7 @@ func (s *Server) Load(ctx context.Context, l Load) error {
 	}
 	switch {
 	case rec.frozen > 0:
-		s.minorQueue.add(t)
+		s.minorQueue.Add(t)
 	case l.OnRecovered != nil:
 		l.OnRecovered()
 	}

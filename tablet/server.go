@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/sched"
+
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
@@ -67,8 +69,8 @@ type Server struct {
 		c chan struct{} // closed when memory may have become free
 	}
 
-	minorQueue *queue
-	mergeQueue *queue
+	minorQueue *sched.Queue[*Tablet]
+	mergeQueue *sched.Queue[*Tablet]
 	budget     *rate.Limiter       // bytes that merging and major compactions write
 	merging    *semaphore.Weighted // CompactionMemory
 	recovering *semaphore.Weighted // RecoveryMemory
@@ -129,7 +131,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, limits: &limits,
 		memory:     newReadMemory(cfg.CacheBytes),
-		minorQueue: newQueue(), mergeQueue: newQueue(),
+		minorQueue: sched.NewQueue[*Tablet](), mergeQueue: sched.NewQueue[*Tablet](),
 		closing: make(chan struct{}), settling: map[Ref]bool{},
 		budget: rate.NewLimiter(rate.Inf, 0),
 	}
@@ -184,8 +186,8 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 	s.beginClose()
 	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
-	s.minorQueue.close()
-	s.mergeQueue.close()
+	s.minorQueue.Close()
+	s.mergeQueue.Close()
 	s.background.Wait()
 	err := s.logWriter.Close()
 	s.releaseAll(ctx)
@@ -286,7 +288,7 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 	if err != nil {
 		return err
 	}
-	s.mergeQueue.add(t)
+	s.mergeQueue.Add(t)
 	return s.discardTable(dropped)
 }
 

@@ -143,8 +143,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	s.stats.splitPause.Store(int64(pause))
 	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "write_pause", pause)
 	for _, c := range []*Tablet{h.lower, h.upper} {
-		s.minorQueue.add(c)
-		s.mergeQueue.add(c)
+		s.minorQueue.Add(c)
+		s.mergeQueue.Add(c)
 	}
 	return nil
 }
