@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
@@ -104,7 +106,7 @@ func TestDeletedDataIsRemoved(t *testing.T) {
 
 // abandonedBlobs records abandoned blobs.
 type abandonedBlobs struct {
-	Blobs
+	storage.Blobs
 	mu    sync.Mutex
 	times map[blobfs.ID]int
 }

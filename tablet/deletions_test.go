@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 )
 
 // heldDeletes are blobs whose deletion blocks until gate is closed.
 type heldDeletes struct {
-	Blobs
+	storage.Blobs
 	gate    chan struct{}
 	deleted atomic.Int64
 }

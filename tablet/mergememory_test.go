@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/table"
 )
 
@@ -280,11 +282,11 @@ func TestCacheShrinks(t *testing.T) {
 
 // createsWatched calls created for each file of a minor compaction.
 type createsWatched struct {
-	Blobs
+	storage.Blobs
 	created func()
 }
 
-func (b createsWatched) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+func (b createsWatched) CreateHighPriority(ctx context.Context, bytes int64) (storage.BlobWriter, error) {
 	b.created()
 	return b.Blobs.CreateHighPriority(ctx, bytes)
 }

@@ -8,6 +8,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/commitlog"
 )
@@ -53,7 +57,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 
 // beginLog begins the server's commit log with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID(), remove: s.deletions.addLog}
+	w := storage.NewLogBlob(s.cfg.Blobs, s.deletions.addLog, ErrClosed)
 	s.logWriter = w
 	if !s.cfg.LogLater {
 		if err := s.BeginLog(ctx); err != nil {
@@ -75,7 +79,7 @@ func (s *Server) BeginLog(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	err := s.logWriter.open(ctx)
+	err := s.logWriter.Open(ctx)
 	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
 		return fmt.Errorf("create commit log: %w", err)
 	}
@@ -152,7 +156,7 @@ func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*se
 			}
 			last := rec.First + uint64(rec.Ops) - 1
 			maxSeq = max(maxSeq, last)
-			row, err := rowOf(rec.Body)
+			row, err := logbody.Row(rec.Body)
 			if err != nil {
 				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, rec.Tablet, err)
 			}
@@ -194,7 +198,7 @@ func (s *Server) spill(ctx context.Context, t *Tablet) error {
 
 // reportingAppender reports a permanent failure of the log to the server.
 type reportingAppender struct {
-	LogWriter
+	storage.LogWriter
 	server *Server
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/tablet/sched"
 
 	"golang.org/x/sync/semaphore"
@@ -35,7 +37,7 @@ type Server struct {
 	large   *largeGate
 
 	commits   *commitlog.Log
-	logWriter *logBlob
+	logWriter *storage.LogBlob
 
 	// tables maps table names to their served tablets. The map is immutable and is replaced as a
 	// whole.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/tablet/logbody"
+
 	"github.com/steledb/stele/tablet/latch"
 
 	"github.com/steledb/stele/client/api"
@@ -257,7 +259,7 @@ func (t *Tablet) applyCommit(c *commitlog.Commit) error {
 // add adds the entries of a record's body to the active memtable. Existing entries stay.
 func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	m := t.mem
-	scratch, err := eachEntry(body, first, time, t.scratch, func(key, value []byte) error {
+	scratch, err := logbody.EachEntry(body, first, time, t.scratch, func(key, value []byte) error {
 		_, err := m.Add(key, value)
 		return err
 	})
@@ -288,4 +290,29 @@ func (w *write) Stamp() int64 {
 // clock does not go back.
 func (t *Tablet) stampFloor() int64 {
 	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
+}
+
+// appendBody encodes rm, which has passed table's validation. It returns the number of entries and
+// whether any needs the server's time. The error is table.ErrNoFamily.
+func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops uint32, needTime bool, err error) {
+	var buf [256]byte
+	scratch := buf[:0]
+	dst = logbody.AppendRow(dst, rm.Row)
+	for i := range rm.Mutations {
+		m := &rm.Mutations[i]
+		var family *table.Family
+		if m.Op != table.OpDeleteRow {
+			f := s.family(m.Family)
+			if f == nil {
+				return dst, 0, false, &table.NoFamilyError{Table: s.table.Name, Family: m.Family}
+			}
+			family = &f.Family
+		}
+		var stamped bool
+		if dst, scratch, stamped, err = logbody.AppendMutation(dst, scratch, m, family); err != nil {
+			return dst, 0, false, err
+		}
+		needTime = needTime || stamped
+	}
+	return dst, uint32(len(rm.Mutations)), needTime, nil
 }

@@ -55,6 +55,9 @@ var parts = map[string]map[string][]string{
 		"sstable/twopass": {},
 		"latch":           {},
 		"sched":           {},
+		"storage":         {"commitlog", "sstable"},
+		"logbody":         {"ikey"},
+		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
 	},
 }
 
