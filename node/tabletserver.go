@@ -203,7 +203,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
-	settling := s.of(row.Table).Settling(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
+	settling := s.of(row.Table).SplitPending(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
 	if s.has(row) {
 		return nil
 	}
@@ -343,7 +343,7 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).Settling(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
+	if s.of(row.Table).SplitPending(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
 		return 0, errSplittingOff
 	}
 	held := s.has(row)

@@ -260,7 +260,7 @@ func (c *chaosRun) load(s *clusterServer, end []byte, runs []sortedrun.Run) {
 
 // expected reports whether an operation of the master may fail with err.
 func expected(err error) bool {
-	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errDisconnected, ErrSettling, errUnloaded, context.Canceled} {
+	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errDisconnected, ErrSplitPending, errUnloaded, context.Canceled} {
 		if errors.Is(err, is) {
 			return true
 		}

@@ -58,7 +58,7 @@ func (r countedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error)
 // countReads counts the reads of files opened from now on.
 func (e *env) countReads() *countedBlobs {
 	b := &countedBlobs{Blobs: e.Server.cfg.Blobs}
-	e.Server.cfg.Blobs = b
+	e.Server.useBlobs(b)
 	return b
 }
 

@@ -129,7 +129,7 @@ func (b *abandonedBlobs) of(id blobfs.ID) int {
 func TestSharedFilesAreAbandoned(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	blobs := &abandonedBlobs{Blobs: e.Server.cfg.Blobs, times: map[blobfs.ID]int{}}
-	e.Server.cfg.Blobs = blobs
+	e.Server.useBlobs(blobs)
 	for i := range 10 {
 		e.mustApply(fmt.Sprintf("row%d", i), table.Set("f", []byte("q"), 1, []byte("v")))
 	}

@@ -108,7 +108,7 @@
 //	                           they wait for METADATA, the log or a lock: see sched.Slot
 //	timerLoop                  the same as minorLoop; checks periodically for work that is due
 //	pinLoop                    the same; loads files of in-memory groups into memory
-//	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs
+//	deletions.loop             the same; deletes the blobs of replaced files, and abandoned logs
 //	Config.OnFailure           called once when the commit log has failed; not joined
 //
 // Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail

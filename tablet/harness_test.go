@@ -451,3 +451,6 @@ func soakRuns(n int) int {
 	}
 	return n
 }
+
+// useBlobs replaces the block store of a server.
+func (s *Server) useBlobs(b storage.Blobs) { s.cfg.Blobs, s.deletions.blobs = b, b }

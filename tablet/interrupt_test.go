@@ -49,7 +49,7 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &heldBlobs{Blobs: s.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
-	s.cfg.Blobs = b
+	s.useBlobs(b)
 	close(b.armed)
 	compacted := make(chan error, 1)
 	go func() { compacted <- s.Compact(ctx, "t", true) }()

@@ -173,7 +173,7 @@ func (g *releaseGate) Enter(bytes int) error {
 	}
 	if held > g.budget {
 		for _, it := range g.iters {
-			it.LetGo()
+			it.ReleaseValue()
 		}
 	}
 	return nil

@@ -301,7 +301,7 @@ func TestMinorMemory(t *testing.T) {
 	e.mustApply("row", table.Set("f", nil, 1, make([]byte, value)))
 	e.mustApply("small", table.Set("f", nil, 1, []byte("x")))
 	before := e.memory.cache.Stats().Budget
-	e.Server.cfg.Blobs = createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }}
+	e.Server.useBlobs(createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }})
 	if err := e.Compact(t.Context(), testTable, false); err != nil {
 		t.Fatal(err)
 	}

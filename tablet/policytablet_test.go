@@ -124,7 +124,7 @@ func newPolicyTablet(t testing.TB, p mergePolicy, memtable int, cache int64, opt
 		pick: func(sizes []int64, _ int) (from, to int) { return p.pick(sizes) },
 	}, "f:versions=1,group=values,block=8KiB"+options)
 	m := &policyTablet{env: e, memtable: memtable, rng: rand.New(rand.NewPCG(7, 7)), files: newCountedFiles(e.countReads())}
-	e.Server.cfg.Blobs = m.files
+	e.Server.useBlobs(m.files)
 	return m
 }
 

@@ -217,7 +217,7 @@ func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >
 //
 // A scan that reaches a row that is not served here ends with api.ErrNotServing and that row as
 // next. The emitted rows are then all rows before it.
-func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *Most, emit Emit) (next []byte, err error) {
+func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *ScanBounds, emit Emit) (next []byte, err error) {
 	// of the first tablet; while it is current, all tablets have the same
 	var sc *schema
 	if as.a != nil {
@@ -290,7 +290,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 
 // scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
-func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *Most, emit Emit) ([]byte, error) {
+func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
 	v, snap, err := t.acquire()
 	if err != nil {
 		return nil, err
@@ -346,9 +346,9 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 	}
 }
 
-// Most bounds the work of one Scan, which may end without a result. A scan reads at least one row,
+// ScanBounds bounds the work of one Scan, which may end without a result. A scan reads at least one row,
 // and whole rows only.
-type Most struct {
+type ScanBounds struct {
 	Rows  int       // rows read; 0 means no bound
 	Until time.Time // approximate deadline; zero means no bound
 
@@ -367,7 +367,7 @@ type Most struct {
 }
 
 // enough reports whether the scan ends before the next row. Otherwise it counts that row.
-func (m *Most) enough() bool {
+func (m *ScanBounds) enough() bool {
 	if m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows) {
 		return true
 	}
@@ -379,7 +379,7 @@ func (m *Most) enough() bool {
 }
 
 // again uncounts the current row, which will be read again.
-func (m *Most) again() {
+func (m *ScanBounds) again() {
 	if m == nil {
 		return
 	}
@@ -391,7 +391,7 @@ func (m *Most) again() {
 
 // over reports whether the deadline has passed. It reads the clock, since tablets with few rows
 // never reach checkTime otherwise.
-func (m *Most) over() bool {
+func (m *ScanBounds) over() bool {
 	if m != nil {
 		m.checkTime()
 	}
@@ -399,6 +399,6 @@ func (m *Most) over() bool {
 }
 
 // checkTime reads the clock.
-func (m *Most) checkTime() {
+func (m *ScanBounds) checkTime() {
 	m.late = m.late || !m.Until.IsZero() && !time.Now().Before(m.Until)
 }

@@ -46,13 +46,13 @@ func (s *Server) find(r Ref) *Tablet {
 	return nil
 }
 
-// tablet returns the tablet of that name. The error is api.ErrNotServing or ErrSettling.
+// tablet returns the tablet of that name. The error is api.ErrNotServing or ErrSplitPending.
 func (s *Server) tablet(r Ref) (*Tablet, error) {
 	if t := s.find(r); t != nil {
 		return t, nil
 	}
-	if s.Settling(r) {
-		return nil, fmt.Errorf("%v: %w", r, ErrSettling)
+	if s.SplitPending(r) {
+		return nil, fmt.Errorf("%v: %w", r, ErrSplitPending)
 	}
 	return nil, fmt.Errorf("%v: %w", r, api.ErrNotServing)
 }
@@ -60,22 +60,22 @@ func (s *Server) tablet(r Ref) (*Tablet, error) {
 // Has reports whether the server has the tablet of that name.
 func (s *Server) Has(r Ref) bool { return s.find(r) != nil }
 
-// Settling reports whether a tablet is being split off: Metadata may have it, but it is not served
+// SplitPending reports whether a tablet is being split off: Metadata may have it, but it is not served
 // by its name yet.
-func (s *Server) Settling(r Ref) bool {
+func (s *Server) SplitPending(r Ref) bool {
 	s.tablesMu.Lock()
 	defer s.tablesMu.Unlock()
-	return s.settling[r]
+	return s.splitPending[r]
 }
 
-// setSettling records whether a tablet is being split off.
-func (s *Server) setSettling(r Ref, is bool) {
+// setSplitPending records whether a tablet is being split off.
+func (s *Server) setSplitPending(r Ref, is bool) {
 	s.tablesMu.Lock()
 	defer s.tablesMu.Unlock()
 	if is {
-		s.settling[r] = true
+		s.splitPending[r] = true
 	} else {
-		delete(s.settling, r)
+		delete(s.splitPending, r)
 	}
 }
 

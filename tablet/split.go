@@ -117,8 +117,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 			return err
 		}
 	}
-	s.setSettling(low.Ref(), true)
-	defer s.setSettling(low.Ref(), false)
+	s.setSplitPending(low.Ref(), true)
+	defer s.setSplitPending(low.Ref(), false)
 	if err := s.settleSplit(low, up); err != nil {
 		h.discard()
 		if errors.Is(err, ErrMetaLost) {
@@ -286,6 +286,6 @@ const (
 	settlePauseMax = time.Second
 )
 
-// ErrSettling means that a tablet is being split off or merged and the outcome is not known yet.
+// ErrSplitPending means that a tablet is being split off or merged and the outcome is not known yet.
 // Its rows are served.
-var ErrSettling = errors.New("tablet is being split off or merged")
+var ErrSplitPending = errors.New("tablet is being split off or merged")
