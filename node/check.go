@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
@@ -89,7 +91,7 @@ func checkBlob(ctx context.Context, store *blobfs.Store, id blobfs.ID, sum *Chec
 	h, err := store.HandleOf(ctx, id)
 	if err == nil {
 		var entries int64
-		entries, err = tablet.CheckSSTable(ctx, tablet.OnStore(store), h, func(file string, offset int64, err error) {
+		entries, err = tablet.CheckSSTable(ctx, storage.OnStore(store), h, func(file string, offset int64, err error) {
 			report(CheckProblem{File: file, Offset: offset, Err: err})
 		})
 		if entries >= 0 {

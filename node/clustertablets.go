@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -344,7 +346,7 @@ const dropRunsTimeout = time.Minute
 func (c *clusterTablets) dropRuns(r *master.Recovery) {
 	ctx, cancel := context.WithTimeout(c.n.ctx, dropRunsTimeout)
 	defer cancel()
-	err := eachRun(r, func(m *tablet.RunMeta) error {
+	err := eachRun(r, func(m *sortedrun.Meta) error {
 		err := c.n.store.Load().Delete(ctx, m.Handle.ID)
 		if errors.Is(err, blobfs.ErrNoBlob) {
 			return nil

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/blobfs/replog"
@@ -21,7 +23,6 @@ import (
 	"github.com/steledb/stele/node/reply"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
-	"github.com/steledb/stele/tablet"
 )
 
 // A check of the whole store reads, in steps, all files of the lock service that name extents, in order of their paths, and then everything
@@ -246,7 +247,7 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		})
 		return needs, err
 	case recoveryDir:
-		err = f.bs.refs.runsOf(ctx, path.Base(p), func(m *tablet.RunMeta) error {
+		err = f.bs.refs.runsOf(ctx, path.Base(p), func(m *sortedrun.Meta) error {
 			needs = append(needs, need{kind: api.BlobOfLog, name: path.Base(p), id: m.Handle.ID, refs: m.Handle.Extents})
 			return nil
 		})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -92,7 +94,7 @@ var errNotSorted = errors.New("the server's logs are not sorted")
 
 // runsOf calls each for the sorted runs of a dead server's logs, and stops at its error. The error is errNotSorted if pieces are not
 // sorted, or sorting has not begun.
-func (rf *blobRefs) runsOf(ctx context.Context, server string, each func(*tablet.RunMeta) error) error {
+func (rf *blobRefs) runsOf(ctx context.Context, server string, each func(*sortedrun.Meta) error) error {
 	f, err := rf.catalog.Meta.Get(ctx, recoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return errNotSorted
@@ -114,12 +116,12 @@ func (rf *blobRefs) runsOf(ctx context.Context, server string, each func(*tablet
 }
 
 // eachRun calls each for the existing runs of a recovery, and stops at its error.
-func eachRun(r *master.Recovery, each func(*tablet.RunMeta) error) error {
+func eachRun(r *master.Recovery, each func(*sortedrun.Meta) error) error {
 	for i := range r.Pieces {
 		if r.Pieces[i].Run == nil {
 			continue
 		}
-		runs, err := tablet.DecodeRuns(r.Pieces[i].Run)
+		runs, err := sortedrun.DecodeAll(r.Pieces[i].Run)
 		if err != nil {
 			return err
 		}
@@ -173,7 +175,7 @@ func (rf *blobRefs) eachNamed(ctx context.Context, each func(blobfs.ID, blobName
 		return err
 	}
 	for _, server := range servers {
-		if err := rf.runsOf(ctx, server, func(m *tablet.RunMeta) error {
+		if err := rf.runsOf(ctx, server, func(m *sortedrun.Meta) error {
 			each(m.Handle.ID, blobName{api.BlobOfLog, server})
 			return nil
 		}); err != nil && !errors.Is(err, errNotSorted) {

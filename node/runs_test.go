@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
-	"github.com/steledb/stele/tablet"
 )
 
 // TestRunsGoWithTheLogs: what a dead node's commit logs were sorted into is removed when no tablet needs it any more, and no
@@ -106,7 +107,7 @@ func seeRuns(ctx context.Context, t *testing.T, locks *session.Client, seen map[
 			if p.Run == nil {
 				continue
 			}
-			runs, err := tablet.DecodeRuns(p.Run)
+			runs, err := sortedrun.DecodeAll(p.Run)
 			if err != nil {
 				t.Fatal(err)
 			}

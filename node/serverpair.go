@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
@@ -39,7 +41,7 @@ func (s *tabletServer) openBoth(ctx context.Context) (err error) {
 	if s.tablets, err = tablet.Start(ctx, cfg); err != nil {
 		return fmt.Errorf("open the tablet server: %w", err)
 	}
-	cfg.Blobs = tablet.OnHighPriorityStore(n.store.Load(), s.nameFor(metadata.TableID))
+	cfg.Blobs = storage.OnHighPriorityStore(n.store.Load(), s.nameFor(metadata.TableID))
 	cfg.Logger = cfg.Logger.With("table", metadata.Name)
 	cfg.MemtablesBytesMax, cfg.CacheBytes, cfg.LogBytesMax, cfg.LogLater = b.metadataMemtables, b.metadataCache, metadataLogBytes, true
 	cfg.CompactionMemory, cfg.LogBatchBytes = b.metadataCompaction, b.metadataLogBatch()

@@ -3,10 +3,11 @@ package node
 import (
 	"context"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/reply"
-	"github.com/steledb/stele/tablet"
 )
 
 // sort sorts a piece of a dead server's log (paper §6).
@@ -26,11 +27,11 @@ func (s *tabletServer) sort(ctx context.Context, o *order) (reply.Result, error)
 		return nil, err
 	}
 	defer r.Close()
-	runs, err := tablet.SortLog(ctx, s.blobs, r, piece.End-piece.Start, b.sort)
+	runs, err := sortedrun.SortLog(ctx, s.blobs, r, piece.End-piece.Start, b.sort)
 	if err != nil {
 		return nil, err
 	}
-	coded := tablet.EncodeRuns(runs)
+	coded := sortedrun.EncodeAll(runs)
 	// The master names them soon; garbage collection removes only what it has found unnamed twice.
 	for i := range runs {
 		s.n.store.Load().Release(runs[i].Handle.ID)

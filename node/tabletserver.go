@@ -9,6 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
@@ -35,9 +39,9 @@ type tabletServer struct {
 		Info(msg string, args ...any)
 		Warn(msg string, args ...any)
 	}
-	blobs    tablet.Blobs
-	runs     *tablet.OpenRuns // sorted logs of dead servers
-	tablets  *tablet.Server   // of users' tables
+	blobs    storage.Blobs
+	runs     *sortedrun.OpenRuns // sorted logs of dead servers
+	tablets  *tablet.Server      // of users' tables
 	metadata *tablet.Server
 	// merges has the tablets that are being merged with the one below: the end of the lower one, by tablet.Ref.
 	merges sync.Map
@@ -106,8 +110,8 @@ func (n *Node) openTabletServer(ctx context.Context, lock *session.Lock) error {
 	s := &tabletServer{n: n, name: namespace.ServerName(n.id(), lock.Generation()), lock: lock, rows: n.rows, schemas: namespace.NewSchemas(lock.Session())}
 	s.log = n.log.With("part", "tablet", "server", s.name)
 	s.mu.loading, s.mu.states = map[string]bool{}, map[tablet.Ref]*rowState{}
-	s.blobs = tablet.OnReplicatedStore(n.store.Load(), s.name)
-	s.runs = tablet.NewOpenRuns(s.blobs)
+	s.blobs = storage.OnReplicatedStore(n.store.Load(), s.name)
+	s.runs = sortedrun.NewOpenRuns(s.blobs)
 	if err := s.openBoth(ctx); err != nil {
 		return err
 	}
@@ -199,7 +203,7 @@ func (s *tabletServer) load(ctx context.Context, key []byte, generation uint64) 
 	if err != nil {
 		return err
 	}
-	settling := s.of(row.Table).Settling(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
+	settling := s.of(row.Table).SplitPending(metarows.RefOf(row)) // read first: a tablet that has settled is loaded
 	if s.has(row) {
 		return nil
 	}
@@ -310,7 +314,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 		if row.Table != metadata.TableID && planted.On(planted.LoadWithoutRuns) {
 			break
 		}
-		err := s.n.blobs.refs.runsOf(ctx, server, func(m *tablet.RunMeta) error {
+		err := s.n.blobs.refs.runsOf(ctx, server, func(m *sortedrun.Meta) error {
 			l.Runs = append(l.Runs, s.runs.Run(*m))
 			return nil
 		})
@@ -339,7 +343,7 @@ func (s *tabletServer) unload(ctx context.Context, key []byte) (generation uint6
 	if err != nil {
 		return 0, err
 	}
-	if s.of(row.Table).Settling(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
+	if s.of(row.Table).SplitPending(metarows.RefOf(row)) { // read first: a tablet that has settled is loaded
 		return 0, errSplittingOff
 	}
 	held := s.has(row)

@@ -105,7 +105,7 @@ func (s *Server) tryCharge(t *Tablet, n int64) bool {
 	used := s.memtables.Load() + s.charged.Load() + lingering
 	if used > 0 && used+n > s.cfg.MemtablesBytesMax {
 		s.pressed.Store(true)
-		s.minorQueue.wakeUp()
+		s.minorQueue.WakeUp()
 		return false
 	}
 	s.charged.Add(n)
@@ -146,6 +146,6 @@ func (s *Server) signalMemory() {
 // largest memtable written out, so that the remaining memory fills while the disk works.
 func (s *Server) memtablesGrew(n int64) {
 	if n > 0 && s.memtables.Add(n) > s.cfg.MemtablesBytesMax*5/8 {
-		s.minorQueue.wakeUp()
+		s.minorQueue.WakeUp()
 	}
 }

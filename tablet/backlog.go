@@ -1,6 +1,22 @@
 package tablet
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/steledb/stele/tablet/sched"
+)
+
+const (
+	// pauseRatio is the pause after each slice of compaction work, as a multiple of the slice,
+	// while the server is serving reads: the compaction uses an eighth of a processor.
+	// pauseRatioBehind applies while files pile up: a quarter.
+	pauseRatio       = 7
+	pauseRatioBehind = 3
+	// pauseRatioMinor is the multiple for a minor compaction while the server accepts writes.
+	pauseRatioMinor = 1
+)
 
 // backlog is how far compactions are behind with the files of a tablet, or of any tablet of a
 // server.
@@ -51,3 +67,38 @@ func (t *Tablet) setBacklog(b backlog) {
 
 // behind reports whether compactions are far behind with any tablet.
 func (s *Server) behind() bool { return s.backlogs.worst() == farBehind }
+
+// newPacer returns the pacer of a merging or major compaction. It pauses while the server is serving
+// reads, so that reads find a free processor. It does not pause while nothing is read, compactions
+// are far behind, or the tablet's major compaction is late.
+func (t *Tablet) newPacer(ctx context.Context) *sched.Pacer {
+	s := t.server
+	return sched.NewPacer(ctx, func() int64 { return s.stats.reads.Load() + s.stats.scans.Load() }, t.pauseRatio)
+}
+
+// newMinorPacer returns the pacer of a minor compaction. It pauses while the server accepts writes,
+// so that commits find a free disk.
+func (t *Tablet) newMinorPacer(ctx context.Context) *sched.Pacer {
+	s := t.server
+	return sched.NewPacer(ctx, func() int64 { return int64(s.appliedNext.Load()) }, t.minorPauseRatio)
+}
+
+func (t *Tablet) pauseRatio() time.Duration {
+	switch b := t.server.backlogs.worst(); {
+	case b == farBehind || t.majorLate():
+		return 0
+	case b == somewhatBehind:
+		return pauseRatioBehind
+	}
+	return pauseRatio
+}
+
+// minorPauseRatio returns 0 if a caller waits for the minor compaction, memory for writes gets
+// short, or the log lacks redundancy.
+func (t *Tablet) minorPauseRatio() time.Duration {
+	s := t.server
+	if t.minorWaiters.Load() > 0 || s.memtables.Load()+s.charged.Load() > s.cfg.MemtablesBytesMax/2 || s.logWriter.Weak() > 0 {
+		return 0
+	}
+	return pauseRatioMinor
+}

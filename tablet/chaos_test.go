@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 )
@@ -168,7 +170,7 @@ type chaosRun struct {
 		failure string
 		ended   bool
 	}
-	pending map[string][]Run // by end: runs that a tablet's server has not written out yet
+	pending map[string][]sortedrun.Run // by end: runs that a tablet's server has not written out yet
 	pendMu  sync.Mutex
 	did     map[string]int
 }
@@ -225,7 +227,7 @@ func (c *chaosRun) other(s *clusterServer) *clusterServer {
 }
 
 // load loads a tablet with its remaining runs.
-func (c *chaosRun) load(s *clusterServer, end []byte, runs []Run) {
+func (c *chaosRun) load(s *clusterServer, end []byte, runs []sortedrun.Run) {
 	key := metaKey(1, end)
 	c.pendMu.Lock()
 	runs = append(c.pending[key], runs...)
@@ -258,7 +260,7 @@ func (c *chaosRun) load(s *clusterServer, end []byte, runs []Run) {
 
 // expected reports whether an operation of the master may fail with err.
 func expected(err error) bool {
-	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errDisconnected, ErrSettling, errUnloaded, context.Canceled} {
+	for _, is := range []error{ErrClosed, ErrNoSplitRow, ErrBadSplitRow, ErrNotNeighbours, ErrMetaChanged, api.ErrNotServing, errDisconnected, ErrSplitPending, errUnloaded, context.Canceled} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -377,7 +379,7 @@ func TestSplitMergeMoveKill(t *testing.T) {
 
 func chaos(t *testing.T, seed uint64) {
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, FilesMerge: 3, CompactionBytesPerSecond: -1}
-	c := &chaosRun{r: rand.New(rand.NewPCG(seed, 1)), pending: map[string][]Run{}, did: map[string]int{},
+	c := &chaosRun{r: rand.New(rand.NewPCG(seed, 1)), pending: map[string][]sortedrun.Run{}, did: map[string]int{},
 		cluster: newCluster(t, cfg, 3, "all", "three:versions=3,group=g2")}
 	lost := rand.New(rand.NewPCG(seed, 2))
 	c.meta.setFaults(func() (before, after error) { // metadata's lock guards lost

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/commitlog"
 	"github.com/steledb/stele/tablet/ikey"
@@ -25,7 +29,7 @@ type Problem func(file string, offset int64, err error)
 // is not running. Each SSTable must exist, be whole and in order, and hold internal keys with
 // sequence numbers in the range that the metadata records. Each log record must be whole and hold
 // entries. The error is ctx's.
-func Check(ctx context.Context, blobs Blobs, metas []*Meta, report Problem) (Checked, error) {
+func Check(ctx context.Context, blobs storage.Blobs, metas []*Meta, report Problem) (Checked, error) {
 	var sum Checked
 	checked := map[blobfs.ID]bool{}
 	for _, m := range metas {
@@ -65,7 +69,7 @@ func Check(ctx context.Context, blobs Blobs, metas []*Meta, report Problem) (Che
 }
 
 // checkFile verifies one SSTable. The error is ctx's.
-func checkFile(ctx context.Context, blobs Blobs, f *FileMeta, sum *Checked, report Problem) error {
+func checkFile(ctx context.Context, blobs storage.Blobs, f *FileMeta, sum *Checked, report Problem) error {
 	name := f.Handle.ID.String()
 	blob, err := blobs.OpenBlob(ctx, f.Handle)
 	if err != nil {
@@ -89,7 +93,7 @@ func checkFile(ctx context.Context, blobs Blobs, f *FileMeta, sum *Checked, repo
 	return ctx.Err()
 }
 
-func checkKeys(ctx context.Context, blob BlobReader, f *FileMeta, sum *Checked) error {
+func checkKeys(ctx context.Context, blob storage.BlobReader, f *FileMeta, sum *Checked) error {
 	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: f.Handle.ID.String()})
 	if err != nil {
 		return err
@@ -116,7 +120,7 @@ func checkKeys(ctx context.Context, blob BlobReader, f *FileMeta, sum *Checked) 
 	return nil
 }
 
-func checkLog(ctx context.Context, blobs Blobs, id blobfs.ID, sum *Checked) error {
+func checkLog(ctx context.Context, blobs storage.Blobs, id blobfs.ID, sum *Checked) error {
 	r, err := blobs.OpenLog(ctx, id)
 	if err != nil {
 		return err
@@ -136,13 +140,13 @@ func checkLog(ctx context.Context, blobs Blobs, id blobfs.ID, sum *Checked) erro
 				return fmt.Errorf("batch before position %d: %w", pos, err)
 			}
 			ops := uint32(0)
-			_, err := eachEntry(rec.Body, rec.First, rec.Time, nil, func(key, _ []byte) error {
+			_, err := logbody.EachEntry(rec.Body, rec.First, rec.Time, nil, func(key, _ []byte) error {
 				ops++
 				_, err := ikey.Split(key)
 				return err
 			})
 			if err == nil && ops != rec.Ops {
-				err = fmt.Errorf("%w: %d entries, header has %d", errBadBody, ops, rec.Ops)
+				err = fmt.Errorf("%w: %d entries, header has %d", logbody.ErrBadBody, ops, rec.Ops)
 			}
 			if err != nil {
 				return fmt.Errorf("record %d: %w", rec.First, err)
@@ -167,7 +171,7 @@ func placeOf(err error, file string) (string, int64) {
 
 // CheckSSTable verifies a blob if it is an SSTable and returns its number of entries, or -1 if it
 // is not one. The error is the blob's, or ctx's.
-func CheckSSTable(ctx context.Context, blobs Blobs, h blobfs.Handle, report Problem) (entries int64, err error) {
+func CheckSSTable(ctx context.Context, blobs storage.Blobs, h blobfs.Handle, report Problem) (entries int64, err error) {
 	blob, err := blobs.OpenBlob(ctx, h)
 	if err != nil {
 		return -1, err

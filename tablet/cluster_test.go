@@ -13,6 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
@@ -48,7 +54,7 @@ type clusterServer struct {
 
 // ownLogs records the logs that a server has created.
 type ownLogs struct {
-	Blobs
+	storage.Blobs
 	mu   sync.Mutex
 	logs []blobfs.ID
 	// stalled, while set, blocks appends to the logs.
@@ -59,7 +65,7 @@ type ownLogs struct {
 
 // stallableLog is a log that may make no progress.
 type stallableLog struct {
-	LogWriter
+	storage.LogWriter
 	of *ownLogs
 }
 
@@ -81,7 +87,7 @@ func (l stallableLog) Full() error {
 	return l.LogWriter.Full()
 }
 
-func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (LogWriter, error) {
+func (b *ownLogs) CreateLog(ctx context.Context, id blobfs.ID) (storage.LogWriter, error) {
 	b.mu.Lock()
 	b.logs = append(b.logs, id)
 	b.mu.Unlock()
@@ -120,7 +126,7 @@ func newCluster(t testing.TB, cfg Config, n int, specs ...string) *cluster {
 
 func (f *cluster) start() *clusterServer {
 	f.t.Helper()
-	s := &clusterServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: OnStore(f.store)}}
+	s := &clusterServer{name: fmt.Sprintf("server%d", f.names.Add(1)), blobs: &ownLogs{Blobs: storage.OnStore(f.store)}}
 	s.lease.Store(true)
 	cfg := f.cfg
 	cfg.Blobs, cfg.Metadata = s.blobs, ownMetadata{f.meta, s.name}
@@ -145,7 +151,7 @@ func (f *cluster) start() *clusterServer {
 }
 
 // assign makes s the owner of an unserved tablet, and loads it there.
-func (f *cluster) load(s *clusterServer, end []byte, runs []Run) error {
+func (f *cluster) load(s *clusterServer, end []byte, runs []sortedrun.Run) error {
 	key := metaKey(1, end)
 	f.meta.assign(key, s.name)
 	all, err := f.meta.loads()
@@ -163,7 +169,7 @@ func (f *cluster) load(s *clusterServer, end []byte, runs []Run) error {
 
 // kill ends a server without writing its memtables out, and returns the contents of its logs as
 // sorted runs, one for each half of the records.
-func (f *cluster) kill(s *clusterServer) []Run {
+func (f *cluster) kill(s *clusterServer) []sortedrun.Run {
 	f.t.Helper()
 	s.lease.Store(false)
 	s.Close()
@@ -172,7 +178,7 @@ func (f *cluster) kill(s *clusterServer) []Run {
 }
 
 // readLogs returns the contents of a dead server's logs.
-func (f *cluster) readLogs(s *clusterServer) []Run {
+func (f *cluster) readLogs(s *clusterServer) []sortedrun.Run {
 	f.t.Helper()
 	var records []commitlog.Record
 	for _, id := range s.blobs.logs {
@@ -204,7 +210,7 @@ func (f *cluster) readLogs(s *clusterServer) []Run {
 	}
 	half := len(records) / 2
 	// Some records are in both runs, as they may be after a log was switched.
-	return []Run{sortRun(f.t, records[:min(half+3, len(records))]), sortRun(f.t, records[half:])}
+	return []sortedrun.Run{sortRun(f.t, records[:min(half+3, len(records))]), sortRun(f.t, records[half:])}
 }
 
 // memRun is a sorted run in memory.
@@ -223,7 +229,7 @@ func sortRun(t testing.TB, records []commitlog.Record) *memRun {
 			t.Fatalf("record of table %d", rec.Table)
 		}
 		r.maxSeq, r.maxTime = max(r.maxSeq, rec.First+uint64(rec.Ops)-1), max(r.maxTime, rec.Time)
-		_, err := eachEntry(rec.Body, rec.First, rec.Time, nil, func(key, value []byte) error {
+		_, err := logbody.EachEntry(rec.Body, rec.First, rec.Time, nil, func(key, value []byte) error {
 			r.entries = append(r.entries, heldEntry{bytes.Clone(key), value})
 			return nil
 		})
@@ -238,7 +244,7 @@ func sortRun(t testing.TB, records []commitlog.Record) *memRun {
 func (r *memRun) MaxSeq() uint64 { return r.maxSeq }
 func (r *memRun) MaxTime() int64 { return r.maxTime }
 
-func (r *memRun) Entries(_ context.Context, table uint64, start, end []byte) (RunEntries, error) {
+func (r *memRun) Entries(_ context.Context, table uint64, start, end []byte) (sortedrun.Entries, error) {
 	if table != r.table {
 		return nil, fmt.Errorf("no table %d in the run", table)
 	}

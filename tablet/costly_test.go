@@ -69,7 +69,7 @@ func TestCostlyFilters(t *testing.T) {
 			return err
 		},
 		"scan": func(as For, ctx context.Context, f *table.Program) error {
-			_, err := as.Scan(ctx, testTable, Range{}, f, &Most{}, nothing)
+			_, err := as.Scan(ctx, testTable, Range{}, f, &ScanBounds{}, nothing)
 			return err
 		},
 		"check and mutate": func(as For, ctx context.Context, f *table.Program) error {
@@ -122,7 +122,7 @@ func TestCostlyFilters(t *testing.T) {
 
 	batches, looked := 0, 0
 	for rg := (Range{}); ; batches++ {
-		most := &Most{}
+		most := &ScanBounds{}
 		next, err := e.For(nil).Scan(t.Context(), testTable, rg, slow, most, nothing)
 		if err != nil {
 			t.Fatal(err)

@@ -8,13 +8,15 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 )
 
 // countedBlobs counts reads of sealed blobs.
 type countedBlobs struct {
-	Blobs
+	storage.Blobs
 	reads, bytes atomic.Int64
 	before       atomic.Pointer[func()] // called before each read, except its own
 }
@@ -31,7 +33,7 @@ func (b *countedBlobs) hook(before func()) {
 	b.before.Store(&hook)
 }
 
-func (b *countedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+func (b *countedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (storage.BlobReader, error) {
 	r, err := b.Blobs.OpenBlob(ctx, h)
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func (b *countedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReade
 }
 
 type countedReader struct {
-	BlobReader
+	storage.BlobReader
 	of *countedBlobs
 }
 
@@ -56,7 +58,7 @@ func (r countedReader) ReadChecked(p []byte, off int64, ok func(p []byte) error)
 // countReads counts the reads of files opened from now on.
 func (e *env) countReads() *countedBlobs {
 	b := &countedBlobs{Blobs: e.Server.cfg.Blobs}
-	e.Server.cfg.Blobs = b
+	e.Server.useBlobs(b)
 	return b
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
@@ -202,7 +204,7 @@ func checkOffline(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	_, err = Check(context.Background(), OnStore(store), metas, func(file string, offset int64, err error) {
+	_, err = Check(context.Background(), storage.OnStore(store), metas, func(file string, offset int64, err error) {
 		t.Errorf("check: %s at %d: %v", file, offset, err)
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/logbody"
 )
 
 // Schemas is the source of table schemas: the lock service, read through a session's consistent
@@ -215,7 +216,7 @@ func (w *write) settle() {
 // lost returns an *UnknownOutcomeError if the write is of a family that a schema does not have.
 func (w *write) lost(now *schema) error {
 	c := &w.commit
-	_, err := eachEntry(c.Body, c.First, c.Time, nil, func(key, _ []byte) error {
+	_, err := logbody.EachEntry(c.Body, c.First, c.Time, nil, func(key, _ []byte) error {
 		if id := ikey.FamilyOf(key); id != 0 && !now.hasFamily(id) {
 			return fmt.Errorf("family was dropped during the write: %w", table.ErrNoFamily)
 		}
@@ -235,4 +236,25 @@ func (s *schema) hasFamily(id uint32) bool {
 		}
 	}
 	return false
+}
+
+// UnknownOutcomeError means that a mutation is in the commit log, but the server lost the proof that the
+// tablet is its own before it answered. The next server of the tablet may or may not find the
+// mutation in the log.
+//
+// It does not match its cause, which as an answer would mean that nothing was executed.
+type UnknownOutcomeError struct{ Cause error }
+
+func (e *UnknownOutcomeError) Error() string {
+	return fmt.Sprintf("mutation logged, but its outcome is unknown: %v", e.Cause)
+}
+
+// checkServing returns nil while the server provably holds the right to serve its tablets. It is
+// called before an operation begins and before its answer is given. The second call is the one that
+// counts: an operation may take any time, and the process may be suspended (I4).
+func (s *Server) checkServing() error {
+	if f := s.cfg.Serving; f != nil {
+		return f()
+	}
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
@@ -81,7 +83,7 @@ func newSchemaEnv(t *testing.T, specs ...string) *schemaEnv {
 	meta := newMemMetadata()
 	m := &Meta{ID: 1, Table: 1, LastMajor: time.Now()}
 	meta.create(m)
-	e.Server, err = Start(t.Context(), Config{Blobs: OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
+	e.Server, err = Start(t.Context(), Config{Blobs: storage.OnStore(store), Metadata: meta, Schemas: e.catalog, Serving: func() error {
 		e.hook.Lock()
 		defer e.hook.Unlock()
 		if e.hook.calls++; e.hook.calls == e.hook.at && e.hook.during != nil {

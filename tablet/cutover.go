@@ -46,7 +46,7 @@ func (t *Tablet) cutover(ctx context.Context, name string, old []*file, added *f
 		if !served || t.server.behind() {
 			return errCutoverEnded
 		}
-		g.step(bytes)
+		g.Step(bytes)
 		return nil
 	}
 	if err := added.table.Warm(ctx, added.warm, cutoverBytes, begin, end); err != nil && !errors.Is(err, errCutoverEnded) && ctx.Err() == nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
@@ -104,7 +106,7 @@ func TestDeletedDataIsRemoved(t *testing.T) {
 
 // abandonedBlobs records abandoned blobs.
 type abandonedBlobs struct {
-	Blobs
+	storage.Blobs
 	mu    sync.Mutex
 	times map[blobfs.ID]int
 }
@@ -127,7 +129,7 @@ func (b *abandonedBlobs) of(id blobfs.ID) int {
 func TestSharedFilesAreAbandoned(t *testing.T) {
 	e := newEnv(t, Config{}, "f")
 	blobs := &abandonedBlobs{Blobs: e.Server.cfg.Blobs, times: map[blobfs.ID]int{}}
-	e.Server.cfg.Blobs = blobs
+	e.Server.useBlobs(blobs)
 	for i := range 10 {
 		e.mustApply(fmt.Sprintf("row%d", i), table.Set("f", []byte("q"), 1, []byte("v")))
 	}

@@ -3,15 +3,20 @@ package tablet
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // deletions is the queue of SSTables and logs to delete. A read or the applier that releases the
 // last reference to a file does not wait for the disk and for other nodes.
 type deletions struct {
+	blobs storage.Blobs
+	log   *slog.Logger
+
 	wake chan struct{} // capacity 1: something was added
 
 	// working is held by the goroutine that deletes. Held across I/O.
@@ -29,7 +34,9 @@ type deletion struct {
 	log bool
 }
 
-func newDeletions() *deletions { return &deletions{wake: make(chan struct{}, 1)} }
+func newDeletions(blobs storage.Blobs, log *slog.Logger) *deletions {
+	return &deletions{blobs: blobs, log: log, wake: make(chan struct{}, 1)}
+}
 
 // add queues the blob of an SSTable.
 func (d *deletions) add(id blobfs.ID) { d.put(deletion{id: id}) }
@@ -70,23 +77,22 @@ func (d *deletions) count() int {
 
 // withDiskSpace runs a compaction, and repeats it as long as the disks are full and files were
 // deleted meanwhile. No lock is held.
-func (s *Server) withDiskSpace(ctx context.Context, compact func() error) error {
+func (d *deletions) withDiskSpace(ctx context.Context, compact func() error) error {
 	for {
-		before := s.deletions.count()
+		before := d.count()
 		err := compact()
 		if !errors.Is(err, blobfs.ErrDiskFull) {
 			return err
 		}
-		s.deleteBlobs(ctx)
-		if s.deletions.count() == before {
+		d.run(ctx)
+		if d.count() == before {
 			return err
 		}
 	}
 }
 
-// deleteBlobs processes the queue until it is empty or ctx has ended.
-func (s *Server) deleteBlobs(ctx context.Context) {
-	d := s.deletions
+// run processes the queue until it is empty or ctx has ended.
+func (d *deletions) run(ctx context.Context) {
 	d.working.Lock()
 	defer d.working.Unlock()
 	for ctx.Err() == nil {
@@ -95,37 +101,38 @@ func (s *Server) deleteBlobs(ctx context.Context) {
 			return
 		}
 		if x.log {
-			s.deleteLog(ctx, x.id)
+			d.deleteLog(ctx, x.id)
 			continue
 		}
-		if err := s.cfg.Blobs.Delete(context.Background(), x.id); err != nil {
+		if err := d.blobs.Delete(context.Background(), x.id); err != nil {
 			// The next start finds it among the blobs that no metadata names.
-			s.log.Warn("sstable not deleted", "blob", x.id.String(), "err", err)
+			d.log.Warn("sstable not deleted", "blob", x.id.String(), "err", err)
 		}
 	}
 }
 
 // deleteLog removes an abandoned log, or queues it again later. If the server ends before, the log
 // is removed with the server's other logs.
-func (s *Server) deleteLog(ctx context.Context, id blobfs.ID) {
+func (d *deletions) deleteLog(ctx context.Context, id blobfs.ID) {
 	ctx, cancel := context.WithTimeout(ctx, deleteLogTimeout)
 	defer cancel()
-	err := s.cfg.Blobs.RemoveLog(ctx, id)
+	err := d.blobs.RemoveLog(ctx, id)
 	if err == nil || errors.Is(err, blobfs.ErrNoLog) {
 		return
 	}
 	if ctx.Err() == nil {
-		s.log.Warn("abandoned commit log not removed", "log", id.String(), "err", err, "retry_in", retryPauseMax)
+		d.log.Warn("abandoned commit log not removed", "log", id.String(), "err", err, "retry_in", retryPauseMax)
 	}
-	time.AfterFunc(retryPauseMax, func() { s.deletions.addLog(id) })
+	time.AfterFunc(retryPauseMax, func() { d.addLog(id) })
 }
 
-func (s *Server) deleteLoop() {
+// loop processes the queue until ctx ends.
+func (d *deletions) loop(ctx context.Context) {
 	for {
 		select {
-		case <-s.deletions.wake:
-			s.deleteBlobs(s.ctx)
-		case <-s.closing:
+		case <-d.wake:
+			d.run(ctx)
+		case <-ctx.Done():
 			return
 		}
 	}

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 )
 
 // heldDeletes are blobs whose deletion blocks until gate is closed.
 type heldDeletes struct {
-	Blobs
+	storage.Blobs
 	gate    chan struct{}
 	deleted atomic.Int64
 }
@@ -28,7 +30,7 @@ func (b *heldDeletes) Delete(ctx context.Context, id blobfs.ID) error {
 func TestDeletionsHoldUpNobody(t *testing.T) {
 	e := newEnv(t, Config{}, "f:")
 	held := &heldDeletes{Blobs: e.Server.cfg.Blobs, gate: make(chan struct{})}
-	e.Server.cfg.Blobs = held
+	e.Server.useBlobs(held)
 	within := func(what string, f func() error) {
 		t.Helper()
 		done := make(chan error, 1)

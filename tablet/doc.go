@@ -9,9 +9,9 @@
 //	                           SSTables ◀── view: memtables + SSTables,
 //	                        merging, major            merged row by row
 //
-// The package depends on the rest of the system through interfaces: Blobs (SSTables and commit
-// logs), Metadata (METADATA rows), Schemas (table schemas), Access (what a caller may see and
-// change) and a clock.
+// The package depends on the rest of the system through interfaces: storage.Blobs (SSTables
+// and commit logs), Metadata (METADATA rows), Schemas (table schemas), Access (what a caller may see
+// and change) and a clock.
 //
 // # Nouns
 //
@@ -24,9 +24,8 @@
 //     that number once, so it sees whole mutations only.
 //   - The redo point of a tablet is the sequence number up to which its entries are in files.
 //     Recovery replays the log above it.
-//   - A run is a piece of a dead server's log, sorted by table and internal key. SortLog writes it,
-//     and Load reads a tablet's part of it. OpenRuns shares open runs among loads, so that each is
-//     opened once.
+//   - A run is a piece of a dead server's log, sorted by table and internal key: see sortedrun.
+//     Load reads a tablet's part of it.
 //   - A write fence stops writes to a tablet while it is unloaded, split or merged.
 //
 // # Semantics
@@ -106,10 +105,10 @@
 //	minorLoop                  started by Open, stopped by Close; runs minor compactions
 //	mergeLoop                  the same; runs merging and major compactions
 //	compactions of a loop      one goroutine each, one at work per loop; more exist only while
-//	                           they wait for METADATA, the log or a lock: see workSlot
+//	                           they wait for METADATA, the log or a lock: see sched.Slot
 //	timerLoop                  the same as minorLoop; checks periodically for work that is due
 //	pinLoop                    the same; loads files of in-memory groups into memory
-//	deleteLoop                 the same; deletes the blobs of replaced files, and abandoned logs
+//	deletions.loop             the same; deletes the blobs of replaced files, and abandoned logs
 //	Config.OnFailure           called once when the commit log has failed; not joined
 //
 // Every queue holds each tablet at most once. Writers that get no memory within OverloadWait fail

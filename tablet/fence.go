@@ -43,7 +43,7 @@ func (t *Tablet) fenceWrites(ctx context.Context) error {
 	}
 	t.mu.Unlock()
 	t.server.signalMemory() // wake writers that wait for memory while holding a latch, so that they release it
-	if err := t.latches.passAll(ctx); err != nil {
+	if err := t.latches.PassAll(ctx); err != nil {
 		t.liftFence()
 		return err
 	}

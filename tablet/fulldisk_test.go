@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
@@ -35,7 +39,9 @@ func newFullCluster(t *testing.T) *fullCluster {
 	return f
 }
 
-func (f *fullCluster) blobs(i int) Blobs { return OnReplicatedStore(f.stores[i], fmt.Sprint("s", i)) }
+func (f *fullCluster) blobs(i int) storage.Blobs {
+	return storage.OnReplicatedStore(f.stores[i], fmt.Sprint("s", i))
+}
 
 // start starts server i.
 func (f *fullCluster) start(i int, cfg Config) *Server {
@@ -55,7 +61,7 @@ func (f *fullCluster) start(i int, cfg Config) *Server {
 }
 
 // load loads a tablet on server i.
-func (f *fullCluster) load(s *Server, i int, end string, runs []Run, recovered func()) {
+func (f *fullCluster) load(s *Server, i int, end string, runs []sortedrun.Run, recovered func()) {
 	f.t.Helper()
 	f.meta.assign(metaKey(1, []byte(end)), fmt.Sprint("s", i))
 	all, err := f.meta.loads()
@@ -162,9 +168,9 @@ func TestRecoveryOnFullDisks(t *testing.T) {
 
 	ids, err := f.stores[1].ReplicatedLogs().List(t.Context(), "s0")
 	noError(t, err)
-	var runs []Run
+	var runs []sortedrun.Run
 	var runBlobs []blobfs.ID
-	open := NewOpenRuns(f.blobs(1))
+	open := sortedrun.NewOpenRuns(f.blobs(1))
 	for _, id := range ids {
 		pieces, err := f.stores[1].ReplicatedLogs().End(t.Context(), "s0", id, fullExtent)
 		noError(t, err)
@@ -253,7 +259,7 @@ func TestHighPriorityTabletOnFullDisks(t *testing.T) {
 	f := newFullCluster(t)
 	f.fill()
 	cfg := Config{MemtablesBytesMax: 1 << 20, MemtableBytes: 64 << 10, LogBytesMax: 1 << 20, LogLater: true}
-	cfg.Blobs = OnHighPriorityStore(f.stores[0], "s0")
+	cfg.Blobs = storage.OnHighPriorityStore(f.stores[0], "s0")
 	s := f.start(0, cfg)
 	f.highPriority = true
 	f.load(s, 0, "m", nil, nil)

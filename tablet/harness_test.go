@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/table"
@@ -324,7 +326,7 @@ func (e *env) tryOpen() error {
 		return err
 	}
 	cfg := e.cfg
-	cfg.Blobs, cfg.Metadata, cfg.Now = watchedBlobs{OnStore(store), &e.reads}, e.meta, e.clock.now
+	cfg.Blobs, cfg.Metadata, cfg.Now = watchedBlobs{storage.OnStore(store), &e.reads}, e.meta, e.clock.now
 	cfg.NewTabletID = func(context.Context) (uint64, error) { return e.nextID.Add(1), nil }
 	loads, err := e.meta.loads()
 	if err != nil {
@@ -449,3 +451,6 @@ func soakRuns(n int) int {
 	}
 	return n
 }
+
+// useBlobs replaces the block store of a server.
+func (s *Server) useBlobs(b storage.Blobs) { s.cfg.Blobs, s.deletions.blobs = b, b }

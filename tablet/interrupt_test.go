@@ -5,18 +5,20 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // heldBlobs blocks Create once it is armed, like a store that waits for its nodes. The error of
 // Create is only that the caller's context has ended.
 type heldBlobs struct {
-	Blobs
+	storage.Blobs
 	armed  chan struct{} // closed when Create should block
 	called chan struct{} // closed by the first blocked call
 	once   sync.Once
 }
 
-func (b *heldBlobs) Create(ctx context.Context) (BlobWriter, error) {
+func (b *heldBlobs) Create(ctx context.Context) (storage.BlobWriter, error) {
 	select {
 	case <-b.armed:
 	default:
@@ -47,7 +49,7 @@ func TestInterruptedCompactionGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &heldBlobs{Blobs: s.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
-	s.cfg.Blobs = b
+	s.useBlobs(b)
 	close(b.armed)
 	compacted := make(chan error, 1)
 	go func() { compacted <- s.Compact(ctx, "t", true) }()

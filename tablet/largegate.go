@@ -70,7 +70,7 @@ func (r *rows) Enter(bytes int) error {
 	}
 	if int64(bytes)+r.largeBytes() > r.reserved {
 		for _, it := range r.iters {
-			it.LetGo()
+			it.ReleaseValue()
 		}
 	}
 	return nil

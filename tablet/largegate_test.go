@@ -154,7 +154,7 @@ func TestWaitForMemoryHoldsNoMemtable(t *testing.T) {
 		"bounded scan": func(e *env, emit Emit) error {
 			var rg Range
 			for looked := 0; ; {
-				most := Most{Rows: 1}
+				most := ScanBounds{Rows: 1}
 				next, err := e.For(nil).Scan(ctx, testTable, rg, nil, &most, emit)
 				if looked += most.Looked; err != nil || next == nil {
 					if looked != rows && looked != rows+1 { // zzz, which is filtered out, may be present by then
@@ -223,7 +223,7 @@ func TestTabletUnloadedWhileScanWaits(t *testing.T) {
 	type end struct {
 		next []byte
 		err  error
-		most Most
+		most ScanBounds
 	}
 	ended := make(chan end, 1)
 	scan := func() {

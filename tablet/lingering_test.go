@@ -85,7 +85,7 @@ func TestCompactionsHoldNoMemtables(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &heldBlobs{Blobs: e.Server.cfg.Blobs, armed: make(chan struct{}), called: make(chan struct{})}
-	e.Server.cfg.Blobs = b
+	e.Server.useBlobs(b)
 	close(b.armed)
 	tab, compacted := e.allTablets()[0], make(chan error, 1)
 	go func() { compacted <- tab.major(e.ctx) }()

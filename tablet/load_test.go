@@ -318,8 +318,8 @@ func TestFenceWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := x.latches.of([]byte("row")) // as held by a writer that is about to commit
-	l.lockShared()
+	l := x.latches.Of([]byte("row")) // as held by a writer that is about to commit
+	l.LockShared()
 	fenced := make(chan struct{})
 	go func() {
 		noError(t, x.fenceWrites(t.Context()))
@@ -330,7 +330,7 @@ func TestFenceWaits(t *testing.T) {
 		t.Fatal("fenced with a writer before its commit")
 	case <-time.After(20 * time.Millisecond):
 	}
-	l.unlockShared()
+	l.UnlockShared()
 	<-fenced
 	next := s.commits.Next()
 	answered := make(chan error, 1)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/tablet/sched"
+
 	"github.com/steledb/stele/blobfs"
 )
 
@@ -236,7 +238,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 		w := writers[name]
 		if w == nil {
 			var err error
-			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, pacer.step); err != nil {
+			if w, err = t.newFileWriter(ctx, groupOf(schema, name), bytes, false, pacer.Step); err != nil {
 				return err
 			}
 			writers[name] = w
@@ -262,7 +264,7 @@ func (t *Tablet) rewrite(ctx context.Context, schema *schema, old []*file, fullH
 	}
 	defer release()
 	c.judge.init(s.gcNow(), math.MaxUint64)
-	sources, large := rewriteSources(old, budget, pacer.step)
+	sources, large := rewriteSources(old, budget, pacer.Step)
 	defer large.close()
 	c.merge.reset(sources)
 	if err := c.run(); err != nil {
@@ -322,7 +324,7 @@ func (t *Tablet) flush(ctx context.Context) error {
 // replaced files are deleted. It may be interrupted at any time. Errors: api.ErrNoTable,
 // api.ErrNotServing, ErrClosed, blobfs.ErrDiskFull.
 func (s *Server) Compact(ctx context.Context, tableName string, major bool) error {
-	defer s.deleteBlobs(ctx)
+	defer s.deletions.run(ctx)
 	for end, last := []byte(nil), false; !last; {
 		tablets, err := s.tablets(tableName)
 		if err != nil {
@@ -350,7 +352,7 @@ func (s *Server) Compact(ctx context.Context, tableName string, major bool) erro
 // CompactTablet is Compact for one tablet. Errors: api.ErrNotServing, ErrClosed,
 // blobfs.ErrDiskFull, ctx's.
 func (s *Server) CompactTablet(ctx context.Context, r Ref, major bool) error {
-	defer s.deleteBlobs(ctx)
+	defer s.deletions.run(ctx)
 	for {
 		t, err := s.tablet(r)
 		if err != nil {
@@ -369,7 +371,7 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	if err := t.flush(ctx); err != nil {
 		return err
 	}
-	return t.server.withDiskSpace(ctx, func() error {
+	return t.server.deletions.withDiskSpace(ctx, func() error {
 		if major {
 			return t.major(ctx)
 		}
@@ -377,25 +379,25 @@ func (t *Tablet) flushAndCompact(ctx context.Context, major bool) error {
 	})
 }
 
-// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see workSlot.
+// mergeLoop runs the merging and major compactions that are due, one tablet at a time: see sched.Slot.
 func (s *Server) mergeLoop() {
-	slot := newWorkSlot()
+	slot := sched.NewSlot()
 	for {
 		select {
 		case <-s.closing:
 			return
-		case <-s.mergeQueue.wake:
+		case <-s.mergeQueue.Wake:
 		}
 		for {
-			slot.acquire()
-			t := s.mergeQueue.take()
+			slot.Acquire()
+			t := s.mergeQueue.Take()
 			if t == nil {
-				slot.release()
+				slot.Release()
 				break
 			}
 			s.background.Go(func() {
-				defer slot.release()
-				s.mergeQueued(slot.with(s.ctx), t)
+				defer slot.Release()
+				s.mergeQueued(slot.With(s.ctx), t)
 			})
 		}
 	}
@@ -404,21 +406,21 @@ func (s *Server) mergeLoop() {
 // mergeQueued compacts a tablet, or queues it again.
 func (s *Server) mergeQueued(ctx context.Context, t *Tablet) {
 	free := true
-	err := s.withDiskSpace(ctx, func() (err error) {
+	err := s.deletions.withDiskSpace(ctx, func() (err error) {
 		free, err = t.mergeIfFree(ctx)
 		return err
 	})
 	switch {
 	case !free:
-		time.AfterFunc(busyPause, func() { s.mergeQueue.add(t) })
+		time.AfterFunc(busyPause, func() { s.mergeQueue.Add(t) })
 	case err == nil || errors.Is(err, errUnloaded):
 	case errors.Is(err, errInterrupted):
-		s.mergeQueue.add(t) // it may still be served; the interrupting caller holds mergeMu
+		s.mergeQueue.Add(t) // it may still be served; the interrupting caller holds mergeMu
 	case s.ctx.Err() != nil:
 	default:
 		s.log.Error("compaction failed", "tablet", t.id, "err", err)
 		if errors.Is(err, blobfs.ErrDiskFull) { // other errors, such as corrupt files, wait for the timer
-			s.mergeQueue.add(t)
+			s.mergeQueue.Add(t)
 			s.sleep(retryPauseMax)
 		}
 	}
@@ -444,12 +446,12 @@ func (s *Server) timerLoop() {
 			return
 		case <-weak.C:
 			if s.logIsWeak() {
-				s.minorQueue.wakeUp()
+				s.minorQueue.WakeUp()
 			}
 			continue
 		case <-tick.C:
 		}
-		s.minorQueue.wakeUp()
+		s.minorQueue.WakeUp()
 		s.checkSplits(max(time.Since(last), time.Millisecond))
 		last = time.Now()
 		s.queueDueMajors()
@@ -461,7 +463,7 @@ func (s *Server) queueDueMajors() {
 	now := s.cfg.Now()
 	for _, t := range s.allTablets() {
 		if !now.Before(t.majorDue()) || t.stalled.Load() {
-			s.mergeQueue.add(t)
+			s.mergeQueue.Add(t)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package tablet
 import (
 	"bytes"
 
+	"github.com/steledb/stele/tablet/ikey"
+	"github.com/steledb/stele/tablet/memtable"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -149,4 +151,252 @@ func (m *merge) down(i int) {
 		m.heap[i], m.heap[small] = m.heap[small], m.heap[i]
 		i = small
 	}
+}
+
+// The filter name of an SSTable identifies the key prefixes in its Bloom filter: row parts, or also
+// row parts with family and column parts.
+const (
+	filterNameRow       = "row"
+	filterNameRowColumn = "row+column"
+)
+
+// rowPrefixes and rowColumnPrefixes append the lengths of the key prefixes that go into the Bloom
+// filter.
+func rowPrefixes(key []byte, dst []int) []int {
+	if n := ikey.RowLen(key); n > 0 {
+		dst = append(dst, n)
+	}
+	return dst
+}
+
+func rowColumnPrefixes(key []byte, dst []int) []int {
+	p, err := ikey.Split(key)
+	if err != nil {
+		return dst
+	}
+	dst = append(dst, p.Row)
+	if p.Column > p.Family {
+		dst = append(dst, p.Column)
+	}
+	return dst
+}
+
+// FilterPrefixes returns the function for the key prefixes in a Bloom filter of that name, or nil
+// if the name is unknown. See sstable.VerifyOptions.
+func FilterPrefixes(name string) func(key []byte, dst []int) []int {
+	switch name {
+	case filterNameRow:
+		return rowPrefixes
+	case filterNameRowColumn:
+		return rowColumnPrefixes
+	}
+	return nil
+}
+
+// memSource is a memtable as a source.
+type memSource struct{ memtable.Iter }
+
+func (memSource) Err() error { return nil }
+
+// bounded limits a source to keys at or above lo and below hi; nil means no bound.
+type bounded struct {
+	source
+	lo, hi []byte
+}
+
+// boundedSource limits src to the rows start < row <= end.
+func boundedSource(src source, start, end []byte) source {
+	if len(start) == 0 && len(end) == 0 {
+		return src
+	}
+	b := &bounded{source: src}
+	b.lo, b.hi = rowBounds(start, end)
+	return b
+}
+
+func (b *bounded) First() bool {
+	if b.lo == nil {
+		return b.in(b.source.First())
+	}
+	return b.in(b.source.SeekGE(b.lo))
+}
+
+func (b *bounded) SeekGE(key []byte) bool {
+	if bytes.Compare(key, b.lo) < 0 {
+		key = b.lo
+	}
+	return b.in(b.source.SeekGE(key))
+}
+
+func (b *bounded) Next() bool { return b.in(b.source.Next()) }
+
+func (b *bounded) in(ok bool) bool {
+	return ok && (b.hi == nil || bytes.Compare(b.source.Key(), b.hi) < 0)
+}
+
+// newer limits a source to entries with sequence numbers above than.
+type newer struct {
+	source
+	than uint64
+	err  error
+}
+
+func (n *newer) First() bool            { return n.settle(n.source.First()) }
+func (n *newer) SeekGE(key []byte) bool { return n.settle(n.source.SeekGE(key)) }
+func (n *newer) Next() bool             { return n.settle(n.source.Next()) }
+
+func (n *newer) settle(ok bool) bool {
+	for ; ok; ok = n.source.Next() {
+		key := n.source.Key()
+		if len(key) < ikey.MinLen {
+			n.err = ikey.ErrBadKey
+			return false
+		}
+		if ikey.Seq(key) > n.than {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *newer) Err() error {
+	if n.err != nil {
+		return n.err
+	}
+	return n.source.Err()
+}
+
+// distinct merges sources and returns duplicate entries once.
+type distinct struct {
+	merge merge
+	last  []byte
+}
+
+func (d *distinct) First() bool { d.merge.first(); return d.merge.valid() }
+
+func (d *distinct) SeekGE(key []byte) bool { d.merge.seekGE(key); return d.merge.valid() }
+
+func (d *distinct) Next() bool {
+	d.last = append(d.last[:0], d.merge.key()...)
+	for d.merge.next(); d.merge.valid() && bytes.Equal(d.merge.key(), d.last); d.merge.next() {
+	}
+	return d.merge.valid()
+}
+
+func (d *distinct) Key() []byte   { return d.merge.key() }
+func (d *distinct) Value() []byte { return d.merge.value() }
+func (d *distinct) Err() error    { return d.merge.err }
+
+// point is the row, or the column of a row, that a point read looks up, as key parts for the Bloom
+// filters.
+type point struct {
+	key    []byte // of the row
+	row    []byte // row part
+	column []byte // row, family and column part; nil for the whole row
+}
+
+// mayHold reports whether f may hold an entry that a read of p must see.
+func (p *point) mayHold(f *file) bool {
+	if f.inner && !f.meta.holds(p.key) {
+		return false
+	}
+	if !f.table.MayContain(p.row) {
+		return false
+	}
+	// Deletions of rows and families are not filed under columns: a file that has any must be read.
+	if p.column != nil && f.meta.RowDeletions == 0 && f.columnFilter {
+		return f.table.MayContain(p.column)
+	}
+	return true
+}
+
+// sourcesOf appends the sources of v that a read must merge. p is nil for a scan.
+func (r *rows) sourcesOf(v *view, p *point, opts sstable.IterOptions) {
+	r.addMem(v.active)
+	for _, m := range v.frozen {
+		r.addMem(m)
+	}
+	for i := range v.groups {
+		g := &v.groups[i]
+		if !g.holds(&r.selection, r.schema) {
+			continue
+		}
+		inMemory := r.schema.keepsInMemory(g.name)
+		for _, f := range g.files {
+			if p != nil && !p.mayHold(f) {
+				continue
+			}
+			switch {
+			case inMemory:
+				f.opened.server.pins.request(f)
+			case p != nil:
+				if e, ok := f.table.Entries(p.row); ok {
+					r.addEntries(e)
+					continue
+				}
+			}
+			it := f.table.NewIter(opts)
+			r.iters = append(r.iters, it)
+			if p == nil && f.inner {
+				r.sources = append(r.sources, boundedSource(it, f.meta.Start, f.meta.End))
+				continue
+			}
+			r.sources = append(r.sources, it)
+		}
+	}
+}
+
+func (r *rows) addMem(m *mem) {
+	if m.Len() == 0 {
+		return
+	}
+	if len(r.mems) == cap(r.mems) {
+		r.mems = append(r.mems, &memSource{})
+	} else if r.mems = r.mems[:len(r.mems)+1]; r.mems[len(r.mems)-1] == nil {
+		r.mems[len(r.mems)-1] = &memSource{}
+	}
+	src := r.mems[len(r.mems)-1]
+	src.Iter = m.Iter()
+	r.sources = append(r.sources, src)
+}
+
+// addEntries adds the entries of a row in a file that the scan cache holds.
+func (r *rows) addEntries(e sstable.Entries) {
+	if e.Empty() {
+		return
+	}
+	if len(r.cached) == cap(r.cached) {
+		r.cached = append(r.cached, &sstable.EntriesIter{})
+	} else if r.cached = r.cached[:len(r.cached)+1]; r.cached[len(r.cached)-1] == nil {
+		r.cached[len(r.cached)-1] = &sstable.EntriesIter{}
+	}
+	it := r.cached[len(r.cached)-1]
+	it.Reset(e)
+	r.sources = append(r.sources, it)
+}
+
+// keepEntries offers the entries of the row to the scan cache. It moves the sources.
+func (r *rows) keepEntries(row []byte) {
+	for _, it := range r.iters {
+		it.Keep(row)
+	}
+}
+
+// closeSources closes the iterators and drops the references to their data.
+func (r *rows) closeSources() {
+	for i, it := range r.iters {
+		it.Close()
+		r.iters[i] = nil
+	}
+	for _, m := range r.mems {
+		m.Iter = memtable.Iter{}
+	}
+	r.releaseMemory()
+	for _, c := range r.cached {
+		c.Reset(sstable.Entries{})
+	}
+	clear(r.sources)
+	clear(r.merge.heap[:cap(r.merge.heap)])
+	r.iters, r.mems, r.cached, r.sources = r.iters[:0], r.mems[:0], r.cached[:0], r.sources[:0]
+	r.merge.reset(nil)
 }

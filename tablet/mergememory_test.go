@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/table"
 )
 
@@ -280,11 +282,11 @@ func TestCacheShrinks(t *testing.T) {
 
 // createsWatched calls created for each file of a minor compaction.
 type createsWatched struct {
-	Blobs
+	storage.Blobs
 	created func()
 }
 
-func (b createsWatched) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+func (b createsWatched) CreateHighPriority(ctx context.Context, bytes int64) (storage.BlobWriter, error) {
 	b.created()
 	return b.Blobs.CreateHighPriority(ctx, bytes)
 }
@@ -299,7 +301,7 @@ func TestMinorMemory(t *testing.T) {
 	e.mustApply("row", table.Set("f", nil, 1, make([]byte, value)))
 	e.mustApply("small", table.Set("f", nil, 1, []byte("x")))
 	before := e.memory.cache.Stats().Budget
-	e.Server.cfg.Blobs = createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }}
+	e.Server.useBlobs(createsWatched{e.Server.cfg.Blobs, func() { least.Store(min(least.Load(), e.memory.cache.Stats().Budget)) }})
 	if err := e.Compact(t.Context(), testTable, false); err != nil {
 		t.Fatal(err)
 	}

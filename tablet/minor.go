@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/tablet/sched"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/planted"
 )
@@ -59,7 +61,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	}
 	huge := writeBytes(largest)
 	t.server.memory.addWorking(huge)
-	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).step)
+	files, err := t.writeSources(ctx, v, sources, bytes, t.newMinorPacer(ctx).Step)
 	t.server.memory.addWorking(-huge)
 	if err != nil {
 		return err
@@ -76,7 +78,7 @@ func (t *Tablet) minorOnce(ctx context.Context) error {
 	for _, m := range v.frozen {
 		m.release()
 		if m.onWritten != nil {
-			withoutSlot(ctx, m.onWritten)
+			sched.WithoutSlot(ctx, m.onWritten)
 		}
 	}
 	t.server.stats.minors.Add(1)
@@ -175,12 +177,12 @@ func (t *Tablet) writeSources(ctx context.Context, v *view, sources []source, by
 // minorLoop writes out frozen memtables. It also freezes memtables: under memory pressure the
 // largest one, and when the commit log grows too long the one with its oldest record.
 func (s *Server) minorLoop() {
-	w := minorWork{s: s, slot: newWorkSlot()}
+	w := minorWork{s: s, slot: sched.NewSlot()}
 	for {
 		select {
 		case <-s.closing:
 			return
-		case <-s.minorQueue.wake:
+		case <-s.minorQueue.Wake:
 		}
 		for more := true; more; {
 			more = w.next()
@@ -188,26 +190,26 @@ func (s *Server) minorLoop() {
 	}
 }
 
-// minorWork is the state of minorLoop, which works on one tablet at a time: see workSlot.
+// minorWork is the state of minorLoop, which works on one tablet at a time: see sched.Slot.
 type minorWork struct {
 	s    *Server
-	slot workSlot
+	slot sched.Slot
 	// stuck is the tablet whose failure is reported as blocking writes. Guarded by slot.
 	stuck *Tablet
 }
 
 // next starts writing out a tablet, or freezes a memtable. It returns false if neither is due.
 func (w *minorWork) next() bool {
-	w.slot.acquire()
-	t := w.s.minorQueue.take()
+	w.slot.Acquire()
+	t := w.s.minorQueue.Take()
 	if t == nil {
-		defer w.slot.release()
+		defer w.slot.Release()
 		return w.s.relieve()
 	}
 	t.minorPending.Store(true)
 	w.s.background.Go(func() {
-		defer w.s.minorQueue.wakeUp()
-		defer w.slot.release()
+		defer w.s.minorQueue.WakeUp()
+		defer w.slot.Release()
 		w.write(t)
 	})
 	return true
@@ -220,10 +222,10 @@ func (w *minorWork) write(t *Tablet) {
 	again := func(pause time.Duration) {
 		time.AfterFunc(pause, func() {
 			t.minorPending.Store(false)
-			s.minorQueue.add(t)
+			s.minorQueue.Add(t)
 		})
 	}
-	free, err := t.minorIfFree(w.slot.with(s.ctx))
+	free, err := t.minorIfFree(w.slot.With(s.ctx))
 	switch {
 	case !free:
 		again(busyPause)
@@ -233,7 +235,7 @@ func (w *minorWork) write(t *Tablet) {
 		if w.stuck == t || s.writesBlocked() != nil { // a full disk has space again
 			s.blocked.Store(nil)
 		}
-		s.mergeQueue.add(t)
+		s.mergeQueue.Add(t)
 		s.releaseLogs()
 	case s.ctx.Err() != nil:
 	default:

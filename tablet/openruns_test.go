@@ -10,6 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -17,12 +21,12 @@ import (
 
 // openings counts opened and closed blobs, and can be made to fail.
 type openings struct {
-	Blobs
+	storage.Blobs
 	opened, closed atomic.Int64
 	fail           atomic.Pointer[error]
 }
 
-func (o *openings) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+func (o *openings) OpenBlob(ctx context.Context, h blobfs.Handle) (storage.BlobReader, error) {
 	if err := o.fail.Load(); err != nil {
 		return nil, *err
 	}
@@ -32,7 +36,7 @@ func (o *openings) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, e
 }
 
 type closing struct {
-	BlobReader
+	storage.BlobReader
 	o *openings
 }
 
@@ -49,7 +53,7 @@ func (c closing) ReadChecked(p []byte, off int64, ok func(p []byte) error) error
 }
 
 // sortedRuns creates n runs of table 16 with one row each.
-func sortedRuns(t *testing.T, blobs Blobs, n int) (runs []RunMeta) {
+func sortedRuns(t *testing.T, blobs storage.Blobs, n int) (runs []sortedrun.Meta) {
 	t.Helper()
 	for i := range n {
 		var p payloads
@@ -69,7 +73,7 @@ func sortedRuns(t *testing.T, blobs Blobs, n int) (runs []RunMeta) {
 }
 
 // readRun reads the only entry of a run of sortedRuns.
-func readRun(ctx context.Context, r Run) error {
+func readRun(ctx context.Context, r sortedrun.Run) error {
 	e, err := r.Entries(ctx, 16, nil, nil)
 	if err != nil {
 		return err
@@ -88,10 +92,10 @@ func TestOpenRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	runs := sortedRuns(t, OnStore(store), openRunsMax+20)
+	runs := sortedRuns(t, storage.OnStore(store), sortedrun.OpenMax+20)
 	synctest.Test(t, func(t *testing.T) {
-		blobs := &openings{Blobs: OnStore(store)}
-		open := NewOpenRuns(blobs)
+		blobs := &openings{Blobs: storage.OnStore(store)}
+		open := sortedrun.NewOpenRuns(blobs)
 		expect := func(what string, opened, closed int64) {
 			t.Helper()
 			if o, c := blobs.opened.Load(), blobs.closed.Load(); o != opened || c != closed {
@@ -121,21 +125,21 @@ func TestOpenRuns(t *testing.T) {
 		}
 		expect("a run that cannot be read", 3, 1)
 		blobs.fail.Store(nil)
-		for _, r := range []Run{open.Run(runs[0]), other} {
+		for _, r := range []sortedrun.Run{open.Run(runs[0]), other} {
 			if err := readRun(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
 		expect("runs that can be read again", 5, 1)
 
-		time.Sleep(openRunIdle/2 + time.Second)
+		time.Sleep(sortedrun.OpenIdle/2 + time.Second)
 		if err := readRun(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(openRunIdle/2 + time.Second)
+		time.Sleep(sortedrun.OpenIdle/2 + time.Second)
 		synctest.Wait()
 		expect("idle runs", 5, 4)
-		time.Sleep(2 * openRunIdle)
+		time.Sleep(2 * sortedrun.OpenIdle)
 		expect("the last", 5, 5)
 
 		held, err := open.Run(runs[0]).Entries(t.Context(), 16, nil, nil)
@@ -148,7 +152,7 @@ func TestOpenRuns(t *testing.T) {
 			}
 		}
 		n := int64(len(runs))
-		expect("more than are kept", 5+n, 5+n-openRunsMax)
+		expect("more than are kept", 5+n, 5+n-sortedrun.OpenMax)
 		open.Close()
 		expect("all but the one in use", 5+n, 5+n-1)
 		if !held.First() {
@@ -178,9 +182,9 @@ func TestRunRecordsLargest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	blobs := OnStore(store)
-	var runs []Run
-	open := NewOpenRuns(blobs)
+	blobs := storage.OnStore(store)
+	var runs []sortedrun.Run
+	open := sortedrun.NewOpenRuns(blobs)
 	defer open.Close()
 	const value, most = 1 << 20, 3 << 20
 	for i, size := range []int{value, 10, most} {
@@ -210,7 +214,7 @@ func TestRunRecordsLargest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*runReadAhead+4*most); got != want {
+	if got, want := before-e.memory.cache.Stats().Budget, int64(len(runs)*2*sortedrun.ReadAheadBytes+4*most); got != want {
 		t.Errorf("a load reserves %d bytes, want %d", got, want)
 	}
 }

@@ -25,7 +25,7 @@ func newPinWorld(t *testing.T, cacheBytes int64) *pinWorld {
 	f := newCluster(t, Config{CacheBytes: cacheBytes}, 1, "m:group=small,in-memory", "f:")
 	w := &pinWorld{t: t, cluster: f, s: f.servers[0]}
 	w.blobs = &countedBlobs{Blobs: w.s.cfg.Blobs}
-	w.s.cfg.Blobs = w.blobs
+	w.s.useBlobs(w.blobs)
 	return w
 }
 

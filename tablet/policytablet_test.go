@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/ikey"
@@ -35,12 +37,12 @@ func (c *countedFiles) add(n int64) {
 	c.mu.most = max(c.mu.most, c.mu.there)
 }
 
-func (c *countedFiles) Create(ctx context.Context) (BlobWriter, error) {
+func (c *countedFiles) Create(ctx context.Context) (storage.BlobWriter, error) {
 	w, err := c.countedBlobs.Create(ctx)
 	return &countedWriter{BlobWriter: w, of: c}, err
 }
 
-func (c *countedFiles) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+func (c *countedFiles) CreateHighPriority(ctx context.Context, bytes int64) (storage.BlobWriter, error) {
 	w, err := c.countedBlobs.CreateHighPriority(ctx, bytes)
 	return &countedWriter{BlobWriter: w, of: c}, err
 }
@@ -56,7 +58,7 @@ func (c *countedFiles) Delete(ctx context.Context, id blobfs.ID) error {
 
 // countedWriter is for blobs that are sealed: no compaction of these tests is aborted.
 type countedWriter struct {
-	BlobWriter
+	storage.BlobWriter
 	of     *countedFiles
 	length int64
 }
@@ -122,7 +124,7 @@ func newPolicyTablet(t testing.TB, p mergePolicy, memtable int, cache int64, opt
 		pick: func(sizes []int64, _ int) (from, to int) { return p.pick(sizes) },
 	}, "f:versions=1,group=values,block=8KiB"+options)
 	m := &policyTablet{env: e, memtable: memtable, rng: rand.New(rand.NewPCG(7, 7)), files: newCountedFiles(e.countReads())}
-	e.Server.cfg.Blobs = m.files
+	e.Server.useBlobs(m.files)
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
@@ -216,7 +217,7 @@ func (rg *Range) passed(key []byte) bool { return rg.End != nil && string(key) >
 //
 // A scan that reaches a row that is not served here ends with api.ErrNotServing and that row as
 // next. The emitted rows are then all rows before it.
-func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *Most, emit Emit) (next []byte, err error) {
+func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Program, most *ScanBounds, emit Emit) (next []byte, err error) {
 	// of the first tablet; while it is current, all tablets have the same
 	var sc *schema
 	if as.a != nil {
@@ -289,7 +290,7 @@ func (as For) Scan(ctx context.Context, tableName string, rg Range, f *table.Pro
 
 // scan reads the part of a range that is in t. With errNoMemory it returns the key of the row that
 // lacked memory, if it has reached one.
-func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *Most, emit Emit) ([]byte, error) {
+func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program, most *ScanBounds, emit Emit) ([]byte, error) {
 	v, snap, err := t.acquire()
 	if err != nil {
 		return nil, err
@@ -343,4 +344,61 @@ func (r *reader) scan(ctx context.Context, t *Tablet, rg Range, f *table.Program
 			return nil, err
 		}
 	}
+}
+
+// ScanBounds bounds the work of one Scan, which may end without a result. A scan reads at least one row,
+// and whole rows only.
+type ScanBounds struct {
+	Rows  int       // rows read; 0 means no bound
+	Until time.Time // approximate deadline; zero means no bound
+
+	// Looked is the number of rows read, including those without a result. A caller must not learn
+	// the number of rows that it may not see. If Partly is set, Looked is 0, Rows does not apply,
+	// and the key to resume at must not be sent to the caller.
+	Looked int
+	Partly bool // the caller may not see the whole table
+	// Table is the id of the scanned table; 0 if no tablet of it was found.
+	Table uint64
+	// Inside is set if a scan that ended with api.ErrNotServing did so inside a tablet that was
+	// served before.
+	Inside bool
+
+	begun, late bool
+}
+
+// enough reports whether the scan ends before the next row. Otherwise it counts that row.
+func (m *ScanBounds) enough() bool {
+	if m.begun && (m.late || m.Rows > 0 && m.Looked >= m.Rows) {
+		return true
+	}
+	m.begun = true
+	if !m.Partly {
+		m.Looked++
+	}
+	return false
+}
+
+// again uncounts the current row, which will be read again.
+func (m *ScanBounds) again() {
+	if m == nil {
+		return
+	}
+	m.begun = false
+	if !m.Partly {
+		m.Looked--
+	}
+}
+
+// over reports whether the deadline has passed. It reads the clock, since tablets with few rows
+// never reach checkTime otherwise.
+func (m *ScanBounds) over() bool {
+	if m != nil {
+		m.checkTime()
+	}
+	return m != nil && m.late
+}
+
+// checkTime reads the clock.
+func (m *ScanBounds) checkTime() {
+	m.late = m.late || !m.Until.IsZero() && !time.Now().Before(m.Until)
 }

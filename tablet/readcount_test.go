@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 )
 
@@ -54,11 +56,11 @@ func (c *blobReads) add(id blobfs.ID, bytes int) error {
 
 // watchedBlobs counts the reads of a block store's sealed blobs.
 type watchedBlobs struct {
-	Blobs
+	storage.Blobs
 	reads *blobReads
 }
 
-func (c watchedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+func (c watchedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (storage.BlobReader, error) {
 	r, err := c.Blobs.OpenBlob(ctx, h)
 	if err != nil {
 		return nil, err
@@ -67,7 +69,7 @@ func (c watchedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader
 }
 
 type watchedBlob struct {
-	BlobReader
+	storage.BlobReader
 	id    blobfs.ID
 	reads *blobReads
 }

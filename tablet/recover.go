@@ -8,14 +8,25 @@ import (
 	"io"
 	"slices"
 
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/commitlog"
 )
 
-// recover loads the tablets, replays the commit logs of earlier runs into their memtables and
+// logRecovery recovers a server from the commit logs of its earlier runs.
+type logRecovery struct {
+	*Server
+	byTable     map[uint64]*served // by id
+	diskWasFull bool
+}
+
+// run loads the tablets, replays the commit logs of earlier runs into their memtables and
 // begins a new log (paper §5.3).
-func (s *Server) recover(ctx context.Context, tablets []Load) error {
-	byTable := map[uint64]*served{}
+func (s *logRecovery) run(ctx context.Context, tablets []Load) error {
+	s.byTable = map[uint64]*served{}
 	next := uint64(1)
 	for _, l := range tablets {
 		t, err := s.newTablet(ctx, l)
@@ -26,7 +37,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 			t.unload(false)
 			return err
 		}
-		byTable[t.table] = (*s.tables.Load())[l.Schema.Name]
+		s.byTable[t.table] = (*s.tables.Load())[l.Schema.Name]
 		next = max(next, l.Meta.Redo+1)
 	}
 	logs, err := s.oldLogsInOrder(ctx)
@@ -34,7 +45,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 		return err
 	}
 	for _, l := range logs {
-		if l.maxSeq, err = s.replay(ctx, l.id, byTable); err != nil {
+		if l.maxSeq, err = s.replay(ctx, l.id); err != nil {
 			return fmt.Errorf("recover from commit log %s: %w", l.id, err)
 		}
 		s.oldLogs.list = append(s.oldLogs.list, l)
@@ -53,7 +64,7 @@ func (s *Server) recover(ctx context.Context, tablets []Load) error {
 
 // beginLog begins the server's commit log with the sequence number next.
 func (s *Server) beginLog(ctx context.Context, next uint64) error {
-	w := &logBlob{blobs: s.cfg.Blobs, id: blobfs.NewID(), remove: s.deletions.addLog}
+	w := storage.NewLogBlob(s.cfg.Blobs, s.deletions.addLog, ErrClosed)
 	s.logWriter = w
 	if !s.cfg.LogLater {
 		if err := s.BeginLog(ctx); err != nil {
@@ -75,7 +86,7 @@ func (s *Server) BeginLog(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	err := s.logWriter.open(ctx)
+	err := s.logWriter.Open(ctx)
 	if err != nil && !errors.Is(err, blobfs.ErrDiskFull) {
 		return fmt.Errorf("create commit log: %w", err)
 	}
@@ -85,7 +96,7 @@ func (s *Server) BeginLog(ctx context.Context) error {
 // oldLogsInOrder returns the logs of earlier runs by their first sequence numbers, each of which is
 // above all those of the log before. All older entries are then replayed before a memtable fills up
 // and is written out.
-func (s *Server) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
+func (s *logRecovery) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
 	var logs []oldLog
 	first := map[blobfs.ID]uint64{}
 	ids, err := s.cfg.Blobs.Logs(ctx)
@@ -111,7 +122,7 @@ func (s *Server) oldLogsInOrder(ctx context.Context) ([]oldLog, error) {
 }
 
 // firstSeq returns the first sequence number in a log, or 0 if it is empty.
-func (s *Server) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
+func (s *logRecovery) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
 	r, err := s.cfg.Blobs.OpenLog(ctx, id)
 	if err != nil {
 		return 0, err
@@ -131,7 +142,7 @@ func (s *Server) firstSeq(ctx context.Context, id blobfs.ID) (uint64, error) {
 // replay adds the records of a log that are in no file to the memtables of their tablets. It finds
 // the tablet by the row, since a record may be older than a split or a merge. It returns the log's
 // highest sequence number.
-func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*served) (maxSeq uint64, err error) {
+func (s *logRecovery) replay(ctx context.Context, id blobfs.ID) (maxSeq uint64, err error) {
 	r, err := s.cfg.Blobs.OpenLog(ctx, id)
 	if err != nil {
 		return 0, err
@@ -152,11 +163,11 @@ func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*se
 			}
 			last := rec.First + uint64(rec.Ops) - 1
 			maxSeq = max(maxSeq, last)
-			row, err := rowOf(rec.Body)
+			row, err := logbody.Row(rec.Body)
 			if err != nil {
 				return 0, fmt.Errorf("record %d of tablet %d: %w", rec.First, rec.Tablet, err)
 			}
-			sv := tables[rec.Table]
+			sv := s.byTable[rec.Table]
 			if sv == nil {
 				continue // of a dropped table
 			}
@@ -177,7 +188,7 @@ func (s *Server) replay(ctx context.Context, id blobfs.ID, tables map[uint64]*se
 }
 
 // spill writes out a memtable that has filled up during recovery.
-func (s *Server) spill(ctx context.Context, t *Tablet) error {
+func (s *logRecovery) spill(ctx context.Context, t *Tablet) error {
 	if s.diskWasFull || t.mem.Bytes() < s.cfg.MemtableBytes && s.memtables.Load() < s.cfg.MemtablesBytesMax/2 {
 		return nil
 	}
@@ -194,7 +205,7 @@ func (s *Server) spill(ctx context.Context, t *Tablet) error {
 
 // reportingAppender reports a permanent failure of the log to the server.
 type reportingAppender struct {
-	LogWriter
+	storage.LogWriter
 	server *Server
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/table"
 )
 
@@ -21,7 +23,7 @@ func TestRecoveryByRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := e.cfg
-	cfg.Blobs, cfg.Metadata, cfg.Now = OnStore(store), e.meta, e.clock.now
+	cfg.Blobs, cfg.Metadata, cfg.Now = storage.OnStore(store), e.meta, e.clock.now
 	var loads []Load
 	for _, m := range []*Meta{{ID: 2, Table: 1, End: []byte("m")}, {ID: 1, Table: 1, Start: []byte("m")}, {ID: 3, Table: 9}} {
 		l := Load{Meta: m, Schema: e.schema}

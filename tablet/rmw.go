@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/steledb/stele/tablet/latch"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/table"
@@ -199,15 +201,15 @@ func (as For) modify(ctx context.Context, tableName string, row []byte, f *table
 // waits for a turn first: otherwise other writes would wait for the turn as well. It gives up the
 // turn while it waits for the latch, whose holders may wait for the commit log. Errors: those of
 // Turns.Take.
-func (as For) lockExclusive(ctx context.Context, l *latch, f *table.Program) error {
+func (as For) lockExclusive(ctx context.Context, l *latch.Latch, f *table.Program) error {
 	if as.turns != nil && f.Costly() {
 		if err := as.turns.Take(ctx); err != nil {
 			return err
 		}
 	}
-	if !l.tryLockExclusive() {
+	if !l.TryLockExclusive() {
 		as.endTurn()
-		l.lockExclusive()
+		l.LockExclusive()
 	}
 	return nil
 }
@@ -216,16 +218,16 @@ func (as For) lockExclusive(ctx context.Context, l *latch, f *table.Program) err
 // meanwhile, it does nothing and returns errFenced or errChanged.
 func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Program, decide decision) (int64, error) {
 	s := as.s
-	l := t.latches.of(row)
+	l := t.latches.Of(row)
 	if planted.On(planted.CheckWithoutLatch) {
-		l = new(latch)
+		l = new(latch.Latch)
 	}
 	if err := as.lockExclusive(ctx, l, f); err != nil {
 		return 0, err
 	}
 	if t.fence.Load() != nil {
 		as.endTurn()
-		l.unlockExclusive()
+		l.UnlockExclusive()
 		return 0, errFenced
 	}
 	sc := t.schema.Load()
@@ -252,7 +254,7 @@ func (as For) modifyIn(ctx context.Context, t *Tablet, row []byte, f *table.Prog
 		if admitted {
 			s.uncharge(s.chargeBytes(rm))
 		}
-		l.unlockExclusive()
+		l.UnlockExclusive()
 		if err == nil {
 			err = s.checkServing()
 		}

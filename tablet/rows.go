@@ -51,8 +51,8 @@ type rows struct {
 	ctx  context.Context // of the current read
 	read int             // work since ctx was last checked, in entries
 
-	most   *Most // bounds of a scan; may be nil
-	paused bool  // next stopped before the row of key because a bound was reached
+	most   *ScanBounds // bounds of a scan; may be nil
+	paused bool        // next stopped before the row of key because a bound was reached
 }
 
 // checkEntries is the number of entries after which a reader checks ctx and its deadline. It counts

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -26,7 +28,7 @@ func benchSort(b *testing.B, size int) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	blobs, id := OnStore(store), blobfs.NewID()
+	blobs, id := storage.OnStore(store), blobfs.NewID()
 	bytes := writeBenchLog(b, blobs, id, size)
 	b.SetBytes(bytes)
 	b.ReportAllocs()
@@ -63,7 +65,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 // writeBenchLog writes a log of 64 MiB and returns the bytes of its batches.
-func writeBenchLog(b *testing.B, blobs Blobs, id blobfs.ID, size int) (bytes int64) {
+func writeBenchLog(b *testing.B, blobs storage.Blobs, id blobfs.ID, size int) (bytes int64) {
 	w, err := blobs.CreateLog(b.Context(), id)
 	if err != nil {
 		b.Fatal(err)

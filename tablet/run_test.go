@@ -14,6 +14,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/steledb/stele/tablet/sortedrun"
+
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/vfs"
@@ -61,7 +67,7 @@ func writeRunLog(t testing.TB, c *runNodes, rng *rand.Rand) *runLog {
 				t.Errorf("commit: %v", err)
 			}
 			l.maxSeq, l.maxTime = max(l.maxSeq, c.First+uint64(c.Ops)-1), max(l.maxTime, c.Time)
-			_, err = eachEntry(c.Body, c.First, c.Time, nil, func(key, value []byte) error {
+			_, err = logbody.EachEntry(c.Body, c.First, c.Time, nil, func(key, value []byte) error {
 				l.byTable[c.Table] = append(l.byTable[c.Table], heldEntry{bytes.Clone(key), bytes.Clone(value)})
 				return nil
 			})
@@ -120,13 +126,13 @@ func runMutation(rng *rand.Rand) *table.RowMutation {
 
 // sortPieces ends the log at one node and sorts its pieces on all nodes at once. One sorter is
 // interrupted halfway, and another does its work.
-func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (all []RunMeta) {
+func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (all []sortedrun.Meta) {
 	t.Helper()
 	pieces, err := c.stores[1].ReplicatedLogs().End(t.Context(), deadServer, id, bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := make([][]RunMeta, len(pieces))
+	runs := make([][]sortedrun.Meta, len(pieces))
 	var group sync.WaitGroup
 	for i, p := range pieces {
 		group.Go(func() {
@@ -145,7 +151,7 @@ func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (a
 	}
 	group.Wait()
 	for _, r := range runs {
-		decoded, err := DecodeRuns(EncodeRuns(r))
+		decoded, err := sortedrun.DecodeAll(sortedrun.EncodeAll(r))
 		if err != nil || !reflect.DeepEqual(decoded, r) {
 			t.Errorf("runs %+v are coded as %+v: %v", r, decoded, err)
 		}
@@ -156,24 +162,24 @@ func sortPieces(t testing.TB, c *runNodes, id blobfs.ID, bytes, memory int64) (a
 
 // sortPiece sorts a piece in the given memory; if die is not nil, the sorter dies before it seals a
 // run.
-func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p replog.Piece, memory int64, die func()) ([]RunMeta, error) {
+func sortPiece(ctx context.Context, store *blobfs.Store, id blobfs.ID, p replog.Piece, memory int64, die func()) ([]sortedrun.Meta, error) {
 	r, err := store.ReplicatedLogs().OpenPiece(ctx, deadServer, id, p)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	return SortLog(ctx, dyingBlobs{OnStore(store), die}, r, p.End-p.Start, memory)
+	return sortedrun.SortLog(ctx, dyingBlobs{storage.OnStore(store), die}, r, p.End-p.Start, memory)
 }
 
 var errSorterDied = errors.New("this sorter is dead")
 
 // dyingBlobs fail a blob's seal, after calling die if it is not nil.
 type dyingBlobs struct {
-	Blobs
+	storage.Blobs
 	die func()
 }
 
-func (b dyingBlobs) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+func (b dyingBlobs) CreateHighPriority(ctx context.Context, bytes int64) (storage.BlobWriter, error) {
 	w, err := b.Blobs.CreateHighPriority(ctx, bytes)
 	if err != nil || b.die == nil {
 		return w, err
@@ -182,7 +188,7 @@ func (b dyingBlobs) CreateHighPriority(ctx context.Context, bytes int64) (BlobWr
 }
 
 type dyingWriter struct {
-	BlobWriter
+	storage.BlobWriter
 	die func()
 }
 
@@ -192,10 +198,10 @@ func (w dyingWriter) Seal(context.Context) (blobfs.Handle, error) {
 }
 
 // sortWhole is SortLog into one run.
-func sortWhole(ctx context.Context, blobs Blobs, p Payloads, bytes int64) (RunMeta, error) {
-	runs, err := SortLog(ctx, blobs, p, bytes, 0)
+func sortWhole(ctx context.Context, blobs storage.Blobs, p sortedrun.Payloads, bytes int64) (sortedrun.Meta, error) {
+	runs, err := sortedrun.SortLog(ctx, blobs, p, bytes, 0)
 	if err != nil {
-		return RunMeta{}, err
+		return sortedrun.Meta{}, err
 	}
 	return runs[0], nil
 }
@@ -209,16 +215,16 @@ func TestSortLog(t *testing.T) {
 		c := newRunNodes(t, 3, 64<<10)
 		log := writeRunLog(t, c, rng)
 		metas := sortPieces(t, c, log.id, 1+rng.Int64N(300_000), []int64{0, 10_000, 1 + rng.Int64N(300_000)}[rng.IntN(3)])
-		var runs []Run
+		var runs []sortedrun.Run
 		var maxSeq uint64
 		var maxTime, entries int64
 		for k := range metas {
-			m, err := DecodeRun(EncodeRun(&metas[k]))
+			m, err := sortedrun.Decode(sortedrun.Encode(&metas[k]))
 			if err != nil {
 				t.Fatal(err)
 			}
 			maxSeq, maxTime, entries = max(maxSeq, m.MaxSeq), max(maxTime, m.MaxTime), entries+m.Entries
-			runs = append(runs, NewOpenRuns(OnStore(c.stores[rng.IntN(3)])).Run(m))
+			runs = append(runs, sortedrun.NewOpenRuns(storage.OnStore(c.stores[rng.IntN(3)])).Run(m))
 		}
 		all := int64(0)
 		for id, want := range log.byTable {
@@ -246,7 +252,7 @@ func TestSortLog(t *testing.T) {
 }
 
 // checkRuns divides a table into tablets and compares what each gets of the runs with want.
-func checkRuns(t testing.TB, runs []Run, id uint64, want []heldEntry, rng *rand.Rand) {
+func checkRuns(t testing.TB, runs []sortedrun.Run, id uint64, want []heldEntry, rng *rand.Rand) {
 	t.Helper()
 	ends := [][]byte{nil}
 	for range rng.IntN(5) {
@@ -269,7 +275,7 @@ func checkRuns(t testing.TB, runs []Run, id uint64, want []heldEntry, rng *rand.
 }
 
 // runRange merges a tablet's entries of the runs.
-func runRange(t testing.TB, runs []Run, id uint64, start, end []byte) (got []heldEntry) {
+func runRange(t testing.TB, runs []sortedrun.Run, id uint64, start, end []byte) (got []heldEntry) {
 	t.Helper()
 	var sources []source
 	for _, r := range runs {
@@ -319,19 +325,19 @@ func TestSortLogTwice(t *testing.T) {
 		batches = append(batches, bytes.Clone(p))
 	}
 	all := append(slices.Clone(batches), batches[len(batches)/2])
-	m, err := sortWhole(t.Context(), OnStore(c.stores[0]), &all, 0)
+	m, err := sortWhole(t.Context(), storage.OnStore(c.stores[0]), &all, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for id, want := range log.byTable {
-		checkRuns(t, []Run{NewOpenRuns(OnStore(c.stores[0])).Run(m)}, id, want, rng)
+		checkRuns(t, []sortedrun.Run{sortedrun.NewOpenRuns(storage.OnStore(c.stores[0])).Run(m)}, id, want, rng)
 	}
 	none, err := sortWhole(t.Context(), nil, &payloads{}, 1<<20)
-	if err != nil || !reflect.DeepEqual(none, RunMeta{}) {
+	if err != nil || !reflect.DeepEqual(none, sortedrun.Meta{}) {
 		t.Errorf("an empty piece is %+v, %v", none, err)
 	}
-	checkRuns(t, []Run{NewOpenRuns(nil).Run(none)}, 1, nil, rng)
+	checkRuns(t, []sortedrun.Run{sortedrun.NewOpenRuns(nil).Run(none)}, 1, nil, rng)
 	bad := payloads{batches[0], batches[1][:len(batches[1])-1]}
 	if _, err := sortWhole(t.Context(), nil, &bad, 0); !errors.Is(err, commitlog.ErrBadRecord) || !strings.Contains(err.Error(), "position 2") {
 		t.Errorf("half a record: %v", err)
@@ -373,7 +379,7 @@ func TestSortLogInParts(t *testing.T) {
 	}
 	log.Close()
 	again, seals := slices.Clone(p), 0
-	runs, err := SortLog(t.Context(), OnStore(store), &p, 1<<20, memory)
+	runs, err := sortedrun.SortLog(t.Context(), storage.OnStore(store), &p, 1<<20, memory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +396,7 @@ func TestSortLogInParts(t *testing.T) {
 	if len(runs) < 5 || entries != rows {
 		t.Errorf("%d entries in %d runs", entries, len(runs))
 	}
-	if _, err := SortLog(t.Context(), thirdFails{OnStore(store), &seals}, &again, 1<<20, memory); !errors.Is(err, errSorterDied) || seals != 3 {
+	if _, err := sortedrun.SortLog(t.Context(), thirdFails{storage.OnStore(store), &seals}, &again, 1<<20, memory); !errors.Is(err, errSorterDied) || seals != 3 {
 		t.Errorf("after %d runs: %v", seals, err)
 	}
 	if left := store.Blobs(); len(left) > 0 {
@@ -400,11 +406,11 @@ func TestSortLogInParts(t *testing.T) {
 
 // thirdFails fails the seal of the third blob.
 type thirdFails struct {
-	Blobs
+	storage.Blobs
 	seals *int
 }
 
-func (b thirdFails) CreateHighPriority(ctx context.Context, bytes int64) (BlobWriter, error) {
+func (b thirdFails) CreateHighPriority(ctx context.Context, bytes int64) (storage.BlobWriter, error) {
 	w, err := b.Blobs.CreateHighPriority(ctx, bytes)
 	if *b.seals++; err != nil || *b.seals < 3 {
 		return w, err
@@ -429,11 +435,11 @@ func TestRunCorrupt(t *testing.T) {
 		}
 	}
 	log.Close()
-	m, err := sortWhole(t.Context(), OnStore(store), &p, 0)
+	m, err := sortWhole(t.Context(), storage.OnStore(store), &p, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := NewOpenRuns(damagedBlobs{OnStore(store), 100}).Run(m).Entries(t.Context(), 16, nil, nil)
+	e, err := sortedrun.NewOpenRuns(damagedBlobs{storage.OnStore(store), 100}).Run(m).Entries(t.Context(), 16, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,17 +468,17 @@ func appendRunBody(t testing.TB, row string, value []byte) []byte {
 
 // damagedBlobs flip a bit at an offset.
 type damagedBlobs struct {
-	Blobs
+	storage.Blobs
 	off int64
 }
 
-func (b damagedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (BlobReader, error) {
+func (b damagedBlobs) OpenBlob(ctx context.Context, h blobfs.Handle) (storage.BlobReader, error) {
 	r, err := b.Blobs.OpenBlob(ctx, h)
 	return damagedReader{r, b.off}, err
 }
 
 type damagedReader struct {
-	BlobReader
+	storage.BlobReader
 	off int64
 }
 
@@ -504,7 +510,7 @@ func TestSortCrash(t *testing.T) {
 	log.Close()
 	var after *vfs.Mem
 	die := func() { after = fs.Crash(rand.New(rand.NewPCG(1, 1))) }
-	if _, err := sortWhole(t.Context(), dyingBlobs{OnStore(store), die}, &p, 0); !errors.Is(err, errSorterDied) {
+	if _, err := sortWhole(t.Context(), dyingBlobs{storage.OnStore(store), die}, &p, 0); !errors.Is(err, errSorterDied) {
 		t.Fatal(err)
 	}
 	again, err := openStore(after, 64<<10)
@@ -534,7 +540,7 @@ func TestLoadSorted(t *testing.T) {
 	}
 	logs := slices.Clone(a.blobs.logs)
 	f.kill(a)
-	var runs []Run
+	var runs []sortedrun.Run
 	for _, id := range logs {
 		r, err := f.store.OpenLog(t.Context(), id)
 		if err != nil {
@@ -545,7 +551,7 @@ func TestLoadSorted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs = append(runs, NewOpenRuns(b.blobs).Run(m))
+		runs = append(runs, sortedrun.NewOpenRuns(b.blobs).Run(m))
 	}
 	if err := f.load(b, nil, runs); err != nil {
 		t.Fatal(err)
@@ -562,28 +568,28 @@ func TestLoadSorted(t *testing.T) {
 }
 
 func TestRunGolden(t *testing.T) {
-	m := RunMeta{Entries: 3, RawBytes: 300, MaxSeq: 70_000, MaxTime: -1, Handle: blobfs.Handle{
+	m := sortedrun.Meta{Entries: 3, RawBytes: 300, MaxSeq: 70_000, MaxTime: -1, Handle: blobfs.Handle{
 		ID: blobfs.ID{1, 2}, Length: 9, Extents: []blobfs.ExtentRef{{Length: 9, CRC: 5, Replicas: []string{"a"}}},
 	}}
-	b := EncodeRun(&m)
+	b := sortedrun.Encode(&m)
 	const want = "96 01 03 cd012c ce00011170 ff 9401c4100102000000000000000000000000000009919400090591a161"
 	if got := hex.EncodeToString(b); got != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("a run is now %s", got)
 	}
-	if got, err := DecodeRun(b); err != nil || !reflect.DeepEqual(got, m) {
+	if got, err := sortedrun.Decode(b); err != nil || !reflect.DeepEqual(got, m) {
 		t.Errorf("read %+v, %v", got, err)
 	}
-	if got, err := DecodeRun(EncodeRun(&RunMeta{})); err != nil || !reflect.DeepEqual(got, RunMeta{}) {
+	if got, err := sortedrun.Decode(sortedrun.Encode(&sortedrun.Meta{})); err != nil || !reflect.DeepEqual(got, sortedrun.Meta{}) {
 		t.Errorf("an empty run is read as %+v, %v", got, err)
 	}
 	for i := range b {
-		if _, err := DecodeRun(b[:i]); err == nil {
+		if _, err := sortedrun.Decode(b[:i]); err == nil {
 			t.Errorf("%d of %d bytes are read", i, len(b))
 		}
 	}
 	// An additional value of a later version is skipped.
 	more := append([]byte{0x97}, append(b[1:], 0xc0)...)
-	if got, err := DecodeRun(more); err != nil || got.MaxSeq != m.MaxSeq {
+	if got, err := sortedrun.Decode(more); err != nil || got.MaxSeq != m.MaxSeq {
 		t.Errorf("with a value more: %+v, %v", got, err)
 	}
 }

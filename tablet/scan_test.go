@@ -102,16 +102,16 @@ func TestBoundedScan(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name        string
-		most        Most
+		most        ScanBounds
 		access      Access
 		least, ends int // how often it ends before the last time
 	}{
-		{"none", Most{}, nil, 0, 0},
-		{"rows", Most{Rows: 7}, nil, all / 7, all / 7},
-		{"one row", Most{Rows: 1}, nil, all - 1, all - 1},
-		{"time", Most{Until: time.Unix(1, 0)}, nil, 1, 10},
-		{"rows that the caller may not see", Most{Rows: 7}, &script{visible: Visibility{Families: []uint64{1}}}, 0, 0},
-		{"time without access to all rows", Most{Until: time.Unix(1, 0)}, &script{visible: Visibility{Families: []uint64{1}}}, 1, 10},
+		{"none", ScanBounds{}, nil, 0, 0},
+		{"rows", ScanBounds{Rows: 7}, nil, all / 7, all / 7},
+		{"one row", ScanBounds{Rows: 1}, nil, all - 1, all - 1},
+		{"time", ScanBounds{Until: time.Unix(1, 0)}, nil, 1, 10},
+		{"rows that the caller may not see", ScanBounds{Rows: 7}, &script{visible: Visibility{Families: []uint64{1}}}, 0, 0},
+		{"time without access to all rows", ScanBounds{Until: time.Unix(1, 0)}, &script{visible: Visibility{Families: []uint64{1}}}, 1, 10},
 	} {
 		var got []string
 		var rg Range
@@ -165,7 +165,7 @@ func TestScanOfManyTabletsEnds(t *testing.T) {
 	var rg Range
 	ends := 0
 	for {
-		next, err := e.For(nil).Scan(t.Context(), testTable, rg, none, &Most{Until: time.Unix(1, 0)}, nothing)
+		next, err := e.For(nil).Scan(t.Context(), testTable, rg, none, &ScanBounds{Until: time.Unix(1, 0)}, nothing)
 		if err != nil {
 			t.Fatal(err)
 		}

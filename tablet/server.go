@@ -10,6 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
+	"github.com/steledb/stele/tablet/sched"
+
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
@@ -33,13 +37,13 @@ type Server struct {
 	large   *largeGate
 
 	commits   *commitlog.Log
-	logWriter *logBlob
+	logWriter *storage.LogBlob
 
 	// tables maps table names to their served tablets. The map is immutable and is replaced as a
 	// whole.
-	tables   atomic.Pointer[map[string]*served]
-	tablesMu sync.Mutex
-	settling map[Ref]bool
+	tables       atomic.Pointer[map[string]*served]
+	tablesMu     sync.Mutex
+	splitPending map[Ref]bool
 
 	// oldLogs are the logs of earlier runs of the server that some tablet may still need.
 	oldLogs struct {
@@ -67,8 +71,8 @@ type Server struct {
 		c chan struct{} // closed when memory may have become free
 	}
 
-	minorQueue *queue
-	mergeQueue *queue
+	minorQueue *sched.Queue[*Tablet]
+	mergeQueue *sched.Queue[*Tablet]
 	budget     *rate.Limiter       // bytes that merging and major compactions write
 	merging    *semaphore.Weighted // CompactionMemory
 	recovering *semaphore.Weighted // RecoveryMemory
@@ -76,8 +80,6 @@ type Server struct {
 	blocked    atomic.Pointer[error]
 
 	pressed atomic.Bool // a writer found no memory
-
-	diskWasFull bool // used by recovery only
 
 	ctx        context.Context // of compactions; ends with Close
 	cancel     context.CancelFunc
@@ -108,7 +110,7 @@ func (sv *served) withTablets(tablets []*Tablet) *served {
 // Open recovers the tablets from their files and from the commit logs of earlier runs, and serves
 // them. If data is damaged, the error is a *blobfs.CorruptError or a *sstable.CorruptError.
 func Open(ctx context.Context, cfg Config, tablets []Load) (*Server, error) {
-	return newServer(cfg, func(s *Server) error { return s.recover(ctx, tablets) })
+	return newServer(cfg, func(s *Server) error { return (&logRecovery{Server: s}).run(ctx, tablets) })
 }
 
 // Start starts a server that serves no tablets yet and ignores the commit logs of earlier runs; see
@@ -129,14 +131,14 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, limits: &limits,
 		memory:     newReadMemory(cfg.CacheBytes),
-		minorQueue: newQueue(), mergeQueue: newQueue(),
-		closing: make(chan struct{}), settling: map[Ref]bool{},
+		minorQueue: sched.NewQueue[*Tablet](), mergeQueue: sched.NewQueue[*Tablet](),
+		closing: make(chan struct{}), splitPending: map[Ref]bool{},
 		budget: rate.NewLimiter(rate.Inf, 0),
 	}
 	if n := cfg.CompactionBytesPerSecond; n > 0 {
 		s.budget = rate.NewLimiter(rate.Limit(n), budgetBurst)
 	}
-	s.pins, s.deletions = newPins(s.memory, s.log), newDeletions()
+	s.pins, s.deletions = newPins(s.memory, s.log), newDeletions(cfg.Blobs, cfg.Logger)
 	s.merging, s.learning = semaphore.NewWeighted(cfg.CompactionMemory), semaphore.NewWeighted(1)
 	s.recovering = semaphore.NewWeighted(cfg.RecoveryMemory)
 	s.large = newLargeGate(cfg.LargeReadBytes, cfg.OverloadWait)
@@ -152,7 +154,7 @@ func newServer(cfg Config, prepare func(s *Server) error) (*Server, error) {
 	s.background.Go(s.mergeLoop)
 	s.background.Go(s.timerLoop)
 	s.background.Go(s.pinLoop)
-	s.background.Go(s.deleteLoop)
+	s.background.Go(func() { s.deletions.loop(s.ctx) })
 	return s, nil
 }
 
@@ -171,7 +173,7 @@ func (s *Server) releaseAll(ctx context.Context) {
 			}
 		}
 	}
-	s.deleteBlobs(ctx)
+	s.deletions.run(ctx)
 }
 
 // Close completes the accepted commits, stops compactions and stops serving. Memtable entries
@@ -184,8 +186,8 @@ func (s *Server) CloseWithin(ctx context.Context) error {
 	s.beginClose()
 	defer context.AfterFunc(ctx, s.commits.Abandon)()
 	s.commits.Close()
-	s.minorQueue.close()
-	s.mergeQueue.close()
+	s.minorQueue.Close()
+	s.mergeQueue.Close()
 	s.background.Wait()
 	err := s.logWriter.Close()
 	s.releaseAll(ctx)
@@ -286,7 +288,7 @@ func (s *Server) register(name string, t *Tablet) (err error) {
 	if err != nil {
 		return err
 	}
-	s.mergeQueue.add(t)
+	s.mergeQueue.Add(t)
 	return s.discardTable(dropped)
 }
 

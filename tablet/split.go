@@ -117,8 +117,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 			return err
 		}
 	}
-	s.setSettling(low.Ref(), true)
-	defer s.setSettling(low.Ref(), false)
+	s.setSplitPending(low.Ref(), true)
+	defer s.setSplitPending(low.Ref(), false)
 	if err := s.settleSplit(low, up); err != nil {
 		h.discard()
 		if errors.Is(err, ErrMetaLost) {
@@ -143,8 +143,8 @@ func (s *Server) split(t *Tablet, lowerID uint64, at []byte) error {
 	s.stats.splitPause.Store(int64(pause))
 	s.log.Info("tablet split", "tablet", t.id, "at", at, "lower", lowerID, "write_pause", pause)
 	for _, c := range []*Tablet{h.lower, h.upper} {
-		s.minorQueue.add(c)
-		s.mergeQueue.add(c)
+		s.minorQueue.Add(c)
+		s.mergeQueue.Add(c)
 	}
 	return nil
 }
@@ -286,6 +286,6 @@ const (
 	settlePauseMax = time.Second
 )
 
-// ErrSettling means that a tablet is being split off or merged and the outcome is not known yet.
+// ErrSplitPending means that a tablet is being split off or merged and the outcome is not known yet.
 // Its rows are served.
-var ErrSettling = errors.New("tablet is being split off or merged")
+var ErrSplitPending = errors.New("tablet is being split off or merged")

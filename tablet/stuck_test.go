@@ -187,7 +187,7 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 					result <- err
 				}()
 				<-m.called
-				s.mergeQueue.add(stuck)
+				s.mergeQueue.Add(stuck)
 			case "minor compaction":
 				freeze(stuck, "row001")
 				<-m.called
@@ -195,13 +195,13 @@ func TestMetadataOfOneTabletHangs(t *testing.T) {
 				stuck.lastMajor.Store(0)
 				freeze(stuck, "row001") // which a major compaction writes out first
 				<-m.called
-				s.mergeQueue.add(stuck)
+				s.mergeQueue.Add(stuck)
 			default:
 				stuck.mergeMu.Unlock()
-				s.mergeQueue.add(stuck)
+				s.mergeQueue.Add(stuck)
 				<-m.called
 			}
-			s.mergeQueue.add(well)
+			s.mergeQueue.Add(well)
 			within(t, "the files of the other tablet are merged", func() bool {
 				files, _ := filesAndFrozen(t, well)
 				return files < 5

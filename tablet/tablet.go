@@ -7,6 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/steledb/stele/tablet/sched"
+
+	"github.com/steledb/stele/tablet/latch"
 )
 
 // Tablet is one range of rows of one table, loaded on this server.
@@ -18,7 +22,7 @@ type Tablet struct {
 	start        []byte // start < row <= end; empty is no bound
 	end          []byte
 	schema       atomic.Pointer[schema]
-	latches      latches
+	latches      latch.Stripes
 
 	// applied is the sequence number of the last visible entry. All entries at or below it are in a
 	// memtable or a file.
@@ -173,7 +177,7 @@ func (t *Tablet) freeze() {
 		v.frozen = append(v.frozen, frozen)
 		v.active = fresh
 	})
-	t.server.minorQueue.add(t)
+	t.server.minorQueue.Add(t)
 }
 
 // unflushed returns the first sequence number that is in no file, or 0.
@@ -198,7 +202,7 @@ var errUnloaded = errors.New("tablet was unloaded")
 // changeMeta makes a metadata change durable and then installs the corresponding view. On error the
 // view is not installed; unclear reports that the metadata may have changed all the same.
 //
-// It does not end with ctx. It releases ctx's slot while it waits: see workSlot.
+// It does not end with ctx. It releases ctx's slot while it waits: see sched.Slot.
 func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
 	return t.changeMetaIf(ctx, func(*Meta) error { return nil }, change, install)
 }
@@ -206,7 +210,7 @@ func (t *Tablet) changeMeta(ctx context.Context, change func(m *Meta), install f
 // changeMetaIf is changeMeta on the condition that precondition, called with the current metadata,
 // returns nil. Otherwise it returns that error.
 func (t *Tablet) changeMetaIf(ctx context.Context, precondition func(m *Meta) error, change func(m *Meta), install func(v *view)) (unclear bool, err error) {
-	withoutSlot(ctx, func() { unclear, err = t.changeMetaNow(precondition, change, install) })
+	sched.WithoutSlot(ctx, func() { unclear, err = t.changeMetaNow(precondition, change, install) })
 	return unclear, err
 }
 

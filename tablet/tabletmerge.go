@@ -142,7 +142,7 @@ func (s *Server) merge(lower, upper *Tablet) error {
 	lower.retire()
 	upper.retire()
 	s.stats.tabletMerges.Add(1)
-	s.mergeQueue.add(one)
+	s.mergeQueue.Add(one)
 	return nil
 }
 

@@ -7,6 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/latch"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet/commitlog"
@@ -18,7 +22,7 @@ type write struct {
 	server    *Server
 	tablet    *Tablet
 	schema    *schema // with which the mutation was checked and encoded
-	latch     *latch
+	Latch     *latch.Latch
 	exclusive *exclusiveWrite // set for a read-modify-write, which holds the latch exclusively
 	charged   int64
 	done      func(timestamp int64, err error)
@@ -80,8 +84,8 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 	if err != nil {
 		return err
 	}
-	l := t.latches.of(rm.Row)
-	l.lockShared()
+	l := t.latches.Of(rm.Row)
+	l.LockShared()
 	switch {
 	case t.fence.Load() != nil:
 		err = errFenced
@@ -91,7 +95,7 @@ func (as For) applyTo(t *Tablet, rm *table.RowMutation, done func(timestamp int6
 		s.commitLatched(t, sc, rm, l, nil, done)
 		return nil
 	}
-	l.unlockShared()
+	l.UnlockShared()
 	s.uncharge(s.chargeBytes(rm))
 	return err
 }
@@ -126,13 +130,13 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 	if n = s.chargeBytes(rm); !s.tryCharge(t, n) {
 		return false
 	}
-	l := t.latches.of(rm.Row)
-	if !l.tryLockShared() {
+	l := t.latches.Of(rm.Row)
+	if !l.TryLockShared() {
 		s.uncharge(n)
 		return false
 	}
 	if t.fence.Load() != nil || changed(as.a) {
-		l.unlockShared()
+		l.UnlockShared()
 		s.uncharge(n)
 		return false
 	}
@@ -142,12 +146,12 @@ func (as For) ApplyNow(tableName string, rm *table.RowMutation, done func(timest
 
 // commitLatched submits rm, checked against sc and admitted, to the commit log. It releases the
 // latch when the commit is done.
-func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch, exclusive *exclusiveWrite, done func(int64, error)) {
+func (s *Server) commitLatched(t *Tablet, sc *schema, rm *table.RowMutation, l *latch.Latch, exclusive *exclusiveWrite, done func(int64, error)) {
 	w := writePool.Get().(*write)
 	if w.commit.Done == nil {
 		w.commit.Done = w.finish // set once: a method value costs an allocation
 	}
-	w.server, w.tablet, w.schema, w.latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
+	w.server, w.tablet, w.schema, w.Latch, w.exclusive, w.done = s, t, sc, l, exclusive, done
 	w.charged = s.chargeBytes(rm)
 	body, ops, needTime, err := appendBody(w.commit.Body[:0], sc, rm)
 	w.commit.Body, w.commit.Ops = body, ops
@@ -189,9 +193,9 @@ func (w *write) answer(err error) {
 // release releases the row's latch and the memory that the write was charged.
 func (w *write) release() {
 	if w.exclusive != nil {
-		w.latch.unlockExclusive()
+		w.Latch.UnlockExclusive()
 	} else {
-		w.latch.unlockShared()
+		w.Latch.UnlockShared()
 	}
 	w.server.uncharge(w.charged)
 }
@@ -199,7 +203,7 @@ func (w *write) release() {
 // end recycles w and calls done, after release.
 func (w *write) end(err error) {
 	done, time := w.done, w.commit.Time
-	w.server, w.tablet, w.schema, w.latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
+	w.server, w.tablet, w.schema, w.Latch, w.done, w.exclusive = nil, nil, nil, nil, nil, nil
 	if cap(w.commit.Body) > bodyKeepMax {
 		w.commit.Body = nil
 	}
@@ -255,7 +259,7 @@ func (t *Tablet) applyCommit(c *commitlog.Commit) error {
 // add adds the entries of a record's body to the active memtable. Existing entries stay.
 func (t *Tablet) add(body []byte, first uint64, ops uint32, time int64) error {
 	m := t.mem
-	scratch, err := eachEntry(body, first, time, t.scratch, func(key, value []byte) error {
+	scratch, err := logbody.EachEntry(body, first, time, t.scratch, func(key, value []byte) error {
 		_, err := m.Add(key, value)
 		return err
 	})
@@ -286,4 +290,29 @@ func (w *write) Stamp() int64 {
 // clock does not go back.
 func (t *Tablet) stampFloor() int64 {
 	return max(t.server.cfg.Now().UnixMicro(), t.stamped.Load()+1)
+}
+
+// appendBody encodes rm, which has passed table's validation. It returns the number of entries and
+// whether any needs the server's time. The error is table.ErrNoFamily.
+func appendBody(dst []byte, s *schema, rm *table.RowMutation) (body []byte, ops uint32, needTime bool, err error) {
+	var buf [256]byte
+	scratch := buf[:0]
+	dst = logbody.AppendRow(dst, rm.Row)
+	for i := range rm.Mutations {
+		m := &rm.Mutations[i]
+		var family *table.Family
+		if m.Op != table.OpDeleteRow {
+			f := s.family(m.Family)
+			if f == nil {
+				return dst, 0, false, &table.NoFamilyError{Table: s.table.Name, Family: m.Family}
+			}
+			family = &f.Family
+		}
+		var stamped bool
+		if dst, scratch, stamped, err = logbody.AppendMutation(dst, scratch, m, family); err != nil {
+			return dst, 0, false, err
+		}
+		needTime = needTime || stamped
+	}
+	return dst, uint32(len(rm.Mutations)), needTime, nil
 }

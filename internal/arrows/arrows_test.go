@@ -47,6 +47,18 @@ var parts = map[string]map[string][]string{
 		"replog":   {"local", "logproto", "place", "api", "members"},
 		"repair":   {"local", "logproto", "place", "api", "members"},
 	},
+	"tablet": {
+		"ikey":            {},
+		"memtable":        {},
+		"commitlog":       {},
+		"sstable":         {"sstable/twopass"},
+		"sstable/twopass": {},
+		"latch":           {},
+		"sched":           {},
+		"storage":         {"commitlog", "sstable"},
+		"logbody":         {"ikey"},
+		"sortedrun":       {"commitlog", "ikey", "logbody", "sstable", "storage"},
+	},
 }
 
 // only lists libraries that a single top-level directory may import, and why.

@@ -189,9 +189,9 @@ const (
 )
 
 // mostOf returns the bounds of a batch of s. It uses at most half of the time that the caller waits.
-func (s *scan) mostOf(c *rpc.Call) tablet.Most {
+func (s *scan) mostOf(c *rpc.Call) tablet.ScanBounds {
 	now := time.Now()
-	m := tablet.Most{Rows: max(batchLooks, s.batchRows), Until: now.Add(batchTime)}
+	m := tablet.ScanBounds{Rows: max(batchLooks, s.batchRows), Until: now.Add(batchTime)}
 	if d := c.Deadline(); !d.IsZero() {
 		m.Until = now.Add(min(batchTime, d.Sub(now)/2))
 	}

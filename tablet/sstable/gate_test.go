@@ -97,7 +97,7 @@ func TestLargeBytes(t *testing.T) {
 		if it.First(); it.LargeBytes() != c.want {
 			t.Errorf("%s: %d bytes are large, want %d", name, it.LargeBytes(), c.want)
 		}
-		if it.LetGo(); it.LargeBytes() != 0 || !bytes.Equal(it.Value(), c.values[0]) || it.LargeBytes() != c.want {
+		if it.ReleaseValue(); it.LargeBytes() != 0 || !bytes.Equal(it.Value(), c.values[0]) || it.LargeBytes() != c.want {
 			t.Errorf("%s: after a block was let go of its value has %d bytes, %d are large", name, len(it.Value()), it.LargeBytes())
 		}
 		it.Close()
@@ -133,7 +133,7 @@ func TestLetGoAndReplaced(t *testing.T) {
 		if !it.SeekGE(key) {
 			t.Fatal(it.Err())
 		}
-		it.LetGo()
+		it.ReleaseValue()
 		src.bytesSource = p
 		var bad *CorruptError
 		if v := it.Value(); v != nil || !errors.As(it.Err(), &bad) || bad.Offset != h.off || bad.File != "f" || it.Valid() {

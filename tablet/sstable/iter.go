@@ -235,8 +235,8 @@ func (it *Iter) LargeBytes() int {
 	return 0
 }
 
-// LetGo releases the block of a large current entry, except the key. Value reads it again.
-func (it *Iter) LetGo() {
+// ReleaseValue releases the block of a large current entry, except the key. Value reads it again.
+func (it *Iter) ReleaseValue() {
 	if it.data.valid {
 		it.releaseBlock()
 	}

@@ -1,4 +1,4 @@
-package tablet
+package sortedrun
 
 import (
 	"context"
@@ -6,23 +6,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
 const (
-	// openRunsMax bounds the runs that are kept open without readers. The logs of a server have
+	// OpenMax bounds the runs that are kept open without readers. The logs of a server have
 	// some dozens of pieces, and an open run takes some 100 KiB.
-	openRunsMax = 128
-	// openRunIdle is how long a run is kept open without readers. Loads of a recovery follow each
+	OpenMax = 128
+	// OpenIdle is how long a run is kept open without readers. Loads of a recovery follow each
 	// other closely, and the blob of an open run uses disk space after it was removed.
-	openRunIdle = time.Minute
+	OpenIdle = time.Minute
 )
 
 // OpenRuns holds open sorted runs for all loads of a server. After a server died, each run has
 // entries of many tablets. It is safe for concurrent use.
 type OpenRuns struct {
-	blobs Blobs
+	blobs storage.Blobs
 
 	// mu guards the fields in it. Never held across I/O.
 	mu struct {
@@ -42,18 +44,18 @@ type openRun struct {
 	table   *sstable.Table // nil until opened; guarded by opening
 	// largest is the size of its largest value in bytes, 0 if not recorded. Set with table.
 	largest int64
-	blob    BlobReader
+	blob    storage.BlobReader
 }
 
 // NewOpenRuns returns an empty set of open runs.
-func NewOpenRuns(blobs Blobs) *OpenRuns {
+func NewOpenRuns(blobs storage.Blobs) *OpenRuns {
 	o := &OpenRuns{blobs: blobs}
 	o.mu.runs = map[blobfs.ID]*openRun{}
 	return o
 }
 
 // Run returns the run that m describes, for Load. Nothing is read before Entries is called.
-func (o *OpenRuns) Run(m RunMeta) Run { return &sortedRun{open: o, meta: m} }
+func (o *OpenRuns) Run(m Meta) Run { return &sortedRun{open: o, meta: m} }
 
 // acquire returns an open run, which the caller must release. Errors: those of Blobs, a
 // *sstable.CorruptError, ctx's.
@@ -74,7 +76,7 @@ func (o *OpenRuns) acquire(ctx context.Context, h blobfs.Handle) (*openRun, erro
 }
 
 // ready opens the run if it is not open. If that fails, the next reader tries again.
-func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error {
+func (r *openRun) ready(ctx context.Context, blobs storage.Blobs, h blobfs.Handle) error {
 	select {
 	case r.opening <- struct{}{}:
 		defer func() { <-r.opening }()
@@ -90,7 +92,7 @@ func (r *openRun) ready(ctx context.Context, blobs Blobs, h blobfs.Handle) error
 	}
 	t, err := sstable.Open(ctx, blob, sstable.OpenOptions{Name: h.ID.String()})
 	if err == nil {
-		r.largest, err = largestValue(t)
+		r.largest, err = t.LargestValue()
 	}
 	if err != nil {
 		_ = blob.Close() // read only: nothing to lose
@@ -116,11 +118,11 @@ func (o *OpenRuns) release(id blobfs.ID, r *openRun, failed bool) {
 		r.close()
 		return
 	}
-	if len(o.mu.runs) > openRunsMax {
+	if len(o.mu.runs) > OpenMax {
 		o.closeOldestLocked()
 	}
 	if o.mu.timer == nil {
-		o.mu.timer = time.AfterFunc(openRunIdle, o.closeIdle)
+		o.mu.timer = time.AfterFunc(OpenIdle, o.closeIdle)
 	}
 }
 
@@ -145,7 +147,7 @@ func (r *openRun) close() {
 	}
 }
 
-// closeIdle closes the runs that were not read for openRunIdle, and schedules the next check if
+// closeIdle closes the runs that were not read for OpenIdle, and schedules the next check if
 // others remain.
 func (o *OpenRuns) closeIdle() {
 	o.mu.Lock()
@@ -153,13 +155,13 @@ func (o *OpenRuns) closeIdle() {
 	o.mu.timer = nil
 	now := time.Now()
 	for id, r := range o.mu.runs {
-		if r.readers == 0 && now.Sub(r.used) >= openRunIdle {
+		if r.readers == 0 && now.Sub(r.used) >= OpenIdle {
 			delete(o.mu.runs, id)
 			r.close()
 		}
 	}
 	if len(o.mu.runs) > 0 && !o.mu.closed {
-		o.mu.timer = time.AfterFunc(openRunIdle, o.closeIdle)
+		o.mu.timer = time.AfterFunc(OpenIdle, o.closeIdle)
 	}
 }
 

@@ -1,4 +1,4 @@
-package tablet
+package storage
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/steledb/stele/blobfs"
 )
 
-// logBlob is the log blob of this run of the server. It is created when the disk has space for it:
+// LogBlob is the log blob of this run of the server. It is created when the disk has space for it:
 // a server on a full disk starts, serves reads, and rejects writes until there is space.
-type logBlob struct {
+type LogBlob struct {
 	blobs Blobs
 	id    blobfs.ID
 	w     atomic.Pointer[LogWriter]
@@ -19,23 +19,32 @@ type logBlob struct {
 	// opening guards the fields below and id. Held while the blob is created or closed.
 	opening sync.Mutex
 	closed  bool
+	// errClosed is the error of open after Close.
+	errClosed error
 	// abandoned are the blobs of failed attempts. Each of them may exist.
 	abandoned []blobfs.ID
 	// remove removes an abandoned blob in the background.
 	remove func(blobfs.ID)
 }
 
-// open creates the blob, if that is not done. A failed attempt may have created a blob, and its ID
+// NewLogBlob returns a log blob that does not exist yet. remove removes an abandoned blob in the
+// background; errClosed is the error of open after Close.
+func NewLogBlob(blobs Blobs, remove func(blobfs.ID), errClosed error) *LogBlob {
+	return &LogBlob{blobs: blobs, id: blobfs.NewID(), remove: remove, errClosed: errClosed}
+}
+
+// Open creates the blob, if that is not done. A failed attempt may have created a blob, and its ID
 // must not be used again, so the next attempt uses a new ID. Abandoned blobs are removed once the
-// log is open. The error is blobfs.ErrDiskFull, ErrClosed, or of a broken disk.
-func (l *logBlob) open(ctx context.Context) error {
+// log is open. The error is blobfs.ErrDiskFull, errClosed, or of a broken
+// disk.
+func (l *LogBlob) Open(ctx context.Context) error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
 	switch {
 	case l.w.Load() != nil:
 		return nil
 	case l.closed: // nothing will be written, so no log is needed
-		return ErrClosed
+		return l.errClosed
 	}
 	for {
 		w, err := l.blobs.CreateLog(ctx, l.id)
@@ -58,9 +67,9 @@ func (l *logBlob) open(ctx context.Context) error {
 }
 
 // Append implements commitlog.Appender. One call at a time.
-func (l *logBlob) Append(ctx context.Context, p []byte) (int64, error) {
+func (l *LogBlob) Append(ctx context.Context, p []byte) (int64, error) {
 	if l.w.Load() == nil {
-		if err := l.open(ctx); err != nil {
+		if err := l.Open(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -68,14 +77,14 @@ func (l *logBlob) Append(ctx context.Context, p []byte) (int64, error) {
 }
 
 // Release implements LogWriter.
-func (l *logBlob) Release(pos int64) {
+func (l *LogBlob) Release(pos int64) {
 	if w := l.w.Load(); w != nil {
 		(*w).Release(pos)
 	}
 }
 
 // Weak implements LogWriter.
-func (l *logBlob) Weak() int64 {
+func (l *LogBlob) Weak() int64 {
 	if w := l.w.Load(); w != nil {
 		return (*w).Weak()
 	}
@@ -83,7 +92,7 @@ func (l *logBlob) Weak() int64 {
 }
 
 // Full implements LogWriter.
-func (l *logBlob) Full() error {
+func (l *LogBlob) Full() error {
 	if w := l.w.Load(); w != nil {
 		return (*w).Full()
 	}
@@ -91,7 +100,7 @@ func (l *logBlob) Full() error {
 }
 
 // Close implements LogWriter.
-func (l *logBlob) Close() error {
+func (l *LogBlob) Close() error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
 	l.closed = true

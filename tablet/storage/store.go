@@ -1,4 +1,4 @@
-package tablet
+package storage
 
 import (
 	"context"

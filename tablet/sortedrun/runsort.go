@@ -1,4 +1,4 @@
-package tablet
+package sortedrun
 
 import (
 	"bytes"
@@ -11,8 +11,11 @@ import (
 	"math"
 	"slices"
 
+	"github.com/steledb/stele/tablet/logbody"
+
+	"github.com/steledb/stele/tablet/storage"
+
 	"github.com/steledb/stele/tablet/commitlog"
-	"github.com/steledb/stele/tablet/ikey"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -31,7 +34,7 @@ type Payloads interface {
 // memory, it writes several runs, each of which is sorted; memory 0 means no limit. A batch is
 // never divided between runs, however long it is. If SortLog is interrupted, it leaves at most one
 // unfinished blob. Errors: those of p and of blobs, commitlog.ErrBadRecord, ctx's.
-func SortLog(ctx context.Context, blobs Blobs, p Payloads, bytes, memory int64) (runs []RunMeta, err error) {
+func SortLog(ctx context.Context, blobs storage.Blobs, p Payloads, bytes, memory int64) (runs []Meta, err error) {
 	if memory == 0 {
 		memory = math.MaxInt64
 	}
@@ -81,7 +84,7 @@ const batchMemory = 2
 
 // deleteRuns deletes runs that are not returned to the caller. Garbage collection removes what
 // remains.
-func deleteRuns(ctx context.Context, blobs Blobs, runs []RunMeta) {
+func deleteRuns(ctx context.Context, blobs storage.Blobs, runs []Meta) {
 	for i := range runs {
 		_ = blobs.Delete(context.WithoutCancel(ctx), runs[i].Handle.ID)
 	}
@@ -97,7 +100,7 @@ type runSorter struct {
 	rows    []runRow   // one per record
 	entries []runEntry // of all records
 	scratch []byte
-	meta    RunMeta
+	meta    Meta
 }
 
 // runRow is the row of a record.
@@ -131,17 +134,14 @@ func (s *runSorter) add(batch []byte) error {
 }
 
 func (s *runSorter) addRecord(r *commitlog.Record) error {
-	part, _, err := takeBytes(r.Body)
-	if err == nil && ikey.RowLen(part) != len(part) {
-		err = fmt.Errorf("%w: row part %.64x is malformed", errBadBody, part)
-	}
+	part, err := logbody.RowPart(r.Body)
 	if err != nil {
 		return err
 	}
 	row := runRow{table: r.Table, off: uint32(len(s.arena)), len: uint32(len(part))}
 	s.arena = append(s.arena, part...)
 	first := len(s.entries)
-	s.scratch, err = eachEntry(r.Body, r.First, r.Time, s.scratch, func(key, value []byte) error {
+	s.scratch, err = logbody.EachEntry(r.Body, r.First, r.Time, s.scratch, func(key, value []byte) error {
 		suffix := key[len(part):]
 		e := runEntry{row: uint32(len(s.rows)), off: uint32(len(s.arena)), suffix: uint32(len(suffix)), value: uint32(len(value))}
 		s.arena = append(append(s.arena, suffix...), value...)
@@ -152,7 +152,7 @@ func (s *runSorter) addRecord(r *commitlog.Record) error {
 		return nil
 	})
 	if err == nil && len(s.entries)-first != int(r.Ops) {
-		err = fmt.Errorf("%w: %d entries, header has %d", errBadBody, len(s.entries)-first, r.Ops)
+		err = fmt.Errorf("%w: %d entries, header has %d", logbody.ErrBadBody, len(s.entries)-first, r.Ops)
 	}
 	if err != nil || r.Ops == 0 {
 		return err
@@ -169,7 +169,7 @@ func (s *runSorter) takes() int64 {
 }
 
 // finish sorts the added entries and writes them. Without entries there is no blob.
-func (s *runSorter) finish(ctx context.Context, blobs Blobs) (RunMeta, error) {
+func (s *runSorter) finish(ctx context.Context, blobs storage.Blobs) (Meta, error) {
 	if len(s.entries) == 0 {
 		return s.meta, nil
 	}
@@ -242,9 +242,12 @@ func (s *runSorter) bytes() (n int64) {
 	return n
 }
 
+// checkEvery is the number of entries after which a writer checks ctx.
+const checkEvery = 4096
+
 // write writes the entries as a high-priority SSTable: the log is released when the tablets have
 // read it.
-func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err error) {
+func (s *runSorter) write(ctx context.Context, blobs storage.Blobs) (m Meta, err error) {
 	blob, err := blobs.CreateHighPriority(ctx, s.bytes())
 	if err != nil {
 		return m, fmt.Errorf("create a run: %w", err)
@@ -257,7 +260,7 @@ func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err erro
 	w := sstable.NewWriter(blob, sstable.Options{})
 	largest := uint32(0)
 	for i := range s.entries {
-		if i%checkEntries == 0 && ctx.Err() != nil {
+		if i%checkEvery == 0 && ctx.Err() != nil {
 			return m, ctx.Err()
 		}
 		e := &s.entries[i]
@@ -273,14 +276,14 @@ func (s *runSorter) write(ctx context.Context, blobs Blobs) (m RunMeta, err erro
 			return m, fmt.Errorf("write a run: %w", err)
 		}
 	}
-	file, err := w.Finish(map[string][]byte{propLargest: binary.AppendUvarint(nil, uint64(largest))})
+	file, err := w.Finish(map[string][]byte{sstable.PropLargest: binary.AppendUvarint(nil, uint64(largest))})
 	if err != nil {
 		return m, fmt.Errorf("write a run: %w", err)
 	}
 	m = s.meta
 	m.Entries, m.RawBytes = int64(file.Entries), int64(file.RawBytes)
 	if m.Handle, err = blob.Seal(ctx); err != nil {
-		return RunMeta{}, fmt.Errorf("write a run: %w", err)
+		return Meta{}, fmt.Errorf("write a run: %w", err)
 	}
 	return m, nil
 }

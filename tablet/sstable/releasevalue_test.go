@@ -31,9 +31,9 @@ func largeTable(t *testing.T, rng *rand.Rand, src func([]byte) Source) (*Table, 
 	return open(t, src(file), OpenOptions{}), entries
 }
 
-// TestLetGo: an iterator that releases large blocks at any time finds the same as one that does
+// TestReleaseValue: an iterator that releases large blocks at any time finds the same as one that does
 // not.
-func TestLetGo(t *testing.T) {
+func TestReleaseValue(t *testing.T) {
 	rng, released := newRand(t), 0
 	for range 50 {
 		tab, _ := largeTable(t, rng, func(p []byte) Source { return bytesSource(p) })
@@ -58,7 +58,7 @@ func TestLetGo(t *testing.T) {
 				if got.LargeBytes() > 0 {
 					released++
 				}
-				got.LetGo()
+				got.ReleaseValue()
 				if got.LargeBytes() != 0 {
 					t.Fatal("it has not let go")
 				}
@@ -81,8 +81,8 @@ func TestLetGo(t *testing.T) {
 	}
 }
 
-// TestLetGoAndLost: a released value that cannot be read again is an error, not an empty value.
-func TestLetGoAndLost(t *testing.T) {
+// TestReleaseValueAndLost: a released value that cannot be read again is an error, not an empty value.
+func TestReleaseValueAndLost(t *testing.T) {
 	var src *failingSource
 	tab, entries := largeTable(t, newRand(t), func(p []byte) Source {
 		src = &failingSource{Source: bytesSource(p)}
@@ -97,7 +97,7 @@ func TestLetGoAndLost(t *testing.T) {
 		if !it.SeekGE(e.key) {
 			t.Fatal(it.Err())
 		}
-		it.LetGo()
+		it.ReleaseValue()
 		src.n.Store(1)
 		if v := it.Value(); v != nil || !errors.Is(it.Err(), errDisk) || it.Valid() || it.Next() {
 			t.Fatalf("entry %d: a value of %d bytes, %v", i, len(v), it.Err())

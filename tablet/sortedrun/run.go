@@ -1,4 +1,4 @@
-package tablet
+package sortedrun
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"github.com/steledb/stele/tablet/sstable"
 )
 
-// RunMeta describes a sorted run. The entries are in an SSTable. Its keys are
+// Meta describes a sorted run. The entries are in an SSTable. Its keys are
 //
 //	table id (8 bytes, big-endian) | internal key (see ikey)
 //
 // and its values are those of the log.
-type RunMeta struct {
+type Meta struct {
 	Handle   blobfs.Handle // of the SSTable; zero if there are no entries
 	Entries  int64
 	RawBytes int64 // of keys and values, before compression
@@ -34,12 +34,12 @@ const (
 
 var errBadRun = errors.New("malformed metadata of a sorted run")
 
-// EncodeRun encodes m as the MessagePack array
+// Encode encodes m as the MessagePack array
 //
 //	[1, entries, raw bytes, max seq, max time, handle or nil]
 //
 // Later versions append values; readers skip unknown ones.
-func EncodeRun(m *RunMeta) []byte {
+func Encode(m *Meta) []byte {
 	e := wire.GetEncoder()
 	defer e.Release()
 	e.Array(runValues)
@@ -56,27 +56,27 @@ func EncodeRun(m *RunMeta) []byte {
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeRun decodes the result of EncodeRun.
-func DecodeRun(b []byte) (RunMeta, error) {
+// Decode decodes the result of Encode.
+func Decode(b []byte) (Meta, error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
-		return RunMeta{}, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
+		return Meta{}, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	n := d.Array()
 	if version := d.Uint(); d.Err() == nil && (n < runValues || version != runVersion) {
-		return RunMeta{}, fmt.Errorf("%w: version %d with %d values", errBadRun, version, n)
+		return Meta{}, fmt.Errorf("%w: version %d with %d values", errBadRun, version, n)
 	}
-	m := RunMeta{Entries: d.Int(), RawBytes: d.Int(), MaxSeq: d.Uint(), MaxTime: d.Int()}
+	m := Meta{Entries: d.Int(), RawBytes: d.Int(), MaxSeq: d.Uint(), MaxTime: d.Int()}
 	if m.Entries == 0 {
 		d.Skip()
 	} else {
 		m.Handle = blobfs.DecodeHandle(&d)
 	}
 	if err := d.Err(); err != nil {
-		return RunMeta{}, fmt.Errorf("%w: %w", errBadRun, err)
+		return Meta{}, fmt.Errorf("%w: %w", errBadRun, err)
 	}
 	if m.Entries < 0 || m.RawBytes < 0 {
-		return RunMeta{}, fmt.Errorf("%w: %d entries, %d bytes", errBadRun, m.Entries, m.RawBytes)
+		return Meta{}, fmt.Errorf("%w: %d entries, %d bytes", errBadRun, m.Entries, m.RawBytes)
 	}
 	return m, nil
 }
@@ -84,15 +84,15 @@ func DecodeRun(b []byte) (RunMeta, error) {
 // runsVersion marks the encoding of several runs.
 const runsVersion = 2
 
-// EncodeRuns encodes the runs of a piece of a log: a single run like EncodeRun, which all readers
+// EncodeAll encodes the runs of a piece of a log: a single run like Encode, which all readers
 // understand, and several as the MessagePack array
 //
 //	[2, [run…]]
 //
-// with each run encoded by EncodeRun.
-func EncodeRuns(runs []RunMeta) []byte {
+// with each run encoded by Encode.
+func EncodeAll(runs []Meta) []byte {
 	if len(runs) == 1 {
-		return EncodeRun(&runs[0])
+		return Encode(&runs[0])
 	}
 	e := wire.GetEncoder()
 	defer e.Release()
@@ -100,23 +100,23 @@ func EncodeRuns(runs []RunMeta) []byte {
 	e.Uint(runsVersion)
 	e.Array(len(runs))
 	for i := range runs {
-		e.Raw(EncodeRun(&runs[i]))
+		e.Raw(Encode(&runs[i]))
 	}
 	return append([]byte(nil), e.Bytes()...)
 }
 
-// DecodeRuns decodes the result of EncodeRuns.
-func DecodeRuns(b []byte) (runs []RunMeta, err error) {
+// DecodeAll decodes the result of EncodeAll.
+func DecodeAll(b []byte) (runs []Meta, err error) {
 	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
 		return nil, fmt.Errorf("%w: %d of %d bytes are a message: %v", errBadRun, n, len(b), err)
 	}
 	d := wire.NewDecoder(b)
 	if n := d.Array(); n < 2 || d.Uint() != runsVersion || d.Err() != nil {
-		m, err := DecodeRun(b)
-		return []RunMeta{m}, err
+		m, err := Decode(b)
+		return []Meta{m}, err
 	}
 	for n := d.Array(); n > 0 && d.Err() == nil; n-- {
-		m, err := DecodeRun(d.Raw())
+		m, err := Decode(d.Raw())
 		if err != nil {
 			return nil, err
 		}
@@ -128,21 +128,45 @@ func DecodeRuns(b []byte) (runs []RunMeta, err error) {
 	return runs, nil
 }
 
+// Run is a piece of a dead server's commit log, sorted by table and key (paper §6, "Commit-log
+// implementation").
+type Run interface {
+	// Entries returns the entries of a table's rows with start < row <= end, an empty start or end
+	// meaning no bound.
+	Entries(ctx context.Context, table uint64, start, end []byte) (Entries, error)
+	// MaxSeq and MaxTime are at least the sequence number and the server timestamp (µs) of every
+	// record in the run.
+	MaxSeq() uint64
+	MaxTime() int64
+}
+
+// Entries iterates over entries in the order of their internal keys (see ikey). An entry may be
+// in several runs. Keys are valid until the next move, values indefinitely.
+type Entries interface {
+	First() bool
+	SeekGE(key []byte) bool
+	Next() bool
+	Key() []byte
+	Value() []byte
+	Err() error
+	Close() error
+}
+
 // sortedRun is a Run written by SortLog.
 type sortedRun struct {
 	open *OpenRuns
-	meta RunMeta
+	meta Meta
 }
 
 func (r *sortedRun) MaxSeq() uint64 { return r.meta.MaxSeq }
 func (r *sortedRun) MaxTime() int64 { return r.meta.MaxTime }
 
-// runReadAhead is the read size for runs, in bytes. 256 KiB: a tablet's part of a run may be less,
+// ReadAheadBytes is the read size for runs, in bytes. 256 KiB: a tablet's part of a run may be less,
 // and a tablet has one iterator in each of dozens of runs.
-const runReadAhead = 256 << 10
+const ReadAheadBytes = 256 << 10
 
 // Entries implements Run. Errors: those of the blob, a *sstable.CorruptError.
-func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte) (RunEntries, error) {
+func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte) (Entries, error) {
 	if r.meta.Entries == 0 {
 		return noEntries{}, nil
 	}
@@ -150,8 +174,8 @@ func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte
 	if err != nil {
 		return nil, err
 	}
-	e := &runEntries{of: r, run: run, key: binary.BigEndian.AppendUint64(nil, table)}
-	opts := sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: runReadAhead}
+	e := &FileEntries{of: r, run: run, key: binary.BigEndian.AppendUint64(nil, table)}
+	opts := sstable.IterOptions{NoCacheFill: true, ReadAheadBytes: ReadAheadBytes}
 	opts.Lower = binary.BigEndian.AppendUint64(nil, table)
 	if len(start) > 0 {
 		opts.Lower = ikey.AppendRowEnd(opts.Lower, start)
@@ -166,27 +190,34 @@ func (r *sortedRun) Entries(ctx context.Context, table uint64, start, end []byte
 	return e, nil
 }
 
-// runEntries iterates over a table's entries of a run, with the table id removed from their keys.
-type runEntries struct {
+// FileEntries is the Entries of a run in an SSTable. It iterates over a table's entries of a run, with the table id removed from their keys.
+type FileEntries struct {
 	of  *sortedRun
 	run *openRun // nil once closed
 	it  *sstable.Iter
 	key []byte // the table's id, and a buffer for the key of a seek
 }
 
+// tableIDLen is the length of the table id in keys.
 const tableIDLen = 8
 
-func (e *runEntries) First() bool { return e.it.First() }
-func (e *runEntries) SeekGE(key []byte) bool {
+// Iter returns the iterator over the run's SSTable.
+func (e *FileEntries) Iter() *sstable.Iter { return e.it }
+
+// Largest returns the size of the run's largest value in bytes, 0 if it is not recorded.
+func (e *FileEntries) Largest() int64 { return e.run.largest }
+
+func (e *FileEntries) First() bool { return e.it.First() }
+func (e *FileEntries) SeekGE(key []byte) bool {
 	e.key = append(e.key[:tableIDLen], key...)
 	return e.it.SeekGE(e.key)
 }
-func (e *runEntries) Next() bool    { return e.it.Next() }
-func (e *runEntries) Key() []byte   { return e.it.Key()[tableIDLen:] }
-func (e *runEntries) Value() []byte { return e.it.Value() }
-func (e *runEntries) Err() error    { return e.it.Err() }
+func (e *FileEntries) Next() bool    { return e.it.Next() }
+func (e *FileEntries) Key() []byte   { return e.it.Key()[tableIDLen:] }
+func (e *FileEntries) Value() []byte { return e.it.Value() }
+func (e *FileEntries) Err() error    { return e.it.Err() }
 
-func (e *runEntries) Close() error {
+func (e *FileEntries) Close() error {
 	if e.run == nil {
 		return nil
 	}
@@ -197,7 +228,7 @@ func (e *runEntries) Close() error {
 	return err
 }
 
-// noEntries is an empty RunEntries.
+// noEntries is an empty Entries.
 type noEntries struct{}
 
 func (noEntries) First() bool        { return false }

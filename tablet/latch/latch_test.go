@@ -1,4 +1,4 @@
-package tablet
+package latch
 
 import (
 	"sync"
@@ -7,30 +7,30 @@ import (
 )
 
 func TestLatchExcludes(t *testing.T) {
-	var ls latches
-	l := ls.of([]byte("row"))
+	var ls Stripes
+	l := ls.Of([]byte("row"))
 	var shared, exclusive atomic.Int32
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 2000 {
-				l.lockShared()
+				l.LockShared()
 				shared.Add(1)
 				if exclusive.Load() != 0 {
 					t.Error("shared holder beside an exclusive one")
 				}
 				shared.Add(-1)
-				l.unlockShared()
+				l.UnlockShared()
 			}
 		})
 		wg.Go(func() {
 			for range 500 {
-				l.lockExclusive()
+				l.LockExclusive()
 				if exclusive.Add(1) != 1 || shared.Load() != 0 {
 					t.Error("several exclusive holders")
 				}
 				exclusive.Add(-1)
-				l.unlockExclusive()
+				l.UnlockExclusive()
 			}
 		})
 	}
