@@ -52,7 +52,7 @@
 // fact it is two (serverpair.go): the one for METADATA's tablets has its own commit logs, from when it gets, or may get, its first
 // tablet. So METADATA is available soon after a node's death, and users' writes do not delay changes of it. Both start without
 // tablets; the master's commands load them (clustertablets.go, tabletcommand.go). Acquiring a tablet is a compare-and-set on its row
-// of METADATA (metarows.go), which a node accesses as any client does. When the lock is lost, the server is closed. Under the next
+// of METADATA (package metarows), which a node accesses as any client does. When the lock is lost, the server is closed. Under the next
 // lock there is another server, without tablets. A server checks before each operation, and again before it answers, that it holds
 // the lock.
 //
@@ -78,8 +78,8 @@
 // with the lock service, and checked again before an answer: a node whose session is in doubt knows no rights, and returns unavailable.
 // For each data request the tablet server consults an access (package authz) with the schema that it uses. Changes of rights (package
 // users) are made by the master's node, to which others forward requests in the principal's name (forward.go). Both
-// check the rights. Each change that waits for its turn (change.go) has a subject (authz.ChangeRequest), which is authorized again when it is its
-// turn, and is written only under the mastership in which that happened (masterchange.go). So no change is made for a user after a revocation
+// check the rights. Each change that waits for its turn (package changes) has a subject (authz.ChangeRequest), which is authorized again when
+// it is its turn, and is written only under the mastership in which that happened. So no change is made for a user after a revocation
 // of its rights has returned. Actions of administrators, and refusals, are in the audit log.
 //
 // # Quotas

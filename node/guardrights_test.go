@@ -49,7 +49,7 @@ var requiredRights = map[string]string{
 	"scan_close":        perRow,
 	"check_and_mutate":  perRow,
 	"read_modify_write": perRow,
-	"meta.keep_alive":   perRow, // checked by lockServiceFor
+	"meta.keep_alive":   perRow, // checked by package lockserver
 
 	"root":            seesTable,
 	"describe_table":  seesTable,

@@ -193,7 +193,7 @@ func (z *Authorizer) Administers(ctx context.Context, caller *Subject, tableName
 	return v.Schema(), t, ElementPermission(v.CheckTable(acl.Admin))
 }
 
-// Reauthorize returns nil if the subject is still authorized to make the change. The caller holds n.changes.running, so no right is
+// Reauthorize returns nil if the subject is still authorized to make the change. It is the only change that runs (package changes), so no right is
 // revoked before the change has been made.
 func (z *Authorizer) Reauthorize(ctx context.Context, a ChangeRequest) error {
 	if a.Caller == nil {

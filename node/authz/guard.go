@@ -15,20 +15,22 @@ const (
 	Strangers
 	// Known: every principal.
 	Known
-	// Own: every principal; the method checks rights itself, row by row.
+	// Own: every principal; the method checks rights itself. The methods for rows do: they pass an Access to the tablet server, which
+	// checks each family. It is the guard of methods that write rows.
 	Own
 	// OfTable: principals that may see the table in the first parameter.
 	OfTable
 	// Right: principals with a right on the cluster.
 	Right
-	// RightOfTable: principals with a right on the table in the first parameter.
+	// RightOfTable: principals with a right on the whole table in the first parameter. With acl.Admin the method is a change: it is in
+	// the audit log. For methods that write rows see Own: a user may have the right to write some families only.
 	RightOfTable
 )
 
 // Guard states which callers may call a method.
 type Guard struct {
 	To    Audience
-	Right acl.Rights // of right and rightOfTable
+	Right acl.Rights // of Right and RightOfTable
 	// Master has the master's node execute the method, because only that node may write the change.
 	Master bool
 	// About returns the subject of a change for the audit log (auditsubject.go). Nil: the table.
