@@ -68,5 +68,7 @@
 //	    miss a blob, it stays readable for the grace period. Once it is read, removal stops until an
 //	    operator resumes it.
 //	R13. Garbage is removed by the round that follows two rounds and the grace period. Rounds in which
-//	    a root fails, or in which a node that was not down for long does not answer, do not count.
+//	    a root fails, or in which a node that was not down for long does not answer, do not count. On a
+//	    full disk garbage that two rounds have found is removed after local.Config.QuarantineMin, unless
+//	    an alarm is raised.
 package blobfs

@@ -103,7 +103,7 @@
 //	sweepStore       Start            Close               collects garbage while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
-//	followQuotas     Start            Close               reads quotas, and reports demand
+//	quotas.Follow    Start            Close               reads quotas, and reports demand
 //	removeOrphans    Start            Close               removes orphaned files of tables, once per mastership
 //	Follow           Start            Close               package authority: performs a replacement of the authority on this node
 //	Follow           Start            Close               package gossipkey: performs a rotation of the gossip key on this node

@@ -105,7 +105,7 @@ func (d *deletions) run(ctx context.Context) {
 			continue
 		}
 		if err := d.blobs.Delete(context.Background(), x.id); err != nil {
-			// The next start finds it among the blobs that no metadata names.
+			// Garbage collection finds it: no metadata names it.
 			d.log.Warn("sstable not deleted", "blob", x.id.String(), "err", err)
 		}
 	}

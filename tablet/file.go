@@ -285,7 +285,7 @@ func (w *fileWriter) finish(ctx context.Context, s *Server) (*file, error) {
 }
 
 // discard releases files that were finished but not installed. If named is set, the metadata may
-// yet name them, so their blobs stay; the next start removes unnamed ones.
+// yet name them, so their blobs stay; garbage collection finds those that it does not name.
 func discard(files map[string]*file, named bool) {
 	for _, f := range files {
 		f.unlink.Store(!named)

@@ -108,7 +108,7 @@ func (c *Collector) forgetAbandoned(id local.ID) {
 	delete(c.abandoned.all, id)
 }
 
-// isGarbage reports whether every replica of a blob is in quarantine. If garbage is false, gone
+// isGarbage reports whether every replica of a blob on the nodes that answer is in quarantine. If garbage is false, gone
 // reports whether all nodes answered that they have none of it.
 func (c *Collector) isGarbage(ctx context.Context, extents []local.ExtentID) (garbage, gone bool) {
 	all := true

@@ -20,7 +20,7 @@
 //
 //	name           started by    stopped by   owns
 //	Sweeper.Run    the caller    its context  the rounds
-//	DropAbandoned  the caller    its context  deleting abandoned blobs that are garbage
+//	DropAbandoned  blobfs.Store  its context  deleting abandoned blobs that are garbage
 //
 // # Invariants
 //

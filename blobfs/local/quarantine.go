@@ -371,8 +371,12 @@ const evictionRetryAfter = 10 * time.Second
 
 // evictQuarantined removes extents in quarantine from a folder, oldest first, until enough returns
 // true. It skips extents that are younger than the minimum time, or that only one round of the
-// sweep has found.
+// sweep has found, and removes nothing while an alarm is raised: garbage collection may be wrong, and
+// the quarantine has what it took by mistake.
 func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
+	if s.alarms.Alarm() != "" {
+		return
+	}
 	s.mu.Lock()
 	n := s.all.Len()
 	s.mu.Unlock()

@@ -333,6 +333,19 @@ func TestQuarantineFreesSpace(t *testing.T) {
 			t.Errorf("left of the blobs: %s", got)
 		}
 		time.Sleep(15 * time.Minute)
+		s.RaiseAlarm("an extent was in use") // nothing is removed until it is cleared (R12)
+		if _, err := s.Create(ctx); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("create: %v", err)
+		}
+		if got := fmt.Sprint(left()); got != "[0 2 2 2]" {
+			t.Errorf("left of the blobs during an alarm: %s", got)
+		}
+		fs.SetCapacity("/d", 1<<30)
+		if err := s.ClearAlarm(); err != nil {
+			t.Fatal(err)
+		}
+		fs.SetCapacity("/d", 1)
+		time.Sleep(evictionRetryAfter)
 		if _, err := s.Create(ctx); !errors.Is(err, ErrDiskFull) {
 			t.Errorf("create: %v", err)
 		}
