@@ -134,7 +134,7 @@ func (f *fleet) revokeWhileWaiting(ctx context.Context, conn *rpc.Conn, read fun
 	go func() { answer <- conn.Call(ctx, api.MethodRead, read, nil) }()
 	eventually(f.t, "the answer waits for memory", func() bool {
 		b := make([]byte, 8<<20)
-		return bytes.Contains(b[:runtime.Stack(b, true)], []byte("answerMemory).await")) || len(answer) > 0
+		return bytes.Contains(b[:runtime.Stack(b, true)], []byte("(*Answer).Await(")) || len(answer) > 0
 	})
 	err := revoke()
 	release()
