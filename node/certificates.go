@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"slices"
 
@@ -139,9 +141,12 @@ func (n *Node) encryptGossip(keys [][]byte) error {
 	return n.members.Ring().SetKeys(keys)
 }
 
-// refuseConn logs a rejected connection, rate-limited per reason, and records it in the audit log.
+// refuseConn records a rejected connection in the audit log, and logs it, rate-limited per reason. That a peer has closed it is no news.
 func (n *Node) refuseConn(from net.Addr, err error) {
 	n.authz.Audit.ConnectionRejected(from.String(), err)
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return
+	}
 	n.refused.WarnError(n.log, "connection rejected", err, "peer", advertise.Host(from.String()))
 }
 

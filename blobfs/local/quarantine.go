@@ -374,9 +374,6 @@ const evictionRetryAfter = 10 * time.Second
 // sweep has found, and removes nothing while an alarm is raised: garbage collection may be wrong, and
 // the quarantine has what it took by mistake.
 func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
-	if s.alarms.Alarm() != "" {
-		return
-	}
 	s.mu.Lock()
 	n := s.all.Len()
 	s.mu.Unlock()
@@ -400,6 +397,9 @@ func (s *quarantine) evictQuarantined(f *folder, enough func() bool) {
 	s.mu.Unlock()
 	slices.SortFunc(old, func(a, b *quarantined) int { return a.since.Compare(b.since) })
 	for _, q := range old {
+		if s.alarms.Alarm() != "" {
+			return
+		}
 		if err := s.dropQuarantined(q.id); err != nil {
 			return // the error was passed to failed
 		}
