@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // TestLinearizableThroughFaults has clients call any server of a group while servers are killed,
@@ -20,7 +21,7 @@ import (
 // that the history is linearizable. STELE_SOAK multiplies the duration.
 func TestLinearizableThroughFaults(t *testing.T) {
 	t.Parallel()
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	rounds := 1
 	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
 		rounds = n

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steledb/stele/internal/testseed"
 )
 
 // childDirEnv is set in the environment of a test binary that writes to that directory until it is
@@ -58,7 +60,7 @@ func writeUntilKilled(dir string) {
 // TestKill repeatedly kills a process that is writing. After each kill every acknowledged Set must
 // be present, and no file may have a state that was never written.
 func TestKill(t *testing.T) {
-	rng := rand.New(rand.NewPCG(testSeed(t), 1))
+	rng := rand.New(rand.NewPCG(testseed.New(t), 1))
 	dir := t.TempDir()
 	rounds := 20
 	if testing.Short() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -85,7 +86,7 @@ func regStep(s regState, c regCall, a regAnswer) (bool, any) {
 // TestLinearizable has clients compare-and-set, read and delete a few files, with cancelled calls
 // and restarts of the group in between. Porcupine checks that the history is linearizable.
 func TestLinearizable(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	const clients, paths, restarts = 16, 5, 4
 	dir := t.TempDir()
 	start := time.Now()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
@@ -83,7 +84,7 @@ func (m model) remove(p string, gen uint64, made uint64) error {
 // TestModel makes random calls on a group and on a map, with restarts and snapshots in between. It
 // compares every answer, and at random the whole state.
 func TestModel(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	dir := t.TempDir()
 	m := model{"/": {dir: true}}

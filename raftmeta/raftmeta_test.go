@@ -2,9 +2,7 @@ package raftmeta
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -61,23 +59,4 @@ func mustSet(tb testing.TB, g *Group, path, data string, gen uint64) uint64 {
 		tb.Fatal(err)
 	}
 	return made
-}
-
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
-// failing test prints how to replay it.
-func testSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta -run '^%s$'", seed, tb.Name())
-		}
-	})
-	return seed
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/storage"
 
 	"github.com/hashicorp/raft"
@@ -120,7 +121,7 @@ func TestNoElectionUnderLoad(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("STELE_SOAK")); err == nil {
 		length *= time.Duration(n)
 	}
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		c, disks := newTimedCluster(t, 3)
 		c.set("/f", "x")

@@ -9,11 +9,11 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -377,7 +377,7 @@ func changeText(c Change) string {
 // snapshot.
 func TestMachineModel(t *testing.T) {
 	t.Parallel()
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	runs := 1000
 	if os.Getenv("STELE_SOAK") != "" {
 		runs = 4000
@@ -538,25 +538,6 @@ func randomCommand(rng *rand.Rand, m *plainMachine) Command {
 		}
 	}
 	return c
-}
-
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
-// failing test prints how to replay it.
-func testSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta/fsm -run '^%s$'", seed, tb.Name())
-		}
-	})
-	return seed
 }
 
 func randomPath(rng *rand.Rand) string {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/steledb/stele/raftmeta/api"
@@ -209,7 +209,7 @@ func TestSimulationOfSessions(t *testing.T) {
 }
 
 func simulateMany(t *testing.T, runs uint64, client func(*sim, int, *rand.Rand) simUser) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	if os.Getenv("STELE_SOAK") != "" {
 		runs *= 100
 	}
@@ -244,7 +244,7 @@ func TestSimulationFinds(t *testing.T) {
 		"cache outlives the lease":       {keepCache: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seed := testSeed(t)
+			seed := testseed.New(t)
 			for run := range uint64(400) {
 				if k := simulate(t, seed+run, simLength, broken, newSimClient); len(k.mu.failures) > 0 {
 					t.Logf("run %d: %s", run, k.mu.failures[0])
@@ -254,23 +254,4 @@ func TestSimulationFinds(t *testing.T) {
 			t.Error("not found")
 		})
 	}
-}
-
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
-// failing test prints how to replay it.
-func testSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta/lease -run '^%s$'", seed, tb.Name())
-		}
-	})
-	return seed
 }

@@ -10,13 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestRandomSchedules runs clients with drifting clocks over links that lose, delay and duplicate
 // messages, through partitions and failovers. It checks S1, S2 and S7 continuously.
 func TestRandomSchedules(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	runs := 100 * soak()
 	if testing.Short() {
 		runs = 40

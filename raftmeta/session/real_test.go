@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/lease"
 
 	"github.com/steledb/stele/raftmeta"
@@ -57,7 +58,7 @@ func (r *restarting) dial() (api.Service, error) {
 // TestRandomSchedulesOfAGroup is TestRandomSchedules with a real leader, a group of one that is
 // restarted for failovers.
 func TestRandomSchedulesOfAGroup(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	runs := 10 * soak()
 	if testing.Short() {
 		runs = 2

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -436,7 +437,7 @@ func TestTwoLocksOfOnePath(t *testing.T) {
 
 // BenchmarkHeld measures Held, which reads a clock once.
 func BenchmarkHeld(b *testing.B) {
-	s := &Session{clock: newSystemClock()}
+	s := &Session{clock: timing.SystemClock()}
 	s.end.Store(int64(time.Hour))
 	l := &Lock{s: s}
 	for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
@@ -226,7 +227,7 @@ func runVoters(t *testing.T, f func(t *testing.T, v *voters)) {
 // partitioned, and some servers still name the old one. The session survives, every write is made
 // once, and finding the leader takes few calls.
 func TestLeadershipMoves(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	runVoters(t, func(t *testing.T, v *voters) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		c := v.client()

@@ -353,25 +353,6 @@ func shut(t testing.TB, ss ...*Session) {
 	}
 }
 
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
-// failing test prints how to replay it.
-func testSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta/session -run '^%s$'", seed, tb.Name())
-		}
-	})
-	return seed
-}
-
 // soak returns the factor for the number of random runs.
 func soak() int {
 	n, err := strconv.Atoi(os.Getenv("STELE_SOAK"))

@@ -7,20 +7,20 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/raftmeta/api"
 )
 
 // TestLogCheckAcceptsWhatBoltWrites runs the check over logs of many shapes.
 func TestLogCheckAcceptsWhatBoltWrites(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	for round := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, round))
 		s, _ := newLogStore(t)
@@ -127,7 +127,7 @@ func contents(tb testing.TB, file string) string {
 // its offset, or harmless: bbolt then reads what was written. Most of the file is free pages, so
 // many changes are harmless.
 func TestLogCheckEveryByteCounts(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	whole := smallLog(t)
 	file := filepath.Join(t.TempDir(), LogName)
@@ -221,23 +221,4 @@ func FuzzLogCheck(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// testSeed returns the seed of a random test: STELE_SEED if it is set, and otherwise a new one. A
-// failing test prints how to replay it.
-func testSeed(tb testing.TB) uint64 {
-	tb.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("STELE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			tb.Fatalf("STELE_SEED: %v", err)
-		}
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("to replay: STELE_SEED=%d go test ./raftmeta/storage -run '^%s$'", seed, tb.Name())
-		}
-	})
-	return seed
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/steledb/stele/raftmeta/fsm"
 
 	"github.com/hashicorp/raft"
+	"github.com/steledb/stele/internal/testseed"
 	"github.com/steledb/stele/internal/vfs"
 	"github.com/steledb/stele/internal/wire/wiretest"
 	"github.com/steledb/stele/raftmeta/api"
@@ -196,7 +197,7 @@ func TestSnapshotStoreKeepsTwo(t *testing.T) {
 // TestSnapshotStoreCrash loses power at each operation of the second snapshot: one of the two is
 // complete, and the second once Close has returned.
 func TestSnapshotStoreCrash(t *testing.T) {
-	seed := testSeed(t)
+	seed := testseed.New(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for n := int64(1); ; n++ {
 		mem := vfs.NewMem(vfs.MemOptions{})
