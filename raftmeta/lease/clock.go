@@ -11,9 +11,10 @@ type Clock interface {
 	NewTimer(d time.Duration) *time.Timer
 }
 
-// machineClock is the machine's monotonic clock.
+// systemClock is the machine's monotonic clock.
 type systemClock struct{ start time.Time }
 
+// NewClock returns the machine's monotonic clock.
 func NewClock() Clock { return systemClock{time.Now()} }
 
 func (c systemClock) Now() time.Duration                   { return time.Since(c.start) }

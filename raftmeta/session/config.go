@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
@@ -73,7 +74,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.RetryTimeMax = GraceDefault
 	}
 	if c.Clock == nil {
-		c.Clock = newSystemClock()
+		c.Clock = timing.SystemClock()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
