@@ -10,7 +10,7 @@ import (
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
-	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/node/stages"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/security/pki"
 	"github.com/steledb/stele/security/rollover"
@@ -23,11 +23,7 @@ const recordFile = namespace.SecurityDir + "/rollover"
 func (s *Service) rotate(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.RotateAuthorityRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	change := authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRotateAuthority, Name: ""}
@@ -54,19 +50,7 @@ func (s *Service) status(ctx context.Context, _ *api.NamesRequest) (reply.Result
 
 // read returns the record, or nil if the authority is not being replaced, and the generation of its file.
 func (s *Service) read(ctx context.Context) (*rollover.Record, uint64, error) {
-	current := s.Meta.Current()
-	if current == nil {
-		return nil, 0, fmt.Errorf("%w: the node has no session with the lock service", api.ErrUnavailable)
-	}
-	f, err := current.Get(ctx, recordFile)
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	r, err := rollover.Decode(f.Data)
-	return r, f.Generation, err
+	return stages.Read(ctx, s.Meta, recordFile, rollover.Decode)
 }
 
 // rotateNow starts a replacement, restarts it, or finishes the stage in which users get new certificates.

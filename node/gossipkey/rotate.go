@@ -10,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/removal"
-	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/node/stages"
 	"github.com/steledb/stele/security/rollover"
 )
 
@@ -53,19 +52,7 @@ func (s *Service) Follow() {
 
 // Record returns the record of the current key and its rotation; nil before the first master has written it.
 func (s *Service) Record(ctx context.Context) (*rollover.KeyRecord, uint64, error) {
-	current := s.Meta.Current()
-	if current == nil {
-		return nil, 0, fmt.Errorf("%w: the node has no session with the lock service", api.ErrUnavailable)
-	}
-	f, err := current.Get(ctx, recordFile)
-	if errors.Is(err, metaapi.ErrNotFound) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	r, err := rollover.DecodeKeyRecord(f.Data)
-	return r, f.Generation, err
+	return stages.Read(ctx, s.Meta, recordFile, rollover.DecodeKeyRecord)
 }
 
 // Step performs the record's current stage. The record is in the session's cache.

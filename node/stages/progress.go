@@ -3,8 +3,10 @@ package stages
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 
+	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 )
@@ -63,4 +65,22 @@ func (p *Progress) Forget(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// Read returns the record of a change, decoded, and the generation of its file; nil and 0 if there is none. It reads through the node's
+// session, which has the file in its cache. The error is api.ErrUnavailable without a session, decode's, or the lock service's.
+func Read[R any](ctx context.Context, meta *namespace.Access, file string, decode func([]byte) (*R, error)) (*R, uint64, error) {
+	current := meta.Current()
+	if current == nil {
+		return nil, 0, fmt.Errorf("%w: the node has no session with the lock service", api.ErrUnavailable)
+	}
+	f, err := current.Get(ctx, file)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	r, err := decode(f.Data)
+	return r, f.Generation, err
 }
