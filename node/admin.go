@@ -65,11 +65,7 @@ func schemaAnswer(s *table.Schema) reply.Result {
 func (tb *tableService) createTable(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.CreateTableRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	var s *table.Schema
@@ -237,11 +233,7 @@ func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*ta
 func (tb *tableService) setFamily(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.SetFamilyRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	s, err := tb.alter(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetFamily, Name: r.Table}, func(old *table.Schema) (*table.Schema, error) {

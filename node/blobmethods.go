@@ -79,11 +79,7 @@ func (bs *blobService) handleBlob(r method.Registrar, method string, h func(ctx 
 
 func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
 	r := &api.BlobRequest{Method: method}
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return nil, false
-	}
-	return r, reply.Begin(c, &r.Options)
+	return r, reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options)
 }
 
 // blobError converts errors of the block store to their API form. A blob that has a name but no bytes is corrupt.

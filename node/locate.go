@@ -100,11 +100,7 @@ func (n *Node) root(ctx context.Context, r *api.NamesRequest) (reply.Result, err
 // before each.
 func (n *Node) sampleRowKeys(c *rpc.Call) {
 	var r api.SampleRowKeysRequest
-	if err := r.Decode(&c.Params, c.NumParams, &n.limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, &n.limits), &r.Options) {
 		return
 	}
 	sizes, err := n.seesSizes(c, r.Table)

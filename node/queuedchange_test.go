@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,7 +129,9 @@ func revokeBeforeChanges(t *testing.T) bool {
 		}
 		var release []func()
 		for _, n := range f.nodes {
-			release = append(release, n.HoldChanges())
+			once := sync.OnceFunc(n.HoldChanges())
+			release = append(release, once)
+			defer once() // also if the test fails: a node's Close waits for its changes
 		}
 		revoked := make(chan error, 1)
 		go func() { revoked <- way.do() }()

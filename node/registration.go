@@ -30,11 +30,7 @@ func (n *Node) answerNames(register func(string, rpc.Mode, func(*rpc.Call)), met
 	register(method, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // a change may outlive the call
 		var r api.NamesRequest
-		if err := r.Decode(&c.Params, c.NumParams, method, names); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
+		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, method, names), &r.Options) {
 			return
 		}
 		var result reply.Result

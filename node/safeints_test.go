@@ -6,8 +6,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestNumbersOfUploads: what clients get and give back is never larger than a
-// language without integers can hold.
+// TestNumbersOfUploads: an id that clients get, and send again, is never larger than a language without integers can hold.
 func TestNumbersOfUploads(t *testing.T) {
 	var us uploads
 	us.mu.open = map[uint64]*upload{}

@@ -31,12 +31,11 @@ func (tv *tabletService) handleTabletChanges(r method.Registrar) {
 		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
 			caller, r := authz.SubjectOf(c), tabletChange{}
-			if err := r.Decode(&c.Params, c.NumParams, method, tv.limits); err != nil {
-				tv.authz.Audit.ActionOnRows(caller, method, r.auditSubject(), err)
-				reply.Fail(c, err)
-				return
+			decoded := r.Decode(&c.Params, c.NumParams, method, tv.limits)
+			if decoded != nil {
+				tv.authz.Audit.ActionOnRows(caller, method, r.auditSubject(), decoded)
 			}
-			if !reply.Begin(c, &r.Options) {
+			if !reply.Begin(c, decoded, &r.Options) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)

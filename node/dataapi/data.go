@@ -90,12 +90,7 @@ var mutateRequests = sync.Pool{New: func() any { return new(api.MutateRequest) }
 // another goroutine.
 func (d *Service) mutate(c *rpc.Call) {
 	r := mutateRequests.Get().(*api.MutateRequest)
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		mutateRequests.Put(r)
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		mutateRequests.Put(r)
 		return
 	}
@@ -174,11 +169,7 @@ func (d *Service) settleMutate(c *rpc.Call, a *authz.Access, timestamp int64) {
 
 func (d *Service) mutateRows(c *rpc.Call) {
 	var r api.MutateRowsRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
 	if metadata.IsSystem(r.Table) {
@@ -281,11 +272,7 @@ func (k *rowsCall) Result() {
 
 func (d *Service) checkAndMutate(c *rpc.Call) {
 	var r api.CheckAndMutateRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
 	a := d.Authz.Access(c, r.Table)
@@ -326,11 +313,7 @@ func (d *Service) checkAndMutate(c *rpc.Call) {
 
 func (d *Service) readModifyWrite(c *rpc.Call) {
 	var r api.ReadModifyWriteRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
 	if metadata.IsSystem(r.Table) {

@@ -22,11 +22,7 @@ var readRequests = sync.Pool{New: func() any { return new(api.ReadRequest) }}
 func (d *Service) read(c *rpc.Call) {
 	r := readRequests.Get().(*api.ReadRequest)
 	defer readRequests.Put(r)
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
 	f, err := d.program(c, r.Table, r.Filter)
@@ -110,11 +106,7 @@ func readRowsBytes(rows int) int { return 16 << 10 * (1 + rows) }
 
 func (d *Service) readRows(c *rpc.Call) {
 	var r api.ReadRowsRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
 	f, err := d.program(c, r.Table, r.Filter)

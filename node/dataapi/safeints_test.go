@@ -6,7 +6,7 @@ import (
 	"github.com/steledb/stele/internal/wire"
 )
 
-// TestNumbersOfCursors: what clients get and give back is never larger than a language without integers can hold.
+// TestNumbersOfCursors: an id that clients get, and send again, is never larger than a language without integers can hold.
 func TestNumbersOfCursors(t *testing.T) {
 	var cs cursors
 	for range 1000 {

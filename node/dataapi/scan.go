@@ -37,11 +37,7 @@ type scan struct {
 
 func (d *Service) scanOpen(c *rpc.Call) {
 	var r api.ScanOpenRequest
-	if err := r.Decode(&c.Params, c.NumParams, d.Limits); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, d.Limits), &r.Options) {
 		return
 	}
 	start, end, empty := r.Range()
@@ -86,11 +82,7 @@ func (s *scan) bytes() int64 {
 
 func (d *Service) scanNext(c *rpc.Call) {
 	var r api.ScanNextRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	cur := d.cursors.take(r.Cursor, authz.SubjectOf(c).Owner())

@@ -35,11 +35,7 @@ const (
 func (s *Service) create(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.CreateTokenRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	made, err := s.createFor(c.Context(), authz.SubjectOf(c), &r)
@@ -54,11 +50,7 @@ func (s *Service) create(c *rpc.Call) {
 func (s *Service) revoke(c *rpc.Call) {
 	c.Keep()
 	var r api.NamesRequest
-	if err := r.Decode(&c.Params, c.NumParams, api.MethodRevokeToken, 1); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodRevokeToken, 1), &r.Options) {
 		return
 	}
 	change := authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRevokeToken, Name: r.Names[0]}

@@ -10,7 +10,7 @@
 //	a user with the right to write  paths below namespace.LocksDir     for the user: see ShareOf
 //
 // Rights are checked when a call is admitted (Guard), and again before a lock that was waited for is granted, and before a session is
-// extended: locks and sessions of a user who has lost the right are released. A keep_alive must not wait, so its rights are looked up
+// extended: locks and sessions of a user without the right any more are released. A keep_alive must not wait, so its rights are looked up
 // beside it, once at a time for each connection.
 //
 // Goroutines, all in Config.Background:

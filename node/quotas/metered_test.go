@@ -27,7 +27,7 @@ func TestMetered(t *testing.T) {
 		}
 		return n
 	}
-	q := &quotas{Began: time.Now()}
+	q := &quotas{began: time.Now()}
 	m := Metered{q: q, table: meter(2, 1e6), user: meter(1, 1e6)}
 	if n := count(m); n < 3600 || n > 3620 {
 		t.Errorf("%d let in by a user's quota of 3600", n)
@@ -143,7 +143,7 @@ func TestRefunds(t *testing.T) {
 				t.Error("let in")
 			}
 		}, [quota.Kinds]int{3601, 3601, 3591, 0}},
-		{"what is given back twice by mistake is no more than there was", func(t *testing.T, m Metered) {
+		{"what is refunded twice by mistake is no more than was charged", func(t *testing.T, m Metered) {
 			take(t, m.Take(quota.WriteOps, 10, 10))
 			m.Release(quota.WriteOps, 20, 20)
 		}, [quota.Kinds]int{3601, 3601, 3601, 3601}},
@@ -158,7 +158,7 @@ func TestRefunds(t *testing.T) {
 						}
 						return quota.NewMeter("k", "it", r, 0, 1)
 					}
-					m := Metered{q: &quotas{Began: time.Now()}}
+					m := Metered{q: &quotas{began: time.Now()}}
 					if caller != "user" {
 						m.table = meter()
 					}
@@ -192,7 +192,7 @@ func TestRefusedByOneTakesNothingOfTheOther(t *testing.T) {
 				for k := range full.Rates {
 					full.Rates[k] = quota.Rate{PerSecond: 1, Burst: quota.BurstMax}
 				}
-				m := Metered{q: &quotas{Began: time.Now()}, table: quota.NewMeter("t", "it", full, 0, 1), user: quota.NewMeter("u", "it", full, 0, 1)}
+				m := Metered{q: &quotas{began: time.Now()}, table: quota.NewMeter("t", "it", full, 0, 1), user: quota.NewMeter("u", "it", full, 0, 1)}
 				empty, other := m.table, m.user
 				if refuses == "user" {
 					empty, other = other, empty

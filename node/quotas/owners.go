@@ -24,11 +24,7 @@ func (qs *Service) handleOwners(r method.Registrar) {
 	r.Handle(api.MethodSetOwner, rpc.Spawned, func(c *rpc.Call) {
 		c.Keep() // the change may outlive the call
 		var r api.NamesRequest
-		if err := r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
+		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodSetOwner, 2), &r.Options) {
 			return
 		}
 		err := qs.setOwner(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetOwner, Name: r.Names[0]}, r.Names[1])

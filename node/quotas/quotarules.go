@@ -29,11 +29,7 @@ func (qs *Service) handleQuotas(r method.Registrar) {
 func (qs *Service) serveSetQuota(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.SetQuotaRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	err := qs.setQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodSetQuota, Name: r.Name}, &r)
@@ -43,11 +39,7 @@ func (qs *Service) serveSetQuota(c *rpc.Call) {
 func (qs *Service) serveRemoveQuota(c *rpc.Call) {
 	c.Keep()
 	var r api.NamesRequest
-	if err := r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodRemoveQuota, 2), &r.Options) {
 		return
 	}
 	err := qs.removeQuota(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodRemoveQuota, Name: r.Names[1]}, r.Names[0])

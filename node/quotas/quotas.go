@@ -29,7 +29,7 @@ import (
 // quotas has this node's view of the quotas (package quota), read from the lock service when their epoch changes, and the shares assigned
 // by the master.
 type quotas struct {
-	Began time.Time // start of the meters' clock
+	began time.Time // start of the meters' clock
 	// meters has the current meters; nil without quotas, which is all that a request checks then.
 	meters atomic.Pointer[meterSet]
 	// over has the tables that may not grow, by name; nil if there are none.
@@ -88,7 +88,7 @@ type Server struct {
 
 func New(cfg Config) *Service {
 	qs := &Service{Config: cfg}
-	qs.state.Began, qs.state.changed = cfg.Began, make(chan chan struct{})
+	qs.state.began, qs.state.changed = cfg.Began, make(chan chan struct{})
 	return qs
 }
 
@@ -108,7 +108,7 @@ type meterSet struct {
 }
 
 // Now returns the time of the meters' monotonic clock.
-func (q *quotas) Now() int64 { return int64(time.Since(q.Began)) }
+func (q *quotas) Now() int64 { return int64(time.Since(q.began)) }
 
 // quotaOfUser and quotaOfTable return the keys of quotas between servers.
 func quotaOfUser(name string) string { return "u" + name }

@@ -34,27 +34,27 @@ const reportsMax = 1_000_000
 
 // useReport is a report, and useAnswer its result.
 type useReport struct {
-	Server string
-	Round  uint64
-	Rates  []quota.Report
-	Tables map[uint64]int64
+	server string
+	round  uint64
+	rates  []quota.Report
+	tables map[uint64]int64
 }
 
 type useAnswer struct {
-	Shares map[string][quota.Kinds]float64
-	Over   map[uint64]quota.Over // nil: unknown
-	Epoch  uint64
+	shares map[string][quota.Kinds]float64
+	over   map[uint64]quota.Over // nil: unknown
+	epoch  uint64
 }
 
 func (qs *Service) handleQuotaReports(r method.Registrar) {
 	r.Handle(MethodReport, rpc.Spawned, func(c *rpc.Call) {
 		var r useReport
-		if err := r.Decode(&c.Params, c.NumParams); err != nil {
+		if err := r.decode(&c.Params, c.NumParams); err != nil {
 			c.Fail(rpc.Errorf(rpc.CodeBadRequest, "%s: %v", MethodReport, err))
 			return
 		}
-		if caller := authz.SubjectOf(c); caller != nil && caller.Peer.Name != namespace.NodeOf(r.Server) {
-			reply.Fail(c, &api.PermissionError{Method: MethodReport, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.Peer.Name, r.Server)})
+		if caller := authz.SubjectOf(c); caller != nil && caller.Peer.Name != namespace.NodeOf(r.server) {
+			reply.Fail(c, &api.PermissionError{Method: MethodReport, Text: fmt.Sprintf("node %s reports for server %.80q: a node reports for itself alone", caller.Peer.Name, r.server)})
 			return
 		}
 		a, err := qs.answerUse(&r)
@@ -62,7 +62,7 @@ func (qs *Service) handleQuotaReports(r method.Registrar) {
 			reply.Fail(c, err)
 			return
 		}
-		c.Reply(a.Append)
+		c.Reply(a.append)
 	})
 }
 
@@ -70,12 +70,12 @@ func (qs *Service) handleQuotaReports(r method.Registrar) {
 func (qs *Service) reportUse(set *meterSet, since time.Duration) {
 	s := qs.Server()
 	reporter := &qs.state.reporter
-	r := useReport{Server: s.Name, Round: reporter.Begin(time.Now(), s.Name, set.of)}
+	r := useReport{server: s.Name, round: reporter.Begin(time.Now(), s.Name, set.of)}
 	names := map[uint64]string{}
 	if len(set.bounds) > 0 {
-		r.Tables = map[uint64]int64{}
+		r.tables = map[uint64]int64{}
 		for _, x := range s.Tablets.Sizes() {
-			r.Tables[x.ID], names[x.ID] = x.DiskBytes+x.MemtableBytes, x.Table
+			r.tables[x.ID], names[x.ID] = x.DiskBytes+x.MemtableBytes, x.Table
 		}
 	} else {
 		qs.state.over.Store(nil)
@@ -83,23 +83,23 @@ func (qs *Service) reportUse(set *meterSet, since time.Duration) {
 	ctx, cancel := context.WithTimeout(qs.Ctx, reportTimeout)
 	defer cancel()
 	for more := true; more; {
-		r.Rates = reporter.Next(since)
+		r.rates = reporter.Next(since)
 		a, err := qs.askUse(ctx, &r)
 		if err != nil {
 			qs.Log.Debug("quota report failed; previous shares remain", "err", err)
 			return
 		}
-		if a.Over != nil {
+		if a.over != nil {
 			over := map[string]*api.QuotaError{}
-			for id, o := range a.Over {
+			for id, o := range a.over {
 				if name := names[id]; name != "" {
 					over[name] = &api.QuotaError{Quota: o.Quota, Bytes: true, Limit: o.Limit, Used: o.Used}
 				}
 			}
 			qs.state.mayNotGrow(set, over)
 		}
-		r.Tables = nil
-		more = reporter.Answered(qs.state.Now(), a.Epoch, set.of, r.Rates, a.Shares)
+		r.tables = nil
+		more = reporter.Answered(qs.state.Now(), a.epoch, set.of, r.rates, a.shares)
 	}
 }
 
@@ -113,7 +113,7 @@ func (qs *Service) askUse(ctx context.Context, r *useReport) (*useAnswer, error)
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	a := &useAnswer{}
-	return a, qs.Peers.Call(ctx, masterID, MethodReport, r.Append, a.Decode)
+	return a, qs.Peers.Call(ctx, masterID, MethodReport, r.append, a.decode)
 }
 
 // answerUse processes a report on the master.
@@ -123,25 +123,25 @@ func (qs *Service) answerUse(r *useReport) (*useAnswer, error) {
 		return nil, changes.ErrNotMaster
 	}
 	set := q.meters.Load()
-	a := &useAnswer{Epoch: epoch}
-	a.Shares = q.master.Divide(now, epoch, r.Server, r.Round, r.Rates, qs.aliveServers(), func(key string) *quota.Record {
+	a := &useAnswer{epoch: epoch}
+	a.shares = q.master.Divide(now, epoch, r.server, r.round, r.rates, qs.aliveServers(), func(key string) *quota.Record {
 		if set == nil || set.of[key] == nil {
 			return nil // unknown here
 		}
 		return set.of[key].Record()
 	})
-	if r.Tables == nil || set == nil {
+	if r.tables == nil || set == nil {
 		return a, nil
 	}
-	q.ledger.Note(now, epoch, r.Server, r.Tables)
+	q.ledger.Note(now, epoch, r.server, r.tables)
 	all := q.ledger.Over(now, qs.aliveServers(), set.bounds)
 	if all == nil {
 		return a, nil
 	}
-	a.Over = map[uint64]quota.Over{}
-	for id := range r.Tables {
+	a.over = map[uint64]quota.Over{}
+	for id := range r.tables {
 		if o, ok := all[id]; ok {
-			a.Over[id] = o
+			a.over[id] = o
 		}
 	}
 	return a, nil
@@ -181,12 +181,12 @@ func (qs *Service) forgetServers(set *meterSet) {
 	}
 }
 
-func (r *useReport) Append(e *wire.Encoder) {
+func (r *useReport) append(e *wire.Encoder) {
 	e.Array(4)
-	e.Str(r.Server)
-	e.Array(len(r.Rates))
-	for i := range r.Rates {
-		x := &r.Rates[i]
+	e.Str(r.server)
+	e.Array(len(r.rates))
+	for i := range r.rates {
+		x := &r.rates[i]
 		e.Array(1 + quota.Kinds)
 		e.Str(x.Key)
 		for k := range x.Shares {
@@ -196,21 +196,21 @@ func (r *useReport) Append(e *wire.Encoder) {
 			e.Bool(x.Refused[k])
 		}
 	}
-	if r.Tables == nil {
+	if r.tables == nil {
 		e.Nil()
 	} else {
-		e.Array(len(r.Tables))
+		e.Array(len(r.tables))
 	}
-	for id, bytes := range r.Tables {
+	for id, bytes := range r.tables {
 		e.Array(2)
 		e.Uint(id)
 		e.Int(bytes)
 	}
-	e.Uint(r.Round)
+	e.Uint(r.round)
 }
 
-func (r *useReport) Decode(d *wire.Decoder, values int) error {
-	r.Server = d.Str()
+func (r *useReport) decode(d *wire.Decoder, values int) error {
+	r.server = d.Str()
 	for range d.ArrayMax(reportsMax) {
 		more := d.Array() - 1 - quota.Kinds
 		x := quota.Report{Key: d.Str()}
@@ -223,10 +223,10 @@ func (r *useReport) Decode(d *wire.Decoder, values int) error {
 		if d.Err() != nil {
 			return d.Err()
 		}
-		r.Rates = append(r.Rates, x)
+		r.rates = append(r.rates, x)
 	}
 	if !d.IsNil() {
-		r.Tables = map[uint64]int64{}
+		r.tables = map[uint64]int64{}
 		for range d.ArrayMax(reportsMax) {
 			rest := d.Array() - 2
 			id, bytes := d.Uint(), d.Int()
@@ -234,43 +234,43 @@ func (r *useReport) Decode(d *wire.Decoder, values int) error {
 			if d.Err() != nil {
 				return d.Err()
 			}
-			r.Tables[id] = max(bytes, 0)
+			r.tables[id] = max(bytes, 0)
 		}
 	}
 	if values > 3 {
-		r.Round = d.Uint()
+		r.round = d.Uint()
 	}
 	return d.Err()
 }
 
-func (a *useAnswer) Append(e *wire.Encoder) {
+func (a *useAnswer) append(e *wire.Encoder) {
 	e.Array(3)
-	e.Array(len(a.Shares))
-	for key, s := range a.Shares {
+	e.Array(len(a.shares))
+	for key, s := range a.shares {
 		e.Array(1 + quota.Kinds)
 		e.Str(key)
 		for _, x := range s {
 			e.Float(x)
 		}
 	}
-	if a.Over == nil {
+	if a.over == nil {
 		e.Nil()
 	} else {
-		e.Array(len(a.Over))
+		e.Array(len(a.over))
 	}
-	for id, o := range a.Over {
+	for id, o := range a.over {
 		e.Array(4)
 		e.Uint(id)
 		e.Str(o.Quota)
 		e.Int(o.Limit)
 		e.Int(o.Used)
 	}
-	e.Uint(a.Epoch)
+	e.Uint(a.epoch)
 }
 
-func (a *useAnswer) Decode(d *wire.Decoder) error {
+func (a *useAnswer) decode(d *wire.Decoder) error {
 	values := d.Array()
-	a.Shares = map[string][quota.Kinds]float64{}
+	a.shares = map[string][quota.Kinds]float64{}
 	for range d.ArrayMax(reportsMax) {
 		more := d.Array() - 1 - quota.Kinds
 		key, s := d.Str(), [quota.Kinds]float64{}
@@ -281,10 +281,10 @@ func (a *useAnswer) Decode(d *wire.Decoder) error {
 		if d.Err() != nil {
 			return d.Err()
 		}
-		a.Shares[key] = s
+		a.shares[key] = s
 	}
 	if !d.IsNil() {
-		a.Over = map[uint64]quota.Over{}
+		a.over = map[uint64]quota.Over{}
 		for range d.ArrayMax(reportsMax) {
 			rest := d.Array() - 4
 			id, o := d.Uint(), quota.Over{Quota: d.Str(), Limit: d.Int(), Used: d.Int()}
@@ -292,11 +292,11 @@ func (a *useAnswer) Decode(d *wire.Decoder) error {
 			if d.Err() != nil {
 				return d.Err()
 			}
-			a.Over[id] = o
+			a.over[id] = o
 		}
 	}
 	if values > 2 {
-		a.Epoch = d.Uint()
+		a.epoch = d.Uint()
 	}
 	skip(d, values-3)
 	return d.Err()

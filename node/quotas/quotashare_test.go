@@ -13,31 +13,31 @@ import (
 // a whole.
 func TestUseReports(t *testing.T) {
 	for _, r := range []useReport{
-		{Server: "n1.5"},
-		{Server: "n1.5", Round: 9, Rates: []quota.Report{{Key: "t1", Shares: [quota.Kinds]float64{0.5, 0, 0, 1}, Offered: [quota.Kinds]float64{3}, Refused: [quota.Kinds]bool{true}}, {Key: "uann"}},
-			Tables: map[uint64]int64{7: 1 << 40, 8: 0}},
+		{server: "n1.5"},
+		{server: "n1.5", round: 9, rates: []quota.Report{{Key: "t1", Shares: [quota.Kinds]float64{0.5, 0, 0, 1}, Offered: [quota.Kinds]float64{3}, Refused: [quota.Kinds]bool{true}}, {Key: "uann"}},
+			tables: map[uint64]int64{7: 1 << 40, 8: 0}},
 	} {
-		b := wiretest.Encode(r.Append)
+		b := wiretest.Encode(r.append)
 		var back useReport
 		d := wire.NewDecoder(b)
-		if err := back.Decode(&d, d.Array()); err != nil || !reflect.DeepEqual(back, r) || d.More() {
+		if err := back.decode(&d, d.Array()); err != nil || !reflect.DeepEqual(back, r) || d.More() {
 			t.Errorf("%+v became %+v, %v", r, back, err)
 		}
 		for n := range b {
 			d := wire.NewDecoder(b[:n])
-			if (&useReport{}).Decode(&d, d.Array()) == nil {
+			if (&useReport{}).decode(&d, d.Array()) == nil {
 				t.Errorf("%d of %d bytes are a report", n, len(b))
 			}
 		}
 	}
 	for _, a := range []useAnswer{
-		{Shares: map[string][quota.Kinds]float64{}},
-		{Shares: map[string][quota.Kinds]float64{"t1": {0.25, 1, 0, 0}}, Over: map[uint64]quota.Over{7: {Quota: "q", Limit: 5, Used: 6}}, Epoch: 1 << 40},
-		{Shares: map[string][quota.Kinds]float64{}, Over: map[uint64]quota.Over{}},
+		{shares: map[string][quota.Kinds]float64{}},
+		{shares: map[string][quota.Kinds]float64{"t1": {0.25, 1, 0, 0}}, over: map[uint64]quota.Over{7: {Quota: "q", Limit: 5, Used: 6}}, epoch: 1 << 40},
+		{shares: map[string][quota.Kinds]float64{}, over: map[uint64]quota.Over{}},
 	} {
 		var back useAnswer
-		d := wire.NewDecoder(wiretest.Encode(a.Append))
-		if err := back.Decode(&d); err != nil || !reflect.DeepEqual(back, a) || d.More() {
+		d := wire.NewDecoder(wiretest.Encode(a.append))
+		if err := back.decode(&d); err != nil || !reflect.DeepEqual(back, a) || d.More() {
 			t.Errorf("%+v became %+v, %v", a, back, err)
 		}
 	}

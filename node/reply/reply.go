@@ -76,8 +76,13 @@ func LockServiceAway(err error) bool {
 // node's API.
 func Recode(as, err error) error { return fmt.Errorf("%w: %s", as, err.Error()) }
 
-// Begin applies the options that all methods have, and reports whether the deadline leaves time.
-func Begin(c *rpc.Call, o *api.Options) bool {
+// Begin begins a request: decoded is the error of decoding it, or nil. It applies the options that all methods have, and reports whether
+// the request was decoded and its deadline leaves time. If not, it has answered the call.
+func Begin(c *rpc.Call, decoded error, o *api.Options) bool {
+	if decoded != nil {
+		Fail(c, decoded)
+		return false
+	}
 	if o.Timeout > 0 {
 		c.SetTimeout(o.Timeout)
 	}

@@ -24,11 +24,7 @@ func (acc *Service) handleGrants(r method.Registrar) {
 	}
 	r.Handle(api.MethodListGrants, rpc.Spawned, func(c *rpc.Call) {
 		var r api.ListGrantsRequest
-		if err := r.Decode(&c.Params, c.NumParams); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
+		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 			return
 		}
 		grants, err := acc.listGrants(c.Context(), authz.SubjectOf(c), &r)
@@ -44,11 +40,7 @@ func (acc *Service) handleGrants(r method.Registrar) {
 func (acc *Service) serveGrant(c *rpc.Call, method string) {
 	c.Keep() // the change may outlive the call
 	var r api.GrantRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	caller := authz.SubjectOf(c)

@@ -88,11 +88,7 @@ func (acc *Service) handleUsers(r method.Registrar) {
 func (acc *Service) serveAddUser(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.AddUserRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	var made *api.AddedUser
@@ -111,11 +107,7 @@ func (acc *Service) serveAddUser(c *rpc.Call) {
 func (acc *Service) serveRevokeUser(c *rpc.Call) {
 	c.Keep()
 	var r api.RevokeUserRequest
-	if err := r.Decode(&c.Params, c.NumParams); err != nil {
-		reply.Fail(c, err)
-		return
-	}
-	if !reply.Begin(c, &r.Options) {
+	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
 		return
 	}
 	caller := authz.SubjectOf(c)

@@ -16,11 +16,7 @@ import (
 func (acc *Service) handleWhoami(r method.Registrar) {
 	r.Handle(api.MethodWhoAmI, rpc.Spawned, func(c *rpc.Call) {
 		var r api.NamesRequest
-		if err := r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0); err != nil {
-			reply.Fail(c, err)
-			return
-		}
-		if !reply.Begin(c, &r.Options) {
+		if !reply.Begin(c, r.Decode(&c.Params, c.NumParams, api.MethodWhoAmI, 0), &r.Options) {
 			return
 		}
 		me, err := acc.identityOf(c.Context(), authz.SubjectOf(c))
