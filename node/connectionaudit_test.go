@@ -15,9 +15,13 @@ import (
 // often. Connections that just end are not.
 func TestTurnedAwayAtTLS(t *testing.T) {
 	t.Parallel()
-	f, first, _ := secureFleet(t, 1)
+	f, first, log := secureFleet(t, 1)
 	f.startAll()
 	addr, now := f.nodes[0].RPCAddr(), time.Now()
+	probe := good(net.Dial("tcp", addr)) // as a load balancer does
+	if err := probe.Close(); err != nil {
+		t.Fatal(err)
+	}
 	foreign := good(pki.NewAuthority(first.Authority.Cluster(), now))
 	other := good(pki.NewAuthority("another", now))
 	sign := func(a *pki.Authority, name string, from time.Time, ttl time.Duration) *pki.Credential {
@@ -56,6 +60,14 @@ func TestTurnedAwayAtTLS(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 		lines[r.Code] += max(1, r.Repeated)
+	}
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "connection rejected") && strings.Contains(line, "EOF") {
+			t.Errorf("a connection that just ended is logged: %s", line)
+		}
+	}
+	if !strings.Contains(log.String(), "connection rejected") {
+		t.Error("no rejected connection is logged")
 	}
 	for _, code := range []string{"expired", "not_yet_valid", "untrusted", "other_cluster"} {
 		if lines[code] != tries {
