@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	masterA = MasterKey{0xa}
+	// masterA has no run of zeros, which files have too.
+	masterA = MasterKey([]byte("thirty-two bytes of a master key"))
 	masterB = MasterKey{0xb}
 )
 
