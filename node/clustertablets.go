@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
@@ -18,14 +16,11 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/roots"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/sortedrun"
 )
-
-// recoveryDir has a file for each dead server whose logs are being sorted, or are sorted and needed.
-const recoveryDir = "/recovery"
-
-func recoveryPath(server string) string { return path.Join(recoveryDir, server) }
 
 // clusterTablets gives the master access to METADATA and to the tablet servers. It implements master.Tablets.
 type clusterTablets struct {
@@ -63,7 +58,7 @@ func (c *clusterTablets) Logs(ctx context.Context) (servers []string, recovered 
 	if servers, err = c.n.catalog.List(ctx, namespace.LogsDir); err != nil {
 		return nil, nil, err
 	}
-	names, err := c.n.catalog.List(ctx, recoveryDir)
+	names, err := c.n.catalog.List(ctx, namespace.RecoveryDir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -262,7 +257,7 @@ func (c *clusterTablets) Merge(ctx context.Context, v *master.TabletServer, lowe
 
 // Recovery implements master.Tablets.
 func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.Recovery, uint64, error) {
-	f, err := c.n.catalog.Meta.Get(ctx, recoveryPath(server))
+	f, err := c.n.catalog.Meta.Get(ctx, namespace.RecoveryPath(server))
 	if errors.Is(err, metaapi.ErrNotFound) {
 		return nil, 0, nil
 	}
@@ -271,14 +266,14 @@ func (c *clusterTablets) Recovery(ctx context.Context, server string) (*master.R
 	}
 	r, err := master.DecodeRecovery(f.Data)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", recoveryPath(server), err)
+		return nil, 0, fmt.Errorf("%s: %w", namespace.RecoveryPath(server), err)
 	}
 	return r, f.Generation, nil
 }
 
 // SaveRecovery implements master.Tablets.
 func (c *clusterTablets) SaveRecovery(ctx context.Context, r *master.Recovery, gen uint64) (uint64, error) {
-	return c.n.catalog.Set(ctx, recoveryPath(r.Server), master.EncodeRecovery(r), gen)
+	return c.n.catalog.Set(ctx, namespace.RecoveryPath(r.Server), master.EncodeRecovery(r), gen)
 }
 
 // pieceBytes is the size of the pieces of a log that servers sort (paper §6).
@@ -331,7 +326,7 @@ func (c *clusterTablets) Forget(ctx context.Context, server string) error {
 		return err
 	}
 	if gen != 0 {
-		if err := c.n.catalog.Remove(ctx, recoveryPath(server), gen); err != nil {
+		if err := c.n.catalog.Remove(ctx, namespace.RecoveryPath(server), gen); err != nil {
 			return err
 		}
 		c.n.background.Go(func() { c.dropRuns(r) })
@@ -346,7 +341,7 @@ const dropRunsTimeout = time.Minute
 func (c *clusterTablets) dropRuns(r *master.Recovery) {
 	ctx, cancel := context.WithTimeout(c.n.ctx, dropRunsTimeout)
 	defer cancel()
-	err := eachRun(r, func(m *sortedrun.Meta) error {
+	err := roots.EachRun(r, func(m *sortedrun.Meta) error {
 		err := c.n.store.Load().Delete(ctx, m.Handle.ID)
 		if errors.Is(err, blobfs.ErrNoBlob) {
 			return nil

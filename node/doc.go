@@ -4,7 +4,7 @@
 //
 //	rpc ──▶ dataapi, admin.go ──▶ tablet.Server ──▶ blobfs.Store
 //	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
-//	    ├─▶ blobmethods.go, uploads.go        stored files ──▶ blobfs.Store
+//	    ├─▶ blobs, roots                      stored files ──▶ blobfs.Store
 //	    ├─▶ formation, members, gossip        members of the cluster, and their addresses
 //	    ├─▶ raftstreams ──▶ raftmeta.Group    if the node votes
 //	    └─▶ command.go                        commands of the master
@@ -100,7 +100,7 @@
 //	members.Blobs    openStore        Close               passes the members to the block store
 //	renewSchemas     the tablet server with its lock      rereads changed schemas, unloads dropped tables
 //	expectMetadata   the same                             begins METADATA's commit log when a node with some of it is gone
-//	sweepStore       Start            Close               collects garbage while this node is master
+//	CollectGarbage   Start            Close               package blobs: collects garbage while this node is master
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	quotas.Follow    Start            Close               reads quotas, and reports demand

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/roots"
+
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
@@ -84,7 +86,7 @@ func TestNoLoadWithoutLogs(t *testing.T) {
 	m := tablet.Meta{ID: 1000, Table: schema.ID, LastMajor: time.Now()}
 	row := &metadata.Row{Table: schema.ID, Generation: metadata.FirstGeneration(1000), Meta: tablet.EncodeMeta(&m), Recoveries: []string{"dead.7"}}
 	s := n.server.Load()
-	if _, err := s.prepare(ctx, row); !errors.Is(err, errNotSorted) {
+	if _, err := s.prepare(ctx, row); !errors.Is(err, roots.ErrNotSorted) {
 		t.Fatalf("without them: %v", err)
 	}
 }

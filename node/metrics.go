@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/steledb/stele/node/blobs"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/steledb/stele/node/authz"
@@ -82,7 +84,7 @@ func (c *collector) collectTablets(m metric.Sender) {
 }
 
 func (c *collector) collectStore(m metric.Sender) {
-	uploads, refused := c.node.blobs.uploads.stats()
+	uploads, refused := c.node.blobs.Uploads()
 	m.Gauge("blob_uploads", "Blobs that clients are storing on this node.", float64(uploads))
 	m.Counter("blob_uploads_refused_total", "Blob uploads rejected because their user, or all users together, had too many in progress.", float64(refused))
 	s := c.node.store.Load().Stats()
@@ -103,8 +105,8 @@ func (c *collector) collectStore(m metric.Sender) {
 func (c *collector) collectReplicas(m metric.Sender) {
 	store := c.node.store.Load()
 	k := store.Repairs()
-	short, oneLeft := under(&k)
-	logs, logReplicas := openLogs(store)
+	short, oneLeft := blobs.Under(&k)
+	logs, logReplicas := blobs.OpenLogs(store)
 	m.Gauge("blob_replicas_wanted", "Replication factor of extents.", float64(store.Wanted()))
 	m.Gauge("blob_extents", "Sealed extents on this node.", float64(k.Extents))
 	m.Gauge("blob_under_replicated_extents", "Extents with too few replicas whose repair this node is responsible for.", float64(short))

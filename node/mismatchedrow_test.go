@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steledb/stele/node/roots"
+
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -155,7 +157,7 @@ func TestDroppedRowOfAnotherTablet(t *testing.T) {
 			timing.Sleep(ctx, 20*time.Millisecond)
 		}
 	}
-	err = n.blobs.refs.eachNamed(ctx, func(blobfs.ID, blobName) {})
+	err = n.roots.Each(ctx, func(blobfs.ID, roots.Use) {})
 	if mismatch := (*metadata.MismatchError)(nil); !errors.As(err, &mismatch) {
 		t.Errorf("the sweep reads METADATA with %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
@@ -36,6 +37,7 @@ import (
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
+	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
@@ -95,6 +97,7 @@ type Node struct {
 	locks       *lockclient.Client
 	catalog     namespace.Catalog
 	blobMembers *members.Blobs
+	roots       *roots.Reader
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
@@ -108,7 +111,7 @@ type Node struct {
 
 	limits    table.Limits
 	data      *dataapi.Service
-	blobs     *blobService
+	blobs     *blobs.Service
 	results   results.Memory
 	quotas    *quotas.Service
 	usage     *usage.Service
@@ -254,7 +257,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)
 	}
-	n.background.Go(n.blobs.sweepStore)
+	n.background.Go(n.blobs.CollectGarbage)
 	return nil
 }
 
@@ -376,7 +379,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	}
 	n.changes.End(ctx)
 	n.data.Close()
-	n.blobs.uploads.close()
+	n.blobs.Close()
 	if s := n.server.Load(); s != nil {
 		errs = append(errs, s.closeWithin(within))
 	}

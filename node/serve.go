@@ -57,13 +57,12 @@ func (n *Node) serve(listener net.Listener) error {
 	n.data.Register(registrar{n})
 	n.handleOwn()
 	n.handleNodes()
-	n.blobs.register(registrar{n})
+	n.blobs.Register(registrar{n})
 	n.enrolment.Register(securedRegistrar{n})
 	n.authority.Register(securedRegistrar{n})
 	n.gossipKey.Register(securedRegistrar{n})
 	n.background.Go(n.data.Start())
-	stopUploads := n.blobs.uploads.start()
-	n.background.Go(func() { n.blobs.uploads.sweep(stopUploads) })
+	n.blobs.Start()
 	if err := errors.Join(n.serveHTTP(), n.serveProfiles()); err != nil {
 		return err
 	}

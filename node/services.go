@@ -8,6 +8,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/dataapi"
@@ -18,6 +19,7 @@ import (
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
+	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
 	"github.com/steledb/stele/security/pki"
@@ -27,6 +29,7 @@ import (
 // newServices creates the services of the node and connects them. What the start opens later they get by functions.
 func (n *Node) newServices() {
 	theMaster, rows := func() *master.Master { return n.master }, func() *metarows.Table { return n.rows }
+	masterEpoch := func() uint64 { return n.master.Epoch() }
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
@@ -45,7 +48,7 @@ func (n *Node) newServices() {
 		Transport:   func() *certs.Transport { return n.security }, Signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, Cluster: n.ClusterID})
 	n.newCertificates()
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
-		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: func() uint64 { return n.master.Epoch() }, CheckUser: n.users.Check,
+		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: masterEpoch, CheckUser: n.users.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
 		Server: func() quotas.Server {
 			s := n.server.Load()
@@ -59,10 +62,10 @@ func (n *Node) newServices() {
 		tabletsOf: n.tabletsOf, find: n.members.Find}
 	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
 		changes: n.changes, users: n.users, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
-	n.blobs = &blobService{ctx: n.ctx, background: &n.background, log: n.log, name: n.cfg.Name, id: n.id, catalog: &n.catalog, meta: &n.meta,
-		authz: n.authz, peers: &n.peers, results: &n.results, store: &n.store,
-		members: func() *members.Blobs { return n.blobMembers }, master: theMaster,
-		refs: &blobRefs{catalog: &n.catalog, meta: &n.meta, rows: rows}}
+	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
+	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
+		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },
+		MasterEpoch: masterEpoch, Roots: n.roots})
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
 }
 

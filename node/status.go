@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/steledb/stele/node/blobs"
+
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/reply"
@@ -47,9 +49,9 @@ func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) 
 	store := n.store.Load()
 	k := store.Repairs()
 	s.Replicas = int64(store.Wanted())
-	s.UnderReplicated, _ = under(&k)
+	s.UnderReplicated, _ = blobs.Under(&k)
 	s.Counting = !k.Known
-	_, s.LogReplicas = openLogs(store)
+	_, s.LogReplicas = blobs.OpenLogs(store)
 	s.Nodes, s.NodesAlive = 1, 1
 	if n.members.Ring() != nil {
 		s.Nodes, s.NodesAlive = 0, 0

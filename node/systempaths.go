@@ -11,6 +11,6 @@ import (
 
 // systemPaths are the paths that nodes use for themselves in the lock service.
 var systemPaths = []string{
-	namespace.ClusterPath, namespace.IDsPath, master.LockPath, namespace.NodesDir, namespace.ServersDir, namespace.RemovedDir, metadata.RootPath, namespace.TablesDir, recoveryDir, blobsDir, namespace.LogsDir,
+	namespace.ClusterPath, namespace.IDsPath, master.LockPath, namespace.NodesDir, namespace.ServersDir, namespace.RemovedDir, metadata.RootPath, namespace.TablesDir, namespace.RecoveryDir, namespace.BlobsDir, namespace.LogsDir,
 	gc.StatePath, namespace.ACLDir, namespace.SecurityDir, stages.Dir, quota.Dir,
 }

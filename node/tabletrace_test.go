@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -102,7 +103,7 @@ func TestMergeCutInTwo(t *testing.T) {
 	n.stopMaster(ctx)
 	const dead = "n0.1"
 	r := master.Recovery{Server: dead}
-	if _, err := n.catalog.Set(ctx, recoveryPath(dead), master.EncodeRecovery(&r), 0); err != nil {
+	if _, err := n.catalog.Set(ctx, namespace.RecoveryPath(dead), master.EncodeRecovery(&r), 0); err != nil {
 		t.Fatal(err)
 	}
 	// The first step is made: the upper one has the rows of both.

@@ -9,10 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/planted"
@@ -24,6 +20,8 @@ import (
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/sortedrun"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // tabletServer is this node as a tablet server, from acquiring its server lock until losing it. It implements tablet.Metadata for
@@ -314,7 +312,7 @@ func (s *tabletServer) prepare(ctx context.Context, row *metadata.Row) (*tablet.
 		if row.Table != metadata.TableID && planted.On(planted.LoadWithoutRuns) {
 			break
 		}
-		err := s.n.blobs.refs.runsOf(ctx, server, func(m *sortedrun.Meta) error {
+		err := s.n.roots.Runs(ctx, server, func(m *sortedrun.Meta) error {
 			l.Runs = append(l.Runs, s.runs.Run(*m))
 			return nil
 		})

@@ -15,7 +15,7 @@ const (
 
 // Exceptions to the limits, with what they have now. They may only shrink.
 var (
-	largePackages = map[string]int{"node": 56}
+	largePackages = map[string]int{"node": 51}
 	largeTypes    = map[string]int{
 		"blobfs/api.Remote": 41,
 		"client.Client":     87, "node.Node": 121, "node/quotas.Service": 43, "node.tabletServer": 42,

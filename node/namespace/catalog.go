@@ -36,6 +36,10 @@ const (
 	NodesDir   = "/nodes"
 	RemovedDir = "/removed"
 	LogsDir    = "/logs"
+	// RecoveryDir has a file for each dead server whose logs are being sorted, or are sorted and needed.
+	RecoveryDir = "/recovery"
+	// BlobsDir has a file for each stored blob: the blob exists, and is kept, while its file exists.
+	BlobsDir = "/blobs"
 	// ACLDir holds principals and grants (package security/acl), securityDir the join tokens.
 	ACLDir      = "/acl"
 	SecurityDir = "/security"
@@ -43,6 +47,9 @@ const (
 
 // TablePath returns the path of a table's schema.
 func TablePath(name string) string { return TablesDir + "/" + name }
+
+// RecoveryPath returns the path of the file of a dead server's recovery.
+func RecoveryPath(server string) string { return RecoveryDir + "/" + server }
 
 // NodePath returns the path of the file of a node.
 func NodePath(id string) string { return NodesDir + "/" + id }

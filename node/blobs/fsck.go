@@ -1,4 +1,4 @@
-package node
+package blobs
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/blobfs/logproto"
 	"github.com/steledb/stele/blobfs/replog"
@@ -21,8 +19,10 @@ import (
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/roots"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
+	"github.com/steledb/stele/tablet/sortedrun"
 )
 
 // A check of the whole store reads, in steps, all files of the lock service that name extents, in order of their paths, and then everything
@@ -79,13 +79,13 @@ func (d *need) index(index int) int {
 
 // fsck is one step.
 type fsck struct {
-	bs     *blobService
+	bs     *Service
 	deep   bool
 	step   api.FsckStep
 	tables map[uint64]string
 }
 
-func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+func (bs *Service) check(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	at, rest, _ := strings.Cut(r.After, "#")
 	f := &fsck{bs: bs, deep: r.Deep}
 	paths, err := f.paths(ctx)
@@ -102,7 +102,7 @@ func (bs *blobService) blobFsck(ctx context.Context, r *api.BlobRequest) (reply.
 	if err != nil {
 		return nil, rpc.Errorf(rpc.CodeBadRequest, "after: %q is not a position", r.After)
 	}
-	if f.tables, err = bs.meta.Tables(ctx); err != nil {
+	if f.tables, err = bs.Meta.Tables(ctx); err != nil {
 		return nil, err
 	}
 	i, _ := slices.BinarySearch(paths, at)
@@ -131,22 +131,22 @@ func (f *fsck) paths(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	all := []string{metadata.RootPath}
-	err := f.bs.refs.rows().Scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
+	err := f.bs.Roots.Rows().Scan(ctx, "", "", metadata.Places(), func(r *metadata.Row) {
 		all = append(all, path.Join(rowsDir, hex.EncodeToString(r.Key())))
 	})
 	if err != nil {
 		return nil, err
 	}
-	servers, err := f.bs.catalog.List(ctx, namespace.LogsDir)
+	servers, err := f.bs.Catalog.List(ctx, namespace.LogsDir)
 	if err != nil {
 		return nil, err
 	}
-	dirs := []string{blobsDir, recoveryDir}
+	dirs := []string{namespace.BlobsDir, namespace.RecoveryDir}
 	for _, name := range servers {
 		dirs = append(dirs, path.Join(namespace.LogsDir, name))
 	}
 	for _, dir := range dirs {
-		names, err := f.bs.catalog.List(ctx, dir)
+		names, err := f.bs.Catalog.List(ctx, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func (f *fsck) file(ctx context.Context, p string, from int, end time.Time) (nex
 
 // check checks some extents. Problems are checked again if the extents are still needed: files come and go meanwhile.
 func (f *fsck) check(ctx context.Context, p string, d *need, from, to int) error {
-	store := f.bs.store.Load()
+	store := f.bs.Store()
 	var now []need
 	for _, x := range d.inspect(ctx, store, from, to, f.deep) {
 		if x.Count(blobfs.ReplicaGood) < x.Wanted || x.Count(blobfs.ReplicaCorrupt) > 0 {
@@ -241,35 +241,35 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 		if err != nil {
 			return nil, err
 		}
-		err = filesOf(row, f.tables, func(x *tableFile) error {
-			needs = append(needs, need{kind: api.BlobOfTable, name: x.table, id: x.handle.ID, refs: x.handle.Extents})
+		err = roots.FilesOf(row, f.tables, func(x *roots.TableFile) error {
+			needs = append(needs, need{kind: api.BlobOfTable, name: x.Table, id: x.Handle.ID, refs: x.Handle.Extents})
 			return nil
 		})
 		return needs, err
-	case recoveryDir:
-		err = f.bs.refs.runsOf(ctx, path.Base(p), func(m *sortedrun.Meta) error {
+	case namespace.RecoveryDir:
+		err = f.bs.Roots.Runs(ctx, path.Base(p), func(m *sortedrun.Meta) error {
 			needs = append(needs, need{kind: api.BlobOfLog, name: path.Base(p), id: m.Handle.ID, refs: m.Handle.Extents})
 			return nil
 		})
-		if errors.Is(err, errNotSorted) {
+		if errors.Is(err, roots.ErrNotSorted) {
 			err = nil
 		}
 		return needs, err
-	case blobsDir:
+	case namespace.BlobsDir:
 		id, err := blobfs.ParseID(path.Base(p))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
-		file, _, err := f.bs.refs.blobFile(ctx, id)
+		file, _, err := f.bs.Roots.Stored(ctx, id)
 		if errors.Is(err, api.ErrNoBlob) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		needs = append(needs, need{kind: api.BlobOfUser, name: file.name, id: id, refs: file.handle.Extents})
+		needs = append(needs, need{kind: api.BlobOfUser, name: file.Name, id: id, refs: file.Handle.Extents})
 	case namespace.LogsDir:
-		file, err := f.bs.catalog.Meta.Get(ctx, p)
+		file, err := f.bs.Catalog.Meta.Get(ctx, p)
 		if errors.Is(err, metaapi.ErrNotFound) {
 			return nil, nil
 		}
@@ -290,9 +290,9 @@ func (f *fsck) needs(ctx context.Context, p string) (needs []need, err error) {
 }
 
 // rowAt returns the METADATA row that a path represents.
-func (bs *blobService) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
+func (bs *Service) rowAt(ctx context.Context, p string) (*metadata.Row, error) {
 	if p == metadata.RootPath {
-		return bs.refs.rows().Root(ctx)
+		return bs.Roots.Rows().Root(ctx)
 	}
 	key, err := hex.DecodeString(path.Base(p))
 	if err != nil {
@@ -302,7 +302,7 @@ func (bs *blobService) rowAt(ctx context.Context, p string) (*metadata.Row, erro
 	if err != nil {
 		return nil, err
 	}
-	return bs.refs.rows().Get(ctx, tableID, end)
+	return bs.Roots.Rows().Get(ctx, tableID, end)
 }
 
 // unnamed finds blobs that nodes hold and no file names. It lists what nodes hold first, so that files written meanwhile count.
@@ -314,14 +314,14 @@ func (f *fsck) unnamed(ctx context.Context, after string) error {
 			return rpc.Errorf(rpc.CodeBadRequest, "after: %v", err)
 		}
 	}
-	held, silent, err := f.bs.store.Load().Holdings(ctx, id, fsckPage)
+	held, silent, err := f.bs.Store().Holdings(ctx, id, fsckPage)
 	if err != nil {
 		return err
 	}
 	for _, id := range silent {
 		f.step.Silent = append(f.step.Silent, f.bs.nameOf(id))
 	}
-	named, err := f.bs.refs.namedBlobs(ctx)
+	named, err := f.bs.Roots.Named(ctx)
 	if err != nil {
 		return err
 	}

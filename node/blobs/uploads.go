@@ -1,4 +1,4 @@
-package node
+package blobs
 
 import (
 	"context"
@@ -12,6 +12,9 @@ import (
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/roots"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/table"
@@ -40,7 +43,7 @@ type upload struct {
 	owner string
 
 	// The following fields belong to the holder of busy.
-	file   blobFile // the handle is empty until it is sealed
+	file   roots.StoredFile // the handle is empty until it is sealed
 	w      *blobfs.Writer
 	length int64
 	most   int64 // limit of length
@@ -50,7 +53,7 @@ type upload struct {
 
 // open begins an upload. Errors: *api.OverloadedError, the store's.
 func (us *uploads) open(ctx context.Context, store *blobfs.Store, name, owner string) (api.BlobUpload, error) {
-	u := &upload{busy: make(chan struct{}, 1), file: blobFile{name: name}, owner: owner}
+	u := &upload{busy: make(chan struct{}, 1), file: roots.StoredFile{Name: name}, owner: owner}
 	u.most = min(api.BlobBytesMax, api.BlobExtentsMax*store.ExtentBytes())
 	u.busy <- struct{}{}
 	id, err := us.add(u)
@@ -280,8 +283,20 @@ func (us *uploads) close() {
 	us.endThose(func(*upload) bool { return true })
 }
 
+// Start starts ending idle uploads, until Close.
+func (bs *Service) Start() {
+	stop := bs.uploads.start()
+	bs.Background.Go(func() { bs.uploads.sweep(stop) })
+}
+
+// Close ends all uploads. No call may be in progress.
+func (bs *Service) Close() { bs.uploads.close() }
+
+// Uploads returns the number of uploads in progress, and of those refused.
+func (bs *Service) Uploads() (open int, refused int64) { return bs.uploads.stats() }
+
 // sealUpload makes an upload a blob.
-func (bs *blobService) sealUpload(ctx context.Context, u *upload, length int64) (info api.BlobInfo, err error) {
+func (bs *Service) sealUpload(ctx context.Context, u *upload, length int64) (info api.BlobInfo, err error) {
 	switch {
 	case u.sealed:
 	case u.err != nil:
@@ -294,32 +309,47 @@ func (bs *blobService) sealUpload(ctx context.Context, u *upload, length int64) 
 		}
 		u.sealed = true
 	}
-	return u.file.info(), nil
+	return u.file.Info(), nil
 }
 
-// sealTimeout bounds a seal. It continues when the caller has left, who may repeat the request.
+// sealTimeout bounds a seal. It continues when the caller has left: it may repeat the request.
 const sealTimeout = 2 * time.Minute
 
 // sealWriter makes an upload durable and writes its file.
-func (bs *blobService) sealWriter(ctx context.Context, u *upload) (err error) {
+func (bs *Service) sealWriter(ctx context.Context, u *upload) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sealTimeout)
 	defer cancel()
 	f := &u.file
-	if f.handle, err = u.w.Seal(ctx); err != nil {
+	if f.Handle, err = u.w.Seal(ctx); err != nil {
 		return err
 	}
-	f.created = time.Now().Truncate(time.Millisecond)
-	if len(f.handle.Extents) > api.BlobExtentsMax {
-		err = &table.LimitError{What: "blob extents", Limit: api.BlobExtentsMax, Got: int64(len(f.handle.Extents))}
+	f.Created = time.Now().Truncate(time.Millisecond)
+	if len(f.Handle.Extents) > api.BlobExtentsMax {
+		err = &table.LimitError{What: "blob extents", Limit: api.BlobExtentsMax, Got: int64(len(f.Handle.Extents))}
 	} else {
 		err = bs.nameBlob(ctx, f, u.owner)
 	}
 	if err == nil {
-		bs.store.Load().Release(f.handle.ID) // garbage collection finds it by its file
+		bs.Store().Release(f.Handle.ID) // garbage collection finds it by its file
 	}
 	// If the file may yet appear, the bytes stay.
 	if err != nil && !errors.Is(err, metaapi.ErrOutcomeUnknown) {
-		_ = bs.store.Load().Delete(bs.ctx, f.handle.ID)
+		_ = bs.Store().Delete(bs.Ctx, f.Handle.ID)
+	}
+	return err
+}
+
+// nameBlob writes the file of a sealed blob, which makes it exist. After an error it does not exist, unless the error is
+// metaapi.ErrOutcomeUnknown. The file counts for its owner.
+func (bs *Service) nameBlob(ctx context.Context, f *roots.StoredFile, owner string) error {
+	if owner == "" && bs.Authz.Open {
+		owner = authz.OpenClients
+	}
+	_, err := bs.Catalog.SetFor(ctx, owner, roots.StoredPath(f.Handle.ID), f.Encode(), 0)
+	var large *metaapi.TooLargeError
+	if errors.As(err, &large) {
+		what := large.What + " with the blob's name (delete blobs or files below " + namespace.LocksDir + ", or give the voters more --memory)"
+		return &table.LimitError{What: what, Limit: large.Limit, Got: large.Got}
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package node
+package blobs
 
 import (
 	"context"
@@ -8,14 +8,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/steledb/stele/blobfs"
 	blobapi "github.com/steledb/stele/blobfs/api"
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/method"
@@ -23,67 +21,76 @@ import (
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/reply"
 	"github.com/steledb/stele/node/results"
+	"github.com/steledb/stele/node/roots"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
 )
 
-// blobService stores files for users, checks and reports the block store, and on the master collects its garbage.
-type blobService struct {
-	ctx        context.Context // of the node
-	background *sync.WaitGroup
-	log        *slog.Logger
-	name       string // the node's
-	id         func() string
-	catalog    *namespace.Catalog
-	meta       *namespace.Access
-	authz      *authz.Authorizer
-	peers      *peers.Set
-	results    *results.Memory
-	store      *atomic.Pointer[blobfs.Store] // nil until it is open
-	members    func() *members.Blobs
-	master     func() *master.Master
-	refs       *blobRefs
-	uploads    uploads
+// Config is what the service needs.
+type Config struct {
+	Ctx         context.Context // of the node
+	Background  *sync.WaitGroup
+	Log         *slog.Logger
+	NodeName    string
+	ID          func() string // of the node
+	Catalog     *namespace.Catalog
+	Meta        *namespace.Access
+	Authz       *authz.Authorizer
+	Peers       *peers.Set
+	Results     *results.Memory
+	Store       func() *blobfs.Store // nil until it is open
+	Members     func() *members.Blobs
+	MasterEpoch func() uint64 // 0 unless the node is the master
+	Roots       *roots.Reader
 }
 
-// register registers the methods for blobs.
-func (bs *blobService) register(r method.Registrar) {
-	bs.handleBlob(r, api.MethodBlobOpen, bs.blobOpen)
-	bs.handleBlob(r, api.MethodBlobWrite, bs.blobWrite)
-	bs.handleBlob(r, api.MethodBlobSeal, bs.blobSeal)
-	bs.handleBlob(r, api.MethodBlobAbort, bs.blobAbort)
-	bs.handleBlob(r, api.MethodBlobStat, bs.blobStat)
-	bs.handleBlob(r, api.MethodBlobList, bs.blobList)
-	bs.handleBlob(r, api.MethodBlobDelete, bs.blobDelete)
-	bs.handleBlob(r, api.MethodBlobFsck, bs.blobFsck)
-	bs.handleBlob(r, api.MethodBlobStatus, bs.blobStatus)
-	bs.handleBlob(r, api.MethodBlobRevive, bs.blobRevive)
-	bs.handleBlob(r, api.MethodBlobResumeSweep, bs.blobResumeSweep)
-	r.Handle(api.MethodBlobRead, rpc.Spawned, bs.blobRead)
+// Service stores files for users, checks and reports the block store, and on the master collects its garbage.
+type Service struct {
+	Config
+	uploads uploads
 }
 
-func (bs *blobService) handleBlob(r method.Registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
+// New creates a service.
+func New(cfg Config) *Service { return &Service{Config: cfg} }
+
+// Register registers the methods for blobs.
+func (bs *Service) Register(r method.Registrar) {
+	bs.handle(r, api.MethodBlobOpen, bs.open)
+	bs.handle(r, api.MethodBlobWrite, bs.write)
+	bs.handle(r, api.MethodBlobSeal, bs.seal)
+	bs.handle(r, api.MethodBlobAbort, bs.abort)
+	bs.handle(r, api.MethodBlobStat, bs.stat)
+	bs.handle(r, api.MethodBlobList, bs.list)
+	bs.handle(r, api.MethodBlobDelete, bs.delete)
+	bs.handle(r, api.MethodBlobFsck, bs.check)
+	bs.handle(r, api.MethodBlobStatus, bs.status)
+	bs.handle(r, api.MethodBlobRevive, bs.revive)
+	bs.handle(r, api.MethodBlobResumeSweep, bs.resumeSweep)
+	r.Handle(api.MethodBlobRead, rpc.Spawned, bs.read)
+}
+
+func (bs *Service) handle(r method.Registrar, method string, h func(ctx context.Context, r *api.BlobRequest) (reply.Result, error)) {
 	r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
-		r, ok := beginBlob(c, method)
+		r, ok := begin(c, method)
 		if !ok {
 			return
 		}
 		result, err := h(authz.WithSubject(c.Context(), authz.SubjectOf(c)), r)
 		if err != nil {
-			reply.Fail(c, blobError(c, err))
+			reply.Fail(c, toAPI(c, err))
 			return
 		}
 		c.Reply(result)
 	})
 }
 
-func beginBlob(c *rpc.Call, method string) (*api.BlobRequest, bool) {
+func begin(c *rpc.Call, method string) (*api.BlobRequest, bool) {
 	r := &api.BlobRequest{Method: method}
 	return r, reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options)
 }
 
-// blobError converts errors of the block store to their API form. A blob that has a name but no bytes is corrupt.
-func blobError(c *rpc.Call, err error) error {
+// toAPI converts errors of the block store to their API form. A blob that has a name but no bytes is corrupt.
+func toAPI(c *rpc.Call, err error) error {
 	var corrupt *blobfs.CorruptError
 	switch {
 	case errors.Is(err, metaapi.ErrOutcomeUnknown):
@@ -101,15 +108,15 @@ func blobError(c *rpc.Call, err error) error {
 // lookupTimeout bounds the reads of the lock service before the work begins.
 const lookupTimeout = 10 * time.Second
 
-func (bs *blobService) blobOpen(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	u, err := bs.uploads.open(ctx, bs.store.Load(), strings.ToValidUTF8(r.Name, "�"), authz.SubjectIn(ctx).Owner())
+func (bs *Service) open(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+	u, err := bs.uploads.open(ctx, bs.Store(), strings.ToValidUTF8(r.Name, "�"), authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
 	}
 	return u.Append, nil
 }
 
-func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+func (bs *Service) write(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	u, release, err := bs.uploads.use(ctx, r.Upload, authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
@@ -122,7 +129,7 @@ func (bs *blobService) blobWrite(ctx context.Context, r *api.BlobRequest) (reply
 	return func(e *wire.Encoder) { e.Int(length) }, nil
 }
 
-func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+func (bs *Service) seal(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	u, release, err := bs.uploads.use(ctx, r.Upload, authz.SubjectIn(ctx).Owner())
 	if err != nil {
 		return nil, err
@@ -135,7 +142,7 @@ func (bs *blobService) blobSeal(ctx context.Context, r *api.BlobRequest) (reply.
 	return info.Append, nil
 }
 
-func (bs *blobService) blobAbort(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+func (bs *Service) abort(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	_, release, err := bs.uploads.use(ctx, r.Upload, authz.SubjectIn(ctx).Owner())
 	if errors.Is(err, api.ErrUploadExpired) {
 		return nil, nil // aborting twice is not an error
@@ -148,13 +155,13 @@ func (bs *blobService) blobAbort(ctx context.Context, r *api.BlobRequest) (reply
 	return nil, nil
 }
 
-// blobRead opens only the extents that it reads: a blob may have many.
-func (bs *blobService) blobRead(c *rpc.Call) {
-	r, ok := beginBlob(c, api.MethodBlobRead)
+// read opens only the extents that it reads: a blob may have many.
+func (bs *Service) read(c *rpc.Call) {
+	r, ok := begin(c, api.MethodBlobRead)
 	if !ok {
 		return
 	}
-	release, err := bs.results.Take(c.Context(), authz.SubjectOf(c).Owner(), int(r.Length))
+	release, err := bs.Results.Take(c.Context(), authz.SubjectOf(c).Owner(), int(r.Length))
 	if err != nil {
 		reply.Fail(c, err)
 		return
@@ -162,18 +169,18 @@ func (bs *blobService) blobRead(c *rpc.Call) {
 	c.OnSent(release)
 	p, err := bs.readBlob(c.Context(), r)
 	if err != nil {
-		reply.Fail(c, blobError(c, err))
+		reply.Fail(c, toAPI(c, err))
 		return
 	}
 	c.Reply(func(e *wire.Encoder) { e.Bin(p) })
 }
 
-func (bs *blobService) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error) {
-	id, err := parseBlobID(r.ID)
+func (bs *Service) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte, error) {
+	id, err := parseID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	_, h, err := bs.findBlob(ctx, id)
+	_, h, err := bs.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +189,7 @@ func (bs *blobService) readBlob(ctx context.Context, r *api.BlobRequest) ([]byte
 	}
 	p := make([]byte, min(r.Length, h.Length-r.Offset))
 	part, start := slice(h, r.Offset, int64(len(p)))
-	blob, err := bs.store.Load().OpenBlob(ctx, part)
+	blob, err := bs.Store().OpenBlob(ctx, part)
 	if err != nil {
 		return nil, err
 	}
@@ -208,22 +215,22 @@ func slice(h blobfs.Handle, off, length int64) (part blobfs.Handle, start int64)
 	return part, start
 }
 
-// findBlob locates a referenced blob: a stored file, or a file of a table.
-func (bs *blobService) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
+// find locates a referenced blob: a stored file, or a file of a table.
+func (bs *Service) find(ctx context.Context, id blobfs.ID) (api.BlobInfo, blobfs.Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	f, _, err := bs.refs.blobFile(ctx, id)
+	f, _, err := bs.Roots.Stored(ctx, id)
 	if err == nil {
-		return f.info(), f.handle, nil
+		return f.Info(), f.Handle, nil
 	}
 	if !errors.Is(err, api.ErrNoBlob) {
 		return api.BlobInfo{}, blobfs.Handle{}, err
 	}
 	var info api.BlobInfo
 	var h blobfs.Handle
-	errRoots := bs.refs.tableFiles(ctx, func(x *tableFile) error {
-		if x.handle.ID == id {
-			info, h = x.info(), x.handle
+	errRoots := bs.Roots.TableFiles(ctx, func(x *roots.TableFile) error {
+		if x.Handle.ID == id {
+			info, h = x.Info(), x.Handle
 			return errFound
 		}
 		return nil
@@ -236,12 +243,12 @@ func (bs *blobService) findBlob(ctx context.Context, id blobfs.ID) (api.BlobInfo
 
 var errFound = errors.New("found")
 
-func (bs *blobService) blobStat(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	id, err := parseBlobID(r.ID)
+func (bs *Service) stat(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+	id, err := parseID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	info, h, err := bs.findBlob(ctx, id)
+	info, h, err := bs.find(ctx, id)
 	if errors.Is(err, api.ErrNoBlob) {
 		info, h, err = bs.findUnnamed(ctx, id, err)
 	}
@@ -255,7 +262,7 @@ func (bs *blobService) blobStat(ctx context.Context, r *api.BlobRequest) (reply.
 	}
 	from := min(r.From, int64(len(h.Extents)))
 	refs := h.Extents[from:min(from+count, int64(len(h.Extents)))]
-	s.Parts = bs.extentInfos(bs.store.Load().Inspect(ctx, id, refs, r.Deep))
+	s.Parts = bs.extentInfos(bs.Store().Inspect(ctx, id, refs, r.Deep))
 	for i := range s.Parts {
 		if good := int64(s.Parts[i].Count(api.ReplicaGood)); i == 0 || good < s.Replicas {
 			s.Replicas = good
@@ -265,8 +272,8 @@ func (bs *blobService) blobStat(ctx context.Context, r *api.BlobRequest) (reply.
 }
 
 // findUnnamed locates a blob without references by what nodes hold of it.
-func (bs *blobService) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.BlobInfo, blobfs.Handle, error) {
-	store := bs.store.Load()
+func (bs *Service) findUnnamed(ctx context.Context, id blobfs.ID, none error) (api.BlobInfo, blobfs.Handle, error) {
+	store := bs.Store()
 	before := id // the ID before it
 	for i := len(before) - 1; i >= 0; i-- {
 		before[i]--
@@ -284,7 +291,7 @@ func (bs *blobService) findUnnamed(ctx context.Context, id blobfs.ID, none error
 	h := blobfs.Handle{ID: id, Length: found[0].Bytes, Extents: found[0].Refs}
 	for i := range h.Extents {
 		if err := store.Identify(ctx, id, &h.Extents[i]); err != nil {
-			bs.log.Debug("no replica returned its checksum", "blob", id.String(), "extent", i, "err", err)
+			bs.Log.Debug("no replica returned its checksum", "blob", id.String(), "extent", i, "err", err)
 		}
 	}
 	return holdingInfo(&found[0]), h, nil
@@ -301,7 +308,7 @@ var replicaStates = map[blobfs.ReplicaState]string{
 	blobfs.ReplicaCorrupt: api.ReplicaCorrupt, blobfs.ReplicaUnreachable: api.ReplicaUnreachable,
 }
 
-func (bs *blobService) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
+func (bs *Service) extentInfos(reports []blobfs.ExtentReport) []api.ExtentInfo {
 	infos := make([]api.ExtentInfo, len(reports))
 	for i, x := range reports {
 		infos[i] = api.ExtentInfo{Index: int64(x.Index), Bytes: x.Length, Wanted: int64(x.Wanted)}
@@ -321,28 +328,28 @@ func (bs *blobService) extentInfos(reports []blobfs.ExtentReport) []api.ExtentIn
 }
 
 // nameOf returns the name of a node, or its id.
-func (bs *blobService) nameOf(id string) string {
-	if name := bs.members().Name(id); name != "" {
+func (bs *Service) nameOf(id string) string {
+	if name := bs.Members().Name(id); name != "" {
 		return name
 	}
 	return id
 }
 
-func (bs *blobService) blobDelete(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	id, err := parseBlobID(r.ID)
+func (bs *Service) delete(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+	id, err := parseID(r.ID)
 	if err != nil {
 		return nil, err
 	}
 	return nil, bs.deleteBlob(ctx, id)
 }
 
-// blobRevive restores a blob from quarantine.
-func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	id, err := parseBlobID(r.ID)
+// revive restores a blob from quarantine.
+func (bs *Service) revive(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+	id, err := parseID(r.ID)
 	if err != nil {
 		return nil, err
 	}
-	revived, err := bs.store.Load().GC().Revive(ctx, id)
+	revived, err := bs.Store().GC().Revive(ctx, id)
 	switch {
 	case err == nil:
 		return func(e *wire.Encoder) { e.Int(int64(revived)) }, nil
@@ -352,12 +359,12 @@ func (bs *blobService) blobRevive(ctx context.Context, r *api.BlobRequest) (repl
 	return nil, err
 }
 
-// blobResumeSweep resumes garbage collection after an alarm.
-func (bs *blobService) blobResumeSweep(ctx context.Context, _ *api.BlobRequest) (reply.Result, error) {
-	return nil, bs.store.Load().GC().Resume(ctx)
+// resumeSweep resumes garbage collection after an alarm.
+func (bs *Service) resumeSweep(ctx context.Context, _ *api.BlobRequest) (reply.Result, error) {
+	return nil, bs.Store().GC().Resume(ctx)
 }
 
-func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+func (bs *Service) list(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
 	count := int(min(r.Count, api.BlobListMax))
 	if count == 0 {
 		count = api.BlobListCount
@@ -384,10 +391,10 @@ func (bs *blobService) blobList(ctx context.Context, r *api.BlobRequest) (reply.
 }
 
 // listStored lists the stored files.
-func (bs *blobService) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+func (bs *Service) listStored(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	names, err := bs.catalog.List(ctx, blobsDir)
+	names, err := bs.Catalog.List(ctx, namespace.BlobsDir)
 	if err != nil {
 		return p, err
 	}
@@ -395,19 +402,19 @@ func (bs *blobService) listStored(ctx context.Context, after blobfs.ID, count in
 	for _, name := range names {
 		id, err := blobfs.ParseID(name)
 		if err != nil {
-			return p, fmt.Errorf("%s/%s: %w", blobsDir, name, err)
+			return p, fmt.Errorf("%s/%s: %w", namespace.BlobsDir, name, err)
 		}
 		if name <= after.String() && !after.IsZero() {
 			continue
 		}
-		f, _, err := bs.refs.blobFile(ctx, id)
+		f, _, err := bs.Roots.Stored(ctx, id)
 		if errors.Is(err, api.ErrNoBlob) { // deleted meanwhile
 			continue
 		}
 		if err != nil {
 			return p, err
 		}
-		if p.Blobs = append(p.Blobs, f.info()); len(p.Blobs) == count {
+		if p.Blobs = append(p.Blobs, f.Info()); len(p.Blobs) == count {
 			break
 		}
 	}
@@ -415,24 +422,54 @@ func (bs *blobService) listStored(ctx context.Context, after blobfs.ID, count in
 }
 
 // listHeld lists all blobs that nodes hold parts of.
-func (bs *blobService) listHeld(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
-	held, silent, err := bs.store.Load().Holdings(ctx, after, count)
+func (bs *Service) listHeld(ctx context.Context, after blobfs.ID, count int) (p api.BlobPage, err error) {
+	held, silent, err := bs.Store().Holdings(ctx, after, count)
 	if err != nil {
 		return p, err
 	}
 	for _, id := range silent {
 		p.Silent = append(p.Silent, bs.nameOf(id))
 	}
-	named, err := bs.refs.namedBlobs(ctx)
+	named, err := bs.Roots.Named(ctx)
 	if err != nil {
 		return p, err
 	}
 	for i := range held {
 		info := holdingInfo(&held[i])
 		if is, ok := named[held[i].ID]; ok {
-			info.Kind, info.Name = is.kind, is.name
+			info.Kind, info.Name = is.Kind, is.Name
 		}
 		p.Blobs = append(p.Blobs, info)
 	}
 	return p, nil
+}
+
+// parseID parses an id. An invalid id is an api.ErrNoBlob.
+func parseID(s string) (blobfs.ID, error) {
+	id, err := blobfs.ParseID(s)
+	if err != nil || id.IsZero() {
+		return id, fmt.Errorf("%w: %.80q is not an id, which has 32 hexadecimal digits and is not 0", api.ErrNoBlob, s)
+	}
+	return id, nil
+}
+
+// deleteBlob deletes a blob's file and then its bytes. Bytes on nodes that do not answer are left to garbage collection. The error is
+// api.ErrNoBlob, or that of the lock service.
+func (bs *Service) deleteBlob(ctx context.Context, id blobfs.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	if _, _, err := bs.Roots.Stored(ctx, id); err != nil && errors.Is(err, api.ErrNoBlob) {
+		return err
+	}
+	err := bs.Catalog.Remove(ctx, roots.StoredPath(id), metaapi.AnyGeneration)
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
+	}
+	if err != nil {
+		return err
+	}
+	if err := bs.Store().Delete(ctx, id); err != nil && !errors.Is(err, blobfs.ErrNoBlob) {
+		bs.Log.Warn("deleted blob left to garbage collection", "blob", id.String(), "err", err)
+	}
+	return nil
 }

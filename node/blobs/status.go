@@ -1,4 +1,4 @@
-package node
+package blobs
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 // nodeStoreTimeout bounds the wait for another node's status.
 const nodeStoreTimeout = 3 * time.Second
 
-// blobStatus returns the status of this node's block store, and those of all other nodes unless only this one is requested.
-func (bs *blobService) blobStatus(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
-	store := bs.store.Load()
+// status returns the status of this node's block store, and those of all other nodes unless only this one is requested.
+func (bs *Service) status(ctx context.Context, r *api.BlobRequest) (reply.Result, error) {
+	store := bs.Store()
 	s := &api.StoreStatus{Wanted: int64(store.Wanted())}
 	if r.Here {
 		s.Nodes = []api.NodeStore{bs.nodeStore(ctx, store)}
 		return s.Append, nil
 	}
-	members := bs.members().Members()
+	members := bs.Members().Members()
 	s.Nodes = make([]api.NodeStore, len(members))
 	var group sync.WaitGroup
 	for i := range members {
@@ -33,15 +33,15 @@ func (bs *blobService) blobStatus(ctx context.Context, r *api.BlobRequest) (repl
 	return s.Append, ctx.Err()
 }
 
-func (bs *blobService) askNodeStore(ctx context.Context, id string) api.NodeStore {
-	if id == bs.id() {
-		return bs.nodeStore(ctx, bs.store.Load())
+func (bs *Service) askNodeStore(ctx context.Context, id string) api.NodeStore {
+	if id == bs.ID() {
+		return bs.nodeStore(ctx, bs.Store())
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeStoreTimeout)
 	defer cancel()
 	var s api.StoreStatus
 	r := api.BlobRequest{Method: api.MethodBlobStatus, Here: true}
-	err := bs.peers.Call(ctx, id, r.Method, r.Append, s.Decode)
+	err := bs.Peers.Call(ctx, id, r.Method, r.Append, s.Decode)
 	if err == nil && len(s.Nodes) != 1 {
 		err = errors.New("want the status of one node")
 	}
@@ -52,10 +52,10 @@ func (bs *blobService) askNodeStore(ctx context.Context, id string) api.NodeStor
 }
 
 // nodeStore returns the status of this node's block store.
-func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
+func (bs *Service) nodeStore(ctx context.Context, store *blobfs.Store) api.NodeStore {
 	k := store.Repairs()
 	x := api.NodeStore{
-		Node: bs.id(), Name: bs.name, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
+		Node: bs.ID(), Name: bs.NodeName, Known: k.Known, Extents: k.Extents, Bytes: k.Bytes,
 		UnderBytes: k.ToCopyBytes, CopyRate: k.BytesPerSec, Copied: k.Copied, CopiedBytes: k.CopiedBytes,
 		Surplus: k.Surplus, Trimmed: k.Trimmed, Corrupt: k.Corrupt, Healed: k.Healed, Unhealed: k.Unhealed,
 		ScrubPosition: k.Scrub.Position, ScrubRate: k.Scrub.BytesPerSec, ScrubBytes: k.Scrub.Read, ScrubFound: k.Scrub.Found,
@@ -63,7 +63,7 @@ func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.N
 		Draining: k.Drain.Draining, DrainExtents: k.Drain.Extents, Safe: k.Drain.Safe,
 		DrainLogs: k.Drain.LogExtentsOpen + k.Drain.LogExtentsSealed + k.Drain.LogsUnknown, Alarm: store.Alarm(),
 	}
-	x.Under, x.OneLeft = under(&k)
+	x.Under, x.OneLeft = Under(&k)
 	x.ScrubbedAt = time.UnixMilli(0)
 	if !k.Scrub.LastPass.IsZero() {
 		x.ScrubbedAt = k.Scrub.LastPass
@@ -72,7 +72,7 @@ func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.N
 		x.Quarantined += int64(f.QuarantineFiles)
 		x.QuarantinedBytes += f.QuarantineBytes
 	}
-	x.Logs, x.LogReplicas = openLogs(store)
+	x.Logs, x.LogReplicas = OpenLogs(store)
 	bs.addSweep(ctx, store, &x)
 	return x
 }
@@ -81,8 +81,8 @@ func (bs *blobService) nodeStore(ctx context.Context, store *blobfs.Store) api.N
 const gcStateTimeout = time.Second
 
 // addSweep adds the statistics of garbage collection on this node and, if it is the master, whether it is halted.
-func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
-	if bs.master().Epoch() != 0 {
+func (bs *Service) addSweep(ctx context.Context, store *blobfs.Store, x *api.NodeStore) {
+	if bs.MasterEpoch() != 0 {
 		ctx, cancel := context.WithTimeout(ctx, gcStateTimeout)
 		defer cancel()
 		if halted, err := store.GC().Halted(ctx); err == nil {
@@ -99,8 +99,8 @@ func (bs *blobService) addSweep(ctx context.Context, store *blobfs.Store, x *api
 	}
 }
 
-// under returns the number of under-replicated extents that this node repairs, and how many of them have one replica or none.
-func under(k *repair.Status) (all, oneLeft int64) {
+// Under returns the number of under-replicated extents that this node repairs, and how many of them have one replica or none.
+func Under(k *repair.Status) (all, oneLeft int64) {
 	for live, count := range k.Short {
 		all += count
 		if live <= 1 {
@@ -110,8 +110,8 @@ func under(k *repair.Status) (all, oneLeft int64) {
 	return all, oneLeft
 }
 
-// openLogs returns the number of logs that this node appends to, and the smallest number of nodes that one of them is on.
-func openLogs(store *blobfs.Store) (logs, replicas int64) {
+// OpenLogs returns the number of logs that this node appends to, and the smallest number of nodes that one of them is on.
+func OpenLogs(store *blobfs.Store) (logs, replicas int64) {
 	for i, l := range store.ReplicatedLogs().Writers() {
 		if logs++; i == 0 || int64(l.Replicas) < replicas {
 			replicas = int64(l.Replicas)

@@ -1,4 +1,4 @@
-package node
+package blobs
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
 )
 
 // wantOverloaded fails the test unless err is an OverloadedError with these values.
@@ -94,5 +95,52 @@ func TestSealedUploads(t *testing.T) {
 	add("cid")
 	if len(us.mu.open) != sealedMax || us.mu.open[first] != nil || us.mu.open[bob] == nil {
 		t.Errorf("%d are kept, the oldest of ann: %v, that of bob: %v", len(us.mu.open), us.mu.open[first], us.mu.open[bob])
+	}
+}
+
+// Abandoned uploads end, and only those.
+func TestIdleUploads(t *testing.T) {
+	store, err := blobfs.Open(blobfs.Config{Folders: []string{t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var us uploads
+	us.start()
+	defer us.close()
+	a, err := us.open(t.Context(), store, "a", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := us.open(t.Context(), store, "b", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release, err := us.use(t.Context(), b.Upload, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	us.endThose(func(*upload) bool { return true })
+	release()
+	if _, _, err := us.use(t.Context(), a.Upload, ""); err != api.ErrUploadExpired {
+		t.Errorf("an idle upload: %v", err)
+	}
+	if _, release, err = us.use(t.Context(), b.Upload, ""); err != nil {
+		t.Fatalf("one that is worked on: %v", err)
+	}
+	release()
+}
+
+// TestNumbersOfUploads: an id that clients get, and send again, is never larger than a language without integers can hold.
+func TestNumbersOfUploads(t *testing.T) {
+	var us uploads
+	us.mu.open = map[uint64]*upload{}
+	for range 1000 {
+		u := &upload{busy: make(chan struct{}, 1)}
+		id, err := us.add(u)
+		if err != nil || id == 0 || id > wire.SafeIntegerMax {
+			t.Fatalf("upload %d, %v", id, err)
+		}
+		us.end(id)
 	}
 }

@@ -1,0 +1,53 @@
+package blobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/steledb/stele/internal/timing"
+)
+
+const (
+	// mastershipPoll is the interval at which the node checks whether it is to collect garbage.
+	mastershipPoll = 5 * time.Second
+	// sweepDelay is the time between becoming master and the first garbage collection: other work is more urgent.
+	sweepDelay = 10 * time.Minute
+)
+
+// CollectGarbage collects garbage of the block store while this node is the master, until it closes.
+func (bs *Service) CollectGarbage() {
+	tick := time.NewTicker(mastershipPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-bs.Ctx.Done():
+			return
+		}
+		if bs.MasterEpoch() != 0 {
+			bs.sweepWhileMaster()
+		}
+	}
+}
+
+// sweepWhileMaster collects garbage until this mastership ends.
+func (bs *Service) sweepWhileMaster() {
+	ctx, cancel := context.WithCancel(bs.Ctx)
+	defer cancel()
+	epoch := bs.MasterEpoch()
+	bs.Background.Go(func() {
+		for ctx.Err() == nil {
+			timing.Sleep(ctx, mastershipPoll)
+			if bs.MasterEpoch() != epoch {
+				cancel()
+			}
+		}
+	})
+	// From now on the metrics show whether it is halted.
+	if _, err := bs.Store().GC().Halted(ctx); err != nil && ctx.Err() == nil {
+		bs.Log.Info("state of garbage collection unknown", "err", err)
+	}
+	if timing.Sleep(ctx, sweepDelay); ctx.Err() == nil {
+		bs.Store().GC().NewSweeper(bs.Roots).Run(ctx)
+	}
+}

@@ -1,0 +1,87 @@
+package roots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/namespace"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+)
+
+// StoredPath returns the path of a stored file.
+func StoredPath(id blobfs.ID) string { return namespace.BlobsDir + "/" + id.String() }
+
+// StoredFile is the content of a blob's file, the MessagePack array
+//
+//	[1, name, created in ms since 1970, handle]
+//
+// Later versions append values; readers skip those that they do not know.
+type StoredFile struct {
+	Name    string
+	Created time.Time
+	Handle  blobfs.Handle
+}
+
+const (
+	storedVersion = 1
+	storedValues  = 4
+)
+
+func (f *StoredFile) Encode() []byte {
+	e := wire.GetEncoder()
+	defer e.Release()
+	e.Array(storedValues)
+	e.Uint(storedVersion)
+	e.Str(f.Name)
+	e.Int(f.Created.UnixMilli())
+	blobfs.AppendHandle(e, f.Handle)
+	return append([]byte(nil), e.Bytes()...)
+}
+
+func DecodeStored(b []byte) (f StoredFile, err error) {
+	if n, err := wire.Check(b, wire.Limits{}); err != nil || n != len(b) {
+		return f, fmt.Errorf("blob file: %d of %d bytes are a message: %v", n, len(b), err)
+	}
+	d := wire.NewDecoder(b)
+	n := d.Array()
+	if v := d.Uint(); d.Err() == nil && (v != storedVersion || n < storedValues) {
+		return f, fmt.Errorf("blob file: %d values of version %d, want at least %d of version %d", n, v, storedValues, storedVersion)
+	}
+	f.Name, f.Created = d.Str(), time.UnixMilli(d.Int())
+	f.Handle = blobfs.DecodeHandle(&d)
+	for range n - storedValues {
+		d.Skip()
+	}
+	if err := d.Err(); err != nil {
+		return StoredFile{}, fmt.Errorf("blob file: %w", err)
+	}
+	return f, nil
+}
+
+func (f *StoredFile) Info() api.BlobInfo {
+	return api.BlobInfo{
+		ID: f.Handle.ID.String(), Kind: api.BlobOfUser, Name: f.Name, Created: f.Created,
+		Bytes: f.Handle.Length, Extents: int64(len(f.Handle.Extents)),
+	}
+}
+
+// StoredFile returns a blob's file and its generation. The error is api.ErrNoBlob, or that of the lock service.
+func (r *Reader) Stored(ctx context.Context, id blobfs.ID) (StoredFile, uint64, error) {
+	f, err := r.Meta.Current().Get(ctx, StoredPath(id))
+	if errors.Is(err, metaapi.ErrNotFound) {
+		return StoredFile{}, 0, fmt.Errorf("blob %s: %w", id, api.ErrNoBlob)
+	}
+	if err != nil {
+		return StoredFile{}, 0, err
+	}
+	b, err := DecodeStored(f.Data)
+	if err == nil && b.Handle.ID != id {
+		err = fmt.Errorf("%s describes blob %s", StoredPath(id), b.Handle.ID)
+	}
+	return b, f.Generation, err
+}
