@@ -1,6 +1,7 @@
 package master
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"math"
@@ -49,6 +50,14 @@ type Tablet struct {
 
 // RootKey is the key of the root tablet, which has no row.
 const RootKey = ""
+
+// KeyOf returns the key of a tablet, by its table and its last row.
+func KeyOf(tableID uint64, end []byte) string {
+	if tableID == metadata.TableID && bytes.Equal(end, metadata.RootEnd()) {
+		return RootKey
+	}
+	return string(metadata.Key(nil, tableID, end))
+}
 
 // String describes the tablet for messages.
 func (t *Tablet) String() string {

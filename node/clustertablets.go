@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/internal/loglimit"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/roots"
@@ -26,7 +27,7 @@ import (
 type clusterTablets struct {
 	n    *Node
 	rows *metarows.Table
-	to   commander
+	to   *command.Service
 	// done caches which recoveries are complete: that does not change.
 	done map[string]bool
 	// allCreated caches which tables have no split points left.
@@ -103,13 +104,13 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
 	defer cancel()
-	var changeRequest sync.WaitGroup
+	var group sync.WaitGroup
 	for i := range servers {
 		v := &servers[i]
-		changeRequest.Go(func() {
+		group.Go(func() {
 			var held []master.Held
-			err := c.to.order(ctx, v, methodHeld, c.n.master.Sequencer(), order{}, func(d *wire.Decoder) error {
-				held = decodeHeld(d)
+			err := c.to.ToTabletServer(ctx, v, command.MethodHeld, c.n.master.Sequencer(), command.Request{}, func(d *wire.Decoder) error {
+				held = command.DecodeHeld(d)
 				return d.Err()
 			})
 			if err != nil {
@@ -120,7 +121,7 @@ func (c *clusterTablets) Servers(ctx context.Context) ([]master.TabletServer, er
 			v.Has = held
 		})
 	}
-	changeRequest.Wait()
+	group.Wait()
 	var all []master.TabletServer
 	for i := range servers {
 		all = append(all, both(servers[i])...)
@@ -228,13 +229,13 @@ func (c *clusterTablets) writeTablet(ctx context.Context, id, tableID uint64, st
 
 // Load implements master.Tablets.
 func (c *clusterTablets) Load(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) error {
-	err := c.to.order(ctx, v, methodLoad, q, order{key: []byte(t.Key), generation: t.Generation}, nil)
+	err := c.to.ToTabletServer(ctx, v, command.MethodLoad, q, command.Request{Key: []byte(t.Key), Generation: t.Generation}, nil)
 	return overtaken(c.refused(ctx, err, t))
 }
 
 // Unload implements master.Tablets.
 func (c *clusterTablets) Unload(ctx context.Context, v *master.TabletServer, t *master.Tablet, q metaapi.Sequencer) (generation uint64, err error) {
-	err = c.to.order(ctx, v, methodUnload, q, order{key: []byte(t.Key)}, func(d *wire.Decoder) error {
+	err = c.to.ToTabletServer(ctx, v, command.MethodUnload, q, command.Request{Key: []byte(t.Key)}, func(d *wire.Decoder) error {
 		generation = d.Uint()
 		return d.Err()
 	})
@@ -251,7 +252,7 @@ func overtaken(err error) error {
 
 // Merge implements master.Tablets.
 func (c *clusterTablets) Merge(ctx context.Context, v *master.TabletServer, lower, upper *master.Tablet, q metaapi.Sequencer) error {
-	err := c.to.order(ctx, v, methodMerge, q, order{key: []byte(lower.Key), upper: []byte(upper.Key)}, nil)
+	err := c.to.ToTabletServer(ctx, v, command.MethodMerge, q, command.Request{Key: []byte(lower.Key), Upper: []byte(upper.Key)}, nil)
 	return c.refused(ctx, err, lower, upper)
 }
 
@@ -300,8 +301,8 @@ func (c *clusterTablets) EndLogs(ctx context.Context, server string) (pieces []m
 
 // Sort implements master.Tablets.
 func (c *clusterTablets) Sort(ctx context.Context, by *master.TabletServer, server string, p *master.Piece) (run []byte, err error) {
-	o := order{dead: server, log: p.Log, start: p.Start, end: p.End}
-	err = c.to.order(ctx, by, methodSort, c.n.master.Sequencer(), o, func(d *wire.Decoder) error {
+	o := command.Request{Dead: server, Log: p.Log, Start: p.Start, End: p.End}
+	err = c.to.ToTabletServer(ctx, by, command.MethodSort, c.n.master.Sequencer(), o, func(d *wire.Decoder) error {
 		run = append([]byte{}, d.Bytes()...)
 		return d.Err()
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/internal/rpcdoc"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/usage"
@@ -21,11 +22,11 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 	const ofMaster = "master, sequencer, raft epoch"
 	want := map[string]string{
 		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodIdentity: "",
-		methodHail: ofMaster, methodStartVoting: ofMaster, methodNudge: "",
-		methodHeld: "…, instance", methodLoad: "…, instance, key, generation", methodUnload: "…, instance, key",
-		methodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
+		command.MethodHail: ofMaster, command.MethodStartVoting: ofMaster, command.MethodNudge: "",
+		command.MethodHeld: "…, instance", command.MethodLoad: "…, instance, key, generation", command.MethodUnload: "…, instance, key",
+		command.MethodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
 		methodTablets: "table, nil", methodSplit: "table, key, row", methodCompactOne: "table, key, all",
-		methodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
+		command.MethodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
 		usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
 	}
 	if !maps.Equal(reported, want) {

@@ -7,7 +7,7 @@
 //	    ├─▶ blobs, roots                      stored files ──▶ blobfs.Store
 //	    ├─▶ formation, members, gossip        members of the cluster, and their addresses
 //	    ├─▶ raftstreams ──▶ raftmeta.Group    if the node votes
-//	    └─▶ command.go                        commands of the master
+//	    └─▶ command                           commands of the master
 //
 // # Files
 //

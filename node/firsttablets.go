@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/namespace"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/tablet"
@@ -49,7 +50,7 @@ func (c *clusterTablets) makeTablets(ctx context.Context, name string, tableID u
 		})
 	}
 	for i, end := range cut.Ends {
-		if !there[tabletKey(tableID, end)] && short.Err() == nil {
+		if !there[master.KeyOf(tableID, end)] && short.Err() == nil {
 			next <- i
 		}
 	}

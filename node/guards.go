@@ -7,6 +7,7 @@ import (
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/authority"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
@@ -101,26 +102,26 @@ var guards = allGuards(map[string]authz.Guard{
 	api.MethodAuthorityStatus: {To: authz.Right, Right: acl.Admin, About: authz.Always("the authority")},
 	api.MethodRevokeToken:     {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("token")},
 
-	methodOnBehalf:      {},
-	methodIdentity:      {},
-	methodHail:          {},
-	methodNudge:         {},
-	methodMove:          {},
-	methodUnite:         {},
-	methodUnserved:      {},
-	methodCompact:       {},
-	methodTablets:       {},
-	usage.Method:        {},
-	quotas.MethodReport: {},
-	methodSplit:         {},
-	methodHeld:          {},
-	methodLoad:          {},
-	methodUnload:        {},
-	methodMerge:         {},
-	methodSort:          {},
-	methodCompactOne:    {},
+	methodOnBehalf:       {},
+	methodIdentity:       {},
+	command.MethodHail:   {},
+	command.MethodNudge:  {},
+	methodMove:           {},
+	methodUnite:          {},
+	methodUnserved:       {},
+	methodCompact:        {},
+	methodTablets:        {},
+	usage.Method:         {},
+	quotas.MethodReport:  {},
+	methodSplit:          {},
+	command.MethodHeld:   {},
+	command.MethodLoad:   {},
+	command.MethodUnload: {},
+	command.MethodMerge:  {},
+	command.MethodSort:   {},
+	methodCompactOne:     {},
 
-	methodStartVoting: {}, formation.MethodHello: {}, formation.MethodPromise: {}, formation.MethodJoin: {},
+	command.MethodStartVoting: {}, formation.MethodHello: {}, formation.MethodPromise: {}, formation.MethodJoin: {},
 })
 
 // allGuards adds the methods between nodes of the block store, and those of the lock service.

@@ -100,9 +100,9 @@ func (n *Node) whileLeader(ctx context.Context, do func(context.Context) error) 
 	cause := context.Cause(ctx)
 	cancel(nil)
 	<-ended
-	var checkLeader *rpc.Error
-	if err != nil && errors.As(cause, &checkLeader) {
-		return checkLeader
+	var noLeader *rpc.Error
+	if err != nil && errors.As(cause, &noLeader) {
+		return noLeader
 	}
 	return err
 }

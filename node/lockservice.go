@@ -132,8 +132,8 @@ func (n *Node) startMaster() {
 	ctx, cancel := context.WithCancel(n.ctx)
 	n.mastership = cancel
 	n.master = master.New(master.Config{
-		ID: n.id(), Group: n.voter.ForMaster(), Nodes: commander{n}, Servers: n.members.Servers, Acquire: n.acquireMaster,
-		Tablets: &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}},
+		ID: n.id(), Group: n.voter.ForMaster(), Nodes: n.commands, Servers: n.members.Servers, Acquire: n.acquireMaster,
+		Tablets: &clusterTablets{n: n, rows: n.rows, to: n.commands, allCreated: map[uint64]bool{}},
 		Stable:  n.cfg.VoterStable, Pause: masterPause, Logger: n.log.With("part", "master"),
 	})
 	n.background.Go(func() { n.master.Run(ctx) })

@@ -93,7 +93,7 @@ func TestRowOfAnotherTablet(t *testing.T) {
 	if err := n.rows.Replace(ctx, row, "restored"); err != nil { // at the generation that it was left at
 		t.Fatalf("the row was changed meanwhile: %v", err)
 	}
-	n.nudgeMaster(ctx)
+	n.commands.NudgeMaster(ctx)
 	write("t", "b")
 	if got, err := c.Table("t").Get(ctx, "a"); err != nil || got == nil || string(got.Cells[0].Value) != "ta" {
 		t.Errorf("row a: %+v, %v", got, err)

@@ -91,6 +91,7 @@ type Node struct {
 	peers       peers.Set
 	refused     loglimit.ByReason // connections, requests to join, and damaged files
 	epochs      command.Gate
+	commands    *command.Service
 	voter       *voter.Voter
 	lockServer  *lockserver.Service
 	meta        namespace.Access

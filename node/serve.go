@@ -48,7 +48,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.tokenAuth.Register(server.Handle)
 	n.handleOnBehalf()
 	n.users.Register(registrar{n})
-	n.handleCommands()
+	n.commands.Register(server.Handle)
 	n.handleTabletCommands()
 	n.tabletOps.register(registrar{n})
 	n.tableOps.register(registrar{n})
@@ -155,8 +155,8 @@ func (n *Node) unready() string {
 		return "starting: waiting for " + *n.stage.Load()
 	}
 	if err := n.server.Load().serving(); err != nil {
-		if checkLeader := n.checkLeader(); checkLeader != nil {
-			err = checkLeader
+		if noLeader := n.checkLeader(); noLeader != nil {
+			err = noLeader
 		}
 		var why *rpc.Error
 		if errors.As(err, &why) {

@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/changes"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/lockclient"
@@ -47,6 +48,8 @@ func (n *Node) newServices() {
 		ForgetQuota: func(ctx context.Context, name string) (bool, error) { return n.quotas.ForgetUser(ctx, name) },
 		Transport:   func() *certs.Transport { return n.security }, Signer: func(ctx context.Context) (*pki.Authority, error) { return n.authority.UserSigner(ctx) }, Cluster: n.ClusterID})
 	n.newCertificates()
+	n.commands = command.New(command.Config{Log: n.log, ID: n.id, RaftEpoch: n.raftEpoch, Peers: &n.peers, Master: theMaster, Meta: &n.meta, Gate: &n.epochs,
+		Serving: n.checkServing, BecomeVoter: func(ctx context.Context, h command.Header) error { return n.voter.StartVoting(ctx, h) }, Promote: n.authority.Promote})
 	n.quotas = quotas.New(quotas.Config{Ctx: n.ctx, Began: n.started, Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Changes: n.changes,
 		Peers: &n.peers, Epochs: &n.epochs, ID: n.id, MasterEpoch: masterEpoch, CheckUser: n.users.Check,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Usage: func(ctx context.Context, tableID uint64) (*api.Usage, error) { return n.usage.OfAll(ctx, tableID) },
@@ -61,7 +64,7 @@ func (n *Node) newServices() {
 		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,
 		tabletsOf: n.tabletsOf, find: n.members.Find}
 	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
-		changes: n.changes, users: n.users, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.nudgeMaster}
+		changes: n.changes, users: n.users, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.commands.NudgeMaster}
 	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },

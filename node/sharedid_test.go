@@ -285,7 +285,7 @@ func TestNumbersAfterManyRecoveries(t *testing.T) {
 	if _, err := n.server.Load().unload(ctx, row.Key()); err != nil {
 		t.Fatal(err)
 	}
-	n.nudgeMaster(ctx)
+	n.commands.NudgeMaster(ctx)
 	if got, err := c.Table("t").Get(ctx, "z"); err != nil || got == nil || string(got.Cells[0].Value) != "z" {
 		t.Errorf("read what the master had loaded at such a generation: %+v, %v", got, err)
 	}

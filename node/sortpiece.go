@@ -7,11 +7,12 @@ import (
 
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/reply"
 )
 
 // sort sorts a piece of a dead server's log (paper §6).
-func (s *tabletServer) sort(ctx context.Context, o *order) (reply.Result, error) {
+func (s *tabletServer) sort(ctx context.Context, o *command.Request) (reply.Result, error) {
 	select {
 	case s.n.sorting <- struct{}{}:
 		defer func() { <-s.n.sorting }()
@@ -21,8 +22,8 @@ func (s *tabletServer) sort(ctx context.Context, o *order) (reply.Result, error)
 	b := s.n.cfg.budget()
 	s.n.reservation.change(b.sortBytes())
 	defer s.n.reservation.change(-b.sortBytes())
-	piece := replog.Piece{Start: o.start, End: o.end}
-	r, err := s.n.store.Load().ReplicatedLogs().OpenPiece(ctx, o.dead, o.log, piece)
+	piece := replog.Piece{Start: o.Start, End: o.End}
+	r, err := s.n.store.Load().ReplicatedLogs().OpenPiece(ctx, o.Dead, o.Log, piece)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func TestCutTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A master that knows nothing of all this.
-	stale := &clusterTablets{n: n, rows: n.rows, to: commander{n}, allCreated: map[uint64]bool{}}
+	stale := &clusterTablets{n: n, rows: n.rows, to: n.commands, allCreated: map[uint64]bool{}}
 	late := &namespace.SplitPoints{First: s.ID + 1, Ends: [][]byte{[]byte("g"), []byte("n"), []byte("t")}}
 	for i := range late.Tablets() {
 		if err := stale.createFirstTablet(ctx, late, s.ID, i); err != nil {
@@ -81,7 +81,7 @@ func TestCutTable(t *testing.T) {
 		t.Errorf("the table has %s", got)
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		n.nudgeMaster(ctx)
+		n.commands.NudgeMaster(ctx)
 		_, cut, _, err := namespace.ReadTable(ctx, n.catalog.Meta, "t")
 		if err == nil && cut == nil {
 			break

@@ -42,6 +42,16 @@ const (
 	methodCompactOne = "tablet.compact_one"
 )
 
+// Requests from any node to the master.
+const (
+	// methodMove moves a tablet to a node and waits for it: the tablet's key, the node's id.
+	methodMove = "cluster.move_tablet"
+	// methodUnite merges two neighbours and waits for it: their keys.
+	methodUnite = "cluster.merge_tablets"
+	// methodUnserved returns the tablets that are not served, as unserved_tablets does.
+	methodUnserved = "cluster.unserved_tablets"
+)
+
 // tabletService splits, moves, merges, compacts and describes tablets for operators, on whatever servers they are.
 type tabletService struct {
 	log        *slog.Logger
@@ -98,9 +108,9 @@ func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method
 	}
 	var mu sync.Mutex
 	var errs []error
-	var changeRequest sync.WaitGroup
+	var group sync.WaitGroup
 	for _, id := range nodes {
-		changeRequest.Go(func() {
+		group.Go(func() {
 			err := tv.peers.Call(ctx, id, method, func(e *wire.Encoder) {
 				e.Array(2)
 				e.Str(s.Name)
@@ -120,7 +130,7 @@ func (tv *tabletService) askServers(ctx context.Context, s *table.Schema, method
 			}
 		})
 	}
-	changeRequest.Wait()
+	group.Wait()
 	return errors.Join(errs...)
 }
 

@@ -101,7 +101,7 @@ type placed struct {
 	meta   *tablet.Meta
 }
 
-func (p *placed) key() string { return tabletKey(p.row.Table, p.row.End) }
+func (p *placed) key() string { return master.KeyOf(p.row.Table, p.row.End) }
 
 // change returns the result that the caller gets.
 func (p *placed) change() *api.TabletChange {

@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/internal/planted"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/reply"
@@ -147,36 +148,12 @@ func (s *tabletServer) serving() error {
 // held returns the tablets that the server has.
 func (s *tabletServer) held() reply.Result {
 	all := append(s.metadata.Loaded(), s.tablets.Loaded()...)
-	return func(e *wire.Encoder) {
-		e.Array(len(all))
-		for i := range all {
-			t := &all[i]
-			e.Array(3)
-			e.Bin([]byte(tabletKey(t.Table, t.End)))
-			e.Int(t.Bytes)
-			e.Float(t.Load)
-		}
+	held := make([]master.Held, len(all))
+	for i := range all {
+		t := &all[i]
+		held[i] = master.Held{Key: master.KeyOf(t.Table, t.End), Bytes: t.Bytes, Load: t.Load}
 	}
-}
-
-// tabletKey returns the master's name of a tablet.
-func tabletKey(tableID uint64, end []byte) string {
-	if metarows.IsRoot(tableID, end) {
-		return master.RootKey
-	}
-	return string(metadata.Key(nil, tableID, end))
-}
-
-func decodeHeld(d *wire.Decoder) []master.Held {
-	var all []master.Held
-	for n := d.Array(); n > 0 && d.Err() == nil; n-- {
-		more := d.Array() - 3
-		all = append(all, master.Held{Key: string(d.Bytes()), Bytes: d.Int(), Load: d.Float()})
-		for ; more > 0 && d.Err() == nil; more-- {
-			d.Skip()
-		}
-	}
-	return all
+	return func(e *wire.Encoder) { command.AppendHeld(e, held) }
 }
 
 // rowOf reads the METADATA row of a tablet with the master's name.

@@ -82,7 +82,7 @@ func (s *tabletServer) Split(ctx context.Context, lower, upper *tablet.Meta) err
 	done.Split = nil // written with the next change
 	st.row = &done
 	s.remember(below)
-	s.n.nudgeMaster(ctx)
+	s.n.commands.NudgeMaster(ctx)
 	return nil
 }
 

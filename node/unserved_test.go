@@ -11,6 +11,7 @@ import (
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
+	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/metarows"
 )
 
@@ -113,7 +114,7 @@ func TestMetadataTabletIsReleased(t *testing.T) {
 	makeTable(ctx, t, c)
 	s := n.server.Load()
 	for _, end := range [][]byte{nil, metadata.RootEnd()} {
-		key := []byte(tabletKey(metadata.TableID, end))
+		key := []byte(master.KeyOf(metadata.TableID, end))
 		for !s.begin(key) { // the master's orders are refused until end
 			timing.Sleep(ctx, time.Millisecond)
 		}

@@ -1,6 +1,11 @@
-// Package command has the header of a master's commands to nodes, and the gate that rejects those of former masters (I9): an epoch is
-// the Raft index at which the master lock was acquired, so a later master's is higher (paper §4, sequencers of Chubby). It starts no
-// goroutine.
+// Package command has the commands of a master to nodes and their tablet servers: their messages, the service that sends and executes
+// them, and the gate that rejects those of former masters (paper §5.2). Commands to tablet servers (request.go) are executed by package
+// tabletserver. It starts no goroutine.
+//
+// # Invariants
+//
+//	C1. A command of a master is rejected once one with a higher epoch was seen (I9). An epoch is the Raft index at which the master
+//	    lock was acquired, so a later master's is higher.
 package command
 
 import (

@@ -140,15 +140,15 @@ func (us *Service) OfAll(ctx context.Context, tableID uint64) (*api.Usage, error
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var mu sync.Mutex
-	var changeRequest sync.WaitGroup
+	var group sync.WaitGroup
 	total := sum{answered: map[string]bool{}}
 	var where metarows.Placement
-	changeRequest.Go(func() { where = us.Rows().Placement(ctx, tableID, us.Meta) })
+	group.Go(func() { where = us.Rows().Placement(ctx, tableID, us.Meta) })
 	for _, m := range us.Members() {
 		if !m.Alive && m.ID != us.ID() {
 			continue // METADATA has what it should serve
 		}
-		changeRequest.Go(func() {
+		group.Go(func() {
 			here := &api.Usage{}
 			err := us.Peers.Call(ctx, m.ID, Method, func(e *wire.Encoder) {
 				e.Array(1)
@@ -165,7 +165,7 @@ func (us *Service) OfAll(ctx context.Context, tableID uint64) (*api.Usage, error
 			total.add(here)
 		})
 	}
-	changeRequest.Wait()
+	group.Wait()
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil, ctx.Err()
 	}

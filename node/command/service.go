@@ -1,0 +1,130 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/master"
+	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/reply"
+	metaapi "github.com/steledb/stele/raftmeta/api"
+	"github.com/steledb/stele/rpc"
+)
+
+// Commands of the master to nodes. Their parameters are the values of a Header: the master's node id, the sequencer of its lock, whose lock
+// generation is its epoch, and the Raft epoch.
+const (
+	// MethodHail announces the master to a node.
+	MethodHail = "cluster.hail"
+	// MethodStartVoting makes a node a member of the lock service's group of that Raft epoch. It answers once the node's log exists.
+	MethodStartVoting = "cluster.start_voting"
+)
+
+// MethodNudge reports to the master, from any node, that something about tablets has changed.
+const MethodNudge = "cluster.nudge"
+
+// Config is what the service needs.
+type Config struct {
+	Log         *slog.Logger
+	ID          func() string // of the node
+	RaftEpoch   func() uint64
+	Peers       Peers
+	Master      func() *master.Master // of this node, which may be no master
+	Meta        *namespace.Access
+	Gate        *Gate
+	Serving     func() error                              // returns nil while the node serves
+	BecomeVoter func(ctx context.Context, h Header) error // makes this node a voter
+	// Promote is called before a node is made a voter, and its result after.
+	Promote func(node string) (done func())
+}
+
+// Peers calls methods of other nodes.
+type Peers interface {
+	Call(ctx context.Context, id, method string, params func(*wire.Encoder), result func(*wire.Decoder) error) error
+}
+
+// Service sends the commands of this node's mastership, and executes those of another master. It implements master.Nodes.
+type Service struct{ Config }
+
+// New creates a service.
+func New(cfg Config) *Service { return &Service{cfg} }
+
+// Register registers the commands to this node. They are answered once the node serves.
+func (s *Service) Register(handle func(method string, mode rpc.Mode, h func(*rpc.Call))) {
+	handle(MethodNudge, rpc.Inline, func(c *rpc.Call) {
+		if s.Serving() == nil {
+			s.Master().Nudge()
+		}
+		c.Reply(nil)
+	})
+	for method, do := range map[string]func(context.Context, Header) error{
+		MethodHail:        func(context.Context, Header) error { return nil },
+		MethodStartVoting: s.BecomeVoter,
+	} {
+		handle(method, rpc.Spawned, func(c *rpc.Call) {
+			var h Header
+			if err := h.Decode(&c.Params, c.NumParams); err != nil {
+				c.Fail(&rpc.Error{Code: rpc.CodeBadRequest, Message: fmt.Sprintf("%s: %v", method, err)})
+				return
+			}
+			if err := s.Serving(); err != nil { // the lock service may not be reachable yet
+				c.Fail(err)
+				return
+			}
+			if err := s.Admit(c, h); err != nil {
+				c.Fail(err)
+				return
+			}
+			if err := do(c.Context(), h); err != nil {
+				c.Fail(reply.ToAPI(err))
+				return
+			}
+			c.Reply(nil)
+		})
+	}
+}
+
+// Admit admits a command of the master, or rejects it: see Gate.AdmitCall.
+func (s *Service) Admit(c *rpc.Call, h Header) error { return s.Gate.AdmitCall(c, h, s.Meta.Client) }
+
+func (s *Service) send(ctx context.Context, id, method string, q metaapi.Sequencer) error {
+	return s.Peers.Call(ctx, id, method, s.header(q).Append, nil)
+}
+
+func (s *Service) header(q metaapi.Sequencer) Header {
+	return Header{Master: s.ID(), Sequencer: q, RaftEpoch: s.RaftEpoch()}
+}
+
+// Hail implements master.Nodes.
+func (s *Service) Hail(ctx context.Context, id string, q metaapi.Sequencer) error {
+	return s.send(ctx, id, MethodHail, q)
+}
+
+// StartVoting implements master.Nodes.
+func (s *Service) StartVoting(ctx context.Context, id string, q metaapi.Sequencer) error {
+	defer s.Promote(id)() // it requests the authority's key meanwhile
+	return s.send(ctx, id, MethodStartVoting, q)
+}
+
+// ToTabletServer sends a command to a tablet server.
+func (s *Service) ToTabletServer(ctx context.Context, v *master.TabletServer, method string, q metaapi.Sequencer, r Request, result func(*wire.Decoder) error) error {
+	r.Header, r.Server = s.header(q), v.Name
+	return s.Peers.Call(ctx, v.Node, method, func(e *wire.Encoder) { r.Append(e, method) }, result)
+}
+
+// NudgeMaster reports a change of tablets to the master, if one is known.
+func (s *Service) NudgeMaster(ctx context.Context) {
+	if s.Master().Epoch() != 0 {
+		s.Master().Nudge()
+		return
+	}
+	masterID, _ := s.Gate.Last()
+	if masterID == "" || masterID == s.ID() {
+		return
+	}
+	if err := s.Peers.Call(ctx, masterID, MethodNudge, func(e *wire.Encoder) { e.Array(0) }, nil); err != nil {
+		s.Log.Debug("nudge the master", "node", masterID, "err", err)
+	}
+}
