@@ -7,12 +7,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/node/identity"
 	"github.com/steledb/stele/raftmeta"
 	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // CheckProblem is a problem found by Check.

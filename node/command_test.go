@@ -10,6 +10,7 @@ import (
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/usage"
 )
 
@@ -24,9 +25,9 @@ func TestDocHasMethodsBetweenNodes(t *testing.T) {
 		formation.MethodHello: "map", formation.MethodPromise: "map", formation.MethodJoin: "map", methodIdentity: "",
 		command.MethodHail: ofMaster, command.MethodStartVoting: ofMaster, command.MethodNudge: "",
 		command.MethodHeld: "…, instance", command.MethodLoad: "…, instance, key, generation", command.MethodUnload: "…, instance, key",
-		command.MethodSort: "…, instance, dead, log, start, end", methodCompact: "table, all",
-		methodTablets: "table, nil", methodSplit: "table, key, row", methodCompactOne: "table, key, all",
-		command.MethodMerge: "…, instance, key, upper", methodMove: "key, node", methodUnite: "lower, upper", methodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
+		command.MethodSort: "…, instance, dead, log, start, end", tabletadmin.MethodCompact: "table, all",
+		tabletadmin.MethodDescribe: "table, nil", tabletadmin.MethodSplit: "table, key, row", tabletadmin.MethodCompactOne: "table, key, all",
+		command.MethodMerge: "…, instance, key, upper", tabletadmin.MethodMove: "key, node", tabletadmin.MethodMerge: "lower, upper", tabletadmin.MethodUnserved: "", methodOnBehalf: "method, user, generation, token, whence, params",
 		usage.Method: "id", quotas.MethodReport: "server, rates, tables, round?",
 	}
 	if !maps.Equal(reported, want) {

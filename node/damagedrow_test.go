@@ -51,7 +51,7 @@ func TestDamagedRowOfOneTablet(t *testing.T) {
 			t.Errorf("write to %s: %v", name, err)
 		}
 	}
-	if _, err := n.tabletOps.place(ctx, "other", []byte("z"), 0); err != nil {
+	if err := c.CompactTablet(ctx, "other", client.TabletRef{Row: "z"}, false); err != nil {
 		t.Errorf("find the tablet of table %d: %v", other.ID, err)
 	}
 	for {

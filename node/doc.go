@@ -2,8 +2,8 @@
 // stops them. It translates remote calls to the parts, and enforces rights (see Rights), quotas (Quotas) and membership of
 // the cluster (Certificates).
 //
-//	rpc ──▶ dataapi, admin.go ──▶ tablet.Server ──▶ blobfs.Store
-//	    │                  └─▶ namespace ──▶ session  ──▶ the lock service's leader
+//	rpc ──▶ dataapi, tabletadmin ──▶ tablet.Server ──▶ blobfs.Store
+//	    ├─▶ tables        ──▶ namespace ──▶ session  ──▶ the lock service's leader
 //	    ├─▶ blobs, roots                      stored files ──▶ blobfs.Store
 //	    ├─▶ formation, members, gossip        members of the cluster, and their addresses
 //	    ├─▶ raftstreams ──▶ raftmeta.Group    if the node votes
@@ -104,7 +104,7 @@
 //	keepSession      Start            Close               replaces an expired session
 //	keepCertificate  Start            Close               renews the node's certificate, if it has one
 //	quotas.Follow    Start            Close               reads quotas, and reports demand
-//	removeOrphans    Start            Close               removes orphaned files of tables, once per mastership
+//	RemoveOrphans    Start            Close               package tables: removes orphaned files of tables, once per mastership
 //	Follow           Start            Close               package authority: performs a replacement of the authority on this node
 //	Follow           Start            Close               package gossipkey: performs a rotation of the gossip key on this node
 //	Keep             Start            Close               package authority: has the authority's key while the node votes
@@ -118,7 +118,7 @@
 //	lock watch       openTabletServer its end             cancels it when the lock is lost
 //	mastership watch a change; gc     its end          cancels what only the master may do
 //	split            a split request  its end             one at a time of users' tablets, and one of METADATA's
-//	press            create_table     all is served       nudges the master for a new table
+//	AwaitServed      create_table     all is served       package tables: nudges the master for a new table
 //	dropRuns         a recovery done  a minute at most    removes what a recovery has left
 //	mutate           mutate           its answer          a write that waits; as many as requests in flight
 //	welcome          raftstreams      its greeting        greets one connection of Raft

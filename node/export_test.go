@@ -150,10 +150,10 @@ func (n *Node) ChangeForNobody(ctx context.Context) error {
 }
 
 // SweepTables takes away what is left over of tables.
-func (n *Node) SweepTables(ctx context.Context) error { return n.tableOps.sweepTables(ctx) }
+func (n *Node) SweepTables(ctx context.Context) error { return n.tables.RemoveOrphansNow(ctx) }
 
 // SweptTables reports whether orphaned table files were removed in this mastership.
-func (n *Node) SweptTables() bool { return n.isMaster() && n.tableOps.swept.Load() == n.master.Epoch() }
+func (n *Node) SweptTables() bool { return n.isMaster() && n.tables.Swept() == n.master.Epoch() }
 
 // Files lists a folder of the lock service.
 func (n *Node) Files(ctx context.Context, dir string) ([]string, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/node/gossipkey"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/quotas"
+	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
 	metaapi "github.com/steledb/stele/raftmeta/api"
@@ -102,24 +103,24 @@ var guards = allGuards(map[string]authz.Guard{
 	api.MethodAuthorityStatus: {To: authz.Right, Right: acl.Admin, About: authz.Always("the authority")},
 	api.MethodRevokeToken:     {To: authz.Right, Right: acl.Admin, Master: true, About: authz.Named("token")},
 
-	methodOnBehalf:       {},
-	methodIdentity:       {},
-	command.MethodHail:   {},
-	command.MethodNudge:  {},
-	methodMove:           {},
-	methodUnite:          {},
-	methodUnserved:       {},
-	methodCompact:        {},
-	methodTablets:        {},
-	usage.Method:         {},
-	quotas.MethodReport:  {},
-	methodSplit:          {},
-	command.MethodHeld:   {},
-	command.MethodLoad:   {},
-	command.MethodUnload: {},
-	command.MethodMerge:  {},
-	command.MethodSort:   {},
-	methodCompactOne:     {},
+	methodOnBehalf:               {},
+	methodIdentity:               {},
+	command.MethodHail:           {},
+	command.MethodNudge:          {},
+	tabletadmin.MethodMove:       {},
+	tabletadmin.MethodMerge:      {},
+	tabletadmin.MethodUnserved:   {},
+	tabletadmin.MethodCompact:    {},
+	tabletadmin.MethodDescribe:   {},
+	usage.Method:                 {},
+	quotas.MethodReport:          {},
+	tabletadmin.MethodSplit:      {},
+	command.MethodHeld:           {},
+	command.MethodLoad:           {},
+	command.MethodUnload:         {},
+	command.MethodMerge:          {},
+	command.MethodSort:           {},
+	tabletadmin.MethodCompactOne: {},
 
 	command.MethodStartVoting: {}, formation.MethodHello: {}, formation.MethodPromise: {}, formation.MethodJoin: {},
 })

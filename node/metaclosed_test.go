@@ -8,6 +8,8 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/internal/wire"
+	"github.com/steledb/stele/node/tabletadmin"
+	"github.com/steledb/stele/rpc"
 	"github.com/steledb/stele/tablet"
 )
 
@@ -27,11 +29,12 @@ func TestMetadataClosesWithTheNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The requester of the split does not get a refusal: the split may have been made.
-	var e wire.Encoder
-	e.Bin(row.Key())
-	e.Bin([]byte("g"))
-	d := wire.NewDecoder(e.Bytes())
-	if _, err := n.tabletOps.splitHere(ctx, "t", &d); api.ToRPC(err).Code != api.CodeOutcomeUnknown || api.ToRPC(err).Retryable {
+	conn, err := rpc.Dial(ctx, n.RPCAddr(), rpc.ConnConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := ask(conn, tabletadmin.MethodSplit, split{row.Key()}, nil); api.ToRPC(err).Code != api.CodeOutcomeUnknown || api.ToRPC(err).Retryable {
 		t.Errorf("a split: %v", err)
 	}
 	lower := &tablet.Meta{ID: 1000, Table: row.Table, End: []byte("g")}
@@ -75,4 +78,14 @@ func TestChangeWithoutLockIsUnsent(t *testing.T) {
 	if err := s.Save(ctx, m); !errors.Is(err, tablet.ErrMetaChanged) || !errors.Is(err, tablet.ErrMetaUnsent) {
 		t.Errorf("save without the lock: %v", err)
 	}
+}
+
+// split is a request of another node to split a tablet of table t at row g.
+type split struct{ key []byte }
+
+func (s split) Append(e *wire.Encoder) {
+	e.Array(3)
+	e.Str("t")
+	e.Bin(s.key)
+	e.Bin([]byte("g"))
 }

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/roots"
-
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/tablet"
 )
 

@@ -4,11 +4,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/steledb/stele/node/blobs"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/steledb/stele/node/authz"
+	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metric"

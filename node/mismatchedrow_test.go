@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/node/roots"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/client/api"
@@ -16,6 +14,7 @@ import (
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/roots"
 	"github.com/steledb/stele/tablet"
 )
 

@@ -38,6 +38,8 @@ import (
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/tables"
+	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/tokenauth"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
@@ -110,16 +112,16 @@ type Node struct {
 	elsewhere *guide
 	master    *master.Master
 
-	limits    table.Limits
-	data      *dataapi.Service
-	blobs     *blobs.Service
-	results   results.Memory
-	quotas    *quotas.Service
-	usage     *usage.Service
-	changes   *changes.Changes
-	users     *users.Service
-	tabletOps *tabletService
-	tableOps  *tableService
+	limits      table.Limits
+	data        *dataapi.Service
+	blobs       *blobs.Service
+	results     results.Memory
+	quotas      *quotas.Service
+	usage       *usage.Service
+	changes     *changes.Changes
+	users       *users.Service
+	tabletAdmin *tabletadmin.Service
+	tables      *tables.Service
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -254,7 +256,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 	}
 	n.background.Go(n.disconnectRejected)
 	n.background.Go(n.quotas.Follow)
-	n.background.Go(n.tableOps.removeOrphans)
+	n.background.Go(n.tables.RemoveOrphans)
 	if !early { // other nodes sign the renewal
 		n.background.Go(n.keepCertificate)
 	}

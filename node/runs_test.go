@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client"
 	"github.com/steledb/stele/master"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/raftmeta/session"
 	"github.com/steledb/stele/table"
+	"github.com/steledb/stele/tablet/sortedrun"
 )
 
 // TestRunsGoWithTheLogs: what a dead node's commit logs were sorted into is removed when no tablet needs it any more, and no

@@ -7,13 +7,12 @@ import (
 	"maps"
 	"time"
 
-	"github.com/steledb/stele/tablet/storage"
-
 	"github.com/steledb/stele/blobfs"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/tablet"
+	"github.com/steledb/stele/tablet/storage"
 )
 
 // A node has two tablet servers under one lock: one serves METADATA's tablets, the other all else. So METADATA has its own commit log,

@@ -21,6 +21,8 @@ import (
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/tables"
+	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/usage"
 	"github.com/steledb/stele/node/users"
 	"github.com/steledb/stele/security/pki"
@@ -60,11 +62,10 @@ func (n *Node) newServices() {
 	n.usage = usage.New(usage.Config{Log: n.log, Catalog: &n.catalog, Meta: &n.meta, Authz: n.authz, Peers: &n.peers, ID: n.id,
 		Members: func() []blobfs.Member { return n.blobMembers.Members() }, Rows: rows, Owners: n.quotas.Owners,
 		Users: n.tablets, Metadata: func() *tablet.Server { return n.server.Load().metadata }})
-	n.tabletOps = &tabletService{log: n.log, name: n.cfg.Name, id: n.id, limits: &n.limits, tabletsMax: n.cfg.tabletsRequestedMax, authz: n.authz, catalog: &n.catalog,
-		peers: &n.peers, epochs: &n.epochs, rows: rows, master: theMaster,
-		tabletsOf: n.tabletsOf, find: n.members.Find}
-	n.tableOps = &tableService{ctx: n.ctx, background: &n.background, log: n.log, id: n.id, limits: &n.limits, authz: n.authz, catalog: &n.catalog, meta: &n.meta,
-		changes: n.changes, users: n.users, quotas: n.quotas, tablets: n.tabletOps, master: theMaster, nudgeMaster: n.commands.NudgeMaster}
+	n.tabletAdmin = tabletadmin.New(tabletadmin.Config{Log: n.log, NodeName: n.cfg.Name, ID: n.id, Limits: &n.limits, TabletsMax: n.cfg.tabletsRequestedMax, Authz: n.authz,
+		Catalog: &n.catalog, Peers: &n.peers, Masters: &n.epochs, Rows: rows, Master: theMaster, TabletsOf: n.tabletsOf, Find: n.members.Find})
+	n.tables = tables.New(tables.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, ID: n.id, Limits: &n.limits, Authz: n.authz, Catalog: &n.catalog, Meta: &n.meta,
+		Changes: n.changes, Users: n.users, Quotas: n.quotas, Tablets: n.tabletAdmin, MasterEpoch: masterEpoch, NudgeMaster: n.commands.NudgeMaster})
 	n.roots = &roots.Reader{Catalog: &n.catalog, Meta: &n.meta, Rows: rows}
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },

@@ -3,12 +3,11 @@ package node
 import (
 	"context"
 
-	"github.com/steledb/stele/tablet/sortedrun"
-
 	"github.com/steledb/stele/blobfs/replog"
 	"github.com/steledb/stele/internal/wire"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/tablet/sortedrun"
 )
 
 // sort sorts a piece of a dead server's log (paper §6).

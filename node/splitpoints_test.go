@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/steledb/stele/client"
-	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/table"
 	"github.com/steledb/stele/tablet"
 )
@@ -126,7 +126,7 @@ func TestMadeTableIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan bool)
-	go func() { awaitTable(ctx, n.tableOps.press(s, 1)); close(done) }()
+	go func() { <-n.tables.AwaitServed(s, 1); close(done) }()
 	select {
 	case <-done:
 		t.Fatal("waited for no longer than METADATA told of a server")
@@ -141,7 +141,7 @@ func TestMadeTableIsServed(t *testing.T) {
 	}
 	select {
 	case <-done:
-	case <-time.After(servedTimeout / 2):
+	case <-time.After(tables.ServedTimeout / 2):
 		t.Error("the table is served, and is waited for")
 	}
 	// A table whose tablets no server loads delays no other change, and its creator is told in time that it exists.
@@ -165,17 +165,5 @@ func TestMadeTableIsServed(t *testing.T) {
 	}
 	if err := <-made; err != nil {
 		t.Errorf("a table that is there, and not served: %v", err)
-	}
-	first := api.TabletInfo{ID: 8, End: []byte("m")}
-	last := api.TabletInfo{ID: 9, Start: []byte("m")}
-	for what, tablets := range map[string][]api.TabletInfo{
-		"none": nil, "the first": {first}, "the last": {last}, "one and all": {{ID: 8}, last}, "an earlier table's": {{ID: 7, End: first.End}, last},
-	} {
-		if whole(tablets, 7) {
-			t.Errorf("%s is taken for all", what)
-		}
-	}
-	if !whole([]api.TabletInfo{first, last}, 7) {
-		t.Error("two tablets with all rows are not taken for all")
 	}
 }

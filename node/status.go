@@ -5,9 +5,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/steledb/stele/node/blobs"
-
 	"github.com/steledb/stele/client/api"
+	"github.com/steledb/stele/node/blobs"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/reply"
 )

@@ -16,7 +16,7 @@ func TestTabletsAskedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	makeTable(ctx, t, c, "d", "h")
-	n.tabletOps.tabletsMax = 4
+	n.tabletAdmin.TabletsMax = 4
 	if _, err := c.SplitTablet(ctx, "t", "m"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package node
+package tabletadmin
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// tabletInfos collects the descriptions of a table's tablets from their servers.
-func (tv *tabletService) tabletInfos(ctx context.Context, s *table.Schema) (tablets []api.TabletInfo, err error) {
-	err = tv.askServers(ctx, s, methodTablets, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {
+// Describe collects the descriptions of a table's tablets from their servers.
+func (tv *Service) Describe(ctx context.Context, s *table.Schema) (tablets []api.TabletInfo, err error) {
+	err = tv.callServers(ctx, s, MethodDescribe, func(e *wire.Encoder) { e.Nil() }, func(d *wire.Decoder) error {
 		var part api.TableInfo
 		if err := part.Decode(d); err != nil {
 			return err
@@ -25,11 +25,11 @@ func (tv *tabletService) tabletInfos(ctx context.Context, s *table.Schema) (tabl
 	return tablets, err
 }
 
-// assignedWhole reports whether METADATA has all tablets of a new table assigned to servers.
-func (tv *tabletService) assignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
+// AssignedWhole reports whether METADATA has all tablets of a new table assigned to servers.
+func (tv *Service) AssignedWhole(ctx context.Context, tableID uint64, tablets int) bool {
 	from, to := metadata.TableRange(tableID)
 	whole, served := false, true
-	err := tv.rows().Scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
+	err := tv.Rows().Scan(ctx, string(from), string(to), metadata.Places(), func(r *metadata.Row) {
 		tablets--
 		whole = whole || len(r.End) == 0
 		served = served && r.Server != ""
@@ -39,7 +39,7 @@ func (tv *tabletService) assignedWhole(ctx context.Context, tableID uint64, tabl
 
 // whole reports whether tablets, in row order, cover all rows. METADATA names a server before that server has loaded the tablet,
 // so the servers are asked. Tablets of an earlier table of the same name have lower ids.
-func whole(tablets []api.TabletInfo, tableID uint64) bool {
+func Whole(tablets []api.TabletInfo, tableID uint64) bool {
 	end := []byte(nil)
 	for i := range tablets {
 		if tablets[i].ID <= tableID || !bytes.Equal(tablets[i].Start, end) || i > 0 && len(end) == 0 {

@@ -1,4 +1,4 @@
-package node
+package tabletadmin
 
 import (
 	"cmp"
@@ -23,17 +23,17 @@ import (
 )
 
 // handleTabletChanges registers the methods by which operators split, move, merge and compact tablets.
-func (tv *tabletService) handleTabletChanges(r method.Registrar) {
-	for method, do := range map[string]func(context.Context, *tabletChange) (reply.Result, error){
-		api.MethodSplitTablet: tv.splitTablet, api.MethodMoveTablet: tv.moveTablet,
-		api.MethodMergeTablets: tv.mergeTablets, api.MethodCompactTablet: tv.compactTablet,
+func (tv *Service) handleTabletChanges(r method.Registrar) {
+	for method, do := range map[string]func(context.Context, *change) (reply.Result, error){
+		api.MethodSplitTablet: tv.split, api.MethodMoveTablet: tv.move,
+		api.MethodMergeTablets: tv.merge, api.MethodCompactTablet: tv.compact,
 	} {
 		r.Handle(method, rpc.Spawned, func(c *rpc.Call) {
 			c.Keep() // what is begun may outlive the call
-			caller, r := authz.SubjectOf(c), tabletChange{}
-			decoded := r.Decode(&c.Params, c.NumParams, method, tv.limits)
+			caller, r := authz.SubjectOf(c), change{}
+			decoded := r.Decode(&c.Params, c.NumParams, method, tv.Limits)
 			if decoded != nil {
-				tv.authz.Audit.ActionOnRows(caller, method, r.auditSubject(), decoded)
+				tv.Authz.Audit.ActionOnRows(caller, method, r.auditSubject(), decoded)
 			}
 			if !reply.Begin(c, decoded, &r.Options) {
 				return
@@ -41,7 +41,7 @@ func (tv *tabletService) handleTabletChanges(r method.Registrar) {
 			ctx, cancel := context.WithTimeout(c.Context(), tabletChangeTimeout)
 			defer cancel()
 			a, err := do(ctx, &r)
-			tv.authz.Audit.ActionOnRows(caller, method, r.auditSubject(), err)
+			tv.Authz.Audit.ActionOnRows(caller, method, r.auditSubject(), err)
 			if err != nil {
 				reply.Fail(c, err)
 				return
@@ -51,15 +51,15 @@ func (tv *tabletService) handleTabletChanges(r method.Registrar) {
 	}
 }
 
-// tabletChange is a request to change a tablet.
-type tabletChange struct {
+// change is a request to change a tablet.
+type change struct {
 	api.TabletRequest
 	// found are the ids of the tablets that the request names, once they are located.
 	found []uint64
 }
 
 // at records the tablets that the request names.
-func (r *tabletChange) at(all ...*placed) {
+func (r *change) at(all ...*placed) {
 	r.found = r.found[:0]
 	for _, p := range all {
 		r.found = append(r.found, p.meta.ID)
@@ -68,7 +68,7 @@ func (r *tabletChange) at(all ...*placed) {
 
 // auditSubject returns the subject of the request for the audit log. Row keys are not logged: a tablet that is named by a row is
 // logged by its id.
-func (r *tabletChange) auditSubject() string {
+func (r *change) auditSubject() string {
 	ids, s := r.found, ""
 	if len(ids) == 0 && r.ID != 0 {
 		ids = []uint64{r.ID}
@@ -90,8 +90,8 @@ func (r *tabletChange) auditSubject() string {
 const (
 	// tabletChangeTimeout bounds a change of a tablet: two servers may have a gigabyte each to write out.
 	tabletChangeTimeout = 5 * time.Minute
-	// homelessTimeout is how long a change waits until a tablet is served.
-	homelessTimeout = 20 * time.Second
+	// unservedTimeout is how long a change waits until a tablet is served.
+	unservedTimeout = 20 * time.Second
 )
 
 // placed is a tablet and its location according to METADATA.
@@ -110,13 +110,13 @@ func (p *placed) change() *api.TabletChange {
 
 // place locates a tablet by one of its rows, or by its id. Errors: api.ErrNoTable, api.ErrNoTablet, and api.ErrNotServing for a
 // table whose tablets do not exist yet.
-func (tv *tabletService) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
-	s, err := tv.catalog.SchemaOf(ctx, name)
+func (tv *Service) place(ctx context.Context, name string, row []byte, id uint64) (*placed, error) {
+	s, err := tv.Catalog.SchemaOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if id == 0 {
-		r, err := tv.rows().Holder(ctx, s.ID, row)
+		r, err := tv.Rows().Holder(ctx, s.ID, row)
 		if errors.Is(err, metarows.ErrNoRow) {
 			return nil, fmt.Errorf("table %q, row %.64q: %w", name, row, api.ErrNotServing)
 		}
@@ -127,7 +127,7 @@ func (tv *tabletService) place(ctx context.Context, name string, row []byte, id 
 		return &placed{s, r, m}, err
 	}
 	var found *placed
-	if err := tv.rows().Tablets(ctx, s.ID, func(r *metadata.Row) error {
+	if err := tv.Rows().Tablets(ctx, s.ID, func(r *metadata.Row) error {
 		m, err := tablet.DecodeMeta(r.Meta)
 		if err == nil && m.ID == id {
 			found = &placed{s, r, m}
@@ -148,7 +148,7 @@ func untilServed(ctx context.Context, do func() error) error {
 	pauses := timing.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
 		err := api.FromRPC(do())
-		if err == nil || !errors.Is(err, api.ErrNotServing) && !errors.Is(err, api.ErrUnavailable) || time.Since(start) > homelessTimeout {
+		if err == nil || !errors.Is(err, api.ErrNotServing) && !errors.Is(err, api.ErrUnavailable) || time.Since(start) > unservedTimeout {
 			return err
 		}
 		if pauses.Sleep(ctx); ctx.Err() != nil {
@@ -157,12 +157,12 @@ func untilServed(ctx context.Context, do func() error) error {
 	}
 }
 
-// askServer calls a method of the server of a tablet.
-func (tv *tabletService) askServer(ctx context.Context, p *placed, method string, more func(*wire.Encoder), values int, result func(*wire.Decoder) error) error {
+// callServer calls a method of the server of a tablet.
+func (tv *Service) callServer(ctx context.Context, p *placed, method string, more func(*wire.Encoder), values int, result func(*wire.Decoder) error) error {
 	if p.row.Unassigned() {
 		return fmt.Errorf("tablet %d of table %q has no server: %w", p.meta.ID, p.schema.Name, api.ErrNotServing)
 	}
-	return tv.peers.Call(ctx, namespace.NodeOf(p.row.Server), method, func(e *wire.Encoder) {
+	return tv.Peers.Call(ctx, namespace.NodeOf(p.row.Server), method, func(e *wire.Encoder) {
 		e.Array(2 + values)
 		e.Str(p.schema.Name)
 		e.Bin(p.row.Key())
@@ -172,8 +172,8 @@ func (tv *tabletService) askServer(ctx context.Context, p *placed, method string
 	}, result)
 }
 
-// splitTablet has the tablet's server split it.
-func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (reply.Result, error) {
+// split has the tablet's server split it.
+func (tv *Service) split(ctx context.Context, r *change) (reply.Result, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
@@ -206,7 +206,7 @@ func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (repl
 		}
 		tried = true
 		done = *p.change()
-		return tv.askServer(ctx, p, methodSplit, func(e *wire.Encoder) {
+		return tv.callServer(ctx, p, MethodSplit, func(e *wire.Encoder) {
 			if middle {
 				e.Nil()
 			} else {
@@ -221,20 +221,20 @@ func (tv *tabletService) splitTablet(ctx context.Context, r *tabletChange) (repl
 	if err != nil {
 		return nil, err
 	}
-	tv.log.Info("tablet split", "cause", "request", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
+	tv.Log.Info("tablet split", "cause", "request", "table", r.Table, "tablet", done.ID, "lower", done.Lower)
 	return done.Append, nil
 }
 
 // mayAddTablet returns a *table.LimitError if the table already has as many tablets as requests may create. Each tablet takes
 // memory on its server and a row of METADATA.
-func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
-	s, err := tv.catalog.SchemaOf(ctx, name)
+func (tv *Service) mayAddTablet(ctx context.Context, name string) error {
+	s, err := tv.Catalog.SchemaOf(ctx, name)
 	if err != nil {
 		return err
 	}
-	limit, tablets := cmp.Or(tv.tabletsMax, api.TabletsRequestedMax), int64(0)
+	limit, tablets := cmp.Or(tv.TabletsMax, api.TabletsRequestedMax), int64(0)
 	from, to := metadata.TableRange(s.ID)
-	err = tv.rows().ScanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
+	err = tv.Rows().ScanAll(ctx, string(from), string(to), metadata.Locations(), func(string, *metadata.Row, error) error {
 		tablets++
 		return nil
 	})
@@ -245,13 +245,13 @@ func (tv *tabletService) mayAddTablet(ctx context.Context, name string) error {
 }
 
 // largestTablet returns the id of the table's tablet with the most bytes.
-func (tv *tabletService) largestTablet(ctx context.Context, name string) (id uint64, err error) {
-	s, _, err := tv.catalog.Schema(ctx, name)
+func (tv *Service) largestTablet(ctx context.Context, name string) (id uint64, err error) {
+	s, _, err := tv.Catalog.Schema(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	err = untilServed(ctx, func() error {
-		infos, err := tv.tabletInfos(ctx, s)
+		infos, err := tv.Describe(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -273,9 +273,9 @@ func (tv *tabletService) largestTablet(ctx context.Context, name string) (id uin
 	return id, err
 }
 
-// moveTablet has the master move a tablet to a node.
-func (tv *tabletService) moveTablet(ctx context.Context, r *tabletChange) (reply.Result, error) {
-	to, err := tv.find(ctx, r.Node)
+// move has the master move a tablet to a node.
+func (tv *Service) move(ctx context.Context, r *change) (reply.Result, error) {
+	to, err := tv.Find(ctx, r.Node)
 	if err != nil {
 		return nil, err
 	}
@@ -285,19 +285,19 @@ func (tv *tabletService) moveTablet(ctx context.Context, r *tabletChange) (reply
 		return nil, err
 	}
 	r.at(p)
-	if err := tv.askMaster(ctx, &request{method: methodMove, a: p.key(), b: to.ID, here: tv.master().MoveTablet}); err != nil {
+	if err := tv.callMaster(ctx, &request{method: MethodMove, a: p.key(), b: to.ID, here: tv.Master().MoveTablet}); err != nil {
 		return nil, fmt.Errorf("move tablet %d of table %q to node %s: %w", p.meta.ID, r.Table, r.Node, err)
 	}
 	p, err = tv.place(ctx, r.Table, nil, p.meta.ID)
 	if err != nil {
 		return nil, err
 	}
-	tv.log.Info("tablet moved", "cause", "request", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
+	tv.Log.Info("tablet moved", "cause", "request", "table", r.Table, "tablet", p.meta.ID, "server", p.row.Server)
 	return p.change().Append, nil
 }
 
 // placeServed is place, but waits until the table has tablets.
-func (tv *tabletService) placeServed(ctx context.Context, r *tabletChange) (p *placed, err error) {
+func (tv *Service) placeServed(ctx context.Context, r *change) (p *placed, err error) {
 	err = untilServed(ctx, func() error {
 		p, err = tv.place(ctx, r.Table, r.Row, r.ID)
 		return err
@@ -305,8 +305,8 @@ func (tv *tabletService) placeServed(ctx context.Context, r *tabletChange) (p *p
 	return p, err
 }
 
-// mergeTablets has the master merge a tablet with its upper neighbour, or the last tablet of a table with its lower one.
-func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (reply.Result, error) {
+// merge has the master merge a tablet with its upper neighbour, or the last tablet of a table with its lower one.
+func (tv *Service) merge(ctx context.Context, r *change) (reply.Result, error) {
 	if r.Table == metadata.Name {
 		return nil, api.ErrSystemTable
 	}
@@ -325,9 +325,23 @@ func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (rep
 		return nil, err
 	}
 	r.at(lower, upper)
-	merged := func(ctx context.Context) (bool, error) {
-		// By the time that a new master is asked, the keys may belong to other tablets.
-		now, err := tv.rows().Get(ctx, lower.row.Table, lower.row.End)
+	err = tv.callMaster(ctx, &request{method: MethodMerge, a: lower.key(), b: upper.key(), here: tv.Master().MergeTablets, done: tv.merged(lower)})
+	if err != nil {
+		return nil, fmt.Errorf("merge tablets %d and %d of table %q: %w", lower.meta.ID, upper.meta.ID, r.Table, err)
+	}
+	done := upper.change()
+	if p, err := tv.place(ctx, r.Table, nil, upper.meta.ID); err == nil {
+		done = p.change()
+	}
+	tv.Log.Info("tablets merged", "cause", "request", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
+	return done.Append, nil
+}
+
+// merged returns whether lower has been merged into its upper neighbour. By the time that a new master is asked, the keys may belong to
+// other tablets.
+func (tv *Service) merged(lower *placed) func(ctx context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		now, err := tv.Rows().Get(ctx, lower.row.Table, lower.row.End)
 		if errors.Is(err, metarows.ErrNoRow) {
 			return true, nil
 		}
@@ -337,21 +351,11 @@ func (tv *tabletService) mergeTablets(ctx context.Context, r *tabletChange) (rep
 		m, err := tablet.DecodeMeta(now.Meta)
 		return err == nil && m.ID != lower.meta.ID, err
 	}
-	err = tv.askMaster(ctx, &request{method: methodUnite, a: lower.key(), b: upper.key(), here: tv.master().MergeTablets, done: merged})
-	if err != nil {
-		return nil, fmt.Errorf("merge tablets %d and %d of table %q: %w", lower.meta.ID, upper.meta.ID, r.Table, err)
-	}
-	done := upper.change()
-	if p, err := tv.place(ctx, r.Table, nil, upper.meta.ID); err == nil {
-		done = p.change()
-	}
-	tv.log.Info("tablets merged", "cause", "request", "table", r.Table, "lower", lower.meta.ID, "upper", upper.meta.ID)
-	return done.Append, nil
 }
 
 // below returns the tablet before p.
-func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) {
-	before, err := tv.rows().Between(ctx, p.row.Table, p.meta.Start, p.row.End)
+func (tv *Service) below(ctx context.Context, p *placed) (*placed, error) {
+	before, err := tv.Rows().Between(ctx, p.row.Table, p.meta.Start, p.row.End)
 	if err != nil {
 		return nil, err
 	}
@@ -362,7 +366,7 @@ func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) 
 	if len(end) == 0 {
 		return nil, fmt.Errorf("table %q has one tablet, and that has no neighbour: %w", p.schema.Name, api.ErrNoTablet)
 	}
-	r, err := tv.rows().Get(ctx, p.row.Table, end)
+	r, err := tv.Rows().Get(ctx, p.row.Table, end)
 	if err != nil {
 		return nil, err
 	}
@@ -370,15 +374,15 @@ func (tv *tabletService) below(ctx context.Context, p *placed) (*placed, error) 
 	return &placed{p.schema, r, m}, err
 }
 
-// compactTablet has the tablet's server compact it.
-func (tv *tabletService) compactTablet(ctx context.Context, r *tabletChange) (reply.Result, error) {
+// compact has the tablet's server compact it.
+func (tv *Service) compact(ctx context.Context, r *change) (reply.Result, error) {
 	return nil, untilServed(ctx, func() error {
 		p, err := tv.place(ctx, r.Table, r.Row, r.ID)
 		if err != nil {
 			return err
 		}
 		r.at(p)
-		return tv.askServer(ctx, p, methodCompactOne, func(e *wire.Encoder) { e.Bool(r.Major) }, 1, nil)
+		return tv.callServer(ctx, p, MethodCompactOne, func(e *wire.Encoder) { e.Bool(r.Major) }, 1, nil)
 	})
 }
 
@@ -390,11 +394,11 @@ type request struct {
 	done   func(ctx context.Context) (bool, error) // reports whether the change has been made; nil if the master's answer suffices
 }
 
-// askMaster sends a request to the master, on this node or another, until it answers.
-func (tv *tabletService) askMaster(ctx context.Context, r *request) error {
+// callMaster sends a request to the master, on this node or another, until it answers.
+func (tv *Service) callMaster(ctx context.Context, r *request) error {
 	pauses := timing.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 	for {
-		again, err := tv.askMasterOnce(ctx, r)
+		again, err := tv.callMasterOnce(ctx, r)
 		if !again {
 			return err
 		}
@@ -404,21 +408,21 @@ func (tv *tabletService) askMaster(ctx context.Context, r *request) error {
 	}
 }
 
-func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again bool, err error) {
+func (tv *Service) callMasterOnce(ctx context.Context, r *request) (again bool, err error) {
 	if r.done != nil {
 		if done, err := r.done(ctx); done || err != nil {
 			return errors.Is(err, api.ErrNotServing), err
 		}
 	}
-	if tv.master().Epoch() != 0 {
+	if tv.Master().Epoch() != 0 {
 		err := r.here(ctx, r.a, r.b)
 		return errors.Is(err, master.ErrNotMaster), err
 	}
-	masterID, _ := tv.epochs.Last()
-	if masterID == "" || masterID == tv.id() {
+	masterID, _ := tv.Masters.Last()
+	if masterID == "" || masterID == tv.ID() {
 		return true, fmt.Errorf("no master is known: %w", api.ErrUnavailable)
 	}
-	err = api.FromRPC(tv.peers.Call(ctx, masterID, r.method, func(e *wire.Encoder) {
+	err = api.FromRPC(tv.Peers.Call(ctx, masterID, r.method, func(e *wire.Encoder) {
 		e.Array(2)
 		e.Bin([]byte(r.a))
 		e.Bin([]byte(r.b))
@@ -428,15 +432,15 @@ func (tv *tabletService) askMasterOnce(ctx context.Context, r *request) (again b
 }
 
 // handleMasterRequests registers the requests that any node may send to the master.
-func (tv *tabletService) handleMasterRequests(r method.Registrar) {
+func (tv *Service) handleMasterRequests(r method.Registrar) {
 	for method, do := range map[string]func(m *master.Master, ctx context.Context, a, b string) error{
-		methodMove: (*master.Master).MoveTablet, methodUnite: (*master.Master).MergeTablets,
+		MethodMove: (*master.Master).MoveTablet, MethodMerge: (*master.Master).MergeTablets,
 	} {
 		r.Handle(method, rpc.Waiting, func(c *rpc.Call) {
 			a, b := string(c.Params.Bytes()), string(c.Params.Bytes())
 			err := c.Params.Err()
 			if err == nil {
-				err = do(tv.master(), c.Context(), a, b)
+				err = do(tv.Master(), c.Context(), a, b)
 			}
 			if err != nil {
 				reply.Fail(c, err)

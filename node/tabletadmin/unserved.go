@@ -1,4 +1,4 @@
-package node
+package tabletadmin
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 )
 
 // handleUnserved registers the methods that report unserved tablets.
-func (tv *tabletService) handleUnserved(r method.Registrar) {
-	r.HandleNames(api.MethodUnservedTablets, 0, tv.unservedTablets)
-	r.Handle(methodUnserved, rpc.Spawned, func(c *rpc.Call) {
-		u, err := tv.unservedHere()
+func (tv *Service) handleUnserved(r method.Registrar) {
+	r.HandleNames(api.MethodUnservedTablets, 0, tv.unserved)
+	r.Handle(MethodUnserved, rpc.Spawned, func(c *rpc.Call) {
+		u, err := tv.unservedOfMaster()
 		if err != nil {
 			reply.Fail(c, err)
 			return
@@ -29,27 +29,27 @@ func (tv *tabletService) handleUnserved(r method.Registrar) {
 	})
 }
 
-// unservedTablets returns the master's list of unserved tablets.
-func (tv *tabletService) unservedTablets(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
-	u, err := tv.unservedHere()
+// unserved returns the master's list of unserved tablets.
+func (tv *Service) unserved(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
+	u, err := tv.unservedOfMaster()
 	if err == nil {
 		return u.Append, nil
 	}
-	masterID, _ := tv.epochs.Last()
-	if masterID == "" || masterID == tv.id() {
+	masterID, _ := tv.Masters.Last()
+	if masterID == "" || masterID == tv.ID() {
 		return nil, fmt.Errorf("%w: no master is known", api.ErrUnavailable)
 	}
 	u = &api.UnservedTablets{}
-	err = tv.peers.Call(ctx, masterID, methodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
+	err = tv.Peers.Call(ctx, masterID, MethodUnserved, func(e *wire.Encoder) { e.Array(0) }, u.Decode)
 	if lost := (*rpc.ConnLostError)(nil); errors.As(err, &lost) { // the request is read-only and may be repeated
 		err = reply.Recode(api.ErrUnavailable, err)
 	}
 	return u.Append, err
 }
 
-// unservedHere returns the unserved tablets if this node is the master.
-func (tv *tabletService) unservedHere() (*api.UnservedTablets, error) {
-	all, err := tv.master().Unserved()
+// unservedOfMaster returns the unserved tablets if this node is the master.
+func (tv *Service) unservedOfMaster() (*api.UnservedTablets, error) {
+	all, err := tv.Master().Unserved()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", api.ErrUnavailable, err)
 	}

@@ -1,4 +1,4 @@
-package node
+package tables
 
 import (
 	"context"
@@ -32,48 +32,51 @@ const (
 	orphansTimeout = time.Minute
 )
 
-// removeOrphans removes orphaned files of tables once in each mastership of this node, until the node closes.
-func (tb *tableService) removeOrphans() {
-	if tb.authz.Open { // nothing is written before a table
+// Swept returns the epoch of the last mastership in which orphaned files of tables were removed.
+func (tb *Service) Swept() uint64 { return tb.swept.Load() }
+
+// RemoveOrphans removes orphaned files of tables once in each mastership of this node, until the node closes.
+func (tb *Service) RemoveOrphans() {
+	if tb.Authz.Open { // nothing is written before a table
 		return
 	}
 	var failed loglimit.OnChange
-	for ; tb.ctx.Err() == nil; timing.Sleep(tb.ctx, changes.MasterPoll) {
-		epoch := tb.master().Epoch()
+	for ; tb.Ctx.Err() == nil; timing.Sleep(tb.Ctx, changes.MasterPoll) {
+		epoch := tb.MasterEpoch()
 		if epoch == 0 || epoch == tb.swept.Load() {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(tb.ctx, orphansTimeout)
-		err := tb.sweepTables(ctx)
+		ctx, cancel := context.WithTimeout(tb.Ctx, orphansTimeout)
+		err := tb.RemoveOrphansNow(ctx)
 		cancel()
 		if err == nil {
 			tb.swept.Store(epoch)
-		} else if tb.ctx.Err() == nil && tb.master().Epoch() != 0 {
-			failed.WarnError(tb.log, "take away what is left over of tables that are not there; will try again", err)
-			timing.Sleep(tb.ctx, orphansRetry)
+		} else if tb.Ctx.Err() == nil && tb.MasterEpoch() != 0 {
+			failed.WarnError(tb.Log, "take away what is left over of tables that are not there; will try again", err)
+			timing.Sleep(tb.Ctx, orphansRetry)
 		}
 	}
 }
 
-// sweepTables removes files of tables that do not exist.
-func (tb *tableService) sweepTables(ctx context.Context) error {
+// RemoveOrphansNow removes files of tables that do not exist.
+func (tb *Service) RemoveOrphansNow(ctx context.Context) error {
 	left, err := tb.orphans(ctx, nil)
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	own := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: tb.id()}}
-	return tb.changes.Do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
+	own := &authz.Subject{Peer: pki.Peer{Kind: pki.Node, Name: tb.ID()}}
+	return tb.Changes.Do(ctx, authz.ChangeRequest{Caller: own}, func(ctx context.Context) error { // no creation is in progress meanwhile
 		left, err := tb.orphans(ctx, left)
 		if err != nil {
 			return err
 		}
 		for _, id := range slices.Sorted(maps.Keys(left)) {
 			for _, file := range left[id] {
-				if err := tb.catalog.Remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
+				if err := tb.Catalog.Remove(ctx, file, metaapi.AnyGeneration); err != nil && !errors.Is(err, metaapi.ErrNotFound) {
 					return err
 				}
 			}
-			tb.log.Info("orphaned table files removed", "table_id", id, "files", left[id])
+			tb.Log.Info("orphaned table files removed", "table_id", id, "files", left[id])
 		}
 		return nil
 	})
@@ -81,7 +84,7 @@ func (tb *tableService) sweepTables(ctx context.Context) error {
 
 // orphans returns files of tables that do not exist, by table id. If found is not nil, only those that are also in it are returned. Files of a
 // table that is being created are included, unless the caller holds up changes.
-func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
+func (tb *Service) orphans(ctx context.Context, found map[uint64][]string) (map[uint64][]string, error) {
 	left := maps.Clone(found)
 	if found == nil {
 		left = map[uint64][]string{}
@@ -91,7 +94,7 @@ func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) 
 			}
 		}
 	}
-	tables, err := tb.meta.Tables(ctx) // after the files
+	tables, err := tb.Meta.Tables(ctx) // after the files
 	for id := range tables {
 		delete(left, id)
 	}
@@ -99,8 +102,8 @@ func (tb *tableService) orphans(ctx context.Context, found map[uint64][]string) 
 }
 
 // addIDs adds the files that are so called for a table.
-func (tb *tableService) addIDs(ctx context.Context, all map[uint64][]string, file func(id uint64) string) error {
-	names, err := tb.catalog.List(ctx, path.Dir(file(metadata.FirstID)))
+func (tb *Service) addIDs(ctx context.Context, all map[uint64][]string, file func(id uint64) string) error {
+	names, err := tb.Catalog.List(ctx, path.Dir(file(metadata.FirstID)))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package node
+package tables
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/steledb/stele/client/metadata"
 	"github.com/steledb/stele/internal/timing"
 	"github.com/steledb/stele/internal/wire"
-	"github.com/steledb/stele/master"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/method"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/reply"
+	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/users"
 	metaapi "github.com/steledb/stele/raftmeta/api"
 	"github.com/steledb/stele/rpc"
@@ -27,28 +27,36 @@ import (
 	"github.com/steledb/stele/table"
 )
 
-// tableService creates, changes and drops tables.
-type tableService struct {
-	ctx         context.Context // of the node
-	background  *sync.WaitGroup
-	log         *slog.Logger
-	id          func() string
-	limits      *table.Limits
-	authz       *authz.Authorizer
-	catalog     *namespace.Catalog
-	meta        *namespace.Access
-	changes     *changes.Changes
-	users       *users.Service
-	quotas      *quotas.Service
-	tablets     *tabletService
-	master      func() *master.Master
-	nudgeMaster func(ctx context.Context) // reports a change to the master
+// Config is what the service needs.
+type Config struct {
+	Ctx         context.Context // of the node
+	Background  *sync.WaitGroup
+	Log         *slog.Logger
+	ID          func() string // of the node
+	Limits      *table.Limits
+	Authz       *authz.Authorizer
+	Catalog     *namespace.Catalog
+	Meta        *namespace.Access
+	Changes     *changes.Changes
+	Users       *users.Service
+	Quotas      *quotas.Service
+	Tablets     *tabletadmin.Service
+	MasterEpoch func() uint64             // 0 unless the node is the master
+	NudgeMaster func(ctx context.Context) // reports a change to the master
+}
+
+// Service creates, changes and drops tables.
+type Service struct {
+	Config
 	// swept is the epoch of the last mastership in which orphaned files of tables were removed.
 	swept atomic.Uint64
 }
 
-// register registers the methods of the service.
-func (tb *tableService) register(r method.Registrar) {
+// New creates a service.
+func New(cfg Config) *Service { return &Service{Config: cfg} }
+
+// Register registers the methods of the service.
+func (tb *Service) Register(r method.Registrar) {
 	r.Handle(api.MethodCreateTable, rpc.Spawned, tb.createTable)
 	r.Handle(api.MethodSetFamily, rpc.Spawned, tb.setFamily)
 	r.HandleNames(api.MethodListTables, 0, tb.listTables)
@@ -62,7 +70,7 @@ func schemaAnswer(s *table.Schema) reply.Result {
 	return func(e *wire.Encoder) { table.AppendSchema(e, s) }
 }
 
-func (tb *tableService) createTable(c *rpc.Call) {
+func (tb *Service) createTable(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.CreateTableRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
@@ -71,7 +79,7 @@ func (tb *tableService) createTable(c *rpc.Call) {
 	var s *table.Schema
 	var served <-chan struct{}
 	creator := authz.SubjectOf(c).Owner()
-	err := tb.changes.Do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodCreateTable, Name: r.Name}, func(ctx context.Context) (err error) {
+	err := tb.Changes.Do(c.Context(), authz.ChangeRequest{Caller: authz.SubjectOf(c), Method: api.MethodCreateTable, Name: r.Name}, func(ctx context.Context) (err error) {
 		s, served, err = tb.create(ctx, &r, creator)
 		return err
 	})
@@ -86,14 +94,14 @@ func (tb *tableService) createTable(c *rpc.Call) {
 // create creates a table, within a change. The table exists once its schema is written. The master then creates the rows of its
 // tablets and has them served: served is closed when they are, or when that takes too long. The creator, if any, becomes the
 // table's administrator.
-func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
-	if err := tb.limits.CheckTableName(r.Name); err != nil {
+func (tb *Service) create(ctx context.Context, r *api.CreateTableRequest, creator string) (s *table.Schema, served <-chan struct{}, err error) {
+	if err := tb.Limits.CheckTableName(r.Name); err != nil {
 		return nil, nil, err
 	}
 	if r.Name == metadata.Name {
 		return nil, nil, fmt.Errorf("table %q: %w: the name is reserved", r.Name, api.ErrTableExists)
 	}
-	switch _, _, err := tb.catalog.Schema(ctx, r.Name); {
+	switch _, _, err := tb.Catalog.Schema(ctx, r.Name); {
 	case err == nil:
 		return nil, nil, fmt.Errorf("table %q: %w", r.Name, api.ErrTableExists)
 	case !errors.Is(err, api.ErrNoTable):
@@ -102,11 +110,11 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 	if _, err := r.Schema(metadata.FirstID); err != nil {
 		return nil, nil, err
 	}
-	ends, err := namespace.CheckSplitPoints(r.SplitAt, tb.limits)
+	ends, err := namespace.CheckSplitPoints(r.SplitAt, tb.Limits)
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := tb.catalog.NextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
+	id, err := tb.Catalog.NextIDs(ctx, uint64(len(ends))+2) // for the table and its tablets
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,33 +127,33 @@ func (tb *tableService) create(ctx context.Context, r *api.CreateTableRequest, c
 		cut = &namespace.SplitPoints{First: id + 1, Ends: ends}
 	}
 	if err = tb.prepareTable(ctx, creator, id); err == nil { // before the table exists, so that its creator sees it at once
-		err = tb.catalog.SaveTable(ctx, s, cut, 0)
+		err = tb.Catalog.SaveTable(ctx, s, cut, 0)
 	}
 	if err != nil {
 		if !errors.Is(err, metaapi.ErrOutcomeUnknown) { // else the next master checks whether the table exists: orphans.go
-			tb.users.ForgetGrants(ctx, id)
-			tb.quotas.ForgetTable(ctx, id)
+			tb.Users.ForgetGrants(ctx, id)
+			tb.Quotas.ForgetTable(ctx, id)
 		}
 		return nil, nil, err
 	}
-	tb.log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.Tablets())
-	return s, tb.press(s, cut.Tablets()), nil
+	tb.Log.Info("table created", "table", s.Name, "families", len(s.Families), "tablets", cut.Tablets())
+	return s, tb.AwaitServed(s, cut.Tablets()), nil
 }
 
 // prepareTable writes the grant and the ownership of the creator, if any, before the table exists.
-func (tb *tableService) prepareTable(ctx context.Context, creator string, tableID uint64) error {
+func (tb *Service) prepareTable(ctx context.Context, creator string, tableID uint64) error {
 	if creator == "" {
 		return nil
 	}
-	if err := tb.users.GrantCreator(ctx, creator, tableID); err != nil {
+	if err := tb.Users.GrantCreator(ctx, creator, tableID); err != nil {
 		return err
 	}
-	return tb.quotas.OwnCreator(ctx, creator, tableID)
+	return tb.Quotas.OwnCreator(ctx, creator, tableID)
 }
 
-// servedTimeout is how long the creation of a table waits until the table is served. The table exists in any case.
+// ServedTimeout is how long the creation of a table waits until the table is served. The table exists in any case.
 const (
-	servedTimeout       = 10 * time.Second
+	ServedTimeout       = 10 * time.Second
 	servedTimeoutTablet = 20 * time.Millisecond // for each tablet, in addition
 	// servedAnswer is the time reserved for the answer, out of what the caller's deadline leaves.
 	servedAnswer = time.Second
@@ -165,41 +173,41 @@ func awaitTable(ctx context.Context, served <-chan struct{}) {
 	}
 }
 
-// press nudges the master until all of a new table is served, or it is dropped. The caller may leave meanwhile, and the master
+// AwaitServed nudges the master until all of a new table is served, or it is dropped. The caller may leave meanwhile, and the master
 // looks for new tables only from time to time.
-func (tb *tableService) press(s *table.Schema, tablets int) <-chan struct{} {
+func (tb *Service) AwaitServed(s *table.Schema, tablets int) <-chan struct{} {
 	served := make(chan struct{})
-	tb.background.Go(func() {
+	tb.Background.Go(func() {
 		defer close(served)
-		tb.pressTable(s, tablets)
+		tb.nudgeUntilServed(s, tablets)
 	})
 	return served
 }
 
-func (tb *tableService) pressTable(s *table.Schema, tablets int) {
-	ctx, cancel := context.WithTimeout(tb.ctx, servedTimeout+time.Duration(tablets)*servedTimeoutTablet)
+func (tb *Service) nudgeUntilServed(s *table.Schema, tablets int) {
+	ctx, cancel := context.WithTimeout(tb.Ctx, ServedTimeout+time.Duration(tablets)*servedTimeoutTablet)
 	defer cancel()
 	assigned := false
 	pauses := timing.Backoff{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond}
 	for ; ctx.Err() == nil; pauses.Sleep(ctx) {
-		tb.nudgeMaster(ctx)
-		if assigned = assigned || tb.tablets.assignedWhole(ctx, s.ID, tablets); assigned {
-			infos, err := tb.tablets.tabletInfos(ctx, s)
-			if err == nil && whole(infos, s.ID) {
+		tb.NudgeMaster(ctx)
+		if assigned = assigned || tb.Tablets.AssignedWhole(ctx, s.ID, tablets); assigned {
+			infos, err := tb.Tablets.Describe(ctx, s)
+			if err == nil && tabletadmin.Whole(infos, s.ID) {
 				return
 			}
 		}
-		if now, _, err := tb.catalog.Schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
+		if now, _, err := tb.Catalog.Schema(ctx, s.Name); errors.Is(err, api.ErrNoTable) || err == nil && now.ID != s.ID {
 			return
 		}
 	}
-	tb.log.Warn("new table not served yet", "table", s.Name)
+	tb.Log.Warn("new table not served yet", "table", s.Name)
 }
 
 // alter changes a table's schema. When it returns, no server uses the old schema: see schemas (I15).
-func (tb *tableService) alter(ctx context.Context, a authz.ChangeRequest, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+func (tb *Service) alter(ctx context.Context, a authz.ChangeRequest, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	var s *table.Schema
-	err := tb.changes.Do(ctx, a, func(ctx context.Context) (err error) {
+	err := tb.Changes.Do(ctx, a, func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, a.Name, edit)
 		return err
 	})
@@ -209,11 +217,11 @@ func (tb *tableService) alter(ctx context.Context, a authz.ChangeRequest, edit f
 	return s, nil
 }
 
-func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
+func (tb *Service) alterNow(ctx context.Context, name string, edit func(*table.Schema) (*table.Schema, error)) (*table.Schema, error) {
 	if metadata.IsSystem(name) {
 		return nil, api.ErrSystemTable
 	}
-	old, cut, gen, err := namespace.ReadTable(ctx, tb.catalog.Meta, name)
+	old, cut, gen, err := namespace.ReadTable(ctx, tb.Catalog.Meta, name)
 	if err != nil {
 		return nil, err
 	}
@@ -221,16 +229,16 @@ func (tb *tableService) alterNow(ctx context.Context, name string, edit func(*ta
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Validate(tb.limits); err != nil {
+	if err := s.Validate(tb.Limits); err != nil {
 		return nil, err
 	}
-	if err := tb.catalog.SaveTable(ctx, s, cut, gen); err != nil {
+	if err := tb.Catalog.SaveTable(ctx, s, cut, gen); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (tb *tableService) setFamily(c *rpc.Call) {
+func (tb *Service) setFamily(c *rpc.Call) {
 	c.Keep() // the change may outlive the call
 	var r api.SetFamilyRequest
 	if !reply.Begin(c, r.Decode(&c.Params, c.NumParams), &r.Options) {
@@ -246,30 +254,30 @@ func (tb *tableService) setFamily(c *rpc.Call) {
 	c.Reply(schemaAnswer(s))
 }
 
-func (tb *tableService) dropFamily(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+func (tb *Service) dropFamily(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
 	var s *table.Schema
-	err := tb.changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
+	err := tb.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) (err error) {
 		s, err = tb.alterNow(ctx, r.Names[0], func(old *table.Schema) (*table.Schema, error) { return old.DropFamily(r.Names[1]) })
 		if err == nil {
-			tb.users.PruneGrants(ctx, s)
+			tb.Users.PruneGrants(ctx, s)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	tb.log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
+	tb.Log.Info("family dropped", "table", r.Names[0], "family", r.Names[1])
 	return schemaAnswer(s), nil
 }
 
-func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
-	names, err := tb.catalog.Names(ctx)
+func (tb *Service) listTables(ctx context.Context, _ *api.NamesRequest) (reply.Result, error) {
+	names, err := tb.Catalog.Names(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var schemas []*table.Schema
 	for _, name := range names {
-		s, _, err := tb.catalog.Schema(ctx, name)
+		s, _, err := tb.Catalog.Schema(ctx, name)
 		if err != nil { // dropped meanwhile
 			continue
 		}
@@ -283,13 +291,13 @@ func (tb *tableService) listTables(ctx context.Context, _ *api.NamesRequest) (re
 	return func(e *wire.Encoder) { api.AppendSchemas(e, schemas) }, nil
 }
 
-func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	s, err := tb.catalog.SchemaOf(ctx, r.Names[0])
+func (tb *Service) describeTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+	s, err := tb.Catalog.SchemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
 	info := api.TableInfo{Schema: s}
-	if info.Tablets, err = tb.tablets.tabletInfos(ctx, s); err != nil {
+	if info.Tablets, err = tb.Tablets.Describe(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := tb.hideSizes(ctx, &info); err != nil {
@@ -299,12 +307,12 @@ func (tb *tableService) describeTable(ctx context.Context, r *api.NamesRequest) 
 }
 
 // visible returns a table as the subject of ctx may see it, or nil if it may not see the table.
-func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
+func (tb *Service) visible(ctx context.Context, s *table.Schema) (*table.Schema, error) {
 	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		return s, nil
 	}
-	v, _, err := tb.authz.Rights.View(ctx, caller, s)
+	v, _, err := tb.Authz.Rights.View(ctx, caller, s)
 	if err != nil || v.CheckSeen() != nil {
 		return nil, err
 	}
@@ -313,17 +321,17 @@ func (tb *tableService) visible(ctx context.Context, s *table.Schema) (*table.Sc
 
 // hideSizes removes from a table's description what the subject of ctx may not see: families without rights, and the sizes of
 // tablets unless the subject administers the table.
-func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) error {
+func (tb *Service) hideSizes(ctx context.Context, info *api.TableInfo) error {
 	caller := authz.SubjectIn(ctx)
 	if caller == nil {
 		return nil
 	}
 	var err error
 	if info.Schema.ID == metadata.TableID {
-		_, err = tb.authz.Rights.Check(ctx, caller, acl.Read)
+		_, err = tb.Authz.Rights.Check(ctx, caller, acl.Read)
 	} else {
 		var v *acl.View
-		if v, _, err = tb.authz.Rights.View(ctx, caller, info.Schema); err != nil {
+		if v, _, err = tb.Authz.Rights.View(ctx, caller, info.Schema); err != nil {
 			return err
 		}
 		if v.CheckSeen() != nil { // rights have changed
@@ -342,34 +350,34 @@ func (tb *tableService) hideSizes(ctx context.Context, info *api.TableInfo) erro
 	return err
 }
 
-func (tb *tableService) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	return nil, tb.changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
+func (tb *Service) dropTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+	return nil, tb.Changes.Do(ctx, authz.RequestIn(ctx), func(ctx context.Context) error { return tb.drop(ctx, r.Names[0]) })
 }
 
 // drop removes a table, within a change. The table is gone once its schema is deleted. No server acts on it from then on: see
 // schemas (I15). The master removes the rows of its tablets.
-func (tb *tableService) drop(ctx context.Context, name string) error {
+func (tb *Service) drop(ctx context.Context, name string) error {
 	if metadata.IsSystem(name) {
 		return api.ErrSystemTable
 	}
-	s, gen, err := tb.catalog.Schema(ctx, name)
+	s, gen, err := tb.Catalog.Schema(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := tb.catalog.Remove(ctx, namespace.TablePath(name), gen); err != nil {
+	if err := tb.Catalog.Remove(ctx, namespace.TablePath(name), gen); err != nil {
 		return err
 	}
-	tb.users.ForgetGrants(ctx, s.ID)
-	tb.quotas.ForgetTable(ctx, s.ID)
-	tb.log.Info("table dropped", "table", name)
-	tb.nudgeMaster(ctx)
+	tb.Users.ForgetGrants(ctx, s.ID)
+	tb.Quotas.ForgetTable(ctx, s.ID)
+	tb.Log.Info("table dropped", "table", name)
+	tb.NudgeMaster(ctx)
 	return nil
 }
 
-func (tb *tableService) compactTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
-	s, err := tb.catalog.SchemaOf(ctx, r.Names[0])
+func (tb *Service) compactTable(ctx context.Context, r *api.NamesRequest) (reply.Result, error) {
+	s, err := tb.Catalog.SchemaOf(ctx, r.Names[0])
 	if err != nil {
 		return nil, err
 	}
-	return nil, tb.tablets.askServers(ctx, s, methodCompact, func(e *wire.Encoder) { e.Bool(r.Major) }, nil)
+	return nil, tb.Tablets.CompactTable(ctx, s, r.Major)
 }
