@@ -14,6 +14,7 @@ import (
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/gossip"
+	"github.com/steledb/stele/node/locate"
 	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
@@ -70,7 +71,9 @@ func (n *Node) newServices() {
 	n.blobs = blobs.New(blobs.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, NodeName: n.cfg.Name, ID: n.id, Catalog: &n.catalog, Meta: &n.meta,
 		Authz: n.authz, Peers: &n.peers, Results: &n.results, Store: n.store.Load, Members: func() *members.Blobs { return n.blobMembers },
 		MasterEpoch: masterEpoch, Roots: n.roots})
-	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
+	n.locator = func() locate.Locator { return n.client }
+	n.locate = locate.New(locate.Config{Ctx: n.ctx, ID: n.id, Limits: &n.limits, Authz: n.authz, Meta: &n.meta, ServerOf: n.tabletsOf, Locator: func() locate.Locator { return n.locator() }})
+	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: n.locate, Quotas: n.quotas, CursorBytes: n.cfg.budget().Cursors})
 }
 
 // lockGroup returns the node's Raft group for the lock service; nil if the node does not vote.
