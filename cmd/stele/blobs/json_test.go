@@ -26,7 +26,7 @@ func TestFsckJSON(t *testing.T) {
 		return *r
 	}
 	s := clitest.Fill(&client.FsckStep{})
-	x := &s.Findings[0].Extent
+	x := &s.Findings[0].ExtentInfo
 	x.Replicas = []client.ReplicaInfo{replica("n2", api.ReplicaCorrupt), {Node: "x", Name: "n1", State: api.ReplicaGood}}
 	s.Findings = append(s.Findings, api.BlobFinding{ID: "lost"})
 	clitest.Golden(t, "fsck", func(a *cli.App) error {
@@ -46,7 +46,7 @@ func TestBlobStatJSON(t *testing.T) {
 	for name, s := range map[string]*client.BlobStatus{"stat": s, "stat-empty": {}} {
 		clitest.Golden(t, name, func(a *cli.App) error {
 			s := clitest.Received(t, s)
-			return printBlobStat(a, &s.BlobInfo, s.Parts)
+			return printBlobStat(a, &s.BlobInfo, append([]client.ExtentInfo(nil), s.Parts...)) // as statBlob collects them
 		})
 	}
 }

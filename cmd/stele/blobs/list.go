@@ -138,30 +138,9 @@ node.`,
 	}
 }
 
-// extentJSON is the --json form of an extent, with the field names of the data API.
-type extentJSON struct {
-	Index    int64         `json:"index"`
-	Bytes    int64         `json:"bytes"`
-	Wanted   int64         `json:"wanted"`
-	Replicas []replicaJSON `json:"replicas"`
-}
-
-type replicaJSON struct {
-	Node   string `json:"node"`
-	Name   string `json:"name"`
-	State  string `json:"state"`
-	File   string `json:"file,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
-func extentOf(x *client.ExtentInfo) extentJSON {
-	j := extentJSON{Index: x.Index, Bytes: x.Bytes, Wanted: x.Wanted, Replicas: []replicaJSON{}}
+// sortReplicas sorts the replicas of an extent by the names of their nodes.
+func sortReplicas(x *client.ExtentInfo) {
 	slices.SortStableFunc(x.Replicas, func(a, b client.ReplicaInfo) int { return strings.Compare(a.Name, b.Name) })
-	for _, r := range x.Replicas {
-		j.Replicas = append(j.Replicas, replicaJSON(r))
-	}
-	return j
 }
 
 // eachExtent calls each for all extents of a blob. It requests batch extents at a time.
@@ -186,6 +165,7 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 	g := cli.NewGrid("EXTENT", "BYTES", "GOOD", "REPLICAS")
 	b, err := eachExtent(ctx, c, id, api.BlobStatCount, false, func(_ *client.BlobInfo, x *client.ExtentInfo) {
 		t.add(x)
+		sortReplicas(x)
 		parts = append(parts, *x)
 		g.Add(cli.Count(x.Index), cli.Size(x.Bytes), fmt.Sprintf("%d of %d", x.Count(api.ReplicaGood), x.Wanted), replicasText(x))
 	})
@@ -207,14 +187,10 @@ func statBlob(ctx context.Context, a *cli.App, c *client.Client, id string) erro
 
 // printBlobStat prints a blob and its extents with --json.
 func printBlobStat(a *cli.App, b *client.BlobInfo, parts []client.ExtentInfo) error {
-	var extents []extentJSON
-	for i := range parts {
-		extents = append(extents, extentOf(&parts[i]))
-	}
 	return a.PrintJSON(struct {
 		blobJSON
-		Parts []extentJSON `json:"parts"`
-	}{blobOf(b), extents})
+		Parts []client.ExtentInfo `json:"parts"`
+	}{blobOf(b), parts})
 }
 
 // replicasText returns the nodes with replicas of an extent, and their states.
@@ -268,17 +244,14 @@ lost or unreachable.`,
 	}
 }
 
-// replicaProblemJSON is the --json form of a replica that is not good.
-type replicaProblemJSON struct {
-	Blob   string `json:"blob"`
-	Extent int64  `json:"extent"`
-	replicaJSON
-}
-
 // printReplicaProblem prints a replica of an extent of a blob that is not good.
 func printReplicaProblem(a *cli.App, blob string, extent int64, r *client.ReplicaInfo) {
 	if a.JSON {
-		_ = a.PrintJSON(replicaProblemJSON{blob, extent, replicaJSON(*r)})
+		_ = a.PrintJSON(struct {
+			Blob   string `json:"blob"`
+			Extent int64  `json:"extent"`
+			*client.ReplicaInfo
+		}{blob, extent, r})
 		return
 	}
 	where := fmt.Sprintf("%s: extent %d of %s is %s", r.Name, extent, blob, replicaState(r.State))

@@ -73,56 +73,49 @@ func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) 
 	return cli.SilentExit(cli.ExitUnhealthy)
 }
 
-// statusJSON is the --json form of the status, with the field names of the data API.
+// statusJSON is the --json form of the status, with the field names of the data API. Other than in
+// client.Status, times are in seconds and an unknown number is nil, and the fields are in another order.
 type statusJSON struct {
-	State              string     `json:"state"` // healthy, degraded or unhealthy
-	Ready              bool       `json:"ready"`
-	Reason             string     `json:"reason,omitempty"`
-	Node               string     `json:"node"`
-	NodeID             string     `json:"node_id"`
-	Cluster            string     `json:"cluster"`
-	Version            string     `json:"version"`
-	UptimeS            float64    `json:"uptime_s"`
-	Voter              bool       `json:"voter"`
-	Leader             bool       `json:"leader"`
-	Master             bool       `json:"master"`
-	Nodes              int64      `json:"nodes"`
-	NodesAlive         int64      `json:"nodes_alive"`
-	Tables             int64      `json:"tables"`
-	Tablets            int64      `json:"tablets"`
-	MemtableBytes      int64      `json:"memtable_bytes"`
-	MemtableBytesMax   int64      `json:"memtable_bytes_max"`
-	CacheBytes         int64      `json:"cache_bytes"`
-	CacheHits          int64      `json:"cache_hits"`
-	CacheMisses        int64      `json:"cache_misses"`
-	ScanCacheHits      int64      `json:"scan_cache_hits"`
-	ScanCacheMisses    int64      `json:"scan_cache_misses"`
-	OpenFileBytes      int64      `json:"open_file_bytes"`
-	PinnedBytes        int64      `json:"pinned_bytes"`
-	UnpinnedBytes      int64      `json:"unpinned_bytes"`
-	LogBytes           int64      `json:"log_bytes"`
-	Replicas           int64      `json:"replicas"`
-	LogReplicas        int64      `json:"log_replicas"`
-	UnderReplicated    *int64     `json:"under_replicated"` // nil while extents are being counted
-	Reads              int64      `json:"reads"`
-	Scans              int64      `json:"scans"`
-	Commits            int64      `json:"commits"`
-	Stalls             int64      `json:"stalls"`
-	Overloads          int64      `json:"overloads"`
-	MinorCompactions   int64      `json:"minor_compactions"`
-	MergingCompactions int64      `json:"merging_compactions"`
-	MajorCompactions   int64      `json:"major_compactions"`
-	Disks              []diskJSON `json:"disks"`
+	State              string              `json:"state"` // healthy, degraded or unhealthy
+	Ready              bool                `json:"ready"`
+	Reason             string              `json:"reason,omitempty"`
+	Node               string              `json:"node"`
+	NodeID             string              `json:"node_id"`
+	Cluster            string              `json:"cluster"`
+	Version            string              `json:"version"`
+	UptimeS            float64             `json:"uptime_s"`
+	Voter              bool                `json:"voter"`
+	Leader             bool                `json:"leader"`
+	Master             bool                `json:"master"`
+	Nodes              int64               `json:"nodes"`
+	NodesAlive         int64               `json:"nodes_alive"`
+	Tables             int64               `json:"tables"`
+	Tablets            int64               `json:"tablets"`
+	MemtableBytes      int64               `json:"memtable_bytes"`
+	MemtableBytesMax   int64               `json:"memtable_bytes_max"`
+	CacheBytes         int64               `json:"cache_bytes"`
+	CacheHits          int64               `json:"cache_hits"`
+	CacheMisses        int64               `json:"cache_misses"`
+	ScanCacheHits      int64               `json:"scan_cache_hits"`
+	ScanCacheMisses    int64               `json:"scan_cache_misses"`
+	OpenFileBytes      int64               `json:"open_file_bytes"`
+	PinnedBytes        int64               `json:"pinned_bytes"`
+	UnpinnedBytes      int64               `json:"unpinned_bytes"`
+	LogBytes           int64               `json:"log_bytes"`
+	Replicas           int64               `json:"replicas"`
+	LogReplicas        int64               `json:"log_replicas"`
+	UnderReplicated    *int64              `json:"under_replicated"` // nil while extents are being counted
+	Reads              int64               `json:"reads"`
+	Scans              int64               `json:"scans"`
+	Commits            int64               `json:"commits"`
+	Stalls             int64               `json:"stalls"`
+	Overloads          int64               `json:"overloads"`
+	MinorCompactions   int64               `json:"minor_compactions"`
+	MergingCompactions int64               `json:"merging_compactions"`
+	MajorCompactions   int64               `json:"major_compactions"`
+	Disks              []client.DiskStatus `json:"disks"`
 
 	Whole *clusterJSON `json:"whole"`
-}
-
-type diskJSON struct {
-	Path       string `json:"path"`
-	TotalBytes int64  `json:"total_bytes"`
-	FreeBytes  int64  `json:"free_bytes"`
-	UsedBytes  int64  `json:"used_bytes"`
-	Retired    bool   `json:"retired"`
 }
 
 func statusOf(s *client.Status) statusJSON {
@@ -135,13 +128,10 @@ func statusOf(s *client.Status) statusJSON {
 		Replicas: s.Replicas, LogReplicas: s.LogReplicas,
 		Reads: s.Reads, Scans: s.Scans, Commits: s.Commits, Stalls: s.Stalls, Overloads: s.Overloads,
 		MinorCompactions: s.MinorCompactions, MergingCompactions: s.MergingCompactions, MajorCompactions: s.MajorCompactions,
-		Disks: []diskJSON{},
+		Disks: s.Disks,
 	}
 	if !s.Counting {
 		j.UnderReplicated = &s.UnderReplicated
-	}
-	for _, d := range s.Disks {
-		j.Disks = append(j.Disks, diskJSON(d))
 	}
 	return j
 }
