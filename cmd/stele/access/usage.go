@@ -11,8 +11,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 )
 
-// usageJSON is the --json form of a table's usage, with what the sums lack: the unserved tablets, and
-// the nodes that did not answer.
+// usageJSON is the --json form of a table's usage, with the nodes that did not answer.
 type usageJSON struct {
 	*client.TableUsage
 	SilentNodes []string `json:"silent_nodes"`

@@ -29,6 +29,6 @@ func TestStatusJSON(t *testing.T) {
 	known := clitest.Fill(&client.Status{})
 	known.Counting = false
 	for name, s := range map[string]*client.Status{"status": s, "status-counted": known, "status-empty": {}} {
-		clitest.Golden(t, name, func(a *cli.App) error { return printStatus(a, clitest.Received(t, s), &clusterJSON{}) })
+		clitest.Golden(t, name, func(a *cli.App) error { return printStatus(a, clitest.Received(t, s), &clusterStatus{}) })
 	}
 }

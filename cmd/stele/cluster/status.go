@@ -73,7 +73,7 @@ func showStatus(ctx context.Context, a *cli.App, c *client.Client, strict bool) 
 	return cli.SilentExit(cli.ExitUnhealthy)
 }
 
-// statusJSON is the --json form of the status, with the field names of the data API. Other than in
+// statusJSON is the --json form of the status, with the field names of the data API. Unlike in
 // client.Status, times are in seconds and an unknown number is nil, and the fields are in another order.
 type statusJSON struct {
 	State              string              `json:"state"` // healthy, degraded or unhealthy
@@ -115,7 +115,7 @@ type statusJSON struct {
 	MajorCompactions   int64               `json:"major_compactions"`
 	Disks              []client.DiskStatus `json:"disks"`
 
-	Whole *clusterJSON `json:"whole"`
+	Whole *clusterStatus `json:"whole"`
 }
 
 func statusOf(s *client.Status) statusJSON {
@@ -136,7 +136,7 @@ func statusOf(s *client.Status) statusJSON {
 	return j
 }
 
-func printStatus(a *cli.App, s *client.Status, whole *clusterJSON) error {
+func printStatus(a *cli.App, s *client.Status, whole *clusterStatus) error {
 	if a.JSON {
 		j := statusOf(s)
 		j.Whole = whole
@@ -193,7 +193,7 @@ const (
 )
 
 // clusterState returns the state, and the rest of the first line of a status.
-func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
+func clusterState(s *client.Status, whole *clusterStatus) (state, text string) {
 	if !s.Ready {
 		return stateUnhealthy, ": node " + s.Node + " does not serve: " + cli.OrElse(s.Reason, "no reason given")
 	}
@@ -213,7 +213,7 @@ func clusterState(s *client.Status, whole *clusterJSON) (state, text string) {
 }
 
 // stateFaults lists why a cluster that serves is degraded, besides nodes that are down.
-func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
+func stateFaults(s *client.Status, whole *clusterStatus) (faults []string) {
 	add := func(is bool, format string, args ...any) {
 		if is {
 			faults = append(faults, fmt.Sprintf(format, args...))
@@ -237,7 +237,7 @@ func stateFaults(s *client.Status, whole *clusterJSON) (faults []string) {
 var stateStyles = map[string]cli.Style{stateHealthy: cli.StyleGood, stateDegraded: cli.StyleHint, stateUnhealthy: cli.StyleError}
 
 // statusSentence returns the first line of a status.
-func statusSentence(a *cli.App, s *client.Status, whole *clusterJSON) string {
+func statusSentence(a *cli.App, s *client.Status, whole *clusterStatus) string {
 	state, text := clusterState(s, whole)
 	return a.Paint(a.OutTTY, stateStyles[state], state) + cli.EscapeText(text)
 }
