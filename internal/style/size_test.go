@@ -17,8 +17,7 @@ const (
 var (
 	largePackages = map[string]int{"node": 56}
 	largeTypes    = map[string]int{
-		"blobfs/api.Remote": 41,
-		"node.Node":         121, "node/quotas.Service": 43, "node.tabletServer": 42,
+		"node.Node": 121, "node/quotas.Service": 43, "node.tabletServer": 42,
 		"node/formation.Former": 42, "tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{
