@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/internal/machine"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/dataapi"
 	"github.com/steledb/stele/node/lockserver"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -54,7 +56,7 @@ type Config struct {
 	// PassphraseFile has the passphrase that encrypts the authorities' keys in Security. Empty: they are not encrypted.
 	PassphraseFile string
 	// Encryption names the keys that encrypt tables and commit logs on the disks.
-	Encryption Encryption
+	Encryption masterkeys.Source
 	// Zone is the failure domain of the node. Voters are spread across zones.
 	Zone string
 	// VoterStable is how long a voter must be gone before another node gets its vote, and how long a node must be up before it gets one, unless it
@@ -115,7 +117,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // DefaultMemory returns the default memory of a node: a quarter of the machine's.
 func DefaultMemory() (int64, error) {
-	total, err := machineMemory("/")
+	total, err := machine.Memory("/")
 	if err != nil {
 		return 0, fmt.Errorf("find the machine's memory: %w; set the memory to use", err)
 	}
@@ -170,7 +172,7 @@ func (b *budget) blobBytes() int64 { return 4*b.blobWindow + int64(b.copies)*blo
 // encryptionBytes is the memory of the buffers for encrypted files. With many disks and little memory it is an estimate below their bound, which
 // would need all disks at their highest concurrency.
 func (c Config) encryptionBytes() int64 {
-	if c.Encryption == (Encryption{}) {
+	if c.Encryption == (masterkeys.Source{}) {
 		return 0
 	}
 	return min(int64(len(c.DataDirs))*blobfs.EncryptionMemory, c.MemoryBytes/16)

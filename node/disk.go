@@ -1,6 +1,9 @@
 package node
 
-import "golang.org/x/sys/unix"
+import (
+	"github.com/steledb/stele/node/identity"
+	"golang.org/x/sys/unix"
+)
 
 // reserve returns the free disk space that each data directory must keep, in bytes.
 func (n *Node) reserve() int64 {
@@ -39,7 +42,7 @@ func (n *Node) diskSpace() (total, free int64) {
 	seen := map[unix.Fsid]bool{}
 	for _, dir := range n.cfg.DataDirs {
 		var st unix.Statfs_t
-		if retired[blobFolder(dir)] || unix.Statfs(dir, &st) != nil || seen[st.Fsid] {
+		if retired[identity.BlobFolder(dir)] || unix.Statfs(dir, &st) != nil || seen[st.Fsid] {
 			continue
 		}
 		seen[st.Fsid] = true

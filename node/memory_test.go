@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/steledb/stele/blobfs"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/tablet/sstable"
 )
 
@@ -22,7 +23,7 @@ func TestBudgetAdmitsMessages(t *testing.T) {
 			t.Errorf("memory %d: %d are given away", memory, sum)
 		}
 		for _, folders := range []int{1, 100} {
-			e := Config{MemoryBytes: memory, DataDirs: make([]string, folders), Encryption: Encryption{KeyFile: "f"}}
+			e := Config{MemoryBytes: memory, DataDirs: make([]string, folders), Encryption: masterkeys.Source{File: "f"}}
 			more := (b.memtables + b.cache + b.results + b.large) - (e.budget().memtables + e.budget().cache + e.budget().results + e.budget().large)
 			if more != e.encryptionBytes() || more < blobfs.EncryptionMemory || more > memory/16 && folders > 1 || e.budget().memtables < b.memtables/2 {
 				t.Errorf("memory %d: %d for the encryption of %d folders", memory, more, folders)

@@ -221,7 +221,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.removed.Load(dirs.Cluster)
-	if err := n.openAudit(dirs.Node); err != nil {
+	if err := n.authz.OpenAudit(n.cfg.Security, dirs.Node, n.cfg.AuditTo, n.log); err != nil {
 		return err
 	}
 	early := n.authority.Holds()
@@ -275,6 +275,14 @@ func (n *Node) takeFolders() (*identity.Folders, error) {
 		return nil, err
 	}
 	return identity.Inspect(n.cfg.DataDirs) // another process may have changed them before it ended
+}
+
+// openEncryption reads the master keys and checks the data directories against them, before anything is written.
+func (n *Node) openEncryption(ctx context.Context) (err error) {
+	if n.masterKeys, err = n.cfg.Encryption.Await(ctx, n.log, func() { n.enter("the command that prints the master keys") }); err != nil {
+		return err
+	}
+	return blobfs.CheckEncryption(blobfs.Config{Folders: identity.BlobFolders(n.cfg.DataDirs), MasterKeys: n.masterKeys})
 }
 
 // openData opens the block store and the tablet server.

@@ -111,14 +111,16 @@ func TestCommands(t *testing.T) {
 // services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
 // without those that are not listed.
 var services = map[string][]string{
-	"hostgate":  {},
-	"stages":    {"namespace"},
-	"removal":   {"namespace"},
-	"tokenauth": {"advertise", "authz", "hostgate"},
-	"certs":     {"authz"},
-	"gossipkey": {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
-	"authority": {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
-	"enrol":     {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
+	"hostgate":   {},
+	"masterkeys": {},
+	"verify":     {"identity", "masterkeys"},
+	"stages":     {"namespace"},
+	"removal":    {"namespace"},
+	"tokenauth":  {"advertise", "authz", "hostgate"},
+	"certs":      {"authz"},
+	"gossipkey":  {"authz", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"authority":  {"authz", "certs", "changes", "method", "namespace", "removal", "reply", "stages"},
+	"enrol":      {"advertise", "authz", "certs", "changes", "command", "formation", "hostgate", "identity", "method", "namespace", "removal", "reply"},
 }
 
 type listed struct {

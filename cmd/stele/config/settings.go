@@ -16,6 +16,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/certs"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/security/audit"
 )
 
@@ -326,7 +327,7 @@ func (c *Config) NodeConfig() (node.Config, error) {
 	if s := c.Text("profiles"); s != "off" {
 		cfg.Profiles = s
 	}
-	cfg.Encryption = node.Encryption{KeyFile: c.Text("encryption_key_file"), KeyCommand: c.Text("encryption_key_command")}
+	cfg.Encryption = masterkeys.Source{File: c.Text("encryption_key_file"), Command: c.Text("encryption_key_command")}
 	cfg.AuditTo = auditTo(c.Text("audit_to"))
 	cfg.VoterStable, _ = cli.ParseDuration(c.Text("voter_stable")) // validate has checked it
 	for key, field := range map[string]*int64{"memory": &cfg.MemoryBytes, "reserve": &cfg.ReserveBytes, "extent_size": &cfg.ExtentBytes} {

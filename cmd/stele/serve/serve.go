@@ -18,6 +18,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/enrol"
+	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/security/pki"
 )
@@ -262,7 +263,7 @@ func needsToken(err error) bool {
 // startError adds a hint to the error of a failed start.
 func startError(err error, cfg node.Config) error {
 	underSystemd := os.Getenv("NOTIFY_SOCKET") != ""
-	if errors.As(err, new(*node.MasterKeyError)) { // not about a data folder
+	if errors.As(err, new(*masterkeys.Error)) { // not about a data folder
 		return err
 	}
 	if underSystemd && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {
