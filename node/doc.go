@@ -110,8 +110,8 @@
 //	Keep             Start            Close               package authority: has the authority's key while the node votes
 //	Follow           Start            Close               package removal: rejects and forgets removed nodes
 //	Watch            Start            Close, removal      package removal: stops the node when it is removed
-//	watchDisk        Start            Close               one for each data directory: stops the node when its disk
-//	                                                      does not answer
+//	watch            Start            Close               package disks: one for each data directory: stops the node when its
+//	                                                      disk does not answer
 //	master           startMaster      Close               holds /master where the leader is
 //	disconnectRejected Start          Close               closes connections of rejected principals
 //	disconnect       removal          some seconds later  closes connections of a removed node

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/steledb/stele/node/authz"
 	"github.com/steledb/stele/node/blobs"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/metric"
@@ -89,7 +90,7 @@ func (c *collector) collectStore(m metric.Sender) {
 	s := c.node.store.Load().Stats()
 	m.Gauge("blobs", "Sealed blobs with an extent on this node.", float64(s.Blobs))
 	for _, f := range s.Folders {
-		if total, ok := totalBytes(f.Path); ok {
+		if total, ok := disks.TotalBytes(f.Path); ok {
 			m.Gauge("disk_total_bytes", "Size of the file system of a data folder.", float64(total), "folder", f.Path)
 		}
 		m.Gauge("disk_free_bytes", "Free space of the file system of a data folder.", float64(f.FreeBytes), "folder", f.Path)

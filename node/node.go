@@ -24,6 +24,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/formation"
 	"github.com/steledb/stele/node/gossipkey"
@@ -101,6 +102,7 @@ type Node struct {
 	catalog     namespace.Catalog
 	blobMembers *members.Blobs
 	roots       *roots.Reader
+	disks       *disks.Service
 	store       atomic.Pointer[blobfs.Store] // nil until it is open
 	// client is the node's client of the cluster; rows accesses METADATA through it.
 	client *client.Client
@@ -245,7 +247,7 @@ func (n *Node) start(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	n.startMaster()
-	n.watchDisks()
+	n.disks.Watch()
 	n.background.Go(n.keepSession)
 	n.background.Go(n.removed.Watch)
 	n.background.Go(n.removed.Follow)

@@ -13,6 +13,7 @@ import (
 	"github.com/steledb/stele/node/changes"
 	"github.com/steledb/stele/node/command"
 	"github.com/steledb/stele/node/dataapi"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/lockclient"
 	"github.com/steledb/stele/node/lockserver"
@@ -36,8 +37,9 @@ func (n *Node) newServices() {
 	n.authz = &authz.Authorizer{Open: true, Ctx: n.ctx, Limits: &n.limits, Guards: guards, Meta: &n.meta, CheckLeader: n.checkLeader, Serving: n.checkServing}
 	n.removed = removal.New(removal.Config{Ctx: n.ctx, Log: n.log, File: filepath.Join(n.cfg.DataDirs[0], removal.FileName), ID: n.id, Cluster: n.cluster,
 		Meta: &n.meta, Catalog: &n.catalog, MayRemove: n.checkQuorumWithout, Fail: n.fail, Forget: n.forgetRemoved})
+	n.disks = disks.New(disks.Config{Ctx: n.ctx, Background: &n.background, Dirs: n.cfg.DataDirs, ReserveBytes: n.cfg.ReserveBytes, Retired: n.retiredFolders, Fail: n.fail})
 	n.members = members.New(members.Config{Ctx: n.ctx, Background: &n.background, Log: n.log, Began: n.started, Self: &n.self, Name: n.cfg.Name, Zone: n.cfg.Zone,
-		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.diskSpace, LogDiskFull: n.logDiskFull, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
+		Version: Version(), HTTP: n.HTTPAddr, DiskSpace: n.disks.Space, LogDiskFull: n.logDiskFull, Meta: &n.meta, Catalog: &n.catalog, Removed: n.removed.Has,
 		Look: func(all []gossip.Member) { n.voter.CheckEpochs(all) }, DialNode: n.dialNode})
 	n.blobMembers = members.NewBlobs(n.members)
 	n.changes = changes.New(changes.Config{Log: n.log, Ctx: n.ctx, Cancel: n.cancel, Background: &n.background, Meta: &n.meta, Authz: n.authz,

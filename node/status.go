@@ -7,6 +7,7 @@ import (
 
 	"github.com/steledb/stele/client/api"
 	"github.com/steledb/stele/node/blobs"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/gossip"
 	"github.com/steledb/stele/node/reply"
 )
@@ -66,7 +67,7 @@ func (n *Node) status(context.Context, *api.NamesRequest) (reply.Result, error) 
 	s.Master = n.master.Epoch() != 0
 	for _, f := range store.Stats().Folders {
 		d := api.DiskStatus{Path: f.Path, FreeBytes: f.FreeBytes, UsedBytes: f.BlobBytes + f.LogBytes, Retired: f.Retired != nil}
-		d.TotalBytes, _ = totalBytes(f.Path)
+		d.TotalBytes, _ = disks.TotalBytes(f.Path)
 		s.Disks = append(s.Disks, d)
 	}
 	return s.Append, nil

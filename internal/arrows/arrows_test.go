@@ -111,6 +111,7 @@ func TestCommands(t *testing.T) {
 // services lists, for services of a node, the other packages of node that each may import: a service can be read, tested and replaced
 // without those that are not listed.
 var services = map[string][]string{
+	"disks":      {"identity"},
 	"hostgate":   {},
 	"masterkeys": {},
 	"verify":     {"identity", "masterkeys"},

@@ -14,7 +14,7 @@ const auditFolder = "audit"
 
 // OpenAudit opens the audit log of a node. Security is the node's directory of keys; if it is empty, there is no audit log. If sink is not
 // empty, records are also sent to that sink.
-func (a *Authorizer) OpenAudit(security, node, sink string, log *slog.Logger) error {
+func (z *Authorizer) OpenAudit(security, node, sink string, log *slog.Logger) error {
 	if security == "" {
 		return nil
 	}
@@ -33,6 +33,6 @@ func (a *Authorizer) OpenAudit(security, node, sink string, log *slog.Logger) er
 		}
 		return fmt.Errorf("open the audit log: %w", err)
 	}
-	a.Audit = &AuditLog{To: to, Log: log, IsAdmin: a.AdministersCluster}
+	z.Audit = &AuditLog{To: to, Log: log, IsAdmin: z.AdministersCluster}
 	return nil
 }

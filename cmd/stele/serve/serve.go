@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/cmd/stele/cli"
 	"github.com/steledb/stele/cmd/stele/config"
 	"github.com/steledb/stele/node"
+	"github.com/steledb/stele/node/disks"
 	"github.com/steledb/stele/node/enrol"
 	"github.com/steledb/stele/node/masterkeys"
 	"github.com/steledb/stele/node/removal"
@@ -154,7 +155,7 @@ func runNode(ctx context.Context, cfg node.Config, drain time.Duration, ready fu
 		case <-n.Done():
 		}
 	}
-	if failure := n.Err(); node.Stalled(failure) {
+	if failure := n.Err(); disks.Stalled(failure) {
 		// A graceful stop would wait for requests that hang, and the node's tablets would be unavailable
 		// meanwhile.
 		cfg.Logger.Error("stopped without draining: disk stalled", "err", failure)
