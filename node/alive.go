@@ -79,8 +79,8 @@ func (n *Node) parts() []lifePart {
 		{"the port for clients and nodes", n.askSelf},
 		{"the tablet server", probe(func() { n.tablets().Stats(); n.tablets().Loaded() })},
 		{"the block store", probe(func() { n.store.Load().Repairs() })},
-		{"the lock service", probe(func() { n.voter.Group(); n.leader() })},
-		{"the catalog", probe(func() { n.servedTables() })},
+		{"the lock service", probe(func() { n.voter.Group(); n.nodeAdmin.Leader() })},
+		{"the catalog", probe(func() { n.status.ServedTables() })},
 	}
 	if n.members.Ring() != nil {
 		parts = append(parts, lifePart{"gossip", probe(func() { n.members.Ring().Members() })})

@@ -34,11 +34,13 @@ import (
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
 	"github.com/steledb/stele/node/namespace"
+	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/peers"
 	"github.com/steledb/stele/node/quotas"
 	"github.com/steledb/stele/node/removal"
 	"github.com/steledb/stele/node/results"
 	"github.com/steledb/stele/node/roots"
+	"github.com/steledb/stele/node/status"
 	"github.com/steledb/stele/node/tables"
 	"github.com/steledb/stele/node/tabletadmin"
 	"github.com/steledb/stele/node/tokenauth"
@@ -122,6 +124,8 @@ type Node struct {
 	usage       *usage.Service
 	changes     *changes.Changes
 	users       *users.Service
+	nodeAdmin   *nodeadmin.Service
+	status      *status.Service
 	tabletAdmin *tabletadmin.Service
 	tables      *tables.Service
 

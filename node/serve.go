@@ -56,7 +56,7 @@ func (n *Node) serve(listener net.Listener) error {
 	n.quotas.Register(registrar{n})
 	n.data.Register(registrar{n})
 	n.handleOwn()
-	n.handleNodes()
+	n.nodeAdmin.Register(registrar{n})
 	n.blobs.Register(registrar{n})
 	n.enrolment.Register(securedRegistrar{n})
 	n.authority.Register(securedRegistrar{n})

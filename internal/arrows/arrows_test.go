@@ -116,6 +116,8 @@ var services = map[string][]string{
 	"masterkeys": {},
 	"verify":     {"identity", "masterkeys"},
 	"stages":     {"namespace"},
+	"nodeadmin":  {"authz", "changes", "gossip", "identity", "members", "method", "namespace", "peers", "removal", "reply"},
+	"status":     {"blobs", "disks", "gossip", "identity", "members", "metric", "reply"},
 	"removal":    {"namespace"},
 	"tokenauth":  {"advertise", "authz", "hostgate"},
 	"certs":      {"authz"},
