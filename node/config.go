@@ -47,8 +47,8 @@ type Config struct {
 	// TokenFile has the token with which a host without keys, or a node with an expired certificate, joins. It calls the nodes of Join, which must
 	// belong to the token's cluster, and writes its keys to Security. Otherwise the file is not read.
 	TokenFile string
-	// Profiles is where Go's profiles are served, besides an HTTP port with TLS: ProfilesOnHTTP, which adds the port on loopback, where every process
-	// of the host can read them; or the absolute path of a socket that only the node's user may open. Empty: nowhere else.
+	// Profiles is where Go's profiles are served, besides an HTTP port with TLS: monitor.ProfilesOnHTTP, which adds the port on loopback, where
+	// every process of the host can read them; or the absolute path of a socket that only the node's user may open. Empty: nowhere else.
 	Profiles string
 	// AuditTo is a second sink of the audit log: audit.Journal, or the absolute path of a file that is appended to and never truncated or renamed.
 	// Empty: none.

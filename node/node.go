@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -33,6 +32,7 @@ import (
 	"github.com/steledb/stele/node/lockserver"
 	"github.com/steledb/stele/node/members"
 	"github.com/steledb/stele/node/metarows"
+	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/node/namespace"
 	"github.com/steledb/stele/node/nodeadmin"
 	"github.com/steledb/stele/node/peers"
@@ -67,19 +67,15 @@ type Node struct {
 	confirmed atomic.Bool
 	// stage is what the start waits for.
 	stage atomic.Pointer[string]
-	signs lifeSigns
 
 	rpc         *rpc.Server
 	reservation reservation
 	rpcAddr     net.Addr
-	http        *http.Server
-	// profiles is nil unless profiles are served on a socket.
-	profiles *http.Server
+	monitor     *monitor.Service
 	// passphrase encrypts the authorities' keys; empty for none.
 	passphrase string
 	// masterKeys encrypt the block store; empty if it is not encrypted.
 	masterKeys []blobfs.MasterKey
-	webAddr    net.Addr
 
 	security  *certs.Transport // nil on an open node
 	authority *authority.Service
@@ -332,12 +328,7 @@ func (n *Node) Err() error {
 func (n *Node) RPCAddr() string { return n.self.Address }
 
 // HTTPAddr returns the address of metrics and health, or "" if there is none.
-func (n *Node) HTTPAddr() string {
-	if n.webAddr == nil {
-		return ""
-	}
-	return n.webAddr.String()
-}
+func (n *Node) HTTPAddr() string { return n.monitor.Addr() }
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.id() }
@@ -389,11 +380,7 @@ func (n *Node) stopParts(ctx context.Context) error {
 	if n.rpc != nil {
 		errs = append(errs, n.rpc.Shutdown(ctx))
 	}
-	for _, s := range []*http.Server{n.http, n.profiles} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
+	errs = append(errs, n.monitor.Close())
 	n.changes.End(ctx)
 	n.data.Close()
 	n.blobs.Close()

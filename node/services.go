@@ -81,6 +81,7 @@ func (n *Node) newServices() {
 	n.status = status.New(status.Config{Name: n.cfg.Name, Version: Version(), Began: n.started, Self: &n.self, Members: n.members, Serving: n.serving.Load, Unready: n.unready,
 		Votes: func() bool { return n.raftGroup() != nil }, Leader: n.nodeAdmin.Leader, Master: theMaster,
 		Stats: n.tabletStats, Users: n.tablets, Metadata: metadataServer, Store: n.store.Load})
+	n.monitor = n.newMonitor()
 	n.data = dataapi.New(dataapi.Config{Ctx: n.ctx, Limits: &n.limits, Authz: n.authz, Results: &n.results, Tablets: dataLocator{n}, Quotas: n.quotas, CursorBytes: n.cfg.budget().cursors})
 }
 

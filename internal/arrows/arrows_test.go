@@ -116,6 +116,7 @@ var services = map[string][]string{
 	"masterkeys": {},
 	"verify":     {"identity", "masterkeys"},
 	"stages":     {"namespace"},
+	"monitor":    {"advertise", "authz", "certs", "metric"},
 	"nodeadmin":  {"authz", "changes", "gossip", "identity", "members", "method", "namespace", "peers", "removal", "reply"},
 	"status":     {"blobs", "disks", "gossip", "identity", "members", "metric", "reply"},
 	"removal":    {"namespace"},

@@ -15,10 +15,10 @@ const (
 
 // Exceptions to the limits, with what they have now. They may only shrink.
 var (
-	largePackages = map[string]int{"node": 44}
+	largePackages = map[string]int{}
 	largeTypes    = map[string]int{
 		"blobfs/api.Remote": 41,
-		"client.Client":     87, "node.Node": 119, "node/quotas.Service": 43, "node.tabletServer": 42,
+		"client.Client":     87, "node.Node": 93, "node/quotas.Service": 43, "node.tabletServer": 42,
 		"node/formation.Former": 42, "tablet.Server": 103, "tablet.Tablet": 65,
 	}
 	longFunctions = map[string]int{

@@ -17,6 +17,7 @@ import (
 	"github.com/steledb/stele/node"
 	"github.com/steledb/stele/node/certs"
 	"github.com/steledb/stele/node/masterkeys"
+	"github.com/steledb/stele/node/monitor"
 	"github.com/steledb/stele/security/audit"
 )
 
@@ -170,7 +171,7 @@ func checkExtentSize(s string) error {
 }
 
 func checkProfiles(s string) error {
-	if s == "off" || s == node.ProfilesOnHTTP || filepath.IsAbs(s) {
+	if s == "off" || s == monitor.ProfilesOnHTTP || filepath.IsAbs(s) {
 		return nil
 	}
 	return cli.Usagef("", "%q is not off, http or an absolute path", s)
