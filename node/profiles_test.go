@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -72,20 +71,5 @@ func TestProfilesAreOffOnLoopback(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left over: %v, %v", left, err)
-	}
-}
-
-// TestLivenessWithoutQuorum: a node that starts, or has no leader, has not failed though it is not ready.
-func TestLivenessWithoutQuorum(t *testing.T) {
-	n := &Node{done: make(chan struct{}), ctx: t.Context()}
-	stage := "other nodes"
-	n.stage.Store(&stage)
-	if err, reason := n.Err(), n.unready(); err != nil || reason != "starting: waiting for other nodes" {
-		t.Errorf("a node that waits for others: failed %v, not ready %q", err, reason)
-	}
-	n.failure.err = io.ErrUnexpectedEOF
-	close(n.done)
-	if err, reason := n.Err(), n.unready(); !errors.Is(err, io.ErrUnexpectedEOF) || reason != io.ErrUnexpectedEOF.Error() {
-		t.Errorf("a node that has failed: failed %v, not ready %q", err, reason)
 	}
 }
